@@ -1,0 +1,133 @@
+//! The one place where time comes from: monotonic, pausable in tests, and not stopped by suspend.
+//!
+//! Timers are tokio's, so a paused runtime makes everything deterministic. Tokio's clock stands still while the
+//! machine is suspended, though, and a lease does not: on Linux and Android the time spent in suspend
+//! (`CLOCK_BOOTTIME − CLOCK_MONOTONIC`) is added. Elsewhere a suspended machine sees its leases end late; fencing
+//! tokens protect the resource all the same.
+
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// A reading of the lease clock: time since an arbitrary start, suspend included.
+///
+/// Not comparable between processes and not related to the wall clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LeaseInstant(Duration);
+
+impl LeaseInstant {
+    /// A reading that is never later than the true time: for the moment *before* a request leaves.
+    #[must_use]
+    pub fn before_send() -> Self {
+        let awake = awake();
+        Self(awake + suspended_at_least())
+    }
+
+    /// A reading that is never earlier than the true time: for asking whether a lease has ended.
+    #[must_use]
+    pub fn now() -> Self {
+        let suspended = suspended_at_most();
+        Self(awake() + suspended)
+    }
+
+    /// The instant `span` later; saturates at the far future.
+    #[must_use]
+    pub fn after(self, span: Duration) -> Self {
+        Self(self.0.saturating_add(span))
+    }
+
+    /// How long after `earlier` this instant is; zero if it is not after it.
+    #[must_use]
+    pub fn since(self, earlier: Self) -> Duration {
+        self.0.saturating_sub(earlier.0)
+    }
+
+    /// How long from now until this instant; zero if it has passed.
+    #[must_use]
+    pub fn remaining(self) -> Duration {
+        self.since(Self::now())
+    }
+
+    /// Sleeps until this instant has passed.
+    pub(crate) async fn reached(self) {
+        loop {
+            match self.remaining() {
+                Duration::ZERO => return,
+                left => tokio::time::sleep(left).await,
+            }
+        }
+    }
+}
+
+/// Time since the first call, on tokio's clock.
+fn awake() -> Duration {
+    static START: OnceLock<std::time::Instant> = OnceLock::new();
+    // A paused runtime may start its clock before ours; a day of headroom keeps the difference positive.
+    const HEADROOM: Duration = Duration::from_secs(86_400);
+    let now = Instant::now().into_std();
+    let start = *START.get_or_init(|| now);
+    match now.checked_duration_since(start) {
+        Some(later) => HEADROOM + later,
+        None => HEADROOM.saturating_sub(start.duration_since(now)),
+    }
+}
+
+#[cfg(any(target_os = "linux", target_os = "android"))]
+mod suspend {
+    use std::time::Duration;
+
+    use rustix::time::{ClockId, Timespec, clock_gettime};
+
+    fn span(time: Timespec) -> Duration {
+        Duration::new(u64::try_from(time.tv_sec).unwrap_or(0), u32::try_from(time.tv_nsec).unwrap_or(0))
+    }
+
+    /// Boot time is read first: what passes between the two readings makes the difference smaller.
+    pub(super) fn at_least() -> Duration {
+        let boot = span(clock_gettime(ClockId::Boottime));
+        boot.saturating_sub(span(clock_gettime(ClockId::Monotonic)))
+    }
+
+    /// Boot time is read last: what passes between the two readings makes the difference greater.
+    pub(super) fn at_most() -> Duration {
+        let awake = span(clock_gettime(ClockId::Monotonic));
+        span(clock_gettime(ClockId::Boottime)).saturating_sub(awake)
+    }
+}
+
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+mod suspend {
+    use std::time::Duration;
+
+    pub(super) fn at_least() -> Duration {
+        Duration::ZERO
+    }
+
+    pub(super) fn at_most() -> Duration {
+        Duration::ZERO
+    }
+}
+
+use suspend::{at_least as suspended_at_least, at_most as suspended_at_most};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn follows_the_paused_clock() {
+        let start = LeaseInstant::before_send();
+        tokio::time::advance(Duration::from_secs(5)).await;
+        let passed = LeaseInstant::now().since(start);
+        assert!(passed >= Duration::from_secs(5) && passed < Duration::from_millis(5_100), "{passed:?}");
+    }
+
+    #[tokio::test]
+    async fn before_send_is_never_later_than_now() {
+        for _ in 0..10_000 {
+            let sent = LeaseInstant::before_send();
+            assert!(sent <= LeaseInstant::now());
+        }
+    }
+}

@@ -1,0 +1,41 @@
+//! What a client is built from: the traits that one backend implements.
+
+use std::sync::Arc;
+
+use super::{DistributedLock, ReentrantLock};
+
+/// One backend, as the traits that its driver implements.
+///
+/// A driver crate usually implements `From<ItsDriver> for Backend`, so that users write `Client::new(driver)`.
+#[derive(Clone, Debug)]
+pub struct Backend {
+    pub(crate) locks: Arc<dyn DistributedLock>,
+    pub(crate) reentrant: Option<Arc<dyn ReentrantLock>>,
+}
+
+impl Backend {
+    /// A backend with plain locks.
+    #[must_use]
+    pub fn new(locks: Arc<dyn DistributedLock>) -> Self {
+        Self { locks, reentrant: None }
+    }
+
+    /// Adds re-entrant locks. They live in the same names: a name held one way is busy the other way.
+    #[must_use]
+    pub fn with_reentrant(mut self, reentrant: Arc<dyn ReentrantLock>) -> Self {
+        self.reentrant = Some(reentrant);
+        self
+    }
+
+    /// The plain locks.
+    #[must_use]
+    pub fn locks(&self) -> &Arc<dyn DistributedLock> {
+        &self.locks
+    }
+
+    /// The re-entrant locks, if the driver has them.
+    #[must_use]
+    pub fn reentrant(&self) -> Option<&Arc<dyn ReentrantLock>> {
+        self.reentrant.as_ref()
+    }
+}

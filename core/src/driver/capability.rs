@@ -1,0 +1,137 @@
+//! What a driver promises. Enums and ranges, no booleans: the *kind* of difference is what a user must know.
+
+use std::time::Duration;
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::ttl::Ttl;
+
+/// What a driver's plain locks promise. Constant for the life of the driver.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LockCapabilities {
+    /// What can break exclusion, beyond clocks that run apart further than the drift bound.
+    pub exclusion: Exclusion,
+    /// How far fencing tokens can be trusted to grow.
+    pub fencing: Fencing,
+    /// How waiters learn that the lock is free, and in which order they are served.
+    pub waiting: Waiting,
+    /// Which ttls the backend can keep.
+    pub ttl: TtlRange,
+    /// What [`DistributedLock::inspect`](super::DistributedLock::inspect) can tell.
+    pub introspection: Introspection,
+    /// Whether a lease can be taken away.
+    pub revocation: Revocation,
+    /// The most waiters that one lock's queue holds; `None` where there is no queue.
+    pub max_waiters: Option<u32>,
+    /// How many holds one [`DistributedLock::renew`](super::DistributedLock::renew) may carry; at least 1.
+    pub renew_batch: usize,
+}
+
+/// What re-entrant locks of a driver promise beyond those of its plain locks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReentrantCapabilities {
+    /// Where the same [`OwnerId`](crate::OwnerId) is the same owner.
+    pub scope: OwnerScope,
+    /// The deepest re-entry; one more is refused with [`ErrorKind::LimitReached`].
+    pub max_depth: u32,
+}
+
+/// What, besides unbounded clock drift, could let two clients hold one name at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Exclusion {
+    /// Nothing; but it spans one process only.
+    Process,
+    /// Loss of the one node's data (a restart without persistence, eviction, a flush).
+    SingleNode,
+    /// As [`Exclusion::SingleNode`], and a failover to a replica that had not seen the lock.
+    LossyFailover,
+    /// Loss of data on a majority of this many independent nodes.
+    Quorum {
+        /// How many nodes vote.
+        nodes: u8,
+    },
+    /// Nothing short of a restore from an old backup: a consensus protocol decides.
+    Consensus,
+}
+
+/// How far fencing tokens can be trusted to grow. Every driver has them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Fencing {
+    /// Always strictly greater.
+    Strict,
+    /// Strictly greater as long as the backend's counter is not lost.
+    StrictUnlessDataLoss,
+    /// Strictly greater while the counter lives; after its loss still greater, as long as the server's clock does not
+    /// step back behind the last grant.
+    ClockSeeded,
+}
+
+/// How waiters are served.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Waiting {
+    /// By asking again, with back-off. No order.
+    Poll,
+    /// Woken by the backend. No order.
+    Notified,
+    /// Queued and woken in order of arrival, one at a time; a waiter that stopped asking lapses.
+    Fifo,
+}
+
+/// What can be seen of a lock from outside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Introspection {
+    /// Nothing: `inspect` is refused with [`ErrorKind::Unsupported`].
+    None,
+    /// The holder: label, fence, since when, for how long, depth; and how many wait.
+    Full,
+}
+
+/// Whether an operator can take a lease away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Revocation {
+    /// No: `force_release` is refused with [`ErrorKind::Unsupported`].
+    None,
+    /// Yes; the holder learns of it at its next renewal or check-back, fences keep growing.
+    Forced,
+}
+
+/// Where the same owner id means the same owner.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum OwnerScope {
+    /// Inside one process.
+    Process,
+    /// Everywhere the backend is reached from.
+    Backend,
+}
+
+/// The ttls that a backend can keep.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TtlRange {
+    /// The shortest lease.
+    pub min: Duration,
+    /// The longest lease.
+    pub max: Duration,
+    /// Leases are whole multiples of this.
+    pub granularity: Duration,
+}
+
+impl TtlRange {
+    /// Refuses a ttl that the backend would have to cut, stretch or round.
+    pub(crate) fn check(&self, ttl: Ttl) -> Result<()> {
+        let length = ttl.get();
+        if length < self.min || length > self.max {
+            let text = format!("this backend keeps leases of {:?} to {:?}, not of {length:?}", self.min, self.max);
+            return Err(Error::new(ErrorKind::InvalidArgument, text));
+        }
+        if length.as_nanos() % self.granularity.as_nanos().max(1) != 0 {
+            let text = format!("this backend keeps leases in steps of {:?}, not of {length:?}", self.granularity);
+            return Err(Error::new(ErrorKind::InvalidArgument, text));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,65 @@
+//! The trait behind plain locks.
+
+use std::fmt::Debug;
+
+use async_trait::async_trait;
+
+use super::{
+    AcquireRequest, Acquisition, ForceReleased, Hold, Inspection, LockCapabilities, Released, Renewal, Renewed, Watch,
+};
+use crate::error::Result;
+use crate::name::LockName;
+use crate::token::OwnerToken;
+
+/// Plain locks of one backend. The rules that all methods share are in the [module's documentation](super).
+#[cfg_attr(feature = "mock", mockall::automock)]
+#[async_trait]
+pub trait DistributedLock: Debug + Send + Sync + 'static {
+    /// A short constant name for errors and spans: `"redis"`, `"memory"`. No endpoint, no secret.
+    fn driver(&self) -> &'static str;
+
+    /// What the locks promise. Constant; does no I/O.
+    fn capabilities(&self) -> LockCapabilities;
+
+    /// Takes the lock for the token, or tells that it is busy, in one atomic step at the backend.
+    ///
+    /// * Granted: the lease lasts `ttl` by the backend's clock and has a fence greater than every earlier grant's.
+    /// * The token holds it already: the same fence again, [`Begun::Earlier`](super::Begun::Earlier), nothing changed.
+    /// * The token was abandoned: refuse with [`ErrorKind::NotHeld`](crate::ErrorKind::NotHeld).
+    /// * Busy with [`Queueing::Join`](super::Queueing::Join): the token keeps or gets its place; asking again renews
+    ///   its presence. A full queue refuses with [`ErrorKind::LimitReached`](crate::ErrorKind::LimitReached).
+    /// * A free lock with live waiters is busy for everybody but the first of them.
+    async fn acquire(&self, request: &AcquireRequest) -> Result<Acquisition>;
+
+    /// Renews leases, up to [`renew_batch`](LockCapabilities::renew_batch) of them: one answer for each, in order.
+    ///
+    /// A renewal never shortens a lease, and never revives one that has ended.
+    async fn renew(&self, renewals: &[Renewal]) -> Vec<Result<Renewed>>;
+
+    /// Ends the lease if the token holds it, and wakes the first live waiter. May be called again.
+    async fn release(&self, hold: &Hold) -> Result<Released>;
+
+    /// Undoes whatever the token asked for: the lease, the place in the queue, and a request still on its way.
+    ///
+    /// The last is what makes it differ from a release: the backend remembers for a while that the token was abandoned,
+    /// and refuses an [`acquire`](Self::acquire) that arrives after it. `Ok` means that the token holds nothing and,
+    /// within the time stated in the driver's guarantees, never will. May be called again.
+    async fn abandon(&self, hold: &Hold) -> Result<()>;
+
+    /// Listens for wake-ups meant for this token. Called before the first `acquire` that joins the queue.
+    ///
+    /// Returns once a wake-up cannot be missed any more. After every gap in the link the driver wakes all watchers, so
+    /// that they ask again. Dropping the [`Watch`] ends the listening. Usually no round trip: one subscription serves
+    /// the whole client. A driver that declares [`Waiting::Poll`](super::Waiting::Poll) is not asked; it refuses with
+    /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported).
+    async fn watch(&self, name: &LockName, token: &OwnerToken) -> Result<Watch>;
+
+    /// Looks at a lock without changing it.
+    async fn inspect(&self, name: &LockName) -> Result<Inspection>;
+
+    /// Takes the lock from whoever holds it, plain or re-entrant, and wakes the first live waiter.
+    async fn force_release(&self, name: &LockName) -> Result<ForceReleased>;
+
+    /// Ends connections and background work. Later calls fail with [`ErrorKind::Closed`](crate::ErrorKind::Closed).
+    async fn close(&self);
+}

@@ -1,0 +1,40 @@
+//! The driver's side: small object-safe traits, one round trip a method.
+//!
+//! Everything clever (waiting, renewal, deadlines, clean-up) stands once, in the portable types above
+//! ([`Client`](crate::Client), [`Lock`](crate::Lock), [`Reentrant`](crate::Reentrant)). A driver translates requests to
+//! its backend and answers honestly:
+//!
+//! * **One round trip a method.** No retry, no sleep, no spawned work of its own, no logging above debug. Where the
+//!   backend leaves no choice, write down how many.
+//! * **Contention is an answer**, not an error: [`Acquisition::Busy`].
+//! * **Say what is known.** [`ErrorKind::Unavailable`](crate::ErrorKind::Unavailable) promises that the request was not
+//!   applied; anything else that failed on the way is [`ErrorKind::Indeterminate`](crate::ErrorKind::Indeterminate).
+//! * **Every method may be called concurrently**, also for the same name.
+//! * **Every future may be dropped half-way.** The request may then be applied or not; the caller cleans up with
+//!   [`DistributedLock::abandon`].
+//! * **Idempotent by token.** Asking again with the same [`OwnerToken`](crate::OwnerToken) changes neither fence, depth
+//!   nor place in the queue.
+//!
+//! `docs/writing-a-driver.md` walks through a whole driver, and the crate `tenure-conformance` proves it.
+
+mod backend;
+mod capability;
+mod lock;
+mod reentrant;
+mod request;
+mod watch;
+
+pub use backend::Backend;
+pub use capability::{
+    Exclusion, Fencing, Introspection, LockCapabilities, OwnerScope, ReentrantCapabilities, Revocation, TtlRange, Waiting,
+};
+pub use lock::DistributedLock;
+pub use reentrant::ReentrantLock;
+pub use request::{
+    AcquireRequest, Acquisition, Begun, Busy, Exited, ForceReleased, Grant, Hold, Holder, Inspection, Queueing,
+    ReentrantHold, ReentrantRenewal, Released, Renewal, Renewed,
+};
+pub use watch::{Signal, WakeHandle, WakeRouter, Watch};
+
+#[cfg(feature = "mock")]
+pub use self::{lock::MockDistributedLock, reentrant::MockReentrantLock};

@@ -1,0 +1,185 @@
+//! What is asked of a driver, and what it may answer.
+
+use std::time::Duration;
+
+use crate::name::{Label, LockName};
+use crate::token::{FencingToken, OwnerId, OwnerToken};
+use crate::ttl::Ttl;
+
+/// A request to take a lock, or to ask again for it.
+#[derive(Clone, Debug)]
+pub struct AcquireRequest {
+    /// Which lock.
+    pub name: LockName,
+    /// Who asks: fresh for every acquisition, the same when one acquisition asks again.
+    pub token: OwnerToken,
+    /// How long the lease lasts, counted by the backend from the grant.
+    pub ttl: Ttl,
+    /// Whether to join the queue when the lock is busy.
+    pub queue: Queueing,
+    /// The holder's note for operators.
+    pub label: Option<Label>,
+}
+
+/// Whether a busy lock is worth a place in its queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Queueing {
+    /// One attempt: leave no trace when the lock is busy.
+    None,
+    /// Wait in the queue. The place lapses unless the waiter asks again within `presence`, counted by the backend.
+    Join {
+        /// How long a silent waiter counts as alive. The engine asks again three times as often.
+        presence: Duration,
+    },
+}
+
+/// The answer to an [`AcquireRequest`].
+#[derive(Clone, Debug)]
+pub enum Acquisition {
+    /// The lock is the token's.
+    Granted(Grant),
+    /// Somebody else has it, or is before us in the queue.
+    Busy(Busy),
+}
+
+/// A lease, as the backend granted it.
+#[derive(Clone, Copy, Debug)]
+pub struct Grant {
+    /// The order of this grant among all grants of the name. Re-entry keeps the token of the first entry.
+    pub fence: FencingToken,
+    /// The ttl that the backend really keeps; never shorter than what was asked.
+    pub ttl: Duration,
+    /// Which request the lease began with.
+    pub begun: Begun,
+    /// How many entries the owner has, this one included; 1 for a plain lock.
+    pub depth: u32,
+}
+
+/// Which request a lease began with. Decides which send time the holder's deadline is counted from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Begun {
+    /// With the request that this is the answer to: the backend set the full ttl now.
+    Now,
+    /// With an earlier request of the same token, whose answer was lost: the backend did not touch the ttl now.
+    Earlier,
+}
+
+/// Why the lock was not granted, and when it is worth asking again without being woken.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Busy {
+    /// How many waiters are before this one; `None` when it did not join a queue.
+    pub position: Option<u32>,
+    /// The soonest the lock could become free by itself (the holder's lease, the head's presence). The engine asks
+    /// again then, and otherwise only at its slow fallback rate. `None` when only a wake-up can help.
+    pub recheck_after: Option<Duration>,
+}
+
+/// A plain lease to be released or abandoned.
+#[derive(Clone, Debug)]
+pub struct Hold {
+    /// Which lock.
+    pub name: LockName,
+    /// Whose lease.
+    pub token: OwnerToken,
+}
+
+/// One entry of a re-entrant lock, to be exited or abandoned.
+#[derive(Clone, Debug)]
+pub struct ReentrantHold {
+    /// Which lock.
+    pub name: LockName,
+    /// Whose lock.
+    pub owner: OwnerId,
+    /// Which entry: each has a token of its own, so that a repeated frame changes nothing.
+    pub token: OwnerToken,
+}
+
+/// A plain lease to be renewed.
+#[derive(Clone, Debug)]
+pub struct Renewal {
+    /// Which lease.
+    pub hold: Hold,
+    /// How long it should last from now; a longer rest is kept.
+    pub ttl: Ttl,
+}
+
+/// A re-entrant lease to be renewed, as a whole: owner and fence name one unbroken hold.
+#[derive(Clone, Debug)]
+pub struct ReentrantRenewal {
+    /// Which lock.
+    pub name: LockName,
+    /// Whose lock.
+    pub owner: OwnerId,
+    /// The fence of the hold: a later hold of the same owner is another one.
+    pub fence: FencingToken,
+    /// How long it should last from now; a longer rest is kept.
+    pub ttl: Ttl,
+}
+
+/// The answer to a renewal. A failure on the way is an error, never [`Renewed::Lost`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Renewed {
+    /// The lease lasts at least `ttl` from now.
+    Extended {
+        /// The ttl that the backend really keeps.
+        ttl: Duration,
+    },
+    /// Proof that the lease is no more: expired, taken by another, released or forced. Nothing was changed.
+    Lost,
+}
+
+/// The answer to a release of a plain lease.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Released {
+    /// It was held and is free now.
+    Released,
+    /// It was no longer held by this token. Nothing was changed.
+    NotHeld,
+}
+
+/// The answer to an exit from a re-entrant lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exited {
+    /// The entry is undone, others remain.
+    Inside {
+        /// How many remain.
+        depth: u32,
+    },
+    /// The last entry is undone, the lock is free.
+    Released,
+    /// There is no such entry. Nothing was changed.
+    NotHeld,
+}
+
+/// The answer to a forced release.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ForceReleased {
+    /// Somebody held it; it is free now, and the next waiter was woken.
+    Released,
+    /// Nobody held it.
+    NotHeld,
+}
+
+/// What an operator can see of a lock.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Inspection {
+    /// Who holds it.
+    pub holder: Option<Holder>,
+    /// How many wait in its queue.
+    pub waiters: u32,
+}
+
+/// Who holds a lock.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Holder {
+    /// The holder's note; `None` if it left none, or if the holder is a foreign client that has no such thing.
+    pub label: Option<Label>,
+    /// The fence of the hold; `None` for a foreign client's.
+    pub fence: Option<FencingToken>,
+    /// For how long it has been held, by the backend's clock; `None` for a foreign client's.
+    pub held_for: Option<Duration>,
+    /// How long the lease lasts without renewal; `None` if it has no end (only a foreign client's has none).
+    pub remaining: Option<Duration>,
+    /// How many entries: 1 for a plain lock.
+    pub depth: u32,
+}

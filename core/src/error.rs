@@ -1,0 +1,194 @@
+//! What can go wrong, said so that a program can act on it.
+
+use std::borrow::Cow;
+use std::error::Error as StdError;
+use std::fmt;
+
+use crate::name::LockName;
+
+/// Shorthand for results of this crate.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// What kind of thing went wrong. Contention is not among them: it is a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// The time given for waiting ran out. The lock was not taken; the place in the queue is given up.
+    TimedOut,
+    /// The lease ended before it was released: it expired, was taken away, or could not be renewed in time.
+    Lost,
+    /// The lease named in the request is not held by its token. Nothing was changed.
+    NotHeld,
+    /// The backend could not be reached or refused to work now; the request was **not** applied.
+    Unavailable,
+    /// The request may or may not have been applied. Where it could have taken a lock, its undoing is scheduled.
+    Indeterminate,
+    /// The driver does not declare this ability. Nothing was sent.
+    Unsupported,
+    /// An argument is outside its stated limits. Nothing was sent.
+    InvalidArgument,
+    /// A cap was reached: waiters in a queue, holds of a client, depth of a re-entrant lock. Nothing was changed.
+    LimitReached,
+    /// The backend is set up in a way that breaks the contract (it may evict locks, it is a replica, …).
+    Misconfigured,
+    /// The credentials were refused, or a right is missing; the message names it. Nothing was changed.
+    Denied,
+    /// The client was closed.
+    Closed,
+    /// The backend answered something that its protocol does not allow.
+    Protocol,
+}
+
+impl ErrorKind {
+    /// The kind in words, as `Display` of an [`Error`] begins with it.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::TimedOut => "timed out",
+            Self::Lost => "lease lost",
+            Self::NotHeld => "not held",
+            Self::Unavailable => "backend unavailable",
+            Self::Indeterminate => "outcome unknown",
+            Self::Unsupported => "unsupported",
+            Self::InvalidArgument => "invalid argument",
+            Self::LimitReached => "limit reached",
+            Self::Misconfigured => "backend misconfigured",
+            Self::Denied => "denied",
+            Self::Closed => "client closed",
+            Self::Protocol => "protocol violation",
+        }
+    }
+}
+
+impl fmt::Display for ErrorKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// A failed operation: its kind, what is known, and the cause.
+///
+/// Programs act on [`Error::kind`] or the predicates; people read `Display`. The cause is kept as
+/// [`source`](StdError::source) and can be downcast to the error of the client library underneath.
+pub struct Error(Box<Inner>);
+
+struct Inner {
+    kind: ErrorKind,
+    message: Cow<'static, str>,
+    operation: Option<&'static str>,
+    name: Option<LockName>,
+    driver: Option<&'static str>,
+    source: Option<Box<dyn StdError + Send + Sync>>,
+}
+
+impl Error {
+    /// An error of this kind. The message is a lowercase fragment without secrets and without a full stop.
+    #[must_use]
+    pub fn new(kind: ErrorKind, message: impl Into<Cow<'static, str>>) -> Self {
+        let message = message.into();
+        Self(Box::new(Inner { kind, message, operation: None, name: None, driver: None, source: None }))
+    }
+
+    /// Adds the cause.
+    #[must_use]
+    pub fn with_source(mut self, source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
+        self.0.source = Some(source.into());
+        self
+    }
+
+    /// Adds which driver and operation failed, and on which lock; what is already known stays.
+    #[must_use]
+    pub fn during(mut self, driver: &'static str, operation: &'static str, name: &LockName) -> Self {
+        self.0.driver.get_or_insert(driver);
+        self.0.operation.get_or_insert(operation);
+        self.0.name.get_or_insert_with(|| name.clone());
+        self
+    }
+
+    /// What kind of thing went wrong.
+    #[must_use]
+    pub fn kind(&self) -> ErrorKind {
+        self.0.kind
+    }
+
+    /// What was wrong, in words, without the context that `Display` adds.
+    #[must_use]
+    pub fn message(&self) -> &str {
+        &self.0.message
+    }
+
+    /// The lock that the operation was about.
+    #[must_use]
+    pub fn name(&self) -> Option<&LockName> {
+        self.0.name.as_ref()
+    }
+
+    /// Whether the lease is gone: [`ErrorKind::Lost`] or [`ErrorKind::NotHeld`].
+    #[must_use]
+    pub fn is_lost(&self) -> bool {
+        matches!(self.kind(), ErrorKind::Lost | ErrorKind::NotHeld)
+    }
+
+    /// Whether the time for waiting ran out.
+    #[must_use]
+    pub fn is_timed_out(&self) -> bool {
+        self.kind() == ErrorKind::TimedOut
+    }
+
+    /// Whether the same call may succeed later without anything being changed by a person.
+    #[must_use]
+    pub fn is_transient(&self) -> bool {
+        matches!(self.kind(), ErrorKind::Unavailable | ErrorKind::Indeterminate | ErrorKind::TimedOut)
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let inner = &*self.0;
+        write!(f, "{}: {}", inner.kind, inner.message)?;
+        if let (Some(operation), Some(name)) = (inner.operation, &inner.name) {
+            write!(f, " ({operation} of \"{name}\"")?;
+            if let Some(driver) = inner.driver {
+                write!(f, " through {driver}")?;
+            }
+            f.write_str(")")?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let inner = &*self.0;
+        f.debug_struct("Error")
+            .field("kind", &inner.kind)
+            .field("message", &inner.message)
+            .field("operation", &inner.operation)
+            .field("name", &inner.name)
+            .field("driver", &inner.driver)
+            .field("source", &inner.source)
+            .finish()
+    }
+}
+
+impl StdError for Error {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        self.0.source.as_deref().map(|source| source as &(dyn StdError + 'static))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_says_what_where_and_keeps_its_cause() {
+        let name = LockName::new("orders/42").unwrap();
+        let error = Error::new(ErrorKind::Unavailable, "connection refused")
+            .with_source(std::io::Error::from(std::io::ErrorKind::ConnectionRefused))
+            .during("redis", "acquire", &name);
+        assert_eq!(error.to_string(), "backend unavailable: connection refused (acquire of \"orders/42\" through redis)");
+        assert!(error.source().unwrap().downcast_ref::<std::io::Error>().is_some());
+        assert!(error.is_transient() && !error.is_lost());
+    }
+}

@@ -1,0 +1,238 @@
+//! Identities: who made an acquisition, who re-enters, and in which order grants were made.
+
+use std::fmt;
+use std::num::NonZeroU64;
+use std::str::FromStr;
+
+use crate::error::{Error, ErrorKind, Result};
+
+/// Length of the text form of a 128-bit identity: unpadded base64url.
+const TEXT_LEN: usize = 22;
+
+/// The secret of one acquisition: 128 random bits, fresh for every attempt to take a lock.
+///
+/// Release, renewal and abandonment compare it at the backend, so a stale handle can do nothing. Whoever knows the
+/// token can release the lock: `Debug` and `Display` therefore show only its first four characters.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct OwnerToken([u8; 16]);
+
+impl OwnerToken {
+    /// A fresh token from the operating system's generator.
+    ///
+    /// # Panics
+    ///
+    /// When the operating system has no randomness to give; nothing could be locked safely then.
+    #[must_use]
+    pub fn random() -> Self {
+        Self(random_bits())
+    }
+
+    /// The whole token in its 22-character text form. This is the secret: keep it out of logs.
+    #[must_use]
+    pub fn expose(&self) -> TokenText {
+        TokenText::of(self.0)
+    }
+
+    /// Reads the text form back.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::InvalidArgument`] when `text` is not what [`OwnerToken::expose`] prints.
+    pub fn parse(text: &str) -> Result<Self> {
+        decode(text).map(Self).ok_or_else(|| Error::new(ErrorKind::InvalidArgument, "not the text of an owner token"))
+    }
+}
+
+impl fmt::Debug for OwnerToken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "OwnerToken({self})")
+    }
+}
+
+impl fmt::Display for OwnerToken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}\u{2026}", &self.expose().as_str()[..4])
+    }
+}
+
+/// Who re-enters a [`Reentrant`](crate::Reentrant) lock: an explicit value, not a thread and not a task.
+///
+/// Clones are the same owner, in this process and in every other that is given the same id.
+///
+/// ```
+/// use tenure_core::OwnerId;
+///
+/// let me = OwnerId::new();
+/// let also_me: OwnerId = me.to_string().parse()?;
+/// assert_eq!(me, also_me);
+/// # Ok::<(), tenure_core::Error>(())
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct OwnerId([u8; 16]);
+
+impl OwnerId {
+    /// A new owner: 128 random bits.
+    ///
+    /// # Panics
+    ///
+    /// When the operating system has no randomness to give.
+    #[must_use]
+    #[expect(clippy::new_without_default, reason = "each call makes a different owner, which a default should not")]
+    pub fn new() -> Self {
+        Self(random_bits())
+    }
+
+    /// The owner with these 128 bits, for identities that come from elsewhere (a session, a saga).
+    #[must_use]
+    pub const fn from_bytes(bytes: [u8; 16]) -> Self {
+        Self(bytes)
+    }
+}
+
+impl fmt::Debug for OwnerId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "OwnerId({self})")
+    }
+}
+
+impl fmt::Display for OwnerId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(TokenText::of(self.0).as_str())
+    }
+}
+
+impl FromStr for OwnerId {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        decode(text).map(Self).ok_or_else(|| Error::new(ErrorKind::InvalidArgument, "not the text of an owner id"))
+    }
+}
+
+/// The text form of an identity: 22 characters on the stack.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct TokenText([u8; TEXT_LEN]);
+
+impl TokenText {
+    fn of(bits: [u8; 16]) -> Self {
+        let mut text = [0; TEXT_LEN];
+        for (i, letter) in text.iter_mut().enumerate() {
+            *letter = ALPHABET[sextet(&bits, i)];
+        }
+        Self(text)
+    }
+
+    /// The characters.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        std::str::from_utf8(&self.0).expect("the alphabet is ASCII")
+    }
+}
+
+impl AsRef<[u8]> for TokenText {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl fmt::Debug for TokenText {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("TokenText(\u{2026})")
+    }
+}
+
+/// The order of a grant among all grants of the same name: strictly greater than every earlier one.
+///
+/// Give it to the resource that the lock protects, and let the resource refuse smaller tokens than it has seen
+/// ([`FenceGate`](crate::FenceGate) is the in-process form). Then a holder that was paused past its lease can do no
+/// harm. The idea and the name are Martin Kleppmann's ("How to do distributed locking", 2016).
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct FencingToken(NonZeroU64);
+
+impl FencingToken {
+    /// The token with this number; zero is not a token.
+    #[must_use]
+    pub const fn new(number: u64) -> Option<Self> {
+        match NonZeroU64::new(number) {
+            Some(number) => Some(Self(number)),
+            None => None,
+        }
+    }
+
+    /// The number, to be stored next to the protected data.
+    #[must_use]
+    pub const fn get(self) -> u64 {
+        self.0.get()
+    }
+}
+
+impl fmt::Debug for FencingToken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "FencingToken({self})")
+    }
+}
+
+impl fmt::Display for FencingToken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+
+fn random_bits() -> [u8; 16] {
+    let mut bits = [0; 16];
+    getrandom::fill(&mut bits).expect("the operating system gives random bytes");
+    bits
+}
+
+/// The `i`-th group of six bits, padded with zeros at the end.
+fn sextet(bits: &[u8; 16], i: usize) -> usize {
+    let (byte, shift) = (i * 6 / 8, i * 6 % 8);
+    let pair = u16::from(bits[byte]) << 8 | u16::from(*bits.get(byte + 1).unwrap_or(&0));
+    usize::from(pair >> (10 - shift) & 0x3f)
+}
+
+fn decode(text: &str) -> Option<[u8; 16]> {
+    let letters: &[u8; TEXT_LEN] = text.as_bytes().try_into().ok()?;
+    let mut all = 0_u128;
+    for (i, letter) in letters.iter().enumerate() {
+        let value = ALPHABET.iter().position(|c| c == letter)? as u128;
+        if i + 1 < TEXT_LEN {
+            all = all << 6 | value;
+        } else if value & 0xf == 0 {
+            all = all << 2 | value >> 4;
+        } else {
+            return None; // the last character carries two bits, the rest must be zero
+        }
+    }
+    Some(all.to_be_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_form_round_trips_and_is_canonical() {
+        for token in [OwnerToken([0; 16]), OwnerToken([0xff; 16]), OwnerToken::random()] {
+            assert_eq!(OwnerToken::parse(token.expose().as_str()).unwrap(), token);
+        }
+        assert_eq!(OwnerToken([0; 16]).expose().as_str(), "AAAAAAAAAAAAAAAAAAAAAA");
+        assert_eq!(OwnerToken([0xff; 16]).expose().as_str(), "_____________________w");
+        assert!(OwnerToken::parse("_____________________x").is_err());
+        assert!(OwnerToken::parse("short").is_err());
+    }
+
+    #[test]
+    fn tokens_are_not_printed_whole() {
+        let token = OwnerToken::random();
+        assert!(!format!("{token:?} {token}").contains(token.expose().as_str()));
+    }
+
+    #[test]
+    fn fencing_tokens_are_ordered_and_not_zero() {
+        assert!(FencingToken::new(0).is_none());
+        assert!(FencingToken::new(2) > FencingToken::new(1));
+    }
+}

@@ -187,7 +187,10 @@ mod tests {
         let error = Error::new(ErrorKind::Unavailable, "connection refused")
             .with_source(std::io::Error::from(std::io::ErrorKind::ConnectionRefused))
             .during("redis", "acquire", &name);
-        assert_eq!(error.to_string(), "backend unavailable: connection refused (acquire of \"orders/42\" through redis)");
+        assert_eq!(
+            error.to_string(),
+            "backend unavailable: connection refused (acquire of \"orders/42\" through redis)"
+        );
         assert!(error.source().unwrap().downcast_ref::<std::io::Error>().is_some());
         assert!(error.is_transient() && !error.is_lost());
     }

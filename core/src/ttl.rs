@@ -97,7 +97,12 @@ mod tests {
 
     #[test]
     fn ttl_is_checked_at_the_door() {
-        for bad in [Duration::ZERO, Duration::from_millis(9), Ttl::MAX + Duration::from_millis(1), Duration::from_micros(10_500)] {
+        for bad in [
+            Duration::ZERO,
+            Duration::from_millis(9),
+            Ttl::MAX + Duration::from_millis(1),
+            Duration::from_micros(10_500),
+        ] {
             assert_eq!(Ttl::new(bad).unwrap_err().kind(), ErrorKind::InvalidArgument, "{bad:?}");
         }
         assert_eq!(Ttl::new(Ttl::MIN).unwrap().as_millis(), 10);

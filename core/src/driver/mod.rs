@@ -26,7 +26,8 @@ mod watch;
 
 pub use backend::Backend;
 pub use capability::{
-    Exclusion, Fencing, Introspection, LockCapabilities, OwnerScope, ReentrantCapabilities, Revocation, TtlRange, Waiting,
+    Exclusion, Fencing, Introspection, LockCapabilities, OwnerScope, ReentrantCapabilities, Revocation, TtlRange,
+    Waiting,
 };
 pub use lock::DistributedLock;
 pub use reentrant::ReentrantLock;

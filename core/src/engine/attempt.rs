@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use super::hold::HeldEntry;
 use super::keeper::Keeper;
-use super::lease::{Entry, HoldState, Lease, LeaseKey, Upkeep};
+use super::lease::{Entry, Lease, LeaseKey, Upkeep};
+use super::outcome::HoldState;
 use super::reaper::{Cleanup, Undo};
 use super::shared::{Reservation, Shared};
 use crate::clock::LeaseInstant;

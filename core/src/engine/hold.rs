@@ -4,7 +4,8 @@ use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::lease::{Entry, HoldState, Lease, LostReason};
+use super::lease::{Entry, Lease};
+use super::outcome::{HoldState, LostReason};
 use super::reaper::Cleanup;
 use super::shared::{Reservation, Shared};
 use crate::error::{Error, ErrorKind, Result};

@@ -11,7 +11,8 @@ use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 use tokio::sync::Notify;
 
-use super::lease::{Arming, Due, Entry, Lease, LeaseKey, LostReason, Verdict};
+use super::lease::{Arming, Due, Entry, Lease, LeaseKey, Verdict};
+use super::outcome::LostReason;
 use super::reaper::{Cleanup, Reaper, Undo};
 use crate::clock::LeaseInstant;
 use crate::driver::{Backend, Renewed};

@@ -8,7 +8,8 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use super::keeper::{Keeper, Round};
-use super::lease::{Lease, LostReason};
+use super::lease::Lease;
+use super::outcome::LostReason;
 use super::owners::Owners;
 use super::reaper::{Cleanup, Reaper};
 use crate::driver::Backend;

@@ -170,6 +170,19 @@ async fn an_earlier_grant_counts_from_the_unanswered_request() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_token_with_an_unanswered_request_is_abandoned_in_the_end() {
+    let steps = [Step::Busy, Step::Fail(ErrorKind::Indeterminate), Step::Grant, Step::Grant];
+    let (script, client) = Script::client(&steps, &[]);
+    let released = client.lock("a").unwrap().acquire().await.unwrap().release().await.unwrap();
+    assert_eq!(released, Released::Released);
+    drop(client.lock("a").unwrap().acquire().await.unwrap());
+    client.close(TTL).await.unwrap();
+    let token = script.sent("acquire")[1].0;
+    let abandoned: Vec<_> = script.sent("abandon").into_iter().map(|frame| frame.0).collect();
+    assert_eq!(abandoned, [token], "its lost request could still take the lock; the other token's cannot");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_grant_that_comes_too_late_is_given_back() {
     let (script, client) = Script::client(&[Step::Slow(Duration::from_millis(99))], &[]);
     let error = client.lock("a").unwrap().ttl(Duration::from_millis(100)).try_acquire().await.unwrap_err();

@@ -32,6 +32,16 @@ pub(crate) struct Entry {
     pub(crate) upkeep: Upkeep,
     /// When holding must end, renewed or not.
     pub(crate) cap: Option<LeaseInstant>,
+    pub(crate) past: Past,
+}
+
+/// Whether a request of the entry's token may still be on its way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Past {
+    /// Every request was answered.
+    Answered,
+    /// One was not, and could take the lock again behind a release: the token has to be abandoned in the end.
+    Unanswered,
 }
 
 /// What a lease is to the backend.
@@ -95,7 +105,14 @@ pub(crate) enum Verdict {
 }
 
 impl Lease {
-    pub(crate) fn new(key: LeaseKey, fence: FencingToken, deadline: LeaseInstant, entry: Entry) -> Self {
+    /// A lease that began no earlier than `base`, and is believed in until `deadline`.
+    pub(crate) fn new(
+        key: LeaseKey,
+        fence: FencingToken,
+        base: LeaseInstant,
+        deadline: LeaseInstant,
+        entry: Entry,
+    ) -> Self {
         let mut state = State {
             phase: HoldState::Held,
             deadline,
@@ -106,7 +123,7 @@ impl Lease {
             armed: None,
         };
         state.entries.push(entry);
-        state.plan_renewal(LeaseInstant::now());
+        state.plan_renewal(base);
         Self { key, fence, state: Mutex::new(state), ended: Notify::new(), answered: Notify::new() }
     }
 
@@ -184,14 +201,14 @@ impl Lease {
     }
 
     /// Adds an entry to a live hold and lengthens it; `false` if the hold has ended.
-    pub(crate) fn join(&self, entry: Entry, deadline: LeaseInstant) -> bool {
+    pub(crate) fn join(&self, entry: Entry, base: LeaseInstant, deadline: LeaseInstant) -> bool {
         let mut state = self.lock();
         if !matches!(self.observe(&mut state), HoldState::Held | HoldState::Suspect) {
             return false;
         }
         state.entries.push(entry);
         state.deadline = state.deadline.max(deadline);
-        state.plan_renewal(LeaseInstant::now());
+        state.plan_renewal(base);
         true
     }
 

@@ -119,7 +119,9 @@ impl fmt::Display for Violation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::SameFence(a, b) => write!(f, "two grants with fence {}: {a:?} and {b:?}", a.fence),
-            Self::FenceInversion(a, b) => write!(f, "{a:?} returned before {b:?} was asked for, and has a greater fence"),
+            Self::FenceInversion(a, b) => {
+                write!(f, "{a:?} returned before {b:?} was asked for, and has a greater fence")
+            }
             Self::Overlap(a, b) => write!(f, "{b:?} began before {a:?} had ended"),
             Self::HoldOrder(a, b) => write!(f, "{b:?} came after {a:?} and has a smaller fence"),
             Self::Stillborn(grant) => write!(f, "{grant:?} had ended when it was given"),

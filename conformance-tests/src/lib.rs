@@ -30,8 +30,6 @@ pub mod layer;
 pub mod mutants;
 pub mod poll;
 pub mod witness;
-#[cfg(unix)]
-pub mod worker;
 
 mod cases;
 mod rng;

@@ -185,7 +185,12 @@ impl Context {
     ///
     /// It does not.
     #[track_caller]
-    pub fn within<F: Future>(&self, span: Duration, what: &str, future: F) -> impl Future<Output = CaseResult<F::Output>> {
+    pub fn within<F: Future>(
+        &self,
+        span: Duration,
+        what: &str,
+        future: F,
+    ) -> impl Future<Output = CaseResult<F::Output>> {
         let late = Failure::new(format!("not within {span:?}: {what}"));
         async move { tokio::time::timeout(span, future).await.map_err(|_| late) }
     }

@@ -7,8 +7,8 @@ mod need;
 mod select;
 
 pub use context::Context;
-pub use definition::{Case, CaseFn};
 pub(crate) use definition::case;
+pub use definition::{Case, CaseFn};
 pub use failure::{CaseResult, Failure};
 pub use need::{Need, Verdict};
 pub use select::{Listed, Selection, list};

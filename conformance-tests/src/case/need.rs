@@ -90,9 +90,10 @@ impl Need {
             }
             Self::Wakeups => unless(locks.waiting != Waiting::Poll, "wake-ups are not declared"),
             Self::Fifo => unless(locks.waiting == Waiting::Fifo, "FIFO waiting is not declared"),
-            Self::ReachableQueueCap => {
-                unless(locks.max_waiters.is_some_and(|cap| cap <= REACHABLE), "no cap of waiters within reach is declared")
-            }
+            Self::ReachableQueueCap => unless(
+                locks.max_waiters.is_some_and(|cap| cap <= REACHABLE),
+                "no cap of waiters within reach is declared",
+            ),
             Self::Introspection => unless(locks.introspection == Introspection::Full, "introspection is not declared"),
             Self::Revocation => unless(locks.revocation == Revocation::Forced, "forced release is not declared"),
             Self::FencesOutliveData => {

@@ -118,7 +118,16 @@ impl ReentrantLock for LayeredReentrant {
 
     async fn enter(&self, owner: &OwnerId, request: &AcquireRequest) -> Result<Acquisition> {
         let token = Some(request.token);
-        send!(self, Op::Enter, &request.name, token, granted, |inner| inner.enter(&owner, &request).await, owner, request)
+        send!(
+            self,
+            Op::Enter,
+            &request.name,
+            token,
+            granted,
+            |inner| inner.enter(&owner, &request).await,
+            owner,
+            request
+        )
     }
 
     async fn renew(&self, renewals: &[ReentrantRenewal]) -> Vec<Result<Renewed>> {

@@ -42,19 +42,13 @@ pub fn main(makers: impl IntoIterator<Item = Arc<dyn HarnessMaker>>) -> ! {
     conclusion.exit()
 }
 
-fn trial(
-    index: usize,
-    maker: &Arc<dyn HarnessMaker>,
-    listed: Listed,
-    options: &Options,
-    reports: &Reports,
-) -> Trial {
+fn trial(index: usize, maker: &Arc<dyn HarnessMaker>, listed: Listed, options: &Options, reports: &Reports) -> Trial {
     let name = format!("{}::{}", maker.id(), listed.case.id);
     let ignored = match &listed.selection {
         Selection::Ignore(why) => Some(why.clone()),
         Selection::Run | Selection::ExpectFail(_) => None,
     };
-    let keep = |reports: &Reports, report: CaseReport| {
+    let keep = move |reports: &Reports, report: CaseReport| {
         reports.lock().unwrap_or_else(PoisonError::into_inner).entry(index).or_default().push(report);
     };
     if ignored.is_some() {

@@ -105,12 +105,20 @@ impl fmt::Display for Report {
     /// A table: the counts of each theme, then each case that did not pass with its reason.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{} on {} (TENURE_SEED={})", self.backend, self.server, self.seed)?;
-        writeln!(f, "  {:<14}{:>7}{:>9}{:>9}{:>15}{:>8}", "", "passed", "refused", "ignored", "expected fail", "failed")?;
+        writeln!(
+            f,
+            "  {:<14}{:>7}{:>9}{:>9}{:>15}{:>8}",
+            "", "passed", "refused", "ignored", "expected fail", "failed"
+        )?;
         let mut themes: Vec<&str> = self.cases.iter().map(|case| theme(case.id)).collect();
         themes.dedup();
         for name in themes {
             let row = |outcome| self.cases.iter().filter(|c| theme(c.id) == name && c.outcome == outcome).count();
-            line(f, name, [Outcome::Passed, Outcome::Refused, Outcome::Ignored, Outcome::ExpectedFail, Outcome::Failed].map(row))?;
+            line(
+                f,
+                name,
+                [Outcome::Passed, Outcome::Refused, Outcome::Ignored, Outcome::ExpectedFail, Outcome::Failed].map(row),
+            )?;
         }
         line(f, "all", [self.passed, self.refused, self.ignored, self.expected_fail, self.failed])?;
         for (outcome, word) in
@@ -128,6 +136,10 @@ fn theme(id: &str) -> &str {
     id.split_once('/').map_or(id, |(theme, _)| theme)
 }
 
-fn line(f: &mut fmt::Formatter<'_>, name: &str, [passed, refused, ignored, expected, failed]: [usize; 5]) -> fmt::Result {
+fn line(
+    f: &mut fmt::Formatter<'_>,
+    name: &str,
+    [passed, refused, ignored, expected, failed]: [usize; 5],
+) -> fmt::Result {
     writeln!(f, "  {name:<14}{passed:>7}{refused:>9}{ignored:>9}{expected:>15}{failed:>8}")
 }

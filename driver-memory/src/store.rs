@@ -1,5 +1,6 @@
 //! All names of one store, behind one mutex; and what outlives a name: the fence counter and the tombstones.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
@@ -81,6 +82,18 @@ pub struct Residue {
 impl Store {
     pub(crate) fn new(caps: Caps) -> Arc<Self> {
         Arc::new(Self { caps, state: Mutex::default(), links: Mutex::default() })
+    }
+
+    /// The store that this process knows by this name, made if nobody uses it now.
+    pub(crate) fn named(name: &str) -> Arc<Self> {
+        static NAMED: Mutex<BTreeMap<String, Weak<Store>>> = Mutex::new(BTreeMap::new());
+        let mut named = NAMED.lock().unwrap_or_else(PoisonError::into_inner);
+        named.retain(|_, store| store.strong_count() > 0);
+        named.get(name).and_then(Weak::upgrade).unwrap_or_else(|| {
+            let store = Self::new(Caps::DEFAULT);
+            named.insert(name.to_owned(), Arc::downgrade(&store));
+            store
+        })
     }
 
     /// A new connection, which is woken like all others.

@@ -176,6 +176,19 @@ async fn a_closed_connection_refuses_and_its_clone_does_not() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_named_store_is_one_for_the_process_as_long_as_somebody_uses_it() {
+    let (one, other, elsewhere) =
+        (MemoryDriver::named("meeting"), MemoryDriver::named("meeting"), MemoryDriver::named("elsewhere"));
+    take(&one, "a", OwnerToken::random()).await;
+    assert!(matches!(ask(&other, "a", OwnerToken::random(), Queueing::None).await, Acquisition::Busy(_)));
+    take(&elsewhere, "a", OwnerToken::random()).await;
+    other.faults().outage();
+    assert!(one.inspect(&name("a")).await.is_ok(), "each has a link of its own");
+    drop((one, other));
+    take(&MemoryDriver::named("meeting"), "a", OwnerToken::random()).await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn force_release_keeps_fences_growing() {
     let driver = MemoryDriver::new();
     let [holder, next] = std::array::from_fn(|_| OwnerToken::random());

@@ -14,78 +14,78 @@ use tenure_redis::{RedisConfig, RedisDriver};
 use tenure_testkit::{RedisOptions, RedisServer};
 
 /// Longer than any test waits for something that does happen.
-pub const LONG: Duration = Duration::from_secs(20);
+pub(crate) const LONG: Duration = Duration::from_secs(20);
 
 /// A client of the driver: both traits.
-pub struct Client {
-    pub locks: Arc<dyn DistributedLock>,
-    pub reentrant: Arc<dyn ReentrantLock>,
+pub(crate) struct Client {
+    pub(crate) locks: Arc<dyn DistributedLock>,
+    pub(crate) reentrant: Arc<dyn ReentrantLock>,
 }
 
 impl Client {
-    pub async fn of(server: &RedisServer) -> Self {
+    pub(crate) async fn of(server: &RedisServer) -> Self {
         Self::at(&server.unix_url()).await
     }
 
-    pub async fn at(url: &str) -> Self {
+    pub(crate) async fn at(url: &str) -> Self {
         Self::with(RedisConfig::from_url(url).unwrap()).await
     }
 
-    pub async fn with(config: RedisConfig) -> Self {
+    pub(crate) async fn with(config: RedisConfig) -> Self {
         let backend = Backend::from(RedisDriver::connect(config).await.unwrap());
         Self { locks: Arc::clone(backend.locks()), reentrant: Arc::clone(backend.reentrant().unwrap()) }
     }
 
-    pub async fn grant(&self, request: &AcquireRequest) -> Grant {
+    pub(crate) async fn grant(&self, request: &AcquireRequest) -> Grant {
         granted(self.locks.acquire(request).await.unwrap())
     }
 
-    pub async fn busy(&self, request: &AcquireRequest) -> Busy {
+    pub(crate) async fn busy(&self, request: &AcquireRequest) -> Busy {
         busy(self.locks.acquire(request).await.unwrap())
     }
 
-    pub async fn enter(&self, owner: &OwnerId, request: &AcquireRequest) -> Grant {
+    pub(crate) async fn enter(&self, owner: &OwnerId, request: &AcquireRequest) -> Grant {
         granted(self.reentrant.enter(owner, request).await.unwrap())
     }
 
-    pub async fn watch(&self, request: &AcquireRequest) -> Watch {
+    pub(crate) async fn watch(&self, request: &AcquireRequest) -> Watch {
         self.locks.watch(&request.name, &request.token).await.unwrap()
     }
 }
 
-pub fn server() -> RedisServer {
+pub(crate) fn server() -> RedisServer {
     RedisServer::start(RedisOptions::new()).unwrap()
 }
 
-pub fn name(text: impl AsRef<[u8]>) -> LockName {
+pub(crate) fn name(text: impl AsRef<[u8]>) -> LockName {
     LockName::new(text).unwrap()
 }
 
-pub fn ttl(millis: u64) -> Ttl {
+pub(crate) fn ttl(millis: u64) -> Ttl {
     Ttl::new(Duration::from_millis(millis)).unwrap()
 }
 
 /// One attempt with a fresh token and ten seconds of lease.
-pub fn attempt(lock: &str) -> AcquireRequest {
+pub(crate) fn attempt(lock: &str) -> AcquireRequest {
     let label = Some(Label::new("label;with;signs").unwrap());
     AcquireRequest { name: name(lock), token: OwnerToken::random(), ttl: ttl(10_000), queue: Queueing::None, label }
 }
 
 /// A waiter that counts as alive for ten seconds.
-pub fn waiter(lock: &str) -> AcquireRequest {
+pub(crate) fn waiter(lock: &str) -> AcquireRequest {
     AcquireRequest { queue: Queueing::Join { presence: Duration::from_secs(10) }, ..attempt(lock) }
 }
 
-pub fn hold(request: &AcquireRequest) -> Hold {
+pub(crate) fn hold(request: &AcquireRequest) -> Hold {
     Hold { name: request.name.clone(), token: request.token }
 }
 
-pub fn entry(owner: &OwnerId, request: &AcquireRequest) -> ReentrantHold {
+pub(crate) fn entry(owner: &OwnerId, request: &AcquireRequest) -> ReentrantHold {
     ReentrantHold { name: request.name.clone(), owner: *owner, token: request.token }
 }
 
 #[track_caller]
-pub fn granted(answer: Acquisition) -> Grant {
+pub(crate) fn granted(answer: Acquisition) -> Grant {
     match answer {
         Acquisition::Granted(grant) => grant,
         Acquisition::Busy(busy) => panic!("not granted: {busy:?}"),
@@ -93,7 +93,7 @@ pub fn granted(answer: Acquisition) -> Grant {
 }
 
 #[track_caller]
-pub fn busy(answer: Acquisition) -> Busy {
+pub(crate) fn busy(answer: Acquisition) -> Busy {
     match answer {
         Acquisition::Busy(busy) => busy,
         Acquisition::Granted(grant) => panic!("granted: {grant:?}"),
@@ -101,23 +101,23 @@ pub fn busy(answer: Acquisition) -> Busy {
 }
 
 #[track_caller]
-pub fn begun(grant: Grant, begun: Begun) {
+pub(crate) fn begun(grant: Grant, begun: Begun) {
     assert_eq!(grant.begun, begun);
 }
 
 /// Whether a wake-up is there, or comes.
-pub async fn woken(watch: &mut Watch) -> bool {
+pub(crate) async fn woken(watch: &mut Watch) -> bool {
     tokio::time::timeout(LONG, watch.next()).await.is_ok()
 }
 
 /// Whether no wake-up has come by the time that the server has answered everything sent before.
-pub async fn asleep(client: &Client, watch: &mut Watch) -> bool {
+pub(crate) async fn asleep(client: &Client, watch: &mut Watch) -> bool {
     client.locks.inspect(&name("asleep")).await.unwrap(); // pushes of earlier commands precede this reply
     tokio::time::timeout(Duration::from_millis(50), watch.next()).await.is_err()
 }
 
 /// All keys at the server, sorted.
-pub fn keys(server: &RedisServer) -> Vec<String> {
+pub(crate) fn keys(server: &RedisServer) -> Vec<String> {
     let mut keys: Vec<String> =
         server.cli(&["KEYS", "*"]).unwrap().items().iter().map(tenure_testkit::Reply::text).collect();
     keys.sort();

@@ -185,7 +185,7 @@ async fn names_cannot_meet() {
         "tenure:{fence}",
     ];
     assert_eq!(keys(&server), expected);
-    let long = common::name([b'\n'; 512]);
+    let long = name([b'\n'; 512]);
     client.grant(&AcquireRequest { name: long, ..attempt("x") }).await;
 }
 
@@ -231,6 +231,29 @@ async fn prefixes_are_worlds_apart() {
     one.grant(&attempt("a")).await;
     two.grant(&attempt("a")).await;
     assert!(keys(&server).contains(&"other:a".to_owned()));
+}
+
+#[tokio::test]
+async fn databases_are_worlds_apart() {
+    let server = server();
+    Client::of(&server).await.grant(&attempt("a")).await;
+    Client::at(&format!("{}/3", server.url())).await.grant(&attempt("a")).await;
+    let mut third = server.connect().unwrap();
+    third.call(&["SELECT", "3"]).unwrap();
+    assert_eq!(third.call(&["EXISTS", "tenure:a"]).unwrap().int(), Some(1));
+}
+
+#[tokio::test]
+async fn a_fence_can_be_kept_per_name() {
+    let server = server();
+    let settings = tenure_redis::RedisSettings::default().fence_scope(tenure_redis::FenceScope::Name);
+    let client = Client::with(RedisConfig::unix(server.socket()).settings(settings)).await;
+    let mine = attempt("a");
+    let first = client.grant(&mine).await;
+    client.locks.release(&hold(&mine)).await.unwrap();
+    assert_eq!(keys(&server), ["{tenure:a}:f"]);
+    assert!(server.cli(&["PTTL", "{tenure:a}:f"]).unwrap().int().unwrap() > 24 * 86_400_000);
+    assert!(client.grant(&attempt("a")).await.fence > first.fence);
 }
 
 #[tokio::test]

@@ -115,10 +115,10 @@ async fn a_woken_waiter_that_does_not_ask_holds_nobody_up_for_long() {
 async fn the_first_waiter_knows_when_the_lease_ends_by_itself() {
     let server = server();
     let client = Client::of(&server).await;
-    client.grant(&AcquireRequest { ttl: ttl(200), ..attempt("a") }).await;
+    client.grant(&AcquireRequest { ttl: ttl(1_000), ..attempt("a") }).await;
     let mine = waiter("a");
     let left = client.busy(&mine).await.recheck_after.unwrap();
-    assert!(left <= Duration::from_millis(201), "{left:?}");
+    assert!(left <= Duration::from_millis(1_001), "{left:?}");
     tokio::time::sleep(left).await;
     client.grant(&mine).await;
 }

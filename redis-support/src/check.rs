@@ -4,7 +4,7 @@ use tenure_core::{Error, ErrorKind, Result};
 
 use crate::call::Calls;
 use crate::error::ExecError;
-use crate::executor::{RedisExecutor, Reply};
+use crate::executor::RedisExecutor;
 use crate::settings::Eviction;
 
 /// The oldest server that is supported.
@@ -117,14 +117,6 @@ async fn rights<E: RedisExecutor + ?Sized>(executor: &E, calls: &Calls, notes: &
     let rules: Vec<String> = lacking.iter().map(|command| format!("+{command}")).collect();
     let text = format!("the user has no right to run {}; the rules needed are {}", lacking.join(", "), rules.join(" "));
     Err(Error::new(ErrorKind::Denied, text))
-}
-
-impl Reply {
-    /// Whether this is a status or text that equals `text`.
-    #[must_use]
-    pub fn is(&self, text: &str) -> bool {
-        matches!(self, Self::Bytes(bytes) if bytes == text.as_bytes())
-    }
 }
 
 #[cfg(test)]

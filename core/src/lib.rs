@@ -1,19 +1,40 @@
-//! Core of tenure.
+//! The core of tenure: values, driver traits, and the lock engine over them.
 //!
-//! skeleton
+//! Applications depend on the facade crate `tenure`, which re-exports what they need. Depend on this crate directly to
+//! write a driver: it knows no client library and no socket.
+//!
+//! | here | what |
+//! |---|---|
+//! | [`driver`] | the traits [`DistributedLock`](driver::DistributedLock) and [`ReentrantLock`](driver::ReentrantLock), and what they speak of |
+//! | [`Client`], [`Lock`], [`Reentrant`], [`LockAll`] | handles: how a lock is asked for |
+//! | [`LockGuard`], [`ReentrantGuard`], [`MultiGuard`] | held locks, and how their loss is told |
+//! | [`FencingToken`], [`FenceGate`] | protection for the resource, from holders that lost the lock without knowing |
+//! | [`telemetry`] | names of spans and events |
 
 pub mod driver;
+pub mod telemetry;
 
+#[cfg(feature = "mock")]
+pub mod mock;
+
+mod client;
 mod clock;
+mod engine;
 mod error;
 mod fence_gate;
+mod lock;
 mod name;
+mod reentrant;
 mod token;
 mod ttl;
 
+pub use client::{Client, ClientBuilder, Stats};
 pub use clock::LeaseInstant;
+pub use engine::outcome::{HoldState, LostReason};
 pub use error::{Error, ErrorKind, Result};
 pub use fence_gate::{FenceGate, StaleFence};
+pub use lock::{Lock, LockAll, LockGuard, MultiGuard};
 pub use name::{Label, LockName};
+pub use reentrant::{Reentrant, ReentrantGuard};
 pub use token::{FencingToken, OwnerId, OwnerToken, TokenText};
 pub use ttl::{DriftBound, Ttl};

@@ -30,7 +30,7 @@ impl Ttl {
             let text = format!("a ttl of {ttl:?} is outside {:?} to {:?}", Self::MIN, Self::MAX);
             return Err(Error::new(ErrorKind::InvalidArgument, text));
         }
-        if ttl.subsec_nanos() % 1_000_000 != 0 {
+        if !ttl.subsec_nanos().is_multiple_of(1_000_000) {
             let text = format!("a ttl of {ttl:?} has a fraction of a millisecond");
             return Err(Error::new(ErrorKind::InvalidArgument, text));
         }

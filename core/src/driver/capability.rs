@@ -128,7 +128,7 @@ impl TtlRange {
             let text = format!("this backend keeps leases of {:?} to {:?}, not of {length:?}", self.min, self.max);
             return Err(Error::new(ErrorKind::InvalidArgument, text));
         }
-        if length.as_nanos() % self.granularity.as_nanos().max(1) != 0 {
+        if !length.as_nanos().is_multiple_of(self.granularity.as_nanos().max(1)) {
             let text = format!("this backend keeps leases in steps of {:?}, not of {length:?}", self.granularity);
             return Err(Error::new(ErrorKind::InvalidArgument, text));
         }

@@ -1,0 +1,133 @@
+//! The client itself.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use super::ClientBuilder;
+use crate::driver::{Backend, LockCapabilities, ReentrantCapabilities};
+use crate::engine::shared::Shared;
+use crate::error::{Error, ErrorKind, Result};
+use crate::lock::{Lock, LockAll};
+use crate::name::LockName;
+use crate::reentrant::Reentrant;
+use crate::token::OwnerId;
+use crate::ttl::Ttl;
+
+/// A client of one backend. Clones are the same client; make one and share it.
+///
+/// A client owns one timer, which renews all its leases in batches, and one task that undoes what was given up. Both
+/// start with the first acquisition, on the tokio runtime that it is awaited in.
+#[derive(Clone, Debug)]
+pub struct Client {
+    shared: Arc<Shared>,
+}
+
+/// What a client has under way.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Stats {
+    /// Guards that exist, lost ones included.
+    pub holds: usize,
+    /// Acquisitions that are waiting.
+    pub waiters: usize,
+    /// Releases and abandoned attempts that the backend has not acknowledged.
+    pub cleanups: usize,
+}
+
+impl Client {
+    /// A client with the default settings. Does no I/O.
+    #[must_use]
+    pub fn new(backend: impl Into<Backend>) -> Self {
+        Self::builder(backend).assemble(Ttl::DEFAULT)
+    }
+
+    /// A client with settings of its own.
+    pub fn builder(backend: impl Into<Backend>) -> ClientBuilder {
+        ClientBuilder::new(backend.into())
+    }
+
+    pub(super) fn from_shared(shared: Arc<Shared>) -> Self {
+        Self { shared }
+    }
+
+    /// A handle on the lock of this name. Cheap; does no I/O.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::InvalidArgument`] when the name is empty or too long.
+    pub fn lock(&self, name: impl AsRef<[u8]>) -> Result<Lock> {
+        Ok(Lock::new(Arc::clone(&self.shared), LockName::new(name)?))
+    }
+
+    /// A handle on the lock of this name, to be entered and re-entered by `owner`. Cheap; does no I/O.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::InvalidArgument`] when the name is empty or too long; [`ErrorKind::Unsupported`] when the driver
+    /// has no re-entrant locks.
+    pub fn reentrant(&self, name: impl AsRef<[u8]>, owner: &OwnerId) -> Result<Reentrant> {
+        if self.shared.backend.reentrant().is_none() {
+            let text = format!("the driver \"{}\" has no re-entrant locks", self.driver());
+            return Err(Error::new(ErrorKind::Unsupported, text));
+        }
+        Ok(Reentrant::new(Arc::clone(&self.shared), LockName::new(name)?, *owner))
+    }
+
+    /// A handle on several locks, to be taken all or none. Cheap; does no I/O.
+    ///
+    /// The names are sorted and repetitions removed, so that overlapping sets never wait for each other in a circle.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::InvalidArgument`] when there is no name, more than [`LockAll::MAX_NAMES`], or a bad one.
+    pub fn lock_all<N: AsRef<[u8]>>(&self, names: impl IntoIterator<Item = N>) -> Result<LockAll> {
+        let names: Result<Vec<_>> = names.into_iter().map(LockName::new).collect();
+        LockAll::new(&self.shared, names?)
+    }
+
+    /// The driver's name.
+    #[must_use]
+    pub fn driver(&self) -> &'static str {
+        self.shared.driver()
+    }
+
+    /// What the driver's locks promise.
+    #[must_use]
+    pub fn capabilities(&self) -> LockCapabilities {
+        self.shared.backend.locks().capabilities()
+    }
+
+    /// What the driver's re-entrant locks promise; `None` if it has none.
+    #[must_use]
+    pub fn reentrant_capabilities(&self) -> Option<ReentrantCapabilities> {
+        self.shared.backend.reentrant().map(|driver| driver.capabilities())
+    }
+
+    /// What this client has under way.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        Stats {
+            holds: self.shared.holds.load(Ordering::Acquire),
+            waiters: self.shared.waiters.load(Ordering::Acquire),
+            cleanups: self.shared.reaper.pending(),
+        }
+    }
+
+    /// Closes the client, for all its clones: waits until everything given up is undone, at most `limit`.
+    ///
+    /// New acquisitions and those that wait fail with [`ErrorKind::Closed`]. Guards that still exist are told
+    /// [`LostReason::Closed`](crate::LostReason::Closed), and their leases are given back.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::TimedOut`] when the backend had not acknowledged everything in time; what is left ends with its
+    /// ttl. The client is closed all the same.
+    ///
+    /// # Cancel safety
+    ///
+    /// Once polled, the client is closed; dropping the future only ends the waiting.
+    pub async fn close(&self, limit: Duration) -> Result<()> {
+        self.shared.close(limit).await
+    }
+}

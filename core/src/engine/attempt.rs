@@ -1,0 +1,209 @@
+//! One acquisition's token, from before it is first sent until it is a lease or is undone.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::hold::HeldEntry;
+use super::keeper::Keeper;
+use super::lease::{Entry, Lease, LeaseKey, Past, Upkeep};
+use super::outcome::HoldState;
+use super::reaper::{Cleanup, Undo};
+use super::shared::{Reservation, Shared};
+use crate::clock::LeaseInstant;
+use crate::driver::{AcquireRequest, Acquisition, Begun, Busy, Grant, Hold, Queueing};
+use crate::error::{Error, ErrorKind, Result};
+use crate::name::{Label, LockName};
+use crate::token::{OwnerId, OwnerToken};
+use crate::ttl::Ttl;
+
+/// For how long after its lease could have ended an abandoned token is chased.
+pub(crate) const CHASE: Duration = Duration::from_secs(60);
+
+/// What is wanted: checked, and not yet asked for.
+#[derive(Clone, Debug)]
+pub(crate) struct Ask {
+    pub(crate) name: LockName,
+    pub(crate) owner: Option<OwnerId>,
+    pub(crate) ttl: Ttl,
+    pub(crate) upkeep: Upkeep,
+    pub(crate) max_hold: Option<Duration>,
+    pub(crate) label: Option<Label>,
+}
+
+/// Exists before the token is sent. Dropped, it hands the token to the reaper, unless nothing can have come of it.
+pub(crate) struct Attempt {
+    /// `None` once a lease has taken it over.
+    reservation: Option<Reservation>,
+    owner: Option<OwnerId>,
+    request: AcquireRequest,
+    upkeep: Upkeep,
+    max_hold: Option<Duration>,
+    /// Whether the backend may have something of this token: a lease, a place, a request on its way.
+    traces: bool,
+    /// When the first request left whose answer is not known.
+    unanswered_since: Option<LeaseInstant>,
+    first_sent: Option<LeaseInstant>,
+}
+
+/// What an answer came to.
+pub(crate) enum Answered {
+    Won(HeldEntry),
+    Busy(Busy),
+    /// The owner's earlier hold was lost here, and the backend is still about to hear of it. Whoever lost a hold must
+    /// not slip back into it: until it is cleared the lock is busy, and only another token may enter again.
+    Spent,
+}
+
+impl Attempt {
+    pub(crate) fn new(reservation: Reservation, ask: &Ask, queue: Queueing) -> Self {
+        reservation.shared().reaper.attempt_begins();
+        let token = OwnerToken::random();
+        let (name, label) = (ask.name.clone(), ask.label.clone());
+        Self {
+            reservation: Some(reservation),
+            owner: ask.owner,
+            request: AcquireRequest { name, token, ttl: ask.ttl, queue, label },
+            upkeep: ask.upkeep,
+            max_hold: ask.max_hold,
+            traces: false,
+            unanswered_since: None,
+            first_sent: None,
+        }
+    }
+
+    pub(crate) fn token(&self) -> &OwnerToken {
+        &self.request.token
+    }
+
+    fn shared(&self) -> Result<Arc<Shared>> {
+        let gone = || Error::new(ErrorKind::Protocol, "an attempt was used after its grant");
+        self.reservation.as_ref().map(|place| Arc::clone(place.shared())).ok_or_else(gone)
+    }
+
+    /// Asks once, and waits at most `limit` for the answer.
+    pub(crate) async fn ask(&mut self, limit: Duration) -> Result<Answered> {
+        let shared = self.shared()?;
+        let (had_traces, had_unanswered) = (self.traces, self.unanswered_since);
+        let sent_at = LeaseInstant::before_send();
+        // From here on the future may be dropped at any moment: assume the worst first.
+        self.traces = true;
+        self.unanswered_since = had_unanswered.or(Some(sent_at));
+        let first_sent = *self.first_sent.get_or_insert(sent_at);
+        let answer = match tokio::time::timeout(limit, self.call(&shared)).await {
+            Ok(answer) => answer,
+            Err(_) => Err(Error::new(ErrorKind::Indeterminate, format!("no answer within {limit:?}"))),
+        };
+        match answer {
+            Ok(Acquisition::Granted(grant)) => {
+                let base = match grant.begun {
+                    Begun::Now => sent_at,
+                    Begun::Earlier => had_unanswered.unwrap_or(first_sent),
+                };
+                let past = if had_unanswered.is_some() { Past::Unanswered } else { Past::Answered };
+                self.conclude(&shared, base, past, &grant)
+            }
+            Ok(Acquisition::Busy(busy)) => {
+                self.unanswered_since = had_unanswered;
+                self.traces = had_traces || self.request.queue != Queueing::None;
+                Ok(Answered::Busy(busy))
+            }
+            Err(error) => {
+                if was_not_applied(error.kind()) {
+                    self.unanswered_since = had_unanswered;
+                    self.traces = had_traces;
+                }
+                Err(error)
+            }
+        }
+    }
+
+    async fn call(&self, shared: &Shared) -> Result<Acquisition> {
+        match (&self.owner, shared.backend.reentrant()) {
+            (None, _) => shared.backend.locks().acquire(&self.request).await,
+            (Some(owner), Some(driver)) => driver.enter(owner, &self.request).await,
+            (Some(_), None) => Err(Error::new(ErrorKind::Unsupported, "this driver has no re-entrant locks")),
+        }
+    }
+
+    /// Turns a grant into a lease, if there is still something left of it.
+    fn conclude(&mut self, shared: &Arc<Shared>, base: LeaseInstant, past: Past, grant: &Grant) -> Result<Answered> {
+        let believable = shared.config.drift.believable(grant.ttl).unwrap_or_default();
+        let deadline = base.after(believable);
+        if deadline <= LeaseInstant::now() {
+            let text = "the lease had ended before its grant arrived; its release is scheduled";
+            return Err(Error::new(ErrorKind::Lost, text));
+        }
+        let AcquireRequest { name, token, ttl, .. } = &self.request;
+        let cap = self.max_hold.map(|most| base.after(most));
+        let entry = Entry { token: *token, ttl: *ttl, upkeep: self.upkeep, cap, past };
+        let lease = match self.owner {
+            None => {
+                let key = LeaseKey::Plain(Hold { name: name.clone(), token: *token });
+                Some(adopt(shared, Lease::new(key, grant.fence, base, deadline, entry)))
+            }
+            Some(owner) => enter(shared, name, owner, grant, (base, deadline), entry),
+        };
+        let Some(lease) = lease else { return Ok(Answered::Spent) };
+        let reservation = self.reservation.take();
+        shared.reaper.attempt_ends();
+        Ok(Answered::Won(HeldEntry::new(Arc::clone(shared), lease, *token, grant.depth, reservation)))
+    }
+}
+
+fn adopt(shared: &Shared, lease: Lease) -> Arc<Lease> {
+    let lease = Arc::new(lease);
+    shared.adopt(&lease);
+    lease
+}
+
+/// Joins the client's lease of this hold, or begins one; `None` if this client has lost the hold already.
+fn enter(
+    shared: &Shared,
+    name: &LockName,
+    owner: OwnerId,
+    grant: &Grant,
+    (base, deadline): (LeaseInstant, LeaseInstant),
+    entry: Entry,
+) -> Option<Arc<Lease>> {
+    for lease in shared.owners.leases(name, &owner) {
+        if lease.fence != grant.fence {
+            continue;
+        }
+        if lease.join(entry, base, deadline) {
+            Keeper::watch_over(&shared.keeper, &lease);
+            return Some(lease);
+        }
+        if matches!(lease.state(), HoldState::Lost(_)) {
+            return None;
+        }
+    }
+    let key = LeaseKey::Reentrant { name: name.clone(), owner };
+    Some(adopt(shared, Lease::new(key, grant.fence, base, deadline, entry)))
+}
+
+/// Whether an error of this kind promises that the request was not applied and never will be.
+fn was_not_applied(kind: ErrorKind) -> bool {
+    use ErrorKind as Kind;
+    match kind {
+        Kind::Unavailable | Kind::Unsupported | Kind::InvalidArgument | Kind::LimitReached => true,
+        Kind::Misconfigured | Kind::Denied | Kind::Closed | Kind::NotHeld => true,
+        Kind::TimedOut | Kind::Lost | Kind::Indeterminate | Kind::Protocol => false,
+    }
+}
+
+impl Drop for Attempt {
+    fn drop(&mut self) {
+        let Some(reservation) = &self.reservation else { return };
+        if self.traces {
+            let until = LeaseInstant::now().after(self.request.ttl.get() + CHASE);
+            reservation.shared().reaper.push(Cleanup {
+                name: self.request.name.clone(),
+                owner: self.owner,
+                token: self.request.token,
+                undo: Undo::Attempt,
+                until,
+            });
+        }
+        reservation.shared().reaper.attempt_ends();
+    }
+}

@@ -1,0 +1,18 @@
+//! The lock engine: everything that waits, renews, ends and cleans up, once for all drivers.
+//!
+//! * [`wait`] asks for a lock until it is granted or time runs out;
+//! * [`attempt`] owns a token from before it is sent until it is a lease or is undone;
+//! * [`lease`] is the client's view of one grant, and ends by itself;
+//! * [`keeper`] is the one timer of a client: renewals in batches, deadlines;
+//! * [`reaper`] undoes what was given up, until the backend has acknowledged it;
+//! * [`shared`] is what all handles and guards of a client have in common.
+
+pub(crate) mod attempt;
+pub(crate) mod hold;
+pub(crate) mod keeper;
+pub(crate) mod lease;
+pub(crate) mod outcome;
+pub(crate) mod owners;
+pub(crate) mod reaper;
+pub(crate) mod shared;
+pub(crate) mod wait;

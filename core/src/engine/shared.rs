@@ -1,0 +1,179 @@
+//! What all handles and guards of one client have in common.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+use super::keeper::{Keeper, Round};
+use super::lease::Lease;
+use super::outcome::LostReason;
+use super::owners::Owners;
+use super::reaper::{Cleanup, Reaper};
+use crate::driver::Backend;
+use crate::error::{Error, ErrorKind, Result};
+use crate::telemetry;
+use crate::ttl::{DriftBound, Ttl};
+
+/// What a client was built with.
+#[derive(Clone, Debug)]
+pub(crate) struct Config {
+    pub(crate) ttl: Ttl,
+    pub(crate) drift: DriftBound,
+    pub(crate) op_timeout: Duration,
+    pub(crate) presence: Duration,
+    pub(crate) max_holds: usize,
+}
+
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) backend: Backend,
+    pub(crate) config: Config,
+    pub(crate) keeper: Arc<Keeper>,
+    pub(crate) reaper: Arc<Reaper>,
+    pub(crate) owners: Owners,
+    /// Attempts and holds under way, against `max_holds`.
+    busy: AtomicUsize,
+    pub(crate) holds: AtomicUsize,
+    pub(crate) waiters: AtomicUsize,
+    closing: watch::Sender<bool>,
+    tasks: Mutex<Vec<JoinHandle<()>>>,
+}
+
+impl Shared {
+    pub(crate) fn new(backend: Backend, config: Config) -> Self {
+        Self {
+            backend,
+            config,
+            keeper: Arc::default(),
+            reaper: Arc::default(),
+            owners: Owners::default(),
+            busy: AtomicUsize::new(0),
+            holds: AtomicUsize::new(0),
+            waiters: AtomicUsize::new(0),
+            closing: watch::Sender::new(false),
+            tasks: Mutex::default(),
+        }
+    }
+
+    /// Makes sure that the keeper and the reaper run, on the runtime that is current here.
+    pub(crate) fn start(&self) -> Result<()> {
+        let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
+        if !tasks.is_empty() && !tasks.iter().any(JoinHandle::is_finished) {
+            return Ok(());
+        }
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else {
+            return Err(Error::new(ErrorKind::InvalidArgument, "locks must be taken inside a tokio runtime"));
+        };
+        // A runtime that ended took its tasks along; what they looked after is still here.
+        tasks.drain(..).for_each(|task| task.abort());
+        let round = Round {
+            keeper: Arc::clone(&self.keeper),
+            reaper: Arc::clone(&self.reaper),
+            backend: self.backend.clone(),
+            drift: self.config.drift,
+            op_timeout: self.config.op_timeout,
+        };
+        self.keeper.leases().iter().for_each(|lease| self.keeper.watch_over(lease));
+        tasks.push(runtime.spawn(round.run()));
+        let reaper = Arc::clone(&self.reaper);
+        let (backend, op_timeout) = (self.backend.clone(), self.config.op_timeout);
+        tasks.push(runtime.spawn(async move { reaper.run(backend, op_timeout).await }));
+        Ok(())
+    }
+
+    pub(crate) fn driver(&self) -> &'static str {
+        self.backend.locks().driver()
+    }
+
+    pub(crate) fn ensure_open(&self) -> Result<()> {
+        if *self.closing.borrow() {
+            return Err(Error::new(ErrorKind::Closed, "the client was closed"));
+        }
+        Ok(())
+    }
+
+    /// Resolves when the client is closed.
+    pub(crate) async fn closed(&self) {
+        let mut closing = self.closing.subscribe();
+        // The sender lives in `self`, so waiting cannot fail.
+        let _ = closing.wait_for(|closed| *closed).await;
+    }
+
+    /// Ends all holds, waits until everything is undone or `limit` has passed, and closes the driver.
+    pub(crate) async fn close(&self, limit: Duration) -> Result<()> {
+        self.closing.send_replace(true);
+        self.end_holds();
+        self.start()?;
+        let all_undone = async {
+            self.reaper.settled().await;
+            self.end_holds(); // those that attempts under way still won
+            self.reaper.drained().await;
+        };
+        let drained = tokio::time::timeout(limit, all_undone).await;
+        self.keeper.stop();
+        self.reaper.finish();
+        self.backend.locks().close().await;
+        drained.map_err(|_| {
+            let text = format!("closed with {} clean-ups not acknowledged within {limit:?}", self.reaper.pending());
+            Error::new(ErrorKind::TimedOut, text)
+        })
+    }
+
+    fn end_holds(&self) {
+        for lease in self.keeper.leases() {
+            if lease.lose(LostReason::Closed) {
+                telemetry::lost(lease.name(), lease.fence, LostReason::Closed);
+            }
+            for entry in lease.take_entries() {
+                self.reaper.push(Cleanup::of_lease(&lease, &entry));
+            }
+        }
+    }
+
+    /// Counts one more attempt or hold, unless the cap is reached.
+    pub(crate) fn reserve(self: &Arc<Self>) -> Result<Reservation> {
+        let most = self.config.max_holds;
+        let left = most.saturating_sub(self.reaper.pending());
+        let counted =
+            self.busy.fetch_update(Ordering::AcqRel, Ordering::Acquire, |count| (count < left).then_some(count + 1));
+        match counted {
+            Ok(_) => Ok(Reservation(Arc::clone(self))),
+            Err(_) => Err(Error::new(
+                ErrorKind::LimitReached,
+                format!("this client has {most} holds, attempts and clean-ups already"),
+            )),
+        }
+    }
+
+    /// Looks after a new lease.
+    pub(crate) fn adopt(&self, lease: &Arc<Lease>) {
+        self.owners.insert(lease);
+        self.keeper.watch_over(lease);
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        self.keeper.stop();
+        self.reaper.finish();
+    }
+}
+
+/// One of the client's places for attempts and holds; given back when dropped.
+#[derive(Debug)]
+pub(crate) struct Reservation(Arc<Shared>);
+
+impl Reservation {
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
+        &self.0
+    }
+}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        self.0.busy.fetch_sub(1, Ordering::AcqRel);
+    }
+}

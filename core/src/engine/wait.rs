@@ -1,0 +1,280 @@
+//! Asking for a lock until it is granted or time runs out.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use super::attempt::{Answered, Ask, Attempt};
+use super::hold::HeldEntry;
+use super::shared::Shared;
+use crate::clock::LeaseInstant;
+use crate::driver::{Queueing, Waiting, Watch};
+use crate::error::{Error, ErrorKind, Result};
+use crate::telemetry;
+
+/// How long to wait for a busy lock.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Patience {
+    /// Not at all: one attempt.
+    None,
+    /// Until this long after the call.
+    Within(Duration),
+    /// As long as it takes.
+    Unlimited,
+}
+
+/// Takes the lock; `None` when it is busy and there is no patience.
+pub(crate) async fn acquire(shared: &Arc<Shared>, ask: &Ask, patience: Patience) -> Result<Option<HeldEntry>> {
+    let work = async {
+        shared.ensure_open()?;
+        shared.backend.locks().capabilities().ttl.check(ask.ttl)?;
+        if shared.config.drift.believable(ask.ttl.get()).is_none() {
+            let text = format!("a ttl of {:?} is shorter than the drift bound", ask.ttl.get());
+            return Err(Error::new(ErrorKind::InvalidArgument, text));
+        }
+        shared.start()?;
+        match patience {
+            Patience::None => once(shared, ask).await,
+            Patience::Within(Duration::ZERO) => match once(shared, ask).await? {
+                None => Err(Error::new(ErrorKind::TimedOut, "the lock is busy, and there was no time to wait")),
+                won => Ok(won),
+            },
+            Patience::Within(most) => Wait::new(shared, ask, Some(most))?.run().await.map(Some),
+            Patience::Unlimited => Wait::new(shared, ask, None)?.run().await.map(Some),
+        }
+    };
+    telemetry::in_acquire_span(shared.driver(), &ask.name, work)
+        .await
+        .map_err(|error| error.during(shared.driver(), "acquire", &ask.name))
+}
+
+async fn once(shared: &Arc<Shared>, ask: &Ask) -> Result<Option<HeldEntry>> {
+    let mut attempt = Attempt::new(shared.reserve()?, ask, Queueing::None);
+    match attempt.ask(call_limit(shared, ask)).await? {
+        Answered::Won(held) => Ok(Some(held)),
+        Answered::Busy(_) | Answered::Spent => Ok(None),
+    }
+}
+
+/// No answer is worth waiting for longer than the lease that it could grant.
+fn call_limit(shared: &Shared, ask: &Ask) -> Duration {
+    shared.config.op_timeout.min(ask.ttl.get())
+}
+
+struct Wait<'a> {
+    shared: &'a Arc<Shared>,
+    ask: &'a Ask,
+    queue: Queueing,
+    started: LeaseInstant,
+    deadline: Option<LeaseInstant>,
+    attempt: Attempt,
+    watch: Option<Watch>,
+    position: Option<u32>,
+    /// Whether the backend has answered this wait at least once; from then on outages are waited out.
+    heard: bool,
+    last_error: Option<Error>,
+    pause: Pause,
+    _counted: Counted<'a>,
+}
+
+impl<'a> Wait<'a> {
+    fn new(shared: &'a Arc<Shared>, ask: &'a Ask, most: Option<Duration>) -> Result<Self> {
+        let queue = match shared.backend.locks().capabilities().waiting {
+            Waiting::Poll => Queueing::None,
+            Waiting::Notified | Waiting::Fifo => Queueing::Join { presence: shared.config.presence },
+        };
+        let started = LeaseInstant::now();
+        let attempt = Attempt::new(shared.reserve()?, ask, queue);
+        let pause = Pause::new(attempt.token().expose().as_ref());
+        Ok(Self {
+            shared,
+            ask,
+            queue,
+            started,
+            deadline: most.map(|most| started.after(most)),
+            attempt,
+            watch: None,
+            position: None,
+            heard: false,
+            last_error: None,
+            pause,
+            _counted: Counted::new(&shared.waiters),
+        })
+    }
+
+    async fn run(mut self) -> Result<HeldEntry> {
+        let shared = self.shared;
+        tokio::select! {
+            biased;
+            () = shared.closed() => Err(Error::new(ErrorKind::Closed, "the client was closed while waiting")),
+            won = self.until_won() => won,
+        }
+    }
+
+    async fn until_won(&mut self) -> Result<HeldEntry> {
+        self.listen().await?;
+        loop {
+            let limit = call_limit(self.shared, self.ask).min(self.left().unwrap_or(Duration::MAX));
+            let pause = match self.attempt.ask(limit).await {
+                Ok(Answered::Won(held)) => {
+                    telemetry::granted(&self.ask.name, held.lease().fence, LeaseInstant::now().since(self.started));
+                    return Ok(held);
+                }
+                Ok(Answered::Busy(busy)) => {
+                    self.heard = true;
+                    self.position = busy.position;
+                    self.last_error = None;
+                    self.after_busy(busy.recheck_after)
+                }
+                Ok(Answered::Spent) => {
+                    self.renew_token().await?;
+                    Duration::from_millis(5)
+                }
+                Err(error) => self.after_error(error)?,
+            };
+            self.sleep(pause).await?;
+        }
+    }
+
+    /// Starts to listen for wake-ups, where the driver sends any.
+    async fn listen(&mut self) -> Result<()> {
+        if self.queue == Queueing::None {
+            return Ok(());
+        }
+        let limit = self.shared.config.op_timeout.min(self.left().unwrap_or(Duration::MAX));
+        let watch = self.shared.backend.locks().watch(&self.ask.name, self.attempt.token());
+        self.watch = Some(match tokio::time::timeout(limit, watch).await {
+            Ok(watch) => watch?,
+            Err(_) => return Err(self.unheard(limit)),
+        });
+        Ok(())
+    }
+
+    /// Goes on with a fresh token; the old one is undone.
+    async fn renew_token(&mut self) -> Result<()> {
+        self.watch = None;
+        self.attempt = Attempt::new(self.shared.reserve()?, self.ask, self.queue);
+        self.listen().await
+    }
+
+    fn after_busy(&mut self, recheck_after: Option<Duration>) -> Duration {
+        let fallback = match self.queue {
+            Queueing::None => self.pause.polling(),
+            Queueing::Join { presence } => {
+                self.pause.reset();
+                presence / 3
+            }
+        };
+        // A millisecond on top: expiry is noticed after it, not before.
+        recheck_after.map_or(fallback, |after| fallback.min(after + Duration::from_millis(1)))
+    }
+
+    /// The pause after a failed request, or the error when it is not to be waited out.
+    fn after_error(&mut self, error: Error) -> Result<Duration> {
+        if self.left() == Some(Duration::ZERO) {
+            self.last_error = Some(error);
+            return Err(self.timed_out());
+        }
+        let passing = matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::Indeterminate);
+        if !(self.heard && passing) {
+            return Err(error);
+        }
+        telemetry::wait_disturbed(&self.ask.name, &error);
+        self.last_error = Some(error);
+        Ok(self.pause.outage())
+    }
+
+    async fn sleep(&mut self, pause: Duration) -> Result<()> {
+        let left = self.left().unwrap_or(Duration::MAX);
+        if left.is_zero() {
+            return Err(self.timed_out());
+        }
+        let woken = async {
+            match &mut self.watch {
+                Some(watch) => drop(watch.next().await),
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            () = woken => {}
+            () = tokio::time::sleep(pause.min(left)) => {}
+        }
+        if self.left() == Some(Duration::ZERO) { Err(self.timed_out()) } else { Ok(()) }
+    }
+
+    fn left(&self) -> Option<Duration> {
+        self.deadline.map(LeaseInstant::remaining)
+    }
+
+    fn unheard(&self, limit: Duration) -> Error {
+        let text = format!("no answer within {limit:?} to the request to be woken; nothing was asked for yet");
+        Error::new(ErrorKind::Unavailable, text)
+    }
+
+    fn timed_out(&mut self) -> Error {
+        let waited = LeaseInstant::now().since(self.started);
+        let place = self.position.map(|before| format!(", with {before} waiters ahead")).unwrap_or_default();
+        let cause = if self.last_error.is_some() { ", and the backend had failed last" } else { "" };
+        let error = Error::new(ErrorKind::TimedOut, format!("waited {waited:?}{place}{cause}"));
+        match self.last_error.take() {
+            Some(source) => error.with_source(source),
+            None => error,
+        }
+    }
+}
+
+/// Pauses that grow, with jitter, so that many clients do not come back as one.
+struct Pause {
+    random: u64,
+    step: u32,
+}
+
+impl Pause {
+    fn new(seed: &[u8]) -> Self {
+        let random = seed
+            .iter()
+            .fold(0x9e37_79b9_7f4a_7c15, |all: u64, byte| (all ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3));
+        Self { random: random | 1, step: 0 }
+    }
+
+    fn reset(&mut self) {
+        self.step = 0;
+    }
+
+    /// For drivers that cannot wake: 5 ms, doubling to 250 ms.
+    fn polling(&mut self) -> Duration {
+        self.next(Duration::from_millis(5), Duration::from_millis(250))
+    }
+
+    /// While the backend fails: 50 ms, doubling to 1 s.
+    fn outage(&mut self) -> Duration {
+        self.next(Duration::from_millis(50), Duration::from_secs(1))
+    }
+
+    /// Between half and all of `base × 2^step`, at most `cap`.
+    fn next(&mut self, base: Duration, cap: Duration) -> Duration {
+        let full = base.saturating_mul(1 << self.step.min(10)).min(cap);
+        self.step += 1;
+        self.random ^= self.random << 13;
+        self.random ^= self.random >> 7;
+        self.random ^= self.random << 17;
+        let part = 0.5 + 0.5 * (self.random >> 11) as f64 / (1_u64 << 53) as f64;
+        full.mul_f64(part)
+    }
+}
+
+/// Counts a waiter for as long as it waits.
+struct Counted<'a>(&'a AtomicUsize);
+
+impl<'a> Counted<'a> {
+    fn new(count: &'a AtomicUsize) -> Self {
+        count.fetch_add(1, Ordering::AcqRel);
+        Self(count)
+    }
+}
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::AcqRel);
+    }
+}

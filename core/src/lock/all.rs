@@ -1,0 +1,222 @@
+//! Several locks at once: all or none.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::select_all;
+
+use super::{Lock, LockGuard};
+use crate::clock::LeaseInstant;
+use crate::driver::Released;
+use crate::engine::outcome::LostReason;
+use crate::engine::shared::Shared;
+use crate::error::{Error, ErrorKind, Result};
+use crate::name::LockName;
+use crate::token::FencingToken;
+
+/// A handle on several locks, made by [`Client::lock_all`](crate::Client::lock_all).
+///
+/// They are taken one after the other in the order of their names, one round trip each. Whatever goes wrong on the
+/// way, those that were taken are given back.
+#[derive(Clone, Debug)]
+pub struct LockAll {
+    locks: Vec<Lock>,
+}
+
+impl LockAll {
+    /// The most names.
+    pub const MAX_NAMES: usize = 1_024;
+
+    pub(crate) fn new(shared: &Arc<Shared>, mut names: Vec<LockName>) -> Result<Self> {
+        names.sort_unstable();
+        names.dedup();
+        if names.is_empty() || names.len() > Self::MAX_NAMES {
+            let text = format!("{} names to lock, it must be 1 to {}", names.len(), Self::MAX_NAMES);
+            return Err(Error::new(ErrorKind::InvalidArgument, text));
+        }
+        Ok(Self { locks: names.into_iter().map(|name| Lock::new(Arc::clone(shared), name)).collect() })
+    }
+
+    fn each(mut self, set: impl Fn(Lock) -> Lock) -> Self {
+        self.locks = self.locks.into_iter().map(set).collect();
+        self
+    }
+
+    /// As [`Lock::ttl`], for every lock.
+    #[must_use]
+    pub fn ttl(self, ttl: Duration) -> Self {
+        self.each(|lock| lock.ttl(ttl))
+    }
+
+    /// As [`Lock::fixed_ttl`], for every lock. The lease of the first runs while the others are taken.
+    #[must_use]
+    pub fn fixed_ttl(self, ttl: Duration) -> Self {
+        self.each(|lock| lock.fixed_ttl(ttl))
+    }
+
+    /// As [`Lock::max_hold`], for every lock.
+    #[must_use]
+    pub fn max_hold(self, most: Duration) -> Self {
+        self.each(|lock| lock.max_hold(most))
+    }
+
+    /// As [`Lock::label`], for every lock.
+    #[must_use]
+    pub fn label(self, label: &str) -> Self {
+        self.each(|lock| lock.label(label))
+    }
+
+    /// Takes all locks if all are free now; `None` if one is not.
+    ///
+    /// # Errors
+    ///
+    /// As [`Lock::try_acquire`].
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future leaves no lock behind.
+    pub async fn try_acquire(&self) -> Result<Option<MultiGuard>> {
+        let mut guards = Vec::with_capacity(self.locks.len());
+        for lock in &self.locks {
+            match lock.try_acquire().await? {
+                Some(guard) => guards.push(guard),
+                None => return Ok(None),
+            }
+        }
+        MultiGuard::all(guards).map(Some)
+    }
+
+    /// Takes all locks, waiting as long as it takes.
+    ///
+    /// # Errors
+    ///
+    /// As [`Lock::acquire`]; [`ErrorKind::Lost`] when one was lost before the last was taken.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future leaves no lock behind.
+    pub async fn acquire(&self) -> Result<MultiGuard> {
+        let mut guards = Vec::with_capacity(self.locks.len());
+        for lock in &self.locks {
+            guards.push(lock.acquire().await?);
+        }
+        MultiGuard::all(guards)
+    }
+
+    /// Takes all locks, waiting for at most `most` together; zero is one attempt each.
+    ///
+    /// # Errors
+    ///
+    /// As [`LockAll::acquire`]; [`ErrorKind::TimedOut`] when `most` has passed.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future leaves no lock behind.
+    pub async fn acquire_within(&self, most: Duration) -> Result<MultiGuard> {
+        let deadline = LeaseInstant::now().after(most);
+        let mut guards = Vec::with_capacity(self.locks.len());
+        for lock in &self.locks {
+            guards.push(lock.acquire_within(deadline.remaining()).await?);
+        }
+        MultiGuard::all(guards)
+    }
+}
+
+/// Several held locks. They count as held only together: the view ends with the first that ends.
+///
+/// **Dropping the guard gives all locks back, but not at once**, as for [`LockGuard`].
+#[derive(Debug)]
+#[must_use = "dropping the guard gives the locks back"]
+pub struct MultiGuard {
+    guards: Vec<LockGuard>,
+}
+
+impl MultiGuard {
+    fn all(guards: Vec<LockGuard>) -> Result<Self> {
+        let all = Self { guards };
+        all.check()?;
+        Ok(all)
+    }
+
+    /// The guard of each lock, in the order of the names.
+    pub fn guards(&self) -> &[LockGuard] {
+        &self.guards
+    }
+
+    /// The fencing token of one of the locks; `None` for a name that is not among them.
+    #[must_use]
+    pub fn fence(&self, name: impl AsRef<[u8]>) -> Option<FencingToken> {
+        self.guards.iter().find(|guard| guard.name().as_bytes() == name.as_ref()).map(LockGuard::fence)
+    }
+
+    /// How long all leases surely last from now: the shortest of them.
+    #[must_use]
+    pub fn remaining(&self) -> Duration {
+        self.guards.iter().map(LockGuard::remaining).min().unwrap_or_default()
+    }
+
+    /// Whether all leases last at this moment.
+    #[must_use]
+    pub fn is_held(&self) -> bool {
+        self.check().is_ok()
+    }
+
+    /// As [`is_held`](Self::is_held), for use with `?`.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Lost`], naming the first lock that is lost.
+    pub fn check(&self) -> Result<()> {
+        self.guards.iter().try_for_each(LockGuard::check)
+    }
+
+    /// Resolves when the first lease is lost.
+    ///
+    /// # Cancel safety
+    ///
+    /// Safe.
+    pub async fn lost(&self) -> LostReason {
+        select_all(self.guards.iter().map(|guard| Box::pin(guard.lost()))).await.0
+    }
+
+    /// Runs `work` for as long as all leases last, as [`LockGuard::run`] does.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Lost`] when a lease ended before the work.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future drops the work. The guard stays.
+    pub async fn run<F: Future>(&self, work: F) -> Result<F::Output> {
+        tokio::select! {
+            biased;
+            reason = self.lost() => match self.check() {
+                Err(error) => Err(error),
+                Ok(()) => Err(Error::new(ErrorKind::Lost, reason.to_string())),
+            },
+            output = work => Ok(output),
+        }
+    }
+
+    /// Gives all locks back, the last taken first. [`Released::NotHeld`] if one of them had been lost before.
+    ///
+    /// # Errors
+    ///
+    /// The first that a driver reports; the others are given back all the same.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future is like dropping the guard.
+    pub async fn release(mut self) -> Result<Released> {
+        let mut outcome = Ok(Released::Released);
+        while let Some(guard) = self.guards.pop() {
+            match (guard.release().await, &outcome) {
+                (Ok(Released::NotHeld), Ok(_)) => outcome = Ok(Released::NotHeld),
+                (Err(error), Ok(_)) => outcome = Err(error),
+                _ => {}
+            }
+        }
+        outcome
+    }
+}

@@ -1,0 +1,134 @@
+//! The guard of a plain lock, and what all guards can do.
+
+use std::sync::Arc;
+
+use crate::driver::{Hold, Released};
+use crate::engine::hold::{HeldEntry, Standing};
+use crate::error::Result;
+
+/// A held lock. It is a *lease*: it protects from concurrent work while this process is scheduled and clocks run at
+/// about the same rate. Give [`fence`](LockGuard::fence) to the resource, and a paused process does no harm either.
+///
+/// **Dropping the guard gives the lock back, but not at once**: its token goes to the client's reaper, which calls the
+/// backend until it is acknowledged. Dropping never blocks, and works outside a runtime.
+/// [`release`](LockGuard::release) is the form that can be awaited.
+///
+/// **A forgotten guard** (`std::mem::forget`) is renewed as long as the process lives, unless the lock has a
+/// [`max_hold`](crate::Lock::max_hold).
+#[derive(Debug)]
+#[must_use = "dropping the guard gives the lock back"]
+pub struct LockGuard {
+    held: HeldEntry,
+}
+
+impl LockGuard {
+    pub(crate) fn new(held: HeldEntry) -> Self {
+        Self { held }
+    }
+
+    /// For patience that always ends in a guard or an error.
+    pub(crate) fn certain(guard: Option<Self>) -> Self {
+        guard.expect("waiting ends with a lock or an error")
+    }
+
+    guard_methods!();
+
+    /// Gives the lock back and waits for the backend's word.
+    ///
+    /// [`Released::NotHeld`] means that the lease had ended before; nobody else's lock was touched.
+    ///
+    /// # Errors
+    ///
+    /// Whatever the driver reports. The release goes on in the background with the same token, and the lease is no
+    /// longer renewed.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future is like dropping the guard: the release goes on in the background.
+    pub async fn release(self) -> Result<Released> {
+        let name = self.name().clone();
+        let call = |shared: Arc<crate::engine::shared::Shared>, token| async move {
+            shared.backend.locks().release(&Hold { name, token }).await
+        };
+        Ok(match self.held.give_back(call).await? {
+            Some((released, Standing::Held)) => released,
+            Some((_, Standing::Lost)) | None => Released::NotHeld,
+        })
+    }
+}
+
+/// What every guard with a field `held` can do.
+macro_rules! guard_methods {
+    () => {
+        /// The name of the lock.
+        #[must_use]
+        pub fn name(&self) -> &$crate::LockName {
+            self.held.lease().name()
+        }
+
+        /// The fencing token of this hold: greater than that of every earlier grant of the name. Constant; no I/O.
+        #[must_use]
+        pub fn fence(&self) -> $crate::FencingToken {
+            self.held.lease().fence
+        }
+
+        /// The secret token of this hold, for resources that compare instead of order.
+        #[must_use]
+        pub fn token(&self) -> &$crate::OwnerToken {
+            self.held.token()
+        }
+
+        /// How long the lease surely lasts from now if no renewal succeeds any more; zero once it is lost.
+        #[must_use]
+        pub fn remaining(&self) -> std::time::Duration {
+            self.held.lease().remaining()
+        }
+
+        /// What is known of the lease now. Reads the clock; no I/O, no task needed.
+        #[must_use]
+        pub fn state(&self) -> $crate::HoldState {
+            self.held.lease().state()
+        }
+
+        /// Whether the lease lasts at this moment. Reads the clock; no I/O, no task needed.
+        #[must_use]
+        pub fn is_held(&self) -> bool {
+            self.check().is_ok()
+        }
+
+        /// As [`is_held`](Self::is_held), for use with `?`.
+        ///
+        /// # Errors
+        ///
+        /// [`ErrorKind::Lost`](crate::ErrorKind::Lost), with the reason.
+        pub fn check(&self) -> $crate::Result<()> {
+            self.held.check()
+        }
+
+        /// Resolves when the lease is lost, no later than its deadline, and without an answer from anywhere. Never
+        /// resolves for a lock that is released.
+        ///
+        /// # Cancel safety
+        ///
+        /// Safe.
+        pub async fn lost(&self) -> $crate::LostReason {
+            self.held.lease().lost().await
+        }
+
+        /// Runs `work` for as long as the lease lasts: when it is lost, the work is dropped where it stands.
+        ///
+        /// Work that blocks its thread cannot be dropped; check [`is_held`](Self::is_held) in it.
+        ///
+        /// # Errors
+        ///
+        /// [`ErrorKind::Lost`](crate::ErrorKind::Lost) when the lease ended before the work.
+        ///
+        /// # Cancel safety
+        ///
+        /// Dropping the future drops the work. The guard stays.
+        pub async fn run<F: Future>(&self, work: F) -> $crate::Result<F::Output> {
+            self.held.run(work).await
+        }
+    };
+}
+pub(crate) use guard_methods;

@@ -1,0 +1,12 @@
+//! Plain locks: one at a time, or several at once.
+
+mod all;
+mod guard;
+mod options;
+mod plain;
+
+pub use all::{LockAll, MultiGuard};
+pub use guard::LockGuard;
+pub(crate) use guard::guard_methods;
+pub(crate) use options::{Options, option_setters};
+pub use plain::Lock;

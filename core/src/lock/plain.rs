@@ -1,0 +1,135 @@
+//! One plain lock.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::{LockGuard, Options, option_setters};
+use crate::driver::{ForceReleased, Inspection, Introspection, Revocation};
+use crate::engine::shared::Shared;
+use crate::engine::wait::{Patience, acquire};
+use crate::error::{Error, ErrorKind, Result};
+use crate::name::LockName;
+
+/// A handle on one lock: how it will be asked for. Cheap to make and to clone; holds nothing.
+///
+/// Not re-entrant: whoever holds the lock and asks again waits for itself. [`Reentrant`](crate::Reentrant) is.
+#[derive(Clone, Debug)]
+pub struct Lock {
+    shared: Arc<Shared>,
+    name: LockName,
+    options: Options,
+}
+
+impl Lock {
+    pub(crate) fn new(shared: Arc<Shared>, name: LockName) -> Self {
+        Self { shared, name, options: Options::default() }
+    }
+
+    /// The name of the lock.
+    #[must_use]
+    pub fn name(&self) -> &LockName {
+        &self.name
+    }
+
+    option_setters!();
+
+    /// Takes the lock if it is free now; `None` if it is not. Never waits for it, and leaves no trace when it is busy.
+    ///
+    /// Returns within the client's `op_timeout`.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::InvalidArgument`], [`ErrorKind::Closed`], [`ErrorKind::LimitReached`] before anything is sent;
+    /// whatever the driver reports; [`ErrorKind::Lost`] when the grant arrived too late to be worth anything.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future leaves no lock behind: what was sent is undone with the same token.
+    pub async fn try_acquire(&self) -> Result<Option<LockGuard>> {
+        self.take(Patience::None).await
+    }
+
+    /// Takes the lock, waiting as long as it takes.
+    ///
+    /// An outage of the backend fails the call at its start. Once the backend has answered, outages of any length are
+    /// waited out.
+    ///
+    /// # Errors
+    ///
+    /// As [`Lock::try_acquire`]; [`ErrorKind::LimitReached`] also when the queue is full.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future gives up the place in the queue and leaves no lock behind.
+    pub async fn acquire(&self) -> Result<LockGuard> {
+        self.take(Patience::Unlimited).await.map(LockGuard::certain)
+    }
+
+    /// Takes the lock, waiting for at most `most`; zero is one attempt.
+    ///
+    /// # Errors
+    ///
+    /// As [`Lock::acquire`]; [`ErrorKind::TimedOut`] when `most` has passed.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future gives up the place in the queue and leaves no lock behind.
+    pub async fn acquire_within(&self, most: Duration) -> Result<LockGuard> {
+        self.take(Patience::Within(most)).await.map(LockGuard::certain)
+    }
+
+    async fn take(&self, patience: Patience) -> Result<Option<LockGuard>> {
+        let ask =
+            self.options.ask(&self.name, None, &self.shared.config).map_err(|error| self.told(error, "acquire"))?;
+        Ok(acquire(&self.shared, &ask, patience).await?.map(LockGuard::new))
+    }
+
+    /// Looks at the lock: who holds it and how many wait. Changes nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Unsupported`] when the driver cannot tell; whatever the driver reports.
+    ///
+    /// # Cancel safety
+    ///
+    /// Safe: nothing is changed.
+    pub async fn inspect(&self) -> Result<Inspection> {
+        if self.shared.backend.locks().capabilities().introspection == Introspection::None {
+            return Err(self.told(Error::new(ErrorKind::Unsupported, "this driver cannot look at locks"), "inspect"));
+        }
+        self.bounded("inspect", self.shared.backend.locks().inspect(&self.name)).await
+    }
+
+    /// Takes the lock from whoever holds it, plain or re-entrant. An operator's tool: the holder may still be at work,
+    /// and learns of it at its next renewal. Fencing tokens keep growing.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Unsupported`] when the driver cannot; whatever the driver reports.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future may leave the lock released or not.
+    pub async fn force_release(&self) -> Result<ForceReleased> {
+        if self.shared.backend.locks().capabilities().revocation == Revocation::None {
+            return Err(
+                self.told(Error::new(ErrorKind::Unsupported, "this driver cannot force locks"), "force_release")
+            );
+        }
+        self.bounded("force_release", self.shared.backend.locks().force_release(&self.name)).await
+    }
+
+    async fn bounded<T>(&self, operation: &'static str, call: impl Future<Output = Result<T>>) -> Result<T> {
+        self.shared.ensure_open().map_err(|error| self.told(error, operation))?;
+        let limit = self.shared.config.op_timeout;
+        let result = match tokio::time::timeout(limit, call).await {
+            Ok(result) => result,
+            Err(_) => Err(Error::new(ErrorKind::Indeterminate, format!("no answer within {limit:?}"))),
+        };
+        result.map_err(|error| self.told(error, operation))
+    }
+
+    fn told(&self, error: Error, operation: &'static str) -> Error {
+        error.during(self.shared.driver(), operation, &self.name)
+    }
+}

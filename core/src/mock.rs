@@ -1,0 +1,37 @@
+//! `mockall` mocks of the driver traits, for tests of code that is generic over drivers.
+//!
+//! To test an application, prefer the memory driver: it behaves, and it can be told to fail. A new major version of
+//! `mockall` is a breaking change of this module alone.
+//!
+//! ```
+//! use std::sync::Arc;
+//! use tenure_core::{Client, ErrorKind, Error, driver::Backend, mock::MockDistributedLock};
+//! # use std::time::Duration;
+//! # use tenure_core::driver::*;
+//! # fn capabilities() -> LockCapabilities {
+//! #     LockCapabilities {
+//! #         exclusion: Exclusion::SingleNode,
+//! #         fencing: Fencing::Strict,
+//! #         waiting: Waiting::Poll,
+//! #         ttl: TtlRange { min: Duration::from_millis(10), max: Duration::from_secs(60), granularity: Duration::from_millis(1) },
+//! #         introspection: Introspection::None,
+//! #         revocation: Revocation::None,
+//! #         max_waiters: None,
+//! #         renew_batch: 1,
+//! #     }
+//! # }
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() {
+//! let mut driver = MockDistributedLock::new();
+//! driver.expect_driver().return_const("mock");
+//! driver.expect_capabilities().returning(capabilities);
+//! driver.expect_acquire().returning(|_| Err(Error::new(ErrorKind::Unavailable, "the backend is down")));
+//!
+//! let client = Client::new(Backend::new(Arc::new(driver)));
+//! let refused = client.lock("orders/42").unwrap().try_acquire().await.unwrap_err();
+//! assert_eq!(refused.kind(), ErrorKind::Unavailable);
+//! # }
+//! ```
+
+pub use crate::driver::{MockDistributedLock, MockReentrantLock};

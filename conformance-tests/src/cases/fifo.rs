@@ -33,13 +33,7 @@ pub(super) const CASES: &[Case] = &[
         [Need::Fifo],
         nobody_barges
     ),
-    case!(
-        "fifo/position-is-told",
-        "A waiter is told how many are before it.",
-        ["P24"],
-        [Need::Fifo],
-        position_is_told
-    ),
+    case!("fifo/position-is-told", "A waiter is told how many are before it.", ["P24"], [Need::Fifo], position_is_told),
     case!(
         "fifo/asking-again-keeps-the-place",
         "A waiter that asks again, often and later than others, keeps its place.",
@@ -106,7 +100,12 @@ type Waiting = JoinHandle<tenure_core::Result<LockGuard>>;
 async fn join(context: &Context, client: &Client, layer: &FaultLayer, name: &LockName) -> CaseResult<Waiting> {
     let busy = |layer: &FaultLayer| {
         let frames = layer.frames_of(Op::Acquire, name);
-        frames.iter().filter(|f| f.answer == Answer::Busy).map(|f| f.token).collect::<std::collections::HashSet<_>>().len()
+        frames
+            .iter()
+            .filter(|f| f.answer == Answer::Busy)
+            .map(|f| f.token)
+            .collect::<std::collections::HashSet<_>>()
+            .len()
     };
     let before = busy(layer);
     let waiter = lock(client, name)?.ttl(LONG);

@@ -64,6 +64,13 @@ pub(crate) enum Fault {
     Hang,
 }
 
+/// What became of a wake-up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Heard {
+    Perhaps,
+    ByNobody,
+}
+
 /// What became of a request.
 enum Arrival<T> {
     Done(T),
@@ -217,13 +224,13 @@ impl Link {
         self.router.len()
     }
 
-    /// Wakes the waiter if it listens on this link and can hear; tells whether it was woken.
-    pub(crate) fn wake(&self, token: &OwnerToken) -> bool {
+    /// Wakes the waiter if it listens on this link. A link that is deaf may have swallowed the wake-up.
+    pub(crate) fn wake(&self, token: &OwnerToken) -> Heard {
         let deaf = {
             let condition = self.condition();
             condition.wakeups == Wakeups::Lost || condition.traffic != Traffic::Flows
         };
-        !deaf && self.router.wake(token)
+        if deaf || self.router.wake(token) { Heard::Perhaps } else { Heard::ByNobody }
     }
 
     fn condition(&self) -> MutexGuard<'_, Condition> {

@@ -8,7 +8,7 @@ use tenure_core::{FencingToken, LockName, OwnerToken};
 use tokio::time::Instant;
 
 use crate::decide::{Caps, NameState, Outcome};
-use crate::link::Link;
+use crate::link::{Heard, Link};
 use crate::sweep::Sweep;
 
 /// How long an abandoned token is remembered.
@@ -105,13 +105,17 @@ impl Store {
         link
     }
 
-    /// Decides on one name, then wakes whom the decision says to wake.
+    /// Decides on one name, then wakes whom the decision says to wake. A waiter that nobody listens for is as good as
+    /// dead: it keeps its place until it lapses, but the one behind it is told to look.
     pub(crate) fn decide<T>(&self, name: &LockName, decision: impl FnOnce(&mut Entry<'_>) -> Outcome<T>) -> T {
-        let outcome = self.with_entry(name, decision);
-        if let Some(token) = outcome.wake {
-            self.wake(&token);
+        let Outcome { answer, wake: mut next } = self.with_entry(name, decision);
+        while let Some(token) = next {
+            if self.wake(&token) == Heard::Perhaps {
+                break;
+            }
+            next = self.with_entry(name, |entry| entry.state.behind(&token));
         }
-        outcome.answer
+        answer
     }
 
     /// Reads or changes one name without waking anybody. An idle name is not kept.
@@ -153,8 +157,9 @@ impl Store {
         }
     }
 
-    fn wake(&self, token: &OwnerToken) {
-        self.links().iter().any(|link| link.wake(token));
+    fn wake(&self, token: &OwnerToken) -> Heard {
+        let heard = self.links().iter().any(|link| link.wake(token) == Heard::Perhaps);
+        if heard { Heard::Perhaps } else { Heard::ByNobody }
     }
 
     fn links(&self) -> Vec<Arc<Link>> {

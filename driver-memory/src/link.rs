@@ -67,6 +67,8 @@ pub(crate) enum Fault {
 /// What became of a wake-up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Heard {
+    Yes,
+    /// The link is deaf; who knows whether the waiter was on it.
     Perhaps,
     ByNobody,
 }
@@ -230,7 +232,11 @@ impl Link {
             let condition = self.condition();
             condition.wakeups == Wakeups::Lost || condition.traffic != Traffic::Flows
         };
-        if deaf || self.router.wake(token) { Heard::Perhaps } else { Heard::ByNobody }
+        match deaf {
+            true => Heard::Perhaps,
+            false if self.router.wake(token) => Heard::Yes,
+            false => Heard::ByNobody,
+        }
     }
 
     fn condition(&self) -> MutexGuard<'_, Condition> {

@@ -110,7 +110,7 @@ impl Store {
     pub(crate) fn decide<T>(&self, name: &LockName, decision: impl FnOnce(&mut Entry<'_>) -> Outcome<T>) -> T {
         let Outcome { answer, wake: mut next } = self.with_entry(name, decision);
         while let Some(token) = next {
-            if self.wake(&token) == Heard::Perhaps {
+            if self.wake(&token) != Heard::ByNobody {
                 break;
             }
             next = self.with_entry(name, |entry| entry.state.behind(&token));
@@ -158,8 +158,15 @@ impl Store {
     }
 
     fn wake(&self, token: &OwnerToken) -> Heard {
-        let heard = self.links().iter().any(|link| link.wake(token) == Heard::Perhaps);
-        if heard { Heard::Perhaps } else { Heard::ByNobody }
+        let mut heard = Heard::ByNobody;
+        for link in self.links() {
+            match link.wake(token) {
+                Heard::Yes => return Heard::Yes,
+                Heard::Perhaps => heard = Heard::Perhaps,
+                Heard::ByNobody => {}
+            }
+        }
+        heard
     }
 
     fn links(&self) -> Vec<Arc<Link>> {

@@ -130,9 +130,8 @@ where
 
 async fn waiting_acquire_at_every_poll(context: &mut Context) -> CaseResult {
     at_every_poll(context, Op::Acquire, |client, probe, name, polls| {
-        let wait = move |handle: tenure_core::Lock| {
-            async move { poll::at_most(polls, handle.acquire()).await }.boxed_local()
-        };
+        let wait =
+            move |handle: tenure_core::Lock| async move { poll::at_most(polls, handle.acquire()).await }.boxed_local();
         waiting(client, probe, name, wait).boxed_local()
     })
     .await

@@ -2,9 +2,9 @@
 //! it.
 //!
 //! The backend is a [`Table`]: rows that are changed one at a time, in transactions, by the table's own clock. Think of
-//! a SQL database; the statements stand beside the code. It can neither wake anybody nor queue, so the [driver](TableDriver)
-//! declares [`Waiting::Poll`](tenure_core::driver::Waiting::Poll), and it declares neither introspection nor forced
-//! release nor re-entrant locks. What it does declare, `tests/conformance.rs` proves.
+//! a SQL database; the statements stand beside the code. It can neither wake anybody nor queue, so
+//! [its driver](TableDriver) declares [`Waiting::Poll`](tenure_core::driver::Waiting::Poll), and it declares neither
+//! introspection nor forced release nor re-entrant locks. What it does declare, `tests/conformance.rs` proves.
 
 mod driver;
 mod table;

@@ -13,6 +13,7 @@ use tenure_redis_support::{ClientId, FenceScope, Keyspace, Prefix};
 use tenure_testkit::RedisServer;
 
 use super::inspector::RedisInspector;
+use super::maker::MAX_WAITERS;
 
 pub(super) type Server = Arc<Mutex<RedisServer>>;
 
@@ -42,7 +43,8 @@ impl RedisHarness {
 #[async_trait]
 impl Harness for RedisHarness {
     async fn backend(&mut self) -> Result<Backend, BoxError> {
-        let config = RedisConfig::from_url(&self.url())?.ping_interval(Duration::from_millis(500))?;
+        let config = RedisConfig::from_url(&format!("{}/?max_waiters={MAX_WAITERS}", self.url()))?
+            .ping_interval(Duration::from_millis(500))?;
         let backend = Backend::from(RedisDriver::connect(config).await?);
         self.opened.push(backend.clone());
         Ok(backend)

@@ -45,6 +45,16 @@ impl MemoryDriver {
         MemoryDriverBuilder { caps: Caps::DEFAULT }
     }
 
+    /// A new client of the store that this process knows by `name`, with the default caps. The store lives as long as
+    /// any of its clients; after that the name stands for a new, empty one.
+    ///
+    /// For applications that make their clients in several places and have them meet. Tests share one process: give
+    /// each a name of its own, or better a store of its own.
+    #[must_use]
+    pub fn named(name: &str) -> Self {
+        Self::over(Store::named(name))
+    }
+
     /// Another client of the same store, with a link of its own: faults of one do not meet the other.
     #[must_use]
     pub fn another_client(&self) -> Self {
@@ -72,12 +82,8 @@ impl MemoryDriver {
         self.store.caps
     }
 
-    pub(crate) fn link(&self) -> &Link {
-        &self.link
-    }
-
-    pub(crate) fn store(&self) -> &Store {
-        &self.store
+    pub(crate) fn link(&self) -> Arc<Link> {
+        Arc::clone(&self.link)
     }
 
     pub(crate) fn close_connection(&self) {
@@ -85,25 +91,29 @@ impl MemoryDriver {
     }
 
     /// Carries a call over the link.
-    pub(crate) async fn carry<T>(&self, operation: Operation, apply: impl FnOnce() -> T) -> Result<T, Failure> {
+    pub(crate) async fn carry<T: Send + 'static>(
+        &self,
+        operation: Operation,
+        apply: impl FnOnce(&Store) -> T + Send + 'static,
+    ) -> Result<T, Failure> {
         if self.closed.load(Ordering::Acquire) {
             return Err(Failure::CLOSED);
         }
-        self.link.carry(operation, apply).await
+        let store = Arc::clone(&self.store);
+        self.link.carry(operation, move || apply(&store)).await
     }
 
     /// Carries a call about one name over the link.
-    pub(crate) async fn call<T>(
+    pub(crate) async fn call<T: Send + 'static>(
         &self,
         operation: Operation,
         name: &LockName,
-        apply: impl FnOnce(&Store) -> Result<T>,
+        apply: impl FnOnce(&Store, &LockName) -> Result<T> + Send + 'static,
     ) -> Result<T> {
-        let carried = self.carry(operation, || apply(&self.store)).await;
-        carried
-            .map_err(Failure::error)
-            .and_then(|answer| answer)
-            .map_err(|error| error.during(DRIVER, operation.as_str(), name))
+        let same = name.clone();
+        let carried = self.carry(operation, move |store| apply(store, &same)).await;
+        let answer = carried.map_err(Failure::error).and_then(|answer| answer);
+        answer.map_err(|error| error.during(DRIVER, operation.as_str(), name))
     }
 }
 

@@ -72,7 +72,18 @@ impl Queue {
         Some(head.token)
     }
 
-    /// The first waiter, to be told something else.
+    /// Whether the first waiter has no more than the claim window left, because it was told or would lapse anyway.
+    pub(crate) fn head_is_called(&self, now: Instant) -> bool {
+        self.head_lapses_in(now).is_none_or(|left| left <= CLAIM_WINDOW)
+    }
+
+    /// The waiter behind this one.
+    pub(crate) fn behind(&self, token: &OwnerToken) -> Option<OwnerToken> {
+        let at = self.0.iter().position(|waiter| waiter.token == *token)?;
+        self.0.get(at + 1).map(|waiter| waiter.token)
+    }
+
+    /// The first waiter.
     pub(crate) fn head(&self) -> Option<OwnerToken> {
         self.0.front().map(|head| head.token)
     }

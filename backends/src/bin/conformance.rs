@@ -5,7 +5,8 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use tenure_backends::{capabilities_page, cases_page, ids, makers};
-use tenure_conformance::{HarnessMaker, Options, Progress, all_cases, list, run_all};
+use tenure_conformance::{BoxError, HarnessMaker, Options, Progress, all_cases, list, run_all};
+use tenure_redis::{RedisConfig, RedisDriver};
 
 #[derive(Default)]
 struct Arguments {
@@ -123,6 +124,16 @@ fn run_one(arguments: &Arguments, maker: &Arc<dyn HarnessMaker>) -> tenure_confo
 
 /// Serves the suite's worker protocol for the backend at `url`.
 fn worker(url: &str) -> ExitCode {
-    let _ = url;
-    fail("no worker yet")
+    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => return fail(&format!("no runtime: {error}")),
+    };
+    let served: Result<(), BoxError> = runtime.block_on(async {
+        let driver = RedisDriver::connect(RedisConfig::from_url(url)?).await?;
+        Ok(tenure_conformance::worker::serve(driver).await?)
+    });
+    match served {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => fail(&error.to_string()),
+    }
 }

@@ -15,7 +15,6 @@ use super::maker::{Mutant, mutant};
 use super::twist::{Inner, Twist};
 
 pub(super) const MUTANTS: &[Mutant] = &[
-<<<<<<< HEAD
     mutant!(
         "exclusion/none",
         "a busy lock is granted all the same",
@@ -99,23 +98,10 @@ pub(super) const MUTANTS: &[Mutant] = &[
             "lock/release-with-lost-reply-ends-free"
         ]
     ),
-=======
-    mutant!("exclusion/none", "a busy lock is granted all the same", || Arc::new(NoExclusion::default()), []),
-    mutant!("busy/is-unavailable", "contention is reported as an outage", || Arc::new(BusyFails), []),
-    mutant!("busy/errors-are-busy", "whatever goes wrong is reported as contention", || Arc::new(FailsBusy), []),
-    mutant!("acquire/slow", "every request to take a lock takes 950 ms", || Arc::new(Slow), []),
-    mutant!("release/anyones-lock", "a release frees the lock, whoever holds it", || Arc::new(AnyonesLock), []),
-    mutant!("release/says-released", "a release says that it freed something, always", || Arc::new(SaysReleased), []),
-    mutant!("release/says-not-held", "a release says that nothing was held, always", || Arc::new(SaysNotHeld), []),
-    mutant!("release/does-nothing", "a release is confirmed and not done", || Arc::new(KeepsIt), []),
-    mutant!("release/never-answers", "releases are done and not answered", || Arc::new(Mute), []),
-    mutant!("release/fails-twice", "a token that was released once fails to release", || Arc::new(Once::default()), []),
->>>>>>> main
     mutant!(
         "token/asked-again-is-busy",
         "a holder that asks again is busy with itself",
         || Arc::new(BusyWithItself),
-<<<<<<< HEAD
         ["driver/abandon-of-another-changes-nothing", "lock/resent-requests-change-nothing"]
     ),
     mutant!(
@@ -142,19 +128,6 @@ pub(super) const MUTANTS: &[Mutant] = &[
         || Arc::new(OneToken),
         ["lock/held-is-busy-for-another-client", "lock/held-is-busy-for-the-same-client"]
     ),
-=======
-        []
-    ),
-    mutant!("token/asked-again-lengthens", "asking again renews the lease", || Arc::new(Lengthens), []),
-    mutant!("token/asked-again-begins-now", "a repeated grant claims to begin now", || Arc::new(BeginsNow), []),
-    mutant!("token/first-begins-earlier", "a new grant claims to have begun earlier", || Arc::new(BeganEarlier), []),
-    mutant!("token/ignored", "the token of an acquisition is replaced by one for its name", || Arc::new(OneToken), []),
-    mutant!("abandon/does-nothing", "abandonment is confirmed and not done", || Arc::new(AbandonNothing), []),
-    mutant!("abandon/is-a-release", "abandonment frees the lease, and forgets the queue", || Arc::new(IsRelease), []),
-    mutant!("abandon/leaves-no-memory", "an abandoned token may take the lock", || Arc::new(NoMemory::default()), []),
-    mutant!("abandon/anyones-lock", "abandonment frees the lock, whoever holds it", || Arc::new(AbandonsAll), []),
-    mutant!("abandon/fails", "abandonment never works", || Arc::new(AbandonFails), []),
->>>>>>> main
 ];
 
 #[derive(Default)]

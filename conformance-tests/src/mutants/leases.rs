@@ -11,7 +11,6 @@ use super::maker::{Mutant, mutant};
 use super::twist::{Inner, Twist};
 
 pub(super) const MUTANTS: &[Mutant] = &[
-<<<<<<< HEAD
     mutant!(
         "lease/never-expires",
         "leases have no end",
@@ -86,20 +85,10 @@ pub(super) const MUTANTS: &[Mutant] = &[
         || Arc::new(RenewHangs),
         ["driver/renewal-never-shortens", "lease/max-hold-ends-it"]
     ),
-=======
-    mutant!("lease/never-expires", "leases have no end", || Arc::new(NeverExpires), []),
-    mutant!("lease/cut-short", "leases last half of what was asked", || Arc::new(CutShort), []),
-    mutant!("lease/claims-longer", "grants claim twice the ttl that the backend keeps", || Arc::new(Claims(2.0)), []),
-    mutant!("lease/claims-shorter", "grants claim less than was asked", || Arc::new(Claims(0.5)), []),
-    mutant!("lease/seconds-for-millis", "ttls are sent in the wrong unit", || Arc::new(WrongUnit), []),
-    mutant!("renew/does-nothing", "renewals are confirmed and not done", || Arc::new(RenewNothing), []),
-    mutant!("renew/never-answers", "renewals get no answer", || Arc::new(RenewHangs), []),
->>>>>>> main
     mutant!(
         "renew/errors-are-losses",
         "whatever goes wrong with a renewal counts as a loss",
         || Arc::new(RenewLoses),
-<<<<<<< HEAD
         ["close/driver-refuses-afterwards", "server/pause-within-the-ttl-is-survived"]
     ),
     mutant!(
@@ -138,16 +127,6 @@ pub(super) const MUTANTS: &[Mutant] = &[
         || Arc::new(AllOrNothing),
         ["driver/renewals-are-answered-in-order"]
     ),
-=======
-        []
-    ),
-    mutant!("renew/shortens", "a renewal sets the ttl, also a shorter one", || Arc::new(RenewSets), []),
-    mutant!("renew/revives", "a renewal of a lease that has ended takes the lock again", || Arc::new(Revives), []),
-    mutant!("renew/never-lost", "a lost lease is reported as renewed", || Arc::new(NeverLost), []),
-    mutant!("renew/anyones-lease", "a renewal takes the lock over from its holder", || Arc::new(TakesOver), []),
-    mutant!("renew/answers-reversed", "the answers of a batch come in the wrong order", || Arc::new(Reversed), []),
-    mutant!("renew/all-or-nothing", "one lost lease makes the whole batch lost", || Arc::new(AllOrNothing), []),
->>>>>>> main
 ];
 
 fn with_ttl(request: &AcquireRequest, ttl: Duration) -> AcquireRequest {

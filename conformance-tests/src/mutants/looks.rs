@@ -16,7 +16,6 @@ use super::maker::{Mutant, mutant};
 use super::twist::{Inner, Twist};
 
 pub(super) const MUTANTS: &[Mutant] = &[
-<<<<<<< HEAD
     mutant!(
         "inspect/sees-nothing",
         "a held lock looks free",
@@ -77,32 +76,10 @@ pub(super) const MUTANTS: &[Mutant] = &[
         || Arc::new(ForceSays),
         ["force/free-lock-says-not-held"]
     ),
-=======
-    mutant!("name/case-folded", "names are compared without their case", || Arc::new(Names(fold)), []),
-    mutant!("name/truncated", "names are cut at 64 bytes", || Arc::new(Names(|n| n[..n.len().min(64)].to_vec())), []),
-    mutant!("name/c-string", "names end at a NUL", || Arc::new(Names(c_string)), []),
-    mutant!("name/lossy-text", "names are turned into text and lose bytes", || Arc::new(Names(lossy)), []),
-    mutant!("name/trimmed", "white space at the end of a name is lost", || Arc::new(Names(trimmed)), []),
-    mutant!("name/hash-tagged", "only what stands between braces counts", || Arc::new(Names(tagged)), []),
-    mutant!("name/decoded", "names are percent-decoded", || Arc::new(Names(decoded)), []),
-    mutant!("name/one-for-all", "all names are one lock", || Arc::new(Names(|_| b"one".to_vec())), []),
-    mutant!("client/apart", "every connection has a store of its own", || Arc::new(Apart), []),
-    mutant!("inspect/sees-nothing", "a held lock looks free", || Arc::new(Looks(|_| Inspection::default())), []),
-    mutant!("inspect/no-label", "the label is lost", || Arc::new(Looks(no_label)), []),
-    mutant!("inspect/wrong-unit", "what remains is told in the wrong unit", || Arc::new(Looks(wrong_unit)), []),
-    mutant!("inspect/no-waiters", "waiters are not counted", || Arc::new(Looks(no_waiters)), []),
-    mutant!("inspect/depth-of-one", "the depth is not told", || Arc::new(Looks(depth_of_one)), []),
-    mutant!("inspect/stale-holder", "whoever held last is shown", || Arc::new(StaleHolder::default()), []),
-    mutant!("inspect/takes-the-lease", "looking ends the lease", || Arc::new(LookingForces), []),
-    mutant!("inspect/never-answers", "looking gets no answer", || Arc::new(LookingHangs), []),
-    mutant!("force/does-nothing", "a forced release is confirmed and not done", || Arc::new(ForceNothing), []),
-    mutant!("force/says-released", "a forced release says that it freed something", || Arc::new(ForceSays), []),
->>>>>>> main
     mutant!(
         "force/spares-the-token",
         "the old holder may take it back by renewing",
         || Arc::new(Spares::default()),
-<<<<<<< HEAD
         ["force/frees-and-tells-the-holder", "force/old-token-is-powerless"]
     ),
     mutant!(
@@ -146,31 +123,6 @@ pub(super) const MUTANTS: &[Mutant] = &[
     mutant!(reduced "refusal/forces-all-the-same", "undeclared revocation is given", || Arc::new(Allows), ["refusal/force", "refusal/inspect", "refusal/watch"]),
     mutant!(reduced "refusal/declares-wider-ttl", "ttls that are not kept are declared", || Arc::new(WiderTtl), ["refusal/ttl", "ttl/bad-is-refused-unsent"]),
     mutant!(reduced "refusal/has-entries", "undeclared re-entrancy is there", || Arc::new(super::exits::Appears), ["meta/declared-matches-driver", "refusal/re-entrant"]),
-=======
-        []
-    ),
-    mutant!("close/does-nothing", "a closed driver goes on", || Arc::new(NotClosed), []),
-    mutant!("close/closes-all", "closing one connection closes every one", || Arc::new(ClosesAll::default()), []),
-    mutant!("close/never-ends", "closing does not end", || Arc::new(CloseHangs), []),
-    mutant!("caps/wider-ttl", "the driver declares more ttls than its maker", || Arc::new(WiderTtl), []),
-    mutant!("caps/change", "the capabilities change with use", || Arc::new(Changing::default()), []),
-    mutant!("link/dies-for-good", "after one failure every request fails", || Arc::new(Dies::default()), []),
-    mutant!(reduced "refusal/watches-all-the-same", "undeclared wake-ups are given", || Arc::new(Allows), [
-        "refusal/watch"
-    ]),
-    mutant!(reduced "refusal/inspects-all-the-same", "undeclared introspection is given", || Arc::new(Allows), [
-        "refusal/inspect"
-    ]),
-    mutant!(reduced "refusal/forces-all-the-same", "undeclared revocation is given", || Arc::new(Allows), [
-        "refusal/force"
-    ]),
-    mutant!(reduced "refusal/declares-wider-ttl", "ttls that are not kept are declared", || Arc::new(WiderTtl), [
-        "refusal/ttl"
-    ]),
-    mutant!(reduced "refusal/has-entries", "undeclared re-entrancy is there", || Arc::new(super::entries::Appears), [
-        "refusal/re-entrant"
-    ]),
->>>>>>> main
 ];
 
 struct Looks(fn(Inspection) -> Inspection);

@@ -22,7 +22,6 @@ pub use reduced::ReducedMaker;
 
 /// Every mutant there is.
 pub fn all() -> impl Iterator<Item = &'static Mutant> {
-<<<<<<< HEAD
     let themes: &'static [&'static [Mutant]] = &[
         abandons::MUTANTS,
         entries::MUTANTS,
@@ -34,9 +33,5 @@ pub fn all() -> impl Iterator<Item = &'static Mutant> {
         names::MUTANTS,
         queues::MUTANTS,
     ];
-=======
-    let themes: &'static [&'static [Mutant]] =
-        &[entries::MUTANTS, fences::MUTANTS, holders::MUTANTS, leases::MUTANTS, looks::MUTANTS, queues::MUTANTS];
->>>>>>> main
     themes.iter().copied().flatten()
 }

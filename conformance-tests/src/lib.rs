@@ -23,6 +23,10 @@
 //! * **Mutants** ([`mutants`]) are deliberately broken drivers: each must be caught, and each case must catch one.
 //! * Everything random comes from one seed; `TENURE_SEED` replays it.
 
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+mod readme {}
+
 pub mod case;
 pub mod harness;
 pub mod history;

@@ -4,9 +4,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use tenure_backends::{capabilities_page, cases_page, ids, makers};
-use tenure_conformance::{BoxError, HarnessMaker, Options, Progress, all_cases, list, run_all};
-use tenure_redis::{RedisConfig, RedisDriver};
+use tenure_backends::{capabilities_page, cases_page, connect, ids, makers};
+use tenure_conformance::{HarnessMaker, Options, Progress, all_cases, list, run_all};
 
 #[derive(Default)]
 struct Arguments {
@@ -124,16 +123,15 @@ fn run_one(arguments: &Arguments, maker: &Arc<dyn HarnessMaker>) -> tenure_confo
 
 /// Serves the suite's worker protocol for the backend at `url`.
 fn worker(url: &str) -> ExitCode {
-    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
-        Ok(runtime) => runtime,
-        Err(error) => return fail(&format!("no runtime: {error}")),
-    };
-    let served: Result<(), BoxError> = runtime.block_on(async {
-        let driver = RedisDriver::connect(RedisConfig::from_url(url)?).await?;
-        Ok(tenure_conformance::worker::serve(driver).await?)
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+    let served = runtime.map_err(|error| error.to_string()).and_then(|runtime| {
+        runtime.block_on(async {
+            let backend = connect(url).await.map_err(|error| error.to_string())?;
+            tenure_conformance::worker::serve(backend).await.map_err(|error| error.to_string())
+        })
     });
     match served {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) => fail(&error.to_string()),
+        Err(why) => fail(&why),
     }
 }

@@ -217,13 +217,21 @@ impl Link {
         self.router.len()
     }
 
+    /// Wakes every waiter that can hear.
+    pub(crate) fn wake_all(&self) {
+        if !self.is_deaf() {
+            self.router.wake_all();
+        }
+    }
+
     /// Wakes the waiter if it listens on this link and can hear; tells whether it was woken.
     pub(crate) fn wake(&self, token: &OwnerToken) -> bool {
-        let deaf = {
-            let condition = self.condition();
-            condition.wakeups == Wakeups::Lost || condition.traffic != Traffic::Flows
-        };
-        !deaf && self.router.wake(token)
+        !self.is_deaf() && self.router.wake(token)
+    }
+
+    fn is_deaf(&self) -> bool {
+        let condition = self.condition();
+        condition.wakeups == Wakeups::Lost || condition.traffic != Traffic::Flows
     }
 
     fn condition(&self) -> MutexGuard<'_, Condition> {

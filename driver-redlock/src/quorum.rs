@@ -44,10 +44,6 @@ impl NodeSet {
         self.0 == 0
     }
 
-    pub(crate) fn and(self, other: Self) -> Self {
-        Self(self.0 & other.0)
-    }
-
     pub(crate) fn or(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
@@ -153,10 +149,6 @@ impl Election {
 
     pub(crate) fn granted(&self) -> NodeSet {
         self.granted
-    }
-
-    pub(crate) fn refused(&self) -> NodeSet {
-        self.refused
     }
 
     pub(crate) fn pending(&self) -> NodeSet {
@@ -293,7 +285,7 @@ pub(crate) struct RenewTally<T> {
 
 /// What the renewals at all nodes come to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kept<T> {
+pub(crate) enum Verdict<T> {
     /// Wait for the next answer.
     Wait,
     /// A majority keeps the lease, for at least this long.
@@ -309,30 +301,30 @@ impl<T: Copy + Ord> RenewTally<T> {
         Self { n, kept: Vec::with_capacity(n), lost: 0, failed: 0 }
     }
 
-    pub(crate) fn kept(&mut self, for_long: T) -> Kept<T> {
+    pub(crate) fn kept(&mut self, for_long: T) -> Verdict<T> {
         self.kept.push(for_long);
         self.verdict()
     }
 
-    pub(crate) fn lost(&mut self) -> Kept<T> {
+    pub(crate) fn lost(&mut self) -> Verdict<T> {
         self.lost += 1;
         self.verdict()
     }
 
-    pub(crate) fn failed(&mut self) -> Kept<T> {
+    pub(crate) fn failed(&mut self) -> Verdict<T> {
         self.failed += 1;
         self.verdict()
     }
 
-    pub(crate) fn verdict(&self) -> Kept<T> {
+    pub(crate) fn verdict(&self) -> Verdict<T> {
         let needed = majority(self.n);
         if let Some(shortest) = at_majority(&self.kept, needed) {
-            return Kept::Kept(shortest);
+            return Verdict::Kept(shortest);
         }
         if self.lost > self.n - needed {
-            return Kept::Lost;
+            return Verdict::Lost;
         }
-        if self.kept.len() + self.lost + self.failed == self.n { Kept::Unknown } else { Kept::Wait }
+        if self.kept.len() + self.lost + self.failed == self.n { Verdict::Unknown } else { Verdict::Wait }
     }
 }
 

@@ -188,24 +188,24 @@ fn a_renewal_needs_a_majority_of_all_nodes_and_tells_a_proven_loss() {
     for n in 1..=9 {
         let mut all = RenewTally::new(n);
         for i in 1..majority(n) {
-            assert_eq!(all.kept(100 + i), Kept::Wait, "{n} nodes");
+            assert_eq!(all.kept(100 + i), Verdict::Wait, "{n} nodes");
         }
-        assert_eq!(all.clone().kept(50), Kept::Kept(50), "the majority keeps it only as long as its shortest lease");
+        assert_eq!(all.clone().kept(50), Verdict::Kept(50), "the majority keeps it only as long as its shortest lease");
         let most_lost = n - majority(n);
         let mut lost = RenewTally::<u32>::new(n);
         for _ in 0..most_lost {
-            assert_eq!(lost.lost(), Kept::Wait, "{n} nodes");
+            assert_eq!(lost.lost(), Verdict::Wait, "{n} nodes");
         }
-        assert_eq!(lost.clone().lost(), Kept::Lost, "{n} nodes");
+        assert_eq!(lost.clone().lost(), Verdict::Lost, "{n} nodes");
         for i in most_lost..n {
-            let expected = if i + 1 == n { Kept::Unknown } else { Kept::Wait };
+            let expected = if i + 1 == n { Verdict::Unknown } else { Verdict::Wait };
             assert_eq!(lost.failed(), expected, "a fault is not a proof");
         }
     }
     let mut three = RenewTally::new(3);
     three.kept(10);
     three.kept(30);
-    assert_eq!(three.kept(20), Kept::Kept(20), "with one more answer the majority keeps it longer");
+    assert_eq!(three.kept(20), Verdict::Kept(20), "with one more answer the majority keeps it longer");
 }
 
 #[test]

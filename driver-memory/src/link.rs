@@ -64,6 +64,15 @@ pub(crate) enum Fault {
     Hang,
 }
 
+/// What became of a wake-up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Heard {
+    Yes,
+    /// The link is deaf; who knows whether the waiter was on it.
+    Perhaps,
+    ByNobody,
+}
+
 /// What became of a request.
 enum Arrival<T> {
     Done(T),
@@ -217,6 +226,7 @@ impl Link {
         self.router.len()
     }
 
+<<<<<<< HEAD
     /// Wakes every waiter that can hear.
     pub(crate) fn wake_all(&self) {
         if !self.is_deaf() {
@@ -232,6 +242,19 @@ impl Link {
     fn is_deaf(&self) -> bool {
         let condition = self.condition();
         condition.wakeups == Wakeups::Lost || condition.traffic != Traffic::Flows
+=======
+    /// Wakes the waiter if it listens on this link. A link that is deaf may have swallowed the wake-up.
+    pub(crate) fn wake(&self, token: &OwnerToken) -> Heard {
+        let deaf = {
+            let condition = self.condition();
+            condition.wakeups == Wakeups::Lost || condition.traffic != Traffic::Flows
+        };
+        match deaf {
+            true => Heard::Perhaps,
+            false if self.router.wake(token) => Heard::Yes,
+            false => Heard::ByNobody,
+        }
+>>>>>>> main
     }
 
     fn condition(&self) -> MutexGuard<'_, Condition> {

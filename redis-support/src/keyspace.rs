@@ -100,6 +100,14 @@ impl Keyspace {
         Self::new(settings.prefix.clone(), settings.fence_scope, client)
     }
 
+    /// The key of the lock itself, for whoever looks at the store past the driver.
+    #[must_use]
+    pub fn lock_key(&self, name: &LockName) -> Vec<u8> {
+        let mut key = Vec::new();
+        self.lock(&mut key, name);
+        key
+    }
+
     /// The error for users of a request that no script made, such as connecting.
     #[must_use]
     pub fn explain(&self, error: ExecError) -> Error {

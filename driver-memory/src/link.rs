@@ -226,7 +226,6 @@ impl Link {
         self.router.len()
     }
 
-<<<<<<< HEAD
     /// Wakes every waiter that can hear.
     pub(crate) fn wake_all(&self) {
         if !self.is_deaf() {
@@ -234,27 +233,18 @@ impl Link {
         }
     }
 
-    /// Wakes the waiter if it listens on this link and can hear; tells whether it was woken.
-    pub(crate) fn wake(&self, token: &OwnerToken) -> bool {
-        !self.is_deaf() && self.router.wake(token)
+    /// Wakes the waiter if it listens on this link. A link that is deaf may have swallowed the wake-up.
+    pub(crate) fn wake(&self, token: &OwnerToken) -> Heard {
+        match self.is_deaf() {
+            true => Heard::Perhaps,
+            false if self.router.wake(token) => Heard::Yes,
+            false => Heard::ByNobody,
+        }
     }
 
     fn is_deaf(&self) -> bool {
         let condition = self.condition();
         condition.wakeups == Wakeups::Lost || condition.traffic != Traffic::Flows
-=======
-    /// Wakes the waiter if it listens on this link. A link that is deaf may have swallowed the wake-up.
-    pub(crate) fn wake(&self, token: &OwnerToken) -> Heard {
-        let deaf = {
-            let condition = self.condition();
-            condition.wakeups == Wakeups::Lost || condition.traffic != Traffic::Flows
-        };
-        match deaf {
-            true => Heard::Perhaps,
-            false if self.router.wake(token) => Heard::Yes,
-            false => Heard::ByNobody,
-        }
->>>>>>> main
     }
 
     fn condition(&self) -> MutexGuard<'_, Condition> {

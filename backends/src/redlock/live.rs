@@ -1,6 +1,5 @@
 //! A quorum of servers.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;

@@ -4,12 +4,17 @@
 //! |---|---|
 //! | `memory/virtual-time` | the memory driver on a paused clock |
 //! | `redis/single` | the `redis` driver on a `redis-server` of the harness's own |
+//! | `redlock/memory-virtual-time` | a quorum of three memory stores on a paused clock |
+//! | `redlock/3-live`, `5-live` | a quorum of three or five `redis-server`s |
+//! | `redlock/2-live-1-dead` | the same, one of three killed after the clients connected |
+//! | `redlock/slow-minority` | the same, two of five stopped after the clients connected |
 //!
 //! A backend is a [`HarnessMaker`]; `src/bin/conformance.rs` runs the suite on them.
 
 mod memory;
 mod pages;
 mod redis;
+mod redlock;
 
 use std::sync::Arc;
 
@@ -21,6 +26,7 @@ use tenure_redis::RedisDriver;
 pub use memory::MemoryMaker;
 pub use pages::{capabilities_page, cases_page, ids};
 pub use redis::RedisMaker;
+pub use redlock::{RedlockMaker, RedlockMemoryMaker};
 
 /// A connection to the backend at `url`, for a worker in another process.
 ///
@@ -37,5 +43,13 @@ pub async fn connect(url: &str) -> tenure_core::Result<Backend> {
 /// Every backend, in the order of the reports.
 #[must_use]
 pub fn makers() -> Vec<Arc<dyn HarnessMaker>> {
-    vec![Arc::new(MemoryMaker), Arc::new(RedisMaker::single())]
+    vec![
+        Arc::new(MemoryMaker),
+        Arc::new(RedisMaker::single()),
+        Arc::new(RedlockMemoryMaker),
+        Arc::new(RedlockMaker::live(3)),
+        Arc::new(RedlockMaker::live(5)),
+        Arc::new(RedlockMaker::with_a_dead_node()),
+        Arc::new(RedlockMaker::with_a_slow_minority()),
+    ]
 }

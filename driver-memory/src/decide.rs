@@ -6,7 +6,8 @@
 use std::time::Duration;
 
 use tenure_core::driver::{
-    AcquireRequest, Acquisition, Begun, Busy, Exited, ForceReleased, Grant, Inspection, Queueing, Released, Renewed,
+    AcquireRequest, Acquisition, Begun, Busy, Exited, ForceReleased, Grant, Inspection, Queueing, Raised, Released,
+    Renewed,
 };
 use tenure_core::{FencingToken, OwnerToken};
 use tokio::time::Instant;
@@ -156,6 +157,27 @@ impl NameState {
         match &mut self.hold {
             Some(held) if same(held) => Renewed::Extended { ttl: held.extend(now, ttl) },
             _ => Renewed::Lost,
+        }
+    }
+
+    /// Writes a fence back, if the token holds the name and `set` finds the counter not ahead of it.
+    pub(crate) fn raise(
+        &mut self,
+        now: Instant,
+        token: &OwnerToken,
+        fence: FencingToken,
+        set: impl FnOnce() -> Result<(), FencingToken>,
+    ) -> Raised {
+        self.settle(now);
+        match &mut self.hold {
+            Some(held) if held.by.entry(Claimant::Plain, token).is_some() => match set() {
+                Ok(()) => {
+                    held.fence = fence;
+                    Raised::Acknowledged
+                }
+                Err(counter) => Raised::Beyond { counter },
+            },
+            _ => Raised::NotOwner,
         }
     }
 

@@ -60,7 +60,7 @@ pub struct Faults {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Operation {
-    /// Taking a lock, and asking again while waiting; also the entry of a re-entrant lock.
+    /// Taking a lock, and asking again while waiting; also the entry of a re-entrant lock, and a vote in a quorum.
     Acquire,
     /// Renewing leases. One call may carry many; a fault meets all of them.
     Renew,
@@ -74,6 +74,10 @@ pub enum Operation {
     Inspect,
     /// Taking a lock away as an operator.
     ForceRelease,
+    /// Writing a fence back, as a node of a quorum.
+    Raise,
+    /// Being told which quorum to vote in.
+    Enroll,
 }
 
 /// Whether wake-ups reach the waiters of a connection.
@@ -97,6 +101,8 @@ impl Operation {
             Self::Watch => "watch",
             Self::Inspect => "inspect",
             Self::ForceRelease => "force_release",
+            Self::Raise => "raise",
+            Self::Enroll => "enroll",
         }
     }
 }
@@ -126,6 +132,15 @@ impl Faults {
     pub fn lose(&self, name: impl AsRef<[u8]>) -> Result<ForceReleased> {
         let name = LockName::new(name)?;
         Ok(self.store.decide(&name, |entry| entry.state.force_release(entry.now)))
+    }
+
+    /// The store forgets everything at once, fence counters included, as a server without persistence does when it
+    /// restarts. All waiters of all connections are woken, as after a reconnect.
+    ///
+    /// This breaks what the driver declares: the same fences come again. It is meant for stores that are nodes of a
+    /// quorum, which has to cope; as such a store votes again only after it has kept its memory for long enough.
+    pub fn restart_empty(&self) {
+        self.store.forget_everything();
     }
 
     /// The next call fails with this kind and changes nothing.

@@ -50,6 +50,7 @@ mod queue;
 mod reentrant;
 mod store;
 mod sweep;
+mod voting;
 
 pub use driver::{MemoryDriver, MemoryDriverBuilder};
 pub use faults::{Faults, Operation, Wakeups};

@@ -226,17 +226,25 @@ impl Link {
         self.router.len()
     }
 
+    /// Wakes every waiter that can hear.
+    pub(crate) fn wake_all(&self) {
+        if !self.is_deaf() {
+            self.router.wake_all();
+        }
+    }
+
     /// Wakes the waiter if it listens on this link. A link that is deaf may have swallowed the wake-up.
     pub(crate) fn wake(&self, token: &OwnerToken) -> Heard {
-        let deaf = {
-            let condition = self.condition();
-            condition.wakeups == Wakeups::Lost || condition.traffic != Traffic::Flows
-        };
-        match deaf {
+        match self.is_deaf() {
             true => Heard::Perhaps,
             false if self.router.wake(token) => Heard::Yes,
             false => Heard::ByNobody,
         }
+    }
+
+    fn is_deaf(&self) -> bool {
+        let condition = self.condition();
+        condition.wakeups == Wakeups::Lost || condition.traffic != Traffic::Flows
     }
 
     fn condition(&self) -> MutexGuard<'_, Condition> {

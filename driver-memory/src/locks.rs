@@ -111,8 +111,7 @@ impl MemoryDriver {
 pub(crate) fn acquire(store: &Store, claimant: Claimant, request: &AcquireRequest) -> Result<Acquisition> {
     store.decide(&request.name, |entry| {
         if entry.is_buried(&request.token) {
-            let text = "this attempt was abandoned before it arrived";
-            return Outcome::quiet(Err(Error::new(ErrorKind::NotHeld, text)));
+            return Outcome::quiet(Err(abandoned()));
         }
         let now = entry.now;
         let (state, next_fence) = entry.with_fences();
@@ -129,7 +128,11 @@ pub(crate) fn abandon(store: &Store, claimant: Claimant, name: &LockName, token:
     });
 }
 
-fn refused(refusal: Refusal, caps: Caps) -> Error {
+pub(crate) fn abandoned() -> Error {
+    Error::new(ErrorKind::NotHeld, "this attempt was abandoned before it arrived")
+}
+
+pub(crate) fn refused(refusal: Refusal, caps: Caps) -> Error {
     let text = match refusal {
         Refusal::QueueFull => format!("the queue is full: {} wait already", caps.max_waiters),
         Refusal::TooDeep => format!("the owner has entered {} times already", caps.max_depth),

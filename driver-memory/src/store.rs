@@ -10,6 +10,7 @@ use tokio::time::Instant;
 use crate::decide::{Caps, NameState, Outcome};
 use crate::link::{Heard, Link};
 use crate::sweep::Sweep;
+use crate::voting::Voting;
 
 /// How long an abandoned token is remembered.
 pub(crate) const TOMBSTONE_FOR: Duration = Duration::from_secs(60);
@@ -33,6 +34,7 @@ struct State {
 struct Beyond {
     tombstones: Sweep<(LockName, OwnerToken), Instant>,
     last_fence: u64,
+    voting: Voting,
 }
 
 /// One name while the store is locked.
@@ -51,6 +53,11 @@ impl Entry<'_> {
             *last += 1;
             FencingToken::new(*last).expect("the counter never returns to zero")
         })
+    }
+
+    /// The state, and what the store keeps for quorums.
+    pub(crate) fn with_voting(&mut self) -> (&mut NameState, &mut Voting) {
+        (self.state, &mut self.beyond.voting)
     }
 
     /// Remembers that the token was abandoned.
@@ -124,6 +131,7 @@ impl Store {
         let now = Instant::now();
         let State { names, beyond } = &mut *guard;
         beyond.tombstones.step(|until| *until <= now);
+        beyond.voting.step(now);
         names.step(|state| state.is_idle(now));
         match names.get_mut(name) {
             Some(state) => {
@@ -142,6 +150,18 @@ impl Store {
                 answer
             }
         }
+    }
+
+    /// Reads or changes what is kept for quorums.
+    pub(crate) fn with_voting<T>(&self, change: impl FnOnce(&mut Voting, Instant) -> T) -> T {
+        change(&mut self.locked().beyond.voting, Instant::now())
+    }
+
+    /// Forgets everything, and wakes all watchers, as after a reconnect.
+    pub(crate) fn forget_everything(&self) {
+        let voting = Voting::emptied(Instant::now());
+        *self.locked() = State { beyond: Beyond { voting, ..Beyond::default() }, ..State::default() };
+        self.links().iter().for_each(|link| link.wake_all());
     }
 
     pub(crate) fn residue(&self) -> Residue {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tenure_core::driver::Backend;
+use tenure_core::driver::{Backend, QuorumNode};
 use tenure_core::{Error, Result};
 use tenure_redis_support::{ClientId, Keyspace, Notes, RedisLocks, WakeLink};
 
@@ -65,6 +65,12 @@ impl RedisDriver {
     /// The implementation of the driver traits.
     #[must_use]
     pub fn locks(&self) -> Arc<impl tenure_core::driver::DistributedLock + tenure_core::driver::ReentrantLock> {
+        Arc::new(self.locks.clone())
+    }
+
+    /// The server as a node of a quorum.
+    #[must_use]
+    pub fn node(&self) -> Arc<dyn QuorumNode> {
         Arc::new(self.locks.clone())
     }
 }

@@ -1,7 +1,9 @@
 //! Typed calls: which keys and arguments each script takes, in which order. The scripts' headers say the same.
 
-use tenure_core::driver::{AcquireRequest, Hold, Queueing, ReentrantHold, ReentrantRenewal, Renewal};
-use tenure_core::{LockName, OwnerId, OwnerToken};
+use tenure_core::driver::{
+    AcquireRequest, Ballot, Electorate, Hold, Queueing, ReentrantHold, ReentrantRenewal, Renewal,
+};
+use tenure_core::{FencingToken, LockName, OwnerId, OwnerToken};
 
 use crate::args::ArgList;
 use crate::executor::ScriptCall;
@@ -43,6 +45,44 @@ impl Calls {
         call
     }
 
+    pub(crate) fn vote(&self, ballot: &Ballot) -> ScriptCall {
+        let request = &ballot.request;
+        let mut keys = ArgList::with_capacity(6);
+        self.keys.push_lock(&mut keys, &request.name);
+        self.keys.push_own_fence(&mut keys, &request.name);
+        self.keys.push_tombstone(&mut keys, &request.name, &request.token);
+        self.keys.push_queue(&mut keys, &request.name);
+        self.keys.push_electorate(&mut keys);
+        let mut args = ArgList::with_capacity(12);
+        args.push(request.token.expose());
+        args.push_number(request.ttl.as_millis());
+        args.push_number(ballot.proposal.map_or(0, FencingToken::get));
+        args.push_number(FENCE_KEEP_MS);
+        self.push_claim(&mut args, request);
+        args.push(ballot.electorate.to_string());
+        args.push_number(u64::try_from(ballot.seniority.as_millis()).unwrap_or(u64::MAX));
+        ScriptCall { script: &script::VOTE, keys, args }
+    }
+
+    pub(crate) fn raise(&self, hold: &Hold, fence: FencingToken) -> ScriptCall {
+        let mut keys = ArgList::with_capacity(2);
+        self.keys.push_lock(&mut keys, &hold.name);
+        self.keys.push_own_fence(&mut keys, &hold.name);
+        let mut args = ArgList::with_capacity(3);
+        args.push(hold.token.expose());
+        args.push_number(fence.get());
+        args.push_number(FENCE_KEEP_MS);
+        ScriptCall { script: &script::RAISE, keys, args }
+    }
+
+    pub(crate) fn enroll(&self, electorate: &Electorate) -> ScriptCall {
+        let mut keys = ArgList::with_capacity(1);
+        self.keys.push_electorate(&mut keys);
+        let mut args = ArgList::with_capacity(1);
+        args.push(electorate.to_string());
+        ScriptCall { script: &script::ENROLL, keys, args }
+    }
+
     fn take(&self, script: &'static Script, request: &AcquireRequest) -> ScriptCall {
         let mut keys = ArgList::with_capacity(5);
         self.keys.push_lock(&mut keys, &request.name);
@@ -59,8 +99,14 @@ impl Calls {
         };
         args.push(fences);
         args.push_number(keep);
+        self.push_claim(&mut args, request);
+        ScriptCall { script, keys, args }
+    }
+
+    /// The holder's note and the waiter's place.
+    fn push_claim(&self, args: &mut ArgList, request: &AcquireRequest) {
         args.push(request.label.as_ref().map_or("", |label| label.as_str()));
-        self.keys.push_member(&mut args, &request.token);
+        self.keys.push_member(args, &request.token);
         args.push_number(match request.queue {
             Queueing::None => 0,
             Queueing::Join { presence } => {
@@ -68,8 +114,7 @@ impl Calls {
             }
         });
         args.push_number(self.settings.max_waiters.into());
-        self.push_wake(&mut args);
-        ScriptCall { script, keys, args }
+        self.push_wake(args);
     }
 
     pub(crate) fn release(&self, hold: &Hold) -> ScriptCall {

@@ -7,7 +7,8 @@
 //! | `tenure:orders/42` | the lock: a string when held plainly, a hash when held re-entrantly |
 //! | `{tenure:orders/42}:q`, `:w` | its waiters by order, and by the end of their presence |
 //! | `{tenure:orders/42}:x:<token>` | an abandoned token |
-//! | `{tenure:orders/42}:f` | its fence counter ([`FenceScope::Name`]) |
+//! | `{tenure:orders/42}:f` | its fence counter ([`FenceScope::Name`], and votes in a quorum) |
+//! | `tenure:{electorate}` | which quorum the server votes in |
 //! | `tenure:{fence}` | the fence counter of all names ([`FenceScope::Node`]) |
 //! | `tenure:wake:<client>` | a channel, not a key: wake-ups for the waiters of one client |
 //!
@@ -164,8 +165,21 @@ impl Keyspace {
                 out.extend_from_slice(self.prefix.0.as_bytes());
                 out.extend_from_slice(b":{fence}");
             }),
-            FenceScope::Name => self.push_side(keys, name, b":f"),
+            FenceScope::Name => self.push_own_fence(keys, name),
         }
+    }
+
+    /// The counter of this name alone.
+    pub(crate) fn push_own_fence(&self, keys: &mut ArgList, name: &LockName) {
+        self.push_side(keys, name, b":f");
+    }
+
+    /// Which quorum the server votes in.
+    pub(crate) fn push_electorate(&self, keys: &mut ArgList) {
+        keys.push_with(|out| {
+            out.extend_from_slice(self.prefix.0.as_bytes());
+            out.extend_from_slice(b":{electorate}");
+        });
     }
 
     /// Two keys for trying rights on: one spelled like a lock's, one like a side key's. Neither is any name's.
@@ -251,6 +265,8 @@ mod tests {
     fn a_fence_of_its_own_shares_the_slot_of_the_name() {
         let name = LockName::new("n").unwrap();
         assert_eq!(spelled(|keys| space(FenceScope::Name).push_fence(keys, &name)), ["{tenure:n}:f"]);
+        assert_eq!(spelled(|keys| space(FenceScope::Node).push_own_fence(keys, &name)), ["{tenure:n}:f"]);
+        assert_eq!(spelled(|keys| space(FenceScope::Node).push_electorate(keys)), ["tenure:{electorate}"]);
     }
 
     #[test]

@@ -24,6 +24,7 @@ mod reentrant;
 mod reply;
 mod script;
 mod settings;
+mod voting;
 mod wake;
 
 pub use args::ArgList;

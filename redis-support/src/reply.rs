@@ -33,13 +33,13 @@ impl Reply {
         }
     }
 
-    fn fence(&self) -> Result<FencingToken> {
+    pub(crate) fn fence(&self) -> Result<FencingToken> {
         let number = u64::try_from(self.int()?).ok().and_then(FencingToken::new);
         number.ok_or_else(|| unexpected("a fence is not positive"))
     }
 }
 
-fn unexpected(what: &str) -> Error {
+pub(crate) fn unexpected(what: &str) -> Error {
     Error::new(ErrorKind::Protocol, format!("a script answered in an unexpected form: {what}"))
 }
 

@@ -20,6 +20,7 @@
 mod backend;
 mod capability;
 mod lock;
+mod quorum_node;
 mod reentrant;
 mod request;
 mod watch;
@@ -30,6 +31,7 @@ pub use capability::{
     Waiting,
 };
 pub use lock::DistributedLock;
+pub use quorum_node::{Ballot, Electorate, QuorumNode, Raised, Vote};
 pub use reentrant::ReentrantLock;
 pub use request::{
     AcquireRequest, Acquisition, Begun, Busy, Exited, ForceReleased, Grant, Hold, Holder, Inspection, Queueing,
@@ -38,4 +40,4 @@ pub use request::{
 pub use watch::{Signal, WakeHandle, WakeRouter, Watch};
 
 #[cfg(feature = "mock")]
-pub use self::{lock::MockDistributedLock, reentrant::MockReentrantLock};
+pub use self::{lock::MockDistributedLock, quorum_node::mock::MockQuorumNode, reentrant::MockReentrantLock};

@@ -1,0 +1,169 @@
+//! What a node must offer, beyond plain locks, to vote in a quorum.
+
+use std::fmt;
+use std::time::Duration;
+
+use async_trait::async_trait;
+
+use super::{AcquireRequest, Acquisition, DistributedLock, Hold};
+use crate::error::Result;
+use crate::token::FencingToken;
+
+/// One of several independent nodes over which a quorum is taken.
+///
+/// The locks of a node are its plain locks; this trait adds what a quorum needs so that the fencing tokens of *its*
+/// grants are unique and ordered, and so that a node that forgot its leases does not vote again too soon.
+///
+/// A node keeps one fence counter for each name that a quorum uses, and no other name may move it. The counter must
+/// outlive every lease; a node whose memory it is lost from is a node that restarted empty.
+#[async_trait]
+pub trait QuorumNode: DistributedLock {
+    /// Votes: [`acquire`](DistributedLock::acquire), with three differences.
+    ///
+    /// * A new grant sets the counter of the name to `max(counter + 1, proposal)` and carries the new value. A proposal
+    ///   that is more than a day ahead of the node's clock counts as none, so that a client with a broken clock cannot
+    ///   use the counter up.
+    /// * A node that began with an empty memory less than [`seniority`](Ballot::seniority) ago refuses with
+    ///   [`ErrorKind::Unavailable`](crate::ErrorKind::Unavailable): a lease that it forgot could still be believed in.
+    /// * A node that votes in another [`Electorate`] answers [`Vote::Elsewhere`]. The first ballot that a node sees
+    ///   decides which one it votes in.
+    ///
+    /// All of it is one atomic step, and a refusal changes nothing. Cancel safety is that of `acquire`.
+    async fn vote(&self, ballot: &Ballot) -> Result<Vote>;
+
+    /// Writes a fence back: if the token holds the lock *and* the counter is at most `fence`, sets the counter (and the
+    /// hold's own fence) to `fence`, in one atomic step. Both conditions are needed: without either, two grants can
+    /// come by the same fence. May be called again.
+    async fn raise(&self, hold: &Hold, fence: FencingToken) -> Result<Raised>;
+
+    /// Makes the node vote in this electorate from now on, whatever it did before. For operators who changed the list
+    /// of nodes: while no client uses the old list, and after its last lease ended.
+    async fn enroll(&self, electorate: &Electorate) -> Result<()>;
+}
+
+/// What a node is asked to vote on.
+#[derive(Clone, Debug)]
+pub struct Ballot {
+    /// Who asks for which lock, and for how long.
+    pub request: AcquireRequest,
+    /// The least fence that the asking client would like; `None` if it has no idea.
+    pub proposal: Option<FencingToken>,
+    /// For how long a node must have kept its memory before it may vote; zero where memory survives a restart.
+    pub seniority: Duration,
+    /// Which nodes vote.
+    pub electorate: Electorate,
+}
+
+/// The answer to [`QuorumNode::vote`].
+#[derive(Clone, Debug)]
+pub enum Vote {
+    /// The node voted: for the token, or for whoever has the lock already.
+    Cast(Acquisition),
+    /// The node belongs to another electorate. Nothing was changed.
+    Elsewhere {
+        /// Which one, as [`Electorate`] is displayed.
+        electorate: String,
+    },
+}
+
+/// The answer to [`QuorumNode::raise`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Raised {
+    /// The token holds the lock, and the counter is the fence.
+    Acknowledged,
+    /// The token does not hold the lock. Nothing was changed.
+    NotOwner,
+    /// The counter is ahead of the fence already. Nothing was changed.
+    Beyond {
+        /// The counter.
+        counter: FencingToken,
+    },
+}
+
+/// Which nodes vote: their number and a digest of their names. Two clients with different lists of nodes would make
+/// two quorums that exclude nobody of each other; by this they notice.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Electorate {
+    nodes: u8,
+    digest: u64,
+}
+
+impl Electorate {
+    /// The electorate of these nodes, in whatever order.
+    #[must_use]
+    pub fn of<'a>(names: impl IntoIterator<Item = &'a str>) -> Self {
+        let mut names: Vec<&str> = names.into_iter().collect();
+        names.sort_unstable();
+        let fnv = |digest: u64, byte: u8| (digest ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+        // No name holds the byte 0xff, so it keeps names apart.
+        let bytes = names.iter().flat_map(|name| name.bytes().chain([0xff]));
+        let digest = bytes.fold(0xcbf2_9ce4_8422_2325, fnv);
+        Self { nodes: u8::try_from(names.len()).unwrap_or(u8::MAX), digest }
+    }
+}
+
+impl fmt::Display for Electorate {
+    /// Its text form, as nodes keep it: the number of nodes and sixteen hexadecimal digits.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}-{:016x}", self.nodes, self.digest)
+    }
+}
+
+impl fmt::Debug for Electorate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Electorate({self})")
+    }
+}
+
+#[cfg(feature = "mock")]
+pub(crate) mod mock {
+    use super::{Acquisition, Ballot, Electorate, FencingToken, Hold, QuorumNode, Raised, Result, Vote, async_trait};
+    use crate::driver::{
+        AcquireRequest, DistributedLock, ForceReleased, Inspection, LockCapabilities, Released, Renewal, Renewed, Watch,
+    };
+    use crate::name::LockName;
+    use crate::token::OwnerToken;
+
+    mockall::mock! {
+        /// A mock of [`QuorumNode`].
+        #[derive(Debug)]
+        pub QuorumNode {}
+
+        #[async_trait]
+        impl DistributedLock for QuorumNode {
+            fn driver(&self) -> &'static str;
+            fn capabilities(&self) -> LockCapabilities;
+            async fn acquire(&self, request: &AcquireRequest) -> Result<Acquisition>;
+            async fn renew(&self, renewals: &[Renewal]) -> Vec<Result<Renewed>>;
+            async fn release(&self, hold: &Hold) -> Result<Released>;
+            async fn abandon(&self, hold: &Hold) -> Result<()>;
+            async fn watch(&self, name: &LockName, token: &OwnerToken) -> Result<Watch>;
+            async fn inspect(&self, name: &LockName) -> Result<Inspection>;
+            async fn force_release(&self, name: &LockName) -> Result<ForceReleased>;
+            async fn close(&self);
+        }
+
+        #[async_trait]
+        impl QuorumNode for QuorumNode {
+            async fn vote(&self, ballot: &Ballot) -> Result<Vote>;
+            async fn raise(&self, hold: &Hold, fence: FencingToken) -> Result<Raised>;
+            async fn enroll(&self, electorate: &Electorate) -> Result<()>;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_electorate_knows_its_nodes_and_not_their_order() {
+        let three = Electorate::of(["a", "b", "c"]);
+        assert_eq!(three, Electorate::of(["c", "a", "b"]));
+        for other in [Electorate::of(["a", "b"]), Electorate::of(["a", "b", "d"]), Electorate::of(["ab", "c", ""])] {
+            assert_ne!(three, other);
+        }
+        assert!(three.to_string().starts_with("3-"), "{three}");
+        assert_eq!(three.to_string().len(), 18);
+    }
+}

@@ -1,0 +1,164 @@
+//! A store as a node of a quorum: counters for each name, votes, raises, and how long its memory goes back.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use tenure_core::driver::{Acquisition, Ballot, Electorate, Hold, QuorumNode, Raised, Vote};
+use tenure_core::{Error, ErrorKind, FencingToken, LockName, Result};
+use tokio::time::Instant;
+
+use crate::decide::Outcome;
+use crate::driver::MemoryDriver;
+use crate::faults::Operation;
+use crate::hold::Claimant;
+use crate::link::Failure;
+use crate::locks::{abandoned, refused};
+use crate::store::Store;
+use crate::sweep::Sweep;
+
+/// How long a counter outlives its last use: longer than any lease.
+const COUNTER_KEPT: Duration = Duration::from_secs(30 * 86_400);
+
+/// What a store keeps for quorums.
+#[derive(Debug, Default)]
+pub(crate) struct Voting {
+    counters: Sweep<LockName, Counter>,
+    electorate: Option<Electorate>,
+    /// When the store last began with an empty memory although somebody may have believed in its leases.
+    empty_since: Option<Instant>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Counter {
+    value: u64,
+    until: Instant,
+}
+
+impl Voting {
+    /// What is left after a restart that loses everything.
+    pub(crate) fn emptied(now: Instant) -> Self {
+        Self { empty_since: Some(now), ..Self::default() }
+    }
+
+    pub(crate) fn step(&mut self, now: Instant) {
+        self.counters.step(|counter| counter.until <= now);
+    }
+
+    fn counter(&self, name: &LockName) -> u64 {
+        self.counters.get(name).map_or(0, |counter| counter.value)
+    }
+
+    fn set(&mut self, name: &LockName, value: u64, now: Instant) {
+        self.counters.insert(name.clone(), Counter { value, until: now + COUNTER_KEPT });
+    }
+
+    /// The next fence of the name: the proposal, or one more than ever before.
+    pub(crate) fn next(&mut self, name: &LockName, proposal: Option<FencingToken>, now: Instant) -> FencingToken {
+        let value = (self.counter(name) + 1).max(proposal.map_or(0, FencingToken::get));
+        self.set(name, value, now);
+        FencingToken::new(value).expect("a counter that was added to is not zero")
+    }
+
+    /// Sets the counter to `fence`, unless it is ahead of it; then it answers what it is.
+    pub(crate) fn raise(&mut self, name: &LockName, fence: FencingToken, now: Instant) -> Result<(), FencingToken> {
+        match FencingToken::new(self.counter(name)) {
+            Some(counter) if counter > fence => Err(counter),
+            _ => {
+                self.set(name, fence.get(), now);
+                Ok(())
+            }
+        }
+    }
+
+    /// How long until the store has kept its memory for `seniority`.
+    fn too_junior(&self, seniority: Duration, now: Instant) -> Option<Duration> {
+        let kept = now.saturating_duration_since(self.empty_since?);
+        seniority.checked_sub(kept).filter(|left| !left.is_zero())
+    }
+}
+
+#[async_trait]
+impl QuorumNode for MemoryDriver {
+    async fn vote(&self, ballot: &Ballot) -> Result<Vote> {
+        let asked = ballot.clone();
+        self.call(Operation::Acquire, &ballot.request.name, move |store, _| vote(store, &asked)).await
+    }
+
+    async fn raise(&self, hold: &Hold, fence: FencingToken) -> Result<Raised> {
+        let token = hold.token;
+        let decide = move |store: &Store, name: &LockName| {
+            Ok(store.with_entry(name, |entry| {
+                let now = entry.now;
+                let (state, voting) = entry.with_voting();
+                state.raise(now, &token, fence, || voting.raise(name, fence, now))
+            }))
+        };
+        self.call(Operation::Raise, &hold.name, decide).await
+    }
+
+    async fn enroll(&self, electorate: &Electorate) -> Result<()> {
+        let electorate = *electorate;
+        let apply = move |store: &Store| store.with_voting(|voting, _| voting.electorate = Some(electorate));
+        self.carry(Operation::Enroll, apply).await.map_err(Failure::error)
+    }
+}
+
+fn vote(store: &Store, ballot: &Ballot) -> Result<Vote> {
+    let elsewhere = store.with_voting(|voting, now| {
+        if let Some(left) = voting.too_junior(ballot.seniority, now) {
+            let text = format!("the node restarted empty, and votes again in {left:?}");
+            return Err(Error::new(ErrorKind::Unavailable, text));
+        }
+        let own = *voting.electorate.get_or_insert(ballot.electorate);
+        Ok((own != ballot.electorate).then(|| own.to_string()))
+    })?;
+    match elsewhere {
+        Some(electorate) => Ok(Vote::Elsewhere { electorate }),
+        None => cast(store, ballot).map(Vote::Cast),
+    }
+}
+
+/// As the acquisition of a plain lock, with a fence of the name's own counter.
+fn cast(store: &Store, ballot: &Ballot) -> Result<Acquisition> {
+    let request = &ballot.request;
+    store.decide(&request.name, |entry| {
+        if entry.is_buried(&request.token) {
+            return Outcome::quiet(Err(abandoned()));
+        }
+        let now = entry.now;
+        let (state, voting) = entry.with_voting();
+        let next_fence = || voting.next(&request.name, ballot.proposal, now);
+        let Outcome { answer, wake } = state.acquire(now, Claimant::Plain, request, store.caps, next_fence);
+        Outcome { answer: answer.map_err(|refusal| refused(refusal, store.caps)), wake }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn counters_follow_proposals_and_never_fall() {
+        let (name, now) = (LockName::new("n").unwrap(), Instant::now());
+        let token = |number| FencingToken::new(number).unwrap();
+        let mut voting = Voting::default();
+        assert_eq!(voting.next(&name, None, now).get(), 1);
+        assert_eq!(voting.next(&name, FencingToken::new(40), now).get(), 40);
+        assert_eq!(voting.next(&name, FencingToken::new(40), now).get(), 41);
+        assert_eq!(voting.raise(&name, token(40), now), Err(token(41)));
+        assert_eq!(voting.raise(&name, token(50), now), Ok(()));
+        assert_eq!(voting.next(&LockName::new("m").unwrap(), None, now).get(), 1, "names have counters of their own");
+        assert_eq!(voting.next(&name, None, now).get(), 51);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_store_is_junior_only_after_it_forgot() {
+        let second = Duration::from_secs(1);
+        let now = Instant::now();
+        assert_eq!(Voting::default().too_junior(second, now), None);
+        let emptied = Voting::emptied(now);
+        assert_eq!(emptied.too_junior(second, now + second / 4), Some(second * 3 / 4));
+        assert_eq!(emptied.too_junior(second, now + second), None);
+        assert_eq!(emptied.too_junior(Duration::ZERO, now), None);
+    }
+}

@@ -1,0 +1,249 @@
+//! Taking a lock: which nodes are asked, in which order, and what a lost election means for a waiter.
+//!
+//! A waiter queues at one node at a time, which all clients choose by the same rule, and listens there. While it waits
+//! it asks that node alone; only when the node has granted, it asks the others. So waiters do not split the vote among
+//! them, and are served in the order of that queue as long as everybody can reach it. When it is not in the majority
+//! that the holder has, waiters move on to a node that is.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tenure_core::driver::{AcquireRequest, Acquisition, Ballot, Begun, Busy, Grant, Queueing, Vote, Waiting, Watch};
+use tenure_core::{LeaseInstant, Result};
+use tokio::time::sleep;
+
+use crate::quorum::{Decision, Defeat, NodeSet, at_majority};
+use crate::round::{Outcome, Round};
+use crate::shared::Shared;
+use crate::slot::{Listener, Slot};
+
+/// How often the first in the queue asks again who refused it: the release of the one before may not have come there.
+const SECOND_TRIES: u32 = 2;
+/// The longest pause before it does.
+const SECOND_TRY_WITHIN: Duration = Duration::from_millis(20);
+
+/// Takes the lock for the request's token, or tells that it is busy.
+pub(crate) async fn acquire(shared: &Arc<Shared>, request: &AcquireRequest) -> Result<Acquisition> {
+    shared.ensure_open()?;
+    let slot = shared.slots.open(&request.name, request.token, shared.n())?;
+    let _turn = slot.turn.lock().await;
+    slot.ask(request);
+    if let Some(grant) = confirm(shared, &slot, request).await {
+        return Ok(Acquisition::Granted(grant));
+    }
+    let answer = match request.queue {
+        Queueing::None => once(shared, &slot, request).await,
+        Queueing::Join { presence } => queued(shared, &slot, request, presence).await,
+    };
+    if request.queue == Queueing::None && slot.state().fence.is_none() {
+        shared.slots.remove(&request.token);
+    }
+    answer
+}
+
+/// Whether the token holds the lock already; then the answer is the same again.
+async fn confirm(shared: &Arc<Shared>, slot: &Arc<Slot>, request: &AcquireRequest) -> Option<Grant> {
+    let (fence, granted) = {
+        let state = slot.state();
+        (state.fence?, state.granted)
+    };
+    let once = AcquireRequest { queue: Queueing::None, ..request.clone() };
+    let ballots = granted.iter().map(|index| {
+        let (node, hold) = (Arc::clone(&shared.nodes[index]), slot.hold_at(index));
+        let request = AcquireRequest { token: hold.token, ..once.clone() };
+        let (electorate, seniority) = (shared.electorate, Duration::ZERO);
+        async move {
+            let ballot = Ballot { request, proposal: Some(fence), seniority, electorate };
+            node.vote(&ballot).await
+        }
+    });
+    let votes = futures_util::future::join_all(ballots).await;
+    let ttls: Vec<Duration> = votes
+        .into_iter()
+        .filter_map(|vote| match vote {
+            Ok(Vote::Cast(Acquisition::Granted(grant))) => Some(grant.ttl),
+            _ => None,
+        })
+        .collect();
+    if let Some(ttl) = at_majority(&ttls, shared.needed()) {
+        return Some(Grant { fence, ttl, begun: Begun::Earlier, depth: 1 });
+    }
+    // It does not, any more: what is left of it goes, and the token takes part anew.
+    let all = NodeSet::first(shared.n());
+    shared.undo(slot.spoil(all, &shared.nodes), slot.undo_until(Duration::from_secs(60)));
+    slot.state().fence = None;
+    None
+}
+
+/// One attempt at all nodes.
+async fn once(shared: &Arc<Shared>, slot: &Arc<Slot>, request: &AcquireRequest) -> Result<Acquisition> {
+    let mut round = Round::new(shared, slot, request);
+    round.ask(NodeSet::first(shared.n()), None);
+    let decision = round.decide().await;
+    let soonest = soonest(&round.refusals, shared);
+    match round.conclude(decision) {
+        Outcome::Won(grant) => Ok(Acquisition::Granted(grant)),
+        Outcome::Busy => Ok(Acquisition::Busy(Busy { position: None, recheck_after: soonest })),
+        Outcome::Failed(error) => Err(error),
+    }
+}
+
+/// When so many refusing nodes may be free that the others do not need them.
+fn soonest(refusals: &[(usize, Busy)], shared: &Shared) -> Option<Duration> {
+    refusals.iter().filter_map(|(_, busy)| busy.recheck_after).min().map(|after| after.min(shared.max_ttl))
+}
+
+/// An attempt of a waiter: with a place in a queue, and with the queue's word first.
+async fn queued(
+    shared: &Arc<Shared>,
+    slot: &Arc<Slot>,
+    request: &AcquireRequest,
+    presence: Duration,
+) -> Result<Acquisition> {
+    let mut round = Round::new(shared, slot, request);
+    let mut head = false;
+    if let Some(at) = place_to_ask_first(slot, presence) {
+        listen(shared, slot, at).await;
+        round.ask(NodeSet::of(at), Some(at));
+        let decision = round.decide_one().await;
+        if let Some((_, busy)) = round.refusals.first() {
+            let answer = Acquisition::Busy(Busy {
+                recheck_after: busy.recheck_after.map(|after| jittered(after, request)),
+                ..*busy
+            });
+            round.leave();
+            slot.state().queue.losses = 0;
+            return Ok(answer);
+        }
+        head = slot.state().granted.contains(at);
+        if let Some(decided) = decision {
+            return finish(shared, slot, request, round, decided);
+        }
+        if !head {
+            slot.state().queue.at = None; // the node failed: another one is chosen
+        }
+    }
+    let rest = NodeSet::first(shared.n()).without(round.sent());
+    if head {
+        round.ask(rest, None);
+    } else {
+        let at = choose_place(shared, slot);
+        if let Some(at) = at.filter(|at| rest.contains(*at)) {
+            listen(shared, slot, at).await;
+        }
+        slot.state().queue.all_asked = Some(LeaseInstant::now());
+        round.ask(rest, at);
+    }
+    let mut decision = round.decide().await;
+    for _ in 0..SECOND_TRIES {
+        if !(head && decision == Decision::Lost(Defeat::Busy)) {
+            break;
+        }
+        let after = soonest(&round.refusals, shared).unwrap_or(SECOND_TRY_WITHIN);
+        sleep(jittered(after.min(SECOND_TRY_WITHIN / 2), request)).await;
+        round.ask_again();
+        decision = round.decide().await;
+    }
+    finish(shared, slot, request, round, decision)
+}
+
+fn finish(
+    shared: &Arc<Shared>,
+    slot: &Arc<Slot>,
+    request: &AcquireRequest,
+    round: Round<'_>,
+    decision: Decision,
+) -> Result<Acquisition> {
+    let refusals = round.refusals.clone();
+    match round.conclude(decision) {
+        Outcome::Won(grant) => Ok(Acquisition::Granted(grant)),
+        Outcome::Busy => Ok(Acquisition::Busy(wait_on(shared, slot, request, &refusals))),
+        Outcome::Failed(error) => Err(error),
+    }
+}
+
+/// Where to wait after a lost election, and when to ask again.
+fn wait_on(shared: &Shared, slot: &Slot, request: &AcquireRequest, refusals: &[(usize, Busy)]) -> Busy {
+    let mut state = slot.state();
+    let queue = &mut state.queue;
+    if let Some((_, busy)) = refusals.iter().find(|(node, _)| queue.joined && queue.at == Some(*node)) {
+        queue.losses = 0;
+        return Busy { recheck_after: busy.recheck_after.map(|after| jittered(after, request)), ..*busy };
+    }
+    // The queue that was chosen is not where the holder is: wait at the first node that refused.
+    let refused = |node: &usize| refusals.iter().any(|(refused, _)| refused == node);
+    if let Some(at) = shared.order(&request.name).find(refused) {
+        queue.at = Some(at);
+        queue.joined = false;
+        queue.listener = None;
+    }
+    let pause = Duration::from_millis(2) * (1 << queue.losses.min(7));
+    queue.losses += 1;
+    Busy { position: None, recheck_after: Some(jittered(pause, request)) }
+}
+
+/// The queue's node, if it is to be asked before the others. Now and then all are asked, whatever the queue says.
+fn place_to_ask_first(slot: &Slot, presence: Duration) -> Option<usize> {
+    let state = slot.state();
+    let asked = state.queue.all_asked?;
+    let long_ago = LeaseInstant::now().since(asked) >= presence / 4;
+    state.queue.at.filter(|_| !long_ago)
+}
+
+fn choose_place(shared: &Shared, slot: &Slot) -> Option<usize> {
+    let mut state = slot.state();
+    if state.queue.at.is_none() {
+        let order = shared.order(&slot.name);
+        let preferred = order.clone().find(|node| !shared.nodes[*node].is_out_of_favour());
+        state.queue.at = preferred.or_else(|| order.clone().next());
+        state.queue.joined = false;
+    }
+    state.queue.at
+}
+
+/// Makes sure that wake-ups of the node for its present token reach the waiter. A failure shows when it is asked.
+async fn listen(shared: &Arc<Shared>, slot: &Arc<Slot>, at: usize) {
+    let (token, wake) = {
+        let state = slot.state();
+        let Some(wake) = state.wake.clone() else { return };
+        let token = state.tokens[at];
+        if state.queue.listener.as_ref().is_some_and(|now| now.node == at && now.token == token) {
+            return;
+        }
+        (token, wake)
+    };
+    let node = &shared.nodes[at];
+    if node.api.capabilities().waiting == Waiting::Poll {
+        return;
+    }
+    let Ok(mut watch) = node.watch(&slot.name, &token).await else { return };
+    let task = tokio::spawn(async move {
+        loop {
+            watch.next().await;
+            wake.wake();
+        }
+    });
+    slot.state().queue.listener = Some(Listener { node: at, token, task: task.abort_handle() });
+}
+
+/// The waiter's end of the wake-ups, from whichever node it queues at.
+pub(crate) fn watch(slot: &Arc<Slot>) -> Watch {
+    let (wake, watch) = Watch::channel();
+    slot.state().wake = Some(wake);
+    let slot = Arc::downgrade(slot);
+    watch.on_drop(move || {
+        if let Some(slot) = slot.upgrade() {
+            let mut state = slot.state();
+            state.wake = None;
+            state.queue.listener = None;
+        }
+    })
+}
+
+/// Between `pause` and one and a half of it, at most 10 ms more, so that waiters do not come back as one.
+fn jittered(pause: Duration, request: &AcquireRequest) -> Duration {
+    let bytes = request.token.expose();
+    let seed = bytes.as_ref().iter().fold(0_u32, |all, byte| all.wrapping_mul(31).wrapping_add(u32::from(*byte)));
+    let part = f64::from(seed % 1024) / 1024.0;
+    pause + pause.mul_f64(0.5 * part).min(Duration::from_millis(10))
+}

@@ -1,0 +1,160 @@
+//! The list of nodes, and how they are treated.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, SystemTime};
+
+use tenure_core::driver::{Electorate, QuorumNode};
+use tenure_core::{Error, ErrorKind, FencingToken, Result, Ttl};
+
+use crate::background::Background;
+use crate::driver::Redlock;
+use crate::node::Node;
+use crate::quorum::MOST_NODES;
+use crate::reentrant::Holds;
+use crate::shared::{Proposals, Shared};
+use crate::slots::Slots;
+
+/// What a restart does to a node's memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Restarts {
+    /// It may lose leases. A node that restarted does not vote until every lease that it may have forgotten has ended:
+    /// for [`max_ttl`](RedlockBuilder::max_ttl). The default.
+    #[default]
+    MayForget,
+    /// It loses nothing that it has acknowledged (Redis: `appendonly yes` and `appendfsync always`), so it may vote at
+    /// once. Nobody checks this; where it is not true, two clients can hold a lock after a restart.
+    Durable,
+}
+
+/// Sets up a [`Redlock`]; made by [`Redlock::builder`].
+#[must_use = "a builder does nothing until `build`"]
+pub struct RedlockBuilder {
+    nodes: Vec<(String, Arc<dyn QuorumNode>)>,
+    node_timeout: Duration,
+    max_ttl: Duration,
+    restarts: Restarts,
+    proposals: Proposals,
+}
+
+impl RedlockBuilder {
+    pub(crate) fn new() -> Self {
+        Self {
+            nodes: Vec::new(),
+            node_timeout: Duration::from_millis(250),
+            max_ttl: Duration::from_secs(60),
+            restarts: Restarts::default(),
+            proposals: wall_clock(),
+        }
+    }
+
+    /// Adds a node. All clients must give the same nodes the same names (`host:port`, say): the names are how nodes
+    /// notice clients with another list, and how errors speak of them. The order does not matter.
+    pub fn node(mut self, name: impl Into<String>, node: Arc<dyn QuorumNode>) -> Self {
+        self.nodes.push((name.into(), node));
+        self
+    }
+
+    /// How long a node may take to answer before the others decide without it. Default: 250 ms; 1 ms to 30 s.
+    ///
+    /// It costs nothing while a majority answers, and bounds an attempt when no majority does. Keep it below a third
+    /// of the client's `op_timeout`.
+    pub fn node_timeout(mut self, limit: Duration) -> Self {
+        self.node_timeout = limit;
+        self
+    }
+
+    /// The longest lease that any client of these nodes takes; a longer one is refused. Default: 60 s. The same for
+    /// all clients: it is also for how long a node that restarted does not vote, see [`Restarts::MayForget`].
+    pub fn max_ttl(mut self, max_ttl: Duration) -> Self {
+        self.max_ttl = max_ttl;
+        self
+    }
+
+    /// What a restart does to a node's memory. Default: [`Restarts::MayForget`].
+    pub fn restarts(mut self, restarts: Restarts) -> Self {
+        self.restarts = restarts;
+        self
+    }
+
+    /// Where proposals for fences come from. Default: the wall clock, in microseconds since 1970.
+    ///
+    /// Proposals make nodes agree on a fence in one round trip, and make fences grow even after nodes lost their
+    /// counters. Bad ones (equal, falling, from clocks that disagree) cost a round trip more and never uniqueness or
+    /// order. `None` proposes nothing.
+    pub fn proposals(mut self, proposals: impl Fn() -> Option<FencingToken> + Send + Sync + 'static) -> Self {
+        self.proposals = Arc::new(proposals);
+        self
+    }
+
+    /// Checks the settings and makes the driver. Does no I/O.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::InvalidArgument`] when there are no nodes, more than 31, two of one name or one without a name, or
+    /// when a setting is outside its limits. An even number of nodes is allowed; it needs a majority as great as the
+    /// next odd number's and survives no more failures than the one below.
+    pub fn build(self) -> Result<Redlock> {
+        let Self { mut nodes, node_timeout, max_ttl, restarts, proposals } = self;
+        nodes.sort_by(|(one, _), (other, _)| one.cmp(other));
+        let text = if nodes.is_empty() {
+            Some(String::from("a quorum needs at least one node"))
+        } else if nodes.len() > MOST_NODES {
+            Some(format!("a quorum of {} nodes is too large, the most is {MOST_NODES}", nodes.len()))
+        } else if nodes[0].0.is_empty() {
+            Some(String::from("a node needs a name"))
+        } else if let Some(pair) = nodes.windows(2).find(|pair| pair[0].0 == pair[1].0) {
+            Some(format!("two nodes are named {:?}; one node must not vote twice", pair[0].0))
+        } else if !(Duration::from_millis(1)..=Duration::from_secs(30)).contains(&node_timeout) {
+            Some(format!("a node_timeout of {node_timeout:?} is outside 1 ms to 30 s"))
+        } else {
+            None
+        };
+        if let Some(text) = text {
+            return Err(Error::new(ErrorKind::InvalidArgument, text));
+        }
+        let max_ttl = Ttl::new(max_ttl)?.get();
+        let electorate = Electorate::of(nodes.iter().map(|(name, _)| name.as_str()));
+        let seniority = match restarts {
+            Restarts::Durable => Duration::ZERO,
+            // The node's clock may run faster than those of the clients: the usual drift bound, in its favour.
+            Restarts::MayForget => max_ttl + max_ttl / 50 + Duration::from_millis(10),
+        };
+        let node = |(name, api)| Arc::new(Node::new(name, api, node_timeout, seniority));
+        Ok(Redlock(Arc::new(Shared {
+            nodes: nodes.into_iter().map(node).collect(),
+            electorate,
+            proposals,
+            max_ttl,
+            slots: Slots::default(),
+            holds: Holds::default(),
+            background: Background::default(),
+            closed: AtomicBool::new(false),
+        })))
+    }
+}
+
+impl fmt::Debug for RedlockBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<&str> = self.nodes.iter().map(|(name, _)| name.as_str()).collect();
+        f.debug_struct("RedlockBuilder")
+            .field("nodes", &names)
+            .field("node_timeout", &self.node_timeout)
+            .field("max_ttl", &self.max_ttl)
+            .field("restarts", &self.restarts)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Microseconds since 1970, and never the same twice.
+fn wall_clock() -> Proposals {
+    let last = AtomicU64::new(0);
+    Arc::new(move || {
+        let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).ok()?;
+        let now = u64::try_from(since.as_micros()).ok()?;
+        let before = last.fetch_max(now, Ordering::AcqRel);
+        if before < now { FencingToken::new(now) } else { FencingToken::new(last.fetch_add(1, Ordering::AcqRel) + 1) }
+    })
+}

@@ -1,0 +1,187 @@
+//! The driver: the traits of the core over the quorum.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use futures_util::future::join_all;
+use tenure_core::driver::{
+    AcquireRequest, Acquisition, Backend, DistributedLock, Exclusion, Exited, Fencing, ForceReleased, Hold, Inspection,
+    Introspection, LockCapabilities, OwnerScope, ReentrantCapabilities, ReentrantHold, ReentrantLock, ReentrantRenewal,
+    Released, Renewal, Renewed, Revocation, TtlRange, Waiting, Watch,
+};
+use tenure_core::{LockName, OwnerId, OwnerToken, Result, Ttl};
+
+use crate::builder::RedlockBuilder;
+use crate::reentrant::MAX_DEPTH;
+use crate::shared::Shared;
+use crate::{acquire, inspect, reentrant, release, renew};
+
+/// The driver's short name.
+const DRIVER: &str = "redlock";
+
+/// How long [`DistributedLock::close`] lets work in the background go on.
+const CLOSE_WITHIN: Duration = Duration::from_secs(1);
+
+/// Locks over a quorum of independent nodes. Clones share everything.
+///
+/// Made by [`Redlock::builder`]; what it promises is in the [crate's documentation](crate).
+#[derive(Clone, Debug)]
+pub struct Redlock(pub(crate) Arc<Shared>);
+
+impl Redlock {
+    /// Begins a list of nodes.
+    pub fn builder() -> RedlockBuilder {
+        RedlockBuilder::new()
+    }
+
+    /// The names of the nodes that are known to keep this hold, in order; `None` if the driver does not know the hold.
+    ///
+    /// `token` is the one of the guard. Fewer than all of them are enough as long as they are a majority; a hold that
+    /// stays short of nodes for several renewals has nodes that are down, or that serve somebody else. Answers from
+    /// memory, without asking anybody.
+    #[must_use]
+    pub fn healthy_nodes(&self, token: &OwnerToken) -> Option<Vec<&str>> {
+        let slot = self.0.slots.get(token)?;
+        let (held, granted) = {
+            let state = slot.state();
+            (state.fence.is_some(), state.granted)
+        };
+        held.then(|| granted.iter().map(|index| self.0.nodes[index].name.as_str()).collect())
+    }
+
+    /// How many pieces of work go on in the background: late answers, and the undoing of votes that won nothing. Each
+    /// ends by itself; zero when nothing is left behind.
+    #[must_use]
+    pub fn background_work(&self) -> usize {
+        self.0.background.len()
+    }
+
+    /// Makes all nodes vote in this quorum from now on, whatever list of nodes they have seen before.
+    ///
+    /// For changes of the list. Do it while no client uses the old list, and not before the last lease taken with it
+    /// has ended; two lists in use at once are two quorums that may not exclude each other.
+    ///
+    /// # Errors
+    ///
+    /// Whatever a node answered, the first of them; the others may have been told.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future leaves some nodes told and some not; call it again.
+    pub async fn enroll_nodes(&self) -> Result<()> {
+        let told = self.0.nodes.iter().map(|node| node.bounded(node.api.enroll(&self.0.electorate)));
+        join_all(told).await.into_iter().collect()
+    }
+
+    fn of_nodes(&self) -> impl Iterator<Item = LockCapabilities> {
+        self.0.nodes.iter().map(|node| node.api.capabilities())
+    }
+}
+
+impl From<Redlock> for Backend {
+    fn from(driver: Redlock) -> Self {
+        let driver = Arc::new(driver);
+        Self::new(Arc::clone(&driver) as _).with_reentrant(driver)
+    }
+}
+
+#[async_trait]
+impl DistributedLock for Redlock {
+    fn driver(&self) -> &'static str {
+        DRIVER
+    }
+
+    fn capabilities(&self) -> LockCapabilities {
+        let all = |holds: fn(&LockCapabilities) -> bool| self.of_nodes().all(|node| holds(&node));
+        let ttl = |of: fn(&TtlRange) -> Duration| self.of_nodes().map(move |node| of(&node.ttl));
+        LockCapabilities {
+            exclusion: Exclusion::Quorum { nodes: u8::try_from(self.0.n()).unwrap_or(u8::MAX) },
+            fencing: if all(|node| node.fencing == Fencing::Strict) { Fencing::Strict } else { Fencing::ClockSeeded },
+            waiting: if all(|node| node.waiting == Waiting::Poll) { Waiting::Poll } else { Waiting::Notified },
+            ttl: TtlRange {
+                min: ttl(|range| range.min).max().unwrap_or(Ttl::MIN),
+                max: ttl(|range| range.max).chain([self.0.max_ttl]).min().unwrap_or(Ttl::MAX),
+                granularity: ttl(|range| range.granularity).max().unwrap_or(Duration::from_millis(1)),
+            },
+            introspection: match all(|node| node.introspection == Introspection::Full) {
+                true => Introspection::Full,
+                false => Introspection::None,
+            },
+            revocation: match all(|node| node.revocation == Revocation::Forced) {
+                true => Revocation::Forced,
+                false => Revocation::None,
+            },
+            max_waiters: self.of_nodes().filter_map(|node| node.max_waiters).min(),
+            renew_batch: self.of_nodes().map(|node| node.renew_batch).min().unwrap_or(1),
+        }
+    }
+
+    async fn acquire(&self, request: &AcquireRequest) -> Result<Acquisition> {
+        let answer = acquire::acquire(&self.0, request).await;
+        answer.map_err(|error| error.during(DRIVER, "acquire", &request.name))
+    }
+
+    async fn renew(&self, renewals: &[Renewal]) -> Vec<Result<Renewed>> {
+        let names = renewals.iter().map(|renewal| &renewal.hold.name);
+        named(renew::renew(&self.0, renewals).await, names)
+    }
+
+    async fn release(&self, hold: &Hold) -> Result<Released> {
+        release::release(&self.0, hold).await.map_err(|error| error.during(DRIVER, "release", &hold.name))
+    }
+
+    async fn abandon(&self, hold: &Hold) -> Result<()> {
+        release::abandon(&self.0, hold).await.map_err(|error| error.during(DRIVER, "abandon", &hold.name))
+    }
+
+    async fn watch(&self, name: &LockName, token: &OwnerToken) -> Result<Watch> {
+        self.0.ensure_open()?;
+        let slot = self.0.slots.open(name, *token, self.0.n());
+        slot.map(|slot| acquire::watch(&slot)).map_err(|error| error.during(DRIVER, "watch", name))
+    }
+
+    async fn inspect(&self, name: &LockName) -> Result<Inspection> {
+        inspect::inspect(&self.0, name).await.map_err(|error| error.during(DRIVER, "inspect", name))
+    }
+
+    async fn force_release(&self, name: &LockName) -> Result<ForceReleased> {
+        release::force_release(&self.0, name).await.map_err(|error| error.during(DRIVER, "force_release", name))
+    }
+
+    async fn close(&self) {
+        self.0.closed.store(true, Ordering::Release);
+        self.0.background.drain(CLOSE_WITHIN).await;
+        join_all(self.0.nodes.iter().map(|node| node.api.close())).await;
+    }
+}
+
+#[async_trait]
+impl ReentrantLock for Redlock {
+    fn capabilities(&self) -> ReentrantCapabilities {
+        ReentrantCapabilities { scope: OwnerScope::Process, max_depth: MAX_DEPTH }
+    }
+
+    async fn enter(&self, owner: &OwnerId, request: &AcquireRequest) -> Result<Acquisition> {
+        let answer = reentrant::enter(&self.0, owner, request).await;
+        answer.map_err(|error| error.during(DRIVER, "enter", &request.name))
+    }
+
+    async fn renew(&self, renewals: &[ReentrantRenewal]) -> Vec<Result<Renewed>> {
+        named(reentrant::renew(&self.0, renewals).await, renewals.iter().map(|renewal| &renewal.name))
+    }
+
+    async fn exit(&self, hold: &ReentrantHold) -> Result<Exited> {
+        reentrant::exit(&self.0, hold).await.map_err(|error| error.during(DRIVER, "exit", &hold.name))
+    }
+
+    async fn abandon(&self, hold: &ReentrantHold) -> Result<()> {
+        reentrant::abandon(&self.0, hold).await.map_err(|error| error.during(DRIVER, "abandon", &hold.name))
+    }
+}
+
+fn named<'a>(answers: Vec<Result<Renewed>>, names: impl Iterator<Item = &'a LockName>) -> Vec<Result<Renewed>> {
+    let with_name = |(answer, name): (Result<Renewed>, _)| answer.map_err(|error| error.during(DRIVER, "renew", name));
+    answers.into_iter().zip(names).map(with_name).collect()
+}

@@ -1,0 +1,43 @@
+//! Looking at a lock: what a majority of nodes agrees on.
+
+use std::sync::Arc;
+
+use futures_util::future::join_all;
+use tenure_core::driver::{Holder, Inspection};
+use tenure_core::{LockName, Result};
+
+use crate::quorum::at_majority;
+use crate::shared::Shared;
+
+/// Asks all nodes. A holder is one that a majority names, by fence and label; of its lease the majority's part counts.
+pub(crate) async fn inspect(shared: &Arc<Shared>, name: &LockName) -> Result<Inspection> {
+    shared.ensure_open()?;
+    let looks = shared.nodes.iter().map(|node| node.bounded(node.api.inspect(name)));
+    let (mut seen, mut faults) = (Vec::new(), Vec::new());
+    for (node, look) in join_all(looks).await.into_iter().enumerate() {
+        match look {
+            Ok(inspection) => seen.push(inspection),
+            Err(error) => faults.push((node, error)),
+        }
+    }
+    if seen.len() < shared.needed() {
+        return Err(shared.failure("no quorum could be looked at", &faults));
+    }
+    let waiters = seen.iter().map(|inspection| inspection.waiters).max().unwrap_or_default();
+    let holders: Vec<Holder> = seen.into_iter().filter_map(|inspection| inspection.holder).collect();
+    Ok(Inspection { holder: agreed(&holders, shared.needed()), waiters })
+}
+
+fn agreed(holders: &[Holder], needed: usize) -> Option<Holder> {
+    // A node that was healed has a greater fence than the hold; the label tells that it is the same.
+    let same = |one: &Holder, other: &Holder| one.fence == other.fence && one.label == other.label;
+    let group_of = |holder: &Holder| holders.iter().filter(|other| same(holder, other)).cloned().collect::<Vec<_>>();
+    let group = holders.iter().map(group_of).max_by_key(Vec::len)?;
+    if holders.len() < needed || group.len() * 2 <= holders.len() {
+        return None;
+    }
+    let held_for = group.iter().filter_map(|holder| holder.held_for).max();
+    let remaining: Vec<_> = holders.iter().filter_map(|holder| holder.remaining).collect();
+    let remaining = at_majority(&remaining, needed);
+    Some(Holder { held_for, remaining, depth: 1, ..group.into_iter().next()? })
+}

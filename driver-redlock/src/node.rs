@@ -1,0 +1,106 @@
+//! One node, with a bound on how long it may take to answer.
+
+use std::fmt;
+use std::future::Future;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+use tenure_core::driver::{Ballot, Hold, QuorumNode, Raised, Released, Renewal, Renewed, Vote, Watch};
+use tenure_core::{Error, ErrorKind, FencingToken, LeaseInstant, LockName, OwnerToken, Result};
+
+/// For how long a node that failed is not chosen to queue at.
+const OUT_OF_FAVOUR: Duration = Duration::from_secs(1);
+
+pub(crate) struct Node {
+    pub(crate) name: String,
+    pub(crate) api: Arc<dyn QuorumNode>,
+    pub(crate) timeout: Duration,
+    /// For how long it must have kept its memory before it may vote; zero if restarts do not empty it.
+    pub(crate) seniority: Duration,
+    failed_until: Mutex<Option<LeaseInstant>>,
+    /// Whether it said last that it votes in another electorate.
+    elsewhere: AtomicBool,
+}
+
+impl Node {
+    pub(crate) fn new(name: String, api: Arc<dyn QuorumNode>, timeout: Duration, seniority: Duration) -> Self {
+        Self { name, api, timeout, seniority, failed_until: Mutex::new(None), elsewhere: AtomicBool::new(false) }
+    }
+
+    pub(crate) async fn vote(&self, ballot: &Ballot) -> Result<Vote> {
+        let vote = self.bounded(self.api.vote(ballot)).await;
+        match &vote {
+            Ok(Vote::Cast(_)) => self.elsewhere.store(false, Ordering::Release),
+            Ok(Vote::Elsewhere { .. }) => self.elsewhere.store(true, Ordering::Release),
+            Err(_) => {}
+        }
+        vote
+    }
+
+    pub(crate) async fn raise(&self, hold: &Hold, fence: FencingToken) -> Result<Raised> {
+        self.bounded(self.api.raise(hold, fence)).await
+    }
+
+    pub(crate) async fn renew(&self, renewals: &[Renewal]) -> Vec<Result<Renewed>> {
+        let answer = self.bounded(async { Ok(self.api.renew(renewals).await) }).await;
+        match answer {
+            Ok(answers) => {
+                if answers.first().is_some_and(Result::is_err) {
+                    self.note(false);
+                }
+                answers
+            }
+            Err(error) => {
+                let same = || Err(Error::new(error.kind(), error.message().to_owned()));
+                renewals.iter().map(|_| same()).collect()
+            }
+        }
+    }
+
+    pub(crate) async fn release(&self, hold: &Hold) -> Result<Released> {
+        self.bounded(self.api.release(hold)).await
+    }
+
+    pub(crate) async fn abandon(&self, hold: &Hold) -> Result<()> {
+        self.bounded(self.api.abandon(hold)).await
+    }
+
+    pub(crate) async fn watch(&self, name: &LockName, token: &OwnerToken) -> Result<Watch> {
+        self.bounded(self.api.watch(name, token)).await
+    }
+
+    /// Waits for an answer no longer than the node's timeout, and notes whether the node works.
+    pub(crate) async fn bounded<T>(&self, call: impl Future<Output = Result<T>>) -> Result<T> {
+        let answer = match tokio::time::timeout(self.timeout, call).await {
+            Ok(answer) => answer,
+            Err(_) => Err(Error::new(ErrorKind::Indeterminate, format!("no answer within {:?}", self.timeout))),
+        };
+        let failed = |error: &Error| matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::Indeterminate);
+        self.note(!answer.as_ref().is_err_and(failed));
+        answer
+    }
+
+    fn note(&self, works: bool) {
+        let until = if works { None } else { Some(LeaseInstant::now().after(OUT_OF_FAVOUR)) };
+        *self.failed_until.lock().unwrap_or_else(PoisonError::into_inner) = until;
+    }
+
+    /// Whether it failed a short while ago.
+    pub(crate) fn is_out_of_favour(&self) -> bool {
+        let until = *self.failed_until.lock().unwrap_or_else(PoisonError::into_inner);
+        until.is_some_and(|until| until > LeaseInstant::now())
+    }
+
+    /// Whether it said last that it votes in another electorate.
+    pub(crate) fn is_elsewhere(&self) -> bool {
+        self.elsewhere.load(Ordering::Acquire)
+    }
+}
+
+impl fmt::Debug for Node {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Node").field("name", &self.name).field("driver", &self.api.driver()).finish_non_exhaustive()
+    }
+}

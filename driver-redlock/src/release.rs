@@ -1,0 +1,159 @@
+//! Giving locks back: by their holder, by whoever abandons an attempt, by an operator.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::StreamExt as _;
+use futures_util::stream::FuturesUnordered;
+use tenure_core::driver::{ForceReleased, Hold, Released};
+use tenure_core::{Error, LeaseInstant, LockName, Result};
+
+use crate::background::{Chore, Undo, undo_all};
+use crate::quorum::{Freed, NodeSet};
+use crate::shared::Shared;
+use crate::slot::Slot;
+
+/// What one node said: whether it released, or that what was on its way is refused there from now on.
+type Said = Result<Option<Released>>;
+type Pending = FuturesUnordered<Pin<Box<dyn Future<Output = (usize, Said)> + Send>>>;
+
+/// Ends the lease at all nodes; done when a majority has answered alike. The others are told in the background.
+pub(crate) async fn release(shared: &Arc<Shared>, hold: &Hold) -> Result<Released> {
+    let slot = shared.slots.find(&hold.name, hold.token, shared.n());
+    release_slot(shared, &slot).await
+}
+
+/// As [`release`], for what the driver knows already.
+pub(crate) async fn release_slot(shared: &Arc<Shared>, slot: &Arc<Slot>) -> Result<Released> {
+    shared.ensure_open()?;
+    let (unknown, answered) = {
+        let mut state = slot.state();
+        state.ended = true;
+        (state.unknown, state.tally.answered())
+    };
+    let chores = chores(shared, slot, NodeSet::first(shared.n()).without(answered), unknown);
+    let mut pending = send(&chores);
+    let mut faults = Vec::new();
+    let verdict = loop {
+        let verdict = slot.state().tally.verdict(shared.n());
+        if verdict != Freed::Open {
+            break verdict;
+        }
+        let Some((node, said)) = pending.next().await else { break Freed::Open };
+        let mut state = slot.state();
+        match said {
+            Ok(Some(Released::Released)) => state.tally.released(node),
+            Ok(Some(Released::NotHeld)) => state.tally.not_held(node),
+            Ok(None) => {}
+            Err(error) => faults.push((node, error)),
+        }
+    };
+    let left: NodeSet = faults.iter().fold(NodeSet::EMPTY, |all, (node, _)| all.or(NodeSet::of(*node)));
+    let until = slot.undo_until(Duration::ZERO);
+    match verdict {
+        Freed::Open => return Err(shared.failure("no quorum released the lock", &faults)),
+        Freed::Released | Freed::NotHeld => finish(shared, pending, chores, left, until),
+    }
+    shared.slots.remove(&slot.token);
+    Ok(if verdict == Freed::Released { Released::Released } else { Released::NotHeld })
+}
+
+/// Undoes whatever the token asked for at all nodes; done when a majority has acknowledged.
+pub(crate) async fn abandon(shared: &Arc<Shared>, hold: &Hold) -> Result<()> {
+    shared.ensure_open()?;
+    let slot = shared.slots.find(&hold.name, hold.token, shared.n());
+    shared.slots.bury(hold.token);
+    {
+        let mut state = slot.state();
+        state.ended = true;
+        state.queue.listener = None;
+    }
+    let all = NodeSet::first(shared.n());
+    let chores = chores(shared, &slot, all, all);
+    let mut pending = send(&chores);
+    let (mut acknowledged, mut faults) = (0, Vec::new());
+    while acknowledged < shared.needed() {
+        match pending.next().await {
+            Some((_, Ok(_))) => acknowledged += 1,
+            Some((node, Err(error))) => faults.push((node, error)),
+            None => return Err(shared.failure("no quorum acknowledged that the attempt is over", &faults)),
+        }
+    }
+    let left = faults.iter().fold(NodeSet::EMPTY, |all, (node, _)| all.or(NodeSet::of(*node)));
+    finish(shared, pending, chores, left, slot.undo_until(Duration::from_secs(60)));
+    shared.slots.remove(&hold.token);
+    Ok(())
+}
+
+fn chores(shared: &Shared, slot: &Slot, which: NodeSet, unknown: NodeSet) -> Vec<(usize, Chore)> {
+    let chore = |index: usize| {
+        let undo = if unknown.contains(index) { Undo::Abandon } else { Undo::Release };
+        (index, Chore { node: Arc::clone(&shared.nodes[index]), hold: slot.hold_at(index), undo })
+    };
+    which.iter().map(chore).collect()
+}
+
+fn send(chores: &[(usize, Chore)]) -> Pending {
+    let one = |(index, chore): &(usize, Chore)| {
+        let (index, chore) = (*index, chore.clone());
+        Box::pin(async move {
+            let said = match chore.undo {
+                Undo::Release => chore.node.release(&chore.hold).await.map(Some),
+                Undo::Abandon => chore.node.abandon(&chore.hold).await.map(|()| None),
+            };
+            (index, said)
+        }) as Pin<Box<dyn Future<Output = (usize, Said)> + Send>>
+    };
+    chores.iter().map(one).collect()
+}
+
+/// Hears the rest in the background, and goes on telling those that failed.
+fn finish(
+    shared: &Shared,
+    mut pending: Pending,
+    chores: Vec<(usize, Chore)>,
+    mut failed: NodeSet,
+    until: LeaseInstant,
+) {
+    if pending.is_empty() && failed.is_empty() {
+        return;
+    }
+    shared.background.push(async move {
+        while let Some((node, said)) = pending.next().await {
+            if said.is_err() {
+                failed.insert(node);
+            }
+        }
+        let again = chores.into_iter().filter(|(node, _)| failed.contains(*node)).map(|(_, chore)| chore);
+        undo_all(again.collect(), until).await;
+    });
+}
+
+/// Takes the lock from whoever holds it: done when so many nodes are free of it that nobody has a majority.
+pub(crate) async fn force_release(shared: &Arc<Shared>, name: &LockName) -> Result<ForceReleased> {
+    shared.ensure_open()?;
+    let mut pending: FuturesUnordered<_> = shared
+        .nodes
+        .iter()
+        .enumerate()
+        .map(|(index, node)| async move { (index, node.bounded(node.api.force_release(name)).await) })
+        .collect();
+    let (mut answered, mut released, mut faults) = (0, 0, Vec::<(usize, Error)>::new());
+    while let Some((node, answer)) = pending.next().await {
+        match answer {
+            Ok(answer) => {
+                answered += 1;
+                released += usize::from(answer == ForceReleased::Released);
+            }
+            Err(error) => faults.push((node, error)),
+        }
+    }
+    if answered < shared.needed() {
+        return Err(shared.failure("no quorum was freed", &faults));
+    }
+    // Nodes that did not answer may have been part of the majority that held it.
+    let held = released > 0 && released + faults.len() >= shared.needed();
+    Ok(if held { ForceReleased::Released } else { ForceReleased::NotHeld })
+}

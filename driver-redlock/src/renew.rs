@@ -1,0 +1,156 @@
+//! Keeping leases: a majority of all nodes must extend, without a gap, what they granted.
+//!
+//! A node that does not have the lock any more (it restarted empty, or never granted) is asked to grant it again, with
+//! the hold's fence as the proposal, once the others have renewed it. Such a node counts from the next renewal on. The
+//! proof of the fences allows it: a repeated vote is nothing else than a late one, and can only move the node's counter
+//! up. Exclusion allows it because the lease was continuous at a majority all the while.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::StreamExt as _;
+use futures_util::stream::FuturesUnordered;
+use tenure_core::driver::{AcquireRequest, Acquisition, Ballot, Queueing, Renewal, Renewed, Vote};
+use tenure_core::{Error, ErrorKind, Result, Ttl};
+
+use crate::quorum::{NodeSet, RenewTally, Verdict};
+use crate::round::was_not_applied;
+use crate::shared::Shared;
+use crate::slot::Slot;
+
+type Answers = (usize, Vec<Result<Renewed>>);
+type Pending = FuturesUnordered<Pin<Box<dyn Future<Output = Answers> + Send>>>;
+
+/// One lease of the batch.
+struct Lease {
+    slot: Arc<Slot>,
+    ttl: Ttl,
+    tally: RenewTally<Duration>,
+    faults: Vec<(usize, Error)>,
+}
+
+/// Renews leases at all nodes at once; an answer for each, in order.
+pub(crate) async fn renew(shared: &Arc<Shared>, renewals: &[Renewal]) -> Vec<Result<Renewed>> {
+    let find = |Renewal { hold, ttl }: &Renewal| (shared.slots.find(&hold.name, hold.token, shared.n()), *ttl);
+    renew_slots(shared, renewals.iter().map(find).collect()).await
+}
+
+/// As [`renew`], for what the driver knows already.
+pub(crate) async fn renew_slots(shared: &Arc<Shared>, wanted: Vec<(Arc<Slot>, Ttl)>) -> Vec<Result<Renewed>> {
+    if let Err(error) = shared.ensure_open() {
+        return wanted.iter().map(|_| Err(Error::new(error.kind(), error.message().to_owned()))).collect();
+    }
+    let tally = RenewTally::new(shared.n());
+    let lease = |(slot, ttl): (Arc<Slot>, Ttl)| Lease { slot, ttl, tally: tally.clone(), faults: Vec::new() };
+    let mut leases: Vec<Lease> = wanted.into_iter().map(lease).collect();
+    let mut pending = send(shared, &leases);
+    while leases.iter().any(|lease| lease.tally.verdict() == Verdict::Wait) {
+        let Some((node, answers)) = pending.next().await else { break };
+        take_in(shared, &mut leases, node, answers);
+    }
+    let answers = leases.iter().map(|lease| conclude(shared, lease)).collect();
+    if !pending.is_empty() {
+        shared.background.push(settle_late(Arc::downgrade(shared), pending, leases));
+    }
+    answers
+}
+
+fn send(shared: &Shared, leases: &[Lease]) -> Pending {
+    let to_node = |index: usize| {
+        let node = Arc::clone(&shared.nodes[index]);
+        let renewals: Vec<Renewal> =
+            leases.iter().map(|lease| Renewal { hold: lease.slot.hold_at(index), ttl: lease.ttl }).collect();
+        Box::pin(async move { (index, node.renew(&renewals).await) }) as Pin<Box<dyn Future<Output = Answers> + Send>>
+    };
+    (0..shared.n()).map(to_node).collect()
+}
+
+fn take_in(shared: &Arc<Shared>, leases: &mut [Lease], node: usize, answers: Vec<Result<Renewed>>) {
+    let mut answers = answers.into_iter();
+    for lease in leases {
+        let missing = || Err(Error::new(ErrorKind::Protocol, "fewer answers than renewals"));
+        match answers.next().unwrap_or_else(missing) {
+            Ok(Renewed::Extended { ttl }) => {
+                lease.slot.state().settle_granted(node);
+                lease.tally.kept(ttl);
+            }
+            Ok(Renewed::Lost) => {
+                lease.slot.state().granted.remove(node);
+                lease.tally.lost();
+                heal(shared, &lease.slot, node, lease.ttl);
+            }
+            Err(error) => {
+                lease.faults.push((node, error));
+                lease.tally.failed();
+            }
+        }
+    }
+}
+
+fn conclude(shared: &Shared, lease: &Lease) -> Result<Renewed> {
+    match lease.tally.verdict() {
+        Verdict::Kept(ttl) => {
+            let mut state = lease.slot.state();
+            state.ttl = state.ttl.max(Some(lease.ttl));
+            state.keep();
+            Ok(Renewed::Extended { ttl })
+        }
+        Verdict::Lost => {
+            // What a minority still has is of no use to us, and in the way of others.
+            {
+                let mut state = lease.slot.state();
+                state.ended = true;
+                state.fence = None;
+            }
+            shared.slots.remove(&lease.slot.token);
+            let all = NodeSet::first(shared.n());
+            shared.undo(lease.slot.spoil(all, &shared.nodes), lease.slot.undo_until(Duration::ZERO));
+            Ok(Renewed::Lost)
+        }
+        Verdict::Unknown | Verdict::Wait => Err(shared.failure("no quorum renewed the lease", &lease.faults)),
+    }
+}
+
+/// Takes in answers that come after the majority's.
+async fn settle_late(shared: std::sync::Weak<Shared>, mut pending: Pending, mut leases: Vec<Lease>) {
+    while let Some((node, answers)) = pending.next().await {
+        let Some(shared) = shared.upgrade() else { return };
+        take_in(&shared, &mut leases, node, answers);
+    }
+}
+
+/// Asks a node that lost the lock to grant it again, in the background.
+fn heal(shared: &Arc<Shared>, slot: &Arc<Slot>, index: usize, ttl: Ttl) {
+    let ballot = {
+        let mut state = slot.state();
+        let Some(fence) = state.fence.filter(|_| !state.ended && !state.healing.contains(index)) else { return };
+        state.healing.insert(index);
+        let (name, token, label) = (slot.name.clone(), state.tokens[index], state.label.clone());
+        let request = AcquireRequest { name, token, ttl, queue: Queueing::None, label };
+        // The vote is for who holds the lock already, so it matters not what the node may have forgotten.
+        Ballot { request, proposal: Some(fence), seniority: Duration::ZERO, electorate: shared.electorate }
+    };
+    let (node, slot) = (Arc::clone(&shared.nodes[index]), Arc::clone(slot));
+    let work = async move {
+        let go_on = {
+            let mut state = slot.state();
+            let go_on = !state.ended && state.tokens[index] == ballot.request.token;
+            if go_on {
+                state.unknown.insert(index); // a release from here on abandons
+            }
+            go_on
+        };
+        let vote = if go_on { Some(node.vote(&ballot).await) } else { None };
+        let mut state = slot.state();
+        state.healing.remove(index);
+        match vote {
+            Some(Ok(Vote::Cast(Acquisition::Granted(_)))) if !state.ended => state.settle_granted(index),
+            Some(Ok(_)) if !state.ended => state.settle_refused(index),
+            Some(Err(error)) if was_not_applied(error.kind()) => state.unknown.remove(index),
+            _ => {}
+        }
+    };
+    shared.background.push(work);
+}

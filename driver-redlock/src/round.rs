@@ -1,0 +1,334 @@
+//! One round of asking the nodes for a lock: sends what the election decides, and takes in what comes back.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::StreamExt as _;
+use futures_util::stream::FuturesUnordered;
+use tenure_core::driver::{AcquireRequest, Acquisition, Ballot, Begun, Busy, Grant, Queueing, Raised, Vote};
+use tenure_core::{Error, ErrorKind, FencingToken, Result};
+
+use crate::background::undo_all;
+use crate::node::Node;
+use crate::quorum::{Decision, Defeat, Election, Event, NodeSet, at_majority};
+use crate::shared::Shared;
+use crate::slot::Slot;
+
+/// What comes back from a node.
+pub(crate) enum Answer {
+    Vote { node: usize, vote: Result<Vote> },
+    Raise { node: usize, fence: u64, raised: Result<Raised> },
+}
+
+pub(crate) type Pending = FuturesUnordered<Pin<Box<dyn Future<Output = Answer> + Send>>>;
+
+/// How a round ended.
+#[derive(Debug)]
+pub(crate) enum Outcome {
+    Won(Grant),
+    Busy,
+    Failed(Error),
+}
+
+/// Dropped before its end, it undoes at every node what was asked there.
+pub(crate) struct Round<'a> {
+    shared: &'a Arc<Shared>,
+    slot: &'a Arc<Slot>,
+    request: &'a AcquireRequest,
+    proposal: Option<FencingToken>,
+    pending: Pending,
+    election: Election,
+    ttls: Vec<(usize, Duration)>,
+    faults: Vec<(usize, Error)>,
+    /// Granted by an earlier request of the token, at a time that is not known: worth nothing, and to be undone.
+    stale: NodeSet,
+    /// Which nodes the tokens had been sent to before.
+    asked_before: NodeSet,
+    /// Refusals of this round, with when each is worth another try.
+    pub(crate) refusals: Vec<(usize, Busy)>,
+    sent: NodeSet,
+    done: bool,
+}
+
+impl<'a> Round<'a> {
+    pub(crate) fn new(shared: &'a Arc<Shared>, slot: &'a Arc<Slot>, request: &'a AcquireRequest) -> Self {
+        Self {
+            shared,
+            slot,
+            request,
+            proposal: (shared.proposals)(),
+            pending: FuturesUnordered::new(),
+            election: Election::new(shared.n()),
+            ttls: Vec::with_capacity(shared.n()),
+            faults: Vec::new(),
+            stale: NodeSet::EMPTY,
+            asked_before: slot.state().asked,
+            refusals: Vec::new(),
+            sent: NodeSet::EMPTY,
+            done: false,
+        }
+    }
+
+    /// Which nodes have been asked in this round.
+    pub(crate) fn sent(&self) -> NodeSet {
+        self.sent
+    }
+
+    /// Asks these nodes to vote; `queue` tells which of them is to keep a place.
+    pub(crate) fn ask(&mut self, which: NodeSet, queue: Option<usize>) {
+        self.sent = self.sent.or(which);
+        for index in which.iter() {
+            let node = Arc::clone(&self.shared.nodes[index]);
+            let mut request = self.request.clone();
+            {
+                let mut state = self.slot.state();
+                request.token = state.tokens[index];
+                state.asked.insert(index);
+                state.unknown.insert(index);
+                if queue == Some(index) {
+                    state.queue.joined = true;
+                }
+            }
+            if queue != Some(index) {
+                request.queue = Queueing::None;
+            }
+            let (proposal, seniority) = (self.proposal, node.seniority);
+            let ballot = Ballot { request, proposal, seniority, electorate: self.shared.electorate };
+            self.pending.push(Box::pin(async move { Answer::Vote { node: index, vote: node.vote(&ballot).await } }));
+        }
+    }
+
+    fn raise(&mut self, which: NodeSet, fence: u64) {
+        let Some(token) = FencingToken::new(fence) else { return };
+        for index in which.iter() {
+            let (node, hold) = (Arc::clone(&self.shared.nodes[index]), self.slot.hold_at(index));
+            self.pending.push(Box::pin(async move {
+                Answer::Raise { node: index, fence, raised: node.raise(&hold, token).await }
+            }));
+        }
+    }
+
+    /// Takes in answers until the election is decided.
+    pub(crate) async fn decide(&mut self) -> Decision {
+        while let Some(answer) = self.pending.next().await {
+            let event = self.take_in(answer);
+            match self.election.take(event) {
+                Decision::Wait => {}
+                Decision::Raise { nodes, fence } => self.raise(nodes, fence),
+                won @ Decision::Won { .. } => return self.hear_suspects(won).await,
+                decided => return decided,
+            }
+        }
+        Decision::Wait
+    }
+
+    /// Takes in the answer of the one node that was asked; tells what it already decided.
+    pub(crate) async fn decide_one(&mut self) -> Option<Decision> {
+        let answer = self.pending.next().await?;
+        let event = self.take_in(answer);
+        match self.election.take(event) {
+            Decision::Wait => None,
+            Decision::Raise { nodes, fence } => {
+                self.raise(nodes, fence);
+                None
+            }
+            decided => Some(decided),
+        }
+    }
+
+    /// Ends a round in which nothing was won and nothing is on its way.
+    pub(crate) fn leave(mut self) {
+        self.done = true;
+    }
+
+    fn suspects_elsewhere(&self) -> bool {
+        self.election.pending().iter().any(|node| self.shared.nodes[node].is_elsewhere())
+    }
+
+    /// A node that voted elsewhere last must be heard before a quorum without it is believed in.
+    async fn hear_suspects(&mut self, mut decision: Decision) -> Decision {
+        while self.suspects_elsewhere() && matches!(decision, Decision::Won { .. }) {
+            let Some(answer) = self.pending.next().await else { break };
+            let event = self.take_in(answer);
+            decision = match self.election.take(event) {
+                lost @ Decision::Lost(Defeat::Elsewhere) => lost,
+                _ => decision, // it stays won
+            };
+        }
+        decision
+    }
+
+    /// Asks once more who refused, if the election was lost for now.
+    pub(crate) fn ask_again(&mut self) {
+        self.refusals.clear();
+        let again = self.election.ask_again();
+        self.ask(again, None);
+    }
+
+    fn take_in(&mut self, answer: Answer) -> Event {
+        match answer {
+            Answer::Vote { node, vote } => self.take_in_vote(node, vote),
+            Answer::Raise { node, fence, raised } => match raised {
+                Ok(Raised::Acknowledged) => Event::Raised { node, fence },
+                Ok(Raised::Beyond { counter }) => Event::Beyond { node, fence, counter: counter.get() },
+                Ok(Raised::NotOwner) => {
+                    self.slot.state().settle_refused(node);
+                    Event::NotOwner { node }
+                }
+                Err(error) => {
+                    self.faults.push((node, error));
+                    Event::RaiseFailed { node }
+                }
+            },
+        }
+    }
+
+    fn take_in_vote(&mut self, node: usize, vote: Result<Vote>) -> Event {
+        let fresh = !self.asked_before.contains(node);
+        match vote {
+            Ok(Vote::Cast(Acquisition::Granted(grant))) => {
+                let mut state = self.slot.state();
+                state.settle_granted(node);
+                if state.queue.at == Some(node) {
+                    state.queue.joined = false; // who has the lock is not in the queue
+                }
+                if grant.begun == Begun::Earlier && !fresh {
+                    drop(state);
+                    self.stale.insert(node);
+                    let text = "an earlier request took the lock late, at a time that is not known";
+                    self.faults.push((node, Error::new(ErrorKind::Indeterminate, text)));
+                    return Event::Failed { node };
+                }
+                self.ttls.push((node, grant.ttl));
+                Event::Granted { node, fence: grant.fence.get() }
+            }
+            Ok(Vote::Cast(Acquisition::Busy(busy))) => {
+                self.slot.state().settle_refused(node);
+                self.refusals.push((node, busy));
+                Event::Refused { node }
+            }
+            Ok(Vote::Elsewhere { electorate }) => {
+                self.slot.state().settle_refused(node);
+                let ours = self.shared.electorate;
+                let text = format!("the node votes in electorate {electorate}, and this client's is {ours}");
+                self.faults.push((node, Error::new(ErrorKind::Misconfigured, text)));
+                Event::Elsewhere { node }
+            }
+            Err(error) => {
+                if was_not_applied(error.kind()) {
+                    let mut state = self.slot.state();
+                    state.settle_refused(node);
+                    if state.queue.at == Some(node) {
+                        state.queue.joined = false;
+                    }
+                }
+                self.faults.push((node, error));
+                Event::Failed { node }
+            }
+        }
+    }
+
+    /// Concludes the round. What was won for nothing is undone in the background.
+    pub(crate) fn conclude(mut self, decision: Decision) -> Outcome {
+        self.done = true;
+        match decision {
+            Decision::Won { fence } if !self.slot.state().ended => self.won(fence),
+            Decision::Won { .. } => {
+                self.undo();
+                Outcome::Failed(Error::new(ErrorKind::NotHeld, "the token was abandoned while it was asked for"))
+            }
+            Decision::Lost(Defeat::Busy) => {
+                self.undo();
+                Outcome::Busy
+            }
+            Decision::Lost(defeat) => {
+                self.undo();
+                let what = match defeat {
+                    Defeat::Elsewhere => "clients disagree about which nodes form the quorum",
+                    _ => "no quorum",
+                };
+                Outcome::Failed(self.shared.failure(what, &self.faults))
+            }
+            Decision::Wait | Decision::Raise { .. } => {
+                self.undo();
+                Outcome::Failed(self.shared.failure("no decision", &self.faults))
+            }
+        }
+    }
+
+    fn won(&mut self, fence: u64) -> Outcome {
+        let granted = self.election.granted();
+        let ttls: Vec<Duration> =
+            self.ttls.iter().filter(|(node, _)| granted.contains(*node)).map(|(_, ttl)| *ttl).collect();
+        let kept = at_majority(&ttls, self.shared.needed());
+        let (Some(fence), Some(ttl)) = (FencingToken::new(fence), kept) else {
+            self.undo();
+            return Outcome::Failed(Error::new(ErrorKind::Protocol, "a quorum without a fence"));
+        };
+        let left_queue = {
+            let mut state = self.slot.state();
+            state.fence = Some(fence);
+            state.granted = granted;
+            state.keep();
+            state.queue.listener = None;
+            state.queue.losses = 0;
+            // A place in a queue that was not needed would be called in vain.
+            if state.queue.joined { state.queue.at.map_or(NodeSet::EMPTY, NodeSet::of) } else { NodeSet::EMPTY }
+        };
+        let not_needed = left_queue.without(granted).without(self.election.pending()).or(self.stale);
+        let until = self.slot.undo_until(Duration::ZERO);
+        self.shared.undo(self.slot.spoil(not_needed, &self.shared.nodes), until);
+        let late = std::mem::take(&mut self.pending);
+        if !late.is_empty() {
+            self.shared.background.push(settle_late(late, Arc::clone(self.slot), self.shared.nodes.clone()));
+        }
+        Outcome::Won(Grant { fence, ttl, begun: Begun::Now, depth: 1 })
+    }
+
+    /// Gives back what was won and calls back what may be on its way.
+    fn undo(&mut self) {
+        self.pending.clear();
+        let which = {
+            let state = self.slot.state();
+            state.granted.or(state.unknown).or(self.stale)
+        };
+        let until = self.slot.undo_until(Duration::from_secs(60));
+        self.shared.undo(self.slot.spoil(which, &self.shared.nodes), until);
+    }
+}
+
+impl Drop for Round<'_> {
+    fn drop(&mut self) {
+        if !self.done {
+            self.undo();
+        }
+    }
+}
+
+/// Takes in votes that come after the election was won.
+async fn settle_late(mut late: Pending, slot: Arc<Slot>, nodes: Vec<Arc<Node>>) {
+    while let Some(answer) = late.next().await {
+        let Answer::Vote { node, vote } = answer else { continue };
+        let queued = {
+            let mut state = slot.state();
+            match vote {
+                Ok(Vote::Cast(Acquisition::Granted(_))) => state.settle_granted(node),
+                Ok(_) => state.settle_refused(node),
+                Err(error) if was_not_applied(error.kind()) => state.settle_refused(node),
+                Err(_) => {}
+            }
+            state.queue.joined && state.queue.at == Some(node) && !state.granted.contains(node)
+        };
+        if queued {
+            let chores = slot.spoil(NodeSet::of(node), &nodes); // a place in a queue that is not needed any more
+            undo_all(chores, slot.undo_until(Duration::ZERO)).await;
+        }
+    }
+}
+
+/// Whether an error of this kind promises that the request was not applied and never will be.
+pub(crate) fn was_not_applied(kind: ErrorKind) -> bool {
+    !matches!(kind, ErrorKind::Indeterminate | ErrorKind::Protocol | ErrorKind::TimedOut | ErrorKind::Lost)
+}

@@ -1,0 +1,96 @@
+//! What all clones of one driver share.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use tenure_core::driver::Electorate;
+use tenure_core::{Error, ErrorKind, FencingToken, LeaseInstant, LockName, Result};
+
+use crate::background::{Background, Chore, undo_all};
+use crate::node::Node;
+use crate::quorum::majority;
+use crate::reentrant::Holds;
+use crate::slots::Slots;
+
+/// Where fence proposals come from.
+pub(crate) type Proposals = Arc<dyn Fn() -> Option<FencingToken> + Send + Sync>;
+
+pub(crate) struct Shared {
+    /// In the order of their names, so that all clients number them alike.
+    pub(crate) nodes: Vec<Arc<Node>>,
+    pub(crate) electorate: Electorate,
+    pub(crate) proposals: Proposals,
+    pub(crate) max_ttl: Duration,
+    pub(crate) slots: Slots,
+    pub(crate) holds: Holds,
+    pub(crate) background: Background,
+    pub(crate) closed: AtomicBool,
+}
+
+impl Shared {
+    pub(crate) fn n(&self) -> usize {
+        self.nodes.len()
+    }
+
+    pub(crate) fn needed(&self) -> usize {
+        majority(self.n())
+    }
+
+    pub(crate) fn ensure_open(&self) -> Result<()> {
+        if self.closed.load(Ordering::Acquire) {
+            return Err(Error::new(ErrorKind::Closed, "the driver was closed"));
+        }
+        Ok(())
+    }
+
+    /// The nodes in the order in which waiters of this name prefer them; the same for all clients.
+    pub(crate) fn order(&self, name: &LockName) -> impl Iterator<Item = usize> + Clone + use<> {
+        let fnv = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
+        let hash = name.as_bytes().iter().fold(0xcbf2_9ce4_8422_2325, fnv);
+        let (n, first) = (self.n(), usize::try_from(hash >> 33).unwrap_or_default());
+        (0..n).map(move |i| (first + i) % n)
+    }
+
+    /// Undoes in the background.
+    pub(crate) fn undo(&self, chores: Vec<Chore>, until: LeaseInstant) {
+        if !chores.is_empty() {
+            self.background.push(undo_all(chores, until));
+        }
+    }
+
+    /// One error out of what went wrong at the nodes. Its kind is the least certain of theirs; each is named.
+    pub(crate) fn failure(&self, what: &str, faults: &[(usize, Error)]) -> Error {
+        let told = |(node, error): &(usize, Error)| {
+            format!("{}: {}: {}", self.nodes[*node].name, error.kind(), error.message())
+        };
+        let all: Vec<String> = faults.iter().map(told).collect();
+        let kind = faults.iter().map(|(_, error)| error.kind()).max_by_key(|kind| uncertainty(*kind));
+        let text = format!("{what} ({} of {} nodes are needed): {}", self.needed(), self.n(), all.join("; "));
+        Error::new(kind.unwrap_or(ErrorKind::Unavailable), text)
+    }
+}
+
+/// Which of several faults names the whole: first what leaves the outcome open, then what a person has to mend.
+fn uncertainty(kind: ErrorKind) -> u8 {
+    match kind {
+        ErrorKind::Indeterminate | ErrorKind::Protocol | ErrorKind::TimedOut | ErrorKind::Lost => 5,
+        ErrorKind::NotHeld => 4,
+        ErrorKind::Misconfigured | ErrorKind::Denied => 3,
+        ErrorKind::LimitReached | ErrorKind::InvalidArgument | ErrorKind::Unsupported => 2,
+        ErrorKind::Unavailable => 1,
+        _ => 0,
+    }
+}
+
+impl fmt::Debug for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Redlock")
+            .field("nodes", &self.nodes)
+            .field("electorate", &self.electorate)
+            .field("acquisitions", &self.slots.len())
+            .field("background", &self.background)
+            .finish_non_exhaustive()
+    }
+}

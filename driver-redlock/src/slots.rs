@@ -1,0 +1,94 @@
+//! The acquisitions that the driver knows of, by token.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tenure_core::{Error, ErrorKind, LeaseInstant, LockName, OwnerToken, Result};
+
+use crate::slot::Slot;
+
+/// How long an abandoned token is remembered here; the nodes remember it, too.
+const TOMBSTONE: Duration = Duration::from_secs(60);
+
+#[derive(Debug, Default)]
+pub(crate) struct Slots(Mutex<Inner>);
+
+#[derive(Debug, Default)]
+struct Inner {
+    slots: HashMap<OwnerToken, Arc<Slot>>,
+    /// How many there may be before those that nobody asks for any more are looked for.
+    sweep_at: usize,
+    buried: HashMap<OwnerToken, LeaseInstant>,
+    burials: VecDeque<(LeaseInstant, OwnerToken)>,
+}
+
+impl Slots {
+    /// The slot of a token that is asked for, a new one if need be.
+    pub(crate) fn open(&self, name: &LockName, token: OwnerToken, nodes: usize) -> Result<Arc<Slot>> {
+        let mut inner = self.inner();
+        inner.sweep();
+        if inner.buried.contains_key(&token) {
+            return Err(Error::new(ErrorKind::NotHeld, "the token was abandoned before its request arrived"));
+        }
+        let slot = inner.slots.entry(token).or_insert_with(|| Arc::new(Slot::new(name.clone(), token, nodes)));
+        Ok(Arc::clone(slot))
+    }
+
+    /// The slot of a token; one that goes by its own token everywhere if the driver does not know it.
+    pub(crate) fn find(&self, name: &LockName, token: OwnerToken, nodes: usize) -> Arc<Slot> {
+        let known = self.inner().slots.get(&token).filter(|slot| slot.name == *name).map(Arc::clone);
+        known.unwrap_or_else(|| Arc::new(Slot::new(name.clone(), token, nodes)))
+    }
+
+    pub(crate) fn get(&self, token: &OwnerToken) -> Option<Arc<Slot>> {
+        self.inner().slots.get(token).map(Arc::clone)
+    }
+
+    pub(crate) fn remove(&self, token: &OwnerToken) {
+        self.inner().slots.remove(token);
+    }
+
+    /// Refuses the token from now on, for a while.
+    pub(crate) fn bury(&self, token: OwnerToken) {
+        let mut inner = self.inner();
+        inner.sweep();
+        let until = LeaseInstant::now().after(TOMBSTONE);
+        if inner.buried.insert(token, until).is_none() {
+            inner.burials.push_back((until, token));
+        }
+    }
+
+    /// Whether the token was abandoned a short while ago.
+    pub(crate) fn is_buried(&self, token: &OwnerToken) -> bool {
+        self.inner().buried.contains_key(token)
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.inner().slots.len()
+    }
+
+    fn inner(&self) -> MutexGuard<'_, Inner> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Inner {
+    fn sweep(&mut self) {
+        let now = LeaseInstant::now();
+        while let Some((until, token)) = self.burials.front().copied() {
+            if until > now {
+                break;
+            }
+            self.burials.pop_front();
+            match self.buried.get(&token) {
+                Some(later) if *later > now => self.burials.push_back((*later, token)),
+                _ => drop(self.buried.remove(&token)),
+            }
+        }
+        if self.slots.len() >= self.sweep_at.max(1024) {
+            self.slots.retain(|_, slot| Arc::strong_count(slot) > 1 || slot.state().kept_until > now);
+            self.sweep_at = self.slots.len() * 2;
+        }
+    }
+}

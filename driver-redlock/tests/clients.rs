@@ -1,0 +1,157 @@
+//! Whole clients over the driver: waiting, re-entry, loss before a competitor's grant.
+
+mod common;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use common::Nodes;
+use tenure_core::driver::DistributedLock as _;
+use tenure_core::{Client, ErrorKind, HoldState, OwnerId};
+use tenure_memory::Operation;
+use tokio::time::{Instant, sleep};
+
+const TTL: Duration = Duration::from_secs(3);
+
+#[tokio::test(start_paused = true)]
+async fn a_waiter_is_woken_by_the_release_and_costs_little_meanwhile() {
+    let nodes = Nodes::new(3);
+    let (holder, _) = nodes.client();
+    let (driver, links) = nodes.client();
+    let held = Client::new(holder).lock("a").unwrap().acquire().await.unwrap();
+    let waiting = tokio::spawn({
+        let client = Client::new(driver);
+        async move { client.lock("a").unwrap().acquire().await.unwrap().fence() }
+    });
+    sleep(Duration::from_secs(60)).await;
+    let asked: u64 = links.iter().map(|link| link.faults().calls(Operation::Acquire)).sum();
+    assert!(asked <= 3 + 12 * 3 + 10, "{asked} requests in a minute of waiting");
+    let (fence, released) = (held.fence(), Instant::now());
+    held.release().await.unwrap();
+    assert!(waiting.await.unwrap() > fence);
+    assert!(released.elapsed() < Duration::from_millis(50), "{:?}", released.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn many_waiters_of_several_clients_are_all_served() {
+    let nodes = Nodes::new(5);
+    let mut waiting = tokio::task::JoinSet::new();
+    for _ in 0..4 {
+        let client = Client::new(nodes.client().0);
+        for _ in 0..5 {
+            let client = client.clone();
+            waiting.spawn(async move {
+                let guard = client.lock("a").unwrap().acquire().await.unwrap();
+                let fence = guard.fence();
+                sleep(Duration::from_millis(5)).await;
+                guard.release().await.unwrap();
+                fence
+            });
+        }
+    }
+    let start = Instant::now();
+    let mut fences: Vec<_> = waiting.join_all().await;
+    assert!(start.elapsed() < Duration::from_secs(20), "{:?}", start.elapsed());
+    fences.sort_unstable();
+    fences.dedup();
+    assert_eq!(fences.len(), 20);
+}
+
+#[tokio::test(start_paused = true)]
+async fn waiters_move_on_when_the_node_they_queue_at_goes_silent() {
+    let nodes = Nodes::new(3);
+    let (holder, _) = nodes.client();
+    let held = Client::new(holder).lock("a").unwrap().acquire().await.unwrap();
+    for silent in 0..3 {
+        let (driver, links) = nodes.client();
+        let client = Client::new(driver);
+        let lock = client.lock("a").unwrap();
+        let waiting = tokio::spawn(async move { lock.acquire_within(Duration::from_secs(100)).await.map(drop) });
+        sleep(Duration::from_secs(1)).await;
+        links[silent].faults().silence();
+        sleep(Duration::from_secs(20)).await;
+        assert!(!waiting.is_finished(), "it waits on");
+        waiting.abort();
+    }
+    held.release().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_runs_out_wakes_the_waiter_and_was_lost_before() {
+    let nodes = Nodes::new(3);
+    let (holder, links) = nodes.client();
+    let held = Client::new(holder).lock("a").unwrap().ttl(TTL).acquire().await.unwrap();
+    let lost = Arc::new(held);
+    links.iter().for_each(|link| link.faults().silence());
+    let start = Instant::now();
+    let client = Client::new(nodes.client().0);
+    let other = client.lock("a").unwrap().acquire_within(Duration::from_secs(30)).await.unwrap();
+    assert!(start.elapsed() < TTL + Duration::from_millis(500), "{:?}", start.elapsed());
+    assert!(matches!(lost.state(), HoldState::Lost(_)), "{:?}", lost.state());
+    assert!(other.fence() > lost.fence());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_holder_is_renewed_through_the_loss_of_any_one_node() {
+    let nodes = Nodes::new(3);
+    let (driver, links) = nodes.client();
+    let held = Client::new(driver.clone()).lock("a").unwrap().ttl(TTL).acquire().await.unwrap();
+    for link in &links {
+        link.faults().silence();
+        sleep(TTL * 2).await;
+        assert!(held.is_held());
+        assert_eq!(driver.healthy_nodes(held.token()).unwrap().len(), 3, "not yet known to be lost");
+        link.faults().heal();
+        sleep(TTL).await;
+        assert_eq!(nodes.held("a").await, 3, "taken back");
+    }
+    held.release().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_owner_re_enters_in_its_process_and_excludes_everybody_else() {
+    let nodes = Nodes::new(3);
+    let (driver, _) = nodes.client();
+    let client = Client::new(driver);
+    let (me, you) = (OwnerId::new(), OwnerId::new());
+    let outer = client.reentrant("a", &me).unwrap().acquire().await.unwrap();
+    let inner = client.reentrant("a", &me).unwrap().acquire().await.unwrap();
+    assert_eq!((inner.depth(), inner.fence()), (2, outer.fence()));
+    assert!(client.reentrant("a", &you).unwrap().try_acquire().await.unwrap().is_none());
+    assert!(client.lock("a").unwrap().try_acquire().await.unwrap().is_none());
+    let elsewhere = Client::new(nodes.client().0);
+    assert!(elsewhere.reentrant("a", &me).unwrap().try_acquire().await.unwrap().is_none(), "the scope is a process");
+    outer.release().await.unwrap();
+    assert!(inner.is_held());
+    assert!(client.lock("a").unwrap().try_acquire().await.unwrap().is_none());
+    inner.release().await.unwrap();
+    let again = client.reentrant("a", &you).unwrap().acquire().await.unwrap();
+    assert_eq!(again.depth(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_re_entrant_hold_that_is_taken_away_is_lost_as_a_whole() {
+    let nodes = Nodes::new(3);
+    let (driver, _) = nodes.client();
+    let client = Client::new(driver.clone());
+    let me = OwnerId::new();
+    let outer = client.reentrant("a", &me).unwrap().ttl(TTL).acquire().await.unwrap();
+    let inner = client.reentrant("a", &me).unwrap().ttl(TTL).acquire().await.unwrap();
+    driver.force_release(&common::name("a")).await.unwrap();
+    sleep(TTL).await;
+    assert!(!outer.is_held() && !inner.is_held());
+    let anew = client.reentrant("a", &me).unwrap().acquire().await.unwrap();
+    assert!(anew.depth() == 1 && anew.fence() > outer.fence());
+}
+
+#[tokio::test(start_paused = true)]
+async fn closing_leaves_nothing_behind() {
+    let nodes = Nodes::new(3);
+    let (driver, _) = nodes.client();
+    let client = Client::new(driver.clone());
+    let held = client.lock("a").unwrap().acquire().await.unwrap();
+    client.close(Duration::from_secs(5)).await.unwrap();
+    assert!(!held.is_held());
+    assert_eq!((nodes.held("a").await, driver.background_work()), (0, 0));
+    assert_eq!(client.lock("a").unwrap().try_acquire().await.unwrap_err().kind(), ErrorKind::Closed);
+}

@@ -1,0 +1,293 @@
+//! The driver over stores in memory, under a paused clock: majorities, faults, fences, renewal, release.
+
+mod common;
+
+use std::time::Duration;
+
+use common::{Nodes, TTL, attempt, busy, grant, hold, name, quiet, refused, renewal};
+use tenure_core::driver::{
+    Begun, DistributedLock, Exclusion, Fencing, ForceReleased, QuorumNode, Released, Renewed, Waiting,
+};
+use tenure_core::{ErrorKind, FencingToken};
+use tenure_memory::Operation;
+use tenure_redlock::Redlock;
+use tokio::time::{Instant, advance};
+
+#[tokio::test(start_paused = true)]
+async fn a_majority_holds_and_one_dead_node_does_not_matter() {
+    for n in 1..=7 {
+        let nodes = Nodes::new(n);
+        let (driver, links) = nodes.client();
+        let dead = n - (n / 2 + 1);
+        links[..dead].iter().for_each(|link| link.faults().outage());
+        let request = attempt("a");
+        let first = grant(&driver, &request).await;
+        assert_eq!((first.begun, first.ttl, first.depth), (Begun::Now, TTL, 1), "{n} nodes");
+        assert_eq!(nodes.held("a").await, n - dead, "{n} nodes");
+        assert_eq!(driver.healthy_nodes(&request.token).unwrap().len(), n - dead);
+        busy(&driver, &attempt("a")).await;
+        assert_eq!(driver.release(&hold(&request)).await.unwrap(), Released::Released);
+        assert_eq!(driver.release(&hold(&request)).await.unwrap(), Released::NotHeld);
+        assert!(grant(&driver, &attempt("a")).await.fence > first.fence, "{n} nodes");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_silent_node_costs_no_time() {
+    let nodes = Nodes::new(3);
+    let (driver, links) = nodes.client();
+    links[1].faults().silence();
+    let start = Instant::now();
+    let request = attempt("a");
+    grant(&driver, &request).await;
+    assert!(matches!(driver.renew(&[renewal(&request)]).await[0], Ok(Renewed::Extended { .. })));
+    assert_eq!(driver.release(&hold(&request)).await.unwrap(), Released::Released);
+    assert_eq!(start.elapsed(), Duration::ZERO, "nobody waited for it");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failed_attempt_leaves_nothing_behind_not_even_late() {
+    let nodes = Nodes::new(3);
+    let (driver, links) = nodes.client();
+    links[0].faults().outage();
+    links[1].faults().silence();
+    let request = attempt("a");
+    let error = refused(&driver, &request).await;
+    assert_eq!(error.kind(), ErrorKind::Indeterminate);
+    let text = error.to_string();
+    assert!(text.contains("n0: ") && text.contains("n1: ") && text.contains("2 of 3"), "{text}");
+    assert_eq!(driver.abandon(&hold(&request)).await.unwrap_err().kind(), ErrorKind::Indeterminate);
+    links.iter().for_each(|link| link.faults().heal());
+    driver.abandon(&hold(&request)).await.unwrap();
+    quiet(&driver).await;
+    assert_eq!(nodes.held("a").await, 0);
+    assert_eq!(refused(&driver, &request).await.kind(), ErrorKind::NotHeld, "the token is spent");
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_majority_reachable_is_unavailable_and_a_held_lock_is_busy() {
+    let nodes = Nodes::new(5);
+    let (driver, links) = nodes.client();
+    let (other, _) = nodes.client();
+    grant(&other, &attempt("held")).await;
+    links[..2].iter().for_each(|link| link.faults().outage());
+    busy(&driver, &attempt("held")).await;
+    links[2].faults().outage();
+    let error = refused(&driver, &attempt("free")).await;
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+    quiet(&driver).await;
+    assert_eq!(nodes.held("free").await, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dropped_attempt_is_undone_wherever_it_got_to() {
+    for after in 0..60 {
+        let nodes = Nodes::new(3);
+        let (driver, links) = nodes.client();
+        for (i, link) in links.iter().enumerate() {
+            link.faults().delay(Operation::Acquire, Duration::from_millis(5 + 10 * i as u64));
+            link.faults().delay_reply(Operation::Acquire, Duration::from_millis(7));
+            link.faults().delay(Operation::Raise, Duration::from_millis(3));
+        }
+        let request = attempt("a");
+        let asked = tokio::time::timeout(Duration::from_millis(after), driver.acquire(&request)).await;
+        if asked.is_ok() {
+            continue;
+        }
+        driver.abandon(&hold(&request)).await.unwrap();
+        advance(Duration::from_millis(100)).await;
+        quiet(&driver).await;
+        assert_eq!(nodes.held("a").await, 0, "dropped after {after} ms");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn fences_grow_although_nodes_disagree() {
+    let nodes = Nodes::new(3);
+    let (none, _) = nodes.client_with(|builder| builder.proposals(|| None));
+    let (wild, links) = nodes.client_with(|builder| builder.proposals(|| FencingToken::new(1_000)));
+    let mut last = 0;
+    for turn in 0..30_usize {
+        let down = &links[turn % 3];
+        let request = attempt("a");
+        let driver = if turn % 4 == 0 {
+            down.faults().outage();
+            &wild
+        } else {
+            &none
+        };
+        let fence = grant(driver, &request).await.fence.get();
+        assert!(fence > last, "turn {turn}: {fence} after {last}");
+        last = fence;
+        assert_eq!(driver.release(&hold(&request)).await.unwrap(), Released::Released);
+        down.faults().heal();
+        quiet(driver).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_round_trip_in_the_steady_state_also_where_counters_differ() {
+    let nodes = Nodes::new(3);
+    let (driver, links) = nodes.client();
+    for _ in 0..10 {
+        let request = attempt("a");
+        grant(&driver, &request).await;
+        driver.release(&hold(&request)).await.unwrap();
+        quiet(&driver).await;
+    }
+    let raises: u64 = links.iter().map(|link| link.faults().calls(Operation::Raise)).sum();
+    assert_eq!(raises, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_token_that_asks_again_gets_the_same_answer() {
+    let nodes = Nodes::new(3);
+    let (driver, _) = nodes.client();
+    let request = attempt("a");
+    let first = grant(&driver, &request).await;
+    let again = grant(&driver, &request).await;
+    assert_eq!((again.fence, again.begun), (first.fence, Begun::Earlier));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_renewal_needs_a_majority_and_heals_the_rest() {
+    let nodes = Nodes::new(3);
+    let (driver, links) = nodes.client();
+    let request = attempt("a");
+    links[2].faults().outage();
+    let first = grant(&driver, &request).await;
+    assert_eq!(driver.healthy_nodes(&request.token).unwrap(), ["n0", "n1"]);
+    links[2].faults().heal();
+    assert!(matches!(driver.renew(&[renewal(&request)]).await[0], Ok(Renewed::Extended { ttl }) if ttl == TTL));
+    quiet(&driver).await;
+    assert_eq!(driver.healthy_nodes(&request.token).unwrap().len(), 3, "taken back");
+    assert_eq!(nodes.held("a").await, 3);
+
+    nodes.0[0].faults().restart_empty();
+    assert!(matches!(driver.renew(&[renewal(&request)]).await[0], Ok(Renewed::Extended { .. })));
+    quiet(&driver).await;
+    assert_eq!(nodes.held("a").await, 3, "taken back although it restarted");
+    assert_eq!(driver.release(&hold(&request)).await.unwrap(), Released::Released);
+    quiet(&driver).await;
+    assert_eq!(nodes.held("a").await, 0);
+    assert!(grant(&driver, &attempt("a")).await.fence > first.fence);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lost_majority_is_told_at_once_and_its_rest_given_back() {
+    let nodes = Nodes::new(3);
+    let (driver, _) = nodes.client();
+    let request = attempt("a");
+    grant(&driver, &request).await;
+    nodes.0[0].faults().restart_empty();
+    nodes.0[1].faults().restart_empty();
+    assert_eq!(driver.renew(&[renewal(&request)]).await.remove(0).unwrap(), Renewed::Lost);
+    quiet(&driver).await;
+    assert_eq!(nodes.held("a").await, 0);
+    let error = refused(&driver, &attempt("a")).await;
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "two nodes may have forgotten leases: {error}");
+    assert!(error.to_string().contains("votes again in"), "{error}");
+    advance(Duration::from_secs(62)).await;
+    grant(&driver, &attempt("a")).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_unclear_renewal_is_an_error_and_not_a_loss() {
+    let nodes = Nodes::new(3);
+    let (driver, links) = nodes.client();
+    let request = attempt("a");
+    grant(&driver, &request).await;
+    links[0].faults().outage();
+    links[1].faults().silence();
+    let error = driver.renew(&[renewal(&request)]).await.remove(0).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Indeterminate, "{error}");
+    links.iter().for_each(|link| link.faults().heal());
+    assert!(matches!(driver.renew(&[renewal(&request)]).await[0], Ok(Renewed::Extended { .. })));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_release_that_could_not_be_heard_succeeds_at_the_second_try() {
+    let nodes = Nodes::new(3);
+    let (driver, links) = nodes.client();
+    let request = attempt("a");
+    grant(&driver, &request).await;
+    quiet(&driver).await;
+    links[0].faults().lose_reply_next(Operation::Release);
+    links[1].faults().fail_next(Operation::Release, ErrorKind::Unavailable);
+    assert_eq!(driver.release(&hold(&request)).await.unwrap_err().kind(), ErrorKind::Indeterminate);
+    assert_eq!(driver.release(&hold(&request)).await.unwrap(), Released::Released);
+}
+
+#[tokio::test(start_paused = true)]
+async fn clients_with_different_lists_of_nodes_notice() {
+    let nodes = Nodes::new(5);
+    let list = |which: &[usize]| {
+        let node = |builder: tenure_redlock::RedlockBuilder, i: &usize| {
+            builder.node(format!("n{i}"), std::sync::Arc::new(nodes.0[*i].clone()) as std::sync::Arc<dyn QuorumNode>)
+        };
+        which.iter().fold(Redlock::builder(), node).build().unwrap()
+    };
+    let (three, five) = (list(&[0, 1, 2]), list(&[0, 1, 2, 3, 4]));
+    let request = attempt("a");
+    grant(&three, &request).await;
+    quiet(&three).await;
+    let error = refused(&five, &attempt("b")).await;
+    assert_eq!(error.kind(), ErrorKind::Misconfigured);
+    assert!(error.to_string().contains("3-") && error.to_string().contains("5-"), "{error}");
+    three.release(&hold(&request)).await.unwrap();
+    five.enroll_nodes().await.unwrap();
+    grant(&five, &attempt("a")).await;
+    assert_eq!(refused(&three, &attempt("c")).await.kind(), ErrorKind::Misconfigured);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_operator_sees_and_frees_what_a_majority_holds() {
+    let nodes = Nodes::new(3);
+    let (driver, links) = nodes.client_with(|builder| builder.proposals(|| None));
+    links[0].faults().outage();
+    grant(&driver, &attempt("other")).await;
+    let request = attempt("a");
+    let fence = grant(&driver, &request).await.fence;
+    let holder = driver.inspect(&name("a")).await.unwrap().holder.unwrap();
+    assert_eq!((holder.fence, holder.depth), (Some(fence), 1));
+    assert_eq!(driver.inspect(&name("nobody's")).await.unwrap().holder, None);
+    assert_eq!(driver.force_release(&name("a")).await.unwrap(), ForceReleased::Released);
+    assert_eq!(driver.force_release(&name("a")).await.unwrap(), ForceReleased::NotHeld);
+    links[0].faults().heal();
+    assert_eq!(driver.renew(&[renewal(&request)]).await.remove(0).unwrap(), Renewed::Lost);
+    links[1].faults().outage();
+    links[2].faults().outage();
+    assert_eq!(driver.force_release(&name("a")).await.unwrap_err().kind(), ErrorKind::Unavailable);
+    assert_eq!(driver.inspect(&name("a")).await.unwrap_err().kind(), ErrorKind::Unavailable);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_declared_is_what_all_nodes_can_keep() {
+    let nodes = Nodes::new(3);
+    let (driver, _) = nodes.client();
+    let declared = DistributedLock::capabilities(&driver);
+    assert_eq!(declared.exclusion, Exclusion::Quorum { nodes: 3 });
+    assert_eq!((declared.fencing, declared.waiting), (Fencing::Strict, Waiting::Notified));
+    assert_eq!(declared.ttl.max, Duration::from_secs(60), "a longer lease could be forgotten by a node that restarts");
+    driver.close().await;
+    assert_eq!(refused(&driver, &attempt("a")).await.kind(), ErrorKind::Closed);
+}
+
+#[tokio::test]
+async fn a_list_of_nodes_is_checked() {
+    let nodes = Nodes::new(1);
+    let node = || std::sync::Arc::new(nodes.0[0].clone()) as std::sync::Arc<dyn QuorumNode>;
+    let bad = [
+        (Redlock::builder(), "at least one"),
+        (Redlock::builder().node("a", node()).node("a", node()), "\"a\""),
+        (Redlock::builder().node("", node()), "a name"),
+        (Redlock::builder().node("a", node()).node_timeout(Duration::ZERO), "node_timeout"),
+        (Redlock::builder().node("a", node()).max_ttl(Duration::ZERO), "ttl"),
+        ((0..32).fold(Redlock::builder(), |all, i| all.node(i.to_string(), node())), "31"),
+    ];
+    for (builder, words) in bad {
+        let error = builder.build().unwrap_err();
+        assert!(error.kind() == ErrorKind::InvalidArgument && error.to_string().contains(words), "{error}");
+    }
+    assert!(Redlock::builder().node("a", node()).node("b", node()).build().is_ok(), "even numbers are allowed");
+}

@@ -1,0 +1,17 @@
+-- raise: writes the fence that a quorum agreed on back, if the token still has the lock and the counter is not ahead.
+-- KEYS  K lock, F fence counter of the name
+-- ARGV  token, fence, keep ms
+-- Returns {1} the counter is the fence; {0} the token does not hold the lock; {-1, counter} the counter is ahead.
+-- Atomic because both conditions must hold when the counter is written: without either, two grants can come by the
+-- same fence.
+local K, F, token, fence = KEYS[1], KEYS[2], ARGV[1], ARGV[2]
+local value = redis.pcall('GET', K)
+if type(value) ~= 'string' or string.sub(value, 1, 23) ~= token .. ';' then
+  return refusal(value, 'GET') or {0}
+end
+local counter = tonumber(redis.call('GET', F) or '') or 0
+if counter > tonumber(fence) then return {-1, string.format('%.0f', counter)} end
+redis.call('SET', F, fence, 'PX', ARGV[3])
+local flag, rest = string.match(value, '^[^;]*;(.);%d+;(.*)$')
+if flag then redis.call('SET', K, token .. ';' .. flag .. ';' .. fence .. ';' .. rest, 'KEEPTTL') end
+return {1}

@@ -1,0 +1,66 @@
+//! A server as a node of a quorum, over any executor.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use tenure_core::driver::{Ballot, DistributedLock as _, Electorate, Hold, QuorumNode, Raised, Vote};
+use tenure_core::{Error, ErrorKind, FencingToken, LockName, Result};
+
+use crate::executor::{RedisExecutor, Reply};
+use crate::lock::RedisLocks;
+use crate::reply;
+
+/// The name that stands in errors for what concerns the whole node.
+const WHOLE_NODE: &str = "*";
+
+/// One round trip a method. Needs the right to `INFO` where a ballot asks for seniority.
+///
+/// Whatever [`FenceScope`](crate::FenceScope) and [`Fences`](crate::Fences) the settings choose for plain locks, a
+/// vote's fence comes from a counter of the name's own that follows the proposals; it is kept for 30 days after its
+/// last use.
+#[async_trait]
+impl<E: RedisExecutor> QuorumNode for RedisLocks<E> {
+    async fn vote(&self, ballot: &Ballot) -> Result<Vote> {
+        let request = &ballot.request;
+        let reply = self.run("vote", &request.name, self.calls().vote(ballot)).await?;
+        let vote = match answer(&reply) {
+            Some((-4, own)) => {
+                own.bytes().map(|own| Vote::Elsewhere { electorate: String::from_utf8_lossy(own).into_owned() })
+            }
+            Some((-5, left)) => Err(junior(left)),
+            _ => reply::acquisition(&reply, request.ttl.get(), &self.calls().settings).map(Vote::Cast),
+        };
+        vote.map_err(|error| error.during(self.driver(), "vote", &request.name))
+    }
+
+    async fn raise(&self, hold: &Hold, fence: FencingToken) -> Result<Raised> {
+        let reply = self.run("raise", &hold.name, self.calls().raise(hold, fence)).await?;
+        match reply.items()?.first().map(Reply::int).transpose()? {
+            Some(1) => Ok(Raised::Acknowledged),
+            Some(0) => Ok(Raised::NotOwner),
+            _ => {
+                let (_, counter) = answer(&reply).ok_or_else(|| reply::unexpected("the answer is too short"))?;
+                Ok(Raised::Beyond { counter: counter.fence()? })
+            }
+        }
+    }
+
+    async fn enroll(&self, electorate: &Electorate) -> Result<()> {
+        let name = LockName::new(WHOLE_NODE)?;
+        self.run("enroll", &name, self.calls().enroll(electorate)).await.map(drop)
+    }
+}
+
+/// The code of an answer and what comes with it.
+fn answer(reply: &Reply) -> Option<(i64, &Reply)> {
+    match reply {
+        Reply::Array(items) => Some((items.first()?.int().ok()?, items.get(1)?)),
+        _ => None,
+    }
+}
+
+fn junior(left: &Reply) -> Error {
+    let left = Duration::from_millis(left.int().ok().and_then(|ms| u64::try_from(ms).ok()).unwrap_or_default());
+    let text = format!("the server started a short while ago and may have forgotten locks; it votes again in {left:?}");
+    Error::new(ErrorKind::Unavailable, text)
+}

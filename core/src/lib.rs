@@ -30,7 +30,7 @@ mod ttl;
 
 pub use client::{Client, ClientBuilder, Stats};
 pub use clock::LeaseInstant;
-pub use engine::lease::{HoldState, LostReason};
+pub use engine::outcome::{HoldState, LostReason};
 pub use error::{Error, ErrorKind, Result};
 pub use fence_gate::{FenceGate, StaleFence};
 pub use lock::{Lock, LockAll, LockGuard, MultiGuard};

@@ -61,7 +61,7 @@ impl ClientBuilder {
         self
     }
 
-    /// The most holds and attempts that this client has at once; one more is refused with
+    /// The most holds, attempts and clean-ups that this client has at once; one more is refused with
     /// [`ErrorKind::LimitReached`]. Default: 1,000,000.
     pub fn max_holds(mut self, most: usize) -> Self {
         self.max_holds = most;

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use super::hold::HeldEntry;
 use super::keeper::Keeper;
-use super::lease::{Entry, HoldState, Lease, LeaseKey, Upkeep};
+use super::lease::{Entry, Lease, LeaseKey, Past, Upkeep};
+use super::outcome::HoldState;
 use super::reaper::{Cleanup, Undo};
 use super::shared::{Reservation, Shared};
 use crate::clock::LeaseInstant;
@@ -16,7 +17,7 @@ use crate::token::{OwnerId, OwnerToken};
 use crate::ttl::Ttl;
 
 /// For how long after its lease could have ended an abandoned token is chased.
-const CHASE: Duration = Duration::from_secs(60);
+pub(crate) const CHASE: Duration = Duration::from_secs(60);
 
 /// What is wanted: checked, and not yet asked for.
 #[derive(Clone, Debug)]
@@ -55,6 +56,7 @@ pub(crate) enum Answered {
 
 impl Attempt {
     pub(crate) fn new(reservation: Reservation, ask: &Ask, queue: Queueing) -> Self {
+        reservation.shared().reaper.attempt_begins();
         let token = OwnerToken::random();
         let (name, label) = (ask.name.clone(), ask.label.clone());
         Self {
@@ -97,7 +99,8 @@ impl Attempt {
                     Begun::Now => sent_at,
                     Begun::Earlier => had_unanswered.unwrap_or(first_sent),
                 };
-                self.conclude(&shared, base, &grant)
+                let past = if had_unanswered.is_some() { Past::Unanswered } else { Past::Answered };
+                self.conclude(&shared, base, past, &grant)
             }
             Ok(Acquisition::Busy(busy)) => {
                 self.unanswered_since = had_unanswered;
@@ -105,7 +108,7 @@ impl Attempt {
                 Ok(Answered::Busy(busy))
             }
             Err(error) => {
-                if error.kind() != ErrorKind::Indeterminate {
+                if was_not_applied(error.kind()) {
                     self.unanswered_since = had_unanswered;
                     self.traces = had_traces;
                 }
@@ -123,7 +126,7 @@ impl Attempt {
     }
 
     /// Turns a grant into a lease, if there is still something left of it.
-    fn conclude(&mut self, shared: &Arc<Shared>, base: LeaseInstant, grant: &Grant) -> Result<Answered> {
+    fn conclude(&mut self, shared: &Arc<Shared>, base: LeaseInstant, past: Past, grant: &Grant) -> Result<Answered> {
         let believable = shared.config.drift.believable(grant.ttl).unwrap_or_default();
         let deadline = base.after(believable);
         if deadline <= LeaseInstant::now() {
@@ -132,16 +135,17 @@ impl Attempt {
         }
         let AcquireRequest { name, token, ttl, .. } = &self.request;
         let cap = self.max_hold.map(|most| base.after(most));
-        let entry = Entry { token: *token, ttl: *ttl, upkeep: self.upkeep, cap };
+        let entry = Entry { token: *token, ttl: *ttl, upkeep: self.upkeep, cap, past };
         let lease = match self.owner {
             None => {
                 let key = LeaseKey::Plain(Hold { name: name.clone(), token: *token });
-                Some(adopt(shared, Lease::new(key, grant.fence, deadline, entry)))
+                Some(adopt(shared, Lease::new(key, grant.fence, base, deadline, entry)))
             }
-            Some(owner) => enter(shared, name, owner, grant, deadline, entry),
+            Some(owner) => enter(shared, name, owner, grant, (base, deadline), entry),
         };
         let Some(lease) = lease else { return Ok(Answered::Spent) };
         let reservation = self.reservation.take();
+        shared.reaper.attempt_ends();
         Ok(Answered::Won(HeldEntry::new(Arc::clone(shared), lease, *token, grant.depth, reservation)))
     }
 }
@@ -158,14 +162,14 @@ fn enter(
     name: &LockName,
     owner: OwnerId,
     grant: &Grant,
-    deadline: LeaseInstant,
+    (base, deadline): (LeaseInstant, LeaseInstant),
     entry: Entry,
 ) -> Option<Arc<Lease>> {
     for lease in shared.owners.leases(name, &owner) {
         if lease.fence != grant.fence {
             continue;
         }
-        if lease.join(entry, deadline) {
+        if lease.join(entry, base, deadline) {
             Keeper::watch_over(&shared.keeper, &lease);
             return Some(lease);
         }
@@ -174,7 +178,17 @@ fn enter(
         }
     }
     let key = LeaseKey::Reentrant { name: name.clone(), owner };
-    Some(adopt(shared, Lease::new(key, grant.fence, deadline, entry)))
+    Some(adopt(shared, Lease::new(key, grant.fence, base, deadline, entry)))
+}
+
+/// Whether an error of this kind promises that the request was not applied and never will be.
+fn was_not_applied(kind: ErrorKind) -> bool {
+    use ErrorKind as Kind;
+    match kind {
+        Kind::Unavailable | Kind::Unsupported | Kind::InvalidArgument | Kind::LimitReached => true,
+        Kind::Misconfigured | Kind::Denied | Kind::Closed | Kind::NotHeld => true,
+        Kind::TimedOut | Kind::Lost | Kind::Indeterminate | Kind::Protocol => false,
+    }
 }
 
 impl Drop for Attempt {
@@ -190,5 +204,6 @@ impl Drop for Attempt {
                 until,
             });
         }
+        reservation.shared().reaper.attempt_ends();
     }
 }

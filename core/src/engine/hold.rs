@@ -4,7 +4,8 @@ use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::lease::{Entry, HoldState, Lease, LostReason};
+use super::lease::{Entry, Lease, Past};
+use super::outcome::{HoldState, LostReason};
 use super::reaper::Cleanup;
 use super::shared::{Reservation, Shared};
 use crate::error::{Error, ErrorKind, Result};
@@ -102,7 +103,9 @@ impl HeldEntry {
             }
         };
         let value = outcome.map_err(|error| error.during(self.driver(), "release", self.lease.name()))?;
-        unacknowledged.entry = None;
+        if entry.past == Past::Answered {
+            unacknowledged.entry = None; // else the reaper abandons the token as well
+        }
         Ok(Some((value, standing)))
     }
 }

@@ -11,7 +11,9 @@ use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 use tokio::sync::Notify;
 
-use super::lease::{Arming, Due, Entry, Lease, LeaseKey, LostReason, Verdict};
+use super::attempt::CHASE;
+use super::lease::{Arming, Due, Entry, Lease, LeaseKey, Past, Verdict};
+use super::outcome::LostReason;
 use super::reaper::{Cleanup, Reaper, Undo};
 use crate::clock::LeaseInstant;
 use crate::driver::{Backend, Renewed};
@@ -262,7 +264,12 @@ impl Cleanup {
             LeaseKey::Plain(_) => None,
             LeaseKey::Reentrant { owner, .. } => Some(*owner),
         };
-        let until = LeaseInstant::now().after(entry.ttl.get() * 2 + Duration::from_secs(5));
-        Self { name: lease.name().clone(), owner, token: entry.token, undo: Undo::Lease(Arc::clone(lease)), until }
+        let chase = match entry.past {
+            Past::Answered => Duration::from_secs(5),
+            Past::Unanswered => CHASE,
+        };
+        let until = LeaseInstant::now().after(entry.ttl.get() * 2 + chase);
+        let undo = Undo::Lease(Arc::clone(lease), entry.past);
+        Self { name: lease.name().clone(), owner, token: entry.token, undo, until }
     }
 }

@@ -7,49 +7,12 @@ use std::time::Duration;
 use tokio::sync::Notify;
 
 use super::keeper::LookKey;
+use super::outcome::{HoldState, LostReason};
 use crate::clock::LeaseInstant;
 use crate::driver::{Hold, ReentrantRenewal, Renewal};
 use crate::name::LockName;
 use crate::token::{FencingToken, OwnerId, OwnerToken};
 use crate::ttl::Ttl;
-
-/// Why a lease ended before it was released.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum LostReason {
-    /// Its time ran out without a confirmed renewal: by plan (a fixed ttl), or because the backend did not answer.
-    Expired,
-    /// The backend proved that it is no more: expired there, taken away, or its data was lost.
-    Gone,
-    /// The cap on holding it was reached.
-    MaxHold,
-    /// The client was closed.
-    Closed,
-}
-
-impl fmt::Display for LostReason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Expired => "its time ran out without a confirmed renewal",
-            Self::Gone => "the backend no longer knows it",
-            Self::MaxHold => "the cap on holding it was reached",
-            Self::Closed => "the client was closed",
-        })
-    }
-}
-
-/// What a guard knows about its lease at this moment, from the local clock alone.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum HoldState {
-    /// Held, and the last renewal (if one was due) was confirmed.
-    Held,
-    /// Held until the deadline, but the last renewal failed; it is being retried.
-    Suspect,
-    /// Ended. Final.
-    Lost(LostReason),
-    /// Given back.
-    Released,
-}
 
 /// Whether a lease is kept alive.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -69,6 +32,16 @@ pub(crate) struct Entry {
     pub(crate) upkeep: Upkeep,
     /// When holding must end, renewed or not.
     pub(crate) cap: Option<LeaseInstant>,
+    pub(crate) past: Past,
+}
+
+/// Whether a request of the entry's token may still be on its way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Past {
+    /// Every request was answered.
+    Answered,
+    /// One was not, and could take the lock again behind a release: the token has to be abandoned in the end.
+    Unanswered,
 }
 
 /// What a lease is to the backend.
@@ -132,7 +105,14 @@ pub(crate) enum Verdict {
 }
 
 impl Lease {
-    pub(crate) fn new(key: LeaseKey, fence: FencingToken, deadline: LeaseInstant, entry: Entry) -> Self {
+    /// A lease that began no earlier than `base`, and is believed in until `deadline`.
+    pub(crate) fn new(
+        key: LeaseKey,
+        fence: FencingToken,
+        base: LeaseInstant,
+        deadline: LeaseInstant,
+        entry: Entry,
+    ) -> Self {
         let mut state = State {
             phase: HoldState::Held,
             deadline,
@@ -143,7 +123,7 @@ impl Lease {
             armed: None,
         };
         state.entries.push(entry);
-        state.plan_renewal(LeaseInstant::now());
+        state.plan_renewal(base);
         Self { key, fence, state: Mutex::new(state), ended: Notify::new(), answered: Notify::new() }
     }
 
@@ -221,14 +201,14 @@ impl Lease {
     }
 
     /// Adds an entry to a live hold and lengthens it; `false` if the hold has ended.
-    pub(crate) fn join(&self, entry: Entry, deadline: LeaseInstant) -> bool {
+    pub(crate) fn join(&self, entry: Entry, base: LeaseInstant, deadline: LeaseInstant) -> bool {
         let mut state = self.lock();
         if !matches!(self.observe(&mut state), HoldState::Held | HoldState::Suspect) {
             return false;
         }
         state.entries.push(entry);
         state.deadline = state.deadline.max(deadline);
-        state.plan_renewal(LeaseInstant::now());
+        state.plan_renewal(base);
         true
     }
 

@@ -11,6 +11,7 @@ pub(crate) mod attempt;
 pub(crate) mod hold;
 pub(crate) mod keeper;
 pub(crate) mod lease;
+pub(crate) mod outcome;
 pub(crate) mod owners;
 pub(crate) mod reaper;
 pub(crate) mod shared;

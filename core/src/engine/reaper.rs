@@ -14,7 +14,7 @@ use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 use tokio::sync::Notify;
 
-use super::lease::Lease;
+use super::lease::{Lease, Past};
 use crate::clock::LeaseInstant;
 use crate::driver::{Backend, Hold, ReentrantHold};
 use crate::error::{Error, ErrorKind, Result};
@@ -37,7 +37,7 @@ pub(crate) struct Cleanup {
 
 pub(crate) enum Undo {
     /// A lease that was granted, and that a renewal may be on its way for.
-    Lease(Arc<Lease>),
+    Lease(Arc<Lease>, Past),
     /// An attempt whose requests may still be on their way.
     Attempt,
 }
@@ -45,7 +45,7 @@ pub(crate) enum Undo {
 impl fmt::Debug for Undo {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Lease(_) => "Lease",
+            Self::Lease(..) => "Lease",
             Self::Attempt => "Attempt",
         })
     }
@@ -57,8 +57,10 @@ pub(crate) struct Reaper {
     queue: Mutex<VecDeque<Cleanup>>,
     /// Handed over and not yet acknowledged or expired.
     pending: AtomicUsize,
+    /// Attempts under way, each of which may still hand something over.
+    attempts: AtomicUsize,
     more: Notify,
-    /// Told whenever `pending` falls to zero.
+    /// Told whenever `pending` or `attempts` falls to zero.
     drained: Notify,
     closing: std::sync::atomic::AtomicBool,
 }
@@ -89,21 +91,38 @@ impl Reaper {
         self.more.notify_one();
     }
 
+    pub(crate) fn attempt_begins(&self) {
+        self.attempts.fetch_add(1, Ordering::AcqRel);
+    }
+
+    pub(crate) fn attempt_ends(&self) {
+        self.one_less(&self.attempts);
+    }
+
+    /// Waits until no attempt is under way.
+    pub(crate) async fn settled(&self) {
+        self.reaches_zero(&self.attempts).await;
+    }
+
     /// Waits until nothing is pending.
     pub(crate) async fn drained(&self) {
+        self.reaches_zero(&self.pending).await;
+    }
+
+    async fn reaches_zero(&self, count: &AtomicUsize) {
         loop {
-            let drained = self.drained.notified();
-            tokio::pin!(drained);
-            drained.as_mut().enable();
-            if self.pending() == 0 {
+            let fallen = self.drained.notified();
+            tokio::pin!(fallen);
+            fallen.as_mut().enable();
+            if count.load(Ordering::Acquire) == 0 {
                 return;
             }
-            drained.await;
+            fallen.await;
         }
     }
 
-    fn done(&self) {
-        if self.pending.fetch_sub(1, Ordering::AcqRel) == 1 {
+    fn one_less(&self, count: &AtomicUsize) {
+        if count.fetch_sub(1, Ordering::AcqRel) == 1 {
             self.drained.notify_waiters();
         }
     }
@@ -140,7 +159,7 @@ impl Job {
             undo(cleanup, backend, op_timeout).await;
         }
         self.cleanup = None;
-        self.reaper.done();
+        self.reaper.one_less(&self.reaper.pending);
     }
 }
 
@@ -153,7 +172,7 @@ impl Drop for Job {
 }
 
 async fn undo(cleanup: &Cleanup, backend: &Backend, op_timeout: Duration) {
-    if let Undo::Lease(lease) = &cleanup.undo {
+    if let Undo::Lease(lease, _) = &cleanup.undo {
         lease.quiet().await;
     }
     let mut pause = Duration::from_millis(20);
@@ -176,13 +195,12 @@ async fn undo(cleanup: &Cleanup, backend: &Backend, op_timeout: Duration) {
 async fn call(cleanup: &Cleanup, backend: &Backend, op_timeout: Duration) -> Result<()> {
     let (name, token) = (cleanup.name.clone(), cleanup.token);
     let work = async {
-        match (&cleanup.undo, cleanup.owner, backend.reentrant()) {
-            (Undo::Lease(_), Some(owner), Some(driver)) => {
-                driver.exit(&ReentrantHold { name, owner, token }).await.map(drop)
-            }
-            (Undo::Attempt, Some(owner), Some(driver)) => driver.abandon(&ReentrantHold { name, owner, token }).await,
-            (Undo::Lease(_), ..) => backend.locks().release(&Hold { name, token }).await.map(drop),
-            (Undo::Attempt, ..) => backend.locks().abandon(&Hold { name, token }).await,
+        let all_answered = matches!(cleanup.undo, Undo::Lease(_, Past::Answered));
+        match (all_answered, cleanup.owner, backend.reentrant()) {
+            (true, Some(owner), Some(driver)) => driver.exit(&ReentrantHold { name, owner, token }).await.map(drop),
+            (false, Some(owner), Some(driver)) => driver.abandon(&ReentrantHold { name, owner, token }).await,
+            (true, ..) => backend.locks().release(&Hold { name, token }).await.map(drop),
+            (false, ..) => backend.locks().abandon(&Hold { name, token }).await,
         }
     };
     match tokio::time::timeout(op_timeout, work).await {

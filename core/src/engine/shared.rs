@@ -8,7 +8,8 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use super::keeper::{Keeper, Round};
-use super::lease::{Lease, LostReason};
+use super::lease::Lease;
+use super::outcome::LostReason;
 use super::owners::Owners;
 use super::reaper::{Cleanup, Reaper};
 use crate::driver::Backend;
@@ -104,16 +105,14 @@ impl Shared {
     /// Ends all holds, waits until everything is undone or `limit` has passed, and closes the driver.
     pub(crate) async fn close(&self, limit: Duration) -> Result<()> {
         self.closing.send_replace(true);
-        for lease in self.keeper.leases() {
-            if lease.lose(LostReason::Closed) {
-                telemetry::lost(lease.name(), lease.fence, LostReason::Closed);
-            }
-            for entry in lease.take_entries() {
-                self.reaper.push(Cleanup::of_lease(&lease, &entry));
-            }
-        }
+        self.end_holds();
         self.start()?;
-        let drained = tokio::time::timeout(limit, self.reaper.drained()).await;
+        let all_undone = async {
+            self.reaper.settled().await;
+            self.end_holds(); // those that attempts under way still won
+            self.reaper.drained().await;
+        };
+        let drained = tokio::time::timeout(limit, all_undone).await;
         self.keeper.stop();
         self.reaper.finish();
         self.backend.locks().close().await;
@@ -123,16 +122,29 @@ impl Shared {
         })
     }
 
+    fn end_holds(&self) {
+        for lease in self.keeper.leases() {
+            if lease.lose(LostReason::Closed) {
+                telemetry::lost(lease.name(), lease.fence, LostReason::Closed);
+            }
+            for entry in lease.take_entries() {
+                self.reaper.push(Cleanup::of_lease(&lease, &entry));
+            }
+        }
+    }
+
     /// Counts one more attempt or hold, unless the cap is reached.
     pub(crate) fn reserve(self: &Arc<Self>) -> Result<Reservation> {
         let most = self.config.max_holds;
+        let left = most.saturating_sub(self.reaper.pending());
         let counted =
-            self.busy.fetch_update(Ordering::AcqRel, Ordering::Acquire, |count| (count < most).then_some(count + 1));
+            self.busy.fetch_update(Ordering::AcqRel, Ordering::Acquire, |count| (count < left).then_some(count + 1));
         match counted {
             Ok(_) => Ok(Reservation(Arc::clone(self))),
-            Err(_) => {
-                Err(Error::new(ErrorKind::LimitReached, format!("this client has {most} holds and attempts already")))
-            }
+            Err(_) => Err(Error::new(
+                ErrorKind::LimitReached,
+                format!("this client has {most} holds, attempts and clean-ups already"),
+            )),
         }
     }
 

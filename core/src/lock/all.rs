@@ -8,7 +8,7 @@ use futures_util::future::select_all;
 use super::{Lock, LockGuard};
 use crate::clock::LeaseInstant;
 use crate::driver::Released;
-use crate::engine::lease::LostReason;
+use crate::engine::outcome::LostReason;
 use crate::engine::shared::Shared;
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::LockName;

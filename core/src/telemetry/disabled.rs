@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::engine::lease::LostReason;
+use crate::engine::outcome::LostReason;
 use crate::error::Error;
 use crate::name::LockName;
 use crate::token::FencingToken;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tracing::Instrument as _;
 
-use crate::engine::lease::LostReason;
+use crate::engine::outcome::LostReason;
 use crate::error::Error;
 use crate::name::LockName;
 use crate::token::FencingToken;

@@ -1,0 +1,128 @@
+//! Runs the conformance suite on the workspace's own backends. `cargo xtask conformance` calls it.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use tenure_backends::{capabilities_page, cases_page, ids, makers};
+use tenure_conformance::{HarnessMaker, Options, Progress, all_cases, list, run_all};
+
+#[derive(Default)]
+struct Arguments {
+    list: Option<()>,
+    page: Option<String>,
+    worker: Option<String>,
+    backends: Vec<String>,
+    filters: Vec<String>,
+    json: Option<PathBuf>,
+    json_dir: Option<PathBuf>,
+}
+
+fn main() -> ExitCode {
+    let arguments = match parse(std::env::args().skip(1)) {
+        Ok(arguments) => arguments,
+        Err(why) => return fail(&why),
+    };
+    if let Some(url) = arguments.worker {
+        return worker(&url);
+    }
+    match arguments.page.as_deref() {
+        Some("cases") => print!("{}", cases_page()),
+        Some("capabilities") => print!("{}", capabilities_page()),
+        Some("ids") => print!("{}", ids()),
+        Some(other) => return fail(&format!("there is no page \"{other}\"")),
+        None if arguments.list.is_some() => print_list(),
+        None => return run(&arguments),
+    }
+    ExitCode::SUCCESS
+}
+
+fn parse(mut words: impl Iterator<Item = String>) -> Result<Arguments, String> {
+    let mut arguments = Arguments::default();
+    while let Some(word) = words.next() {
+        let mut value = || words.next().ok_or_else(|| format!("{word} needs a value"));
+        match word.as_str() {
+            "--list" => arguments.list = Some(()),
+            "--page" => arguments.page = Some(value()?),
+            "--worker" => arguments.worker = Some(value()?),
+            "--backend" => arguments.backends.push(value()?),
+            "--filter" => arguments.filters.push(value()?),
+            "--json" => arguments.json = Some(value()?.into()),
+            "--json-dir" => arguments.json_dir = Some(value()?.into()),
+            other => return Err(format!("unknown argument \"{other}\"; see cargo xtask help")),
+        }
+    }
+    Ok(arguments)
+}
+
+fn fail(why: &str) -> ExitCode {
+    eprintln!("error: {why}");
+    ExitCode::FAILURE
+}
+
+fn print_list() {
+    println!("backends:");
+    for maker in makers() {
+        let state =
+            maker.configured().map_or_else(|missing| format!(" (cannot run here: {missing})"), |()| String::new());
+        let count = list(&*maker, &[]).len();
+        println!("  {}: {count} cases{state}", maker.id());
+    }
+    println!("cases:");
+    for case in all_cases() {
+        println!("  {}: {} [{}]", case.id, case.proves, case.properties.join(" "));
+    }
+}
+
+fn run(arguments: &Arguments) -> ExitCode {
+    let all = makers();
+    for id in &arguments.backends {
+        if !all.iter().any(|maker| maker.id() == id) {
+            let known: Vec<&str> = all.iter().map(|maker| maker.id()).collect();
+            return fail(&format!("there is no backend \"{id}\"; there are {}", known.join(", ")));
+        }
+    }
+    let chosen: Vec<_> = all
+        .into_iter()
+        .filter(|maker| arguments.backends.is_empty() || arguments.backends.iter().any(|id| id == maker.id()))
+        .collect();
+    if arguments.json.is_some() && chosen.len() != 1 {
+        return fail("--json is for one --backend; --json-dir takes a report for each");
+    }
+    let (mut passed, mut failed) = (0, 0);
+    let mut all_green = true;
+    for maker in chosen {
+        let report = run_one(arguments, &maker);
+        println!("\n{report}");
+        passed += report.passed + report.refused;
+        failed += report.failed;
+        all_green &= report.is_green();
+        let named =
+            arguments.json_dir.as_ref().map(|folder| folder.join(format!("{}.json", maker.id().replace('/', "-"))));
+        for file in arguments.json.iter().chain(&named) {
+            if let Err(error) = std::fs::write(file, report.to_json()) {
+                return fail(&format!("cannot write {}: {error}", file.display()));
+            }
+        }
+    }
+    println!("{passed} passed, {failed} failed");
+    if all_green { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn run_one(arguments: &Arguments, maker: &Arc<dyn HarnessMaker>) -> tenure_conformance::Report {
+    let mut options = Options { only: arguments.filters.clone(), ..Options::default() };
+    if options.required.iter().any(|required| required == "all") || arguments.backends.iter().any(|id| id == maker.id())
+    {
+        options.required.push(maker.id().to_owned());
+    }
+    options.progress = Some(Progress::new(|case, report| {
+        eprintln!("  {:?} {} ({} ms)", report.outcome, case.id, report.ms);
+    }));
+    run_all(maker, &options)
+}
+
+/// Serves the suite's worker protocol for the backend at `url`.
+fn worker(url: &str) -> ExitCode {
+    let _ = url;
+    fail("no worker yet")
+}

@@ -1,0 +1,38 @@
+//! The backends that the workspace proves its own drivers on.
+//!
+//! | id | what |
+//! |---|---|
+//! | `memory/virtual-time` | the memory driver on a paused clock |
+//! | `redis/single` | the `redis` driver on a `redis-server` of the harness's own |
+//! | `etcd/single`, `etcd/3-members` | the `etcd` driver on clusters of the harness's own; with the feature `etcd` |
+//!
+//! A backend is a [`HarnessMaker`](tenure_conformance::HarnessMaker); `src/bin/conformance.rs` runs the suite on them.
+
+#[cfg(feature = "etcd")]
+mod etcd;
+mod memory;
+mod pages;
+mod redis;
+
+use std::sync::Arc;
+
+use tenure_conformance::HarnessMaker;
+
+#[cfg(feature = "etcd")]
+pub use etcd::EtcdMaker;
+pub use memory::MemoryMaker;
+pub use pages::{capabilities_page, cases_page, ids};
+pub use redis::RedisMaker;
+
+/// Every backend, in the order of the reports.
+#[must_use]
+pub fn makers() -> Vec<Arc<dyn HarnessMaker>> {
+    vec![
+        Arc::new(MemoryMaker),
+        Arc::new(RedisMaker::single()),
+        #[cfg(feature = "etcd")]
+        Arc::new(EtcdMaker::single()),
+        #[cfg(feature = "etcd")]
+        Arc::new(EtcdMaker::three_members()),
+    ]
+}

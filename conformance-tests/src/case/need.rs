@@ -1,0 +1,134 @@
+//! What a case needs of a backend, judged by what is declared.
+
+use tenure_core::driver::{Fencing, Introspection, OwnerScope, Revocation, Waiting};
+
+use crate::harness::{Declared, FaultKind, Leftovers, Processes, Time};
+
+/// Something without which a case makes no sense.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Need {
+    /// The driver has re-entrant locks.
+    Reentrant,
+    /// The same owner id is the same owner in every process.
+    BackendWideOwners,
+    /// The deepest re-entry can be reached in reasonable time.
+    ReachableDepth,
+    /// Waiters are woken by the backend.
+    Wakeups,
+    /// Waiters are served in order of arrival.
+    Fifo,
+    /// The queue has a cap that can be reached in reasonable time.
+    ReachableQueueCap,
+    /// `inspect` works.
+    Introspection,
+    /// `force_release` works.
+    Revocation,
+    /// Fences grow even if the backend forgot them.
+    FencesOutliveData,
+    /// The harness can do this to its server.
+    Fault(FaultKind),
+    /// Other processes can reach the backend.
+    Processes,
+    /// The harness can look at the raw store.
+    Leftovers,
+    /// The case passes hours.
+    VirtualTime,
+    /// The case blocks threads and measures the machine's clock.
+    RealTime,
+    /// The driver has **no** re-entrant locks.
+    NoReentrant,
+    /// `inspect` does **not** work.
+    NoIntrospection,
+    /// `force_release` does **not** work.
+    NoRevocation,
+    /// Waiters are **not** woken.
+    NoWakeups,
+    /// The driver keeps a narrower range of ttls than the values allow.
+    NarrowTtl,
+}
+
+/// Whether a need is met.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It is.
+    Met,
+    /// It is not; why.
+    Unmet(&'static str),
+    /// The case is not for this backend and not even listed: the refusal of what is not refused.
+    Elsewhere,
+}
+
+/// How far caps are filled.
+const REACHABLE: u32 = 20_000;
+
+impl Need {
+    /// Whether cases with this need check a refusal.
+    #[must_use]
+    pub const fn is_refusal(self) -> bool {
+        matches!(
+            self,
+            Self::NoReentrant | Self::NoIntrospection | Self::NoRevocation | Self::NoWakeups | Self::NarrowTtl
+        )
+    }
+
+    /// Whether a backend that declares this meets the need.
+    #[must_use]
+    pub fn judge(self, declared: &Declared) -> Verdict {
+        let locks = &declared.locks;
+        let unless = |met: bool, why: &'static str| if met { Verdict::Met } else { Verdict::Unmet(why) };
+        let only = |met: bool| if met { Verdict::Met } else { Verdict::Elsewhere };
+        match self {
+            Self::Reentrant => unless(declared.reentrant.is_some(), "re-entrant locks are not declared"),
+            Self::BackendWideOwners => {
+                let wide = declared.reentrant.is_some_and(|r| r.scope == OwnerScope::Backend);
+                unless(wide, "owners are not declared to be the same in every process")
+            }
+            Self::ReachableDepth => {
+                let reachable = declared.reentrant.is_some_and(|r| r.max_depth <= REACHABLE);
+                unless(reachable, "the declared depth is too deep to be reached")
+            }
+            Self::Wakeups => unless(locks.waiting != Waiting::Poll, "wake-ups are not declared"),
+            Self::Fifo => unless(locks.waiting == Waiting::Fifo, "FIFO waiting is not declared"),
+            Self::ReachableQueueCap => unless(
+                locks.max_waiters.is_some_and(|cap| cap <= REACHABLE),
+                "no cap of waiters within reach is declared",
+            ),
+            Self::Introspection => unless(locks.introspection == Introspection::Full, "introspection is not declared"),
+            Self::Revocation => unless(locks.revocation == Revocation::Forced, "forced release is not declared"),
+            Self::FencesOutliveData => {
+                unless(locks.fencing == Fencing::ClockSeeded, "fences are not declared to outlive a loss of data")
+            }
+            Self::Fault(kind) => unless(declared.faults.contains(&kind), kind.why_missing()),
+            Self::Processes => unless(declared.processes == Processes::Several, "one process only is declared"),
+            Self::Leftovers => unless(declared.leftovers == Leftovers::Visible, "the harness has no inspector"),
+            Self::VirtualTime => unless(declared.time == Time::Virtual, "passes hours; needs virtual time"),
+            Self::RealTime => unless(declared.time == Time::Real, "blocks threads; needs the machine's clock"),
+            Self::NoReentrant => only(declared.reentrant.is_none()),
+            Self::NoIntrospection => only(locks.introspection == Introspection::None),
+            Self::NoRevocation => only(locks.revocation == Revocation::None),
+            Self::NoWakeups => only(locks.waiting == Waiting::Poll),
+            Self::NarrowTtl => only(
+                locks.ttl.min > tenure_core::Ttl::MIN
+                    || locks.ttl.max < tenure_core::Ttl::MAX
+                    || locks.ttl.granularity > std::time::Duration::from_millis(1),
+            ),
+        }
+    }
+}
+
+impl FaultKind {
+    const fn why_missing(self) -> &'static str {
+        match self {
+            Self::ExpireLease => "the harness cannot expire a lease",
+            Self::CutConnections => "the harness cannot cut connections",
+            Self::CutNotifications => "the harness cannot cut notifications",
+            Self::MuteNotifications => "the harness cannot mute notifications",
+            Self::PauseServer => "the harness cannot pause the server",
+            Self::RestartKeepingData => "the harness cannot restart the server with its data",
+            Self::RestartLosingData => "the harness cannot restart the server without its data",
+            Self::ForgetScripts => "the harness cannot make the server forget scripts",
+            Self::JumpServerClock => "the harness cannot move the server's clock",
+        }
+    }
+}

@@ -1,0 +1,44 @@
+//! The cases, one theme a file.
+
+mod cancel;
+mod errors;
+mod exclusion;
+mod fencing;
+mod fifo;
+mod hygiene;
+mod idempotence;
+mod inspection;
+mod lease;
+mod limits;
+mod loss;
+mod meta;
+mod release;
+mod several;
+mod support;
+mod waiting;
+mod window;
+
+use crate::case::Case;
+
+/// Every case there is.
+pub fn all() -> impl Iterator<Item = &'static Case> {
+    let themes: &'static [&'static [Case]] = &[
+        cancel::CASES,
+        errors::CASES,
+        exclusion::CASES,
+        fencing::CASES,
+        fifo::CASES,
+        hygiene::CASES,
+        idempotence::CASES,
+        inspection::CASES,
+        lease::CASES,
+        limits::CASES,
+        loss::CASES,
+        meta::CASES,
+        release::CASES,
+        several::CASES,
+        waiting::CASES,
+        window::CASES,
+    ];
+    themes.iter().copied().flatten()
+}

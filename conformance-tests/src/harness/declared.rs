@@ -1,0 +1,103 @@
+//! What a maker says of its backend before anything is reached.
+
+use tenure_core::driver::{LockCapabilities, ReentrantCapabilities};
+
+use super::FaultKind;
+
+/// What a backend promises and its harness can do, known without I/O. Selection of cases rests on this alone; the case
+/// `meta/declared-matches-driver` compares it with the live driver.
+#[derive(Clone, Debug)]
+pub struct Declared {
+    /// What the driver's plain locks promise.
+    pub locks: LockCapabilities,
+    /// What its re-entrant locks promise, if it has them.
+    pub reentrant: Option<ReentrantCapabilities>,
+    /// What the harness can do to the server.
+    pub faults: Vec<FaultKind>,
+    /// On which clock the backend lives.
+    pub time: Time,
+    /// Whether other processes can reach the same backend.
+    pub processes: Processes,
+    /// Whether the harness can look at the raw store.
+    pub leftovers: Leftovers,
+}
+
+/// On which clock a backend lives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Time {
+    /// Tokio's: the suite pauses it, and a wait of an hour takes no time.
+    Virtual,
+    /// The machine's.
+    Real,
+}
+
+/// Whether [`Harness::worker_command`](super::Harness::worker_command) gives a command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Processes {
+    /// It does not: the cases with several processes are ignored.
+    Single,
+    /// It does.
+    Several,
+}
+
+/// Whether [`Harness::inspector`](super::Harness::inspector) gives an inspector.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Leftovers {
+    /// It does not.
+    Hidden,
+    /// It does.
+    Visible,
+}
+
+impl Declared {
+    /// Plain locks on the machine's clock, one process, no faults, no inspector.
+    #[must_use]
+    pub fn new(locks: LockCapabilities) -> Self {
+        Self {
+            locks,
+            reentrant: None,
+            faults: Vec::new(),
+            time: Time::Real,
+            processes: Processes::Single,
+            leftovers: Leftovers::Hidden,
+        }
+    }
+
+    /// Adds re-entrant locks.
+    #[must_use]
+    pub fn reentrant(mut self, reentrant: ReentrantCapabilities) -> Self {
+        self.reentrant = Some(reentrant);
+        self
+    }
+
+    /// Adds faults that the harness can inject.
+    #[must_use]
+    pub fn faults(mut self, kinds: impl IntoIterator<Item = FaultKind>) -> Self {
+        self.faults.extend(kinds);
+        self
+    }
+
+    /// Runs the cases on a paused clock.
+    #[must_use]
+    pub fn virtual_time(mut self) -> Self {
+        self.time = Time::Virtual;
+        self
+    }
+
+    /// States that the harness gives a worker command.
+    #[must_use]
+    pub fn several_processes(mut self) -> Self {
+        self.processes = Processes::Several;
+        self
+    }
+
+    /// States that the harness gives an inspector.
+    #[must_use]
+    pub fn visible_leftovers(mut self) -> Self {
+        self.leftovers = Leftovers::Visible;
+        self
+    }
+}

@@ -1,0 +1,146 @@
+//! What a harness can do to its server.
+
+use std::fmt;
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use tenure_core::LockName;
+
+use super::BoxError;
+
+/// A bad day of the server. A harness declares which kinds it can make.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum Fault {
+    /// The lease of this name ends now, as if its ttl had passed.
+    ExpireLease(LockName),
+    /// Every connection of every client is cut once.
+    CutConnections,
+    /// Only the connections that carry wake-ups are cut, once.
+    CutNotifications,
+    /// Wake-ups are thrown away until healed; everything else works.
+    MuteNotifications,
+    /// The server stands still until healed, connections stay open. What was sent to it is done afterwards.
+    PauseServer,
+    /// The server is killed; healing starts it again.
+    KillServer(Data),
+    /// Scripts, prepared statements and the like are forgotten.
+    ForgetScripts,
+    /// The server's wall clock is moved; healing moves it back.
+    JumpServerClock(ClockStep),
+}
+
+/// What a killed server remembers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Data {
+    /// Everything that it acknowledged.
+    Kept,
+    /// Nothing.
+    Lost,
+}
+
+/// A step of a wall clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ClockStep {
+    /// Into the future.
+    Forward(Duration),
+    /// Into the past.
+    Back(Duration),
+}
+
+/// The kind of a [`Fault`], to be declared at list time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum FaultKind {
+    /// [`Fault::ExpireLease`]
+    ExpireLease,
+    /// [`Fault::CutConnections`]
+    CutConnections,
+    /// [`Fault::CutNotifications`]
+    CutNotifications,
+    /// [`Fault::MuteNotifications`]
+    MuteNotifications,
+    /// [`Fault::PauseServer`]
+    PauseServer,
+    /// [`Fault::KillServer`] with [`Data::Kept`]
+    RestartKeepingData,
+    /// [`Fault::KillServer`] with [`Data::Lost`]
+    RestartLosingData,
+    /// [`Fault::ForgetScripts`]
+    ForgetScripts,
+    /// [`Fault::JumpServerClock`]
+    JumpServerClock,
+}
+
+impl Fault {
+    /// Its kind.
+    #[must_use]
+    pub const fn kind(&self) -> FaultKind {
+        match self {
+            Self::ExpireLease(_) => FaultKind::ExpireLease,
+            Self::CutConnections => FaultKind::CutConnections,
+            Self::CutNotifications => FaultKind::CutNotifications,
+            Self::MuteNotifications => FaultKind::MuteNotifications,
+            Self::PauseServer => FaultKind::PauseServer,
+            Self::KillServer(Data::Kept) => FaultKind::RestartKeepingData,
+            Self::KillServer(Data::Lost) => FaultKind::RestartLosingData,
+            Self::ForgetScripts => FaultKind::ForgetScripts,
+            Self::JumpServerClock(_) => FaultKind::JumpServerClock,
+        }
+    }
+}
+
+impl FaultKind {
+    /// Whether only the name of the case that injects it is touched. Every other fault hits the whole server, so its
+    /// cases get a harness of their own.
+    #[must_use]
+    pub const fn is_local(self) -> bool {
+        matches!(self, Self::ExpireLease)
+    }
+}
+
+/// Ends a fault. Dropped without [`heal`](Healer::heal), it heals in the background.
+#[must_use = "a fault lasts until it is healed"]
+pub struct Healer(Option<BoxFuture<'static, Result<(), BoxError>>>);
+
+impl Healer {
+    /// A healer that runs `heal`.
+    pub fn new(heal: impl Future<Output = Result<(), BoxError>> + Send + 'static) -> Self {
+        Self(Some(Box::pin(heal)))
+    }
+
+    /// For a fault that is over when it has been injected.
+    pub const fn nothing() -> Self {
+        Self(None)
+    }
+
+    /// Ends the fault and returns when the server is as before.
+    ///
+    /// # Errors
+    ///
+    /// Whatever kept the harness from it.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future leaves the fault in an unknown state.
+    pub async fn heal(mut self) -> Result<(), BoxError> {
+        match self.0.take() {
+            Some(heal) => heal.await,
+            None => Ok(()),
+        }
+    }
+}
+
+impl Drop for Healer {
+    fn drop(&mut self) {
+        if let (Some(heal), Ok(runtime)) = (self.0.take(), tokio::runtime::Handle::try_current()) {
+            runtime.spawn(heal);
+        }
+    }
+}
+
+impl fmt::Debug for Healer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Healer")
+    }
+}

@@ -1,0 +1,118 @@
+//! The two traits of a harness.
+
+use std::fmt;
+use std::process::Command;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use tenure_core::driver::Backend;
+
+use super::{Declared, Fault, Healer, Inspector};
+
+/// Whatever went wrong in a harness.
+pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
+/// Makes a harness for each case, and says beforehand what the backend promises.
+#[async_trait]
+pub trait HarnessMaker: Send + Sync + 'static {
+    /// The backend's name in lists and reports: `"redis/single"`.
+    fn id(&self) -> &str;
+
+    /// What the backend promises and the harness can do. No I/O.
+    fn declared(&self) -> Declared;
+
+    /// Whether the backend is configured on this machine. No I/O.
+    ///
+    /// # Errors
+    ///
+    /// What is missing. Its cases are then listed as ignored with this reason, or fail if the backend is named in
+    /// `TENURE_CONFORMANCE_REQUIRE`.
+    fn configured(&self) -> Result<(), Missing> {
+        Ok(())
+    }
+
+    /// A harness for one case. An error fails the case: configured but not reachable is never a skip.
+    async fn make(&self, context: CaseContext) -> Result<Box<dyn Harness>, BoxError>;
+
+    /// Name and version of the server for the report.
+    fn server(&self) -> String {
+        String::from("in this process")
+    }
+
+    /// Cases that are known to fail, each with the issue that says why. They run, must fail, and turn the run red when
+    /// they pass.
+    fn expected_failures(&self) -> &[(&'static str, &'static str)] {
+        &[]
+    }
+}
+
+/// The world of one case: clients of one backend.
+#[async_trait]
+pub trait Harness: Send {
+    /// A new connection to the backend. Every call is another client; no two share a connection or client identity.
+    async fn backend(&mut self) -> Result<Backend, BoxError>;
+
+    /// Does something bad to the server. Called only with faults whose kind is declared.
+    async fn inject(&mut self, fault: Fault) -> Result<Healer, BoxError> {
+        Err(format!("the harness cannot inject {fault:?}").into())
+    }
+
+    /// A raw look at the store, if that is declared.
+    fn inspector(&self) -> Option<Arc<dyn Inspector>> {
+        None
+    }
+
+    /// A command that runs `worker::serve` against the same backend in another process, if
+    /// that is declared.
+    fn worker_command(&self) -> Option<Command> {
+        None
+    }
+
+    /// Removes what the case left. Runs also after a case that failed or panicked.
+    async fn teardown(self: Box<Self>) -> Result<(), BoxError> {
+        Ok(())
+    }
+}
+
+/// What a maker is told about the case that it makes a harness for.
+#[derive(Clone, Debug)]
+pub struct CaseContext {
+    /// The case, for log lines.
+    pub case: &'static str,
+    /// Every name that the case uses begins with this.
+    pub prefix: String,
+    /// The seed of everything random in the case.
+    pub seed: u64,
+    /// Whether the case does bad things to the whole server.
+    pub isolation: Isolation,
+    /// By how much real waits are stretched on this machine; 1 is an idle one.
+    pub slack: f64,
+}
+
+/// Whether a case may share its server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Isolation {
+    /// It uses names of its own only: other cases may run on the same server meanwhile.
+    Shared,
+    /// It needs a server of its own.
+    Exclusive,
+}
+
+/// Why a backend is not configured.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Missing(String);
+
+impl Missing {
+    /// Says what is missing: `"no redis-server on the PATH"`.
+    #[must_use]
+    pub fn new(what: impl Into<String>) -> Self {
+        Self(what.into())
+    }
+}
+
+impl fmt::Display for Missing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}

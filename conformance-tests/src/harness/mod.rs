@@ -1,0 +1,11 @@
+//! What a backend's author writes: how to reach the backend, what it promises, and what can be done to it.
+
+mod declared;
+mod fault;
+mod inspector;
+mod maker;
+
+pub use declared::{Declared, Leftovers, Processes, Time};
+pub use fault::{ClockStep, Data, Fault, FaultKind, Healer};
+pub use inspector::{Inspector, Residue};
+pub use maker::{BoxError, CaseContext, Harness, HarnessMaker, Isolation, Missing};

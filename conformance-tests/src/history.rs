@@ -1,0 +1,172 @@
+//! Judges a history of grants: the fence is the order, so each rule is one pass over a sorted list.
+
+use std::fmt;
+use std::time::Duration;
+
+/// One grant as its client saw it. All times are readings of one monotonic clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Grant {
+    /// Who.
+    pub client: usize,
+    /// Its fence.
+    pub fence: u64,
+    /// Before the acquisition was asked for.
+    pub asked_at: Duration,
+    /// When the acquisition returned.
+    pub granted_at: Duration,
+    /// When the client believed its lease to end, as it knew when it was granted.
+    pub valid_until: Duration,
+    /// When the client called release or learned of its loss, whichever came first.
+    pub ended_at: Duration,
+}
+
+/// What was assumed while the history was made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Assumption {
+    /// The backend kept its data and the clocks ran alike: all rules apply.
+    Timed,
+    /// Anything may have happened to data and clocks: only the rules about fences and windows apply.
+    Asynchronous,
+}
+
+/// A rule that a history breaks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Violation {
+    /// Two grants have the same fence (F1, P19).
+    SameFence(Grant, Grant),
+    /// A grant that returned before the other was asked for has the greater fence (F2, P20).
+    FenceInversion(Grant, Grant),
+    /// Two holds overlap (P1, P4).
+    Overlap(Grant, Grant),
+    /// Holds that do not overlap are not in the order of their fences (F3, P21).
+    HoldOrder(Grant, Grant),
+    /// The grant had ended when it was given (P3).
+    Stillborn(Grant),
+    /// The window reaches further than the ttl from before the request (P2).
+    LongWindow(Grant),
+}
+
+/// Checks the history of one name; `ttl` is the lease that every acquisition asked for, if none was renewed.
+#[must_use]
+pub fn check(grants: &[Grant], ttl: Option<Duration>, assumption: Assumption) -> Vec<Violation> {
+    let mut found = Vec::new();
+    same_fence(grants, &mut found);
+    fence_inversion(grants, &mut found);
+    windows(grants, ttl, &mut found);
+    if assumption == Assumption::Timed {
+        overlap(grants, &mut found);
+    }
+    found
+}
+
+fn same_fence(grants: &[Grant], found: &mut Vec<Violation>) {
+    let mut sorted = grants.to_vec();
+    sorted.sort_by_key(|grant| grant.fence);
+    let pairs = sorted.windows(2).filter(|pair| pair[0].fence == pair[1].fence);
+    found.extend(pairs.map(|pair| Violation::SameFence(pair[0], pair[1])));
+}
+
+/// Grants in the order they were asked for, against the greatest fence that had returned before.
+fn fence_inversion(grants: &[Grant], found: &mut Vec<Violation>) {
+    let (mut asked, mut returned) = (grants.to_vec(), grants.to_vec());
+    asked.sort_by_key(|grant| grant.asked_at);
+    returned.sort_by_key(|grant| grant.granted_at);
+    let mut returned = returned.into_iter().peekable();
+    let mut greatest: Option<Grant> = None;
+    for grant in asked {
+        while let Some(earlier) = returned.next_if(|earlier| earlier.granted_at < grant.asked_at) {
+            if greatest.is_none_or(|seen| earlier.fence > seen.fence) {
+                greatest = Some(earlier);
+            }
+        }
+        if let Some(earlier) = greatest.filter(|seen| seen.fence > grant.fence) {
+            found.push(Violation::FenceInversion(earlier, grant));
+        }
+    }
+}
+
+fn windows(grants: &[Grant], ttl: Option<Duration>, found: &mut Vec<Violation>) {
+    for &grant in grants {
+        if grant.granted_at >= grant.valid_until {
+            found.push(Violation::Stillborn(grant));
+        }
+        if ttl.is_some_and(|ttl| grant.valid_until >= grant.granted_at + ttl) {
+            found.push(Violation::LongWindow(grant));
+        }
+    }
+}
+
+/// Grants in the order they returned: none may begin before all earlier ones have ended.
+fn overlap(grants: &[Grant], found: &mut Vec<Violation>) {
+    let mut sorted = grants.to_vec();
+    sorted.sort_by_key(|grant| grant.granted_at);
+    let mut last: Option<Grant> = None;
+    for grant in sorted {
+        if let Some(before) = last {
+            if grant.granted_at < before.ended_at {
+                found.push(Violation::Overlap(before, grant));
+            } else if grant.fence < before.fence {
+                found.push(Violation::HoldOrder(before, grant));
+            }
+        }
+        if last.is_none_or(|before| grant.ended_at > before.ended_at) {
+            last = Some(grant);
+        }
+    }
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::SameFence(a, b) => write!(f, "two grants with fence {}: {a:?} and {b:?}", a.fence),
+            Self::FenceInversion(a, b) => {
+                write!(f, "{a:?} returned before {b:?} was asked for, and has a greater fence")
+            }
+            Self::Overlap(a, b) => write!(f, "{b:?} began before {a:?} had ended"),
+            Self::HoldOrder(a, b) => write!(f, "{b:?} came after {a:?} and has a smaller fence"),
+            Self::Stillborn(grant) => write!(f, "{grant:?} had ended when it was given"),
+            Self::LongWindow(grant) => write!(f, "{grant:?} is believed for longer than its ttl"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn grant(fence: u64, asked: u64, granted: u64, ended: u64) -> Grant {
+        let ms = Duration::from_millis;
+        Grant {
+            client: 0,
+            fence,
+            asked_at: ms(asked),
+            granted_at: ms(granted),
+            valid_until: ms(granted + 50),
+            ended_at: ms(ended),
+        }
+    }
+
+    #[test]
+    fn a_clean_history_is_clean() {
+        let grants = [grant(1, 0, 10, 20), grant(2, 5, 20, 30), grant(7, 31, 32, 40)];
+        assert!(check(&grants, Some(Duration::from_millis(60)), Assumption::Timed).is_empty());
+    }
+
+    #[test]
+    fn each_rule_finds_its_violation() {
+        let of = |grants: &[Grant]| check(grants, None, Assumption::Timed);
+        assert!(matches!(of(&[grant(1, 0, 1, 2), grant(1, 3, 4, 5)])[0], Violation::SameFence(..)));
+        assert!(matches!(of(&[grant(5, 0, 1, 2), grant(4, 3, 4, 5)])[0], Violation::FenceInversion(..)));
+        assert!(matches!(of(&[grant(1, 0, 1, 9), grant(2, 3, 4, 5)])[0], Violation::Overlap(..)));
+        assert!(matches!(of(&[grant(5, 0, 3, 4), grant(4, 0, 5, 6)])[0], Violation::HoldOrder(..)));
+        let stillborn = Grant { valid_until: Duration::from_millis(1), ..grant(1, 0, 2, 3) };
+        assert!(matches!(of(&[stillborn])[0], Violation::Stillborn(_)));
+        let long = check(&[grant(1, 0, 2, 3)], Some(Duration::from_millis(40)), Assumption::Timed);
+        assert!(matches!(long[0], Violation::LongWindow(_)));
+    }
+
+    #[test]
+    fn overlap_is_not_judged_when_clocks_and_data_are_not_trusted() {
+        assert!(check(&[grant(1, 0, 1, 9), grant(2, 3, 4, 5)], None, Assumption::Asynchronous).is_empty());
+    }
+}

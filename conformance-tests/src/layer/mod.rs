@@ -1,0 +1,10 @@
+//! Faults on the client's side, free for every driver: between the engine and the driver.
+
+mod action;
+mod frames;
+mod locks;
+mod plan;
+
+pub use action::{Action, Chaos, Op, Rule};
+pub use frames::{Answer, Frame};
+pub use plan::FaultLayer;

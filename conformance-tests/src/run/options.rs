@@ -1,0 +1,69 @@
+//! How a run is done.
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use crate::case::Case;
+
+/// How a run is done.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The seed of everything random. Default: `TENURE_SEED`, else the time of day.
+    pub seed: u64,
+    /// By how much real waits are stretched. Default: `TENURE_SLACK`, else 1.
+    pub slack: f64,
+    /// How many cases run at the same time. Default: 6 on the machine's clock, 2 on a virtual one.
+    pub jobs: Option<usize>,
+    /// Only cases whose id contains one of these. Default: all.
+    pub only: Vec<String>,
+    /// Backends that must be configured. Default: `TENURE_CONFORMANCE_REQUIRE`, separated by commas.
+    pub required: Vec<String>,
+    /// The most that one case may take on the wall clock, whatever it hangs on. Default: 2 minutes, times the slack.
+    pub hard_limit: Duration,
+    /// Told of each case when it ends.
+    pub progress: Option<Progress>,
+}
+
+type Listener = Arc<dyn Fn(&'static Case, &super::CaseReport) + Send + Sync>;
+
+/// Somebody who is told of each case when it ends.
+#[derive(Clone)]
+pub struct Progress(pub(super) Listener);
+
+impl Progress {
+    /// Calls `told` for each case.
+    pub fn new(told: impl Fn(&'static Case, &super::CaseReport) + Send + Sync + 'static) -> Self {
+        Self(Arc::new(told))
+    }
+}
+
+impl std::fmt::Debug for Progress {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Progress")
+    }
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        let var = |name| std::env::var(name).ok();
+        let clock = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let slack = var("TENURE_SLACK").and_then(|text| text.parse().ok()).unwrap_or(1.0_f64).clamp(1.0, 20.0);
+        let required = var("TENURE_CONFORMANCE_REQUIRE").unwrap_or_default();
+        Self {
+            seed: var("TENURE_SEED").and_then(|text| text.parse().ok()).unwrap_or(clock.as_micros() as u64),
+            slack,
+            jobs: None,
+            only: Vec::new(),
+            required: required.split(',').map(str::trim).filter(|s| !s.is_empty()).map(str::to_owned).collect(),
+            hard_limit: Duration::from_secs(120).mul_f64(slack),
+            progress: None,
+        }
+    }
+}
+
+impl Options {
+    /// Whether the case is among those asked for.
+    pub(super) fn wants(&self, case: &Case) -> bool {
+        self.only.is_empty() || self.only.iter().any(|part| case.id.contains(part.as_str()))
+    }
+}

@@ -1,0 +1,83 @@
+//! The resource that a lock protects, with and without fencing.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use tenure_core::{FenceGate, FencingToken, StaleFence};
+
+/// A register that refuses writes with a smaller fence than it has seen. Whatever happens to the lock, its history
+/// stays in order.
+#[derive(Debug, Default)]
+pub struct FencedRegister {
+    gate: FenceGate,
+    writes: Mutex<Vec<FencingToken>>,
+}
+
+impl FencedRegister {
+    /// Writes under this fence.
+    ///
+    /// # Errors
+    ///
+    /// The fence is stale.
+    pub fn write(&self, fence: FencingToken) -> Result<(), StaleFence> {
+        let mut writes = lock(&self.writes);
+        self.gate.admit(fence)?;
+        writes.push(fence);
+        Ok(())
+    }
+
+    /// Whether the writes that were taken came in the order of their fences.
+    #[must_use]
+    pub fn is_in_order(&self) -> bool {
+        lock(&self.writes).is_sorted()
+    }
+}
+
+/// A register that believes every writer. It notes whether a writer wrote after a later grant's writer did: a suite
+/// whose bad days never break it is too kind.
+#[derive(Debug, Default)]
+pub struct UnfencedRegister {
+    writes: Mutex<Vec<FencingToken>>,
+}
+
+impl UnfencedRegister {
+    /// Writes; the fence is only noted.
+    pub fn write(&self, fence: FencingToken) {
+        lock(&self.writes).push(fence);
+    }
+
+    /// Whether a stale write went through.
+    #[must_use]
+    pub fn is_corrupt(&self) -> bool {
+        !lock(&self.writes).is_sorted()
+    }
+}
+
+/// A counter whose increments are read, wait, write: two at once lose one.
+#[derive(Debug, Default)]
+pub struct Counter {
+    value: Mutex<u64>,
+}
+
+impl Counter {
+    /// Adds one, in two steps with a pause between them.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future may leave the increment out.
+    pub async fn increment(&self) {
+        let read = *lock(&self.value);
+        tokio::task::yield_now().await;
+        tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+        *lock(&self.value) = read + 1;
+    }
+
+    /// The value.
+    #[must_use]
+    pub fn value(&self) -> u64 {
+        *lock(&self.value)
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,334 @@
+//! The engine over a scripted driver, under a paused clock: what leaves, when, and what is concluded from it.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use tenure_core::driver::{
+    AcquireRequest, Acquisition, Backend, Begun, Busy, DistributedLock, Exclusion, Fencing, ForceReleased, Grant, Hold,
+    Inspection, Introspection, LockCapabilities, Released, Renewal, Renewed, Revocation, TtlRange, Waiting, WakeRouter,
+    Watch,
+};
+use tenure_core::{Client, Error, ErrorKind, FencingToken, HoldState, LockName, LostReason, OwnerToken, Result};
+use tokio::time::{Instant, sleep};
+
+const TTL: Duration = Duration::from_secs(30);
+
+/// What the next call of a kind does.
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    Grant,
+    GrantEarlier,
+    Busy,
+    Fail(ErrorKind),
+    /// The answer takes this long.
+    Slow(Duration),
+    Lost,
+}
+
+/// Plays back steps and notes what was sent, with the time since the start.
+#[derive(Debug)]
+struct Script {
+    start: Instant,
+    acquire: Mutex<Vec<Step>>,
+    renew: Mutex<Vec<Step>>,
+    frames: Mutex<Vec<(&'static str, OwnerToken, Duration)>>,
+    wakes: WakeRouter,
+}
+
+impl Script {
+    fn client(acquire: &[Step], renew: &[Step]) -> (Arc<Self>, Client) {
+        let back = |steps: &[Step]| Mutex::new(steps.iter().rev().copied().collect());
+        let script = Arc::new(Self {
+            start: Instant::now(),
+            acquire: back(acquire),
+            renew: back(renew),
+            frames: Mutex::default(),
+            wakes: WakeRouter::default(),
+        });
+        let client = Client::new(Backend::new(Arc::clone(&script) as Arc<dyn DistributedLock>));
+        (script, client)
+    }
+
+    fn note(&self, what: &'static str, token: &OwnerToken) {
+        self.frames.lock().unwrap().push((what, *token, self.start.elapsed()));
+    }
+
+    fn sent(&self, what: &str) -> Vec<(OwnerToken, Duration)> {
+        let frames = self.frames.lock().unwrap();
+        frames.iter().filter(|frame| frame.0 == what).map(|frame| (frame.1, frame.2)).collect()
+    }
+
+    async fn play(&self, steps: &Mutex<Vec<Step>>) -> Step {
+        let step = steps.lock().unwrap().pop().unwrap_or(Step::Grant);
+        match step {
+            Step::Slow(delay) => {
+                sleep(delay).await;
+                Step::Grant
+            }
+            step => step,
+        }
+    }
+}
+
+#[async_trait]
+impl DistributedLock for Script {
+    fn driver(&self) -> &'static str {
+        "script"
+    }
+
+    fn capabilities(&self) -> LockCapabilities {
+        LockCapabilities {
+            exclusion: Exclusion::Process,
+            fencing: Fencing::Strict,
+            waiting: Waiting::Fifo,
+            ttl: TtlRange {
+                min: Duration::from_millis(10),
+                max: Duration::from_secs(60),
+                granularity: Duration::from_millis(1),
+            },
+            introspection: Introspection::None,
+            revocation: Revocation::None,
+            max_waiters: None,
+            renew_batch: 2,
+        }
+    }
+
+    async fn acquire(&self, request: &AcquireRequest) -> Result<Acquisition> {
+        self.note("acquire", &request.token);
+        let grant = |begun| {
+            let fence = FencingToken::new(7).unwrap();
+            Ok(Acquisition::Granted(Grant { fence, ttl: request.ttl.get(), begun, depth: 1 }))
+        };
+        match self.play(&self.acquire).await {
+            Step::Grant => grant(Begun::Now),
+            Step::GrantEarlier => grant(Begun::Earlier),
+            Step::Fail(kind) => Err(Error::new(kind, "scripted")),
+            _ => Ok(Acquisition::Busy(Busy { position: Some(0), recheck_after: None })),
+        }
+    }
+
+    async fn renew(&self, renewals: &[Renewal]) -> Vec<Result<Renewed>> {
+        assert!(renewals.len() <= 2, "no more than renew_batch");
+        renewals.iter().for_each(|renewal| self.note("renew", &renewal.hold.token));
+        let step = self.play(&self.renew).await;
+        let answer = |renewal: &Renewal| match step {
+            Step::Fail(kind) => Err(Error::new(kind, "scripted")),
+            Step::Lost => Ok(Renewed::Lost),
+            _ => Ok(Renewed::Extended { ttl: renewal.ttl.get() }),
+        };
+        renewals.iter().map(answer).collect()
+    }
+
+    async fn release(&self, hold: &Hold) -> Result<Released> {
+        self.note("release", &hold.token);
+        Ok(Released::Released)
+    }
+
+    async fn abandon(&self, hold: &Hold) -> Result<()> {
+        self.note("abandon", &hold.token);
+        Ok(())
+    }
+
+    async fn watch(&self, _name: &LockName, token: &OwnerToken) -> Result<Watch> {
+        Ok(self.wakes.register(*token))
+    }
+
+    async fn inspect(&self, _name: &LockName) -> Result<Inspection> {
+        Err(Error::new(ErrorKind::Unsupported, "scripted"))
+    }
+
+    async fn force_release(&self, _name: &LockName) -> Result<ForceReleased> {
+        Err(Error::new(ErrorKind::Unsupported, "scripted"))
+    }
+
+    async fn close(&self) {}
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_window_counts_from_before_the_send() {
+    let (_, client) = Script::client(&[Step::Slow(Duration::from_millis(600))], &[]);
+    let guard = client.lock("a").unwrap().ttl(TTL).try_acquire().await.unwrap().unwrap();
+    let most = TTL - TTL / 100 - Duration::from_millis(2) - TTL / 1000 - Duration::from_millis(600);
+    assert!(
+        guard.remaining() <= most && guard.remaining() > most - Duration::from_millis(5),
+        "{:?}",
+        guard.remaining()
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_earlier_grant_counts_from_the_unanswered_request() {
+    let steps = [Step::Busy, Step::Fail(ErrorKind::Indeterminate), Step::GrantEarlier];
+    let (script, client) = Script::client(&steps, &[]);
+    let guard = client.lock("a").unwrap().ttl(TTL).acquire().await.unwrap();
+    let asked = script.sent("acquire");
+    assert_eq!(asked.len(), 3);
+    assert!(asked.iter().all(|frame| frame.0 == asked[0].0), "one acquisition asks with one token");
+    let age = script.start.elapsed() - asked[1].1;
+    assert!(guard.remaining() + age <= TTL, "the window begins with the request whose answer was lost");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_token_with_an_unanswered_request_is_abandoned_in_the_end() {
+    let steps = [Step::Busy, Step::Fail(ErrorKind::Indeterminate), Step::Grant, Step::Grant];
+    let (script, client) = Script::client(&steps, &[]);
+    let released = client.lock("a").unwrap().acquire().await.unwrap().release().await.unwrap();
+    assert_eq!(released, Released::Released);
+    drop(client.lock("a").unwrap().acquire().await.unwrap());
+    client.close(TTL).await.unwrap();
+    let token = script.sent("acquire")[1].0;
+    let abandoned: Vec<_> = script.sent("abandon").into_iter().map(|frame| frame.0).collect();
+    assert_eq!(abandoned, [token], "its lost request could still take the lock; the other token's cannot");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_grant_that_comes_too_late_is_given_back() {
+    let (script, client) = Script::client(&[Step::Slow(Duration::from_millis(99))], &[]);
+    let error = client.lock("a").unwrap().ttl(Duration::from_millis(100)).try_acquire().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Lost);
+    client.close(TTL).await.unwrap();
+    assert_eq!(script.sent("abandon").len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn renewal_comes_at_a_third_and_moves_the_window() {
+    let (script, client) = Script::client(&[], &[]);
+    let guard = client.lock("a").unwrap().ttl(TTL).acquire().await.unwrap();
+    sleep(TTL * 10).await;
+    assert!(guard.is_held());
+    let times: Vec<_> = script.sent("renew").into_iter().map(|frame| frame.1).collect();
+    assert!((30..=34).contains(&times.len()), "{} renewals in ten ttls", times.len());
+    assert!(times[0] <= TTL / 3 + Duration::from_millis(10) && times[0] >= TTL / 4, "{:?}", times[0]);
+    guard.release().await.unwrap();
+    let renewed = script.sent("renew").len();
+    sleep(TTL * 2).await;
+    assert_eq!(script.sent("renew").len(), renewed, "a released lease is not renewed");
+}
+
+#[tokio::test(start_paused = true)]
+async fn failed_renewals_make_it_suspect_and_then_the_deadline_ends_it() {
+    let (script, client) = Script::client(&[], &[Step::Fail(ErrorKind::Unavailable); 100]);
+    let guard = client.lock("a").unwrap().ttl(TTL).acquire().await.unwrap();
+    sleep(TTL / 2).await;
+    assert_eq!(guard.state(), HoldState::Suspect);
+    assert!(guard.check().is_ok());
+    assert_eq!(guard.lost().await, LostReason::Expired);
+    let lived = script.start.elapsed();
+    assert!(lived < TTL && lived > TTL * 95 / 100, "{lived:?}");
+    assert!(script.sent("renew").len() > 10, "it was retried until the end");
+    sleep(Duration::from_millis(50)).await;
+    assert_eq!(script.sent("release").len(), 1, "what may be left of it is given back");
+    assert_eq!(guard.release().await.unwrap(), Released::NotHeld);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_proved_loss_ends_it_at_once() {
+    let (script, client) = Script::client(&[], &[Step::Lost]);
+    let guard = client.lock("a").unwrap().ttl(TTL).acquire().await.unwrap();
+    assert_eq!(guard.lost().await, LostReason::Gone);
+    assert!(script.start.elapsed() < TTL / 2);
+    assert_eq!(guard.run(async { 1 }).await.unwrap_err().kind(), ErrorKind::Lost);
+}
+
+#[tokio::test(start_paused = true)]
+async fn max_hold_ends_a_renewed_lease() {
+    let (script, client) = Script::client(&[], &[]);
+    let cap = TTL * 3;
+    let guard = client.lock("a").unwrap().ttl(TTL).max_hold(cap).acquire().await.unwrap();
+    assert_eq!(guard.lost().await, LostReason::MaxHold);
+    let lived = script.start.elapsed();
+    assert!(lived <= cap + Duration::from_millis(10) && lived >= cap - Duration::from_millis(10), "{lived:?}");
+    drop(guard);
+    client.close(TTL).await.unwrap();
+    assert_eq!(script.sent("release").len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn renewals_leave_in_batches() {
+    let (script, client) = Script::client(&[], &[]);
+    let mut guards = Vec::new();
+    for i in 0..10 {
+        guards.push(client.lock(format!("lock {i}")).unwrap().ttl(TTL).acquire().await.unwrap());
+    }
+    sleep(TTL * 2).await;
+    assert!(guards.iter().all(tenure_core::LockGuard::is_held));
+    assert!(script.sent("renew").len() >= 50);
+    drop(guards);
+    client.close(TTL).await.unwrap();
+    assert_eq!(client.stats().cleanups, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wait_survives_an_outage_that_begins_after_the_first_answer() {
+    let mut steps = vec![Step::Busy];
+    steps.extend([Step::Fail(ErrorKind::Unavailable); 200]);
+    let (script, client) = Script::client(&steps, &[]);
+    let guard = client.lock("a").unwrap().acquire().await.unwrap();
+    assert!(guard.is_held());
+    assert!(script.start.elapsed() > Duration::from_secs(60), "back-off slows it down");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_outage_at_the_start_is_told() {
+    let (script, client) = Script::client(&[Step::Fail(ErrorKind::Unavailable)], &[]);
+    let error = client.lock("a").unwrap().acquire().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable);
+    client.close(TTL).await.unwrap();
+    assert!(script.sent("abandon").is_empty(), "what was not applied needs no undoing");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wait_ends_in_time_and_leaves_the_queue() {
+    let (script, client) = Script::client(&[Step::Busy; 100], &[]);
+    let most = Duration::from_secs(7);
+    let error = client.lock("a").unwrap().acquire_within(most).await.unwrap_err();
+    assert!(error.is_timed_out(), "{error}");
+    let waited = script.start.elapsed();
+    assert!(waited >= most && waited < most + Duration::from_millis(10), "{waited:?}");
+    assert_eq!(script.sent("acquire").len(), 2, "asked at 0 s and at 5 s");
+    client.close(TTL).await.unwrap();
+    assert_eq!(script.sent("abandon").len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wake_up_is_asked_after_at_once() {
+    let (script, client) = Script::client(&[Step::Busy], &[]);
+    let lock = client.lock("a").unwrap();
+    let waiting = tokio::spawn(async move { lock.acquire().await });
+    sleep(Duration::from_secs(1)).await;
+    assert_eq!(client.stats().waiters, 1);
+    script.wakes.wake_all();
+    let _guard = waiting.await.unwrap().unwrap();
+    assert_eq!(script.start.elapsed(), Duration::from_secs(1));
+    assert!(script.wakes.is_empty(), "nobody listens any more");
+}
+
+#[tokio::test(start_paused = true)]
+async fn close_ends_waits_and_holds() {
+    let (script, client) = Script::client(&[Step::Grant, Step::Busy], &[]);
+    let guard = client.lock("a").unwrap().acquire().await.unwrap();
+    let lock = client.lock("b").unwrap();
+    let waiting = tokio::spawn(async move { lock.acquire().await });
+    sleep(Duration::from_secs(1)).await;
+    client.close(TTL).await.unwrap();
+    assert_eq!(waiting.await.unwrap().unwrap_err().kind(), ErrorKind::Closed);
+    assert_eq!(guard.state(), HoldState::Lost(LostReason::Closed));
+    assert_eq!(script.sent("release").len(), 1);
+    let refused = client.lock("c").unwrap().try_acquire().await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Closed);
+}
+
+#[test]
+fn a_guard_may_be_dropped_outside_a_runtime_and_outlive_one() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+    let (script, client) = runtime.block_on(async { Script::client(&[], &[]) });
+    let guard = runtime.block_on(async { client.lock("a").unwrap().ttl(TTL).acquire().await.unwrap() });
+    drop(runtime);
+    assert!(guard.is_held(), "the view needs no runtime");
+    drop(guard);
+    assert_eq!(client.stats().cleanups, 1, "handed over");
+    let next = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+    next.block_on(async { client.close(TTL).await.unwrap() });
+    assert_eq!(script.sent("release").len(), 1, "the next runtime carries on");
+}

@@ -1,0 +1,244 @@
+//! What every request does to the state of one name: functions of state, time and request, and nothing else.
+//!
+//! Each decision first settles the state, that is, it drops the lease and the waiters whose time has come. A lease is
+//! over *at* its end, not after it.
+
+use std::time::Duration;
+
+use tenure_core::driver::{
+    AcquireRequest, Acquisition, Begun, Busy, Exited, ForceReleased, Grant, Inspection, Queueing, Released, Renewed,
+};
+use tenure_core::{FencingToken, OwnerToken};
+use tokio::time::Instant;
+
+use crate::hold::{Claimant, Held, HeldBy};
+use crate::queue::{Left, Queue};
+
+/// The longest presence that is kept; a longer one would overflow the clock on some platforms.
+const LONGEST_PRESENCE: Duration = Duration::from_secs(365 * 86_400);
+
+/// Everything known of one name. An idle state is worth no memory, see [`NameState::is_idle`].
+#[derive(Debug, Default)]
+pub(crate) struct NameState {
+    hold: Option<Held>,
+    queue: Queue,
+}
+
+/// The caps of a store.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Caps {
+    pub(crate) max_waiters: u32,
+    pub(crate) max_depth: u32,
+}
+
+impl Caps {
+    pub(crate) const DEEPEST: u32 = 65_535;
+    pub(crate) const MOST_WAITERS: u32 = 1_000_000;
+    pub(crate) const DEFAULT: Self = Self { max_waiters: 10_000, max_depth: Self::DEEPEST };
+}
+
+/// An answer, and the waiter that has to be told.
+#[derive(Debug)]
+pub(crate) struct Outcome<T> {
+    pub(crate) answer: T,
+    pub(crate) wake: Option<OwnerToken>,
+}
+
+/// Why a request was refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    QueueFull,
+    TooDeep,
+}
+
+impl<T> Outcome<T> {
+    pub(crate) fn quiet(answer: T) -> Self {
+        Self { answer, wake: None }
+    }
+}
+
+impl NameState {
+    /// Drops what is over.
+    fn settle(&mut self, now: Instant) {
+        if self.hold.as_ref().is_some_and(|held| held.until <= now) {
+            self.hold = None;
+        }
+        self.queue.settle(now);
+    }
+
+    /// Whether nobody holds the name and nobody waits for it.
+    pub(crate) fn is_idle(&mut self, now: Instant) -> bool {
+        self.settle(now);
+        self.hold.is_none() && self.queue.is_empty()
+    }
+
+    #[cfg(test)]
+    pub(crate) fn leave_a_waiter(&mut self, present_until: Instant) {
+        self.queue.join(OwnerToken::random(), present_until);
+    }
+
+    pub(crate) fn waiters(&self) -> u32 {
+        self.queue.len()
+    }
+
+    /// Takes the name, enters it once more, or tells that it is busy. `next_fence` is called for a new grant only.
+    pub(crate) fn acquire(
+        &mut self,
+        now: Instant,
+        claimant: Claimant,
+        request: &AcquireRequest,
+        caps: Caps,
+        next_fence: impl FnOnce() -> FencingToken,
+    ) -> Outcome<Result<Acquisition, Refusal>> {
+        self.settle(now);
+        let (token, ttl) = (request.token, request.ttl.get());
+        if let Some(held) = &mut self.hold {
+            return match held.by.entry(claimant, &token) {
+                Some(ttl) => Outcome::quiet(Ok(grant(held, ttl, Begun::Earlier))),
+                None if held.is_of(claimant) => {
+                    let entered = held.enter(now, token, ttl, caps);
+                    if entered.is_ok() {
+                        self.queue.leave(&token);
+                    }
+                    Outcome::quiet(entered)
+                }
+                None => Outcome::quiet(self.busy(now, request, caps)),
+            };
+        }
+        if self.queue.head().is_some_and(|head| head != token) {
+            // The lease before it ran out, and nobody told the head.
+            let wake = if self.queue.head_is_called(now) { None } else { self.queue.call_head(now) };
+            return Outcome { answer: self.busy(now, request, caps), wake };
+        }
+        self.queue.leave(&token);
+        let by = HeldBy::new(claimant, token, ttl);
+        let (fence, label) = (next_fence(), request.label.clone());
+        let held = self.hold.insert(Held { by, fence, since: now, until: now + ttl, label });
+        Outcome::quiet(Ok(grant(held, ttl, Begun::Now)))
+    }
+
+    /// The name is held by another, or free and reserved for another.
+    fn busy(&mut self, now: Instant, request: &AcquireRequest, caps: Caps) -> Result<Acquisition, Refusal> {
+        let mut position = None;
+        if let Queueing::Join { presence } = request.queue {
+            if self.queue.position(&request.token).is_none() && self.queue.len() >= caps.max_waiters {
+                return Err(Refusal::QueueFull);
+            }
+            self.queue.join(request.token, now + presence.min(LONGEST_PRESENCE));
+            position = self.queue.position(&request.token);
+        }
+        let recheck_after = match &self.hold {
+            Some(_) if position > Some(0) => None, // those before will be served first
+            Some(held) => Some(held.left(now)),
+            None => self.queue.head_lapses_in(now),
+        };
+        Ok(Acquisition::Busy(Busy { position, recheck_after }))
+    }
+
+    /// Renews a plain lease.
+    pub(crate) fn renew(&mut self, now: Instant, token: &OwnerToken, ttl: Duration) -> Renewed {
+        self.renew_if(now, ttl, |held| held.by.entry(Claimant::Plain, token).is_some())
+    }
+
+    /// Renews a re-entrant lease as a whole.
+    pub(crate) fn renew_hold(
+        &mut self,
+        now: Instant,
+        claimant: Claimant,
+        fence: FencingToken,
+        ttl: Duration,
+    ) -> Renewed {
+        self.renew_if(now, ttl, |held| held.is_of(claimant) && held.fence == fence)
+    }
+
+    fn renew_if(&mut self, now: Instant, ttl: Duration, same: impl FnOnce(&Held) -> bool) -> Renewed {
+        self.settle(now);
+        match &mut self.hold {
+            Some(held) if same(held) => Renewed::Extended { ttl: held.extend(now, ttl) },
+            _ => Renewed::Lost,
+        }
+    }
+
+    /// Ends a plain lease.
+    pub(crate) fn release(&mut self, now: Instant, token: &OwnerToken) -> Outcome<Released> {
+        let Outcome { answer, wake } = self.exit(now, Claimant::Plain, token);
+        let answer = if answer == Exited::NotHeld { Released::NotHeld } else { Released::Released };
+        Outcome { answer, wake }
+    }
+
+    /// Undoes one entry; the last one ends the lease.
+    pub(crate) fn exit(&mut self, now: Instant, claimant: Claimant, token: &OwnerToken) -> Outcome<Exited> {
+        self.settle(now);
+        let Some(held) = &mut self.hold else { return Outcome::quiet(Exited::NotHeld) };
+        if held.by.entry(claimant, token).is_none() {
+            return Outcome::quiet(Exited::NotHeld);
+        }
+        if let HeldBy::Owner(_, entries) = &mut held.by {
+            entries.remove(token);
+            if !entries.is_empty() {
+                return Outcome::quiet(Exited::Inside { depth: held.by.depth() });
+            }
+        }
+        self.hold = None;
+        Outcome { answer: Exited::Released, wake: self.queue.call_head(now) }
+    }
+
+    /// Undoes an entry and a place in the queue.
+    pub(crate) fn abandon(&mut self, now: Instant, claimant: Claimant, token: &OwnerToken) -> Outcome<()> {
+        let Outcome { wake, .. } = self.exit(now, claimant, token);
+        let left = self.queue.leave(token);
+        let passed_on = left == Left::Head && self.hold.is_none();
+        Outcome { answer: (), wake: if passed_on { self.queue.call_head(now) } else { wake } }
+    }
+
+    /// Takes the name from whoever holds it.
+    pub(crate) fn force_release(&mut self, now: Instant) -> Outcome<ForceReleased> {
+        self.settle(now);
+        match self.hold.take() {
+            Some(_) => Outcome { answer: ForceReleased::Released, wake: self.queue.call_head(now) },
+            None => Outcome::quiet(ForceReleased::NotHeld),
+        }
+    }
+
+    /// Ends the lease as if its time had come: nobody is told.
+    pub(crate) fn expire(&mut self, now: Instant) -> ForceReleased {
+        self.settle(now);
+        match self.hold.take() {
+            Some(_) => ForceReleased::Released,
+            None => ForceReleased::NotHeld,
+        }
+    }
+
+    /// What an operator sees.
+    pub(crate) fn inspect(&mut self, now: Instant) -> Inspection {
+        self.settle(now);
+        let holder = self.hold.as_ref().map(|held| held.seen_from_outside(now));
+        Inspection { holder, waiters: self.queue.len() }
+    }
+}
+
+impl Held {
+    /// Whether the hold is re-entrant and belongs to this owner.
+    fn is_of(&self, claimant: Claimant) -> bool {
+        matches!((&self.by, claimant), (HeldBy::Owner(owner, _), Claimant::Owner(asks)) if *owner == asks)
+    }
+
+    /// Adds an entry. The lease grows to `ttl` if it is shorter, the fence stays.
+    fn enter(&mut self, now: Instant, token: OwnerToken, ttl: Duration, caps: Caps) -> Result<Acquisition, Refusal> {
+        if self.by.depth() >= caps.max_depth {
+            return Err(Refusal::TooDeep);
+        }
+        let left = self.extend(now, ttl);
+        if let HeldBy::Owner(_, entries) = &mut self.by {
+            entries.insert(token, left);
+        }
+        Ok(grant(self, left, Begun::Now))
+    }
+}
+
+fn grant(held: &Held, ttl: Duration, begun: Begun) -> Acquisition {
+    Acquisition::Granted(Grant { fence: held.fence, ttl, begun, depth: held.by.depth() })
+}
+
+#[cfg(test)]
+mod tests;

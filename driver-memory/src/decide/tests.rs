@@ -1,0 +1,342 @@
+//! The decisions, with time and fences as plain arguments. No runtime, no clock.
+
+use std::time::Duration;
+
+use tenure_core::driver::{
+    AcquireRequest, Acquisition, Begun, Busy, Exited, ForceReleased, Grant, Queueing, Released, Renewed,
+};
+use tenure_core::{FencingToken, Label, LockName, OwnerId, OwnerToken, Ttl};
+use tokio::time::Instant;
+
+use super::{Caps, NameState, Outcome, Refusal};
+use crate::hold::Claimant;
+
+const CAPS: Caps = Caps { max_waiters: 3, max_depth: 3 };
+const TTL: Duration = Duration::from_secs(10);
+const PRESENCE: Duration = Duration::from_secs(6);
+
+/// One name, a clock to be moved by hand, and a fence counter.
+struct Bench {
+    state: NameState,
+    now: Instant,
+    fence: u64,
+    /// Whom the last ask woke.
+    woken: Option<OwnerToken>,
+}
+
+impl Bench {
+    fn new() -> Self {
+        Self { state: NameState::default(), now: Instant::now(), fence: 0, woken: None }
+    }
+
+    fn pass(&mut self, time: Duration) {
+        self.now += time;
+    }
+
+    fn ask(
+        &mut self,
+        who: Claimant,
+        token: OwnerToken,
+        ttl: Duration,
+        queue: Queueing,
+    ) -> Result<Acquisition, Refusal> {
+        let (name, ttl) = (LockName::new("name").unwrap(), Ttl::new(ttl).unwrap());
+        let request = AcquireRequest { name, token, ttl, queue, label: Some(Label::new("me").unwrap()) };
+        let fence = &mut self.fence;
+        let Outcome { answer, wake } = self.state.acquire(self.now, who, &request, CAPS, || {
+            *fence += 1;
+            FencingToken::new(*fence).unwrap()
+        });
+        self.woken = wake;
+        answer
+    }
+
+    fn take(&mut self, who: Claimant, token: OwnerToken) -> Grant {
+        granted(self.ask(who, token, TTL, Queueing::None))
+    }
+
+    fn wait(&mut self, token: OwnerToken) -> Busy {
+        busy(self.ask(Claimant::Plain, token, TTL, Queueing::Join { presence: PRESENCE }))
+    }
+
+    fn claim(&mut self, token: OwnerToken) -> Grant {
+        granted(self.ask(Claimant::Plain, token, TTL, Queueing::Join { presence: PRESENCE }))
+    }
+
+    fn release(&mut self, token: OwnerToken) -> Outcome<Released> {
+        self.state.release(self.now, &token)
+    }
+}
+
+fn granted(answer: Result<Acquisition, Refusal>) -> Grant {
+    match answer {
+        Ok(Acquisition::Granted(grant)) => grant,
+        other => panic!("not granted: {other:?}"),
+    }
+}
+
+fn busy(answer: Result<Acquisition, Refusal>) -> Busy {
+    match answer {
+        Ok(Acquisition::Busy(busy)) => busy,
+        other => panic!("not busy: {other:?}"),
+    }
+}
+
+fn tokens<const N: usize>() -> [OwnerToken; N] {
+    std::array::from_fn(|_| OwnerToken::random())
+}
+
+#[test]
+fn the_same_token_asks_twice_and_nothing_changes() {
+    let mut bench = Bench::new();
+    let [token] = tokens();
+    let first = bench.take(Claimant::Plain, token);
+    bench.pass(Duration::from_secs(4));
+    let again = bench.take(Claimant::Plain, token);
+    assert_eq!((first.begun, again.begun), (Begun::Now, Begun::Earlier));
+    assert_eq!((again.fence, again.ttl, again.depth), (first.fence, TTL, 1));
+    let left = bench.state.inspect(bench.now).holder.unwrap().remaining.unwrap();
+    assert_eq!(left, Duration::from_secs(6));
+}
+
+#[test]
+fn a_lease_is_over_at_its_end() {
+    let mut bench = Bench::new();
+    let [a, b] = tokens();
+    let first = bench.take(Claimant::Plain, a);
+    bench.pass(TTL - Duration::from_nanos(1));
+    assert_eq!(busy(bench.ask(Claimant::Plain, b, TTL, Queueing::None)).position, None);
+    bench.pass(Duration::from_nanos(1));
+    assert_eq!(bench.state.renew(bench.now, &a, TTL), Renewed::Lost);
+    assert!(bench.take(Claimant::Plain, b).fence > first.fence);
+    assert_eq!(bench.release(a).answer, Released::NotHeld);
+    assert_eq!(bench.release(b).answer, Released::Released);
+    assert_eq!(bench.release(b).answer, Released::NotHeld);
+    assert!(bench.state.is_idle(bench.now));
+}
+
+#[test]
+fn a_renewal_never_shortens() {
+    let mut bench = Bench::new();
+    let [token] = tokens();
+    bench.take(Claimant::Plain, token);
+    bench.pass(Duration::from_secs(1));
+    let kept = bench.state.renew(bench.now, &token, Duration::from_secs(2));
+    assert_eq!(kept, Renewed::Extended { ttl: Duration::from_secs(9) });
+    assert_eq!(bench.state.renew(bench.now, &token, TTL), Renewed::Extended { ttl: TTL });
+}
+
+#[test]
+fn waiters_are_served_in_order_and_hints_go_to_the_head() {
+    let mut bench = Bench::new();
+    let [holder, first, second, passer_by] = tokens();
+    bench.take(Claimant::Plain, holder);
+    bench.pass(Duration::from_secs(1));
+    let Busy { position, recheck_after } = bench.wait(first);
+    assert_eq!((position, recheck_after), (Some(0), Some(Duration::from_secs(9))));
+    let Busy { position, recheck_after } = bench.wait(second);
+    assert_eq!((position, recheck_after), (Some(1), None));
+    assert_eq!(bench.wait(first).position, Some(0), "asking again keeps the place");
+
+    assert_eq!(bench.release(holder).wake, Some(first));
+    let reserved = busy(bench.ask(Claimant::Plain, passer_by, TTL, Queueing::None));
+    assert_eq!((reserved.position, reserved.recheck_after), (None, Some(Duration::from_secs(2))));
+    assert_eq!(bench.wait(second).recheck_after, Some(Duration::from_secs(2)));
+    bench.claim(first);
+    assert_eq!(bench.release(first).wake, Some(second));
+    bench.claim(second);
+    assert_eq!(bench.release(second).wake, None);
+    assert!(bench.state.is_idle(bench.now));
+}
+
+#[test]
+fn a_waiter_that_stopped_asking_lapses() {
+    let mut bench = Bench::new();
+    let [holder, first, second, third] = tokens();
+    bench.take(Claimant::Plain, holder);
+    bench.wait(first);
+    bench.wait(second);
+    bench.pass(Duration::from_secs(4));
+    bench.wait(second);
+    bench.pass(Duration::from_secs(2)); // the first has been silent for its presence
+    assert_eq!(bench.wait(third).position, Some(1));
+    assert_eq!(bench.state.inspect(bench.now).waiters, 2);
+    assert_eq!(bench.release(holder).wake, Some(second));
+}
+
+#[test]
+fn a_woken_head_has_two_seconds_to_claim() {
+    let mut bench = Bench::new();
+    let [holder, first, second] = tokens();
+    bench.take(Claimant::Plain, holder);
+    bench.wait(first);
+    bench.wait(second);
+    bench.release(holder);
+    bench.pass(Duration::from_millis(1999));
+    assert_eq!(bench.wait(second).recheck_after, Some(Duration::from_millis(1)));
+    bench.pass(Duration::from_millis(1));
+    bench.claim(second);
+    assert_eq!(bench.wait(first).position, Some(0), "the one that was passed begins again");
+}
+
+#[test]
+fn a_head_at_the_end_of_its_presence_has_less() {
+    let mut bench = Bench::new();
+    let [holder, first, second] = tokens();
+    bench.take(Claimant::Plain, holder);
+    bench.wait(first);
+    bench.pass(PRESENCE - Duration::from_millis(300));
+    bench.wait(second);
+    bench.release(holder);
+    assert_eq!(bench.wait(second).recheck_after, Some(Duration::from_millis(300)));
+}
+
+#[test]
+fn an_abandoned_head_passes_its_wake_up_on() {
+    let mut bench = Bench::new();
+    let [holder, first, second] = tokens();
+    bench.take(Claimant::Plain, holder);
+    bench.wait(first);
+    bench.wait(second);
+    assert_eq!(bench.release(holder).wake, Some(first));
+    assert_eq!(bench.state.abandon(bench.now, Claimant::Plain, &first).wake, Some(second));
+    assert_eq!(bench.state.abandon(bench.now, Claimant::Plain, &first).wake, None);
+    bench.claim(second);
+    bench.wait(first);
+    assert_eq!(bench.state.abandon(bench.now, Claimant::Plain, &second).wake, Some(first));
+    bench.claim(first);
+    bench.wait(holder);
+    assert_eq!(bench.state.abandon(bench.now, Claimant::Plain, &holder).wake, None, "the lock is held");
+}
+
+#[test]
+fn who_finds_the_lock_free_by_expiry_wakes_the_head() {
+    let mut bench = Bench::new();
+    let [holder, first, second] = tokens();
+    bench.take(Claimant::Plain, holder);
+    bench.pass(TTL - Duration::from_secs(1));
+    bench.wait(first);
+    bench.pass(Duration::from_secs(1));
+    assert_eq!(bench.wait(second).recheck_after, Some(Duration::from_secs(2)));
+    assert_eq!(bench.woken, Some(first));
+    bench.wait(second);
+    assert_eq!(bench.woken, None, "once is enough");
+    bench.claim(first);
+}
+
+#[test]
+fn a_full_queue_refuses_and_lapsed_waiters_make_room() {
+    let mut bench = Bench::new();
+    let [holder, a, b, c, d] = tokens();
+    bench.take(Claimant::Plain, holder);
+    for token in [a, b, c] {
+        bench.wait(token);
+    }
+    let join = Queueing::Join { presence: PRESENCE };
+    assert_eq!(bench.ask(Claimant::Plain, d, TTL, join).unwrap_err(), Refusal::QueueFull);
+    assert_eq!(bench.wait(b).position, Some(1), "who is in may ask again");
+    bench.pass(PRESENCE - Duration::from_secs(1));
+    bench.wait(b);
+    bench.pass(Duration::from_secs(1));
+    assert_eq!(bench.wait(d).position, Some(1));
+}
+
+#[test]
+fn re_entry_counts_entries_and_keeps_the_fence() {
+    let mut bench = Bench::new();
+    let me = Claimant::Owner(OwnerId::new());
+    let [outer, inner, deepest, too_deep, waiter] = tokens();
+    let first = bench.take(me, outer);
+    bench.wait(waiter);
+    let second = bench.take(me, inner);
+    assert_eq!((second.fence, second.depth, second.begun), (first.fence, 2, Begun::Now));
+    let replay = bench.take(me, inner);
+    assert_eq!((replay.depth, replay.begun), (2, Begun::Earlier));
+    bench.take(me, deepest);
+    assert_eq!(bench.ask(me, too_deep, TTL, Queueing::None).unwrap_err(), Refusal::TooDeep);
+
+    assert_eq!(bench.state.exit(bench.now, me, &inner).answer, Exited::Inside { depth: 2 });
+    assert_eq!(bench.state.exit(bench.now, me, &inner).answer, Exited::NotHeld, "a replay undoes nothing");
+    assert_eq!(bench.state.exit(bench.now, me, &outer).answer, Exited::Inside { depth: 1 });
+    let last = bench.state.exit(bench.now, me, &deepest);
+    assert_eq!((last.answer, last.wake), (Exited::Released, Some(waiter)));
+}
+
+#[test]
+fn re_entry_lengthens_and_never_shortens_the_lease() {
+    let mut bench = Bench::new();
+    let me = Claimant::Owner(OwnerId::new());
+    let [outer, short, long] = tokens();
+    bench.take(me, outer);
+    bench.pass(Duration::from_secs(1));
+    let kept = granted(bench.ask(me, short, Duration::from_secs(2), Queueing::None));
+    assert_eq!(kept.ttl, Duration::from_secs(9));
+    let longer = granted(bench.ask(me, long, Duration::from_secs(20), Queueing::None));
+    assert_eq!(longer.ttl, Duration::from_secs(20));
+    let renewed = bench.state.renew_hold(bench.now, me, kept.fence, Duration::from_secs(1));
+    assert_eq!(renewed, Renewed::Extended { ttl: Duration::from_secs(20) });
+}
+
+#[test]
+fn plain_and_re_entrant_holds_exclude_each_other() {
+    let mut bench = Bench::new();
+    let (me, other) = (Claimant::Owner(OwnerId::new()), Claimant::Owner(OwnerId::new()));
+    let [a, b] = tokens();
+    bench.take(Claimant::Plain, a);
+    busy(bench.ask(me, b, TTL, Queueing::None));
+    assert_eq!(bench.state.exit(bench.now, me, &a).answer, Exited::NotHeld);
+    assert_eq!(bench.release(a).answer, Released::Released);
+
+    let grant = bench.take(me, b);
+    busy(bench.ask(Claimant::Plain, a, TTL, Queueing::None));
+    busy(bench.ask(other, a, TTL, Queueing::None));
+    assert_eq!(bench.release(b).answer, Released::NotHeld, "an entry is no plain lease");
+    assert_eq!(bench.state.renew(bench.now, &b, TTL), Renewed::Lost);
+    assert_eq!(bench.state.renew_hold(bench.now, other, grant.fence, TTL), Renewed::Lost);
+    assert_eq!(bench.state.exit(bench.now, other, &b).answer, Exited::NotHeld);
+    assert_eq!(bench.state.exit(bench.now, me, &b).answer, Exited::Released);
+}
+
+#[test]
+fn a_later_hold_of_the_same_owner_is_another_one() {
+    let mut bench = Bench::new();
+    let me = Claimant::Owner(OwnerId::new());
+    let [a, b] = tokens();
+    let first = bench.take(me, a);
+    bench.pass(TTL);
+    let second = bench.take(me, b);
+    assert_eq!((second.depth, second.begun), (1, Begun::Now));
+    assert!(second.fence > first.fence);
+    assert_eq!(bench.state.renew_hold(bench.now, me, first.fence, TTL), Renewed::Lost);
+    assert_eq!(bench.state.exit(bench.now, me, &a).answer, Exited::NotHeld);
+}
+
+#[test]
+fn force_takes_any_hold_and_wakes_the_head() {
+    let mut bench = Bench::new();
+    let [holder, waiter] = tokens();
+    assert_eq!(bench.state.force_release(bench.now).answer, ForceReleased::NotHeld);
+    bench.take(Claimant::Owner(OwnerId::new()), holder);
+    bench.wait(waiter);
+    let forced = bench.state.force_release(bench.now);
+    assert_eq!((forced.answer, forced.wake), (ForceReleased::Released, Some(waiter)));
+    bench.claim(waiter);
+}
+
+#[test]
+fn inspection_tells_who_since_when_and_how_deep() {
+    let mut bench = Bench::new();
+    let me = Claimant::Owner(OwnerId::new());
+    let [outer, inner, waiter] = tokens();
+    let grant = bench.take(me, outer);
+    bench.pass(Duration::from_secs(3));
+    bench.take(me, inner);
+    bench.wait(waiter);
+    let seen = bench.state.inspect(bench.now);
+    let holder = seen.holder.unwrap();
+    assert_eq!((holder.fence, holder.depth, seen.waiters), (Some(grant.fence), 2, 1));
+    assert_eq!((holder.held_for, holder.remaining), (Some(Duration::from_secs(3)), Some(TTL)));
+    assert_eq!(holder.label.unwrap().as_str(), "me");
+    bench.pass(TTL);
+    assert_eq!(bench.state.inspect(bench.now).holder, None);
+}

@@ -1,0 +1,170 @@
+//! The driver: a connection to a store.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use tenure_core::driver::Backend;
+use tenure_core::{Error, ErrorKind, LockName, Result};
+
+use crate::decide::Caps;
+use crate::faults::{Faults, Operation};
+use crate::link::{Failure, Link};
+use crate::store::{Residue, Store};
+
+/// Locks within one process, and a connection to the store that keeps them.
+///
+/// A clone is another connection to the same store and shares its link, so that faults meet both; closing one does
+/// not close the other. [`another_client`](Self::another_client) has a link of its own. Several clients over clones of
+/// one driver act like several processes over one server.
+///
+/// Needs no runtime to be made. All times are tokio's, so a paused runtime makes everything deterministic; do not
+/// share one store between a paused runtime and another one.
+pub struct MemoryDriver {
+    store: Arc<Store>,
+    link: Arc<Link>,
+    closed: AtomicBool,
+}
+
+/// Sets the caps of a store. Made by [`MemoryDriver::builder`].
+#[derive(Clone, Copy, Debug)]
+#[must_use]
+pub struct MemoryDriverBuilder {
+    caps: Caps,
+}
+
+impl MemoryDriver {
+    /// A new, empty store with the default caps.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::over(Store::new(Caps::DEFAULT))
+    }
+
+    /// A new, empty store with caps of your own.
+    pub fn builder() -> MemoryDriverBuilder {
+        MemoryDriverBuilder { caps: Caps::DEFAULT }
+    }
+
+    /// Another client of the same store, with a link of its own: faults of one do not meet the other.
+    #[must_use]
+    pub fn another_client(&self) -> Self {
+        Self::over(Arc::clone(&self.store))
+    }
+
+    /// The hooks that make this connection, or the leases of its store, go wrong.
+    pub fn faults(&self) -> Faults {
+        Faults::new(&self.store, &self.link)
+    }
+
+    /// What the store remembers at this moment, after everything that is over was dropped: for tests that prove that
+    /// nothing is left behind. Looks at every name.
+    #[must_use]
+    pub fn residue(&self) -> Residue {
+        self.store.residue()
+    }
+
+    fn over(store: Arc<Store>) -> Self {
+        let link = store.connect();
+        Self { store, link, closed: AtomicBool::new(false) }
+    }
+
+    pub(crate) fn caps(&self) -> Caps {
+        self.store.caps
+    }
+
+    pub(crate) fn link(&self) -> Arc<Link> {
+        Arc::clone(&self.link)
+    }
+
+    pub(crate) fn close_connection(&self) {
+        self.closed.store(true, Ordering::Release);
+    }
+
+    /// Carries a call over the link.
+    pub(crate) async fn carry<T: Send + 'static>(
+        &self,
+        operation: Operation,
+        apply: impl FnOnce(&Store) -> T + Send + 'static,
+    ) -> Result<T, Failure> {
+        if self.closed.load(Ordering::Acquire) {
+            return Err(Failure::CLOSED);
+        }
+        let store = Arc::clone(&self.store);
+        self.link.carry(operation, move || apply(&store)).await
+    }
+
+    /// Carries a call about one name over the link.
+    pub(crate) async fn call<T: Send + 'static>(
+        &self,
+        operation: Operation,
+        name: &LockName,
+        apply: impl FnOnce(&Store, &LockName) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let same = name.clone();
+        let carried = self.carry(operation, move |store| apply(store, &same)).await;
+        let answer = carried.map_err(Failure::error).and_then(|answer| answer);
+        answer.map_err(|error| error.during(DRIVER, operation.as_str(), name))
+    }
+}
+
+/// The driver's short name.
+pub(crate) const DRIVER: &str = "memory";
+
+impl fmt::Debug for MemoryDriver {
+    /// Without the contents of the store, which may be large.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MemoryDriver").field("caps", &self.store.caps).finish_non_exhaustive()
+    }
+}
+
+impl Default for MemoryDriver {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Clone for MemoryDriver {
+    fn clone(&self) -> Self {
+        let (store, link) = (Arc::clone(&self.store), Arc::clone(&self.link));
+        Self { store, link, closed: AtomicBool::new(false) }
+    }
+}
+
+impl From<MemoryDriver> for Backend {
+    fn from(driver: MemoryDriver) -> Self {
+        let driver = Arc::new(driver);
+        Self::new(Arc::clone(&driver) as _).with_reentrant(driver)
+    }
+}
+
+impl MemoryDriverBuilder {
+    /// How many may wait for one name; one more is refused. 1 to 1,000,000; default 10,000.
+    pub fn max_waiters(mut self, most: u32) -> Self {
+        self.caps.max_waiters = most;
+        self
+    }
+
+    /// How deep one owner may enter a re-entrant lock; one deeper is refused. 1 to 65,535, which is the default.
+    pub fn max_depth(mut self, deepest: u32) -> Self {
+        self.caps.max_depth = deepest;
+        self
+    }
+
+    /// A new, empty store.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::InvalidArgument`] when a cap is outside its limits.
+    pub fn build(self) -> Result<MemoryDriver> {
+        check("max_waiters", self.caps.max_waiters, Caps::MOST_WAITERS)?;
+        check("max_depth", self.caps.max_depth, Caps::DEEPEST)?;
+        Ok(MemoryDriver::over(Store::new(self.caps)))
+    }
+}
+
+fn check(what: &str, value: u32, most: u32) -> Result<()> {
+    if (1..=most).contains(&value) {
+        return Ok(());
+    }
+    Err(Error::new(ErrorKind::InvalidArgument, format!("{what} of {value} is outside 1 to {most}")))
+}

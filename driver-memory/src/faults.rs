@@ -1,0 +1,185 @@
+//! The fault hooks: how an application rehearses the bad days of its locks.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tenure_core::driver::ForceReleased;
+use tenure_core::{ErrorKind, LockName, Result};
+
+use crate::link::{Fault, Link, Traffic};
+use crate::store::Store;
+
+/// Makes things go wrong, on purpose and without chance. Made by [`MemoryDriver::faults`](crate::MemoryDriver::faults).
+///
+/// Two kinds of hooks, for two questions:
+///
+/// * **What if the lease ends?** [`expire`](Self::expire) and [`lose`](Self::lose) act on the store, so every
+///   connection sees the effect.
+/// * **What if the link is bad?** All others act on the connection that they were taken from, and on its clones.
+///   A driver made with [`another_client`](crate::MemoryDriver::another_client) has a link of its own, so one client
+///   can be cut off while another goes on. [`heal`](Self::heal) ends everything at once.
+///
+/// Faults that are scripted for the *next* call queue up: two of them meet the next two calls. An engine that renews,
+/// retries or cleans up calls the driver too; [`calls`](Self::calls) tells how often.
+///
+/// Under `#[tokio::test(start_paused = true)]` all of this is deterministic, and no test waits for real time.
+///
+/// # Example
+///
+/// ```
+/// # tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap().block_on(async {
+/// use tenure_core::driver::{AcquireRequest, Acquisition, DistributedLock, Hold, Queueing, Renewal, Renewed};
+/// use tenure_core::{ErrorKind, LockName, OwnerToken, Ttl};
+/// use tenure_memory::{MemoryDriver, Operation};
+/// use std::time::Duration;
+///
+/// let driver = MemoryDriver::new();
+/// let (name, token) = (LockName::new("orders/42")?, OwnerToken::random());
+/// let ttl = Ttl::new(Duration::from_secs(30))?;
+/// let request = AcquireRequest { name: name.clone(), token, ttl, queue: Queueing::None, label: None };
+///
+/// driver.faults().lose_reply_next(Operation::Acquire);
+/// let unknown = driver.acquire(&request).await.unwrap_err();
+/// assert_eq!(unknown.kind(), ErrorKind::Indeterminate); // it was taken, but who knows
+///
+/// assert!(matches!(driver.acquire(&request).await?, Acquisition::Granted(_)));
+/// driver.faults().expire("orders/42")?;
+/// let renewal = Renewal { hold: Hold { name, token }, ttl };
+/// assert_eq!(driver.renew(&[renewal]).await.remove(0)?, Renewed::Lost);
+/// # Ok::<(), tenure_core::Error>(())
+/// # }).unwrap();
+/// ```
+#[derive(Clone, Debug)]
+#[must_use]
+pub struct Faults {
+    store: Arc<Store>,
+    link: Arc<Link>,
+}
+
+/// Which calls a fault is meant for. Plain and re-entrant locks count together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Operation {
+    /// Taking a lock, and asking again while waiting; also the entry of a re-entrant lock.
+    Acquire,
+    /// Renewing leases. One call may carry many; a fault meets all of them.
+    Renew,
+    /// Releasing a plain lock, or exiting a re-entrant one.
+    Release,
+    /// Undoing an attempt whose outcome is unknown.
+    Abandon,
+    /// Beginning to listen for wake-ups.
+    Watch,
+    /// Looking at a lock.
+    Inspect,
+    /// Taking a lock away as an operator.
+    ForceRelease,
+}
+
+/// Whether wake-ups reach the waiters of a connection.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Wakeups {
+    /// They do.
+    #[default]
+    Delivered,
+    /// They are lost on the way. Waiters then live on their fallback: they ask at every heartbeat.
+    Lost,
+}
+
+impl Operation {
+    /// The operation's name in errors.
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Acquire => "acquire",
+            Self::Renew => "renew",
+            Self::Release => "release",
+            Self::Abandon => "abandon",
+            Self::Watch => "watch",
+            Self::Inspect => "inspect",
+            Self::ForceRelease => "force_release",
+        }
+    }
+}
+
+impl Faults {
+    pub(crate) fn new(store: &Arc<Store>, link: &Arc<Link>) -> Self {
+        Self { store: Arc::clone(store), link: Arc::clone(link) }
+    }
+
+    /// Ends the lease on `name` at the store *now*, as if its time had come: nobody is told, neither the holder nor
+    /// a waiter. The holder sees it at its next renewal or release.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::InvalidArgument`] when `name` is not the name of a lock.
+    pub fn expire(&self, name: impl AsRef<[u8]>) -> Result<ForceReleased> {
+        let name = LockName::new(name)?;
+        Ok(self.store.with_entry(&name, |entry| entry.state.expire(entry.now)))
+    }
+
+    /// Takes the lock from whoever holds it, as an operator would: the first waiter is woken, and the holder learns
+    /// of it at its next renewal.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::InvalidArgument`] when `name` is not the name of a lock.
+    pub fn lose(&self, name: impl AsRef<[u8]>) -> Result<ForceReleased> {
+        let name = LockName::new(name)?;
+        Ok(self.store.decide(&name, |entry| entry.state.force_release(entry.now)))
+    }
+
+    /// The next call fails with this kind and changes nothing.
+    pub fn fail_next(&self, operation: Operation, kind: ErrorKind) {
+        self.link.script(operation, Fault::Fail(kind));
+    }
+
+    /// The next call is applied, and then fails with [`ErrorKind::Indeterminate`]: its reply is lost.
+    pub fn lose_reply_next(&self, operation: Operation) {
+        self.link.script(operation, Fault::LoseReply);
+    }
+
+    /// The next call hangs until [`heal`](Self::heal). It is done then, even if its caller has given up meanwhile:
+    /// a request that was sent cannot be taken back.
+    pub fn hang_next(&self, operation: Operation) {
+        self.link.script(operation, Fault::Hang);
+    }
+
+    /// Every request takes this long to reach the store; zero ends it. A caller that gives up before has no effect.
+    pub fn delay(&self, operation: Operation, takes: Duration) {
+        self.link.slow_request(operation, takes);
+    }
+
+    /// Every reply takes this long to come back; zero ends it. A caller that gives up before had its effect.
+    pub fn delay_reply(&self, operation: Operation, takes: Duration) {
+        self.link.slow_reply(operation, takes);
+    }
+
+    /// From now on every call fails with [`ErrorKind::Unavailable`] and no wake-up comes through: the backend is down.
+    /// A reply that is on its way is lost.
+    pub fn outage(&self) {
+        self.link.set_traffic(Traffic::Refused);
+    }
+
+    /// From now on every call hangs and no wake-up comes through: the link went silent without closing. What was sent
+    /// meanwhile is done when [healed](Self::heal), in its order, also where the caller has given up.
+    pub fn silence(&self) {
+        self.link.set_traffic(Traffic::Hangs);
+    }
+
+    /// Decides whether wake-ups come through. Unlike an [`outage`](Self::outage), calls still do.
+    pub fn set_wakeups(&self, wakeups: Wakeups) {
+        self.link.set_wakeups(wakeups);
+    }
+
+    /// Ends every fault of this connection, also those scripted and not yet met. What hangs is done, and all waiters
+    /// are woken, as after a reconnect.
+    pub fn heal(&self) {
+        self.link.heal();
+    }
+
+    /// How many calls this connection has made so far, those that met a fault included.
+    #[must_use]
+    pub fn calls(&self, operation: Operation) -> u64 {
+        self.link.calls(operation)
+    }
+}

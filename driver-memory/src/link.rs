@@ -1,0 +1,245 @@
+//! One connection to a store, and everything that can be made to go wrong on it.
+
+use std::collections::{HashMap, VecDeque};
+use std::fmt;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tenure_core::driver::{WakeRouter, Watch};
+use tenure_core::{Error, ErrorKind, OwnerToken};
+use tokio::sync::{oneshot, watch};
+use tokio::task::coop::consume_budget;
+use tokio::time::sleep;
+
+use crate::faults::{Operation, Wakeups};
+
+/// What separates a client from the store.
+pub(crate) struct Link {
+    router: WakeRouter,
+    condition: Mutex<Condition>,
+    /// Counts the heals: whoever hangs waits for the next one.
+    heals: watch::Sender<u64>,
+}
+
+/// The state of the link.
+#[derive(Default)]
+struct Condition {
+    traffic: Traffic,
+    wakeups: Wakeups,
+    scripts: HashMap<Operation, Script>,
+    calls: HashMap<Operation, u64>,
+    /// Requests that hang, in the order in which they came.
+    backlog: Vec<Box<dyn FnOnce() + Send>>,
+}
+
+/// What becomes of every call.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Traffic {
+    #[default]
+    Flows,
+    Refused,
+    Hangs,
+}
+
+/// What becomes of the calls of one operation.
+#[derive(Default)]
+struct Script {
+    next: VecDeque<Fault>,
+    request_takes: Duration,
+    reply_takes: Duration,
+}
+
+/// What one call will meet on its way.
+struct Journey {
+    fault: Option<Fault>,
+    request_takes: Duration,
+    reply_takes: Duration,
+}
+
+/// What becomes of one call.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Fault {
+    Fail(ErrorKind),
+    LoseReply,
+    Hang,
+}
+
+/// What became of a request.
+enum Arrival<T> {
+    Done(T),
+    Refused,
+    Hangs(oneshot::Receiver<T>),
+}
+
+/// A call that did not come through, to be told as an error once or many times.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Failure(ErrorKind, &'static str);
+
+impl Failure {
+    pub(crate) const CLOSED: Self = Self(ErrorKind::Closed, "this connection to the store was closed");
+    const REFUSED: Self = Self(ErrorKind::Unavailable, "an injected outage refused the request");
+    const REPLY_LOST: Self = Self(ErrorKind::Indeterminate, "the reply was lost by an injected fault");
+
+    pub(crate) fn error(self) -> Error {
+        Error::new(self.0, self.1)
+    }
+}
+
+impl Default for Link {
+    fn default() -> Self {
+        Self { router: WakeRouter::default(), condition: Mutex::default(), heals: watch::Sender::new(0) }
+    }
+}
+
+impl Link {
+    /// Carries one call: the request, what it does at the store, and the reply. Without faults it never waits.
+    pub(crate) async fn carry<T: Send + 'static>(
+        &self,
+        operation: Operation,
+        apply: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, Failure> {
+        consume_budget().await; // a loop of calls on the memory store still lets other tasks run
+        let Journey { fault, request_takes, reply_takes } = self.depart(operation);
+        if let Some(Fault::Fail(kind)) = fault {
+            return Err(Failure(kind, "an injected fault refused the request"));
+        }
+        pass(request_takes).await;
+        let answer = match self.arrive(fault, apply) {
+            Arrival::Done(answer) => answer,
+            Arrival::Refused => return Err(Failure::REFUSED),
+            Arrival::Hangs(answer) => answer.await.map_err(|_| Failure::REPLY_LOST)?,
+        };
+        pass(reply_takes).await;
+        self.let_reply_through().await?;
+        match fault {
+            Some(Fault::LoseReply) => Err(Failure::REPLY_LOST),
+            _ => Ok(answer),
+        }
+    }
+
+    fn depart(&self, operation: Operation) -> Journey {
+        let mut condition = self.condition();
+        *condition.calls.entry(operation).or_default() += 1;
+        match condition.scripts.get_mut(&operation) {
+            Some(Script { next, request_takes, reply_takes }) => {
+                Journey { fault: next.pop_front(), request_takes: *request_takes, reply_takes: *reply_takes }
+            }
+            None => Journey { fault: None, request_takes: Duration::ZERO, reply_takes: Duration::ZERO },
+        }
+    }
+
+    fn arrive<T: Send + 'static>(
+        &self,
+        fault: Option<Fault>,
+        apply: impl FnOnce() -> T + Send + 'static,
+    ) -> Arrival<T> {
+        let mut condition = self.condition();
+        match (fault, condition.traffic) {
+            (_, Traffic::Refused) => Arrival::Refused,
+            (Some(Fault::Hang), _) | (_, Traffic::Hangs) => {
+                let (reply, answer) = oneshot::channel();
+                condition.backlog.push(Box::new(move || drop(reply.send(apply()))));
+                Arrival::Hangs(answer)
+            }
+            (_, Traffic::Flows) => {
+                drop(condition);
+                Arrival::Done(apply())
+            }
+        }
+    }
+
+    async fn let_reply_through(&self) -> Result<(), Failure> {
+        loop {
+            let healed = {
+                let condition = self.condition();
+                match condition.traffic {
+                    Traffic::Flows => return Ok(()),
+                    Traffic::Refused => return Err(Failure::REPLY_LOST),
+                    Traffic::Hangs => self.next_heal(), // while the condition cannot change
+                }
+            };
+            healed.await;
+        }
+    }
+
+    /// The next heal after this call, even if it comes before the future is polled.
+    fn next_heal(&self) -> impl Future<Output = ()> + Send + use<> {
+        let mut heals = self.heals.subscribe();
+        async move {
+            // The sender lives as long as the link, and the link as long as this call.
+            let _ = heals.changed().await;
+        }
+    }
+
+    pub(crate) fn set_traffic(&self, traffic: Traffic) {
+        self.condition().traffic = traffic;
+    }
+
+    pub(crate) fn set_wakeups(&self, wakeups: Wakeups) {
+        self.condition().wakeups = wakeups;
+    }
+
+    pub(crate) fn script(&self, operation: Operation, fault: Fault) {
+        self.condition().scripts.entry(operation).or_default().next.push_back(fault);
+    }
+
+    pub(crate) fn slow_request(&self, operation: Operation, takes: Duration) {
+        self.condition().scripts.entry(operation).or_default().request_takes = takes;
+    }
+
+    pub(crate) fn slow_reply(&self, operation: Operation, takes: Duration) {
+        self.condition().scripts.entry(operation).or_default().reply_takes = takes;
+    }
+
+    /// Ends every fault, does what hangs, and wakes all watchers: wake-ups may have been lost.
+    pub(crate) fn heal(&self) {
+        let backlog = {
+            let mut condition = self.condition();
+            condition.traffic = Traffic::Flows;
+            condition.wakeups = Wakeups::Delivered;
+            condition.scripts.clear();
+            std::mem::take(&mut condition.backlog)
+        };
+        backlog.into_iter().for_each(|request| request());
+        self.heals.send_modify(|heals| *heals += 1);
+        self.router.wake_all();
+    }
+
+    pub(crate) fn calls(&self, operation: Operation) -> u64 {
+        self.condition().calls.get(&operation).copied().unwrap_or(0)
+    }
+
+    pub(crate) fn watch(&self, token: OwnerToken) -> Watch {
+        self.router.register(token)
+    }
+
+    pub(crate) fn watches(&self) -> usize {
+        self.router.len()
+    }
+
+    /// Wakes the waiter if it listens on this link and can hear; tells whether it was woken.
+    pub(crate) fn wake(&self, token: &OwnerToken) -> bool {
+        let deaf = {
+            let condition = self.condition();
+            condition.wakeups == Wakeups::Lost || condition.traffic != Traffic::Flows
+        };
+        !deaf && self.router.wake(token)
+    }
+
+    fn condition(&self) -> MutexGuard<'_, Condition> {
+        self.condition.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for Link {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Condition { traffic, wakeups, .. } = &*self.condition();
+        f.debug_struct("Link").field("traffic", traffic).field("wakeups", wakeups).finish_non_exhaustive()
+    }
+}
+
+async fn pass(time: Duration) {
+    if !time.is_zero() {
+        sleep(time).await;
+    }
+}

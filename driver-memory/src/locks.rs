@@ -1,0 +1,138 @@
+//! Plain locks: requests to decisions, decisions to answers.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use tenure_core::driver::{
+    AcquireRequest, Acquisition, DistributedLock, Exclusion, Fencing, ForceReleased, Hold, Inspection, Introspection,
+    LockCapabilities, Released, Renewal, Renewed, Revocation, TtlRange, Waiting, Watch,
+};
+use tenure_core::{Error, ErrorKind, LockName, OwnerToken, Result, Ttl};
+
+use crate::decide::{Caps, Outcome, Refusal};
+use crate::driver::{DRIVER, MemoryDriver};
+use crate::faults::Operation;
+use crate::hold::Claimant;
+use crate::store::Store;
+
+/// How many holds one renewal may carry. There is no frame to fill; the number bounds how long the store is busy.
+const RENEW_BATCH: usize = 1000;
+
+#[async_trait]
+impl DistributedLock for MemoryDriver {
+    fn driver(&self) -> &'static str {
+        DRIVER
+    }
+
+    fn capabilities(&self) -> LockCapabilities {
+        LockCapabilities {
+            exclusion: Exclusion::Process,
+            fencing: Fencing::Strict,
+            waiting: Waiting::Fifo,
+            ttl: TtlRange { min: Ttl::MIN, max: Ttl::MAX, granularity: Duration::from_millis(1) },
+            introspection: Introspection::Full,
+            revocation: Revocation::Forced,
+            max_waiters: Some(self.caps().max_waiters),
+            renew_batch: RENEW_BATCH,
+        }
+    }
+
+    async fn acquire(&self, request: &AcquireRequest) -> Result<Acquisition> {
+        let asked = request.clone();
+        let apply = move |store: &Store, _: &LockName| acquire(store, Claimant::Plain, &asked);
+        self.call(Operation::Acquire, &request.name, apply).await
+    }
+
+    async fn renew(&self, renewals: &[Renewal]) -> Vec<Result<Renewed>> {
+        self.renew_each(renewals, |store, Renewal { hold, ttl }| {
+            store.with_entry(&hold.name, |entry| entry.state.renew(entry.now, &hold.token, ttl.get()))
+        })
+        .await
+    }
+
+    async fn release(&self, hold: &Hold) -> Result<Released> {
+        let token = hold.token;
+        self.call(Operation::Release, &hold.name, move |store, name| {
+            Ok(store.decide(name, |entry| entry.state.release(entry.now, &token)))
+        })
+        .await
+    }
+
+    async fn abandon(&self, hold: &Hold) -> Result<()> {
+        let token = hold.token;
+        self.call(Operation::Abandon, &hold.name, move |store, name| {
+            abandon(store, Claimant::Plain, name, token);
+            Ok(())
+        })
+        .await
+    }
+
+    async fn watch(&self, name: &LockName, token: &OwnerToken) -> Result<Watch> {
+        let (link, token) = (self.link(), *token);
+        self.call(Operation::Watch, name, move |_, _| Ok(link.watch(token))).await
+    }
+
+    async fn inspect(&self, name: &LockName) -> Result<Inspection> {
+        self.call(Operation::Inspect, name, |store, name| {
+            Ok(store.with_entry(name, |entry| entry.state.inspect(entry.now)))
+        })
+        .await
+    }
+
+    async fn force_release(&self, name: &LockName) -> Result<ForceReleased> {
+        self.call(Operation::ForceRelease, name, |store, name| {
+            Ok(store.decide(name, |entry| entry.state.force_release(entry.now)))
+        })
+        .await
+    }
+
+    async fn close(&self) {
+        self.close_connection();
+    }
+}
+
+impl MemoryDriver {
+    /// Renews one after the other; a failure on the way is the answer to all.
+    pub(crate) async fn renew_each<R: Clone + Send + 'static>(
+        &self,
+        renewals: &[R],
+        renew: impl Fn(&Store, &R) -> Renewed + Send + 'static,
+    ) -> Vec<Result<Renewed>> {
+        let asked = renewals.to_vec();
+        let apply = move |store: &Store| asked.iter().map(|renewal| renew(store, renewal)).collect::<Vec<_>>();
+        match self.carry(Operation::Renew, apply).await {
+            Ok(answers) => answers.into_iter().map(Ok).collect(),
+            Err(failure) => renewals.iter().map(|_| Err(failure.error())).collect(),
+        }
+    }
+}
+
+/// Takes or enters a lock, unless the token was abandoned.
+pub(crate) fn acquire(store: &Store, claimant: Claimant, request: &AcquireRequest) -> Result<Acquisition> {
+    store.decide(&request.name, |entry| {
+        if entry.is_buried(&request.token) {
+            let text = "this attempt was abandoned before it arrived";
+            return Outcome::quiet(Err(Error::new(ErrorKind::NotHeld, text)));
+        }
+        let now = entry.now;
+        let (state, next_fence) = entry.with_fences();
+        let Outcome { answer, wake } = state.acquire(now, claimant, request, store.caps, next_fence);
+        Outcome { answer: answer.map_err(|refusal| refused(refusal, store.caps)), wake }
+    })
+}
+
+/// Undoes whatever the token asked for, and remembers that it was abandoned.
+pub(crate) fn abandon(store: &Store, claimant: Claimant, name: &LockName, token: OwnerToken) {
+    store.decide(name, |entry| {
+        entry.bury(token);
+        entry.state.abandon(entry.now, claimant, &token)
+    });
+}
+
+fn refused(refusal: Refusal, caps: Caps) -> Error {
+    let text = match refusal {
+        Refusal::QueueFull => format!("the queue is full: {} wait already", caps.max_waiters),
+        Refusal::TooDeep => format!("the owner has entered {} times already", caps.max_depth),
+    };
+    Error::new(ErrorKind::LimitReached, text)
+}

@@ -1,0 +1,52 @@
+//! Re-entrant locks: requests to decisions, decisions to answers.
+
+use async_trait::async_trait;
+use tenure_core::driver::{
+    AcquireRequest, Acquisition, Exited, OwnerScope, ReentrantCapabilities, ReentrantHold, ReentrantLock,
+    ReentrantRenewal, Renewed,
+};
+use tenure_core::{LockName, OwnerId, Result};
+
+use crate::driver::MemoryDriver;
+use crate::faults::Operation;
+use crate::hold::Claimant;
+use crate::locks;
+use crate::store::Store;
+
+#[async_trait]
+impl ReentrantLock for MemoryDriver {
+    fn capabilities(&self) -> ReentrantCapabilities {
+        ReentrantCapabilities { scope: OwnerScope::Process, max_depth: self.caps().max_depth }
+    }
+
+    async fn enter(&self, owner: &OwnerId, request: &AcquireRequest) -> Result<Acquisition> {
+        let (claimant, asked) = (Claimant::Owner(*owner), request.clone());
+        let apply = move |store: &Store, _: &LockName| locks::acquire(store, claimant, &asked);
+        self.call(Operation::Acquire, &request.name, apply).await
+    }
+
+    async fn renew(&self, renewals: &[ReentrantRenewal]) -> Vec<Result<Renewed>> {
+        self.renew_each(renewals, |store, ReentrantRenewal { name, owner, fence, ttl }| {
+            let claimant = Claimant::Owner(*owner);
+            store.with_entry(name, |entry| entry.state.renew_hold(entry.now, claimant, *fence, ttl.get()))
+        })
+        .await
+    }
+
+    async fn exit(&self, hold: &ReentrantHold) -> Result<Exited> {
+        let (claimant, token) = (Claimant::Owner(hold.owner), hold.token);
+        self.call(Operation::Release, &hold.name, move |store, name| {
+            Ok(store.decide(name, |entry| entry.state.exit(entry.now, claimant, &token)))
+        })
+        .await
+    }
+
+    async fn abandon(&self, hold: &ReentrantHold) -> Result<()> {
+        let (claimant, token) = (Claimant::Owner(hold.owner), hold.token);
+        self.call(Operation::Abandon, &hold.name, move |store, name| {
+            locks::abandon(store, claimant, name, token);
+            Ok(())
+        })
+        .await
+    }
+}

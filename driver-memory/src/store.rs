@@ -1,0 +1,189 @@
+//! All names of one store, behind one mutex; and what outlives a name: the fence counter and the tombstones.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use tenure_core::{FencingToken, LockName, OwnerToken};
+use tokio::time::Instant;
+
+use crate::decide::{Caps, NameState, Outcome};
+use crate::link::Link;
+use crate::sweep::Sweep;
+
+/// How long an abandoned token is remembered.
+pub(crate) const TOMBSTONE_FOR: Duration = Duration::from_secs(60);
+
+/// What several connections share.
+#[derive(Debug)]
+pub(crate) struct Store {
+    pub(crate) caps: Caps,
+    state: Mutex<State>,
+    links: Mutex<Vec<Weak<Link>>>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    names: Sweep<LockName, NameState>,
+    beyond: Beyond,
+}
+
+/// What outlives the state of a name.
+#[derive(Debug, Default)]
+struct Beyond {
+    tombstones: Sweep<(LockName, OwnerToken), Instant>,
+    last_fence: u64,
+}
+
+/// One name while the store is locked.
+pub(crate) struct Entry<'a> {
+    pub(crate) state: &'a mut NameState,
+    pub(crate) now: Instant,
+    name: &'a LockName,
+    beyond: &'a mut Beyond,
+}
+
+impl Entry<'_> {
+    /// The state, and the counter that gives a greater token at each call than ever before, for any name.
+    pub(crate) fn with_fences(&mut self) -> (&mut NameState, impl FnOnce() -> FencingToken + use<'_>) {
+        let last = &mut self.beyond.last_fence;
+        (self.state, move || {
+            *last += 1;
+            FencingToken::new(*last).expect("the counter never returns to zero")
+        })
+    }
+
+    /// Remembers that the token was abandoned.
+    pub(crate) fn bury(&mut self, token: OwnerToken) {
+        self.beyond.tombstones.insert((self.name.clone(), token), self.now + TOMBSTONE_FOR);
+    }
+
+    /// Whether the token was abandoned a short while ago.
+    pub(crate) fn is_buried(&self, token: &OwnerToken) -> bool {
+        let until = self.beyond.tombstones.get(&(self.name.clone(), *token));
+        until.is_some_and(|until| *until > self.now)
+    }
+}
+
+/// What a store still remembers. See [`MemoryDriver::residue`](crate::MemoryDriver::residue).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Residue {
+    /// Names that are held or waited for.
+    pub names: usize,
+    /// Waiters in the queues of these names.
+    pub waiters: usize,
+    /// Abandoned tokens that are still refused; each is forgotten after 60 s.
+    pub tombstones: usize,
+    /// Waiters of any connection that listen for a wake-up.
+    pub watches: usize,
+}
+
+impl Store {
+    pub(crate) fn new(caps: Caps) -> Arc<Self> {
+        Arc::new(Self { caps, state: Mutex::default(), links: Mutex::default() })
+    }
+
+    /// A new connection, which is woken like all others.
+    pub(crate) fn connect(&self) -> Arc<Link> {
+        let link = Arc::new(Link::default());
+        let mut links = self.links.lock().unwrap_or_else(PoisonError::into_inner);
+        links.retain(|link| link.strong_count() > 0);
+        links.push(Arc::downgrade(&link));
+        link
+    }
+
+    /// Decides on one name, then wakes whom the decision says to wake.
+    pub(crate) fn decide<T>(&self, name: &LockName, decision: impl FnOnce(&mut Entry<'_>) -> Outcome<T>) -> T {
+        let outcome = self.with_entry(name, decision);
+        if let Some(token) = outcome.wake {
+            self.wake(&token);
+        }
+        outcome.answer
+    }
+
+    /// Reads or changes one name without waking anybody. An idle name is not kept.
+    pub(crate) fn with_entry<T>(&self, name: &LockName, decision: impl FnOnce(&mut Entry<'_>) -> T) -> T {
+        let mut guard = self.locked();
+        let now = Instant::now();
+        let State { names, beyond } = &mut *guard;
+        beyond.tombstones.step(|until| *until <= now);
+        names.step(|state| state.is_idle(now));
+        match names.get_mut(name) {
+            Some(state) => {
+                let answer = decision(&mut Entry { state, now, name, beyond });
+                if state.is_idle(now) {
+                    names.remove(name);
+                }
+                answer
+            }
+            None => {
+                let mut state = NameState::default();
+                let answer = decision(&mut Entry { state: &mut state, now, name, beyond });
+                if !state.is_idle(now) {
+                    names.insert(name.clone(), state);
+                }
+                answer
+            }
+        }
+    }
+
+    pub(crate) fn residue(&self) -> Residue {
+        let mut state = self.locked();
+        let now = Instant::now();
+        state.beyond.tombstones.sweep_all(|until| *until <= now);
+        state.names.sweep_all(|name| name.is_idle(now));
+        Residue {
+            names: state.names.len(),
+            waiters: state.names.values().map(|name| name.waiters() as usize).sum(),
+            tombstones: state.beyond.tombstones.len(),
+            watches: self.links().iter().map(|link| link.watches()).sum(),
+        }
+    }
+
+    fn wake(&self, token: &OwnerToken) {
+        self.links().iter().any(|link| link.wake(token));
+    }
+
+    fn links(&self) -> Vec<Arc<Link>> {
+        self.links.lock().unwrap_or_else(PoisonError::into_inner).iter().filter_map(Weak::upgrade).collect()
+    }
+
+    /// A panic inside a decision would be a bug of this crate; the other names are still good.
+    fn locked(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A decision that leaves a waiter behind, as a client that died would.
+    fn leave_something(store: &Store, name: &str) {
+        let name = LockName::new(name).unwrap();
+        store.with_entry(&name, |entry| {
+            entry.bury(OwnerToken::random());
+            entry.state.leave_a_waiter(entry.now + TOMBSTONE_FOR);
+        });
+    }
+
+    fn kept(store: &Store) -> (usize, usize) {
+        let state = store.locked();
+        (state.names.len(), state.beyond.tombstones.len())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_nobody_ended_is_swept_by_later_calls_on_other_names() {
+        let store = Store::new(Caps::DEFAULT);
+        for number in 0..1000 {
+            leave_something(&store, &number.to_string());
+        }
+        assert_eq!(kept(&store), (1000, 1000));
+        tokio::time::advance(TOMBSTONE_FOR).await;
+        let other = LockName::new("other").unwrap();
+        for _ in 0..500 {
+            store.with_entry(&other, |_| ());
+        }
+        assert_eq!(kept(&store), (0, 0));
+    }
+}

@@ -1,0 +1,153 @@
+//! What a server must be like before it is trusted with locks.
+
+use tenure_core::{Error, ErrorKind, Result};
+
+use crate::call::Calls;
+use crate::error::ExecError;
+use crate::executor::RedisExecutor;
+use crate::settings::Eviction;
+
+/// The oldest server that is supported.
+const OLDEST: (u32, u32) = (6, 2);
+
+/// What the check at the start could not look at, or was told to overlook.
+#[derive(Clone, Debug, Default)]
+pub struct Notes {
+    server: Option<String>,
+    remarks: Vec<String>,
+}
+
+impl Notes {
+    /// The server's version, if it tells.
+    #[must_use]
+    pub fn server_version(&self) -> Option<&str> {
+        self.server.as_deref()
+    }
+
+    /// One sentence fragment for each thing that an operator should know; empty when all is well.
+    #[must_use]
+    pub fn remarks(&self) -> &[String] {
+        &self.remarks
+    }
+}
+
+/// Looks at version, mode, role and eviction policy through `INFO`, and tries the rights that scripts need.
+pub(crate) async fn server<E: RedisExecutor + ?Sized>(executor: &E, calls: &Calls) -> Result<Notes> {
+    let mut notes = Notes::default();
+    for section in ["server", "replication", "memory"] {
+        match executor.command(&["INFO", section]).await {
+            Ok(reply) => look(&String::from_utf8_lossy(reply.bytes()?), calls.settings.eviction, &mut notes)?,
+            Err(error) if error.is_denied() => {
+                let text = "the user may not run info: version, role and eviction policy were not checked";
+                notes.remarks.push(text.into());
+                break;
+            }
+            Err(error) => return Err(error.into_error(&calls.keys, None)),
+        }
+    }
+    rights(executor, calls, &mut notes).await?;
+    Ok(notes)
+}
+
+/// Judges one section of `INFO`.
+fn look(info: &str, eviction: Eviction, notes: &mut Notes) -> Result<()> {
+    let misconfigured = |text: String| Err(Error::new(ErrorKind::Misconfigured, text));
+    for (key, value) in info.lines().filter_map(|line| line.trim_end().split_once(':')) {
+        match (key, value) {
+            ("redis_version", version) => {
+                notes.server = Some(version.to_owned());
+                let mut numbers = version.split('.').map_while(|part| part.parse::<u32>().ok());
+                if let (Some(major), Some(minor)) = (numbers.next(), numbers.next())
+                    && (major, minor) < OLDEST
+                {
+                    return misconfigured(format!("the server is version {version}, the oldest supported is 6.2"));
+                }
+            }
+            ("redis_mode", "cluster") => {
+                return misconfigured("the server is a node of a cluster, and was addressed as a single one".into());
+            }
+            ("redis_mode", "sentinel") => {
+                return misconfigured(
+                    "the server is a sentinel: it knows where the primary is, but keeps no data".into(),
+                );
+            }
+            ("role", "slave") => {
+                return misconfigured("the server is a read-only replica (role:slave); locks need the primary".into());
+            }
+            ("maxmemory_policy", policy) if policy != "noeviction" => {
+                let text = format!("the server may evict locks when its memory is full (maxmemory-policy {policy})");
+                match eviction {
+                    Eviction::Refuse => return misconfigured(text),
+                    Eviction::Allow => notes.remarks.push(text),
+                }
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// Tries each command that the scripts use, so that a missing right shows now and not in the first release.
+async fn rights<E: RedisExecutor + ?Sized>(executor: &E, calls: &Calls, notes: &mut Notes) -> Result<()> {
+    let call = calls.rights();
+    let explain = |error: ExecError| error.into_error(&calls.keys, Some(call.script));
+    // Both ways of calling a script need a right of their own.
+    let reply = executor.eval(&call).await.map_err(explain)?;
+    executor.evalsha(&call).await.map_err(explain)?;
+    let mut lacking = Vec::new();
+    for pair in reply.items()?.chunks_exact(2) {
+        let command = String::from_utf8_lossy(pair[0].bytes()?).to_lowercase();
+        let text = String::from_utf8_lossy(pair[1].bytes()?).into_owned();
+        let error = ExecError::refused(&format!("{} [{command}]", text.trim_start_matches('-')));
+        if error.is_denied() {
+            let by_rule = text.contains(" key") || text.contains("channel");
+            if by_rule {
+                return Err(explain(error));
+            }
+            if !lacking.contains(&command) {
+                lacking.push(command);
+            }
+        } else {
+            notes.remarks.push(format!("{command} was refused when it was tried: {text}"));
+        }
+    }
+    if lacking.is_empty() {
+        return Ok(());
+    }
+    let rules: Vec<String> = lacking.iter().map(|command| format!("+{command}")).collect();
+    let text = format!("the user has no right to run {}; the rules needed are {}", lacking.join(", "), rules.join(" "));
+    Err(Error::new(ErrorKind::Denied, text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn looked(info: &str, eviction: Eviction) -> Result<Notes> {
+        let mut notes = Notes::default();
+        look(info, eviction, &mut notes).map(|()| notes)
+    }
+
+    #[test]
+    fn unfit_servers_are_refused_by_name() {
+        for (info, word) in [
+            ("redis_version:6.0.16\r\n", "6.0.16"),
+            ("redis_mode:cluster\r\n", "cluster"),
+            ("redis_mode:sentinel\r\n", "sentinel"),
+            ("role:slave\r\n", "replica"),
+            ("maxmemory:0\r\nmaxmemory_policy:volatile-lru\r\n", "volatile-lru"),
+        ] {
+            let error = looked(info, Eviction::Refuse).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Misconfigured);
+            assert!(error.message().contains(word), "{error}");
+        }
+    }
+
+    #[test]
+    fn fit_servers_pass_and_leave_their_version() {
+        let info = "# Server\r\nredis_version:7.0.15\r\nredis_mode:standalone\r\nrole:master\r\n";
+        let notes = looked(info, Eviction::Refuse).unwrap();
+        assert_eq!((notes.server_version(), notes.remarks().len()), (Some("7.0.15"), 0));
+        assert_eq!(looked("maxmemory_policy:allkeys-lru\r\n", Eviction::Allow).unwrap().remarks().len(), 1);
+    }
+}

@@ -1,0 +1,257 @@
+//! What a failed request means: which refusals prove that nothing was executed, and how to name what is wrong.
+
+use std::error::Error as StdError;
+use std::fmt;
+use std::sync::Arc;
+
+use tenure_core::{Error, ErrorKind};
+
+use crate::keyspace::Keyspace;
+use crate::script::Script;
+
+/// How a request failed, said by an executor. It never holds arguments, credentials or addresses with credentials.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum ExecError {
+    /// The request did not leave: the server did not and will not see it.
+    NotSent {
+        /// What was wrong, as a lowercase fragment.
+        message: String,
+        /// The client library's error.
+        source: Option<Arc<dyn StdError + Send + Sync>>,
+    },
+    /// The request left, or may have left, and no reply came.
+    SentUnknown {
+        /// What was wrong, as a lowercase fragment.
+        message: String,
+        /// The client library's error.
+        source: Option<Arc<dyn StdError + Send + Sync>>,
+    },
+    /// The server refused.
+    Server {
+        /// The first word of the refusal: `READONLY`, `NOSCRIPT`, `ERR`.
+        code: String,
+        /// The rest of it.
+        message: String,
+    },
+    /// The server answered something that is no reply to this request.
+    Protocol {
+        /// What was wrong, as a lowercase fragment.
+        message: String,
+    },
+    /// The executor was closed. Nothing was sent.
+    Closed,
+}
+
+impl ExecError {
+    /// A refusal, from its whole text: `READONLY You can't write…`.
+    #[must_use]
+    pub fn refused(text: &str) -> Self {
+        let (code, message) = text.split_once(' ').unwrap_or((text, ""));
+        Self::Server { code: code.to_owned(), message: message.to_owned() }
+    }
+
+    /// Whether the server does not know the script's digest; nothing was executed.
+    #[must_use]
+    pub fn is_no_script(&self) -> bool {
+        matches!(self, Self::Server { code, message } if recognise(code, message) == "NOSCRIPT")
+    }
+
+    /// Whether the user lacks a right.
+    pub(crate) fn is_denied(&self) -> bool {
+        matches!(self, Self::Server { code, message } if recognise(code, message) == "NOPERM")
+    }
+
+    /// The error for users. `script` is what ran, if a script did, to name the command that a right is missing for.
+    pub(crate) fn into_error(self, keys: &Keyspace, script: Option<&Script>) -> Error {
+        match self {
+            Self::NotSent { message, source } => with_source(Error::new(ErrorKind::Unavailable, message), source),
+            Self::SentUnknown { message, source } => with_source(Error::new(ErrorKind::Indeterminate, message), source),
+            Self::Server { code, message } => refusal(&code, &message, keys, script),
+            Self::Protocol { message } => Error::new(ErrorKind::Protocol, message),
+            Self::Closed => Error::new(ErrorKind::Closed, "the driver was closed"),
+        }
+    }
+}
+
+impl fmt::Display for ExecError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotSent { message, .. } | Self::SentUnknown { message, .. } | Self::Protocol { message } => {
+                f.write_str(message)
+            }
+            Self::Server { code, message } => write!(f, "the server refused: {code} {message}"),
+            Self::Closed => f.write_str("the driver was closed"),
+        }
+    }
+}
+
+impl StdError for ExecError {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        match self {
+            Self::NotSent { source, .. } | Self::SentUnknown { source, .. } => {
+                source.as_deref().map(|source| source as &(dyn StdError + 'static))
+            }
+            _ => None,
+        }
+    }
+}
+
+fn with_source(error: Error, source: Option<Arc<dyn StdError + Send + Sync>>) -> Error {
+    match source {
+        Some(source) => error.with_source(Cause(source)),
+        None => error,
+    }
+}
+
+/// A shared cause as an error of its own.
+#[derive(Debug)]
+struct Cause(Arc<dyn StdError + Send + Sync>);
+
+impl fmt::Display for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl StdError for Cause {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        Some(&*self.0)
+    }
+}
+
+/// Codes that older servers hide in the text of an `ERR` when a script fails.
+const HIDDEN: [&str; 8] =
+    ["OOM", "READONLY", "MISCONF", "MASTERDOWN", "NOREPLICAS", "NOPERM", "CLUSTERDOWN", "NOSCRIPT"];
+
+/// Wordings of a missing right that come without the code.
+const DENIALS: [&str; 3] = ["The user executing the script can't", "can't run this command", "no permissions"];
+
+/// The code that really applies.
+fn recognise<'a>(code: &'a str, message: &str) -> &'a str {
+    if code != "ERR" {
+        return code;
+    }
+    if DENIALS.iter().any(|wording| message.contains(wording)) {
+        return "NOPERM";
+    }
+    if message.starts_with("max number of clients") {
+        return "MAXCLIENTS";
+    }
+    let hidden = |known: &&str| message.contains(&format!("-{known} "));
+    HIDDEN.into_iter().find(hidden).unwrap_or(code)
+}
+
+/// Names a refusal. Every code listed is one that the server gives before it executes anything, or that makes a script
+/// end before it has granted or ended anything.
+fn refusal(code: &str, message: &str, keys: &Keyspace, script: Option<&Script>) -> Error {
+    use ErrorKind::{Denied, Indeterminate, Misconfigured, Unavailable};
+    let code = recognise(code, message);
+    let (kind, what) = match code {
+        "NOPERM" => return Error::new(Denied, missing_right(message, keys, script)),
+        "NOAUTH" => (Denied, "the server asks for a password and none was given"),
+        "WRONGPASS" => (Denied, "the server refuses the user name or password"),
+        "READONLY" => (Misconfigured, "the server is a read-only replica; locks need the primary"),
+        "MOVED" | "ASK" | "CROSSSLOT" => {
+            (Misconfigured, "the server is a node of a cluster and another node serves this lock")
+        }
+        "OOM" => (Unavailable, "the server has reached its maxmemory and takes no new data"),
+        "LOADING" => (Unavailable, "the server is still loading its data"),
+        "BUSY" => (Unavailable, "the server is busy with a long script"),
+        "MASTERDOWN" => (Unavailable, "the server is a replica that lost its primary"),
+        "CLUSTERDOWN" => (Unavailable, "the cluster is down"),
+        "TRYAGAIN" => (Unavailable, "the cluster is moving this lock's slot"),
+        "MISCONF" => (Unavailable, "the server refuses writes because it cannot persist them"),
+        "NOREPLICAS" => (Unavailable, "the server refuses writes because too few replicas are attached"),
+        "NOSCRIPT" => (Unavailable, "the server does not know the script"),
+        "MAXCLIENTS" => (Unavailable, "the server has reached its maxclients"),
+        _ if message.starts_with("unknown command") => (Misconfigured, "the server lacks a command"),
+        _ => (Indeterminate, "the server refused"),
+    };
+    Error::new(kind, format!("{what} ({code} {message})"))
+}
+
+/// Names the right that is missing, as an access control rule would give it.
+fn missing_right(message: &str, keys: &Keyspace, script: Option<&Script>) -> String {
+    let rules = keys.rules();
+    if message.contains("channel") {
+        return format!("the user has no right to the channels of wake-ups; the rules needed are {rules} (NOPERM)");
+    }
+    if message.contains(" key") {
+        return format!("the user has no right to the keys of locks; the rules needed are {rules} (NOPERM)");
+    }
+    let quoted = || message.split('\'').nth(1).filter(|_| message.contains("to run the '")).map(str::to_owned);
+    let appended = || message.rsplit_once(" [")?.1.strip_suffix(']').map(str::to_owned);
+    let by_line = || {
+        let digits = message.rsplit_once("@user_script:")?.1;
+        let end = digits.find(|c: char| !c.is_ascii_digit()).unwrap_or(digits.len());
+        script?.command_at(digits[..end].parse().ok()?).map(str::to_owned)
+    };
+    match quoted().or_else(appended).or_else(by_line) {
+        Some(command) => {
+            let command = command.to_lowercase();
+            format!("the user has no right to run {command}; the rule needed is +{command} (NOPERM)")
+        }
+        None => format!("the user lacks a right (NOPERM {message})"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::keyspace::{ClientId, FenceScope, Prefix};
+    use crate::script::RENEW;
+
+    fn named(text: &str) -> Error {
+        let keys = Keyspace::new(Prefix::default(), FenceScope::Node, ClientId::random());
+        ExecError::refused(text).into_error(&keys, Some(&RENEW))
+    }
+
+    #[test]
+    fn refusals_are_named() {
+        use ErrorKind::{Denied, Indeterminate, Misconfigured, Unavailable};
+        for (text, kind, word) in [
+            ("NOSCRIPT No matching script.", Unavailable, "script"),
+            ("READONLY You can't write against a read only replica.", Misconfigured, "replica"),
+            ("OOM command not allowed when used memory > 'maxmemory'.", Unavailable, "maxmemory"),
+            ("ERR Error running script (call to f_1): @user_script:3: -OOM command not allowed", Unavailable, "OOM"),
+            ("LOADING Redis is loading the dataset in memory", Unavailable, "loading"),
+            ("BUSY Redis is busy running a script.", Unavailable, "busy"),
+            ("NOAUTH Authentication required.", Denied, "password"),
+            ("WRONGPASS invalid username-password pair or user is disabled.", Denied, "password"),
+            ("MASTERDOWN Link with MASTER is down", Unavailable, "primary"),
+            ("MISCONF Errors writing to the AOF file", Unavailable, "persist"),
+            ("CLUSTERDOWN The cluster is down", Unavailable, "cluster"),
+            ("MOVED 3999 127.0.0.1:6381", Misconfigured, "cluster"),
+            ("ASK 3999 127.0.0.1:6381", Misconfigured, "cluster"),
+            ("TRYAGAIN Multiple keys request during rehashing of slot", Unavailable, "slot"),
+            ("ERR max number of clients reached", Unavailable, "maxclients"),
+            ("ERR unknown command 'evalsha'", Misconfigured, "evalsha"),
+            ("ERR something new", Indeterminate, "something new"),
+        ] {
+            let error = named(text);
+            assert_eq!(error.kind(), kind, "{text}");
+            assert!(error.message().contains(word), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_missing_right_is_named() {
+        for (text, word) in [
+            ("NOPERM this user has no permissions to run the 'evalsha' command", "+evalsha"),
+            ("NOPERM User default has no permissions to run the 'evalsha' command", "+evalsha"),
+            ("ERR The user executing the script can't run this command or subcommand [GET]", "+get"),
+            (
+                "ERR The user executing the script can't run this command or subcommand script: 0a, on @user_script:6.",
+                "+mget",
+            ),
+            ("NOPERM this user has no permissions to access one of the keys used as arguments", "~tenure:*"),
+            ("NOPERM this user has no permissions to access one of the channels used as arguments", "&tenure:*"),
+            ("ERR The user executing the script can't publish to the channel mentioned in the command", "&tenure:*"),
+        ] {
+            let error = named(text);
+            assert_eq!(error.kind(), ErrorKind::Denied, "{text}");
+            assert!(error.message().contains(word), "{text}: {error}");
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! What a client library has to bring.
+
+use std::fmt::Debug;
+
+use async_trait::async_trait;
+
+use crate::args::ArgList;
+use crate::error::ExecError;
+use crate::script::Script;
+
+/// A script with its keys and arguments.
+#[derive(Clone, Debug)]
+pub struct ScriptCall {
+    /// Which script.
+    pub script: &'static Script,
+    /// Its keys; in a cluster they share a slot, except those of a batch of renewals.
+    pub keys: ArgList,
+    /// Its arguments. They hold secrets: not for logs.
+    pub args: ArgList,
+}
+
+/// A reply of the server, as far as scripts and checks use them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reply {
+    /// Nothing there.
+    Nil,
+    /// A number.
+    Int(i64),
+    /// Bytes or a status.
+    Bytes(Vec<u8>),
+    /// Several replies.
+    Array(Vec<Reply>),
+}
+
+/// A connection to Redis, through a client library.
+///
+/// One method call is one request, sent at most once: no retry, no replay by the library. The link is the executor's
+/// own affair: it re-establishes it for ever, subscribes to the client's channel before it counts as up, and tells the
+/// [`WakeLink`](crate::WakeLink) of every message and every new start. A request while the link is down fails with
+/// [`ExecError::NotSent`] within a bounded time, and every request is bounded in time.
+///
+/// # Cancel safety
+///
+/// Futures may be dropped half-way; the request may then be applied or not.
+#[async_trait]
+pub trait RedisExecutor: Debug + Send + Sync + 'static {
+    /// A short constant name of the driver: `"redis"`.
+    fn driver(&self) -> &'static str;
+
+    /// `EVALSHA` of the script's digest. An unknown script is a [`ExecError::Server`] with code `NOSCRIPT`.
+    async fn evalsha(&self, call: &ScriptCall) -> Result<Reply, ExecError>;
+
+    /// `EVAL` of the script's source.
+    async fn eval(&self, call: &ScriptCall) -> Result<Reply, ExecError>;
+
+    /// A plain command without side effects, such as `INFO`.
+    async fn command(&self, args: &[&str]) -> Result<Reply, ExecError>;
+
+    /// Ends the link and the work behind it; later calls fail with [`ExecError::Closed`]. May be called again.
+    async fn close(&self);
+}
+
+/// Runs a script: by digest, and by source once when the server does not know it. A refusal with `NOSCRIPT` proves that
+/// nothing was executed, so the second request cannot be a repetition.
+pub(crate) async fn run<E: RedisExecutor + ?Sized>(executor: &E, call: &ScriptCall) -> Result<Reply, ExecError> {
+    match executor.evalsha(call).await {
+        Err(error) if error.is_no_script() => executor.eval(call).await,
+        result => result,
+    }
+}

@@ -1,0 +1,274 @@
+//! How keys and channels are spelled. No other place formats one.
+//!
+//! With prefix `tenure` and the name `orders/42`:
+//!
+//! | key | what |
+//! |---|---|
+//! | `tenure:orders/42` | the lock: a string when held plainly, a hash when held re-entrantly |
+//! | `{tenure:orders/42}:q`, `:w` | its waiters by order, and by the end of their presence |
+//! | `{tenure:orders/42}:x:<token>` | an abandoned token |
+//! | `{tenure:orders/42}:f` | its fence counter ([`FenceScope::Name`]) |
+//! | `tenure:{fence}` | the fence counter of all names ([`FenceScope::Node`]) |
+//! | `tenure:wake:<client>` | a channel, not a key: wake-ups for the waiters of one client |
+//!
+//! In a name, the bytes `{`, `}`, `%`, below 0x21 and above 0x7e are written as `%XX`. So no two names meet; a lock's
+//! key holds no brace, hashes as a whole and shares its slot with its side keys; and only keys that are not locks hold
+//! a brace.
+
+use tenure_core::{Error, ErrorKind, LockName, OwnerToken, Result};
+
+use crate::args::ArgList;
+use crate::error::ExecError;
+use crate::settings::RedisSettings;
+
+/// What all keys and channels begin with: 1 to 64 of `A-Z a-z 0-9 _ . -`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Prefix(String);
+
+impl Prefix {
+    /// Checks `prefix`.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::InvalidArgument`] when it is empty, longer than 64 bytes, or holds another character.
+    pub fn new(prefix: impl Into<String>) -> Result<Self> {
+        let prefix = prefix.into();
+        let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"_.-".contains(&byte);
+        if prefix.is_empty() || prefix.len() > 64 || !prefix.bytes().all(fits) {
+            let text = format!("the prefix \"{}\" is not 1 to 64 of A-Z a-z 0-9 _ . -", prefix.escape_debug());
+            return Err(Error::new(ErrorKind::InvalidArgument, text));
+        }
+        Ok(Self(prefix))
+    }
+
+    /// The text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl Default for Prefix {
+    /// `tenure`.
+    fn default() -> Self {
+        Self("tenure".into())
+    }
+}
+
+/// Which locks share a fence counter.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum FenceScope {
+    /// All locks of a node: nothing is stored per name.
+    #[default]
+    Node,
+    /// Each name has its own, in the slot of the name, and forgets it after 30 days without a grant.
+    Name,
+}
+
+/// What a client's wake-up channel is told apart by: 16 random characters.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClientId(String);
+
+impl ClientId {
+    /// A fresh one.
+    #[must_use]
+    pub fn random() -> Self {
+        Self(OwnerToken::random().expose().as_str()[..16].to_owned())
+    }
+}
+
+/// The keys and channels of one prefix, as one client sees them.
+#[derive(Clone, Debug)]
+pub struct Keyspace {
+    prefix: Prefix,
+    scope: FenceScope,
+    client: ClientId,
+}
+
+impl Keyspace {
+    /// The keyspace of `prefix`, for the client `client`.
+    #[must_use]
+    pub fn new(prefix: Prefix, scope: FenceScope, client: ClientId) -> Self {
+        Self { prefix, scope, client }
+    }
+
+    /// The keyspace that `settings` ask for.
+    #[must_use]
+    pub fn of(settings: &RedisSettings, client: ClientId) -> Self {
+        Self::new(settings.prefix.clone(), settings.fence_scope, client)
+    }
+
+    /// The key of the lock itself, for whoever looks at the store past the driver.
+    #[must_use]
+    pub fn lock_key(&self, name: &LockName) -> Vec<u8> {
+        let mut key = Vec::new();
+        self.lock(&mut key, name);
+        key
+    }
+
+    /// The error for users of a request that no script made, such as connecting.
+    #[must_use]
+    pub fn explain(&self, error: ExecError) -> Error {
+        error.into_error(self, None)
+    }
+
+    /// The channel that this client listens on.
+    #[must_use]
+    pub fn wake_channel(&self) -> String {
+        format!("{}{}", self.wake_channel_prefix(), self.client.0)
+    }
+
+    /// What every client's wake-up channel begins with.
+    pub(crate) fn wake_channel_prefix(&self) -> String {
+        format!("{}:wake:", self.prefix.0)
+    }
+
+    /// A waiter's member in the queue: its token, and where it listens.
+    pub(crate) fn push_member(&self, args: &mut ArgList, token: &OwnerToken) {
+        args.push_with(|out| {
+            out.extend_from_slice(token.expose().as_ref());
+            out.push(b'@');
+            out.extend_from_slice(self.client.0.as_bytes());
+        });
+    }
+
+    /// The lock itself.
+    pub(crate) fn push_lock(&self, keys: &mut ArgList, name: &LockName) {
+        keys.push_with(|out| self.lock(out, name));
+    }
+
+    /// The waiters by order of arrival, and by the end of their presence.
+    pub(crate) fn push_queue(&self, keys: &mut ArgList, name: &LockName) {
+        self.push_side(keys, name, b":q");
+        self.push_presence(keys, name);
+    }
+
+    /// The waiters by the end of their presence.
+    pub(crate) fn push_presence(&self, keys: &mut ArgList, name: &LockName) {
+        self.push_side(keys, name, b":w");
+    }
+
+    /// The memory that `token` was abandoned.
+    pub(crate) fn push_tombstone(&self, keys: &mut ArgList, name: &LockName, token: &OwnerToken) {
+        keys.push_with(|out| {
+            self.side(out, name, b":x:");
+            out.extend_from_slice(token.expose().as_ref());
+        });
+    }
+
+    /// The counter that fences of `name` come from.
+    pub(crate) fn push_fence(&self, keys: &mut ArgList, name: &LockName) {
+        match self.scope {
+            FenceScope::Node => keys.push_with(|out| {
+                out.extend_from_slice(self.prefix.0.as_bytes());
+                out.extend_from_slice(b":{fence}");
+            }),
+            FenceScope::Name => self.push_side(keys, name, b":f"),
+        }
+    }
+
+    /// Two keys for trying rights on: one spelled like a lock's, one like a side key's. Neither is any name's.
+    pub(crate) fn push_probes(&self, keys: &mut ArgList) {
+        let prefix = &self.prefix.0;
+        let tag = self.client.0.as_str();
+        keys.push(format!("{prefix}:{{rights-{tag}}}"));
+        keys.push(format!("{{{prefix}:rights-{tag}}}:probe"));
+    }
+
+    /// The rights that an access control list has to give, as its rules are written.
+    pub(crate) fn rules(&self) -> String {
+        let prefix = &self.prefix.0;
+        format!("~{prefix}:* ~{{{prefix}:* &{prefix}:*")
+    }
+
+    fn push_side(&self, keys: &mut ArgList, name: &LockName, suffix: &[u8]) {
+        keys.push_with(|out| self.side(out, name, suffix));
+    }
+
+    fn side(&self, out: &mut Vec<u8>, name: &LockName, suffix: &[u8]) {
+        out.push(b'{');
+        self.lock(out, name);
+        out.push(b'}');
+        out.extend_from_slice(suffix);
+    }
+
+    fn lock(&self, out: &mut Vec<u8>, name: &LockName) {
+        const HEX: &[u8; 16] = b"0123456789ABCDEF";
+        out.extend_from_slice(self.prefix.0.as_bytes());
+        out.push(b':');
+        for &byte in name.as_bytes() {
+            match byte {
+                b'{' | b'}' | b'%' | 0..=0x20 | 0x7f.. => {
+                    out.extend_from_slice(&[b'%', HEX[usize::from(byte >> 4)], HEX[usize::from(byte & 15)]]);
+                }
+                _ => out.push(byte),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn space(scope: FenceScope) -> Keyspace {
+        Keyspace::new(Prefix::default(), scope, ClientId("CLIENT".into()))
+    }
+
+    fn spelled(build: impl FnOnce(&mut ArgList)) -> Vec<String> {
+        let mut keys = ArgList::default();
+        build(&mut keys);
+        keys.iter().map(|key| String::from_utf8(key.to_vec()).unwrap()).collect()
+    }
+
+    #[test]
+    fn keys_are_spelled_as_documented() {
+        let space = space(FenceScope::Node);
+        let name = LockName::new("orders/42").unwrap();
+        let token = OwnerToken::parse("AAAAAAAAAAAAAAAAAAAAAA").unwrap();
+        let keys = spelled(|keys| {
+            space.push_lock(keys, &name);
+            space.push_fence(keys, &name);
+            space.push_tombstone(keys, &name, &token);
+            space.push_queue(keys, &name);
+            space.push_member(keys, &token);
+        });
+        let golden = [
+            "tenure:orders/42",
+            "tenure:{fence}",
+            "{tenure:orders/42}:x:AAAAAAAAAAAAAAAAAAAAAA",
+            "{tenure:orders/42}:q",
+            "{tenure:orders/42}:w",
+            "AAAAAAAAAAAAAAAAAAAAAA@CLIENT",
+        ];
+        assert_eq!(keys, golden);
+        assert_eq!(space.wake_channel(), "tenure:wake:CLIENT");
+        assert_eq!(space.rules(), "~tenure:* ~{tenure:* &tenure:*");
+    }
+
+    #[test]
+    fn a_fence_of_its_own_shares_the_slot_of_the_name() {
+        let name = LockName::new("n").unwrap();
+        assert_eq!(spelled(|keys| space(FenceScope::Name).push_fence(keys, &name)), ["{tenure:n}:f"]);
+    }
+
+    #[test]
+    fn names_cannot_meet_each_other_or_a_side_key() {
+        let space = space(FenceScope::Node);
+        let key = |name: &[u8]| spelled(|keys| space.push_lock(keys, &LockName::new(name).unwrap())).remove(0);
+        assert_eq!(key(b"{fence}"), "tenure:%7Bfence%7D");
+        assert_eq!(key(b"%7Bfence%7D"), "tenure:%257Bfence%257D");
+        assert_eq!(key(b"a b\0\n\x7f\xff~!"), "tenure:a%20b%00%0A%7F%FF~!");
+        assert_eq!(key("\u{e9}".as_bytes()), "tenure:%C3%A9");
+        assert_eq!(key(b"wake:x"), "tenure:wake:x"); // channels are no keys
+    }
+
+    #[test]
+    fn a_prefix_is_checked() {
+        for bad in ["", "a:b", "{a}", "a b", "\u{e9}", &"x".repeat(65)] {
+            assert_eq!(Prefix::new(bad).unwrap_err().kind(), ErrorKind::InvalidArgument, "{bad}");
+        }
+        assert!(Prefix::new("My_app-2.locks").is_ok());
+    }
+}

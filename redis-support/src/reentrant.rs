@@ -1,0 +1,39 @@
+//! Re-entrant locks over any executor.
+
+use async_trait::async_trait;
+use tenure_core::driver::{
+    AcquireRequest, Acquisition, Exited, OwnerScope, ReentrantCapabilities, ReentrantHold, ReentrantLock,
+    ReentrantRenewal, Renewed,
+};
+use tenure_core::{OwnerId, Result};
+
+use crate::call::MAX_DEPTH;
+use crate::executor::RedisExecutor;
+use crate::lock::RedisLocks;
+use crate::reply;
+
+#[async_trait]
+impl<E: RedisExecutor> ReentrantLock for RedisLocks<E> {
+    fn capabilities(&self) -> ReentrantCapabilities {
+        ReentrantCapabilities { scope: OwnerScope::Backend, max_depth: MAX_DEPTH }
+    }
+
+    async fn enter(&self, owner: &OwnerId, request: &AcquireRequest) -> Result<Acquisition> {
+        let reply = self.run("enter", &request.name, self.calls().enter(owner, request)).await?;
+        reply::acquisition(&reply, request.ttl.get(), &self.calls().settings)
+            .map_err(|error| error.during(self.executor().driver(), "enter", &request.name))
+    }
+
+    async fn renew(&self, renewals: &[ReentrantRenewal]) -> Vec<Result<Renewed>> {
+        self.run_batch(self.calls().renew_hold(renewals), renewals.iter().map(|renewal| &renewal.name)).await
+    }
+
+    async fn exit(&self, hold: &ReentrantHold) -> Result<Exited> {
+        let reply = self.run("exit", &hold.name, self.calls().exit(hold)).await?;
+        reply::exited(&reply).map_err(|error| error.during(self.executor().driver(), "exit", &hold.name))
+    }
+
+    async fn abandon(&self, hold: &ReentrantHold) -> Result<()> {
+        self.run("abandon", &hold.name, self.calls().abandon_entry(hold)).await.map(drop)
+    }
+}

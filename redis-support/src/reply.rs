@@ -1,0 +1,178 @@
+//! What the scripts' answers mean.
+
+use std::time::Duration;
+
+use tenure_core::driver::{Acquisition, Begun, Busy, Exited, Grant, Holder, Inspection, Renewed};
+use tenure_core::{Error, ErrorKind, FencingToken, Label, Result};
+
+use crate::call::MAX_DEPTH;
+use crate::executor::Reply;
+use crate::settings::RedisSettings;
+
+impl Reply {
+    pub(crate) fn int(&self) -> Result<i64> {
+        let number = match self {
+            Self::Int(number) => Some(*number),
+            Self::Bytes(bytes) => std::str::from_utf8(bytes).ok().and_then(|text| text.parse().ok()),
+            _ => None,
+        };
+        number.ok_or_else(|| unexpected("a number is missing"))
+    }
+
+    pub(crate) fn bytes(&self) -> Result<&[u8]> {
+        match self {
+            Self::Bytes(bytes) => Ok(bytes),
+            _ => Err(unexpected("a string is missing")),
+        }
+    }
+
+    pub(crate) fn items(&self) -> Result<&[Self]> {
+        match self {
+            Self::Array(items) => Ok(items),
+            _ => Err(unexpected("an array is missing")),
+        }
+    }
+
+    fn fence(&self) -> Result<FencingToken> {
+        let number = u64::try_from(self.int()?).ok().and_then(FencingToken::new);
+        number.ok_or_else(|| unexpected("a fence is not positive"))
+    }
+}
+
+fn unexpected(what: &str) -> Error {
+    Error::new(ErrorKind::Protocol, format!("a script answered in an unexpected form: {what}"))
+}
+
+fn millis(number: i64) -> Option<Duration> {
+    u64::try_from(number).ok().map(Duration::from_millis)
+}
+
+/// The answer of acquire and enter.
+pub(crate) fn acquisition(reply: &Reply, ttl: Duration, settings: &RedisSettings) -> Result<Acquisition> {
+    let items = reply.items()?;
+    let at = |i: usize| items.get(i).ok_or_else(|| unexpected("the answer is too short"));
+    let depth = || -> Result<u32> {
+        let depth = items.get(2).map_or(Ok(1), Reply::int)?;
+        u32::try_from(depth).map_err(|_| unexpected("a depth is out of range"))
+    };
+    match at(0)?.int()? {
+        1 => {
+            let kept = items.get(3).map(Reply::int).transpose()?.and_then(millis).unwrap_or(ttl);
+            let grant = Grant { fence: at(1)?.fence()?, ttl: kept, begun: Begun::Now, depth: depth()? };
+            Ok(Acquisition::Granted(grant))
+        }
+        2 => {
+            let grant = Grant { fence: at(1)?.fence()?, ttl, begun: Begun::Earlier, depth: depth()? };
+            Ok(Acquisition::Granted(grant))
+        }
+        0 => {
+            let position = u32::try_from(at(1)?.int()?).ok();
+            Ok(Acquisition::Busy(Busy { position, recheck_after: millis(at(2)?.int()?) }))
+        }
+        -1 => Err(Error::new(ErrorKind::NotHeld, "the token was abandoned before its request arrived")),
+        -2 => {
+            let text = format!("the queue of this lock is full: it holds {} waiters", settings.max_waiters);
+            Err(Error::new(ErrorKind::LimitReached, text))
+        }
+        -3 => {
+            let text = format!("the lock is entered {MAX_DEPTH} times already, the deepest that is kept");
+            Err(Error::new(ErrorKind::LimitReached, text))
+        }
+        _ => Err(unexpected("an unknown answer")),
+    }
+}
+
+/// The answers of the renewals, one for each of `count`.
+pub(crate) fn renewals(reply: &Reply, count: usize) -> Result<Vec<Renewed>> {
+    let items = reply.items()?;
+    if items.len() != count {
+        return Err(unexpected("the number of answers differs from that of the renewals"));
+    }
+    let renewed = |item: &Reply| {
+        Ok(match item.int()? {
+            0 => Renewed::Lost,
+            kept => Renewed::Extended { ttl: millis(kept).ok_or_else(|| unexpected("a lease is negative"))? },
+        })
+    };
+    items.iter().map(renewed).collect()
+}
+
+/// The answer of exit.
+pub(crate) fn exited(reply: &Reply) -> Result<Exited> {
+    Ok(match reply.int()? {
+        -1 => Exited::NotHeld,
+        0 => Exited::Released,
+        depth => Exited::Inside { depth: u32::try_from(depth).map_err(|_| unexpected("a depth is out of range"))? },
+    })
+}
+
+/// The answer of inspect.
+pub(crate) fn inspection(reply: &Reply) -> Result<Inspection> {
+    let items = reply.items()?;
+    let at = |i: usize| items.get(i).ok_or_else(|| unexpected("the answer is too short"));
+    let waiters = u32::try_from(at(0)?.int()?).unwrap_or(u32::MAX);
+    let now = at(1)?.int()?;
+    let kind = at(2)?.bytes()?;
+    if kind == b"none" {
+        return Ok(Inspection { holder: None, waiters });
+    }
+    let remaining = millis(at(3)?.int()?);
+    let foreign = Holder { label: None, fence: None, held_for: None, remaining, depth: 1 };
+    let holder = match kind {
+        b"string" => plain_holder(at(4)?.bytes()?, now, remaining),
+        b"hash" => entered_holder(&items[4..], now, remaining),
+        _ => None,
+    };
+    Ok(Inspection { holder: Some(holder.unwrap_or(foreign)), waiters })
+}
+
+/// The holder from a plain value, `<token>;<flag>;<fence>;<since>;<label>`; `None` for a foreign one.
+fn plain_holder(value: &[u8], now: i64, remaining: Option<Duration>) -> Option<Holder> {
+    let mut parts = std::str::from_utf8(value).ok()?.splitn(5, ';');
+    let (token, flag) = (parts.next()?, parts.next()?);
+    let (fence, since, label) = (parts.next()?, parts.next()?, parts.next()?);
+    if token.len() != 22 || flag.len() != 1 {
+        return None;
+    }
+    holder(fence, since, label, now, remaining, 1)
+}
+
+/// The holder from `[fence, since, label, number of fields]`; `None` for a foreign hash.
+fn entered_holder(items: &[Reply], now: i64, remaining: Option<Duration>) -> Option<Holder> {
+    let [fence, since, label, fields] = items else { return None };
+    let text = |item: &Reply| item.bytes().ok().and_then(|bytes| String::from_utf8(bytes.to_vec()).ok());
+    let depth = u32::try_from(fields.int().ok()? - 4).ok()?;
+    holder(&text(fence)?, &text(since)?, &text(label)?, now, remaining, depth)
+}
+
+fn holder(fence: &str, since: &str, label: &str, now: i64, remaining: Option<Duration>, depth: u32) -> Option<Holder> {
+    let fence = FencingToken::new(fence.parse().ok()?)?;
+    let held_for = millis(now.saturating_sub(since.parse().ok()?).max(0)); // the server's clock may step back
+    let label = if label.is_empty() { None } else { Label::new(label).ok() };
+    Some(Holder { label, fence: Some(fence), held_for, remaining, depth })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn foreign_values_have_no_details() {
+        assert!(plain_holder(b"6f1c2d0e9e0b11efb2a1", 1, None).is_none());
+        assert!(plain_holder(b"\xff\xfe", 1, None).is_none());
+        assert!(plain_holder(b"AAAAAAAAAAAAAAAAAAAAAA;-;x;1;", 1, None).is_none());
+        let ours = plain_holder(b"AAAAAAAAAAAAAAAAAAAAAA;w;7;10;a;b", 25, None).unwrap();
+        assert_eq!((ours.fence, ours.held_for), (FencingToken::new(7), Some(Duration::from_millis(15))));
+        assert_eq!(ours.label.unwrap().as_str(), "a;b");
+    }
+
+    #[test]
+    fn answers_in_an_unknown_form_are_protocol_violations() {
+        let settings = RedisSettings::default();
+        for reply in [Reply::Nil, Reply::Array(vec![]), Reply::Array(vec![Reply::Int(9)])] {
+            let error = acquisition(&reply, Duration::from_secs(1), &settings).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Protocol);
+        }
+        assert_eq!(renewals(&Reply::Array(vec![]), 1).unwrap_err().kind(), ErrorKind::Protocol);
+    }
+}

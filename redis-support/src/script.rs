@@ -1,0 +1,104 @@
+//! The scripts: their sources, composed of shared parts, and their digests.
+
+use std::sync::LazyLock;
+
+/// A Lua script.
+#[derive(Debug)]
+pub struct Script {
+    name: &'static str,
+    source: &'static str,
+    sha1: String,
+}
+
+impl Script {
+    fn new(name: &'static str, source: &'static str) -> Self {
+        Self { name, source, sha1: sha1_smol::Sha1::from(source).digest().to_string() }
+    }
+
+    /// What it is called, in errors.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// The whole source.
+    #[must_use]
+    pub fn source(&self) -> &'static str {
+        self.source
+    }
+
+    /// The digest that the server knows it by: 40 hexadecimal digits.
+    #[must_use]
+    pub fn sha1(&self) -> &str {
+        &self.sha1
+    }
+
+    /// The first command that line `number` (from 1) calls, in capitals.
+    pub(crate) fn command_at(&self, number: usize) -> Option<&'static str> {
+        let line = self.source.lines().nth(number.checked_sub(1)?)?;
+        let rest = line.split_once("call('")?.1;
+        rest.split_once('\'').map(|(command, _)| command)
+    }
+}
+
+macro_rules! scripts {
+    ($($(#[$doc:meta])* $constant:ident = $name:literal: $($part:literal)+;)+) => {
+        $($(#[$doc])* pub(crate) static $constant: LazyLock<Script> =
+            LazyLock::new(|| Script::new($name, concat!($(include_str!(concat!("scripts/", $part, ".lua"))),+)));)+
+
+        /// All scripts, for servers that want them loaded beforehand and for tests.
+        pub static SCRIPTS: LazyLock<Vec<&'static Script>> = LazyLock::new(|| vec![$(&*$constant),+]);
+    };
+}
+
+scripts! {
+    ACQUIRE = "acquire":
+        "acquire" "part/refusal" "part/now" "part/fence" "acquire_fast" "part/queue" "part/join" "acquire_slow";
+    RELEASE = "release": "part/refusal" "release" "part/now" "part/queue" "release_wake";
+    ABANDON = "abandon": "abandon" "part/refusal" "part/now" "part/queue" "abandon_do";
+    RENEW = "renew": "renew";
+    INSPECT = "inspect": "inspect" "part/now" "inspect_do";
+    FORCE_RELEASE = "force_release": "force_release" "part/now" "part/queue" "release_wake";
+    ENTER = "enter": "enter" "part/refusal" "part/now" "part/fence" "part/queue" "part/join" "enter_do";
+    EXIT = "exit": "part/refusal" "exit" "part/now" "part/queue" "exit_wake";
+    ABANDON_ENTRY = "abandon_entry": "abandon_entry" "part/refusal" "part/now" "part/queue" "abandon_entry_do";
+    RENEW_HOLD = "renew_hold": "part/refusal" "renew_hold";
+    RIGHTS = "rights": "rights";
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_script_says_what_it_takes_and_why_it_is_atomic() {
+        for script in SCRIPTS.iter() {
+            for part in ["-- KEYS ", "-- ARGV ", "-- Returns ", "-- Atomic"] {
+                assert!(script.source().contains(part), "{} lacks {part:?}", script.name());
+            }
+            assert_eq!(script.sha1().len(), 40);
+            assert!(script.source().contains(&format!("-- {}: ", script.name())));
+        }
+    }
+
+    #[test]
+    fn a_line_names_its_command() {
+        let line = RENEW.source().lines().position(|line| line.contains("MGET")).unwrap() + 1;
+        assert_eq!(RENEW.command_at(line), Some("MGET"));
+        assert_eq!(RENEW.command_at(1), None);
+        assert_eq!(RENEW.command_at(0), None);
+        assert_eq!(RENEW.command_at(10_000), None);
+    }
+
+    #[test]
+    fn the_rights_probe_tries_every_command() {
+        let tried: Vec<&str> =
+            RIGHTS.source().lines().filter_map(|line| line.strip_prefix("try('")?.split('\'').next()).collect();
+        for script in SCRIPTS.iter() {
+            for number in 1..=script.source().lines().count() {
+                let Some(command) = script.command_at(number) else { continue };
+                assert!(tried.contains(&command), "{} uses {command}, which is not tried", script.name());
+            }
+        }
+    }
+}

@@ -1,0 +1,34 @@
+if redis.call('EXISTS', X) == 1 then return {-1} end
+local hold = redis.pcall('HMGET', K, 'o', 'f')
+local bad = refusal(hold, 'HMGET')
+if bad then return bad end
+if not hold.err and hold[1] == owner then
+  local entry, depth = '#' .. token, redis.call('HLEN', K) - 4
+  if redis.call('HEXISTS', K, entry) == 1 then return {2, hold[2], depth} end
+  if depth >= max_depth then return {-3} end
+  redis.call('HSET', K, entry, '1')
+  drop(member)
+  local left = redis.call('PTTL', K)
+  if left < tonumber(ttl) then
+    redis.call('PEXPIRE', K, ttl)
+    left = tonumber(ttl)
+  end
+  return {1, hold[2], depth + 1, left}
+end
+local value = hold
+if not hold.err and not hold[1] then value = redis.call('EXISTS', K) == 1 and hold or false end
+if hold.err then
+  value = redis.pcall('GET', K)
+  bad = refusal(value, 'GET')
+  if bad then return bad end
+end
+local head, dies = live_head()
+if not value and (not head or head == member) then
+  if head then drop(member) end
+  local fence = next_fence()
+  local since = string.format('%.0f', now_ms)
+  redis.call('HSET', K, 'o', owner, 'f', fence, 's', since, 'l', label, '#' .. token, '1')
+  redis.call('PEXPIRE', K, ttl)
+  return {1, fence, 1, tonumber(ttl)}
+end
+return busy(value, head, dies)

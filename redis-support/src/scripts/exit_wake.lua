@@ -1,0 +1,2 @@
+wake_head()
+return 0

@@ -1,0 +1,13 @@
+local waiters = redis.call('ZCOUNT', W, '(' .. string.format('%.0f', now_ms), '+inf')
+local kind = redis.call('TYPE', K).ok
+local seen = {waiters, string.format('%.0f', now_ms), kind}
+if kind == 'none' then return seen end
+seen[4] = redis.call('PTTL', K)
+if kind == 'string' then
+  seen[5] = redis.call('GET', K)
+elseif kind == 'hash' then
+  local fields = redis.call('HMGET', K, 'f', 's', 'l')
+  seen[5], seen[6], seen[7] = fields[1] or '', fields[2] or '', fields[3] or ''
+  seen[8] = redis.call('HLEN', K)
+end
+return seen

@@ -1,0 +1,57 @@
+-- Part: busy(). Needs the queue part; K the lock; member; presence in ms, 0 to leave no trace; max_waiters.
+-- `value` is the plain value (string), an error (the lock is held re-entrantly or is of a foreign type) or false.
+-- Returns the reply {0, position or -1, recheck_ms or -1}, or {-2} when the queue is full.
+local POLL = 500 -- how often a lock of a foreign client, which wakes nobody, is worth a look, in ms
+
+-- The flag of a value in our own format, else nil: '<token>;<flag>;<fence>;<since>;<label>'.
+local function own_flag(value)
+  if type(value) ~= 'string' then return nil end
+  local token, flag = string.match(value, '^([%w_%-]+);([w%-]);%d+;%d+;')
+  if token and string.len(token) == 22 then return flag end
+  return nil
+end
+
+-- When the holder's lease ends by itself, seen by a waiter who would be served next.
+local function until_free(value)
+  local left = redis.call('PTTL', K)
+  local foreign = not own_flag(value)
+  if type(value) == 'table' then foreign = redis.pcall('HEXISTS', K, 'o') ~= 1 end
+  if left < 0 or (foreign and left >= POLL) then return POLL end
+  return left + 1
+end
+
+local function enqueue()
+  local place = redis.call('ZRANK', Q, member)
+  if not place then
+    place = redis.call('ZCARD', Q)
+    if place >= max_waiters then return nil end
+    local last = redis.call('ZRANGE', Q, -1, -1, 'WITHSCORES')
+    redis.call('ZADD', Q, (tonumber(last[2] or '0')) + 1, member)
+  end
+  redis.call('ZADD', W, now_ms + presence, member)
+  local life = math.max(60000, 4 * presence)
+  if redis.call('PTTL', Q) < life then
+    redis.call('PEXPIRE', Q, life)
+    redis.call('PEXPIRE', W, life)
+  end
+  return place
+end
+
+local function busy(value, head, dies)
+  if not value and dies > now_ms + claim then
+    -- Free and reserved for a waiter that was not woken for it: the lease before it ran out.
+    wake_head()
+    head, dies = live_head()
+  end
+  local place = -1
+  if presence > 0 then
+    place = enqueue()
+    if not place then return {-2} end
+    if own_flag(value) == '-' then
+      redis.call('SETRANGE', K, 23, 'w')
+    end
+  end
+  if not value then return {0, place, math.max(dies - now_ms, 0) + 1} end
+  if place > 0 then return {0, place, -1} end
+  return {0, place, until_free(value)}
+end

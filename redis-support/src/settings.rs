@@ -1,0 +1,112 @@
+//! What can be chosen about locks in Redis, whatever the client library.
+
+use std::time::Duration;
+
+use tenure_core::{Error, ErrorKind, Result};
+
+use crate::keyspace::{FenceScope, Prefix};
+
+/// Where fencing tokens come from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Fences {
+    /// The greater of the last one plus one and the server's time in microseconds: they keep growing when the data of
+    /// the server was lost, unless its clock stepped back behind the last grant as well.
+    #[default]
+    ClockSeeded,
+    /// The last one plus one: small numbers without gaps in time, which start again when the data was lost.
+    Counter,
+}
+
+/// What to do about a server that may evict locks when its memory is full.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Eviction {
+    /// Refuse it with [`ErrorKind::Misconfigured`]: any `maxmemory-policy` but `noeviction`.
+    #[default]
+    Refuse,
+    /// Use it. An evicted lock is lost as by expiry, only without warning; fences still grow.
+    Allow,
+}
+
+/// Settings of locks in Redis.
+#[derive(Clone, Debug)]
+pub struct RedisSettings {
+    pub(crate) prefix: Prefix,
+    pub(crate) fences: Fences,
+    pub(crate) fence_scope: FenceScope,
+    pub(crate) eviction: Eviction,
+    pub(crate) max_waiters: u32,
+    pub(crate) tombstone: Duration,
+}
+
+impl Default for RedisSettings {
+    /// Prefix `tenure`, clock-seeded fences per node, no eviction, 10 000 waiters, tombstones of 60 s.
+    fn default() -> Self {
+        Self {
+            prefix: Prefix::default(),
+            fences: Fences::default(),
+            fence_scope: FenceScope::default(),
+            eviction: Eviction::default(),
+            max_waiters: 10_000,
+            tombstone: Duration::from_secs(60),
+        }
+    }
+}
+
+impl RedisSettings {
+    /// What all keys and channels begin with; default `tenure`. Clients exclude each other only under the same one.
+    #[must_use]
+    pub fn prefix(mut self, prefix: Prefix) -> Self {
+        self.prefix = prefix;
+        self
+    }
+
+    /// Where fencing tokens come from; default [`Fences::ClockSeeded`]. The same for all clients of a prefix.
+    #[must_use]
+    pub fn fences(mut self, fences: Fences) -> Self {
+        self.fences = fences;
+        self
+    }
+
+    /// Which locks share a fence counter; default [`FenceScope::Node`]. The same for all clients of a prefix.
+    #[must_use]
+    pub fn fence_scope(mut self, scope: FenceScope) -> Self {
+        self.fence_scope = scope;
+        self
+    }
+
+    /// What to do about a server that may evict locks; default [`Eviction::Refuse`].
+    #[must_use]
+    pub fn eviction(mut self, eviction: Eviction) -> Self {
+        self.eviction = eviction;
+        self
+    }
+
+    /// The most waiters of one lock; default 10 000.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::InvalidArgument`] for zero.
+    pub fn max_waiters(mut self, most: u32) -> Result<Self> {
+        if most == 0 {
+            return Err(Error::new(ErrorKind::InvalidArgument, "max_waiters must not be zero"));
+        }
+        self.max_waiters = most;
+        Ok(self)
+    }
+
+    /// How long an abandoned token is remembered, so that a request that arrives late is refused; default 60 s.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::InvalidArgument`] outside 1 s to 1 h.
+    pub fn tombstone(mut self, life: Duration) -> Result<Self> {
+        if !(Duration::from_secs(1)..=Duration::from_secs(3600)).contains(&life) {
+            let text = format!("a tombstone of {life:?} is outside 1 s to 1 h");
+            return Err(Error::new(ErrorKind::InvalidArgument, text));
+        }
+        self.tombstone = life;
+        Ok(self)
+    }
+}

@@ -1,0 +1,52 @@
+//! Wake-ups, from a client library's push messages to the waiters of this process.
+
+use tenure_core::OwnerToken;
+use tenure_core::driver::WakeRouter;
+
+/// What a driver feeds with the messages of its client's channel, and with news of the link. Clones are the same.
+#[derive(Clone, Debug, Default)]
+pub struct WakeLink {
+    router: WakeRouter,
+}
+
+impl WakeLink {
+    /// A message on the client's channel: the token of the waiter that it is for. Anything else is ignored.
+    pub fn deliver(&self, payload: &[u8]) {
+        if let Some(token) = std::str::from_utf8(payload).ok().and_then(|text| OwnerToken::parse(text).ok()) {
+            self.router.wake(&token); // a waiter that is gone needs no wake-up
+        }
+    }
+
+    /// The link and the subscription stand again after a gap, in which messages may have been lost: all waiters ask.
+    pub fn link_up(&self) {
+        self.router.wake_all();
+    }
+
+    pub(crate) fn router(&self) -> &WakeRouter {
+        &self.router
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tokio::time::timeout;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn only_the_waiter_named_is_woken() {
+        let wake = WakeLink::default();
+        let (one, two) = (OwnerToken::random(), OwnerToken::random());
+        let (mut first, mut second) = (wake.router().register(one), wake.router().register(two));
+        for payload in [b"".as_slice(), b"\xff", b"not a token", OwnerToken::random().expose().as_ref()] {
+            wake.deliver(payload);
+        }
+        wake.deliver(one.expose().as_ref());
+        assert!(timeout(Duration::from_secs(5), first.next()).await.is_ok());
+        assert!(timeout(Duration::ZERO, second.next()).await.is_err());
+        wake.link_up();
+        assert!(timeout(Duration::from_secs(5), second.next()).await.is_ok());
+    }
+}

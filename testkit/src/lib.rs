@@ -1,0 +1,32 @@
+//! Real servers for tests: each is started by the test that owns it, in a directory of its own, on loopback or a unix
+//! socket, and is killed when it is dropped.
+//!
+//! ```no_run
+//! use tenure_testkit::{RedisOptions, RedisServer};
+//!
+//! let mut server = RedisServer::start(RedisOptions::new())?;
+//! server.cli(&["SET", "key", "value"])?;
+//! server.pause()?; // SIGSTOP: sockets stay open, nobody answers
+//! server.resume()?;
+//! server.kill()?; // SIGKILL
+//! server.restart()?; // the same address and directory
+//! # Ok::<(), std::io::Error>(())
+//! ```
+
+mod clock;
+mod dir;
+mod etcd;
+mod options;
+mod proxy;
+mod redis;
+mod resp;
+mod wait;
+
+pub use clock::ClockShim;
+pub use dir::TempDir;
+pub use etcd::{EtcdCertificates, EtcdCluster, EtcdOptions};
+pub use options::RedisOptions;
+pub use proxy::{Link, TcpProxy};
+pub use redis::RedisServer;
+pub use resp::{Reply, RespClient};
+pub use wait::{PATIENCE, eventually};

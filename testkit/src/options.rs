@@ -1,0 +1,62 @@
+//! How a Redis server is to be started.
+
+/// Options of a [`RedisServer`](crate::RedisServer); by default no password, no persistence, no limits.
+#[derive(Clone, Debug, Default)]
+pub struct RedisOptions {
+    pub(crate) password: Option<String>,
+    pub(crate) append_only: bool,
+    pub(crate) movable_clock: bool,
+    pub(crate) args: Vec<String>,
+}
+
+impl RedisOptions {
+    /// The defaults.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Requires this password of the default user.
+    #[must_use]
+    pub fn password(mut self, password: impl Into<String>) -> Self {
+        self.password = Some(password.into());
+        self
+    }
+
+    /// Keeps the data over a kill: an append-only file, synced at every command.
+    #[must_use]
+    pub fn append_only(mut self) -> Self {
+        self.append_only = true;
+        self
+    }
+
+    /// Lets [`set_clock_offset`](crate::RedisServer::set_clock_offset) move the server's wall clock.
+    #[must_use]
+    pub fn movable_clock(mut self) -> Self {
+        self.movable_clock = true;
+        self
+    }
+
+    /// One more setting, as in the configuration file: `setting("maxmemory-policy", "allkeys-lru")`.
+    #[must_use]
+    pub fn setting(mut self, name: &str, value: impl Into<String>) -> Self {
+        self.args.push(format!("--{name}"));
+        self.args.push(value.into());
+        self
+    }
+
+    /// The command line, without the places that the server chooses for itself.
+    pub(crate) fn command_line(&self) -> Vec<String> {
+        let mut args: Vec<String> = ["--save", "", "--daemonize", "no"].map(String::from).to_vec();
+        let append = if self.append_only { ["--appendonly", "yes"] } else { ["--appendonly", "no"] };
+        args.extend(append.map(String::from));
+        if self.append_only {
+            args.extend(["--appendfsync", "always"].map(String::from));
+        }
+        if let Some(password) = &self.password {
+            args.extend(["--requirepass".to_owned(), password.clone()]);
+        }
+        args.extend(self.args.iter().cloned());
+        args
+    }
+}

@@ -1,0 +1,170 @@
+//! A TCP proxy that can fail in the ways that networks do.
+
+use std::io::{self, Read, Write};
+use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+/// How often a blocked thread looks whether the mode has changed.
+const TICK: Duration = Duration::from_millis(10);
+
+/// What a proxied connection does with bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Link {
+    /// Carries them both ways.
+    Open,
+    /// Carries requests and loses replies.
+    LosesReplies,
+    /// Loses everything, and closes nothing.
+    Silent,
+}
+
+impl Link {
+    const ALL: [Self; 3] = [Self::Open, Self::LosesReplies, Self::Silent];
+}
+
+#[derive(Debug)]
+struct Connection {
+    link: AtomicU8,
+    ends: [TcpStream; 2],
+}
+
+#[derive(Debug)]
+struct Shared {
+    target: u16,
+    fresh: AtomicU8,
+    closed: AtomicBool,
+    accepted: std::sync::atomic::AtomicUsize,
+    connections: Mutex<Vec<Arc<Connection>>>,
+}
+
+/// A proxy on a free port of loopback before another port of loopback. Dropping it cuts everything.
+#[derive(Debug)]
+pub struct TcpProxy {
+    port: u16,
+    shared: Arc<Shared>,
+}
+
+impl TcpProxy {
+    /// Starts a proxy before `target`.
+    ///
+    /// # Errors
+    ///
+    /// Those of listening.
+    pub fn start(target: u16) -> io::Result<Self> {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+        let port = listener.local_addr()?.port();
+        let shared = Arc::new(Shared {
+            target,
+            fresh: AtomicU8::new(Link::Open as u8),
+            closed: AtomicBool::new(false),
+            accepted: 0.into(),
+            connections: Mutex::default(),
+        });
+        let serving = Arc::clone(&shared);
+        thread::spawn(move || {
+            for client in listener.incoming() {
+                if serving.closed.load(Ordering::Acquire) {
+                    return;
+                }
+                let _ = client.and_then(|client| serving.accept(client)); // a failed one is closed by its drop
+            }
+        });
+        Ok(Self { port, shared })
+    }
+
+    /// The port that clients connect to.
+    #[must_use]
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// How many connections were accepted since the start.
+    #[must_use]
+    pub fn accepted(&self) -> usize {
+        self.shared.accepted.load(Ordering::Acquire)
+    }
+
+    /// Changes what the present connections do; new ones keep doing what they did.
+    pub fn set_present(&self, link: Link) {
+        for connection in self.shared.connections().iter() {
+            connection.link.store(link as u8, Ordering::Release);
+        }
+    }
+
+    /// Changes what new connections do.
+    pub fn set_new(&self, link: Link) {
+        self.shared.fresh.store(link as u8, Ordering::Release);
+    }
+
+    /// Closes all present connections.
+    pub fn cut(&self) {
+        for connection in self.shared.connections().drain(..) {
+            connection.close();
+        }
+    }
+}
+
+impl Drop for TcpProxy {
+    fn drop(&mut self) {
+        self.shared.closed.store(true, Ordering::Release);
+        self.cut();
+        let _ = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port)); // wakes the listening thread
+    }
+}
+
+impl Shared {
+    fn accept(&self, client: TcpStream) -> io::Result<()> {
+        let server = TcpStream::connect((Ipv4Addr::LOCALHOST, self.target))?;
+        for end in [&client, &server] {
+            end.set_nodelay(true)?;
+            end.set_read_timeout(Some(TICK))?;
+        }
+        let connection = Arc::new(Connection {
+            link: AtomicU8::new(self.fresh.load(Ordering::Acquire)),
+            ends: [client.try_clone()?, server.try_clone()?],
+        });
+        let mut connections = self.connections();
+        connections.retain(|old| Arc::strong_count(old) > 1);
+        connections.push(Arc::clone(&connection));
+        self.accepted.fetch_add(1, Ordering::AcqRel);
+        let (from_client, to_client) = (client.try_clone()?, client);
+        let (from_server, to_server) = (server.try_clone()?, server);
+        let requests = Arc::clone(&connection);
+        thread::spawn(move || requests.carry(from_client, to_server, |link| link != Link::Silent));
+        thread::spawn(move || connection.carry(from_server, to_client, |link| link == Link::Open));
+        Ok(())
+    }
+
+    fn connections(&self) -> std::sync::MutexGuard<'_, Vec<Arc<Connection>>> {
+        self.connections.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Connection {
+    fn carry(&self, mut from: TcpStream, mut to: TcpStream, passes: impl Fn(Link) -> bool) {
+        let mut buffer = [0; 16 * 1024];
+        loop {
+            match from.read(&mut buffer) {
+                Ok(0) => break,
+                Ok(count) => {
+                    let link = Link::ALL[usize::from(self.link.load(Ordering::Acquire))];
+                    if passes(link) && to.write_all(&buffer[..count]).is_err() {
+                        break;
+                    }
+                }
+                Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {}
+                Err(_) => break,
+            }
+        }
+        self.close();
+    }
+
+    fn close(&self) {
+        for end in &self.ends {
+            let _ = end.shutdown(Shutdown::Both);
+        }
+    }
+}

@@ -1,0 +1,33 @@
+//! What has to hold before anything lands.
+
+use crate::command::{self, Outcome, cargo};
+use crate::{test, tidy};
+
+/// Feature sets that must build alone: package and features.
+const FEATURES: &[(&str, &[&str])] = &[
+    ("tenure-core", &["", "mock", "tracing", "mock,tracing"]),
+    ("tenure", &["", "memory", "redis", "mock", "tracing"]),
+];
+
+pub(crate) fn run(args: &[String]) -> Outcome {
+    run_step(&["fmt", "--all", "--check"])?;
+    for (package, sets) in FEATURES {
+        for features in *sets {
+            let base = ["clippy", "--quiet", "--package", package, "--no-default-features", "--features", features];
+            run_step(&[&base[..], &["--", "-D", "warnings"]].concat())?;
+        }
+    }
+    run_step(&["clippy", "--quiet", "--workspace", "--all-targets", "--all-features", "--", "-D", "warnings"])?;
+    docs()?;
+    tidy::run(&[])?;
+    test::run(args)
+}
+
+fn docs() -> Outcome {
+    let flags = "-D warnings";
+    command::run(cargo(&["doc", "--quiet", "--workspace", "--all-features", "--no-deps"]).env("RUSTDOCFLAGS", flags))
+}
+
+fn run_step(args: &[&str]) -> Outcome {
+    command::run(&mut cargo(args))
+}

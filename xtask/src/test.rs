@@ -1,0 +1,24 @@
+//! Every test there is, with real servers.
+
+use crate::command::{self, Failure, Outcome, cargo};
+use crate::conformance;
+use crate::setup::{self, Install};
+
+pub(crate) fn run_tests(install: Install) -> Outcome {
+    setup::prepare(install)?;
+    let python = setup::python_with_redis()
+        .ok_or_else(|| Failure(String::from("redis-py is missing: python3 -m pip install redis, and run again")))?;
+    command::run(
+        cargo(&["test", "--workspace", "--all-features", "--no-fail-fast", "--", "--include-ignored"])
+            .env("TENURE_PYTHON", python),
+    )?;
+    conformance::run_all(&setup::target().join("conformance"))
+}
+
+pub(crate) fn run(args: &[String]) -> Outcome {
+    match args {
+        [] => run_tests(Install::Allowed),
+        [flag] if flag == "--no-install" => run_tests(Install::Never),
+        other => Err(Failure(format!("test does not know {other:?}"))),
+    }
+}

@@ -1,0 +1,48 @@
+//! Files have at most 400 lines, and say at their top what they are. Why: a file is one idea.
+
+use std::path::Path;
+
+use super::Findings;
+use crate::command::{Failure, Outcome, output};
+
+const MOST: usize = 400;
+
+pub(super) fn check() -> Outcome<Findings> {
+    let mut findings = Findings::new();
+    for path in tracked("*.rs")? {
+        let text = read(&path)?;
+        let lines = text.lines().count();
+        if lines > MOST {
+            findings.push(format!("{path}: {lines} lines, the most is {MOST}"));
+        }
+        if !text.starts_with("//!") && !path.ends_with("build.rs") {
+            findings.push(format!("{path}: does not begin with a //! line that says what it is"));
+        }
+    }
+    for path in tracked("*.lua")?.iter().filter(|path| is_whole_script(path)) {
+        let text = read(path)?;
+        let header: String = text.lines().take_while(|line| line.starts_with("--")).collect();
+        for word in ["KEYS", "ARGV", "Returns", "Atomic"] {
+            if !header.contains(word) {
+                findings.push(format!("{path}: its header does not speak of {word}"));
+            }
+        }
+    }
+    Ok(findings)
+}
+
+/// Not a part that several scripts share, nor the continuation (`enter_do.lua`) of another file (`enter.lua`).
+fn is_whole_script(path: &str) -> bool {
+    let beginning = path.rsplit_once('_').map(|(beginning, _)| format!("{beginning}.lua"));
+    !path.contains("/part/") && beginning.is_none_or(|file| !Path::new(&file).exists())
+}
+
+pub(super) fn tracked(pattern: &str) -> Outcome<Vec<String>> {
+    let mut git = std::process::Command::new("git");
+    let list = output(git.args(["ls-files", "--cached", "--others", "--exclude-standard", "--", pattern]))?;
+    Ok(list.lines().filter(|path| Path::new(path).exists()).map(String::from).collect())
+}
+
+pub(super) fn read(path: &str) -> Outcome<String> {
+    std::fs::read_to_string(path).map_err(|error| Failure(format!("cannot read {path}: {error}")))
+}

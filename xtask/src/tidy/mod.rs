@@ -1,0 +1,35 @@
+//! Rules of this workspace that a program can check. Each says why it is there.
+
+mod arrows;
+mod docs;
+mod lengths;
+mod msrv;
+
+use crate::command::{Failure, Outcome};
+
+/// What a rule found.
+type Findings = Vec<String>;
+
+pub(crate) fn run(args: &[String]) -> Outcome {
+    let fix = match args {
+        [] => docs::Stale::Report,
+        [flag] if flag == "--fix" => docs::Stale::Rewrite,
+        other => return Err(Failure(format!("tidy does not know {other:?}"))),
+    };
+    let metadata = cargo_metadata::MetadataCommand::new()
+        .exec()
+        .map_err(|error| Failure(format!("cargo metadata failed: {error}")))?;
+    let mut findings = arrows::check(&metadata);
+    findings.extend(msrv::check(&metadata));
+    findings.extend(lengths::check()?);
+    findings.extend(docs::check(fix)?);
+    if findings.is_empty() {
+        println!("tidy: nothing to complain about");
+        return Ok(());
+    }
+    findings.sort();
+    for finding in &findings {
+        eprintln!("tidy: {finding}");
+    }
+    Err(Failure(format!("tidy found {} things", findings.len())))
+}

@@ -55,11 +55,6 @@ impl EtcdHarness {
     }
 }
 
-/// What a worker process connects to.
-pub(crate) fn backend_at(url: &str) -> Result<Backend, BoxError> {
-    Ok(Backend::from(driver(url)?))
-}
-
 #[async_trait]
 impl Harness for EtcdHarness {
     async fn backend(&mut self) -> Result<Backend, BoxError> {

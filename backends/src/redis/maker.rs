@@ -15,6 +15,9 @@ use tenure_testkit::{RedisOptions, RedisServer};
 
 use super::harness::RedisHarness;
 
+/// A cap on waiters that the suite can reach.
+pub(super) const MAX_WAITERS: u32 = 100;
+
 /// The `redis` driver on one server. Cases that only use names of their own share a server; the others have one each.
 #[derive(Debug, Default)]
 pub struct RedisMaker {
@@ -63,7 +66,7 @@ impl HarnessMaker for RedisMaker {
             },
             introspection: Introspection::Full,
             revocation: Revocation::Forced,
-            max_waiters: Some(10_000),
+            max_waiters: Some(MAX_WAITERS),
             renew_batch: 100,
         };
         Declared::new(locks)

@@ -13,6 +13,8 @@ mod lease;
 mod limits;
 mod loss;
 mod meta;
+#[cfg(unix)]
+mod process;
 mod reentry;
 mod refusal;
 mod release;
@@ -40,6 +42,8 @@ pub fn all() -> impl Iterator<Item = &'static Case> {
         limits::CASES,
         loss::CASES,
         meta::CASES,
+        #[cfg(unix)]
+        process::CASES,
         reentry::CASES,
         refusal::CASES,
         release::CASES,

@@ -1,5 +1,6 @@
 //! Queues: in order of arrival, one woken at a time, the dead passed over.
 
+use std::collections::HashSet;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -357,12 +358,14 @@ async fn served_through_expiries(context: &mut Context) -> CaseResult {
     let (client, layer) = context.layered().await?;
     take_raw(&**backend.locks(), &name, ttl).await?;
     let mut waiting = Vec::new();
-    for _ in 0..4 {
-        let before = layer.frames_of(Op::Acquire, &name).len();
+    for place in 0..4 {
         let waiter = lock(&client, &name)?.fixed_ttl(ttl);
         waiting.push(tokio::spawn(async move { waiter.acquire().await }));
-        let asked = async || layer.frames_of(Op::Acquire, &name).len() > before;
-        context.eventually(context.soon(), "the waiter asks", asked).await?;
+        let queued = async || {
+            let answered = layer.frames_of(Op::Acquire, &name).into_iter().filter(|frame| frame.answered_at.is_some());
+            answered.filter_map(|frame| frame.token).collect::<HashSet<_>>().len() > place
+        };
+        context.eventually(context.soon(), "the waiter has its place", queued).await?;
     }
     let mut last = None;
     for task in waiting {

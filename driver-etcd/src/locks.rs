@@ -34,7 +34,7 @@ impl DistributedLock for EtcdDriver {
             fencing: Fencing::Strict,
             waiting: Waiting::Fifo,
             ttl: TtlRange { min: SHORTEST, max: Ttl::MAX, granularity: second },
-            introspection: Introspection::Full,
+            introspection: Introspection::Ageless,
             revocation: Revocation::Forced,
             max_waiters: Some(self.inner.config.max_waiters),
             renew_batch: RENEW_BATCH,
@@ -49,9 +49,10 @@ impl DistributedLock for EtcdDriver {
 
     /// One request for all, and one for each lease, these at the same time.
     async fn renew(&self, renewals: &[Renewal]) -> Vec<Result<Renewed>> {
-        let renewable = |Renewal { hold, .. }: &Renewal| Renewable {
+        let renewable = |Renewal { hold, ttl }: &Renewal| Renewable {
             keys: self.inner.keys(&hold.name),
             whose: Whose::Token(hold.token),
+            ttl: *ttl,
         };
         self.inner.renew(renewals.iter().map(renewable).collect()).await
     }

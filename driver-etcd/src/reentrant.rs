@@ -33,6 +33,7 @@ impl ReentrantLock for EtcdDriver {
         let renewable = |renewal: &ReentrantRenewal| Renewable {
             keys: self.inner.keys(&renewal.name),
             whose: Whose::Owner(renewal.owner, renewal.fence),
+            ttl: renewal.ttl,
         };
         self.inner.renew(renewals.iter().map(renewable).collect()).await
     }

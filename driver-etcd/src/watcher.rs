@@ -52,13 +52,11 @@ impl Watcher {
 
     /// Listens for a token, once the watch stands.
     pub(crate) async fn listen(self: &Arc<Self>, name: &[u8], token: OwnerToken) -> Result<Watch> {
+        self.ensure_live().await?;
         let (handle, watch) = Watch::channel();
         let (watcher, name) = (Arc::clone(self), name.to_vec());
         self.view().listen(&name, token, handle);
-        // From here on the view is tidied by the drop of the watch, whatever happens.
-        let watch = watch.on_drop(move || watcher.view().unlisten(&name, &token));
-        self.ensure_live().await?;
-        Ok(watch)
+        Ok(watch.on_drop(move || watcher.view().unlisten(&name, &token)))
     }
 
     async fn ensure_live(self: &Arc<Self>) -> Result<()> {

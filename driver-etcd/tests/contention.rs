@@ -43,9 +43,8 @@ async fn a_pair_costs_three_requests() {
 async fn a_hundred_waiters_are_woken_one_for_each_release() {
     const WAITERS: usize = 100;
     let cluster = server();
-    let clients: Vec<Client> = (0..4)
-        .map(|_| Client::builder(driver(&cluster)).presence(Duration::from_secs(300)).build().unwrap())
-        .collect();
+    let clients: Vec<Client> =
+        (0..4).map(|_| Client::builder(driver(&cluster)).presence(Duration::from_secs(300)).build().unwrap()).collect();
     let held = clients[0].lock("hot").unwrap().acquire().await.unwrap();
     let released_at = Arc::new(std::sync::Mutex::new(Vec::new()));
     let waiters: Vec<_> = (0..WAITERS)
@@ -90,11 +89,11 @@ async fn a_hundred_waiters_are_woken_one_for_each_release() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_thousand_cancellations_leave_no_lease_and_no_key() {
     let cluster = server();
-    let clients: Vec<Client> = (0..3)
-        .map(|_| Client::builder(driver(&cluster)).presence(Duration::from_secs(60)).build().unwrap())
-        .collect();
+    let clients: Vec<Client> =
+        (0..3).map(|_| Client::builder(driver(&cluster)).presence(Duration::from_secs(60)).build().unwrap()).collect();
     let me = OwnerId::new();
-    let seed = Arc::new(AtomicU64::new(u64::from_be_bytes(OwnerToken::random().expose().as_ref()[..8].try_into().unwrap())));
+    let seed =
+        Arc::new(AtomicU64::new(u64::from_be_bytes(OwnerToken::random().expose().as_ref()[..8].try_into().unwrap())));
     let random = move || {
         let mut x = seed.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed);
         x = (x ^ x >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);

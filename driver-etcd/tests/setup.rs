@@ -68,7 +68,8 @@ async fn credentials_are_used_and_their_refusal_is_said() {
     etcd.user_add("app", "s3cret", None).await.unwrap();
     etcd.user_grant_role("app", "app").await.unwrap();
     etcd.auth_enable().await.unwrap();
-    let at = |user: &str, query: &str| format!("{}/{query}", cluster.url()).replace("etcd://", &format!("etcd://{user}"));
+    let at =
+        |user: &str, query: &str| format!("{}/{query}", cluster.url()).replace("etcd://", &format!("etcd://{user}"));
     let client = Client::new(EtcdDriver::connect(&at("app:s3cret@", "")).await.unwrap());
     let held = client.lock("x").unwrap().acquire().await.unwrap();
     let waiting = client.lock("x").unwrap();

@@ -58,9 +58,8 @@ impl EtcdHarness {
 #[async_trait]
 impl Harness for EtcdHarness {
     async fn backend(&mut self) -> Result<Backend, BoxError> {
-        let driver = driver(&self.url())?;
-        driver.ping().await?;
-        let backend = Backend::from(driver);
+        // Not connected here: a case may use it on another runtime.
+        let backend = Backend::from(driver(&self.url())?);
         self.opened.push(backend.clone());
         Ok(backend)
     }

@@ -80,7 +80,7 @@ impl HarnessMaker for EtcdMaker {
                 max: Duration::from_secs(24 * 86_400),
                 granularity: Duration::from_secs(1),
             },
-            introspection: Introspection::Full,
+            introspection: Introspection::Ageless,
             revocation: Revocation::Forced,
             max_waiters: Some(super::harness::MAX_WAITERS),
             renew_batch: 100,

@@ -5,22 +5,39 @@
 //! along; it is taken out of the list first, which also makes every transaction fail that was made from an older list.
 
 use futures_util::future::join_all;
-use tenure_core::driver::{Hold, ReentrantHold};
-use tenure_core::{OwnerToken, Result};
+use tenure_core::driver::ReentrantHold;
+use tenure_core::{LockName, OwnerId, OwnerToken, Result};
 
 use crate::driver::Inner;
 use crate::keys::NameKeys;
 use crate::txn::{self, Extent, On, Tried};
 
 impl Inner {
-    pub(crate) async fn abandon_plain(&self, hold: &Hold) -> Result<()> {
-        let leases = match self.tickets.bury(&hold.token) {
-            Some(leases) => leases,
-            None => self.leases_in_etcd(&self.keys(&hold.name), &hold.token).await?,
-        };
-        self.revoke_all(leases).await?;
-        self.tickets.settle(&hold.token);
+    /// Refuses the token from now on, and undoes what it has.
+    pub(crate) async fn abandon(&self, owner: Option<OwnerId>, name: &LockName, token: &OwnerToken) -> Result<()> {
+        let known = self.tickets.bury(token);
+        self.undo(owner, name, token, known).await?;
+        self.tickets.settle(token);
         Ok(())
+    }
+
+    /// Undoes what a token has, on these leases if they are known.
+    pub(crate) async fn undo(
+        &self,
+        owner: Option<OwnerId>,
+        name: &LockName,
+        token: &OwnerToken,
+        known: Option<Vec<i64>>,
+    ) -> Result<()> {
+        let keys = self.keys(name);
+        match (owner, known) {
+            (Some(owner), known) => {
+                let entry = ReentrantHold { name: name.clone(), owner, token: *token };
+                self.undo_entry(&keys, &entry, known).await
+            }
+            (None, Some(leases)) => self.revoke_all(leases).await,
+            (None, None) => self.revoke_all(self.leases_in_etcd(&keys, token).await?).await,
+        }
     }
 
     /// The leases of a token that this client knows nothing of.
@@ -36,22 +53,19 @@ impl Inner {
         revoked.into_iter().try_for_each(|revoked| revoked.map(drop))
     }
 
-    pub(crate) async fn abandon_entry(&self, entry: &ReentrantHold) -> Result<()> {
-        let keys = self.keys(&entry.name);
-        let known = self.tickets.bury(&entry.token);
+    async fn undo_entry(&self, keys: &NameKeys, entry: &ReentrantHold, known: Option<Vec<i64>>) -> Result<()> {
         loop {
-            self.leave(&keys, entry).await?;
-            let carrier = self.refuse_late_entry(&keys, entry).await?;
+            self.leave(keys, entry).await?;
+            let carrier = self.refuse_late_entry(keys, entry).await?;
             let leases = match &known {
                 Some(leases) => leases.clone(),
-                None => self.leases_in_etcd(&keys, &entry.token).await?,
+                None => self.leases_in_etcd(keys, &entry.token).await?,
             };
             self.revoke_all(leases.into_iter().filter(|lease| Some(*lease) != carrier).collect()).await?;
             // A request that found the lock free may have slipped in before its lease was revoked, and another entry
             // may have moved that hold on. Now nothing can slip in any more.
-            let hold = self.hold(&keys).await?.and_then(|hold| hold.record);
+            let hold = self.hold(keys).await?.and_then(|hold| hold.record);
             if !hold.is_some_and(|record| record.has(Some(entry.owner), &entry.token)) {
-                self.tickets.settle(&entry.token);
                 return Ok(());
             }
         }

@@ -1,5 +1,6 @@
 //! Asking for a lock, for the first time or again, plainly or for an owner.
 
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use tenure_core::driver::{AcquireRequest, Acquisition, Begun, Busy, Grant, Queueing};
@@ -21,6 +22,8 @@ pub(crate) struct Ask<'a> {
     pub(crate) request: &'a AcquireRequest,
     pub(crate) secs: i64,
     asking: Asking<'a>,
+    /// The leases that were asked for on the way.
+    made: Mutex<Vec<i64>>,
 }
 
 impl Inner {
@@ -30,17 +33,28 @@ impl Inner {
         self.tickets.ensure_alive(&request.token)?;
         let keys = self.keys(&request.name);
         let asking = self.watcher.asking(self.keyspace.encoded(&keys));
-        let ask = Ask { inner: self, keys: &keys, owner, request, secs, asking };
-        if let Some(place) = self.tickets.place(&request.token)
-            && let Some(answer) = ask.again(place).await?
-        {
-            return Ok(answer);
+        let ask = Ask { inner: self, keys: &keys, owner, request, secs, asking, made: Mutex::default() };
+        let answer = ask.answer().await;
+        if let Err(abandoned) = self.tickets.ensure_alive(&request.token) {
+            // Meanwhile; and the undoing may have been too early for what was made since.
+            let made = std::mem::take(&mut *ask.made.lock().unwrap_or_else(PoisonError::into_inner));
+            self.undo(owner, &request.name, &request.token, Some(made)).await?;
+            return Err(abandoned);
         }
-        ask.afresh().await
+        answer
     }
 }
 
 impl Ask<'_> {
+    async fn answer(&self) -> Result<Acquisition> {
+        if let Some(place) = self.inner.tickets.place(self.token())
+            && let Some(answer) = self.again(place).await?
+        {
+            return Ok(answer);
+        }
+        self.afresh().await
+    }
+
     pub(crate) fn token(&self) -> &OwnerToken {
         &self.request.token
     }
@@ -172,7 +186,6 @@ impl Ask<'_> {
     }
 
     fn won(&self, revision: i64, lease: Lease) -> Result<Acquisition> {
-        self.inner.tickets.ensure_alive(self.token())?;
         self.inner.tickets.set_hold(self.token(), lease.id);
         self.grant(revision, lease.secs, Begun::Now, 1)
     }
@@ -199,6 +212,7 @@ impl Ask<'_> {
     pub(crate) async fn lease(&self, secs: i64) -> Result<Lease> {
         let id = new_id();
         self.inner.tickets.begin(self.token(), id)?;
+        self.made.lock().unwrap_or_else(PoisonError::into_inner).push(id);
         self.inner.leases.grant(id, secs).await
     }
 

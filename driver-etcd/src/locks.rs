@@ -82,7 +82,7 @@ impl DistributedLock for EtcdDriver {
 
     async fn abandon(&self, hold: &Hold) -> Result<()> {
         self.inner.link.ensure_open()?;
-        self.inner.abandon_plain(hold).await
+        self.inner.abandon(None, &hold.name, &hold.token).await
     }
 
     async fn watch(&self, name: &LockName, token: &OwnerToken) -> Result<Watch> {

@@ -53,7 +53,7 @@ impl ReentrantLock for EtcdDriver {
 
     async fn abandon(&self, hold: &ReentrantHold) -> Result<()> {
         self.inner.link.ensure_open()?;
-        self.inner.abandon_entry(hold).await
+        self.inner.abandon(Some(hold.owner), &hold.name, &hold.token).await
     }
 }
 
@@ -95,7 +95,6 @@ impl Ask<'_> {
     }
 
     async fn entered(&self, before: &HoldSeen, now: &Record, lease: Lease) -> Result<Acquisition> {
-        self.inner.tickets.ensure_alive(self.token())?;
         let place = self.inner.tickets.place(self.token());
         self.inner.tickets.set_hold(self.token(), lease.id);
         // The lease that carried the hold until now carries nothing any more; unrevoked it would end by itself.

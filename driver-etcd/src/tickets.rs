@@ -73,8 +73,8 @@ impl Tickets {
 
     pub(crate) fn set_place(&self, token: &OwnerToken, place: Option<Place>) {
         let mut state = self.state();
-        if place.is_some() || state.tickets.contains_key(token) {
-            state.tickets.entry(*token).or_default().place = place;
+        if let Some(ticket) = state.of_the_living(token) {
+            ticket.place = place;
         }
     }
 
@@ -84,9 +84,10 @@ impl Tickets {
 
     pub(crate) fn set_hold(&self, token: &OwnerToken, lease: i64) {
         let mut state = self.state();
-        let ticket = state.tickets.entry(*token).or_default();
-        ticket.hold = Some(lease);
-        ticket.place = None;
+        if let Some(ticket) = state.of_the_living(token) {
+            ticket.hold = Some(lease);
+            ticket.place = None;
+        }
     }
 
     pub(crate) fn leases(&self, token: &OwnerToken) -> Vec<i64> {
@@ -127,6 +128,11 @@ impl Tickets {
 }
 
 impl State {
+    /// The ticket of a token that was not abandoned.
+    fn of_the_living(&mut self, token: &OwnerToken) -> Option<&mut Ticket> {
+        (!self.graves.contains_key(token)).then(|| self.tickets.entry(*token).or_default())
+    }
+
     fn forget_old(&mut self, now: Instant) {
         while let Some((at, token)) = self.burials.front().copied() {
             if now.duration_since(at) < REMEMBERED {

@@ -78,7 +78,9 @@ async fn a_hundred_waiters_are_woken_one_for_each_release() {
     let (txns, leases) = (requests(&cluster, "Txn") - txns, requests(&cluster, "LeaseGrant") - leases);
     gaps.sort_unstable();
     let (p50, p99) = (gaps[WAITERS / 2], gaps[WAITERS * 99 / 100]);
-    println!("hand-over gap p50 {p50:?} p99 {p99:?}, {txns} transactions and {leases} leases for {WAITERS} hand-overs");
+    eprintln!(
+        "hand-over gap p50 {p50:?} p99 {p99:?}, {txns} transactions and {leases} leases for {WAITERS} hand-overs"
+    );
     fences.sort_unstable();
     fences.dedup();
     assert_eq!(fences.len(), WAITERS);
@@ -239,5 +241,5 @@ async fn a_frozen_leader_lets_nobody_in_twice_and_everybody_goes_on() {
         assert!(pair[0].fence < pair[1].fence, "a fence came twice");
         assert!(pair[0].to <= pair[1].from, "two held at once: {} and {}", pair[0].fence, pair[1].fence);
     }
-    println!("{} holds", history.len());
+    eprintln!("{} holds", history.len());
 }

@@ -101,12 +101,7 @@ type Waiting = JoinHandle<tenure_core::Result<LockGuard>>;
 async fn join(context: &Context, client: &Client, layer: &FaultLayer, name: &LockName) -> CaseResult<Waiting> {
     let busy = |layer: &FaultLayer| {
         let frames = layer.frames_of(Op::Acquire, name);
-        frames
-            .iter()
-            .filter(|f| f.answer == Answer::Busy)
-            .map(|f| f.token)
-            .collect::<std::collections::HashSet<_>>()
-            .len()
+        frames.iter().filter(|f| f.answer == Answer::Busy).map(|f| f.token).collect::<HashSet<_>>().len()
     };
     let before = busy(layer);
     let waiter = lock(client, name)?.ttl(LONG);

@@ -6,7 +6,7 @@
 //! | `redis/single` | the `redis` driver on a `redis-server` of the harness's own |
 //! | `etcd/single`, `etcd/3-members` | the `etcd` driver on clusters of the harness's own; with the feature `etcd` |
 //!
-//! A backend is a [`HarnessMaker`](tenure_conformance::HarnessMaker); `src/bin/conformance.rs` runs the suite on them.
+//! A backend is a [`HarnessMaker`]; `src/bin/conformance.rs` runs the suite on them.
 
 #[cfg(feature = "etcd")]
 mod etcd;

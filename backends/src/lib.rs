@@ -35,6 +35,8 @@ pub use redis::RedisMaker;
 pub async fn connect(url: &str) -> tenure_core::Result<Backend> {
     match url.split_once(':') {
         Some(("redis" | "redis+unix", _)) => Ok(RedisDriver::connect_url(url).await?.into()),
+        #[cfg(feature = "etcd")]
+        Some(("etcd", _)) => Ok(tenure_etcd::EtcdDriver::connect(url).await?.into()),
         _ => Err(Error::new(ErrorKind::Unsupported, "no backend that a worker can reach")),
     }
 }

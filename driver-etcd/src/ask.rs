@@ -14,6 +14,9 @@ use crate::tickets::Place;
 use crate::txn::{self, Extent, HoldSeen, Seen, Tried};
 use crate::watcher::Asking;
 
+/// How often one request starts over when things change under it.
+const MOST_STARTS: usize = 4;
+
 /// One request, on its way.
 pub(crate) struct Ask<'a> {
     pub(crate) inner: &'a Inner,
@@ -47,49 +50,51 @@ impl Inner {
 
 impl Ask<'_> {
     async fn answer(&self) -> Result<Acquisition> {
-        if let Some(place) = self.inner.tickets.place(self.token())
-            && let Some(answer) = self.again(place).await?
-        {
-            return Ok(answer);
+        for _ in 0..MOST_STARTS {
+            let answer = match self.inner.tickets.place(self.token()) {
+                Some(place) => self.again(place).await?,
+                None => self.afresh().await?,
+            };
+            if let Some(answer) = answer {
+                return Ok(answer);
+            }
         }
-        self.afresh().await
+        Ok(Acquisition::Busy(Busy { position: None, recheck_after: Some(Duration::ZERO) }))
     }
 
     pub(crate) fn token(&self) -> &OwnerToken {
         &self.request.token
     }
 
-    /// Asks for a token that has no place in the queue, as far as is known.
-    async fn afresh(&self) -> Result<Acquisition> {
+    /// Asks for a token that has no place in the queue, as far as is known. `None` if it is to be asked again: things
+    /// have changed on the way.
+    async fn afresh(&self) -> Result<Option<Acquisition>> {
         let lease = self.lease(self.secs).await?;
         let txn = txn::take_free(self.keys, self.token(), &self.record(lease), lease.id);
         let seen = match self.try_txn(txn).await? {
-            Tried::Done(revision) => return self.won(revision, lease),
+            Tried::Done(revision) => return self.won(revision, lease).map(Some),
             Tried::Not(seen) => seen,
         };
         if let Some(answer) = self.resolve(&seen, Some(lease)).await? {
-            return Ok(answer);
+            return Ok(answer.known());
         }
         match (self.request.queue, seen.place) {
-            (_, Some(place)) if seen.is_next(self.token()) => {
-                Ok(self.take_place(place, lease).await?.unwrap_or_else(ask_again_soon))
-            }
+            (_, Some(place)) if seen.is_next(self.token()) => self.take_place(place, lease).await,
             (Queueing::None, _) => {
                 self.inner.give_up(self.token(), lease.id).await?;
-                Ok(Acquisition::Busy(Busy::default()))
+                Ok(Some(Acquisition::Busy(Busy::default())))
             }
             (Queueing::Join { .. }, Some(place)) => {
                 self.inner.give_up(self.token(), lease.id).await?;
                 self.inner.tickets.set_place(self.token(), Some(place));
-                self.inner.leases.keep_alive(place.lease).await?;
-                Ok(self.busy(&seen))
+                Ok(None)
             }
             (Queueing::Join { presence }, None) => self.enqueue(presence, lease).await,
         }
     }
 
     /// Joins the queue. The place gets a lease of its own, because a waiter's presence is not the ttl of a hold.
-    async fn enqueue(&self, presence: Duration, unneeded: Lease) -> Result<Acquisition> {
+    async fn enqueue(&self, presence: Duration, unneeded: Lease) -> Result<Option<Acquisition>> {
         let presence = i64::try_from(presence.as_millis().div_ceil(1000)).unwrap_or(i64::MAX).max(1);
         let (given_up, lease) = tokio::join!(self.inner.give_up(self.token(), unneeded.id), self.lease(presence));
         let lease = lease?;
@@ -106,13 +111,13 @@ impl Ask<'_> {
         }
         self.inner.tickets.set_place(self.token(), Some(place));
         if let Some(answer) = self.resolve(&seen, None).await? {
-            return Ok(answer);
+            return Ok(answer.known());
         }
         if seen.is_next(self.token()) {
             let lease = self.lease(self.secs).await?;
-            return Ok(self.take_place(place, lease).await?.unwrap_or_else(ask_again_soon));
+            return self.take_place(place, lease).await;
         }
-        Ok(self.busy(&seen))
+        Ok(Some(self.busy(&seen)))
     }
 
     /// Asks for a token that has a place. `None` if it has lapsed.
@@ -126,7 +131,7 @@ impl Ask<'_> {
             let (alive, seen) = tokio::join!(self.inner.leases.keep_alive(place.lease), look);
             let (alive, seen) = (alive?, seen?);
             if let Some(answer) = self.resolve(&seen, None).await? {
-                return Ok(Some(answer));
+                return Ok(answer.known());
             }
             if !alive || seen.place != Some(place) {
                 self.lapsed(place).await?;
@@ -148,7 +153,7 @@ impl Ask<'_> {
             Tried::Not(seen) => seen,
         };
         if let Some(answer) = self.resolve(&seen, Some(lease)).await? {
-            return Ok(Some(answer));
+            return Ok(answer.known());
         }
         self.inner.give_up(self.token(), lease.id).await?;
         if seen.place != Some(place) {
@@ -164,11 +169,11 @@ impl Ask<'_> {
     }
 
     /// What follows if the token, or its owner, is in already. `lease` is one that was made for a hold.
-    async fn resolve(&self, seen: &Seen, lease: Option<Lease>) -> Result<Option<Acquisition>> {
+    async fn resolve(&self, seen: &Seen, lease: Option<Lease>) -> Result<Option<Resolved>> {
         let Some(hold) = &seen.hold else { return Ok(None) };
         let Some(record) = &hold.record else { return Ok(None) };
         if record.has(self.owner, self.token()) {
-            return self.earlier(hold, record, lease).await.map(Some);
+            return self.earlier(hold, record, lease).await.map(Resolved::Answer).map(Some);
         }
         if self.owner.is_some() && record.owner == self.owner {
             return self.enter_again(hold.clone(), lease).await.map(Some);
@@ -249,7 +254,18 @@ impl Ask<'_> {
     }
 }
 
-/// Everything has changed meanwhile.
-pub(crate) fn ask_again_soon() -> Acquisition {
-    Acquisition::Busy(Busy { position: None, recheck_after: Some(Duration::ZERO) })
+/// What is left to do when the token, or its owner, was in already.
+pub(crate) enum Resolved {
+    Answer(Acquisition),
+    /// It no longer is.
+    StartOver,
+}
+
+impl Resolved {
+    fn known(self) -> Option<Acquisition> {
+        match self {
+            Self::Answer(answer) => Some(answer),
+            Self::StartOver => None,
+        }
+    }
 }

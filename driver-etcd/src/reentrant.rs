@@ -11,7 +11,7 @@ use tenure_core::driver::{
 };
 use tenure_core::{Error, ErrorKind, OwnerId, Result};
 
-use crate::ask::{Ask, ask_again_soon};
+use crate::ask::{Ask, Resolved};
 use crate::driver::{EtcdDriver, Inner};
 use crate::grants::Lease;
 use crate::keys::NameKeys;
@@ -59,20 +59,26 @@ impl ReentrantLock for EtcdDriver {
 
 impl Ask<'_> {
     /// Adds an entry to the owner's hold.
-    pub(crate) async fn enter_again(&self, mut hold: HoldSeen, mut lease: Option<Lease>) -> Result<Acquisition> {
+    pub(crate) async fn enter_again(&self, mut hold: HoldSeen, mut lease: Option<Lease>) -> Result<Resolved> {
         loop {
             let Some(record) = hold.record.clone().filter(|record| record.owner == self.owner) else {
                 self.give_up(lease).await?;
-                return Ok(ask_again_soon());
+                return Ok(Resolved::StartOver);
             };
             if record.has(self.owner, self.token()) {
-                return self.earlier(&hold, &record, lease).await;
+                return self.earlier(&hold, &record, lease).await.map(Resolved::Answer);
             }
             let deepest = self.inner.config.max_depth;
             if record.depth() >= deepest {
                 self.give_up(lease).await?;
                 let text = format!("the owner has entered {deepest} times already");
                 return Err(Error::new(ErrorKind::LimitReached, text));
+            }
+            // A lease that has run out may not be revoked yet, and a hold on it must not come back to life. Keeping it
+            // alive is the proof; etcd refuses it for a lease that has run out.
+            if !self.inner.leases.keep_alive(hold.lease).await? {
+                self.give_up(lease).await?;
+                return Ok(Resolved::StartOver);
             }
             let secs = self.secs.max(record.lease_secs);
             let carrier = match lease.take() {
@@ -84,11 +90,11 @@ impl Ask<'_> {
             };
             let deeper = record.with(*self.token(), carrier.secs);
             match self.inner.change(txn::rewrite(self.keys, &hold, &deeper, On::Lease(carrier.id))).await? {
-                Tried::Done(_) => return self.entered(&hold, &deeper, carrier).await,
+                Tried::Done(_) => return self.entered(&hold, &deeper, carrier).await.map(Resolved::Answer),
                 Tried::Not(Some(now)) => (hold, lease) = (now, Some(carrier)),
                 Tried::Not(None) => {
                     self.give_up(Some(carrier)).await?;
-                    return Ok(ask_again_soon());
+                    return Ok(Resolved::StartOver);
                 }
             }
         }

@@ -59,15 +59,16 @@ impl Inner {
             let Some(seen) = hold.filter(|hold| renewable.whose.is(hold)) else { return Ok(Renewed::Lost) };
             let Some(record) = &seen.record else { return Ok(Renewed::Lost) };
             let wanted = i64::try_from(renewable.ttl.get().as_millis().div_ceil(1000)).unwrap_or(i64::MAX);
-            if record.lease_secs < wanted {
+            // This is also the proof that the lease has not run out: one that has may not be revoked yet.
+            if self.leases.keep_alive(seen.lease).await? {
+                if record.lease_secs >= wanted {
+                    return Ok(extended(record.lease_secs));
+                }
                 match self.lengthen(&renewable.keys, &seen, record, wanted).await? {
                     Tried::Done(secs) => return Ok(extended(secs)),
                     Tried::Not(now) => hold = now,
                 }
                 continue;
-            }
-            if self.leases.keep_alive(seen.lease).await? {
-                return Ok(extended(record.lease_secs));
             }
             // Gone with its lease; or another entry of the owner has moved it to a new one.
             hold = self.hold(&renewable.keys).await?.filter(|now| now.lease != seen.lease);

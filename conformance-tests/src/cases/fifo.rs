@@ -224,11 +224,13 @@ async fn asking_again_keeps_the_place(context: &mut Context) -> CaseResult {
 }
 
 async fn dead_waiter_lapses(context: &mut Context) -> CaseResult {
-    let (backend, presence) = (context.backend().await?, context.ms(900));
+    // Presence is counted as ttls are, and may end as late as leases do.
+    let (backend, presence) = (context.backend().await?, context.ttl(900));
+    let late = context.declared().locks.ttl.granularity;
     let locks = &**backend.locks();
     let (client, layer) = context.layered_with(|builder| builder.presence(presence)).await?;
     // The dead waiter lapses after the release, and before it: then nobody should notice that it was there.
-    for (early, limit) in [(false, presence + presence / 3 + context.ms(900)), (true, context.ms(900))] {
+    for (early, limit) in [(false, presence + presence / 3 + late + context.ms(900)), (true, late + context.ms(900))] {
         let (name, ttl) = (context.name(format!("dead/{early}")), context.ttl(60_000));
         let (token, _) = take_raw(locks, &name, ttl).await?;
         busy(locks.acquire(&joining(&name, OwnerToken::random(), ttl, presence)?).await?)?;

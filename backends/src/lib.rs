@@ -8,9 +8,12 @@
 //! | `redlock/3-live`, `5-live` | a quorum of three or five `redis-server`s |
 //! | `redlock/2-live-1-dead` | the same, one of three killed after the clients connected |
 //! | `redlock/slow-minority` | the same, two of five stopped after the clients connected |
+//! | `etcd/single`, `etcd/3-members` | the `etcd` driver on clusters of the harness's own; with the feature `etcd` |
 //!
 //! A backend is a [`HarnessMaker`]; `src/bin/conformance.rs` runs the suite on them.
 
+#[cfg(feature = "etcd")]
+mod etcd;
 mod memory;
 mod pages;
 mod redis;
@@ -23,6 +26,8 @@ use tenure_core::driver::Backend;
 use tenure_core::{Error, ErrorKind};
 use tenure_redis::RedisDriver;
 
+#[cfg(feature = "etcd")]
+pub use etcd::EtcdMaker;
 pub use memory::MemoryMaker;
 pub use pages::{capabilities_page, cases_page, ids};
 pub use redis::RedisMaker;
@@ -36,6 +41,8 @@ pub use redlock::{RedlockMaker, RedlockMemoryMaker};
 pub async fn connect(url: &str) -> tenure_core::Result<Backend> {
     match url.split_once(':') {
         Some(("redis" | "redis+unix", _)) => Ok(RedisDriver::connect_url(url).await?.into()),
+        #[cfg(feature = "etcd")]
+        Some(("etcd", _)) => Ok(tenure_etcd::EtcdDriver::connect(url).await?.into()),
         _ => Err(Error::new(ErrorKind::Unsupported, "no backend that a worker can reach")),
     }
 }
@@ -51,5 +58,9 @@ pub fn makers() -> Vec<Arc<dyn HarnessMaker>> {
         Arc::new(RedlockMaker::live(5)),
         Arc::new(RedlockMaker::with_a_dead_node()),
         Arc::new(RedlockMaker::with_a_slow_minority()),
+        #[cfg(feature = "etcd")]
+        Arc::new(EtcdMaker::single()),
+        #[cfg(feature = "etcd")]
+        Arc::new(EtcdMaker::three_members()),
     ]
 }

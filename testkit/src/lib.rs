@@ -15,6 +15,7 @@
 
 mod clock;
 mod dir;
+mod etcd;
 mod options;
 mod proxy;
 mod redis;
@@ -23,6 +24,7 @@ mod wait;
 
 pub use clock::ClockShim;
 pub use dir::TempDir;
+pub use etcd::{EtcdCertificates, EtcdCluster, EtcdOptions};
 pub use options::RedisOptions;
 pub use proxy::{Link, TcpProxy};
 pub use redis::RedisServer;

@@ -1,6 +1,7 @@
 //! What has to hold before anything lands.
 
 use crate::command::{self, Outcome, cargo};
+use crate::setup::{self, Install};
 use crate::{test, tidy};
 
 /// Feature sets that must build alone: package and features.
@@ -10,6 +11,7 @@ const FEATURES: &[(&str, &[&str])] = &[
 ];
 
 pub(crate) fn run(args: &[String]) -> Outcome {
+    setup::prepare(Install::Allowed)?;
     run_step(&["fmt", "--all", "--check"])?;
     for (package, sets) in FEATURES {
         for features in *sets {

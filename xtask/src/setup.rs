@@ -14,6 +14,8 @@ struct Needed {
 
 const NEEDED: &[Needed] = &[
     Needed { program: "redis-server", package: "redis-server", purpose: "the Redis backends" },
+    Needed { program: "etcd", package: "etcd-server", purpose: "the etcd backends" },
+    Needed { program: "protoc", package: "protobuf-compiler", purpose: "building the etcd driver's client library" },
     Needed { program: "python3", package: "python3", purpose: "the lock of redis-py, a foreign client" },
 ];
 
@@ -39,7 +41,9 @@ pub(crate) fn prepare(install: Install) -> Outcome {
     println!("installing {}", packages.join(", "));
     run(&mut apt(&["update", "-qq"]))?;
     let mut command = apt(&["install", "-y", "-qq", "--no-install-recommends"]);
-    run(command.args(&packages))?;
+    // protoc alone lacks the definitions that come with it.
+    let with_protoc = packages.contains(&"protobuf-compiler").then_some("libprotobuf-dev");
+    run(command.args(&packages).args(with_protoc))?;
     match missing.iter().find(|needed| !on_path(needed.program)) {
         None => Ok(()),
         Some(needed) => {

@@ -94,7 +94,7 @@ impl Need {
                 locks.max_waiters.is_some_and(|cap| cap <= REACHABLE),
                 "no cap of waiters within reach is declared",
             ),
-            Self::Introspection => unless(locks.introspection == Introspection::Full, "introspection is not declared"),
+            Self::Introspection => unless(locks.introspection != Introspection::None, "introspection is not declared"),
             Self::Revocation => unless(locks.revocation == Revocation::Forced, "forced release is not declared"),
             Self::FencesOutliveData => {
                 unless(locks.fencing == Fencing::ClockSeeded, "fences are not declared to outlive a loss of data")

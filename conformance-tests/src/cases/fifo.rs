@@ -1,5 +1,6 @@
 //! Queues: in order of arrival, one woken at a time, the dead passed over.
 
+use std::collections::HashSet;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -100,12 +101,7 @@ type Waiting = JoinHandle<tenure_core::Result<LockGuard>>;
 async fn join(context: &Context, client: &Client, layer: &FaultLayer, name: &LockName) -> CaseResult<Waiting> {
     let busy = |layer: &FaultLayer| {
         let frames = layer.frames_of(Op::Acquire, name);
-        frames
-            .iter()
-            .filter(|f| f.answer == Answer::Busy)
-            .map(|f| f.token)
-            .collect::<std::collections::HashSet<_>>()
-            .len()
+        frames.iter().filter(|f| f.answer == Answer::Busy).map(|f| f.token).collect::<HashSet<_>>().len()
     };
     let before = busy(layer);
     let waiter = lock(client, name)?.ttl(LONG);
@@ -228,11 +224,13 @@ async fn asking_again_keeps_the_place(context: &mut Context) -> CaseResult {
 }
 
 async fn dead_waiter_lapses(context: &mut Context) -> CaseResult {
-    let (backend, presence) = (context.backend().await?, context.ms(900));
+    // Presence is counted as ttls are, and may end as late as leases do.
+    let (backend, presence) = (context.backend().await?, context.ttl(900));
+    let late = context.declared().locks.ttl.granularity;
     let locks = &**backend.locks();
     let (client, layer) = context.layered_with(|builder| builder.presence(presence)).await?;
     // The dead waiter lapses after the release, and before it: then nobody should notice that it was there.
-    for (early, limit) in [(false, presence + presence / 3 + context.ms(900)), (true, context.ms(900))] {
+    for (early, limit) in [(false, presence + presence / 3 + late + context.ms(900)), (true, late + context.ms(900))] {
         let (name, ttl) = (context.name(format!("dead/{early}")), context.ttl(60_000));
         let (token, _) = take_raw(locks, &name, ttl).await?;
         busy(locks.acquire(&joining(&name, OwnerToken::random(), ttl, presence)?).await?)?;
@@ -357,12 +355,14 @@ async fn served_through_expiries(context: &mut Context) -> CaseResult {
     let (client, layer) = context.layered().await?;
     take_raw(&**backend.locks(), &name, ttl).await?;
     let mut waiting = Vec::new();
-    for _ in 0..4 {
-        let before = layer.frames_of(Op::Acquire, &name).len();
+    for place in 0..4 {
         let waiter = lock(&client, &name)?.fixed_ttl(ttl);
         waiting.push(tokio::spawn(async move { waiter.acquire().await }));
-        let asked = async || layer.frames_of(Op::Acquire, &name).len() > before;
-        context.eventually(context.soon(), "the waiter asks", asked).await?;
+        let queued = async || {
+            let answered = layer.frames_of(Op::Acquire, &name).into_iter().filter(|frame| frame.answered_at.is_some());
+            answered.filter_map(|frame| frame.token).collect::<HashSet<_>>().len() > place
+        };
+        context.eventually(context.soon(), "the waiter has its place", queued).await?;
     }
     let mut last = None;
     for task in waiting {

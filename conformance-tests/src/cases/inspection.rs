@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tenure_core::driver::{ForceReleased, Inspection, Released, Renewed};
+use tenure_core::driver::{ForceReleased, Inspection, Introspection, Released, Renewed};
 use tenure_core::{LostReason, OwnerToken};
 
 use super::support::{
@@ -102,8 +102,10 @@ async fn tells_the_holder(context: &mut Context) -> CaseResult {
         assert_eq!((holder.fence, holder.depth), (Some(guard.fence()), 1));
         let left = holder.remaining.unwrap_or_default();
         assert!(left < ttl && left > ttl / 2, "{left:?} remain of {ttl:?}");
-        let held = holder.held_for.unwrap_or_default();
-        assert!(held >= Duration::from_millis(50) && held < ttl / 2, "held for {held:?}");
+        let tells_age = context.declared().locks.introspection == Introspection::Full;
+        assert_eq!(holder.held_for.is_some(), tells_age, "since when is told exactly if that is declared");
+        let plausible = |held| held >= Duration::from_millis(50) && held < ttl / 2;
+        assert!(holder.held_for.is_none_or(plausible), "held for {:?}", holder.held_for);
         assert_eq!(seen.waiters, 0);
         assert_eq!(guard.release().await?, Released::Released);
     }

@@ -57,7 +57,7 @@ pub(super) async fn clean(context: &Context, probe: &Client, name: &LockName, cl
         })
     };
     context.eventually(context.soon(), "no hold, waiter or clean-up is left in the clients", idle).await?;
-    if context.declared().locks.introspection == Introspection::Full {
+    if context.declared().locks.introspection != Introspection::None {
         let seen = lock(probe, name)?.inspect().await?;
         assert!(seen.holder.is_none() && seen.waiters == 0, "left behind: {seen:?}");
     }

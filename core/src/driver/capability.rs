@@ -85,6 +85,8 @@ pub enum Waiting {
 pub enum Introspection {
     /// Nothing: `inspect` is refused with [`ErrorKind::Unsupported`].
     None,
+    /// As [`Introspection::Full`], but not since when: the backend keeps no times.
+    Ageless,
     /// The holder: label, fence, since when, for how long, depth; and how many wait.
     Full,
 }

@@ -176,7 +176,8 @@ pub struct Holder {
     pub label: Option<Label>,
     /// The fence of the hold; `None` for a foreign client's.
     pub fence: Option<FencingToken>,
-    /// For how long it has been held, by the backend's clock; `None` for a foreign client's.
+    /// For how long it has been held, by the backend's clock; `None` for a foreign client's, and where
+    /// [`Introspection::Ageless`](super::Introspection::Ageless) is declared.
     pub held_for: Option<Duration>,
     /// How long the lease lasts without renewal; `None` if it has no end (only a foreign client's has none).
     pub remaining: Option<Duration>,

@@ -5,7 +5,8 @@ use std::collections::BTreeSet;
 
 use super::Findings;
 use super::lengths::read;
-use crate::command::{Failure, Outcome, cargo, output};
+use crate::command::{Failure, Outcome, output};
+use crate::conformance::suite;
 
 /// What to do about a stale page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,8 +34,7 @@ pub(super) fn check(stale: Stale) -> Outcome<Findings> {
 }
 
 fn backends(args: &[&str]) -> Outcome<String> {
-    let base = ["run", "--quiet", "--package", "tenure-backends", "--bin", "conformance", "--"];
-    output(&mut cargo(&[&base[..], args].concat()))
+    output(suite().args(args))
 }
 
 /// Every claim (a list item or a table row of the page) names at least one case or test, and every named case exists.

@@ -1,0 +1,114 @@
+//! One case's world on an etcd cluster.
+
+use std::process::Command;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use async_trait::async_trait;
+use etcd_client::Client;
+use tenure_conformance::harness::Data;
+use tenure_conformance::{BoxError, Fault, Harness, Healer, Inspector};
+use tenure_core::LockName;
+use tenure_core::driver::Backend;
+use tenure_etcd::{EtcdConfig, EtcdDriver};
+use tenure_testkit::{EtcdCluster, TcpProxy};
+
+use super::inspector::EtcdInspector;
+
+/// Within reach of the cases that fill a queue, each place of which is a lease.
+pub(super) const MAX_WAITERS: u32 = 200;
+
+pub(super) const MAX_DEPTH: u32 = 300;
+
+pub(super) type Cluster = Arc<Mutex<EtcdCluster>>;
+
+pub(super) fn lock(cluster: &Cluster) -> MutexGuard<'_, EtcdCluster> {
+    cluster.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A connection past the driver and past the proxies.
+pub(super) async fn raw(cluster: &Cluster) -> Result<Client, BoxError> {
+    let endpoints: Vec<_> = lock(cluster).ports().iter().map(|port| format!("127.0.0.1:{port}")).collect();
+    Ok(Client::connect(endpoints, None).await?)
+}
+
+/// A driver with the settings of the cases.
+fn driver(url: &str) -> Result<EtcdDriver, BoxError> {
+    let config: EtcdConfig = url.parse()?;
+    Ok(EtcdDriver::new(config.max_waiters(MAX_WAITERS)?.max_depth(MAX_DEPTH)?))
+}
+
+pub(super) struct EtcdHarness {
+    cluster: Cluster,
+    /// One before each member: the drivers connect through them.
+    proxies: Vec<TcpProxy>,
+    opened: Vec<Backend>,
+}
+
+impl EtcdHarness {
+    pub(super) fn new(cluster: Cluster) -> Result<Self, BoxError> {
+        let proxies: Result<_, _> = lock(&cluster).ports().into_iter().map(TcpProxy::start).collect();
+        Ok(Self { cluster, proxies: proxies?, opened: Vec::new() })
+    }
+
+    fn url(&self) -> String {
+        EtcdCluster::url_of(&self.proxies.iter().map(TcpProxy::port).collect::<Vec<_>>())
+    }
+}
+
+#[async_trait]
+impl Harness for EtcdHarness {
+    async fn backend(&mut self) -> Result<Backend, BoxError> {
+        // Not connected here: a case may use it on another runtime.
+        let backend = Backend::from(driver(&self.url())?);
+        self.opened.push(backend.clone());
+        Ok(backend)
+    }
+
+    async fn inject(&mut self, fault: Fault) -> Result<Healer, BoxError> {
+        let cluster = Arc::clone(&self.cluster);
+        let members = 0..lock(&cluster).size();
+        match fault {
+            Fault::ExpireLease(name) => expire(&cluster, &name).await?,
+            Fault::CutConnections => self.proxies.iter().for_each(TcpProxy::cut),
+            Fault::PauseServer => {
+                members.clone().try_for_each(|member| lock(&cluster).pause(member))?;
+                return Ok(Healer::new(async move {
+                    Ok(members.into_iter().try_for_each(|member| lock(&cluster).resume(member))?)
+                }));
+            }
+            Fault::KillServer(Data::Kept) => {
+                members.clone().try_for_each(|member| lock(&cluster).kill(member))?;
+                return Ok(Healer::new(async move { Ok(lock(&cluster).restart_all()?) }));
+            }
+            other => return Err(format!("an etcd cluster cannot {other:?} here").into()),
+        }
+        Ok(Healer::nothing())
+    }
+
+    fn inspector(&self) -> Option<Arc<dyn Inspector>> {
+        Some(Arc::new(EtcdInspector(Arc::clone(&self.cluster))))
+    }
+
+    fn worker_command(&self) -> Option<Command> {
+        let mut command = Command::new(std::env::current_exe().ok()?);
+        command.arg("--worker").arg(self.url());
+        Some(command)
+    }
+
+    async fn teardown(self: Box<Self>) -> Result<(), BoxError> {
+        for backend in &self.opened {
+            backend.locks().close().await;
+        }
+        Ok(())
+    }
+}
+
+/// Ends the lease of a hold, as its ttl would.
+async fn expire(cluster: &Cluster, name: &LockName) -> Result<(), BoxError> {
+    let mut etcd = raw(cluster).await?;
+    let key = driver(&lock(cluster).url())?.hold_key(name);
+    let found = etcd.get(key, None).await?;
+    let hold = found.kvs().first().ok_or("nobody holds the lock")?;
+    etcd.lease_revoke(hold.lease()).await?;
+    Ok(())
+}

@@ -1,0 +1,30 @@
+//! A raw look at an etcd cluster.
+
+use async_trait::async_trait;
+use etcd_client::GetOptions;
+use tenure_conformance::{BoxError, Inspector, Residue};
+use tenure_core::LockName;
+use tenure_etcd::{EtcdConfig, EtcdDriver};
+
+use super::harness::{Cluster, lock, raw};
+
+pub(super) struct EtcdInspector(pub(super) Cluster);
+
+#[async_trait]
+impl Inspector for EtcdInspector {
+    async fn residue(&self, name: &LockName) -> Result<Residue, BoxError> {
+        let config: EtcdConfig = lock(&self.0).url().parse()?;
+        let hold = EtcdDriver::new(config).hold_key(name);
+        // Everything of a name has the same beginning as its hold.
+        let base = hold.strip_suffix(b"hold").ok_or("a hold's key is spelled in another way now")?;
+        let mut etcd = raw(&self.0).await?;
+        let found = etcd.get(base, Some(GetOptions::new().with_prefix())).await?;
+        let mut residue = Residue::default();
+        for key in found.kvs() {
+            residue.leases += usize::from(key.key() == hold);
+            residue.waiters += usize::from(key.key() != hold);
+            residue.endless += usize::from(key.lease() == 0);
+        }
+        Ok(residue)
+    }
+}

@@ -1,0 +1,116 @@
+//! Which driver, on which cluster.
+
+use std::path::Path;
+use std::process::Command;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use tenure_conformance::{BoxError, CaseContext, Declared, FaultKind, Harness, HarnessMaker, Isolation, Missing};
+use tenure_core::driver::{
+    Exclusion, Fencing, Introspection, LockCapabilities, OwnerScope, ReentrantCapabilities, Revocation, TtlRange,
+    Waiting,
+};
+use tenure_testkit::{EtcdCluster, EtcdOptions};
+
+use super::harness::EtcdHarness;
+
+/// The `etcd` driver on a cluster. Cases that only use names of their own share one; the others have one each.
+#[derive(Debug)]
+pub struct EtcdMaker {
+    id: &'static str,
+    members: usize,
+    shared: Mutex<Weak<Mutex<EtcdCluster>>>,
+    version: OnceLock<String>,
+}
+
+impl EtcdMaker {
+    /// The backend `etcd/single`.
+    #[must_use]
+    pub fn single() -> Self {
+        Self::new("etcd/single", 1)
+    }
+
+    /// The backend `etcd/3-members`.
+    #[must_use]
+    pub fn three_members() -> Self {
+        Self::new("etcd/3-members", 3)
+    }
+
+    fn new(id: &'static str, members: usize) -> Self {
+        Self { id, members, shared: Mutex::default(), version: OnceLock::new() }
+    }
+
+    fn start(&self) -> Result<Arc<Mutex<EtcdCluster>>, BoxError> {
+        Ok(Arc::new(Mutex::new(EtcdCluster::start(EtcdOptions::new(), self.members)?)))
+    }
+
+    fn cluster_for(&self, isolation: Isolation) -> Result<Arc<Mutex<EtcdCluster>>, BoxError> {
+        if isolation == Isolation::Exclusive {
+            return self.start();
+        }
+        let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(cluster) = shared.upgrade() {
+            return Ok(cluster);
+        }
+        let cluster = self.start()?;
+        *shared = Arc::downgrade(&cluster);
+        Ok(cluster)
+    }
+}
+
+fn program() -> std::ffi::OsString {
+    std::env::var_os("TENURE_ETCD_BIN").unwrap_or_else(|| "etcd".into())
+}
+
+#[async_trait]
+impl HarnessMaker for EtcdMaker {
+    fn id(&self) -> &str {
+        self.id
+    }
+
+    /// Written down a second time on purpose: the suite compares it with the live driver.
+    fn declared(&self) -> Declared {
+        let locks = LockCapabilities {
+            exclusion: Exclusion::Consensus,
+            fencing: Fencing::Strict,
+            waiting: Waiting::Fifo,
+            ttl: TtlRange {
+                min: Duration::from_secs(2),
+                max: Duration::from_secs(24 * 86_400),
+                granularity: Duration::from_secs(1),
+            },
+            introspection: Introspection::Ageless,
+            revocation: Revocation::Forced,
+            max_waiters: Some(super::harness::MAX_WAITERS),
+            renew_batch: 100,
+        };
+        Declared::new(locks)
+            .reentrant(ReentrantCapabilities { scope: OwnerScope::Backend, max_depth: super::harness::MAX_DEPTH })
+            .several_processes()
+            .visible_leftovers()
+            .faults([FaultKind::ExpireLease, FaultKind::CutConnections])
+            .faults([FaultKind::PauseServer, FaultKind::RestartKeepingData])
+    }
+
+    fn configured(&self) -> Result<(), Missing> {
+        let paths = std::env::var_os("PATH").unwrap_or_default();
+        let found = std::env::split_paths(&paths).any(|folder| folder.join(Path::new(&program())).is_file());
+        if found { Ok(()) } else { Err(Missing::new("no etcd on the PATH, and TENURE_ETCD_BIN names none")) }
+    }
+
+    fn server(&self) -> String {
+        let version = self.version.get_or_init(|| {
+            let output = Command::new(program()).arg("--version").output();
+            let text = output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();
+            let version = text.lines().find_map(|line| line.strip_prefix("etcd Version: "));
+            format!("etcd {}, {} member(s)", version.unwrap_or("of unknown version"), self.members)
+        });
+        version.clone()
+    }
+
+    async fn make(&self, context: CaseContext) -> Result<Box<dyn Harness>, BoxError> {
+        let cluster = self.cluster_for(context.isolation)?;
+        Ok(Box::new(EtcdHarness::new(cluster)?))
+    }
+}

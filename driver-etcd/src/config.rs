@@ -1,0 +1,243 @@
+//! How the driver is set up.
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use etcd_client::ConnectOptions;
+use tenure_core::{Error, ErrorKind, Result};
+
+/// Where etcd is, and how the driver behaves. Parsed from a URL, or built from endpoints.
+///
+/// ```
+/// use tenure_etcd::EtcdConfig;
+///
+/// let config: EtcdConfig = "etcd://app:secret@10.0.0.1:2379,10.0.0.2,10.0.0.3/?prefix=shop".parse()?;
+/// assert_eq!(config, EtcdConfig::new(["10.0.0.1:2379", "10.0.0.2", "10.0.0.3"])?.user("app", "secret").prefix("shop")?);
+/// assert!("etcd://10.0.0.1/?prefx=shop".parse::<EtcdConfig>().is_err());
+/// # Ok::<(), tenure_core::Error>(())
+/// ```
+///
+/// | part of the URL | what | default |
+/// |---|---|---|
+/// | scheme | `etcd`, or `etcds` for TLS (feature `tls`) | |
+/// | `user:password@` | credentials; percent-encode what a URL would misread | none |
+/// | `host:port,host:port` | members of one cluster, tried in turn | port 2379 |
+/// | `prefix` | what all keys begin with | `tenure` |
+/// | `max_waiters` | the most places in the queue of a lock | 10000 |
+/// | `max_depth` | the deepest re-entry | 1000 |
+/// | `connect_timeout_ms` | the most for one attempt to connect | 1000 |
+/// | `ca`, `cert`, `key`, `domain` | `etcds` only: PEM files, and the name in the server's certificate | |
+#[derive(Clone, PartialEq, Eq)]
+#[must_use = "a configuration does nothing until a driver is made of it"]
+pub struct EtcdConfig {
+    pub(crate) endpoints: Vec<String>,
+    pub(crate) prefix: String,
+    pub(crate) user: Option<(String, String)>,
+    pub(crate) connect_timeout: Duration,
+    pub(crate) max_waiters: u32,
+    pub(crate) max_depth: u32,
+    #[cfg(feature = "tls")]
+    pub(crate) tls: Option<EtcdTls>,
+}
+
+/// How to speak TLS with etcd. Everything is PEM.
+#[cfg(feature = "tls")]
+#[derive(Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct EtcdTls {
+    /// The certificate of the authority that the servers' certificates come from. There are no built-in roots.
+    pub ca: Option<Vec<u8>>,
+    /// The client's own certificate and private key, for mutual TLS.
+    pub identity: Option<(Vec<u8>, Vec<u8>)>,
+    /// The name to expect in the servers' certificates, if it is not the host's.
+    pub domain: Option<String>,
+}
+
+#[cfg(feature = "tls")]
+impl fmt::Debug for EtcdTls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("EtcdTls")
+            .field("ca", &self.ca.is_some())
+            .field("identity", &self.identity.is_some())
+            .field("domain", &self.domain)
+            .finish()
+    }
+}
+
+pub(crate) fn invalid(text: impl Into<String>) -> Error {
+    Error::new(ErrorKind::InvalidArgument, text.into())
+}
+
+impl EtcdConfig {
+    /// The largest [`max_waiters`](Self::max_waiters).
+    pub const MOST_WAITERS: u32 = 100_000;
+    /// The largest [`max_depth`](Self::max_depth): the hold of one key stays far below etcd's limit on requests.
+    pub const DEEPEST: u32 = 20_000;
+
+    /// The members of one cluster, as `host` or `host:port`.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::InvalidArgument`] when there is none, or one is not a host with an optional port.
+    pub fn new<E: AsRef<str>>(endpoints: impl IntoIterator<Item = E>) -> Result<Self> {
+        let endpoints: Result<Vec<_>> = endpoints.into_iter().map(|endpoint| with_port(endpoint.as_ref())).collect();
+        let endpoints = endpoints?;
+        if endpoints.is_empty() {
+            return Err(invalid("an etcd configuration needs an endpoint"));
+        }
+        Ok(Self {
+            endpoints,
+            prefix: "tenure".into(),
+            user: None,
+            connect_timeout: Duration::from_secs(1),
+            max_waiters: 10_000,
+            max_depth: 1_000,
+            #[cfg(feature = "tls")]
+            tls: None,
+        })
+    }
+
+    /// What all keys begin with: 1 to 128 of `A-Z a-z 0-9 _ . - /`, not beginning or ending with a slash. Default:
+    /// `tenure`. Clients with different prefixes do not see each other.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::InvalidArgument`] when it is something else.
+    pub fn prefix(mut self, prefix: impl Into<String>) -> Result<Self> {
+        let prefix = prefix.into();
+        let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"_.-/".contains(&byte);
+        let slashed = prefix.starts_with('/') || prefix.ends_with('/');
+        if prefix.is_empty() || prefix.len() > 128 || slashed || !prefix.bytes().all(fits) {
+            let text = format!("the prefix \"{}\" is not 1 to 128 of A-Z a-z 0-9 _ . - /", prefix.escape_debug());
+            return Err(invalid(text));
+        }
+        self.prefix = prefix;
+        Ok(self)
+    }
+
+    /// Signs in with a name and a password. Tokens that ran out are renewed. Default: nobody.
+    pub fn user(mut self, name: impl Into<String>, password: impl Into<String>) -> Self {
+        self.user = Some((name.into(), password.into()));
+        self
+    }
+
+    /// The most that one attempt to connect may take. Default: 1 s.
+    pub fn connect_timeout(mut self, limit: Duration) -> Self {
+        self.connect_timeout = limit;
+        self
+    }
+
+    /// The most waiters in the queue of one lock; one more is refused with [`ErrorKind::LimitReached`]. Default:
+    /// 10,000.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::InvalidArgument`] when it is zero or more than [`EtcdConfig::MOST_WAITERS`].
+    pub fn max_waiters(mut self, most: u32) -> Result<Self> {
+        if most == 0 || most > Self::MOST_WAITERS {
+            return Err(invalid(format!("max_waiters of {most} is outside 1 to {}", Self::MOST_WAITERS)));
+        }
+        self.max_waiters = most;
+        Ok(self)
+    }
+
+    /// The deepest re-entry; one more is refused with [`ErrorKind::LimitReached`]. Default: 1,000.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::InvalidArgument`] when it is zero or more than [`EtcdConfig::DEEPEST`].
+    pub fn max_depth(mut self, most: u32) -> Result<Self> {
+        if most == 0 || most > Self::DEEPEST {
+            return Err(invalid(format!("max_depth of {most} is outside 1 to {}", Self::DEEPEST)));
+        }
+        self.max_depth = most;
+        Ok(self)
+    }
+
+    /// Speaks TLS. Default: plain text.
+    #[cfg(feature = "tls")]
+    pub fn tls(mut self, tls: EtcdTls) -> Self {
+        self.tls = Some(tls);
+        self
+    }
+
+    /// The endpoints as the client library wants them.
+    pub(crate) fn urls(&self) -> Vec<String> {
+        #[cfg(feature = "tls")]
+        let scheme = if self.tls.is_some() { "https" } else { "http" };
+        #[cfg(not(feature = "tls"))]
+        let scheme = "http";
+        self.endpoints.iter().map(|endpoint| format!("{scheme}://{endpoint}")).collect()
+    }
+
+    pub(crate) fn options(&self) -> ConnectOptions {
+        // etcd closes connections that ping more often than every 5 s, or without an open stream.
+        let mut options = ConnectOptions::new()
+            .with_connect_timeout(self.connect_timeout)
+            .with_keep_alive(Duration::from_secs(6), Duration::from_secs(3))
+            .with_require_leader(true)
+            .with_auto_token_refresh(true);
+        if let Some((name, password)) = &self.user {
+            options = options.with_user(name, password);
+        }
+        #[cfg(feature = "tls")]
+        if let Some(tls) = &self.tls {
+            options = options.with_tls(tls.options());
+        }
+        options
+    }
+}
+
+#[cfg(feature = "tls")]
+impl EtcdTls {
+    fn options(&self) -> etcd_client::TlsOptions {
+        let mut options = etcd_client::TlsOptions::new();
+        if let Some(ca) = &self.ca {
+            options = options.ca_certificate(etcd_client::Certificate::from_pem(ca));
+        }
+        if let Some((certificate, key)) = &self.identity {
+            options = options.identity(etcd_client::Identity::from_pem(certificate, key));
+        }
+        if let Some(domain) = &self.domain {
+            options = options.domain_name(domain);
+        }
+        options
+    }
+}
+
+impl FromStr for EtcdConfig {
+    type Err = Error;
+
+    fn from_str(url: &str) -> Result<Self> {
+        crate::url::parse(url)
+    }
+}
+
+impl fmt::Debug for EtcdConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut text = f.debug_struct("EtcdConfig");
+        text.field("endpoints", &self.endpoints).field("prefix", &self.prefix);
+        text.field("user", &self.user.as_ref().map(|(name, _)| name));
+        #[cfg(feature = "tls")]
+        text.field("tls", &self.tls);
+        text.finish_non_exhaustive()
+    }
+}
+
+/// `host:port` of `host` or `host:port`; an IPv6 address stands in brackets.
+fn with_port(endpoint: &str) -> Result<String> {
+    let bad = || invalid(format!("\"{}\" is not a host with an optional port", endpoint.escape_debug()));
+    let (host, port) = match endpoint.rfind(':') {
+        Some(colon) if !endpoint.ends_with(']') => {
+            (&endpoint[..colon], endpoint[colon + 1..].parse().map_err(|_| bad())?)
+        }
+        _ => (endpoint, 2379_u16),
+    };
+    let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
+    let good = match bare {
+        Some(address) => address.parse::<std::net::Ipv6Addr>().is_ok(),
+        None => !host.is_empty() && host.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-_".contains(&byte)),
+    };
+    if good && port != 0 { Ok(format!("{host}:{port}")) } else { Err(bad()) }
+}

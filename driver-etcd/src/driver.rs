@@ -1,0 +1,180 @@
+//! The driver, as users hold it.
+
+use std::fmt;
+use std::sync::Arc;
+
+use etcd_client::{Compare, CompareOp, Txn, TxnResponse};
+use tenure_core::driver::{AcquireRequest, Backend, DistributedLock, ReentrantLock};
+use tenure_core::{Error, ErrorKind, FencingToken, LockName, OwnerToken, Result};
+
+use crate::config::EtcdConfig;
+use crate::grants::{Leases, Revoked};
+use crate::keys::{Keyspace, NameKeys};
+use crate::link::Link;
+use crate::tickets::Tickets;
+use crate::watcher::Watcher;
+
+/// What errors and spans call the driver.
+pub(crate) const DRIVER: &str = "etcd";
+
+/// Locks on one etcd cluster. Clones share the connection, the watch and the memory of abandoned tokens.
+///
+/// Connecting happens with the first call, on the tokio runtime that it is awaited in, and again whenever it is needed.
+#[derive(Clone)]
+pub struct EtcdDriver {
+    pub(crate) inner: Arc<Inner>,
+}
+
+pub(crate) struct Inner {
+    pub(crate) config: EtcdConfig,
+    pub(crate) link: Arc<Link>,
+    pub(crate) leases: Leases,
+    pub(crate) keyspace: Keyspace,
+    pub(crate) tickets: Tickets,
+    pub(crate) watcher: Arc<Watcher>,
+}
+
+impl EtcdDriver {
+    /// A driver for this configuration. Does no I/O and needs no runtime.
+    #[must_use]
+    pub fn new(config: EtcdConfig) -> Self {
+        let link = Arc::new(Link::new(config.clone()));
+        let keyspace = Keyspace::new(&config.prefix);
+        let inner = Inner {
+            leases: Leases::new(Arc::clone(&link)),
+            watcher: Watcher::new(Arc::clone(&link), keyspace.clone()),
+            tickets: Tickets::default(),
+            config,
+            link,
+            keyspace,
+        };
+        Self { inner: Arc::new(inner) }
+    }
+
+    /// A driver for this URL, after a request to the cluster has been answered. See [`EtcdConfig`] for the URL.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::InvalidArgument`] when the URL is not understood, [`ErrorKind::Unavailable`] when no member can be
+    /// reached, [`ErrorKind::Denied`] when the credentials or the right to read the prefix are refused.
+    ///
+    /// # Cancel safety
+    ///
+    /// Safe.
+    pub async fn connect(url: &str) -> Result<Self> {
+        let driver = Self::new(url.parse()?);
+        driver.ping().await?;
+        Ok(driver)
+    }
+
+    /// Asks the cluster for something under the prefix, to learn whether it can be reached and read.
+    ///
+    /// # Errors
+    ///
+    /// As [`EtcdDriver::connect`].
+    ///
+    /// # Cancel safety
+    ///
+    /// Safe.
+    pub async fn ping(&self) -> Result<()> {
+        let root = self.inner.keyspace.root();
+        let options = etcd_client::GetOptions::new().with_prefix().with_count_only();
+        let read = |mut stubs: crate::link::Stubs| {
+            let options = options.clone();
+            async move { stubs.kv.get(root, Some(options)).await.map(drop) }
+        };
+        self.inner.link.call(read).await.map_err(|error| match error.kind() {
+            // Reading changes nothing, so nothing was applied.
+            ErrorKind::Indeterminate => {
+                Error::new(ErrorKind::Unavailable, error.message().to_owned()).with_source(error)
+            }
+            _ => error,
+        })
+    }
+
+    /// The comparison that makes a transaction on the same etcd succeed only while this hold lasts: give it the name
+    /// and the fence of a guard.
+    ///
+    /// This is the strongest protection there is: no clock is trusted, the write and the check are one step.
+    ///
+    /// ```no_run
+    /// # use tenure_core::LockGuard;
+    /// # use tenure_etcd::EtcdDriver;
+    /// # async fn example(driver: EtcdDriver, guard: LockGuard, mut etcd: etcd_client::Client)
+    /// # -> Result<(), Box<dyn std::error::Error>> {
+    /// use etcd_client::{Txn, TxnOp};
+    ///
+    /// let still_mine = driver.txn_guard(guard.name(), guard.fence());
+    /// let write = Txn::new().when([still_mine]).and_then([TxnOp::put("stock/42", "7", None)]);
+    /// if !etcd.txn(write).await?.succeeded() {
+    ///     // the lock was lost, and nothing was written
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn txn_guard(&self, name: &LockName, fence: FencingToken) -> Compare {
+        let revision = i64::try_from(fence.get()).unwrap_or(-1); // no revision is that large
+        Compare::create_revision(self.inner.keys(name).hold(), CompareOp::Equal, revision)
+    }
+
+    /// The key that exists exactly while the lock is held.
+    #[must_use]
+    pub fn hold_key(&self, name: &LockName) -> Vec<u8> {
+        self.inner.keys(name).hold()
+    }
+}
+
+impl Inner {
+    pub(crate) fn keys(&self, name: &LockName) -> NameKeys {
+        self.keyspace.of(name)
+    }
+
+    pub(crate) async fn txn(&self, txn: Txn) -> Result<TxnResponse> {
+        self.link
+            .call(|mut stubs| {
+                let txn = txn.clone();
+                async move { stubs.kv.txn(txn).await }
+            })
+            .await
+    }
+
+    /// Revokes a lease of this token.
+    pub(crate) async fn give_up(&self, token: &OwnerToken, lease: i64) -> Result<Revoked> {
+        let revoked = self.leases.revoke(lease).await?;
+        self.tickets.end(token, lease);
+        Ok(revoked)
+    }
+
+    /// The ttl in the seconds that etcd counts in.
+    pub(crate) fn ttl_secs(request: &AcquireRequest) -> Result<i64> {
+        let ttl = request.ttl.get();
+        if ttl.subsec_nanos() != 0 || ttl < crate::locks::SHORTEST {
+            let text =
+                format!("etcd keeps leases of whole seconds from {:?} on, not of {ttl:?}", crate::locks::SHORTEST);
+            return Err(crate::config::invalid(text));
+        }
+        Ok(i64::try_from(ttl.as_secs()).unwrap_or(i64::MAX))
+    }
+}
+
+impl From<EtcdDriver> for Backend {
+    fn from(driver: EtcdDriver) -> Self {
+        let driver = Arc::new(driver);
+        let locks: Arc<dyn DistributedLock> = driver.clone();
+        let reentrant: Arc<dyn ReentrantLock> = driver;
+        Self::new(locks).with_reentrant(reentrant)
+    }
+}
+
+impl fmt::Debug for EtcdDriver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("EtcdDriver").field("config", &self.inner.config).finish_non_exhaustive()
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.watcher.abort();
+    }
+}

@@ -1,0 +1,99 @@
+//! What etcd's refusals and the link's failures mean.
+
+use std::error::Error as StdError;
+
+use tenure_core::{Error, ErrorKind};
+
+pub(crate) type EtcdError = etcd_client::Error;
+
+/// The numbers that gRPC gives to its codes.
+mod code {
+    pub(super) const INVALID_ARGUMENT: i32 = 3;
+    pub(super) const PERMISSION_DENIED: i32 = 7;
+    pub(super) const RESOURCE_EXHAUSTED: i32 = 8;
+    pub(super) const FAILED_PRECONDITION: i32 = 9;
+    pub(super) const UNAVAILABLE: i32 = 14;
+    pub(super) const UNAUTHENTICATED: i32 = 16;
+}
+
+/// Whether etcd says that there is no such lease (any more).
+pub(crate) fn is_lease_gone(error: &EtcdError) -> bool {
+    match error {
+        EtcdError::GRpcStatus(status) => status.message().contains("lease not found"),
+        EtcdError::LeaseKeepAliveError(text) => text.contains("lease not found"),
+        _ => false,
+    }
+}
+
+/// The error in the words of the contract.
+pub(crate) fn translate(error: EtcdError) -> Error {
+    let (kind, text) = classify(&error);
+    Error::new(kind, text).with_source(error)
+}
+
+fn classify(error: &EtcdError) -> (ErrorKind, String) {
+    let EtcdError::GRpcStatus(status) = error else {
+        return match error {
+            EtcdError::InvalidArgs(_) | EtcdError::InvalidUri(_) => (ErrorKind::InvalidArgument, error.to_string()),
+            EtcdError::TransportError(_) | EtcdError::EndpointError(_) => {
+                (ErrorKind::Unavailable, format!("cannot set up the connection: {}", chain(error)))
+            }
+            _ => (ErrorKind::Indeterminate, error.to_string()),
+        };
+    };
+    let text = status.message();
+    let said = |kind| (kind, format!("etcd said: {text}"));
+    match i32::from(status.code()) {
+        code::PERMISSION_DENIED => (
+            ErrorKind::Denied,
+            String::from("the user may not read and write under the prefix (etcd: permission denied)"),
+        ),
+        code::UNAUTHENTICATED => said(ErrorKind::Denied),
+        code::INVALID_ARGUMENT if text.contains("auth") || text.contains("user name") => said(ErrorKind::Denied),
+        code::FAILED_PRECONDITION if text.contains("authentication is not enabled") => said(ErrorKind::Misconfigured),
+        code::RESOURCE_EXHAUSTED if text.contains("database space") => said(ErrorKind::Misconfigured),
+        code::RESOURCE_EXHAUSTED if text.contains("too many requests") => said(ErrorKind::Unavailable),
+        code::UNAVAILABLE if text.contains("no leader") => said(ErrorKind::Unavailable),
+        _ if text.contains("lease not found") => {
+            (ErrorKind::Unavailable, String::from("the lease ended before the request that was to use it"))
+        }
+        _ => {
+            let whole = chain(status);
+            if never_sent(status, &whole) {
+                (ErrorKind::Unavailable, format!("cannot connect: {whole}"))
+            } else {
+                (ErrorKind::Indeterminate, whole)
+            }
+        }
+    }
+}
+
+/// Whether the request cannot have left: there was no connection.
+fn never_sent(status: &(dyn StdError + 'static), whole: &str) -> bool {
+    let refused = |error: &(dyn StdError + 'static)| {
+        error
+            .downcast_ref::<std::io::Error>()
+            .is_some_and(|error| error.kind() == std::io::ErrorKind::ConnectionRefused)
+    };
+    sources(status).any(refused)
+        || ["connect error", "dns error", "invalid peer certificate"].iter().any(|sign| whole.contains(sign))
+}
+
+fn sources<'a>(error: &'a (dyn StdError + 'static)) -> impl Iterator<Item = &'a (dyn StdError + 'static)> {
+    std::iter::successors(Some(error), |error: &&'a (dyn StdError + 'static)| (*error).source())
+}
+
+/// The error with its causes, each said once.
+fn chain(error: &(dyn StdError + 'static)) -> String {
+    let mut text = String::new();
+    for cause in sources(error) {
+        let words = cause.to_string();
+        if !text.contains(&words) {
+            if !text.is_empty() {
+                text.push_str(": ");
+            }
+            text.push_str(&words);
+        }
+    }
+    text
+}

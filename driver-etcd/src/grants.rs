@@ -1,0 +1,165 @@
+//! Leases: made, kept and revoked; and those of which it is not known whether they were made.
+//!
+//! The id of a lease is chosen here, so that a lease whose answer never came can be revoked. A revocation may overtake
+//! the request that it is to undo, though, and would then find nothing. So a request that is dropped half-way is not
+//! forgotten but put aside, and whoever revokes the lease also waits for the request's answer.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use etcd_client::LeaseGrantOptions;
+use futures_util::future::BoxFuture;
+use tenure_core::{Error, ErrorKind, Result};
+
+use crate::error::is_lease_gone;
+use crate::link::Link;
+
+/// The most requests that are put aside; beyond it the oldest lease is left to its ttl.
+const MOST_UNANSWERED: usize = 10_000;
+
+/// A lease as etcd granted it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Lease {
+    pub(crate) id: i64,
+    /// Its real ttl in seconds.
+    pub(crate) secs: i64,
+}
+
+/// What a revocation found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Revoked {
+    Revoked,
+    Absent,
+}
+
+type Grant = BoxFuture<'static, Result<i64>>;
+
+pub(crate) struct Leases {
+    link: Arc<Link>,
+    unanswered: Mutex<HashMap<i64, Grant>>,
+}
+
+/// 63 random bits: the id of a lease that does not exist yet.
+pub(crate) fn new_id() -> i64 {
+    loop {
+        let bits = getrandom::u64().expect("the operating system gives random bytes");
+        let id = (bits >> 1) as i64;
+        if id != 0 {
+            return id;
+        }
+    }
+}
+
+impl Leases {
+    pub(crate) fn new(link: Arc<Link>) -> Self {
+        Self { link, unanswered: Mutex::default() }
+    }
+
+    /// Makes the lease. Dropped half-way, the request is put aside.
+    pub(crate) async fn grant(&self, id: i64, secs: i64) -> Result<Lease> {
+        let link = Arc::clone(&self.link);
+        let request: Grant = Box::pin(async move {
+            link.call(|mut stubs| async move {
+                let options = LeaseGrantOptions::new().with_id(id);
+                stubs.lease.grant(secs, Some(options)).await.map(|answer| answer.ttl())
+            })
+            .await
+        });
+        let secs = Kept { leases: self, id, request: Some(request) }.answer().await?;
+        if secs <= 0 {
+            return Err(Error::new(ErrorKind::Protocol, format!("etcd granted a lease of {secs} s")));
+        }
+        Ok(Lease { id, secs })
+    }
+
+    /// Revokes the lease, with everything on it, and outlasts a request for it that is still on its way.
+    pub(crate) async fn revoke(&self, id: i64) -> Result<Revoked> {
+        let aside = self.aside().remove(&id);
+        let Some(request) = aside else { return self.revoke_once(id).await };
+        let mut kept = Kept { leases: self, id, request: Some(request) };
+        // What stands is freed at once, even if the other answer never comes.
+        match futures_util::future::join(self.revoke_once(id), kept.answer_in_place()).await {
+            (Ok(_), Ok(_)) => self.revoke_once(id).await,
+            (first, _) => first,
+        }
+    }
+
+    async fn revoke_once(&self, id: i64) -> Result<Revoked> {
+        self.link
+            .call(|mut stubs| async move {
+                match stubs.lease.revoke(id).await {
+                    Ok(_) => Ok(Revoked::Revoked),
+                    Err(error) if is_lease_gone(&error) => Ok(Revoked::Absent),
+                    Err(error) => Err(error),
+                }
+            })
+            .await
+    }
+
+    /// Sets the lease to its full ttl; `false` if there is no such lease. A stream for one answer, so that a stream
+    /// that stalls holds up nothing else.
+    pub(crate) async fn keep_alive(&self, id: i64) -> Result<bool> {
+        self.link
+            .call(|mut stubs| async move {
+                match stubs.lease.keep_alive(id).await {
+                    Ok(_) => Ok(true),
+                    Err(error) if is_lease_gone(&error) => Ok(false),
+                    Err(error) => Err(error),
+                }
+            })
+            .await
+    }
+
+    /// How many seconds the lease still lasts; `None` if it has ended.
+    pub(crate) async fn remaining(&self, id: i64) -> Result<Option<u64>> {
+        let secs = self
+            .link
+            .call(|mut stubs| async move { stubs.lease.time_to_live(id, None).await.map(|answer| answer.ttl()) })
+            .await?;
+        Ok(u64::try_from(secs).ok())
+    }
+
+    fn aside(&self) -> MutexGuard<'_, HashMap<i64, Grant>> {
+        self.unanswered.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A request for a lease; put aside if it is dropped before its answer.
+struct Kept<'a> {
+    leases: &'a Leases,
+    id: i64,
+    request: Option<Grant>,
+}
+
+impl Kept<'_> {
+    async fn answer(mut self) -> Result<i64> {
+        self.answer_in_place().await
+    }
+
+    async fn answer_in_place(&mut self) -> Result<i64> {
+        let Some(request) = &mut self.request else {
+            return Err(Error::new(ErrorKind::Protocol, "a request was awaited twice"));
+        };
+        let answer = request.await;
+        self.request = None;
+        answer
+    }
+}
+
+impl Drop for Kept<'_> {
+    fn drop(&mut self) {
+        if let Some(request) = self.request.take() {
+            let mut aside = self.leases.aside();
+            if aside.len() < MOST_UNANSWERED {
+                aside.insert(self.id, request);
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Leases {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Leases").field("unanswered", &self.aside().len()).finish_non_exhaustive()
+    }
+}

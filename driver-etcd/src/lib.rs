@@ -1,0 +1,58 @@
+//! Locks of [tenure](https://docs.rs/tenure) on etcd (3.4 or newer): leases, FIFO waiting, fences that are revisions.
+//!
+//! ```no_run
+//! use tenure_core::Client;
+//! use tenure_etcd::EtcdDriver;
+//!
+//! # async fn example() -> tenure_core::Result<()> {
+//! let client = Client::new(EtcdDriver::new("etcd://127.0.0.1:2379/?prefix=shop".parse()?));
+//! let guard = client.lock("orders/42")?.acquire().await?;
+//! // ... guard.fence() is the revision in which etcd granted the lock ...
+//! guard.release().await?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! The server's own `Lock` call is not used. What stands in etcd, with prefix `shop` and the name `orders/42`:
+//!
+//! | key | what | on the lease of |
+//! |---|---|---|
+//! | `shop/orders%2F42/hold` | who holds the lock | the hold |
+//! | `shop/orders%2F42/wait/<token>` | a place in the queue | the waiter: it lasts for its presence |
+//!
+//! * **Grant**: one transaction makes the key `hold` if it does not exist and nobody waits, or if the first place in
+//!   the queue (by create revision) is the asker's. Its create revision is the fence.
+//! * **One lease for each hold**, never shared: a lease that dies takes one hold along.
+//! * **Undoing is revoking.** A request that arrives after the lease that it names was revoked is refused by etcd, so
+//!   whatever was on its way comes to nothing.
+//! * **Wake-ups**: one watch on the prefix for each client, routed inside the process, so that a release wakes only
+//!   the next in line.
+//! * **Guarded writes**: [`EtcdDriver::txn_guard`] gives the comparison that makes a transaction on the same etcd
+//!   succeed only while the lock is held.
+//!
+//! Ttls are whole seconds, at least 2 (etcd keeps none that are shorter than one and a half election timeouts). How
+//! many requests each operation costs, which rights are needed and what is guaranteed stands in the README.
+
+mod abandon;
+mod ask;
+mod config;
+mod driver;
+mod error;
+mod grants;
+mod keys;
+mod link;
+mod locks;
+mod record;
+mod reentrant;
+mod renew;
+mod txn;
+mod url;
+mod view;
+mod watcher;
+
+mod tickets;
+
+pub use config::EtcdConfig;
+#[cfg(feature = "tls")]
+pub use config::EtcdTls;
+pub use driver::EtcdDriver;

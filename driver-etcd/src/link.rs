@@ -1,0 +1,206 @@
+//! The connections to the members of one cluster, one at a time.
+
+use std::fmt;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use etcd_client::{Client, KvClient, LeaseClient, WatchClient};
+use tenure_core::{Error, ErrorKind, Result};
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use crate::config::EtcdConfig;
+use crate::error::{EtcdError, translate};
+
+/// A call that was given up after this long counts against the member that did not answer.
+const PATIENCE: Duration = Duration::from_millis(300);
+
+/// One member is in use until it fails; then the next. (The client library would spread the calls over all of them,
+/// also over those that are frozen or gone.)
+pub(crate) struct Link {
+    config: EtcdConfig,
+    members: Vec<Member>,
+    current: AtomicUsize,
+    /// Told when another member comes into use.
+    turned: watch::Sender<usize>,
+    closed: AtomicBool,
+}
+
+struct Member {
+    url: String,
+    connected: Mutex<Option<Connected>>,
+    connecting: tokio::sync::Mutex<()>,
+}
+
+struct Connected {
+    client: Client,
+    /// Cleared when the runtime ends that the connection lives on.
+    alive: Arc<AtomicBool>,
+    canary: tokio::task::AbortHandle,
+}
+
+/// The parts of the client library that are used here.
+#[derive(Clone)]
+pub(crate) struct Stubs {
+    pub(crate) kv: KvClient,
+    pub(crate) lease: LeaseClient,
+    pub(crate) watch: WatchClient,
+}
+
+impl Link {
+    pub(crate) fn new(config: EtcdConfig) -> Self {
+        let member = |url| Member { url, connected: Mutex::default(), connecting: tokio::sync::Mutex::default() };
+        let members = config.urls().into_iter().map(member).collect();
+        let (turned, _) = watch::channel(0);
+        Self { config, members, current: AtomicUsize::new(0), turned, closed: AtomicBool::new(false) }
+    }
+
+    pub(crate) fn ensure_open(&self) -> Result<()> {
+        if self.closed.load(Ordering::Acquire) {
+            return Err(Error::new(ErrorKind::Closed, "the driver was closed"));
+        }
+        Ok(())
+    }
+
+    /// Whether it was open until now.
+    pub(crate) fn close(&self) -> bool {
+        let first = !self.closed.swap(true, Ordering::AcqRel);
+        for member in &self.members {
+            member.connected.lock().unwrap_or_else(PoisonError::into_inner).take();
+        }
+        first
+    }
+
+    pub(crate) fn turns(&self) -> watch::Receiver<usize> {
+        self.turned.subscribe()
+    }
+
+    /// Calls the member in use; where that one cannot be reached (nothing was sent then), the others in turn.
+    pub(crate) async fn call<T, F>(&self, call: impl Fn(Stubs) -> F) -> Result<T>
+    where
+        F: Future<Output = Result<T, EtcdError>>,
+    {
+        let mut tried = 1;
+        loop {
+            let index = self.current.load(Ordering::Acquire);
+            let error = match self.call_one(index, &call).await {
+                Err(error) if error.kind() == ErrorKind::Unavailable => error,
+                result => return result,
+            };
+            self.turn_from(index);
+            if tried == self.members.len() {
+                return Err(error);
+            }
+            tried += 1;
+        }
+    }
+
+    async fn call_one<T, F>(&self, index: usize, call: &impl Fn(Stubs) -> F) -> Result<T>
+    where
+        F: Future<Output = Result<T, EtcdError>>,
+    {
+        let mut unanswered = Unanswered { link: self, index, since: Instant::now(), answered: false };
+        let result = match self.stubs(index).await {
+            Ok(stubs) => call(stubs).await.map_err(translate),
+            Err(error) => Err(error),
+        };
+        unanswered.answered = true;
+        result
+    }
+
+    /// The stubs of a member, connecting to it if need be. Only signing in needs the network.
+    async fn stubs(&self, index: usize) -> Result<Stubs> {
+        self.ensure_open()?;
+        let member = &self.members[index];
+        if let Some(stubs) = member.ready() {
+            return Ok(stubs);
+        }
+        let _one = member.connecting.lock().await;
+        if let Some(stubs) = member.ready() {
+            return Ok(stubs);
+        }
+        let client = Client::connect([&member.url], Some(self.config.options())).await.map_err(|error| {
+            let error = translate(error);
+            match error.kind() {
+                // Signing in changes nothing, so nothing was applied.
+                ErrorKind::Indeterminate => {
+                    Error::new(ErrorKind::Unavailable, error.message().to_owned()).with_source(error)
+                }
+                _ => error,
+            }
+        })?;
+        let connected = Connected::new(client);
+        let stubs = connected.stubs();
+        *member.connected.lock().unwrap_or_else(PoisonError::into_inner) = Some(connected);
+        self.ensure_open()?;
+        Ok(stubs)
+    }
+
+    /// Uses the next member, unless another call has seen to that already.
+    fn turn_from(&self, index: usize) {
+        let next = (index + 1) % self.members.len();
+        if next != index && self.current.compare_exchange(index, next, Ordering::AcqRel, Ordering::Acquire).is_ok() {
+            self.turned.send_modify(|turns| *turns += 1);
+        }
+    }
+}
+
+impl Member {
+    fn ready(&self) -> Option<Stubs> {
+        let connected = self.connected.lock().unwrap_or_else(PoisonError::into_inner);
+        connected.as_ref().filter(|connected| connected.alive.load(Ordering::Acquire)).map(Connected::stubs)
+    }
+}
+
+impl Connected {
+    fn new(client: Client) -> Self {
+        let alive = Arc::new(AtomicBool::new(true));
+        let fall = ClearOnDrop(Arc::clone(&alive));
+        let canary = tokio::spawn(async move {
+            let _fall = fall;
+            std::future::pending::<()>().await;
+        });
+        Self { client, alive, canary: canary.abort_handle() }
+    }
+
+    fn stubs(&self) -> Stubs {
+        Stubs { kv: self.client.kv_client(), lease: self.client.lease_client(), watch: self.client.watch_client() }
+    }
+}
+
+impl Drop for Connected {
+    fn drop(&mut self) {
+        self.canary.abort();
+    }
+}
+
+struct ClearOnDrop(Arc<AtomicBool>);
+
+impl Drop for ClearOnDrop {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Release);
+    }
+}
+
+/// A call on its way. Given up after a while, it moves the next calls to another member.
+struct Unanswered<'a> {
+    link: &'a Link,
+    index: usize,
+    since: Instant,
+    answered: bool,
+}
+
+impl Drop for Unanswered<'_> {
+    fn drop(&mut self) {
+        if !self.answered && self.since.elapsed() >= PATIENCE {
+            self.link.turn_from(self.index);
+        }
+    }
+}
+
+impl fmt::Debug for Link {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Link").field("config", &self.config).field("current", &self.current).finish_non_exhaustive()
+    }
+}

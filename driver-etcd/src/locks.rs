@@ -1,0 +1,164 @@
+//! Plain locks.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use futures_util::future::join;
+use tenure_core::driver::{
+    AcquireRequest, Acquisition, DistributedLock, Exclusion, Fencing, ForceReleased, Hold, Holder, Inspection,
+    Introspection, LockCapabilities, Released, Renewal, Renewed, Revocation, TtlRange, Waiting, Watch,
+};
+use tenure_core::{FencingToken, LockName, OwnerToken, Result, Ttl};
+
+use crate::driver::{DRIVER, EtcdDriver, Inner};
+use crate::grants::Revoked;
+use crate::renew::{Renewable, Whose};
+use crate::txn::{self, HoldSeen, Tried};
+
+/// The shortest lease of a cluster with the default election timeout.
+pub(crate) const SHORTEST: Duration = Duration::from_secs(2);
+
+/// How many holds one renewal carries; etcd takes 128 operations in a transaction, unless it is told otherwise.
+const RENEW_BATCH: usize = 100;
+
+#[async_trait]
+impl DistributedLock for EtcdDriver {
+    fn driver(&self) -> &'static str {
+        DRIVER
+    }
+
+    fn capabilities(&self) -> LockCapabilities {
+        let second = Duration::from_secs(1);
+        LockCapabilities {
+            exclusion: Exclusion::Consensus,
+            fencing: Fencing::Strict,
+            waiting: Waiting::Fifo,
+            ttl: TtlRange { min: SHORTEST, max: Ttl::MAX, granularity: second },
+            introspection: Introspection::Ageless,
+            revocation: Revocation::Forced,
+            max_waiters: Some(self.inner.config.max_waiters),
+            renew_batch: RENEW_BATCH,
+        }
+    }
+
+    /// Two requests for a free lock: a lease, and the transaction. Three for a busy one that is not waited for. Joining
+    /// a queue takes five, asking again two at the same time, and taking the lock in one's turn two.
+    async fn acquire(&self, request: &AcquireRequest) -> Result<Acquisition> {
+        self.inner.ask(None, request).await
+    }
+
+    /// One request for all, and one for each lease, these at the same time.
+    async fn renew(&self, renewals: &[Renewal]) -> Vec<Result<Renewed>> {
+        let renewable = |Renewal { hold, ttl }: &Renewal| Renewable {
+            keys: self.inner.keys(&hold.name),
+            whose: Whose::Token(hold.token),
+            ttl: *ttl,
+        };
+        self.inner.renew(renewals.iter().map(renewable).collect()).await
+    }
+
+    /// One request: the lease is revoked, and the key goes with it. A lock that was waited for has the lease of its
+    /// place revoked at the same time.
+    async fn release(&self, hold: &Hold) -> Result<Released> {
+        self.inner.link.ensure_open()?;
+        let lease = match self.inner.tickets.hold(&hold.token) {
+            Some(lease) => lease,
+            None => match self.inner.hold(&self.inner.keys(&hold.name)).await? {
+                Some(seen) if seen.is_of(&hold.token) => seen.lease,
+                _ => return Ok(Released::NotHeld),
+            },
+        };
+        let mut spare = self.inner.tickets.leases(&hold.token);
+        spare.retain(|other| *other != lease);
+        let (revoked, spared) = join(self.inner.leases.revoke(lease), self.inner.revoke_all(spare)).await;
+        let revoked = revoked?;
+        spared?;
+        self.inner.tickets.forget(&hold.token);
+        Ok(match revoked {
+            Revoked::Revoked => Released::Released,
+            Revoked::Absent => Released::NotHeld,
+        })
+    }
+
+    async fn abandon(&self, hold: &Hold) -> Result<()> {
+        self.inner.link.ensure_open()?;
+        self.inner.abandon(None, &hold.name, &hold.token).await
+    }
+
+    async fn watch(&self, name: &LockName, token: &OwnerToken) -> Result<Watch> {
+        self.inner.link.ensure_open()?;
+        let keys = self.inner.keys(name);
+        self.inner.watcher.listen(self.inner.keyspace.encoded(&keys), *token).await
+    }
+
+    /// Two requests: the keys, and the rest of the lease.
+    async fn inspect(&self, name: &LockName) -> Result<Inspection> {
+        self.inner.link.ensure_open()?;
+        let answer = self.inner.txn(txn::inspect(&self.inner.keys(name))).await?;
+        let reads = txn::reads(&answer);
+        let [hold, queue] = reads.as_slice() else { return Err(txn::odd("an answer of another shape")) };
+        let holder = match txn::hold_in(hold) {
+            Some(hold) => self.inner.holder(hold).await?,
+            None => None,
+        };
+        Ok(Inspection { holder, waiters: u32::try_from(queue.count()).unwrap_or(u32::MAX) })
+    }
+
+    /// Three requests: who holds it, the revocation, and whether the hold had just moved to another lease.
+    async fn force_release(&self, name: &LockName) -> Result<ForceReleased> {
+        self.inner.link.ensure_open()?;
+        let keys = self.inner.keys(name);
+        let Some(first) = self.inner.hold(&keys).await? else { return Ok(ForceReleased::NotHeld) };
+        let mut hold = first.clone();
+        loop {
+            match hold.lease {
+                // A key that somebody else has made, without an end.
+                0 => match self.inner.change(txn::delete(&keys, &hold)).await? {
+                    Tried::Done(_) => return Ok(ForceReleased::Released),
+                    Tried::Not(_) => {}
+                },
+                lease => drop(self.inner.leases.revoke(lease).await?),
+            }
+            match self.inner.hold(&keys).await? {
+                Some(now) if now.fence == first.fence => hold = now,
+                _ => return Ok(ForceReleased::Released),
+            }
+        }
+    }
+
+    async fn close(&self) {
+        if self.inner.link.close() {
+            self.inner.watcher.close().await;
+        }
+    }
+}
+
+impl HoldSeen {
+    fn is_of(&self, token: &OwnerToken) -> bool {
+        self.record.as_ref().is_some_and(|record| record.has(None, token))
+    }
+}
+
+impl Inner {
+    /// The holder as operators see it; `None` if its lease has ended. For how long it has been held is not known: etcd
+    /// stores no times, and a client's clock would not be the backend's.
+    async fn holder(&self, hold: HoldSeen) -> Result<Option<Holder>> {
+        let remaining = match hold.lease {
+            0 => None,
+            lease => match self.leases.remaining(lease).await? {
+                Some(secs) => Some(Duration::from_secs(secs)),
+                None => return Ok(None),
+            },
+        };
+        Ok(Some(match hold.record {
+            Some(record) => Holder {
+                depth: record.depth(),
+                label: record.label,
+                fence: u64::try_from(hold.fence).ok().and_then(FencingToken::new),
+                held_for: None,
+                remaining,
+            },
+            None => Holder { label: None, fence: None, held_for: None, remaining, depth: 1 },
+        }))
+    }
+}

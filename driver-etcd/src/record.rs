@@ -1,0 +1,116 @@
+//! What stands in the key of a hold.
+//!
+//! A few lines of text that `etcdctl get` shows as they are; the label comes last and may hold anything:
+//!
+//! ```text
+//! tenure/1
+//! lease=30
+//! owner=AAAAAAAAAAAAAAAAAAAAAQ
+//! entry=AAAAAAAAAAAAAAAAAAAAAg
+//! label=worker 7
+//! ```
+
+use tenure_core::{Label, OwnerId, OwnerToken};
+
+/// Who holds a lock.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Record {
+    /// `None` for a plain lock.
+    pub(crate) owner: Option<OwnerId>,
+    /// One for a plain lock; one for each entry of a re-entrant one, in order.
+    pub(crate) entries: Vec<OwnerToken>,
+    /// The ttl of the lease that the key is on, in seconds, as etcd answered it.
+    pub(crate) lease_secs: i64,
+    pub(crate) label: Option<Label>,
+}
+
+const HEADER: &str = "tenure/1";
+
+impl Record {
+    pub(crate) fn depth(&self) -> u32 {
+        u32::try_from(self.entries.len()).unwrap_or(u32::MAX)
+    }
+
+    pub(crate) fn has(&self, owner: Option<OwnerId>, token: &OwnerToken) -> bool {
+        self.owner == owner && self.entries.contains(token)
+    }
+
+    /// The same hold with one entry less.
+    pub(crate) fn without(&self, token: &OwnerToken) -> Self {
+        let entries = self.entries.iter().copied().filter(|entry| entry != token).collect();
+        Self { entries, ..self.clone() }
+    }
+
+    /// The same hold with one entry more, on a lease of this many seconds.
+    pub(crate) fn with(&self, token: OwnerToken, lease_secs: i64) -> Self {
+        let mut entries = self.entries.clone();
+        entries.push(token);
+        Self { entries, lease_secs, ..self.clone() }
+    }
+
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut text = format!("{HEADER}\nlease={}\n", self.lease_secs);
+        if let Some(owner) = &self.owner {
+            text.push_str(&format!("owner={owner}\n"));
+        }
+        for entry in &self.entries {
+            text.push_str(&format!("entry={}\n", entry.expose().as_str()));
+        }
+        if let Some(label) = &self.label {
+            text.push_str("label=");
+            text.push_str(label.as_str());
+        }
+        text.into_bytes()
+    }
+
+    /// `None` if somebody else wrote the value.
+    pub(crate) fn decode(value: &[u8]) -> Option<Self> {
+        let mut rest = std::str::from_utf8(value).ok()?.strip_prefix(HEADER)?.strip_prefix('\n')?;
+        let mut record = Self { owner: None, entries: Vec::new(), lease_secs: 0, label: None };
+        loop {
+            if let Some(label) = rest.strip_prefix("label=") {
+                record.label = Some(Label::new(label).ok()?);
+                break;
+            }
+            let Some((line, after)) = rest.split_once('\n') else { break };
+            rest = after;
+            match line.split_once('=')? {
+                ("lease", secs) => record.lease_secs = secs.parse().ok()?,
+                ("owner", owner) => record.owner = Some(owner.parse().ok()?),
+                ("entry", token) => record.entries.push(OwnerToken::parse(token).ok()?),
+                _ => {} // a later version's
+            }
+        }
+        (!record.entries.is_empty()).then_some(record)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn records_are_read_back() {
+        let (first, second) = (OwnerToken::random(), OwnerToken::random());
+        let label = Some(Label::new("a\nentry=b\nlabel=c").unwrap());
+        for owner in [None, Some(OwnerId::new())] {
+            for label in [None, label.clone(), Some(Label::new("").unwrap())] {
+                let record = Record { owner, entries: vec![first], lease_secs: 30, label };
+                let deeper = record.with(second, 60);
+                assert_eq!(Record::decode(&record.encode()), Some(record.clone()));
+                assert_eq!(Record::decode(&deeper.encode()), Some(deeper.clone()));
+                assert_eq!((deeper.depth(), deeper.lease_secs), (2, 60));
+                assert_eq!(deeper.without(&second).entries, record.entries);
+                assert!(deeper.has(owner, &second) && !record.has(owner, &second));
+            }
+        }
+    }
+
+    #[test]
+    fn foreign_values_are_not_ours() {
+        for foreign in ["", "x", "tenure/1", "tenure/1\n", "tenure/1\nentry=short\n", "tenure/2\nlease=3\n"] {
+            assert_eq!(Record::decode(foreign.as_bytes()), None, "{foreign}");
+        }
+        assert_eq!(Record::decode(&[0xff, 0xfe]), None);
+    }
+}

@@ -1,0 +1,93 @@
+//! What the tests share.
+#![allow(dead_code, unreachable_pub, missing_docs, reason = "each test binary uses a part of it")]
+
+use std::time::Duration;
+
+use tenure_core::driver::{AcquireRequest, Acquisition, Busy, Grant, Hold, Queueing, ReentrantHold, Renewal};
+use tenure_core::{Client, LockName, OwnerId, OwnerToken, Ttl};
+use tenure_etcd::EtcdDriver;
+use tenure_testkit::{EtcdCluster, EtcdOptions};
+
+/// Long enough for a machine that is busy with something else.
+pub const PATIENCE: Duration = Duration::from_secs(30);
+
+pub const SECOND: Duration = Duration::from_secs(1);
+
+/// A server of this test's own.
+pub fn server() -> EtcdCluster {
+    EtcdCluster::single(EtcdOptions::new()).unwrap()
+}
+
+pub fn driver(cluster: &EtcdCluster) -> EtcdDriver {
+    EtcdDriver::new(cluster.url().parse().unwrap())
+}
+
+pub fn client(cluster: &EtcdCluster) -> Client {
+    Client::builder(driver(cluster)).op_timeout(Duration::from_secs(3)).build().unwrap()
+}
+
+/// The client library itself, for a look past the driver.
+pub async fn raw(cluster: &EtcdCluster) -> etcd_client::Client {
+    let urls: Vec<_> = cluster.ports().iter().map(|port| format!("127.0.0.1:{port}")).collect();
+    etcd_client::Client::connect(urls, None).await.unwrap()
+}
+
+pub async fn key_count(etcd: &mut etcd_client::Client) -> i64 {
+    let all = etcd_client::GetOptions::new().with_all_keys().with_count_only();
+    etcd.get("", Some(all)).await.unwrap().count()
+}
+
+pub async fn lease_count(etcd: &mut etcd_client::Client) -> usize {
+    etcd.leases().await.unwrap().leases().len()
+}
+
+pub fn name(text: &str) -> LockName {
+    LockName::new(text).unwrap()
+}
+
+pub fn request(name: &LockName, token: OwnerToken, secs: u64) -> AcquireRequest {
+    let ttl = Ttl::new(Duration::from_secs(secs)).unwrap();
+    AcquireRequest { name: name.clone(), token, ttl, queue: Queueing::None, label: None }
+}
+
+pub fn joining(name: &LockName, token: OwnerToken, secs: u64, presence: u64) -> AcquireRequest {
+    let queue = Queueing::Join { presence: Duration::from_secs(presence) };
+    AcquireRequest { queue, ..request(name, token, secs) }
+}
+
+pub fn hold(name: &LockName, token: OwnerToken) -> Hold {
+    Hold { name: name.clone(), token }
+}
+
+pub fn entry(name: &LockName, owner: OwnerId, token: OwnerToken) -> ReentrantHold {
+    ReentrantHold { name: name.clone(), owner, token }
+}
+
+pub fn renewal(name: &LockName, token: OwnerToken, secs: u64) -> Renewal {
+    Renewal { hold: hold(name, token), ttl: Ttl::new(Duration::from_secs(secs)).unwrap() }
+}
+
+#[track_caller]
+pub fn granted(answer: tenure_core::Result<Acquisition>) -> Grant {
+    match answer {
+        Ok(Acquisition::Granted(grant)) => grant,
+        other => panic!("not granted: {other:?}"),
+    }
+}
+
+#[track_caller]
+pub fn busy(answer: tenure_core::Result<Acquisition>) -> Busy {
+    match answer {
+        Ok(Acquisition::Busy(busy)) => busy,
+        other => panic!("not busy: {other:?}"),
+    }
+}
+
+/// Asks until it is so.
+pub async fn until(what: &str, mut condition: impl AsyncFnMut() -> bool) {
+    let start = std::time::Instant::now();
+    while !condition().await {
+        assert!(start.elapsed() < PATIENCE, "{what}: not within {PATIENCE:?}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}

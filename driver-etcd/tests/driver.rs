@@ -1,0 +1,159 @@
+//! Plain locks on a server, past the engine.
+
+mod common;
+
+use common::*;
+use tenure_core::driver::{Begun, DistributedLock as _, ForceReleased, Released, Renewed};
+use tenure_core::{ErrorKind, OwnerToken, Ttl};
+
+#[tokio::test]
+async fn a_free_lock_is_granted_and_a_held_one_is_busy() {
+    let cluster = server();
+    let (one, two) = (driver(&cluster), driver(&cluster));
+    let (lock, first, second) = (name("plain/one"), OwnerToken::random(), OwnerToken::random());
+    let grant = granted(one.acquire(&request(&lock, first, 5)).await);
+    assert_eq!((grant.begun, grant.depth, grant.ttl), (Begun::Now, 1, 5 * SECOND));
+    let repeated = granted(one.acquire(&request(&lock, first, 5)).await);
+    assert_eq!((repeated.begun, repeated.fence), (Begun::Earlier, grant.fence));
+    assert_eq!(busy(two.acquire(&request(&lock, second, 5)).await).position, None);
+    let mut etcd = raw(&cluster).await;
+    assert_eq!((key_count(&mut etcd).await, lease_count(&mut etcd).await), (1, 1));
+    assert_eq!(two.release(&hold(&lock, second)).await.unwrap(), Released::NotHeld);
+    assert_eq!(one.release(&hold(&lock, first)).await.unwrap(), Released::Released);
+    assert_eq!(one.release(&hold(&lock, first)).await.unwrap(), Released::NotHeld);
+    let next = granted(two.acquire(&request(&lock, second, 5)).await);
+    assert!(next.fence > grant.fence);
+    assert_eq!(two.release(&hold(&lock, second)).await.unwrap(), Released::Released);
+    assert_eq!((key_count(&mut etcd).await, lease_count(&mut etcd).await), (0, 0));
+}
+
+#[tokio::test]
+async fn waiters_are_served_in_order_and_their_places_are_on_leases_of_their_own() {
+    let cluster = server();
+    let driver = driver(&cluster);
+    let lock = name("queue");
+    let tokens: Vec<_> = (0..4).map(|_| OwnerToken::random()).collect();
+    let first = granted(driver.acquire(&request(&lock, tokens[0], 30)).await);
+    let mut watches = Vec::new();
+    for (before, token) in tokens[1..].iter().enumerate() {
+        watches.push(driver.watch(&lock, token).await.unwrap());
+        let answer = busy(driver.acquire(&joining(&lock, *token, 30, 10)).await);
+        assert_eq!(answer.position, u32::try_from(before).ok());
+        let again = busy(driver.acquire(&joining(&lock, *token, 30, 10)).await);
+        assert_eq!(again.position, u32::try_from(before).ok());
+    }
+    assert_eq!(driver.inspect(&lock).await.unwrap().waiters, 3);
+    let mut last = first.fence;
+    for pair in tokens.windows(2) {
+        assert_eq!(driver.release(&hold(&lock, pair[0])).await.unwrap(), Released::Released);
+        let barging = OwnerToken::random();
+        assert!(busy(driver.acquire(&request(&lock, barging, 30)).await).position.is_none());
+        tokio::time::timeout(PATIENCE, watches[0].next()).await.expect("the next in line is woken");
+        watches.remove(0);
+        let grant = granted(driver.acquire(&joining(&lock, pair[1], 30, 10)).await);
+        assert!(grant.fence > last && grant.begun == Begun::Now);
+        last = grant.fence;
+    }
+    driver.release(&hold(&lock, tokens[3])).await.unwrap();
+    let mut etcd = raw(&cluster).await;
+    assert_eq!((key_count(&mut etcd).await, lease_count(&mut etcd).await), (0, 0));
+}
+
+#[tokio::test]
+async fn what_was_abandoned_is_gone_and_stays_gone() {
+    let cluster = server();
+    let driver = driver(&cluster);
+    let lock = name("abandon");
+    let (held, waiting) = (OwnerToken::random(), OwnerToken::random());
+    granted(driver.acquire(&request(&lock, held, 30)).await);
+    busy(driver.acquire(&joining(&lock, waiting, 30, 10)).await);
+    driver.abandon(&hold(&lock, waiting)).await.unwrap();
+    driver.abandon(&hold(&lock, held)).await.unwrap();
+    driver.abandon(&hold(&lock, held)).await.unwrap();
+    let mut etcd = raw(&cluster).await;
+    assert_eq!((key_count(&mut etcd).await, lease_count(&mut etcd).await), (0, 0));
+    for token in [held, waiting] {
+        let error = driver.acquire(&joining(&lock, token, 30, 10)).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::NotHeld);
+    }
+    // Also through a client that knows nothing of the token.
+    let (other, token) = (common::driver(&cluster), OwnerToken::random());
+    granted(driver.acquire(&request(&lock, token, 30)).await);
+    other.abandon(&hold(&lock, token)).await.unwrap();
+    assert_eq!((key_count(&mut etcd).await, lease_count(&mut etcd).await), (0, 0));
+}
+
+#[tokio::test]
+async fn renewal_keeps_what_stands_and_revives_nothing() {
+    let cluster = server();
+    let driver = driver(&cluster);
+    let lock = name("renew");
+    let (token, never) = (OwnerToken::random(), OwnerToken::random());
+    granted(driver.acquire(&request(&lock, token, 4)).await);
+    let answers = driver.renew(&[renewal(&lock, token, 4), renewal(&lock, never, 4)]).await;
+    assert_eq!(*answers[0].as_ref().unwrap(), Renewed::Extended { ttl: 4 * SECOND });
+    assert_eq!(*answers[1].as_ref().unwrap(), Renewed::Lost);
+    assert_eq!(driver.force_release(&lock).await.unwrap(), ForceReleased::Released);
+    assert_eq!(driver.force_release(&lock).await.unwrap(), ForceReleased::NotHeld);
+    assert_eq!(*driver.renew(&[renewal(&lock, token, 4)]).await[0].as_ref().unwrap(), Renewed::Lost);
+    assert_eq!(driver.release(&hold(&lock, token)).await.unwrap(), Released::NotHeld);
+}
+
+#[tokio::test]
+async fn operators_see_who_holds_and_how_many_wait() {
+    let cluster = server();
+    let driver = driver(&cluster);
+    let lock = name("inspect");
+    assert_eq!(driver.inspect(&lock).await.unwrap(), Default::default());
+    let token = OwnerToken::random();
+    let label = Some(tenure_core::Label::new("worker 7").unwrap());
+    let asked = tenure_core::driver::AcquireRequest { label: label.clone(), ..request(&lock, token, 20) };
+    let grant = granted(driver.acquire(&asked).await);
+    let holder = driver.inspect(&lock).await.unwrap().holder.unwrap();
+    assert_eq!((holder.label, holder.fence, holder.depth, holder.held_for), (label, Some(grant.fence), 1, None));
+    let remaining = holder.remaining.unwrap();
+    assert!(remaining <= 20 * SECOND && remaining > 5 * SECOND, "{remaining:?}");
+    driver.release(&hold(&lock, token)).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_queue_has_a_cap() {
+    let cluster = server();
+    let config: tenure_etcd::EtcdConfig = format!("{}/?max_waiters=2", cluster.url()).parse().unwrap();
+    let driver = tenure_etcd::EtcdDriver::new(config);
+    let lock = name("cap");
+    let holder = OwnerToken::random();
+    granted(driver.acquire(&request(&lock, holder, 30)).await);
+    let waiters: Vec<_> = (0..3).map(|_| OwnerToken::random()).collect();
+    for token in &waiters[..2] {
+        busy(driver.acquire(&joining(&lock, *token, 30, 10)).await);
+    }
+    let error = driver.acquire(&joining(&lock, waiters[2], 30, 10)).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::LimitReached);
+    assert_eq!(driver.inspect(&lock).await.unwrap().waiters, 2);
+    for token in waiters.iter().chain([&holder]) {
+        driver.abandon(&hold(&lock, *token)).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn ttls_that_etcd_would_round_are_refused() {
+    let cluster = server();
+    let driver = driver(&cluster);
+    for millis in [10, 999, 1000, 2500] {
+        let ttl = Ttl::new(std::time::Duration::from_millis(millis)).unwrap();
+        let asked = tenure_core::driver::AcquireRequest { ttl, ..request(&name("round"), OwnerToken::random(), 5) };
+        assert_eq!(driver.acquire(&asked).await.unwrap_err().kind(), ErrorKind::InvalidArgument);
+    }
+}
+
+#[tokio::test]
+async fn a_closed_driver_says_so() {
+    let cluster = server();
+    let driver = driver(&cluster);
+    driver.ping().await.unwrap();
+    driver.close().await;
+    let error = driver.acquire(&request(&name("closed"), OwnerToken::random(), 5)).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Closed);
+    assert_eq!(driver.ping().await.unwrap_err().kind(), ErrorKind::Closed);
+}

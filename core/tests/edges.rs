@@ -98,6 +98,18 @@ async fn a_lost_hold_is_not_entered_again_before_it_is_undone() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_lost_guard_that_still_lives_keeps_nobody_out_once_it_is_undone() {
+    let renew = steps([Step::Fail(ErrorKind::Unavailable); 1000]);
+    let (stage, client) = Stage { renew, ..Stage::default() }.client();
+    let lock = client.reentrant("a", &OwnerId::new()).unwrap().ttl(TTL);
+    let mut guard = lock.acquire().await.unwrap();
+    guard.lost().await;
+    let lost = *guard.token();
+    guard = lock.acquire_within(TTL).await.unwrap(); // the owner is in through another client: the fence is the same
+    assert!(guard.is_held() && stage.sent("release").contains(&lost));
+}
+
+#[tokio::test(start_paused = true)]
 async fn clean_ups_that_never_succeed_hold_up_nobody() {
     let (stage, client) = Stage { refused: Some("bad"), ..Stage::default() }.client();
     for i in 0..200 {

@@ -5,7 +5,7 @@
 //! | `memory/virtual-time` | the memory driver on a paused clock |
 //! | `redis/single` | the `redis` driver on a `redis-server` of the harness's own |
 //!
-//! A backend is a [`HarnessMaker`](tenure_conformance::HarnessMaker); `src/bin/conformance.rs` runs the suite on them.
+//! A backend is a [`HarnessMaker`]; `src/bin/conformance.rs` runs the suite on them.
 
 mod memory;
 mod pages;

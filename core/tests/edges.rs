@@ -1,186 +1,14 @@
 //! The engine at its edges: blocked runtimes, long silences, clean-ups that never succeed, holds that were lost.
 
-use std::collections::VecDeque;
-use std::sync::{Arc, Mutex};
+mod stage;
+
+use std::sync::Arc;
 use std::time::Duration;
 
-use async_trait::async_trait;
-use tenure_core::driver::{
-    AcquireRequest, Acquisition, Backend, Begun, Busy, DistributedLock, Exclusion, Exited, Fencing, ForceReleased,
-    Grant, Hold, Inspection, Introspection, LockCapabilities, OwnerScope, ReentrantCapabilities, ReentrantHold,
-    ReentrantLock, ReentrantRenewal, Released, Renewal, Renewed, Revocation, TtlRange, Waiting, WakeRouter, Watch,
-};
-use tenure_core::{Client, Error, ErrorKind, FencingToken, LockName, LostReason, OwnerId, OwnerToken, Result};
+use stage::{Stage, Step, TTL, steps};
+use tenure_core::driver::{Backend, DistributedLock};
+use tenure_core::{Client, ErrorKind, LostReason, OwnerId};
 use tokio::time::sleep;
-
-const TTL: Duration = Duration::from_secs(30);
-
-/// What a call does. Without a step, it succeeds at once.
-#[derive(Clone, Copy, Debug)]
-enum Step {
-    GrantEarlier,
-    Busy,
-    Fail(ErrorKind),
-    Slow(Duration),
-    Lost,
-}
-
-/// Plays back steps for each kind of call, and notes what came.
-#[derive(Debug, Default)]
-struct Stage {
-    acquire: Mutex<VecDeque<Step>>,
-    renew: Mutex<VecDeque<Step>>,
-    release: Mutex<VecDeque<Step>>,
-    close: Mutex<VecDeque<Step>>,
-    /// Names whose releases are always refused begin with this.
-    refused: Option<&'static str>,
-    frames: Mutex<Vec<(&'static str, OwnerToken)>>,
-    wakes: WakeRouter,
-}
-
-fn steps(steps: impl IntoIterator<Item = Step>) -> Mutex<VecDeque<Step>> {
-    Mutex::new(steps.into_iter().collect())
-}
-
-impl Stage {
-    fn client(self) -> (Arc<Self>, Client) {
-        let stage = Arc::new(self);
-        let backend = Backend::new(Arc::clone(&stage) as Arc<dyn DistributedLock>)
-            .with_reentrant(Arc::clone(&stage) as Arc<dyn ReentrantLock>);
-        (stage, Client::new(backend))
-    }
-
-    fn sent(&self, what: &str) -> Vec<OwnerToken> {
-        self.frames.lock().unwrap().iter().filter(|frame| frame.0 == what).map(|frame| frame.1).collect()
-    }
-
-    async fn play(&self, what: &'static str, token: &OwnerToken, script: &Mutex<VecDeque<Step>>) -> Option<Step> {
-        self.frames.lock().unwrap().push((what, *token));
-        let step = script.lock().unwrap().pop_front();
-        if let Some(Step::Slow(time)) = step {
-            sleep(time).await;
-        }
-        step
-    }
-
-    async fn give(&self, request: &AcquireRequest) -> Result<Acquisition> {
-        let step = self.play("acquire", &request.token, &self.acquire).await;
-        let begun = match step {
-            Some(Step::Fail(kind)) => return Err(Error::new(kind, "scripted")),
-            Some(Step::Busy) => return Ok(Acquisition::Busy(Busy { position: Some(0), recheck_after: None })),
-            Some(Step::GrantEarlier) => Begun::Earlier,
-            _ => Begun::Now,
-        };
-        let fence = FencingToken::new(7).unwrap();
-        Ok(Acquisition::Granted(Grant { fence, ttl: request.ttl.get(), begun, depth: 1 }))
-    }
-
-    async fn extend(&self, token: &OwnerToken, ttl: Duration) -> Result<Renewed> {
-        let step = self.play("renew", token, &self.renew).await;
-        self.frames.lock().unwrap().push(("renewed", *token));
-        match step {
-            Some(Step::Fail(kind)) => Err(Error::new(kind, "scripted")),
-            Some(Step::Lost) => Ok(Renewed::Lost),
-            _ => Ok(Renewed::Extended { ttl }),
-        }
-    }
-
-    async fn end(&self, name: &LockName, token: &OwnerToken) -> Result<()> {
-        let step = self.play("release", token, &self.release).await;
-        if self.refused.is_some_and(|start| name.as_bytes().starts_with(start.as_bytes())) {
-            return Err(Error::new(ErrorKind::Denied, "scripted"));
-        }
-        match step {
-            Some(Step::Fail(kind)) => Err(Error::new(kind, "scripted")),
-            _ => Ok(()),
-        }
-    }
-}
-
-#[async_trait]
-impl DistributedLock for Stage {
-    fn driver(&self) -> &'static str {
-        "stage"
-    }
-
-    fn capabilities(&self) -> LockCapabilities {
-        LockCapabilities {
-            exclusion: Exclusion::Process,
-            fencing: Fencing::Strict,
-            waiting: Waiting::Fifo,
-            ttl: TtlRange { min: Duration::from_millis(10), max: TTL * 2, granularity: Duration::from_millis(1) },
-            introspection: Introspection::None,
-            revocation: Revocation::None,
-            max_waiters: None,
-            renew_batch: 10,
-        }
-    }
-
-    async fn acquire(&self, request: &AcquireRequest) -> Result<Acquisition> {
-        self.give(request).await
-    }
-
-    async fn renew(&self, renewals: &[Renewal]) -> Vec<Result<Renewed>> {
-        let mut answers = Vec::new();
-        for renewal in renewals {
-            answers.push(self.extend(&renewal.hold.token, renewal.ttl.get()).await);
-        }
-        answers
-    }
-
-    async fn release(&self, hold: &Hold) -> Result<Released> {
-        self.end(&hold.name, &hold.token).await.map(|()| Released::Released)
-    }
-
-    async fn abandon(&self, hold: &Hold) -> Result<()> {
-        self.frames.lock().unwrap().push(("abandon", hold.token));
-        Ok(())
-    }
-
-    async fn watch(&self, _name: &LockName, token: &OwnerToken) -> Result<Watch> {
-        Ok(self.wakes.register(*token))
-    }
-
-    async fn inspect(&self, _name: &LockName) -> Result<Inspection> {
-        Err(Error::new(ErrorKind::Unsupported, "scripted"))
-    }
-
-    async fn force_release(&self, _name: &LockName) -> Result<ForceReleased> {
-        Err(Error::new(ErrorKind::Unsupported, "scripted"))
-    }
-
-    async fn close(&self) {
-        self.play("close", &OwnerToken::random(), &self.close).await;
-    }
-}
-
-#[async_trait]
-impl ReentrantLock for Stage {
-    fn capabilities(&self) -> ReentrantCapabilities {
-        ReentrantCapabilities { scope: OwnerScope::Process, max_depth: 10 }
-    }
-
-    async fn enter(&self, _owner: &OwnerId, request: &AcquireRequest) -> Result<Acquisition> {
-        self.give(request).await
-    }
-
-    async fn renew(&self, renewals: &[ReentrantRenewal]) -> Vec<Result<Renewed>> {
-        let mut answers = Vec::new();
-        for renewal in renewals {
-            answers.push(self.extend(&OwnerToken::random(), renewal.ttl.get()).await);
-        }
-        answers
-    }
-
-    async fn exit(&self, hold: &ReentrantHold) -> Result<Exited> {
-        self.end(&hold.name, &hold.token).await.map(|()| Exited::Released)
-    }
-
-    async fn abandon(&self, hold: &ReentrantHold) -> Result<()> {
-        self.frames.lock().unwrap().push(("abandon", hold.token));
-        Ok(())
-    }
-}
 
 #[tokio::test]
 async fn work_that_outlasts_the_lease_is_lost_though_no_timer_could_run() {
@@ -270,6 +98,18 @@ async fn a_lost_hold_is_not_entered_again_before_it_is_undone() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_lost_guard_that_still_lives_keeps_nobody_out_once_it_is_undone() {
+    let renew = steps([Step::Fail(ErrorKind::Unavailable); 1000]);
+    let (stage, client) = Stage { renew, ..Stage::default() }.client();
+    let lock = client.reentrant("a", &OwnerId::new()).unwrap().ttl(TTL);
+    let mut guard = lock.acquire().await.unwrap();
+    guard.lost().await;
+    let lost = *guard.token();
+    guard = lock.acquire_within(TTL).await.unwrap(); // the owner is in through another client: the fence is the same
+    assert!(guard.is_held() && stage.sent("release").contains(&lost));
+}
+
+#[tokio::test(start_paused = true)]
 async fn clean_ups_that_never_succeed_hold_up_nobody() {
     let (stage, client) = Stage { refused: Some("bad"), ..Stage::default() }.client();
     for i in 0..200 {
@@ -312,4 +152,56 @@ async fn several_locks_are_not_asked_for_beyond_the_limit() {
     let error = client.lock_all(names).unwrap().acquire_within(most).await.unwrap_err();
     assert!(error.is_timed_out(), "{error}");
     assert!(stage.sent("acquire").len() <= 2, "{}", stage.sent("acquire").len());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hold_is_renewed_with_the_longest_ttl_asked_for() {
+    let (_, client) = Stage::default().client();
+    let owner = OwnerId::new();
+    let enter = |ttl| client.reentrant("a", &owner).unwrap().ttl(ttl);
+    let _brief = enter(TTL / 10).acquire().await.unwrap();
+    let long = enter(TTL).acquire().await.unwrap();
+    for _ in 0..30 {
+        sleep(TTL / 10).await;
+        assert!(long.remaining() > TTL / 2, "{:?}", long.remaining());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hold_that_is_proved_lost_is_not_released() {
+    let (stage, client) = Stage { renew: steps([Step::Lost]), ..Stage::default() }.client();
+    let guard = client.lock("a").unwrap().ttl(TTL).acquire().await.unwrap();
+    guard.lost().await;
+    drop(guard);
+    sleep(Duration::from_secs(1)).await;
+    assert!(stage.sent("release").is_empty() && stage.sent("abandon").is_empty());
+}
+
+#[test]
+fn a_clean_up_in_hand_outlives_its_runtime() {
+    let runtime = || tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+    let release = steps([Step::Slow(Duration::from_secs(3600))]);
+    let (stage, client) = Stage { release, ..Stage::default() }.client();
+    runtime().block_on(async {
+        drop(client.lock("a").unwrap().ttl(TTL).acquire().await.unwrap());
+        while stage.sent("release").is_empty() {
+            sleep(Duration::from_millis(1)).await;
+        }
+    });
+    assert_eq!(client.stats().cleanups, 1);
+    runtime().block_on(async { client.close(TTL).await.unwrap() });
+    assert_eq!((stage.sent("release").len(), client.stats().cleanups), (2, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_granted_while_the_client_closes_is_given_back() {
+    let acquire = steps([Step::Slow(Duration::from_millis(500))]);
+    let (stage, client) = Stage { acquire, ..Stage::default() }.client();
+    let lock = client.lock("a").unwrap().ttl(TTL);
+    let asking = tokio::spawn(async move { lock.try_acquire().await });
+    sleep(Duration::from_millis(100)).await;
+    client.close(TTL).await.unwrap();
+    assert_eq!(stage.sent("release").len(), 1);
+    let guard = asking.await.unwrap().unwrap().unwrap();
+    assert_eq!(guard.state(), tenure_core::HoldState::Lost(LostReason::Closed));
 }

@@ -4,7 +4,7 @@ mod common;
 
 use std::time::Duration;
 
-use common::{Client, asleep, attempt, begun, hold, keys, name, server, ttl, waiter, woken};
+use common::{Client, LONG, asleep, attempt, begun, hold, keys, name, server, ttl, waiter, woken};
 use tenure_core::ErrorKind;
 use tenure_core::driver::{AcquireRequest, Begun, Queueing, Released};
 use tenure_redis::{RedisConfig, RedisSettings};
@@ -106,7 +106,7 @@ async fn a_woken_waiter_that_does_not_ask_holds_nobody_up_for_long() {
                 tokio::time::sleep(left).await;
             }
         }
-        assert!(started.elapsed() < common::LONG);
+        assert!(started.elapsed() < LONG);
     }
     assert!(started.elapsed() >= Duration::from_millis(1_900), "{:?}", started.elapsed());
 }
@@ -181,6 +181,26 @@ async fn the_queue_has_a_cap() {
     assert_eq!(error.kind(), ErrorKind::LimitReached);
     assert!(error.message().contains('2'), "{error}");
     client.busy(&first).await;
+}
+
+#[tokio::test]
+async fn the_dead_behind_a_living_head_make_room() {
+    let server = server();
+    let settings = RedisSettings::default().max_waiters(3).unwrap();
+    let client = Client::with(RedisConfig::unix(server.socket()).settings(settings)).await;
+    client.grant(&attempt("a")).await;
+    client.busy(&waiter("a")).await;
+    let brief = Queueing::Join { presence: Duration::from_millis(1) };
+    for _ in 0..2 {
+        client.busy(&AcquireRequest { queue: brief, ..attempt("a") }).await;
+    }
+    let started = std::time::Instant::now();
+    while client.locks.inspect(&name("a")).await.unwrap().waiters > 1 {
+        assert!(started.elapsed() < LONG);
+    }
+    assert_eq!(client.busy(&waiter("a")).await.position, Some(1), "nobody alive is before it but the head");
+    client.busy(&waiter("a")).await;
+    assert_eq!(client.locks.acquire(&waiter("a")).await.unwrap_err().kind(), ErrorKind::LimitReached);
 }
 
 #[tokio::test]

@@ -114,7 +114,8 @@ impl Client {
         }
     }
 
-    /// Closes the client, for all its clones: waits until everything given up is undone, at most `limit`.
+    /// Closes the client, for all its clones: waits until everything given up is undone, at most `limit`. Closing the
+    /// driver then takes no longer than the client's `op_timeout`.
     ///
     /// New acquisitions and those that wait fail with [`ErrorKind::Closed`]. Guards that still exist are told
     /// [`LostReason::Closed`](crate::LostReason::Closed), and their leases are given back.

@@ -277,7 +277,7 @@ impl Cleanup {
             Past::Unanswered => CHASE,
         };
         let until = LeaseInstant::now().after(entry.ttl.get() * 2 + chase);
-        let undo = Undo::Lease(Arc::clone(lease), entry.past);
+        let undo = Undo::Lease { lease: Arc::clone(lease), past: entry.past, _undoing: Arc::clone(&lease.undoing) };
         Self { name: lease.name().clone(), owner, token: entry.token, undo, until }
     }
 }
@@ -287,6 +287,7 @@ mod tests {
     use tokio::time::Instant;
 
     use super::super::lease::Upkeep;
+    use super::super::outcome::HoldState;
     use super::*;
     use crate::driver::Hold;
     use crate::name::LockName;
@@ -310,6 +311,17 @@ mod tests {
         assert_eq!(keeper.leases().len(), 1, "whoever ends all leases must not miss one");
         keeper.sleep_plan();
         assert!(keeper.leases().is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_behind_the_deadline_revives_nothing() {
+        let ttl = Duration::from_secs(30);
+        let (keeper, lease) = (Keeper::default(), lease(ttl));
+        let sent_at = LeaseInstant::before_send();
+        keeper.watch_over(&lease);
+        tokio::time::advance(ttl).await;
+        assert!(lease.answer(Verdict::Confirmed { sent_at, believable: ttl * 2 }).is_none());
+        assert_eq!(lease.state(), HoldState::Lost(LostReason::Expired), "although nobody had looked before");
     }
 
     #[tokio::test(start_paused = true)]

@@ -1,7 +1,7 @@
 //! The client's view of one grant. Decisions only: no I/O, no timers of its own but in [`Lease::lost`].
 
 use std::fmt;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::Notify;
@@ -59,6 +59,7 @@ pub(crate) struct Lease {
     ended: Notify,
     /// Told when a renewal is answered.
     answered: Notify,
+    pub(crate) undoing: Arc<()>, // shared with the clean-ups of its entries
 }
 
 struct State {
@@ -124,7 +125,8 @@ impl Lease {
         };
         state.entries.push(entry);
         state.plan_renewal(base);
-        Self { key, fence, state: Mutex::new(state), ended: Notify::new(), answered: Notify::new() }
+        let (ended, answered) = (Notify::new(), Notify::new());
+        Self { key, fence, state: Mutex::new(state), ended, answered, undoing: Arc::default() }
     }
 
     pub(crate) fn name(&self) -> &LockName {

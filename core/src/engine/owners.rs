@@ -25,8 +25,8 @@ struct Map {
 }
 
 impl Owners {
-    /// Joins the client's lease of this hold, or begins one; `None` if this client has lost the hold already. One step,
-    /// so that entries that are granted at the same time share a lease.
+    /// Joins the client's lease of this hold, or begins one; `None` if this client has lost the hold and has not undone
+    /// it yet. (Afterwards it can only stand because the owner is in it through another client.) One step, so that entries that are granted at the same time share a lease.
     pub(crate) fn enter(
         &self,
         name: &LockName,
@@ -42,7 +42,7 @@ impl Owners {
             if lease.join(entry, base, deadline) {
                 return Some(lease);
             }
-            if matches!(lease.state(), HoldState::Lost(_)) {
+            if matches!(lease.state(), HoldState::Lost(_)) && is_being_undone(&lease) {
                 return None;
             }
         }
@@ -69,6 +69,10 @@ impl Owners {
     fn map(&self) -> MutexGuard<'_, Map> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+fn is_being_undone(lost: &Lease) -> bool {
+    !lost.is_empty() || Arc::strong_count(&lost.undoing) > 1
 }
 
 impl Map {

@@ -39,7 +39,7 @@ pub(crate) struct Cleanup {
 
 pub(crate) enum Undo {
     /// A lease that was granted, and that a renewal may be on its way for.
-    Lease(Arc<Lease>, Past),
+    Lease { lease: Arc<Lease>, past: Past, _undoing: Arc<()> },
     /// An attempt whose requests may still be on their way.
     Attempt,
 }
@@ -47,7 +47,7 @@ pub(crate) enum Undo {
 impl fmt::Debug for Undo {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Lease(..) => "Lease",
+            Self::Lease { .. } => "Lease",
             Self::Attempt => "Attempt",
         })
     }
@@ -189,7 +189,7 @@ enum Undone {
 }
 
 async fn undo(cleanup: &Cleanup, backend: &Backend, op_timeout: Duration, reaper: &Reaper) -> Undone {
-    if let Undo::Lease(lease, _) = &cleanup.undo {
+    if let Undo::Lease { lease, .. } = &cleanup.undo {
         lease.quiet().await;
     }
     let mut pause = Duration::from_millis(20);
@@ -215,7 +215,7 @@ async fn undo(cleanup: &Cleanup, backend: &Backend, op_timeout: Duration, reaper
 async fn call(cleanup: &Cleanup, backend: &Backend, op_timeout: Duration) -> Result<()> {
     let (name, token) = (cleanup.name.clone(), cleanup.token);
     let work = async {
-        let all_answered = matches!(cleanup.undo, Undo::Lease(_, Past::Answered));
+        let all_answered = matches!(cleanup.undo, Undo::Lease { past: Past::Answered, .. });
         match (all_answered, cleanup.owner, backend.reentrant()) {
             (true, Some(owner), Some(driver)) => driver.exit(&ReentrantHold { name, owner, token }).await.map(drop),
             (false, Some(owner), Some(driver)) => driver.abandon(&ReentrantHold { name, owner, token }).await,

@@ -20,10 +20,19 @@ local function until_free(value)
   return left + 1
 end
 
+-- Removes dead waiters wherever they stand, as far as the budget goes; tells how many.
+local function bury()
+  local dead = redis.call('ZRANGE', W, '-inf', now_ms, 'BYSCORE', 'LIMIT', 0, budget)
+  for _, one in ipairs(dead) do drop(one) end
+  budget = budget - #dead
+  return #dead
+end
+
 local function enqueue()
   local place = redis.call('ZRANK', Q, member)
   if not place then
     place = redis.call('ZCARD', Q)
+    if place >= max_waiters then place = place - bury() end
     if place >= max_waiters then return nil end
     local last = redis.call('ZRANGE', Q, -1, -1, 'WITHSCORES')
     redis.call('ZADD', Q, (tonumber(last[2] or '0')) + 1, member)

@@ -37,6 +37,7 @@ pub struct RedlockBuilder {
     max_ttl: Duration,
     restarts: Restarts,
     proposals: Proposals,
+    holds: Arc<Holds>,
 }
 
 impl RedlockBuilder {
@@ -47,6 +48,7 @@ impl RedlockBuilder {
             max_ttl: Duration::from_secs(60),
             restarts: Restarts::default(),
             proposals: wall_clock(),
+            holds: Arc::default(),
         }
     }
 
@@ -89,6 +91,13 @@ impl RedlockBuilder {
         self
     }
 
+    /// Counts re-entries together with another driver over the same nodes in this process: an owner that is inside
+    /// through one is inside through both. Default: each driver counts its own, and its clones share the count.
+    pub fn share_owners_with(mut self, other: &Redlock) -> Self {
+        self.holds = Arc::clone(&other.0.holds);
+        self
+    }
+
     /// Checks the settings and makes the driver. Does no I/O.
     ///
     /// # Errors
@@ -97,7 +106,7 @@ impl RedlockBuilder {
     /// when a setting is outside its limits. An even number of nodes is allowed; it needs a majority as great as the
     /// next odd number's and survives no more failures than the one below.
     pub fn build(self) -> Result<Redlock> {
-        let Self { mut nodes, node_timeout, max_ttl, restarts, proposals } = self;
+        let Self { mut nodes, node_timeout, max_ttl, restarts, proposals, holds } = self;
         nodes.sort_by(|(one, _), (other, _)| one.cmp(other));
         let text = if nodes.is_empty() {
             Some(String::from("a quorum needs at least one node"))
@@ -129,7 +138,7 @@ impl RedlockBuilder {
             proposals,
             max_ttl,
             slots: Slots::default(),
-            holds: Holds::default(),
+            holds,
             background: Background::default(),
             closed: AtomicBool::new(false),
         })))

@@ -9,7 +9,9 @@ use tenure_core::{LockName, Result};
 use crate::quorum::at_majority;
 use crate::shared::Shared;
 
-/// Asks all nodes. A holder is one that a majority names, by fence and label; of its lease the majority's part counts.
+/// Asks all nodes. Depth is known in the holder's process only; elsewhere every hold looks one deep.
+///
+/// A holder is one that a majority names, by fence and label; of its lease the majority's part counts.
 pub(crate) async fn inspect(shared: &Arc<Shared>, name: &LockName) -> Result<Inspection> {
     shared.ensure_open()?;
     let looks = shared.nodes.iter().map(|node| node.bounded(node.api.inspect(name)));
@@ -25,7 +27,11 @@ pub(crate) async fn inspect(shared: &Arc<Shared>, name: &LockName) -> Result<Ins
     }
     let waiters = seen.iter().map(|inspection| inspection.waiters).max().unwrap_or_default();
     let holders: Vec<Holder> = seen.into_iter().filter_map(|inspection| inspection.holder).collect();
-    Ok(Inspection { holder: agreed(&holders, shared.needed()), waiters })
+    let holder = agreed(&holders, shared.needed()).map(|holder| {
+        let depth = holder.fence.and_then(|fence| shared.holds.depth(name, fence));
+        Holder { depth: depth.unwrap_or(1), ..holder }
+    });
+    Ok(Inspection { holder, waiters })
 }
 
 fn agreed(holders: &[Holder], needed: usize) -> Option<Holder> {

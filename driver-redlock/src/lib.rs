@@ -41,5 +41,9 @@ mod shared;
 mod slot;
 mod slots;
 
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
 pub use builder::{RedlockBuilder, Restarts};
 pub use driver::Redlock;

@@ -61,6 +61,13 @@ impl Holds {
         Arc::clone(self.map().entry(key).or_default())
     }
 
+    /// How often the owner of the hold with this fence is inside, as far as this process knows.
+    pub(crate) fn depth(&self, name: &LockName, fence: FencingToken) -> Option<u32> {
+        let map = self.map();
+        let same = |owner: &Owner| owner.inside().as_ref().filter(|inside| inside.fence == fence).map(Inside::depth);
+        map.iter().filter(|((known, _), _)| known == name).find_map(|(_, owner)| same(owner))
+    }
+
     /// Forgets an owner that is not inside and that nobody else looks at.
     fn tidy(&self, key: &Key, owner: Arc<Owner>) {
         let mut map = self.map();

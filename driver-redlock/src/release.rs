@@ -46,7 +46,8 @@ pub(crate) async fn release_slot(shared: &Arc<Shared>, slot: &Arc<Slot>) -> Resu
         match said {
             Ok(Some(Released::Released)) => state.tally.released(node),
             Ok(Some(Released::NotHeld)) => state.tally.not_held(node),
-            Ok(None) => {}
+            // A vote that we never heard of is no part of the majority that held it.
+            Ok(None) => state.tally.not_held(node),
             Err(error) => faults.push((node, error)),
         }
     };

@@ -24,7 +24,8 @@ pub(crate) struct Shared {
     pub(crate) proposals: Proposals,
     pub(crate) max_ttl: Duration,
     pub(crate) slots: Slots,
-    pub(crate) holds: Holds,
+    /// Shared by drivers of one process whose owners are to be the same.
+    pub(crate) holds: Arc<Holds>,
     pub(crate) background: Background,
     pub(crate) closed: AtomicBool,
 }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use tenure_conformance::{BoxError, CaseContext, Declared, Harness, HarnessMaker, Missing};
+use tenure_core::Ttl;
 use tenure_core::driver::{
     Backend, Exclusion, Fencing, Introspection, LockCapabilities, OwnerScope, ReentrantCapabilities, Revocation,
     TtlRange, Waiting,
@@ -67,7 +68,7 @@ impl HarnessMaker for RedlockMaker {
             waiting: Waiting::Notified,
             ttl: TtlRange {
                 min: Duration::from_millis(10),
-                max: Duration::from_secs(60),
+                max: Duration::from_secs(24 * 86_400),
                 granularity: Duration::from_millis(1),
             },
             introspection: Introspection::Full,
@@ -89,7 +90,7 @@ impl HarnessMaker for RedlockMaker {
     async fn make(&self, _context: CaseContext) -> Result<Box<dyn Harness>, BoxError> {
         let start = |_| RedisServer::start(RedisOptions::new());
         let servers = (0..self.nodes).map(start).collect::<Result<_, _>>()?;
-        Ok(Box::new(RedlockHarness { servers, minority: self.minority, opened: Vec::new() }))
+        Ok(Box::new(RedlockHarness { servers, minority: self.minority, opened: Vec::new(), first: None }))
     }
 }
 
@@ -97,6 +98,8 @@ struct RedlockHarness {
     servers: Vec<RedisServer>,
     minority: Minority,
     opened: Vec<Backend>,
+    /// The clients of a case are in one process.
+    first: Option<Redlock>,
 }
 
 #[async_trait]
@@ -114,7 +117,11 @@ impl Harness for RedlockHarness {
                 _ => {}
             }
         }
-        let mut builder = Redlock::builder().restarts(Restarts::Durable);
+        let mut builder = Redlock::builder().restarts(Restarts::Durable).max_ttl(Ttl::MAX);
+        builder = builder.node_timeout(Duration::from_millis(400)); // the machine is busy with other cases, too
+        if let Some(first) = &self.first {
+            builder = builder.share_owners_with(first);
+        }
         for (i, server) in self.servers.iter().enumerate() {
             let url = format!("{}/?max_waiters=100&ping_interval_ms=500", server.url());
             let node = RedisDriver::connect(RedisConfig::from_url(&url)?).await?.node();
@@ -127,7 +134,9 @@ impl Harness for RedlockHarness {
                 Minority::Healthy => {}
             }
         }
-        let backend = Backend::from(builder.build()?);
+        let driver = builder.build()?;
+        self.first.get_or_insert_with(|| driver.clone());
+        let backend = Backend::from(driver);
         self.opened.push(backend.clone());
         Ok(backend)
     }

@@ -6,8 +6,8 @@ use async_trait::async_trait;
 use tenure_conformance::{
     BoxError, CaseContext, Declared, Fault, FaultKind, Harness, HarnessMaker, Healer, Inspector, Residue,
 };
-use tenure_core::LockName;
 use tenure_core::driver::{Backend, DistributedLock as _, QuorumNode};
+use tenure_core::{LockName, Ttl};
 use tenure_memory::{MemoryDriver, Wakeups};
 use tenure_redlock::Redlock;
 
@@ -24,7 +24,7 @@ impl HarnessMaker for RedlockMemoryMaker {
     }
 
     fn declared(&self) -> Declared {
-        let backend = backend(&stores()).expect("the settings are within their limits");
+        let backend = Backend::from(driver(&stores(), None).expect("the settings are within their limits"));
         let declared = Declared::new(backend.locks().capabilities())
             .virtual_time()
             .visible_leftovers()
@@ -37,7 +37,7 @@ impl HarnessMaker for RedlockMemoryMaker {
     }
 
     async fn make(&self, _context: CaseContext) -> Result<Box<dyn Harness>, BoxError> {
-        Ok(Box::new(RedlockMemoryHarness { stores: stores(), links: Vec::new() }))
+        Ok(Box::new(RedlockMemoryHarness { stores: stores(), links: Vec::new(), first: None }))
     }
 }
 
@@ -46,25 +46,28 @@ fn stores() -> Vec<MemoryDriver> {
     (0..NODES).map(|_| store()).collect()
 }
 
-fn backend(links: &[MemoryDriver]) -> Result<Backend, BoxError> {
+fn driver(links: &[MemoryDriver], other: Option<&Redlock>) -> Result<Redlock, BoxError> {
     let named = links.iter().enumerate().map(|(i, link)| (format!("n{i}"), Arc::new(link.clone())));
-    let builder =
-        named.fold(Redlock::builder(), |builder, (name, link)| builder.node(name, link as Arc<dyn QuorumNode>));
-    Ok(builder.build()?.into())
+    let builder = Redlock::builder().max_ttl(Ttl::MAX);
+    let builder = named.fold(builder, |builder, (name, link)| builder.node(name, link as Arc<dyn QuorumNode>));
+    let builder = other.into_iter().fold(builder, tenure_redlock::RedlockBuilder::share_owners_with);
+    Ok(builder.build()?)
 }
 
 struct RedlockMemoryHarness {
     stores: Vec<MemoryDriver>,
     links: Vec<MemoryDriver>,
+    first: Option<Redlock>,
 }
 
 #[async_trait]
 impl Harness for RedlockMemoryHarness {
     async fn backend(&mut self) -> Result<Backend, BoxError> {
         let links: Vec<MemoryDriver> = self.stores.iter().map(MemoryDriver::another_client).collect();
-        let backend = backend(&links)?;
+        let driver = driver(&links, self.first.as_ref())?;
         self.links.extend(links);
-        Ok(backend)
+        self.first.get_or_insert_with(|| driver.clone());
+        Ok(driver.into())
     }
 
     async fn inject(&mut self, fault: Fault) -> Result<Healer, BoxError> {

@@ -5,7 +5,7 @@
 //! --nocapture` prints how many states were visited. With `TENURE_MODEL_FULL` set, configurations of millions of states
 //! are searched, too; then add `--release`.
 
-#![allow(clippy::print_stdout, reason = "the traces and counts are for people")]
+#![allow(clippy::print_stdout, reason = "tells how much was looked at")]
 
 mod protocol;
 mod search;

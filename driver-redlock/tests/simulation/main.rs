@@ -2,6 +2,8 @@
 //! that restart empty and clients that fall silent. `TENURE_SCHEDULES` sets how many schedules are played (with ten
 //! thousand, add `--release`), and `TENURE_SEED` the first seed (with a number of 1 it repeats one schedule).
 
+#![allow(clippy::print_stdout, reason = "tells how much was looked at")]
+
 mod node;
 mod rng;
 mod world;

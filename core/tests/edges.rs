@@ -205,3 +205,16 @@ async fn what_is_granted_while_the_client_closes_is_given_back() {
     let guard = asking.await.unwrap().unwrap().unwrap();
     assert_eq!(guard.state(), tenure_core::HoldState::Lost(LostReason::Closed));
 }
+
+#[tokio::test(start_paused = true)]
+async fn closing_misses_no_lease_that_is_being_renewed() {
+    let renew = steps([Step::Slow(Duration::from_millis(500))]);
+    let (stage, client) = Stage { renew, ..Stage::default() }.client();
+    let guard = client.lock("a").unwrap().ttl(TTL).acquire().await.unwrap();
+    while stage.sent("renew").is_empty() {
+        sleep(Duration::from_millis(10)).await;
+    }
+    client.close(TTL).await.unwrap();
+    assert_eq!(guard.state(), tenure_core::HoldState::Lost(LostReason::Closed));
+    assert_eq!((stage.sent("renewed").len(), stage.sent("release").len()), (1, 1));
+}

@@ -61,3 +61,22 @@ async fn a_wait_survives_a_silence_longer_than_its_lease() {
     let guard = tokio::time::timeout(LONG, waiting).await.unwrap().unwrap().unwrap();
     assert!(guard.is_held() && guard.fence() > holder.fence());
 }
+
+#[tokio::test]
+async fn a_driver_closes_at_once_while_it_connects() {
+    let mut server = server();
+    let config = RedisConfig::from_url(&server.url()).unwrap();
+    let brief = Duration::from_millis(50);
+    let config = config.response_timeout(brief).unwrap().ping_interval(brief).unwrap();
+    let client = Client::with(config.connect_timeout(LONG).unwrap()).await;
+    let before = sockets();
+    server.pause().unwrap();
+    while client.locks.acquire(&attempt("a")).await.unwrap_err().kind() != ErrorKind::Unavailable {}
+    tokio::time::timeout(LONG / 2, client.locks.close()).await.unwrap();
+    assert_eq!(client.locks.acquire(&attempt("a")).await.unwrap_err().kind(), ErrorKind::Closed);
+    let started = Instant::now();
+    while sockets() >= before {
+        assert!(started.elapsed() < LONG, "the connection ends with the driver");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}

@@ -44,6 +44,10 @@ impl NodeSet {
         self.0 == 0
     }
 
+    pub(crate) fn and(self, other: Self) -> Self {
+        Self(self.0 & other.0)
+    }
+
     pub(crate) fn or(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
@@ -340,6 +344,8 @@ pub(crate) fn at_majority<T: Copy + Ord>(values: &[T], needed: usize) -> Option<
 pub(crate) struct ReleaseTally {
     released: NodeSet,
     not_held: NodeSet,
+    /// Asked in a try whose answer was not heard: what they say later may be our own doing.
+    unheard: NodeSet,
 }
 
 /// What the releases at all nodes come to.
@@ -371,14 +377,34 @@ impl ReleaseTally {
         self.released.or(self.not_held)
     }
 
-    pub(crate) fn verdict(self, n: usize) -> Freed {
+    /// Begins a try: nodes that have not answered are asked, perhaps once more.
+    pub(crate) fn ask(&mut self, n: usize) -> Self {
+        let before = *self;
+        self.unheard = self.unheard.or(NodeSet::first(n).without(self.answered()));
+        before
+    }
+
+    /// What is proved so far; `before` is what was known when the try began.
+    pub(crate) fn verdict(self, before: Self, n: usize) -> Freed {
         if self.released.len() >= majority(n) {
             Freed::Released
-        } else if self.not_held.len() > n - majority(n) {
+        } else if self.not_held.without(before.unheard).len() > n - majority(n) {
             Freed::NotHeld
         } else {
             Freed::Open
         }
+    }
+
+    /// The verdict when no more answers will come. A majority that has answered is free of the token, whoever the rest
+    /// is; it was held if those that released it now, or may have before, make up a majority.
+    pub(crate) fn final_verdict(self, before: Self, n: usize) -> Freed {
+        if self.answered().len() < majority(n) {
+            return Freed::Open;
+        }
+        let unanswered = NodeSet::first(n).without(self.answered());
+        let perhaps = self.released.or(unanswered).or(before.unheard.and(self.not_held));
+        let held = !self.released.is_empty() && perhaps.len() >= majority(n);
+        if held { Freed::Released } else { Freed::NotHeld }
     }
 }
 

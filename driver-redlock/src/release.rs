@@ -28,20 +28,22 @@ pub(crate) async fn release(shared: &Arc<Shared>, hold: &Hold) -> Result<Release
 /// As [`release`], for what the driver knows already.
 pub(crate) async fn release_slot(shared: &Arc<Shared>, slot: &Arc<Slot>) -> Result<Released> {
     shared.ensure_open()?;
-    let (unknown, answered) = {
+    let (unknown, before) = {
         let mut state = slot.state();
         state.ended = true;
-        (state.unknown, state.tally.answered())
+        (state.unknown, state.tally.ask(shared.n()))
     };
-    let chores = chores(shared, slot, NodeSet::first(shared.n()).without(answered), unknown);
+    let chores = chores(shared, slot, NodeSet::first(shared.n()).without(before.answered()), unknown);
     let mut pending = send(&chores);
     let mut faults = Vec::new();
     let verdict = loop {
-        let verdict = slot.state().tally.verdict(shared.n());
+        let verdict = slot.state().tally.verdict(before, shared.n());
         if verdict != Freed::Open {
             break verdict;
         }
-        let Some((node, said)) = pending.next().await else { break Freed::Open };
+        let Some((node, said)) = pending.next().await else {
+            break slot.state().tally.final_verdict(before, shared.n());
+        };
         let mut state = slot.state();
         match said {
             Ok(Some(Released::Released)) => state.tally.released(node),

@@ -28,6 +28,8 @@ struct Lease {
     slot: Arc<Slot>,
     ttl: Ttl,
     tally: RenewTally<Duration>,
+    /// Nodes that do not have it any more.
+    gone: NodeSet,
     faults: Vec<(usize, Error)>,
 }
 
@@ -43,12 +45,18 @@ pub(crate) async fn renew_slots(shared: &Arc<Shared>, wanted: Vec<(Arc<Slot>, Tt
         return wanted.iter().map(|_| Err(Error::new(error.kind(), error.message().to_owned()))).collect();
     }
     let tally = RenewTally::new(shared.n());
-    let lease = |(slot, ttl): (Arc<Slot>, Ttl)| Lease { slot, ttl, tally: tally.clone(), faults: Vec::new() };
+    let lease = |(slot, ttl): (Arc<Slot>, Ttl)| Lease {
+        slot,
+        ttl,
+        tally: tally.clone(),
+        gone: NodeSet::EMPTY,
+        faults: Vec::new(),
+    };
     let mut leases: Vec<Lease> = wanted.into_iter().map(lease).collect();
     let mut pending = send(shared, &leases);
     while leases.iter().any(|lease| lease.tally.verdict() == Verdict::Wait) {
         let Some((node, answers)) = pending.next().await else { break };
-        take_in(shared, &mut leases, node, answers);
+        take_in(&mut leases, node, answers);
     }
     let answers = leases.iter().map(|lease| conclude(shared, lease)).collect();
     if !pending.is_empty() {
@@ -67,7 +75,7 @@ fn send(shared: &Shared, leases: &[Lease]) -> Pending {
     (0..shared.n()).map(to_node).collect()
 }
 
-fn take_in(shared: &Arc<Shared>, leases: &mut [Lease], node: usize, answers: Vec<Result<Renewed>>) {
+fn take_in(leases: &mut [Lease], node: usize, answers: Vec<Result<Renewed>>) {
     let mut answers = answers.into_iter();
     for lease in leases {
         let missing = || Err(Error::new(ErrorKind::Protocol, "fewer answers than renewals"));
@@ -79,7 +87,7 @@ fn take_in(shared: &Arc<Shared>, leases: &mut [Lease], node: usize, answers: Vec
             Ok(Renewed::Lost) => {
                 lease.slot.state().granted.remove(node);
                 lease.tally.lost();
-                heal(shared, &lease.slot, node, lease.ttl);
+                lease.gone.insert(node);
             }
             Err(error) => {
                 lease.faults.push((node, error));
@@ -89,12 +97,14 @@ fn take_in(shared: &Arc<Shared>, leases: &mut [Lease], node: usize, answers: Vec
     }
 }
 
-fn conclude(shared: &Shared, lease: &Lease) -> Result<Renewed> {
+fn conclude(shared: &Arc<Shared>, lease: &Lease) -> Result<Renewed> {
     match lease.tally.verdict() {
         Verdict::Kept(ttl) => {
             let mut state = lease.slot.state();
             state.ttl = state.ttl.max(Some(lease.ttl));
             state.keep();
+            drop(state);
+            heal_gone(shared, lease);
             Ok(Renewed::Extended { ttl })
         }
         Verdict::Lost => {
@@ -117,7 +127,15 @@ fn conclude(shared: &Shared, lease: &Lease) -> Result<Renewed> {
 async fn settle_late(shared: std::sync::Weak<Shared>, mut pending: Pending, mut leases: Vec<Lease>) {
     while let Some((node, answers)) = pending.next().await {
         let Some(shared) = shared.upgrade() else { return };
-        take_in(&shared, &mut leases, node, answers);
+        take_in(&mut leases, node, answers);
+        leases.iter().for_each(|lease| heal_gone(&shared, lease));
+    }
+}
+
+/// Takes nodes back, but only for a lease that a majority keeps: a lost one must not come to life again.
+fn heal_gone(shared: &Arc<Shared>, lease: &Lease) {
+    if matches!(lease.tally.verdict(), Verdict::Kept(_)) {
+        lease.gone.iter().for_each(|node| heal(shared, &lease.slot, node, lease.ttl));
     }
 }
 
@@ -125,7 +143,8 @@ async fn settle_late(shared: std::sync::Weak<Shared>, mut pending: Pending, mut 
 fn heal(shared: &Arc<Shared>, slot: &Arc<Slot>, index: usize, ttl: Ttl) {
     let ballot = {
         let mut state = slot.state();
-        let Some(fence) = state.fence.filter(|_| !state.ended && !state.healing.contains(index)) else { return };
+        let done = state.ended || state.healing.contains(index) || state.granted.contains(index);
+        let Some(fence) = state.fence.filter(|_| !done) else { return };
         state.healing.insert(index);
         let (name, token, label) = (slot.name.clone(), state.tokens[index], state.label.clone());
         let request = AcquireRequest { name, token, ttl, queue: Queueing::None, label };

@@ -214,6 +214,7 @@ async fn a_release_that_could_not_be_heard_succeeds_at_the_second_try() {
     quiet(&driver).await;
     links[0].faults().lose_reply_next(Operation::Release);
     links[1].faults().fail_next(Operation::Release, ErrorKind::Unavailable);
+    links[2].faults().lose_reply_next(Operation::Release);
     assert_eq!(driver.release(&hold(&request)).await.unwrap_err().kind(), ErrorKind::Indeterminate);
     assert_eq!(driver.release(&hold(&request)).await.unwrap(), Released::Released);
 }
@@ -290,4 +291,22 @@ async fn a_list_of_nodes_is_checked() {
         assert!(error.kind() == ErrorKind::InvalidArgument && error.to_string().contains(words), "{error}");
     }
     assert!(Redlock::builder().node("a", node()).node("b", node()).build().is_ok(), "even numbers are allowed");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_renewal_does_not_bring_a_lost_hold_back_to_life() {
+    for slow in 0..3 {
+        let nodes = Nodes::new(3);
+        let (driver, links) = nodes.client();
+        let request = attempt("a");
+        grant(&driver, &request).await;
+        links[slow].faults().delay(Operation::Renew, Duration::from_millis(50));
+        links[(slow + 1) % 3].faults().delay(Operation::Renew, Duration::from_millis(20));
+        advance(TTL).await;
+        assert_eq!(driver.renew(&[renewal(&request)]).await.remove(0).unwrap(), Renewed::Lost);
+        advance(Duration::from_millis(100)).await;
+        quiet(&driver).await;
+        let votes: u64 = links.iter().map(|link| link.faults().calls(Operation::Acquire)).sum();
+        assert_eq!((nodes.held("a").await, votes), (0, 3), "no node was asked to grant it again");
+    }
 }

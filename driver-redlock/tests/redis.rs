@@ -107,7 +107,7 @@ async fn a_server_that_restarted_empty_does_not_vote_until_what_it_forgot_has_en
         let (asked, end) = (request(), Instant::now() + max_ttl.mul_f64(0.98));
         match patient.acquire(&asked).await {
             Ok(Acquisition::Granted(_)) => break (asked, end),
-            Ok(Acquisition::Busy(busy)) => panic!("{busy:?}"),
+            Ok(Acquisition::Busy(_)) => {} // the vote of the round before is on its way back
             Err(error) => assert!(error.to_string().contains("votes again in"), "{error}"),
         }
         assert!(started.elapsed() < Duration::from_secs(40), "young servers come of age");
@@ -125,7 +125,8 @@ async fn a_server_that_restarted_empty_does_not_vote_until_what_it_forgot_has_en
         if Instant::now() >= believed_until {
             break;
         }
-        assert!(answer.is_err(), "granted on nodes that have just forgotten a lease: {answer:?}");
+        let granted = matches!(answer, Ok(Acquisition::Granted(_)));
+        assert!(!granted, "granted on nodes that have just forgotten a lease: {answer:?}");
         refusals += 1;
         tokio::time::sleep(Duration::from_millis(50)).await;
     }

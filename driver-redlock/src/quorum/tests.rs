@@ -213,15 +213,47 @@ fn a_release_is_judged_over_several_tries() {
     let mut tally = ReleaseTally::default();
     tally.released(0);
     tally.not_held(1);
-    assert_eq!(tally.verdict(3), Freed::Open);
+    assert_eq!(tally.verdict(ReleaseTally::default(), 3), Freed::Open);
     tally.not_held(0); // a second try finds what the first has done
-    assert_eq!(tally.verdict(3), Freed::Open);
+    assert_eq!(tally.verdict(ReleaseTally::default(), 3), Freed::Open);
     assert_eq!(tally.answered(), nodes(&[0, 1]));
     tally.released(2);
-    assert_eq!(tally.verdict(3), Freed::Released);
+    assert_eq!(tally.verdict(ReleaseTally::default(), 3), Freed::Released);
     for n in 1..=9 {
         let mut tally = ReleaseTally::default();
         (0..=n - majority(n)).for_each(|node| tally.not_held(node));
-        assert_eq!(tally.verdict(n), Freed::NotHeld, "{n} nodes");
+        assert_eq!(tally.verdict(ReleaseTally::default(), n), Freed::NotHeld, "{n} nodes");
     }
+}
+
+#[test]
+fn a_release_that_a_majority_answered_is_settled_although_the_rest_is_dead() {
+    let mut tally = ReleaseTally::default();
+    let first = tally.ask(3);
+    tally.released(0);
+    assert_eq!(tally.final_verdict(first, 3), Freed::Open, "two nodes may hold it still");
+    let mut open = tally;
+    open.not_held(1);
+    assert_eq!(open.verdict(first, 3), Freed::Open);
+    assert_eq!(open.final_verdict(first, 3), Freed::Released, "the dead one and the first were a majority");
+
+    let mut five = ReleaseTally::default();
+    let before = five.ask(5);
+    five.released(0);
+    five.not_held(1);
+    five.not_held(2);
+    assert_eq!(five.final_verdict(before, 5), Freed::Released, "with the two that are dead");
+    five.released(3);
+    let mut lost = ReleaseTally::default();
+    let before = lost.ask(3);
+    lost.not_held(0);
+    lost.not_held(1);
+    assert_eq!(lost.final_verdict(before, 3), Freed::NotHeld);
+
+    let mut again = ReleaseTally::default();
+    again.ask(5);
+    let before = again.ask(5); // nothing was heard of the first try
+    again.released(0);
+    [1, 2, 3].into_iter().for_each(|node| again.not_held(node));
+    assert_eq!(again.final_verdict(before, 5), Freed::Released, "the first try may have released the others");
 }

@@ -30,6 +30,8 @@ pub mod layer;
 pub mod mutants;
 pub mod poll;
 pub mod witness;
+#[cfg(unix)]
+pub mod worker;
 
 mod cases;
 mod rng;

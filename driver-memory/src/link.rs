@@ -64,6 +64,15 @@ pub(crate) enum Fault {
     Hang,
 }
 
+/// What became of a wake-up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Heard {
+    Yes,
+    /// The link is deaf; who knows whether the waiter was on it.
+    Perhaps,
+    ByNobody,
+}
+
 /// What became of a request.
 enum Arrival<T> {
     Done(T),
@@ -217,13 +226,17 @@ impl Link {
         self.router.len()
     }
 
-    /// Wakes the waiter if it listens on this link and can hear; tells whether it was woken.
-    pub(crate) fn wake(&self, token: &OwnerToken) -> bool {
+    /// Wakes the waiter if it listens on this link. A link that is deaf may have swallowed the wake-up.
+    pub(crate) fn wake(&self, token: &OwnerToken) -> Heard {
         let deaf = {
             let condition = self.condition();
             condition.wakeups == Wakeups::Lost || condition.traffic != Traffic::Flows
         };
-        !deaf && self.router.wake(token)
+        match deaf {
+            true => Heard::Perhaps,
+            false if self.router.wake(token) => Heard::Yes,
+            false => Heard::ByNobody,
+        }
     }
 
     fn condition(&self) -> MutexGuard<'_, Condition> {

@@ -17,7 +17,7 @@ impl Certificates {
     ///
     /// # Errors
     ///
-    /// [`io::ErrorKind::NotFound`] when `openssl` is not installed; [`io::ErrorKind::Other`] with its words when it
+    /// [`io::ErrorKind::NotFound`] when `openssl` (or what `TENURE_OPENSSL` names) is not installed; [`io::ErrorKind::Other`] with its words when it
     /// failed.
     pub fn make() -> io::Result<Self> {
         let dir = TempDir::new("tls")?;
@@ -64,7 +64,8 @@ impl Certificates {
 }
 
 fn openssl(dir: &Path, arguments: &str) -> io::Result<()> {
-    let mut command = Command::new("openssl");
+    let program = std::env::var_os("TENURE_OPENSSL").unwrap_or_else(|| "openssl".into());
+    let mut command = Command::new(program);
     command.args(arguments.split_whitespace()).current_dir(dir).stdin(Stdio::null());
     if arguments.starts_with("req") {
         command.args(["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]);

@@ -1,6 +1,7 @@
 //! A Redis Cluster of a test's own.
 
 use std::io;
+use std::time::Duration;
 
 use crate::options::RedisOptions;
 use crate::redis::{RedisServer, free_port};
@@ -18,12 +19,13 @@ pub struct RedisCluster {
 }
 
 impl RedisCluster {
-    /// Starts the nodes, makes them a cluster and waits until all of them say that it is well.
+    /// Starts the nodes, makes them a cluster and waits until all of them say that it is well. A node that is silent for
+    /// `node_timeout` is taken for dead, and its replica for its successor.
     ///
     /// # Errors
     ///
     /// Those of starting a server; [`io::ErrorKind::TimedOut`] when they do not find each other.
-    pub fn start(options: &RedisOptions) -> io::Result<Self> {
+    pub fn start(options: &RedisOptions, node_timeout: Duration) -> io::Result<Self> {
         let mut nodes = Vec::new();
         let mut bus = Vec::new();
         for _ in 0..2 * PRIMARIES {
@@ -32,7 +34,7 @@ impl RedisCluster {
                 .clone()
                 .setting("cluster-enabled", "yes")
                 .setting("cluster-port", bus[bus.len() - 1].to_string())
-                .setting("cluster-node-timeout", "3000");
+                .setting("cluster-node-timeout", node_timeout.as_millis().to_string());
             nodes.push(RedisServer::start(options)?);
         }
         let cluster = Self { nodes };

@@ -74,6 +74,12 @@ impl RedisOptions {
         self
     }
 
+    /// Whether clients have to bring a certificate.
+    #[must_use]
+    pub fn certificates(&self) -> Option<&Certificates> {
+        self.tls.as_deref()
+    }
+
     /// One more setting, as in the configuration file: `setting("maxmemory-policy", "allkeys-lru")`.
     #[must_use]
     pub fn setting(mut self, name: &str, value: impl Into<String>) -> Self {

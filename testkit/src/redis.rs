@@ -76,6 +76,12 @@ impl RedisServer {
         }
     }
 
+    /// How it was started.
+    #[must_use]
+    pub fn options(&self) -> &RedisOptions {
+        &self.options
+    }
+
     /// The TCP port.
     #[must_use]
     pub fn port(&self) -> u16 {

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::Ipv4Addr;
+use std::time::Duration;
 
 use crate::options::{RedisOptions, Role};
 use crate::redis::RedisServer;
@@ -19,23 +20,25 @@ pub struct RedisSentinels {
 }
 
 impl RedisSentinels {
-    /// Starts the processes and waits until every sentinel knows all the others and the replica.
+    /// Starts the processes and waits until every sentinel knows all the others and the replica. A primary that is silent
+    /// for `down_after` is taken for dead.
     ///
     /// # Errors
     ///
     /// Those of starting a server; [`io::ErrorKind::TimedOut`] when they do not find each other.
-    pub fn start(options: &RedisOptions) -> io::Result<Self> {
+    pub fn start(options: &RedisOptions, down_after: Duration) -> io::Result<Self> {
         let primary = RedisServer::start(options.clone())?;
         let port = primary.port().to_string();
         let replica = RedisServer::start(options.clone().setting("replicaof", format!("127.0.0.1 {port}")))?;
         let mut all = Self { servers: vec![primary, replica], sentinels: Vec::new() };
         all.attached()?;
+        let down_after = down_after.as_millis().to_string();
         for _ in 0..SENTINELS {
             let sentinel = RedisServer::start(RedisOptions::new().role(Role::Sentinel))?;
             let quorum = (SENTINELS / 2 + 1).to_string();
             let place = Ipv4Addr::LOCALHOST.to_string();
             sentinel.cli(&["SENTINEL", "MONITOR", SERVICE, &place, &port, &quorum])?;
-            for (name, value) in [("down-after-milliseconds", "1500"), ("failover-timeout", "5000")] {
+            for (name, value) in [("down-after-milliseconds", &*down_after), ("failover-timeout", "5000")] {
                 sentinel.cli(&["SENTINEL", "SET", SERVICE, name, value])?;
             }
             all.sentinels.push(sentinel);

@@ -130,9 +130,8 @@ where
 
 async fn waiting_acquire_at_every_poll(context: &mut Context) -> CaseResult {
     at_every_poll(context, Op::Acquire, |client, probe, name, polls| {
-        let wait = move |handle: tenure_core::Lock| {
-            async move { poll::at_most(polls, handle.acquire()).await }.boxed_local()
-        };
+        let wait =
+            move |handle: tenure_core::Lock| async move { poll::at_most(polls, handle.acquire()).await }.boxed_local();
         waiting(client, probe, name, wait).boxed_local()
     })
     .await
@@ -213,7 +212,7 @@ async fn cancel_a_hundred(context: &mut Context, client: &Client, wave: u64) -> 
         let name = context.name(format!("name/{}", index % NAMES));
         let handle = lock(client, &name)?.ttl(Duration::from_secs(600));
         let span = Duration::from_micros(context.rng().below(100_000));
-        let waits = (index as u64 + wave) % 2 == 0;
+        let waits = (index as u64 + wave).is_multiple_of(2);
         attempts.push(async move {
             let attempt = async {
                 match waits {

@@ -3,9 +3,7 @@
 use tenure_core::driver::{Begun, Released};
 use tenure_core::{ErrorKind, OwnerToken};
 
-use super::support::{
-    clean, granted, hold, is_free_raw, keep, lock, must_fail, request, take, take_raw,
-};
+use super::support::{clean, granted, hold, is_free_raw, keep, lock, must_fail, request, take, take_raw};
 use crate::case::{Case, CaseResult, Context, case};
 use crate::layer::{Action, Op, Rule};
 
@@ -227,7 +225,8 @@ async fn lost_grant_is_undone(context: &mut Context) -> CaseResult {
     let (client, layer) = context.layered().await?;
     let (probe, name) = (context.client().await?, context.name("lost-grant"));
     layer.rule(Rule::on(Op::Acquire, Action::LoseReply).once());
-    let error = must_fail(lock(&client, &name)?.ttl(context.ttl(60_000)).try_acquire().await, ErrorKind::Indeterminate)?;
+    let error =
+        must_fail(lock(&client, &name)?.ttl(context.ttl(60_000)).try_acquire().await, ErrorKind::Indeterminate)?;
     assert!(error.is_transient() && error.name() == Some(&name));
     clean(context, &probe, &name, &[&client]).await
 }

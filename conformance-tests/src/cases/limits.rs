@@ -83,9 +83,28 @@ pub(super) const CASES: &[Case] = &[
 ];
 
 /// Endings of names that something on the way could misread.
-const ODD: [&[u8]; 20] = [
-    b"{", b"}", b"{}", b"{a}", b"}a{", b"a{b}c", b"%", b"%7B", b"%257B", b"\0", b"a\0b", b"a\nb", b"a\r\nb", b" ", b"*",
-    b"a:b", b"\xff\xfe", b"\"'\\", "\u{e9}\u{1f512}".as_bytes(), b"$(x);--",
+const ODD: [&[u8]; 21] = [
+    b"{",
+    b"}",
+    b"{}",
+    b"{a}",
+    b"x{a}y",
+    b"}a{",
+    b"a{b}c",
+    b"%",
+    b"%7B",
+    b"%257B",
+    b"\0",
+    b"a\0b",
+    b"a\nb",
+    b"a\r\nb",
+    b" ",
+    b"*",
+    b"a:b",
+    b"\xff\xfe",
+    b"\"'\\",
+    "\u{e9}\u{1f512}".as_bytes(),
+    b"$(x);--",
 ];
 
 async fn odd_bytes_are_names(context: &mut Context) -> CaseResult {

@@ -126,7 +126,8 @@ async fn unknown_renewal_does_not_lengthen(context: &mut Context) -> CaseResult 
 }
 
 async fn is_final(context: &mut Context) -> CaseResult {
-    let (client, layer) = context.layered_with(|builder| builder.op_timeout(std::time::Duration::from_secs(20))).await?;
+    let (client, layer) =
+        context.layered_with(|builder| builder.op_timeout(std::time::Duration::from_secs(20))).await?;
     let (probe, name, ttl) = (context.client().await?, context.name("final"), context.ttl(500));
     layer.rule(Rule::on(Op::Renew, Action::DelayReply(ttl * 2)));
     let guard = keep(&client, &name, ttl).await?;

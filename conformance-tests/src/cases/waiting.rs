@@ -301,11 +301,13 @@ async fn silent_backend_bounds_a_wait(context: &mut Context) -> CaseResult {
     layer.rule(Rule::always(Action::Swallow));
     for most in [context.ms(200), context.ms(1_500)] {
         let waiter = lock(&client, &name)?;
-        let ended = context.within(most + context.ms(900), "the limit ends the wait", waiter.acquire_within(most)).await?;
+        let ended =
+            context.within(most + context.ms(900), "the limit ends the wait", waiter.acquire_within(most)).await?;
         assert!(ended.is_err_and(|error| error.is_transient()), "a silent backend granted a lock");
     }
     let waiter = lock(&client, &name)?;
-    let ended = context.within(limit + context.ms(900), "an unlimited wait tells of the outage", waiter.acquire()).await?;
+    let ended =
+        context.within(limit + context.ms(900), "an unlimited wait tells of the outage", waiter.acquire()).await?;
     assert!(ended.is_err_and(|error| error.is_transient()));
     layer.heal();
     clean(context, &probe, &name, &[&client]).await

@@ -145,7 +145,11 @@ async fn backend_outlasts_it(context: &mut Context) -> CaseResult {
     let mut asked = 0;
     while guard.is_held() {
         let granted = lock(&other, &name)?.fixed_ttl(ttl).try_acquire().await?;
-        assert!(granted.is_none() || !guard.is_held(), "{:?} are believed of a lease that has ended", guard.remaining());
+        assert!(
+            granted.is_none() || !guard.is_held(),
+            "{:?} are believed of a lease that has ended",
+            guard.remaining()
+        );
         asked += 1;
         context.pass(ttl / 50).await;
     }

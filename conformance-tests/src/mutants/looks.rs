@@ -1,0 +1,349 @@
+//! Mutants of what operators see and do, and of the driver as a whole.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use tenure_core::driver::{
+    AcquireRequest, Acquisition, ForceReleased, Hold, Inspection, LockCapabilities, Released, Renewal, Renewed,
+    TtlRange, Watch,
+};
+use tenure_core::{ErrorKind, LockName, OwnerToken, Result};
+
+use super::leases::made_up;
+use super::maker::{Mutant, mutant};
+use super::twist::{Inner, Twist};
+
+pub(super) const MUTANTS: &[Mutant] = &[
+    mutant!(
+        "inspect/sees-nothing",
+        "a held lock looks free",
+        || Arc::new(Looks(|_| Inspection::default())),
+        ["inspect/free-lock-has-no-holder", "reentrant/inspection-tells-the-depth"]
+    ),
+    mutant!(
+        "inspect/no-label",
+        "the label is lost",
+        || Arc::new(Looks(no_label)),
+        ["inspect/tells-the-holder", "reentrant/inspection-tells-the-depth"]
+    ),
+    mutant!(
+        "inspect/wrong-unit",
+        "what remains is told in the wrong unit",
+        || Arc::new(Looks(wrong_unit)),
+        ["inspect/tells-the-holder"]
+    ),
+    mutant!(
+        "inspect/no-waiters",
+        "waiters are not counted",
+        || Arc::new(Looks(no_waiters)),
+        ["inspect/counts-the-waiters"]
+    ),
+    mutant!(
+        "inspect/depth-of-one",
+        "the depth is not told",
+        || Arc::new(Looks(depth_of_one)),
+        ["reentrant/inspection-tells-the-depth"]
+    ),
+    mutant!(
+        "inspect/stale-holder",
+        "whoever held last is shown",
+        || Arc::new(StaleHolder::default()),
+        ["inspect/free-lock-has-no-holder", "reentrant/inspection-tells-the-depth"]
+    ),
+    mutant!(
+        "inspect/takes-the-lease",
+        "looking ends the lease",
+        || Arc::new(LookingForces),
+        ["inspect/changes-nothing", "reentrant/inspection-tells-the-depth"]
+    ),
+    mutant!(
+        "inspect/never-answers",
+        "looking gets no answer",
+        || Arc::new(LookingHangs),
+        ["error/outage-is-not-contention", "wait/silent-backend-bounds-a-wait"]
+    ),
+    mutant!(
+        "force/does-nothing",
+        "a forced release is confirmed and not done",
+        || Arc::new(ForceNothing),
+        ["fence/grows-after-force", "force/free-lock-says-not-held"]
+    ),
+    mutant!(
+        "force/says-released",
+        "a forced release says that it freed something",
+        || Arc::new(ForceSays),
+        ["force/free-lock-says-not-held"]
+    ),
+    mutant!(
+        "force/spares-the-token",
+        "the old holder may take it back by renewing",
+        || Arc::new(Spares::default()),
+        ["force/frees-and-tells-the-holder", "force/old-token-is-powerless"]
+    ),
+    mutant!(
+        "close/does-nothing",
+        "a closed driver goes on",
+        || Arc::new(NotClosed),
+        ["close/driver-refuses-afterwards"]
+    ),
+    mutant!(
+        "close/closes-all",
+        "closing one connection closes every one",
+        || Arc::new(ClosesAll::default()),
+        ["close/leaves-other-clients-alone"]
+    ),
+    mutant!(
+        "close/never-ends",
+        "closing does not end",
+        || Arc::new(CloseHangs),
+        ["close/gives-back-what-is-held", "close/is-bounded", "close/refuses-afterwards", "wait/close-ends-it"]
+    ),
+    mutant!(
+        "caps/wider-ttl",
+        "the driver declares more ttls than its maker",
+        || Arc::new(WiderTtl),
+        ["meta/declared-matches-driver"]
+    ),
+    mutant!(
+        "caps/change",
+        "the capabilities change with use",
+        || Arc::new(Changing::default()),
+        ["meta/capabilities-are-constant"]
+    ),
+    mutant!(
+        "link/dies-for-good",
+        "after one failure every request fails",
+        || Arc::new(Dies::default()),
+        ["server/pause-within-the-ttl-is-survived"]
+    ),
+    mutant!(reduced "refusal/watches-all-the-same", "undeclared wake-ups are given", || Arc::new(Allows), ["refusal/force", "refusal/inspect"]),
+    mutant!(reduced "refusal/inspects-all-the-same", "undeclared introspection is given", || Arc::new(Allows), ["refusal/force", "refusal/inspect"]),
+    mutant!(reduced "refusal/forces-all-the-same", "undeclared revocation is given", || Arc::new(Allows), ["refusal/force", "refusal/inspect", "refusal/watch"]),
+    mutant!(reduced "refusal/declares-wider-ttl", "ttls that are not kept are declared", || Arc::new(WiderTtl), ["refusal/ttl", "ttl/bad-is-refused-unsent"]),
+    mutant!(reduced "refusal/has-entries", "undeclared re-entrancy is there", || Arc::new(super::exits::Appears), ["meta/declared-matches-driver", "refusal/re-entrant"]),
+];
+
+struct Looks(fn(Inspection) -> Inspection);
+
+fn no_label(mut seen: Inspection) -> Inspection {
+    if let Some(holder) = &mut seen.holder {
+        holder.label = None;
+    }
+    seen
+}
+
+fn wrong_unit(mut seen: Inspection) -> Inspection {
+    if let Some(holder) = &mut seen.holder {
+        holder.remaining = holder.remaining.map(|left| left * 1_000);
+    }
+    seen
+}
+
+fn no_waiters(seen: Inspection) -> Inspection {
+    Inspection { waiters: 0, ..seen }
+}
+
+fn depth_of_one(mut seen: Inspection) -> Inspection {
+    if let Some(holder) = &mut seen.holder {
+        holder.depth = 1;
+    }
+    seen
+}
+
+#[async_trait]
+impl Twist for Looks {
+    async fn inspect(&self, inner: &Inner, name: &LockName) -> Result<Inspection> {
+        inner.locks().inspect(name).await.map(self.0)
+    }
+}
+
+#[derive(Default)]
+struct StaleHolder(std::sync::Mutex<Option<Inspection>>);
+
+#[async_trait]
+impl Twist for StaleHolder {
+    async fn inspect(&self, inner: &Inner, name: &LockName) -> Result<Inspection> {
+        let seen = inner.locks().inspect(name).await?;
+        let mut last = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        if seen.holder.is_some() || last.is_none() {
+            *last = Some(seen);
+        }
+        Ok(last.clone().unwrap_or_default())
+    }
+}
+
+struct LookingForces;
+
+#[async_trait]
+impl Twist for LookingForces {
+    async fn inspect(&self, inner: &Inner, name: &LockName) -> Result<Inspection> {
+        let seen = inner.locks().inspect(name).await;
+        inner.locks().force_release(name).await?;
+        seen
+    }
+}
+
+struct LookingHangs;
+
+#[async_trait]
+impl Twist for LookingHangs {
+    async fn inspect(&self, _inner: &Inner, _name: &LockName) -> Result<Inspection> {
+        std::future::pending().await
+    }
+}
+
+struct ForceNothing;
+
+#[async_trait]
+impl Twist for ForceNothing {
+    async fn force_release(&self, _inner: &Inner, _name: &LockName) -> Result<ForceReleased> {
+        Ok(ForceReleased::Released)
+    }
+}
+
+struct ForceSays;
+
+#[async_trait]
+impl Twist for ForceSays {
+    async fn force_release(&self, inner: &Inner, name: &LockName) -> Result<ForceReleased> {
+        inner.locks().force_release(name).await.map(|_| ForceReleased::Released)
+    }
+}
+
+/// After a forced release, whoever renews has the lock.
+#[derive(Default)]
+struct Spares(AtomicBool);
+
+#[async_trait]
+impl Twist for Spares {
+    async fn force_release(&self, inner: &Inner, name: &LockName) -> Result<ForceReleased> {
+        self.0.store(true, Ordering::SeqCst);
+        inner.locks().force_release(name).await
+    }
+
+    async fn renew(&self, inner: &Inner, renewals: &[Renewal]) -> Vec<Result<Renewed>> {
+        let answers = inner.locks().renew(renewals).await;
+        let spared = self.0.load(Ordering::SeqCst);
+        let lie = |(answer, renewal): (Result<Renewed>, &Renewal)| match answer {
+            Ok(Renewed::Lost) if spared => Ok(Renewed::Extended { ttl: renewal.ttl.get() }),
+            answer => answer,
+        };
+        answers.into_iter().zip(renewals).map(lie).collect()
+    }
+}
+
+struct NotClosed;
+
+#[async_trait]
+impl Twist for NotClosed {
+    async fn close(&self, _inner: &Inner) {}
+}
+
+#[derive(Default)]
+struct ClosesAll(AtomicBool);
+
+#[async_trait]
+impl Twist for ClosesAll {
+    async fn close(&self, inner: &Inner) {
+        self.0.store(true, Ordering::SeqCst);
+        inner.locks().close().await;
+    }
+
+    async fn renew(&self, inner: &Inner, renewals: &[Renewal]) -> Vec<Result<Renewed>> {
+        if self.0.load(Ordering::SeqCst) {
+            return renewals.iter().map(|_| Err(made_up(ErrorKind::Closed))).collect();
+        }
+        inner.locks().renew(renewals).await
+    }
+}
+
+struct CloseHangs;
+
+#[async_trait]
+impl Twist for CloseHangs {
+    async fn close(&self, _inner: &Inner) {
+        std::future::pending().await
+    }
+}
+
+struct WiderTtl;
+
+impl Twist for WiderTtl {
+    fn capabilities(&self, inner: &Inner) -> LockCapabilities {
+        let locks = inner.locks().capabilities();
+        let widest = TtlRange { min: tenure_core::Ttl::MIN, max: tenure_core::Ttl::MAX, granularity: ms(1) };
+        // One wider still where there is nothing to widen: a range that no ttl reaches.
+        let ttl = if locks.ttl == widest { TtlRange { max: widest.max + ms(1), ..widest } } else { widest };
+        LockCapabilities { ttl, ..locks }
+    }
+}
+
+const fn ms(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+#[derive(Default)]
+struct Changing(AtomicU32);
+
+#[async_trait]
+impl Twist for Changing {
+    fn capabilities(&self, inner: &Inner) -> LockCapabilities {
+        let locks = inner.locks().capabilities();
+        LockCapabilities { renew_batch: locks.renew_batch + self.0.load(Ordering::SeqCst) as usize, ..locks }
+    }
+
+    async fn release(&self, inner: &Inner, hold: &Hold) -> Result<Released> {
+        self.0.fetch_add(1, Ordering::SeqCst);
+        inner.locks().release(hold).await
+    }
+}
+
+#[derive(Default)]
+struct Dies(AtomicBool);
+
+#[async_trait]
+impl Twist for Dies {
+    async fn acquire(&self, inner: &Inner, request: &AcquireRequest) -> Result<Acquisition> {
+        if self.0.load(Ordering::SeqCst) {
+            return Err(made_up(ErrorKind::Unavailable));
+        }
+        let limit = Duration::from_millis(500);
+        let answer = tokio::time::timeout(limit, inner.locks().acquire(request)).await;
+        let answer = answer.unwrap_or_else(|_| Err(made_up(ErrorKind::Indeterminate)));
+        let broken = answer.as_ref().is_err_and(|error| error.is_transient());
+        self.0.fetch_or(broken, Ordering::SeqCst);
+        answer
+    }
+
+    async fn renew(&self, inner: &Inner, renewals: &[Renewal]) -> Vec<Result<Renewed>> {
+        let dead = || renewals.iter().map(|_| Err(made_up(ErrorKind::Unavailable))).collect();
+        if self.0.load(Ordering::SeqCst) {
+            return dead();
+        }
+        let answers = tokio::time::timeout(Duration::from_millis(500), inner.locks().renew(renewals)).await;
+        let answers = answers.unwrap_or_else(|_| dead());
+        let broken = answers.iter().any(|answer| answer.as_ref().is_err_and(|error| error.is_transient()));
+        self.0.fetch_or(broken, Ordering::SeqCst);
+        answers
+    }
+}
+
+/// Gives what the driver below refuses.
+struct Allows;
+
+#[async_trait]
+impl Twist for Allows {
+    async fn watch(&self, _inner: &Inner, _name: &LockName, _token: &OwnerToken) -> Result<Watch> {
+        Ok(Watch::channel().1)
+    }
+
+    async fn inspect(&self, _inner: &Inner, _name: &LockName) -> Result<Inspection> {
+        Ok(Inspection::default())
+    }
+
+    async fn force_release(&self, _inner: &Inner, _name: &LockName) -> Result<ForceReleased> {
+        Ok(ForceReleased::Released)
+    }
+}

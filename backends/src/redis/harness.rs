@@ -39,7 +39,7 @@ impl RedisHarness {
     /// A link that is looked at often, so that cases need not wait for it to be found silent.
     fn url(&self) -> String {
         let url = lock(&self.servers).url(self.setup);
-        self.library.url(format!("{url}max_waiters={MAX_WAITERS}&ping_interval_ms=500"))
+        self.library.url(format!("{url}max_waiters={MAX_WAITERS}&ping_interval_ms=500&connect_timeout_ms=5000"))
     }
 }
 

@@ -10,7 +10,7 @@
 //! | `…/cluster` | on a cluster of three primaries with a replica each |
 //! | `…/sentinel` | on a primary and a replica, found through three sentinels |
 //!
-//! A backend is a [`HarnessMaker`](tenure_conformance::HarnessMaker); `src/bin/conformance.rs` runs the suite on them.
+//! A backend is a [`HarnessMaker`]; `src/bin/conformance.rs` runs the suite on them.
 
 mod memory;
 mod pages;

@@ -16,13 +16,18 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "abandon/does-nothing",
         "abandonment is confirmed and not done",
         || Arc::new(AbandonNothing),
-        ["all/unknown-one-takes-none", "driver/abandon-frees-the-lease", "lock/lost-grant-is-undone"]
+        [
+            "all/unknown-one-takes-none",
+            "cancel/a-thousand-against-a-paused-server",
+            "driver/abandon-frees-the-lease",
+            "lock/lost-grant-is-undone"
+        ]
     ),
     mutant!(
         "abandon/is-a-release",
         "abandonment frees the lease, and forgets the queue",
         || Arc::new(IsRelease),
-        ["fifo/cancelled-head-passes-its-turn", "fifo/timed-out-waiter-leaves"]
+        ["cancel/a-thousand-against-a-silent-backend", "fifo/cancelled-head-passes-its-turn"]
     ),
     mutant!(
         "abandon/leaves-no-memory",
@@ -51,7 +56,6 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "abandonment never works",
         || Arc::new(AbandonFails),
         [
-            "cancel/a-thousand-against-a-paused-server",
             "error/busy-is-not-an-outage",
             "lock/each-attempt-has-its-token",
             "wait/silent-backend-bounds-a-try",

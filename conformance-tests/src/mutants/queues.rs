@@ -60,7 +60,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "wake/never",
         "nobody is woken",
         || Arc::new(NeverWakes),
-        ["all/opposite-orders-do-not-deadlock", "lock/contended-counter-loses-nothing", "wait/woken-by-the-release"]
+        ["fifo/timed-out-waiter-leaves", "lock/contended-counter-loses-nothing", "wait/woken-by-the-release"]
     ),
     mutant!(
         "wake/everybody",

@@ -80,6 +80,10 @@ impl<D: Dialer> Cluster<D> {
         for _ in 0..REDIRECTIONS {
             let error = match shared.link_to(&node)?.request(request).await {
                 Ok(reply) => return Ok(reply),
+                Err(ExecError::Closed) => {
+                    node = shared.node_of(slot)?; // the node left the cluster before it was asked
+                    continue;
+                }
                 Err(error) => error,
             };
             let (code, message) = match &error {

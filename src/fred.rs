@@ -1,6 +1,6 @@
 //! The driver for Redis on the crate `fred`. Feature `fred`.
 
 pub use tenure_fred::{
-    Address, Eviction, FenceScope, Fences, FredDriver, Login, Notes, Prefix, Protocol, RedisConfig, RedisSettings, Tls,
-    Topology,
+    Address, Checkup, Concern, Eviction, FenceScope, Fences, Finding, FredDriver, Login, Notes, Prefix, Protocol,
+    RedisConfig, RedisSettings, Tls, Topic, Topology,
 };

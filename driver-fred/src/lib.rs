@@ -24,5 +24,6 @@ struct Readme;
 
 pub use driver::FredDriver;
 pub use tenure_redis_support::{
-    Address, Eviction, FenceScope, Fences, Login, Notes, Prefix, Protocol, RedisConfig, RedisSettings, Tls, Topology,
+    Address, Checkup, Concern, Eviction, FenceScope, Fences, Finding, Login, Notes, Prefix, Protocol, RedisConfig,
+    RedisSettings, Tls, Topic, Topology,
 };

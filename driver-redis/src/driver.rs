@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tenure_core::Result;
 use tenure_core::driver::{Backend, DistributedLock, ReentrantLock};
-use tenure_redis_support::{Notes, RedisConfig, RedisLocks, Remote};
+use tenure_redis_support::{Checkup, Notes, RedisConfig, RedisLocks, Remote};
 
 use crate::dialer::RedisDialer;
 
@@ -51,6 +51,20 @@ impl RedisDriver {
     #[must_use]
     pub fn notes(&self) -> &Notes {
         self.locks.notes()
+    }
+
+    /// Looks at the servers anew: eviction, persistence, replicas, version, clock and rights, each with what it means for
+    /// locks. A few commands to each server; changes nothing.
+    ///
+    /// # Errors
+    ///
+    /// Why a server did not answer. What is wrong with one that does is a finding.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future leaves nothing behind.
+    pub async fn doctor(&self) -> Result<Checkup> {
+        self.locks.doctor().await
     }
 
     /// The implementation of the driver traits.

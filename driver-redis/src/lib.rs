@@ -25,5 +25,6 @@ struct Readme;
 
 pub use driver::RedisDriver;
 pub use tenure_redis_support::{
-    Address, Eviction, FenceScope, Fences, Login, Notes, Prefix, Protocol, RedisConfig, RedisSettings, Tls, Topology,
+    Address, Checkup, Concern, Eviction, FenceScope, Fences, Finding, Login, Notes, Prefix, Protocol, RedisConfig,
+    RedisSettings, Tls, Topic, Topology,
 };

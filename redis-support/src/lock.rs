@@ -15,6 +15,7 @@ use crate::call::Calls;
 use crate::check::{self, Notes};
 use crate::config::{RedisConfig, Topology};
 use crate::dial::Dialer;
+use crate::doctor::{self, Checkup};
 use crate::executor::{Placement, RedisExecutor, Reply, ScriptCall, run};
 use crate::keyspace::{ClientId, FenceScope, Keyspace};
 use crate::remote::Remote;
@@ -96,6 +97,19 @@ impl<E: RedisExecutor> RedisLocks<E> {
     #[must_use]
     pub fn notes(&self) -> &Notes {
         &self.0.notes
+    }
+
+    /// Looks at the servers anew, and tells what of them means what for locks. A few commands to each; changes nothing.
+    ///
+    /// # Errors
+    ///
+    /// Why a server did not answer. What is wrong with one that does is a finding.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future leaves nothing behind.
+    pub async fn doctor(&self) -> Result<Checkup> {
+        doctor::examine(&self.0.executor, &self.0.calls).await
     }
 
     /// The executor, for what is particular to its client library.

@@ -63,10 +63,8 @@ impl RedisOptions {
 
     /// Adds a user with these rules of an access control list, as `ACL SETUSER` takes them.
     #[must_use]
-    pub fn user(mut self, name: &str, rules: &[&str]) -> Self {
-        self.args.extend(["--user", name].map(String::from));
-        self.args.extend(rules.iter().map(|rule| (*rule).to_owned()));
-        self
+    pub fn user(self, name: &str, rules: &[&str]) -> Self {
+        self.words(&["--user", name]).words(rules)
     }
 
     pub(crate) fn role(mut self, role: Role) -> Self {
@@ -74,7 +72,7 @@ impl RedisOptions {
         self
     }
 
-    /// Whether clients have to bring a certificate.
+    /// The certificates, if it speaks TLS.
     #[must_use]
     pub fn certificates(&self) -> Option<&Certificates> {
         self.tls.as_deref()
@@ -85,6 +83,13 @@ impl RedisOptions {
     pub fn setting(mut self, name: &str, value: impl Into<String>) -> Self {
         self.args.push(format!("--{name}"));
         self.args.push(value.into());
+        self
+    }
+
+    /// Words of the command line as they are, for settings with several values.
+    #[must_use]
+    pub fn words(mut self, words: &[&str]) -> Self {
+        self.args.extend(words.iter().map(|word| (*word).to_owned()));
         self
     }
 

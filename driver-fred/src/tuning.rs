@@ -93,10 +93,11 @@ fn encrypted(mut config: Config, endpoint: &Endpoint) -> Result<Config, ExecErro
             let builder = rustls::ClientConfig::builder().with_root_certificates(roots);
             match identity {
                 None => builder.with_no_client_auth(),
-                Some((certificates, key)) => {
-                    let key = PrivateKeyDer::from_pem_slice(key).map_err(|error| bad("client's key", &error))?;
+                Some(identity) => {
+                    let key =
+                        PrivateKeyDer::from_pem_slice(&identity.key).map_err(|error| bad("client's key", &error))?;
                     builder
-                        .with_client_auth_cert(chain("client's certificate", certificates)?, key)
+                        .with_client_auth_cert(chain("client's certificate", &identity.certificates)?, key)
                         .map_err(|error| bad("client's certificate", &error))?
                 }
             }

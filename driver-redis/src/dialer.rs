@@ -147,9 +147,9 @@ fn client(endpoint: &Endpoint) -> Result<Client, ExecError> {
 fn encrypted(info: redis::ConnectionInfo, tls: &Tls) -> Result<Client, ExecError> {
     // The library panics without a provider; one that is there already stays.
     let _ = rustls::crypto::ring::default_provider().install_default();
-    let identity = tls.identity.as_ref().map(|(certificates, key)| redis::ClientTlsConfig {
-        client_cert: certificates.to_vec(),
-        client_key: key.to_vec(),
+    let identity = tls.identity.as_ref().map(|identity| redis::ClientTlsConfig {
+        client_cert: identity.certificates.to_vec(),
+        client_key: identity.key.to_vec(),
     });
     let root_cert = tls.authorities.as_ref().map(|pem| pem.to_vec());
     let certificates = redis::TlsCertificates { client_tls: identity, root_cert };

@@ -89,8 +89,23 @@ impl fmt::Debug for Login {
 pub struct Tls {
     /// The authorities whose certificates are believed, as PEM; those of the system if `None`.
     pub authorities: Option<Arc<[u8]>>,
-    /// The client's own certificates and key, as PEM, for servers that ask for them.
-    pub identity: Option<(Arc<[u8]>, Arc<[u8]>)>,
+    /// Who the client is, for servers that ask.
+    pub identity: Option<Identity>,
+}
+
+/// A client's own certificate.
+#[derive(Clone, Default)]
+pub struct Identity {
+    /// The certificate, and those between it and the authority, as PEM.
+    pub certificates: Arc<[u8]>,
+    /// The key, as PEM.
+    pub key: Arc<[u8]>,
+}
+
+impl fmt::Debug for Identity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Identity(\u{2026})")
+    }
 }
 
 impl fmt::Debug for Tls {
@@ -305,7 +320,8 @@ mod tests {
     #[test]
     fn secrets_are_not_shown() {
         let config = RedisConfig::tcp("h", 1).username("u5er").password("s3cret");
-        let tls = Tls { authorities: None, identity: Some((Arc::from(*b"s3cret"), Arc::from(*b"s3cret"))) };
+        let identity = Identity { certificates: Arc::default(), key: Arc::from(*b"s3cret") };
+        let tls = Tls { authorities: None, identity: Some(identity) };
         let text = format!("{:?}", config.tls(tls));
         assert!(!text.contains("u5er") && !text.contains("s3cret"), "{text}");
     }

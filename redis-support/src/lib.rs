@@ -40,7 +40,7 @@ mod wake;
 
 pub use args::ArgList;
 pub use check::Notes;
-pub use config::{Address, Login, Protocol, RedisConfig, Tls, Topology};
+pub use config::{Address, Identity, Login, Protocol, RedisConfig, Tls, Topology};
 pub use dial::{Dialer, Endpoint, Heard, Listen, Request, Socket};
 pub use doctor::{Checkup, Concern, Finding, Topic};
 pub use error::ExecError;

@@ -2,7 +2,6 @@
 
 use std::path::PathBuf;
 use std::str::FromStr;
-use std::sync::Arc;
 use std::time::Duration;
 
 use tenure_core::{Error, ErrorKind, Result};
@@ -165,11 +164,10 @@ fn tls_file(config: &mut RedisConfig, key: &str, path: &str) -> Result<()> {
         return Err(invalid(format!("{key} is for TLS, which rediss:// asks for")));
     };
     let text = std::fs::read(path).map_err(|error| invalid(format!("cannot read the file of {key}: {error}")))?;
-    let empty = || (Arc::from([]), Arc::from([]));
     match key {
         "ca" => tls.authorities = Some(text.into()),
-        "cert" => tls.identity.get_or_insert_with(empty).0 = text.into(),
-        _ => tls.identity.get_or_insert_with(empty).1 = text.into(),
+        "cert" => tls.identity.get_or_insert_default().certificates = text.into(),
+        _ => tls.identity.get_or_insert_default().key = text.into(),
     }
     Ok(())
 }

@@ -1,5 +1,6 @@
 //! One case's world on a Redis server.
 
+use std::path::PathBuf;
 use std::process::Command;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -28,12 +29,13 @@ pub(super) struct RedisHarness {
     library: Library,
     setup: Setup,
     servers: Shared,
+    worker: PathBuf,
     opened: Vec<Backend>,
 }
 
 impl RedisHarness {
-    pub(super) fn new(library: Library, setup: Setup, servers: Shared) -> Self {
-        Self { library, setup, servers, opened: Vec::new() }
+    pub(super) fn new(library: Library, setup: Setup, servers: Shared, worker: PathBuf) -> Self {
+        Self { library, setup, servers, worker, opened: Vec::new() }
     }
 
     /// A link that is looked at often, so that cases need not wait for it to be found silent.
@@ -111,7 +113,7 @@ impl Harness for RedisHarness {
     }
 
     fn worker_command(&self) -> Option<Command> {
-        let mut command = Command::new(std::env::current_exe().ok()?);
+        let mut command = Command::new(&self.worker);
         command.arg("--worker").arg(self.url());
         Some(command)
     }

@@ -1,7 +1,7 @@
 //! Which driver, on which server.
 
 use std::fmt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::Duration;
@@ -27,6 +27,7 @@ pub struct RedisMaker {
     setup: Setup,
     id: String,
     shared: Mutex<Weak<Mutex<Servers>>>,
+    worker: Option<PathBuf>,
     version: OnceLock<String>,
 }
 
@@ -41,12 +42,19 @@ impl RedisMaker {
     #[must_use]
     pub fn new(library: Library, setup: Setup) -> Self {
         let id = format!("{}/{}", library.name(), setup.name());
-        Self { library, setup, id, shared: Mutex::default(), version: OnceLock::new() }
+        Self { library, setup, id, shared: Mutex::default(), worker: None, version: OnceLock::new() }
     }
 
     /// Every library on every setup.
     pub fn all() -> impl Iterator<Item = Self> {
         Library::ALL.into_iter().flat_map(|library| Setup::ALL.map(|setup| Self::new(library, setup)))
+    }
+
+    /// The program that serves as a worker when called with `--worker <url>`; by default the one that runs now.
+    #[must_use]
+    pub fn worker(mut self, program: impl Into<PathBuf>) -> Self {
+        self.worker = Some(program.into());
+        self
     }
 
     fn servers_for(&self, isolation: Isolation) -> Result<Shared, BoxError> {
@@ -122,7 +130,8 @@ impl HarnessMaker for RedisMaker {
 
     async fn make(&self, context: CaseContext) -> Result<Box<dyn Harness>, BoxError> {
         let servers = self.servers_for(context.isolation)?;
-        Ok(Box::new(RedisHarness::new(self.library, self.setup, servers)))
+        let worker = self.worker.clone().map_or_else(std::env::current_exe, Ok)?;
+        Ok(Box::new(RedisHarness::new(self.library, self.setup, servers, worker)))
     }
 }
 

@@ -13,7 +13,10 @@ use crate::scheme::Scheme;
 /// | `memory:NAME` | `memory` | the store that this process knows by that name; all its clients meet in it |
 /// | `redis://[user[:password]@]host[:port][/db]` | `redis` | a Redis server |
 /// | `redis+unix:///path` | `redis` | a Redis server on this machine |
-/// | `rediss://…` | `redis` | known, and refused by the driver until it has TLS |
+/// | `redis+cluster://host[:port],host[:port]…` | `redis` | a Redis Cluster |
+/// | `redis+sentinel://host[:port],host[:port]…/service` | `redis` | the primary that sentinels name |
+/// | `rediss…` in place of `redis` | `redis`, `tls` | the same over TLS; not for sockets |
+/// | `fred+redis…` | `fred` | all of these, on the client library `fred` |
 ///
 /// What else a Redis URL may say is told by `redis::RedisConfig::from_url`. The backend is reached once, so that a
 /// wrong address or password is told here and now; later outages are waited out.
@@ -73,7 +76,9 @@ pub async fn connect_backend(url: &str) -> Result<Backend> {
         Scheme::Memory => memory(url),
         #[cfg(feature = "redis")]
         Scheme::Redis => tenure_redis::RedisDriver::connect_url(url).await.map(Backend::from),
-        #[cfg(not(all(feature = "memory", feature = "redis")))]
+        #[cfg(feature = "fred")]
+        Scheme::Fred => tenure_fred::FredDriver::connect_url(url).await.map(Backend::from),
+        #[cfg(not(all(feature = "memory", feature = "redis", feature = "fred")))]
         left_out => Err(left_out.left_out()),
     }
 }

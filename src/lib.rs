@@ -59,7 +59,9 @@
 //! | Cargo feature | URL | for |
 //! |---|---|---|
 //! | `memory` (default) | `memory:` | tasks of one process; tests under virtual time, with faults on demand |
-//! | `redis` | `redis://`, `redis+unix://` | processes that share a Redis server (6.2 or newer) |
+//! | `redis` | `redis://`, `redis+unix://`, `redis+cluster://`, `redis+sentinel://` | processes that share Redis (6.2 or newer) |
+//! | `fred` | the same after `fred+` | the same locks, on the client library `fred` |
+//! | `tls` | `rediss://` … | encrypted connections of either |
 //!
 //! The code that takes locks is the same for all. What a backend promises is a value too:
 //! [`Client::capabilities`] tells what can break [`Exclusion`](driver::Exclusion), how far
@@ -114,6 +116,10 @@ pub mod memory;
 #[cfg(feature = "redis")]
 #[cfg_attr(docsrs, doc(cfg(feature = "redis")))]
 pub mod redis;
+
+#[cfg(feature = "fred")]
+#[cfg_attr(docsrs, doc(cfg(feature = "fred")))]
+pub mod fred;
 
 #[cfg(feature = "mock")]
 #[cfg_attr(docsrs, doc(cfg(feature = "mock")))]

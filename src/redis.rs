@@ -1,3 +1,6 @@
-//! The driver for a single Redis server. Feature `redis`.
+//! The driver for Redis on the crate `redis`. Feature `redis`.
 
-pub use tenure_redis::{Eviction, FenceScope, Fences, Notes, Prefix, RedisConfig, RedisDriver, RedisSettings};
+pub use tenure_redis::{
+    Address, Checkup, Concern, Eviction, FenceScope, Fences, Finding, Identity, Login, Notes, Prefix, Protocol,
+    RedisConfig, RedisDriver, RedisSettings, Tls, Topology,
+};

@@ -7,10 +7,11 @@ use tenure_core::{Error, ErrorKind, Result};
 pub(crate) enum Scheme {
     Memory,
     Redis,
+    Fred,
 }
 
 /// What URLs may begin with, for messages.
-const KNOWN: &str = "memory:, redis://, rediss://, redis+unix://";
+const KNOWN: &str = "memory:, redis://, rediss://, redis+unix://, redis+cluster://, redis+sentinel://, and fred+ before any of these but the first";
 
 impl Scheme {
     /// Reads the scheme; the URL itself may hold a password and is never repeated.
@@ -20,7 +21,8 @@ impl Scheme {
         };
         match scheme.to_ascii_lowercase().as_str() {
             "memory" => Ok(Self::Memory),
-            "redis" | "rediss" | "redis+unix" => Ok(Self::Redis),
+            name if is_redis(name) => Ok(Self::Redis),
+            name if name.strip_prefix("fred+").is_some_and(is_redis) => Ok(Self::Fred),
             _ if is_scheme(scheme) => Err(invalid(format!("the scheme \"{scheme}\" is not known; known are {KNOWN}"))),
             _ => Err(invalid(format!("the URL does not begin with a scheme; known are {KNOWN}"))),
         }
@@ -31,16 +33,26 @@ impl Scheme {
         match self {
             Self::Memory => "memory",
             Self::Redis => "redis",
+            Self::Fred => "fred",
         }
     }
 
     /// The refusal of a scheme that is known and was left out.
-    #[cfg_attr(all(feature = "memory", feature = "redis"), expect(dead_code, reason = "nothing was left out"))]
+    #[cfg_attr(
+        all(feature = "memory", feature = "redis", feature = "fred"),
+        expect(dead_code, reason = "nothing was left out")
+    )]
     pub(crate) fn left_out(self) -> Error {
         let feature = self.feature();
         let text = format!("this build has no driver for that URL; enable the feature `{feature}` of the crate tenure");
         Error::new(ErrorKind::Unsupported, text)
     }
+}
+
+/// Whether this is one of the schemes of Redis, the library aside.
+fn is_redis(scheme: &str) -> bool {
+    let plain = scheme.strip_prefix("rediss").or_else(|| scheme.strip_prefix("redis"));
+    matches!(plain, Some("" | "+cluster" | "+sentinel")) || scheme == "redis+unix"
 }
 
 /// Whether the text before the colon can be shown: what is no scheme may be the beginning of a password.
@@ -66,6 +78,10 @@ mod tests {
             ("REDIS://host", Scheme::Redis),
             ("rediss://host", Scheme::Redis),
             ("redis+unix:///path", Scheme::Redis),
+            ("rediss+cluster://a,b", Scheme::Redis),
+            ("redis+sentinel://a/b", Scheme::Redis),
+            ("fred+redis://host", Scheme::Fred),
+            ("fred+redis+unix:///path", Scheme::Fred),
         ] {
             assert_eq!(Scheme::of(url).unwrap(), scheme, "{url}");
         }
@@ -78,6 +94,8 @@ mod tests {
             ("localhost", "no scheme"),
             ("http://host", "\"http\""),
             ("etcd://host", "\"etcd\""),
+            ("fred://host", "\"fred\""),
+            ("redisx://host", "\"redisx\""),
             ("s3cret@host:6379", "does not begin with a scheme"),
             (":6379", "does not begin with a scheme"),
         ] {
@@ -91,6 +109,7 @@ mod tests {
     #[test]
     fn the_missing_feature_is_named() {
         assert_eq!(Scheme::Redis.feature(), "redis");
+        assert_eq!(Scheme::Fred.feature(), "fred");
         assert_eq!(Scheme::Memory.feature(), "memory");
     }
 }

@@ -3,7 +3,12 @@
 //! | id | what |
 //! |---|---|
 //! | `memory/virtual-time` | the memory driver on a paused clock |
-//! | `redis/single` | the `redis` driver on a `redis-server` of the harness's own |
+//! | `redis/single`, `fred/single` | the drivers on a `redis-server` of the harness's own |
+//! | `…/resp2` | the same in the older protocol, on connections with a name |
+//! | `…/tls` | the same over TLS, with certificates on both sides |
+//! | `…/acl` | the same, as a user with exactly the rights that the driver's README lists |
+//! | `…/cluster` | on a cluster of three primaries with a replica each |
+//! | `…/sentinel` | on a primary and a replica, found through three sentinels |
 //! | `redlock/memory-virtual-time` | a quorum of three memory stores on a paused clock |
 //! | `redlock/3-live`, `5-live` | a quorum of three or five `redis-server`s |
 //! | `redlock/2-live-1-dead` | the same, one of three killed after the clients connected |
@@ -24,13 +29,12 @@ use std::sync::Arc;
 use tenure_conformance::HarnessMaker;
 use tenure_core::driver::Backend;
 use tenure_core::{Error, ErrorKind};
-use tenure_redis::RedisDriver;
 
 #[cfg(feature = "etcd")]
 pub use etcd::EtcdMaker;
 pub use memory::MemoryMaker;
 pub use pages::{capabilities_page, cases_page, ids};
-pub use redis::RedisMaker;
+pub use redis::{Library, RedisMaker, Setup};
 pub use redlock::{RedlockMaker, RedlockMemoryMaker};
 
 /// A connection to the backend at `url`, for a worker in another process.
@@ -40,7 +44,7 @@ pub use redlock::{RedlockMaker, RedlockMemoryMaker};
 /// Those of the driver; `Unsupported` for a URL of no backend that other processes can reach.
 pub async fn connect(url: &str) -> tenure_core::Result<Backend> {
     match url.split_once(':') {
-        Some(("redis" | "redis+unix", _)) => Ok(RedisDriver::connect_url(url).await?.into()),
+        Some((scheme, _)) if scheme.contains("redis") => redis::connect(url).await,
         #[cfg(feature = "etcd")]
         Some(("etcd", _)) => Ok(tenure_etcd::EtcdDriver::connect(url).await?.into()),
         _ => Err(Error::new(ErrorKind::Unsupported, "no backend that a worker can reach")),
@@ -50,10 +54,10 @@ pub async fn connect(url: &str) -> tenure_core::Result<Backend> {
 /// Every backend, in the order of the reports.
 #[must_use]
 pub fn makers() -> Vec<Arc<dyn HarnessMaker>> {
-    vec![
-        Arc::new(MemoryMaker),
-        Arc::new(RedisMaker::single()),
-        Arc::new(RedlockMemoryMaker),
+    let mut makers: Vec<Arc<dyn HarnessMaker>> = vec![Arc::new(MemoryMaker)];
+    makers.extend(RedisMaker::all().map(|maker| Arc::new(maker) as Arc<dyn HarnessMaker>));
+    makers.extend([
+        Arc::new(RedlockMemoryMaker) as Arc<dyn HarnessMaker>,
         Arc::new(RedlockMaker::live(3)),
         Arc::new(RedlockMaker::live(5)),
         Arc::new(RedlockMaker::with_a_dead_node()),
@@ -62,5 +66,6 @@ pub fn makers() -> Vec<Arc<dyn HarnessMaker>> {
         Arc::new(EtcdMaker::single()),
         #[cfg(feature = "etcd")]
         Arc::new(EtcdMaker::three_members()),
-    ]
+    ]);
+    makers
 }

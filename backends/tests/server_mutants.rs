@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tenure_backends::RedisMaker;
+use tenure_backends::{Library, RedisMaker, Setup};
 use tenure_conformance::mutants::{self, MutantMaker};
 use tenure_conformance::{HarnessMaker, Options, Outcome, Selection, list, run_case};
 
@@ -45,7 +45,8 @@ fn each_case_that_needs_a_server_kills_a_mutant() {
 }
 
 fn survivor((case, mutant): &(&str, &str)) -> Option<String> {
-    let honest: Arc<dyn HarnessMaker> = Arc::new(RedisMaker::single().worker(env!("CARGO_BIN_EXE_conformance")));
+    let honest: Arc<dyn HarnessMaker> =
+        Arc::new(RedisMaker::new(Library::Redis, Setup::Single).worker(env!("CARGO_BIN_EXE_conformance")));
     let mutant = mutants::all().find(|known| known.id == *mutant).expect("the mutant exists");
     let maker: Arc<dyn HarnessMaker> = Arc::new(MutantMaker::new(honest, mutant));
     let outcome = run(&maker, case);

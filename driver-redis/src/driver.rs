@@ -2,48 +2,39 @@
 
 use std::sync::Arc;
 
-use tenure_core::driver::{Backend, QuorumNode};
-use tenure_core::{Error, Result};
-use tenure_redis_support::{ClientId, Keyspace, Notes, RedisLocks, WakeLink};
+use tenure_core::Result;
+use tenure_core::driver::{Backend, DistributedLock, QuorumNode, ReentrantLock};
+use tenure_redis_support::{Checkup, Notes, RedisConfig, RedisLocks, Remote};
 
-use crate::config::RedisConfig;
-use crate::link::{ConnectError, Link};
+use crate::dialer::RedisDialer;
 
-/// A connected driver. Clones share the connection.
+/// A connected driver. Clones share the connections.
 ///
 /// It implements `DistributedLock` and `ReentrantLock` through [`Backend`]; [`RedisDriver::locks`] is the
 /// implementation itself.
 #[derive(Clone, Debug)]
 pub struct RedisDriver {
-    locks: RedisLocks<Link>,
+    locks: RedisLocks<Remote<RedisDialer>>,
 }
 
 impl RedisDriver {
-    /// Connects to the server and checks that it is fit to keep locks. Needs a tokio runtime, which the connection and
-    /// the task that keeps it alive stay on.
+    /// Connects to the server, the cluster, or the primary behind sentinels, and checks that it is fit to keep locks.
+    /// Needs a tokio runtime, which the connections and the tasks that keep them alive stay on.
     ///
     /// # Errors
     ///
-    /// `Unavailable` when the server cannot be reached or does not answer in time, `Denied` for wrong credentials or a
-    /// missing right, which is named, `Misconfigured` for a replica, a cluster node, an old server or an eviction
-    /// policy other than `noeviction`.
+    /// `Unavailable` when a server cannot be reached or does not answer in time, `Denied` for wrong credentials or a
+    /// missing right, which is named, `Misconfigured` for a replica, an old server, an eviction policy other than
+    /// `noeviction`, or another topology than the configuration says, `Unsupported` for TLS without the feature `tls`.
     ///
     /// # Cancel safety
     ///
     /// Dropping the future closes what was opened.
     pub async fn connect(config: RedisConfig) -> Result<Self> {
-        let settings = config.settings.clone();
-        let keys = Keyspace::of(&settings, ClientId::random());
-        let wake = WakeLink::default();
-        let link = match Link::connect(config, keys.wake_channel(), wake.clone()).await {
-            Ok(link) => link,
-            Err(ConnectError::Config(error)) => return Err(error),
-            Err(ConnectError::Exec(error)) => return Err(keys.explain(error)),
-        };
-        RedisLocks::checked(link, keys, settings, wake).await.map(|locks| Self { locks })
+        RedisLocks::connect(RedisDialer, &config).await.map(|locks| Self { locks })
     }
 
-    /// Connects to the server that a URL names; see [`RedisConfig::from_url`].
+    /// Connects to what a URL names; see [`RedisConfig::from_url`].
     ///
     /// # Errors
     ///
@@ -52,7 +43,7 @@ impl RedisDriver {
     /// # Cancel safety
     ///
     /// As [`RedisDriver::connect`].
-    pub async fn connect_url(url: &str) -> Result<Self, Error> {
+    pub async fn connect_url(url: &str) -> Result<Self> {
         Self::connect(RedisConfig::from_url(url)?).await
     }
 
@@ -62,9 +53,23 @@ impl RedisDriver {
         self.locks.notes()
     }
 
+    /// Looks at the servers anew: eviction, persistence, replicas, version, clock and rights, each with what it means for
+    /// locks. A few commands to each server; changes nothing.
+    ///
+    /// # Errors
+    ///
+    /// Why a server did not answer. What is wrong with one that does is a finding.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future leaves nothing behind.
+    pub async fn doctor(&self) -> Result<Checkup> {
+        self.locks.doctor().await
+    }
+
     /// The implementation of the driver traits.
     #[must_use]
-    pub fn locks(&self) -> Arc<impl tenure_core::driver::DistributedLock + tenure_core::driver::ReentrantLock> {
+    pub fn locks(&self) -> Arc<impl DistributedLock + ReentrantLock> {
         Arc::new(self.locks.clone())
     }
 

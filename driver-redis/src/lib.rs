@@ -1,4 +1,4 @@
-//! tenure's driver for a single Redis server, on the `redis` crate.
+//! tenure's driver for Redis (one server, a cluster, or behind sentinels), on the `redis` crate.
 //!
 //! ```no_run
 //! use tenure_core::driver::Backend;
@@ -11,20 +11,20 @@
 //! # }
 //! ```
 //!
-//! One multiplexed RESP3 connection per driver carries commands and wake-ups. A link that ends, or goes silent without
-//! ending, is replaced for as long as the driver lives; no command is ever repeated by the client library. What the
-//! server does with locks is the business of `tenure-redis-support`.
+//! One multiplexed RESP3 connection to each server carries commands and wake-ups; with RESP2 it is two. A link that
+//! ends, or goes silent without ending, is replaced for as long as the driver lives; no command is ever repeated by the
+//! client library. All of that, and what the server does with locks, is the business of `tenure-redis-support`: this
+//! crate opens connections of its client library and translates commands, replies and errors.
 
-mod config;
+mod dialer;
 mod driver;
-mod executor;
-mod link;
-mod url;
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;
 
-pub use config::RedisConfig;
 pub use driver::RedisDriver;
-pub use tenure_redis_support::{Eviction, FenceScope, Fences, Notes, Prefix, RedisSettings};
+pub use tenure_redis_support::{
+    Address, Checkup, Concern, Eviction, FenceScope, Fences, Finding, Identity, Login, Notes, Prefix, Protocol,
+    RedisConfig, RedisSettings, Tls, Topic, Topology,
+};

@@ -21,7 +21,8 @@ async fn waiters_are_served_in_order_and_woken_one_at_a_time() {
     assert_eq!(answer.position, Some(0));
     assert!(answer.recheck_after.unwrap() <= Duration::from_millis(10_001));
     let answer = other.busy(&second).await;
-    assert_eq!((answer.position, answer.recheck_after), (Some(1), None));
+    assert_eq!(answer.position, Some(1));
+    assert!(answer.recheck_after.unwrap() >= Duration::from_secs(15), "not before two leases like this one");
     assert_eq!(client.busy(&first).await.position, Some(0), "asking again keeps the place");
 
     assert_eq!(client.locks.release(&hold(&holder)).await.unwrap(), Released::Released);

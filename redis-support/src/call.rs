@@ -161,7 +161,7 @@ impl Calls {
         ScriptCall { script, keys, args }
     }
 
-    pub(crate) fn renew(&self, renewals: &[Renewal]) -> ScriptCall {
+    pub(crate) fn renew(&self, renewals: &[&Renewal]) -> ScriptCall {
         let mut keys = ArgList::with_capacity(renewals.len());
         let mut args = ArgList::with_capacity(2 * renewals.len());
         for renewal in renewals {
@@ -172,7 +172,7 @@ impl Calls {
         ScriptCall { script: &script::RENEW, keys, args }
     }
 
-    pub(crate) fn renew_hold(&self, renewals: &[ReentrantRenewal]) -> ScriptCall {
+    pub(crate) fn renew_hold(&self, renewals: &[&ReentrantRenewal]) -> ScriptCall {
         let mut keys = ArgList::with_capacity(renewals.len());
         let mut args = ArgList::with_capacity(3 * renewals.len());
         for renewal in renewals {

@@ -4,7 +4,7 @@ use tenure_core::{Error, ErrorKind, Result};
 
 use crate::call::Calls;
 use crate::error::ExecError;
-use crate::executor::RedisExecutor;
+use crate::executor::{Placement, RedisExecutor};
 use crate::settings::Eviction;
 
 /// The oldest server that is supported.
@@ -29,20 +29,31 @@ impl Notes {
     pub fn remarks(&self) -> &[String] {
         &self.remarks
     }
+
+    /// Keeps a remark, once.
+    fn remark(&mut self, text: String) {
+        if !self.remarks.contains(&text) {
+            self.remarks.push(text);
+        }
+    }
 }
 
 /// Looks at version, mode, role and eviction policy through `INFO`, and tries the rights that scripts need.
 pub(crate) async fn server<E: RedisExecutor + ?Sized>(executor: &E, calls: &Calls) -> Result<Notes> {
     let mut notes = Notes::default();
     for section in ["server", "replication", "memory"] {
-        match executor.command(&["INFO", section]).await {
-            Ok(reply) => look(&String::from_utf8_lossy(reply.bytes()?), calls.settings.eviction, &mut notes)?,
-            Err(error) if error.is_denied() => {
-                let text = "the user may not run info: version, role and eviction policy were not checked";
-                notes.remarks.push(text.into());
-                break;
+        for answer in executor.command(&["INFO", section]).await {
+            match answer {
+                Ok(reply) => {
+                    let info = String::from_utf8_lossy(reply.bytes()?).into_owned();
+                    look(&info, executor.placement(), calls.settings.eviction, &mut notes)?;
+                }
+                Err(error) if error.is_withheld() => {
+                    let text = "info is denied or unknown: version, role and eviction policy were not checked";
+                    notes.remark(text.into());
+                }
+                Err(error) => return Err(error.into_error(&calls.keys, None)),
             }
-            Err(error) => return Err(error.into_error(&calls.keys, None)),
         }
     }
     rights(executor, calls, &mut notes).await?;
@@ -50,7 +61,7 @@ pub(crate) async fn server<E: RedisExecutor + ?Sized>(executor: &E, calls: &Call
 }
 
 /// Judges one section of `INFO`.
-fn look(info: &str, eviction: Eviction, notes: &mut Notes) -> Result<()> {
+fn look(info: &str, placement: Placement, eviction: Eviction, notes: &mut Notes) -> Result<()> {
     let misconfigured = |text: String| Err(Error::new(ErrorKind::Misconfigured, text));
     for (key, value) in info.lines().filter_map(|line| line.trim_end().split_once(':')) {
         match (key, value) {
@@ -63,7 +74,7 @@ fn look(info: &str, eviction: Eviction, notes: &mut Notes) -> Result<()> {
                     return misconfigured(format!("the server is version {version}, the oldest supported is 6.2"));
                 }
             }
-            ("redis_mode", "cluster") => {
+            ("redis_mode", "cluster") if placement != Placement::Slots => {
                 return misconfigured("the server is a node of a cluster, and was addressed as a single one".into());
             }
             ("redis_mode", "sentinel") => {
@@ -78,7 +89,7 @@ fn look(info: &str, eviction: Eviction, notes: &mut Notes) -> Result<()> {
                 let text = format!("the server may evict locks when its memory is full (maxmemory-policy {policy})");
                 match eviction {
                     Eviction::Refuse => return misconfigured(text),
-                    Eviction::Allow => notes.remarks.push(text),
+                    Eviction::Allow => notes.remark(text),
                 }
             }
             _ => {}
@@ -125,7 +136,7 @@ mod tests {
 
     fn looked(info: &str, eviction: Eviction) -> Result<Notes> {
         let mut notes = Notes::default();
-        look(info, eviction, &mut notes).map(|()| notes)
+        look(info, Placement::OneServer, eviction, &mut notes).map(|()| notes)
     }
 
     #[test]

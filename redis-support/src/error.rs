@@ -39,6 +39,11 @@ pub enum ExecError {
         /// What was wrong, as a lowercase fragment.
         message: String,
     },
+    /// The driver is built without something that the configuration asks for. Nothing was sent.
+    Unsupported {
+        /// What is missing, as a fragment.
+        message: String,
+    },
     /// The executor was closed. Nothing was sent.
     Closed,
 }
@@ -62,6 +67,12 @@ impl ExecError {
         matches!(self, Self::Server { code, message } if recognise(code, message) == "NOPERM")
     }
 
+    /// Whether the server keeps a command from the user, or does not have it, as managed services do.
+    pub(crate) fn is_withheld(&self) -> bool {
+        let unknown = |message: &str| message.to_ascii_lowercase().contains("unknown command");
+        self.is_denied() || matches!(self, Self::Server { message, .. } if unknown(message))
+    }
+
     /// The error for users. `script` is what ran, if a script did, to name the command that a right is missing for.
     pub(crate) fn into_error(self, keys: &Keyspace, script: Option<&Script>) -> Error {
         match self {
@@ -69,6 +80,7 @@ impl ExecError {
             Self::SentUnknown { message, source } => with_source(Error::new(ErrorKind::Indeterminate, message), source),
             Self::Server { code, message } => refusal(&code, &message, keys, script),
             Self::Protocol { message } => Error::new(ErrorKind::Protocol, message),
+            Self::Unsupported { message } => Error::new(ErrorKind::Unsupported, message),
             Self::Closed => Error::new(ErrorKind::Closed, "the driver was closed"),
         }
     }
@@ -77,9 +89,10 @@ impl ExecError {
 impl fmt::Display for ExecError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NotSent { message, .. } | Self::SentUnknown { message, .. } | Self::Protocol { message } => {
-                f.write_str(message)
-            }
+            Self::NotSent { message, .. }
+            | Self::SentUnknown { message, .. }
+            | Self::Unsupported { message }
+            | Self::Protocol { message } => f.write_str(message),
             Self::Server { code, message } => write!(f, "the server refused: {code} {message}"),
             Self::Closed => f.write_str("the driver was closed"),
         }
@@ -165,6 +178,7 @@ fn refusal(code: &str, message: &str, keys: &Keyspace, script: Option<&Script>) 
         "NOREPLICAS" => (Unavailable, "the server refuses writes because too few replicas are attached"),
         "NOSCRIPT" => (Unavailable, "the server does not know the script"),
         "MAXCLIENTS" => (Unavailable, "the server has reached its maxclients"),
+        _ if message.contains("cluster support disabled") => (Misconfigured, "the server is not a node of a cluster"),
         _ if message.starts_with("unknown command") => (Misconfigured, "the server lacks a command"),
         _ => (Indeterminate, "the server refused"),
     };

@@ -13,7 +13,7 @@ use crate::script::Script;
 pub struct ScriptCall {
     /// Which script.
     pub script: &'static Script,
-    /// Its keys; in a cluster they share a slot, except those of a batch of renewals.
+    /// Its keys; in a cluster they share a slot.
     pub keys: ArgList,
     /// Its arguments. They hold secrets: not for logs.
     pub args: ArgList,
@@ -32,7 +32,19 @@ pub enum Reply {
     Array(Vec<Reply>),
 }
 
-/// A connection to Redis, through a client library.
+/// How keys are spread over servers, and what that does to exclusion.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Placement {
+    /// All on one server.
+    OneServer,
+    /// All on one server at a time; another may take its place without having seen the latest writes.
+    OnePrimary,
+    /// By slots over several servers, each as with [`Placement::OnePrimary`]. A script's keys share a slot.
+    Slots,
+}
+
+/// A link to Redis, through a client library.
 ///
 /// One method call is one request, sent at most once: no retry, no replay by the library. The link is the executor's
 /// own affair: it re-establishes it for ever, subscribes to the client's channel before it counts as up, and tells the
@@ -47,14 +59,17 @@ pub trait RedisExecutor: Debug + Send + Sync + 'static {
     /// A short constant name of the driver: `"redis"`.
     fn driver(&self) -> &'static str;
 
+    /// How keys are spread. Constant.
+    fn placement(&self) -> Placement;
+
     /// `EVALSHA` of the script's digest. An unknown script is a [`ExecError::Server`] with code `NOSCRIPT`.
     async fn evalsha(&self, call: &ScriptCall) -> Result<Reply, ExecError>;
 
     /// `EVAL` of the script's source.
     async fn eval(&self, call: &ScriptCall) -> Result<Reply, ExecError>;
 
-    /// A plain command without side effects, such as `INFO`.
-    async fn command(&self, args: &[&str]) -> Result<Reply, ExecError>;
+    /// A plain command without side effects, such as `INFO`, to every server that keeps locks; one answer from each.
+    async fn command(&self, args: &[&str]) -> Vec<Result<Reply, ExecError>>;
 
     /// Ends the link and the work behind it; later calls fail with [`ExecError::Closed`]. May be called again.
     async fn close(&self);

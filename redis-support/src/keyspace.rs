@@ -182,12 +182,13 @@ impl Keyspace {
         });
     }
 
-    /// Two keys for trying rights on: one spelled like a lock's, one like a side key's. Neither is any name's.
+    /// Two keys for trying rights on: one spelled like a lock's, one like a side key's, in one slot. Neither is any
+    /// name's: names have no % but before two digits.
     pub(crate) fn push_probes(&self, keys: &mut ArgList) {
         let prefix = &self.prefix.0;
         let tag = self.client.0.as_str();
-        keys.push(format!("{prefix}:{{rights-{tag}}}"));
-        keys.push(format!("{{{prefix}:rights-{tag}}}:probe"));
+        keys.push(format!("{prefix}:%rights-{tag}"));
+        keys.push(format!("{{{prefix}:%rights-{tag}}}:probe"));
     }
 
     /// The rights that an access control list has to give, as its rules are written.

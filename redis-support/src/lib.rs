@@ -1,8 +1,8 @@
 //! The one Redis brain: scripts, key layout, replies and errors that every Redis driver of tenure shares.
 //!
-//! A driver on a client library brings a [`RedisExecutor`], which sends scripts and tells honestly how far a request
-//! got, and feeds a [`WakeLink`]. [`RedisLocks`] makes the driver traits of `tenure-core` out of it. Nothing here knows
-//! a client library or a socket, and no driver knows a script or the name of a key.
+//! A driver on a client library brings a [`Dialer`], which opens connections and sends commands on them, and tells
+//! honestly how far a request got. [`RedisLocks`] makes the driver traits of `tenure-core` out of it. Nothing here knows
+//! a client library, and no driver knows a script, the name of a key, or where a primary is.
 //!
 //! | module | what it alone knows |
 //! |---|---|
@@ -11,28 +11,44 @@
 //! | `call` | which keys and arguments a script takes, in which order |
 //! | `reply` | what a script's answer means |
 //! | `error` | what a server's refusal means, and how to name it |
+//! | `config`, `url` | how to reach servers, in code and as text |
+//! | `link` | when a connection is to be replaced |
+//! | `sentinel`, `cluster`, `slot` | which server a request goes to |
 //! | `check` | what a server must be like before it is trusted |
 
 mod args;
 mod call;
 mod check;
+mod cluster;
+mod config;
+mod dial;
+mod doctor;
 mod error;
 mod executor;
 mod keyspace;
+mod link;
 mod lock;
 mod reentrant;
+mod remote;
 mod reply;
 mod script;
+mod sentinel;
 mod settings;
+mod slot;
+mod url;
 mod voting;
 mod wake;
 
 pub use args::ArgList;
 pub use check::Notes;
+pub use config::{Address, Identity, Login, Protocol, RedisConfig, Tls, Topology};
+pub use dial::{Dialer, Endpoint, Heard, Listen, Request, Socket};
+pub use doctor::{Checkup, Concern, Finding, Topic};
 pub use error::ExecError;
-pub use executor::{RedisExecutor, Reply, ScriptCall};
+pub use executor::{Placement, RedisExecutor, Reply, ScriptCall};
 pub use keyspace::{ClientId, FenceScope, Keyspace, Prefix};
 pub use lock::RedisLocks;
+pub use remote::Remote;
 pub use script::{SCRIPTS, Script};
 pub use settings::{Eviction, Fences, RedisSettings};
 pub use wake::WakeLink;

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use futures_util::future::join_all;
 use tenure_core::driver::{
     AcquireRequest, Acquisition, DistributedLock, Exclusion, Fencing, ForceReleased, Hold, Inspection, Introspection,
     LockCapabilities, Released, Renewal, Renewed, Revocation, TtlRange, Waiting, Watch,
@@ -12,10 +13,15 @@ use tenure_core::{Error, ErrorKind, LockName, OwnerToken, Result, Ttl};
 
 use crate::call::Calls;
 use crate::check::{self, Notes};
-use crate::executor::{RedisExecutor, Reply, ScriptCall, run};
-use crate::keyspace::Keyspace;
+use crate::config::{RedisConfig, Topology};
+use crate::dial::Dialer;
+use crate::doctor::{self, Checkup};
+use crate::executor::{Placement, RedisExecutor, Reply, ScriptCall, run};
+use crate::keyspace::{ClientId, FenceScope, Keyspace};
+use crate::remote::Remote;
 use crate::reply;
 use crate::settings::{Fences, RedisSettings};
+use crate::slot;
 use crate::wake::WakeLink;
 
 /// How many leases one renewal script carries.
@@ -23,7 +29,7 @@ const RENEW_BATCH: usize = 100;
 
 /// The driver traits over an executor. Clones share it.
 ///
-/// Every method but `close` is one round trip, and one more when the server has forgotten its scripts (a restart, a
+/// Every method but `close` is one round trip, one more when a cluster redirects the request, and one more when the server has forgotten its scripts (a restart, a
 /// failover, `SCRIPT FLUSH`): the script is then sent whole, once. `watch` needs none.
 #[derive(Debug)]
 pub struct RedisLocks<E>(Arc<Inner<E>>);
@@ -39,6 +45,32 @@ struct Inner<E> {
 impl<E> Clone for RedisLocks<E> {
     fn clone(&self) -> Self {
         Self(Arc::clone(&self.0))
+    }
+}
+
+impl<D: Dialer> RedisLocks<Remote<D>> {
+    /// Connects through a client library, and checks the servers. Needs a tokio runtime, which the connections and the
+    /// tasks that keep them alive stay on.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Unavailable`] when a server cannot be reached or does not answer in time; otherwise those of
+    /// [`RedisLocks::checked`].
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future closes what was opened.
+    pub async fn connect(dialer: D, config: &RedisConfig) -> Result<Self> {
+        let mut settings = config.settings.clone();
+        if let Topology::Cluster(_) = config.topology {
+            settings = settings.fence_scope(FenceScope::Name);
+        }
+        let keys = Keyspace::of(&settings, ClientId::random());
+        let wake = WakeLink::default();
+        match Remote::connect(dialer, config, keys.wake_channel(), wake.clone()).await {
+            Ok(remote) => Self::checked(remote, keys, settings, wake).await,
+            Err(error) => Err(keys.explain(error)),
+        }
     }
 }
 
@@ -67,6 +99,19 @@ impl<E: RedisExecutor> RedisLocks<E> {
         &self.0.notes
     }
 
+    /// Looks at the servers anew, and tells what of them means what for locks. A few commands to each; changes nothing.
+    ///
+    /// # Errors
+    ///
+    /// Why a server did not answer. What is wrong with one that does is a finding.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future leaves nothing behind.
+    pub async fn doctor(&self) -> Result<Checkup> {
+        doctor::examine(&self.0.executor, &self.0.calls).await
+    }
+
     /// The executor, for what is particular to its client library.
     #[must_use]
     pub fn executor(&self) -> &E {
@@ -87,16 +132,38 @@ impl<E: RedisExecutor> RedisLocks<E> {
         })
     }
 
-    /// Runs a script for a batch: its one failure is everybody's.
-    pub(crate) async fn run_batch<'a>(
+    /// Runs the script of a batch; in a cluster, one for each slot that it touches, all at once.
+    pub(crate) async fn run_batch<T: Sync>(
         &self,
-        call: ScriptCall,
-        names: impl ExactSizeIterator<Item = &'a LockName>,
+        batch: &[T],
+        name: impl Fn(&T) -> &LockName,
+        call: impl Fn(&[&T]) -> ScriptCall,
     ) -> Vec<Result<Renewed>> {
-        let inner = &*self.0;
-        if names.len() == 0 {
-            return Vec::new();
+        let mut parts: Vec<(u16, Vec<usize>)> = Vec::new();
+        for (at, one) in batch.iter().enumerate() {
+            let slot = match self.0.executor.placement() {
+                Placement::OneServer | Placement::OnePrimary => 0,
+                Placement::Slots => slot::of(&self.0.calls.keys.lock_key(name(one))),
+            };
+            match parts.iter_mut().find(|(known, _)| *known == slot) {
+                Some((_, part)) => part.push(at),
+                None => parts.push((slot, vec![at])),
+            }
         }
+        let runs = parts.iter().map(|(_, part)| {
+            let members: Vec<&T> = part.iter().map(|&at| &batch[at]).collect();
+            let names: Vec<&LockName> = members.iter().map(|one| name(one)).collect();
+            self.run_part(call(&members), names)
+        });
+        let answers = join_all(runs).await.into_iter().flatten();
+        let mut all: Vec<(usize, _)> = parts.into_iter().flat_map(|(_, part)| part).zip(answers).collect();
+        all.sort_by_key(|(at, _)| *at);
+        all.into_iter().map(|(_, answer)| answer).collect()
+    }
+
+    /// Runs a script for several: its one failure is everybody's.
+    async fn run_part(&self, call: ScriptCall, names: Vec<&LockName>) -> Vec<Result<Renewed>> {
+        let inner = &*self.0;
         let answer = match run(&inner.executor, &call).await {
             Ok(reply) => reply::renewals(&reply, names.len()).map_err(|error| error.message().to_owned()).map_err(Err),
             Err(error) => Err(Ok(error)),
@@ -112,7 +179,7 @@ impl<E: RedisExecutor> RedisLocks<E> {
             };
             Err(error.during(inner.executor.driver(), "renew", name))
         };
-        names.map(one).collect()
+        names.into_iter().map(one).collect()
     }
 }
 
@@ -125,7 +192,10 @@ impl<E: RedisExecutor> DistributedLock for RedisLocks<E> {
     fn capabilities(&self) -> LockCapabilities {
         let settings = &self.0.calls.settings;
         LockCapabilities {
-            exclusion: Exclusion::SingleNode,
+            exclusion: match self.0.executor.placement() {
+                Placement::OneServer => Exclusion::SingleNode,
+                Placement::OnePrimary | Placement::Slots => Exclusion::LossyFailover,
+            },
             fencing: match settings.fences {
                 Fences::ClockSeeded => Fencing::ClockSeeded,
                 Fences::Counter => Fencing::StrictUnlessDataLoss,
@@ -146,8 +216,7 @@ impl<E: RedisExecutor> DistributedLock for RedisLocks<E> {
     }
 
     async fn renew(&self, renewals: &[Renewal]) -> Vec<Result<Renewed>> {
-        let names = renewals.iter().map(|renewal| &renewal.hold.name);
-        self.run_batch(self.calls().renew(renewals), names).await
+        self.run_batch(renewals, |renewal| &renewal.hold.name, |part| self.calls().renew(part)).await
     }
 
     async fn release(&self, hold: &Hold) -> Result<Released> {

@@ -69,7 +69,8 @@ impl RedisSettings {
         self
     }
 
-    /// Which locks share a fence counter; default [`FenceScope::Node`]. The same for all clients of a prefix.
+    /// Which locks share a fence counter; default [`FenceScope::Node`], but always [`FenceScope::Name`] in a cluster,
+    /// where a script reaches no key outside the slot of its lock. The same for all clients of a prefix.
     #[must_use]
     pub fn fence_scope(mut self, scope: FenceScope) -> Self {
         self.fence_scope = scope;

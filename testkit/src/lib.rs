@@ -13,20 +13,26 @@
 //! # Ok::<(), std::io::Error>(())
 //! ```
 
+mod certificates;
 mod clock;
+mod cluster;
 mod dir;
 mod etcd;
 mod options;
 mod proxy;
 mod redis;
 mod resp;
+mod sentinel;
 mod wait;
 
+pub use certificates::Certificates;
 pub use clock::ClockShim;
+pub use cluster::RedisCluster;
 pub use dir::TempDir;
 pub use etcd::{EtcdCertificates, EtcdCluster, EtcdOptions};
 pub use options::RedisOptions;
 pub use proxy::{Link, TcpProxy};
 pub use redis::RedisServer;
 pub use resp::{Reply, RespClient};
+pub use sentinel::RedisSentinels;
 pub use wait::{PATIENCE, eventually};

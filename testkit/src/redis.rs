@@ -10,7 +10,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::clock::ClockShim;
 use crate::dir::TempDir;
-use crate::options::RedisOptions;
+use crate::options::{RedisOptions, Role};
 use crate::resp::{Reply, RespClient};
 use crate::wait::eventually;
 
@@ -59,9 +59,10 @@ impl RedisServer {
     /// The URL of another port of loopback that leads here, such as a [`TcpProxy`](crate::TcpProxy)'s.
     #[must_use]
     pub fn url_through(&self, port: u16) -> String {
+        let scheme = if self.options.tls.is_some() { "rediss" } else { "redis" };
         match &self.options.password {
-            Some(password) => format!("redis://:{password}@127.0.0.1:{port}"),
-            None => format!("redis://127.0.0.1:{port}"),
+            Some(password) => format!("{scheme}://:{password}@127.0.0.1:{port}"),
+            None => format!("{scheme}://127.0.0.1:{port}"),
         }
     }
 
@@ -73,6 +74,12 @@ impl RedisServer {
             Some(password) => format!("redis+unix://{}?pass={password}", path.display()),
             None => format!("redis+unix://{}", path.display()),
         }
+    }
+
+    /// How it was started.
+    #[must_use]
+    pub fn options(&self) -> &RedisOptions {
+        &self.options
     }
 
     /// The TCP port.
@@ -201,8 +208,19 @@ impl RedisServer {
         let log = self.dir.path().join("log");
         let _ = fs::remove_file(self.socket());
         let mut command = Command::new(&program);
+        if self.options.role == Role::Sentinel {
+            // It keeps what it learns in its configuration, which has to be a file of its own.
+            let file = self.dir.path().join("sentinel.conf");
+            File::options().create(true).append(true).open(&file)?;
+            command.arg(file).arg("--sentinel");
+        }
+        let port = self.port.to_string();
+        match &self.options.tls {
+            None => command.args(["--port", &port]),
+            Some(certificates) => command.args(["--port", "0", "--tls-port", &port]).args(certificates.arguments()),
+        };
         command
-            .args(["--port", &self.port.to_string(), "--bind", "127.0.0.1", "--unixsocket"])
+            .args(["--bind", "127.0.0.1", "--unixsocket"])
             .arg(self.socket())
             .arg("--dir")
             .arg(self.dir.path())
@@ -251,6 +269,6 @@ impl Drop for RedisServer {
 }
 
 /// A port that nobody listens on right now.
-fn free_port() -> io::Result<u16> {
+pub(crate) fn free_port() -> io::Result<u16> {
     Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port())
 }

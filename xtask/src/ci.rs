@@ -7,7 +7,9 @@ use crate::{test, tidy};
 /// Feature sets that must build alone: package and features.
 const FEATURES: &[(&str, &[&str])] = &[
     ("tenure-core", &["", "mock", "tracing", "mock,tracing"]),
-    ("tenure", &["", "memory", "redis", "mock", "tracing"]),
+    ("tenure", &["", "memory", "redis", "fred", "redis,fred,tls", "mock", "tracing"]),
+    ("tenure-redis", &["", "tls"]),
+    ("tenure-fred", &["", "tls"]),
 ];
 
 pub(crate) fn run(args: &[String]) -> Outcome {

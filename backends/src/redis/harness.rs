@@ -8,17 +8,17 @@ use async_trait::async_trait;
 use tenure_conformance::harness::{ClockStep, Data};
 use tenure_conformance::{BoxError, Fault, Harness, Healer, Inspector};
 use tenure_core::driver::Backend;
-use tenure_redis::{RedisConfig, RedisDriver};
 use tenure_redis_support::{ClientId, FenceScope, Keyspace, Prefix};
-use tenure_testkit::RedisServer;
 
 use super::inspector::RedisInspector;
 use super::maker::MAX_WAITERS;
+use super::servers::Servers;
+use super::setup::{Library, Setup, connect};
 
-pub(super) type Server = Arc<Mutex<RedisServer>>;
+pub(super) type Shared = Arc<Mutex<Servers>>;
 
-pub(super) fn lock(server: &Server) -> MutexGuard<'_, RedisServer> {
-    server.lock().unwrap_or_else(PoisonError::into_inner)
+pub(super) fn lock(servers: &Shared) -> MutexGuard<'_, Servers> {
+    servers.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 pub(super) fn keyspace() -> Keyspace {
@@ -26,66 +26,82 @@ pub(super) fn keyspace() -> Keyspace {
 }
 
 pub(super) struct RedisHarness {
-    server: Server,
+    library: Library,
+    setup: Setup,
+    servers: Shared,
     worker: PathBuf,
     opened: Vec<Backend>,
 }
 
 impl RedisHarness {
-    pub(super) fn new(server: Server, worker: PathBuf) -> Self {
-        Self { server, worker, opened: Vec::new() }
+    pub(super) fn new(library: Library, setup: Setup, servers: Shared, worker: PathBuf) -> Self {
+        Self { library, setup, servers, worker, opened: Vec::new() }
     }
 
     /// A link that is looked at often, so that cases need not wait for it to be found silent.
     fn url(&self) -> String {
-        format!("{}/?max_waiters={MAX_WAITERS}&ping_interval_ms=500", lock(&self.server).url())
+        let url = lock(&self.servers).url(self.setup);
+        self.library.url(format!("{url}max_waiters={MAX_WAITERS}&ping_interval_ms=500&connect_timeout_ms=5000"))
     }
 }
 
 #[async_trait]
 impl Harness for RedisHarness {
     async fn backend(&mut self) -> Result<Backend, BoxError> {
-        let config = RedisConfig::from_url(&self.url())?;
-        let backend = Backend::from(RedisDriver::connect(config).await?);
+        let backend = connect(&self.url()).await?;
         self.opened.push(backend.clone());
         Ok(backend)
     }
 
     async fn inject(&mut self, fault: Fault) -> Result<Healer, BoxError> {
-        let server = Arc::clone(&self.server);
+        let servers = Arc::clone(&self.servers);
         match fault {
             Fault::ExpireLease(name) => {
-                lock(&server).cli(&[b"PEXPIRE".to_vec(), keyspace().lock_key(&name), b"0".to_vec()])?;
+                let key = keyspace().lock_key(&name);
+                let servers = lock(&servers);
+                servers.keeper(&key)?.cli(&[b"PEXPIRE".as_slice(), &key, b"0"])?;
             }
             Fault::CutConnections => {
                 for kind in ["normal", "pubsub"] {
-                    lock(&server).cli(&["CLIENT", "KILL", "TYPE", kind, "SKIPME", "yes"])?;
+                    lock(&servers).everywhere(&["CLIENT", "KILL", "TYPE", kind, "SKIPME", "yes"])?;
                 }
             }
-            Fault::CutNotifications => {
-                lock(&server).cli(&["CLIENT", "KILL", "TYPE", "pubsub"])?;
-            }
-            Fault::ForgetScripts => {
-                lock(&server).cli(&["SCRIPT", "FLUSH", "SYNC"])?;
-            }
+            Fault::CutNotifications => lock(&servers).everywhere(&["CLIENT", "KILL", "TYPE", "pubsub"])?,
+            Fault::ForgetScripts => lock(&servers).everywhere(&["SCRIPT", "FLUSH", "SYNC"])?,
             Fault::PauseServer => {
-                lock(&server).pause()?;
-                return Ok(Healer::new(async move { Ok(lock(&server).resume()?) }));
+                for server in lock(&servers).all_mut() {
+                    server.pause()?;
+                }
+                return Ok(Healer::new(async move {
+                    for server in lock(&servers).all_mut() {
+                        server.resume()?;
+                    }
+                    Ok(())
+                }));
             }
             Fault::KillServer(data) => {
                 if data == Data::Lost {
-                    lock(&server).cli(&["FLUSHALL"])?;
+                    lock(&servers).flush()?;
                 }
-                lock(&server).kill()?;
-                return Ok(Healer::new(async move { Ok(lock(&server).restart()?) }));
+                for server in lock(&servers).all_mut() {
+                    server.kill()?;
+                }
+                return Ok(Healer::new(async move { lock(&servers).restart() }));
             }
             Fault::JumpServerClock(step) => {
                 let micros = match step {
                     ClockStep::Forward(by) => i64::try_from(by.as_micros())?,
                     ClockStep::Back(by) => -i64::try_from(by.as_micros())?,
                 };
-                lock(&server).set_clock_offset(micros)?;
-                return Ok(Healer::new(async move { Ok(lock(&server).set_clock_offset(0)?) }));
+                for server in lock(&servers).all() {
+                    server.set_clock_offset(micros)?;
+                }
+                return Ok(Healer::new(async move {
+                    for server in lock(&servers).all() {
+                        server.set_clock_offset(0)?;
+                    }
+                    Ok(())
+                }));
             }
             other => return Err(format!("a Redis server cannot {other:?} here").into()),
         }
@@ -93,7 +109,7 @@ impl Harness for RedisHarness {
     }
 
     fn inspector(&self) -> Option<Arc<dyn Inspector>> {
-        Some(Arc::new(RedisInspector(Arc::clone(&self.server))))
+        Some(Arc::new(RedisInspector(Arc::clone(&self.servers))))
     }
 
     fn worker_command(&self) -> Option<Command> {

@@ -5,16 +5,16 @@ use tenure_conformance::{BoxError, Inspector, Residue};
 use tenure_core::LockName;
 use tenure_testkit::Reply;
 
-use super::harness::{Server, keyspace, lock};
+use super::harness::{Shared, keyspace, lock};
 
-pub(super) struct RedisInspector(pub(super) Server);
+pub(super) struct RedisInspector(pub(super) Shared);
 
 #[async_trait]
 impl Inspector for RedisInspector {
     async fn residue(&self, name: &LockName) -> Result<Residue, BoxError> {
         let key = keyspace().lock_key(name);
-        let server = lock(&self.0);
-        let mut client = server.connect()?;
+        let servers = lock(&self.0);
+        let mut client = servers.keeper(&key)?.connect()?;
         let mut call = |args: &[&[u8]]| -> Result<Reply, BoxError> { Ok(client.call(args)?) };
         let now = match call(&[b"TIME"])? {
             Reply::Array(parts) => parts.first().and_then(text).and_then(|s| s.parse::<u64>().ok()).unwrap_or(0),

@@ -1,5 +1,6 @@
 //! Which driver, on which server.
 
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
@@ -8,29 +9,51 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tenure_conformance::{BoxError, CaseContext, Declared, FaultKind, Harness, HarnessMaker, Isolation, Missing};
 use tenure_core::driver::{
-    Exclusion, Fencing, Introspection, LockCapabilities, OwnerScope, ReentrantCapabilities, Revocation, TtlRange,
-    Waiting,
+    Fencing, Introspection, LockCapabilities, OwnerScope, ReentrantCapabilities, Revocation, TtlRange, Waiting,
 };
-use tenure_testkit::{RedisOptions, RedisServer};
+use tenure_testkit::RedisOptions;
 
-use super::harness::RedisHarness;
+use super::harness::{RedisHarness, Shared};
+use super::servers::Servers;
+use super::setup::{Library, Setup};
 
 /// A cap on waiters that the suite can reach.
 pub(super) const MAX_WAITERS: u32 = 100;
 
-/// The `redis` driver on one server. Cases that only use names of their own share a server; the others have one each.
-#[derive(Debug, Default)]
+/// A driver on servers in some arrangement. Cases that only use names of their own share them; the others have their
+/// own.
 pub struct RedisMaker {
-    shared: Mutex<Weak<Mutex<RedisServer>>>,
+    library: Library,
+    setup: Setup,
+    id: String,
+    shared: Mutex<Weak<Mutex<Servers>>>,
     worker: Option<PathBuf>,
     version: OnceLock<String>,
 }
 
+impl fmt::Debug for RedisMaker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "RedisMaker({})", self.id)
+    }
+}
+
 impl RedisMaker {
+    /// The backend `<library>/<setup>`, such as `redis/single`.
+    #[must_use]
+    pub fn new(library: Library, setup: Setup) -> Self {
+        let id = format!("{}/{}", library.name(), setup.name());
+        Self { library, setup, id, shared: Mutex::default(), worker: None, version: OnceLock::new() }
+    }
+
     /// The backend `redis/single`.
     #[must_use]
     pub fn single() -> Self {
-        Self::default()
+        Self::new(Library::Redis, Setup::Single)
+    }
+
+    /// Every library on every setup.
+    pub fn all() -> impl Iterator<Item = Self> {
+        Library::ALL.into_iter().flat_map(|library| Setup::ALL.map(|setup| Self::new(library, setup)))
     }
 
     /// The program that serves as a worker when called with `--worker <url>`; by default the one that runs now.
@@ -40,31 +63,34 @@ impl RedisMaker {
         self
     }
 
-    fn server_for(&self, isolation: Isolation) -> Result<Arc<Mutex<RedisServer>>, BoxError> {
+    fn servers_for(&self, isolation: Isolation) -> Result<Shared, BoxError> {
         if isolation == Isolation::Exclusive {
-            let options = RedisOptions::new().append_only().movable_clock();
-            return Ok(Arc::new(Mutex::new(RedisServer::start(options)?)));
+            let mut options = RedisOptions::new().append_only();
+            if self.setup.is_alone() {
+                options = options.movable_clock();
+            }
+            return Ok(Arc::new(Mutex::new(Servers::start(self.setup, self.library, options)?)));
         }
         let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(server) = shared.upgrade() {
-            return Ok(server);
+        if let Some(servers) = shared.upgrade() {
+            return Ok(servers);
         }
-        let server = Arc::new(Mutex::new(RedisServer::start(RedisOptions::new())?));
-        *shared = Arc::downgrade(&server);
-        Ok(server)
+        let servers = Arc::new(Mutex::new(Servers::start(self.setup, self.library, RedisOptions::new())?));
+        *shared = Arc::downgrade(&servers);
+        Ok(servers)
     }
 }
 
 #[async_trait]
 impl HarnessMaker for RedisMaker {
     fn id(&self) -> &str {
-        "redis/single"
+        &self.id
     }
 
     /// Written down a second time on purpose: the suite compares it with the live driver.
     fn declared(&self) -> Declared {
         let locks = LockCapabilities {
-            exclusion: Exclusion::SingleNode,
+            exclusion: self.setup.exclusion(),
             fencing: Fencing::ClockSeeded,
             waiting: Waiting::Fifo,
             ttl: TtlRange {
@@ -83,14 +109,18 @@ impl HarnessMaker for RedisMaker {
             .visible_leftovers()
             .faults([FaultKind::ExpireLease, FaultKind::CutConnections, FaultKind::CutNotifications])
             .faults([FaultKind::PauseServer, FaultKind::RestartKeepingData, FaultKind::RestartLosingData])
-            .faults([FaultKind::ForgetScripts, FaultKind::JumpServerClock])
+            .faults([FaultKind::ForgetScripts])
+            .faults(self.setup.is_alone().then_some(FaultKind::JumpServerClock))
     }
 
     fn configured(&self) -> Result<(), Missing> {
-        let program = std::env::var_os("TENURE_REDIS_SERVER").unwrap_or_else(|| "redis-server".into());
-        let paths = std::env::var_os("PATH").unwrap_or_default();
-        let found = std::env::split_paths(&paths).any(|folder| folder.join(Path::new(&program)).is_file());
-        if found { Ok(()) } else { Err(Missing::new("no redis-server on the PATH")) }
+        if !found("redis-server", "TENURE_REDIS_SERVER") {
+            return Err(Missing::new("no redis-server on the PATH"));
+        }
+        if self.setup == Setup::Tls && !found("openssl", "TENURE_OPENSSL") {
+            return Err(Missing::new("no openssl on the PATH, which makes the certificates"));
+        }
+        Ok(())
     }
 
     fn server(&self) -> String {
@@ -105,8 +135,15 @@ impl HarnessMaker for RedisMaker {
     }
 
     async fn make(&self, context: CaseContext) -> Result<Box<dyn Harness>, BoxError> {
-        let server = self.server_for(context.isolation)?;
+        let servers = self.servers_for(context.isolation)?;
         let worker = self.worker.clone().map_or_else(std::env::current_exe, Ok)?;
-        Ok(Box::new(RedisHarness::new(server, worker)))
+        Ok(Box::new(RedisHarness::new(self.library, self.setup, servers, worker)))
     }
+}
+
+/// Whether a program, or what a variable names in its place, is on the PATH.
+fn found(program: &str, variable: &str) -> bool {
+    let program = std::env::var_os(variable).unwrap_or_else(|| program.into());
+    let paths = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&paths).any(|folder| folder.join(Path::new(&program)).is_file())
 }

@@ -3,5 +3,9 @@
 mod harness;
 mod inspector;
 mod maker;
+mod servers;
+mod setup;
 
 pub use maker::RedisMaker;
+pub(crate) use setup::connect;
+pub use setup::{Library, Setup};

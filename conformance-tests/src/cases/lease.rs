@@ -94,8 +94,8 @@ pub(super) const CASES: &[Case] = &[
 async fn ends_by_itself(context: &mut Context) -> CaseResult {
     let backend = context.backend().await?;
     let (name, ttl) = (context.name("ends"), context.ttl(500));
-    take_raw(&**backend.locks(), &name, ttl).await?;
     let probe = context.client().await?;
+    take_raw(&**backend.locks(), &name, ttl).await?;
     let took = free_within(context, &probe, &name, ttl + context.ms(1_500)).await?;
     assert!(took >= ttl / 2, "free after {took:?} of {ttl:?}");
     Ok(())

@@ -11,11 +11,12 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("tenure-memory", &["tenure-core"]),
     ("tenure-redis-support", &["tenure-core"]),
     ("tenure-redis", &["tenure-core", "tenure-redis-support"]),
+    ("tenure-fred", &["tenure-core", "tenure-redis-support"]),
     ("tenure-redlock", &["tenure-core"]),
     ("tenure-etcd", &["tenure-core"]),
     ("tenure-conformance", &["tenure-core"]),
     ("tenure-testkit", &[]),
-    ("tenure", &["tenure-core", "tenure-memory", "tenure-redis", "tenure-redlock", "tenure-etcd"]),
+    ("tenure", &["tenure-core", "tenure-fred", "tenure-memory", "tenure-redis", "tenure-redlock", "tenure-etcd"]),
     ("custom-driver-example", &["tenure-core"]),
 ];
 
@@ -23,7 +24,8 @@ const ARROWS: &[(&str, &[&str])] = &[
 const FREE: &[&str] = &["xtask", "tenure-backends"];
 
 /// Client libraries, and the packages that may know them.
-const CLIENTS: &[(&str, &[&str])] = &[("redis", &["tenure-redis"]), ("etcd-client", &["tenure-etcd"])];
+const CLIENTS: &[(&str, &[&str])] =
+    &[("redis", &["tenure-redis"]), ("fred", &["tenure-fred"]), ("etcd-client", &["tenure-etcd"])];
 
 pub(super) fn check(metadata: &Metadata) -> Findings {
     let mut findings = Findings::new();

@@ -61,6 +61,10 @@ local function busy(value, head, dies)
     end
   end
   if not value then return {0, place, math.max(dies - now_ms, 0) + 1} end
-  if place > 0 then return {0, place, -1} end
-  return {0, place, until_free(value)}
+  if place <= 0 then return {0, place, until_free(value)} end
+  -- Nobody tells a waiter that it has come to the front, unless a lock is released. Should all before it die, its turn
+  -- comes after as many leases, if they are like this one; it asks then, and learns its place.
+  local left = redis.call('PTTL', K)
+  if left < 0 then return {0, place, -1} end
+  return {0, place, (left + 1) * (place + 1)}
 end

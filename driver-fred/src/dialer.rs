@@ -1,0 +1,156 @@
+//! The adapter between the Redis brain and the client library.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use fred::clients::Client;
+use fred::error::{Error, ErrorKind};
+use fred::interfaces::{ClientLike, EventInterface, PubsubInterface, Resp3Frame};
+use fred::types::{ClusterHash, CustomCommand, Message, Value};
+use tenure_redis_support::{Dialer, Endpoint, ExecError, Heard, Listen, Reply, Request, Socket};
+use tokio::sync::Notify;
+use tokio::sync::broadcast::Receiver;
+use tokio::sync::broadcast::error::RecvError;
+use tokio::task::{AbortHandle, JoinHandle};
+
+use crate::tuning::{Tuning, tuning};
+
+/// Opens connections of the `fred` crate.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FredDialer;
+
+/// One connection: a client that never reconnects.
+pub(crate) struct FredSocket {
+    client: Client,
+    ended: Arc<Notify>,
+    tasks: Vec<AbortOnDrop>,
+}
+
+struct AbortOnDrop(AbortHandle);
+
+impl Drop for AbortOnDrop {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+impl AbortOnDrop {
+    fn of<T>(task: &JoinHandle<T>) -> Self {
+        Self(task.abort_handle())
+    }
+}
+
+#[async_trait]
+impl Dialer for FredDialer {
+    type Socket = FredSocket;
+
+    fn driver(&self) -> &'static str {
+        "fred"
+    }
+
+    async fn dial(&self, endpoint: &Endpoint, listen: Option<Listen>) -> Result<FredSocket, ExecError> {
+        let Tuning { config, performance, connection, reconnect } = tuning(endpoint)?;
+        let client = Client::new(config, Some(performance), Some(connection), reconnect);
+        let (mut up, messages) = (client.reconnect_rx(), client.message_rx());
+        let mut router = client.connect();
+        let mut socket = FredSocket { client, ended: Arc::default(), tasks: vec![AbortOnDrop::of(&router)] };
+        tokio::select! {
+            Ok(_) = up.recv() => {}
+            end = &mut router => {
+                let error = match end {
+                    Ok(Err(error)) => failure(error, not_sent),
+                    _ => ExecError::NotSent { message: "the client ended".into(), source: None },
+                };
+                return Err(error);
+            }
+        }
+        let signal = Arc::clone(&socket.ended);
+        socket.tasks.push(AbortOnDrop::of(&tokio::spawn(async move {
+            let _ = router.await; // however it ended, it has
+            signal.notify_one();
+        })));
+        if let Some(Listen { channel, sink }) = listen {
+            socket.tasks.push(AbortOnDrop::of(&tokio::spawn(pass_on(messages, sink))));
+            socket.client.subscribe(channel).await.map_err(|error| failure(error, not_sent))?;
+            // The library does not wait for the confirmation, and takes a refusal for the reply to the next command.
+            socket.send(&PING).await?;
+        }
+        Ok(socket)
+    }
+}
+
+const PING: Request<'static> = Request::words(&["PING"]);
+
+async fn pass_on(mut messages: Receiver<Message>, sink: Arc<dyn Fn(Heard<'_>) + Send + Sync>) {
+    loop {
+        match messages.recv().await {
+            Ok(Message { value: Value::Bytes(payload), .. }) => sink(Heard::Message(&payload)),
+            Ok(Message { value: Value::String(payload), .. }) => sink(Heard::Message(payload.as_bytes())),
+            Ok(_) => {}
+            Err(RecvError::Lagged(_)) => sink(Heard::Gap),
+            Err(RecvError::Closed) => return,
+        }
+    }
+}
+
+#[async_trait]
+impl Socket for FredSocket {
+    async fn send(&self, request: &Request<'_>) -> Result<Reply, ExecError> {
+        let (mut name, mut args) = (None, Vec::new());
+        request.each(|word| match &name {
+            None => name = Some(String::from_utf8_lossy(word).into_owned()),
+            Some(_) => args.push(Value::Bytes(word.to_vec().into())),
+        });
+        let command = CustomCommand::new(name.unwrap_or_default(), ClusterHash::FirstKey, false);
+        match self.client.custom_raw(command, args).await {
+            Ok(frame) => reply(frame),
+            Err(error) => Err(failure(error, unknown)),
+        }
+    }
+
+    async fn ended(&self) {
+        self.ended.notified().await;
+    }
+}
+
+fn reply(frame: Resp3Frame) -> Result<Reply, ExecError> {
+    let several = |frames: &mut dyn Iterator<Item = Resp3Frame>| frames.map(reply).collect::<Result<_, _>>();
+    Ok(match frame {
+        Resp3Frame::Null => Reply::Nil,
+        Resp3Frame::Number { data, .. } => Reply::Int(data),
+        Resp3Frame::BlobString { data, .. }
+        | Resp3Frame::SimpleString { data, .. }
+        | Resp3Frame::VerbatimString { data, .. } => Reply::Bytes(data.to_vec()),
+        Resp3Frame::Array { data, .. } => Reply::Array(several(&mut data.into_iter())?),
+        Resp3Frame::Map { data, .. } => {
+            Reply::Array(several(&mut data.into_iter().flat_map(|(key, value)| [key, value]))?)
+        }
+        Resp3Frame::SimpleError { data, .. } => return Err(ExecError::refused(&data)),
+        Resp3Frame::BlobError { data, .. } => return Err(ExecError::refused(&String::from_utf8_lossy(&data))),
+        _ => return Err(ExecError::Protocol { message: "the server answered with an unexpected type".into() }),
+    })
+}
+
+/// What the library's error says about the fate of the request. `on_the_way` says how it failed if not by refusal.
+fn failure(error: Error, on_the_way: impl FnOnce(Error) -> ExecError) -> ExecError {
+    let code = error.details().split(' ').next().unwrap_or_default();
+    let refused = code.len() > 2 && code.bytes().all(|byte| byte.is_ascii_uppercase());
+    match error.kind() {
+        ErrorKind::Protocol | ErrorKind::Parse if !refused => {
+            ExecError::Protocol { message: "the server answered something that is not the Redis protocol".into() }
+        }
+        _ if refused => ExecError::refused(error.details()),
+        _ => on_the_way(error),
+    }
+}
+
+/// The request did not leave.
+fn not_sent(error: Error) -> ExecError {
+    ExecError::NotSent { message: error.to_string(), source: Some(Arc::new(error)) }
+}
+
+/// The request may have left.
+fn unknown(error: Error) -> ExecError {
+    let message = format!("the link broke before the reply: {error}");
+    ExecError::SentUnknown { message, source: Some(Arc::new(error)) }
+}

@@ -1,0 +1,88 @@
+//! The driver: configuration in, driver traits out.
+
+use std::sync::Arc;
+
+use tenure_core::driver::{Backend, DistributedLock, ReentrantLock};
+use tenure_core::{Error, ErrorKind, Result};
+use tenure_redis_support::{Checkup, Notes, RedisConfig, RedisLocks, Remote};
+
+use crate::dialer::FredDialer;
+
+/// A connected driver. Clones share the connections.
+///
+/// It implements `DistributedLock` and `ReentrantLock` through [`Backend`]; [`FredDriver::locks`] is the
+/// implementation itself.
+#[derive(Clone, Debug)]
+pub struct FredDriver {
+    locks: RedisLocks<Remote<FredDialer>>,
+}
+
+impl FredDriver {
+    /// Connects to the server, the cluster, or the primary behind sentinels, and checks that it is fit to keep locks.
+    /// Needs a tokio runtime, which the connections and the tasks that keep them alive stay on.
+    ///
+    /// # Errors
+    ///
+    /// `Unavailable` when a server cannot be reached or does not answer in time, `Denied` for wrong credentials or a
+    /// missing right, which is named, `Misconfigured` for a replica, an old server, an eviction policy other than
+    /// `noeviction`, or another topology than the configuration says, `Unsupported` for TLS without the feature `tls`
+    /// and for a database above 255.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future closes what was opened.
+    pub async fn connect(config: RedisConfig) -> Result<Self> {
+        RedisLocks::connect(FredDialer, &config).await.map(|locks| Self { locks })
+    }
+
+    /// Connects to what a URL names: `fred+` and a URL as [`RedisConfig::from_url`] reads it, such as
+    /// `fred+redis://127.0.0.1/` or `fred+redis+unix:///run/redis.sock`.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` when the URL does not begin with `fred+`; otherwise those of [`RedisConfig::from_url`] and
+    /// [`FredDriver::connect`].
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`FredDriver::connect`].
+    pub async fn connect_url(url: &str) -> Result<Self> {
+        let Some(rest) = url.strip_prefix("fred+") else {
+            return Err(Error::new(ErrorKind::InvalidArgument, "the URL does not begin with fred+"));
+        };
+        Self::connect(RedisConfig::from_url(rest)?).await
+    }
+
+    /// What the check at the start could not look at, or was told to overlook.
+    #[must_use]
+    pub fn notes(&self) -> &Notes {
+        self.locks.notes()
+    }
+
+    /// Looks at the servers anew: eviction, persistence, replicas, version, clock and rights, each with what it means for
+    /// locks. A few commands to each server; changes nothing.
+    ///
+    /// # Errors
+    ///
+    /// Why a server did not answer. What is wrong with one that does is a finding.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future leaves nothing behind.
+    pub async fn doctor(&self) -> Result<Checkup> {
+        self.locks.doctor().await
+    }
+
+    /// The implementation of the driver traits.
+    #[must_use]
+    pub fn locks(&self) -> Arc<impl DistributedLock + ReentrantLock> {
+        Arc::new(self.locks.clone())
+    }
+}
+
+impl From<FredDriver> for Backend {
+    fn from(driver: FredDriver) -> Self {
+        let locks = Arc::new(driver.locks);
+        Self::new(Arc::clone(&locks) as _).with_reentrant(locks)
+    }
+}

@@ -1,0 +1,29 @@
+//! tenure's driver for Redis (one server, a cluster, or behind sentinels), on the `fred` crate.
+//!
+//! ```no_run
+//! use tenure_core::driver::Backend;
+//! use tenure_fred::FredDriver;
+//!
+//! # async fn example() -> tenure_core::Result<()> {
+//! let driver = FredDriver::connect_url("fred+redis://127.0.0.1/").await?;
+//! let backend = Backend::from(driver);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! It shares locks with `tenure-redis`: scripts, keys and links are those of `tenure-redis-support`, and this crate
+//! opens connections of its client library and translates commands, replies and errors.
+
+mod dialer;
+mod driver;
+mod tuning;
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
+pub use driver::FredDriver;
+pub use tenure_redis_support::{
+    Address, Checkup, Concern, Eviction, FenceScope, Fences, Finding, Identity, Login, Notes, Prefix, Protocol,
+    RedisConfig, RedisSettings, Tls, Topic, Topology,
+};

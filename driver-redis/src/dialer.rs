@@ -1,0 +1,226 @@
+//! The adapter between the Redis brain and the client library.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use futures_util::StreamExt;
+use redis::aio::{MultiplexedConnection, PubSubSink};
+use redis::{
+    AsyncConnectionConfig, Client, Cmd, ConnectionAddr, IntoConnectionInfo, ProtocolVersion, PushInfo, PushKind,
+    RedisConnectionInfo, RedisError, Value,
+};
+use tenure_redis_support::{
+    Address, Dialer, Endpoint, ExecError, Heard, Listen, Protocol, Reply, Request, Socket, Tls,
+};
+use tokio::sync::{Mutex, Notify};
+use tokio::task::JoinHandle;
+
+/// Opens connections of the `redis` crate.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RedisDialer;
+
+/// One connection.
+pub(crate) enum RedisSocket {
+    /// Carries commands, and messages as well with the newer protocol. The library tells of its end only then.
+    Commands { connection: MultiplexedConnection, ended: Arc<Notify> },
+    /// Carries messages only.
+    Messages { sink: Mutex<PubSubSink>, ended: Arc<Notify>, reader: JoinHandle<()> },
+}
+
+#[async_trait]
+impl Dialer for RedisDialer {
+    type Socket = RedisSocket;
+
+    fn driver(&self) -> &'static str {
+        "redis"
+    }
+
+    async fn dial(&self, endpoint: &Endpoint, listen: Option<Listen>) -> Result<RedisSocket, ExecError> {
+        let client = client(endpoint)?;
+        let opened = match (listen, endpoint.protocol) {
+            (Some(listen), Protocol::Resp2) => messages(&client, listen).await,
+            (listen, _) => commands(&client, endpoint, listen).await,
+        };
+        opened.map_err(|error| failure(error, not_sent))
+    }
+}
+
+async fn commands(client: &Client, endpoint: &Endpoint, listen: Option<Listen>) -> Result<RedisSocket, RedisError> {
+    let ended = Arc::new(Notify::new());
+    let mut config =
+        AsyncConnectionConfig::new().set_connection_timeout(Some(endpoint.timeout)).set_response_timeout(None); // every request has a limit of its own
+    if endpoint.protocol != Protocol::Resp2 {
+        let (signal, sink) = (Arc::clone(&ended), listen.as_ref().map(|listen| Arc::clone(&listen.sink)));
+        config = config.set_push_sender(move |push: PushInfo| {
+            match (push.kind, push.data.get(1), &sink) {
+                (PushKind::Message, Some(Value::BulkString(payload)), Some(sink)) => sink(Heard::Message(payload)),
+                (PushKind::Disconnection, ..) => signal.notify_one(),
+                _ => {}
+            }
+            Ok::<(), Infallible>(())
+        });
+    }
+    let mut connection = client.get_multiplexed_async_connection_with_config(&config).await?;
+    if let Some(listen) = listen {
+        connection.subscribe(&listen.channel).await?;
+    }
+    Ok(RedisSocket::Commands { connection, ended })
+}
+
+async fn messages(client: &Client, listen: Listen) -> Result<RedisSocket, RedisError> {
+    let (mut sink, mut stream) = client.get_async_pubsub().await?.split();
+    sink.subscribe(&listen.channel).await?;
+    let ended = Arc::new(Notify::new());
+    let signal = Arc::clone(&ended);
+    let reader = tokio::spawn(async move {
+        while let Some(message) = stream.next().await {
+            (listen.sink)(Heard::Message(message.get_payload_bytes()));
+        }
+        signal.notify_one();
+    });
+    Ok(RedisSocket::Messages { sink: Mutex::new(sink), ended, reader })
+}
+
+#[async_trait]
+impl Socket for RedisSocket {
+    async fn send(&self, request: &Request<'_>) -> Result<Reply, ExecError> {
+        let answer = match self {
+            Self::Commands { connection, .. } => {
+                let mut command = Cmd::new();
+                request.each(|word| {
+                    command.arg(word);
+                });
+                connection.clone().send_packed_command(&command).await
+            }
+            // Nothing but a ping is asked of it.
+            Self::Messages { sink, .. } => sink.lock().await.ping::<Value>().await.map(|_| Value::Okay),
+        };
+        answer.map_err(|error| failure(error, unknown)).and_then(reply)
+    }
+
+    async fn ended(&self) {
+        match self {
+            Self::Commands { ended, .. } | Self::Messages { ended, .. } => ended.notified().await,
+        }
+    }
+}
+
+impl Drop for RedisSocket {
+    fn drop(&mut self) {
+        if let Self::Messages { reader, .. } = self {
+            reader.abort();
+        }
+    }
+}
+
+/// The endpoint in the library's terms.
+fn client(endpoint: &Endpoint) -> Result<Client, ExecError> {
+    let mut login = RedisConnectionInfo::default().set_db(endpoint.database.into()).set_skip_set_lib_name();
+    login = login.set_protocol(match endpoint.protocol {
+        Protocol::Resp2 => ProtocolVersion::RESP2,
+        _ => ProtocolVersion::RESP3,
+    });
+    if let Some(username) = &endpoint.login.username {
+        login = login.set_username(username);
+    }
+    if let Some(password) = &endpoint.login.password {
+        login = login.set_password(password);
+    }
+    let address = match (&endpoint.address, &endpoint.tls) {
+        (Address::Tcp { host, port }, None) => ConnectionAddr::Tcp(host.clone(), *port),
+        (Address::Tcp { host, port }, Some(_)) => {
+            ConnectionAddr::TcpTls { host: host.clone(), port: *port, insecure: false, tls_params: None }
+        }
+        (Address::Unix(path), _) => ConnectionAddr::Unix(path.clone()),
+    };
+    let info = address.into_connection_info().map_err(|error| not_sent(error.to_string(), error))?;
+    let tcp = info.tcp_settings().clone().set_nodelay(true); // small frames leave at once
+    let info = info.set_tcp_settings(tcp).set_redis_settings(login);
+    match &endpoint.tls {
+        Some(tls) => encrypted(info, tls),
+        None => Client::open(info).map_err(|error| not_sent(error.to_string(), error)),
+    }
+}
+
+#[cfg(feature = "tls")]
+fn encrypted(info: redis::ConnectionInfo, tls: &Tls) -> Result<Client, ExecError> {
+    // The library panics without a provider; one that is there already stays.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let identity = tls.identity.as_ref().map(|identity| redis::ClientTlsConfig {
+        client_cert: identity.certificates.to_vec(),
+        client_key: identity.key.to_vec(),
+    });
+    let root_cert = tls.authorities.as_ref().map(|pem| pem.to_vec());
+    let certificates = redis::TlsCertificates { client_tls: identity, root_cert };
+    Client::build_with_tls(info, certificates).map_err(|error| not_sent(error.to_string(), error))
+}
+
+#[cfg(not(feature = "tls"))]
+fn encrypted(_: redis::ConnectionInfo, _: &Tls) -> Result<Client, ExecError> {
+    Err(ExecError::Unsupported { message: "TLS needs the feature \"tls\" of tenure-redis".into() })
+}
+
+fn reply(value: Value) -> Result<Reply, ExecError> {
+    Ok(match value {
+        Value::Nil => Reply::Nil,
+        Value::Int(number) => Reply::Int(number),
+        Value::BulkString(bytes) => Reply::Bytes(bytes),
+        Value::SimpleString(text) | Value::VerbatimString { text, .. } => Reply::Bytes(text.into_bytes()),
+        Value::Okay => Reply::Bytes(b"OK".to_vec()),
+        Value::Array(values) => Reply::Array(values.into_iter().map(reply).collect::<Result<_, _>>()?),
+        Value::Map(pairs) => {
+            let values = pairs.into_iter().flat_map(|(key, value)| [key, value]);
+            Reply::Array(values.map(reply).collect::<Result<_, _>>()?)
+        }
+        Value::ServerError(error) => {
+            return Err(ExecError::Server {
+                code: error.code().to_owned(),
+                message: error.details().unwrap_or_default().to_owned(),
+            });
+        }
+        _ => return Err(ExecError::Protocol { message: "the server answered with an unexpected type".into() }),
+    })
+}
+
+/// What the library's error says about the fate of the request. `on_the_way` says how it failed if not by refusal.
+fn failure(error: RedisError, on_the_way: impl FnOnce(String, RedisError) -> ExecError) -> ExecError {
+    if let redis::ErrorKind::AuthenticationFailed = error.kind() {
+        return ExecError::Server { code: "WRONGPASS".into(), message: error.to_string() };
+    }
+    match error.code() {
+        Some(code) => {
+            ExecError::Server { code: code.to_owned(), message: error.detail().unwrap_or_default().to_owned() }
+        }
+        None if error.kind() == redis::ErrorKind::Parse => {
+            ExecError::Protocol { message: "the server answered something that is not the Redis protocol".into() }
+        }
+        None => on_the_way(error.to_string(), error),
+    }
+}
+
+/// The request did not leave.
+fn not_sent(message: String, error: RedisError) -> ExecError {
+    ExecError::NotSent { message, source: Some(Arc::new(error)) }
+}
+
+/// The request may have left.
+fn unknown(message: String, error: RedisError) -> ExecError {
+    ExecError::SentUnknown {
+        message: format!("the link broke before the reply: {message}"),
+        source: Some(Arc::new(error)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tenure_redis_support::RedisConfig;
+
+    use super::*;
+
+    #[test]
+    fn small_frames_leave_at_once() {
+        let endpoint = RedisConfig::tcp("h", 1).endpoints().remove(0);
+        assert!(client(&endpoint).unwrap().get_connection_info().tcp_settings().nodelay());
+    }
+}

@@ -1,0 +1,271 @@
+//! The nodes of a cluster, and which of them serves a key.
+//!
+//! There is a link to every primary, each subscribed to the client's wake-up channel *at that node*. Inside a cluster
+//! `PUBLISH` counts only the listeners of the node that runs it; the waiter of a lock listens at the node that keeps
+//! the lock's queue, so the count is right, and a wake-up takes no detour. The server passes every message on to the
+//! other nodes as well: this client then hears a wake-up once for each of its links, which is harmless, as a waiter
+//! that was woken for nothing asks once more. Sharded channels (`SPUBLISH`) would spare that, but a script may use only
+//! those in the slot of its keys: a subscription for each name that is waited for, and one round trip more for each wait.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, PoisonError, RwLock, Weak};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use tokio::time::{Instant, sleep, timeout, timeout_at};
+
+use crate::config::{Address, RedisConfig};
+use crate::dial::{Dialer, Listen, Request, Socket};
+use crate::error::ExecError;
+use crate::executor::Reply;
+use crate::link::{Link, Route};
+use crate::slot::{SlotMap, redirection};
+
+/// How often a request is sent on. Each redirection proves that nothing was executed.
+const REDIRECTIONS: u32 = 4;
+/// How often the map is looked at when nothing seems wrong.
+const REFRESH: Duration = Duration::from_secs(30);
+/// How often it is looked at while something is wrong.
+const REFRESH_SOON: Duration = Duration::from_millis(200);
+
+/// Links to all primaries of a cluster.
+pub(crate) struct Cluster<D: Dialer>(Arc<Shared<D>>);
+
+struct Shared<D: Dialer> {
+    dialer: Arc<D>,
+    config: RedisConfig,
+    seeds: Vec<Address>,
+    listen: Listen,
+    nodes: RwLock<Nodes<D>>,
+    /// The map may be out of date, or a link went down.
+    stale: Arc<Notify>,
+}
+
+struct Nodes<D: Dialer> {
+    map: SlotMap,
+    links: HashMap<Address, Arc<Link<D>>>,
+    closed: bool,
+}
+
+impl<D: Dialer> Cluster<D> {
+    /// Finds the primaries through any of `seeds`, and connects to all of them.
+    pub(crate) async fn connect(
+        dialer: Arc<D>,
+        config: &RedisConfig,
+        seeds: &[Address],
+        listen: Listen,
+    ) -> Result<Self, ExecError> {
+        let shared = Arc::new(Shared {
+            dialer,
+            config: config.clone(),
+            seeds: seeds.to_vec(),
+            listen,
+            nodes: RwLock::new(Nodes { map: SlotMap::default(), links: HashMap::new(), closed: false }),
+            stale: Arc::new(Notify::new()),
+        });
+        shared.refresh().await?;
+        let deadline = Instant::now() + config.connect_timeout;
+        for link in shared.links() {
+            link.up(deadline.saturating_duration_since(Instant::now())).await?;
+        }
+        tokio::spawn(keep(Arc::downgrade(&shared), Arc::clone(&shared.stale)));
+        Ok(Self(shared))
+    }
+
+    /// Sends one command to the node that serves `slot`, and follows redirections.
+    pub(crate) async fn request(&self, slot: u16, request: &Request<'_>) -> Result<Reply, ExecError> {
+        let shared = &*self.0;
+        let mut node = shared.node_of(slot)?;
+        for _ in 0..REDIRECTIONS {
+            let error = match shared.link_to(&node)?.request(request).await {
+                Ok(reply) => return Ok(reply),
+                Err(ExecError::Closed) => {
+                    node = shared.node_of(slot)?; // the node left the cluster before it was asked
+                    continue;
+                }
+                Err(error) => error,
+            };
+            let (code, message) = match &error {
+                ExecError::Server { code, message } => (code.as_str(), message.as_str()),
+                _ => ("", ""),
+            };
+            match (code, redirection(message, &node)) {
+                ("MOVED", Some((slot, served_by))) => {
+                    shared.moved(slot, served_by.clone());
+                    node = served_by;
+                }
+                ("ASK", Some((_, asked))) => return shared.ask(asked, request).await,
+                ("" | "CLUSTERDOWN" | "READONLY" | "MASTERDOWN" | "LOADING", _) => {
+                    shared.stale.notify_one();
+                    return Err(error);
+                }
+                _ => return Err(error),
+            }
+        }
+        let message = format!("the nodes of the cluster disagree about who serves slot {slot}");
+        Err(ExecError::NotSent { message, source: None })
+    }
+
+    /// Sends one command to every primary.
+    pub(crate) async fn everywhere(&self, request: &Request<'_>) -> Vec<Result<Reply, ExecError>> {
+        let links = self.0.links();
+        futures_util::future::join_all(links.iter().map(|link| link.request(request))).await
+    }
+
+    /// Ends all links.
+    pub(crate) async fn close(&self) {
+        let links = {
+            let mut nodes = self.0.nodes.write().unwrap_or_else(PoisonError::into_inner);
+            nodes.closed = true;
+            nodes.links.values().cloned().collect::<Vec<_>>()
+        };
+        for link in links {
+            link.close().await;
+        }
+        self.0.stale.notify_one();
+    }
+}
+
+impl<D: Dialer> Shared<D> {
+    fn nodes(&self) -> std::sync::RwLockReadGuard<'_, Nodes<D>> {
+        self.nodes.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn links(&self) -> Vec<Arc<Link<D>>> {
+        self.nodes().links.values().cloned().collect()
+    }
+
+    fn node_of(&self, slot: u16) -> Result<Address, ExecError> {
+        let nodes = self.nodes();
+        if nodes.closed {
+            return Err(ExecError::Closed);
+        }
+        nodes.map.node(slot).cloned().ok_or_else(|| {
+            self.stale.notify_one();
+            ExecError::NotSent { message: format!("no node of the cluster serves slot {slot}"), source: None }
+        })
+    }
+
+    fn link_to(&self, node: &Address) -> Result<Arc<Link<D>>, ExecError> {
+        if let Some(link) = self.nodes().links.get(node) {
+            return Ok(Arc::clone(link));
+        }
+        let mut nodes = self.nodes.write().unwrap_or_else(PoisonError::into_inner);
+        if nodes.closed {
+            return Err(ExecError::Closed);
+        }
+        Ok(Arc::clone(nodes.links.entry(node.clone()).or_insert_with(|| Arc::new(self.start(node)))))
+    }
+
+    fn start(&self, node: &Address) -> Link<D> {
+        let route = Route::Fixed(self.config.endpoint(node.clone()));
+        let news = Some(Arc::clone(&self.stale));
+        Link::new(Arc::clone(&self.dialer), route, self.listen.clone(), &self.config, news).start()
+    }
+
+    fn moved(&self, slot: u16, node: Address) {
+        self.nodes.write().unwrap_or_else(PoisonError::into_inner).map.moved(slot, node);
+        self.stale.notify_one();
+    }
+
+    /// Asks a node that is taking over a slot, on a connection of its own: the permission to ask is good for the next
+    /// command of the connection, whoever sends that. The link that hears wake-ups is started beside it.
+    async fn ask(&self, node: Address, request: &Request<'_>) -> Result<Reply, ExecError> {
+        self.link_to(&node)?;
+        let limit = self.config.connect_timeout;
+        let open = async {
+            let socket = self.dialer.dial(&self.config.endpoint(node.clone()), None).await?;
+            socket.send(&Request::words(&["ASKING"])).await?;
+            Ok::<_, ExecError>(socket)
+        };
+        let not_sent = |message| ExecError::NotSent { message, source: None };
+        let socket = match timeout(limit, open).await {
+            Ok(Ok(socket)) => socket,
+            Ok(Err(error)) => return Err(not_sent(format!("cannot ask {node}: {error}"))),
+            Err(_) => return Err(not_sent(format!("cannot ask {node}: no connection within {limit:?}"))),
+        };
+        let limit = self.config.response_timeout;
+        let silent = |_| ExecError::SentUnknown { message: format!("no reply within {limit:?}"), source: None };
+        timeout(limit, socket.send(request)).await.map_err(silent)?
+    }
+
+    /// Looks at the map anew: through a link that stands, else through any node that answers.
+    async fn refresh(&self) -> Result<(), ExecError> {
+        const SLOTS: Request<'_> = Request::words(&["CLUSTER", "SLOTS"]);
+        let known: Vec<(Address, Arc<Link<D>>)> =
+            self.nodes().links.iter().map(|(node, link)| (node.clone(), Arc::clone(link))).collect();
+        let mut last = ExecError::NotSent { message: "no node of the cluster is named".into(), source: None };
+        for (node, link) in known.iter().filter(|(_, link)| link.is_up()) {
+            match link.request(&SLOTS).await.and_then(|reply| SlotMap::read(&reply, node)) {
+                Ok(map) => return self.adopt(map).await,
+                Err(error) => last = error,
+            }
+        }
+        for seed in &self.seeds {
+            let deadline = Instant::now() + self.config.connect_timeout;
+            let look = async {
+                let socket = self.dialer.dial(&self.config.endpoint(seed.clone()), None).await?;
+                SlotMap::read(&socket.send(&SLOTS).await?, seed)
+            };
+            match timeout_at(deadline, look).await {
+                Ok(Ok(map)) => return self.adopt(map).await,
+                Ok(Err(error)) => last = error,
+                Err(_) => {
+                    let message = format!("no answer from {seed} within {:?}", self.config.connect_timeout);
+                    last = ExecError::NotSent { message, source: None };
+                }
+            }
+        }
+        Err(last)
+    }
+
+    /// Takes over a new map: links to new primaries are started, those to nodes that serve nothing any more end.
+    async fn adopt(&self, map: SlotMap) -> Result<(), ExecError> {
+        let primaries = map.nodes();
+        let gone: Vec<Arc<Link<D>>> = {
+            let mut nodes = self.nodes.write().unwrap_or_else(PoisonError::into_inner);
+            if nodes.closed {
+                return Err(ExecError::Closed);
+            }
+            nodes.map = map;
+            for node in &primaries {
+                nodes.links.entry(node.clone()).or_insert_with(|| Arc::new(self.start(node)));
+            }
+            let gone: Vec<Address> = nodes.links.keys().filter(|node| !primaries.contains(node)).cloned().collect();
+            gone.iter().filter_map(|node| nodes.links.remove(node)).collect()
+        };
+        for link in gone {
+            link.close().await;
+        }
+        Ok(())
+    }
+}
+
+/// Keeps the map up to date until the cluster is closed or forgotten.
+async fn keep<D: Dialer>(cluster: Weak<Shared<D>>, stale: Arc<Notify>) {
+    let mut pause = REFRESH;
+    loop {
+        let _ = timeout(pause, stale.notified()).await; // told or not, it is time to look
+        let Some(cluster) = cluster.upgrade() else { return };
+        if cluster.nodes().closed {
+            return;
+        }
+        let well = cluster.refresh().await.is_ok() && cluster.links().iter().all(|link| link.is_up());
+        pause = if well { REFRESH } else { REFRESH_SOON };
+        drop(cluster);
+        sleep(REFRESH_SOON / 2).await; // news come in crowds
+    }
+}
+
+impl<D: Dialer> Drop for Cluster<D> {
+    fn drop(&mut self) {
+        self.0.stale.notify_one();
+    }
+}
+
+impl<D: Dialer> fmt::Debug for Cluster<D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Cluster").field("seeds", &self.0.seeds).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,336 @@
+//! How to reach Redis, whatever the client library and the topology.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tenure_core::{Error, ErrorKind, Result};
+
+use crate::dial::Endpoint;
+use crate::settings::RedisSettings;
+use crate::url;
+
+/// Where a server listens.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Address {
+    /// A port of a host.
+    Tcp {
+        /// A name, or an IP address without brackets.
+        host: String,
+        /// The port.
+        port: u16,
+    },
+    /// A unix socket.
+    Unix(PathBuf),
+}
+
+impl Address {
+    pub(crate) fn tcp(host: impl Into<String>, port: u16) -> Self {
+        Self::Tcp { host: host.into(), port }
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tcp { host, port } if host.contains(':') => write!(f, "[{host}]:{port}"),
+            Self::Tcp { host, port } => write!(f, "{host}:{port}"),
+            Self::Unix(path) => path.display().fmt(f),
+        }
+    }
+}
+
+/// How several servers work together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Topology {
+    /// One server.
+    Single(Address),
+    /// A cluster, found through any of these nodes.
+    Cluster(Vec<Address>),
+    /// One primary at a time, found through any of these sentinels.
+    Sentinel {
+        /// The sentinels.
+        sentinels: Vec<Address>,
+        /// What they call the primary.
+        service: String,
+    },
+}
+
+/// Which version of the protocol is spoken.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Protocol {
+    /// The older one: wake-ups need a second connection.
+    Resp2,
+    /// The newer one, from Redis 6: one connection carries everything.
+    #[default]
+    Resp3,
+}
+
+/// A user name and password. Neither is shown by `Debug`.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct Login {
+    /// The user; the server's default user if there is none.
+    pub username: Option<String>,
+    /// The password, if one is needed.
+    pub password: Option<String>,
+}
+
+impl fmt::Debug for Login {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if *self == Self::default() { "Login(none)" } else { "Login(\u{2026})" })
+    }
+}
+
+/// What TLS connections are checked with. Keys are not shown by `Debug`.
+#[derive(Clone, Default)]
+pub struct Tls {
+    /// The authorities whose certificates are believed, as PEM; those of the system if `None`.
+    pub authorities: Option<Arc<[u8]>>,
+    /// Who the client is, for servers that ask.
+    pub identity: Option<Identity>,
+}
+
+/// A client's own certificate.
+#[derive(Clone, Default)]
+pub struct Identity {
+    /// The certificate, and those between it and the authority, as PEM.
+    pub certificates: Arc<[u8]>,
+    /// The key, as PEM.
+    pub key: Arc<[u8]>,
+}
+
+impl fmt::Debug for Identity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Identity(\u{2026})")
+    }
+}
+
+impl fmt::Debug for Tls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tls")
+            .field("authorities", &self.authorities.is_some())
+            .field("identity", &self.identity.is_some())
+            .finish()
+    }
+}
+
+/// How to reach Redis. Credentials are kept out of `Debug`.
+#[derive(Clone, Debug)]
+pub struct RedisConfig {
+    pub(crate) topology: Topology,
+    pub(crate) login: Login,
+    pub(crate) sentinel_login: Login,
+    pub(crate) database: u32,
+    pub(crate) name: Option<String>,
+    pub(crate) protocol: Protocol,
+    pub(crate) tls: Option<Tls>,
+    pub(crate) settings: RedisSettings,
+    pub(crate) connect_timeout: Duration,
+    pub(crate) response_timeout: Duration,
+    pub(crate) ping_interval: Duration,
+}
+
+impl RedisConfig {
+    /// Servers of this topology. Nothing is resolved or connected yet.
+    #[must_use]
+    pub fn new(topology: Topology) -> Self {
+        Self {
+            topology,
+            login: Login::default(),
+            sentinel_login: Login::default(),
+            database: 0,
+            name: None,
+            protocol: Protocol::default(),
+            tls: None,
+            settings: RedisSettings::default(),
+            connect_timeout: Duration::from_secs(1),
+            response_timeout: Duration::from_secs(1),
+            ping_interval: Duration::from_secs(5),
+        }
+    }
+
+    /// A single server at a host and port.
+    #[must_use]
+    pub fn tcp(host: impl Into<String>, port: u16) -> Self {
+        Self::new(Topology::Single(Address::tcp(host, port)))
+    }
+
+    /// A single server at a unix socket.
+    #[must_use]
+    pub fn unix(path: impl Into<PathBuf>) -> Self {
+        Self::new(Topology::Single(Address::Unix(path.into())))
+    }
+
+    /// Reads a URL:
+    ///
+    /// * `redis://[user[:password]@]host[:port][/db]`: one server;
+    /// * `redis+unix:///path[?user=…&pass=…&db=…]` (also `unix://`): one server at a unix socket;
+    /// * `redis+cluster://[user[:password]@]host[:port][,host[:port]]…`: a cluster;
+    /// * `redis+sentinel://[user[:password]@]host[:port][,host[:port]]…/service[/db]`: behind sentinels.
+    ///
+    /// `rediss` in place of `redis` asks for TLS.
+    ///
+    /// Query parameters: `prefix`, `max_waiters`, `fences=clock|counter`, `allow_eviction=true|false`,
+    /// `connect_timeout_ms`, `response_timeout_ms`, `ping_interval_ms`, `protocol=resp2|resp3`, `name`; with TLS also
+    /// `ca`, `cert` and `key`, the paths of PEM files; with sentinels also `sentinel_user` and `sentinel_pass`. They
+    /// mean what the setters and [`RedisSettings`] say.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::InvalidArgument`] naming what is wrong, an unknown parameter too. The URL itself, which may hold a
+    /// password, is not repeated.
+    pub fn from_url(url: &str) -> Result<Self> {
+        url::parse(url)
+    }
+
+    /// The user to log in as; default is the server's default user. Needs a [`password`](Self::password).
+    #[must_use]
+    pub fn username(mut self, username: impl Into<String>) -> Self {
+        self.login.username = Some(username.into());
+        self
+    }
+
+    /// The password to log in with; default none.
+    #[must_use]
+    pub fn password(mut self, password: impl Into<String>) -> Self {
+        self.login.password = Some(password.into());
+        self
+    }
+
+    /// Who logs in at sentinels; default nobody.
+    #[must_use]
+    pub fn sentinel_login(mut self, login: Login) -> Self {
+        self.sentinel_login = login;
+        self
+    }
+
+    /// The number of the database; default 0. A cluster has no other.
+    #[must_use]
+    pub fn database(mut self, database: u32) -> Self {
+        self.database = database;
+        self
+    }
+
+    /// What the server calls the connections that carry commands (`CLIENT SETNAME`); default nothing. A user without
+    /// the right to do that is not refused.
+    #[must_use]
+    pub fn name(mut self, name: impl Into<String>) -> Self {
+        self.name = Some(name.into());
+        self
+    }
+
+    /// Which version of the protocol is spoken; default [`Protocol::Resp3`].
+    #[must_use]
+    pub fn protocol(mut self, protocol: Protocol) -> Self {
+        self.protocol = protocol;
+        self
+    }
+
+    /// Encrypts all connections; default is not to. Needs the feature `tls` of the driver.
+    #[must_use]
+    pub fn tls(mut self, tls: Tls) -> Self {
+        self.tls = Some(tls);
+        self
+    }
+
+    /// Prefix, fences, eviction and limits; default [`RedisSettings::default`].
+    #[must_use]
+    pub fn settings(mut self, settings: RedisSettings) -> Self {
+        self.settings = settings;
+        self
+    }
+
+    /// How long one attempt to connect, log in and subscribe may take; default 1 s.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::InvalidArgument`] outside 10 ms to 60 s.
+    pub fn connect_timeout(mut self, timeout: Duration) -> Result<Self> {
+        self.connect_timeout = within("connect timeout", timeout)?;
+        Ok(self)
+    }
+
+    /// How long a reply may take before its outcome counts as unknown; default 1 s.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::InvalidArgument`] outside 10 ms to 60 s.
+    pub fn response_timeout(mut self, timeout: Duration) -> Result<Self> {
+        self.response_timeout = within("response timeout", timeout)?;
+        Ok(self)
+    }
+
+    /// How long a link may be without any reply before it is tried; default 5 s. A link that does not answer within
+    /// half the response timeout is replaced. While commands time out it is tried at once.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::InvalidArgument`] outside 10 ms to 60 s.
+    pub fn ping_interval(mut self, interval: Duration) -> Result<Self> {
+        self.ping_interval = within("ping interval", interval)?;
+        Ok(self)
+    }
+
+    /// Where the configuration begins: its one server, the nodes of the cluster, or the sentinels.
+    #[must_use]
+    pub fn endpoints(&self) -> Vec<Endpoint> {
+        let all = |addresses: &[Address], of: fn(&Self, Address) -> Endpoint| {
+            addresses.iter().map(|address| of(self, address.clone())).collect()
+        };
+        match &self.topology {
+            Topology::Single(address) => all(std::slice::from_ref(address), Self::endpoint),
+            Topology::Cluster(nodes) => all(nodes, Self::endpoint),
+            Topology::Sentinel { sentinels, .. } => all(sentinels, Self::sentinel),
+        }
+    }
+
+    /// The data server at `address`.
+    pub(crate) fn endpoint(&self, address: Address) -> Endpoint {
+        Endpoint {
+            address,
+            login: self.login.clone(),
+            database: self.database,
+            protocol: self.protocol,
+            tls: self.tls.clone(),
+            timeout: self.connect_timeout,
+        }
+    }
+
+    /// The sentinel at `address`. Sentinels speak both protocols only from version 7 on.
+    pub(crate) fn sentinel(&self, address: Address) -> Endpoint {
+        let login = self.sentinel_login.clone();
+        Endpoint { login, database: 0, protocol: Protocol::Resp2, ..self.endpoint(address) }
+    }
+}
+
+fn within(what: &str, time: Duration) -> Result<Duration> {
+    if (Duration::from_millis(10)..=Duration::from_secs(60)).contains(&time) {
+        return Ok(time);
+    }
+    Err(Error::new(ErrorKind::InvalidArgument, format!("a {what} of {time:?} is outside 10 ms to 60 s")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn secrets_are_not_shown() {
+        let config = RedisConfig::tcp("h", 1).username("u5er").password("s3cret");
+        let identity = Identity { certificates: Arc::default(), key: Arc::from(*b"s3cret") };
+        let tls = Tls { authorities: None, identity: Some(identity) };
+        let text = format!("{:?}", config.tls(tls));
+        assert!(!text.contains("u5er") && !text.contains("s3cret"), "{text}");
+    }
+
+    #[test]
+    fn times_are_checked() {
+        let config = RedisConfig::tcp("h", 1);
+        assert!(config.clone().connect_timeout(Duration::ZERO).is_err());
+        assert!(config.clone().response_timeout(Duration::from_secs(61)).is_err());
+        assert!(config.ping_interval(Duration::from_secs(1)).is_ok());
+    }
+}

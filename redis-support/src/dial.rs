@@ -1,0 +1,138 @@
+//! What a client library has to bring: a way to open one connection, and to send one command on it.
+//!
+//! Everything that lasts longer than a connection stands above, once for all libraries: when to replace it
+//! (`link`), where the primary is (`sentinel`), which node serves a key (`cluster`).
+
+use std::fmt::{self, Debug};
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+
+use crate::config::{Address, Login, Protocol, Tls};
+use crate::error::ExecError;
+use crate::executor::{Reply, ScriptCall};
+
+/// One server and how to log in there. Credentials are kept out of `Debug`.
+#[derive(Clone, Debug)]
+pub struct Endpoint {
+    /// Where it listens.
+    pub address: Address,
+    /// Who logs in.
+    pub login: Login,
+    /// The number of the database; always 0 on nodes of a cluster and on sentinels.
+    pub database: u32,
+    /// The protocol to speak.
+    pub protocol: Protocol,
+    /// What encrypts the connection, if anything does.
+    pub tls: Option<Tls>,
+    /// How long opening, login included, may take.
+    pub timeout: Duration,
+}
+
+/// What came in on a channel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Heard<'a> {
+    /// The payload of a message.
+    Message(&'a [u8]),
+    /// Messages may have been lost.
+    Gap,
+}
+
+/// A channel to listen on, and where its messages go.
+#[derive(Clone)]
+pub struct Listen {
+    /// The name of the channel.
+    pub channel: String,
+    /// Called with everything that comes in. It does not block.
+    pub sink: Arc<dyn Fn(Heard<'_>) + Send + Sync>,
+}
+
+impl Debug for Listen {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Listen").field("channel", &self.channel).finish_non_exhaustive()
+    }
+}
+
+/// One command, borrowed from whoever sends it.
+#[derive(Clone, Copy, Debug)]
+pub struct Request<'a> {
+    head: [&'a str; 2],
+    rest: Rest<'a>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Rest<'a> {
+    Words(&'a [&'a str]),
+    Call(&'a ScriptCall),
+}
+
+impl<'a> Request<'a> {
+    /// A plain command.
+    #[must_use]
+    pub const fn words(words: &'a [&'a str]) -> Self {
+        Self { head: ["", ""], rest: Rest::Words(words) }
+    }
+
+    /// A script by its digest.
+    pub(crate) fn by_digest(call: &'a ScriptCall) -> Self {
+        Self { head: ["EVALSHA", call.script.sha1()], rest: Rest::Call(call) }
+    }
+
+    /// A script by its source.
+    pub(crate) fn by_source(call: &'a ScriptCall) -> Self {
+        Self { head: ["EVAL", call.script.source()], rest: Rest::Call(call) }
+    }
+
+    /// Gives the words of the command to `take`, in order. The first one is the name of the command.
+    pub fn each(&self, mut take: impl FnMut(&[u8])) {
+        match self.rest {
+            Rest::Words(words) => words.iter().for_each(|word| take(word.as_bytes())),
+            Rest::Call(call) => {
+                self.head.iter().for_each(|word| take(word.as_bytes()));
+                take(call.keys.len().to_string().as_bytes());
+                call.keys.iter().chain(call.args.iter()).for_each(take);
+            }
+        }
+    }
+}
+
+/// Opens connections through a client library.
+#[async_trait]
+pub trait Dialer: Debug + Send + Sync + 'static {
+    /// An open connection. Dropping it closes it.
+    type Socket: Socket;
+
+    /// A short constant name of the driver: `"redis"`.
+    fn driver(&self) -> &'static str;
+
+    /// Opens one connection, logs in, and subscribes to the channel of `listen` if one is given. It has the
+    /// subscription when this returns. With the older protocol such a connection carries no commands but `PING`.
+    ///
+    /// # Errors
+    ///
+    /// [`ExecError::Server`] for a refusal; otherwise [`ExecError::NotSent`]. The caller bounds the time.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future closes what was opened.
+    async fn dial(&self, endpoint: &Endpoint, listen: Option<Listen>) -> Result<Self::Socket, ExecError>;
+}
+
+/// One open connection. Requests may be sent concurrently.
+#[async_trait]
+pub trait Socket: Send + Sync + 'static {
+    /// Sends one command, at most once, and waits for its reply, however long it takes.
+    ///
+    /// # Errors
+    ///
+    /// [`ExecError::Server`] for a refusal, [`ExecError::SentUnknown`] when the connection ended before the reply.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future leaves the outcome unknown, and the connection usable.
+    async fn send(&self, request: &Request<'_>) -> Result<Reply, ExecError>;
+
+    /// Returns when the library has seen the connection end. One caller at a time.
+    async fn ended(&self);
+}

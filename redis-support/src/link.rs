@@ -1,0 +1,270 @@
+//! A link to one server that outlives its connections.
+
+mod keep;
+
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::{Notify, watch};
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, timeout};
+
+use crate::config::{Address, RedisConfig};
+use crate::dial::{Dialer, Endpoint, Listen, Request, Socket};
+use crate::error::ExecError;
+use crate::executor::Reply;
+use crate::sentinel::Sentinels;
+
+/// How long a request waits for a broken link to come back before it fails as not sent.
+const LINK_PATIENCE: Duration = Duration::from_millis(500);
+/// A request given up this long after it left casts doubt on the link.
+const DOUBT_AFTER: Duration = Duration::from_millis(200);
+
+/// Where a link leads.
+pub(crate) enum Route<D: Dialer> {
+    /// Always to the same server.
+    Fixed(Endpoint),
+    /// To whichever server the sentinels name.
+    Named(Arc<Sentinels<D>>),
+}
+
+/// The times of a link.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pace {
+    response_timeout: Duration,
+    ping_interval: Duration,
+}
+
+impl Pace {
+    pub(crate) fn of(config: &RedisConfig) -> Self {
+        Self { response_timeout: config.response_timeout, ping_interval: config.ping_interval }
+    }
+}
+
+/// The connection as requests see it.
+enum State<S> {
+    Up(Arc<Live<S>>),
+    Down(ExecError),
+    Closed,
+}
+
+/// A connection that is subscribed and ready; with the older protocol it is two.
+struct Live<S> {
+    address: Address,
+    commands: S,
+    listener: Option<S>,
+}
+
+/// A link that replaces its connection whenever that ends or goes silent, until it is closed.
+pub(crate) struct Link<D: Dialer> {
+    shared: Arc<Shared<D>>,
+    supervisor: Mutex<Option<JoinHandle<()>>>,
+}
+
+struct Shared<D: Dialer> {
+    dialer: Arc<D>,
+    route: Route<D>,
+    listen: Listen,
+    name: Option<String>,
+    pace: Pace,
+    state: watch::Sender<State<D::Socket>>,
+    /// A request went unanswered: try the connection now.
+    doubt: Notify,
+    /// The link went down or came up.
+    news: Option<Arc<Notify>>,
+    started: Instant,
+    /// When the last reply came, in ms after `started`.
+    last_reply: AtomicU64,
+}
+
+impl<D: Dialer> Link<D> {
+    /// A link that is not connected yet. `news` is told when it goes down or comes up.
+    pub(crate) fn new(
+        dialer: Arc<D>,
+        route: Route<D>,
+        listen: Listen,
+        config: &RedisConfig,
+        news: Option<Arc<Notify>>,
+    ) -> Self {
+        let down = ExecError::NotSent { message: "not connected yet".into(), source: None };
+        let shared = Arc::new(Shared {
+            dialer,
+            route,
+            listen,
+            name: config.name.clone(),
+            pace: Pace::of(config),
+            state: watch::Sender::new(State::Down(down)),
+            doubt: Notify::new(),
+            news,
+            started: Instant::now(),
+            last_reply: AtomicU64::new(0),
+        });
+        Self { shared, supervisor: Mutex::new(None) }
+    }
+
+    /// Connects, and starts the task that keeps it so. A failure of this first attempt is final.
+    pub(crate) async fn connect(self) -> Result<Self, ExecError> {
+        let live = self.shared.open().await?;
+        self.shared.state.send_replace(State::Up(Arc::clone(&live)));
+        self.supervise(Some(live));
+        Ok(self)
+    }
+
+    /// Starts the task that connects and keeps it so.
+    pub(crate) fn start(self) -> Self {
+        self.supervise(None);
+        self
+    }
+
+    fn supervise(&self, live: Option<Arc<Live<D::Socket>>>) {
+        let task = tokio::spawn(Arc::clone(&self.shared).supervise(live));
+        *self.supervisor.lock().unwrap_or_else(PoisonError::into_inner) = Some(task);
+    }
+
+    /// Whether a connection stands.
+    pub(crate) fn is_up(&self) -> bool {
+        matches!(&*self.shared.state.borrow(), State::Up(_))
+    }
+
+    /// Waits until a connection stands, at most `limit`.
+    pub(crate) async fn up(&self, limit: Duration) -> Result<(), ExecError> {
+        self.shared.connection(limit).await.map(drop)
+    }
+
+    /// Sends one command, once, and waits for its reply, at most the response timeout.
+    pub(crate) async fn request(&self, request: &Request<'_>) -> Result<Reply, ExecError> {
+        let shared = &*self.shared;
+        let live = shared.connection(LINK_PATIENCE).await?;
+        let mut doubt = Doubt { shared, sent: Instant::now(), answered: false };
+        let limit = shared.pace.response_timeout;
+        match timeout(limit, live.commands.send(request)).await {
+            Ok(Ok(reply)) => {
+                doubt.answered();
+                Ok(reply)
+            }
+            Ok(Err(error)) => {
+                match &error {
+                    ExecError::Server { code, .. } if code == "READONLY" => shared.doubt.notify_one(),
+                    ExecError::Server { .. } => doubt.answered(),
+                    _ => shared.doubt.notify_one(),
+                }
+                Err(error)
+            }
+            Err(_) => Err(ExecError::SentUnknown { message: format!("no reply within {limit:?}"), source: None }),
+        }
+    }
+
+    /// Ends the connection and the task behind it.
+    pub(crate) async fn close(&self) {
+        self.shared.state.send_replace(State::Closed);
+        let supervisor = self.supervisor.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(supervisor) = supervisor {
+            let _ = supervisor.await; // it ends at once; a panic in it would have nothing to add here
+        }
+    }
+}
+
+impl<D: Dialer> Drop for Link<D> {
+    fn drop(&mut self) {
+        self.shared.state.send_replace(State::Closed);
+    }
+}
+
+impl<D: Dialer> fmt::Debug for Link<D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Link").field("to", &self.shared.place()).finish_non_exhaustive()
+    }
+}
+
+/// A request that has left. Given up without an answer, it has the connection tried.
+struct Doubt<'a, D: Dialer> {
+    shared: &'a Shared<D>,
+    sent: Instant,
+    answered: bool,
+}
+
+impl<D: Dialer> Doubt<'_, D> {
+    fn answered(&mut self) {
+        self.answered = true;
+        self.shared.heard();
+    }
+}
+
+impl<D: Dialer> Drop for Doubt<'_, D> {
+    fn drop(&mut self) {
+        if !self.answered && self.sent.elapsed() >= DOUBT_AFTER {
+            self.shared.doubt.notify_one();
+        }
+    }
+}
+
+impl<D: Dialer> Shared<D> {
+    fn place(&self) -> String {
+        match &self.route {
+            Route::Fixed(endpoint) => endpoint.address.to_string(),
+            Route::Named(sentinels) => sentinels.place(),
+        }
+    }
+
+    /// The live connection; waits a little for it if the link is down.
+    async fn connection(&self, limit: Duration) -> Result<Arc<Live<D::Socket>>, ExecError> {
+        if let State::Up(live) = &*self.state.borrow() {
+            return Ok(Arc::clone(live));
+        }
+        let mut states = self.state.subscribe();
+        // Settled or not, the state says the rest.
+        let _ = timeout(limit, states.wait_for(|state| !matches!(state, State::Down(_)))).await;
+        match &*self.state.borrow() {
+            State::Up(live) => Ok(Arc::clone(live)),
+            State::Closed => Err(ExecError::Closed),
+            State::Down(error) => {
+                let message = format!("the link to {} is down: {error}", self.place());
+                Err(ExecError::NotSent { message, source: Some(Arc::new(error.clone())) })
+            }
+        }
+    }
+
+    /// Changes the state, unless the link was closed; tells whether it did.
+    fn set(&self, state: State<D::Socket>) -> bool {
+        let open = self.state.send_if_modified(|current| {
+            let open = !matches!(current, State::Closed);
+            if open {
+                *current = state;
+            }
+            open
+        });
+        if let Some(news) = &self.news {
+            news.notify_one();
+        }
+        open
+    }
+
+    async fn closed(&self) {
+        let mut states = self.state.subscribe();
+        let _ = states.wait_for(|state| matches!(state, State::Closed)).await; // the sender lives in `self`
+    }
+
+    fn heard(&self) {
+        let now = u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX);
+        self.last_reply.fetch_max(now, Ordering::Relaxed);
+    }
+
+    fn idle(&self) -> Duration {
+        self.started.elapsed().saturating_sub(Duration::from_millis(self.last_reply.load(Ordering::Relaxed)))
+    }
+}
+
+impl<S: Socket> Live<S> {
+    /// The library saw one of the connections end.
+    async fn ended(&self) {
+        match &self.listener {
+            None => self.commands.ended().await,
+            Some(listener) => tokio::select! {
+                () = self.commands.ended() => {}
+                () = listener.ended() => {}
+            },
+        }
+    }
+}

@@ -1,0 +1,175 @@
+//! The task that keeps a link's connection alive.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::{sleep, timeout};
+
+use super::{Live, Route, Shared, State};
+use crate::config::Protocol;
+use crate::dial::{Dialer, Heard, Request, Socket};
+use crate::error::ExecError;
+
+/// The first pause between attempts to connect; each further one doubles up to the last.
+const FIRST_PAUSE: Duration = Duration::from_millis(50);
+const LAST_PAUSE: Duration = Duration::from_secs(1);
+
+impl<D: Dialer> Shared<D> {
+    /// Keeps a connection until the link is closed.
+    pub(super) async fn supervise(self: Arc<Self>, first: Option<Arc<Live<D::Socket>>>) {
+        let _last = LastWord(Arc::clone(&self));
+        let mut live = first;
+        loop {
+            if let Some(live) = live.take() {
+                let reason = tokio::select! {
+                    reason = self.guard(&live) => reason,
+                    () = self.closed() => return,
+                };
+                if !self.set(State::Down(reason)) {
+                    return;
+                }
+            }
+            let fresh = tokio::select! {
+                fresh = self.reopen() => fresh,
+                () = self.closed() => return,
+            };
+            if !self.set(State::Up(Arc::clone(&fresh))) {
+                return;
+            }
+            (self.listen.sink)(Heard::Gap);
+            live = Some(fresh);
+        }
+    }
+
+    /// Watches a connection; returns why it is of no use any more.
+    async fn guard(&self, live: &Live<D::Socket>) -> ExecError {
+        loop {
+            let idle = self.idle();
+            let moved = match &self.route {
+                Route::Named(sentinels) => tokio::select! {
+                    () = live.ended() => return ended(),
+                    () = sentinels.moved() => true,
+                    () = self.doubt.notified() => true,
+                    () = sleep(self.pace.ping_interval.saturating_sub(idle)) => false,
+                },
+                Route::Fixed(_) => tokio::select! {
+                    () = live.ended() => return ended(),
+                    () = self.doubt.notified() => true,
+                    () = sleep(self.pace.ping_interval.saturating_sub(idle)) => false,
+                },
+            };
+            if let (true, Route::Named(sentinels)) = (moved, &self.route)
+                && let Ok(address) = sentinels.primary().await
+                && address != live.address
+            {
+                let message = format!("the primary has moved from {} to {address}", live.address);
+                return ExecError::NotSent { message, source: None };
+            }
+            if !moved && self.idle() < self.pace.ping_interval {
+                continue; // other requests were answered in the meantime
+            }
+            if let Some(error) = self.try_out(live).await {
+                return error;
+            }
+        }
+    }
+
+    /// Tries a connection with a ping; returns what is wrong with it.
+    async fn try_out(&self, live: &Live<D::Socket>) -> Option<ExecError> {
+        let patience = (self.pace.response_timeout / 2).max(Duration::from_millis(10));
+        for socket in std::iter::once(&live.commands).chain(&live.listener) {
+            match timeout(patience, socket.send(&Request::words(&["PING"]))).await {
+                Ok(Ok(_) | Err(ExecError::Server { .. })) => self.heard(), // a refusal is an answer
+                Ok(Err(error)) => {
+                    let message = format!("the connection broke: {error}");
+                    return Some(ExecError::NotSent { message, source: Some(Arc::new(error)) });
+                }
+                Err(_) => {
+                    let message = format!("the connection went silent: no answer to a ping within {patience:?}");
+                    return Some(ExecError::NotSent { message, source: None });
+                }
+            }
+        }
+        None
+    }
+
+    /// Connects again, however long it takes.
+    async fn reopen(&self) -> Arc<Live<D::Socket>> {
+        let mut pause = FIRST_PAUSE;
+        loop {
+            match self.open().await {
+                Ok(live) => return live,
+                Err(error) => self.set(State::Down(error)),
+            };
+            match &self.route {
+                Route::Named(sentinels) => tokio::select! {
+                    () = sleep(jittered(pause)) => {}
+                    () = sentinels.moved() => {}
+                },
+                Route::Fixed(_) => sleep(jittered(pause)).await,
+            }
+            pause = (pause * 2).min(LAST_PAUSE);
+        }
+    }
+
+    /// One attempt to find the server, connect, log in and subscribe.
+    pub(super) async fn open(&self) -> Result<Arc<Live<D::Socket>>, ExecError> {
+        let endpoint = match &self.route {
+            Route::Fixed(endpoint) => endpoint.clone(),
+            Route::Named(sentinels) => sentinels.endpoint().await?,
+        };
+        let limit = endpoint.timeout;
+        let opening = async {
+            let listen = Some(self.listen.clone());
+            let (commands, listener) = match endpoint.protocol {
+                Protocol::Resp3 => (self.dialer.dial(&endpoint, listen).await?, None),
+                Protocol::Resp2 => {
+                    let commands = self.dialer.dial(&endpoint, None).await?;
+                    (commands, Some(self.dialer.dial(&endpoint, listen).await?))
+                }
+            };
+            if let Route::Named(sentinels) = &self.route {
+                sentinels.confirm(&commands).await?;
+            }
+            if let Some(name) = &self.name {
+                match commands.send(&Request::words(&["CLIENT", "SETNAME", name])).await {
+                    Ok(_) | Err(ExecError::Server { .. }) => {} // a comfort: a refusal is no reason to stay away
+                    Err(error) => return Err(error),
+                }
+            }
+            Ok(Arc::new(Live { address: endpoint.address.clone(), commands, listener }))
+        };
+        let live = timeout(limit, opening).await.map_err(|_| {
+            let message = format!("no connection to {} within {limit:?}", endpoint.address);
+            ExecError::NotSent { message, source: None }
+        })?;
+        self.heard();
+        live.map_err(|error| match error {
+            ExecError::NotSent { message, source } | ExecError::SentUnknown { message, source } => {
+                ExecError::NotSent { message: format!("cannot connect to {}: {message}", endpoint.address), source }
+            }
+            error => error,
+        })
+    }
+}
+
+fn ended() -> ExecError {
+    ExecError::NotSent { message: "the server closed the connection".into(), source: None }
+}
+
+/// Says so when the supervising task ends because its runtime does.
+struct LastWord<D: Dialer>(Arc<Shared<D>>);
+
+impl<D: Dialer> Drop for LastWord<D> {
+    fn drop(&mut self) {
+        let message = "the runtime that the driver was connected on has ended".into();
+        self.0.set(State::Down(ExecError::NotSent { message, source: None }));
+    }
+}
+
+/// Between half of `pause` and all of it, so that the clients of a restarted server do not come all at once.
+fn jittered(pause: Duration) -> Duration {
+    let mut byte = [0];
+    let _ = getrandom::fill(&mut byte); // without randomness the pause is merely the same for all
+    pause / 2 + pause / 2 * u32::from(byte[0]) / 255
+}

@@ -1,0 +1,111 @@
+//! The executor over any client library and any topology.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+
+use crate::cluster::Cluster;
+use crate::config::{RedisConfig, Topology};
+use crate::dial::{Dialer, Heard, Listen, Request};
+use crate::error::ExecError;
+use crate::executor::{Placement, RedisExecutor, Reply, ScriptCall};
+use crate::link::{Link, Route};
+use crate::sentinel::Sentinels;
+use crate::slot;
+use crate::wake::WakeLink;
+
+/// Servers reached through a client library, as [`RedisConfig`] says.
+#[derive(Debug)]
+pub struct Remote<D: Dialer> {
+    driver: &'static str,
+    servers: Servers<D>,
+}
+
+#[derive(Debug)]
+enum Servers<D: Dialer> {
+    Single(Link<D>),
+    Primary(Link<D>, Arc<Sentinels<D>>),
+    Cluster(Cluster<D>),
+}
+
+impl<D: Dialer> Remote<D> {
+    /// Connects, subscribes to `channel`, and keeps it so. The first failure is final.
+    pub(crate) async fn connect(
+        dialer: D,
+        config: &RedisConfig,
+        channel: String,
+        wake: WakeLink,
+    ) -> Result<Self, ExecError> {
+        let sink = move |heard: Heard<'_>| match heard {
+            Heard::Message(payload) => wake.deliver(payload),
+            Heard::Gap => wake.link_up(),
+        };
+        let listen = Listen { channel, sink: Arc::new(sink) };
+        let (driver, dialer) = (dialer.driver(), Arc::new(dialer));
+        let servers = match &config.topology {
+            Topology::Single(address) => {
+                let route = Route::Fixed(config.endpoint(address.clone()));
+                Servers::Single(Link::new(dialer, route, listen, config, None).connect().await?)
+            }
+            Topology::Sentinel { sentinels, service } => {
+                let sentinels = Sentinels::start(&dialer, config, sentinels, service);
+                let route = Route::Named(Arc::clone(&sentinels));
+                Servers::Primary(Link::new(dialer, route, listen, config, None).connect().await?, sentinels)
+            }
+            Topology::Cluster(seeds) => Servers::Cluster(Cluster::connect(dialer, config, seeds, listen).await?),
+        };
+        Ok(Self { driver, servers })
+    }
+
+    async fn run(&self, call: &ScriptCall, request: Request<'_>) -> Result<Reply, ExecError> {
+        match &self.servers {
+            Servers::Single(link) | Servers::Primary(link, _) => link.request(&request).await,
+            Servers::Cluster(cluster) => {
+                let slot = call.keys.iter().next().map_or(0, slot::of);
+                cluster.request(slot, &request).await
+            }
+        }
+    }
+}
+
+#[async_trait]
+impl<D: Dialer> RedisExecutor for Remote<D> {
+    fn driver(&self) -> &'static str {
+        self.driver
+    }
+
+    fn placement(&self) -> Placement {
+        match self.servers {
+            Servers::Single(_) => Placement::OneServer,
+            Servers::Primary(..) => Placement::OnePrimary,
+            Servers::Cluster(_) => Placement::Slots,
+        }
+    }
+
+    async fn evalsha(&self, call: &ScriptCall) -> Result<Reply, ExecError> {
+        self.run(call, Request::by_digest(call)).await
+    }
+
+    async fn eval(&self, call: &ScriptCall) -> Result<Reply, ExecError> {
+        self.run(call, Request::by_source(call)).await
+    }
+
+    async fn command(&self, args: &[&str]) -> Vec<Result<Reply, ExecError>> {
+        let request = Request::words(args);
+        match &self.servers {
+            Servers::Single(link) | Servers::Primary(link, _) => vec![link.request(&request).await],
+            Servers::Cluster(cluster) => cluster.everywhere(&request).await,
+        }
+    }
+
+    async fn close(&self) {
+        match &self.servers {
+            Servers::Single(link) => link.close().await,
+            Servers::Primary(link, sentinels) => {
+                link.close().await;
+                sentinels.close().await;
+            }
+            Servers::Cluster(cluster) => cluster.close().await,
+        }
+    }
+}

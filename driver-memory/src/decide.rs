@@ -52,7 +52,7 @@ pub(crate) enum Refusal {
 }
 
 impl<T> Outcome<T> {
-    fn quiet(answer: T) -> Self {
+    pub(crate) fn quiet(answer: T) -> Self {
         Self { answer, wake: None }
     }
 }
@@ -89,28 +89,32 @@ impl NameState {
         request: &AcquireRequest,
         caps: Caps,
         next_fence: impl FnOnce() -> FencingToken,
-    ) -> Result<Acquisition, Refusal> {
+    ) -> Outcome<Result<Acquisition, Refusal>> {
         self.settle(now);
         let (token, ttl) = (request.token, request.ttl.get());
         if let Some(held) = &mut self.hold {
             return match held.by.entry(claimant, &token) {
-                Some(ttl) => Ok(grant(held, ttl, Begun::Earlier)),
+                Some(ttl) => Outcome::quiet(Ok(grant(held, ttl, Begun::Earlier))),
                 None if held.is_of(claimant) => {
-                    let granted = held.enter(now, token, ttl, caps)?;
-                    self.queue.leave(&token);
-                    Ok(granted)
+                    let entered = held.enter(now, token, ttl, caps);
+                    if entered.is_ok() {
+                        self.queue.leave(&token);
+                    }
+                    Outcome::quiet(entered)
                 }
-                None => self.busy(now, request, caps),
+                None => Outcome::quiet(self.busy(now, request, caps)),
             };
         }
         if self.queue.head().is_some_and(|head| head != token) {
-            return self.busy(now, request, caps);
+            // The lease before it ran out, and nobody told the head.
+            let wake = if self.queue.head_is_called(now) { None } else { self.queue.call_head(now) };
+            return Outcome { answer: self.busy(now, request, caps), wake };
         }
         self.queue.leave(&token);
         let by = HeldBy::new(claimant, token, ttl);
         let (fence, label) = (next_fence(), request.label.clone());
         let held = self.hold.insert(Held { by, fence, since: now, until: now + ttl, label });
-        Ok(grant(held, ttl, Begun::Now))
+        Outcome::quiet(Ok(grant(held, ttl, Begun::Now)))
     }
 
     /// The name is held by another, or free and reserved for another.
@@ -124,8 +128,8 @@ impl NameState {
             position = self.queue.position(&request.token);
         }
         let recheck_after = match &self.hold {
-            Some(held) if position == Some(0) || self.queue.is_empty() => Some(held.left(now)),
-            Some(_) => None, // those before will be served first
+            Some(_) if position > Some(0) => None, // those before will be served first
+            Some(held) => Some(held.left(now)),
             None => self.queue.head_lapses_in(now),
         };
         Ok(Acquisition::Busy(Busy { position, recheck_after }))
@@ -181,14 +185,10 @@ impl NameState {
 
     /// Undoes an entry and a place in the queue.
     pub(crate) fn abandon(&mut self, now: Instant, claimant: Claimant, token: &OwnerToken) -> Outcome<()> {
-        let Outcome { answer, wake } = self.exit(now, claimant, token);
+        let Outcome { wake, .. } = self.exit(now, claimant, token);
         let left = self.queue.leave(token);
-        if answer == Exited::Released || left != Left::Head {
-            return Outcome { answer: (), wake };
-        }
-        // The next in line may take the free lock, or has to learn when the lease before it ends.
-        let wake = if self.hold.is_none() { self.queue.call_head(now) } else { self.queue.head() };
-        Outcome { answer: (), wake }
+        let passed_on = left == Left::Head && self.hold.is_none();
+        Outcome { answer: (), wake: if passed_on { self.queue.call_head(now) } else { wake } }
     }
 
     /// Takes the name from whoever holds it.

@@ -72,12 +72,8 @@ impl MemoryDriver {
         self.store.caps
     }
 
-    pub(crate) fn link(&self) -> &Link {
-        &self.link
-    }
-
-    pub(crate) fn store(&self) -> &Store {
-        &self.store
+    pub(crate) fn link(&self) -> Arc<Link> {
+        Arc::clone(&self.link)
     }
 
     pub(crate) fn close_connection(&self) {
@@ -85,25 +81,29 @@ impl MemoryDriver {
     }
 
     /// Carries a call over the link.
-    pub(crate) async fn carry<T>(&self, operation: Operation, apply: impl FnOnce() -> T) -> Result<T, Failure> {
+    pub(crate) async fn carry<T: Send + 'static>(
+        &self,
+        operation: Operation,
+        apply: impl FnOnce(&Store) -> T + Send + 'static,
+    ) -> Result<T, Failure> {
         if self.closed.load(Ordering::Acquire) {
             return Err(Failure::CLOSED);
         }
-        self.link.carry(operation, apply).await
+        let store = Arc::clone(&self.store);
+        self.link.carry(operation, move || apply(&store)).await
     }
 
     /// Carries a call about one name over the link.
-    pub(crate) async fn call<T>(
+    pub(crate) async fn call<T: Send + 'static>(
         &self,
         operation: Operation,
         name: &LockName,
-        apply: impl FnOnce(&Store) -> Result<T>,
+        apply: impl FnOnce(&Store, &LockName) -> Result<T> + Send + 'static,
     ) -> Result<T> {
-        let carried = self.carry(operation, || apply(&self.store)).await;
-        carried
-            .map_err(Failure::error)
-            .and_then(|answer| answer)
-            .map_err(|error| error.during(DRIVER, operation.as_str(), name))
+        let same = name.clone();
+        let carried = self.carry(operation, move |store| apply(store, &same)).await;
+        let answer = carried.map_err(Failure::error).and_then(|answer| answer);
+        answer.map_err(|error| error.during(DRIVER, operation.as_str(), name))
     }
 }
 

@@ -138,7 +138,8 @@ impl Faults {
         self.link.script(operation, Fault::LoseReply);
     }
 
-    /// The next call hangs before it reaches the store, until [`heal`](Self::heal) lets it go on.
+    /// The next call hangs until [`heal`](Self::heal). It is done then, even if its caller has given up meanwhile:
+    /// a request that was sent cannot be taken back.
     pub fn hang_next(&self, operation: Operation) {
         self.link.script(operation, Fault::Hang);
     }
@@ -159,7 +160,8 @@ impl Faults {
         self.link.set_traffic(Traffic::Refused);
     }
 
-    /// From now on every call hangs and no wake-up comes through: the link went silent without closing.
+    /// From now on every call hangs and no wake-up comes through: the link went silent without closing. What was sent
+    /// meanwhile is done when [healed](Self::heal), in its order, also where the caller has given up.
     pub fn silence(&self) {
         self.link.set_traffic(Traffic::Hangs);
     }
@@ -169,7 +171,7 @@ impl Faults {
         self.link.set_wakeups(wakeups);
     }
 
-    /// Ends every fault of this connection, also those scripted and not yet met. Hanging calls go on, and all waiters
+    /// Ends every fault of this connection, also those scripted and not yet met. What hangs is done, and all waiters
     /// are woken, as after a reconnect.
     pub fn heal(&self) {
         self.link.heal();

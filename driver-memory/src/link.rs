@@ -1,20 +1,19 @@
 //! One connection to a store, and everything that can be made to go wrong on it.
 
 use std::collections::{HashMap, VecDeque};
-use std::future::Future;
+use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tenure_core::driver::{WakeRouter, Watch};
 use tenure_core::{Error, ErrorKind, OwnerToken};
-use tokio::sync::watch;
+use tokio::sync::{oneshot, watch};
 use tokio::task::coop::consume_budget;
 use tokio::time::sleep;
 
 use crate::faults::{Operation, Wakeups};
 
 /// What separates a client from the store.
-#[derive(Debug)]
 pub(crate) struct Link {
     router: WakeRouter,
     condition: Mutex<Condition>,
@@ -23,12 +22,14 @@ pub(crate) struct Link {
 }
 
 /// The state of the link.
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct Condition {
     traffic: Traffic,
     wakeups: Wakeups,
     scripts: HashMap<Operation, Script>,
     calls: HashMap<Operation, u64>,
+    /// Requests that hang, in the order in which they came.
+    backlog: Vec<Box<dyn FnOnce() + Send>>,
 }
 
 /// What becomes of every call.
@@ -41,7 +42,7 @@ pub(crate) enum Traffic {
 }
 
 /// What becomes of the calls of one operation.
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct Script {
     next: VecDeque<Fault>,
     request_takes: Duration,
@@ -49,9 +50,8 @@ struct Script {
 }
 
 /// What one call will meet on its way.
-struct Journey<H> {
+struct Journey {
     fault: Option<Fault>,
-    healed: H,
     request_takes: Duration,
     reply_takes: Duration,
 }
@@ -62,6 +62,13 @@ pub(crate) enum Fault {
     Fail(ErrorKind),
     LoseReply,
     Hang,
+}
+
+/// What became of a request.
+enum Arrival<T> {
+    Done(T),
+    Refused,
+    Hangs(oneshot::Receiver<T>),
 }
 
 /// A call that did not come through, to be told as an error once or many times.
@@ -85,48 +92,69 @@ impl Default for Link {
 }
 
 impl Link {
-    /// Carries one call: the request, what it does at the store, and the reply. Neither retries nor runs anything in
-    /// the background; without faults it never waits.
-    pub(crate) async fn carry<T>(&self, operation: Operation, apply: impl FnOnce() -> T) -> Result<T, Failure> {
+    /// Carries one call: the request, what it does at the store, and the reply. Without faults it never waits.
+    pub(crate) async fn carry<T: Send + 'static>(
+        &self,
+        operation: Operation,
+        apply: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, Failure> {
         consume_budget().await; // a loop of calls on the memory store still lets other tasks run
-        let Journey { fault, healed, request_takes, reply_takes } = self.depart(operation);
-        match fault {
-            Some(Fault::Fail(kind)) => return Err(Failure(kind, "an injected fault refused the request")),
-            Some(Fault::Hang) => healed.await,
-            Some(Fault::LoseReply) | None => {}
+        let Journey { fault, request_takes, reply_takes } = self.depart(operation);
+        if let Some(Fault::Fail(kind)) = fault {
+            return Err(Failure(kind, "an injected fault refused the request"));
         }
         pass(request_takes).await;
-        self.open().await.map_err(|()| Failure::REFUSED)?;
-        let answer = apply();
+        let answer = match self.arrive(fault, apply) {
+            Arrival::Done(answer) => answer,
+            Arrival::Refused => return Err(Failure::REFUSED),
+            Arrival::Hangs(answer) => answer.await.map_err(|_| Failure::REPLY_LOST)?,
+        };
         pass(reply_takes).await;
-        self.open().await.map_err(|()| Failure::REPLY_LOST)?;
+        self.let_reply_through().await?;
         match fault {
             Some(Fault::LoseReply) => Err(Failure::REPLY_LOST),
             _ => Ok(answer),
         }
     }
 
-    fn depart(&self, operation: Operation) -> Journey<impl Future<Output = ()> + Send + use<>> {
+    fn depart(&self, operation: Operation) -> Journey {
         let mut condition = self.condition();
         *condition.calls.entry(operation).or_default() += 1;
-        let healed = self.next_heal(); // counted from here, while the condition cannot change
         match condition.scripts.get_mut(&operation) {
             Some(Script { next, request_takes, reply_takes }) => {
-                let (fault, request_takes, reply_takes) = (next.pop_front(), *request_takes, *reply_takes);
-                Journey { fault, healed, request_takes, reply_takes }
+                Journey { fault: next.pop_front(), request_takes: *request_takes, reply_takes: *reply_takes }
             }
-            None => Journey { fault: None, healed, request_takes: Duration::ZERO, reply_takes: Duration::ZERO },
+            None => Journey { fault: None, request_takes: Duration::ZERO, reply_takes: Duration::ZERO },
         }
     }
 
-    /// Waits until traffic flows; an error when it is refused.
-    async fn open(&self) -> Result<(), ()> {
+    fn arrive<T: Send + 'static>(
+        &self,
+        fault: Option<Fault>,
+        apply: impl FnOnce() -> T + Send + 'static,
+    ) -> Arrival<T> {
+        let mut condition = self.condition();
+        match (fault, condition.traffic) {
+            (_, Traffic::Refused) => Arrival::Refused,
+            (Some(Fault::Hang), _) | (_, Traffic::Hangs) => {
+                let (reply, answer) = oneshot::channel();
+                condition.backlog.push(Box::new(move || drop(reply.send(apply()))));
+                Arrival::Hangs(answer)
+            }
+            (_, Traffic::Flows) => {
+                drop(condition);
+                Arrival::Done(apply())
+            }
+        }
+    }
+
+    async fn let_reply_through(&self) -> Result<(), Failure> {
         loop {
             let healed = {
                 let condition = self.condition();
                 match condition.traffic {
                     Traffic::Flows => return Ok(()),
-                    Traffic::Refused => return Err(()),
+                    Traffic::Refused => return Err(Failure::REPLY_LOST),
                     Traffic::Hangs => self.next_heal(), // while the condition cannot change
                 }
             };
@@ -163,14 +191,16 @@ impl Link {
         self.condition().scripts.entry(operation).or_default().reply_takes = takes;
     }
 
-    /// Ends every fault, lets hanging calls go on, and wakes all watchers: wake-ups may have been lost.
+    /// Ends every fault, does what hangs, and wakes all watchers: wake-ups may have been lost.
     pub(crate) fn heal(&self) {
-        {
+        let backlog = {
             let mut condition = self.condition();
             condition.traffic = Traffic::Flows;
             condition.wakeups = Wakeups::Delivered;
             condition.scripts.clear();
-        }
+            std::mem::take(&mut condition.backlog)
+        };
+        backlog.into_iter().for_each(|request| request());
         self.heals.send_modify(|heals| *heals += 1);
         self.router.wake_all();
     }
@@ -198,6 +228,13 @@ impl Link {
 
     fn condition(&self) -> MutexGuard<'_, Condition> {
         self.condition.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for Link {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Condition { traffic, wakeups, .. } = &*self.condition();
+        f.debug_struct("Link").field("traffic", traffic).field("wakeups", wakeups).finish_non_exhaustive()
     }
 }
 

@@ -13,7 +13,7 @@ use crate::decide::{Caps, Outcome, Refusal};
 use crate::driver::{DRIVER, MemoryDriver};
 use crate::faults::Operation;
 use crate::hold::Claimant;
-use crate::store::{Entry, Store};
+use crate::store::Store;
 
 /// How many holds one renewal may carry. There is no frame to fill; the number bounds how long the store is busy.
 const RENEW_BATCH: usize = 1000;
@@ -38,7 +38,8 @@ impl DistributedLock for MemoryDriver {
     }
 
     async fn acquire(&self, request: &AcquireRequest) -> Result<Acquisition> {
-        let apply = |store: &Store| acquire(store, Claimant::Plain, request);
+        let asked = request.clone();
+        let apply = move |store: &Store, _: &LockName| acquire(store, Claimant::Plain, &asked);
         self.call(Operation::Acquire, &request.name, apply).await
     }
 
@@ -50,27 +51,39 @@ impl DistributedLock for MemoryDriver {
     }
 
     async fn release(&self, hold: &Hold) -> Result<Released> {
-        let decide = |entry: &mut Entry<'_>| entry.state.release(entry.now, &hold.token);
-        self.call(Operation::Release, &hold.name, |store| Ok(store.decide(&hold.name, decide))).await
+        let token = hold.token;
+        self.call(Operation::Release, &hold.name, move |store, name| {
+            Ok(store.decide(name, |entry| entry.state.release(entry.now, &token)))
+        })
+        .await
     }
 
     async fn abandon(&self, hold: &Hold) -> Result<()> {
-        let apply = |store: &Store| abandon(store, Claimant::Plain, &hold.name, hold.token);
-        self.call(Operation::Abandon, &hold.name, apply).await
+        let token = hold.token;
+        self.call(Operation::Abandon, &hold.name, move |store, name| {
+            abandon(store, Claimant::Plain, name, token);
+            Ok(())
+        })
+        .await
     }
 
     async fn watch(&self, name: &LockName, token: &OwnerToken) -> Result<Watch> {
-        self.call(Operation::Watch, name, |_| Ok(self.link().watch(*token))).await
+        let (link, token) = (self.link(), *token);
+        self.call(Operation::Watch, name, move |_, _| Ok(link.watch(token))).await
     }
 
     async fn inspect(&self, name: &LockName) -> Result<Inspection> {
-        let decide = |entry: &mut Entry<'_>| entry.state.inspect(entry.now);
-        self.call(Operation::Inspect, name, |store| Ok(store.with_entry(name, decide))).await
+        self.call(Operation::Inspect, name, |store, name| {
+            Ok(store.with_entry(name, |entry| entry.state.inspect(entry.now)))
+        })
+        .await
     }
 
     async fn force_release(&self, name: &LockName) -> Result<ForceReleased> {
-        let decide = |entry: &mut Entry<'_>| entry.state.force_release(entry.now);
-        self.call(Operation::ForceRelease, name, |store| Ok(store.decide(name, decide))).await
+        self.call(Operation::ForceRelease, name, |store, name| {
+            Ok(store.decide(name, |entry| entry.state.force_release(entry.now)))
+        })
+        .await
     }
 
     async fn close(&self) {
@@ -80,14 +93,15 @@ impl DistributedLock for MemoryDriver {
 
 impl MemoryDriver {
     /// Renews one after the other; a failure on the way is the answer to all.
-    pub(crate) async fn renew_each<R>(
+    pub(crate) async fn renew_each<R: Clone + Send + 'static>(
         &self,
         renewals: &[R],
-        renew: impl Fn(&Store, &R) -> Renewed,
+        renew: impl Fn(&Store, &R) -> Renewed + Send + 'static,
     ) -> Vec<Result<Renewed>> {
-        let apply = || renewals.iter().map(|renewal| Ok(renew(self.store(), renewal))).collect();
+        let asked = renewals.to_vec();
+        let apply = move |store: &Store| asked.iter().map(|renewal| renew(store, renewal)).collect::<Vec<_>>();
         match self.carry(Operation::Renew, apply).await {
-            Ok(answers) => answers,
+            Ok(answers) => answers.into_iter().map(Ok).collect(),
             Err(failure) => renewals.iter().map(|_| Err(failure.error())).collect(),
         }
     }
@@ -95,23 +109,24 @@ impl MemoryDriver {
 
 /// Takes or enters a lock, unless the token was abandoned.
 pub(crate) fn acquire(store: &Store, claimant: Claimant, request: &AcquireRequest) -> Result<Acquisition> {
-    store.with_entry(&request.name, |entry| {
+    store.decide(&request.name, |entry| {
         if entry.is_buried(&request.token) {
-            return Err(Error::new(ErrorKind::NotHeld, "this attempt was abandoned before it arrived"));
+            let text = "this attempt was abandoned before it arrived";
+            return Outcome::quiet(Err(Error::new(ErrorKind::NotHeld, text)));
         }
         let now = entry.now;
         let (state, next_fence) = entry.with_fences();
-        state.acquire(now, claimant, request, store.caps, next_fence).map_err(|refusal| refused(refusal, store.caps))
+        let Outcome { answer, wake } = state.acquire(now, claimant, request, store.caps, next_fence);
+        Outcome { answer: answer.map_err(|refusal| refused(refusal, store.caps)), wake }
     })
 }
 
 /// Undoes whatever the token asked for, and remembers that it was abandoned.
-pub(crate) fn abandon(store: &Store, claimant: Claimant, name: &LockName, token: OwnerToken) -> Result<()> {
-    store.decide(name, |entry| -> Outcome<()> {
+pub(crate) fn abandon(store: &Store, claimant: Claimant, name: &LockName, token: OwnerToken) {
+    store.decide(name, |entry| {
         entry.bury(token);
         entry.state.abandon(entry.now, claimant, &token)
     });
-    Ok(())
 }
 
 fn refused(refusal: Refusal, caps: Caps) -> Error {

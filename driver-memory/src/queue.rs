@@ -72,7 +72,12 @@ impl Queue {
         Some(head.token)
     }
 
-    /// The first waiter, to be told something else.
+    /// Whether the first waiter has no more than the claim window left, because it was told or would lapse anyway.
+    pub(crate) fn head_is_called(&self, now: Instant) -> bool {
+        self.head_lapses_in(now).is_none_or(|left| left <= CLAIM_WINDOW)
+    }
+
+    /// The first waiter.
     pub(crate) fn head(&self) -> Option<OwnerToken> {
         self.0.front().map(|head| head.token)
     }

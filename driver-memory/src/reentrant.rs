@@ -5,13 +5,13 @@ use tenure_core::driver::{
     AcquireRequest, Acquisition, Exited, OwnerScope, ReentrantCapabilities, ReentrantHold, ReentrantLock,
     ReentrantRenewal, Renewed,
 };
-use tenure_core::{OwnerId, Result};
+use tenure_core::{LockName, OwnerId, Result};
 
 use crate::driver::MemoryDriver;
 use crate::faults::Operation;
 use crate::hold::Claimant;
 use crate::locks;
-use crate::store::{Entry, Store};
+use crate::store::Store;
 
 #[async_trait]
 impl ReentrantLock for MemoryDriver {
@@ -20,7 +20,8 @@ impl ReentrantLock for MemoryDriver {
     }
 
     async fn enter(&self, owner: &OwnerId, request: &AcquireRequest) -> Result<Acquisition> {
-        let apply = |store: &Store| locks::acquire(store, Claimant::Owner(*owner), request);
+        let (claimant, asked) = (Claimant::Owner(*owner), request.clone());
+        let apply = move |store: &Store, _: &LockName| locks::acquire(store, claimant, &asked);
         self.call(Operation::Acquire, &request.name, apply).await
     }
 
@@ -33,13 +34,19 @@ impl ReentrantLock for MemoryDriver {
     }
 
     async fn exit(&self, hold: &ReentrantHold) -> Result<Exited> {
-        let claimant = Claimant::Owner(hold.owner);
-        let decide = |entry: &mut Entry<'_>| entry.state.exit(entry.now, claimant, &hold.token);
-        self.call(Operation::Release, &hold.name, |store| Ok(store.decide(&hold.name, decide))).await
+        let (claimant, token) = (Claimant::Owner(hold.owner), hold.token);
+        self.call(Operation::Release, &hold.name, move |store, name| {
+            Ok(store.decide(name, |entry| entry.state.exit(entry.now, claimant, &token)))
+        })
+        .await
     }
 
     async fn abandon(&self, hold: &ReentrantHold) -> Result<()> {
-        let apply = |store: &Store| locks::abandon(store, Claimant::Owner(hold.owner), &hold.name, hold.token);
-        self.call(Operation::Abandon, &hold.name, apply).await
+        let (claimant, token) = (Claimant::Owner(hold.owner), hold.token);
+        self.call(Operation::Abandon, &hold.name, move |store, name| {
+            locks::abandon(store, claimant, name, token);
+            Ok(())
+        })
+        .await
     }
 }

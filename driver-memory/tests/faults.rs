@@ -96,22 +96,22 @@ async fn a_lost_reply_was_applied() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_hanging_call_goes_on_when_healed_and_is_nothing_when_dropped() {
+async fn a_hanging_call_is_done_when_healed_even_if_nobody_waits_for_it() {
     let driver = MemoryDriver::new();
     let token = OwnerToken::random();
     driver.faults().hang_next(Operation::Acquire);
     timeout(TTL, ask(&driver, token)).await.expect_err("it hangs");
     assert!(!is_held(&driver).await);
-
-    driver.faults().hang_next(Operation::Acquire);
-    let task = tokio::spawn({
-        let driver = driver.clone();
-        async move { is_granted(&driver, token).await }
-    });
-    advance(TTL).await;
-    assert!(!task.is_finished() && !is_held(&driver).await);
     driver.faults().heal();
-    assert!(task.await.unwrap());
+    assert!(is_held(&driver).await, "the stray request arrived");
+    driver.abandon(&hold(token)).await.unwrap();
+
+    let other = OwnerToken::random();
+    driver.faults().hang_next(Operation::Acquire);
+    timeout(TTL, ask(&driver, other)).await.expect_err("it hangs");
+    driver.abandon(&hold(other)).await.unwrap();
+    driver.faults().heal();
+    assert!(!is_held(&driver).await, "it arrived after it had been abandoned");
 }
 
 #[tokio::test(start_paused = true)]
@@ -170,18 +170,20 @@ async fn a_reply_under_way_is_lost_in_an_outage() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_silent_link_answers_when_healed() {
+async fn a_silent_link_does_everything_in_order_when_healed() {
     let driver = MemoryDriver::new();
     driver.faults().silence();
-    let token = OwnerToken::random();
-    timeout(TTL, ask(&driver, token)).await.expect_err("nothing answers");
+    let [given_up, token] = std::array::from_fn(|_| OwnerToken::random());
+    timeout(TTL, ask(&driver, given_up)).await.expect_err("nothing answers");
+    timeout(TTL, driver.abandon(&hold(given_up))).await.expect_err("nothing answers");
     assert!(!is_held(&driver).await);
     let healer = async {
         advance(SECOND).await;
         driver.faults().heal();
     };
     let (granted, ()) = tokio::join!(is_granted(&driver, token), healer);
-    assert!(granted);
+    assert!(granted, "the attempt before it was given up again");
+    assert_eq!(driver.residue().tombstones, 1);
 }
 
 #[tokio::test(start_paused = true)]

@@ -20,11 +20,13 @@ struct Bench {
     state: NameState,
     now: Instant,
     fence: u64,
+    /// Whom the last ask woke.
+    woken: Option<OwnerToken>,
 }
 
 impl Bench {
     fn new() -> Self {
-        Self { state: NameState::default(), now: Instant::now(), fence: 0 }
+        Self { state: NameState::default(), now: Instant::now(), fence: 0, woken: None }
     }
 
     fn pass(&mut self, time: Duration) {
@@ -41,10 +43,12 @@ impl Bench {
         let (name, ttl) = (LockName::new("name").unwrap(), Ttl::new(ttl).unwrap());
         let request = AcquireRequest { name, token, ttl, queue, label: Some(Label::new("me").unwrap()) };
         let fence = &mut self.fence;
-        self.state.acquire(self.now, who, &request, CAPS, || {
+        let Outcome { answer, wake } = self.state.acquire(self.now, who, &request, CAPS, || {
             *fence += 1;
             FencingToken::new(*fence).unwrap()
-        })
+        });
+        self.woken = wake;
+        answer
     }
 
     fn take(&mut self, who: Claimant, token: OwnerToken) -> Grant {
@@ -194,12 +198,30 @@ fn an_abandoned_head_passes_its_wake_up_on() {
     bench.take(Claimant::Plain, holder);
     bench.wait(first);
     bench.wait(second);
+    assert_eq!(bench.release(holder).wake, Some(first));
     assert_eq!(bench.state.abandon(bench.now, Claimant::Plain, &first).wake, Some(second));
     assert_eq!(bench.state.abandon(bench.now, Claimant::Plain, &first).wake, None);
-    bench.wait(first);
-    assert_eq!(bench.state.abandon(bench.now, Claimant::Plain, &first).wake, None, "nobody is behind the last");
-    assert_eq!(bench.state.abandon(bench.now, Claimant::Plain, &holder).wake, Some(second));
     bench.claim(second);
+    bench.wait(first);
+    assert_eq!(bench.state.abandon(bench.now, Claimant::Plain, &second).wake, Some(first));
+    bench.claim(first);
+    bench.wait(holder);
+    assert_eq!(bench.state.abandon(bench.now, Claimant::Plain, &holder).wake, None, "the lock is held");
+}
+
+#[test]
+fn who_finds_the_lock_free_by_expiry_wakes_the_head() {
+    let mut bench = Bench::new();
+    let [holder, first, second] = tokens();
+    bench.take(Claimant::Plain, holder);
+    bench.pass(TTL - Duration::from_secs(1));
+    bench.wait(first);
+    bench.pass(Duration::from_secs(1));
+    assert_eq!(bench.wait(second).recheck_after, Some(Duration::from_secs(2)));
+    assert_eq!(bench.woken, Some(first));
+    bench.wait(second);
+    assert_eq!(bench.woken, None, "once is enough");
+    bench.claim(first);
 }
 
 #[test]

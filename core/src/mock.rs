@@ -34,4 +34,4 @@
 //! # }
 //! ```
 
-pub use crate::driver::{MockDistributedLock, MockReentrantLock};
+pub use crate::driver::{MockDelayQueue, MockDistributedLock, MockReentrantLock};

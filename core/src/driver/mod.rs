@@ -20,6 +20,10 @@
 mod backend;
 mod capability;
 mod lock;
+mod queue;
+mod queue_capability;
+mod queue_report;
+mod queue_request;
 mod reentrant;
 mod request;
 mod watch;
@@ -30,6 +34,16 @@ pub use capability::{
     Waiting,
 };
 pub use lock::DistributedLock;
+pub use queue::DelayQueue;
+pub use queue_capability::{KeyedConcurrency, LeaseRange, Parking, QueueCapabilities, QueueWake};
+pub use queue_report::{
+    Cancelled, DeadCause, DeadLetter, DeadPage, DeadPlace, DeadSelection, Flow, MessageInfo, Purged, QueuePage,
+    QueueStats, Redriven, Rescheduled, Rest,
+};
+pub use queue_request::{
+    Cause, Due, Extended, Extension, Healed, MessageState, NamedId, NewMessage, Next, Pushed, RawDelivery, Receipt,
+    ReceiveRequest, Received, Settle, Settled, Settlement,
+};
 pub use reentrant::ReentrantLock;
 pub use request::{
     AcquireRequest, Acquisition, Begun, Busy, Exited, ForceReleased, Grant, Hold, Holder, Inspection, Queueing,
@@ -38,4 +52,4 @@ pub use request::{
 pub use watch::{Signal, WakeHandle, WakeRouter, Watch};
 
 #[cfg(feature = "mock")]
-pub use self::{lock::MockDistributedLock, reentrant::MockReentrantLock};
+pub use self::{lock::MockDistributedLock, queue::MockDelayQueue, reentrant::MockReentrantLock};

@@ -74,6 +74,16 @@ pub enum Operation {
     Inspect,
     /// Taking a lock away as an operator.
     ForceRelease,
+    /// Storing messages in a delay queue.
+    Push,
+    /// Asking a delay queue for messages, also together with settlements.
+    Receive,
+    /// Settling deliveries.
+    Settle,
+    /// Extending the leases of deliveries.
+    Extend,
+    /// Everything that operators do with a delay queue, cancelling and rescheduling included.
+    Operate,
 }
 
 /// Whether wake-ups reach the waiters of a connection.
@@ -97,6 +107,11 @@ impl Operation {
             Self::Watch => "watch",
             Self::Inspect => "inspect",
             Self::ForceRelease => "force_release",
+            Self::Push => "push",
+            Self::Receive => "receive",
+            Self::Settle => "settle",
+            Self::Extend => "extend",
+            Self::Operate => "operate",
         }
     }
 }

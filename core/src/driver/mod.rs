@@ -24,6 +24,7 @@ mod queue;
 mod queue_capability;
 mod queue_report;
 mod queue_request;
+mod queue_router;
 mod reentrant;
 mod request;
 mod watch;
@@ -44,6 +45,7 @@ pub use queue_request::{
     Cause, Due, Extended, Extension, Healed, MessageState, NamedId, NewMessage, Next, Pushed, RawDelivery, Receipt,
     ReceiveRequest, Received, Settle, Settled, Settlement,
 };
+pub use queue_router::QueueRouter;
 pub use reentrant::ReentrantLock;
 pub use request::{
     AcquireRequest, Acquisition, Begun, Busy, Exited, ForceReleased, Grant, Hold, Holder, Inspection, Queueing,

@@ -50,8 +50,8 @@ pub trait DelayQueue: Debug + Send + Sync + 'static {
 
     /// Ends deliveries, up to [`batch`](QueueCapabilities::batch): one answer for each, in order.
     ///
-    /// A receipt is valid from its delivery until it is settled, or until the message is delivered again or moved to
-    /// the dead letters. The end of the lease alone does not make it invalid. Any other receipt answers
+    /// A receipt is valid from its delivery until it is settled, or until the message is delivered again, moved to the
+    /// dead letters, cancelled or rescheduled. The end of the lease alone does not make it invalid. Any other receipt answers
     /// [`Settled::Stale`] and changes nothing. Works while the queue is paused.
     async fn settle(&self, queue: &QueueName, settles: &[Settle]) -> Result<Vec<Settled>>;
 
@@ -70,10 +70,10 @@ pub trait DelayQueue: Debug + Send + Sync + 'static {
     /// an extension never revives. May be called again.
     async fn extend(&self, queue: &QueueName, extensions: &[Extension]) -> Result<Vec<Extended>>;
 
-    /// Removes a message that waits. Its id is free again at once. Tells the truth otherwise, and changes nothing.
+    /// Removes a message that waits, or whose lease has ended. Its id is free again at once. Tells the truth otherwise, and changes nothing.
     async fn cancel(&self, queue: &QueueName, id: &MessageId) -> Result<Cancelled>;
 
-    /// Makes a message that waits due `delay` from now, sooner or later than before; wakes watchers if it became the
+    /// Makes a message that waits, or whose lease has ended, due `delay` from now, sooner or later than before; wakes watchers if it became the
     /// soonest. Tells the truth otherwise, and changes nothing.
     async fn reschedule(&self, queue: &QueueName, id: &MessageId, delay: Delay) -> Result<Rescheduled>;
 

@@ -65,7 +65,7 @@ pub enum Parking {
     /// After its back-off.
     BackOff,
     /// When its lock becomes free in the same backend, however that came; after its back-off at the latest. One
-    /// message is woken each time the lock becomes free, the one parked first.
+    /// message is woken each time the lock becomes free, the one pushed first.
     Woken,
 }
 

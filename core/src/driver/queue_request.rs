@@ -28,7 +28,8 @@ pub struct NewMessage {
 pub struct NamedId {
     /// The name.
     pub id: MessageId,
-    /// For how long after the message was acknowledged (or died and was purged) the name still counts as known.
+    /// For how long after the message was acknowledged the name still counts as known; a cancelled or purged one is free
+    /// at once.
     pub window: Delay,
 }
 

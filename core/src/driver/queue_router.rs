@@ -64,6 +64,12 @@ impl QueueRouter {
         self.routes().watchers.values().flatten().for_each(|(_, watcher)| watcher.wake());
     }
 
+    /// Whether anybody watches `queue`.
+    #[must_use]
+    pub fn is_watched(&self, queue: &QueueName) -> bool {
+        self.routes().watchers.contains_key(queue)
+    }
+
     /// The queues that are watched.
     #[must_use]
     pub fn queues(&self) -> Vec<QueueName> {

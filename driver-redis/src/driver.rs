@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tenure_core::driver::Backend;
+use tenure_core::driver::{Backend, DelayQueue, DistributedLock, ReentrantLock};
 use tenure_core::{Error, Result};
 use tenure_redis_support::{ClientId, Keyspace, Notes, RedisLocks, WakeLink};
 
@@ -11,7 +11,7 @@ use crate::link::{ConnectError, Link};
 
 /// A connected driver. Clones share the connection.
 ///
-/// It implements `DistributedLock` and `ReentrantLock` through [`Backend`]; [`RedisDriver::locks`] is the
+/// It implements `DistributedLock`, `ReentrantLock` and `DelayQueue` through [`Backend`]; [`RedisDriver::locks`] is the
 /// implementation itself.
 #[derive(Clone, Debug)]
 pub struct RedisDriver {
@@ -64,7 +64,7 @@ impl RedisDriver {
 
     /// The implementation of the driver traits.
     #[must_use]
-    pub fn locks(&self) -> Arc<impl tenure_core::driver::DistributedLock + tenure_core::driver::ReentrantLock> {
+    pub fn locks(&self) -> Arc<impl DistributedLock + ReentrantLock + DelayQueue> {
         Arc::new(self.locks.clone())
     }
 }
@@ -72,6 +72,6 @@ impl RedisDriver {
 impl From<RedisDriver> for Backend {
     fn from(driver: RedisDriver) -> Self {
         let locks = Arc::new(driver.locks);
-        Self::new(Arc::clone(&locks) as _).with_reentrant(locks)
+        Self::new(Arc::clone(&locks) as _).with_reentrant(Arc::clone(&locks) as _).with_queue(locks)
     }
 }

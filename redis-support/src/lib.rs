@@ -12,6 +12,7 @@
 //! | `reply` | what a script's answer means |
 //! | `error` | what a server's refusal means, and how to name it |
 //! | `check` | what a server must be like before it is trusted |
+//! | `queue` | the same for delay queues |
 
 mod args;
 mod call;
@@ -20,6 +21,7 @@ mod error;
 mod executor;
 mod keyspace;
 mod lock;
+mod queue;
 mod reentrant;
 mod reply;
 mod script;

@@ -77,6 +77,10 @@ impl<E: RedisExecutor> RedisLocks<E> {
         &self.0.calls
     }
 
+    pub(crate) fn wake(&self) -> &WakeLink {
+        &self.0.wake
+    }
+
     /// Runs a script for `operation` on `name`.
     pub(crate) async fn run(&self, operation: &'static str, name: &LockName, call: ScriptCall) -> Result<Reply> {
         let inner = &*self.0;

@@ -39,7 +39,7 @@ impl Reply {
     }
 }
 
-fn unexpected(what: &str) -> Error {
+pub(crate) fn unexpected(what: &str) -> Error {
     Error::new(ErrorKind::Protocol, format!("a script answered in an unexpected form: {what}"))
 }
 

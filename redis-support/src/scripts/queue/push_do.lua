@@ -18,7 +18,9 @@ end
 
 local first = redis.call('ZRANGE', T, 0, 0, 'WITHSCORES')[2]
 head = first and tonumber(first) or math.huge
-if number < now - 1 then number = now - 1 end
+-- A message's number tells when it was pushed: those of a batch end at now, unless that many were given already.
+local count = (#ARGV - 4) / 3
+if number < now - count then number = now - count end
 local answers, scores, records, batch = {}, {}, {}, {}
 local saved = false
 for i = 5, #ARGV, 3 do

@@ -2,8 +2,9 @@
 -- ever.
 -- tick() sets `now`, the queue's time in microseconds: the server's time plus `shift`, which grows by the size of every
 -- step back, so that the queue's time goes on at the same pace. Then `number` is the last message's number, `fence` the
--- last delivery's. save() stores them; a step back is seen as far as the last save.
+-- last delivery's. save() stores them; a step back is seen as far as the last save, and time stands still until then.
 local now, number, fence, clock, shift
+local stepped = false
 local function tick()
   if now then return end
   local time = redis.call('TIME')
@@ -17,6 +18,7 @@ local function tick()
   if now < clock then
     shift = shift + clock - now
     now = clock
+    stepped = true
   end
 end
 

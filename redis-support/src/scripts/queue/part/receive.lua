@@ -112,7 +112,7 @@ local function receive()
   end
   out[2] = paused and -2 or next_time()
   out[3], out[4], out[5], out[6] = counts.expired, counts.dead, counts.postponed, counts.orphans
-  if handed > 0 or now > clock + 1000000 then
+  if handed > 0 or stepped or now > clock + 1000000 then
     if handed == 0 then redis.call('HDEL', O, '') end -- works without memory, and lets the next one work
     save()
   end

@@ -21,6 +21,10 @@ mod executor;
 mod link;
 mod url;
 
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
 pub use config::RedisConfig;
 pub use driver::RedisDriver;
 pub use tenure_redis_support::{Eviction, FenceScope, Fences, Notes, Prefix, RedisSettings};

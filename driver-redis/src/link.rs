@@ -179,6 +179,7 @@ impl Shared {
 
     /// Keeps a connection until the link is closed.
     async fn supervise(self: Arc<Self>, mut live: Live) {
+        let _last = LastWord(Arc::clone(&self));
         loop {
             let reason = tokio::select! {
                 reason = self.guard(&live) => reason,
@@ -302,6 +303,16 @@ impl Shared {
 
     fn idle(&self) -> Duration {
         self.started.elapsed().saturating_sub(Duration::from_millis(self.last_reply.load(Ordering::Relaxed)))
+    }
+}
+
+/// Says so when the supervising task ends because its runtime does.
+struct LastWord(Arc<Shared>);
+
+impl Drop for LastWord {
+    fn drop(&mut self) {
+        let message = "the runtime that the driver was connected on has ended".into();
+        self.0.set(State::Down(ExecError::NotSent { message, source: None }));
     }
 }
 

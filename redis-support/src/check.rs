@@ -4,7 +4,7 @@ use tenure_core::{Error, ErrorKind, Result};
 
 use crate::call::Calls;
 use crate::error::ExecError;
-use crate::executor::{RedisExecutor, Reply};
+use crate::executor::RedisExecutor;
 use crate::settings::Eviction;
 
 /// The oldest server that is supported.
@@ -90,11 +90,10 @@ fn look(info: &str, eviction: Eviction, notes: &mut Notes) -> Result<()> {
 /// Tries each command that the scripts use, so that a missing right shows now and not in the first release.
 async fn rights<E: RedisExecutor + ?Sized>(executor: &E, calls: &Calls, notes: &mut Notes) -> Result<()> {
     let call = calls.rights();
-    // The digest is tried first although the server hardly ever knows this script: both ways of calling need a right.
-    let reply = match crate::executor::run(executor, &call).await {
-        Ok(reply) => reply,
-        Err(error) => return Err(error.into_error(&calls.keys, Some(call.script))),
-    };
+    let explain = |error: ExecError| error.into_error(&calls.keys, Some(call.script));
+    // Both ways of calling a script need a right of their own.
+    let reply = executor.eval(&call).await.map_err(explain)?;
+    executor.evalsha(&call).await.map_err(explain)?;
     let mut lacking = Vec::new();
     for pair in reply.items()?.chunks_exact(2) {
         let command = String::from_utf8_lossy(pair[0].bytes()?).to_lowercase();
@@ -103,7 +102,7 @@ async fn rights<E: RedisExecutor + ?Sized>(executor: &E, calls: &Calls, notes: &
         if error.is_denied() {
             let by_rule = text.contains(" key") || text.contains("channel");
             if by_rule {
-                return Err(error.into_error(&calls.keys, Some(call.script)));
+                return Err(explain(error));
             }
             if !lacking.contains(&command) {
                 lacking.push(command);
@@ -118,14 +117,6 @@ async fn rights<E: RedisExecutor + ?Sized>(executor: &E, calls: &Calls, notes: &
     let rules: Vec<String> = lacking.iter().map(|command| format!("+{command}")).collect();
     let text = format!("the user has no right to run {}; the rules needed are {}", lacking.join(", "), rules.join(" "));
     Err(Error::new(ErrorKind::Denied, text))
-}
-
-impl Reply {
-    /// Whether this is a status or text that equals `text`.
-    #[must_use]
-    pub fn is(&self, text: &str) -> bool {
-        matches!(self, Self::Bytes(bytes) if bytes == text.as_bytes())
-    }
 }
 
 #[cfg(test)]

@@ -26,3 +26,27 @@ impl WakeLink {
         &self.router
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tokio::time::timeout;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn only_the_waiter_named_is_woken() {
+        let wake = WakeLink::default();
+        let (one, two) = (OwnerToken::random(), OwnerToken::random());
+        let (mut first, mut second) = (wake.router().register(one), wake.router().register(two));
+        for payload in [b"".as_slice(), b"\xff", b"not a token", OwnerToken::random().expose().as_ref()] {
+            wake.deliver(payload);
+        }
+        wake.deliver(one.expose().as_ref());
+        assert!(timeout(Duration::from_secs(5), first.next()).await.is_ok());
+        assert!(timeout(Duration::ZERO, second.next()).await.is_err());
+        wake.link_up();
+        assert!(timeout(Duration::from_secs(5), second.next()).await.is_ok());
+    }
+}

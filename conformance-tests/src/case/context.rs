@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tenure_core::driver::Backend;
-use tenure_core::{Client, LockName};
+use tenure_core::{Client, ClientBuilder, LockName};
 use tokio::time::Instant;
 
 use super::{CaseResult, Failure};
@@ -94,6 +94,19 @@ impl Context {
         Ok((Client::new(layer.backend()), layer))
     }
 
+    /// Like [`layered`](Self::layered), with settings of the case's own.
+    ///
+    /// # Errors
+    ///
+    /// The backend cannot be reached, or the settings are refused.
+    pub async fn layered_with(
+        &mut self,
+        set: impl FnOnce(ClientBuilder) -> ClientBuilder,
+    ) -> CaseResult<(Client, FaultLayer)> {
+        let layer = self.layer().await?;
+        Ok((set(Client::builder(layer.backend())).build()?, layer))
+    }
+
     /// Does something bad to the server.
     ///
     /// # Errors
@@ -149,6 +162,14 @@ impl Context {
     /// Lets time pass: a length of time is the subject, not a condition.
     pub async fn pass(&self, span: Duration) {
         tokio::time::sleep(span).await;
+    }
+
+    /// Lets time pass with the thread blocked, so that no task can run (on a virtual clock: as good as).
+    pub async fn block(&self, span: Duration) {
+        match self.declared.time {
+            Time::Virtual => tokio::time::advance(span).await,
+            Time::Real => std::thread::sleep(span),
+        }
     }
 
     /// Waits until `condition` holds.

@@ -1,15 +1,52 @@
 //! The cases, one theme a file.
 
+mod cancel;
+mod entries;
+mod errors;
 mod exclusion;
+mod fencing;
+mod fifo;
+mod hygiene;
+mod idempotence;
+mod inspection;
 mod lease;
+mod limits;
+mod loss;
 mod meta;
+mod reentry;
+mod refusal;
 mod release;
+mod server;
+mod several;
 mod support;
+mod waiting;
+mod window;
 
 use crate::case::Case;
 
 /// Every case there is.
 pub fn all() -> impl Iterator<Item = &'static Case> {
-    let themes: [&'static [Case]; 4] = [exclusion::CASES, lease::CASES, meta::CASES, release::CASES];
-    themes.into_iter().flatten()
+    let themes: &'static [&'static [Case]] = &[
+        cancel::CASES,
+        entries::CASES,
+        errors::CASES,
+        exclusion::CASES,
+        fencing::CASES,
+        fifo::CASES,
+        hygiene::CASES,
+        idempotence::CASES,
+        inspection::CASES,
+        lease::CASES,
+        limits::CASES,
+        loss::CASES,
+        meta::CASES,
+        reentry::CASES,
+        refusal::CASES,
+        release::CASES,
+        server::CASES,
+        several::CASES,
+        waiting::CASES,
+        window::CASES,
+    ];
+    themes.iter().copied().flatten()
 }

@@ -17,7 +17,11 @@ if not hold.err and hold[1] == owner then
 end
 local value = hold
 if not hold.err and not hold[1] then value = redis.call('EXISTS', K) == 1 and hold or false end
-if hold.err then value = redis.pcall('GET', K) end
+if hold.err then
+  value = redis.pcall('GET', K)
+  bad = refusal(value, 'GET')
+  if bad then return bad end
+end
 local head, dies = live_head()
 if not value and (not head or head == member) then
   if head then drop(member) end

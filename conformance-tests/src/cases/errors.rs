@@ -1,0 +1,204 @@
+//! Bad days: what an error says, and what a closed client does.
+
+use std::time::Duration;
+
+use tenure_core::driver::Released;
+use tenure_core::{Client, ErrorKind, HoldState, LostReason};
+use tokio::time::Instant;
+
+use super::support::{clean, free_within, is_free, keep, lock, must_fail, take_raw};
+use crate::case::{Case, CaseResult, Context, case};
+use crate::layer::{Action, Op, Rule};
+
+pub(super) const CASES: &[Case] = &[
+    case!(
+        "error/outage-is-not-contention",
+        "A backend that cannot be reached is an error of its own kind from every method, never a busy lock.",
+        ["P26", "R9"],
+        [],
+        outage_is_not_contention
+    ),
+    case!(
+        "error/busy-is-not-an-outage",
+        "A busy lock is a value for try_acquire, and a waiter's answer: no error, no retry.",
+        ["P26"],
+        [],
+        busy_is_not_an_outage
+    ),
+    case!(
+        "error/says-what-and-where-and-no-secret",
+        "An error names the operation, the lock and the driver; neither it nor a guard prints a whole token.",
+        ["P26"],
+        [],
+        says_what_and_where_and_no_secret
+    ),
+    case!(
+        "close/refuses-afterwards",
+        "A closed client refuses every use with an error that says so, and closing again is harmless.",
+        ["P26"],
+        [],
+        refuses_afterwards
+    ),
+    case!(
+        "close/gives-back-what-is-held",
+        "Closing ends every hold, tells its guard, and leaves the names free.",
+        ["P13", "P30"],
+        [],
+        gives_back_what_is_held
+    ),
+    case!(
+        "close/is-bounded",
+        "Closing against a silent backend ends within its limit and says that clean-ups are left.",
+        ["P13", "P16"],
+        [],
+        is_bounded
+    ),
+    case!(
+        "close/leaves-other-clients-alone",
+        "Closing one client takes nothing from another on the same backend.",
+        ["P9"],
+        [],
+        leaves_other_clients_alone
+    ),
+    case!(
+        "close/driver-refuses-afterwards",
+        "A closed driver answers that it is closed.",
+        ["P26"],
+        [],
+        driver_refuses_afterwards
+    ),
+    case!(
+        "limit/holds-of-a-client",
+        "A client at its cap of holds refuses one more without asking the backend, and goes on when one is given back.",
+        ["P30"],
+        [],
+        holds_of_a_client
+    ),
+];
+
+async fn outage_is_not_contention(context: &mut Context) -> CaseResult {
+    let (client, layer) = context.layered().await?;
+    let (probe, name) = (context.client().await?, context.name("outage"));
+    layer.rule(Rule::always(Action::FailBeforeSend));
+    let handle = lock(&client, &name)?;
+    let error = must_fail(handle.try_acquire().await, ErrorKind::Unavailable)?;
+    assert!(error.is_transient() && !error.is_lost());
+    let within = context.within(context.soon(), "a wait tells of the outage", handle.acquire_within(LONG)).await?;
+    must_fail(within, ErrorKind::Unavailable)?;
+    let unlimited = context.within(context.soon(), "an unlimited wait, too", handle.acquire()).await?;
+    must_fail(unlimited, ErrorKind::Unavailable)?;
+    layer.heal();
+    clean(context, &probe, &name, &[&client]).await
+}
+
+const LONG: Duration = Duration::from_secs(30);
+
+async fn busy_is_not_an_outage(context: &mut Context) -> CaseResult {
+    let (client, layer) = context.layered().await?;
+    let (other, name) = (context.client().await?, context.name("busy"));
+    let holder = keep(&other, &name, LONG).await?;
+    assert!(lock(&client, &name)?.try_acquire().await?.is_none());
+    must_fail(lock(&client, &name)?.acquire_within(context.ms(100)).await, ErrorKind::TimedOut)?;
+    let failed = layer.frames().into_iter().find(|frame| matches!(frame.answer, crate::layer::Answer::Failed(_)));
+    assert!(failed.is_none(), "contention was answered with an error: {failed:?}");
+    assert_eq!(holder.release().await?, Released::Released);
+    clean(context, &other, &name, &[&client, &other]).await
+}
+
+async fn says_what_and_where_and_no_secret(context: &mut Context) -> CaseResult {
+    let (client, layer) = context.layered().await?;
+    let (probe, name) = (context.client().await?, context.name("sec\nret"));
+    let guard = keep(&client, &name, LONG).await?;
+    let secret = guard.token().expose();
+    assert!(!format!("{guard:?} {client:?}").contains(secret.as_str()), "a token is printed whole");
+    layer.rule(Rule::on(Op::Release, Action::FailBeforeSend).once());
+    let error = must_fail(guard.release().await, ErrorKind::Unavailable)?;
+    let text = error.to_string();
+    assert!(text.contains("release") && text.contains(client.driver()), "{text}");
+    assert!(text.contains("sec\\nret") && !text.contains('\n'), "{text}");
+    assert!(!format!("{text} {error:?}").contains(secret.as_str()), "an error holds a token");
+    clean(context, &probe, &name, &[&client]).await
+}
+
+async fn refuses_afterwards(context: &mut Context) -> CaseResult {
+    let (client, probe) = (context.client().await?, context.client().await?);
+    let name = context.name("closed");
+    let handle = lock(&client, &name)?;
+    keep(&client, &name, LONG).await?.release().await?;
+    client.close(context.soon()).await?;
+    must_fail(handle.try_acquire().await, ErrorKind::Closed)?;
+    must_fail(handle.acquire().await, ErrorKind::Closed)?;
+    must_fail(handle.acquire_within(LONG).await, ErrorKind::Closed)?;
+    client.close(context.soon()).await?;
+    clean(context, &probe, &name, &[&client]).await
+}
+
+async fn gives_back_what_is_held(context: &mut Context) -> CaseResult {
+    let (client, probe) = (context.client().await?, context.client().await?);
+    let names = [context.name("a"), context.name("b"), context.name("c")];
+    let mut guards = Vec::new();
+    for name in &names {
+        guards.push(keep(&client, name, Duration::from_secs(600)).await?);
+    }
+    client.close(context.soon()).await?;
+    for (guard, name) in guards.iter().zip(&names) {
+        assert_eq!(guard.state(), HoldState::Lost(LostReason::Closed));
+        assert_eq!(context.within(context.soon(), "the guard is told", guard.lost()).await?, LostReason::Closed);
+        free_within(context, &probe, name, context.soon()).await?;
+    }
+    drop(guards);
+    clean(context, &probe, &names[0], &[&client]).await
+}
+
+async fn is_bounded(context: &mut Context) -> CaseResult {
+    let (client, layer) = context.layered().await?;
+    let (probe, name, ttl) = (context.client().await?, context.name("bounded"), context.ttl(2_000));
+    let guard = keep(&client, &name, ttl).await?;
+    layer.rule(Rule::always(Action::Swallow));
+    let (began, limit) = (Instant::now(), context.ms(500));
+    must_fail(client.close(limit).await, ErrorKind::TimedOut)?;
+    assert!(began.elapsed() < limit + context.ms(900), "closing took {:?}", began.elapsed());
+    assert!(guard.check().is_err());
+    layer.heal();
+    free_within(context, &probe, &name, ttl + context.soon()).await?;
+    Ok(())
+}
+
+async fn leaves_other_clients_alone(context: &mut Context) -> CaseResult {
+    let (client, other) = (context.client().await?, context.client().await?);
+    let name = context.name("other");
+    let guard = keep(&other, &name, context.ttl(600)).await?;
+    client.close(context.soon()).await?;
+    context.pass(context.ttl(600) * 2).await;
+    assert!(guard.is_held() && !is_free(&other, &name).await?);
+    assert_eq!(guard.release().await?, Released::Released);
+    Ok(())
+}
+
+async fn driver_refuses_afterwards(context: &mut Context) -> CaseResult {
+    let backend = context.backend().await?;
+    let (locks, name) = (&**backend.locks(), context.name("driver"));
+    let (token, _) = take_raw(locks, &name, context.ttl(500)).await?;
+    locks.close().await;
+    must_fail(locks.acquire(&super::support::request(&name, token, LONG)?).await, ErrorKind::Closed)?;
+    must_fail(locks.release(&super::support::hold(&name, token)).await, ErrorKind::Closed)?;
+    let renewal = super::support::renewal(&name, token, LONG)?;
+    must_fail(locks.renew(&[renewal]).await.remove(0), ErrorKind::Closed)?;
+    must_fail(locks.inspect(&name).await, ErrorKind::Closed)?;
+    Ok(())
+}
+
+async fn holds_of_a_client(context: &mut Context) -> CaseResult {
+    let layer = context.layer().await?;
+    let client = Client::builder(layer.backend()).max_holds(2).build()?;
+    let names = [context.name("a"), context.name("b"), context.name("c")];
+    let first = keep(&client, &names[0], LONG).await?;
+    let _second = keep(&client, &names[1], LONG).await?;
+    let before = layer.count();
+    must_fail(lock(&client, &names[2])?.try_acquire().await, ErrorKind::LimitReached)?;
+    must_fail(lock(&client, &names[2])?.acquire().await, ErrorKind::LimitReached)?;
+    assert_eq!(layer.frames_of(Op::Acquire, &names[2]).len(), 0, "{before} frames before");
+    assert_eq!(first.release().await?, Released::Released);
+    assert_eq!(keep(&client, &names[2], LONG).await?.release().await?, Released::Released);
+    Ok(())
+}

@@ -1,0 +1,169 @@
+//! Nothing is left behind, wherever guards end up.
+
+use std::time::Duration;
+
+use tenure_core::Client;
+use tenure_core::driver::Released;
+
+use super::support::{clean, free_within, keep, lock, must};
+use crate::case::{Case, CaseResult, Context, Failure, Need, case};
+use crate::harness::{Inspector, Time};
+use crate::layer::Op;
+
+pub(super) const CASES: &[Case] = &[
+    case!(
+        "hygiene/many-names-leave-nothing",
+        "After many names were taken and given back in every way, client and store hold nothing.",
+        ["P30"],
+        [],
+        many_names_leave_nothing
+    ),
+    case!(
+        "hygiene/guard-dropped-outside-a-runtime",
+        "A guard dropped on a thread without a runtime neither panics nor blocks, and its lock becomes free.",
+        ["P13", "R2"],
+        [],
+        guard_dropped_outside_a_runtime
+    ),
+    case!(
+        "hygiene/runtime-gone-with-guards-alive",
+        "When the runtime that a lock was taken on is gone, the guard can be dropped, and the lock is free after its ttl.",
+        ["P13", "P17"],
+        [],
+        runtime_gone_with_guards_alive
+    ),
+    case!(
+        "hygiene/client-dropped-with-guards-alive",
+        "Guards outlive the client's last handle: they renew, and give back their locks.",
+        ["P13"],
+        [],
+        client_dropped_with_guards_alive
+    ),
+    case!(
+        "hygiene/counts-are-true",
+        "A client counts its holds and waiters, and counts down to zero.",
+        ["P30"],
+        [],
+        counts_are_true
+    ),
+    case!(
+        "hygiene/no-lease-without-an-end",
+        "Whatever a client does, no lease or entry in the store is without an end.",
+        ["P28", "P30"],
+        [Need::Leftovers],
+        no_lease_without_an_end
+    ),
+];
+
+async fn many_names_leave_nothing(context: &mut Context) -> CaseResult {
+    let (client, layer) = context.layered().await?;
+    let probe = context.client().await?;
+    let names: Vec<_> = (0..60).map(|number| context.name(format!("many/{number}"))).collect();
+    for (number, name) in names.iter().enumerate() {
+        let guard = keep(&client, name, Duration::from_secs(600)).await?;
+        match number % 3 {
+            0 => assert_eq!(guard.release().await?, Released::Released),
+            1 => drop(guard),
+            _ => {
+                assert!(lock(&client, name)?.try_acquire().await?.is_none());
+                tokio::spawn(async move { drop(guard) });
+            }
+        }
+    }
+    for name in &names {
+        clean(context, &probe, name, &[&client]).await?;
+    }
+    assert!(layer.count() < names.len() * 8, "{} requests for {} names", layer.count(), names.len());
+    Ok(())
+}
+
+async fn guard_dropped_outside_a_runtime(context: &mut Context) -> CaseResult {
+    let (client, probe) = (context.client().await?, context.client().await?);
+    let name = context.name("outside");
+    let guard = keep(&client, &name, Duration::from_secs(600)).await?;
+    let thread = std::thread::spawn(move || drop(guard));
+    thread.join().map_err(|_| Failure::new("dropping a guard outside a runtime panicked"))?;
+    clean(context, &probe, &name, &[&client]).await
+}
+
+async fn runtime_gone_with_guards_alive(context: &mut Context) -> CaseResult {
+    let (name, ttl, probe) = (context.name("gone"), context.ttl(600), context.client().await?);
+    let (backend, paused) = (context.backend().await?, context.declared().time == Time::Virtual);
+    let inside = name.clone();
+    let thread = std::thread::spawn(move || {
+        let mut builder = tokio::runtime::Builder::new_current_thread();
+        builder.enable_all();
+        if paused {
+            builder.start_paused(true);
+        }
+        let runtime = builder.build().expect("a runtime can be built");
+        let client = Client::new(backend);
+        let guard =
+            runtime.block_on(async { lock(&client, &inside)?.ttl(ttl).try_acquire().await.map_err(Into::into) });
+        drop(runtime);
+        guard.and_then(|guard| must(guard, &inside)).map(|guard| {
+            assert!(guard.remaining() < ttl, "the clock can be read without a runtime");
+            drop(guard);
+        })
+    });
+    let ended = thread.join().map_err(|_| Failure::new("a guard that outlives its runtime panicked"))?;
+    ended?;
+    free_within(context, &probe, &name, ttl + context.ms(2_000)).await?;
+    Ok(())
+}
+
+async fn client_dropped_with_guards_alive(context: &mut Context) -> CaseResult {
+    let (client, layer) = context.layered().await?;
+    let (probe, ttl) = (context.client().await?, context.ttl(600));
+    let names = [context.name("released"), context.name("dropped")];
+    let (released, dropped) = (keep(&client, &names[0], ttl).await?, keep(&client, &names[1], ttl).await?);
+    drop(client);
+    context.pass(ttl * 3).await;
+    assert!(released.is_held() && dropped.is_held(), "the holds were not renewed");
+    assert!(!layer.frames_of(Op::Renew, &names[0]).is_empty());
+    assert_eq!(released.release().await?, Released::Released);
+    drop(dropped);
+    for name in &names {
+        free_within(context, &probe, name, context.soon()).await?;
+    }
+    Ok(())
+}
+
+async fn counts_are_true(context: &mut Context) -> CaseResult {
+    let (client, other) = (context.client().await?, context.client().await?);
+    let names = [context.name("a"), context.name("b")];
+    let first = keep(&client, &names[0], context.ttl(20_000)).await?;
+    let second = keep(&client, &names[1], context.ttl(20_000)).await?;
+    assert_eq!((client.stats().holds, client.stats().waiters), (2, 0));
+    let waiter = lock(&other, &names[0])?;
+    let waiting = tokio::spawn(async move { waiter.acquire().await });
+    context.eventually(context.soon(), "the waiter is counted", async || other.stats().waiters == 1).await?;
+    assert_eq!(other.stats().holds, 0);
+    first.release().await?;
+    let guard = context.within(context.soon(), "the waiter is granted", waiting).await???;
+    assert_eq!((other.stats().holds, other.stats().waiters), (1, 0));
+    guard.release().await?;
+    drop(second);
+    for name in &names {
+        clean(context, &other, name, &[&client, &other]).await?;
+    }
+    Ok(())
+}
+
+async fn no_lease_without_an_end(context: &mut Context) -> CaseResult {
+    let (client, layer) = context.layered().await?;
+    let (probe, name, ttl) = (context.client().await?, context.name("endless"), context.ttl(600));
+    let look = context.inspector().ok_or_else(|| Failure::new("an inspector is declared and not given"))?;
+    let endless =
+        async |inspector: &dyn Inspector| -> CaseResult<usize> { Ok(inspector.residue(&name).await?.endless) };
+    for _ in 0..3 {
+        let guard = lock(&client, &name)?.ttl(ttl).acquire_within(context.soon()).await?;
+        assert_eq!((endless(&*look).await?, look.residue(&name).await?.leases), (0, 1), "while it is held");
+        assert!(lock(&probe, &name)?.acquire_within(ttl * 2).await.is_err());
+        assert_eq!(endless(&*look).await?, 0, "after it was renewed and waited for");
+        guard.release().await?;
+        assert_eq!(endless(&*look).await?, 0, "after it was released");
+    }
+    assert!(!layer.frames_of(Op::Renew, &name).is_empty(), "the lease was held long enough to be renewed");
+    clean(context, &probe, &name, &[&client, &probe]).await
+}

@@ -1,0 +1,270 @@
+//! Names, ttls and labels: what is taken, and what is refused at the door.
+
+use std::time::Duration;
+
+use tenure_core::driver::Released;
+use tenure_core::{Client, ErrorKind, Label, LockName, Ttl};
+
+use super::support::{free_within, is_free, keep, lock, must_fail, take};
+use crate::case::{Case, CaseResult, Context, Failure, case};
+use crate::layer::{Op, Rule};
+
+pub(super) const CASES: &[Case] = &[
+    case!(
+        "name/odd-bytes-are-names",
+        "Names with braces, NUL, newlines, percent signs, globs and bytes that are no UTF-8 lock, exclude and release.",
+        ["P27"],
+        [],
+        odd_bytes_are_names
+    ),
+    case!(
+        "name/odd-names-are-apart",
+        "Names that an encoding could confuse are all held at the same time.",
+        ["P27"],
+        [],
+        odd_names_are_apart
+    ),
+    case!(
+        "name/case-and-prefixes-are-apart",
+        "Names that differ in case, in one trailing byte, or are prefixes of each other are different locks.",
+        ["P27"],
+        [],
+        case_and_prefixes_are_apart
+    ),
+    case!(
+        "name/longest-is-a-name",
+        "Names of the greatest length work, and two that differ in their last byte are apart.",
+        ["P27"],
+        [],
+        longest_is_a_name
+    ),
+    case!(
+        "name/bad-is-refused-unsent",
+        "An empty or overlong name is refused as an argument, and nothing is sent.",
+        ["P26", "P27"],
+        [],
+        bad_is_refused_unsent
+    ),
+    case!(
+        "ttl/bad-is-refused-unsent",
+        "A ttl of zero, below or above the limits, or with a fraction of a millisecond is refused, and nothing is sent.",
+        ["P28", "R7", "R10"],
+        [],
+        bad_ttl_is_refused_unsent
+    ),
+    case!(
+        "ttl/shortest-works-without-a-storm",
+        "The shortest ttl that the driver keeps is granted, with few requests, and ends by itself.",
+        ["P28", "R7"],
+        [],
+        shortest_works_without_a_storm
+    ),
+    case!(
+        "ttl/longest-works",
+        "The longest ttl that the driver keeps is granted in full, and released like any other.",
+        ["P28", "R11"],
+        [],
+        longest_works
+    ),
+    case!(
+        "label/long-is-refused-unsent",
+        "A label over its limit is refused as an argument, and nothing is sent; one of the greatest length is taken.",
+        ["P26"],
+        [],
+        long_label_is_refused_unsent
+    ),
+    case!(
+        "config/zeros-are-refused-not-panics",
+        "Settings of zero are refused when the client is built or the lock is asked for; none of them panics or loops.",
+        ["R7", "R8"],
+        [],
+        zeros_are_refused_not_panics
+    ),
+];
+
+/// Endings of names that something on the way could misread.
+const ODD: [&[u8]; 20] = [
+    b"{",
+    b"}",
+    b"{}",
+    b"{a}",
+    b"}a{",
+    b"a{b}c",
+    b"%",
+    b"%7B",
+    b"%257B",
+    b"\0",
+    b"a\0b",
+    b"a\nb",
+    b"a\r\nb",
+    b" ",
+    b"*",
+    b"a:b",
+    b"\xff\xfe",
+    b"\"'\\",
+    "\u{e9}\u{1f512}".as_bytes(),
+    b"$(x);--",
+];
+
+async fn odd_bytes_are_names(context: &mut Context) -> CaseResult {
+    let (one, other) = (context.client().await?, context.client().await?);
+    for odd in ODD {
+        let name = context.name(odd);
+        let guard = keep(&one, &name, context.ttl(20_000)).await?;
+        assert_eq!(guard.name(), &name);
+        assert!(lock(&other, &name)?.try_acquire().await?.is_none(), "\"{name}\" was granted twice");
+        assert_eq!(guard.release().await?, Released::Released, "\"{name}\"");
+        assert!(is_free(&other, &name).await?, "\"{name}\"");
+    }
+    Ok(())
+}
+
+async fn odd_names_are_apart(context: &mut Context) -> CaseResult {
+    let names: Vec<LockName> = ODD.iter().map(|odd| context.name(odd)).collect();
+    all_at_once(context, &names).await
+}
+
+async fn case_and_prefixes_are_apart(context: &mut Context) -> CaseResult {
+    let endings = ["a", "A", "aa", "a/", "a/a", "a ", "a:", "a}", "a\0", "b", "\u{e9}", "e\u{301}", "\u{c9}"];
+    let names: Vec<LockName> = endings.iter().map(|ending| context.name(ending)).collect();
+    all_at_once(context, &names).await
+}
+
+async fn longest_is_a_name(context: &mut Context) -> CaseResult {
+    let room = LockName::MAX_LEN - context.name("").as_bytes().len();
+    let full = |fill: u8, last: u8| {
+        let mut bytes = vec![fill; room];
+        bytes[room - 1] = last;
+        context.name(bytes)
+    };
+    let names = [full(b'x', b'x'), full(b'x', b'y'), full(b'{', b'{'), full(0, 0), full(0xff, 0xfe)];
+    assert_eq!(names[0].as_bytes().len(), LockName::MAX_LEN);
+    all_at_once(context, &names).await
+}
+
+/// Holds all names at once, each busy for others, and gives them back one by one.
+async fn all_at_once(context: &mut Context, names: &[LockName]) -> CaseResult {
+    let (one, other) = (context.client().await?, context.client().await?);
+    let mut guards = Vec::new();
+    for name in names {
+        guards.push(keep(&one, name, context.ttl(20_000)).await?);
+    }
+    while let Some(guard) = guards.pop() {
+        let name = guard.name().clone();
+        assert!(!is_free(&other, &name).await?, "\"{name}\" is not held");
+        assert_eq!(guard.release().await?, Released::Released);
+        for held in &guards {
+            assert!(!is_free(&other, held.name()).await?, "releasing \"{name}\" freed \"{}\"", held.name());
+        }
+        assert!(is_free(&other, &name).await?);
+    }
+    Ok(())
+}
+
+async fn bad_is_refused_unsent(context: &mut Context) -> CaseResult {
+    let (client, layer) = context.layered().await?;
+    let long = vec![b'x'; LockName::MAX_LEN + 1];
+    for bad in [&b""[..], &long] {
+        must_fail(client.lock(bad), ErrorKind::InvalidArgument)?;
+        must_fail(client.lock_all([&b"fine"[..], bad]), ErrorKind::InvalidArgument)?;
+        if context.declared().reentrant.is_some() {
+            must_fail(client.reentrant(bad, &tenure_core::OwnerId::new()), ErrorKind::InvalidArgument)?;
+        }
+    }
+    assert_eq!(layer.count(), 0, "something was sent");
+    let name = context.name("fine");
+    assert_eq!(keep(&client, &name, context.ttl(5_000)).await?.release().await?, Released::Released);
+    Ok(())
+}
+
+async fn bad_ttl_is_refused_unsent(context: &mut Context) -> CaseResult {
+    let (client, layer) = context.layered().await?;
+    let (name, range) = (context.name("ttl"), context.declared().locks.ttl);
+    let tick = Duration::from_millis(1);
+    let bad = [Duration::ZERO, Duration::from_nanos(1), range.min - tick, range.max + tick, Duration::MAX];
+    for ttl in bad.into_iter().chain([range.min * 3 + Duration::from_micros(500)]) {
+        for handle in [lock(&client, &name)?.ttl(ttl), lock(&client, &name)?.fixed_ttl(ttl)] {
+            let error = must_fail(handle.try_acquire().await, ErrorKind::InvalidArgument)?;
+            assert!(!error.message().is_empty() && error.name() == Some(&name), "{error}");
+            must_fail(handle.acquire().await, ErrorKind::InvalidArgument)?;
+        }
+    }
+    assert_eq!(layer.count(), 0, "something was sent");
+    assert_eq!(keep(&client, &name, context.ttl(5_000)).await?.release().await?, Released::Released);
+    Ok(())
+}
+
+async fn shortest_works_without_a_storm(context: &mut Context) -> CaseResult {
+    let (client, layer) = context.layered().await?;
+    let (probe, name, ttl) = (context.client().await?, context.name("shortest"), context.declared().locks.ttl.min);
+    // A reply may be later than so short a lease: then the attempt fails, and another is due.
+    let mut attempts = 0;
+    let won = async || {
+        attempts += 1;
+        match lock(&client, &name).map(|handle| handle.fixed_ttl(ttl)) {
+            Ok(handle) => handle.try_acquire().await.ok().flatten().is_some_and(|guard| guard.remaining() < ttl),
+            Err(_) => false,
+        }
+    };
+    context.eventually(context.soon(), "the shortest ttl is granted", won).await?;
+    let frames = layer.frames_of(Op::Acquire, &name).len();
+    assert_eq!(frames, attempts, "an attempt is one request");
+    free_within(context, &probe, &name, ttl + context.soon()).await?;
+    let waiter = lock(&client, &name)?.ttl(ttl);
+    let before = layer.count();
+    drop(context.within(context.soon(), "a wait with the shortest ttl ends", waiter.acquire()).await?);
+    context.pass(context.ms(200)).await;
+    assert!(layer.count() - before < 60, "{} requests", layer.count() - before);
+    Ok(())
+}
+
+async fn longest_works(context: &mut Context) -> CaseResult {
+    let (one, other) = (context.client().await?, context.client().await?);
+    let (name, ttl) = (context.name("longest"), context.declared().locks.ttl.max.min(Ttl::MAX));
+    let guard = take(&one, &name, ttl).await?;
+    assert!(guard.remaining() > ttl.mul_f64(0.9) && guard.remaining() < ttl, "{:?} of {ttl:?}", guard.remaining());
+    context.pass(context.ms(300)).await;
+    assert!(guard.is_held() && !is_free(&other, &name).await?, "the longest lease has ended");
+    assert_eq!(guard.release().await?, Released::Released);
+    assert!(is_free(&other, &name).await?);
+    Ok(())
+}
+
+async fn long_label_is_refused_unsent(context: &mut Context) -> CaseResult {
+    let (client, layer) = context.layered().await?;
+    let name = context.name("label");
+    let long = lock(&client, &name)?.label("x".repeat(Label::MAX_LEN + 1));
+    must_fail(long.try_acquire().await, ErrorKind::InvalidArgument)?;
+    assert_eq!(layer.count(), 0, "something was sent");
+    for label in [String::new(), "x".repeat(Label::MAX_LEN), "\u{1f512}{}%\n\0'\"".to_owned()] {
+        let won = lock(&client, &name)?.label(label).try_acquire().await?;
+        let guard = super::support::must(won, &name)?;
+        assert_eq!(guard.release().await?, Released::Released);
+    }
+    Ok(())
+}
+
+async fn zeros_are_refused_not_panics(context: &mut Context) -> CaseResult {
+    let (client, layer) = context.layered().await?;
+    layer.rule(Rule::on(Op::ForceRelease, crate::layer::Action::FailBeforeSend));
+    let zero = Duration::ZERO;
+    let builder = || Client::builder(layer.backend());
+    let built = [
+        builder().ttl(zero).build(),
+        builder().op_timeout(zero).build(),
+        builder().presence(zero).build(),
+        builder().max_holds(0).build(),
+    ];
+    for (index, client) in built.into_iter().enumerate() {
+        let refused = client.is_err_and(|error| error.kind() == ErrorKind::InvalidArgument);
+        assert!(refused, "setting {index} of zero was taken");
+    }
+    let name = context.name("zeros");
+    must_fail(lock(&client, &name)?.max_hold(zero).try_acquire().await, ErrorKind::InvalidArgument)?;
+    must_fail(client.lock_all::<&[u8]>([]), ErrorKind::InvalidArgument)?;
+    if layer.count() > 0 {
+        return Err(Failure::new("something was sent"));
+    }
+    assert_eq!(keep(&client, &name, context.ttl(5_000)).await?.release().await?, Released::Released);
+    Ok(())
+}

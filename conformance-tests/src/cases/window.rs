@@ -1,0 +1,158 @@
+//! The holder's view of its lease: counted from before the request left.
+
+use std::time::Duration;
+
+use tenure_core::driver::Released;
+use tokio::time::Instant;
+
+use super::support::{clean, keep, lock, must, take};
+use crate::case::{Case, CaseResult, Context, Failure, case};
+use crate::layer::{Action, Answer, Op, Rule};
+
+pub(super) const CASES: &[Case] = &[
+    case!(
+        "window/late-reply-shortens-it",
+        "However late the reply of a grant comes, the holder's view ends a ttl after the request left, at the latest.",
+        ["P2"],
+        [],
+        late_reply_shortens_it
+    ),
+    case!(
+        "window/late-request-shortens-it",
+        "A request that reaches the backend late is believed from when it left, not from when it arrived.",
+        ["P2"],
+        [],
+        late_request_shortens_it
+    ),
+    case!(
+        "window/reply-after-its-end-is-no-grant",
+        "A grant whose reply comes after the lease could have ended is an error, and the name becomes free.",
+        ["P3", "P11"],
+        [],
+        reply_after_its_end_is_no_grant
+    ),
+    case!(
+        "window/grant-learned-late-counts-from-its-request",
+        "A waiter that learns of its grant by asking again believes in it from the request that brought it.",
+        ["P2", "P29"],
+        [],
+        grant_learned_late_counts_from_its_request
+    ),
+    case!(
+        "window/renewal-counts-from-its-request",
+        "A renewal whose reply comes late lengthens the view from when it left.",
+        ["P2", "P6"],
+        [],
+        renewal_counts_from_its_request
+    ),
+    case!(
+        "window/backend-outlasts-it",
+        "The backend keeps the lease at least until the holder's view ends.",
+        ["P1", "P2"],
+        [],
+        backend_outlasts_it
+    ),
+];
+
+const PATIENT: Duration = Duration::from_secs(60);
+
+async fn late_reply_shortens_it(context: &mut Context) -> CaseResult {
+    let (client, layer) = context.layered_with(|builder| builder.op_timeout(PATIENT)).await?;
+    let ttl = context.ttl(2_000);
+    for percent in [0, 25, 50, 75] {
+        let (name, delay) = (context.name(format!("{percent}")), ttl * percent / 100);
+        layer.rule(Rule::on(Op::Acquire, Action::DelayReply(delay)).once());
+        let asked = Instant::now();
+        let guard = take(&client, &name, ttl).await?;
+        let (left, passed) = (guard.remaining(), asked.elapsed());
+        assert!(passed >= delay, "the reply was not delayed");
+        let most = (ttl - delay).mul_f64(1.0) - ttl / 100;
+        assert!(left <= most, "{left:?} are believed after a reply that took {passed:?} of {ttl:?}");
+        assert!(!left.is_zero());
+        guard.release().await?;
+    }
+    Ok(())
+}
+
+async fn late_request_shortens_it(context: &mut Context) -> CaseResult {
+    let (client, layer) = context.layered_with(|builder| builder.op_timeout(PATIENT)).await?;
+    let (name, ttl) = (context.name("late"), context.ttl(2_000));
+    layer.rule(Rule::on(Op::Acquire, Action::DelayRequest(ttl / 2)).once());
+    let guard = take(&client, &name, ttl).await?;
+    assert!(guard.remaining() < ttl / 2, "{:?} of {ttl:?} are believed", guard.remaining());
+    assert_eq!(guard.release().await?, Released::Released);
+    Ok(())
+}
+
+async fn reply_after_its_end_is_no_grant(context: &mut Context) -> CaseResult {
+    let (client, layer) = context.layered_with(|builder| builder.op_timeout(PATIENT)).await?;
+    let (probe, name, ttl) = (context.client().await?, context.name("stillborn"), context.ttl(400));
+    for percent in [100, 150] {
+        layer.rule(Rule::on(Op::Acquire, Action::DelayReply(ttl * percent / 100)).once());
+        match lock(&client, &name)?.fixed_ttl(ttl).try_acquire().await {
+            Err(error) if error.is_lost() || error.is_transient() => {}
+            other => return Err(Failure::new(format!("{other:?} for a lease that has ended"))),
+        }
+        clean(context, &probe, &name, &[&client]).await?;
+    }
+    Ok(())
+}
+
+async fn grant_learned_late_counts_from_its_request(context: &mut Context) -> CaseResult {
+    let (client, layer) = context.layered().await?;
+    let (other, name, ttl) = (context.client().await?, context.name("learned"), context.ttl(4_000));
+    let holder = keep(&other, &name, context.ttl(60_000)).await?;
+    let waiter = lock(&client, &name)?.fixed_ttl(ttl);
+    let waiting = tokio::spawn(async move { waiter.acquire().await });
+    let asked = async || layer.frames_of(Op::Acquire, &name).iter().any(|frame| frame.answer == Answer::Busy);
+    context.eventually(context.soon(), "the waiter waits", asked).await?;
+    // The reply that brings the grant is lost, and so is the way to the backend for a while.
+    layer.rule(Rule::on(Op::Acquire, Action::LoseReply).once());
+    layer.rule(Rule::on(Op::Acquire, Action::FailBeforeSend).times(4));
+    holder.release().await?;
+    let guard = context.within(ttl, "the waiter learns of its grant", waiting).await???;
+    let frames = layer.frames_of(Op::Acquire, &name);
+    let brought = frames.iter().find(|frame| matches!(frame.answer, Answer::Failed(_)));
+    let since = brought.ok_or_else(|| Failure::new("no reply was lost: the case proves nothing"))?.sent_at.elapsed();
+    assert!(since > ttl / 20, "the grant was learned of after {since:?}: the case proves nothing");
+    assert!(guard.remaining() <= ttl - since, "{:?} are believed, {since:?} after the grant", guard.remaining());
+    assert_eq!(guard.release().await?, Released::Released);
+    Ok(())
+}
+
+async fn renewal_counts_from_its_request(context: &mut Context) -> CaseResult {
+    let (client, layer) = context.layered_with(|builder| builder.op_timeout(PATIENT)).await?;
+    let (name, ttl) = (context.name("renewal"), context.ttl(2_000));
+    let delay = ttl / 6;
+    layer.rule(Rule::on(Op::Renew, Action::DelayReply(delay)));
+    let guard = keep(&client, &name, ttl).await?;
+    let answered = async || layer.frames_of(Op::Renew, &name).iter().any(|frame| frame.answer == Answer::Done);
+    context.eventually(ttl, "a renewal is confirmed", answered).await?;
+    let frames = layer.frames_of(Op::Renew, &name);
+    let sent_at = frames.iter().rfind(|frame| frame.answer == Answer::Done).map(|frame| frame.sent_at);
+    let since = sent_at.map(|at| at.elapsed()).unwrap_or_default();
+    let left = guard.remaining();
+    assert!(since >= delay && left < ttl - since, "{left:?} are believed, {since:?} after the renewal left");
+    assert!(left > ttl / 3, "the renewal did not lengthen the view: {left:?}");
+    assert_eq!(guard.release().await?, Released::Released);
+    Ok(())
+}
+
+async fn backend_outlasts_it(context: &mut Context) -> CaseResult {
+    let (client, other) = (context.client().await?, context.client().await?);
+    let (name, ttl) = (context.name("outlasts"), context.ttl(500));
+    let guard = must(lock(&client, &name)?.fixed_ttl(ttl).try_acquire().await?, &name)?;
+    let mut asked = 0;
+    while guard.is_held() {
+        let granted = lock(&other, &name)?.fixed_ttl(ttl).try_acquire().await?;
+        assert!(
+            granted.is_none() || !guard.is_held(),
+            "{:?} are believed of a lease that has ended",
+            guard.remaining()
+        );
+        asked += 1;
+        context.pass(ttl / 50).await;
+    }
+    assert!(asked > 3, "asked {asked} times only: the case proves nothing");
+    Ok(())
+}

@@ -1,0 +1,7 @@
+//! The suite against the in-process driver: every case of it, under virtual time.
+
+mod memory;
+
+fn main() {
+    tenure_conformance::main([memory::maker()])
+}

@@ -1,0 +1,95 @@
+//! The suite's own proving ground: the in-process driver under virtual time.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use tenure_conformance::harness::{Data, Residue};
+use tenure_conformance::{BoxError, CaseContext, Declared, Fault, FaultKind, Harness, HarnessMaker, Healer, Inspector};
+use tenure_core::LockName;
+use tenure_core::driver::{Backend, DistributedLock, ReentrantLock};
+use tenure_memory::{MemoryDriver, Wakeups};
+
+pub(crate) struct Memory;
+
+pub(crate) fn maker() -> Arc<dyn HarnessMaker> {
+    Arc::new(Memory)
+}
+
+fn driver() -> MemoryDriver {
+    MemoryDriver::builder().max_waiters(40).max_depth(50).build().expect("the caps are within their limits")
+}
+
+#[async_trait]
+impl HarnessMaker for Memory {
+    fn id(&self) -> &str {
+        "memory"
+    }
+
+    fn declared(&self) -> Declared {
+        let driver = driver();
+        Declared::new(DistributedLock::capabilities(&driver))
+            .reentrant(ReentrantLock::capabilities(&driver))
+            .faults([FaultKind::ExpireLease, FaultKind::MuteNotifications, FaultKind::PauseServer])
+            .faults([FaultKind::CutConnections, FaultKind::RestartKeepingData])
+            .virtual_time()
+            .visible_leftovers()
+    }
+
+    async fn make(&self, _context: CaseContext) -> Result<Box<dyn Harness>, BoxError> {
+        Ok(Box::new(World { driver: driver(), clients: Vec::new() }))
+    }
+}
+
+struct World {
+    driver: MemoryDriver,
+    clients: Vec<MemoryDriver>,
+}
+
+#[async_trait]
+impl Harness for World {
+    async fn backend(&mut self) -> Result<Backend, BoxError> {
+        let client = self.driver.another_client();
+        self.clients.push(client.clone());
+        Ok(Backend::from(client))
+    }
+
+    async fn inject(&mut self, fault: Fault) -> Result<Healer, BoxError> {
+        let faults: Vec<_> = self.clients.iter().map(MemoryDriver::faults).collect();
+        let each = |act: &dyn Fn(&tenure_memory::Faults)| faults.iter().for_each(act);
+        match fault {
+            Fault::ExpireLease(name) => drop(self.driver.faults().expire(name.as_bytes())?),
+            Fault::MuteNotifications => each(&|link| link.set_wakeups(Wakeups::Lost)),
+            Fault::PauseServer => each(&|link| link.silence()),
+            Fault::KillServer(Data::Kept) => each(&|link| link.outage()),
+            Fault::CutConnections => {
+                each(&|link| link.outage());
+                each(&|link| link.heal());
+            }
+            other => return Err(format!("{other:?} is not declared").into()),
+        }
+        Ok(Healer::new(async move {
+            faults.iter().for_each(tenure_memory::Faults::heal);
+            Ok(())
+        }))
+    }
+
+    fn inspector(&self) -> Option<Arc<dyn Inspector>> {
+        Some(Arc::new(Look(self.driver.clone())))
+    }
+}
+
+struct Look(MemoryDriver);
+
+#[async_trait]
+impl Inspector for Look {
+    async fn residue(&self, name: &LockName) -> Result<Residue, BoxError> {
+        let (seen, all) = (self.0.inspect(name).await?, self.0.residue());
+        Ok(Residue {
+            leases: usize::from(seen.holder.is_some()),
+            waiters: all.waiters,
+            subscriptions: all.watches,
+            tombstones: all.tombstones,
+            endless: 0,
+        })
+    }
+}

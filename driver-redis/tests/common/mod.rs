@@ -1,0 +1,125 @@
+//! What the tests of this driver share.
+
+#![allow(dead_code, reason = "each test program uses some of it")]
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tenure_core::driver::{
+    AcquireRequest, Acquisition, Backend, Begun, Busy, DistributedLock, Grant, Hold, Queueing, ReentrantHold,
+    ReentrantLock, Watch,
+};
+use tenure_core::{Label, LockName, OwnerId, OwnerToken, Ttl};
+use tenure_redis::{RedisConfig, RedisDriver};
+use tenure_testkit::{RedisOptions, RedisServer};
+
+/// Longer than any test waits for something that does happen.
+pub(crate) const LONG: Duration = Duration::from_secs(20);
+
+/// A client of the driver: both traits.
+pub(crate) struct Client {
+    pub(crate) locks: Arc<dyn DistributedLock>,
+    pub(crate) reentrant: Arc<dyn ReentrantLock>,
+}
+
+impl Client {
+    pub(crate) async fn of(server: &RedisServer) -> Self {
+        Self::at(&server.unix_url()).await
+    }
+
+    pub(crate) async fn at(url: &str) -> Self {
+        Self::with(RedisConfig::from_url(url).unwrap()).await
+    }
+
+    pub(crate) async fn with(config: RedisConfig) -> Self {
+        let backend = Backend::from(RedisDriver::connect(config).await.unwrap());
+        Self { locks: Arc::clone(backend.locks()), reentrant: Arc::clone(backend.reentrant().unwrap()) }
+    }
+
+    pub(crate) async fn grant(&self, request: &AcquireRequest) -> Grant {
+        granted(self.locks.acquire(request).await.unwrap())
+    }
+
+    pub(crate) async fn busy(&self, request: &AcquireRequest) -> Busy {
+        busy(self.locks.acquire(request).await.unwrap())
+    }
+
+    pub(crate) async fn enter(&self, owner: &OwnerId, request: &AcquireRequest) -> Grant {
+        granted(self.reentrant.enter(owner, request).await.unwrap())
+    }
+
+    pub(crate) async fn watch(&self, request: &AcquireRequest) -> Watch {
+        self.locks.watch(&request.name, &request.token).await.unwrap()
+    }
+}
+
+pub(crate) fn server() -> RedisServer {
+    RedisServer::start(RedisOptions::new()).unwrap()
+}
+
+pub(crate) fn name(text: impl AsRef<[u8]>) -> LockName {
+    LockName::new(text).unwrap()
+}
+
+pub(crate) fn ttl(millis: u64) -> Ttl {
+    Ttl::new(Duration::from_millis(millis)).unwrap()
+}
+
+/// One attempt with a fresh token and ten seconds of lease.
+pub(crate) fn attempt(lock: &str) -> AcquireRequest {
+    let label = Some(Label::new("label;with;signs").unwrap());
+    AcquireRequest { name: name(lock), token: OwnerToken::random(), ttl: ttl(10_000), queue: Queueing::None, label }
+}
+
+/// A waiter that counts as alive for ten seconds.
+pub(crate) fn waiter(lock: &str) -> AcquireRequest {
+    AcquireRequest { queue: Queueing::Join { presence: Duration::from_secs(10) }, ..attempt(lock) }
+}
+
+pub(crate) fn hold(request: &AcquireRequest) -> Hold {
+    Hold { name: request.name.clone(), token: request.token }
+}
+
+pub(crate) fn entry(owner: &OwnerId, request: &AcquireRequest) -> ReentrantHold {
+    ReentrantHold { name: request.name.clone(), owner: *owner, token: request.token }
+}
+
+#[track_caller]
+pub(crate) fn granted(answer: Acquisition) -> Grant {
+    match answer {
+        Acquisition::Granted(grant) => grant,
+        Acquisition::Busy(busy) => panic!("not granted: {busy:?}"),
+    }
+}
+
+#[track_caller]
+pub(crate) fn busy(answer: Acquisition) -> Busy {
+    match answer {
+        Acquisition::Busy(busy) => busy,
+        Acquisition::Granted(grant) => panic!("granted: {grant:?}"),
+    }
+}
+
+#[track_caller]
+pub(crate) fn begun(grant: Grant, begun: Begun) {
+    assert_eq!(grant.begun, begun);
+}
+
+/// Whether a wake-up is there, or comes.
+pub(crate) async fn woken(watch: &mut Watch) -> bool {
+    tokio::time::timeout(LONG, watch.next()).await.is_ok()
+}
+
+/// Whether no wake-up has come by the time that the server has answered everything sent before.
+pub(crate) async fn asleep(client: &Client, watch: &mut Watch) -> bool {
+    client.locks.inspect(&name("asleep")).await.unwrap(); // pushes of earlier commands precede this reply
+    tokio::time::timeout(Duration::from_millis(50), watch.next()).await.is_err()
+}
+
+/// All keys at the server, sorted.
+pub(crate) fn keys(server: &RedisServer) -> Vec<String> {
+    let mut keys: Vec<String> =
+        server.cli(&["KEYS", "*"]).unwrap().items().iter().map(tenure_testkit::Reply::text).collect();
+    keys.sort();
+    keys
+}

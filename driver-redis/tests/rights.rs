@@ -1,0 +1,127 @@
+//! The least rights that the driver works with, and what is said when one is missing.
+
+mod common;
+
+use common::{Client, attempt, entry, hold, server, ttl, waiter, woken};
+use tenure_core::driver::{ReentrantRenewal, Renewal};
+use tenure_core::{ErrorKind, OwnerId};
+use tenure_redis::RedisDriver;
+use tenure_testkit::RedisServer;
+
+/// The rules of the README, which a test compares.
+const COMMANDS: &str = "+ping +subscribe +info +evalsha +eval +time +get +mget +set +setrange +del +exists \
+                        +type +pttl +pexpire +hset +hget +hmget +hexists +hlen +hdel +zadd +zrange +zrank +zscore \
+                        +zcard +zcount +zrem +publish";
+const PLACES: [&str; 3] = ["~tenure:*", "~{tenure:*", "&tenure:*"];
+
+/// Makes the user `u` with exactly these rules, and the URL to log in with.
+fn user(server: &RedisServer, places: &[&str], commands: &[&str]) -> String {
+    let base = ["ACL", "SETUSER", "u", "reset", "on", ">pw"];
+    let rules: Vec<&str> = base.into_iter().chain(places.iter().copied()).chain(commands.iter().copied()).collect();
+    server.cli(&rules).unwrap();
+    format!("redis://u:pw@127.0.0.1:{}", server.port())
+}
+
+fn commands() -> Vec<&'static str> {
+    COMMANDS.split_whitespace().collect()
+}
+
+#[tokio::test]
+async fn every_operation_works_with_the_documented_rights() {
+    let server = server();
+    let client = Client::at(&user(&server, &PLACES, &commands())).await;
+    let owner = OwnerId::new();
+    let (plain, next, outer, inner) = (attempt("a"), waiter("a"), attempt("r"), attempt("r"));
+    client.grant(&plain).await;
+    let mut watch = client.watch(&next).await;
+    client.busy(&next).await;
+    client.locks.inspect(&next.name).await.unwrap();
+    client.locks.renew(&[Renewal { hold: hold(&plain), ttl: ttl(60_000) }]).await.remove(0).unwrap();
+    client.locks.release(&hold(&plain)).await.unwrap();
+    assert!(woken(&mut watch).await);
+    client.locks.abandon(&hold(&next)).await.unwrap();
+    client.locks.force_release(&next.name).await.unwrap();
+    let grant = client.enter(&owner, &outer).await;
+    client.enter(&owner, &inner).await;
+    client.busy(&waiter("r")).await;
+    client.locks.inspect(&outer.name).await.unwrap();
+    let renewal = ReentrantRenewal { name: outer.name.clone(), owner, fence: grant.fence, ttl: ttl(60_000) };
+    client.reentrant.renew(&[renewal]).await.remove(0).unwrap();
+    client.reentrant.abandon(&entry(&owner, &inner)).await.unwrap();
+    client.reentrant.exit(&entry(&owner, &outer)).await.unwrap();
+}
+
+#[tokio::test]
+async fn each_missing_command_is_named() {
+    let server = server();
+    for missing in commands() {
+        let rest: Vec<&str> = commands().into_iter().filter(|command| *command != missing).collect();
+        let url = user(&server, &PLACES, &rest);
+        let outcome = RedisDriver::connect_url(&url).await;
+        if ["+ping", "+info"].contains(&missing) {
+            assert!(outcome.is_ok(), "{missing} is optional: a refused ping is an answer too");
+            continue;
+        }
+        let error = outcome.expect_err(missing);
+        assert_eq!(error.kind(), ErrorKind::Denied, "{missing}: {error}");
+        assert!(error.message().contains(missing), "{missing}: {error}");
+    }
+}
+
+#[tokio::test]
+async fn what_could_not_be_checked_is_noted() {
+    let server = server();
+    let rest: Vec<&str> = commands().into_iter().filter(|command| *command != "+info").collect();
+    let driver = RedisDriver::connect_url(&user(&server, &PLACES, &rest)).await.unwrap();
+    assert!(driver.notes().remarks()[0].contains("info"), "{:?}", driver.notes());
+    let driver = RedisDriver::connect_url(&user(&server, &PLACES, &commands())).await.unwrap();
+    assert!(driver.notes().remarks().is_empty(), "{:?}", driver.notes());
+    assert!(driver.notes().server_version().is_some());
+}
+
+#[tokio::test]
+async fn missing_keys_and_channels_are_named() {
+    let server = server();
+    for missing in PLACES {
+        let rest: Vec<&str> = PLACES.into_iter().filter(|place| *place != missing).collect();
+        let error = RedisDriver::connect_url(&user(&server, &rest, &commands())).await.expect_err(missing);
+        assert_eq!(error.kind(), ErrorKind::Denied, "{missing}: {error}");
+        assert!(error.message().contains(missing), "{missing}: {error}");
+    }
+}
+
+#[tokio::test]
+async fn a_right_that_is_taken_away_later_is_named_and_not_taken_for_contention() {
+    let server = server();
+    let client = Client::at(&user(&server, &PLACES, &commands())).await;
+    let owner = OwnerId::new();
+    let (plain, outer) = (attempt("a"), attempt("r"));
+    client.grant(&plain).await;
+    client.enter(&owner, &outer).await;
+    let take = |rule: &str| server.cli(&["ACL", "SETUSER", "u", rule]).unwrap();
+    let expect = |error: tenure_core::Error, word: &str| {
+        assert_eq!(error.kind(), ErrorKind::Denied, "{error}");
+        assert!(error.message().contains(word), "{word}: {error}");
+    };
+    take("-get");
+    expect(client.locks.acquire(&attempt("a")).await.unwrap_err(), "+get");
+    expect(client.locks.release(&hold(&plain)).await.unwrap_err(), "+get");
+    expect(client.locks.abandon(&hold(&plain)).await.unwrap_err(), "+get");
+    take("-mget");
+    let renewal = Renewal { hold: hold(&plain), ttl: ttl(60_000) };
+    expect(client.locks.renew(&[renewal]).await.remove(0).unwrap_err(), "+mget");
+    take("-hget");
+    expect(client.reentrant.exit(&entry(&owner, &outer)).await.unwrap_err(), "+hget");
+    take("-hmget");
+    expect(client.reentrant.enter(&owner, &outer).await.unwrap_err(), "+hmget");
+    take("-evalsha");
+    expect(client.locks.release(&hold(&plain)).await.unwrap_err(), "+evalsha");
+}
+
+#[test]
+fn the_documented_rules_are_these() {
+    let readme = include_str!("../README.md");
+    for rule in commands().into_iter().chain(PLACES) {
+        assert!(readme.contains(rule), "{rule}");
+    }
+}

@@ -1,1 +1,132 @@
-//! tenure
+//! Distributed locks that keep their word, on a backend of your choice.
+//!
+//! ```
+//! # #[cfg(feature = "memory")]
+//! # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
+//! use std::time::Duration;
+//!
+//! let client = tenure::connect("memory:").await?; // or redis://127.0.0.1/ with the feature `redis`
+//!
+//! let guard = client.lock("orders/42")?.ttl(Duration::from_secs(30)).acquire().await?; // waits its turn
+//! println!("write with fence {}", guard.fence()); // the store refuses smaller ones
+//! guard.release().await?; // or drop it
+//! # Ok::<(), tenure::Error>(())
+//! # }).unwrap();
+//! ```
+//!
+//! # Choose before you call
+//!
+//! ## What is the lock for?
+//!
+//! Every distributed lock is a *lease*: it ends by itself, so that a dead holder does not block everybody for ever. And
+//! whoever was paused for longer than its lease (a garbage collection, a suspended machine, a slow disk) wakes up and
+//! goes on as if it held the lock, while another does. No lock service can prevent that. So ask, as Martin Kleppmann
+//! did in "How to do distributed locking" (2016):
+//!
+//! * **For efficiency?** Doing the work twice is a nuisance: an e-mail goes out again, a report is computed again. Then
+//!   take a lock, and you are done.
+//! * **For correctness?** A second writer corrupts data. Then the lock alone is not enough on *any* backend. Give
+//!   [`guard.fence()`](LockGuard::fence) to the resource along with the write, and let it refuse a token that is
+//!   smaller than the largest it has seen. [`FenceGate`] is that check within a process; in SQL it is
+//!   `UPDATE … SET …, fence = $1 WHERE id = $2 AND fence <= $1`.
+//!
+//! A resource that cannot check a fence (an e-mail gateway, a robot's arm) gets what a lease can give: use
+//! [`guard.run(work)`](LockGuard::run), which drops the work when the lease ends, and choose a ttl that is much longer
+//! than any pause that you expect.
+//!
+//! ## Which lock?
+//!
+//! | you want | take |
+//! |---|---|
+//! | one at a time, in order of arrival | [`Client::lock`] and [`acquire`](Lock::acquire), or [`acquire_within`](Lock::acquire_within) |
+//! | skip the work if somebody is at it | [`Client::lock`] and [`try_acquire`](Lock::try_acquire): contention is a value |
+//! | to take it again further down the call stack | [`Client::reentrant`] with an [`OwnerId`] that you pass along |
+//! | several names at once, without deadlock | [`Client::lock_all`] |
+//! | a queue, a semaphore, leader election | nothing here |
+//!
+//! ## Which lease?
+//!
+//! | lease | ends | for |
+//! |---|---|---|
+//! | [`ttl`](Lock::ttl) (default: 30 s) | when the guard is released or dropped; at most `ttl` after its process died | work of unknown length |
+//! | [`ttl`](Lock::ttl) and [`max_hold`](Lock::max_hold) | also after that time, however alive the process is | work that could hang |
+//! | [`fixed_ttl`](Lock::fixed_ttl) | after exactly that time | work that must not run longer |
+//!
+//! A short ttl frees the lock of a dead process sooner, and loses it sooner when the backend is away.
+//!
+//! ## Which backend?
+//!
+//! | Cargo feature | URL | for |
+//! |---|---|---|
+//! | `memory` (default) | `memory:` | tasks of one process; tests under virtual time, with faults on demand |
+//! | `redis` | `redis://`, `redis+unix://` | processes that share a Redis server (6.2 or newer) |
+//!
+//! The code that takes locks is the same for all. What a backend promises is a value too:
+//! [`Client::capabilities`] tells what can break [`Exclusion`](driver::Exclusion), how far
+//! [fences](driver::Fencing) are to be trusted, and how [waiting](driver::Waiting) works.
+//!
+//! # When things go wrong
+//!
+//! * A lost lease is told, and never comes back: [`lost()`](LockGuard::lost) resolves, [`check()`](LockGuard::check)
+//!   fails, [`run`](LockGuard::run) drops the work. That happens by the local clock, without an answer from anywhere,
+//!   and before the backend can grant the lock to another.
+//! * Every future may be dropped. What was sent is undone in the background with the same token; a dropped guard is
+//!   released the same way. [`Client::close`] waits for that, which is what the end of `main` is for.
+//! * An outage is not contention: [`ErrorKind::Unavailable`] was not applied, [`ErrorKind::Indeterminate`] may have
+//!   been, and is undone. Once in the queue, a waiter waits outages out.
+//!
+//! # Testing your own handling of loss
+//!
+//! The driver of the feature `memory` runs under `#[tokio::test(start_paused = true)]` and takes orders: its
+//! [`Faults`](memory::Faults) expire leases, lose replies, and cut links.
+//!
+//! ```
+//! # #[cfg(feature = "memory")]
+//! # tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap().block_on(async {
+//! use tenure::memory::MemoryDriver;
+//! use tenure::{Client, LostReason};
+//!
+//! let driver = MemoryDriver::new();
+//! let client = Client::new(driver.clone());
+//! let guard = client.lock("orders/42")?.acquire().await?;
+//!
+//! driver.faults().outage(); // and nobody answers any more
+//! assert_eq!(guard.lost().await, LostReason::Expired); // a paused clock makes it immediate
+//! assert!(guard.check().is_err());
+//! # Ok::<(), tenure::Error>(())
+//! # }).unwrap();
+//! ```
+//!
+//! The features `mock` (mocks of the driver traits, for tests of code that is generic over drivers) and `tracing`
+//! (spans and events, listed in [`telemetry`]) add to that. No feature changes what is there without it.
+
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
+mod connect;
+mod scheme;
+
+pub mod driver;
+
+#[cfg(feature = "memory")]
+#[cfg_attr(docsrs, doc(cfg(feature = "memory")))]
+pub mod memory;
+
+#[cfg(feature = "redis")]
+#[cfg_attr(docsrs, doc(cfg(feature = "redis")))]
+pub mod redis;
+
+#[cfg(feature = "mock")]
+#[cfg_attr(docsrs, doc(cfg(feature = "mock")))]
+pub use tenure_core::mock;
+
+pub use connect::{connect, connect_backend};
+pub use tenure_core::telemetry;
+pub use tenure_core::{
+    Client, ClientBuilder, DriftBound, Error, ErrorKind, FenceGate, FencingToken, HoldState, Label, LeaseInstant, Lock,
+    LockAll, LockGuard, LockName, LostReason, MultiGuard, OwnerId, OwnerToken, Reentrant, ReentrantGuard, Result,
+    StaleFence, Stats, TokenText, Ttl,
+};
+
+#[cfg(all(doctest, feature = "memory"))]
+#[doc = include_str!("../README.md")]
+mod readme {}

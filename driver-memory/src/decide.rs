@@ -218,6 +218,11 @@ impl NameState {
         }
     }
 
+    /// The waiter behind this one.
+    pub(crate) fn behind(&self, token: &OwnerToken) -> Option<OwnerToken> {
+        self.queue.behind(token)
+    }
+
     /// What an operator sees.
     pub(crate) fn inspect(&mut self, now: Instant) -> Inspection {
         self.settle(now);

@@ -45,6 +45,16 @@ impl MemoryDriver {
         MemoryDriverBuilder { caps: Caps::DEFAULT }
     }
 
+    /// A new client of the store that this process knows by `name`, with the default caps. The store lives as long as
+    /// any of its clients; after that the name stands for a new, empty one.
+    ///
+    /// For applications that make their clients in several places and have them meet. Tests share one process: give
+    /// each a name of its own, or better a store of its own.
+    #[must_use]
+    pub fn named(name: &str) -> Self {
+        Self::over(Store::named(name))
+    }
+
     /// Another client of the same store, with a link of its own: faults of one do not meet the other.
     #[must_use]
     pub fn another_client(&self) -> Self {

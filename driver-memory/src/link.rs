@@ -65,6 +65,15 @@ pub(crate) enum Fault {
     Hang,
 }
 
+/// What became of a wake-up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Heard {
+    Yes,
+    /// The link is deaf; who knows whether the waiter was on it.
+    Perhaps,
+    ByNobody,
+}
+
 /// What became of a request.
 enum Arrival<T> {
     Done(T),
@@ -224,9 +233,13 @@ impl Link {
         self.router.len() + self.queues.len()
     }
 
-    /// Wakes the waiter if it listens on this link and can hear; tells whether it was woken.
-    pub(crate) fn wake(&self, token: &OwnerToken) -> bool {
-        !self.is_deaf() && self.router.wake(token)
+    /// Wakes the waiter if it listens on this link. A link that is deaf may have swallowed the wake-up.
+    pub(crate) fn wake(&self, token: &OwnerToken) -> Heard {
+        match self.is_deaf() {
+            true => Heard::Perhaps,
+            false if self.router.wake(token) => Heard::Yes,
+            false => Heard::ByNobody,
+        }
     }
 
     pub(crate) fn watch_queue(&self, queue: &QueueName) -> Watch {

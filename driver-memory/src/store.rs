@@ -1,5 +1,6 @@
 //! All names of one store, behind one mutex; and what outlives a name: the fence counter and the tombstones.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
@@ -8,7 +9,7 @@ use tokio::time::Instant;
 
 use crate::decide::{Caps, NameState, Outcome};
 use crate::delay::{QueueState, Queues, Turn};
-use crate::link::Link;
+use crate::link::{Heard, Link};
 use crate::sweep::Sweep;
 
 /// How long an abandoned token is remembered.
@@ -85,6 +86,18 @@ impl Store {
         Arc::new(Self { caps, state: Mutex::default(), queues: Queues::default(), links: Mutex::default() })
     }
 
+    /// The store that this process knows by this name, made if nobody uses it now.
+    pub(crate) fn named(name: &str) -> Arc<Self> {
+        static NAMED: Mutex<BTreeMap<String, Weak<Store>>> = Mutex::new(BTreeMap::new());
+        let mut named = NAMED.lock().unwrap_or_else(PoisonError::into_inner);
+        named.retain(|_, store| store.strong_count() > 0);
+        named.get(name).and_then(Weak::upgrade).unwrap_or_else(|| {
+            let store = Self::new(Caps::DEFAULT);
+            named.insert(name.to_owned(), Arc::downgrade(&store));
+            store
+        })
+    }
+
     /// A new connection, which is woken like all others.
     pub(crate) fn connect(&self) -> Arc<Link> {
         let link = Arc::new(Link::default());
@@ -94,13 +107,17 @@ impl Store {
         link
     }
 
-    /// Decides on one name, then wakes whom the decision says to wake.
+    /// Decides on one name, then wakes whom the decision says to wake. A waiter that nobody listens for is as good as
+    /// dead: it keeps its place until it lapses, but the one behind it is told to look.
     pub(crate) fn decide<T>(&self, name: &LockName, decision: impl FnOnce(&mut Entry<'_>) -> Outcome<T>) -> T {
-        let outcome = self.with_entry(name, decision);
-        if let Some(token) = outcome.wake {
-            self.wake(&token);
+        let Outcome { answer, wake: mut next } = self.with_entry(name, decision);
+        while let Some(token) = next {
+            if self.wake(&token) != Heard::ByNobody {
+                break;
+            }
+            next = self.with_entry(name, |entry| entry.state.behind(&token));
         }
-        outcome.answer
+        answer
     }
 
     /// Reads or changes one name without waking anybody. An idle name is not kept.
@@ -178,8 +195,16 @@ impl Store {
         }
     }
 
-    fn wake(&self, token: &OwnerToken) {
-        self.links().iter().any(|link| link.wake(token));
+    fn wake(&self, token: &OwnerToken) -> Heard {
+        let mut heard = Heard::ByNobody;
+        for link in self.links() {
+            match link.wake(token) {
+                Heard::Yes => return Heard::Yes,
+                Heard::Perhaps => heard = Heard::Perhaps,
+                Heard::ByNobody => {}
+            }
+        }
+        heard
     }
 
     fn links(&self) -> Vec<Arc<Link>> {

@@ -94,6 +94,25 @@ async fn a_release_wakes_the_first_waiter_alone() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn who_stands_behind_a_waiter_that_does_not_listen_is_told_to_look() {
+    let driver = MemoryDriver::new();
+    let [holder, dead, alive, last] = std::array::from_fn(|_| OwnerToken::random());
+    take(&driver, "a", holder).await;
+    wait_in_line(&driver, "a", dead).await;
+    let mut watch = driver.watch(&name("a"), &alive).await.unwrap();
+    let mut last_watch = driver.watch(&name("a"), &last).await.unwrap();
+    wait_in_line(&driver, "a", alive).await;
+    wait_in_line(&driver, "a", last).await;
+    driver.release(&hold("a", holder)).await.unwrap();
+    timeout(Duration::from_secs(1), watch.next()).await.expect("it is told");
+    timeout(Duration::from_secs(1), last_watch.next()).await.expect_err("one is enough");
+    let turn = wait_in_line(&driver, "a", alive).await;
+    assert_eq!((turn.position, turn.recheck_after), (Some(1), Some(Duration::from_secs(1))), "of the two seconds");
+    advance(Duration::from_secs(1)).await;
+    take(&driver, "a", alive).await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_is_abandoned_cannot_arrive_later() {
     let driver = MemoryDriver::new();
     let token = OwnerToken::random();
@@ -173,6 +192,19 @@ async fn a_closed_connection_refuses_and_its_clone_does_not() {
     let renewed = DistributedLock::renew(&driver, &[renewal]).await;
     assert_eq!(renewed[0].as_ref().unwrap_err().kind(), ErrorKind::Closed);
     take(&clone, "a", OwnerToken::random()).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_named_store_is_one_for_the_process_as_long_as_somebody_uses_it() {
+    let (one, other, elsewhere) =
+        (MemoryDriver::named("meeting"), MemoryDriver::named("meeting"), MemoryDriver::named("elsewhere"));
+    take(&one, "a", OwnerToken::random()).await;
+    assert!(matches!(ask(&other, "a", OwnerToken::random(), Queueing::None).await, Acquisition::Busy(_)));
+    take(&elsewhere, "a", OwnerToken::random()).await;
+    other.faults().outage();
+    assert!(one.inspect(&name("a")).await.is_ok(), "each has a link of its own");
+    drop((one, other));
+    take(&MemoryDriver::named("meeting"), "a", OwnerToken::random()).await;
 }
 
 #[tokio::test(start_paused = true)]

@@ -154,6 +154,20 @@ async fn an_outage_refuses_one_client_and_not_the_other() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_deaf_client_does_not_swallow_the_wake_ups_of_others() {
+    let deaf = MemoryDriver::new();
+    let (driver, last) = (deaf.another_client(), deaf.another_client());
+    last.faults().set_wakeups(Wakeups::Lost);
+    deaf.faults().set_wakeups(Wakeups::Lost);
+    let [holder, waiter] = std::array::from_fn(|_| OwnerToken::random());
+    assert!(is_granted(&driver, holder).await);
+    let mut watch = driver.watch(&name(), &waiter).await.unwrap();
+    assert!(!is_granted(&driver, waiter).await);
+    driver.release(&hold(holder)).await.unwrap();
+    timeout(SECOND, watch.next()).await.expect("its own link is good");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_reply_under_way_is_lost_in_an_outage() {
     let driver = MemoryDriver::new();
     let token = OwnerToken::random();

@@ -228,18 +228,24 @@ async fn asking_again_keeps_the_place(context: &mut Context) -> CaseResult {
 }
 
 async fn dead_waiter_lapses(context: &mut Context) -> CaseResult {
-    let (backend, presence) = (context.backend().await?, context.ms(600));
+    let (backend, presence) = (context.backend().await?, context.ms(900));
     let locks = &**backend.locks();
-    let (client, layer) = context.layered().await?;
-    let (name, ttl) = (context.name("dead"), context.ttl(20_000));
-    let (token, _) = take_raw(locks, &name, ttl).await?;
-    busy(locks.acquire(&joining(&name, OwnerToken::random(), ttl, presence)?).await?)?;
-    let waiting = join(context, &client, &layer, &name).await?;
-    locks.release(&hold(&name, token)).await?;
-    let limit = presence + context.ms(2_500);
-    let guard = context.within(limit, "the dead waiter's turn lapses", waiting).await???;
-    assert_eq!(guard.release().await?, Released::Released);
-    clean(context, &client, &name, &[&client]).await
+    let (client, layer) = context.layered_with(|builder| builder.presence(presence)).await?;
+    // The dead waiter lapses after the release, and before it: then nobody should notice that it was there.
+    for (early, limit) in [(false, presence + presence / 3 + context.ms(900)), (true, context.ms(900))] {
+        let (name, ttl) = (context.name(format!("dead/{early}")), context.ttl(60_000));
+        let (token, _) = take_raw(locks, &name, ttl).await?;
+        busy(locks.acquire(&joining(&name, OwnerToken::random(), ttl, presence)?).await?)?;
+        let waiting = join(context, &client, &layer, &name).await?;
+        if early {
+            context.pass(presence * 2).await;
+        }
+        locks.release(&hold(&name, token)).await?;
+        let guard = context.within(limit, "the dead waiter's turn lapses", waiting).await???;
+        assert_eq!(guard.release().await?, Released::Released);
+        clean(context, &client, &name, &[&client]).await?;
+    }
+    Ok(())
 }
 
 async fn long_wait_keeps_the_place(context: &mut Context) -> CaseResult {

@@ -157,7 +157,7 @@ async fn no_lease_without_an_end(context: &mut Context) -> CaseResult {
     let endless =
         async |inspector: &dyn Inspector| -> CaseResult<usize> { Ok(inspector.residue(&name).await?.endless) };
     for _ in 0..3 {
-        let guard = keep(&client, &name, ttl).await?;
+        let guard = lock(&client, &name)?.ttl(ttl).acquire_within(context.soon()).await?;
         assert_eq!((endless(&*look).await?, look.residue(&name).await?.leases), (0, 1), "while it is held");
         assert!(lock(&probe, &name)?.acquire_within(ttl * 2).await.is_err());
         assert_eq!(endless(&*look).await?, 0, "after it was renewed and waited for");

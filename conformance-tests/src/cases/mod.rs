@@ -1,6 +1,7 @@
 //! The cases, one theme a file.
 
 mod cancel;
+mod entries;
 mod errors;
 mod exclusion;
 mod fencing;
@@ -12,7 +13,10 @@ mod lease;
 mod limits;
 mod loss;
 mod meta;
+mod reentry;
+mod refusal;
 mod release;
+mod server;
 mod several;
 mod support;
 mod waiting;
@@ -24,6 +28,7 @@ use crate::case::Case;
 pub fn all() -> impl Iterator<Item = &'static Case> {
     let themes: &'static [&'static [Case]] = &[
         cancel::CASES,
+        entries::CASES,
         errors::CASES,
         exclusion::CASES,
         fencing::CASES,
@@ -35,7 +40,10 @@ pub fn all() -> impl Iterator<Item = &'static Case> {
         limits::CASES,
         loss::CASES,
         meta::CASES,
+        reentry::CASES,
+        refusal::CASES,
         release::CASES,
+        server::CASES,
         several::CASES,
         waiting::CASES,
         window::CASES,

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use tenure_core::driver::Backend;
 
+use super::reduced::ReducedMaker;
 use super::twist::{Twist, twisted};
 use crate::harness::{BoxError, CaseContext, Declared, Fault, Harness, HarnessMaker, Healer, Inspector, Missing};
 
@@ -18,8 +19,8 @@ pub struct Mutant {
     pub wrong: &'static str,
     /// Cases that fail because of it.
     pub killed_by: &'static [&'static str],
-    /// What the driver below declares, turned into what the maker says of the mutant.
-    pub(super) declare: fn(Declared) -> Declared,
+    /// What it is a wrapper over.
+    pub base: Base,
     pub(super) make: fn() -> Arc<dyn Twist>,
 }
 
@@ -27,6 +28,36 @@ impl fmt::Debug for Mutant {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Mutant").field("id", &self.id).finish_non_exhaustive()
     }
+}
+
+/// Writes a [`Mutant`]: id, what is wrong, how it is made, which cases kill it.
+macro_rules! mutant {
+    ($id:literal, $wrong:literal, $make:expr, [$($case:literal),* $(,)?]) => {
+        $crate::mutants::maker::Mutant {
+            id: $id,
+            wrong: $wrong,
+            killed_by: &[$($case),*],
+            base: $crate::mutants::Base::Full,
+            make: $make,
+        }
+    };
+    (reduced $id:literal, $wrong:literal, $make:expr, [$($case:literal),* $(,)?]) => {
+        $crate::mutants::maker::Mutant {
+            base: $crate::mutants::Base::Reduced,
+            ..mutant!($id, $wrong, $make, [$($case),*])
+        }
+    };
+}
+pub(super) use mutant;
+
+/// What a mutant is a wrapper over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Base {
+    /// The honest driver as it is.
+    Full,
+    /// The honest driver, declared to be able to do as little as a driver may.
+    Reduced,
 }
 
 /// Makes harnesses whose drivers are mutants of another maker's.
@@ -37,9 +68,13 @@ pub struct MutantMaker {
 }
 
 impl MutantMaker {
-    /// The mutant over what `inner` makes.
+    /// The mutant over what `inner` makes; `inner` is honest and declares everything.
     #[must_use]
     pub fn new(inner: Arc<dyn HarnessMaker>, mutant: &'static Mutant) -> Self {
+        let inner = match mutant.base {
+            Base::Full => inner,
+            Base::Reduced => Arc::new(ReducedMaker::new(inner)),
+        };
         let id = format!("{}+{}", inner.id(), mutant.id);
         Self { inner, mutant, id }
     }
@@ -52,7 +87,7 @@ impl HarnessMaker for MutantMaker {
     }
 
     fn declared(&self) -> Declared {
-        (self.mutant.declare)(self.inner.declared())
+        self.inner.declared()
     }
 
     fn configured(&self) -> Result<(), Missing> {
@@ -61,8 +96,13 @@ impl HarnessMaker for MutantMaker {
 
     async fn make(&self, context: CaseContext) -> Result<Box<dyn Harness>, BoxError> {
         let inner = self.inner.make(context).await?;
-        Ok(Box::new(MutantHarness { inner, twist: (self.mutant.make)() }))
+        Ok(twisted_harness(inner, (self.mutant.make)()))
     }
+}
+
+/// A harness whose backends are twisted.
+pub(super) fn twisted_harness(inner: Box<dyn Harness>, twist: Arc<dyn Twist>) -> Box<dyn Harness> {
+    Box::new(MutantHarness { inner, twist })
 }
 
 struct MutantHarness {

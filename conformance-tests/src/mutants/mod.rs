@@ -4,13 +4,28 @@
 //! mutant names the cases that kill it; the test `suite_catches_mutants` proves that they do, and that every case
 //! kills at least one.
 
+mod entries;
+mod fences;
+mod holders;
+mod leases;
+mod looks;
 mod maker;
+mod queues;
+mod reduced;
 mod twist;
 
-pub use maker::{Mutant, MutantMaker};
+pub use maker::{Base, Mutant, MutantMaker};
+pub use reduced::ReducedMaker;
 
 /// Every mutant there is.
 pub fn all() -> impl Iterator<Item = &'static Mutant> {
-    let themes: [&'static [Mutant]; 0] = [];
-    themes.into_iter().flatten()
+    let themes: &'static [&'static [Mutant]] = &[
+        entries::MUTANTS,
+        fences::MUTANTS,
+        holders::MUTANTS,
+        leases::MUTANTS,
+        looks::MUTANTS,
+        queues::MUTANTS,
+    ];
+    themes.iter().copied().flatten()
 }

@@ -2,6 +2,7 @@
 
 use std::fmt::Debug;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use async_trait::async_trait;
 use tenure_core::driver::{
@@ -76,9 +77,14 @@ pub(super) trait Twist: Send + Sync + 'static {
 
 /// The driver below.
 #[derive(Clone, Debug)]
-pub(super) struct Inner(Backend);
+pub(super) struct Inner(Backend, usize);
 
 impl Inner {
+    /// Which connection this is, out of those of the process.
+    pub(super) fn client(&self) -> usize {
+        self.1
+    }
+
     pub(super) fn locks(&self) -> &dyn DistributedLock {
         &**self.0.locks()
     }
@@ -91,7 +97,8 @@ impl Inner {
 
 /// The twisted backend.
 pub(super) fn twisted(inner: Backend, twist: Arc<dyn Twist>) -> Backend {
-    let twisted = Arc::new(Twisted { inner: Inner(inner), twist });
+    static CLIENTS: AtomicUsize = AtomicUsize::new(1);
+    let twisted = Arc::new(Twisted { inner: Inner(inner, CLIENTS.fetch_add(1, Ordering::Relaxed)), twist });
     let backend = Backend::new(Arc::clone(&twisted) as Arc<dyn DistributedLock>);
     match twisted.twist.reentrant_capabilities(&twisted.inner) {
         Some(_) => backend.with_reentrant(twisted),

@@ -1,0 +1,378 @@
+//! Mutants of re-entrant locks.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use tenure_core::driver::{
+    AcquireRequest, Acquisition, Begun, Busy, Exited, Grant, OwnerScope, ReentrantCapabilities, ReentrantHold,
+    ReentrantRenewal, Renewed,
+};
+use tenure_core::{ErrorKind, FencingToken, LockName, OwnerId, OwnerToken, Result, Ttl};
+
+use super::leases::fabricated;
+use super::maker::{Mutant, mutant};
+use super::twist::{Inner, Twist};
+
+pub(super) const MUTANTS: &[Mutant] = &[
+    mutant!("entry/any-owner", "whoever asks may enter", || Arc::new(AnyOwner), []),
+    mutant!("entry/owner-is-the-client", "the owner is the connection", || Arc::new(OwnerIsClient), []),
+    mutant!("entry/not-re-entrant", "the owner is busy with itself", || Arc::new(NotReentrant), []),
+    mutant!("entry/apart-from-plain", "re-entrant locks have names of their own", || Arc::new(Apart), []),
+    mutant!("entry/queues-behind-itself", "re-entry waits behind others", || Arc::new(QueuesBehind), []),
+    mutant!("entry/takes-a-new-fence", "re-entry takes a new fence", || Arc::new(NewFence), []),
+    mutant!("entry/depth-off-by-one", "entries are counted from zero", || Arc::new(DepthOff), []),
+    mutant!("entry/depth-unlimited", "the greatest depth is ignored", || Arc::new(Unlimited), []),
+    mutant!("entry/duplicates-count", "an entry that is asked for twice counts twice", || Arc::new(Counts), []),
+    mutant!("entry/shortens", "a re-entry sets the ttl, also a shorter one", || Arc::new(Shortens), []),
+    mutant!("entry/keeps-the-ttl", "a re-entry does not lengthen the lease", || Arc::new(KeepsTtl), []),
+    mutant!("entry/count-survives-loss", "after a loss the count goes on", || Arc::new(Survives::default()), []),
+    mutant!("entry/late", "an entry is answered after its ttl", || Arc::new(Late), []),
+    mutant!("exit/frees-at-once", "the first exit frees the lock", || Arc::new(FreesAtOnce), []),
+    mutant!("exit/never-frees", "the last exit keeps the lock", || Arc::new(NeverFrees), []),
+    mutant!("exit/counts-by-number", "an exit undoes some entry, not its own", || Arc::new(ByNumber::default()), []),
+    mutant!("exit/anyones", "an exit of no entry frees the lock", || Arc::new(Anyones), []),
+    mutant!("exit/never-answers", "an exit is done and not answered", || Arc::new(ExitHangs), []),
+    mutant!("entries/abandon-does-nothing", "abandonment is confirmed and not done", || Arc::new(Forgets), []),
+    mutant!("entries/abandon-undoes-all", "abandoning an entry undoes them all", || Arc::new(UndoesAll), []),
+    mutant!("entries/abandon-leaves-no-memory", "an abandoned entry may enter", || Arc::new(JustExits::default()), []),
+    mutant!("entries/renewal-does-nothing", "renewals are confirmed and not done", || Arc::new(RenewNothing), []),
+];
+
+async fn enter(inner: &Inner, owner: &OwnerId, request: &AcquireRequest) -> Result<Acquisition> {
+    inner.reentrant()?.enter(owner, request).await
+}
+
+/// Enters, and changes the grant.
+async fn granting(
+    inner: &Inner,
+    owner: &OwnerId,
+    request: &AcquireRequest,
+    change: impl FnOnce(Grant) -> Grant + Send,
+) -> Result<Acquisition> {
+    Ok(match enter(inner, owner, request).await? {
+        Acquisition::Granted(grant) => Acquisition::Granted(change(grant)),
+        busy => busy,
+    })
+}
+
+struct AnyOwner;
+
+#[async_trait]
+impl Twist for AnyOwner {
+    async fn enter(&self, inner: &Inner, owner: &OwnerId, request: &AcquireRequest) -> Result<Acquisition> {
+        match enter(inner, owner, request).await? {
+            Acquisition::Busy(_) => Ok(fabricated(request, 1 << 60)),
+            granted => Ok(granted),
+        }
+    }
+}
+
+struct OwnerIsClient;
+
+fn of_client(inner: &Inner) -> OwnerId {
+    OwnerId::from_bytes((inner.client() as u128).to_be_bytes())
+}
+
+#[async_trait]
+impl Twist for OwnerIsClient {
+    async fn enter(&self, inner: &Inner, _owner: &OwnerId, request: &AcquireRequest) -> Result<Acquisition> {
+        enter(inner, &of_client(inner), request).await
+    }
+
+    async fn exit(&self, inner: &Inner, hold: &ReentrantHold) -> Result<Exited> {
+        inner.reentrant()?.exit(&ReentrantHold { owner: of_client(inner), ..hold.clone() }).await
+    }
+}
+
+struct NotReentrant;
+
+#[async_trait]
+impl Twist for NotReentrant {
+    async fn enter(&self, inner: &Inner, owner: &OwnerId, request: &AcquireRequest) -> Result<Acquisition> {
+        let answer = enter(inner, owner, request).await?;
+        if matches!(answer, Acquisition::Granted(Grant { depth: 2.., begun: Begun::Now, .. })) {
+            let hold = ReentrantHold { name: request.name.clone(), owner: *owner, token: request.token };
+            inner.reentrant()?.exit(&hold).await?;
+            return Ok(Acquisition::Busy(Busy::default()));
+        }
+        Ok(answer)
+    }
+}
+
+struct Apart;
+
+fn apart(name: &LockName) -> LockName {
+    LockName::new([name.as_bytes(), b"#re"].concat()).unwrap_or_else(|_| name.clone())
+}
+
+#[async_trait]
+impl Twist for Apart {
+    async fn enter(&self, inner: &Inner, owner: &OwnerId, request: &AcquireRequest) -> Result<Acquisition> {
+        enter(inner, owner, &AcquireRequest { name: apart(&request.name), ..request.clone() }).await
+    }
+
+    async fn exit(&self, inner: &Inner, hold: &ReentrantHold) -> Result<Exited> {
+        inner.reentrant()?.exit(&ReentrantHold { name: apart(&hold.name), ..hold.clone() }).await
+    }
+}
+
+struct QueuesBehind;
+
+#[async_trait]
+impl Twist for QueuesBehind {
+    async fn enter(&self, inner: &Inner, owner: &OwnerId, request: &AcquireRequest) -> Result<Acquisition> {
+        let seen = inner.locks().inspect(&request.name).await?;
+        if seen.waiters > 0 && seen.holder.is_some() {
+            return Ok(Acquisition::Busy(Busy::default()));
+        }
+        enter(inner, owner, request).await
+    }
+}
+
+struct NewFence;
+
+#[async_trait]
+impl Twist for NewFence {
+    async fn enter(&self, inner: &Inner, owner: &OwnerId, request: &AcquireRequest) -> Result<Acquisition> {
+        granting(inner, owner, request, |grant| {
+            let number = grant.fence.get() + u64::from(grant.depth) - 1;
+            Grant { fence: FencingToken::new(number).unwrap_or(grant.fence), ..grant }
+        })
+        .await
+    }
+}
+
+struct DepthOff;
+
+#[async_trait]
+impl Twist for DepthOff {
+    async fn enter(&self, inner: &Inner, owner: &OwnerId, request: &AcquireRequest) -> Result<Acquisition> {
+        granting(inner, owner, request, |grant| Grant { depth: grant.depth - 1, ..grant }).await
+    }
+}
+
+struct Unlimited;
+
+#[async_trait]
+impl Twist for Unlimited {
+    async fn enter(&self, inner: &Inner, owner: &OwnerId, request: &AcquireRequest) -> Result<Acquisition> {
+        match enter(inner, owner, request).await {
+            Err(error) if error.kind() == ErrorKind::LimitReached => Ok(fabricated(request, 1)),
+            answer => answer,
+        }
+    }
+}
+
+struct Counts;
+
+#[async_trait]
+impl Twist for Counts {
+    async fn enter(&self, inner: &Inner, owner: &OwnerId, request: &AcquireRequest) -> Result<Acquisition> {
+        let answer = enter(inner, owner, request).await?;
+        if matches!(answer, Acquisition::Granted(Grant { begun: Begun::Earlier, .. })) {
+            return enter(inner, owner, &AcquireRequest { token: OwnerToken::random(), ..request.clone() }).await;
+        }
+        Ok(answer)
+    }
+}
+
+/// The lease of a re-entered lock ends with the ttl of its last entry.
+struct Shortens;
+
+#[async_trait]
+impl Twist for Shortens {
+    async fn enter(&self, inner: &Inner, owner: &OwnerId, request: &AcquireRequest) -> Result<Acquisition> {
+        let answer = enter(inner, owner, request).await?;
+        if let Acquisition::Granted(Grant { depth: 2.., fence, .. }) = answer {
+            let (inner, name, ttl) = (inner.clone(), request.name.clone(), request.ttl.get());
+            tokio::spawn(async move {
+                tokio::time::sleep(ttl).await;
+                let holder = inner.locks().inspect(&name).await.ok().and_then(|seen| seen.holder);
+                if holder.is_some_and(|holder| holder.fence == Some(fence)) {
+                    let _forced = inner.locks().force_release(&name).await;
+                }
+            });
+        }
+        Ok(answer)
+    }
+}
+
+struct KeepsTtl;
+
+#[async_trait]
+impl Twist for KeepsTtl {
+    async fn enter(&self, inner: &Inner, owner: &OwnerId, request: &AcquireRequest) -> Result<Acquisition> {
+        let held = inner.locks().inspect(&request.name).await?.holder.is_some();
+        let ttl = if held { Ttl::new(Ttl::MIN).unwrap_or(request.ttl) } else { request.ttl };
+        enter(inner, owner, &AcquireRequest { ttl, ..request.clone() }).await
+    }
+}
+
+/// What an owner had last: its fence, and how many entries it did not exit.
+#[derive(Default)]
+struct Survives(Mutex<HashMap<(LockName, OwnerId), (FencingToken, u32)>>);
+
+impl Survives {
+    fn last(&self) -> MutexGuard<'_, HashMap<(LockName, OwnerId), (FencingToken, u32)>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[async_trait]
+impl Twist for Survives {
+    async fn enter(&self, inner: &Inner, owner: &OwnerId, request: &AcquireRequest) -> Result<Acquisition> {
+        granting(inner, owner, request, |grant| {
+            let mut last = self.last();
+            let (fence, depth) = last.entry((request.name.clone(), *owner)).or_insert((grant.fence, 0));
+            *depth += u32::from(grant.begun == Begun::Now);
+            if *depth == 1 {
+                *fence = grant.fence;
+            }
+            Grant { fence: *fence, depth: *depth, ..grant }
+        })
+        .await
+    }
+
+    async fn exit(&self, inner: &Inner, hold: &ReentrantHold) -> Result<Exited> {
+        let exited = inner.reentrant()?.exit(hold).await?;
+        if exited != Exited::NotHeld
+            && let Some((_, depth)) = self.last().get_mut(&(hold.name.clone(), hold.owner))
+        {
+            *depth = depth.saturating_sub(1);
+        }
+        Ok(exited)
+    }
+}
+
+struct Late;
+
+#[async_trait]
+impl Twist for Late {
+    async fn enter(&self, inner: &Inner, owner: &OwnerId, request: &AcquireRequest) -> Result<Acquisition> {
+        let answer = enter(inner, owner, request).await;
+        tokio::time::sleep(Duration::from_millis(1_500)).await;
+        answer
+    }
+}
+
+struct FreesAtOnce;
+
+#[async_trait]
+impl Twist for FreesAtOnce {
+    async fn exit(&self, inner: &Inner, hold: &ReentrantHold) -> Result<Exited> {
+        let exited = inner.reentrant()?.exit(hold).await?;
+        if matches!(exited, Exited::Inside { .. }) {
+            inner.locks().force_release(&hold.name).await?;
+        }
+        Ok(exited)
+    }
+}
+
+struct NeverFrees;
+
+#[async_trait]
+impl Twist for NeverFrees {
+    async fn exit(&self, inner: &Inner, hold: &ReentrantHold) -> Result<Exited> {
+        let holder = inner.locks().inspect(&hold.name).await?.holder;
+        if holder.is_some_and(|holder| holder.depth == 1) {
+            return Ok(Exited::Released);
+        }
+        inner.reentrant()?.exit(hold).await
+    }
+}
+
+#[derive(Default)]
+struct ByNumber(Mutex<HashMap<(LockName, OwnerId), Vec<OwnerToken>>>);
+
+#[async_trait]
+impl Twist for ByNumber {
+    async fn enter(&self, inner: &Inner, owner: &OwnerId, request: &AcquireRequest) -> Result<Acquisition> {
+        granting(inner, owner, request, |grant| {
+            let mut entries = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            entries.entry((request.name.clone(), *owner)).or_default().push(request.token);
+            grant
+        })
+        .await
+    }
+
+    async fn exit(&self, inner: &Inner, hold: &ReentrantHold) -> Result<Exited> {
+        let last = {
+            let mut entries = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            entries.get_mut(&(hold.name.clone(), hold.owner)).and_then(Vec::pop)
+        };
+        inner.reentrant()?.exit(&ReentrantHold { token: last.unwrap_or(hold.token), ..hold.clone() }).await
+    }
+}
+
+struct Anyones;
+
+#[async_trait]
+impl Twist for Anyones {
+    async fn exit(&self, inner: &Inner, hold: &ReentrantHold) -> Result<Exited> {
+        let exited = inner.reentrant()?.exit(hold).await?;
+        if exited == Exited::NotHeld {
+            inner.locks().force_release(&hold.name).await?;
+        }
+        Ok(exited)
+    }
+}
+
+struct ExitHangs;
+
+#[async_trait]
+impl Twist for ExitHangs {
+    async fn exit(&self, inner: &Inner, hold: &ReentrantHold) -> Result<Exited> {
+        let _answer = inner.reentrant()?.exit(hold).await;
+        std::future::pending().await
+    }
+}
+
+struct Forgets;
+
+#[async_trait]
+impl Twist for Forgets {
+    async fn abandon_entry(&self, _inner: &Inner, _hold: &ReentrantHold) -> Result<()> {
+        Ok(())
+    }
+}
+
+struct UndoesAll;
+
+#[async_trait]
+impl Twist for UndoesAll {
+    async fn abandon_entry(&self, inner: &Inner, hold: &ReentrantHold) -> Result<()> {
+        inner.reentrant()?.abandon(hold).await?;
+        inner.locks().force_release(&hold.name).await.map(drop)
+    }
+}
+
+/// Abandonment is an exit: a request that arrives later enters.
+#[derive(Default)]
+struct JustExits;
+
+#[async_trait]
+impl Twist for JustExits {
+    async fn abandon_entry(&self, inner: &Inner, hold: &ReentrantHold) -> Result<()> {
+        inner.reentrant()?.exit(hold).await.map(drop)
+    }
+}
+
+struct RenewNothing;
+
+#[async_trait]
+impl Twist for RenewNothing {
+    async fn renew_entries(&self, _inner: &Inner, renewals: &[ReentrantRenewal]) -> Vec<Result<Renewed>> {
+        renewals.iter().map(|renewal| Ok(Renewed::Extended { ttl: renewal.ttl.get() })).collect()
+    }
+}
+
+/// Re-entrant locks that nobody declared.
+pub(super) struct Appears;
+
+impl Twist for Appears {
+    fn reentrant_capabilities(&self, _inner: &Inner) -> Option<ReentrantCapabilities> {
+        Some(ReentrantCapabilities { scope: OwnerScope::Process, max_depth: 1 })
+    }
+}

@@ -1,0 +1,166 @@
+//! Mutants of fencing tokens.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use tenure_core::driver::{
+    AcquireRequest, Acquisition, Begun, ForceReleased, Grant, Hold, Released, Renewal, Renewed,
+};
+use tenure_core::{FencingToken, LockName, OwnerId, OwnerToken, Result};
+use tokio::time::Instant;
+
+use super::maker::{Mutant, mutant};
+use super::twist::{Inner, Twist};
+
+pub(super) const MUTANTS: &[Mutant] = &[
+    mutant!("fence/constant", "every grant has the same fence", || Fences::make(Resets::Always), []),
+    mutant!("fence/resets-after-release", "a release forgets the counter", || Fences::make(Resets::Released), []),
+    mutant!("fence/resets-after-expiry", "the counter ends with the lease", || Fences::make(Resets::Expired), []),
+    mutant!("fence/resets-after-force", "a forced release forgets the counter", || Fences::make(Resets::Forced), []),
+    mutant!("fence/resets-after-an-hour", "an idle counter is forgotten", || Fences::make(Resets::Idle), []),
+    mutant!("fence/grows-with-renewals", "a renewal takes a new fence", || Fences::make(Resets::Renewed), []),
+    mutant!("fence/sinks", "later grants have smaller fences", || Arc::new(Sinks), []),
+    mutant!("fence/per-client", "each connection counts for itself", || Arc::new(PerClient::default()), []),
+];
+
+/// When the counter of a name goes wrong.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Resets {
+    Always,
+    Released,
+    Expired,
+    Forced,
+    Idle,
+    Renewed,
+}
+
+/// A counter for each name, kept here.
+struct Fences {
+    resets: Resets,
+    names: Mutex<HashMap<LockName, Counter>>,
+}
+
+struct Counter {
+    last: u64,
+    granted_at: Instant,
+    open: bool,
+    /// What each token was told.
+    told: HashMap<OwnerToken, u64>,
+}
+
+impl Fences {
+    fn make(resets: Resets) -> Arc<dyn Twist> {
+        Arc::new(Self { resets, names: Mutex::default() })
+    }
+
+    fn names(&self) -> MutexGuard<'_, HashMap<LockName, Counter>> {
+        self.names.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn fence(&self, name: &LockName, token: OwnerToken, grant: Grant) -> Grant {
+        let mut names = self.names();
+        let fresh = || Counter { last: 0, granted_at: Instant::now(), open: false, told: HashMap::new() };
+        let counter = names.entry(name.clone()).or_insert_with(fresh);
+        if grant.begun == Begun::Now && grant.depth == 1 {
+            let forget = match self.resets {
+                Resets::Always => true,
+                Resets::Expired => counter.open,
+                Resets::Idle => counter.granted_at.elapsed() > Duration::from_secs(3_600),
+                Resets::Released | Resets::Forced | Resets::Renewed => false,
+            };
+            counter.last = if forget { 1 } else { counter.last + 1 };
+            counter.open = true;
+            counter.granted_at = Instant::now();
+        }
+        let known = counter.told.get(&token).copied().filter(|_| self.resets != Resets::Renewed);
+        let number = known.unwrap_or(counter.last);
+        counter.told.insert(token, number);
+        Grant { fence: FencingToken::new(number.max(1)).expect("at least 1"), ..grant }
+    }
+
+    fn ended(&self, name: &LockName, forget: bool) {
+        if let Some(counter) = self.names().get_mut(name) {
+            counter.open = false;
+            if forget {
+                counter.last = 0;
+            }
+        }
+    }
+}
+
+#[async_trait]
+impl Twist for Fences {
+    async fn acquire(&self, inner: &Inner, request: &AcquireRequest) -> Result<Acquisition> {
+        Ok(match inner.locks().acquire(request).await? {
+            Acquisition::Granted(grant) => Acquisition::Granted(self.fence(&request.name, request.token, grant)),
+            busy => busy,
+        })
+    }
+
+    async fn release(&self, inner: &Inner, hold: &Hold) -> Result<Released> {
+        let released = inner.locks().release(hold).await?;
+        if released == Released::Released {
+            self.ended(&hold.name, self.resets == Resets::Released);
+        }
+        Ok(released)
+    }
+
+    async fn renew(&self, inner: &Inner, renewals: &[Renewal]) -> Vec<Result<Renewed>> {
+        if self.resets == Resets::Renewed {
+            for renewal in renewals {
+                if let Some(counter) = self.names().get_mut(&renewal.hold.name) {
+                    counter.last += 1;
+                }
+            }
+        }
+        inner.locks().renew(renewals).await
+    }
+
+    async fn force_release(&self, inner: &Inner, name: &LockName) -> Result<ForceReleased> {
+        self.ended(name, self.resets == Resets::Forced);
+        inner.locks().force_release(name).await
+    }
+}
+
+fn sunk(answer: Acquisition) -> Acquisition {
+    match answer {
+        Acquisition::Granted(grant) => {
+            let number = (1 << 62) - grant.fence.get();
+            Acquisition::Granted(Grant { fence: FencingToken::new(number).unwrap_or(grant.fence), ..grant })
+        }
+        busy => busy,
+    }
+}
+
+struct Sinks;
+
+#[async_trait]
+impl Twist for Sinks {
+    async fn acquire(&self, inner: &Inner, request: &AcquireRequest) -> Result<Acquisition> {
+        inner.locks().acquire(request).await.map(sunk)
+    }
+
+    async fn enter(&self, inner: &Inner, owner: &OwnerId, request: &AcquireRequest) -> Result<Acquisition> {
+        inner.reentrant()?.enter(owner, request).await.map(sunk)
+    }
+}
+
+#[derive(Default)]
+struct PerClient(Mutex<HashMap<(usize, LockName), u64>>);
+
+#[async_trait]
+impl Twist for PerClient {
+    async fn acquire(&self, inner: &Inner, request: &AcquireRequest) -> Result<Acquisition> {
+        Ok(match inner.locks().acquire(request).await? {
+            Acquisition::Granted(grant) if grant.begun == Begun::Now => {
+                let mut counters = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+                let counter = counters.entry((inner.client(), request.name.clone())).or_default();
+                *counter += 1;
+                Acquisition::Granted(Grant { fence: FencingToken::new(*counter).unwrap_or(grant.fence), ..grant })
+            }
+            answer => answer,
+        })
+    }
+}

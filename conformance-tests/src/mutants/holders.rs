@@ -1,0 +1,308 @@
+//! Mutants of who holds what: releases, tokens, abandonment, exclusion.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use tenure_core::driver::{
+    AcquireRequest, Acquisition, Begun, Busy, ForceReleased, Grant, Hold, Released, Renewal, Renewed, Watch,
+};
+use tenure_core::{ErrorKind, LockName, OwnerToken, Result};
+
+use super::leases::{fabricated, made_up};
+use super::maker::{Mutant, mutant};
+use super::twist::{Inner, Twist};
+
+pub(super) const MUTANTS: &[Mutant] = &[
+    mutant!("exclusion/none", "a busy lock is granted all the same", || Arc::new(NoExclusion::default()), []),
+    mutant!("busy/is-unavailable", "contention is reported as an outage", || Arc::new(BusyFails), []),
+    mutant!("busy/errors-are-busy", "whatever goes wrong is reported as contention", || Arc::new(FailsBusy), []),
+    mutant!("acquire/slow", "every request to take a lock takes 950 ms", || Arc::new(Slow), []),
+    mutant!("release/anyones-lock", "a release frees the lock, whoever holds it", || Arc::new(AnyonesLock), []),
+    mutant!("release/says-released", "a release says that it freed something, always", || Arc::new(SaysReleased), []),
+    mutant!("release/says-not-held", "a release says that nothing was held, always", || Arc::new(SaysNotHeld), []),
+    mutant!("release/does-nothing", "a release is confirmed and not done", || Arc::new(KeepsIt), []),
+    mutant!("release/never-answers", "releases are done and not answered", || Arc::new(Mute), []),
+    mutant!("release/fails-twice", "a token that was released once fails to release", || Arc::new(Once::default()), []),
+    mutant!("token/asked-again-is-busy", "a holder that asks again is busy with itself", || Arc::new(BusyWithItself), []),
+    mutant!("token/asked-again-lengthens", "asking again renews the lease", || Arc::new(Lengthens), []),
+    mutant!("token/asked-again-begins-now", "a repeated grant claims to begin now", || Arc::new(BeginsNow), []),
+    mutant!("token/first-begins-earlier", "a new grant claims to have begun earlier", || Arc::new(BeganEarlier), []),
+    mutant!("token/ignored", "the token of an acquisition is replaced by one for its name", || Arc::new(OneToken), []),
+    mutant!("abandon/does-nothing", "abandonment is confirmed and not done", || Arc::new(AbandonNothing), []),
+    mutant!("abandon/is-a-release", "abandonment frees the lease, and forgets the queue", || Arc::new(IsRelease), []),
+    mutant!("abandon/leaves-no-memory", "an abandoned token may take the lock", || Arc::new(NoMemory::default()), []),
+    mutant!("abandon/anyones-lock", "abandonment frees the lock, whoever holds it", || Arc::new(AbandonsAll), []),
+    mutant!("abandon/fails", "abandonment never works", || Arc::new(AbandonFails), []),
+];
+
+#[derive(Default)]
+struct NoExclusion(AtomicU64);
+
+#[async_trait]
+impl Twist for NoExclusion {
+    async fn acquire(&self, inner: &Inner, request: &AcquireRequest) -> Result<Acquisition> {
+        match inner.locks().acquire(request).await? {
+            Acquisition::Busy(_) => Ok(fabricated(request, (1 << 60) + self.0.fetch_add(1, Ordering::Relaxed))),
+            granted => Ok(granted),
+        }
+    }
+}
+
+struct BusyFails;
+
+#[async_trait]
+impl Twist for BusyFails {
+    async fn acquire(&self, inner: &Inner, request: &AcquireRequest) -> Result<Acquisition> {
+        match inner.locks().acquire(request).await? {
+            Acquisition::Busy(_) => Err(made_up(ErrorKind::Unavailable)),
+            granted => Ok(granted),
+        }
+    }
+}
+
+struct FailsBusy;
+
+#[async_trait]
+impl Twist for FailsBusy {
+    async fn acquire(&self, inner: &Inner, request: &AcquireRequest) -> Result<Acquisition> {
+        Ok(inner.locks().acquire(request).await.unwrap_or(Acquisition::Busy(Busy::default())))
+    }
+}
+
+struct Slow;
+
+#[async_trait]
+impl Twist for Slow {
+    async fn acquire(&self, inner: &Inner, request: &AcquireRequest) -> Result<Acquisition> {
+        tokio::time::sleep(Duration::from_millis(950)).await;
+        inner.locks().acquire(request).await
+    }
+}
+
+struct AnyonesLock;
+
+#[async_trait]
+impl Twist for AnyonesLock {
+    async fn release(&self, inner: &Inner, hold: &Hold) -> Result<Released> {
+        match inner.locks().force_release(&hold.name).await? {
+            ForceReleased::Released => Ok(Released::Released),
+            ForceReleased::NotHeld => Ok(Released::NotHeld),
+        }
+    }
+}
+
+struct SaysReleased;
+
+#[async_trait]
+impl Twist for SaysReleased {
+    async fn release(&self, inner: &Inner, hold: &Hold) -> Result<Released> {
+        inner.locks().release(hold).await.map(|_| Released::Released)
+    }
+}
+
+struct SaysNotHeld;
+
+#[async_trait]
+impl Twist for SaysNotHeld {
+    async fn release(&self, inner: &Inner, hold: &Hold) -> Result<Released> {
+        inner.locks().release(hold).await.map(|_| Released::NotHeld)
+    }
+}
+
+struct KeepsIt;
+
+#[async_trait]
+impl Twist for KeepsIt {
+    async fn release(&self, _inner: &Inner, _hold: &Hold) -> Result<Released> {
+        Ok(Released::Released)
+    }
+}
+
+struct Mute;
+
+#[async_trait]
+impl Twist for Mute {
+    async fn release(&self, inner: &Inner, hold: &Hold) -> Result<Released> {
+        let _answer = inner.locks().release(hold).await;
+        std::future::pending().await
+    }
+}
+
+#[derive(Default)]
+struct Once(Mutex<std::collections::HashSet<OwnerToken>>);
+
+#[async_trait]
+impl Twist for Once {
+    async fn release(&self, inner: &Inner, hold: &Hold) -> Result<Released> {
+        if !self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(hold.token) {
+            return Err(made_up(ErrorKind::Protocol));
+        }
+        inner.locks().release(hold).await
+    }
+}
+
+struct BusyWithItself;
+
+#[async_trait]
+impl Twist for BusyWithItself {
+    async fn acquire(&self, inner: &Inner, request: &AcquireRequest) -> Result<Acquisition> {
+        match inner.locks().acquire(request).await? {
+            Acquisition::Granted(Grant { begun: Begun::Earlier, .. }) => Ok(Acquisition::Busy(Busy::default())),
+            answer => Ok(answer),
+        }
+    }
+}
+
+struct Lengthens;
+
+#[async_trait]
+impl Twist for Lengthens {
+    async fn acquire(&self, inner: &Inner, request: &AcquireRequest) -> Result<Acquisition> {
+        let answer = inner.locks().acquire(request).await?;
+        if matches!(answer, Acquisition::Granted(Grant { begun: Begun::Earlier, .. })) {
+            let hold = Hold { name: request.name.clone(), token: request.token };
+            let _renewed = inner.locks().renew(&[Renewal { hold, ttl: request.ttl }]).await;
+        }
+        Ok(answer)
+    }
+}
+
+fn begun(answer: Acquisition, begun: Begun) -> Acquisition {
+    match answer {
+        Acquisition::Granted(grant) => Acquisition::Granted(Grant { begun, ..grant }),
+        busy => busy,
+    }
+}
+
+struct BeginsNow;
+
+#[async_trait]
+impl Twist for BeginsNow {
+    async fn acquire(&self, inner: &Inner, request: &AcquireRequest) -> Result<Acquisition> {
+        inner.locks().acquire(request).await.map(|answer| begun(answer, Begun::Now))
+    }
+}
+
+struct BeganEarlier;
+
+#[async_trait]
+impl Twist for BeganEarlier {
+    async fn acquire(&self, inner: &Inner, request: &AcquireRequest) -> Result<Acquisition> {
+        inner.locks().acquire(request).await.map(|answer| begun(answer, Begun::Earlier))
+    }
+}
+
+/// One token for each name: what a lock object with an identity of its own, or a fixed value, comes to.
+struct OneToken;
+
+fn token_of(name: &LockName) -> OwnerToken {
+    let letters = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdef";
+    let sum = name.as_bytes().iter().fold(7_u64, |sum, byte| sum.wrapping_mul(31).wrapping_add(u64::from(*byte)));
+    let digit = |shift: usize| letters[(sum >> (shift % 12 * 5)) as usize % 32] as char;
+    let text: String = (0..21).map(digit).chain(['A']).collect();
+    OwnerToken::parse(&text).expect("21 letters and a final A are a token")
+}
+
+fn on_name(hold: &Hold) -> Hold {
+    Hold { name: hold.name.clone(), token: token_of(&hold.name) }
+}
+
+#[async_trait]
+impl Twist for OneToken {
+    async fn acquire(&self, inner: &Inner, request: &AcquireRequest) -> Result<Acquisition> {
+        inner.locks().acquire(&AcquireRequest { token: token_of(&request.name), ..request.clone() }).await
+    }
+
+    async fn release(&self, inner: &Inner, hold: &Hold) -> Result<Released> {
+        inner.locks().release(&on_name(hold)).await
+    }
+
+    async fn renew(&self, inner: &Inner, renewals: &[Renewal]) -> Vec<Result<Renewed>> {
+        let all: Vec<Renewal> = renewals.iter().map(|r| Renewal { hold: on_name(&r.hold), ttl: r.ttl }).collect();
+        inner.locks().renew(&all).await
+    }
+
+    async fn abandon(&self, inner: &Inner, hold: &Hold) -> Result<()> {
+        inner.locks().release(&on_name(hold)).await.map(drop)
+    }
+
+    async fn watch(&self, inner: &Inner, name: &LockName, _token: &OwnerToken) -> Result<Watch> {
+        inner.locks().watch(name, &token_of(name)).await
+    }
+}
+
+struct AbandonNothing;
+
+#[async_trait]
+impl Twist for AbandonNothing {
+    async fn abandon(&self, _inner: &Inner, _hold: &Hold) -> Result<()> {
+        Ok(())
+    }
+}
+
+struct IsRelease;
+
+#[async_trait]
+impl Twist for IsRelease {
+    async fn abandon(&self, inner: &Inner, hold: &Hold) -> Result<()> {
+        inner.locks().release(hold).await.map(drop)
+    }
+}
+
+/// Gives an abandoned token another one below, which the driver does not remember.
+#[derive(Default)]
+struct NoMemory(Mutex<HashMap<OwnerToken, OwnerToken>>);
+
+impl NoMemory {
+    fn below(&self, token: OwnerToken) -> OwnerToken {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&token).copied().unwrap_or(token)
+    }
+
+    fn hold(&self, hold: &Hold) -> Hold {
+        Hold { name: hold.name.clone(), token: self.below(hold.token) }
+    }
+}
+
+#[async_trait]
+impl Twist for NoMemory {
+    async fn acquire(&self, inner: &Inner, request: &AcquireRequest) -> Result<Acquisition> {
+        inner.locks().acquire(&AcquireRequest { token: self.below(request.token), ..request.clone() }).await
+    }
+
+    async fn release(&self, inner: &Inner, hold: &Hold) -> Result<Released> {
+        inner.locks().release(&self.hold(hold)).await
+    }
+
+    async fn renew(&self, inner: &Inner, renewals: &[Renewal]) -> Vec<Result<Renewed>> {
+        let all: Vec<Renewal> = renewals.iter().map(|r| Renewal { hold: self.hold(&r.hold), ttl: r.ttl }).collect();
+        inner.locks().renew(&all).await
+    }
+
+    async fn abandon(&self, inner: &Inner, hold: &Hold) -> Result<()> {
+        inner.locks().abandon(&self.hold(hold)).await?;
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(hold.token, OwnerToken::random());
+        Ok(())
+    }
+}
+
+struct AbandonsAll;
+
+#[async_trait]
+impl Twist for AbandonsAll {
+    async fn abandon(&self, inner: &Inner, hold: &Hold) -> Result<()> {
+        inner.locks().abandon(hold).await?;
+        inner.locks().force_release(&hold.name).await.map(drop)
+    }
+}
+
+struct AbandonFails;
+
+#[async_trait]
+impl Twist for AbandonFails {
+    async fn abandon(&self, _inner: &Inner, _hold: &Hold) -> Result<()> {
+        Err(made_up(ErrorKind::Unavailable))
+    }
+}

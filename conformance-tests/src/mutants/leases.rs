@@ -1,0 +1,220 @@
+//! Mutants of leases: how long they last, and what renewals do.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use tenure_core::driver::{
+    AcquireRequest, Acquisition, Begun, Grant, Hold, Queueing, Released, Renewal, Renewed,
+};
+use tenure_core::{Error, ErrorKind, Result, Ttl};
+
+use super::maker::{Mutant, mutant};
+use super::twist::{Inner, Twist};
+
+pub(super) const MUTANTS: &[Mutant] = &[
+    mutant!("lease/never-expires", "leases have no end", || Arc::new(NeverExpires), []),
+    mutant!("lease/cut-short", "leases last half of what was asked", || Arc::new(CutShort), []),
+    mutant!("lease/claims-longer", "grants claim twice the ttl that the backend keeps", || Arc::new(Claims(2.0)), []),
+    mutant!("lease/claims-shorter", "grants claim less than was asked", || Arc::new(Claims(0.5)), []),
+    mutant!("lease/seconds-for-millis", "ttls are sent in the wrong unit", || Arc::new(WrongUnit), []),
+    mutant!("renew/does-nothing", "renewals are confirmed and not done", || Arc::new(RenewNothing), []),
+    mutant!("renew/never-answers", "renewals get no answer", || Arc::new(RenewHangs), []),
+    mutant!("renew/errors-are-losses", "whatever goes wrong with a renewal counts as a loss", || Arc::new(RenewLoses), []),
+    mutant!("renew/shortens", "a renewal sets the ttl, also a shorter one", || Arc::new(RenewSets), []),
+    mutant!("renew/revives", "a renewal of a lease that has ended takes the lock again", || Arc::new(Revives), []),
+    mutant!("renew/never-lost", "a lost lease is reported as renewed", || Arc::new(NeverLost), []),
+    mutant!("renew/anyones-lease", "a renewal takes the lock over from its holder", || Arc::new(TakesOver), []),
+    mutant!("renew/answers-reversed", "the answers of a batch come in the wrong order", || Arc::new(Reversed), []),
+    mutant!("renew/all-or-nothing", "one lost lease makes the whole batch lost", || Arc::new(AllOrNothing), []),
+];
+
+fn with_ttl(request: &AcquireRequest, ttl: Duration) -> AcquireRequest {
+    let whole = Duration::from_millis(ttl.as_millis() as u64).clamp(Ttl::MIN, Ttl::MAX);
+    AcquireRequest { ttl: Ttl::new(whole).unwrap_or(request.ttl), ..request.clone() }
+}
+
+fn claiming(answer: Acquisition, ttl: Duration) -> Acquisition {
+    match answer {
+        Acquisition::Granted(grant) => Acquisition::Granted(Grant { ttl, ..grant }),
+        busy => busy,
+    }
+}
+
+struct NeverExpires;
+
+#[async_trait]
+impl Twist for NeverExpires {
+    async fn acquire(&self, inner: &Inner, request: &AcquireRequest) -> Result<Acquisition> {
+        let answer = inner.locks().acquire(&with_ttl(request, Ttl::MAX)).await?;
+        Ok(claiming(answer, request.ttl.get()))
+    }
+}
+
+struct CutShort;
+
+#[async_trait]
+impl Twist for CutShort {
+    async fn acquire(&self, inner: &Inner, request: &AcquireRequest) -> Result<Acquisition> {
+        let answer = inner.locks().acquire(&with_ttl(request, request.ttl.get() / 2)).await?;
+        Ok(claiming(answer, request.ttl.get()))
+    }
+}
+
+struct Claims(f64);
+
+#[async_trait]
+impl Twist for Claims {
+    async fn acquire(&self, inner: &Inner, request: &AcquireRequest) -> Result<Acquisition> {
+        let answer = inner.locks().acquire(request).await?;
+        Ok(claiming(answer, request.ttl.get().mul_f64(self.0)))
+    }
+}
+
+struct WrongUnit;
+
+#[async_trait]
+impl Twist for WrongUnit {
+    async fn acquire(&self, inner: &Inner, request: &AcquireRequest) -> Result<Acquisition> {
+        let wrong = request.ttl.get().saturating_mul(1_000).min(Ttl::MAX);
+        let answer = inner.locks().acquire(&with_ttl(request, wrong)).await?;
+        Ok(claiming(answer, request.ttl.get()))
+    }
+}
+
+struct RenewNothing;
+
+#[async_trait]
+impl Twist for RenewNothing {
+    async fn renew(&self, _inner: &Inner, renewals: &[Renewal]) -> Vec<Result<Renewed>> {
+        renewals.iter().map(|renewal| Ok(Renewed::Extended { ttl: renewal.ttl.get() })).collect()
+    }
+}
+
+struct RenewHangs;
+
+#[async_trait]
+impl Twist for RenewHangs {
+    async fn renew(&self, _inner: &Inner, _renewals: &[Renewal]) -> Vec<Result<Renewed>> {
+        std::future::pending().await
+    }
+}
+
+struct RenewLoses;
+
+#[async_trait]
+impl Twist for RenewLoses {
+    async fn renew(&self, inner: &Inner, renewals: &[Renewal]) -> Vec<Result<Renewed>> {
+        let limit = Duration::from_millis(50);
+        let answers = tokio::time::timeout(limit, inner.locks().renew(renewals)).await.unwrap_or_default();
+        let mut answers = answers.into_iter();
+        renewals.iter().map(|_| Ok(answers.next().and_then(Result::ok).unwrap_or(Renewed::Lost))).collect()
+    }
+}
+
+/// Renews by taking the lease anew, which is the only way to shorten it at the driver below.
+async fn retake(inner: &Inner, renewal: &Renewal) -> Result<Renewed> {
+    let Hold { name, token } = renewal.hold.clone();
+    let request = AcquireRequest { name, token, ttl: renewal.ttl, queue: Queueing::None, label: None };
+    match inner.locks().acquire(&request).await? {
+        Acquisition::Granted(_) => Ok(Renewed::Extended { ttl: renewal.ttl.get() }),
+        Acquisition::Busy(_) => Ok(Renewed::Lost),
+    }
+}
+
+struct RenewSets;
+
+#[async_trait]
+impl Twist for RenewSets {
+    async fn renew(&self, inner: &Inner, renewals: &[Renewal]) -> Vec<Result<Renewed>> {
+        let mut answers = Vec::new();
+        for renewal in renewals {
+            answers.push(match inner.locks().release(&renewal.hold).await {
+                Ok(Released::Released) => retake(inner, renewal).await,
+                Ok(Released::NotHeld) => Ok(Renewed::Lost),
+                Err(error) => Err(error),
+            });
+        }
+        answers
+    }
+}
+
+struct Revives;
+
+#[async_trait]
+impl Twist for Revives {
+    async fn renew(&self, inner: &Inner, renewals: &[Renewal]) -> Vec<Result<Renewed>> {
+        let mut answers = inner.locks().renew(renewals).await;
+        for (answer, renewal) in answers.iter_mut().zip(renewals) {
+            if matches!(answer, Ok(Renewed::Lost)) {
+                *answer = retake(inner, renewal).await;
+            }
+        }
+        answers
+    }
+}
+
+struct NeverLost;
+
+#[async_trait]
+impl Twist for NeverLost {
+    async fn renew(&self, inner: &Inner, renewals: &[Renewal]) -> Vec<Result<Renewed>> {
+        let answers = inner.locks().renew(renewals).await;
+        let lie = |(answer, renewal): (Result<Renewed>, &Renewal)| match answer {
+            Ok(_) => Ok(Renewed::Extended { ttl: renewal.ttl.get() }),
+            failed => failed,
+        };
+        answers.into_iter().zip(renewals).map(lie).collect()
+    }
+}
+
+struct TakesOver;
+
+#[async_trait]
+impl Twist for TakesOver {
+    async fn renew(&self, inner: &Inner, renewals: &[Renewal]) -> Vec<Result<Renewed>> {
+        let mut answers = inner.locks().renew(renewals).await;
+        for (answer, renewal) in answers.iter_mut().zip(renewals) {
+            if matches!(answer, Ok(Renewed::Lost)) {
+                *answer = match inner.locks().force_release(&renewal.hold.name).await {
+                    Ok(_) => retake(inner, renewal).await,
+                    Err(error) => Err(error),
+                };
+            }
+        }
+        answers
+    }
+}
+
+struct Reversed;
+
+#[async_trait]
+impl Twist for Reversed {
+    async fn renew(&self, inner: &Inner, renewals: &[Renewal]) -> Vec<Result<Renewed>> {
+        let mut answers = inner.locks().renew(renewals).await;
+        answers.reverse();
+        answers
+    }
+}
+
+struct AllOrNothing;
+
+#[async_trait]
+impl Twist for AllOrNothing {
+    async fn renew(&self, inner: &Inner, renewals: &[Renewal]) -> Vec<Result<Renewed>> {
+        let answers = inner.locks().renew(renewals).await;
+        let lost = answers.iter().any(|answer| matches!(answer, Ok(Renewed::Lost)));
+        if lost { renewals.iter().map(|_| Ok(Renewed::Lost)).collect() } else { answers }
+    }
+}
+
+/// A failure that a mutant makes up.
+pub(super) fn made_up(kind: ErrorKind) -> Error {
+    Error::new(kind, "made up by a mutant")
+}
+
+/// A grant that a mutant makes up.
+pub(super) fn fabricated(request: &AcquireRequest, fence: u64) -> Acquisition {
+    let fence = tenure_core::FencingToken::new(fence.max(1)).expect("at least 1");
+    Acquisition::Granted(Grant { fence, ttl: request.ttl.get(), begun: Begun::Now, depth: 1 })
+}

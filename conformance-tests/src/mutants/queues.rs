@@ -1,0 +1,224 @@
+//! Mutants of waiting: queues, wake-ups, caps.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use tenure_core::driver::{AcquireRequest, Acquisition, Busy, Hold, Queueing, Released, WakeHandle, Watch};
+use tenure_core::{ErrorKind, LockName, OwnerToken, Result};
+
+use super::maker::{Mutant, mutant};
+use super::twist::{Inner, Twist};
+
+pub(super) const MUTANTS: &[Mutant] = &[
+    mutant!("queue/ignored", "nobody queues: whoever asks first has the lock", || Arc::new(Ignored::new(Wakes::All)), []),
+    mutant!("queue/lifo", "the last who came is woken first", || Arc::new(Ignored::new(Wakes::Last)), []),
+    mutant!("queue/try-joins", "an attempt that does not wait leaves a waiter", || Arc::new(TryJoins), []),
+    mutant!("queue/dead-stay", "a waiter that died keeps its place", || Arc::new(Presence(100.0)), []),
+    mutant!("queue/lapses-early", "a waiter lapses before its presence has passed", || Arc::new(Presence(0.1)), []),
+    mutant!("queue/no-cap", "a full queue takes everybody", || Arc::new(NoCap), []),
+    mutant!("queue/asking-again-moves-back", "a waiter that asks again goes to the end", || Arc::new(MovesBack::default()), []),
+    mutant!("queue/position-off-by-one", "waiters count themselves", || Arc::new(OffByOne), []),
+    mutant!("wake/never", "nobody is woken", || Arc::new(NeverWakes), []),
+    mutant!("wake/everybody", "a release wakes all who wait", || Arc::new(WakesAll::default()), []),
+    mutant!("wake/all-the-time", "waiters are woken every 20 ms", || Arc::new(WakesOften), []),
+    mutant!("wake/no-recheck", "waiters are not told when the lease ends, and nobody is woken", || Arc::new(NoRecheck), []),
+];
+
+#[derive(Clone, Copy)]
+enum Wakes {
+    All,
+    Last,
+}
+
+/// Waiters leave no trace at the driver below; they are woken from here.
+struct Ignored {
+    wakes: Wakes,
+    waiting: Mutex<Vec<(LockName, WakeHandle)>>,
+}
+
+impl Ignored {
+    fn new(wakes: Wakes) -> Self {
+        Self { wakes, waiting: Mutex::default() }
+    }
+}
+
+#[async_trait]
+impl Twist for Ignored {
+    async fn acquire(&self, inner: &Inner, request: &AcquireRequest) -> Result<Acquisition> {
+        inner.locks().acquire(&AcquireRequest { queue: Queueing::None, ..request.clone() }).await
+    }
+
+    async fn watch(&self, _inner: &Inner, name: &LockName, _token: &OwnerToken) -> Result<Watch> {
+        let (handle, watch) = Watch::channel();
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner).push((name.clone(), handle));
+        Ok(watch)
+    }
+
+    async fn release(&self, inner: &Inner, hold: &Hold) -> Result<Released> {
+        let released = inner.locks().release(hold).await?;
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        match self.wakes {
+            Wakes::All => waiting.iter().filter(|(name, _)| *name == hold.name).for_each(|(_, handle)| handle.wake()),
+            Wakes::Last => {
+                if let Some(at) = waiting.iter().rposition(|(name, _)| *name == hold.name) {
+                    waiting.remove(at).1.wake();
+                }
+            }
+        }
+        Ok(released)
+    }
+}
+
+struct TryJoins;
+
+#[async_trait]
+impl Twist for TryJoins {
+    async fn acquire(&self, inner: &Inner, request: &AcquireRequest) -> Result<Acquisition> {
+        let queue = match request.queue {
+            Queueing::None => Queueing::Join { presence: Duration::from_secs(20) },
+            join => join,
+        };
+        inner.locks().acquire(&AcquireRequest { queue, ..request.clone() }).await
+    }
+}
+
+struct Presence(f64);
+
+#[async_trait]
+impl Twist for Presence {
+    async fn acquire(&self, inner: &Inner, request: &AcquireRequest) -> Result<Acquisition> {
+        let queue = match request.queue {
+            Queueing::Join { presence } => Queueing::Join { presence: presence.mul_f64(self.0) },
+            none => none,
+        };
+        inner.locks().acquire(&AcquireRequest { queue, ..request.clone() }).await
+    }
+}
+
+struct NoCap;
+
+#[async_trait]
+impl Twist for NoCap {
+    async fn acquire(&self, inner: &Inner, request: &AcquireRequest) -> Result<Acquisition> {
+        match inner.locks().acquire(request).await {
+            Err(error) if error.kind() == ErrorKind::LimitReached => {
+                Ok(Acquisition::Busy(Busy { position: Some(1_000), recheck_after: None }))
+            }
+            answer => answer,
+        }
+    }
+}
+
+/// A waiter that asks again is abandoned below, and comes back under another token.
+#[derive(Default)]
+struct MovesBack(Mutex<Vec<(OwnerToken, OwnerToken)>>);
+
+#[async_trait]
+impl Twist for MovesBack {
+    async fn acquire(&self, inner: &Inner, request: &AcquireRequest) -> Result<Acquisition> {
+        let alias = |fresh: Option<OwnerToken>| {
+            let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            let known = all.iter().rposition(|(token, _)| *token == request.token).map(|at| all[at].1);
+            if let Some(fresh) = fresh {
+                all.push((request.token, fresh));
+            }
+            known.unwrap_or(request.token)
+        };
+        let with = |token| AcquireRequest { token, ..request.clone() };
+        let current = alias(None);
+        match inner.locks().acquire(&with(current)).await? {
+            Acquisition::Busy(busy) if request.queue != Queueing::None && busy.position.is_some_and(|at| at > 0) => {
+                inner.locks().abandon(&Hold { name: request.name.clone(), token: current }).await?;
+                let fresh = OwnerToken::random();
+                alias(Some(fresh));
+                inner.locks().acquire(&with(fresh)).await
+            }
+            answer => Ok(answer),
+        }
+    }
+}
+
+struct OffByOne;
+
+#[async_trait]
+impl Twist for OffByOne {
+    async fn acquire(&self, inner: &Inner, request: &AcquireRequest) -> Result<Acquisition> {
+        Ok(match inner.locks().acquire(request).await? {
+            Acquisition::Busy(busy) => Acquisition::Busy(Busy { position: busy.position.map(|at| at + 1), ..busy }),
+            granted => granted,
+        })
+    }
+}
+
+/// A watch that keeps the real one and never fires.
+async fn silenced(inner: &Inner, name: &LockName, token: &OwnerToken) -> Result<Watch> {
+    let real = inner.locks().watch(name, token).await?;
+    let (_never, watch) = Watch::channel();
+    Ok(watch.on_drop(move || drop(real)))
+}
+
+struct NeverWakes;
+
+#[async_trait]
+impl Twist for NeverWakes {
+    async fn watch(&self, inner: &Inner, name: &LockName, token: &OwnerToken) -> Result<Watch> {
+        silenced(inner, name, token).await
+    }
+}
+
+#[derive(Default)]
+struct WakesAll(Mutex<Vec<(LockName, WakeHandle)>>);
+
+#[async_trait]
+impl Twist for WakesAll {
+    async fn watch(&self, inner: &Inner, name: &LockName, token: &OwnerToken) -> Result<Watch> {
+        let real = inner.locks().watch(name, token).await?;
+        let (handle, watch) = Watch::channel();
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push((name.clone(), handle));
+        Ok(watch.on_drop(move || drop(real)))
+    }
+
+    async fn release(&self, inner: &Inner, hold: &Hold) -> Result<Released> {
+        let released = inner.locks().release(hold).await?;
+        let waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        waiting.iter().filter(|(name, _)| *name == hold.name).for_each(|(_, handle)| handle.wake());
+        Ok(released)
+    }
+}
+
+struct WakesOften;
+
+#[async_trait]
+impl Twist for WakesOften {
+    async fn watch(&self, inner: &Inner, name: &LockName, token: &OwnerToken) -> Result<Watch> {
+        let real = inner.locks().watch(name, token).await?;
+        let (handle, watch) = Watch::channel();
+        let task = tokio::spawn(async move {
+            loop {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+                handle.wake();
+            }
+        });
+        Ok(watch.on_drop(move || {
+            task.abort();
+            drop(real);
+        }))
+    }
+}
+
+struct NoRecheck;
+
+#[async_trait]
+impl Twist for NoRecheck {
+    async fn acquire(&self, inner: &Inner, request: &AcquireRequest) -> Result<Acquisition> {
+        Ok(match inner.locks().acquire(request).await? {
+            Acquisition::Busy(busy) => Acquisition::Busy(Busy { recheck_after: None, ..busy }),
+            granted => granted,
+        })
+    }
+
+    async fn watch(&self, inner: &Inner, name: &LockName, token: &OwnerToken) -> Result<Watch> {
+        silenced(inner, name, token).await
+    }
+}

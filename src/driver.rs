@@ -1,0 +1,12 @@
+//! The driver's side: what a backend implements and promises.
+//!
+//! Whoever writes a driver depends on `tenure-core` alone, and reads the documentation of
+//! [`DistributedLock`]. Whoever uses locks meets here the answers of
+//! [`Client::capabilities`](crate::Client::capabilities), [`Lock::inspect`](crate::Lock::inspect) and the releases.
+
+pub use tenure_core::driver::{
+    AcquireRequest, Acquisition, Backend, Begun, Busy, DistributedLock, Exclusion, Exited, Fencing, ForceReleased,
+    Grant, Hold, Holder, Inspection, Introspection, LockCapabilities, OwnerScope, Queueing, ReentrantCapabilities,
+    ReentrantHold, ReentrantLock, ReentrantRenewal, Released, Renewal, Renewed, Revocation, Signal, TtlRange, Waiting,
+    WakeHandle, WakeRouter, Watch,
+};

@@ -101,7 +101,7 @@ impl DelayQueue for MemoryDriver {
     }
 
     async fn purge(&self, queue: &QueueName, max: usize) -> Result<Purged> {
-        self.operate(queue, move |state, _| state.purge(max)).await
+        self.operate(queue, move |state, turn| state.purge(turn.now, max)).await
     }
 
     async fn list_queues(&self, after: Option<QueueName>, max: usize) -> Result<QueuePage> {

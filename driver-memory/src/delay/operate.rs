@@ -65,18 +65,23 @@ impl QueueState {
         self.flow = flow;
     }
 
-    pub(crate) fn purge(&mut self, max: usize) -> Purged {
+    pub(crate) fn purge(&mut self, now: Nanos, max: usize) -> Purged {
         let mut removed = 0;
-        while removed < max as u64 {
-            let held = self.keys.values().filter_map(|keyed| keyed.held.first()).min();
-            let Some((_, number)) = self.waiting.first().into_iter().chain(held).min().copied() else {
-                return Purged { removed, rest: Rest::None };
-            };
+        while let Some(number) = self.soonest_to_purge(now) {
+            if removed == max as u64 {
+                return Purged { removed, rest: Rest::More };
+            }
             self.remove(number, None);
             removed += 1;
         }
-        let none = self.waiting.is_empty() && self.keys.values().all(|keyed| keyed.held.is_empty());
-        Purged { removed, rest: if none { Rest::None } else { Rest::More } }
+        Purged { removed, rest: Rest::None }
+    }
+
+    /// A message whose lease has ended waits, as for a cancellation.
+    fn soonest_to_purge(&self, now: Nanos) -> Option<u64> {
+        let held = self.keys.values().filter_map(|keyed| keyed.held.first()).min();
+        let ended = self.leased.first().filter(|(until, _)| *until <= now);
+        self.waiting.first().into_iter().chain(held).chain(ended).min().map(|(_, number)| *number)
     }
 
     pub(crate) fn dead_list(&self, now: Nanos, after: Option<DeadPlace>, max: usize) -> DeadPage {

@@ -61,7 +61,11 @@ impl Client {
 }
 
 pub(crate) fn server() -> RedisServer {
-    RedisServer::start(RedisOptions::new()).unwrap()
+    server_with(RedisOptions::new())
+}
+
+pub(crate) fn server_with(options: RedisOptions) -> RedisServer {
+    RedisServer::start(options).unwrap()
 }
 
 pub(crate) fn name(text: impl AsRef<[u8]>) -> LockName {

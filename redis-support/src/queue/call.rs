@@ -135,8 +135,9 @@ impl Calls {
     }
 
     pub(super) fn queue_dead_list(&self, queue: &QueueName, after: Option<DeadPlace>, max: usize) -> ScriptCall {
-        let mut call = self.on_keys(&script::QUEUE_DEAD_LIST, queue, 2);
+        let mut call = self.on_keys(&script::QUEUE_DEAD_LIST, queue, 3);
         call.args.push_number(after.map_or(0, |place| place.stamp));
+        call.args.push(format!("{:014x}", after.map_or(0, |place| place.number)));
         call.args.push_number(max.min(BATCH) as u64);
         call
     }

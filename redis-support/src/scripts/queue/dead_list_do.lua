@@ -1,6 +1,10 @@
 tick()
-local max = tonumber(ARGV[2])
-local found = redis.call('ZRANGE', D, '(' .. ARGV[1], '+inf', 'BYSCORE', 'LIMIT', 0, max + 1, 'WITHSCORES')
+-- Those that died in the same microsecond, as many as one run buries, are ordered by their numbers.
+local skip = 0
+for _, id in ipairs(redis.call('ZRANGE', D, from, from, 'BYSCORE', 'LIMIT', 0, 1000)) do
+  if id <= number_before then skip = skip + 1 end
+end
+local found = redis.call('ZRANGE', D, from, '+inf', 'BYSCORE', 'LIMIT', skip, max + 1, 'WITHSCORES')
 local out, bytes, listed = {now, 0}, 0, 0
 for i = 1, #found, 2 do
   if listed == max or bytes >= BYTES then

@@ -9,6 +9,7 @@ while removed < max and (held[h] or times[t]) do
   if 2 * hold_at < time then
     id, place, score = held[h], 'H', hold_at
     h = h + 2
+    if not redis.call('ZSCORE', H, id) then place, score = 'T', 2 * hold_at end -- an earlier removal let it go
   else
     id, place, score = times[t], 'T', time
     t = t + 2

@@ -1,7 +1,6 @@
 -- Part: bury(). Needs the part of moves; dead_cap the most dead letters, as a number.
 -- Moves a message to the dead letters, or makes it wait another minute when they are full. `record` may be nil when
 -- the state says that it has neither name nor key. Returns whether it is dead, and whether another one may go now.
--- The times of death are made unequal, so that a time names a place in the list.
 local POSTPONED = 60000000
 local function bury(id, state, doom, record)
   redis.call('ZREM', T, id)
@@ -11,10 +10,7 @@ local function bury(id, state, doom, record)
   if full then
     insert(id, 2 * (now + POSTPONED))
   else
-    local last = redis.call('ZRANGE', D, -1, -1, 'WITHSCORES')[2]
-    local stamp = now
-    if last and tonumber(last) >= now then stamp = tonumber(last) + 1 end
-    redis.call('ZADD', D, stamp, id)
+    redis.call('ZADD', D, now, id)
   end
   local freed = false
   if string.sub(state, 10, 10) == '+' then

@@ -45,7 +45,7 @@ impl RedisConfig {
 
     /// Reads `redis://[user[:password]@]host[:port][/db]` or `redis+unix:///path[?user=…&pass=…&db=…]` (also `unix://`).
     ///
-    /// Query parameters: `prefix`, `max_waiters`, `fences=clock|counter`, `allow_eviction=true|false`,
+    /// Query parameters: `prefix`, `max_waiters`, `max_backlog`, `max_dead_letters`, `fences=clock|counter`, `allow_eviction=true|false`,
     /// `connect_timeout_ms`, `response_timeout_ms`, `ping_interval_ms`, and `protocol=resp3`. They mean what the
     /// setters and [`RedisSettings`] say.
     ///

@@ -4,8 +4,8 @@ mod memory;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tenure_conformance::mutants::{self, Mutant, MutantMaker, ReducedMaker};
 use tenure_conformance::{HarnessMaker, Listed, Options, Outcome, Selection, list, run_all, run_case};

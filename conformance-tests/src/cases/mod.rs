@@ -13,6 +13,7 @@ mod lease;
 mod limits;
 mod loss;
 mod meta;
+mod queue;
 mod reentry;
 mod refusal;
 mod release;
@@ -40,6 +41,19 @@ pub fn all() -> impl Iterator<Item = &'static Case> {
         limits::CASES,
         loss::CASES,
         meta::CASES,
+        queue::BATCH,
+        queue::DEAD,
+        queue::ENGINE,
+        queue::IDS,
+        queue::KEYS,
+        queue::LEASE,
+        queue::MODEL,
+        queue::OPERATE,
+        queue::REFUSAL,
+        queue::TIME,
+        queue::WAKE,
+        queue::WORKER,
+        queue::PARKED,
         reentry::CASES,
         refusal::CASES,
         release::CASES,

@@ -5,9 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use tenure_core::driver::{
-    AcquireRequest, Acquisition, Begun, ForceReleased, Grant, Hold, Released, Renewal, Renewed,
-};
+use tenure_core::driver::{AcquireRequest, Acquisition, Begun, ForceReleased, Grant, Hold, Released, Renewal, Renewed};
 use tenure_core::{FencingToken, LockName, OwnerId, OwnerToken, Result};
 use tokio::time::Instant;
 

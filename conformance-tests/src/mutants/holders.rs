@@ -26,7 +26,12 @@ pub(super) const MUTANTS: &[Mutant] = &[
     mutant!("release/does-nothing", "a release is confirmed and not done", || Arc::new(KeepsIt), []),
     mutant!("release/never-answers", "releases are done and not answered", || Arc::new(Mute), []),
     mutant!("release/fails-twice", "a token that was released once fails to release", || Arc::new(Once::default()), []),
-    mutant!("token/asked-again-is-busy", "a holder that asks again is busy with itself", || Arc::new(BusyWithItself), []),
+    mutant!(
+        "token/asked-again-is-busy",
+        "a holder that asks again is busy with itself",
+        || Arc::new(BusyWithItself),
+        []
+    ),
     mutant!("token/asked-again-lengthens", "asking again renews the lease", || Arc::new(Lengthens), []),
     mutant!("token/asked-again-begins-now", "a repeated grant claims to begin now", || Arc::new(BeginsNow), []),
     mutant!("token/first-begins-earlier", "a new grant claims to have begun earlier", || Arc::new(BeganEarlier), []),

@@ -4,9 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use tenure_core::driver::{
-    AcquireRequest, Acquisition, Begun, Grant, Hold, Queueing, Released, Renewal, Renewed,
-};
+use tenure_core::driver::{AcquireRequest, Acquisition, Begun, Grant, Hold, Queueing, Released, Renewal, Renewed};
 use tenure_core::{Error, ErrorKind, Result, Ttl};
 
 use super::maker::{Mutant, mutant};
@@ -20,7 +18,12 @@ pub(super) const MUTANTS: &[Mutant] = &[
     mutant!("lease/seconds-for-millis", "ttls are sent in the wrong unit", || Arc::new(WrongUnit), []),
     mutant!("renew/does-nothing", "renewals are confirmed and not done", || Arc::new(RenewNothing), []),
     mutant!("renew/never-answers", "renewals get no answer", || Arc::new(RenewHangs), []),
-    mutant!("renew/errors-are-losses", "whatever goes wrong with a renewal counts as a loss", || Arc::new(RenewLoses), []),
+    mutant!(
+        "renew/errors-are-losses",
+        "whatever goes wrong with a renewal counts as a loss",
+        || Arc::new(RenewLoses),
+        []
+    ),
     mutant!("renew/shortens", "a renewal sets the ttl, also a shorter one", || Arc::new(RenewSets), []),
     mutant!("renew/revives", "a renewal of a lease that has ended takes the lock again", || Arc::new(Revives), []),
     mutant!("renew/never-lost", "a lost lease is reported as renewed", || Arc::new(NeverLost), []),

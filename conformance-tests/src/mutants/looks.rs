@@ -35,7 +35,12 @@ pub(super) const MUTANTS: &[Mutant] = &[
     mutant!("inspect/never-answers", "looking gets no answer", || Arc::new(LookingHangs), []),
     mutant!("force/does-nothing", "a forced release is confirmed and not done", || Arc::new(ForceNothing), []),
     mutant!("force/says-released", "a forced release says that it freed something", || Arc::new(ForceSays), []),
-    mutant!("force/spares-the-token", "the old holder may take it back by renewing", || Arc::new(Spares::default()), []),
+    mutant!(
+        "force/spares-the-token",
+        "the old holder may take it back by renewing",
+        || Arc::new(Spares::default()),
+        []
+    ),
     mutant!("close/does-nothing", "a closed driver goes on", || Arc::new(NotClosed), []),
     mutant!("close/closes-all", "closing one connection closes every one", || Arc::new(ClosesAll::default()), []),
     mutant!("close/never-ends", "closing does not end", || Arc::new(CloseHangs), []),

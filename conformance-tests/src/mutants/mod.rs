@@ -19,13 +19,7 @@ pub use reduced::ReducedMaker;
 
 /// Every mutant there is.
 pub fn all() -> impl Iterator<Item = &'static Mutant> {
-    let themes: &'static [&'static [Mutant]] = &[
-        entries::MUTANTS,
-        fences::MUTANTS,
-        holders::MUTANTS,
-        leases::MUTANTS,
-        looks::MUTANTS,
-        queues::MUTANTS,
-    ];
+    let themes: &'static [&'static [Mutant]] =
+        &[entries::MUTANTS, fences::MUTANTS, holders::MUTANTS, leases::MUTANTS, looks::MUTANTS, queues::MUTANTS];
     themes.iter().copied().flatten()
 }

@@ -11,18 +11,33 @@ use super::maker::{Mutant, mutant};
 use super::twist::{Inner, Twist};
 
 pub(super) const MUTANTS: &[Mutant] = &[
-    mutant!("queue/ignored", "nobody queues: whoever asks first has the lock", || Arc::new(Ignored::new(Wakes::All)), []),
+    mutant!(
+        "queue/ignored",
+        "nobody queues: whoever asks first has the lock",
+        || Arc::new(Ignored::new(Wakes::All)),
+        []
+    ),
     mutant!("queue/lifo", "the last who came is woken first", || Arc::new(Ignored::new(Wakes::Last)), []),
     mutant!("queue/try-joins", "an attempt that does not wait leaves a waiter", || Arc::new(TryJoins), []),
     mutant!("queue/dead-stay", "a waiter that died keeps its place", || Arc::new(Presence(100.0)), []),
     mutant!("queue/lapses-early", "a waiter lapses before its presence has passed", || Arc::new(Presence(0.1)), []),
     mutant!("queue/no-cap", "a full queue takes everybody", || Arc::new(NoCap), []),
-    mutant!("queue/asking-again-moves-back", "a waiter that asks again goes to the end", || Arc::new(MovesBack::default()), []),
+    mutant!(
+        "queue/asking-again-moves-back",
+        "a waiter that asks again goes to the end",
+        || Arc::new(MovesBack::default()),
+        []
+    ),
     mutant!("queue/position-off-by-one", "waiters count themselves", || Arc::new(OffByOne), []),
     mutant!("wake/never", "nobody is woken", || Arc::new(NeverWakes), []),
     mutant!("wake/everybody", "a release wakes all who wait", || Arc::new(WakesAll::default()), []),
     mutant!("wake/all-the-time", "waiters are woken every 20 ms", || Arc::new(WakesOften), []),
-    mutant!("wake/no-recheck", "waiters are not told when the lease ends, and nobody is woken", || Arc::new(NoRecheck), []),
+    mutant!(
+        "wake/no-recheck",
+        "waiters are not told when the lease ends, and nobody is woken",
+        || Arc::new(NoRecheck),
+        []
+    ),
 ];
 
 #[derive(Clone, Copy)]

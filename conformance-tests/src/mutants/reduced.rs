@@ -114,4 +114,3 @@ impl Twist for Reduced {
         unsupported("this driver cannot force locks")
     }
 }
-

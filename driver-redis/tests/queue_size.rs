@@ -168,3 +168,37 @@ async fn a_message_costs_little_memory() {
     println!("one in flight takes {in_flight} more");
     assert!(in_flight <= 200);
 }
+
+/// One worker's share: pushes and receives by turns, and settles with the next request.
+async fn live(q: std::sync::Arc<dyn DelayQueue>, jobs: QueueName, batch: usize, turns: usize) -> usize {
+    let (messages, request) = (vec![small(); batch], up_to(&jobs, batch));
+    let (mut settles, mut lives) = (Vec::new(), 0);
+    for _ in 0..turns {
+        q.push(&jobs, &messages).await.unwrap();
+        let (settled, received) = q.settle_and_receive(&settles, &request).await.unwrap();
+        assert_eq!(settled.len(), settles.len());
+        settles = acks(&received.deliveries);
+        lives += settles.len();
+    }
+    lives
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_life_costs_the_server_little() {
+    let server = server();
+    let q = Client::of(&server).await.queues;
+    for (batch, turns) in [(1, 1_000), (16, 250), (128, 60)] {
+        let jobs = queue(format!("jobs of {batch}"));
+        fill(&*q, &jobs, 1_000, &NewMessage { due: Due::After(delay(3_600_000)), ..small() }).await;
+        let (costs, before) = (Costs::of(&server), Costs::of(&server).cpu());
+        let workers = (0..8).map(|_| tokio::spawn(live(q.clone(), jobs.clone(), batch, turns)));
+        let mut lives = 0;
+        for worker in workers.collect::<Vec<_>>() {
+            lives += worker.await.unwrap();
+        }
+        assert_eq!(lives, 8 * batch * turns);
+        let each = (costs.cpu() - before) / lives as u32;
+        println!("{batch} at once: {each:?} of processor time for a message's life");
+        assert!(each < Duration::from_micros(400));
+    }
+}

@@ -10,7 +10,7 @@ mod common;
 
 use std::fmt::Debug;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use common::queue::queue;
 use common::server_with;
@@ -28,6 +28,8 @@ use tenure_testkit::{RedisOptions, RedisServer};
 use tokio::runtime::{Builder, Runtime};
 
 const DEAD_LETTERS: u64 = 6;
+/// What passes in memory between two operations.
+const STEP: Duration = Duration::from_millis(1);
 const UNIT: Duration = Duration::from_secs(1_000);
 /// Keeps the ends of leases away from due times: at the same microsecond, Redis puts what waits before what was leased.
 const LEASES_APART: Duration = Duration::from_secs(250);
@@ -344,13 +346,16 @@ fn compare(seed: u64, steps: u64) {
     let mut real = redis(&server);
     let (mut model, locks, hold) = memory(&lock);
     let mut draw = Draw { rng: Rng(seed), lock, pushed: 0, known: (false, false) };
-    let mut offset = Duration::ZERO;
+    let (started, mut elapsed) = (Instant::now(), Duration::ZERO);
     for step in 0..steps {
-        model.runtime.block_on(tokio::time::advance(Duration::from_millis(1)));
+        elapsed += STEP;
+        model.runtime.block_on(tokio::time::advance(STEP));
         if draw.rng.below(8) == 0 {
             let span = UNIT * (1 + draw.rng.below(2) as u32);
-            offset += span;
-            server.set_clock_offset(offset.as_micros() as i64).unwrap();
+            elapsed += span;
+            // The server's clock catches up with the model's, however slow the machine is.
+            let offset = elapsed.as_micros() as i64 - started.elapsed().as_micros() as i64;
+            server.set_clock_offset(offset).unwrap();
             model.runtime.block_on(tokio::time::advance(span));
             let renewal = Renewal { hold: hold.clone(), ttl: Ttl::new(Ttl::MAX).unwrap() };
             model.runtime.block_on(locks.renew(&[renewal])).remove(0).unwrap();

@@ -52,6 +52,8 @@ if #scores > 0 then
   if not first then redis.call('ZADD', X, 0, queue) end
   wake_if_sooner()
 end
--- A few names whose window has ended.
-for _, name in ipairs(redis.call('ZRANGE', S, '-inf', now, 'BYSCORE', 'LIMIT', 0, 8)) do redis.call('ZREM', S, name) end
+if next(batch) then -- forgets a few names whose window has ended
+  local ended = redis.call('ZRANGE', S, '-inf', now, 'BYSCORE', 'LIMIT', 0, 512)
+  if #ended > 0 then redis.call('ZREM', S, unpack(ended)) end
+end
 return answers

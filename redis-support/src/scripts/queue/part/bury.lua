@@ -1,4 +1,4 @@
--- Part: bury(). Needs the part of moves; dead_cap the most dead letters, as a number.
+-- Part: bury(). Needs the parts of form, insertion and keys; dead_cap the most dead letters, as a number.
 -- Moves a message to the dead letters, or makes it wait another minute when they are full. `record` may be nil when
 -- the state says that it has neither name nor key. Returns whether it is dead, and whether another one may go now.
 local POSTPONED = 60000000

@@ -1,4 +1,4 @@
--- Part: receive(). Needs the parts of moves, burial and listening; fences, max, lease in us, client ('' for nobody).
+-- Part: receive(). Needs the parts of settling, and listening; fences, max, lease in us, client ('' for nobody).
 -- Returns {now, next, expired, dead, postponed, orphans, then for each delivery: number, score before, state, record};
 -- next is -2 paused, -1 never, 0 at once, else in so many us. Looks at 256 messages beyond those handed out, 64 at a
 -- time, and stops after 4 MiB, so that no run is long.
@@ -84,12 +84,6 @@ local function hand_out(page, out)
   redis.call('HSET', R, unpack(states))
 end
 
-local function next_time()
-  local first = redis.call('ZRANGE', T, 0, 0, 'WITHSCORES')[2]
-  if not first then return -1 end
-  return math.max(math.floor(tonumber(first) / 2) - now, 0)
-end
-
 local function receive()
   tick()
   counts = {expired = 0, dead = 0, postponed = 0, orphans = 0}
@@ -110,7 +104,8 @@ local function receive()
       for _, one in ipairs(page) do bytes = bytes + string.len(one[4]) end
     end
   end
-  out[2] = paused and -2 or next_time()
+  local first = not paused and redis.call('ZRANGE', T, 0, 0, 'WITHSCORES')[2]
+  out[2] = paused and -2 or first and math.max(math.floor(tonumber(first) / 2) - now, 0) or -1
   out[3], out[4], out[5], out[6] = counts.expired, counts.dead, counts.postponed, counts.orphans
   if handed > 0 or stepped or now > clock + 1000000 then
     if handed == 0 then redis.call('HDEL', O, '') end -- works without memory, and lets the next one work

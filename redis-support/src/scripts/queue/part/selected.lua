@@ -1,4 +1,4 @@
--- Part: selected(). Needs the part of moves. ARGV from `from` on: 'ids' and ids, or 'oldest' and how many.
+-- Part: selected(). Needs look_up(). ARGV from `from` on: 'ids' and ids, or 'oldest' and how many.
 -- Returns the numbers of those that are dead, and whether there are more than asked for.
 local function selected(from)
   local numbers = {}

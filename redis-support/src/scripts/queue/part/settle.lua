@@ -1,4 +1,4 @@
--- Part: settle(). Needs the parts of moves and burial.
+-- Part: settle(). Needs the parts of form, insertion, keys and burial.
 -- A settlement is one argument: number (14 hex), fence (14 hex), kind, then for 'r' and 'p' the delay in us (14 hex),
 -- then for 'r' and 'd' the reason ('=' and its text, or nothing). Kinds: a ack, r retry, b return, p park, d dead.
 -- Answers 1 done, 2 dead, 3 postponed, 0 stale. The first write of each frees memory, so that it works without any.

@@ -4,6 +4,9 @@
 //! mutant names the cases that kill it; the test `suite_catches_mutants` proves that they do, and that every case
 //! kills at least one.
 
+mod delay;
+mod delay_bend;
+mod delay_more;
 mod entries;
 mod fences;
 mod holders;
@@ -19,7 +22,15 @@ pub use reduced::ReducedMaker;
 
 /// Every mutant there is.
 pub fn all() -> impl Iterator<Item = &'static Mutant> {
-    let themes: &'static [&'static [Mutant]] =
-        &[entries::MUTANTS, fences::MUTANTS, holders::MUTANTS, leases::MUTANTS, looks::MUTANTS, queues::MUTANTS];
+    let themes: &'static [&'static [Mutant]] = &[
+        delay::MUTANTS,
+        delay_more::MUTANTS,
+        entries::MUTANTS,
+        fences::MUTANTS,
+        holders::MUTANTS,
+        leases::MUTANTS,
+        looks::MUTANTS,
+        queues::MUTANTS,
+    ];
     themes.iter().copied().flatten()
 }

@@ -39,7 +39,10 @@ async fn main() -> Result<()> {
         .start(move |job: Job<Transfer>| async move {
             let Transfer { account, amount } = &job.value;
             let fence = job.lock_fence.map_or(0, |fence| fence.get());
-            println!("{:>5} ms  {account}: {amount:+} begins, the ledger checks fence {fence}", start.elapsed().as_millis());
+            println!(
+                "{:>5} ms  {account}: {amount:+} begins, the ledger checks fence {fence}",
+                start.elapsed().as_millis()
+            );
             sleep(Duration::from_millis(300)).await;
             if *amount < 0 {
                 return Err(format!("{account} has no credit"));

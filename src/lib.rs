@@ -135,10 +135,10 @@ pub mod redis;
 pub use tenure_core::mock;
 
 pub use connect::{connect, connect_backend};
-pub use tenure_core::telemetry;
 #[cfg(feature = "json")]
 #[cfg_attr(docsrs, doc(cfg(feature = "json")))]
 pub use tenure_core::Json;
+pub use tenure_core::telemetry;
 pub use tenure_core::{
     Attempts, Bytes, Codec, ConcurrencyKey, DeadLetters, Delay, Delivery, IntoOutcome, Jitter, Job, Lease, MessageId,
     OrPark, Outcome, Payload, Push, PushMany, Queue, QueueName, Reason, RetryPolicy, Text, Worker, WorkerBuilder,

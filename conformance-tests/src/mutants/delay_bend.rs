@@ -110,8 +110,8 @@ struct Seen {
 }
 
 impl Twist for Bender {
-    fn queue(&self, honest: Arc<dyn DelayQueue>) -> Arc<dyn DelayQueue> {
-        Arc::new(BentQueue { honest, bend: self.bend, seen: Arc::clone(&self.seen) })
+    fn queue(&self, honest: Option<Arc<dyn DelayQueue>>) -> Option<Arc<dyn DelayQueue>> {
+        honest.map(|honest| Arc::new(BentQueue { honest, bend: self.bend, seen: Arc::clone(&self.seen) }) as _)
     }
 }
 

@@ -1,5 +1,6 @@
 //! Mutants of delay queues: ids, batches, dead letters, keys, operators.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use tenure_core::driver::{
@@ -328,6 +329,18 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "braces in names of queues are dropped",
         || bent(Bend { queue: without_braces, ..STRAIGHT }),
         ["queue/odd-names"]
+    ),
+    mutant!(
+        reduced "declared/queue-offered",
+        "queues are offered that are not declared",
+        || Arc::new(super::delay_empty::Offered),
+        ["refusal/queue"]
+    ),
+    mutant!(
+        "declared/queue-without-limits",
+        "no batch is declared to be too large",
+        || bent(Bend { capabilities: |c| c.batch = usize::MAX, ..STRAIGHT }),
+        ["queue/limits-are-refused"]
     ),
     mutant!(
         "declared/queue-polls",

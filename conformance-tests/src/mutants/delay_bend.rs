@@ -225,10 +225,11 @@ impl DelayQueue for BentQueue {
         if self.has(Quirk::PauseStopsSettlements) && self.seen().paused {
             return Ok(vec![Settled::Stale; settles.len()]);
         }
-        if let (true, [settle]) = (self.has(Quirk::ParksByTheClock), settles) {
-            if let Settlement::Park { at_most, .. } = &settle.how {
-                return self.park_by_the_clock(&queue, settle, *at_most).await;
-            }
+        if self.has(Quirk::ParksByTheClock)
+            && let [settle] = settles
+            && let Settlement::Park { at_most, .. } = &settle.how
+        {
+            return self.park_by_the_clock(&queue, settle, *at_most).await;
         }
         let mut settled = self.honest.settle(&queue, &self.settles(&queue, settles)).await?;
         if self.has(Quirk::DropsTheDead) {

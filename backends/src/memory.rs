@@ -21,7 +21,7 @@ impl HarnessMaker for MemoryMaker {
     }
 
     fn declared(&self) -> Declared {
-        let backend = Backend::from(MemoryDriver::new());
+        let backend = Backend::from(store());
         let declared = Declared::new(backend.locks().capabilities())
             .virtual_time()
             .visible_leftovers()
@@ -38,8 +38,13 @@ impl HarnessMaker for MemoryMaker {
     }
 
     async fn make(&self, _context: CaseContext) -> Result<Box<dyn Harness>, BoxError> {
-        Ok(Box::new(MemoryHarness { store: MemoryDriver::new(), clients: Vec::new() }))
+        Ok(Box::new(MemoryHarness { store: store(), clients: Vec::new() }))
     }
+}
+
+/// A store with caps that the suite can reach.
+fn store() -> MemoryDriver {
+    MemoryDriver::builder().max_waiters(100).max_depth(50).build().expect("the caps are within their limits")
 }
 
 struct MemoryHarness {

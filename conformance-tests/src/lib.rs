@@ -19,9 +19,13 @@
 //! * **Time** is virtual where the backend lives on tokio's clock, and the machine's otherwise; `TENURE_SLACK=3`
 //!   stretches real waits on a slow machine.
 //! * **Faults** come on two planes: [`FaultLayer`] between engine and driver, free for every driver, and
-//!   [`Fault`](harness::Fault), what the harness can do to its server.
+//!   [`Fault`], what the harness can do to its server.
 //! * **Mutants** ([`mutants`]) are deliberately broken drivers: each must be caught, and each case must catch one.
 //! * Everything random comes from one seed; `TENURE_SEED` replays it.
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+mod readme {}
 
 pub mod case;
 pub mod harness;
@@ -30,6 +34,8 @@ pub mod layer;
 pub mod mutants;
 pub mod poll;
 pub mod witness;
+#[cfg(unix)]
+pub mod worker;
 
 mod cases;
 mod rng;

@@ -75,24 +75,59 @@ fn awake() -> Duration {
 
 #[cfg(any(target_os = "linux", target_os = "android"))]
 mod suspend {
+    use std::sync::OnceLock;
     use std::time::Duration;
 
     use rustix::time::{ClockId, Timespec, clock_gettime};
+
+    /// Shorter suspends are not told from the noise of reading two clocks. The safety margin of every lease covers it.
+    const NOISE: Duration = Duration::from_millis(1);
+
+    /// Time spent in suspend since boot lies between the two.
+    #[derive(Clone, Copy)]
+    struct Bounds {
+        least: Duration,
+        most: Duration,
+    }
 
     fn span(time: Timespec) -> Duration {
         Duration::new(u64::try_from(time.tv_sec).unwrap_or(0), u32::try_from(time.tv_nsec).unwrap_or(0))
     }
 
-    /// Boot time is read first: what passes between the two readings makes the difference smaller.
-    pub(super) fn at_least() -> Duration {
-        let boot = span(clock_gettime(ClockId::Boottime));
-        boot.saturating_sub(span(clock_gettime(ClockId::Monotonic)))
+    /// What passes between the readings widens the bounds; a reading that was interrupted is repeated a few times.
+    fn since_boot() -> Bounds {
+        let read = || {
+            let before = span(clock_gettime(ClockId::Monotonic));
+            let boot = span(clock_gettime(ClockId::Boottime));
+            let after = span(clock_gettime(ClockId::Monotonic));
+            Bounds { least: boot.saturating_sub(after), most: boot.saturating_sub(before) }
+        };
+        let mut bounds = read();
+        for _ in 0..3 {
+            if bounds.most - bounds.least < NOISE / 4 {
+                break;
+            }
+            bounds = read();
+        }
+        bounds
     }
 
-    /// Boot time is read last: what passes between the two readings makes the difference greater.
+    fn at_start() -> Bounds {
+        static START: OnceLock<Bounds> = OnceLock::new();
+        *START.get_or_init(since_boot)
+    }
+
+    fn beyond_noise(span: Duration) -> Duration {
+        if span < NOISE { Duration::ZERO } else { span }
+    }
+
+    pub(super) fn at_least() -> Duration {
+        beyond_noise(since_boot().least.saturating_sub(at_start().most))
+    }
+
     pub(super) fn at_most() -> Duration {
-        let awake = span(clock_gettime(ClockId::Monotonic));
-        span(clock_gettime(ClockId::Boottime)).saturating_sub(awake)
+        let start = at_start();
+        beyond_noise(since_boot().most.saturating_sub(start.least))
     }
 }
 
@@ -121,6 +156,14 @@ mod tests {
         tokio::time::advance(Duration::from_secs(5)).await;
         let passed = LeaseInstant::now().since(start);
         assert!(passed >= Duration::from_secs(5) && passed < Duration::from_millis(5_100), "{passed:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_paused_clock_does_not_tremble() {
+        let first = LeaseInstant::now();
+        for _ in 0..10_000 {
+            assert_eq!((LeaseInstant::now(), LeaseInstant::before_send()), (first, first));
+        }
     }
 
     #[tokio::test]

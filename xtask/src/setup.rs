@@ -14,7 +14,7 @@ struct Needed {
 
 const NEEDED: &[Needed] = &[
     Needed { program: "redis-server", package: "redis-server", purpose: "the Redis backends" },
-    Needed { program: "python3", package: "python3-venv", purpose: "the lock of redis-py, a foreign client" },
+    Needed { program: "python3", package: "python3", purpose: "the lock of redis-py, a foreign client" },
 ];
 
 /// What a run may do to the machine.
@@ -63,22 +63,34 @@ fn apt(args: &[&str]) -> Command {
     command
 }
 
-/// A Python with redis-py, in a folder of the build's own; `None` if it cannot be had.
-pub(crate) fn python_with_redis() -> Option<PathBuf> {
+/// A Python with redis-py: one that is here, one made in a folder of the build's own, or Debian's.
+pub(crate) fn python_with_redis(install: Install) -> Outcome<PathBuf> {
     let folder = target().join("redis-py");
-    let python = folder.join("bin/python3");
-    let has_it = |python: &Path| {
-        Command::new(python).args(["-c", "import redis"]).output().is_ok_and(|output| output.status.success())
-    };
-    if has_it(&python) {
-        return Some(python);
+    let (own, debian) = (folder.join("bin/python3"), PathBuf::from("/usr/bin/python3"));
+    for python in [own.clone(), PathBuf::from("python3"), debian.clone()] {
+        if has_redis(&python) {
+            return Ok(python);
+        }
     }
-    if has_it(Path::new("python3")) {
-        return Some(PathBuf::from("python3"));
+    if install == Install::Allowed {
+        let made = run(Command::new("python3").args(["-m", "venv"]).arg(&folder))
+            .and_then(|()| run(Command::new(&own).args(["-m", "pip", "install", "-q", "redis==5.3.1"])));
+        if made.is_ok() && has_redis(&own) {
+            return Ok(own);
+        }
+        if on_path("apt-get") {
+            run(&mut apt(&["update", "-qq"]))?;
+            run(&mut apt(&["install", "-y", "-qq", "--no-install-recommends", "python3-redis"]))?;
+        }
+        if has_redis(&debian) {
+            return Ok(debian);
+        }
     }
-    let venv = run(Command::new("python3").args(["-m", "venv"]).arg(&folder));
-    let installed = venv.and_then(|()| run(Command::new(&python).args(["-m", "pip", "install", "-q", "redis==5.3.1"])));
-    (installed.is_ok() && has_it(&python)).then_some(python)
+    Err(Failure(String::from("redis-py is missing: python3 -m pip install redis, or Debian's python3-redis")))
+}
+
+fn has_redis(python: &Path) -> bool {
+    Command::new(python).args(["-c", "import redis"]).output().is_ok_and(|output| output.status.success())
 }
 
 /// Where cargo builds to.

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use tenure_backends::{capabilities_page, cases_page, ids, makers};
+use tenure_backends::{capabilities_page, cases_page, connect, ids, makers};
 use tenure_conformance::{HarnessMaker, Options, Progress, all_cases, list, run_all};
 
 #[derive(Default)]
@@ -123,6 +123,15 @@ fn run_one(arguments: &Arguments, maker: &Arc<dyn HarnessMaker>) -> tenure_confo
 
 /// Serves the suite's worker protocol for the backend at `url`.
 fn worker(url: &str) -> ExitCode {
-    let _ = url;
-    fail("no worker yet")
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+    let served = runtime.map_err(|error| error.to_string()).and_then(|runtime| {
+        runtime.block_on(async {
+            let backend = connect(url).await.map_err(|error| error.to_string())?;
+            tenure_conformance::worker::serve(backend).await.map_err(|error| error.to_string())
+        })
+    });
+    match served {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(why) => fail(&why),
+    }
 }

@@ -1,5 +1,5 @@
 //! A process that contends: `contender <url> <name>`. Each line "join" on its input makes one more waiter, which prints
-//! "granted <number> <fence>" when its turn comes, holds the lock for a moment and releases it. Ends with its input.
+//! `granted <number> <fence>` when its turn comes, holds the lock for a moment and releases it. Ends with its input.
 
 use std::io::BufRead as _;
 use std::process::ExitCode;

@@ -1,8 +1,8 @@
 //! One case's world on a Redis server.
 
+use std::path::PathBuf;
 use std::process::Command;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use async_trait::async_trait;
 use tenure_conformance::harness::{ClockStep, Data};
@@ -13,6 +13,7 @@ use tenure_redis_support::{ClientId, FenceScope, Keyspace, Prefix};
 use tenure_testkit::RedisServer;
 
 use super::inspector::RedisInspector;
+use super::maker::MAX_WAITERS;
 
 pub(super) type Server = Arc<Mutex<RedisServer>>;
 
@@ -26,23 +27,25 @@ pub(super) fn keyspace() -> Keyspace {
 
 pub(super) struct RedisHarness {
     server: Server,
+    worker: PathBuf,
     opened: Vec<Backend>,
 }
 
 impl RedisHarness {
-    pub(super) fn new(server: Server) -> Self {
-        Self { server, opened: Vec::new() }
+    pub(super) fn new(server: Server, worker: PathBuf) -> Self {
+        Self { server, worker, opened: Vec::new() }
     }
 
+    /// A link that is looked at often, so that cases need not wait for it to be found silent.
     fn url(&self) -> String {
-        lock(&self.server).url()
+        format!("{}/?max_waiters={MAX_WAITERS}&ping_interval_ms=500", lock(&self.server).url())
     }
 }
 
 #[async_trait]
 impl Harness for RedisHarness {
     async fn backend(&mut self) -> Result<Backend, BoxError> {
-        let config = RedisConfig::from_url(&self.url())?.ping_interval(Duration::from_millis(500))?;
+        let config = RedisConfig::from_url(&self.url())?;
         let backend = Backend::from(RedisDriver::connect(config).await?);
         self.opened.push(backend.clone());
         Ok(backend)
@@ -94,7 +97,7 @@ impl Harness for RedisHarness {
     }
 
     fn worker_command(&self) -> Option<Command> {
-        let mut command = Command::new(std::env::current_exe().ok()?);
+        let mut command = Command::new(&self.worker);
         command.arg("--worker").arg(self.url());
         Some(command)
     }

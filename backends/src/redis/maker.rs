@@ -1,6 +1,6 @@
 //! Which driver, on which server.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::Duration;
@@ -15,10 +15,14 @@ use tenure_testkit::{RedisOptions, RedisServer};
 
 use super::harness::RedisHarness;
 
+/// A cap on waiters that the suite can reach.
+pub(super) const MAX_WAITERS: u32 = 100;
+
 /// The `redis` driver on one server. Cases that only use names of their own share a server; the others have one each.
 #[derive(Debug, Default)]
 pub struct RedisMaker {
     shared: Mutex<Weak<Mutex<RedisServer>>>,
+    worker: Option<PathBuf>,
     version: OnceLock<String>,
 }
 
@@ -27,6 +31,13 @@ impl RedisMaker {
     #[must_use]
     pub fn single() -> Self {
         Self::default()
+    }
+
+    /// The program that serves as a worker when called with `--worker <url>`; by default the one that runs now.
+    #[must_use]
+    pub fn worker(mut self, program: impl Into<PathBuf>) -> Self {
+        self.worker = Some(program.into());
+        self
     }
 
     fn server_for(&self, isolation: Isolation) -> Result<Arc<Mutex<RedisServer>>, BoxError> {
@@ -82,7 +93,7 @@ impl HarnessMaker for RedisMaker {
             },
             introspection: Introspection::Full,
             revocation: Revocation::Forced,
-            max_waiters: Some(10_000),
+            max_waiters: Some(MAX_WAITERS),
             renew_batch: 100,
         };
         Declared::new(locks)
@@ -115,6 +126,7 @@ impl HarnessMaker for RedisMaker {
 
     async fn make(&self, context: CaseContext) -> Result<Box<dyn Harness>, BoxError> {
         let server = self.server_for(context.isolation)?;
-        Ok(Box::new(RedisHarness::new(server)))
+        let worker = self.worker.clone().map_or_else(std::env::current_exe, Ok)?;
+        Ok(Box::new(RedisHarness::new(server, worker)))
     }
 }

@@ -212,7 +212,7 @@ async fn cancel_a_hundred(context: &mut Context, client: &Client, wave: u64) -> 
         let name = context.name(format!("name/{}", index % NAMES));
         let handle = lock(client, &name)?.ttl(Duration::from_secs(600));
         let span = Duration::from_micros(context.rng().below(100_000));
-        let waits = (index as u64 + wave) % 2 == 0;
+        let waits = (index as u64 + wave).is_multiple_of(2);
         attempts.push(async move {
             let attempt = async {
                 match waits {

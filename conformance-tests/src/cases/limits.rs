@@ -83,11 +83,12 @@ pub(super) const CASES: &[Case] = &[
 ];
 
 /// Endings of names that something on the way could misread.
-const ODD: [&[u8]; 20] = [
+const ODD: [&[u8]; 21] = [
     b"{",
     b"}",
     b"{}",
     b"{a}",
+    b"x{a}y",
     b"}a{",
     b"a{b}c",
     b"%",

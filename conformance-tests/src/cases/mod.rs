@@ -13,6 +13,8 @@ mod lease;
 mod limits;
 mod loss;
 mod meta;
+#[cfg(unix)]
+mod process;
 mod queue;
 mod reentry;
 mod refusal;
@@ -41,6 +43,8 @@ pub fn all() -> impl Iterator<Item = &'static Case> {
         limits::CASES,
         loss::CASES,
         meta::CASES,
+        #[cfg(unix)]
+        process::CASES,
         queue::BATCH,
         queue::DEAD,
         queue::ENGINE,

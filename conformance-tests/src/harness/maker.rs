@@ -62,7 +62,7 @@ pub trait Harness: Send {
         None
     }
 
-    /// A command that runs `worker::serve` against the same backend in another process, if
+    /// A command that runs [`worker::serve`](crate::worker::serve) against the same backend in another process, if
     /// that is declared.
     fn worker_command(&self) -> Option<Command> {
         None

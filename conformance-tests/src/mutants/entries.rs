@@ -5,10 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use tenure_core::driver::{
-    AcquireRequest, Acquisition, Begun, Busy, Exited, Grant, OwnerScope, ReentrantCapabilities, ReentrantHold,
-    ReentrantRenewal, Renewed,
-};
+use tenure_core::driver::{AcquireRequest, Acquisition, Begun, Busy, Exited, Grant, ReentrantHold};
 use tenure_core::{ErrorKind, FencingToken, LockName, OwnerId, OwnerToken, Result, Ttl};
 
 use super::leases::fabricated;
@@ -16,28 +13,88 @@ use super::maker::{Mutant, mutant};
 use super::twist::{Inner, Twist};
 
 pub(super) const MUTANTS: &[Mutant] = &[
-    mutant!("entry/any-owner", "whoever asks may enter", || Arc::new(AnyOwner), []),
-    mutant!("entry/owner-is-the-client", "the owner is the connection", || Arc::new(OwnerIsClient), []),
-    mutant!("entry/not-re-entrant", "the owner is busy with itself", || Arc::new(NotReentrant), []),
-    mutant!("entry/apart-from-plain", "re-entrant locks have names of their own", || Arc::new(Apart), []),
-    mutant!("entry/queues-behind-itself", "re-entry waits behind others", || Arc::new(QueuesBehind), []),
-    mutant!("entry/takes-a-new-fence", "re-entry takes a new fence", || Arc::new(NewFence), []),
-    mutant!("entry/depth-off-by-one", "entries are counted from zero", || Arc::new(DepthOff), []),
-    mutant!("entry/depth-unlimited", "the greatest depth is ignored", || Arc::new(Unlimited), []),
-    mutant!("entry/duplicates-count", "an entry that is asked for twice counts twice", || Arc::new(Counts), []),
-    mutant!("entry/shortens", "a re-entry sets the ttl, also a shorter one", || Arc::new(Shortens), []),
-    mutant!("entry/keeps-the-ttl", "a re-entry does not lengthen the lease", || Arc::new(KeepsTtl), []),
-    mutant!("entry/count-survives-loss", "after a loss the count goes on", || Arc::new(Survives::default()), []),
-    mutant!("entry/late", "an entry is answered after its ttl", || Arc::new(Late), []),
-    mutant!("exit/frees-at-once", "the first exit frees the lock", || Arc::new(FreesAtOnce), []),
-    mutant!("exit/never-frees", "the last exit keeps the lock", || Arc::new(NeverFrees), []),
-    mutant!("exit/counts-by-number", "an exit undoes some entry, not its own", || Arc::new(ByNumber::default()), []),
-    mutant!("exit/anyones", "an exit of no entry frees the lock", || Arc::new(Anyones), []),
-    mutant!("exit/never-answers", "an exit is done and not answered", || Arc::new(ExitHangs), []),
-    mutant!("entries/abandon-does-nothing", "abandonment is confirmed and not done", || Arc::new(Forgets), []),
-    mutant!("entries/abandon-undoes-all", "abandoning an entry undoes them all", || Arc::new(UndoesAll), []),
-    mutant!("entries/abandon-leaves-no-memory", "an abandoned entry may enter", || Arc::new(JustExits::default()), []),
-    mutant!("entries/renewal-does-nothing", "renewals are confirmed and not done", || Arc::new(RenewNothing), []),
+    mutant!(
+        "entry/any-owner",
+        "whoever asks may enter",
+        || Arc::new(AnyOwner),
+        [
+            "reentrant/another-owner-is-busy",
+            "reentrant/plain-and-re-entrant-exclude-each-other",
+            "reentrant/waits-for-another-owner"
+        ]
+    ),
+    mutant!(
+        "entry/owner-is-the-client",
+        "the owner is the connection",
+        || Arc::new(OwnerIsClient),
+        ["reentrant/another-owner-is-busy", "reentrant/renewal-by-a-stranger-changes-nothing"]
+    ),
+    mutant!(
+        "entry/not-re-entrant",
+        "the owner is busy with itself",
+        || Arc::new(NotReentrant),
+        ["reentrant/entries-share-the-fence", "reentrant/exit-at-every-poll"]
+    ),
+    mutant!(
+        "entry/apart-from-plain",
+        "re-entrant locks have names of their own",
+        || Arc::new(Apart),
+        ["reentrant/entry-never-shortens", "reentrant/renewal-by-a-stranger-changes-nothing"]
+    ),
+    mutant!(
+        "entry/queues-behind-itself",
+        "re-entry waits behind others",
+        || Arc::new(QueuesBehind),
+        ["reentrant/passes-the-queue"]
+    ),
+    mutant!(
+        "entry/takes-a-new-fence",
+        "re-entry takes a new fence",
+        || Arc::new(NewFence),
+        ["reentrant/entries-share-the-fence", "reentrant/owner-is-a-value-not-a-client"]
+    ),
+    mutant!(
+        "entry/depth-off-by-one",
+        "entries are counted from zero",
+        || Arc::new(DepthOff),
+        ["reentrant/exits-in-any-order", "reentrant/same-owner-enters-again"]
+    ),
+    mutant!(
+        "entry/depth-unlimited",
+        "the greatest depth is ignored",
+        || Arc::new(Unlimited),
+        ["reentrant/depth-is-limited"]
+    ),
+    mutant!(
+        "entry/duplicates-count",
+        "an entry that is asked for twice counts twice",
+        || Arc::new(Counts),
+        ["reentrant/asking-again-is-the-same-entry", "reentrant/duplicated-frames-do-not-count"]
+    ),
+    mutant!(
+        "entry/shortens",
+        "a re-entry sets the ttl, also a shorter one",
+        || Arc::new(Shortens),
+        ["reentrant/entry-never-shortens", "reentrant/renewed-as-a-whole"]
+    ),
+    mutant!(
+        "entry/keeps-the-ttl",
+        "a re-entry does not lengthen the lease",
+        || Arc::new(KeepsTtl),
+        ["reentrant/entry-may-lengthen"]
+    ),
+    mutant!(
+        "entry/count-survives-loss",
+        "after a loss the count goes on",
+        || Arc::new(Survives::default()),
+        ["reentrant/lost-as-a-whole", "reentrant/stale-entry-cannot-exit-a-new-hold"]
+    ),
+    mutant!(
+        "entry/late",
+        "an entry is answered after its ttl",
+        || Arc::new(Late),
+        ["reentrant/another-owner-is-busy", "reentrant/entries-share-the-fence"]
+    ),
 ];
 
 async fn enter(inner: &Inner, owner: &OwnerId, request: &AcquireRequest) -> Result<Acquisition> {
@@ -45,7 +102,7 @@ async fn enter(inner: &Inner, owner: &OwnerId, request: &AcquireRequest) -> Resu
 }
 
 /// Enters, and changes the grant.
-async fn granting(
+pub(super) async fn granting(
     inner: &Inner,
     owner: &OwnerId,
     request: &AcquireRequest,
@@ -254,125 +311,5 @@ impl Twist for Late {
         let answer = enter(inner, owner, request).await;
         tokio::time::sleep(Duration::from_millis(1_500)).await;
         answer
-    }
-}
-
-struct FreesAtOnce;
-
-#[async_trait]
-impl Twist for FreesAtOnce {
-    async fn exit(&self, inner: &Inner, hold: &ReentrantHold) -> Result<Exited> {
-        let exited = inner.reentrant()?.exit(hold).await?;
-        if matches!(exited, Exited::Inside { .. }) {
-            inner.locks().force_release(&hold.name).await?;
-        }
-        Ok(exited)
-    }
-}
-
-struct NeverFrees;
-
-#[async_trait]
-impl Twist for NeverFrees {
-    async fn exit(&self, inner: &Inner, hold: &ReentrantHold) -> Result<Exited> {
-        let holder = inner.locks().inspect(&hold.name).await?.holder;
-        if holder.is_some_and(|holder| holder.depth == 1) {
-            return Ok(Exited::Released);
-        }
-        inner.reentrant()?.exit(hold).await
-    }
-}
-
-#[derive(Default)]
-struct ByNumber(Mutex<HashMap<(LockName, OwnerId), Vec<OwnerToken>>>);
-
-#[async_trait]
-impl Twist for ByNumber {
-    async fn enter(&self, inner: &Inner, owner: &OwnerId, request: &AcquireRequest) -> Result<Acquisition> {
-        granting(inner, owner, request, |grant| {
-            let mut entries = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-            entries.entry((request.name.clone(), *owner)).or_default().push(request.token);
-            grant
-        })
-        .await
-    }
-
-    async fn exit(&self, inner: &Inner, hold: &ReentrantHold) -> Result<Exited> {
-        let last = {
-            let mut entries = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-            entries.get_mut(&(hold.name.clone(), hold.owner)).and_then(Vec::pop)
-        };
-        inner.reentrant()?.exit(&ReentrantHold { token: last.unwrap_or(hold.token), ..hold.clone() }).await
-    }
-}
-
-struct Anyones;
-
-#[async_trait]
-impl Twist for Anyones {
-    async fn exit(&self, inner: &Inner, hold: &ReentrantHold) -> Result<Exited> {
-        let exited = inner.reentrant()?.exit(hold).await?;
-        if exited == Exited::NotHeld {
-            inner.locks().force_release(&hold.name).await?;
-        }
-        Ok(exited)
-    }
-}
-
-struct ExitHangs;
-
-#[async_trait]
-impl Twist for ExitHangs {
-    async fn exit(&self, inner: &Inner, hold: &ReentrantHold) -> Result<Exited> {
-        let _answer = inner.reentrant()?.exit(hold).await;
-        std::future::pending().await
-    }
-}
-
-struct Forgets;
-
-#[async_trait]
-impl Twist for Forgets {
-    async fn abandon_entry(&self, _inner: &Inner, _hold: &ReentrantHold) -> Result<()> {
-        Ok(())
-    }
-}
-
-struct UndoesAll;
-
-#[async_trait]
-impl Twist for UndoesAll {
-    async fn abandon_entry(&self, inner: &Inner, hold: &ReentrantHold) -> Result<()> {
-        inner.reentrant()?.abandon(hold).await?;
-        inner.locks().force_release(&hold.name).await.map(drop)
-    }
-}
-
-/// Abandonment is an exit: a request that arrives later enters.
-#[derive(Default)]
-struct JustExits;
-
-#[async_trait]
-impl Twist for JustExits {
-    async fn abandon_entry(&self, inner: &Inner, hold: &ReentrantHold) -> Result<()> {
-        inner.reentrant()?.exit(hold).await.map(drop)
-    }
-}
-
-struct RenewNothing;
-
-#[async_trait]
-impl Twist for RenewNothing {
-    async fn renew_entries(&self, _inner: &Inner, renewals: &[ReentrantRenewal]) -> Vec<Result<Renewed>> {
-        renewals.iter().map(|renewal| Ok(Renewed::Extended { ttl: renewal.ttl.get() })).collect()
-    }
-}
-
-/// Re-entrant locks that nobody declared.
-pub(super) struct Appears;
-
-impl Twist for Appears {
-    fn reentrant_capabilities(&self, _inner: &Inner) -> Option<ReentrantCapabilities> {
-        Some(ReentrantCapabilities { scope: OwnerScope::Process, max_depth: 1 })
     }
 }

@@ -13,14 +13,59 @@ use super::maker::{Mutant, mutant};
 use super::twist::{Inner, Twist};
 
 pub(super) const MUTANTS: &[Mutant] = &[
-    mutant!("fence/constant", "every grant has the same fence", || Fences::make(Resets::Always), []),
-    mutant!("fence/resets-after-release", "a release forgets the counter", || Fences::make(Resets::Released), []),
-    mutant!("fence/resets-after-expiry", "the counter ends with the lease", || Fences::make(Resets::Expired), []),
-    mutant!("fence/resets-after-force", "a forced release forgets the counter", || Fences::make(Resets::Forced), []),
-    mutant!("fence/resets-after-an-hour", "an idle counter is forgotten", || Fences::make(Resets::Idle), []),
-    mutant!("fence/grows-with-renewals", "a renewal takes a new fence", || Fences::make(Resets::Renewed), []),
-    mutant!("fence/sinks", "later grants have smaller fences", || Arc::new(Sinks), []),
-    mutant!("fence/per-client", "each connection counts for itself", || Arc::new(PerClient::default()), []),
+    mutant!(
+        "fence/constant",
+        "every grant has the same fence",
+        || Fences::make(Resets::Always),
+        ["fence/grows-after-force", "fence/stale-writer-is-refused"]
+    ),
+    mutant!(
+        "fence/resets-after-release",
+        "a release forgets the counter",
+        || Fences::make(Resets::Released),
+        ["all/each-has-its-fence", "fence/outlives-a-restart", "lock/duplicated-requests-change-nothing"]
+    ),
+    mutant!(
+        "fence/resets-after-expiry",
+        "the counter ends with the lease",
+        || Fences::make(Resets::Expired),
+        ["fence/stale-writer-is-refused", "reentrant/fences-grow-across-both-kinds"]
+    ),
+    mutant!(
+        "fence/resets-after-force",
+        "a forced release forgets the counter",
+        || Fences::make(Resets::Forced),
+        ["fence/grows-after-force", "reentrant/fences-grow-across-both-kinds"]
+    ),
+    mutant!(
+        "fence/resets-after-an-hour",
+        "an idle counter is forgotten",
+        || Fences::make(Resets::Idle),
+        ["fence/outlives-idleness", "reentrant/fences-grow-across-both-kinds"]
+    ),
+    mutant!(
+        "fence/grows-with-renewals",
+        "a renewal takes a new fence",
+        || Fences::make(Resets::Renewed),
+        ["fence/renewal-keeps-it", "reentrant/fences-grow-across-both-kinds"]
+    ),
+    mutant!(
+        "fence/sinks",
+        "later grants have smaller fences",
+        || Arc::new(Sinks),
+        ["fence/grows-after-force", "fence/stale-writer-is-refused"]
+    ),
+    mutant!(
+        "fence/per-client",
+        "each connection counts for itself",
+        || Arc::new(PerClient::default()),
+        [
+            "fence/grows-after-expiry",
+            "fence/grows-with-every-grant",
+            "fence/is-a-constant-of-the-guard",
+            "lock/contended-history-is-clean"
+        ]
+    ),
 ];
 
 /// When the counter of a name goes wrong.

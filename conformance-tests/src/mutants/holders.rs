@@ -1,6 +1,5 @@
 //! Mutants of who holds what: releases, tokens, abandonment, exclusion.
 
-use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -16,31 +15,119 @@ use super::maker::{Mutant, mutant};
 use super::twist::{Inner, Twist};
 
 pub(super) const MUTANTS: &[Mutant] = &[
-    mutant!("exclusion/none", "a busy lock is granted all the same", || Arc::new(NoExclusion::default()), []),
-    mutant!("busy/is-unavailable", "contention is reported as an outage", || Arc::new(BusyFails), []),
-    mutant!("busy/errors-are-busy", "whatever goes wrong is reported as contention", || Arc::new(FailsBusy), []),
-    mutant!("acquire/slow", "every request to take a lock takes 950 ms", || Arc::new(Slow), []),
-    mutant!("release/anyones-lock", "a release frees the lock, whoever holds it", || Arc::new(AnyonesLock), []),
-    mutant!("release/says-released", "a release says that it freed something, always", || Arc::new(SaysReleased), []),
-    mutant!("release/says-not-held", "a release says that nothing was held, always", || Arc::new(SaysNotHeld), []),
-    mutant!("release/does-nothing", "a release is confirmed and not done", || Arc::new(KeepsIt), []),
-    mutant!("release/never-answers", "releases are done and not answered", || Arc::new(Mute), []),
-    mutant!("release/fails-twice", "a token that was released once fails to release", || Arc::new(Once::default()), []),
+    mutant!(
+        "exclusion/none",
+        "a busy lock is granted all the same",
+        || Arc::new(NoExclusion::default()),
+        [
+            "lock/held-is-busy-for-another-client",
+            "lock/held-is-busy-for-the-same-client",
+            "meta/clients-share-the-backend",
+            "name/odd-bytes-are-names",
+            "server/cut-notifications-only-delay",
+            "server/muted-notifications-only-delay",
+            "server/waiter-survives-a-pause",
+            "wait/acquire-waits-for-the-release",
+            "wait/survives-an-outage",
+            "wait/try-leaves-no-waiter",
+            "wait/within-is-granted-in-time"
+        ]
+    ),
+    mutant!(
+        "busy/is-unavailable",
+        "contention is reported as an outage",
+        || Arc::new(BusyFails),
+        ["lock/held-is-busy-for-another-client", "lock/held-is-busy-for-the-same-client"]
+    ),
+    mutant!(
+        "busy/errors-are-busy",
+        "whatever goes wrong is reported as contention",
+        || Arc::new(FailsBusy),
+        ["driver/abandoned-token-is-refused", "fifo/abandoned-place-is-free"]
+    ),
+    mutant!(
+        "acquire/slow",
+        "every request to take a lock takes 950 ms",
+        || Arc::new(Slow),
+        [
+            "lock/no-renewal-after-drop",
+            "lock/no-renewal-after-release",
+            "loss/check-needs-no-task",
+            "wait/lost-wake-ups-only-delay",
+            "wait/try-does-not-wait",
+            "wait/zero-is-one-attempt"
+        ]
+    ),
+    mutant!(
+        "release/anyones-lock",
+        "a release frees the lock, whoever holds it",
+        || Arc::new(AnyonesLock),
+        ["driver/release-by-another-token-changes-nothing", "lock/late-release-harms-nobody"]
+    ),
+    mutant!(
+        "release/says-released",
+        "a release says that it freed something, always",
+        || Arc::new(SaysReleased),
+        ["driver/release-by-another-token-changes-nothing", "driver/second-release-says-not-held"]
+    ),
+    mutant!(
+        "release/says-not-held",
+        "a release says that nothing was held, always",
+        || Arc::new(SaysNotHeld),
+        ["config/zeros-are-refused-not-panics", "name/bad-is-refused-unsent"]
+    ),
+    mutant!(
+        "release/does-nothing",
+        "a release is confirmed and not done",
+        || Arc::new(KeepsIt),
+        ["label/long-is-refused-unsent", "lock/released-is-free"]
+    ),
+    mutant!(
+        "release/never-answers",
+        "releases are done and not answered",
+        || Arc::new(Mute),
+        ["config/zeros-are-refused-not-panics", "meta/capabilities-are-constant"]
+    ),
+    mutant!(
+        "release/fails-twice",
+        "a token that was released once fails to release",
+        || Arc::new(Once::default()),
+        [
+            "cancel/release-at-every-poll",
+            "driver/second-release-says-not-held",
+            "lock/release-with-lost-reply-ends-free"
+        ]
+    ),
     mutant!(
         "token/asked-again-is-busy",
         "a holder that asks again is busy with itself",
         || Arc::new(BusyWithItself),
-        []
+        ["driver/abandon-of-another-changes-nothing", "lock/resent-requests-change-nothing"]
     ),
-    mutant!("token/asked-again-lengthens", "asking again renews the lease", || Arc::new(Lengthens), []),
-    mutant!("token/asked-again-begins-now", "a repeated grant claims to begin now", || Arc::new(BeginsNow), []),
-    mutant!("token/first-begins-earlier", "a new grant claims to have begun earlier", || Arc::new(BeganEarlier), []),
-    mutant!("token/ignored", "the token of an acquisition is replaced by one for its name", || Arc::new(OneToken), []),
-    mutant!("abandon/does-nothing", "abandonment is confirmed and not done", || Arc::new(AbandonNothing), []),
-    mutant!("abandon/is-a-release", "abandonment frees the lease, and forgets the queue", || Arc::new(IsRelease), []),
-    mutant!("abandon/leaves-no-memory", "an abandoned token may take the lock", || Arc::new(NoMemory::default()), []),
-    mutant!("abandon/anyones-lock", "abandonment frees the lock, whoever holds it", || Arc::new(AbandonsAll), []),
-    mutant!("abandon/fails", "abandonment never works", || Arc::new(AbandonFails), []),
+    mutant!(
+        "token/asked-again-lengthens",
+        "asking again renews the lease",
+        || Arc::new(Lengthens),
+        ["driver/asking-again-does-not-lengthen"]
+    ),
+    mutant!(
+        "token/asked-again-begins-now",
+        "a repeated grant claims to begin now",
+        || Arc::new(BeginsNow),
+        ["driver/asking-again-is-the-same-grant", "fence/renewal-keeps-it"]
+    ),
+    mutant!(
+        "token/first-begins-earlier",
+        "a new grant claims to have begun earlier",
+        || Arc::new(BeganEarlier),
+        ["driver/grants-what-was-asked", "fifo/served-through-expiries"]
+    ),
+    mutant!(
+        "token/ignored",
+        "the token of an acquisition is replaced by one for its name",
+        || Arc::new(OneToken),
+        ["lock/held-is-busy-for-another-client", "lock/held-is-busy-for-the-same-client"]
+    ),
 ];
 
 #[derive(Default)]
@@ -236,78 +323,5 @@ impl Twist for OneToken {
 
     async fn watch(&self, inner: &Inner, name: &LockName, _token: &OwnerToken) -> Result<Watch> {
         inner.locks().watch(name, &token_of(name)).await
-    }
-}
-
-struct AbandonNothing;
-
-#[async_trait]
-impl Twist for AbandonNothing {
-    async fn abandon(&self, _inner: &Inner, _hold: &Hold) -> Result<()> {
-        Ok(())
-    }
-}
-
-struct IsRelease;
-
-#[async_trait]
-impl Twist for IsRelease {
-    async fn abandon(&self, inner: &Inner, hold: &Hold) -> Result<()> {
-        inner.locks().release(hold).await.map(drop)
-    }
-}
-
-/// Gives an abandoned token another one below, which the driver does not remember.
-#[derive(Default)]
-struct NoMemory(Mutex<HashMap<OwnerToken, OwnerToken>>);
-
-impl NoMemory {
-    fn below(&self, token: OwnerToken) -> OwnerToken {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&token).copied().unwrap_or(token)
-    }
-
-    fn hold(&self, hold: &Hold) -> Hold {
-        Hold { name: hold.name.clone(), token: self.below(hold.token) }
-    }
-}
-
-#[async_trait]
-impl Twist for NoMemory {
-    async fn acquire(&self, inner: &Inner, request: &AcquireRequest) -> Result<Acquisition> {
-        inner.locks().acquire(&AcquireRequest { token: self.below(request.token), ..request.clone() }).await
-    }
-
-    async fn release(&self, inner: &Inner, hold: &Hold) -> Result<Released> {
-        inner.locks().release(&self.hold(hold)).await
-    }
-
-    async fn renew(&self, inner: &Inner, renewals: &[Renewal]) -> Vec<Result<Renewed>> {
-        let all: Vec<Renewal> = renewals.iter().map(|r| Renewal { hold: self.hold(&r.hold), ttl: r.ttl }).collect();
-        inner.locks().renew(&all).await
-    }
-
-    async fn abandon(&self, inner: &Inner, hold: &Hold) -> Result<()> {
-        inner.locks().abandon(&self.hold(hold)).await?;
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(hold.token, OwnerToken::random());
-        Ok(())
-    }
-}
-
-struct AbandonsAll;
-
-#[async_trait]
-impl Twist for AbandonsAll {
-    async fn abandon(&self, inner: &Inner, hold: &Hold) -> Result<()> {
-        inner.locks().abandon(hold).await?;
-        inner.locks().force_release(&hold.name).await.map(drop)
-    }
-}
-
-struct AbandonFails;
-
-#[async_trait]
-impl Twist for AbandonFails {
-    async fn abandon(&self, _inner: &Inner, _hold: &Hold) -> Result<()> {
-        Err(made_up(ErrorKind::Unavailable))
     }
 }

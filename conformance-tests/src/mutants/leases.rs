@@ -11,25 +11,122 @@ use super::maker::{Mutant, mutant};
 use super::twist::{Inner, Twist};
 
 pub(super) const MUTANTS: &[Mutant] = &[
-    mutant!("lease/never-expires", "leases have no end", || Arc::new(NeverExpires), []),
-    mutant!("lease/cut-short", "leases last half of what was asked", || Arc::new(CutShort), []),
-    mutant!("lease/claims-longer", "grants claim twice the ttl that the backend keeps", || Arc::new(Claims(2.0)), []),
-    mutant!("lease/claims-shorter", "grants claim less than was asked", || Arc::new(Claims(0.5)), []),
-    mutant!("lease/seconds-for-millis", "ttls are sent in the wrong unit", || Arc::new(WrongUnit), []),
-    mutant!("renew/does-nothing", "renewals are confirmed and not done", || Arc::new(RenewNothing), []),
-    mutant!("renew/never-answers", "renewals get no answer", || Arc::new(RenewHangs), []),
+    mutant!(
+        "lease/never-expires",
+        "leases have no end",
+        || Arc::new(NeverExpires),
+        [
+            "hygiene/runtime-gone-with-guards-alive",
+            "lease/ends-by-itself",
+            "wait/acquire-outlasts-a-dead-holder",
+            "window/renewal-counts-from-its-request"
+        ]
+    ),
+    mutant!(
+        "lease/cut-short",
+        "leases last half of what was asked",
+        || Arc::new(CutShort),
+        [
+            "driver/renewal-lengthens",
+            "lease/belief-ends-before-the-next-grant",
+            "lease/not-granted-again-before-its-end",
+            "loss/unrenewable-is-lost-before-the-next-grant",
+            "window/backend-outlasts-it"
+        ]
+    ),
+    mutant!(
+        "lease/claims-longer",
+        "grants claim twice the ttl that the backend keeps",
+        || Arc::new(Claims(2.0)),
+        [
+            "lease/fixed-is-not-renewed",
+            "loss/everybody-is-told",
+            "loss/is-final",
+            "loss/run-drops-the-work",
+            "loss/unknown-renewal-does-not-lengthen",
+            "ttl/shortest-works-without-a-storm",
+            "window/reply-after-its-end-is-no-grant"
+        ]
+    ),
+    mutant!(
+        "lease/claims-shorter",
+        "grants claim less than was asked",
+        || Arc::new(Claims(0.5)),
+        [
+            "all/window-is-the-shortest",
+            "ttl/longest-works",
+            "window/late-reply-shortens-it",
+            "window/late-request-shortens-it"
+        ]
+    ),
+    mutant!(
+        "lease/seconds-for-millis",
+        "ttls are sent in the wrong unit",
+        || Arc::new(WrongUnit),
+        ["close/is-bounded", "hygiene/runtime-gone-with-guards-alive"]
+    ),
+    mutant!(
+        "renew/does-nothing",
+        "renewals are confirmed and not done",
+        || Arc::new(RenewNothing),
+        [
+            "hygiene/client-dropped-with-guards-alive",
+            "lease/renewed-outlives-its-ttl",
+            "loss/run-returns-the-output",
+            "loss/short-outage-is-survived",
+            "server/cut-connections-are-replaced",
+            "server/pause-beyond-the-ttl-is-a-loss",
+            "server/restart-with-data-keeps-the-hold"
+        ]
+    ),
+    mutant!(
+        "renew/never-answers",
+        "renewals get no answer",
+        || Arc::new(RenewHangs),
+        ["driver/renewal-never-shortens", "lease/max-hold-ends-it"]
+    ),
     mutant!(
         "renew/errors-are-losses",
         "whatever goes wrong with a renewal counts as a loss",
         || Arc::new(RenewLoses),
-        []
+        ["close/driver-refuses-afterwards", "server/pause-within-the-ttl-is-survived"]
     ),
-    mutant!("renew/shortens", "a renewal sets the ttl, also a shorter one", || Arc::new(RenewSets), []),
-    mutant!("renew/revives", "a renewal of a lease that has ended takes the lock again", || Arc::new(Revives), []),
-    mutant!("renew/never-lost", "a lost lease is reported as renewed", || Arc::new(NeverLost), []),
-    mutant!("renew/anyones-lease", "a renewal takes the lock over from its holder", || Arc::new(TakesOver), []),
-    mutant!("renew/answers-reversed", "the answers of a batch come in the wrong order", || Arc::new(Reversed), []),
-    mutant!("renew/all-or-nothing", "one lost lease makes the whole batch lost", || Arc::new(AllOrNothing), []),
+    mutant!(
+        "renew/shortens",
+        "a renewal sets the ttl, also a shorter one",
+        || Arc::new(RenewSets),
+        ["driver/renewal-never-shortens", "hygiene/no-lease-without-an-end"]
+    ),
+    mutant!(
+        "renew/revives",
+        "a renewal of a lease that has ended takes the lock again",
+        || Arc::new(Revives),
+        ["driver/renewal-never-revives", "loss/early-end-is-noticed"]
+    ),
+    mutant!(
+        "renew/never-lost",
+        "a lost lease is reported as renewed",
+        || Arc::new(NeverLost),
+        ["driver/renewal-never-revives", "loss/early-end-is-noticed"]
+    ),
+    mutant!(
+        "renew/anyones-lease",
+        "a renewal takes the lock over from its holder",
+        || Arc::new(TakesOver),
+        ["driver/renewal-by-another-token-changes-nothing", "driver/renewal-never-revives"]
+    ),
+    mutant!(
+        "renew/answers-reversed",
+        "the answers of a batch come in the wrong order",
+        || Arc::new(Reversed),
+        ["driver/renewals-are-answered-in-order"]
+    ),
+    mutant!(
+        "renew/all-or-nothing",
+        "one lost lease makes the whole batch lost",
+        || Arc::new(AllOrNothing),
+        ["driver/renewals-are-answered-in-order"]
+    ),
 ];
 
 fn with_ttl(request: &AcquireRequest, ttl: Duration) -> AcquireRequest {

@@ -1,4 +1,4 @@
-//! Mutants of names, of what operators see and do, and of the driver as a whole.
+//! Mutants of what operators see and do, and of the driver as a whole.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -16,146 +16,114 @@ use super::maker::{Mutant, mutant};
 use super::twist::{Inner, Twist};
 
 pub(super) const MUTANTS: &[Mutant] = &[
-    mutant!("name/case-folded", "names are compared without their case", || Arc::new(Names(fold)), []),
-    mutant!("name/truncated", "names are cut at 64 bytes", || Arc::new(Names(|n| n[..n.len().min(64)].to_vec())), []),
-    mutant!("name/c-string", "names end at a NUL", || Arc::new(Names(c_string)), []),
-    mutant!("name/lossy-text", "names are turned into text and lose bytes", || Arc::new(Names(lossy)), []),
-    mutant!("name/trimmed", "white space at the end of a name is lost", || Arc::new(Names(trimmed)), []),
-    mutant!("name/hash-tagged", "only what stands between braces counts", || Arc::new(Names(tagged)), []),
-    mutant!("name/decoded", "names are percent-decoded", || Arc::new(Names(decoded)), []),
-    mutant!("name/one-for-all", "all names are one lock", || Arc::new(Names(|_| b"one".to_vec())), []),
-    mutant!("client/apart", "every connection has a store of its own", || Arc::new(Apart), []),
-    mutant!("inspect/sees-nothing", "a held lock looks free", || Arc::new(Looks(|_| Inspection::default())), []),
-    mutant!("inspect/no-label", "the label is lost", || Arc::new(Looks(no_label)), []),
-    mutant!("inspect/wrong-unit", "what remains is told in the wrong unit", || Arc::new(Looks(wrong_unit)), []),
-    mutant!("inspect/no-waiters", "waiters are not counted", || Arc::new(Looks(no_waiters)), []),
-    mutant!("inspect/depth-of-one", "the depth is not told", || Arc::new(Looks(depth_of_one)), []),
-    mutant!("inspect/stale-holder", "whoever held last is shown", || Arc::new(StaleHolder::default()), []),
-    mutant!("inspect/takes-the-lease", "looking ends the lease", || Arc::new(LookingForces), []),
-    mutant!("inspect/never-answers", "looking gets no answer", || Arc::new(LookingHangs), []),
-    mutant!("force/does-nothing", "a forced release is confirmed and not done", || Arc::new(ForceNothing), []),
-    mutant!("force/says-released", "a forced release says that it freed something", || Arc::new(ForceSays), []),
+    mutant!(
+        "inspect/sees-nothing",
+        "a held lock looks free",
+        || Arc::new(Looks(|_| Inspection::default())),
+        ["inspect/free-lock-has-no-holder", "reentrant/inspection-tells-the-depth"]
+    ),
+    mutant!(
+        "inspect/no-label",
+        "the label is lost",
+        || Arc::new(Looks(no_label)),
+        ["inspect/tells-the-holder", "reentrant/inspection-tells-the-depth"]
+    ),
+    mutant!(
+        "inspect/wrong-unit",
+        "what remains is told in the wrong unit",
+        || Arc::new(Looks(wrong_unit)),
+        ["inspect/tells-the-holder"]
+    ),
+    mutant!(
+        "inspect/no-waiters",
+        "waiters are not counted",
+        || Arc::new(Looks(no_waiters)),
+        ["inspect/counts-the-waiters"]
+    ),
+    mutant!(
+        "inspect/depth-of-one",
+        "the depth is not told",
+        || Arc::new(Looks(depth_of_one)),
+        ["reentrant/inspection-tells-the-depth"]
+    ),
+    mutant!(
+        "inspect/stale-holder",
+        "whoever held last is shown",
+        || Arc::new(StaleHolder::default()),
+        ["inspect/free-lock-has-no-holder", "reentrant/inspection-tells-the-depth"]
+    ),
+    mutant!(
+        "inspect/takes-the-lease",
+        "looking ends the lease",
+        || Arc::new(LookingForces),
+        ["inspect/changes-nothing", "reentrant/inspection-tells-the-depth"]
+    ),
+    mutant!(
+        "inspect/never-answers",
+        "looking gets no answer",
+        || Arc::new(LookingHangs),
+        ["error/outage-is-not-contention", "wait/silent-backend-bounds-a-wait"]
+    ),
+    mutant!(
+        "force/does-nothing",
+        "a forced release is confirmed and not done",
+        || Arc::new(ForceNothing),
+        ["fence/grows-after-force", "force/free-lock-says-not-held"]
+    ),
+    mutant!(
+        "force/says-released",
+        "a forced release says that it freed something",
+        || Arc::new(ForceSays),
+        ["force/free-lock-says-not-held"]
+    ),
     mutant!(
         "force/spares-the-token",
         "the old holder may take it back by renewing",
         || Arc::new(Spares::default()),
-        []
+        ["force/frees-and-tells-the-holder", "force/old-token-is-powerless"]
     ),
-    mutant!("close/does-nothing", "a closed driver goes on", || Arc::new(NotClosed), []),
-    mutant!("close/closes-all", "closing one connection closes every one", || Arc::new(ClosesAll::default()), []),
-    mutant!("close/never-ends", "closing does not end", || Arc::new(CloseHangs), []),
-    mutant!("caps/wider-ttl", "the driver declares more ttls than its maker", || Arc::new(WiderTtl), []),
-    mutant!("caps/change", "the capabilities change with use", || Arc::new(Changing::default()), []),
-    mutant!("link/dies-for-good", "after one failure every request fails", || Arc::new(Dies::default()), []),
-    mutant!(reduced "refusal/watches-all-the-same", "undeclared wake-ups are given", || Arc::new(Allows), [
-        "refusal/watch"
-    ]),
-    mutant!(reduced "refusal/inspects-all-the-same", "undeclared introspection is given", || Arc::new(Allows), [
-        "refusal/inspect"
-    ]),
-    mutant!(reduced "refusal/forces-all-the-same", "undeclared revocation is given", || Arc::new(Allows), [
-        "refusal/force"
-    ]),
-    mutant!(reduced "refusal/declares-wider-ttl", "ttls that are not kept are declared", || Arc::new(WiderTtl), [
-        "refusal/ttl"
-    ]),
-    mutant!(reduced "refusal/has-entries", "undeclared re-entrancy is there", || Arc::new(super::entries::Appears), [
-        "refusal/re-entrant"
-    ]),
+    mutant!(
+        "close/does-nothing",
+        "a closed driver goes on",
+        || Arc::new(NotClosed),
+        ["close/driver-refuses-afterwards"]
+    ),
+    mutant!(
+        "close/closes-all",
+        "closing one connection closes every one",
+        || Arc::new(ClosesAll::default()),
+        ["close/leaves-other-clients-alone"]
+    ),
+    mutant!(
+        "close/never-ends",
+        "closing does not end",
+        || Arc::new(CloseHangs),
+        ["close/gives-back-what-is-held", "close/is-bounded", "close/refuses-afterwards", "wait/close-ends-it"]
+    ),
+    mutant!(
+        "caps/wider-ttl",
+        "the driver declares more ttls than its maker",
+        || Arc::new(WiderTtl),
+        ["meta/declared-matches-driver"]
+    ),
+    mutant!(
+        "caps/change",
+        "the capabilities change with use",
+        || Arc::new(Changing::default()),
+        ["meta/capabilities-are-constant"]
+    ),
+    mutant!(
+        "link/dies-for-good",
+        "after one failure every request fails",
+        || Arc::new(Dies::default()),
+        ["server/pause-within-the-ttl-is-survived"]
+    ),
+    mutant!(reduced "refusal/watches-all-the-same", "undeclared wake-ups are given", || Arc::new(Allows), ["refusal/force", "refusal/inspect"]),
+    mutant!(reduced "refusal/inspects-all-the-same", "undeclared introspection is given", || Arc::new(Allows), ["refusal/force", "refusal/inspect"]),
+    mutant!(reduced "refusal/forces-all-the-same", "undeclared revocation is given", || Arc::new(Allows), ["refusal/force", "refusal/inspect", "refusal/watch"]),
+    mutant!(reduced "refusal/declares-wider-ttl", "ttls that are not kept are declared", || Arc::new(WiderTtl), ["refusal/ttl", "ttl/bad-is-refused-unsent"]),
+    mutant!(reduced "refusal/has-entries", "undeclared re-entrancy is there", || Arc::new(super::exits::Appears), ["meta/declared-matches-driver", "refusal/re-entrant"]),
 ];
-
-/// Names as a careless driver stores them.
-struct Names(fn(&[u8]) -> Vec<u8>);
-
-impl Names {
-    fn name(&self, name: &LockName) -> LockName {
-        LockName::new((self.0)(name.as_bytes())).unwrap_or_else(|_| name.clone())
-    }
-
-    fn hold(&self, hold: &Hold) -> Hold {
-        Hold { name: self.name(&hold.name), token: hold.token }
-    }
-}
-
-fn fold(name: &[u8]) -> Vec<u8> {
-    name.to_ascii_lowercase()
-}
-
-fn c_string(name: &[u8]) -> Vec<u8> {
-    name.split(|byte| *byte == 0).next().unwrap_or_default().to_vec()
-}
-
-fn lossy(name: &[u8]) -> Vec<u8> {
-    name.iter().map(|byte| if byte.is_ascii() { *byte } else { b'?' }).collect()
-}
-
-fn trimmed(name: &[u8]) -> Vec<u8> {
-    name.trim_ascii_end().to_vec()
-}
-
-fn tagged(name: &[u8]) -> Vec<u8> {
-    let open = name.iter().position(|byte| *byte == b'{');
-    let close = name.iter().position(|byte| *byte == b'}');
-    match (open, close) {
-        (Some(open), Some(close)) if open + 1 < close => [b"tag/", &name[open + 1..close]].concat(),
-        _ => name.to_vec(),
-    }
-}
-
-fn decoded(name: &[u8]) -> Vec<u8> {
-    String::from_utf8_lossy(name).replace("%25", "%").replace("%7B", "{").into_bytes()
-}
-
-#[async_trait]
-impl Twist for Names {
-    async fn acquire(&self, inner: &Inner, request: &AcquireRequest) -> Result<Acquisition> {
-        inner.locks().acquire(&AcquireRequest { name: self.name(&request.name), ..request.clone() }).await
-    }
-
-    async fn renew(&self, inner: &Inner, renewals: &[Renewal]) -> Vec<Result<Renewed>> {
-        let all: Vec<Renewal> = renewals.iter().map(|r| Renewal { hold: self.hold(&r.hold), ttl: r.ttl }).collect();
-        inner.locks().renew(&all).await
-    }
-
-    async fn release(&self, inner: &Inner, hold: &Hold) -> Result<Released> {
-        inner.locks().release(&self.hold(hold)).await
-    }
-
-    async fn abandon(&self, inner: &Inner, hold: &Hold) -> Result<()> {
-        inner.locks().abandon(&self.hold(hold)).await
-    }
-
-    async fn watch(&self, inner: &Inner, name: &LockName, token: &OwnerToken) -> Result<Watch> {
-        inner.locks().watch(&self.name(name), token).await
-    }
-
-    async fn force_release(&self, inner: &Inner, name: &LockName) -> Result<ForceReleased> {
-        inner.locks().force_release(&self.name(name)).await
-    }
-}
-
-struct Apart;
-
-#[async_trait]
-impl Twist for Apart {
-    async fn acquire(&self, inner: &Inner, request: &AcquireRequest) -> Result<Acquisition> {
-        inner.locks().acquire(&AcquireRequest { name: own(inner, &request.name), ..request.clone() }).await
-    }
-
-    async fn release(&self, inner: &Inner, hold: &Hold) -> Result<Released> {
-        inner.locks().release(&Hold { name: own(inner, &hold.name), token: hold.token }).await
-    }
-
-    async fn abandon(&self, inner: &Inner, hold: &Hold) -> Result<()> {
-        inner.locks().abandon(&Hold { name: own(inner, &hold.name), token: hold.token }).await
-    }
-}
-
-fn own(inner: &Inner, name: &LockName) -> LockName {
-    let mut bytes = name.as_bytes().to_vec();
-    bytes.extend_from_slice(format!("@{:x}", inner.client()).as_bytes());
-    LockName::new(bytes).unwrap_or_else(|_| name.clone())
-}
 
 struct Looks(fn(Inspection) -> Inspection);
 

@@ -4,22 +4,41 @@
 //! mutant names the cases that kill it; the test `suite_catches_mutants` proves that they do, and that every case
 //! kills at least one.
 
+mod abandons;
+mod delay;
+mod delay_bend;
+mod delay_empty;
+mod delay_more;
 mod entries;
+mod exits;
 mod fences;
 mod holders;
 mod leases;
 mod looks;
 mod maker;
+mod names;
 mod queues;
 mod reduced;
 mod twist;
 
+pub(crate) use maker::of_environment;
 pub use maker::{Base, Mutant, MutantMaker};
 pub use reduced::ReducedMaker;
 
 /// Every mutant there is.
 pub fn all() -> impl Iterator<Item = &'static Mutant> {
-    let themes: &'static [&'static [Mutant]] =
-        &[entries::MUTANTS, fences::MUTANTS, holders::MUTANTS, leases::MUTANTS, looks::MUTANTS, queues::MUTANTS];
+    let themes: &'static [&'static [Mutant]] = &[
+        abandons::MUTANTS,
+        delay::MUTANTS,
+        delay_more::MUTANTS,
+        entries::MUTANTS,
+        exits::MUTANTS,
+        fences::MUTANTS,
+        holders::MUTANTS,
+        leases::MUTANTS,
+        looks::MUTANTS,
+        names::MUTANTS,
+        queues::MUTANTS,
+    ];
     themes.iter().copied().flatten()
 }

@@ -15,28 +15,70 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "queue/ignored",
         "nobody queues: whoever asks first has the lock",
         || Arc::new(Ignored::new(Wakes::All)),
-        []
+        ["fifo/asking-again-keeps-the-place", "fifo/nobody-barges"]
     ),
-    mutant!("queue/lifo", "the last who came is woken first", || Arc::new(Ignored::new(Wakes::Last)), []),
-    mutant!("queue/try-joins", "an attempt that does not wait leaves a waiter", || Arc::new(TryJoins), []),
-    mutant!("queue/dead-stay", "a waiter that died keeps its place", || Arc::new(Presence(100.0)), []),
-    mutant!("queue/lapses-early", "a waiter lapses before its presence has passed", || Arc::new(Presence(0.1)), []),
-    mutant!("queue/no-cap", "a full queue takes everybody", || Arc::new(NoCap), []),
+    mutant!(
+        "queue/lifo",
+        "the last who came is woken first",
+        || Arc::new(Ignored::new(Wakes::Last)),
+        ["fifo/asking-again-keeps-the-place", "fifo/sixteen-in-order"]
+    ),
+    mutant!(
+        "queue/try-joins",
+        "an attempt that does not wait leaves a waiter",
+        || Arc::new(TryJoins),
+        [
+            "cancel/run-at-every-poll",
+            "error/says-what-and-where-and-no-secret",
+            "hygiene/guard-dropped-outside-a-runtime",
+            "lock/dropped-guard-frees",
+            "lock/duplicated-release-harms-nobody",
+            "lock/failed-release-is-carried-on"
+        ]
+    ),
+    mutant!(
+        "queue/dead-stay",
+        "a waiter that died keeps its place",
+        || Arc::new(Presence(100.0)),
+        ["fifo/dead-waiter-lapses"]
+    ),
+    mutant!(
+        "queue/lapses-early",
+        "a waiter lapses before its presence has passed",
+        || Arc::new(Presence(0.1)),
+        ["fifo/long-wait-keeps-the-place"]
+    ),
+    mutant!("queue/no-cap", "a full queue takes everybody", || Arc::new(NoCap), ["fifo/full-queue-refuses"]),
     mutant!(
         "queue/asking-again-moves-back",
         "a waiter that asks again goes to the end",
         || Arc::new(MovesBack::default()),
-        []
+        ["all/opposite-orders-do-not-deadlock", "lock/contended-counter-loses-nothing"]
     ),
-    mutant!("queue/position-off-by-one", "waiters count themselves", || Arc::new(OffByOne), []),
-    mutant!("wake/never", "nobody is woken", || Arc::new(NeverWakes), []),
-    mutant!("wake/everybody", "a release wakes all who wait", || Arc::new(WakesAll::default()), []),
-    mutant!("wake/all-the-time", "waiters are woken every 20 ms", || Arc::new(WakesOften), []),
+    mutant!("queue/position-off-by-one", "waiters count themselves", || Arc::new(OffByOne), ["fifo/position-is-told"]),
+    mutant!(
+        "wake/never",
+        "nobody is woken",
+        || Arc::new(NeverWakes),
+        ["fifo/timed-out-waiter-leaves", "lock/contended-counter-loses-nothing", "wait/woken-by-the-release"]
+    ),
+    mutant!(
+        "wake/everybody",
+        "a release wakes all who wait",
+        || Arc::new(WakesAll::default()),
+        ["fifo/one-is-woken-per-release", "force/wakes-the-first-waiter"]
+    ),
+    mutant!(
+        "wake/all-the-time",
+        "waiters are woken every 20 ms",
+        || Arc::new(WakesOften),
+        ["wait/idle-waiting-does-not-poll", "window/grant-learned-late-counts-from-its-request"]
+    ),
     mutant!(
         "wake/no-recheck",
         "waiters are not told when the lease ends, and nobody is woken",
         || Arc::new(NoRecheck),
-        []
+        ["lock/expired-holder-cannot-release", "lock/stale-guard-of-the-same-handle"]
     ),
 ];
 

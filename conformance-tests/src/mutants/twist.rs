@@ -49,7 +49,7 @@ pub(super) trait Twist: Send + Sync + 'static {
     }
 
     /// What is wrong with the delay queues.
-    fn queue(&self, honest: Arc<dyn DelayQueue>) -> Arc<dyn DelayQueue> {
+    fn queue(&self, honest: Option<Arc<dyn DelayQueue>>) -> Option<Arc<dyn DelayQueue>> {
         honest
     }
 
@@ -106,8 +106,8 @@ pub(super) fn twisted(inner: Backend, twist: Arc<dyn Twist>) -> Backend {
     static CLIENTS: AtomicUsize = AtomicUsize::new(1);
     let twisted = Arc::new(Twisted { inner: Inner(inner, CLIENTS.fetch_add(1, Ordering::Relaxed)), twist });
     let backend = Backend::new(Arc::clone(&twisted) as Arc<dyn DistributedLock>);
-    let backend = match twisted.inner.0.queue() {
-        Some(honest) => backend.with_queue(twisted.twist.queue(Arc::clone(honest))),
+    let backend = match twisted.twist.queue(twisted.inner.0.queue().cloned()) {
+        Some(queue) => backend.with_queue(queue),
         None => backend,
     };
     match twisted.twist.reentrant_capabilities(&twisted.inner) {

@@ -36,7 +36,7 @@ impl HarnessMaker for Memory {
             .reentrant(ReentrantLock::capabilities(&driver))
             .queue(DelayQueue::capabilities(&driver))
             .faults([FaultKind::ExpireLease, FaultKind::MuteNotifications, FaultKind::PauseServer])
-            .faults([FaultKind::CutConnections, FaultKind::RestartKeepingData])
+            .faults([FaultKind::CutConnections, FaultKind::CutNotifications, FaultKind::RestartKeepingData])
             .virtual_time()
             .visible_leftovers()
     }
@@ -67,6 +67,10 @@ impl Harness for World {
             Fault::MuteNotifications => each(&|link| link.set_wakeups(Wakeups::Lost)),
             Fault::PauseServer => each(&|link| link.silence()),
             Fault::KillServer(Data::Kept) => each(&|link| link.outage()),
+            Fault::CutNotifications => {
+                each(&|link| link.set_wakeups(Wakeups::Lost));
+                each(&|link| link.heal());
+            }
             Fault::CutConnections => {
                 each(&|link| link.outage());
                 each(&|link| link.heal());

@@ -104,6 +104,7 @@ async fn thousands(context: &mut Context) -> CaseResult {
             break;
         }
         seen.extend(texts(&some));
+        assert!(seen.len() < 6_000, "they come again and again");
     }
     assert!(seen.len() >= 5_000 && seen.is_sorted(), "{} came", seen.len());
     seen.dedup();

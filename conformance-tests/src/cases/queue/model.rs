@@ -106,6 +106,11 @@ async fn receive(context: &mut Context, raw: &Raw, model: &mut Model) -> CaseRes
 }
 
 async fn settle(context: &mut Context, raw: &Raw, model: &mut Model) -> CaseResult {
+    if model.count(|at| at == At::Dead) >= 20 {
+        let which = tenure_core::driver::DeadSelection::Oldest(100);
+        assert_eq!(raw.driver.dead_purge(&raw.name, &which).await?.removed, 20);
+        model.messages.retain(|_, (at, _)| *at != At::Dead);
+    }
     let in_flight = model.ids(|at| matches!(at, At::InFlight(_)));
     let Some(id) = pick(context, &in_flight) else { return Ok(()) };
     let (At::InFlight(receipt), attempt) = model.messages[&id] else { return Ok(()) };

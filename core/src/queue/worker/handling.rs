@@ -14,7 +14,7 @@ use super::builder::Settings;
 use super::outcome::{IntoOutcome, Outcome};
 use super::run::{Counters, Stage};
 use crate::driver::{Settled, Settlement};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::lock::{Lock, LockGuard};
 use crate::name::LockName;
 use crate::queue::{Delay, Delivery, Reason};
@@ -64,6 +64,10 @@ pub(super) async fn handle<T: Send + Sync + 'static>(
             counters.parked();
             return counters.note(delivery.park(&lock, settings.back_off).await);
         }
+        Needed::Refused(error) => {
+            let said = Outcome::Retry(Some(Reason::beginning_of(&error.to_string())));
+            return counters.note(settle(&settings, delivery, End::Said(said)).await);
+        }
     };
     let job = Job::new(value, &delivery, guard.as_ref().map(LockGuard::fence));
     let end = {
@@ -87,6 +91,7 @@ enum Needed {
     None,
     Held(LockGuard),
     Busy(LockName),
+    Refused(Error),
 }
 
 async fn lock_for<T: 'static>(settings: &Settings<T>, delivery: &Delivery<T>) -> Needed {
@@ -94,7 +99,9 @@ async fn lock_for<T: 'static>(settings: &Settings<T>, delivery: &Delivery<T>) ->
     let lock = Lock::new(Arc::clone(&settings.queue.pump.shared), name.clone());
     match lock.try_acquire().await {
         Ok(Some(guard)) => Needed::Held(guard),
-        Ok(None) | Err(_) => Needed::Busy(name), // an outage is waited out like a holder
+        Ok(None) => Needed::Busy(name),
+        Err(error) if error.is_transient() => Needed::Busy(name), // an outage is waited out like a holder
+        Err(error) => Needed::Refused(error),
     }
 }
 

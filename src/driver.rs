@@ -10,3 +10,9 @@ pub use tenure_core::driver::{
     ReentrantHold, ReentrantLock, ReentrantRenewal, Released, Renewal, Renewed, Revocation, Signal, TtlRange, Waiting,
     WakeHandle, WakeRouter, Watch,
 };
+pub use tenure_core::driver::{
+    Cancelled, Cause, DeadCause, DeadLetter, DeadPage, DeadPlace, DeadSelection, DelayQueue, Due, Extended, Extension,
+    Flow, Healed, KeyedConcurrency, LeaseRange, MessageInfo, MessageState, NamedId, NewMessage, Next, Parking, Purged,
+    Pushed, QueueCapabilities, QueuePage, QueueRouter, QueueStats, QueueWake, RawDelivery, Receipt, ReceiveRequest,
+    Received, Redriven, Rescheduled, Rest, Settle, Settled, Settlement,
+};

@@ -42,7 +42,8 @@
 //! | skip the work if somebody is at it | [`Client::lock`] and [`try_acquire`](Lock::try_acquire): contention is a value |
 //! | to take it again further down the call stack | [`Client::reentrant`] with an [`OwnerId`] that you pass along |
 //! | several names at once, without deadlock | [`Client::lock_all`] |
-//! | a queue, a semaphore, leader election | nothing here |
+//! | to do the work later, or when the lock is free | [`Client::queue`], [`Lock::or_park`], [`Worker`]: see below |
+//! | a semaphore, leader election | nothing here |
 //!
 //! ## Which lease?
 //!
@@ -66,6 +67,20 @@
 //! The code that takes locks is the same for all. What a backend promises is a value too:
 //! [`Client::capabilities`] tells what can break [`Exclusion`](driver::Exclusion), how far
 //! [fences](driver::Fencing) are to be trusted, and how [waiting](driver::Waiting) works.
+//!
+//! # Delay queues
+//!
+//! A message is pushed with a delay, and delivered once it is due, to one receiver at a time, until somebody settles
+//! it. Deliveries are leases too: at least once, each with a fence. The server's clock decides, so the clocks of
+//! producers and consumers do not matter.
+//!
+//! | you want | take |
+//! |---|---|
+//! | to store a message for later | [`Queue::push`] with [`delay`](Push::delay); with [`id`](Push::id) it is idempotent |
+//! | to handle messages for good | [`Queue::worker`]: extends, retries, stops in good order |
+//! | to handle them by hand | [`Queue::receive`], then [`Delivery::ack`] or [`nack`](Delivery::nack) |
+//! | no two messages of one customer at once | [`Push::concurrency_key`], or [`Push::lock`] where other code takes that lock as well |
+//! | a request that finds its lock taken to be done later | [`Lock::or_park`] and a worker |
 //!
 //! # When things go wrong
 //!
@@ -126,7 +141,15 @@ pub mod fred;
 pub use tenure_core::mock;
 
 pub use connect::{connect, connect_backend};
+#[cfg(feature = "json")]
+#[cfg_attr(docsrs, doc(cfg(feature = "json")))]
+pub use tenure_core::Json;
 pub use tenure_core::telemetry;
+pub use tenure_core::{
+    Attempts, Bytes, Codec, ConcurrencyKey, DeadLetters, Delay, Delivery, IntoOutcome, Jitter, Job, Lease, MessageId,
+    OrPark, Outcome, Payload, Push, PushMany, Queue, QueueName, Reason, RetryPolicy, Text, Worker, WorkerBuilder,
+    WorkerStats,
+};
 pub use tenure_core::{
     Client, ClientBuilder, DriftBound, Error, ErrorKind, FenceGate, FencingToken, HoldState, Label, LeaseInstant, Lock,
     LockAll, LockGuard, LockName, LostReason, MultiGuard, OwnerId, OwnerToken, Reentrant, ReentrantGuard, Result,

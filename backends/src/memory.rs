@@ -27,8 +27,12 @@ impl HarnessMaker for MemoryMaker {
             .visible_leftovers()
             .faults([FaultKind::ExpireLease, FaultKind::CutConnections, FaultKind::MuteNotifications])
             .faults([FaultKind::PauseServer]);
-        match backend.reentrant() {
+        let declared = match backend.reentrant() {
             Some(reentrant) => declared.reentrant(reentrant.capabilities()),
+            None => declared,
+        };
+        match backend.queue() {
+            Some(queue) => declared.queue(queue.capabilities()),
             None => declared,
         }
     }

@@ -5,9 +5,10 @@
 //!
 //! | here | what |
 //! |---|---|
-//! | [`driver`] | the traits [`DistributedLock`](driver::DistributedLock) and [`ReentrantLock`](driver::ReentrantLock), and what they speak of |
+//! | [`driver`] | the traits [`DistributedLock`](driver::DistributedLock), [`ReentrantLock`](driver::ReentrantLock) and [`DelayQueue`](driver::DelayQueue), and what they speak of |
 //! | [`Client`], [`Lock`], [`Reentrant`], [`LockAll`] | handles: how a lock is asked for |
 //! | [`LockGuard`], [`ReentrantGuard`], [`MultiGuard`] | held locks, and how their loss is told |
+//! | [`Queue`], [`Delivery`], [`Worker`], [`DeadLetters`] | delay queues: messages that are due later, and who handles them |
 //! | [`FencingToken`], [`FenceGate`] | protection for the resource, from holders that lost the lock without knowing |
 //! | [`telemetry`] | names of spans and events |
 
@@ -24,6 +25,7 @@ mod error;
 mod fence_gate;
 mod lock;
 mod name;
+mod queue;
 mod reentrant;
 mod token;
 mod ttl;
@@ -35,6 +37,13 @@ pub use error::{Error, ErrorKind, Result};
 pub use fence_gate::{FenceGate, StaleFence};
 pub use lock::{Lock, LockAll, LockGuard, MultiGuard};
 pub use name::{Label, LockName};
+#[cfg(feature = "json")]
+pub use queue::Json;
+pub use queue::{
+    Attempts, Bytes, Codec, ConcurrencyKey, DeadLetters, Delay, Delivery, IntoOutcome, Jitter, Job, Lease, MessageId,
+    OrPark, Outcome, Payload, Push, PushMany, Queue, QueueName, Reason, RetryPolicy, Text, Worker, WorkerBuilder,
+    WorkerStats,
+};
 pub use reentrant::{Reentrant, ReentrantGuard};
 pub use token::{FencingToken, OwnerId, OwnerToken, TokenText};
 pub use ttl::{DriftBound, Ttl};

@@ -34,4 +34,4 @@
 //! # }
 //! ```
 
-pub use crate::driver::{MockDistributedLock, MockQuorumNode, MockReentrantLock};
+pub use crate::driver::{MockDelayQueue, MockDistributedLock, MockQuorumNode, MockReentrantLock};

@@ -82,7 +82,6 @@ impl FredDriver {
 
 impl From<FredDriver> for Backend {
     fn from(driver: FredDriver) -> Self {
-        let locks = Arc::new(driver.locks);
-        Self::new(Arc::clone(&locks) as _).with_reentrant(locks)
+        driver.locks.into()
     }
 }

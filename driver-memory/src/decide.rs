@@ -12,6 +12,7 @@ use tenure_core::driver::{
 use tenure_core::{FencingToken, OwnerToken};
 use tokio::time::Instant;
 
+use crate::delay::QueueCaps;
 use crate::hold::{Claimant, Held, HeldBy};
 use crate::queue::{Left, Queue};
 
@@ -30,12 +31,13 @@ pub(crate) struct NameState {
 pub(crate) struct Caps {
     pub(crate) max_waiters: u32,
     pub(crate) max_depth: u32,
+    pub(crate) queues: QueueCaps,
 }
 
 impl Caps {
     pub(crate) const DEEPEST: u32 = 65_535;
     pub(crate) const MOST_WAITERS: u32 = 1_000_000;
-    pub(crate) const DEFAULT: Self = Self { max_waiters: 10_000, max_depth: Self::DEEPEST };
+    pub(crate) const DEFAULT: Self = Self { max_waiters: 10_000, max_depth: Self::DEEPEST, queues: QueueCaps::DEFAULT };
 }
 
 /// An answer, and the waiter that has to be told.
@@ -71,6 +73,13 @@ impl NameState {
     pub(crate) fn is_idle(&mut self, now: Instant) -> bool {
         self.settle(now);
         self.hold.is_none() && self.queue.is_empty()
+    }
+
+    /// After which span the name could be free for a newcomer; zero when it is.
+    pub(crate) fn free_in(&mut self, now: Instant) -> Duration {
+        self.settle(now);
+        let head = self.queue.head_lapses_in(now);
+        self.hold.as_ref().map(|held| held.left(now)).or(head).unwrap_or_default()
     }
 
     #[cfg(test)]

@@ -143,7 +143,7 @@ impl Clone for MemoryDriver {
 impl From<MemoryDriver> for Backend {
     fn from(driver: MemoryDriver) -> Self {
         let driver = Arc::new(driver);
-        Self::new(Arc::clone(&driver) as _).with_reentrant(driver)
+        Self::new(Arc::clone(&driver) as _).with_reentrant(Arc::clone(&driver) as _).with_queue(driver)
     }
 }
 
@@ -157,6 +157,18 @@ impl MemoryDriverBuilder {
     /// How deep one owner may enter a re-entrant lock; one deeper is refused. 1 to 65,535, which is the default.
     pub fn max_depth(mut self, deepest: u32) -> Self {
         self.caps.max_depth = deepest;
+        self
+    }
+
+    /// How many messages a delay queue holds, dead ones not counted; one more is refused. Default 100,000,000.
+    pub fn max_messages(mut self, most: u64) -> Self {
+        self.caps.queues.backlog = most;
+        self
+    }
+
+    /// How many dead letters a delay queue holds; one more waits. Default 100,000.
+    pub fn max_dead_letters(mut self, most: u64) -> Self {
+        self.caps.queues.dead_letters = most;
         self
     }
 

@@ -78,6 +78,16 @@ pub enum Operation {
     Raise,
     /// Being told which quorum to vote in.
     Enroll,
+    /// Storing messages in a delay queue.
+    Push,
+    /// Asking a delay queue for messages, also together with settlements.
+    Receive,
+    /// Settling deliveries.
+    Settle,
+    /// Extending the leases of deliveries.
+    Extend,
+    /// Everything that operators do with a delay queue, cancelling and rescheduling included.
+    Operate,
 }
 
 /// Whether wake-ups reach the waiters of a connection.
@@ -103,6 +113,11 @@ impl Operation {
             Self::ForceRelease => "force_release",
             Self::Raise => "raise",
             Self::Enroll => "enroll",
+            Self::Push => "push",
+            Self::Receive => "receive",
+            Self::Settle => "settle",
+            Self::Extend => "extend",
+            Self::Operate => "operate",
         }
     }
 }

@@ -41,6 +41,7 @@
 //! ```
 
 mod decide;
+mod delay;
 mod driver;
 mod faults;
 mod hold;

@@ -5,8 +5,8 @@ use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tenure_core::driver::{WakeRouter, Watch};
-use tenure_core::{Error, ErrorKind, OwnerToken};
+use tenure_core::driver::{QueueRouter, WakeRouter, Watch};
+use tenure_core::{Error, ErrorKind, OwnerToken, QueueName};
 use tokio::sync::{oneshot, watch};
 use tokio::task::coop::consume_budget;
 use tokio::time::sleep;
@@ -16,6 +16,7 @@ use crate::faults::{Operation, Wakeups};
 /// What separates a client from the store.
 pub(crate) struct Link {
     router: WakeRouter,
+    queues: QueueRouter,
     condition: Mutex<Condition>,
     /// Counts the heals: whoever hangs waits for the next one.
     heals: watch::Sender<u64>,
@@ -96,7 +97,12 @@ impl Failure {
 
 impl Default for Link {
     fn default() -> Self {
-        Self { router: WakeRouter::default(), condition: Mutex::default(), heals: watch::Sender::new(0) }
+        Self {
+            router: WakeRouter::default(),
+            queues: QueueRouter::default(),
+            condition: Mutex::default(),
+            heals: watch::Sender::new(0),
+        }
     }
 }
 
@@ -212,6 +218,7 @@ impl Link {
         backlog.into_iter().for_each(|request| request());
         self.heals.send_modify(|heals| *heals += 1);
         self.router.wake_all();
+        self.queues.wake_all();
     }
 
     pub(crate) fn calls(&self, operation: Operation) -> u64 {
@@ -223,7 +230,7 @@ impl Link {
     }
 
     pub(crate) fn watches(&self) -> usize {
-        self.router.len()
+        self.router.len() + self.queues.len()
     }
 
     /// Wakes every waiter that can hear.
@@ -239,6 +246,17 @@ impl Link {
             true => Heard::Perhaps,
             false if self.router.wake(token) => Heard::Yes,
             false => Heard::ByNobody,
+        }
+    }
+
+    pub(crate) fn watch_queue(&self, queue: &QueueName) -> Watch {
+        self.queues.register(queue)
+    }
+
+    /// Wakes the watchers of the queue that listen on this link, if they can hear.
+    pub(crate) fn wake_queue(&self, queue: &QueueName) {
+        if !self.is_deaf() {
+            self.queues.wake(queue);
         }
     }
 

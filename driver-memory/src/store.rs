@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use tenure_core::{FencingToken, LockName, OwnerToken};
+use tenure_core::{FencingToken, LockName, OwnerToken, QueueName};
 use tokio::time::Instant;
 
 use crate::decide::{Caps, NameState, Outcome};
+use crate::delay::{QueueState, Queues, Turn};
 use crate::link::{Heard, Link};
 use crate::sweep::Sweep;
 use crate::voting::Voting;
@@ -20,6 +21,7 @@ pub(crate) const TOMBSTONE_FOR: Duration = Duration::from_secs(60);
 pub(crate) struct Store {
     pub(crate) caps: Caps,
     state: Mutex<State>,
+    queues: Queues,
     links: Mutex<Vec<Weak<Link>>>,
 }
 
@@ -88,7 +90,7 @@ pub struct Residue {
 
 impl Store {
     pub(crate) fn new(caps: Caps) -> Arc<Self> {
-        Arc::new(Self { caps, state: Mutex::default(), links: Mutex::default() })
+        Arc::new(Self { caps, state: Mutex::default(), queues: Queues::default(), links: Mutex::default() })
     }
 
     /// The store that this process knows by this name, made if nobody uses it now.
@@ -133,23 +135,59 @@ impl Store {
         beyond.tombstones.step(|until| *until <= now);
         beyond.voting.step(now);
         names.step(|state| state.is_idle(now));
-        match names.get_mut(name) {
+        let (answer, idle) = match names.get_mut(name) {
             Some(state) => {
                 let answer = decision(&mut Entry { state, now, name, beyond });
-                if state.is_idle(now) {
+                let idle = state.is_idle(now);
+                if idle {
                     names.remove(name);
                 }
-                answer
+                (answer, idle)
             }
             None => {
                 let mut state = NameState::default();
                 let answer = decision(&mut Entry { state: &mut state, now, name, beyond });
-                if !state.is_idle(now) {
+                let idle = state.is_idle(now);
+                if !idle {
                     names.insert(name.clone(), state);
                 }
-                answer
+                (answer, idle)
             }
+        };
+        if idle && let Some(queue) = self.queues.lock_is_free(name) {
+            self.wake_queue(&queue);
         }
+        answer
+    }
+
+    /// Decides on one queue, then wakes its watchers if a message is due sooner than before. With `parks` the decision
+    /// sees which locks are free, and none of them changes meanwhile.
+    pub(crate) fn decide_queue<T>(
+        &self,
+        queue: &QueueName,
+        parks: bool,
+        decision: impl FnOnce(&mut QueueState, &mut Turn<'_>) -> T,
+    ) -> T {
+        let mut locks = parks.then(|| self.locked());
+        let now = Instant::now();
+        let mut free_in = |lock: &LockName| {
+            let names = locks.as_mut().map(|state| &mut state.names);
+            names.and_then(|names| names.get_mut(lock)).map_or(Duration::ZERO, |state| state.free_in(now))
+        };
+        let (answer, sooner) = self.queues.decide(queue, self.caps.queues, &mut free_in, decision);
+        drop(locks);
+        if sooner {
+            self.wake_queue(queue);
+        }
+        answer
+    }
+
+    pub(crate) fn queues(&self) -> &Queues {
+        &self.queues
+    }
+
+    fn wake_queue(&self, queue: &QueueName) {
+        self.links().iter().for_each(|link| link.wake_queue(queue));
     }
 
     /// Reads or changes what is kept for quorums.

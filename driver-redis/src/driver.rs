@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use tenure_core::Result;
-use tenure_core::driver::{Backend, DistributedLock, QuorumNode, ReentrantLock};
+use tenure_core::driver::{Backend, DelayQueue, DistributedLock, QuorumNode, ReentrantLock};
 use tenure_redis_support::{Checkup, Notes, RedisConfig, RedisLocks, Remote};
 
 use crate::dialer::RedisDialer;
 
 /// A connected driver. Clones share the connections.
 ///
-/// It implements `DistributedLock` and `ReentrantLock` through [`Backend`]; [`RedisDriver::locks`] is the
+/// It implements `DistributedLock`, `ReentrantLock` and `DelayQueue` through [`Backend`]; [`RedisDriver::locks`] is the
 /// implementation itself.
 #[derive(Clone, Debug)]
 pub struct RedisDriver {
@@ -69,7 +69,7 @@ impl RedisDriver {
 
     /// The implementation of the driver traits.
     #[must_use]
-    pub fn locks(&self) -> Arc<impl DistributedLock + ReentrantLock> {
+    pub fn locks(&self) -> Arc<impl DistributedLock + ReentrantLock + DelayQueue> {
         Arc::new(self.locks.clone())
     }
 
@@ -82,7 +82,6 @@ impl RedisDriver {
 
 impl From<RedisDriver> for Backend {
     fn from(driver: RedisDriver) -> Self {
-        let locks = Arc::new(driver.locks);
-        Self::new(Arc::clone(&locks) as _).with_reentrant(locks)
+        driver.locks.into()
     }
 }

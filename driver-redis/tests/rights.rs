@@ -2,9 +2,10 @@
 
 mod common;
 
+use common::queue::{ack, because, key, known_as, lease, message, named, one, push, queue, receive, settle, up_to};
 use common::{Client, attempt, entry, hold, server, ttl, waiter, woken};
-use tenure_core::driver::{ReentrantRenewal, Renewal};
-use tenure_core::{ErrorKind, OwnerId};
+use tenure_core::driver::{DeadSelection, Extension, NewMessage, ReentrantRenewal, Renewal, Settled, Settlement};
+use tenure_core::{Delay, ErrorKind, OwnerId};
 use tenure_redis::RedisDriver;
 use tenure_testkit::RedisServer;
 
@@ -49,6 +50,59 @@ async fn every_operation_works_with_the_documented_rights() {
     client.reentrant.renew(&[renewal]).await.remove(0).unwrap();
     client.reentrant.abandon(&entry(&owner, &inner)).await.unwrap();
     client.reentrant.exit(&entry(&owner, &outer)).await.unwrap();
+}
+
+#[tokio::test]
+async fn every_operation_of_queues_works_with_the_documented_rights() {
+    let server = server();
+    let client = Client::at(&user(&server, &PLACES, &commands())).await;
+    let (q, jobs) = (&*client.queues, queue("jobs"));
+    let mut watch = q.watch(&jobs).await.unwrap();
+    let keyed = |text| NewMessage { key: key("k"), ..message(text, 0) };
+    let named_one = known_as("name", 60_000, message("named", 0));
+    let batch = [keyed("a"), keyed("b"), named_one, known_as("later", 0, message("", 60_000))];
+    q.push(&jobs, &batch).await.unwrap();
+    assert!(woken(&mut watch).await);
+    let received = receive(q, &jobs, 9).await.deliveries;
+    assert_eq!(received.len(), 2);
+    let retry = Settlement::Retry { after: Delay::ZERO, reason: because("x") };
+    assert_eq!(settle(q, &jobs, received[0].receipt, retry).await, Settled::Done);
+    assert_eq!(ack(q, &jobs, &received[1]).await, Settled::Done);
+    let held = one(q, &jobs).await;
+    q.extend(&jobs, &[Extension { receipt: held.receipt, lease: lease(60_000) }]).await.unwrap();
+    let dead = Settlement::Dead { reason: None };
+    assert_eq!(settle(q, &jobs, held.receipt, dead).await, Settled::Dead);
+    assert_eq!(q.dead_list(&jobs, None, 9).await.unwrap().letters.len(), 1);
+    q.dead_redrive(&jobs, &DeadSelection::Oldest(9), Delay::ZERO).await.unwrap();
+    q.dead_purge(&jobs, &DeadSelection::Oldest(9)).await.unwrap();
+    q.reschedule(&jobs, &named("later"), Delay::ZERO).await.unwrap();
+    q.get(&jobs, &named("later")).await.unwrap().unwrap();
+    q.cancel(&jobs, &named("later")).await.unwrap();
+    q.pause(&jobs).await.unwrap();
+    assert_eq!(q.list_queues(None, 9).await.unwrap().queues, std::slice::from_ref(&jobs));
+    q.resume(&jobs).await.unwrap();
+    assert_eq!(q.stats(&jobs).await.unwrap().ready, 2);
+    assert_eq!(q.purge(&jobs, 9).await.unwrap().removed, 2);
+}
+
+#[tokio::test]
+async fn a_right_that_a_queue_needs_and_loses_is_named() {
+    let server = server();
+    let client = Client::at(&user(&server, &PLACES, &commands())).await;
+    let (q, jobs) = (&*client.queues, queue("jobs"));
+    push(q, &jobs, message("a", 0)).await;
+    for (rule, word) in [("-zadd", "+zadd"), ("-time", "+time"), ("~other:*", "~tenure:*")] {
+        let rules: &[&str] = if rule.starts_with('~') { &["resetkeys", rule] } else { &[rule] };
+        server.cli(&[&["ACL", "SETUSER", "u"], rules].concat()).unwrap();
+        let errors =
+            [q.push(&jobs, &[message("b", 0)]).await.unwrap_err(), q.receive(&up_to(&jobs, 1)).await.unwrap_err()];
+        for error in errors {
+            assert_eq!(error.kind(), ErrorKind::Denied, "{rule}: {error}");
+            assert!(error.message().contains(word), "{rule}: {error}");
+        }
+        server.cli(&[&["ACL", "SETUSER", "u", "resetkeys"], &PLACES[..2], &["+zadd", "+time"]].concat()).unwrap();
+    }
+    assert_eq!(one(q, &jobs).await.payload.as_bytes(), b"a", "a refused script did nothing");
 }
 
 #[tokio::test]

@@ -34,6 +34,11 @@ impl Calls {
         Self { keys, settings, channel_prefix }
     }
 
+    /// What the clients' channels begin with.
+    pub(crate) fn channel_prefix(&self) -> &str {
+        &self.channel_prefix
+    }
+
     pub(crate) fn acquire(&self, request: &AcquireRequest) -> ScriptCall {
         self.take(&script::ACQUIRE, request)
     }

@@ -11,12 +11,14 @@
 //! | `tenure:{electorate}` | which quorum the server votes in |
 //! | `tenure:{fence}` | the fence counter of all names ([`FenceScope::Node`]) |
 //! | `tenure:wake:<client>` | a channel, not a key: wake-ups for the waiters of one client |
+//! | `{tenure:dq:orders}:` and `t m r o d i s h j n z c` | the delay queue `orders`, as the scripts of queues say |
+//! | `tenure:{dq}` | the names of all delay queues |
 //!
 //! In a name, the bytes `{`, `}`, `%`, below 0x21 and above 0x7e are written as `%XX`. So no two names meet; a lock's
 //! key holds no brace, hashes as a whole and shares its slot with its side keys; and only keys that are not locks hold
-//! a brace.
+//! a brace. A queue and a lock named `dq:` and its name share a slot, but no key: their suffixes differ.
 
-use tenure_core::{Error, ErrorKind, LockName, OwnerToken, Result};
+use tenure_core::{Error, ErrorKind, LockName, OwnerToken, QueueName, Result};
 
 use crate::args::ArgList;
 use crate::error::ExecError;
@@ -182,6 +184,42 @@ impl Keyspace {
         });
     }
 
+    /// What wakers of queues call this client.
+    pub(crate) fn client(&self) -> &str {
+        &self.client.0
+    }
+
+    /// All keys of a queue, in the order that its scripts take them.
+    pub(crate) fn push_dq(&self, keys: &mut ArgList, queue: &QueueName) {
+        for suffix in b"tmrodishjnzc" {
+            self.push_dq_key(keys, queue, *suffix);
+        }
+        self.push_dq_index(keys);
+    }
+
+    /// The keys of a queue that exist while it holds something or is paused.
+    pub(crate) fn push_dq_signs(&self, keys: &mut ArgList, queue: &QueueName) {
+        b"tdhz".iter().for_each(|suffix| self.push_dq_key(keys, queue, *suffix));
+    }
+
+    /// The names of all queues.
+    pub(crate) fn push_dq_index(&self, keys: &mut ArgList) {
+        keys.push_with(|out| {
+            out.extend_from_slice(self.prefix.0.as_bytes());
+            out.extend_from_slice(b":{dq}");
+        });
+    }
+
+    fn push_dq_key(&self, keys: &mut ArgList, queue: &QueueName, suffix: u8) {
+        keys.push_with(|out| {
+            out.push(b'{');
+            out.extend_from_slice(self.prefix.0.as_bytes());
+            out.extend_from_slice(b":dq:");
+            encode(out, queue.as_bytes());
+            out.extend_from_slice(&[b'}', b':', suffix]);
+        });
+    }
+
     /// Two keys for trying rights on: one spelled like a lock's, one like a side key's, in one slot. Neither is any
     /// name's: names have no % but before two digits.
     pub(crate) fn push_probes(&self, keys: &mut ArgList) {
@@ -209,16 +247,21 @@ impl Keyspace {
     }
 
     fn lock(&self, out: &mut Vec<u8>, name: &LockName) {
-        const HEX: &[u8; 16] = b"0123456789ABCDEF";
         out.extend_from_slice(self.prefix.0.as_bytes());
         out.push(b':');
-        for &byte in name.as_bytes() {
-            match byte {
-                b'{' | b'}' | b'%' | 0..=0x20 | 0x7f.. => {
-                    out.extend_from_slice(&[b'%', HEX[usize::from(byte >> 4)], HEX[usize::from(byte & 15)]]);
-                }
-                _ => out.push(byte),
+        encode(out, name.as_bytes());
+    }
+}
+
+/// Writes a name so that it holds no brace and no byte that is hard to read.
+fn encode(out: &mut Vec<u8>, name: &[u8]) {
+    const HEX: &[u8; 16] = b"0123456789ABCDEF";
+    for &byte in name {
+        match byte {
+            b'{' | b'}' | b'%' | 0..=0x20 | 0x7f.. => {
+                out.extend_from_slice(&[b'%', HEX[usize::from(byte >> 4)], HEX[usize::from(byte & 15)]]);
             }
+            _ => out.push(byte),
         }
     }
 }
@@ -268,6 +311,24 @@ mod tests {
         assert_eq!(spelled(|keys| space(FenceScope::Name).push_fence(keys, &name)), ["{tenure:n}:f"]);
         assert_eq!(spelled(|keys| space(FenceScope::Node).push_own_fence(keys, &name)), ["{tenure:n}:f"]);
         assert_eq!(spelled(|keys| space(FenceScope::Node).push_electorate(keys)), ["tenure:{electorate}"]);
+    }
+
+    #[test]
+    fn queues_are_spelled_as_documented_and_meet_no_lock() {
+        let space = space(FenceScope::Name);
+        let queue = QueueName::new("a {b}").unwrap();
+        let keys = spelled(|keys| space.push_dq(keys, &queue));
+        let suffixes = "tmrodishjnzc".chars().map(|suffix| format!("{{tenure:dq:a%20%7Bb%7D}}:{suffix}"));
+        assert_eq!(keys, suffixes.chain(["tenure:{dq}".to_owned()]).collect::<Vec<_>>());
+        let lock = LockName::new("dq:a {b}").unwrap();
+        let locks = spelled(|keys| {
+            space.push_lock(keys, &lock);
+            space.push_queue(keys, &lock);
+            space.push_fence(keys, &lock);
+            space.push_tombstone(keys, &lock, &OwnerToken::random());
+        });
+        assert!(keys.iter().all(|key| !locks.contains(key)));
+        assert!(spelled(|keys| space.push_dq_signs(keys, &queue)).iter().all(|key| keys.contains(key)));
     }
 
     #[test]

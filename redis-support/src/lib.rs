@@ -15,6 +15,7 @@
 //! | `link` | when a connection is to be replaced |
 //! | `sentinel`, `cluster`, `slot` | which server a request goes to |
 //! | `check` | what a server must be like before it is trusted |
+//! | `queue` | the same for delay queues |
 
 mod args;
 mod call;
@@ -28,6 +29,7 @@ mod executor;
 mod keyspace;
 mod link;
 mod lock;
+mod queue;
 mod reentrant;
 mod remote;
 mod reply;

@@ -6,8 +6,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use futures_util::future::join_all;
 use tenure_core::driver::{
-    AcquireRequest, Acquisition, DistributedLock, Exclusion, Fencing, ForceReleased, Hold, Inspection, Introspection,
-    LockCapabilities, Released, Renewal, Renewed, Revocation, TtlRange, Waiting, Watch,
+    AcquireRequest, Acquisition, Backend, DistributedLock, Exclusion, Fencing, ForceReleased, Hold, Inspection,
+    Introspection, LockCapabilities, Released, Renewal, Renewed, Revocation, TtlRange, Waiting, Watch,
 };
 use tenure_core::{Error, ErrorKind, LockName, OwnerToken, Result, Ttl};
 
@@ -40,6 +40,17 @@ struct Inner<E> {
     calls: Calls,
     wake: WakeLink,
     notes: Notes,
+}
+
+/// All that the servers can keep: delay queues only where one server has every key. In a cluster the names of all
+/// queues would cross slots, and behind sentinels a failover could lose messages that were acknowledged.
+impl<E: RedisExecutor> From<RedisLocks<E>> for Backend {
+    fn from(locks: RedisLocks<E>) -> Self {
+        let one_server = locks.0.executor.placement() == Placement::OneServer;
+        let locks = Arc::new(locks);
+        let backend = Self::new(Arc::clone(&locks) as _).with_reentrant(Arc::clone(&locks) as _);
+        if one_server { backend.with_queue(locks) } else { backend }
+    }
 }
 
 impl<E> Clone for RedisLocks<E> {
@@ -120,6 +131,10 @@ impl<E: RedisExecutor> RedisLocks<E> {
 
     pub(crate) fn calls(&self) -> &Calls {
         &self.0.calls
+    }
+
+    pub(crate) fn wake(&self) -> &WakeLink {
+        &self.0.wake
     }
 
     /// Runs a script for `operation` on `name`.

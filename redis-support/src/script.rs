@@ -68,6 +68,39 @@ scripts! {
     RAISE = "raise": "part/refusal" "raise";
     ENROLL = "enroll": "enroll";
     RIGHTS = "rights": "rights";
+    QUEUE_PUSH = "queue_push":
+        "queue/push" "queue/part/keys" "queue/part/clock" "queue/part/insert" "queue/part/find" "queue/push_do";
+    QUEUE_TURN = "queue_turn":
+        "queue/turn" "queue/part/keys" "queue/part/clock" "queue/part/form" "queue/part/insert" "queue/part/key"
+        "queue/part/bury" "queue/part/settle" "queue/part/listen" "queue/part/receive" "queue/turn_do";
+    QUEUE_EXTEND = "queue_extend": "queue/extend" "queue/part/keys" "queue/part/clock" "queue/extend_do";
+    QUEUE_CANCEL = "queue_cancel":
+        "queue/cancel" "queue/part/keys" "queue/part/clock" "queue/part/form" "queue/part/insert" "queue/part/key"
+        "queue/part/find" "queue/part/remove" "queue/part/look_up" "queue/cancel_do";
+    QUEUE_RESCHEDULE = "queue_reschedule":
+        "queue/reschedule" "queue/part/keys" "queue/part/clock" "queue/part/form" "queue/part/insert" "queue/part/key"
+        "queue/part/find" "queue/part/remove" "queue/part/look_up" "queue/reschedule_do";
+    QUEUE_GET = "queue_get":
+        "queue/get" "queue/part/keys" "queue/part/clock" "queue/part/form" "queue/part/find" "queue/part/look_up"
+        "queue/get_do";
+    QUEUE_STATS = "queue_stats": "queue/stats" "queue/part/keys" "queue/part/clock" "queue/stats_do";
+    QUEUE_PAUSE = "queue_pause": "queue/pause" "queue/part/keys" "queue/pause_do";
+    QUEUE_RESUME = "queue_resume":
+        "queue/resume" "queue/part/keys" "queue/part/clock" "queue/part/insert" "queue/resume_do";
+    QUEUE_PURGE = "queue_purge":
+        "queue/purge" "queue/part/keys" "queue/part/clock" "queue/part/form" "queue/part/insert" "queue/part/key"
+        "queue/part/find" "queue/part/remove" "queue/purge_do";
+    QUEUE_DEAD_LIST = "queue_dead_list": "queue/dead_list" "queue/part/keys" "queue/part/clock" "queue/dead_list_do";
+    QUEUE_DEAD_REDRIVE = "queue_dead_redrive":
+        "queue/dead_redrive" "queue/part/keys" "queue/part/clock" "queue/part/form" "queue/part/insert"
+        "queue/part/look_up" "queue/part/selected" "queue/dead_redrive_do";
+    QUEUE_DEAD_PURGE = "queue_dead_purge":
+        "queue/dead_purge" "queue/part/keys" "queue/part/clock" "queue/part/form" "queue/part/insert" "queue/part/key"
+        "queue/part/remove" "queue/part/look_up" "queue/part/selected" "queue/dead_purge_do";
+    QUEUE_LISTEN = "queue_listen":
+        "queue/listen" "queue/part/keys" "queue/part/clock" "queue/part/listen" "queue/listen_do";
+    QUEUE_LIST = "queue_list": "queue/list";
+    QUEUE_LIVING = "queue_living": "queue/living";
 }
 
 #[cfg(test)]

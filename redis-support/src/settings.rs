@@ -38,10 +38,13 @@ pub struct RedisSettings {
     pub(crate) eviction: Eviction,
     pub(crate) max_waiters: u32,
     pub(crate) tombstone: Duration,
+    pub(crate) max_backlog: Option<u64>,
+    pub(crate) max_dead_letters: u64,
 }
 
 impl Default for RedisSettings {
-    /// Prefix `tenure`, clock-seeded fences per node, no eviction, 10 000 waiters, tombstones of 60 s.
+    /// Prefix `tenure`, clock-seeded fences per node, no eviction, 10 000 waiters, tombstones of 60 s, queues of
+    /// any length, 100 000 dead letters.
     fn default() -> Self {
         Self {
             prefix: Prefix::default(),
@@ -50,6 +53,8 @@ impl Default for RedisSettings {
             eviction: Eviction::default(),
             max_waiters: 10_000,
             tombstone: Duration::from_secs(60),
+            max_backlog: None,
+            max_dead_letters: 100_000,
         }
     }
 }
@@ -109,5 +114,26 @@ impl RedisSettings {
         }
         self.tombstone = life;
         Ok(self)
+    }
+
+    /// The most messages that a delay queue holds, dead ones not counted; default as many as the server's memory takes.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::InvalidArgument`] for zero.
+    pub fn max_backlog(mut self, most: u64) -> Result<Self> {
+        if most == 0 {
+            return Err(Error::new(ErrorKind::InvalidArgument, "max_backlog must not be zero"));
+        }
+        self.max_backlog = Some(most);
+        Ok(self)
+    }
+
+    /// The most dead letters that a delay queue holds; default 100 000. Zero keeps none: a message that should die
+    /// then waits minute by minute. The same for all clients of a prefix.
+    #[must_use]
+    pub fn max_dead_letters(mut self, most: u64) -> Self {
+        self.max_dead_letters = most;
+        self
     }
 }

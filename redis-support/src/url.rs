@@ -13,7 +13,8 @@ use crate::settings::{Eviction, Fences};
 
 const DEFAULT_PORT: u16 = 6379;
 const DEFAULT_SENTINEL_PORT: u16 = 26379;
-const PARAMETERS: &str = "prefix, max_waiters, fences, allow_eviction, connect_timeout_ms, response_timeout_ms, \
+const PARAMETERS: &str = "prefix, max_waiters, max_backlog, max_dead_letters, fences, allow_eviction, \
+                          connect_timeout_ms, response_timeout_ms, \
                           ping_interval_ms, protocol, name; with rediss:// also ca, cert, key; for unix sockets also \
                           user, pass, db; with sentinels also sentinel_user, sentinel_pass";
 
@@ -120,6 +121,8 @@ fn parameter(mut config: RedisConfig, kind: Kind, key: &str, value: &str) -> Res
     match key {
         "prefix" => config.settings = config.settings.prefix(Prefix::new(value)?),
         "max_waiters" => config.settings = config.settings.max_waiters(number(key, value)?)?,
+        "max_backlog" => config.settings = config.settings.max_backlog(number(key, value)?)?,
+        "max_dead_letters" => config.settings = config.settings.max_dead_letters(number(key, value)?),
         "fences" => {
             config.settings = config.settings.fences(match value {
                 "clock" => Fences::ClockSeeded,
@@ -281,6 +284,8 @@ mod tests {
             ("redis://:s3cret@h?prefix=a:b", InvalidArgument, "a:b"),
             ("redis://:s3cret@h?max_waiters=0", InvalidArgument, "max_waiters"),
             ("redis://:s3cret@h?max_waiters=-1", InvalidArgument, "max_waiters"),
+            ("redis://:s3cret@h?max_backlog=0", InvalidArgument, "max_backlog"),
+            ("redis://:s3cret@h?max_dead_letters=many", InvalidArgument, "max_dead_letters"),
             ("redis://:s3cret@h?fences=no", InvalidArgument, "fences"),
             ("redis://:s3cret@h?allow_eviction=1", InvalidArgument, "allow_eviction"),
             ("redis://:s3cret@h?connect_timeout_ms=1", InvalidArgument, "connect timeout"),

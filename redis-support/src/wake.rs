@@ -1,17 +1,25 @@
 //! Wake-ups, from a client library's push messages to the waiters of this process.
 
-use tenure_core::OwnerToken;
-use tenure_core::driver::WakeRouter;
+use tenure_core::driver::{QueueRouter, WakeRouter};
+use tenure_core::{OwnerToken, QueueName};
 
 /// What a driver feeds with the messages of its client's channel, and with news of the link. Clones are the same.
 #[derive(Clone, Debug, Default)]
 pub struct WakeLink {
     router: WakeRouter,
+    queues: QueueRouter,
 }
 
 impl WakeLink {
-    /// A message on the client's channel: the token of the waiter that it is for. Anything else is ignored.
+    /// A message on the client's channel: the token of the waiter that it is for, or `!` and the name of a delay queue
+    /// (no token has that sign). Anything else is ignored.
     pub fn deliver(&self, payload: &[u8]) {
+        if let Some(name) = payload.strip_prefix(b"!") {
+            if let Ok(queue) = QueueName::new(name) {
+                self.queues.wake(&queue); // as below
+            }
+            return;
+        }
         if let Some(token) = std::str::from_utf8(payload).ok().and_then(|text| OwnerToken::parse(text).ok()) {
             self.router.wake(&token); // a waiter that is gone needs no wake-up
         }
@@ -20,6 +28,11 @@ impl WakeLink {
     /// The link and the subscription stand again after a gap, in which messages may have been lost: all waiters ask.
     pub fn link_up(&self) {
         self.router.wake_all();
+        self.queues.wake_all();
+    }
+
+    pub(crate) fn queues(&self) -> &QueueRouter {
+        &self.queues
     }
 
     pub(crate) fn router(&self) -> &WakeRouter {
@@ -44,6 +57,19 @@ mod tests {
             wake.deliver(payload);
         }
         wake.deliver(one.expose().as_ref());
+        assert!(timeout(Duration::from_secs(5), first.next()).await.is_ok());
+        assert!(timeout(Duration::ZERO, second.next()).await.is_err());
+        wake.link_up();
+        assert!(timeout(Duration::from_secs(5), second.next()).await.is_ok());
+    }
+
+    #[tokio::test]
+    async fn watchers_of_a_queue_are_woken_by_its_name() {
+        let wake = WakeLink::default();
+        let (one, other) = (QueueName::new("a\0!").unwrap(), QueueName::new("b").unwrap());
+        let (mut first, mut second) = (wake.queues().register(&one), wake.queues().register(&other));
+        wake.deliver(b"!");
+        wake.deliver(b"!a\0!");
         assert!(timeout(Duration::from_secs(5), first.next()).await.is_ok());
         assert!(timeout(Duration::ZERO, second.next()).await.is_err());
         wake.link_up();

@@ -9,7 +9,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tenure_conformance::{BoxError, CaseContext, Declared, FaultKind, Harness, HarnessMaker, Isolation, Missing};
 use tenure_core::driver::{
-    Fencing, Introspection, LockCapabilities, OwnerScope, ReentrantCapabilities, Revocation, TtlRange, Waiting,
+    Exclusion, Fencing, Introspection, KeyedConcurrency, LeaseRange, LockCapabilities, OwnerScope, Parking,
+    QueueCapabilities, QueueWake, ReentrantCapabilities, Revocation, TtlRange, Waiting,
 };
 use tenure_testkit::RedisOptions;
 
@@ -81,6 +82,25 @@ impl RedisMaker {
     }
 }
 
+/// Written down a second time, as the rest.
+fn queue() -> QueueCapabilities {
+    QueueCapabilities {
+        clock_error: Duration::ZERO,
+        wake: QueueWake::Notified,
+        durability: Exclusion::SingleNode,
+        fencing: Fencing::ClockSeeded,
+        keys: KeyedConcurrency::OneInFlight,
+        parking: Parking::BackOff,
+        payload: 256 * 1024,
+        batch: 256,
+        delay: Duration::from_secs(3_650 * 86_400),
+        lease: LeaseRange { min: Duration::from_millis(10), max: Duration::from_secs(86_400) },
+        attempts: 10_000,
+        backlog: None,
+        dead_letters: 100_000,
+    }
+}
+
 #[async_trait]
 impl HarnessMaker for RedisMaker {
     fn id(&self) -> &str {
@@ -103,8 +123,10 @@ impl HarnessMaker for RedisMaker {
             max_waiters: Some(MAX_WAITERS),
             renew_batch: 100,
         };
-        Declared::new(locks)
-            .reentrant(ReentrantCapabilities { scope: OwnerScope::Backend, max_depth: 65_535 })
+        let declared =
+            Declared::new(locks).reentrant(ReentrantCapabilities { scope: OwnerScope::Backend, max_depth: 65_535 });
+        let declared = if self.setup.is_alone() { declared.queue(queue()) } else { declared };
+        declared
             .several_processes()
             .visible_leftovers()
             .faults([FaultKind::ExpireLease, FaultKind::CutConnections, FaultKind::CutNotifications])

@@ -1,6 +1,8 @@
 //! What a case needs of a backend, judged by what is declared.
 
-use tenure_core::driver::{Fencing, Introspection, OwnerScope, Revocation, Waiting};
+use tenure_core::driver::{
+    Fencing, Introspection, KeyedConcurrency, OwnerScope, Parking, QueueWake, Revocation, Waiting,
+};
 
 use crate::harness::{Declared, FaultKind, Leftovers, Processes, Time};
 
@@ -36,6 +38,20 @@ pub enum Need {
     VirtualTime,
     /// The case blocks threads and measures the machine's clock.
     RealTime,
+    /// The driver has delay queues.
+    Queue,
+    /// Consumers of its queues are woken by the backend.
+    QueueWakeups,
+    /// Its queues keep concurrency keys.
+    QueueKeys,
+    /// A parked message comes back when its lock is free.
+    WokenByLock,
+    /// The dead letters can be filled in reasonable time.
+    ReachableDeadLetters,
+    /// The driver has **no** delay queues.
+    NoQueue,
+    /// Its queues keep **no** concurrency keys.
+    NoQueueKeys,
     /// The driver has **no** re-entrant locks.
     NoReentrant,
     /// `inspect` does **not** work.
@@ -68,7 +84,13 @@ impl Need {
     pub const fn is_refusal(self) -> bool {
         matches!(
             self,
-            Self::NoReentrant | Self::NoIntrospection | Self::NoRevocation | Self::NoWakeups | Self::NarrowTtl
+            Self::NoReentrant
+                | Self::NoQueue
+                | Self::NoQueueKeys
+                | Self::NoIntrospection
+                | Self::NoRevocation
+                | Self::NoWakeups
+                | Self::NarrowTtl
         )
     }
 
@@ -104,6 +126,25 @@ impl Need {
             Self::Leftovers => unless(declared.leftovers == Leftovers::Visible, "the harness has no inspector"),
             Self::VirtualTime => unless(declared.time == Time::Virtual, "passes hours; needs virtual time"),
             Self::RealTime => unless(declared.time == Time::Real, "blocks threads; needs the machine's clock"),
+            Self::Queue => unless(declared.queue.is_some(), "delay queues are not declared"),
+            Self::QueueWakeups => {
+                let woken = declared.queue.is_some_and(|queue| queue.wake == QueueWake::Notified);
+                unless(woken, "wake-ups of queues are not declared")
+            }
+            Self::QueueKeys => {
+                let kept = declared.queue.is_some_and(|queue| queue.keys == KeyedConcurrency::OneInFlight);
+                unless(kept, "concurrency keys are not declared")
+            }
+            Self::WokenByLock => {
+                let woken = declared.queue.is_some_and(|queue| queue.parking == Parking::Woken);
+                unless(woken, "parked messages are not declared to be woken by their lock")
+            }
+            Self::ReachableDeadLetters => {
+                let reachable = declared.queue.is_some_and(|queue| queue.dead_letters <= 200);
+                unless(reachable, "no cap of dead letters within reach is declared")
+            }
+            Self::NoQueue => only(declared.queue.is_none()),
+            Self::NoQueueKeys => only(declared.queue.is_some_and(|queue| queue.keys == KeyedConcurrency::None)),
             Self::NoReentrant => only(declared.reentrant.is_none()),
             Self::NoIntrospection => only(locks.introspection == Introspection::None),
             Self::NoRevocation => only(locks.revocation == Revocation::None),

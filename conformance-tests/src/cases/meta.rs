@@ -32,6 +32,7 @@ async fn declared_matches_driver(context: &mut Context) -> CaseResult {
     assert_eq!(context.declared().locks, backend.locks().capabilities(), "of the plain locks");
     let reentrant = backend.reentrant().map(|driver| driver.capabilities());
     assert_eq!(context.declared().reentrant, reentrant, "of the re-entrant locks");
+    assert_eq!(context.declared().queue, backend.queue().map(|driver| driver.capabilities()), "of the queues");
     let locks = context.declared().locks;
     assert!(locks.renew_batch >= 1, "a renewal must carry something");
     assert!(locks.ttl.min <= locks.ttl.max && !locks.ttl.granularity.is_zero(), "a range of ttls: {:?}", locks.ttl);

@@ -15,6 +15,7 @@ mod loss;
 mod meta;
 #[cfg(unix)]
 mod process;
+mod queue;
 mod reentry;
 mod refusal;
 mod release;
@@ -44,6 +45,19 @@ pub fn all() -> impl Iterator<Item = &'static Case> {
         meta::CASES,
         #[cfg(unix)]
         process::CASES,
+        queue::BATCH,
+        queue::DEAD,
+        queue::ENGINE,
+        queue::IDS,
+        queue::KEYS,
+        queue::LEASE,
+        queue::MODEL,
+        queue::OPERATE,
+        queue::REFUSAL,
+        queue::TIME,
+        queue::WAKE,
+        queue::WORKER,
+        queue::PARKED,
         reentry::CASES,
         refusal::CASES,
         release::CASES,

@@ -1,6 +1,6 @@
 //! What a maker says of its backend before anything is reached.
 
-use tenure_core::driver::{LockCapabilities, ReentrantCapabilities};
+use tenure_core::driver::{LockCapabilities, QueueCapabilities, ReentrantCapabilities};
 
 use super::FaultKind;
 
@@ -12,6 +12,8 @@ pub struct Declared {
     pub locks: LockCapabilities,
     /// What its re-entrant locks promise, if it has them.
     pub reentrant: Option<ReentrantCapabilities>,
+    /// What its delay queues promise, if it has them.
+    pub queue: Option<QueueCapabilities>,
     /// What the harness can do to the server.
     pub faults: Vec<FaultKind>,
     /// On which clock the backend lives.
@@ -59,6 +61,7 @@ impl Declared {
         Self {
             locks,
             reentrant: None,
+            queue: None,
             faults: Vec::new(),
             time: Time::Real,
             processes: Processes::Single,
@@ -70,6 +73,13 @@ impl Declared {
     #[must_use]
     pub fn reentrant(mut self, reentrant: ReentrantCapabilities) -> Self {
         self.reentrant = Some(reentrant);
+        self
+    }
+
+    /// Adds delay queues.
+    #[must_use]
+    pub fn queue(mut self, queue: QueueCapabilities) -> Self {
+        self.queue = Some(queue);
         self
     }
 

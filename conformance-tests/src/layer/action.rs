@@ -28,6 +28,18 @@ pub enum Op {
     Exit,
     /// `ReentrantLock::abandon`
     AbandonEntry,
+    /// `DelayQueue::push`
+    Push,
+    /// `DelayQueue::receive` and `DelayQueue::settle_and_receive`
+    Receive,
+    /// `DelayQueue::settle`
+    Settle,
+    /// `DelayQueue::extend`
+    Extend,
+    /// Everything that operators do with a queue.
+    Operate,
+    /// `DelayQueue::watch`
+    WatchQueue,
 }
 
 /// What happens to a request instead of plainly being sent and answered.

@@ -179,7 +179,7 @@ fn spread(layer: &FaultLayer, frames: &[usize], sent: Result<Vec<Result<Renewed>
 }
 
 /// Counts the wake-ups on their way, and keeps those back that are muted.
-fn pump(layer: FaultLayer, mut inner: Watch) -> Watch {
+pub(super) fn pump(layer: FaultLayer, mut inner: Watch) -> Watch {
     let (handle, outer) = Watch::channel();
     let task = tokio::spawn(async move {
         loop {

@@ -4,6 +4,7 @@ mod action;
 mod frames;
 mod locks;
 mod plan;
+mod queues;
 
 pub use action::{Action, Chaos, Op, Rule};
 pub use frames::{Answer, Frame};

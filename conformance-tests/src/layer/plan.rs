@@ -10,6 +10,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::locks::{LayeredLocks, LayeredReentrant};
+use super::queues::LayeredQueue;
 use super::{Action, Answer, Chaos, Frame, Op, Rule};
 use crate::rng::Rng;
 
@@ -44,8 +45,12 @@ impl FaultLayer {
     pub fn backend(&self) -> Backend {
         let locks = Arc::new(LayeredLocks::new(Arc::clone(self.0.inner.locks()), self.clone()));
         let outer = Backend::new(locks);
-        match self.0.inner.reentrant() {
+        let outer = match self.0.inner.reentrant() {
             Some(inner) => outer.with_reentrant(Arc::new(LayeredReentrant::new(Arc::clone(inner), self.clone()))),
+            None => outer,
+        };
+        match self.0.inner.queue() {
+            Some(inner) => outer.with_queue(Arc::new(LayeredQueue::new(Arc::clone(inner), self.clone()))),
             None => outer,
         }
     }

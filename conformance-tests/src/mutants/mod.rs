@@ -5,6 +5,10 @@
 //! kills at least one.
 
 mod abandons;
+mod delay;
+mod delay_bend;
+mod delay_empty;
+mod delay_more;
 mod entries;
 mod exits;
 mod fences;
@@ -25,6 +29,8 @@ pub use reduced::ReducedMaker;
 pub fn all() -> impl Iterator<Item = &'static Mutant> {
     let themes: &'static [&'static [Mutant]] = &[
         abandons::MUTANTS,
+        delay::MUTANTS,
+        delay_more::MUTANTS,
         entries::MUTANTS,
         exits::MUTANTS,
         fences::MUTANTS,

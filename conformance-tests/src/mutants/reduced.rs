@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use tenure_core::driver::{
-    AcquireRequest, Acquisition, Busy, ForceReleased, Inspection, Introspection, LockCapabilities, Queueing,
-    ReentrantCapabilities, Revocation, TtlRange, Waiting, Watch,
+    AcquireRequest, Acquisition, Busy, DelayQueue, ForceReleased, Inspection, Introspection, LockCapabilities,
+    Queueing, ReentrantCapabilities, Revocation, TtlRange, Waiting, Watch,
 };
 use tenure_core::{Error, ErrorKind, LockName, OwnerToken, Result};
 
@@ -42,6 +42,7 @@ impl HarnessMaker for ReducedMaker {
         let mut declared = self.inner.declared();
         declared.locks = reduced(declared.locks);
         declared.reentrant = None;
+        declared.queue = None;
         declared.processes = Processes::Single; // a worker would not be reduced
         declared
     }
@@ -91,6 +92,10 @@ impl Twist for Reduced {
     }
 
     fn reentrant_capabilities(&self, _inner: &Inner) -> Option<ReentrantCapabilities> {
+        None
+    }
+
+    fn queue(&self, _honest: Option<Arc<dyn DelayQueue>>) -> Option<Arc<dyn DelayQueue>> {
         None
     }
 

@@ -6,8 +6,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use async_trait::async_trait;
 use tenure_core::driver::{
-    AcquireRequest, Acquisition, Backend, DistributedLock, Exited, ForceReleased, Hold, Inspection, LockCapabilities,
-    ReentrantCapabilities, ReentrantHold, ReentrantLock, ReentrantRenewal, Released, Renewal, Renewed, Watch,
+    AcquireRequest, Acquisition, Backend, DelayQueue, DistributedLock, Exited, ForceReleased, Hold, Inspection,
+    LockCapabilities, ReentrantCapabilities, ReentrantHold, ReentrantLock, ReentrantRenewal, Released, Renewal,
+    Renewed, Watch,
 };
 use tenure_core::{Error, ErrorKind, LockName, OwnerId, OwnerToken, Result};
 
@@ -45,6 +46,11 @@ pub(super) trait Twist: Send + Sync + 'static {
 
     async fn force_release(&self, inner: &Inner, name: &LockName) -> Result<ForceReleased> {
         inner.locks().force_release(name).await
+    }
+
+    /// What is wrong with the delay queues.
+    fn queue(&self, honest: Option<Arc<dyn DelayQueue>>) -> Option<Arc<dyn DelayQueue>> {
+        honest
     }
 
     async fn close(&self, inner: &Inner) {
@@ -100,6 +106,10 @@ pub(super) fn twisted(inner: Backend, twist: Arc<dyn Twist>) -> Backend {
     static CLIENTS: AtomicUsize = AtomicUsize::new(1);
     let twisted = Arc::new(Twisted { inner: Inner(inner, CLIENTS.fetch_add(1, Ordering::Relaxed)), twist });
     let backend = Backend::new(Arc::clone(&twisted) as Arc<dyn DistributedLock>);
+    let backend = match twisted.twist.queue(twisted.inner.0.queue().cloned()) {
+        Some(queue) => backend.with_queue(queue),
+        None => backend,
+    };
     match twisted.twist.reentrant_capabilities(&twisted.inner) {
         Some(_) => backend.with_reentrant(twisted),
         None => backend,

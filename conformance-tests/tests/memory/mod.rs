@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use tenure_conformance::harness::{Data, Residue};
 use tenure_conformance::{BoxError, CaseContext, Declared, Fault, FaultKind, Harness, HarnessMaker, Healer, Inspector};
 use tenure_core::LockName;
-use tenure_core::driver::{Backend, DistributedLock, ReentrantLock};
+use tenure_core::driver::{Backend, DelayQueue, DistributedLock, ReentrantLock};
 use tenure_memory::{MemoryDriver, Wakeups};
 
 pub(crate) struct Memory;
@@ -16,7 +16,12 @@ pub(crate) fn maker() -> Arc<dyn HarnessMaker> {
 }
 
 fn driver() -> MemoryDriver {
-    MemoryDriver::builder().max_waiters(40).max_depth(50).build().expect("the caps are within their limits")
+    MemoryDriver::builder()
+        .max_waiters(40)
+        .max_depth(50)
+        .max_dead_letters(30)
+        .build()
+        .expect("the caps are within their limits")
 }
 
 #[async_trait]
@@ -29,6 +34,7 @@ impl HarnessMaker for Memory {
         let driver = driver();
         Declared::new(DistributedLock::capabilities(&driver))
             .reentrant(ReentrantLock::capabilities(&driver))
+            .queue(DelayQueue::capabilities(&driver))
             .faults([FaultKind::ExpireLease, FaultKind::MuteNotifications, FaultKind::PauseServer])
             .faults([FaultKind::CutConnections, FaultKind::CutNotifications, FaultKind::RestartKeepingData])
             .virtual_time()

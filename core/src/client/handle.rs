@@ -5,11 +5,12 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::ClientBuilder;
-use crate::driver::{Backend, LockCapabilities, ReentrantCapabilities};
+use crate::driver::{Backend, LockCapabilities, QueueCapabilities, ReentrantCapabilities};
 use crate::engine::shared::Shared;
 use crate::error::{Error, ErrorKind, Result};
 use crate::lock::{Lock, LockAll};
 use crate::name::LockName;
+use crate::queue::{Codec, Pumps, Queue, QueueName, list_queues};
 use crate::reentrant::Reentrant;
 use crate::token::OwnerId;
 use crate::ttl::Ttl;
@@ -84,6 +85,59 @@ impl Client {
     pub fn lock_all<N: AsRef<[u8]>>(&self, names: impl IntoIterator<Item = N>) -> Result<LockAll> {
         let names: Result<Vec<_>> = names.into_iter().map(LockName::new).collect();
         LockAll::new(&self.shared, names?)
+    }
+
+    /// A handle on the delay queue of this name, with messages in JSON. Cheap; does no I/O.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::InvalidArgument`] when the name is empty or too long; [`ErrorKind::Unsupported`] when the driver
+    /// has no delay queues.
+    #[cfg(feature = "json")]
+    pub fn queue<T>(&self, name: impl AsRef<[u8]>) -> Result<Queue<T>>
+    where
+        T: serde::Serialize + serde::de::DeserializeOwned + 'static,
+    {
+        self.queue_with(name, crate::queue::Json)
+    }
+
+    /// A handle on the delay queue of this name, with messages of bytes. Cheap; does no I/O.
+    ///
+    /// # Errors
+    ///
+    /// As [`Client::queue_with`].
+    pub fn queue_of_bytes(&self, name: impl AsRef<[u8]>) -> Result<Queue<Vec<u8>>> {
+        self.queue_with(name, crate::queue::Bytes)
+    }
+
+    /// A handle on the delay queue of this name, with messages in a form of your own. Cheap; does no I/O.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::InvalidArgument`] when the name is empty or too long; [`ErrorKind::Unsupported`] when the driver
+    /// has no delay queues.
+    pub fn queue_with<T: 'static>(&self, name: impl AsRef<[u8]>, codec: impl Codec<T>) -> Result<Queue<T>> {
+        let pump = Pumps::get(&self.shared, QueueName::new(name)?)?;
+        Ok(Queue::new(pump, Arc::new(codec)))
+    }
+
+    /// All delay queues that hold a message, dead ones included, or are paused; in the order of their bytes.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Unsupported`] when the driver has no delay queues; whatever the driver reports.
+    ///
+    /// # Cancel safety
+    ///
+    /// Safe: nothing is changed.
+    pub async fn list_queues(&self) -> Result<Vec<QueueName>> {
+        list_queues(&self.shared).await
+    }
+
+    /// What the driver's delay queues promise; `None` if it has none.
+    #[must_use]
+    pub fn queue_capabilities(&self) -> Option<QueueCapabilities> {
+        self.shared.backend.queue().map(|driver| driver.capabilities())
     }
 
     /// The driver's name.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{DistributedLock, ReentrantLock};
+use super::{DelayQueue, DistributedLock, ReentrantLock};
 
 /// One backend, as the traits that its driver implements.
 ///
@@ -11,19 +11,27 @@ use super::{DistributedLock, ReentrantLock};
 pub struct Backend {
     pub(crate) locks: Arc<dyn DistributedLock>,
     pub(crate) reentrant: Option<Arc<dyn ReentrantLock>>,
+    pub(crate) queue: Option<Arc<dyn DelayQueue>>,
 }
 
 impl Backend {
     /// A backend with plain locks.
     #[must_use]
     pub fn new(locks: Arc<dyn DistributedLock>) -> Self {
-        Self { locks, reentrant: None }
+        Self { locks, reentrant: None, queue: None }
     }
 
     /// Adds re-entrant locks. They live in the same names: a name held one way is busy the other way.
     #[must_use]
     pub fn with_reentrant(mut self, reentrant: Arc<dyn ReentrantLock>) -> Self {
         self.reentrant = Some(reentrant);
+        self
+    }
+
+    /// Adds delay queues.
+    #[must_use]
+    pub fn with_queue(mut self, queue: Arc<dyn DelayQueue>) -> Self {
+        self.queue = Some(queue);
         self
     }
 
@@ -37,5 +45,11 @@ impl Backend {
     #[must_use]
     pub fn reentrant(&self) -> Option<&Arc<dyn ReentrantLock>> {
         self.reentrant.as_ref()
+    }
+
+    /// The delay queues, if the driver has them.
+    #[must_use]
+    pub fn queue(&self) -> Option<&Arc<dyn DelayQueue>> {
+        self.queue.as_ref()
     }
 }

@@ -20,6 +20,11 @@
 mod backend;
 mod capability;
 mod lock;
+mod queue;
+mod queue_capability;
+mod queue_report;
+mod queue_request;
+mod queue_router;
 mod quorum_node;
 mod reentrant;
 mod request;
@@ -31,6 +36,17 @@ pub use capability::{
     Waiting,
 };
 pub use lock::DistributedLock;
+pub use queue::DelayQueue;
+pub use queue_capability::{KeyedConcurrency, LeaseRange, Parking, QueueCapabilities, QueueWake};
+pub use queue_report::{
+    Cancelled, DeadCause, DeadLetter, DeadPage, DeadPlace, DeadSelection, Flow, MessageInfo, Purged, QueuePage,
+    QueueStats, Redriven, Rescheduled, Rest,
+};
+pub use queue_request::{
+    Cause, Due, Extended, Extension, Healed, MessageState, NamedId, NewMessage, Next, Pushed, RawDelivery, Receipt,
+    ReceiveRequest, Received, Settle, Settled, Settlement,
+};
+pub use queue_router::QueueRouter;
 pub use quorum_node::{Ballot, Electorate, QuorumNode, Raised, Vote};
 pub use reentrant::ReentrantLock;
 pub use request::{
@@ -40,4 +56,6 @@ pub use request::{
 pub use watch::{Signal, WakeHandle, WakeRouter, Watch};
 
 #[cfg(feature = "mock")]
-pub use self::{lock::MockDistributedLock, quorum_node::mock::MockQuorumNode, reentrant::MockReentrantLock};
+pub use self::{
+    lock::MockDistributedLock, queue::MockDelayQueue, quorum_node::mock::MockQuorumNode, reentrant::MockReentrantLock,
+};

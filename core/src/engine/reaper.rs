@@ -16,9 +16,10 @@ use tokio::sync::Notify;
 
 use super::lease::{Lease, Past};
 use crate::clock::LeaseInstant;
-use crate::driver::{Backend, Hold, ReentrantHold};
+use crate::driver::{Backend, DelayQueue, Hold, ReentrantHold, Settle};
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::LockName;
+use crate::queue::QueueName;
 use crate::telemetry;
 use crate::token::{OwnerId, OwnerToken};
 
@@ -42,6 +43,8 @@ pub(crate) enum Undo {
     Lease { lease: Arc<Lease>, past: Past, _undoing: Arc<()> },
     /// An attempt whose requests may still be on their way.
     Attempt,
+    /// A delivery whose settlement nobody waits for.
+    Delivery(Arc<dyn DelayQueue>, QueueName, Settle),
 }
 
 impl fmt::Debug for Undo {
@@ -49,6 +52,7 @@ impl fmt::Debug for Undo {
         f.write_str(match self {
             Self::Lease { .. } => "Lease",
             Self::Attempt => "Attempt",
+            Self::Delivery(..) => "Delivery",
         })
     }
 }
@@ -215,6 +219,9 @@ async fn undo(cleanup: &Cleanup, backend: &Backend, op_timeout: Duration, reaper
 async fn call(cleanup: &Cleanup, backend: &Backend, op_timeout: Duration) -> Result<()> {
     let (name, token) = (cleanup.name.clone(), cleanup.token);
     let work = async {
+        if let Undo::Delivery(driver, queue, settle) = &cleanup.undo {
+            return driver.settle(queue, std::slice::from_ref(settle)).await.map(drop);
+        }
         let all_answered = matches!(cleanup.undo, Undo::Lease { past: Past::Answered, .. });
         match (all_answered, cleanup.owner, backend.reentrant()) {
             (true, Some(owner), Some(driver)) => driver.exit(&ReentrantHold { name, owner, token }).await.map(drop),

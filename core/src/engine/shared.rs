@@ -13,6 +13,7 @@ use super::owners::Owners;
 use super::reaper::{Cleanup, Reaper};
 use crate::driver::Backend;
 use crate::error::{Error, ErrorKind, Result};
+use crate::queue::Pumps;
 use crate::telemetry;
 use crate::ttl::{DriftBound, Ttl};
 
@@ -33,6 +34,7 @@ pub(crate) struct Shared {
     pub(crate) keeper: Arc<Keeper>,
     pub(crate) reaper: Arc<Reaper>,
     pub(crate) owners: Owners,
+    pub(crate) pumps: Pumps,
     /// Attempts and holds under way, against `max_holds`.
     busy: AtomicUsize,
     pub(crate) holds: AtomicUsize,
@@ -49,6 +51,7 @@ impl Shared {
             keeper: Arc::default(),
             reaper: Arc::default(),
             owners: Owners::default(),
+            pumps: Pumps::default(),
             busy: AtomicUsize::new(0),
             holds: AtomicUsize::new(0),
             waiters: AtomicUsize::new(0),
@@ -109,6 +112,7 @@ impl Shared {
         let all_undone = async {
             self.reaper.settled().await;
             self.end_holds(); // those that attempts under way still won
+            self.pumps.drained().await;
             self.reaper.drained().await;
         };
         let drained = tokio::time::timeout(limit, all_undone).await;

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use super::{Caps, NameState, Outcome, Refusal};
 use crate::hold::Claimant;
 
-const CAPS: Caps = Caps { max_waiters: 3, max_depth: 3 };
+const CAPS: Caps = Caps { max_waiters: 3, max_depth: 3, ..Caps::DEFAULT };
 const TTL: Duration = Duration::from_secs(10);
 const PRESENCE: Duration = Duration::from_secs(6);
 

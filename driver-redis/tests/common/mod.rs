@@ -2,12 +2,14 @@
 
 #![allow(dead_code, reason = "each test program uses some of it")]
 
+pub(crate) mod queue;
+
 use std::sync::Arc;
 use std::time::Duration;
 
 use tenure_core::driver::{
-    AcquireRequest, Acquisition, Backend, Begun, Busy, DistributedLock, Grant, Hold, Queueing, ReentrantHold,
-    ReentrantLock, Watch,
+    AcquireRequest, Acquisition, Backend, Begun, Busy, DelayQueue, DistributedLock, Grant, Hold, Queueing,
+    ReentrantHold, ReentrantLock, Watch,
 };
 use tenure_core::{Label, LockName, OwnerId, OwnerToken, Ttl};
 use tenure_redis::{RedisConfig, RedisDriver};
@@ -16,10 +18,11 @@ use tenure_testkit::{RedisOptions, RedisServer};
 /// Longer than any test waits for something that does happen.
 pub(crate) const LONG: Duration = Duration::from_secs(20);
 
-/// A client of the driver: both traits.
+/// A client of the driver: all its traits.
 pub(crate) struct Client {
     pub(crate) locks: Arc<dyn DistributedLock>,
     pub(crate) reentrant: Arc<dyn ReentrantLock>,
+    pub(crate) queues: Arc<dyn DelayQueue>,
 }
 
 impl Client {
@@ -33,7 +36,11 @@ impl Client {
 
     pub(crate) async fn with(config: RedisConfig) -> Self {
         let backend = Backend::from(RedisDriver::connect(config).await.unwrap());
-        Self { locks: Arc::clone(backend.locks()), reentrant: Arc::clone(backend.reentrant().unwrap()) }
+        Self {
+            locks: Arc::clone(backend.locks()),
+            reentrant: Arc::clone(backend.reentrant().unwrap()),
+            queues: Arc::clone(backend.queue().unwrap()),
+        }
     }
 
     pub(crate) async fn grant(&self, request: &AcquireRequest) -> Grant {
@@ -54,7 +61,11 @@ impl Client {
 }
 
 pub(crate) fn server() -> RedisServer {
-    RedisServer::start(RedisOptions::new()).unwrap()
+    server_with(RedisOptions::new())
+}
+
+pub(crate) fn server_with(options: RedisOptions) -> RedisServer {
+    RedisServer::start(options).unwrap()
 }
 
 pub(crate) fn name(text: impl AsRef<[u8]>) -> LockName {

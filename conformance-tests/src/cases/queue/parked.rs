@@ -1,0 +1,240 @@
+//! Locks and queues together: messages that need a lock, requests that wait for one.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use tenure_core::driver::{Cause, Due, NewMessage, Pushed, Settled, Settlement};
+use tenure_core::{Client, Job, OrPark, RetryPolicy};
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+
+use super::support::{Raw, attempts, bench, delay, lease, message, span};
+use crate::case::{Case, CaseResult, Context, Need, case};
+use crate::cases::support::{is_free, keep};
+use crate::layer::{Action, Op, Rule};
+
+pub(in crate::cases) const CASES: &[Case] = &[
+    case!(
+        "queue/lock-per-message",
+        "Handlers of messages that carry the same lock never run at the same time, whichever worker they run in, and hold it.",
+        ["P1", "P56"],
+        [Need::Queue],
+        lock_per_message
+    ),
+    case!(
+        "queue/parked-without-attempt",
+        "A message whose lock is taken comes back after the back-off as often as it takes, and no attempt is counted.",
+        ["P53", "P58"],
+        [Need::Queue],
+        without_attempt
+    ),
+    case!(
+        "queue/parked-until-free",
+        "A message that is parked behind a lock is due as soon as the lock is released, long before its back-off.",
+        ["P55"],
+        [Need::Queue, Need::WokenByLock],
+        until_free
+    ),
+    case!(
+        "queue/parked-behind-a-dead-holder",
+        "A message that is parked behind a lock whose holder died comes when the lease has ended.",
+        ["P55"],
+        [Need::Queue, Need::WokenByLock],
+        dead_holder
+    ),
+    case!(
+        "queue/parked-behind-a-free-lock",
+        "A message that is parked behind a lock that is free by then is due at once.",
+        ["P55"],
+        [Need::Queue, Need::WokenByLock],
+        free_already
+    ),
+    case!(
+        "queue/or-park",
+        "A request that finds its lock taken is parked and handled under the lock; one that finds it free gets it.",
+        ["P1", "P53"],
+        [Need::Queue],
+        or_park
+    ),
+    case!(
+        "queue/lost-lock-ends-the-handler",
+        "A handler whose lock is lost is dropped, and its message is tried again.",
+        ["P13", "P58"],
+        [Need::Queue],
+        lost_lock
+    ),
+];
+
+fn with_lock(text: &str, lock: &tenure_core::LockName) -> NewMessage {
+    NewMessage { lock: Some(lock.clone()), ..message(text) }
+}
+
+async fn lock_per_message(context: &mut Context) -> CaseResult {
+    let other = bench(context).await?;
+    let name = context.name("account");
+    let (inside, clashes, handled) =
+        (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)), mpsc::unbounded_channel());
+    let (tell, mut seen) = handled;
+    let mut workers = Vec::new();
+    for _ in 0..2 {
+        let bench = bench(context).await?;
+        let (inside, clashes, tell) = (Arc::clone(&inside), Arc::clone(&clashes), tell.clone());
+        let (takes, back_off) = (span(context, 30), span(context, 60));
+        workers.push(bench.queue.worker().lock_back_off(back_off).start(move |job: Job<Vec<u8>>| {
+            let (inside, clashes, tell) = (Arc::clone(&inside), Arc::clone(&clashes), tell.clone());
+            async move {
+                clashes.fetch_add(inside.fetch_add(1, Ordering::SeqCst), Ordering::SeqCst);
+                tokio::time::sleep(takes).await;
+                inside.fetch_sub(1, Ordering::SeqCst);
+                let _told = tell.send((job.lock_fence, job.attempt));
+            }
+        })?);
+    }
+    for number in 0..12 {
+        other.raw.store(with_lock(&number.to_string(), &name)).await?;
+    }
+    let mut fences = Vec::new();
+    for _ in 0..12 {
+        let (fence, attempt) = context.within(context.soon() * 3, "handled", seen.recv()).await?.expect("handled");
+        assert_eq!(attempt, 1, "waiting for the lock was counted");
+        fences.push(fence.expect("the lock is held"));
+    }
+    assert_eq!(clashes.load(Ordering::SeqCst), 0, "two handlers held one lock");
+    fences.dedup();
+    assert!(fences.len() == 12 && fences.is_sorted(), "{fences:?}");
+    for worker in workers {
+        worker.shutdown(context.soon()).await;
+    }
+    assert_eq!(other.raw.counts().await?, (0, 0, 0, 0));
+    assert!(is_free(&other.client, &name).await?);
+    Ok(())
+}
+
+async fn without_attempt(context: &mut Context) -> CaseResult {
+    let (bench, other) = (bench(context).await?, bench(context).await?);
+    let (name, back_off) = (context.name("account"), span(context, 100));
+    let guard = keep(&other.client, &name, context.ttl(20_000)).await?;
+    other.raw.store(attempts(with_lock("x", &name), 1)).await?;
+    let (tell, mut seen) = mpsc::unbounded_channel();
+    let worker = bench.queue.worker().lock_back_off(back_off).start(move |job: Job<Vec<u8>>| {
+        let _told = tell.send((job.attempt, job.cause));
+        async {}
+    })?;
+    let parked = async || worker.stats().parked >= 3;
+    context.eventually(back_off * 6 + context.soon(), "parked again and again", parked).await?;
+    assert!(seen.try_recv().is_err(), "handled without the lock");
+    guard.release().await?;
+    let handled = context.within(back_off + context.soon(), "handled", seen.recv()).await?;
+    assert_eq!(handled, Some((1, Cause::Parked)));
+    worker.shutdown(context.soon()).await;
+    assert_eq!(other.raw.counts().await?, (0, 0, 0, 0));
+    Ok(())
+}
+
+/// Parks a message behind the lock, for at most an hour.
+async fn park(context: &Context, raw: &Raw, lock: &tenure_core::LockName) -> CaseResult {
+    raw.store(message("x")).await?;
+    let delivery = raw.one(lease(context, 30_000)).await?;
+    let how = Settlement::Park { lock: lock.clone(), at_most: delay(Duration::from_secs(3_600)) };
+    assert_eq!(raw.settle(delivery.receipt, how).await?, Settled::Done);
+    Ok(())
+}
+
+async fn until_free(context: &mut Context) -> CaseResult {
+    let (bench, other) = (bench(context).await?, bench(context).await?);
+    let name = context.name("account");
+    for round in 0..2 {
+        let guard = keep(&other.client, &name, context.ttl(20_000)).await?;
+        match round {
+            0 => park(context, &other.raw, &name).await?,
+            _ => {
+                let due = Due::LockFree { at_most: delay(Duration::from_secs(3_600)) };
+                other.raw.store(NewMessage { due, ..with_lock("x", &name) }).await?;
+            }
+        }
+        other.raw.nothing("the lock is taken").await?;
+        let queue = bench.queue.clone();
+        let waiting = tokio::spawn(async move { queue.receive().await });
+        context.pass(span(context, 300)).await;
+        assert!(!waiting.is_finished(), "the lock is taken");
+        let start = Instant::now();
+        guard.release().await?;
+        let delivery = context.within(context.soon(), "delivered", waiting).await???;
+        assert!(start.elapsed() < span(context, 500), "{:?} after the release", start.elapsed());
+        assert_eq!((delivery.attempt(), delivery.cause()), (1, Cause::Parked));
+        delivery.ack().await?;
+    }
+    Ok(())
+}
+
+async fn dead_holder(context: &mut Context) -> CaseResult {
+    let (bench, other) = (bench(context).await?, bench(context).await?);
+    let (name, ttl) = (context.name("account"), context.ttl(800));
+    let (_, _fence) = crate::cases::support::take_raw(&**context.backend().await?.locks(), &name, ttl).await?;
+    park(context, &other.raw, &name).await?;
+    let delivery = context.within(ttl + context.soon(), "delivered after the lease", bench.queue.receive()).await??;
+    assert!(is_free(&other.client, &name).await?, "delivered while the lock is taken");
+    delivery.ack().await?;
+    Ok(())
+}
+
+async fn free_already(context: &mut Context) -> CaseResult {
+    let other = bench(context).await?;
+    let name = context.name("account");
+    park(context, &other.raw, &name).await?;
+    let delivery = other.raw.one(lease(context, 30_000)).await?;
+    assert_eq!(delivery.attempt, 1);
+    Ok(())
+}
+
+async fn or_park(context: &mut Context) -> CaseResult {
+    let (bench, other) = (bench(context).await?, bench(context).await?);
+    let name = context.name("account");
+    let lock = other.client.lock(name.as_bytes())?;
+    let OrPark::Acquired(guard) = lock.or_park(&other.queue, &b"one".to_vec()).await? else {
+        panic!("a free lock was not taken")
+    };
+    let parked = lock.or_park(&other.queue, &b"two".to_vec()).await?;
+    assert!(matches!(parked, OrPark::Parked(Pushed::Stored(_))), "{parked:?}");
+    let (tell, mut seen) = mpsc::unbounded_channel();
+    let worker = bench.queue.worker().lock_back_off(span(context, 200)).start(move |job: Job<Vec<u8>>| {
+        let _told = tell.send((job.value, job.lock_fence));
+        async {}
+    })?;
+    context.pass(span(context, 500)).await;
+    assert!(seen.try_recv().is_err(), "handled while the lock was taken");
+    let fence = guard.fence();
+    guard.release().await?;
+    let handled = context.within(Duration::from_secs(5) + context.soon(), "handled", seen.recv()).await?;
+    let (value, held) = handled.expect("it is handled");
+    assert!(value == b"two" && held.is_some_and(|held| held > fence), "{held:?} after {fence}");
+    worker.shutdown(context.soon()).await;
+    Ok(())
+}
+
+async fn lost_lock(context: &mut Context) -> CaseResult {
+    let (layer, other) = (context.layer().await?, bench(context).await?);
+    let ttl = context.ttl(600);
+    let client = Client::builder(layer.backend()).ttl(ttl).build()?;
+    let queue = client.queue_of_bytes(other.raw.name.as_bytes())?;
+    let name = context.name("account");
+    other.raw.store(with_lock("x", &name)).await?;
+    layer.rule(Rule::on(Op::Renew, Action::FailBeforeSend));
+    let (tell, mut seen) = mpsc::unbounded_channel();
+    let policy = RetryPolicy::fixed(Duration::ZERO);
+    let worker = queue.worker().retry(policy).lock_back_off(span(context, 100)).start(move |job: Job<Vec<u8>>| {
+        let _told = tell.send(job.attempt);
+        async move {
+            if job.attempt == 1 {
+                std::future::pending::<()>().await;
+            }
+        }
+    })?;
+    assert_eq!(context.within(context.soon(), "begun", seen.recv()).await?, Some(1));
+    let again = context.within(ttl * 2 + context.soon(), "dropped and tried again", seen.recv()).await?;
+    assert_eq!(again, Some(2));
+    layer.heal();
+    worker.shutdown(context.soon()).await;
+    Ok(())
+}

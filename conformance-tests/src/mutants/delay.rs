@@ -1,0 +1,281 @@
+//! Mutants of delay queues: time, leases, receipts, wake-ups.
+
+use std::time::Duration;
+
+use tenure_core::driver::{Cause, Due, Extended, Next, Settled, Settlement};
+use tenure_core::{Attempts, Delay, FencingToken};
+
+use super::delay_bend::{Bend, Quirk, STRAIGHT, bent, part_of, part_of_delay, quirky};
+use super::maker::{Mutant, mutant};
+
+pub(super) const MUTANTS: &[Mutant] = &[
+    mutant!(
+        "delay/early",
+        "messages are due after nine tenths of their delay",
+        || bent(Bend { push: |m| m.due = part(m.due, 0.9), ..STRAIGHT }),
+        ["queue/not-early"]
+    ),
+    mutant!(
+        "delay/late",
+        "messages are due after twice their delay",
+        || bent(Bend { push: |m| m.due = part(m.due, 2.0), ..STRAIGHT }),
+        ["queue/wakes-at-due"]
+    ),
+    mutant!(
+        "delay/ignored",
+        "every message is due at once",
+        || bent(Bend { push: |m| m.due = Due::After(Delay::ZERO), ..STRAIGHT }),
+        ["queue/far-future"]
+    ),
+    mutant!(
+        "delay/rounded-up",
+        "every message waits a little, also one that is due at once",
+        || bent(Bend { push: |m| m.due = later(m.due), ..STRAIGHT }),
+        ["queue/due-at-once"]
+    ),
+    mutant!(
+        "delay/retry-early",
+        "failed messages are due at once",
+        || bent(Bend {
+            settle: |s| if let Settlement::Retry { after, .. } = &mut s.how {
+                *after = Delay::ZERO
+            },
+            ..STRAIGHT
+        }),
+        ["queue/retry-delay"]
+    ),
+    mutant!(
+        "delay/wrong-order",
+        "messages that are due come in the wrong order",
+        || bent(Bend { received: |r| r.deliveries.reverse(), ..STRAIGHT }),
+        ["queue/due-order"]
+    ),
+    mutant!(
+        "delay/next-is-twice-as-far",
+        "the span until the next message is told twice as long",
+        || bent(Bend {
+            received: |r| if let Next::In(span) = &mut r.next {
+                *span *= 2
+            },
+            ..STRAIGHT
+        }),
+        ["queue/next-tells-the-span"]
+    ),
+    mutant!(
+        "delay/next-is-unknown",
+        "it is never told when the next message is due",
+        || bent(Bend { received: |r| r.next = Next::Never, ..STRAIGHT }),
+        ["queue/receive-at-most"]
+    ),
+    mutant!(
+        "delay/lateness-is-zero",
+        "deliveries say that they are not late, and that their messages are new",
+        || bent(Bend {
+            received: |r| r.deliveries.iter_mut().for_each(|d| {
+                d.late = Duration::ZERO;
+                d.age = Duration::ZERO
+            }),
+            ..STRAIGHT
+        }),
+        ["queue/lateness-and-age"]
+    ),
+    mutant!(
+        "lease/none",
+        "messages are not leased: they stay due while they are handled",
+        || quirky(Quirk::LeasesForget),
+        ["queue/exclusive-during-lease"]
+    ),
+    mutant!(
+        "lease/short-in-queue",
+        "messages are leased for a third of the lease",
+        || bent(Bend { ask: |r| r.lease = part_of(r.lease, 0.33), ..STRAIGHT }),
+        ["queue/crash-wakes"]
+    ),
+    mutant!(
+        "lease/long-in-queue",
+        "messages are leased for twenty times the lease",
+        || bent(Bend { ask: |r| r.lease = part_of(r.lease, 20.0), ..STRAIGHT }),
+        ["queue/crash-counts-an-attempt"]
+    ),
+    mutant!(
+        "lease/at-most-once",
+        "messages are gone once they are delivered",
+        || quirky(Quirk::AtMostOnce),
+        ["queue/crash-counts-an-attempt"]
+    ),
+    mutant!(
+        "lease/extends-nothing",
+        "extensions are acknowledged and not done",
+        || quirky(Quirk::ExtendsNothing),
+        ["queue/extension-keeps-the-lease"]
+    ),
+    mutant!(
+        "lease/extension-says-stale",
+        "extensions are done and called stale",
+        || bent(Bend { extended: |_| Extended::Stale, ..STRAIGHT }),
+        ["queue/extension-keeps-the-lease"]
+    ),
+    mutant!(
+        "lease/extension-hides-loss",
+        "extensions of lost leases are acknowledged",
+        || bent(Bend { extended: |_| Extended::Extended, ..STRAIGHT }),
+        ["queue/extension-never-revives"]
+    ),
+    mutant!(
+        "receipt/any-settles",
+        "a stale receipt settles the delivery that came after it",
+        || quirky(Quirk::StaleSettlesTheNext),
+        ["queue/stale-receipt-changes-nothing"]
+    ),
+    mutant!(
+        "receipt/stale-is-done",
+        "settlements with stale receipts are called done",
+        || bent(Bend {
+            settled: |all| all.iter_mut().for_each(|s| if *s == Settled::Stale {
+                *s = Settled::Done
+            }),
+            ..STRAIGHT
+        }),
+        ["queue/settled-receipt-is-stale"]
+    ),
+    mutant!(
+        "receipt/answers-reversed",
+        "the answers of a batch of settlements come in the wrong order",
+        || bent(Bend { settled: |all| all.reverse(), ..STRAIGHT }),
+        ["queue/settlements-answer-in-order"]
+    ),
+    mutant!(
+        "receipt/ack-is-retry",
+        "acknowledged messages come back",
+        || bent(Bend {
+            settle: |s| if s.how == Settlement::Ack {
+                s.how = Settlement::Return
+            },
+            ..STRAIGHT
+        }),
+        ["queue/late-ack-counts"]
+    ),
+    mutant!(
+        "receipt/fused-forgets-to-settle",
+        "settlements that go along with a receive are not done",
+        || quirky(Quirk::FusedForgetsSettlements),
+        ["queue/settle-and-receive"]
+    ),
+    mutant!(
+        "receipt/fused-forgets-to-receive",
+        "a receive that goes along with settlements brings nothing",
+        || quirky(Quirk::FusedForgetsToReceive),
+        ["queue/settle-and-receive"]
+    ),
+    mutant!(
+        "attempt/not-counted",
+        "every delivery is called the first",
+        || bent(Bend { received: |r| r.deliveries.iter_mut().for_each(|d| d.attempt = 1), ..STRAIGHT }),
+        ["queue/crash-counts-an-attempt"]
+    ),
+    mutant!(
+        "attempt/cause-hidden",
+        "every delivery is said to be the first of its message",
+        || bent(Bend { received: |r| r.deliveries.iter_mut().for_each(|d| d.cause = Cause::First), ..STRAIGHT }),
+        ["queue/redrive-gives-all-attempts"]
+    ),
+    mutant!(
+        "attempt/returns-count",
+        "returned deliveries count as attempts",
+        || bent(Bend {
+            settle: |s| if s.how == Settlement::Return {
+                s.how = retry(Delay::ZERO)
+            },
+            ..STRAIGHT
+        }),
+        ["queue/return-does-not-count"]
+    ),
+    mutant!(
+        "attempt/parking-counts",
+        "parked deliveries count as attempts",
+        || bent(Bend {
+            settle: |s| if let Settlement::Park { at_most, .. } = s.how {
+                s.how = retry(at_most)
+            },
+            ..STRAIGHT
+        }),
+        ["queue/parked-without-attempt"]
+    ),
+    mutant!(
+        "attempt/one-too-many",
+        "messages die one delivery too late",
+        || bent(Bend { push: |m| m.attempts = Attempts::new(m.attempts.get() + 1).unwrap_or(m.attempts), ..STRAIGHT }),
+        ["queue/dead-after-failures"]
+    ),
+    mutant!(
+        "attempt/one-only",
+        "messages die after their first failure",
+        || bent(Bend { push: |m| m.attempts = Attempts::new(1).unwrap_or(m.attempts), ..STRAIGHT }),
+        ["queue/worker-retries"]
+    ),
+    mutant!(
+        "fence/of-the-message",
+        "fences count the deliveries of a message, not of the queue",
+        || bent(Bend {
+            received: |r| r
+                .deliveries
+                .iter_mut()
+                .for_each(|d| d.fence = FencingToken::new(d.attempt.into()).unwrap_or(d.fence)),
+            ..STRAIGHT
+        }),
+        ["queue/fences-grow"]
+    ),
+    mutant!(
+        "wake/queue-never",
+        "nobody who waits on a queue is woken",
+        || quirky(Quirk::NeverWakes),
+        ["queue/sooner-arrival-wakes"]
+    ),
+    mutant!(
+        "wake/queue-often",
+        "those who wait on a queue are woken every 20 ms",
+        || quirky(Quirk::WakesOften),
+        ["queue/idle-costs-nothing"]
+    ),
+    mutant!(
+        "park/by-the-clock",
+        "parked messages come back by the clock alone",
+        || quirky(Quirk::ParksByTheClock),
+        ["queue/parked-until-free"]
+    ),
+    mutant!(
+        "park/free-at-once",
+        "parked messages are due at once",
+        || bent(Bend {
+            settle: |s| if let Settlement::Park { .. } = s.how {
+                s.how = Settlement::Return
+            },
+            ..STRAIGHT
+        }),
+        ["queue/parked-until-free"]
+    ),
+    mutant!(
+        "park/lock-forgotten",
+        "messages forget which lock they need",
+        || bent(Bend { received: |r| r.deliveries.iter_mut().for_each(|d| d.lock = None), ..STRAIGHT }),
+        ["queue/lock-per-message"]
+    ),
+];
+
+fn retry(after: Delay) -> Settlement {
+    Settlement::Retry { after, reason: None }
+}
+
+fn part(due: Due, part: f64) -> Due {
+    match due {
+        Due::After(delay) => Due::After(part_of_delay(delay, part)),
+        parked @ Due::LockFree { .. } => parked,
+    }
+}
+
+fn later(due: Due) -> Due {
+    match due {
+        Due::After(delay) => Due::After(Delay::new(delay.get() + Duration::from_millis(50)).unwrap_or(delay)),
+        parked @ Due::LockFree { .. } => parked,
+    }
+}

@@ -1,0 +1,392 @@
+//! How a delay queue is bent: what goes in, what comes out, and a few things that need more.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use tenure_core::driver::{
+    Cancelled, DeadPage, DeadPlace, DeadSelection, DelayQueue, Extended, Extension, MessageInfo, NewMessage, Next,
+    Purged, Pushed, QueueCapabilities, QueuePage, QueueStats, Receipt, ReceiveRequest, Received, Redriven, Rescheduled,
+    Settle, Settled, Settlement, Watch,
+};
+use tenure_core::{Delay, Lease, MessageId, QueueName, Result};
+
+use super::twist::Twist;
+
+/// A delay queue with one thing wrong: requests and answers pass through these.
+#[derive(Clone, Copy)]
+pub(super) struct Bend {
+    pub(super) queue: fn(&QueueName) -> QueueName,
+    pub(super) push: fn(&mut NewMessage),
+    pub(super) pushed: fn(&mut Vec<Pushed>),
+    pub(super) ask: fn(&mut ReceiveRequest),
+    pub(super) received: fn(&mut Received),
+    pub(super) settle: fn(&mut Settle),
+    pub(super) settled: fn(&mut Vec<Settled>),
+    pub(super) extend: fn(&mut Extension),
+    pub(super) extended: fn(Extended) -> Extended,
+    pub(super) cancelled: fn(Cancelled) -> Cancelled,
+    pub(super) reschedule: fn(Delay) -> Delay,
+    pub(super) rescheduled: fn(Rescheduled) -> Rescheduled,
+    pub(super) info: fn(&mut MessageInfo),
+    pub(super) stats: fn(&mut QueueStats),
+    pub(super) queues: fn(&mut QueuePage),
+    pub(super) letters: fn(&mut DeadPage),
+    pub(super) capabilities: fn(&mut QueueCapabilities),
+    pub(super) quirk: Quirk,
+}
+
+/// What takes more than a change on the way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Quirk {
+    None,
+    NeverWakes,
+    WakesOften,
+    AtMostOnce,
+    StaleSettlesTheNext,
+    ExtendsNothing,
+    ParksByTheClock,
+    CancelsNothing,
+    ReschedulesNothing,
+    PausesNothing,
+    PauseStopsSettlements,
+    ForgetsToResume,
+    PurgesTheDead,
+    PurgesOneOnly,
+    FusedForgetsSettlements,
+    FusedForgetsToReceive,
+    HalfOfABatch,
+    DropsTheDead,
+    RedrivesAll,
+    RedrivesNothing,
+    PurgesNoLetter,
+    StealsLeases,
+    LeasesForget,
+}
+
+pub(super) const STRAIGHT: Bend = Bend {
+    queue: QueueName::clone,
+    push: |_| {},
+    pushed: |_| {},
+    ask: |_| {},
+    received: |_| {},
+    settle: |_| {},
+    settled: |_| {},
+    extend: |_| {},
+    extended: |answer| answer,
+    cancelled: |answer| answer,
+    reschedule: |delay| delay,
+    rescheduled: |answer| answer,
+    info: |_| {},
+    stats: |_| {},
+    queues: |_| {},
+    letters: |_| {},
+    capabilities: |_| {},
+    quirk: Quirk::None,
+};
+
+/// The twist of a bend.
+pub(super) fn bent(bend: Bend) -> Arc<dyn Twist> {
+    Arc::new(Bender { bend, seen: Arc::default() })
+}
+
+pub(super) fn quirky(quirk: Quirk) -> Arc<dyn Twist> {
+    bent(Bend { quirk, ..STRAIGHT })
+}
+
+struct Bender {
+    bend: Bend,
+    seen: Arc<Mutex<Seen>>,
+}
+
+/// What the clients of a case did so far.
+#[derive(Default)]
+struct Seen {
+    last: HashMap<(QueueName, MessageId), Receipt>,
+    of: HashMap<Receipt, MessageId>,
+    paused: bool,
+}
+
+impl Twist for Bender {
+    fn queue(&self, honest: Option<Arc<dyn DelayQueue>>) -> Option<Arc<dyn DelayQueue>> {
+        honest.map(|honest| Arc::new(BentQueue { honest, bend: self.bend, seen: Arc::clone(&self.seen) }) as _)
+    }
+}
+
+struct BentQueue {
+    honest: Arc<dyn DelayQueue>,
+    bend: Bend,
+    seen: Arc<Mutex<Seen>>,
+}
+
+impl fmt::Debug for BentQueue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("BentQueue")
+    }
+}
+
+impl BentQueue {
+    fn has(&self, quirk: Quirk) -> bool {
+        self.bend.quirk == quirk
+    }
+
+    fn seen(&self) -> std::sync::MutexGuard<'_, Seen> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn remember(&self, queue: &QueueName, received: &Received) {
+        let mut seen = self.seen();
+        for delivery in &received.deliveries {
+            seen.last.insert((queue.clone(), delivery.id.clone()), delivery.receipt);
+            seen.of.insert(delivery.receipt, delivery.id.clone());
+        }
+    }
+
+    /// The receipt of the message's last delivery.
+    fn newest(&self, queue: &QueueName, receipt: Receipt) -> Receipt {
+        let seen = self.seen();
+        let id = seen.of.get(&receipt);
+        id.and_then(|id| seen.last.get(&(queue.clone(), id.clone()))).copied().unwrap_or(receipt)
+    }
+
+    fn settles(&self, queue: &QueueName, settles: &[Settle]) -> Vec<Settle> {
+        let mut settles = settles.to_vec();
+        for settle in &mut settles {
+            (self.bend.settle)(settle);
+            if self.has(Quirk::StaleSettlesTheNext) {
+                settle.receipt = self.newest(queue, settle.receipt);
+            }
+        }
+        settles
+    }
+
+    async fn received(&self, queue: &QueueName, mut received: Received) -> Result<Received> {
+        self.remember(queue, &received);
+        if self.has(Quirk::AtMostOnce) {
+            let ack = |receipt| Settle { receipt, how: Settlement::Ack };
+            let all: Vec<_> = received.deliveries.iter().map(|delivery| ack(delivery.receipt)).collect();
+            self.honest.settle(queue, &all).await?;
+        }
+        if self.has(Quirk::LeasesForget) {
+            let back = |receipt| Settle { receipt, how: Settlement::Return };
+            let all: Vec<_> = received.deliveries.iter().map(|delivery| back(delivery.receipt)).collect();
+            self.honest.settle(queue, &all).await?;
+        }
+        (self.bend.received)(&mut received);
+        Ok(received)
+    }
+
+    async fn park_by_the_clock(&self, queue: &QueueName, settle: &Settle, at_most: Delay) -> Result<Vec<Settled>> {
+        let id = self.seen().of.get(&settle.receipt).cloned();
+        let back = Settle { receipt: settle.receipt, how: Settlement::Return };
+        let settled = self.honest.settle(queue, &[back]).await?;
+        if let Some(id) = id {
+            self.honest.reschedule(queue, &id, at_most).await?;
+        }
+        Ok(settled)
+    }
+}
+
+#[deny(clippy::missing_trait_methods)]
+#[async_trait]
+impl DelayQueue for BentQueue {
+    fn capabilities(&self) -> QueueCapabilities {
+        let mut capabilities = self.honest.capabilities();
+        (self.bend.capabilities)(&mut capabilities);
+        capabilities
+    }
+
+    async fn push(&self, queue: &QueueName, messages: &[NewMessage]) -> Result<Vec<Pushed>> {
+        let mut messages = messages.to_vec();
+        messages.iter_mut().for_each(self.bend.push);
+        let queue = (self.bend.queue)(queue);
+        let mut pushed = if self.has(Quirk::HalfOfABatch) && messages.len() > 1 {
+            let half = self.honest.push(&queue, &messages[..messages.len() / 2]).await?;
+            half.iter().cycle().take(messages.len()).cloned().collect()
+        } else {
+            self.honest.push(&queue, &messages).await?
+        };
+        (self.bend.pushed)(&mut pushed);
+        Ok(pushed)
+    }
+
+    async fn receive(&self, request: &ReceiveRequest) -> Result<Received> {
+        let mut request = request.clone();
+        request.queue = (self.bend.queue)(&request.queue);
+        (self.bend.ask)(&mut request);
+        let received = self.honest.receive(&request).await?;
+        self.received(&request.queue, received).await
+    }
+
+    async fn settle(&self, queue: &QueueName, settles: &[Settle]) -> Result<Vec<Settled>> {
+        let queue = (self.bend.queue)(queue);
+        if self.has(Quirk::PauseStopsSettlements) && self.seen().paused {
+            return Ok(vec![Settled::Stale; settles.len()]);
+        }
+        if self.has(Quirk::ParksByTheClock)
+            && let [settle] = settles
+            && let Settlement::Park { at_most, .. } = &settle.how
+        {
+            return self.park_by_the_clock(&queue, settle, *at_most).await;
+        }
+        let mut settled = self.honest.settle(&queue, &self.settles(&queue, settles)).await?;
+        if self.has(Quirk::DropsTheDead) {
+            self.honest.dead_purge(&queue, &DeadSelection::Oldest(1_000)).await?;
+        }
+        (self.bend.settled)(&mut settled);
+        Ok(settled)
+    }
+
+    async fn settle_and_receive(
+        &self,
+        settles: &[Settle],
+        request: &ReceiveRequest,
+    ) -> Result<(Vec<Settled>, Received)> {
+        if self.has(Quirk::FusedForgetsSettlements) {
+            return Ok((vec![Settled::Done; settles.len()], self.receive(request).await?));
+        }
+        let settled = self.settle(&request.queue, settles).await?;
+        if self.has(Quirk::FusedForgetsToReceive) {
+            let nothing = Received { deliveries: Vec::new(), next: Next::Never, healed: Default::default() };
+            return Ok((settled, nothing));
+        }
+        Ok((settled, self.receive(request).await?))
+    }
+
+    async fn extend(&self, queue: &QueueName, extensions: &[Extension]) -> Result<Vec<Extended>> {
+        let queue = (self.bend.queue)(queue);
+        if self.has(Quirk::ExtendsNothing) {
+            return Ok(vec![Extended::Extended; extensions.len()]);
+        }
+        let mut extensions = extensions.to_vec();
+        for extension in &mut extensions {
+            (self.bend.extend)(extension);
+            if self.has(Quirk::StaleSettlesTheNext) {
+                extension.receipt = self.newest(&queue, extension.receipt);
+            }
+        }
+        let extended = self.honest.extend(&queue, &extensions).await?;
+        Ok(extended.into_iter().map(self.bend.extended).collect())
+    }
+
+    async fn cancel(&self, queue: &QueueName, id: &MessageId) -> Result<Cancelled> {
+        if self.has(Quirk::CancelsNothing) {
+            return Ok(Cancelled::Removed);
+        }
+        let queue = (self.bend.queue)(queue);
+        let receipt = self.seen().last.get(&(queue.clone(), id.clone())).copied();
+        if let (true, Some(receipt)) = (self.has(Quirk::StealsLeases), receipt) {
+            self.honest.settle(&queue, &[Settle { receipt, how: Settlement::Return }]).await?;
+        }
+        Ok((self.bend.cancelled)(self.honest.cancel(&queue, id).await?))
+    }
+
+    async fn reschedule(&self, queue: &QueueName, id: &MessageId, delay: Delay) -> Result<Rescheduled> {
+        if self.has(Quirk::ReschedulesNothing) {
+            return Ok(Rescheduled::Moved);
+        }
+        let moved = self.honest.reschedule(&(self.bend.queue)(queue), id, (self.bend.reschedule)(delay)).await?;
+        Ok((self.bend.rescheduled)(moved))
+    }
+
+    async fn get(&self, queue: &QueueName, id: &MessageId) -> Result<Option<MessageInfo>> {
+        let mut info = self.honest.get(&(self.bend.queue)(queue), id).await?;
+        info.iter_mut().for_each(self.bend.info);
+        Ok(info)
+    }
+
+    async fn stats(&self, queue: &QueueName) -> Result<QueueStats> {
+        let mut stats = self.honest.stats(&(self.bend.queue)(queue)).await?;
+        (self.bend.stats)(&mut stats);
+        Ok(stats)
+    }
+
+    async fn pause(&self, queue: &QueueName) -> Result<()> {
+        self.seen().paused = true;
+        match self.has(Quirk::PausesNothing) {
+            true => Ok(()),
+            false => self.honest.pause(&(self.bend.queue)(queue)).await,
+        }
+    }
+
+    async fn resume(&self, queue: &QueueName) -> Result<()> {
+        self.seen().paused = false;
+        match self.has(Quirk::ForgetsToResume) {
+            true => Ok(()),
+            false => self.honest.resume(&(self.bend.queue)(queue)).await,
+        }
+    }
+
+    async fn purge(&self, queue: &QueueName, max: usize) -> Result<Purged> {
+        let queue = (self.bend.queue)(queue);
+        if self.has(Quirk::PurgesTheDead) {
+            self.honest.dead_purge(&queue, &DeadSelection::Oldest(1_000)).await?;
+        }
+        let max = if self.has(Quirk::PurgesOneOnly) { 1 } else { max };
+        let purged = self.honest.purge(&queue, max).await?;
+        match self.has(Quirk::PurgesOneOnly) {
+            true => Ok(Purged { rest: tenure_core::driver::Rest::None, ..purged }),
+            false => Ok(purged),
+        }
+    }
+
+    async fn list_queues(&self, after: Option<QueueName>, max: usize) -> Result<QueuePage> {
+        let mut page = self.honest.list_queues(after, max).await?;
+        (self.bend.queues)(&mut page);
+        Ok(page)
+    }
+
+    async fn dead_list(&self, queue: &QueueName, after: Option<DeadPlace>, max: usize) -> Result<DeadPage> {
+        let mut page = self.honest.dead_list(&(self.bend.queue)(queue), after, max).await?;
+        (self.bend.letters)(&mut page);
+        Ok(page)
+    }
+
+    async fn dead_redrive(&self, queue: &QueueName, which: &DeadSelection, delay: Delay) -> Result<Redriven> {
+        let all = DeadSelection::Oldest(1_000);
+        let which = if self.has(Quirk::RedrivesAll) { &all } else { which };
+        if self.has(Quirk::RedrivesNothing) {
+            return Ok(Redriven { moved: 1, rest: tenure_core::driver::Rest::None });
+        }
+        self.honest.dead_redrive(&(self.bend.queue)(queue), which, delay).await
+    }
+
+    async fn dead_purge(&self, queue: &QueueName, which: &DeadSelection) -> Result<Purged> {
+        if self.has(Quirk::PurgesNoLetter) {
+            return Ok(Purged { removed: 1, rest: tenure_core::driver::Rest::None });
+        }
+        self.honest.dead_purge(&(self.bend.queue)(queue), which).await
+    }
+
+    async fn watch(&self, queue: &QueueName) -> Result<Watch> {
+        let real = self.honest.watch(&(self.bend.queue)(queue)).await?;
+        let (handle, watch) = Watch::channel();
+        match self.bend.quirk {
+            Quirk::NeverWakes => Ok(watch.on_drop(move || drop(real))),
+            Quirk::WakesOften => {
+                let task = tokio::spawn(async move {
+                    let _real = real;
+                    loop {
+                        tokio::time::sleep(Duration::from_millis(20)).await;
+                        handle.wake();
+                    }
+                });
+                Ok(watch.on_drop(move || task.abort()))
+            }
+            _ => Ok(real),
+        }
+    }
+}
+
+/// A lease of this part of another.
+pub(super) fn part_of(lease: Lease, part: f64) -> Lease {
+    let millis = (lease.get().as_millis() as f64 * part) as u64;
+    Lease::new(Duration::from_millis(millis).clamp(Lease::MIN, Lease::MAX)).unwrap_or(lease)
+}
+
+/// A delay of this part of another.
+pub(super) fn part_of_delay(delay: Delay, part: f64) -> Delay {
+    Delay::new(delay.get().mul_f64(part).min(Delay::MAX)).unwrap_or(delay)
+}

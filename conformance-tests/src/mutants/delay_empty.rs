@@ -1,0 +1,123 @@
+//! Queues where none are declared.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use tenure_core::driver::{
+    Cancelled, DeadPage, DeadPlace, DeadSelection, DelayQueue, Exclusion, Extended, Extension, Fencing,
+    KeyedConcurrency, LeaseRange, MessageInfo, NewMessage, Parking, Purged, Pushed, QueueCapabilities, QueuePage,
+    QueueStats, QueueWake, ReceiveRequest, Received, Redriven, Rescheduled, Settle, Settled, Watch,
+};
+use tenure_core::{Attempts, Delay, Error, ErrorKind, Lease, MessageId, Payload, QueueName, Result};
+
+use super::twist::Twist;
+
+/// Offers queues that cannot do anything.
+pub(super) struct Offered;
+
+impl Twist for Offered {
+    fn queue(&self, _honest: Option<Arc<dyn DelayQueue>>) -> Option<Arc<dyn DelayQueue>> {
+        Some(Arc::new(Empty))
+    }
+}
+
+#[derive(Debug)]
+struct Empty;
+
+fn nothing<T>() -> Result<T> {
+    Err(Error::new(ErrorKind::Unsupported, "there is nothing behind this queue"))
+}
+
+#[async_trait]
+impl DelayQueue for Empty {
+    fn capabilities(&self) -> QueueCapabilities {
+        QueueCapabilities {
+            clock_error: Duration::ZERO,
+            wake: QueueWake::Poll,
+            durability: Exclusion::Process,
+            fencing: Fencing::Strict,
+            keys: KeyedConcurrency::None,
+            parking: Parking::BackOff,
+            payload: Payload::DEFAULT_CAP,
+            batch: 1,
+            delay: Delay::MAX,
+            lease: LeaseRange { min: Lease::MIN, max: Lease::MAX },
+            attempts: Attempts::MAX,
+            backlog: None,
+            dead_letters: 0,
+        }
+    }
+
+    async fn push(&self, _queue: &QueueName, _messages: &[NewMessage]) -> Result<Vec<Pushed>> {
+        nothing()
+    }
+
+    async fn receive(&self, _request: &ReceiveRequest) -> Result<Received> {
+        nothing()
+    }
+
+    async fn settle(&self, _queue: &QueueName, _settles: &[Settle]) -> Result<Vec<Settled>> {
+        nothing()
+    }
+
+    async fn settle_and_receive(
+        &self,
+        _settles: &[Settle],
+        _request: &ReceiveRequest,
+    ) -> Result<(Vec<Settled>, Received)> {
+        nothing()
+    }
+
+    async fn extend(&self, _queue: &QueueName, _extensions: &[Extension]) -> Result<Vec<Extended>> {
+        nothing()
+    }
+
+    async fn cancel(&self, _queue: &QueueName, _id: &MessageId) -> Result<Cancelled> {
+        nothing()
+    }
+
+    async fn reschedule(&self, _queue: &QueueName, _id: &MessageId, _delay: Delay) -> Result<Rescheduled> {
+        nothing()
+    }
+
+    async fn get(&self, _queue: &QueueName, _id: &MessageId) -> Result<Option<MessageInfo>> {
+        nothing()
+    }
+
+    async fn stats(&self, _queue: &QueueName) -> Result<QueueStats> {
+        nothing()
+    }
+
+    async fn pause(&self, _queue: &QueueName) -> Result<()> {
+        nothing()
+    }
+
+    async fn resume(&self, _queue: &QueueName) -> Result<()> {
+        nothing()
+    }
+
+    async fn purge(&self, _queue: &QueueName, _max: usize) -> Result<Purged> {
+        nothing()
+    }
+
+    async fn list_queues(&self, _after: Option<QueueName>, _max: usize) -> Result<QueuePage> {
+        nothing()
+    }
+
+    async fn dead_list(&self, _queue: &QueueName, _after: Option<DeadPlace>, _max: usize) -> Result<DeadPage> {
+        nothing()
+    }
+
+    async fn dead_redrive(&self, _queue: &QueueName, _which: &DeadSelection, _delay: Delay) -> Result<Redriven> {
+        nothing()
+    }
+
+    async fn dead_purge(&self, _queue: &QueueName, _which: &DeadSelection) -> Result<Purged> {
+        nothing()
+    }
+
+    async fn watch(&self, _queue: &QueueName) -> Result<Watch> {
+        nothing()
+    }
+}

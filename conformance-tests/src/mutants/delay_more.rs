@@ -1,0 +1,384 @@
+//! Mutants of delay queues: ids, batches, dead letters, keys, operators.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tenure_core::driver::{
+    Cancelled, Cause, DeadCause, Flow, MessageState, Pushed, QueueWake, Rescheduled, Rest, Settled, Settlement,
+};
+use tenure_core::{Delay, Payload, QueueName};
+
+use super::delay_bend::{Bend, Quirk, STRAIGHT, bent, quirky};
+use super::maker::{Mutant, mutant};
+
+pub(super) const MUTANTS: &[Mutant] = &[
+    mutant!(
+        "id/ignored",
+        "ids of callers are ignored",
+        || bent(Bend { push: |m| m.id = None, ..STRAIGHT }),
+        ["queue/duplicate-tells-the-state"]
+    ),
+    mutant!(
+        "id/no-window",
+        "ids are forgotten with the acknowledgement",
+        || bent(Bend { push: |m| m.id.iter_mut().for_each(|id| id.window = Delay::ZERO), ..STRAIGHT }),
+        ["queue/id-outlives-the-ack"]
+    ),
+    mutant!(
+        "id/window-for-ever",
+        "ids are known for a day after the acknowledgement",
+        || bent(Bend { push: |m| m.id.iter_mut().for_each(|id| id.window = day()), ..STRAIGHT }),
+        ["queue/id-without-window"]
+    ),
+    mutant!(
+        "id/state-hidden",
+        "duplicates are said to be scheduled, wherever they stand",
+        || bent(Bend {
+            pushed: |all| all.iter_mut().for_each(|p| if let Pushed::Duplicate(state) = p {
+                *state = MessageState::Scheduled
+            }),
+            ..STRAIGHT
+        }),
+        ["queue/duplicate-tells-the-state"]
+    ),
+    mutant!(
+        "id/half-of-a-batch",
+        "half of a batch is stored",
+        || quirky(Quirk::HalfOfABatch),
+        ["queue/batch-is-all-or-none"]
+    ),
+    mutant!(
+        "id/batch-not-checked",
+        "duplicates within a batch are called stored",
+        || bent(Bend {
+            pushed: |all| if all.len() > 1 {
+                let first = all[0].clone();
+                all.iter_mut().for_each(|p| {
+                    if matches!(p, Pushed::Duplicate(_)) {
+                        *p = first.clone()
+                    }
+                })
+            },
+            ..STRAIGHT
+        }),
+        ["queue/duplicate-in-a-batch"]
+    ),
+    mutant!(
+        "cancel/nothing",
+        "cancelled messages are delivered all the same",
+        || quirky(Quirk::CancelsNothing),
+        ["queue/cancelled-head"]
+    ),
+    mutant!(
+        "cancel/in-flight",
+        "what is in flight is cancelled as well",
+        || quirky(Quirk::StealsLeases),
+        ["queue/cancel-tells-the-truth"]
+    ),
+    mutant!(
+        "cancel/lies",
+        "every cancellation is called a success",
+        || bent(Bend { cancelled: |_| Cancelled::Removed, ..STRAIGHT }),
+        ["queue/cancel-or-deliver"]
+    ),
+    mutant!(
+        "cancel/denies",
+        "a cancellation that worked says that there was nothing",
+        || bent(Bend { cancelled: |c| if c == Cancelled::Removed { Cancelled::NotFound } else { c }, ..STRAIGHT }),
+        ["queue/cancelled-id-is-free"]
+    ),
+    mutant!(
+        "reschedule/nothing",
+        "rescheduled messages keep their time",
+        || quirky(Quirk::ReschedulesNothing),
+        ["queue/reschedule-wakes"]
+    ),
+    mutant!(
+        "reschedule/late",
+        "rescheduled messages are put off, whatever was asked for",
+        || bent(Bend { reschedule: |_| day(), ..STRAIGHT }),
+        ["queue/reschedule-tells-the-truth"]
+    ),
+    mutant!(
+        "reschedule/lies",
+        "every rescheduling is called a success",
+        || bent(Bend { rescheduled: |_| Rescheduled::Moved, ..STRAIGHT }),
+        ["queue/reschedule-tells-the-truth"]
+    ),
+    mutant!(
+        "look/wrong-state",
+        "messages are said to be ready, wherever they stand",
+        || bent(Bend { info: |info| info.state = MessageState::Ready, ..STRAIGHT }),
+        ["queue/get-tells-everything"]
+    ),
+    mutant!(
+        "look/no-due-time",
+        "it is not told when a message is due",
+        || bent(Bend { info: |info| info.due_in = Duration::ZERO, ..STRAIGHT }),
+        ["queue/get-tells-everything"]
+    ),
+    mutant!(
+        "batch/too-many",
+        "a receive hands out one more than was asked for",
+        || bent(Bend { ask: |r| r.max += 1, ..STRAIGHT }),
+        ["queue/receive-at-most"]
+    ),
+    mutant!(
+        "batch/loses-the-last",
+        "the last message of a large receive is lost on the way",
+        || bent(Bend {
+            received: |r| if r.deliveries.len() > 3 {
+                r.deliveries.pop();
+            },
+            ..STRAIGHT
+        }),
+        ["queue/thousands-due-at-once"]
+    ),
+    mutant!(
+        "batch/twice",
+        "the first message of a large receive is delivered twice",
+        || bent(Bend {
+            received: |r| if r.deliveries.len() > 3 {
+                let first = r.deliveries[0].clone();
+                r.deliveries[1] = first
+            },
+            ..STRAIGHT
+        }),
+        ["queue/ties-in-push-order"]
+    ),
+    mutant!(
+        "bytes/as-text",
+        "payloads are taken for text",
+        || bent(Bend { push: |m| m.payload = as_text(&m.payload), ..STRAIGHT }),
+        ["queue/bytes-exact"]
+    ),
+    mutant!(
+        "bytes/cut-at-nul",
+        "payloads end at the first NUL",
+        || bent(Bend { push: |m| m.payload = until_nul(&m.payload), ..STRAIGHT }),
+        ["queue/bytes-exact"]
+    ),
+    mutant!(
+        "dead/dropped",
+        "dead letters are thrown away",
+        || quirky(Quirk::DropsTheDead),
+        ["queue/dead-after-failures"]
+    ),
+    mutant!(
+        "dead/acknowledged",
+        "rejected messages are removed",
+        || bent(Bend {
+            settle: |s| if let Settlement::Dead { .. } = s.how {
+                s.how = Settlement::Ack
+            },
+            settled: |all| all.iter_mut().for_each(|s| if *s == Settled::Done {
+                *s = Settled::Dead
+            }),
+            ..STRAIGHT
+        }),
+        ["queue/rejected"]
+    ),
+    mutant!(
+        "dead/rejection-is-a-failure",
+        "rejected messages are tried again",
+        || bent(Bend {
+            settle: |s| if let Settlement::Dead { reason } = &s.how {
+                s.how = Settlement::Retry { after: Delay::ZERO, reason: reason.clone() }
+            },
+            ..STRAIGHT
+        }),
+        ["queue/poison-does-not-block"]
+    ),
+    mutant!(
+        "dead/no-reason",
+        "reasons are not kept",
+        || bent(Bend { letters: |page| page.letters.iter_mut().for_each(|l| l.reason = None), ..STRAIGHT }),
+        ["queue/worker-retries"]
+    ),
+    mutant!(
+        "dead/no-cause",
+        "all dead letters are said to be exhausted",
+        || bent(Bend {
+            letters: |page| page.letters.iter_mut().for_each(|l| l.cause = DeadCause::Exhausted),
+            ..STRAIGHT
+        }),
+        ["queue/undecodable"]
+    ),
+    mutant!(
+        "dead/wrong-order",
+        "dead letters are listed in the wrong order",
+        || bent(Bend { letters: |page| page.letters.reverse(), ..STRAIGHT }),
+        ["queue/dead-letters-in-pages"]
+    ),
+    mutant!("dead/redrives-all", "a redrive of some moves all", || quirky(Quirk::RedrivesAll), ["queue/redrive-some"]),
+    mutant!(
+        "dead/redrives-nothing",
+        "a redrive moves nothing",
+        || quirky(Quirk::RedrivesNothing),
+        ["queue/redrive-gives-all-attempts"]
+    ),
+    mutant!(
+        "dead/redrive-keeps-attempts",
+        "redriven messages keep their attempts",
+        || bent(Bend {
+            received: |r| r.deliveries.iter_mut().for_each(|d| if d.cause == Cause::Redriven {
+                d.attempt += 1
+            }),
+            ..STRAIGHT
+        }),
+        ["queue/redrive-gives-all-attempts"]
+    ),
+    mutant!("dead/purges-nothing", "purged dead letters stay", || quirky(Quirk::PurgesNoLetter), ["queue/purge-dead"]),
+    mutant!(
+        "dead/full-means-gone",
+        "a message that finds the dead letters full is called dead",
+        || bent(Bend {
+            settled: |all| all.iter_mut().for_each(|s| if *s == Settled::Postponed {
+                *s = Settled::Dead
+            }),
+            ..STRAIGHT
+        }),
+        ["queue/full-dead-letters-lose-nothing"]
+    ),
+    mutant!(
+        "dead/exhausted-hidden",
+        "what a receive buried is not told",
+        || bent(Bend { received: |r| r.healed = Default::default(), ..STRAIGHT }),
+        ["queue/dead-after-crashes"]
+    ),
+    mutant!(
+        "key/ignored",
+        "concurrency keys are ignored",
+        || bent(Bend { push: |m| m.key = None, ..STRAIGHT }),
+        ["queue/one-in-flight-per-key"]
+    ),
+    mutant!(
+        "operate/pause-ignored",
+        "a pause is acknowledged and not done",
+        || quirky(Quirk::PausesNothing),
+        ["queue/pause"]
+    ),
+    mutant!(
+        "operate/pause-stops-settlements",
+        "a paused queue takes no settlements",
+        || quirky(Quirk::PauseStopsSettlements),
+        ["queue/pause"]
+    ),
+    mutant!(
+        "operate/resume-ignored",
+        "a resume is acknowledged and not done",
+        || quirky(Quirk::ForgetsToResume),
+        ["queue/resume-wakes"]
+    ),
+    mutant!(
+        "operate/purge-takes-the-dead",
+        "a purge removes the dead letters",
+        || quirky(Quirk::PurgesTheDead),
+        ["queue/purge"]
+    ),
+    mutant!(
+        "operate/purge-stops-early",
+        "a purge removes one message and says that it is done",
+        || quirky(Quirk::PurgesOneOnly),
+        ["queue/purge"]
+    ),
+    mutant!(
+        "operate/counts-mixed",
+        "what is in flight is counted as ready",
+        || bent(Bend {
+            stats: |s| {
+                s.ready += s.in_flight;
+                s.in_flight = 0
+            },
+            ..STRAIGHT
+        }),
+        ["queue/stats"]
+    ),
+    mutant!(
+        "operate/no-lag",
+        "the lag is always zero",
+        || bent(Bend { stats: |s| s.lag = Duration::ZERO, ..STRAIGHT }),
+        ["queue/lag"]
+    ),
+    mutant!(
+        "operate/always-running",
+        "a paused queue says that it runs",
+        || bent(Bend { stats: |s| s.flow = Flow::Running, ..STRAIGHT }),
+        ["queue/pause"]
+    ),
+    mutant!(
+        "operate/list-misses-the-last",
+        "the last queue is not listed",
+        || bent(Bend {
+            queues: |page| {
+                page.queues.pop();
+                page.rest = Rest::None
+            },
+            ..STRAIGHT
+        }),
+        ["queue/list"]
+    ),
+    mutant!(
+        "name/queues-meet",
+        "names of queues are cut at a digit",
+        || bent(Bend { queue: until_digit, ..STRAIGHT }),
+        ["queue/two-queues-are-apart"]
+    ),
+    mutant!(
+        "name/queue-braces",
+        "braces in names of queues are dropped",
+        || bent(Bend { queue: without_braces, ..STRAIGHT }),
+        ["queue/odd-names"]
+    ),
+    mutant!(
+        reduced "declared/queue-offered",
+        "queues are offered that are not declared",
+        || Arc::new(super::delay_empty::Offered),
+        ["refusal/queue"]
+    ),
+    mutant!(
+        "declared/queue-without-limits",
+        "no batch is declared to be too large",
+        || bent(Bend { capabilities: |c| c.batch = usize::MAX, ..STRAIGHT }),
+        ["queue/limits-are-refused"]
+    ),
+    mutant!(
+        "declared/queue-polls",
+        "wake-ups are declared not to exist",
+        || bent(Bend { capabilities: |c| c.wake = QueueWake::Poll, ..STRAIGHT }),
+        ["meta/declared-matches-driver"]
+    ),
+    mutant!(
+        "park/locks-dropped",
+        "messages are stored without the lock that they need",
+        || bent(Bend { push: |m| m.lock = None, ..STRAIGHT }),
+        ["queue/lost-lock-ends-the-handler"]
+    ),
+];
+
+fn day() -> Delay {
+    Delay::new(Duration::from_secs(86_400)).unwrap_or_default()
+}
+
+fn as_text(payload: &Payload) -> Payload {
+    let text = String::from_utf8_lossy(payload.as_bytes()).into_owned();
+    Payload::new(text.into_bytes()).unwrap_or_else(|_| payload.clone())
+}
+
+fn until_nul(payload: &Payload) -> Payload {
+    let bytes = payload.as_bytes();
+    let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
+    Payload::new(&bytes[..end]).unwrap_or_else(|_| payload.clone())
+}
+
+/// The name without a digit at its end.
+fn until_digit(name: &QueueName) -> QueueName {
+    let bytes = name.as_bytes();
+    let end = bytes.iter().rposition(|byte| !byte.is_ascii_digit()).map_or(bytes.len(), |at| at + 1);
+    QueueName::new(&bytes[..end]).unwrap_or_else(|_| name.clone())
+}
+
+fn without_braces(name: &QueueName) -> QueueName {
+    let bytes: Vec<u8> = name.as_bytes().iter().copied().filter(|byte| !b"{}".contains(byte)).collect();
+    QueueName::new(bytes).unwrap_or_else(|_| name.clone())
+}

@@ -1,0 +1,117 @@
+//! The trait behind delay queues.
+
+use std::fmt::Debug;
+
+use async_trait::async_trait;
+
+use super::{
+    Cancelled, DeadPage, DeadPlace, DeadSelection, Extended, Extension, MessageInfo, NewMessage, Purged, Pushed,
+    QueueCapabilities, QueuePage, QueueStats, ReceiveRequest, Received, Redriven, Rescheduled, Settle, Settled, Watch,
+};
+use crate::error::Result;
+use crate::queue::{Delay, MessageId, QueueName};
+
+/// Delay queues of one backend. The rules that all methods share are in the [module's documentation](super).
+///
+/// **A message** is `Scheduled` until it is due, then `Ready` (which is not stored: it is "due ≤ the queue's clock"),
+/// then `InFlight` for the length of a lease. A settlement removes it, schedules it again, or moves it to the dead
+/// letters. A lease that ends makes the message due again: its place is the lease's end.
+///
+/// **No background role.** Whatever must be repaired (leases that ended, messages without attempts left, orphans of a
+/// crash) is repaired by [`receive`](Self::receive), a bounded number in each call.
+///
+/// **Time** is the backend's alone; requests and answers carry spans, never instants. A backend that has no clock of
+/// its own declares the error of the one it uses ([`clock_error`](QueueCapabilities::clock_error)). The queue's clock
+/// never steps back.
+#[cfg_attr(feature = "mock", mockall::automock)]
+#[async_trait]
+pub trait DelayQueue: Debug + Send + Sync + 'static {
+    /// What the queues promise. Constant; does no I/O.
+    fn capabilities(&self) -> QueueCapabilities;
+
+    /// Stores messages, all or none, up to [`batch`](QueueCapabilities::batch): one answer for each, in order.
+    ///
+    /// * Each gets a number greater than all before it; equal due times are delivered in this order.
+    /// * A message whose [`id`](NewMessage::id) is known (waiting, in flight, dead, or settled within its window, also
+    ///   from earlier in the same batch) is not stored: [`Pushed::Duplicate`], and nothing of the known one changes.
+    /// * If the soonest due time of the queue is a new one, its watchers are woken.
+    /// * A full queue refuses the whole batch with [`ErrorKind::LimitReached`](crate::ErrorKind::LimitReached).
+    async fn push(&self, queue: &QueueName, messages: &[NewMessage]) -> Result<Vec<Pushed>>;
+
+    /// Hands out up to `max` messages that are due, the soonest first, each with a lease, an attempt counted, and a
+    /// fence greater than that of every earlier delivery of the queue. Never waits.
+    ///
+    /// * A message whose lease has ended is due at that instant: it is delivered again, and the older receipt dies.
+    /// * A message without attempts left moves to the dead letters instead ([`DeadCause::Exhausted`](super::DeadCause)).
+    /// * A message whose key is in flight is passed over, and not looked at again until the key is free.
+    /// * A paused queue hands out nothing and repairs nothing.
+    /// * Looks at a bounded number of messages; [`Next::Now`](super::Next::Now) when that bound cut it short.
+    async fn receive(&self, request: &ReceiveRequest) -> Result<Received>;
+
+    /// Ends deliveries, up to [`batch`](QueueCapabilities::batch): one answer for each, in order.
+    ///
+    /// A receipt is valid from its delivery until it is settled, or until the message is delivered again, moved to the
+    /// dead letters, cancelled or rescheduled. The end of the lease alone does not make it invalid. Any other receipt answers
+    /// [`Settled::Stale`] and changes nothing. Works while the queue is paused.
+    async fn settle(&self, queue: &QueueName, settles: &[Settle]) -> Result<Vec<Settled>>;
+
+    /// [`settle`](Self::settle), then [`receive`](Self::receive), in one round trip. Not atomic as a pair, but the
+    /// settlements come first, and a failure promises the same as it does for a settlement.
+    async fn settle_and_receive(
+        &self,
+        settles: &[Settle],
+        request: &ReceiveRequest,
+    ) -> Result<(Vec<Settled>, Received)>;
+
+    /// Sets what is left of leases, up to [`batch`](QueueCapabilities::batch): one answer for each, in order.
+    ///
+    /// A valid receipt whose lease has not ended stays the valid receipt, and its lease lasts the given span from now;
+    /// a longer rest is kept. A lease that has ended is [`Extended::Stale`] even if nobody else got the message yet:
+    /// an extension never revives. May be called again.
+    async fn extend(&self, queue: &QueueName, extensions: &[Extension]) -> Result<Vec<Extended>>;
+
+    /// Removes a message that waits, or whose lease has ended. Its id is free again at once. Tells the truth otherwise, and changes nothing.
+    async fn cancel(&self, queue: &QueueName, id: &MessageId) -> Result<Cancelled>;
+
+    /// Makes a message that waits, or whose lease has ended, due `delay` from now, sooner or later than before; wakes watchers if it became the
+    /// soonest. Tells the truth otherwise, and changes nothing.
+    async fn reschedule(&self, queue: &QueueName, id: &MessageId, delay: Delay) -> Result<Rescheduled>;
+
+    /// Looks at a message without changing it; `None` when it is not stored (any more).
+    async fn get(&self, queue: &QueueName, id: &MessageId) -> Result<Option<MessageInfo>>;
+
+    /// Counts, lag and the next due time. A queue that nobody has used is empty, not an error.
+    async fn stats(&self, queue: &QueueName) -> Result<QueueStats>;
+
+    /// Stops deliveries until [`resume`](Self::resume). Settlements, extensions and pushes go on. May be called again.
+    async fn pause(&self, queue: &QueueName) -> Result<()>;
+
+    /// Ends a pause and wakes the queue's watchers. May be called again.
+    async fn resume(&self, queue: &QueueName) -> Result<()>;
+
+    /// Removes up to `max` messages that wait, the soonest first; their ids are free again. Those in flight and the
+    /// dead letters stay.
+    async fn purge(&self, queue: &QueueName, max: usize) -> Result<Purged>;
+
+    /// The queues that hold a message, dead ones included, or are paused: up to `max`, in the order of their bytes,
+    /// after the given one.
+    async fn list_queues(&self, after: Option<QueueName>, max: usize) -> Result<QueuePage>;
+
+    /// Dead letters, those that died first in front: up to `max`, after the given place.
+    async fn dead_list(&self, queue: &QueueName, after: Option<DeadPlace>, max: usize) -> Result<DeadPage>;
+
+    /// Makes dead letters due `delay` from now, with all attempts before them again. What is not there is not counted.
+    async fn dead_redrive(&self, queue: &QueueName, which: &DeadSelection, delay: Delay) -> Result<Redriven>;
+
+    /// Removes dead letters; their ids are free again. What is not there is not counted.
+    async fn dead_purge(&self, queue: &QueueName, which: &DeadSelection) -> Result<Purged>;
+
+    /// Listens for changes that make a message of the queue due sooner than before: a push, a settlement, a reschedule,
+    /// a redrive, a key or lock that became free, the end of a pause.
+    ///
+    /// Returns once a wake-up cannot be missed any more. After every gap in the link the driver wakes all watchers.
+    /// Dropping the [`Watch`] ends the listening. Usually no round trip: one subscription serves the whole client. A
+    /// driver that declares [`QueueWake::Poll`](super::QueueWake::Poll) is not asked; it refuses with
+    /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported).
+    async fn watch(&self, queue: &QueueName) -> Result<Watch>;
+}

@@ -1,0 +1,179 @@
+//! What an operator asks of a queue, and what a driver may answer.
+
+use std::time::Duration;
+
+use crate::name::LockName;
+use crate::queue::{Attempts, ConcurrencyKey, MessageId, Payload, QueueName, Reason};
+
+use super::MessageState;
+
+/// The answer to a cancellation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Cancelled {
+    /// It was waiting, and is removed: it will not be delivered.
+    Removed,
+    /// It is being worked on. Nothing was changed.
+    InFlight,
+    /// It is among the dead letters. Nothing was changed.
+    Dead,
+    /// No such message is stored.
+    NotFound,
+}
+
+/// The answer to a change of the due time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Rescheduled {
+    /// It was waiting, and is due at the new time.
+    Moved,
+    /// It is being worked on. Nothing was changed.
+    InFlight,
+    /// It is among the dead letters. Nothing was changed.
+    Dead,
+    /// No such message is stored.
+    NotFound,
+}
+
+/// What can be seen of a message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MessageInfo {
+    /// By what it is known.
+    pub id: MessageId,
+    /// Where it stands; never [`MessageState::Settled`].
+    pub state: MessageState,
+    /// How many deliveries were counted.
+    pub attempt: u32,
+    /// How many there may be.
+    pub attempts: Attempts,
+    /// How long until it is due, or until its lease ends; zero when that is past, and for a dead letter.
+    pub due_in: Duration,
+    /// How long ago it was pushed.
+    pub age: Duration,
+    /// What it carries.
+    pub payload: Payload,
+    /// Its concurrency key.
+    pub key: Option<ConcurrencyKey>,
+    /// The lock that a worker should hold while it handles the message.
+    pub lock: Option<LockName>,
+    /// Why its last delivery failed.
+    pub reason: Option<Reason>,
+}
+
+/// What can be seen of a queue. Every message counts in one of the first four numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct QueueStats {
+    /// Messages that are not yet due.
+    pub scheduled: u64,
+    /// Messages that are due, those whose lease has ended and those whose key is busy included.
+    pub ready: u64,
+    /// Messages that are being worked on.
+    pub in_flight: u64,
+    /// Dead letters.
+    pub dead: u64,
+    /// How long ago the oldest ready message became due; zero when there is none.
+    pub lag: Duration,
+    /// How long until the soonest scheduled message is due; `None` when there is none.
+    pub next_due: Option<Duration>,
+    /// Whether messages are handed out.
+    pub flow: Flow,
+}
+
+/// Whether a queue hands out messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Flow {
+    /// It does.
+    Running,
+    /// Not until it is resumed.
+    Paused,
+}
+
+/// The answer to a purge.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Purged {
+    /// How many were removed.
+    pub removed: u64,
+    /// Whether calling again would remove more.
+    pub rest: Rest,
+}
+
+/// The answer to a redrive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Redriven {
+    /// How many are waiting again.
+    pub moved: u64,
+    /// Whether calling again would move more.
+    pub rest: Rest,
+}
+
+/// Whether a bounded step left something to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Rest {
+    /// Nothing is left.
+    None,
+    /// There is more.
+    More,
+}
+
+/// A page of queue names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct QueuePage {
+    /// The names, in the order of their bytes.
+    pub queues: Vec<QueueName>,
+    /// Whether there are more after them.
+    pub rest: Rest,
+}
+
+/// A message that is delivered no more.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeadLetter {
+    /// By what it is known.
+    pub id: MessageId,
+    /// Its place in the order of deaths.
+    pub place: DeadPlace,
+    /// What it carries.
+    pub payload: Payload,
+    /// How many deliveries were counted.
+    pub attempt: u32,
+    /// Why it is here.
+    pub cause: DeadCause,
+    /// What its last settlement said.
+    pub reason: Option<Reason>,
+    /// How long ago it died.
+    pub died: Duration,
+}
+
+/// The place of a dead letter in the order of deaths, for a listing that goes on behind it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct DeadPlace {
+    /// When it died, as the backend counts.
+    pub stamp: u64,
+    /// The message's number: orders those that died at the same time.
+    pub number: u64,
+}
+
+/// Why a message is dead.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum DeadCause {
+    /// All attempts were used.
+    Exhausted,
+    /// A worker said that it will never succeed.
+    Rejected,
+}
+
+/// A page of dead letters.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeadPage {
+    /// The letters, those that died first in front.
+    pub letters: Vec<DeadLetter>,
+    /// Whether there are more after them.
+    pub rest: Rest,
+}
+
+/// Which dead letters are meant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DeadSelection {
+    /// These, up to the driver's batch.
+    Ids(Vec<MessageId>),
+    /// Those that died first, up to this many.
+    Oldest(usize),
+}

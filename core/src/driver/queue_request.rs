@@ -1,0 +1,256 @@
+//! What a consumer or producer asks of a queue, and what a driver may answer.
+
+use std::time::Duration;
+
+use crate::name::LockName;
+use crate::queue::{Attempts, ConcurrencyKey, Delay, Lease, MessageId, Payload, QueueName, Reason};
+use crate::token::FencingToken;
+
+/// A message to be stored.
+#[derive(Clone, Debug)]
+pub struct NewMessage {
+    /// What it carries.
+    pub payload: Payload,
+    /// When it becomes due.
+    pub due: Due,
+    /// The caller's name for it, always one that [`MessageId::as_name`] yields. `None`: the backend numbers it.
+    pub id: Option<NamedId>,
+    /// At most one message of a key is in flight.
+    pub key: Option<ConcurrencyKey>,
+    /// The lock that a worker should hold while it handles the message.
+    pub lock: Option<LockName>,
+    /// How often it may be delivered.
+    pub attempts: Attempts,
+}
+
+/// A caller's name for a message.
+#[derive(Clone, Debug)]
+pub struct NamedId {
+    /// The name.
+    pub id: MessageId,
+    /// For how long after the message was acknowledged the name still counts as known; a cancelled or purged one is free
+    /// at once.
+    pub window: Delay,
+}
+
+/// When a message becomes due.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Due {
+    /// This long after the backend accepted it.
+    After(Delay),
+    /// When the message's [`lock`](NewMessage::lock) is free, but no later than this. A driver that declares
+    /// [`Parking::BackOff`](super::Parking::BackOff) takes it as [`Due::After`]. Free already: due at once.
+    LockFree {
+        /// The latest.
+        at_most: Delay,
+    },
+}
+
+/// The answer to one pushed message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Pushed {
+    /// It is stored, and known by this id.
+    Stored(MessageId),
+    /// A message of its id is known already; this one was not stored.
+    Duplicate(MessageState),
+}
+
+/// Where a message stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum MessageState {
+    /// Waiting until it is due.
+    Scheduled,
+    /// Due; or its lease has ended and nobody has received it since.
+    Ready,
+    /// Delivered, and its lease lasts.
+    InFlight,
+    /// Among the dead letters.
+    Dead,
+    /// Acknowledged; only its id is still known. Reported by a push alone.
+    Settled,
+}
+
+/// A request for messages.
+#[derive(Clone, Debug)]
+pub struct ReceiveRequest {
+    /// Out of which queue.
+    pub queue: QueueName,
+    /// How many at most: 1 to [`batch`](super::QueueCapabilities::batch).
+    pub max: usize,
+    /// For how long they are hidden from others, from now on the queue's clock.
+    pub lease: Lease,
+}
+
+/// The answer to a [`ReceiveRequest`].
+#[derive(Clone, Debug)]
+pub struct Received {
+    /// The messages, in order.
+    pub deliveries: Vec<RawDelivery>,
+    /// When it is worth asking again without being woken.
+    pub next: Next,
+    /// What the call repaired on its way.
+    pub healed: Healed,
+}
+
+/// When a queue is worth asking again, as the backend computed it after the deliveries of the same answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// At once: more may be due than was looked at or asked for.
+    Now,
+    /// After this span, when the next message becomes due or the next lease ends. Rounded up, never down.
+    In(Duration),
+    /// Only when woken: the queue has nothing waiting and nothing in flight.
+    Never,
+    /// Only when woken: the queue is paused.
+    Paused,
+}
+
+/// What a receive repaired.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Healed {
+    /// Leases found ended, whose messages were delivered again or died.
+    pub expired: u32,
+    /// Messages moved to the dead letters because they had no attempts left.
+    pub dead: u32,
+    /// Messages that should have died but found the dead letters full; they wait another minute.
+    pub postponed: u32,
+    /// Entries without a message, left behind by a crash or by a foreign hand, and removed.
+    pub orphans: u32,
+}
+
+/// One delivery of a message.
+#[derive(Clone, Debug)]
+pub struct RawDelivery {
+    /// By what the message is known: the caller's name if it has one, else the backend's number.
+    pub id: MessageId,
+    /// What it carries.
+    pub payload: Payload,
+    /// Which delivery this is: 1 for the first. Returned and parked deliveries are not counted.
+    pub attempt: u32,
+    /// How many there may be.
+    pub attempts: Attempts,
+    /// Why it was delivered.
+    pub cause: Cause,
+    /// The order of this delivery among all deliveries of the queue.
+    pub fence: FencingToken,
+    /// What settles this delivery and no other.
+    pub receipt: Receipt,
+    /// How long ago it became due, on the queue's clock.
+    pub late: Duration,
+    /// How long ago it was pushed, on the queue's clock.
+    pub age: Duration,
+    /// Its concurrency key.
+    pub key: Option<ConcurrencyKey>,
+    /// The lock that a worker should hold while it handles the message.
+    pub lock: Option<LockName>,
+}
+
+/// Why a message was delivered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Cause {
+    /// For the first time.
+    First,
+    /// Its last delivery asked for another one: [`Settlement::Retry`].
+    Retried,
+    /// Its last delivery was given back untouched: [`Settlement::Return`].
+    Returned,
+    /// It was parked behind a lock: [`Settlement::Park`].
+    Parked,
+    /// The lease of its last delivery ended: the consumer crashed, hung, or lost the answer.
+    LeaseExpired,
+    /// It was dead and an operator brought it back.
+    Redriven,
+}
+
+/// What names one delivery of one message to the driver that made it. Opaque to everybody else; constant while the
+/// delivery lasts, extensions included.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Receipt([u64; 3]);
+
+impl Receipt {
+    /// A receipt of these parts; what they mean is the driver's business. Together they are never used twice.
+    #[must_use]
+    pub const fn new(parts: [u64; 3]) -> Self {
+        Self(parts)
+    }
+
+    /// The parts, as the driver gave them.
+    #[must_use]
+    pub const fn parts(&self) -> [u64; 3] {
+        self.0
+    }
+}
+
+/// How one delivery ends.
+#[derive(Clone, Debug)]
+pub struct Settle {
+    /// Which delivery.
+    pub receipt: Receipt,
+    /// How.
+    pub how: Settlement,
+}
+
+/// How a delivery ends.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Settlement {
+    /// The work is done: the message is removed. Its caller's id stays known for its window.
+    Ack,
+    /// The work failed: the message is due again after the delay. The last attempt makes it dead at once
+    /// ([`DeadCause::Exhausted`](super::DeadCause::Exhausted)).
+    Retry {
+        /// From now on the queue's clock.
+        after: Delay,
+        /// Kept with the message until the next settlement.
+        reason: Option<Reason>,
+    },
+    /// The work was not begun: the message is due at once, and the attempt is not counted.
+    Return,
+    /// The work cannot begin while the lock is taken: the message is due when the lock becomes free (where the driver
+    /// declares [`Parking::Woken`](super::Parking::Woken)), but no later than `at_most` from now. The attempt is not
+    /// counted.
+    Park {
+        /// Which lock.
+        lock: LockName,
+        /// The latest.
+        at_most: Delay,
+    },
+    /// The work will never succeed: the message moves to the dead letters
+    /// ([`DeadCause::Rejected`](super::DeadCause::Rejected)).
+    Dead {
+        /// Kept with the message.
+        reason: Option<Reason>,
+    },
+}
+
+/// The answer to a [`Settle`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Settled {
+    /// Done as asked.
+    Done,
+    /// Done, and the message is among the dead letters now: it was asked for, or this was the last attempt.
+    Dead,
+    /// The message should be dead, but the dead letters are full: it waits another minute, and is not delivered.
+    Postponed,
+    /// The receipt is not valid (any more). Nothing was changed.
+    Stale,
+}
+
+/// A lease to be extended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Extension {
+    /// Whose.
+    pub receipt: Receipt,
+    /// How long it should last from now; a longer rest is kept.
+    pub lease: Lease,
+}
+
+/// The answer to an [`Extension`]. A failure on the way is an error, never [`Extended::Stale`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Extended {
+    /// The lease lasts at least as long as asked, from now.
+    Extended,
+    /// The receipt is not valid any more, or its lease has ended. Nothing was changed.
+    Stale,
+}

@@ -1,0 +1,239 @@
+//! One delivery of a message, in the hands of whoever handles it.
+
+use std::fmt;
+use std::time::Duration;
+
+use super::claim::Claim;
+use super::codec::Codec;
+use super::{Attempts, ConcurrencyKey, Delay, Lease, MessageId, Payload, Reason};
+use crate::driver::{Cause, Settled, Settlement};
+use crate::error::{Error, ErrorKind, Result};
+use crate::name::LockName;
+use crate::token::FencingToken;
+
+/// A delivered message. It is a *lease*: while it lasts nobody else gets the message; then it is delivered again. A
+/// [`Worker`](crate::Worker) extends it; a delivery received by hand is extended with [`extend`](Delivery::extend).
+///
+/// **Dropping a delivery** gives the message back at once, as a failed attempt: whoever drops it may have begun to
+/// work. The settlement runs in the background, never blocks, and works outside a runtime. To give a message back
+/// without counting the attempt, [`give_back`](Delivery::give_back).
+#[must_use = "dropping the delivery gives the message back as a failed attempt"]
+pub struct Delivery<T> {
+    claim: Claim,
+    value: Result<T>,
+}
+
+impl<T: 'static> Delivery<T> {
+    pub(super) fn new(mut claim: Claim, codec: &dyn Codec<T>) -> Self {
+        claim.if_dropped(Settlement::Retry { after: Delay::ZERO, reason: Some(Reason::beginning_of("dropped")) });
+        let value = codec.decode(claim.raw.payload.as_bytes());
+        Self { claim, value }
+    }
+
+    /// What the message says.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Protocol`] when the payload cannot be decoded. The delivery can still be settled.
+    pub fn value(&self) -> Result<&T, &Error> {
+        self.value.as_ref()
+    }
+
+    /// The bytes of the message, decodable or not.
+    #[must_use]
+    pub fn payload(&self) -> &Payload {
+        &self.claim.raw.payload
+    }
+
+    /// By what the message is known.
+    #[must_use]
+    pub fn id(&self) -> &MessageId {
+        &self.claim.raw.id
+    }
+
+    /// Which delivery this is: 1 for the first.
+    #[must_use]
+    pub fn attempt(&self) -> u32 {
+        self.claim.raw.attempt
+    }
+
+    /// How many deliveries there may be.
+    #[must_use]
+    pub fn attempts(&self) -> Attempts {
+        self.claim.raw.attempts
+    }
+
+    /// Why it was delivered.
+    #[must_use]
+    pub fn cause(&self) -> Cause {
+        self.claim.raw.cause
+    }
+
+    /// The order of this delivery among all deliveries of the queue: greater than that of every earlier one. Give it
+    /// to the resource that the work changes, and a delivery that was paused past its lease does no harm.
+    #[must_use]
+    pub fn fence(&self) -> FencingToken {
+        self.claim.raw.fence
+    }
+
+    /// How long after its due time the message was handed out, by the backend's clock.
+    #[must_use]
+    pub fn late(&self) -> Duration {
+        self.claim.raw.late
+    }
+
+    /// How old the message was when it was handed out, by the backend's clock.
+    #[must_use]
+    pub fn age(&self) -> Duration {
+        self.claim.raw.age
+    }
+
+    /// Its concurrency key.
+    #[must_use]
+    pub fn concurrency_key(&self) -> Option<&ConcurrencyKey> {
+        self.claim.raw.key.as_ref()
+    }
+
+    /// The lock that should be held while the message is handled.
+    #[must_use]
+    pub fn lock(&self) -> Option<&LockName> {
+        self.claim.raw.lock.as_ref()
+    }
+
+    /// How long the lease surely lasts from now; zero once it is lost.
+    #[must_use]
+    pub fn remaining(&self) -> Duration {
+        self.claim.remaining()
+    }
+
+    /// Whether the lease has ended. Reads the clock; no I/O.
+    #[must_use]
+    pub fn is_lost(&self) -> bool {
+        self.claim.is_lost()
+    }
+
+    /// Resolves when the lease has ended, no later than its deadline, and without an answer from anywhere.
+    ///
+    /// # Cancel safety
+    ///
+    /// Safe.
+    pub async fn lost(&self) {
+        self.claim.lost().await;
+    }
+
+    /// Makes the lease last this long from now; a longer rest is kept. Whole milliseconds, [`Lease::MIN`] to
+    /// [`Lease::MAX`].
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Lost`] when the lease has ended; [`ErrorKind::InvalidArgument`]; whatever the driver reports.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future may leave the lease extended at the backend; this delivery then believes in the old one.
+    pub async fn extend(&self, lease: Duration) -> Result<()> {
+        self.claim.extend(Lease::new(lease)?).await
+    }
+
+    /// The work is done: removes the message.
+    ///
+    /// [`Settled::Stale`] means that the message was delivered again meanwhile, and that this delivery changes nothing
+    /// any more. An acknowledgement after the end of the lease counts if nobody else got the message yet.
+    ///
+    /// # Errors
+    ///
+    /// Whatever the driver reports. If it may still succeed, it goes on in the background until the lease ends.
+    ///
+    /// # Cancel safety
+    ///
+    /// Once polled, the settlement is carried out; dropping the future only ends the waiting. Dropped before, it is
+    /// like dropping the delivery. This holds for all settlements.
+    pub async fn ack(self) -> Result<Settled> {
+        self.claim.settle(Settlement::Ack).await
+    }
+
+    /// The work failed: the message is due again after `delay`. The last attempt moves it to the dead letters:
+    /// [`Settled::Dead`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Delivery::ack`]; [`ErrorKind::InvalidArgument`] when the delay is too long. The message is then given back
+    /// as if the delivery had been dropped.
+    pub async fn nack(self, delay: Duration) -> Result<Settled> {
+        self.nack_because(delay, None).await
+    }
+
+    /// As [`nack`](Delivery::nack), with a reason that is kept with the message.
+    ///
+    /// # Errors
+    ///
+    /// As [`Delivery::nack`].
+    pub async fn nack_because(self, delay: Duration, reason: Option<Reason>) -> Result<Settled> {
+        let after = self.delay(delay)?;
+        self.claim.settle(Settlement::Retry { after, reason }).await
+    }
+
+    /// The work will never succeed: moves the message to the dead letters.
+    ///
+    /// # Errors
+    ///
+    /// As [`Delivery::ack`].
+    pub async fn bury(self, reason: Option<Reason>) -> Result<Settled> {
+        self.claim.settle(Settlement::Dead { reason }).await
+    }
+
+    /// The work was not begun: the message is due at once, and the attempt is not counted.
+    ///
+    /// # Errors
+    ///
+    /// As [`Delivery::ack`].
+    pub async fn give_back(self) -> Result<Settled> {
+        self.claim.settle(Settlement::Return).await
+    }
+
+    /// The work cannot begin while the lock is taken: the message is due when the lock becomes free (where the driver
+    /// declares [`Parking::Woken`](crate::driver::Parking::Woken)), but no later than `at_most` from now. The attempt
+    /// is not counted.
+    ///
+    /// # Errors
+    ///
+    /// As [`Delivery::nack`].
+    pub async fn park(self, lock: &LockName, at_most: Duration) -> Result<Settled> {
+        let at_most = self.delay(at_most)?;
+        self.claim.settle(Settlement::Park { lock: lock.clone(), at_most }).await
+    }
+
+    /// Ends the delivery in a way that is decided at run time.
+    ///
+    /// # Errors
+    ///
+    /// As [`Delivery::ack`].
+    pub async fn settle(self, how: Settlement) -> Result<Settled> {
+        self.claim.settle(how).await
+    }
+
+    /// Takes the value out, for a handler; leaves an error in its place.
+    pub(super) fn take_value(&mut self) -> Result<T> {
+        let taken = Error::new(ErrorKind::Protocol, "the value was taken");
+        std::mem::replace(&mut self.value, Err(taken))
+    }
+
+    fn delay(&self, delay: Duration) -> Result<Delay> {
+        let delay = Delay::new(delay)?;
+        self.claim.pump.caps.check_delay(delay)?;
+        Ok(delay)
+    }
+}
+
+impl<T> fmt::Debug for Delivery<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let raw = &self.claim.raw;
+        f.debug_struct("Delivery")
+            .field("queue", &self.claim.pump.name)
+            .field("id", &raw.id)
+            .field("attempt", &raw.attempt)
+            .field("fence", &raw.fence)
+            .field("payload", &raw.payload)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,237 @@
+//! A handle on one queue.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::Stream;
+
+use super::claim::Claim;
+use super::codec::Codec;
+use super::delivery::Delivery;
+use super::pump::{Patience, Pump};
+use super::push::{Push, PushMany};
+use super::{Attempts, DeadLetters, Lease, QueueName, WorkerBuilder};
+use crate::driver::{DelayQueue, QueueCapabilities};
+use crate::error::{Error, Result};
+
+/// A handle on one delay queue of messages `T`. Cheap to make and to clone; clones with other settings are the same
+/// queue.
+///
+/// A message is delivered once it is due, to one receiver at a time, until somebody settles it: **at least once**. Make
+/// handlers idempotent, or let the resource they change check [`Delivery::fence`].
+///
+/// All receivers of one client share one connection's worth of waiting: it sleeps until the next message is due, and
+/// is woken when a sooner one arrives.
+#[derive(Debug)]
+pub struct Queue<T> {
+    pub(super) pump: Arc<Pump>,
+    pub(super) codec: Arc<dyn Codec<T>>,
+    pub(super) lease: Duration,
+    pub(super) attempts: u32,
+}
+
+impl<T> Clone for Queue<T> {
+    fn clone(&self) -> Self {
+        let (pump, codec) = (Arc::clone(&self.pump), Arc::clone(&self.codec));
+        Self { pump, codec, lease: self.lease, attempts: self.attempts }
+    }
+}
+
+impl<T: 'static> Queue<T> {
+    pub(crate) fn new(pump: Arc<Pump>, codec: Arc<dyn Codec<T>>) -> Self {
+        Self { pump, codec, lease: Lease::DEFAULT.get(), attempts: Attempts::DEFAULT.get() }
+    }
+
+    /// For how long a received message is hidden from others: whole milliseconds, [`Lease::MIN`] to [`Lease::MAX`].
+    /// Default: 30 s. Checked when messages are asked for.
+    #[must_use]
+    pub fn lease(mut self, lease: Duration) -> Self {
+        self.lease = lease;
+        self
+    }
+
+    /// How often a message that is pushed through this handle may be delivered before it is dead: 1 to
+    /// [`Attempts::MAX`]. Default: 10. Checked when messages are pushed.
+    #[must_use]
+    pub fn attempts(mut self, most: u32) -> Self {
+        self.attempts = most;
+        self
+    }
+
+    /// The name of the queue.
+    #[must_use]
+    pub fn name(&self) -> &QueueName {
+        &self.pump.name
+    }
+
+    /// What the driver's queues promise.
+    #[must_use]
+    pub fn capabilities(&self) -> QueueCapabilities {
+        self.pump.caps
+    }
+
+    /// Stores a message, once the returned request is awaited.
+    ///
+    /// ```ignore
+    /// queue.push(&invoice).delay(Duration::from_secs(300)).id("invoice/42").await?;
+    /// ```
+    pub fn push(&self, value: &T) -> Push<'_, T> {
+        Push::new(self, self.codec.encode(value))
+    }
+
+    /// Stores a message of bytes, without the codec.
+    pub fn push_bytes(&self, bytes: impl Into<Vec<u8>>) -> Push<'_, T> {
+        Push::new(self, Ok(bytes.into()))
+    }
+
+    /// Stores messages, all or none, once the returned request is awaited: up to the
+    /// [`batch`](QueueCapabilities::batch) of the driver.
+    pub fn push_many<'a>(&self, values: impl IntoIterator<Item = &'a T>) -> PushMany<'_, T>
+    where
+        T: 'a,
+    {
+        PushMany::new(self, values.into_iter().map(|value| self.codec.encode(value)).collect())
+    }
+
+    /// Waits for a message.
+    ///
+    /// An outage of the backend fails the call at its start. Once the backend has answered, outages of any length are
+    /// waited out. A paused queue is waited for.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::InvalidArgument`](crate::ErrorKind::InvalidArgument) and
+    /// [`ErrorKind::Closed`](crate::ErrorKind::Closed); whatever the driver reports at first.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future loses nothing: a message that was handed out for it goes to another receiver of this
+    /// client, or is returned to the queue at once, and its attempt is not counted. This holds for all ways to receive.
+    pub async fn receive(&self) -> Result<Delivery<T>> {
+        loop {
+            let claims = self.claims(1, Patience::Unlimited).await?;
+            if let Some(claim) = claims.into_iter().next() {
+                return Ok(self.delivery(claim));
+            }
+        }
+    }
+
+    /// A message, if one is due now. Never waits for one.
+    ///
+    /// # Errors
+    ///
+    /// As [`Queue::receive`].
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`Queue::receive`].
+    pub async fn try_receive(&self) -> Result<Option<Delivery<T>>> {
+        Ok(self.try_receive_many(1).await?.pop())
+    }
+
+    /// Up to `max` messages, if any are due now, in the order of their due times. Never waits for one.
+    ///
+    /// # Errors
+    ///
+    /// As [`Queue::receive`]; zero is an [`ErrorKind::InvalidArgument`](crate::ErrorKind::InvalidArgument).
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`Queue::receive`].
+    pub async fn try_receive_many(&self, max: usize) -> Result<Vec<Delivery<T>>> {
+        let claims = self.claims(max, Patience::Once).await?;
+        Ok(claims.into_iter().map(|claim| self.delivery(claim)).collect())
+    }
+
+    /// Waits for a message for at most `most`; `None` when that has passed. Zero is one attempt.
+    ///
+    /// # Errors
+    ///
+    /// As [`Queue::receive`].
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`Queue::receive`].
+    pub async fn receive_within(&self, most: Duration) -> Result<Option<Delivery<T>>> {
+        if most.is_zero() {
+            return self.try_receive().await;
+        }
+        match tokio::time::timeout(most, self.receive()).await {
+            Ok(received) => received.map(Some),
+            Err(_) => Ok(None),
+        }
+    }
+
+    /// Waits for messages: at least one, up to `max`, in the order of their due times.
+    ///
+    /// # Errors
+    ///
+    /// As [`Queue::try_receive_many`].
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`Queue::receive`].
+    pub async fn receive_many(&self, max: usize) -> Result<Vec<Delivery<T>>> {
+        loop {
+            let claims = self.claims(max, Patience::Unlimited).await?;
+            if !claims.is_empty() {
+                return Ok(claims.into_iter().map(|claim| self.delivery(claim)).collect());
+            }
+        }
+    }
+
+    /// Messages as they become due, one at a time; the next is asked for when it is polled for. Ends with the first
+    /// error.
+    pub fn stream(&self) -> impl Stream<Item = Result<Delivery<T>>> + use<T>
+    where
+        T: 'static,
+    {
+        futures_util::stream::unfold(Some(self.clone()), |queue| async move {
+            let queue = queue?;
+            let received = queue.receive().await;
+            let next = received.is_ok().then_some(queue);
+            Some((received, next))
+        })
+    }
+
+    /// A worker that handles the messages of this queue.
+    pub fn worker(&self) -> WorkerBuilder<T> {
+        WorkerBuilder::new(self.clone())
+    }
+
+    /// The messages that are delivered no more.
+    #[must_use]
+    pub fn dead_letters(&self) -> DeadLetters<T> {
+        DeadLetters::new(self.clone())
+    }
+
+    async fn claims(&self, max: usize, patience: Patience) -> Result<Vec<Claim>> {
+        let asked = async {
+            let lease = Lease::new(self.lease)?;
+            self.pump.caps.check_lease(lease)?;
+            self.pump.caps.check_batch(max)?;
+            self.pump.demand(max, lease, patience).await
+        };
+        let mut claims = asked.await.map_err(|error| self.told(error, "receive"))?;
+        claims.retain(|claim| !claim.is_lost()); // those that took too long to arrive are returned
+        Ok(claims)
+    }
+
+    fn delivery(&self, claim: Claim) -> Delivery<T> {
+        Delivery::new(claim, &*self.codec)
+    }
+
+    pub(super) fn driver(&self) -> &dyn DelayQueue {
+        &*self.pump.driver
+    }
+
+    /// One request of this handle, bounded and with its circumstances in the error.
+    pub(super) async fn call<R>(&self, what: &'static str, call: impl Future<Output = Result<R>>) -> Result<R> {
+        self.pump.shared.ensure_open().map_err(|error| self.told(error, what))?;
+        super::bounded(self.pump.shared.config.op_timeout, call).await.map_err(|error| self.told(error, what))
+    }
+
+    pub(super) fn told(&self, error: Error, operation: &'static str) -> Error {
+        self.pump.told(error, operation)
+    }
+}

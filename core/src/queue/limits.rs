@@ -1,0 +1,228 @@
+//! Sizes and spans of a queue, as types that cannot be wrong.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::error::{Error, ErrorKind, Result};
+
+/// What a message carries: 0 to [`Payload::MAX_LEN`] bytes, any bytes, kept exactly. Clones share the bytes.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct Payload(Arc<[u8]>);
+
+impl Payload {
+    /// The longest payload of any driver, in bytes: 1 MiB. Drivers declare their own cap, usually
+    /// [`Payload::DEFAULT_CAP`].
+    pub const MAX_LEN: usize = 1024 * 1024;
+    /// The cap that drivers use unless they say otherwise, in bytes: 256 KiB.
+    pub const DEFAULT_CAP: usize = 256 * 1024;
+
+    /// Checks the length of `bytes`.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::InvalidArgument`] when there are more than [`Payload::MAX_LEN`].
+    pub fn new(bytes: impl Into<Arc<[u8]>>) -> Result<Self> {
+        let bytes = bytes.into();
+        if bytes.len() > Self::MAX_LEN {
+            let text = format!("a payload has {} bytes, the most is {}", bytes.len(), Self::MAX_LEN);
+            return Err(Error::new(ErrorKind::InvalidArgument, text));
+        }
+        Ok(Self(bytes))
+    }
+
+    /// The bytes.
+    #[must_use]
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    /// How many bytes.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl fmt::Debug for Payload {
+    /// The length only: a payload may be a secret.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Payload({} bytes)", self.len())
+    }
+}
+
+/// How long until a message is due, counted by the backend from when it accepts the request: zero to [`Delay::MAX`].
+///
+/// Kept in whole microseconds; a fraction is rounded up, so that a message is never early.
+#[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Delay(Duration);
+
+impl Delay {
+    /// Due at once.
+    pub const ZERO: Self = Self(Duration::ZERO);
+    /// The longest delay: 3,650 days.
+    pub const MAX: Duration = Duration::from_secs(3_650 * 86_400);
+
+    /// Checks `delay`.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::InvalidArgument`] when it is longer than [`Delay::MAX`].
+    pub fn new(delay: Duration) -> Result<Self> {
+        if delay > Self::MAX {
+            let text = format!("a delay of {delay:?} is longer than {:?}", Self::MAX);
+            return Err(Error::new(ErrorKind::InvalidArgument, text));
+        }
+        Ok(Self(Duration::from_micros(delay.as_nanos().div_ceil(1_000) as u64)))
+    }
+
+    /// The length.
+    #[must_use]
+    pub const fn get(self) -> Duration {
+        self.0
+    }
+
+    /// The length in microseconds.
+    #[must_use]
+    pub const fn as_micros(self) -> u64 {
+        self.0.as_micros() as u64
+    }
+}
+
+impl fmt::Debug for Delay {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Delay({:?})", self.0)
+    }
+}
+
+/// For how long a delivered message is hidden from others: [`Lease::MIN`] to [`Lease::MAX`], whole milliseconds.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Lease(Duration);
+
+impl Lease {
+    /// The shortest lease: 10 ms.
+    pub const MIN: Duration = Duration::from_millis(10);
+    /// The longest lease: 24 hours. Longer work extends it.
+    pub const MAX: Duration = Duration::from_secs(86_400);
+    /// What a queue uses unless told otherwise: 30 s.
+    pub const DEFAULT: Self = Self(Duration::from_secs(30));
+
+    /// Checks `lease`.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::InvalidArgument`] when it is outside [`Lease::MIN`]..=[`Lease::MAX`] or has a fraction of a
+    /// millisecond.
+    pub fn new(lease: Duration) -> Result<Self> {
+        if lease < Self::MIN || lease > Self::MAX {
+            let text = format!("a lease of {lease:?} is outside {:?} to {:?}", Self::MIN, Self::MAX);
+            return Err(Error::new(ErrorKind::InvalidArgument, text));
+        }
+        if !lease.subsec_nanos().is_multiple_of(1_000_000) {
+            let text = format!("a lease of {lease:?} has a fraction of a millisecond");
+            return Err(Error::new(ErrorKind::InvalidArgument, text));
+        }
+        Ok(Self(lease))
+    }
+
+    /// The length.
+    #[must_use]
+    pub const fn get(self) -> Duration {
+        self.0
+    }
+
+    /// The length in microseconds.
+    #[must_use]
+    pub const fn as_micros(self) -> u64 {
+        self.0.as_micros() as u64
+    }
+}
+
+impl Default for Lease {
+    fn default() -> Self {
+        Self::DEFAULT
+    }
+}
+
+impl fmt::Debug for Lease {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Lease({:?})", self.0)
+    }
+}
+
+/// How often a message may be delivered before it is dead: 1 to [`Attempts::MAX`].
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Attempts(u32);
+
+impl Attempts {
+    /// The most: 10,000.
+    pub const MAX: u32 = 10_000;
+    /// What a message uses unless told otherwise: 10.
+    pub const DEFAULT: Self = Self(10);
+
+    /// Checks `count`.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::InvalidArgument`] when it is zero or more than [`Attempts::MAX`].
+    pub fn new(count: u32) -> Result<Self> {
+        if count == 0 || count > Self::MAX {
+            let text = format!("{count} attempts are outside 1 to {}", Self::MAX);
+            return Err(Error::new(ErrorKind::InvalidArgument, text));
+        }
+        Ok(Self(count))
+    }
+
+    /// The count.
+    #[must_use]
+    pub const fn get(self) -> u32 {
+        self.0
+    }
+}
+
+impl Default for Attempts {
+    fn default() -> Self {
+        Self::DEFAULT
+    }
+}
+
+impl fmt::Debug for Attempts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Attempts({})", self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_are_checked_at_the_door() {
+        for refused in [
+            Payload::new(vec![0; Payload::MAX_LEN + 1]).map(drop),
+            Delay::new(Delay::MAX + Duration::from_nanos(1)).map(drop),
+            Delay::new(Duration::MAX).map(drop),
+            Lease::new(Duration::ZERO).map(drop),
+            Lease::new(Lease::MAX + Duration::from_millis(1)).map(drop),
+            Lease::new(Duration::from_micros(10_500)).map(drop),
+            Attempts::new(0).map(drop),
+            Attempts::new(Attempts::MAX + 1).map(drop),
+        ] {
+            assert_eq!(refused.unwrap_err().kind(), ErrorKind::InvalidArgument);
+        }
+        assert!(Payload::new(vec![0; Payload::MAX_LEN]).is_ok());
+    }
+
+    #[test]
+    fn a_delay_is_never_rounded_down() {
+        assert_eq!(Delay::new(Duration::from_nanos(1)).unwrap().as_micros(), 1);
+        assert_eq!(Delay::new(Duration::from_nanos(2_001)).unwrap().as_micros(), 3);
+        assert_eq!(Delay::new(Delay::MAX).unwrap().get(), Delay::MAX);
+    }
+}

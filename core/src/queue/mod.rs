@@ -1,0 +1,40 @@
+//! Delay queues: values, handles, deliveries and workers.
+//!
+//! | here | what |
+//! |---|---|
+//! | [`Queue`], [`Push`], [`PushMany`] | storing messages, and waiting for them |
+//! | [`Delivery`] | one message in hand: settle it, extend it, learn of its loss |
+//! | [`Worker`] | handles messages for you |
+//! | [`DeadLetters`] | messages that are delivered no more |
+
+mod claim;
+mod codec;
+mod dead;
+mod delivery;
+mod handle;
+mod limits;
+mod name;
+mod operate;
+mod parked;
+mod pump;
+mod push;
+mod registry;
+mod request;
+mod run;
+mod worker;
+
+#[cfg(feature = "json")]
+pub use codec::Json;
+pub use codec::{Bytes, Codec, Text};
+pub use dead::DeadLetters;
+pub use delivery::Delivery;
+pub use handle::Queue;
+pub use limits::{Attempts, Delay, Lease, Payload};
+pub use name::{ConcurrencyKey, MessageId, QueueName, Reason};
+pub use parked::OrPark;
+pub use push::{Push, PushMany};
+pub use worker::{IntoOutcome, Jitter, Job, Outcome, RetryPolicy, Worker, WorkerBuilder, WorkerStats};
+
+pub(crate) use operate::list_queues;
+pub(crate) use registry::Pumps;
+use request::bounded;

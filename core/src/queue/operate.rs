@@ -1,0 +1,115 @@
+//! What operators and producers do with messages that are stored.
+
+use std::time::Duration;
+
+use super::handle::Queue;
+use super::{Delay, MessageId, QueueName};
+use crate::driver::{Cancelled, MessageInfo, QueueStats, Rescheduled, Rest};
+use crate::engine::shared::Shared;
+use crate::error::Result;
+
+/// How many messages one step of a purge removes: short enough for a backend to do other work in between.
+const STEP: usize = 1000;
+
+/// How many queues one step of a listing asks for.
+const PAGE: usize = 1000;
+
+impl<T: 'static> Queue<T> {
+    /// Removes a message that waits; it will not be delivered. Its id is free again.
+    ///
+    /// # Errors
+    ///
+    /// Whatever the driver reports.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future may leave the message removed or not. This holds for all methods that change something.
+    pub async fn cancel(&self, id: &MessageId) -> Result<Cancelled> {
+        self.call("cancel", self.driver().cancel(self.name(), id)).await
+    }
+
+    /// Makes a message that waits due `delay` from now, sooner or later than before.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::InvalidArgument`](crate::ErrorKind::InvalidArgument) when the delay is too long; whatever the
+    /// driver reports.
+    pub async fn reschedule(&self, id: &MessageId, delay: Duration) -> Result<Rescheduled> {
+        let delay = self.checked_delay(delay, "reschedule")?;
+        self.call("reschedule", self.driver().reschedule(self.name(), id, delay)).await
+    }
+
+    /// Looks at a message without changing it; `None` when it is not stored (any more).
+    ///
+    /// # Errors
+    ///
+    /// Whatever the driver reports.
+    pub async fn get(&self, id: &MessageId) -> Result<Option<MessageInfo>> {
+        self.call("get", self.driver().get(self.name(), id)).await
+    }
+
+    /// Counts, lag and the next due time.
+    ///
+    /// # Errors
+    ///
+    /// Whatever the driver reports.
+    pub async fn stats(&self) -> Result<QueueStats> {
+        self.call("stats", self.driver().stats(self.name())).await
+    }
+
+    /// Stops deliveries, for all clients, until [`resume`](Queue::resume). Settlements and pushes go on.
+    ///
+    /// # Errors
+    ///
+    /// Whatever the driver reports.
+    pub async fn pause(&self) -> Result<()> {
+        self.call("pause", self.driver().pause(self.name())).await
+    }
+
+    /// Ends a pause.
+    ///
+    /// # Errors
+    ///
+    /// Whatever the driver reports.
+    pub async fn resume(&self) -> Result<()> {
+        self.call("resume", self.driver().resume(self.name())).await
+    }
+
+    /// Removes all messages that wait; tells how many. Those in flight and the dead letters stay. Done in steps, so
+    /// that messages pushed meanwhile may stay or go.
+    ///
+    /// # Errors
+    ///
+    /// Whatever the driver reports.
+    pub async fn purge(&self) -> Result<u64> {
+        let mut removed = 0;
+        loop {
+            let step = self.call("purge", self.driver().purge(self.name(), STEP)).await?;
+            removed += step.removed;
+            if step.rest == Rest::None || step.removed == 0 {
+                return Ok(removed);
+            }
+        }
+    }
+
+    pub(super) fn checked_delay(&self, delay: Duration, what: &'static str) -> Result<Delay> {
+        let checked = Delay::new(delay).and_then(|delay| self.pump.caps.check_delay(delay).map(|()| delay));
+        checked.map_err(|error| self.told(error, what))
+    }
+}
+
+/// All queues of the backend that hold a message or are paused.
+pub(crate) async fn list_queues(shared: &Shared) -> Result<Vec<QueueName>> {
+    shared.ensure_open()?;
+    let driver = super::registry::driver(shared)?;
+    let mut all: Vec<QueueName> = Vec::new();
+    loop {
+        let after = all.last().cloned();
+        let page = super::bounded(shared.config.op_timeout, driver.list_queues(after, PAGE)).await?;
+        let none = page.queues.is_empty();
+        all.extend(page.queues);
+        if page.rest == Rest::None || none {
+            return Ok(all);
+        }
+    }
+}

@@ -1,0 +1,262 @@
+//! The task of a [`Pump`]: asks, sleeps until the span that the backend computed has passed, hands out.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep_until, timeout};
+
+use super::Lease;
+use super::claim::{Claim, carry_on};
+use super::pump::{Answered, Demand, Patience, Pending, Pump};
+use crate::clock::LeaseInstant;
+use crate::driver::{Next, QueueWake, RawDelivery, ReceiveRequest, Received, Settle, Settled, Watch};
+use crate::error::{Error, ErrorKind, Result};
+
+/// How long a waiting receiver sleeps at most: the bound on its lateness when every wake-up is lost.
+pub(crate) const MAX_IDLE: Duration = Duration::from_secs(2);
+
+/// How long the task stays after its last work, listening, in case more comes.
+const LINGER: Duration = Duration::from_secs(10);
+
+/// The pause after the first failed request; doubled after each further one.
+const FIRST_PAUSE: Duration = Duration::from_millis(50);
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+
+/// What the task knows between two requests.
+struct Turn {
+    watch: Option<Watch>,
+    /// When to ask again for those who wait.
+    ask_at: Instant,
+    pause: Duration,
+    /// Until when it stays without work.
+    lingers_until: Option<Instant>,
+}
+
+/// What one request carries.
+struct Load {
+    settles: Vec<Pending>,
+    ask: Option<Ask>,
+}
+
+#[derive(Clone, Copy)]
+struct Ask {
+    max: usize,
+    lease: Lease,
+    /// The last demand that this question is asked for.
+    up_to: u64,
+}
+
+impl Pump {
+    pub(super) async fn run(self: Arc<Self>) {
+        let mut turn = Turn { watch: None, ask_at: Instant::now(), pause: FIRST_PAUSE, lingers_until: None };
+        loop {
+            if self.shared.ensure_open().is_err() {
+                self.refuse_demands();
+            }
+            self.listen(&mut turn).await;
+            let load = self.load(&turn);
+            if !load.settles.is_empty() || load.ask.is_some() {
+                turn.lingers_until = None;
+                self.exchange(&mut turn, load).await;
+                continue;
+            }
+            if self.sleep(&mut turn).await && self.may_end() {
+                return;
+            }
+        }
+    }
+
+    /// Waits for something to do; tells whether there was nothing for long.
+    async fn sleep(&self, turn: &mut Turn) -> bool {
+        let waiting = !self.work().demands.is_empty();
+        let until = match waiting {
+            true => turn.ask_at,
+            false => *turn.lingers_until.get_or_insert_with(|| Instant::now() + LINGER),
+        };
+        let woken = async {
+            match &mut turn.watch {
+                Some(watch) => watch.next().await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            _ = woken => turn.ask_at = Instant::now(),
+            () = self.changed.notified() => {}
+            () = self.shared.closed(), if waiting => {}
+            () = sleep_until(until) => return !waiting,
+        }
+        false
+    }
+
+    /// Subscribes before the first question of somebody who waits.
+    async fn listen(&self, turn: &mut Turn) {
+        let waits = |demand: &Demand| demand.patience == Patience::Unlimited;
+        if turn.watch.is_some() || self.caps.wake == QueueWake::Poll || !self.work().demands.iter().any(waits) {
+            return;
+        }
+        if let Ok(Ok(watch)) = timeout(self.shared.config.op_timeout, self.driver.watch(&self.name)).await {
+            turn.watch = Some(watch);
+            turn.ask_at = Instant::now();
+        }
+    }
+
+    /// What the next request should carry.
+    fn load(&self, turn: &Turn) -> Load {
+        let mut work = self.work();
+        Self::prune(&mut work);
+        let count = work.settles.len().min(self.caps.batch);
+        let settles: Vec<_> = work.settles.drain(..count).collect();
+        work.on_their_way += settles.len();
+        let due = turn.ask_at <= Instant::now();
+        let fresh = |demand: &Demand| demand.answered == Answered::NotYet;
+        let ask = match work.demands.front() {
+            Some(front) if due || work.demands.iter().any(fresh) => {
+                let lease = front.lease;
+                let same = work.demands.iter().filter(|demand| demand.lease == lease);
+                let max = same.map(|demand| demand.max).sum::<usize>().min(self.caps.batch);
+                Some(Ask { max, lease, up_to: Self::last_number(&work) })
+            }
+            _ => None,
+        };
+        Load { settles, ask }
+    }
+
+    /// One request and its answer.
+    async fn exchange(self: &Arc<Self>, turn: &mut Turn, load: Load) {
+        let settles: Vec<Settle> = load.settles.iter().map(|pending| pending.settle.clone()).collect();
+        let sent_at = LeaseInstant::before_send();
+        match self.call(settles, load.ask, sent_at).await {
+            Ok((settled, received)) => {
+                turn.pause = FIRST_PAUSE;
+                self.answer_settlements(load.settles, settled);
+                if let (Some(ask), Some(received)) = (load.ask, received) {
+                    turn.ask_at = Instant::now() + wait_for(received.next);
+                    self.hand_out(ask, received, sent_at);
+                }
+            }
+            Err(error) => {
+                self.fail(&load, &error);
+                for Pending { settle, until, reply } in load.settles {
+                    if is_worth_repeating(error.kind()) {
+                        carry_on(self, settle, until);
+                    }
+                    let _ = reply.send(Err(copy(&error)));
+                }
+                turn.ask_at = Instant::now() + turn.pause;
+                turn.pause = (turn.pause * 2).min(LONGEST_PAUSE);
+            }
+        }
+        self.settlements_answered();
+    }
+
+    /// The request itself. When its answer does not come in time, somebody stays behind to return what it may bring.
+    async fn call(
+        self: &Arc<Self>,
+        settles: Vec<Settle>,
+        ask: Option<Ask>,
+        sent_at: LeaseInstant,
+    ) -> Result<(Vec<Settled>, Option<Received>)> {
+        let (pump, limit) = (Arc::clone(self), self.shared.config.op_timeout);
+        let Some(Ask { max, lease, .. }) = ask else {
+            let call = self.driver.settle(&self.name, &settles);
+            return super::bounded(limit, call).await.map(|settled| (settled, None));
+        };
+        let mut call = Box::pin(async move {
+            let request = ReceiveRequest { queue: pump.name.clone(), max, lease };
+            if settles.is_empty() {
+                return pump.driver.receive(&request).await.map(|received| (Vec::new(), Some(received)));
+            }
+            let answer = pump.driver.settle_and_receive(&settles, &request).await;
+            answer.map(|(settled, received)| (settled, Some(received)))
+        });
+        match timeout(limit, &mut call).await {
+            Ok(answer) => answer,
+            Err(_) => {
+                let pump = Arc::clone(self);
+                tokio::spawn(async move {
+                    if let Ok(Ok((_, Some(received)))) = timeout(lease.get(), call).await {
+                        let claims = received.deliveries.into_iter().map(|raw| Claim::new(&pump, raw, sent_at, lease));
+                        claims.for_each(drop); // each returns its message
+                    }
+                });
+                Err(Error::new(ErrorKind::Indeterminate, format!("no answer within {limit:?}")))
+            }
+        }
+    }
+
+    fn answer_settlements(&self, pending: Vec<Pending>, mut settled: Vec<Settled>) {
+        let complete = settled.len() == pending.len();
+        for Pending { reply, .. } in pending.into_iter().rev() {
+            let answer = settled.pop().filter(|_| complete);
+            let answer = answer.ok_or_else(|| Error::new(ErrorKind::Protocol, "a settlement was not answered"));
+            let _ = reply.send(answer);
+        }
+    }
+
+    /// Gives the messages to those who asked, first come, first served. What nobody wants is returned.
+    fn hand_out(self: &Arc<Self>, ask: Ask, received: Received, sent_at: LeaseInstant) {
+        let claim = |raw: RawDelivery| Claim::new(self, raw, sent_at, ask.lease);
+        let mut claims: Vec<Claim> = received.deliveries.into_iter().map(claim).collect();
+        let nothing_left = received.next != Next::Now;
+        let mut replies = Vec::new();
+        let mut work = self.work();
+        let mut kept = std::collections::VecDeque::new();
+        while let Some(mut demand) = work.demands.pop_front() {
+            let was_asked = demand.number <= ask.up_to;
+            if was_asked && demand.lease == ask.lease && !claims.is_empty() && !demand.reply.is_closed() {
+                let rest = claims.split_off(claims.len().min(demand.max));
+                replies.push((demand.reply, std::mem::replace(&mut claims, rest)));
+            } else if was_asked && nothing_left && demand.patience == Patience::Once {
+                replies.push((demand.reply, Vec::new()));
+            } else {
+                if was_asked {
+                    demand.answered = Answered::Yes;
+                }
+                kept.push_back(demand);
+            }
+        }
+        work.demands = kept;
+        drop(work);
+        for (reply, claims) in replies {
+            let _ = reply.send(Ok(claims));
+        }
+    }
+
+    /// Tells a failure to whoever has not heard from the backend yet.
+    fn fail(&self, load: &Load, error: &Error) {
+        let Some(ask) = load.ask else { return };
+        let mut work = self.work();
+        let concerned = |demand: &Demand| demand.number <= ask.up_to && demand.answered == Answered::NotYet;
+        let (failed, kept) = std::mem::take(&mut work.demands).into_iter().partition::<Vec<_>, _>(concerned);
+        work.demands = kept.into();
+        drop(work);
+        for demand in failed {
+            let _ = demand.reply.send(Err(copy(error)));
+        }
+    }
+
+    fn refuse_demands(&self) {
+        let demands = std::mem::take(&mut self.work().demands);
+        for demand in demands {
+            let _ = demand.reply.send(Err(Error::new(ErrorKind::Closed, "the client was closed")));
+        }
+    }
+}
+
+fn wait_for(next: Next) -> Duration {
+    match next {
+        Next::Now => Duration::ZERO,
+        Next::In(span) => span.min(MAX_IDLE),
+        Next::Never | Next::Paused => MAX_IDLE,
+    }
+}
+
+/// Whether the same settlement may still come through, now that its caller was told of the failure.
+fn is_worth_repeating(kind: ErrorKind) -> bool {
+    matches!(kind, ErrorKind::Unavailable | ErrorKind::Indeterminate | ErrorKind::TimedOut)
+}
+
+/// The same failure, for one of several callers.
+fn copy(error: &Error) -> Error {
+    Error::new(error.kind(), error.message().to_owned())
+}

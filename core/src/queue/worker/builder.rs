@@ -1,0 +1,114 @@
+//! How a worker is set up.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::outcome::IntoOutcome;
+use super::retry::RetryPolicy;
+use super::run::{Worker, start};
+use super::{Job, handling};
+use crate::error::{Error, ErrorKind, Result};
+use crate::name::LockName;
+use crate::queue::parked::PARKED_AT_MOST;
+use crate::queue::{Delay, Delivery, Lease, Queue};
+
+/// Which lock a message needs; `None` for none.
+pub(super) type LockOf<T> = Arc<dyn Fn(&Delivery<T>) -> Option<LockName> + Send + Sync>;
+
+/// Settings of a [`Worker`]; made by [`Queue::worker`].
+#[must_use = "a builder does nothing until `start`"]
+pub struct WorkerBuilder<T> {
+    queue: Queue<T>,
+    concurrency: usize,
+    retry: RetryPolicy,
+    back_off: Duration,
+    lock_of: LockOf<T>,
+}
+
+/// The settings, checked.
+pub(super) struct Settings<T> {
+    pub(super) queue: Queue<T>,
+    pub(super) lease: Lease,
+    pub(super) concurrency: usize,
+    pub(super) retry: RetryPolicy,
+    pub(super) back_off: Duration,
+    pub(super) lock_of: LockOf<T>,
+}
+
+impl<T: 'static> WorkerBuilder<T> {
+    pub(in crate::queue) fn new(queue: Queue<T>) -> Self {
+        let lock_of = Arc::new(|delivery: &Delivery<T>| delivery.lock().cloned());
+        Self { queue, concurrency: 16, retry: RetryPolicy::default(), back_off: PARKED_AT_MOST, lock_of }
+    }
+
+    /// How many messages are handled at once. Default: 16. The worker asks for as many as it has room for, and no
+    /// more: nothing waits in its memory while its lease runs.
+    pub fn concurrency(mut self, most: usize) -> Self {
+        self.concurrency = most;
+        self
+    }
+
+    /// When a failed message is tried again. Default: after 1 s, doubled each time, at most 10 minutes, with jitter.
+    pub fn retry(mut self, policy: RetryPolicy) -> Self {
+        self.retry = policy;
+        self
+    }
+
+    /// The latest that a message comes back whose lock is taken, in case nobody tells that it is free. Default: 5 s.
+    pub fn lock_back_off(mut self, wait: Duration) -> Self {
+        self.back_off = wait;
+        self
+    }
+
+    /// Which lock to hold for a message, `None` for none. Default: the one that the message was pushed with.
+    ///
+    /// A message whose lock is taken is parked, and its attempt is not counted. A handler whose lock is lost is
+    /// dropped, and its message is tried again.
+    pub fn lock_by(mut self, lock_of: impl Fn(&Delivery<T>) -> Option<LockName> + Send + Sync + 'static) -> Self {
+        self.lock_of = Arc::new(lock_of);
+        self
+    }
+
+    /// Checks the settings and starts to work, on the runtime that is current here.
+    ///
+    /// The handler gets a [`Job`] and returns what became of it. It runs as a task of its own; a panic in it counts as
+    /// a failed attempt. A message that cannot be decoded moves to the dead letters without being handled.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::InvalidArgument`] when a setting is outside its limits or there is no runtime;
+    /// [`ErrorKind::Closed`] when the client was closed.
+    pub fn start<H, F>(self, handler: H) -> Result<Worker>
+    where
+        T: Send + Sync + 'static,
+        H: Fn(Job<T>) -> F + Send + Sync + 'static,
+        F: Future<Output: IntoOutcome> + Send + 'static,
+    {
+        let queue = self.queue;
+        let checked = || {
+            let lease = Lease::new(queue.lease)?;
+            queue.pump.caps.check_lease(lease)?;
+            Delay::new(self.back_off).and_then(|wait| queue.pump.caps.check_delay(wait))?;
+            if self.concurrency == 0 {
+                return Err(Error::new(ErrorKind::InvalidArgument, "a worker with a concurrency of zero does nothing"));
+            }
+            queue.pump.shared.ensure_open()?;
+            Ok(lease)
+        };
+        let lease = checked().map_err(|error| queue.told(error, "work"))?;
+        let Self { concurrency, retry, back_off, lock_of, .. } = Self { queue: queue.clone(), ..self };
+        let settings = Settings { queue, lease, concurrency, retry, back_off, lock_of };
+        start(settings, handling::boxed(handler))
+    }
+}
+
+impl<T: 'static> fmt::Debug for WorkerBuilder<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WorkerBuilder")
+            .field("queue", &self.queue.name())
+            .field("concurrency", &self.concurrency)
+            .field("retry", &self.retry)
+            .finish_non_exhaustive()
+    }
+}

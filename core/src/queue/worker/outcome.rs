@@ -1,0 +1,47 @@
+//! How a handler says what became of its message.
+
+use std::fmt::Display;
+use std::time::Duration;
+
+use crate::queue::Reason;
+
+/// What became of a message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// The work is done: the message is removed.
+    Done,
+    /// The work failed: the message is tried again, when the worker's [`RetryPolicy`](super::RetryPolicy) says.
+    Retry(Option<Reason>),
+    /// The work failed: the message is tried again after this span.
+    RetryAfter(Duration, Option<Reason>),
+    /// The work will never succeed: the message moves to the dead letters.
+    Dead(Option<Reason>),
+}
+
+/// What a handler may return: an [`Outcome`], nothing (done), or a result, whose error is a reason to try again.
+pub trait IntoOutcome {
+    /// The outcome that this stands for.
+    fn into_outcome(self) -> Outcome;
+}
+
+impl IntoOutcome for Outcome {
+    fn into_outcome(self) -> Outcome {
+        self
+    }
+}
+
+impl IntoOutcome for () {
+    fn into_outcome(self) -> Outcome {
+        Outcome::Done
+    }
+}
+
+impl<T: IntoOutcome, E: Display> IntoOutcome for Result<T, E> {
+    /// The error's text, as much as fits, becomes the reason that is kept with the message.
+    fn into_outcome(self) -> Outcome {
+        match self {
+            Ok(value) => value.into_outcome(),
+            Err(error) => Outcome::Retry(Some(Reason::beginning_of(&error.to_string()))),
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! Handing out what is due.
+
+use std::time::Duration;
+
+use tenure_core::driver::{Cause, DeadCause, Flow, Healed, Next, RawDelivery, Receipt, ReceiveRequest, Received};
+use tenure_core::{FencingToken, Lease};
+
+use super::slot::{Nanos, Place, after, span};
+use super::state::{QueueState, Turn};
+
+/// How many messages one receive looks at beyond those that it hands out.
+const LOOKS: usize = 1000;
+
+/// How long a message waits that finds the dead letters full.
+pub(super) const POSTPONED: Duration = Duration::from_secs(60);
+
+impl QueueState {
+    pub(crate) fn receive(&mut self, turn: &mut Turn<'_>, request: &ReceiveRequest) -> Received {
+        let mut healed = Healed::default();
+        let mut deliveries = Vec::new();
+        if self.flow == Flow::Paused {
+            return Received { deliveries, next: Next::Paused, healed };
+        }
+        let now = turn.now;
+        let mut looks = LOOKS;
+        while deliveries.len() < request.max && looks > 0 {
+            let Some((at, number, expired)) = self.head().filter(|(at, ..)| *at <= now) else { break };
+            healed.expired += u32::from(expired);
+            if let Some(cause) = self.slots[&number].doom() {
+                looks -= 1;
+                match self.bury(turn, number, cause) {
+                    Burial::Done => healed.dead += 1,
+                    Burial::Postponed => healed.postponed += 1,
+                }
+            } else if self.must_be_held(number) {
+                looks -= 1;
+                self.relocate(number, Place::Held(at));
+            } else {
+                let cause = expired.then_some(Cause::LeaseExpired);
+                deliveries.push(self.hand_out(turn, number, (at, cause), request.lease));
+            }
+        }
+        let next = match self.soonest() {
+            None => Next::Never,
+            Some(at) if at <= now => Next::Now,
+            Some(at) => Next::In(span(now, at)),
+        };
+        Received { deliveries, next, healed }
+    }
+
+    /// The message whose time is the soonest, and whether that is the end of a lease.
+    fn head(&self) -> Option<(Nanos, u64, bool)> {
+        let waiting = self.waiting.first().map(|(at, number)| (*at, *number, false));
+        let leased = self.leased.first().map(|(at, number)| (*at, *number, true));
+        [waiting, leased].into_iter().flatten().min()
+    }
+
+    fn must_be_held(&self, number: u64) -> bool {
+        let key = self.slots[&number].key.as_ref();
+        let busy = key.and_then(|key| self.keys.get(key)).and_then(|keyed| keyed.in_flight);
+        busy.is_some_and(|other| other != number)
+    }
+
+    fn hand_out(
+        &mut self,
+        turn: &mut Turn<'_>,
+        number: u64,
+        (at, cause): (Nanos, Option<Cause>),
+        lease: Lease,
+    ) -> RawDelivery {
+        turn.counters.fence += 1;
+        let fence = turn.counters.fence;
+        self.relocate(number, Place::Leased(after(turn.now, lease.get())));
+        let slot = self.slots.get_mut(&number).expect("the head is stored");
+        slot.attempt += 1;
+        slot.fence = fence;
+        RawDelivery {
+            id: slot.id(number),
+            payload: slot.payload.clone(),
+            attempt: slot.attempt,
+            attempts: slot.attempts,
+            cause: cause.unwrap_or(slot.cause),
+            fence: FencingToken::new(fence).expect("the counter never returns to zero"),
+            receipt: Receipt::new([number, fence, 0]),
+            late: span(at, turn.now),
+            age: span(slot.pushed, turn.now),
+            key: slot.key.clone(),
+            lock: slot.lock.clone(),
+        }
+    }
+
+    /// Moves a message to the dead letters, if they have a place.
+    pub(super) fn bury(&mut self, turn: &Turn<'_>, number: u64, cause: DeadCause) -> Burial {
+        let full = self.dead.len() as u64 >= turn.caps.dead_letters;
+        if let Some(slot) = self.slots.get_mut(&number) {
+            slot.doomed = Some(cause);
+        }
+        if full {
+            self.relocate(number, Place::Waiting(after(turn.now, POSTPONED)));
+            return Burial::Postponed;
+        }
+        self.relocate(number, Place::Dead(turn.now));
+        Burial::Done
+    }
+}
+
+/// What became of a message that should be dead.
+pub(super) enum Burial {
+    Done,
+    Postponed,
+}

@@ -1,0 +1,158 @@
+//! Delay queues: requests to decisions, decisions to answers.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use tenure_core::driver::{
+    Cancelled, DeadPage, DeadPlace, DeadSelection, DelayQueue, Due, Exclusion, Extended, Extension, Fencing, Flow,
+    KeyedConcurrency, LeaseRange, MessageInfo, NewMessage, Parking, Purged, Pushed, QueueCapabilities, QueuePage,
+    QueueStats, QueueWake, ReceiveRequest, Received, Redriven, Rescheduled, Settle, Settled, Settlement, Watch,
+};
+use tenure_core::{Attempts, Delay, Error, ErrorKind, Lease, MessageId, Payload, QueueName, Result};
+
+use super::state::{QueueState, Turn};
+use crate::driver::MemoryDriver;
+use crate::faults::Operation;
+use crate::link::Failure;
+
+/// How many messages one request may carry. There is no frame to fill; the number bounds how long the store is busy.
+const BATCH: usize = 1000;
+
+#[async_trait]
+impl DelayQueue for MemoryDriver {
+    fn capabilities(&self) -> QueueCapabilities {
+        QueueCapabilities {
+            clock_error: Duration::ZERO,
+            wake: QueueWake::Notified,
+            durability: Exclusion::Process,
+            fencing: Fencing::Strict,
+            keys: KeyedConcurrency::OneInFlight,
+            parking: Parking::Woken,
+            payload: Payload::MAX_LEN,
+            batch: BATCH,
+            delay: Delay::MAX,
+            lease: LeaseRange { min: Lease::MIN, max: Lease::MAX },
+            attempts: Attempts::MAX,
+            backlog: Some(self.caps().queues.backlog),
+            dead_letters: self.caps().queues.dead_letters,
+        }
+    }
+
+    async fn push(&self, queue: &QueueName, messages: &[NewMessage]) -> Result<Vec<Pushed>> {
+        let parks = messages.iter().any(|message| matches!(message.due, Due::LockFree { .. }));
+        let (messages, most) = (messages.to_vec(), self.caps().queues.backlog);
+        let pushed = self.turn(Operation::Push, queue, parks, move |state, turn| state.push(turn, &messages)).await?;
+        pushed.ok_or_else(|| Error::new(ErrorKind::LimitReached, format!("the queue is full: it holds up to {most}")))
+    }
+
+    async fn receive(&self, request: &ReceiveRequest) -> Result<Received> {
+        let asked = request.clone();
+        self.turn(Operation::Receive, &request.queue, false, move |state, turn| state.receive(turn, &asked)).await
+    }
+
+    async fn settle(&self, queue: &QueueName, settles: &[Settle]) -> Result<Vec<Settled>> {
+        let (parks, settles) = (parks(settles), settles.to_vec());
+        self.turn(Operation::Settle, queue, parks, move |state, turn| state.settle(turn, &settles)).await
+    }
+
+    async fn settle_and_receive(
+        &self,
+        settles: &[Settle],
+        request: &ReceiveRequest,
+    ) -> Result<(Vec<Settled>, Received)> {
+        let (parks, settles, asked) = (parks(settles), settles.to_vec(), request.clone());
+        self.turn(Operation::Receive, &request.queue, parks, move |state, turn| {
+            let settled = state.settle(turn, &settles);
+            (settled, state.receive(turn, &asked))
+        })
+        .await
+    }
+
+    async fn extend(&self, queue: &QueueName, extensions: &[Extension]) -> Result<Vec<Extended>> {
+        let asked = extensions.to_vec();
+        self.turn(Operation::Extend, queue, false, move |state, turn| state.extend(turn.now, &asked)).await
+    }
+
+    async fn cancel(&self, queue: &QueueName, id: &MessageId) -> Result<Cancelled> {
+        let id = id.clone();
+        self.operate(queue, move |state, turn| state.cancel(turn.now, &id)).await
+    }
+
+    async fn reschedule(&self, queue: &QueueName, id: &MessageId, delay: Delay) -> Result<Rescheduled> {
+        let id = id.clone();
+        self.operate(queue, move |state, turn| state.reschedule(turn.now, &id, delay)).await
+    }
+
+    async fn get(&self, queue: &QueueName, id: &MessageId) -> Result<Option<MessageInfo>> {
+        let id = id.clone();
+        self.operate(queue, move |state, turn| state.get(turn.now, &id)).await
+    }
+
+    async fn stats(&self, queue: &QueueName) -> Result<QueueStats> {
+        self.operate(queue, |state, turn| state.stats(turn.now)).await
+    }
+
+    async fn pause(&self, queue: &QueueName) -> Result<()> {
+        self.operate(queue, |state, _| state.set_flow(Flow::Paused)).await
+    }
+
+    async fn resume(&self, queue: &QueueName) -> Result<()> {
+        self.operate(queue, |state, _| state.set_flow(Flow::Running)).await
+    }
+
+    async fn purge(&self, queue: &QueueName, max: usize) -> Result<Purged> {
+        self.operate(queue, move |state, turn| state.purge(turn.now, max)).await
+    }
+
+    async fn list_queues(&self, after: Option<QueueName>, max: usize) -> Result<QueuePage> {
+        self.carry(Operation::Operate, move |store| store.queues().list(after.as_ref(), max))
+            .await
+            .map_err(Failure::error)
+    }
+
+    async fn dead_list(&self, queue: &QueueName, after: Option<DeadPlace>, max: usize) -> Result<DeadPage> {
+        self.operate(queue, move |state, turn| state.dead_list(turn.now, after, max)).await
+    }
+
+    async fn dead_redrive(&self, queue: &QueueName, which: &DeadSelection, delay: Delay) -> Result<Redriven> {
+        let which = which.clone();
+        self.operate(queue, move |state, turn| state.dead_redrive(turn.now, &which, delay)).await
+    }
+
+    async fn dead_purge(&self, queue: &QueueName, which: &DeadSelection) -> Result<Purged> {
+        let which = which.clone();
+        self.operate(queue, move |state, turn| state.dead_purge(turn.now, &which)).await
+    }
+
+    async fn watch(&self, queue: &QueueName) -> Result<Watch> {
+        let (link, queue) = (self.link(), queue.clone());
+        self.carry(Operation::Watch, move |_| link.watch_queue(&queue)).await.map_err(Failure::error)
+    }
+}
+
+fn parks(settles: &[Settle]) -> bool {
+    settles.iter().any(|settle| matches!(settle.how, Settlement::Park { .. }))
+}
+
+impl MemoryDriver {
+    async fn operate<T: Send + 'static>(
+        &self,
+        queue: &QueueName,
+        decision: impl FnOnce(&mut QueueState, &mut Turn<'_>) -> T + Send + 'static,
+    ) -> Result<T> {
+        self.turn(Operation::Operate, queue, false, decision).await
+    }
+
+    /// Carries one decision over the link; `parks` if it needs to see the locks.
+    async fn turn<T: Send + 'static>(
+        &self,
+        operation: Operation,
+        queue: &QueueName,
+        parks: bool,
+        decision: impl FnOnce(&mut QueueState, &mut Turn<'_>) -> T + Send + 'static,
+    ) -> Result<T> {
+        let queue = queue.clone();
+        let apply = move |store: &crate::store::Store| store.decide_queue(&queue, parks, decision);
+        self.carry(operation, apply).await.map_err(Failure::error)
+    }
+}

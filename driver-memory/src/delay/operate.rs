@@ -1,0 +1,141 @@
+//! What operators do with a queue.
+
+use std::time::Duration;
+
+use tenure_core::driver::{
+    Cancelled, Cause, DeadCause, DeadLetter, DeadPage, DeadPlace, DeadSelection, Flow, MessageInfo, MessageState,
+    Purged, QueueStats, Redriven, Rescheduled, Rest,
+};
+use tenure_core::{Delay, MessageId};
+
+use super::slot::{Nanos, Place, after, span};
+use super::state::QueueState;
+
+impl QueueState {
+    pub(crate) fn cancel(&mut self, now: Nanos, id: &MessageId) -> Cancelled {
+        let Some(number) = self.find(id) else { return Cancelled::NotFound };
+        match self.slots[&number].place {
+            Place::Waiting(_) | Place::Held(_) => {}
+            Place::Leased(until) if until <= now => {} // ready again: whoever had it is too late now
+            Place::Leased(_) => return Cancelled::InFlight,
+            Place::Dead(_) => return Cancelled::Dead,
+        }
+        self.remove(number, None);
+        Cancelled::Removed
+    }
+
+    pub(crate) fn reschedule(&mut self, now: Nanos, id: &MessageId, delay: Delay) -> Rescheduled {
+        let Some(number) = self.find(id) else { return Rescheduled::NotFound };
+        let slot = self.slots.get_mut(&number).expect("it was found");
+        match slot.place {
+            Place::Waiting(_) | Place::Held(_) => {}
+            Place::Leased(until) if until <= now => slot.cause = Cause::LeaseExpired,
+            Place::Leased(_) => return Rescheduled::InFlight,
+            Place::Dead(_) => return Rescheduled::Dead,
+        }
+        slot.parked = None;
+        self.relocate(number, Place::Waiting(after(now, delay.get())));
+        Rescheduled::Moved
+    }
+
+    pub(crate) fn get(&self, now: Nanos, id: &MessageId) -> Option<MessageInfo> {
+        self.find(id).map(|number| self.slots[&number].info(number, now))
+    }
+
+    pub(crate) fn stats(&self, now: Nanos) -> QueueStats {
+        let due = |set: &std::collections::BTreeSet<(Nanos, u64)>| set.range(..=(now, u64::MAX)).count() as u64;
+        let held: u64 = self.keys.values().map(|keyed| keyed.held.len() as u64).sum();
+        let (waiting_due, expired) = (due(&self.waiting), due(&self.leased));
+        let heads = [self.waiting.first(), self.leased.first()];
+        let held_heads = self.keys.values().filter_map(|keyed| keyed.held.first());
+        let oldest = heads.into_iter().flatten().chain(held_heads).map(|(at, _)| *at).min();
+        let scheduled = self.waiting.range((now, u64::MAX)..).map(|(at, _)| *at).find(|at| *at > now);
+        QueueStats {
+            scheduled: self.waiting.len() as u64 - waiting_due,
+            ready: waiting_due + expired + held,
+            in_flight: self.leased.len() as u64 - expired,
+            dead: self.dead.len() as u64,
+            lag: oldest.map_or(Duration::ZERO, |at| span(at, now)),
+            next_due: scheduled.map(|at| span(now, at)),
+            flow: self.flow,
+        }
+    }
+
+    pub(crate) fn set_flow(&mut self, flow: Flow) {
+        self.flow = flow;
+    }
+
+    pub(crate) fn purge(&mut self, now: Nanos, max: usize) -> Purged {
+        let mut removed = 0;
+        while let Some(number) = self.soonest_to_purge(now) {
+            if removed == max as u64 {
+                return Purged { removed, rest: Rest::More };
+            }
+            self.remove(number, None);
+            removed += 1;
+        }
+        Purged { removed, rest: Rest::None }
+    }
+
+    /// A message whose lease has ended waits, as for a cancellation.
+    fn soonest_to_purge(&self, now: Nanos) -> Option<u64> {
+        let held = self.keys.values().filter_map(|keyed| keyed.held.first()).min();
+        let ended = self.leased.first().filter(|(until, _)| *until <= now);
+        self.waiting.first().into_iter().chain(held).chain(ended).min().map(|(_, number)| *number)
+    }
+
+    pub(crate) fn dead_list(&self, now: Nanos, after: Option<DeadPlace>, max: usize) -> DeadPage {
+        let from = after.map_or((0, 0), |place| (place.stamp, place.number + 1));
+        let mut places = self.dead.range(from..);
+        let letters = places.by_ref().take(max).map(|(stamp, number)| self.letter(now, *stamp, *number)).collect();
+        let rest = if places.next().is_some() { Rest::More } else { Rest::None };
+        DeadPage { letters, rest }
+    }
+
+    fn letter(&self, now: Nanos, stamp: Nanos, number: u64) -> DeadLetter {
+        let slot = &self.slots[&number];
+        DeadLetter {
+            id: slot.id(number),
+            place: DeadPlace { stamp, number },
+            payload: slot.payload.clone(),
+            attempt: slot.attempt,
+            cause: slot.doomed.unwrap_or(DeadCause::Exhausted),
+            reason: slot.reason.clone(),
+            died: span(stamp, now),
+        }
+    }
+
+    fn dead_numbers(&self, now: Nanos, which: &DeadSelection) -> (Vec<u64>, Rest) {
+        match which {
+            DeadSelection::Ids(ids) => {
+                let mut numbers: Vec<_> = ids.iter().filter_map(|id| self.find(id)).collect();
+                numbers.retain(|number| self.slots[number].state(now) == MessageState::Dead);
+                numbers.sort_unstable();
+                numbers.dedup();
+                (numbers, Rest::None)
+            }
+            DeadSelection::Oldest(count) => {
+                let numbers = self.dead.iter().take(*count).map(|(_, number)| *number).collect();
+                (numbers, if self.dead.len() > *count { Rest::More } else { Rest::None })
+            }
+        }
+    }
+
+    pub(crate) fn dead_redrive(&mut self, now: Nanos, which: &DeadSelection, delay: Delay) -> Redriven {
+        let (numbers, rest) = self.dead_numbers(now, which);
+        for number in &numbers {
+            let slot = self.slots.get_mut(number).expect("dead letters are stored");
+            slot.attempt = 0;
+            slot.doomed = None;
+            slot.cause = Cause::Redriven;
+            self.relocate(*number, Place::Waiting(after(now, delay.get())));
+        }
+        Redriven { moved: numbers.len() as u64, rest }
+    }
+
+    pub(crate) fn dead_purge(&mut self, now: Nanos, which: &DeadSelection) -> Purged {
+        let (numbers, rest) = self.dead_numbers(now, which);
+        numbers.iter().for_each(|number| self.remove(*number, None));
+        Purged { removed: numbers.len() as u64, rest }
+    }
+}

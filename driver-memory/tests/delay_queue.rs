@@ -1,0 +1,150 @@
+//! The queue types of core over the memory driver, on a paused clock: to the millisecond.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use tenure_core::driver::{Cause, Pushed, Settled};
+use tenure_core::{Client, Job, OrPark, Outcome, Queue, RetryPolicy};
+use tenure_memory::{MemoryDriver, Wakeups};
+use tokio::time::Instant;
+
+fn queue() -> (MemoryDriver, Client, Queue<String>) {
+    let driver = MemoryDriver::new();
+    let client = Client::new(driver.clone());
+    let queue = client.queue_with("jobs", tenure_core::Text).unwrap();
+    (driver, client, queue)
+}
+
+const fn ms(count: u64) -> Duration {
+    Duration::from_millis(count)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_message_comes_when_it_is_due_and_a_sooner_one_comes_first() {
+    let (_, _, queue) = queue();
+    let start = Instant::now();
+    queue.push(&"late".into()).delay(ms(5000)).await.unwrap();
+    let waiting = tokio::spawn({
+        let queue = queue.clone();
+        async move {
+            let delivery = queue.receive().await.unwrap();
+            let said = delivery.value().unwrap().clone();
+            delivery.ack().await.unwrap();
+            said
+        }
+    });
+    tokio::time::sleep(ms(100)).await;
+    queue.push(&"soon".into()).delay(ms(200)).await.unwrap();
+    assert_eq!(waiting.await.unwrap(), "soon");
+    assert!((300..310).contains(&start.elapsed().as_millis()), "{:?}", start.elapsed());
+    let late = queue.receive().await.unwrap();
+    assert!((5000..5010).contains(&start.elapsed().as_millis()), "{:?}", start.elapsed());
+    assert_eq!(late.ack().await.unwrap(), Settled::Done);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dropped_receive_leaves_the_message_to_others() {
+    let (_, _, queue) = queue();
+    for polls in 0..6 {
+        let mut receiving = Box::pin(queue.receive());
+        for _ in 0..polls {
+            tokio::select! { biased; _ = &mut receiving => break, () = tokio::task::yield_now() => {} }
+        }
+        queue.push(&"once".into()).await.unwrap();
+        for _ in 0..polls {
+            tokio::select! { biased; received = &mut receiving => { drop(received.unwrap().give_back().await); break }, () = tokio::task::yield_now() => {} }
+        }
+        drop(receiving);
+        let delivery = queue.receive_within(ms(100)).await.unwrap().expect("nothing is lost");
+        assert_eq!(delivery.attempt(), 1);
+        delivery.ack().await.unwrap();
+        let stats = queue.stats().await.unwrap();
+        assert_eq!((stats.ready, stats.in_flight), (0, 0));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn lost_wake_ups_delay_for_two_seconds_at_most() {
+    let (driver, _, queue) = queue();
+    driver.faults().set_wakeups(Wakeups::Lost);
+    let waiting = tokio::spawn({
+        let queue = queue.clone();
+        async move { queue.receive().await.unwrap().ack().await.unwrap() }
+    });
+    tokio::time::sleep(ms(100)).await;
+    let start = Instant::now();
+    queue.push(&"x".into()).await.unwrap();
+    waiting.await.unwrap();
+    assert!(start.elapsed() <= ms(2000) && start.elapsed() > ms(1000), "{:?}", start.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_worker_retries_extends_and_shuts_down() {
+    let (_, _, queue) = queue();
+    queue.push(&"x".into()).await.unwrap();
+    let tries = Arc::new(AtomicU32::new(0));
+    let counted = Arc::clone(&tries);
+    let worker = queue
+        .clone()
+        .lease(ms(900))
+        .worker()
+        .retry(RetryPolicy::fixed(ms(50)))
+        .start(move |job: Job<String>| {
+            let counted = Arc::clone(&counted);
+            async move {
+                tokio::time::sleep(ms(5000)).await; // longer than the lease
+                counted.fetch_add(1, Ordering::Relaxed);
+                if job.attempt < 3 { Err("not yet") } else { Ok(()) }
+            }
+        })
+        .unwrap();
+    tokio::time::sleep(ms(15_500)).await;
+    assert_eq!(tries.load(Ordering::Relaxed), 3);
+    queue.push(&"y".into()).await.unwrap();
+    tokio::time::sleep(ms(100)).await;
+    let stats = worker.shutdown(ms(1000)).await;
+    assert_eq!((stats.settled, stats.stale), (4, 0));
+    let back = queue.try_receive().await.unwrap().expect("what was not finished is returned");
+    assert_eq!((back.attempt(), back.cause()), (1, Cause::Returned));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_parked_request_is_handled_when_its_lock_is_free() {
+    let (_, client, queue) = queue();
+    let lock = client.lock("account/7").unwrap();
+    let guard = lock.acquire().await.unwrap();
+    let OrPark::Parked(Pushed::Stored(_)) = lock.or_park(&queue, &"transfer".into()).await.unwrap() else {
+        panic!("the lock is taken")
+    };
+    let (done, mut handled) = tokio::sync::mpsc::unbounded_channel();
+    let worker = queue
+        .worker()
+        .start(move |job: Job<String>| {
+            done.send((job.attempt, job.lock_fence.is_some(), Instant::now())).unwrap();
+            async { Outcome::Done }
+        })
+        .unwrap();
+    tokio::time::sleep(ms(7000)).await;
+    assert!(handled.try_recv().is_err(), "the lock is still taken");
+    let freed = Instant::now();
+    guard.release().await.unwrap();
+    let (attempt, locked, at) = handled.recv().await.unwrap();
+    assert!(attempt == 1 && locked && at - freed < ms(10), "{attempt} {locked} {:?}", at - freed);
+    assert!(worker.shutdown(ms(100)).await.parked >= 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn closing_waits_for_settlements_and_ends_receives() {
+    let (_, client, queue) = queue();
+    queue.push(&"x".into()).await.unwrap();
+    let delivery = queue.receive().await.unwrap();
+    let waiting = tokio::spawn({
+        let queue = queue.clone();
+        async move { queue.receive().await.unwrap_err().kind() }
+    });
+    tokio::task::yield_now().await;
+    drop(delivery);
+    client.close(ms(1000)).await.unwrap();
+    assert_eq!(waiting.await.unwrap(), tenure_core::ErrorKind::Closed);
+}

@@ -1,0 +1,252 @@
+//! Typed calls of the queues' scripts. The scripts' headers say the same.
+
+use tenure_core::driver::{DeadPlace, DeadSelection, Due, Extension, NewMessage, ReceiveRequest, Settle, Settlement};
+use tenure_core::{Delay, Error, ErrorKind, MessageId, QueueName, Reason, Result};
+
+use super::form::write_record;
+use crate::args::ArgList;
+use crate::call::Calls;
+use crate::executor::ScriptCall;
+use crate::script::{self, Script};
+use crate::settings::Fences;
+
+/// The most messages, settlements or extensions of one script.
+pub(super) const BATCH: usize = 256;
+/// How long the counters of a queue outlive their last use, in ms: 30 days. Both begin at the clock again.
+const KEEP_MS: u64 = 30 * 86_400_000;
+
+/// Whether the client waits for what it did not get.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Listening {
+    Yes,
+    No,
+}
+
+impl Calls {
+    /// A call on all keys of `queue`; its first arguments are name, channel prefix and keep, as most scripts want.
+    fn on_queue(&self, script: &'static Script, queue: &QueueName, more: usize) -> ScriptCall {
+        let mut call = self.on_keys(script, queue, more + 3);
+        call.args.push(queue.as_bytes());
+        call.args.push(self.channel_prefix());
+        call.args.push_number(self.keep());
+        call
+    }
+
+    fn on_keys(&self, script: &'static Script, queue: &QueueName, args: usize) -> ScriptCall {
+        let mut keys = ArgList::with_capacity(13);
+        self.keys.push_dq(&mut keys, queue);
+        ScriptCall { script, keys, args: ArgList::with_capacity(args) }
+    }
+
+    fn keep(&self) -> u64 {
+        match self.settings.fences {
+            Fences::ClockSeeded => KEEP_MS,
+            Fences::Counter => 0, // a counter that is forgotten would start again
+        }
+    }
+
+    pub(super) fn queue_push(&self, queue: &QueueName, messages: &[NewMessage]) -> Result<ScriptCall> {
+        check_count(messages.len())?;
+        let mut call = self.on_queue(&script::QUEUE_PUSH, queue, 1 + 3 * messages.len());
+        call.args.push_number(self.settings.max_backlog.unwrap_or(0));
+        for message in messages {
+            let (Due::After(delay) | Due::LockFree { at_most: delay }) = message.due;
+            call.args.push_number(delay.as_micros());
+            call.args.push(message.id.as_ref().and_then(|named| named.id.as_name()).unwrap_or_default());
+            call.args.push_with(|out| write_record(out, message));
+        }
+        Ok(call)
+    }
+
+    /// Settlements, then a request, of which there is at least one.
+    pub(super) fn queue_turn(
+        &self,
+        queue: &QueueName,
+        settles: &[Settle],
+        request: Option<&ReceiveRequest>,
+        listening: Listening,
+    ) -> Result<ScriptCall> {
+        check_count(settles.len())?;
+        check_count(request.map_or(0, |request| request.max))?;
+        let mut call = self.on_queue(&script::QUEUE_TURN, queue, 5 + settles.len());
+        call.args.push(match self.settings.fences {
+            Fences::ClockSeeded => "clock",
+            Fences::Counter => "counter",
+        });
+        call.args.push_number(self.settings.max_dead_letters);
+        call.args.push(if listening == Listening::Yes { self.keys.client() } else { "" });
+        call.args.push_number(request.map_or(0, |request| request.max as u64));
+        call.args.push_number(request.map_or(0, |request| request.lease.as_micros()));
+        for settle in settles {
+            call.args.push(settlement(settle)?);
+        }
+        Ok(call)
+    }
+
+    pub(super) fn queue_extend(&self, queue: &QueueName, extensions: &[Extension]) -> Result<ScriptCall> {
+        check_count(extensions.len())?;
+        let mut call = self.on_keys(&script::QUEUE_EXTEND, queue, 1 + 2 * extensions.len());
+        call.args.push_number(self.keep());
+        for extension in extensions {
+            let [number, fence, _] = extension.receipt.parts();
+            call.args.push(format!("{number:014x}{fence:014x}"));
+            call.args.push_number(extension.lease.as_micros());
+        }
+        Ok(call)
+    }
+
+    pub(super) fn queue_cancel(&self, queue: &QueueName, id: &MessageId) -> ScriptCall {
+        let mut call = self.on_queue(&script::QUEUE_CANCEL, queue, 1);
+        push_id(&mut call.args, id);
+        call
+    }
+
+    pub(super) fn queue_reschedule(&self, queue: &QueueName, id: &MessageId, delay: Delay) -> ScriptCall {
+        let mut call = self.on_queue(&script::QUEUE_RESCHEDULE, queue, 2);
+        push_id(&mut call.args, id);
+        call.args.push_number(delay.as_micros());
+        call
+    }
+
+    pub(super) fn queue_get(&self, queue: &QueueName, id: &MessageId) -> ScriptCall {
+        let mut call = self.on_keys(&script::QUEUE_GET, queue, 1);
+        push_id(&mut call.args, id);
+        call
+    }
+
+    pub(super) fn queue_stats(&self, queue: &QueueName) -> ScriptCall {
+        self.on_keys(&script::QUEUE_STATS, queue, 0)
+    }
+
+    pub(super) fn queue_pause(&self, queue: &QueueName) -> ScriptCall {
+        self.on_queue(&script::QUEUE_PAUSE, queue, 0)
+    }
+
+    pub(super) fn queue_resume(&self, queue: &QueueName) -> ScriptCall {
+        self.on_queue(&script::QUEUE_RESUME, queue, 0)
+    }
+
+    /// `skip` messages of the timeline were passed over already.
+    pub(super) fn queue_purge(&self, queue: &QueueName, max: usize, skip: u64) -> ScriptCall {
+        let mut call = self.on_queue(&script::QUEUE_PURGE, queue, 2);
+        call.args.push_number(max.min(BATCH) as u64);
+        call.args.push_number(skip);
+        call
+    }
+
+    pub(super) fn queue_dead_list(&self, queue: &QueueName, after: Option<DeadPlace>, max: usize) -> ScriptCall {
+        let mut call = self.on_keys(&script::QUEUE_DEAD_LIST, queue, 3);
+        call.args.push_number(after.map_or(0, |place| place.stamp));
+        call.args.push(format!("{:014x}", after.map_or(0, |place| place.number)));
+        call.args.push_number(max.min(BATCH) as u64);
+        call
+    }
+
+    pub(super) fn queue_dead_redrive(
+        &self,
+        queue: &QueueName,
+        which: &DeadSelection,
+        delay: Delay,
+    ) -> Result<ScriptCall> {
+        let mut call = self.on_queue(&script::QUEUE_DEAD_REDRIVE, queue, 3);
+        call.args.push_number(delay.as_micros());
+        push_selection(&mut call.args, which)?;
+        Ok(call)
+    }
+
+    pub(super) fn queue_dead_purge(&self, queue: &QueueName, which: &DeadSelection) -> Result<ScriptCall> {
+        let mut call = self.on_queue(&script::QUEUE_DEAD_PURGE, queue, 2);
+        push_selection(&mut call.args, which)?;
+        Ok(call)
+    }
+
+    pub(super) fn queue_listen(&self, queue: &QueueName) -> ScriptCall {
+        let mut call = self.on_keys(&script::QUEUE_LISTEN, queue, 2);
+        call.args.push_number(self.keep());
+        call.args.push(self.keys.client());
+        call
+    }
+
+    pub(super) fn queue_list(&self, after: Option<&QueueName>, max: usize) -> ScriptCall {
+        let mut keys = ArgList::with_capacity(1);
+        self.keys.push_dq_index(&mut keys);
+        let mut args = ArgList::with_capacity(2);
+        args.push_with(|out| match after {
+            Some(name) => [b"(", name.as_bytes()].iter().for_each(|part| out.extend_from_slice(part)),
+            None => out.push(b'-'),
+        });
+        args.push_number(max as u64);
+        ScriptCall { script: &script::QUEUE_LIST, keys, args }
+    }
+
+    pub(super) fn queue_living(&self, queues: &[QueueName]) -> ScriptCall {
+        let mut keys = ArgList::with_capacity(1 + 4 * queues.len());
+        self.keys.push_dq_index(&mut keys);
+        let mut args = ArgList::with_capacity(queues.len());
+        for queue in queues {
+            self.keys.push_dq_signs(&mut keys, queue);
+            args.push(queue.as_bytes());
+        }
+        ScriptCall { script: &script::QUEUE_LIVING, keys, args }
+    }
+}
+
+fn check_count(count: usize) -> Result<()> {
+    if count > BATCH {
+        let text = format!("{count} at once are more than {BATCH}, the batch of these queues");
+        return Err(Error::new(ErrorKind::InvalidArgument, text));
+    }
+    Ok(())
+}
+
+/// One settlement, as the part of settling takes it.
+fn settlement(settle: &Settle) -> Result<Vec<u8>> {
+    let [number, fence, _] = settle.receipt.parts();
+    let mut text = format!("{number:014x}{fence:014x}");
+    let tell = |text: &mut String, reason: &Option<Reason>| {
+        if let Some(reason) = reason {
+            text.push('=');
+            text.push_str(reason.as_str());
+        }
+    };
+    match &settle.how {
+        Settlement::Ack => text.push('a'),
+        Settlement::Retry { after, reason } => {
+            text.push_str(&format!("r{:014x}", after.as_micros()));
+            tell(&mut text, reason);
+        }
+        Settlement::Return => text.push('b'),
+        Settlement::Park { at_most, .. } => text.push_str(&format!("p{:014x}", at_most.as_micros())),
+        Settlement::Dead { reason } => {
+            text.push('d');
+            tell(&mut text, reason);
+        }
+        other => {
+            let text = format!("this driver does not know the settlement {other:?}");
+            return Err(Error::new(ErrorKind::Unsupported, text));
+        }
+    }
+    Ok(text.into_bytes())
+}
+
+fn push_id(args: &mut ArgList, id: &MessageId) {
+    args.push_with(|out| match (id.as_name(), id.as_number()) {
+        (Some(name), _) => [b"n", name].iter().for_each(|part| out.extend_from_slice(part)),
+        (None, number) => out.extend_from_slice(format!("#{:014x}", number.unwrap_or(0)).as_bytes()),
+    });
+}
+
+fn push_selection(args: &mut ArgList, which: &DeadSelection) -> Result<()> {
+    match which {
+        DeadSelection::Ids(ids) => {
+            check_count(ids.len())?;
+            args.push("ids");
+            ids.iter().for_each(|id| push_id(args, id));
+        }
+        DeadSelection::Oldest(count) => {
+            args.push("oldest");
+            args.push_number(count.min(&BATCH).to_owned() as u64);
+        }
+    }
+    Ok(())
+}

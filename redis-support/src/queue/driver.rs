@@ -1,0 +1,208 @@
+//! The trait over any executor.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use tenure_core::driver::{
+    Cancelled, DeadPage, DeadPlace, DeadSelection, DelayQueue, Exclusion, Extended, Extension, Fencing,
+    KeyedConcurrency, LeaseRange, MessageInfo, NewMessage, Parking, Purged, Pushed, QueueCapabilities, QueuePage,
+    QueueStats, QueueWake, ReceiveRequest, Received, Redriven, Rescheduled, Rest, Settle, Settled, Watch,
+};
+use tenure_core::{Attempts, Delay, Error, ErrorKind, Lease, LockName, MessageId, Payload, QueueName, Result};
+
+use super::call::{BATCH, Listening};
+use super::reply;
+use crate::executor::{RedisExecutor, Reply, ScriptCall};
+use crate::lock::RedisLocks;
+use crate::settings::Fences;
+
+impl<E: RedisExecutor> RedisLocks<E> {
+    /// Runs a script for `operation` on `queue`, and reads its answer.
+    async fn on_queue<T>(
+        &self,
+        operation: &'static str,
+        queue: &QueueName,
+        call: Result<ScriptCall>,
+        read: impl FnOnce(&Reply) -> Result<T> + Send,
+    ) -> Result<T> {
+        let name = LockName::new(queue.as_bytes())?;
+        let told = |error: Error| error.during(self.executor().driver(), operation, &name);
+        let reply = self.run(operation, &name, call.map_err(told)?).await?;
+        read(&reply).map_err(told)
+    }
+
+    fn listening(&self, queue: &QueueName) -> Listening {
+        if self.wake().queues().is_watched(queue) { Listening::Yes } else { Listening::No }
+    }
+}
+
+/// Every method is one round trip, with these exceptions: `purge` and `list_queues` need two or more, since a script must
+/// stay short and in one slot; nothing is sent for an empty list.
+#[async_trait]
+impl<E: RedisExecutor> DelayQueue for RedisLocks<E> {
+    fn capabilities(&self) -> QueueCapabilities {
+        let settings = &self.calls().settings;
+        QueueCapabilities {
+            clock_error: Duration::ZERO,
+            wake: QueueWake::Notified,
+            durability: Exclusion::SingleNode,
+            fencing: match settings.fences {
+                Fences::ClockSeeded => Fencing::ClockSeeded,
+                Fences::Counter => Fencing::StrictUnlessDataLoss,
+            },
+            keys: KeyedConcurrency::OneInFlight,
+            parking: Parking::BackOff,
+            payload: Payload::DEFAULT_CAP,
+            batch: BATCH,
+            delay: Delay::MAX,
+            lease: LeaseRange { min: Lease::MIN, max: Lease::MAX },
+            attempts: Attempts::MAX,
+            backlog: settings.max_backlog,
+            dead_letters: settings.max_dead_letters,
+        }
+    }
+
+    async fn push(&self, queue: &QueueName, messages: &[NewMessage]) -> Result<Vec<Pushed>> {
+        if messages.is_empty() {
+            return Ok(Vec::new());
+        }
+        self.on_queue("push", queue, self.calls().queue_push(queue, messages), |answer| {
+            reply::pushed(answer, messages)?.ok_or_else(|| {
+                let most = self.calls().settings.max_backlog.unwrap_or_default();
+                Error::new(ErrorKind::LimitReached, format!("the queue is full: it holds up to {most} messages"))
+            })
+        })
+        .await
+    }
+
+    async fn receive(&self, request: &ReceiveRequest) -> Result<Received> {
+        let call = self.calls().queue_turn(&request.queue, &[], Some(request), self.listening(&request.queue));
+        self.on_queue("receive", &request.queue, call, reply::received).await
+    }
+
+    async fn settle(&self, queue: &QueueName, settles: &[Settle]) -> Result<Vec<Settled>> {
+        if settles.is_empty() {
+            return Ok(Vec::new());
+        }
+        let call = self.calls().queue_turn(queue, settles, None, Listening::No);
+        self.on_queue("settle", queue, call, |answer| reply::settled(answer, settles.len())).await
+    }
+
+    async fn settle_and_receive(
+        &self,
+        settles: &[Settle],
+        request: &ReceiveRequest,
+    ) -> Result<(Vec<Settled>, Received)> {
+        let queue = &request.queue;
+        let call = self.calls().queue_turn(queue, settles, Some(request), self.listening(queue));
+        self.on_queue("settle_and_receive", queue, call, |answer| {
+            Ok((reply::settled(answer, settles.len())?, reply::received(answer)?))
+        })
+        .await
+    }
+
+    async fn extend(&self, queue: &QueueName, extensions: &[Extension]) -> Result<Vec<Extended>> {
+        if extensions.is_empty() {
+            return Ok(Vec::new());
+        }
+        let call = self.calls().queue_extend(queue, extensions);
+        self.on_queue("extend", queue, call, |answer| reply::extended(answer, extensions.len())).await
+    }
+
+    async fn cancel(&self, queue: &QueueName, id: &MessageId) -> Result<Cancelled> {
+        self.on_queue("cancel", queue, Ok(self.calls().queue_cancel(queue, id)), reply::cancelled).await
+    }
+
+    async fn reschedule(&self, queue: &QueueName, id: &MessageId, delay: Delay) -> Result<Rescheduled> {
+        let call = self.calls().queue_reschedule(queue, id, delay);
+        self.on_queue("reschedule", queue, Ok(call), reply::rescheduled).await
+    }
+
+    async fn get(&self, queue: &QueueName, id: &MessageId) -> Result<Option<MessageInfo>> {
+        self.on_queue("get", queue, Ok(self.calls().queue_get(queue, id)), reply::info).await
+    }
+
+    async fn stats(&self, queue: &QueueName) -> Result<QueueStats> {
+        self.on_queue("stats", queue, Ok(self.calls().queue_stats(queue)), reply::stats).await
+    }
+
+    async fn pause(&self, queue: &QueueName) -> Result<()> {
+        self.on_queue("pause", queue, Ok(self.calls().queue_pause(queue)), |_| Ok(())).await
+    }
+
+    async fn resume(&self, queue: &QueueName) -> Result<()> {
+        self.on_queue("resume", queue, Ok(self.calls().queue_resume(queue)), |_| Ok(())).await
+    }
+
+    async fn purge(&self, queue: &QueueName, max: usize) -> Result<Purged> {
+        let (mut removed, mut skip) = (0, 0);
+        loop {
+            let left = max.saturating_sub(usize::try_from(removed).unwrap_or(usize::MAX));
+            let call = self.calls().queue_purge(queue, left, skip);
+            let (more, passed_over) = self.on_queue("purge", queue, Ok(call), reply::purged).await?;
+            removed += more;
+            match passed_over {
+                None => return Ok(Purged { removed, rest: Rest::None }),
+                Some(_) if removed >= max as u64 => return Ok(Purged { removed, rest: Rest::More }),
+                Some(count) => skip = count,
+            }
+        }
+    }
+
+    async fn list_queues(&self, after: Option<QueueName>, max: usize) -> Result<QueuePage> {
+        let mut page = QueuePage { queues: Vec::new(), rest: Rest::None };
+        let mut after = after;
+        loop {
+            // One more than is wanted tells whether there are more.
+            let wanted = (max - page.queues.len()).saturating_add(1).min(BATCH);
+            let nameless = LockName::new("*")?;
+            let told = |error: Error| error.during(self.executor().driver(), "list_queues", &nameless);
+            let call = self.calls().queue_list(after.as_ref(), wanted);
+            let listed = self.run("list_queues", &nameless, call).await?;
+            let names = listed.items().map_err(told)?.iter().map(|name| QueueName::new(name.bytes()?));
+            let names: Vec<QueueName> = names.collect::<Result<_>>().map_err(told)?;
+            if names.is_empty() {
+                return Ok(page);
+            }
+            let living = self.run("list_queues", &nameless, self.calls().queue_living(&names)).await?;
+            let living = living.items().map_err(told)?;
+            after = names.last().cloned();
+            let seen = names.len();
+            for (name, living) in names.into_iter().zip(living) {
+                if living.int().map_err(told)? == 0 {
+                    continue;
+                }
+                if page.queues.len() == max {
+                    page.rest = Rest::More;
+                    return Ok(page);
+                }
+                page.queues.push(name);
+            }
+            if seen < wanted {
+                return Ok(page);
+            }
+        }
+    }
+
+    async fn dead_list(&self, queue: &QueueName, after: Option<DeadPlace>, max: usize) -> Result<DeadPage> {
+        let call = self.calls().queue_dead_list(queue, after, max);
+        self.on_queue("dead_list", queue, Ok(call), reply::dead_page).await
+    }
+
+    async fn dead_redrive(&self, queue: &QueueName, which: &DeadSelection, delay: Delay) -> Result<Redriven> {
+        let call = self.calls().queue_dead_redrive(queue, which, delay);
+        self.on_queue("dead_redrive", queue, call, reply::moved).await.map(|(moved, rest)| Redriven { moved, rest })
+    }
+
+    async fn dead_purge(&self, queue: &QueueName, which: &DeadSelection) -> Result<Purged> {
+        let call = self.calls().queue_dead_purge(queue, which);
+        self.on_queue("dead_purge", queue, call, reply::moved).await.map(|(removed, rest)| Purged { removed, rest })
+    }
+
+    /// One round trip: the server has to know who wants to be woken. Every receive refreshes it.
+    async fn watch(&self, queue: &QueueName) -> Result<Watch> {
+        let watch = self.wake().queues().register(queue);
+        self.on_queue("watch", queue, Ok(self.calls().queue_listen(queue)), |_| Ok(())).await?;
+        Ok(watch)
+    }
+}

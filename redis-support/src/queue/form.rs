@@ -1,0 +1,192 @@
+//! The form of what is stored for a message. The scripts' part of the same name says the same.
+
+use std::time::Duration;
+
+use tenure_core::driver::{Cause, DeadCause, Due, NewMessage};
+use tenure_core::{Attempts, ConcurrencyKey, Error, LockName, MessageId, Payload, Reason, Result};
+
+use crate::reply::unexpected;
+
+/// Why a reply cannot be read.
+fn damaged() -> Error {
+    unexpected("a stored message is damaged")
+}
+
+/// Writes the record of a message.
+pub(super) fn write_record(out: &mut Vec<u8>, message: &NewMessage) {
+    let name = message.id.as_ref().and_then(|named| named.id.as_name()).unwrap_or_default();
+    let key = message.key.as_ref().map_or(&[][..], ConcurrencyKey::as_bytes);
+    let lock = message.lock.as_ref().map_or(&[][..], LockName::as_bytes);
+    let parked = matches!(message.due, Due::LockFree { .. }) && message.lock.is_some();
+    out.extend_from_slice(format!("{:04x}", message.attempts.get()).as_bytes());
+    if name.is_empty() && key.is_empty() && lock.is_empty() && !parked {
+        out.push(b'-');
+    } else {
+        let window = message.id.as_ref().map_or(0, |named| named.window.as_micros());
+        let (name_len, key_len, lock_len) = (name.len(), key.len(), lock.len());
+        let cause = if parked { 'P' } else { 'F' };
+        let head = format!("+{cause}{window:014x}{name_len:02x}{key_len:02x}{lock_len:04x}");
+        [head.as_bytes(), name, key, lock].iter().for_each(|part| out.extend_from_slice(part));
+    }
+    out.extend_from_slice(message.payload.as_bytes());
+}
+
+/// A record, taken apart.
+#[derive(Debug)]
+pub(super) struct Record {
+    pub(super) attempts: Attempts,
+    pub(super) name: Option<MessageId>,
+    pub(super) key: Option<ConcurrencyKey>,
+    pub(super) lock: Option<LockName>,
+    pub(super) payload: Payload,
+}
+
+impl Record {
+    pub(super) fn read(bytes: &[u8]) -> Result<Self> {
+        let mut rest = bytes;
+        let attempts = Attempts::new(u32::try_from(hex(take(&mut rest, 4)?)?).map_err(|_| damaged())?)?;
+        let (mut name, mut key, mut lock) = (&[][..], &[][..], &[][..]);
+        if take(&mut rest, 1)? == b"+" {
+            take(&mut rest, 15)?; // cause and window are the scripts' affair
+            let lengths = [hex(take(&mut rest, 2)?)?, hex(take(&mut rest, 2)?)?, hex(take(&mut rest, 4)?)?];
+            for (part, length) in [&mut name, &mut key, &mut lock].into_iter().zip(lengths) {
+                *part = take(&mut rest, usize::try_from(length).map_err(|_| damaged())?)?;
+            }
+        }
+        let some = |part: &[u8]| Some(part.to_vec()).filter(|part| !part.is_empty());
+        Ok(Self {
+            attempts,
+            name: some(name).map(MessageId::named).transpose()?,
+            key: some(key).map(ConcurrencyKey::new).transpose()?,
+            lock: some(lock).map(LockName::new).transpose()?,
+            payload: Payload::new(rest)?,
+        })
+    }
+
+    /// By what the message is known.
+    pub(super) fn id(&self, number: u64) -> MessageId {
+        self.name.clone().unwrap_or_else(|| MessageId::assigned(number))
+    }
+}
+
+/// A state, taken apart.
+#[derive(Debug)]
+pub(super) struct State {
+    pub(super) attempt: u32,
+    pub(super) cause: Cause,
+    pub(super) dead: DeadCause,
+    pub(super) fence: u64,
+    pub(super) reason: Option<Reason>,
+}
+
+impl State {
+    /// Nothing stands for a message that was not delivered yet.
+    pub(super) fn read(bytes: &[u8]) -> Result<Self> {
+        if bytes.is_empty() {
+            let dead = DeadCause::Exhausted;
+            return Ok(Self { attempt: 0, cause: Cause::First, dead, fence: 0, reason: None });
+        }
+        let mut rest = bytes;
+        let attempt = u32::try_from(hex(take(&mut rest, 4)?)?).map_err(|_| damaged())?;
+        take(&mut rest, 4)?;
+        let cause = match take(&mut rest, 1)? {
+            b"F" => Cause::First,
+            b"T" => Cause::Retried,
+            b"B" => Cause::Returned,
+            b"P" => Cause::Parked,
+            b"L" => Cause::LeaseExpired,
+            b"D" => Cause::Redriven,
+            _ => return Err(damaged()),
+        };
+        take(&mut rest, 1)?;
+        let dead = if take(&mut rest, 1)? == b"R" { DeadCause::Rejected } else { DeadCause::Exhausted };
+        let fence = hex(take(&mut rest, 14)?)?;
+        let reason = rest.strip_prefix(b"=").map(|text| Reason::new(String::from_utf8_lossy(text))).transpose()?;
+        Ok(Self { attempt, cause, dead, fence, reason })
+    }
+}
+
+fn take<'a>(rest: &mut &'a [u8], count: usize) -> Result<&'a [u8]> {
+    let (part, after) = rest.split_at_checked(count).ok_or_else(damaged)?;
+    *rest = after;
+    Ok(part)
+}
+
+/// A number in hexadecimal digits.
+pub(super) fn hex(bytes: &[u8]) -> Result<u64> {
+    let text = std::str::from_utf8(bytes).map_err(|_| damaged())?;
+    u64::from_str_radix(text, 16).map_err(|_| damaged())
+}
+
+/// From `earlier` to `later`, in microseconds of the queue's clock; zero if it is not later.
+pub(super) fn span(earlier: u64, later: u64) -> Duration {
+    Duration::from_micros(later.saturating_sub(earlier))
+}
+
+#[cfg(test)]
+mod tests {
+    use tenure_core::driver::NamedId;
+    use tenure_core::{Delay, ErrorKind};
+
+    use super::*;
+
+    fn message(payload: &[u8]) -> NewMessage {
+        NewMessage {
+            payload: Payload::new(payload).unwrap(),
+            due: Due::After(Delay::ZERO),
+            id: None,
+            key: None,
+            lock: None,
+            attempts: Attempts::DEFAULT,
+        }
+    }
+
+    fn there_and_back(message: &NewMessage) -> (Vec<u8>, Record) {
+        let mut bytes = Vec::new();
+        write_record(&mut bytes, message);
+        let record = Record::read(&bytes).unwrap();
+        (bytes, record)
+    }
+
+    #[test]
+    fn a_plain_message_costs_five_bytes() {
+        let (bytes, record) = there_and_back(&message(b"+\0payload"));
+        assert_eq!(bytes, b"000a-+\0payload");
+        assert_eq!(record.payload.as_bytes(), b"+\0payload");
+        assert_eq!(record.id(7), MessageId::assigned(7));
+    }
+
+    #[test]
+    fn everything_comes_back_byte_by_byte() {
+        let full = NewMessage {
+            id: Some(NamedId {
+                id: MessageId::named([b'n'; MessageId::MAX_LEN]).unwrap(),
+                window: Delay::new(Delay::MAX).unwrap(),
+            }),
+            key: Some(ConcurrencyKey::new([0xff; ConcurrencyKey::MAX_LEN]).unwrap()),
+            lock: Some(LockName::new([0; LockName::MAX_LEN]).unwrap()),
+            due: Due::LockFree { at_most: Delay::ZERO },
+            ..message(b"")
+        };
+        let (bytes, record) = there_and_back(&full);
+        assert!(bytes.starts_with(b"000a+P"));
+        assert_eq!(record.name.as_ref(), full.id.as_ref().map(|named| &named.id));
+        assert_eq!((record.key, record.lock), (full.key, full.lock));
+        assert!(record.payload.is_empty());
+    }
+
+    #[test]
+    fn damage_is_told() {
+        for bytes in [b"".as_slice(), b"00", b"0000-", b"000a+F", b"zzzz-", b"000a+F00000000000000ff0000"] {
+            assert!(matches!(
+                Record::read(bytes).unwrap_err().kind(),
+                ErrorKind::Protocol | ErrorKind::InvalidArgument
+            ));
+        }
+        assert!(State::read(b"0001000aX--00000000000000").is_err());
+        let state = State::read(b"0003000aT-R0000000000002a=why").unwrap();
+        assert_eq!((state.attempt, state.cause, state.fence), (3, Cause::Retried, 42));
+        assert_eq!((state.dead, state.reason.unwrap().as_str()), (DeadCause::Rejected, "why"));
+        assert!(State::read(b"0003000aT--00000000000000").unwrap().reason.is_none());
+    }
+}

@@ -1,0 +1,6 @@
+//! Delay queues over any executor: the same files as for locks, for queues.
+
+mod call;
+mod driver;
+mod form;
+mod reply;

@@ -1,0 +1,222 @@
+//! What the answers of the queues' scripts mean.
+
+use std::time::Duration;
+
+use tenure_core::driver::{
+    Cancelled, DeadLetter, DeadPage, DeadPlace, Extended, Flow, Healed, MessageInfo, MessageState, NewMessage, Next,
+    Pushed, QueueStats, RawDelivery, Receipt, Received, Rescheduled, Rest, Settled,
+};
+use tenure_core::{FencingToken, MessageId, Result};
+
+use super::form::{Record, State, hex, span};
+use crate::executor::Reply;
+use crate::reply::unexpected;
+
+fn at(items: &[Reply], i: usize) -> Result<&Reply> {
+    items.get(i).ok_or_else(|| unexpected("the answer is too short"))
+}
+
+fn number(reply: &Reply) -> Result<u64> {
+    u64::try_from(reply.int()?).map_err(|_| unexpected("a number is negative"))
+}
+
+fn small(reply: &Reply) -> Result<u32> {
+    u32::try_from(reply.int()?).map_err(|_| unexpected("a number is out of range"))
+}
+
+fn rest(reply: &Reply) -> Result<Rest> {
+    Ok(if reply.int()? > 0 { Rest::More } else { Rest::None })
+}
+
+fn state(code: i64) -> Result<MessageState> {
+    Ok(match code {
+        1 => MessageState::Scheduled,
+        2 => MessageState::Ready,
+        3 => MessageState::InFlight,
+        4 => MessageState::Dead,
+        5 => MessageState::Settled,
+        _ => return Err(unexpected("an unknown state")),
+    })
+}
+
+/// One answer for each of `count`.
+fn each<T>(reply: &Reply, count: usize, one: impl Fn(&Reply) -> Result<T>) -> Result<Vec<T>> {
+    let items = reply.items()?;
+    if items.len() != count {
+        return Err(unexpected("the number of answers differs from that of the requests"));
+    }
+    items.iter().map(one).collect()
+}
+
+/// The answer of a push; `None` when the queue is full.
+pub(super) fn pushed(reply: &Reply, messages: &[NewMessage]) -> Result<Option<Vec<Pushed>>> {
+    if let Reply::Int(-1) = reply {
+        return Ok(None);
+    }
+    let mut messages_left = messages.iter();
+    let answers = each(reply, messages.len(), |answer| Ok(answer.clone()))?;
+    let read = |answer: Reply| {
+        let named = messages_left.next().and_then(|message| message.id.as_ref());
+        Ok(match answer {
+            Reply::Int(code) => Pushed::Duplicate(state(code)?),
+            stored => {
+                let number = hex(stored.bytes()?)?;
+                Pushed::Stored(named.map_or_else(|| MessageId::assigned(number), |named| named.id.clone()))
+            }
+        })
+    };
+    answers.into_iter().map(read).collect::<Result<_>>().map(Some)
+}
+
+/// The answers of settlements.
+pub(super) fn settled(reply: &Reply, count: usize) -> Result<Vec<Settled>> {
+    each(at(reply.items()?, 0)?, count, |answer| {
+        Ok(match answer.int()? {
+            0 => Settled::Stale,
+            1 => Settled::Done,
+            2 => Settled::Dead,
+            3 => Settled::Postponed,
+            _ => return Err(unexpected("an unknown settlement")),
+        })
+    })
+}
+
+/// What a receive handed out.
+pub(super) fn received(reply: &Reply) -> Result<Received> {
+    let items = at(reply.items()?, 1)?.items()?;
+    let now = number(at(items, 0)?)?;
+    let next = match at(items, 1)?.int()? {
+        -2 => Next::Paused,
+        -1 => Next::Never,
+        0 => Next::Now,
+        _ => Next::In(Duration::from_micros(number(&items[1])?)),
+    };
+    let healed = Healed {
+        expired: small(at(items, 2)?)?,
+        dead: small(at(items, 3)?)?,
+        postponed: small(at(items, 4)?)?,
+        orphans: small(at(items, 5)?)?,
+    };
+    let deliveries = items[6..].chunks(4).map(|delivery| one_delivery(delivery, now)).collect::<Result<_>>()?;
+    Ok(Received { deliveries, next, healed })
+}
+
+fn one_delivery(items: &[Reply], now: u64) -> Result<RawDelivery> {
+    let [id, score, before, record] = items else { return Err(unexpected("a delivery is cut")) };
+    let number_ = hex(id.bytes()?)?;
+    let record = Record::read(record.bytes()?)?;
+    let state = State::read(before.bytes()?)?;
+    let fence = FencingToken::new(state.fence).ok_or_else(|| unexpected("a fence is not positive"))?;
+    Ok(RawDelivery {
+        id: record.id(number_),
+        payload: record.payload,
+        attempt: state.attempt,
+        attempts: record.attempts,
+        cause: state.cause,
+        fence,
+        receipt: Receipt::new([number_, state.fence, 0]),
+        late: span(number(score)? / 2, now),
+        age: span(number_, now),
+        key: record.key,
+        lock: record.lock,
+    })
+}
+
+/// The answers of extensions.
+pub(super) fn extended(reply: &Reply, count: usize) -> Result<Vec<Extended>> {
+    each(reply, count, |answer| Ok(if answer.int()? == 1 { Extended::Extended } else { Extended::Stale }))
+}
+
+/// The answer of a cancellation.
+pub(super) fn cancelled(reply: &Reply) -> Result<Cancelled> {
+    Ok(match reply.int()? {
+        0 => Cancelled::NotFound,
+        1 => Cancelled::Removed,
+        3 => Cancelled::InFlight,
+        4 => Cancelled::Dead,
+        _ => return Err(unexpected("an unknown cancellation")),
+    })
+}
+
+/// The answer of a change of the due time.
+pub(super) fn rescheduled(reply: &Reply) -> Result<Rescheduled> {
+    Ok(match reply.int()? {
+        0 => Rescheduled::NotFound,
+        1 => Rescheduled::Moved,
+        3 => Rescheduled::InFlight,
+        4 => Rescheduled::Dead,
+        _ => return Err(unexpected("an unknown change of the due time")),
+    })
+}
+
+/// What can be seen of a message.
+pub(super) fn info(reply: &Reply) -> Result<Option<MessageInfo>> {
+    let items = reply.items()?;
+    let [now, id, standing, time, record, stored] = items else {
+        return if items.is_empty() { Ok(None) } else { Err(unexpected("a message is cut")) };
+    };
+    let (now, number_) = (number(now)?, hex(id.bytes()?)?);
+    let record = Record::read(record.bytes()?)?;
+    let stored = State::read(stored.bytes()?)?;
+    Ok(Some(MessageInfo {
+        id: record.id(number_),
+        state: state(standing.int()?)?,
+        attempt: stored.attempt,
+        attempts: record.attempts,
+        due_in: span(now, number(time)?),
+        age: span(number_, now),
+        payload: record.payload,
+        key: record.key,
+        lock: record.lock,
+        reason: stored.reason,
+    }))
+}
+
+/// What can be seen of a queue.
+pub(super) fn stats(reply: &Reply) -> Result<QueueStats> {
+    let items = reply.items()?;
+    let count = |i: usize| at(items, i).and_then(number);
+    let next_due = at(items, 5)?.int()?;
+    Ok(QueueStats {
+        scheduled: count(0)?,
+        ready: count(1)?,
+        in_flight: count(2)?,
+        dead: count(3)?,
+        lag: Duration::from_micros(count(4)?),
+        next_due: u64::try_from(next_due).ok().map(Duration::from_micros),
+        flow: if count(6)? == 1 { Flow::Paused } else { Flow::Running },
+    })
+}
+
+/// How many were removed, and how many messages to pass over next; `None` when there is no more.
+pub(super) fn purged(reply: &Reply) -> Result<(u64, Option<u64>)> {
+    let items = reply.items()?;
+    Ok((number(at(items, 0)?)?, u64::try_from(at(items, 1)?.int()?).ok()))
+}
+
+/// A page of dead letters.
+pub(super) fn dead_page(reply: &Reply) -> Result<DeadPage> {
+    let items = reply.items()?;
+    let (now, rest) = (number(at(items, 0)?)?, rest(at(items, 1)?)?);
+    let one = |items: &[Reply]| {
+        let [id, stamp, record, stored] = items else { return Err(unexpected("a dead letter is cut")) };
+        let place = DeadPlace { stamp: number(stamp)?, number: hex(id.bytes()?)? };
+        let (record, stored) = (Record::read(record.bytes()?)?, State::read(stored.bytes()?)?);
+        Ok(DeadLetter {
+            id: record.id(place.number),
+            place,
+            payload: record.payload,
+            attempt: stored.attempt,
+            cause: stored.dead,
+            reason: stored.reason,
+            died: span(place.stamp, now),
+        })
+    };
+    Ok(DeadPage { letters: items[2..].chunks(4).map(one).collect::<Result<_>>()?, rest })
+}
+
+/// How many, and whether there are more.
+pub(super) fn moved(reply: &Reply) -> Result<(u64, Rest)> {
+    let items = reply.items()?;
+    Ok((number(at(items, 0)?)?, rest(at(items, 1)?)?))
+}

@@ -1,0 +1,8 @@
+tick()
+local found, record = look_up(id)
+if not found then return {} end
+local place, score = find(found)
+if not place then return {} end
+local state = redis.call('HGET', R, found) or redis.call('HGET', O, found) or ''
+local at = place == 'T' and math.floor(score / 2) or score
+return {now, found, standing(place, score), at, record, state}

@@ -1,0 +1,11 @@
+-- queue_living: which queues hold something or are paused; the others are taken from the list.
+-- KEYS  X all queues; then for each queue T timeline, D dead letters, H held, Z pause
+-- ARGV  the names of the queues
+-- Returns for each 1 or 0.
+-- Atomic so that no queue is forgotten into which a message goes. Works when out of memory.
+local living = {}
+for i, name in ipairs(ARGV) do
+  living[i] = redis.call('EXISTS', KEYS[4 * i - 2], KEYS[4 * i - 1], KEYS[4 * i], KEYS[4 * i + 1]) > 0 and 1 or 0
+  if living[i] == 0 then redis.call('ZREM', KEYS[1], name) end
+end
+return living

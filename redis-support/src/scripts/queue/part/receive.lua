@@ -1,0 +1,119 @@
+-- Part: receive(). Needs the parts of settling, and listening; fences, max, lease in us, client ('' for nobody).
+-- Returns {now, next, expired, dead, postponed, orphans, then for each delivery: number, score before, state, record};
+-- next is -2 paused, -1 never, 0 at once, else in so many us. Looks at 256 messages beyond those handed out, 64 at a
+-- time, and stops after 4 MiB, so that no run is long.
+local PAGE, BYTES = 64, 4194304
+local counts
+
+-- Whether a message of the key is in flight. A mark without a delivery is of no account.
+local function is_busy(id, key, taken)
+  if taken[key] then return true end
+  local other = redis.call('HGET', I, 'k' .. key)
+  return other and other ~= id and redis.call('HEXISTS', R, other) == 1
+end
+
+-- One page: sorts what is due into what is handed out and the rest, until the order may have changed.
+local function sort_page(due, ids, records, looks)
+  local found, odd = redis.call('HMGET', O, unpack(ids)), {}
+  for i, id in ipairs(ids) do
+    if tonumber(due[2 * i]) % 2 == 1 then odd[#odd + 1] = id end
+  end
+  local running, o = #odd > 0 and redis.call('HMGET', R, unpack(odd)) or {}, 0
+  local page, taken = {}, {}
+  for i, id in ipairs(ids) do
+    local record, state, ended = records[i], found[i], tonumber(due[2 * i]) % 2 == 1
+    if ended then
+      o = o + 1
+      state = running[o] or state
+    end
+    if not record then
+      looks = looks - 1
+      redis.call('ZREM', T, id)
+      redis.call('HDEL', R, id)
+      redis.call('HDEL', O, id)
+      counts.orphans = counts.orphans + 1
+    else
+      state = state or first_state(record)
+      if ended then counts.expired = counts.expired + 1 end
+      local attempt, doom = tonumber(string.sub(state, 1, 4), 16), string.sub(state, 11, 11)
+      if doom == '-' and attempt >= tonumber(string.sub(state, 5, 8), 16) then doom = 'E' end
+      local _, key = about(record)
+      if doom ~= '-' then
+        looks = looks - 1
+        local done, freed = bury(id, state, doom, record)
+        if done then counts.dead = counts.dead + 1 else counts.postponed = counts.postponed + 1 end
+        if freed then return page, looks end
+      elseif key ~= '' and is_busy(id, key, taken) then
+        looks = looks - 1
+        if ended then
+          redis.call('HDEL', R, id)
+          redis.call('HSET', O, id, after(state, attempt, 'L', '-'))
+        end
+        hold(id, key, math.floor(tonumber(due[2 * i]) / 2))
+      else
+        if key ~= '' then
+          taken[key] = true
+          redis.call('HDEL', O, id)
+          redis.call('HSET', I, 'k' .. key, id)
+        end
+        page[#page + 1] = {id, due[2 * i], state, record, ended}
+      end
+    end
+  end
+  return page, looks
+end
+
+-- Leases a page; adds it to `out`.
+local function hand_out(page, out)
+  local ids, scores, states = {}, {}, {}
+  local score = string.format('%.0f', 2 * (now + lease) + 1)
+  for i, one in ipairs(page) do
+    local id, state = one[1], one[3]
+    fence = fence + 1
+    local cause = one[5] and 'L' or string.sub(state, 9, 9)
+    state = string.format('%04x', tonumber(string.sub(state, 1, 4), 16) + 1) .. string.sub(state, 5, 8) .. cause
+      .. string.sub(state, 10, 11) .. string.format('%014x', fence) .. string.sub(state, 26)
+    ids[i] = id
+    scores[2 * i - 1], scores[2 * i] = score, id
+    states[2 * i - 1], states[2 * i] = id, state
+    local n = #out
+    out[n + 1], out[n + 2], out[n + 3], out[n + 4] = id, one[2], state, one[4]
+  end
+  redis.call('HDEL', O, unpack(ids)) -- first, because it works without memory and lets the others work
+  redis.call('ZADD', T, unpack(scores))
+  redis.call('HSET', R, unpack(states))
+end
+
+local function receive()
+  tick()
+  counts = {expired = 0, dead = 0, postponed = 0, orphans = 0}
+  local out, handed, bytes, looks = {now, 0, 0, 0, 0, 0}, 0, 0, 256
+  local paused = redis.call('EXISTS', Z) == 1
+  if fences == 'clock' and fence < now then fence = now end
+  while not paused and handed < max and looks > 0 and bytes < BYTES do
+    local most = math.min(max - handed, PAGE)
+    local due = redis.call('ZRANGE', T, '-inf', 2 * now + 1, 'BYSCORE', 'LIMIT', 0, most, 'WITHSCORES')
+    if #due == 0 then break end
+    local ids = {}
+    for i = 1, #due / 2 do ids[i] = due[2 * i - 1] end
+    local page
+    page, looks = sort_page(due, ids, redis.call('HMGET', M, unpack(ids)), looks)
+    if #page > 0 then
+      hand_out(page, out)
+      handed = handed + #page
+      for _, one in ipairs(page) do bytes = bytes + string.len(one[4]) end
+    end
+  end
+  local first = not paused and redis.call('ZRANGE', T, 0, 0, 'WITHSCORES')[2]
+  out[2] = paused and -2 or first and math.max(math.floor(tonumber(first) / 2) - now, 0) or -1
+  out[3], out[4], out[5], out[6] = counts.expired, counts.dead, counts.postponed, counts.orphans
+  if handed > 0 or stepped or now > clock + 1000000 then
+    if handed == 0 then redis.call('HDEL', O, '') end -- works without memory, and lets the next one work
+    save()
+  end
+  if client ~= '' and handed < max then
+    redis.call('HDEL', O, '')
+    listen(client)
+  end
+  return out
+end

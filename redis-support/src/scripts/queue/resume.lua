@@ -1,0 +1,7 @@
+-- queue_resume: ends a pause, and wakes whoever waits.
+-- KEYS  T timeline, M messages, R deliveries, O outcomes, D dead letters, I names and keys, S settled names, H held,
+--       J held by key, N counters, Z pause, C clients that wait, X all queues
+-- ARGV  queue, channel prefix
+-- Returns 1.
+-- Atomic so that nobody who is woken finds the pause. Works when out of memory.
+local queue, channel, keep = ARGV[1], ARGV[2], '0'

@@ -1,0 +1,4 @@
+tick()
+redis.call('DEL', Z)
+wake()
+return 1

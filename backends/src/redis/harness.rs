@@ -1,5 +1,6 @@
 //! One case's world on a Redis server.
 
+use std::path::PathBuf;
 use std::process::Command;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -26,12 +27,13 @@ pub(super) fn keyspace() -> Keyspace {
 
 pub(super) struct RedisHarness {
     server: Server,
+    worker: PathBuf,
     opened: Vec<Backend>,
 }
 
 impl RedisHarness {
-    pub(super) fn new(server: Server) -> Self {
-        Self { server, opened: Vec::new() }
+    pub(super) fn new(server: Server, worker: PathBuf) -> Self {
+        Self { server, worker, opened: Vec::new() }
     }
 
     /// A link that is looked at often, so that cases need not wait for it to be found silent.
@@ -95,7 +97,7 @@ impl Harness for RedisHarness {
     }
 
     fn worker_command(&self) -> Option<Command> {
-        let mut command = Command::new(std::env::current_exe().ok()?);
+        let mut command = Command::new(&self.worker);
         command.arg("--worker").arg(self.url());
         Some(command)
     }

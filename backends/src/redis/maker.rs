@@ -1,6 +1,6 @@
 //! Which driver, on which server.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::Duration;
@@ -22,6 +22,7 @@ pub(super) const MAX_WAITERS: u32 = 100;
 #[derive(Debug, Default)]
 pub struct RedisMaker {
     shared: Mutex<Weak<Mutex<RedisServer>>>,
+    worker: Option<PathBuf>,
     version: OnceLock<String>,
 }
 
@@ -30,6 +31,13 @@ impl RedisMaker {
     #[must_use]
     pub fn single() -> Self {
         Self::default()
+    }
+
+    /// The program that serves as a worker when called with `--worker <url>`; by default the one that runs now.
+    #[must_use]
+    pub fn worker(mut self, program: impl Into<PathBuf>) -> Self {
+        self.worker = Some(program.into());
+        self
     }
 
     fn server_for(&self, isolation: Isolation) -> Result<Arc<Mutex<RedisServer>>, BoxError> {
@@ -98,6 +106,7 @@ impl HarnessMaker for RedisMaker {
 
     async fn make(&self, context: CaseContext) -> Result<Box<dyn Harness>, BoxError> {
         let server = self.server_for(context.isolation)?;
-        Ok(Box::new(RedisHarness::new(server)))
+        let worker = self.worker.clone().map_or_else(std::env::current_exe, Ok)?;
+        Ok(Box::new(RedisHarness::new(server, worker)))
     }
 }

@@ -96,18 +96,35 @@ impl HarnessMaker for MutantMaker {
 
     async fn make(&self, context: CaseContext) -> Result<Box<dyn Harness>, BoxError> {
         let inner = self.inner.make(context).await?;
-        Ok(twisted_harness(inner, (self.mutant.make)()))
+        Ok(twisted_harness(inner, (self.mutant.make)(), Some(self.mutant.id)))
     }
 }
 
 /// A harness whose backends are twisted.
-pub(super) fn twisted_harness(inner: Box<dyn Harness>, twist: Arc<dyn Twist>) -> Box<dyn Harness> {
-    Box::new(MutantHarness { inner, twist })
+pub(super) fn twisted_harness(
+    inner: Box<dyn Harness>,
+    twist: Arc<dyn Twist>,
+    mutant: Option<&'static str>,
+) -> Box<dyn Harness> {
+    Box::new(MutantHarness { inner, twist, mutant })
+}
+
+/// What tells a worker in another process which mutant it is.
+const MUTANT: &str = "TENURE_MUTANT";
+
+/// The backend of a worker, as broken as the harness that started it.
+pub(crate) fn of_environment(backend: Backend) -> Backend {
+    let wanted = std::env::var(MUTANT).unwrap_or_default();
+    match super::all().find(|mutant| mutant.id == wanted) {
+        Some(mutant) => twisted(backend, (mutant.make)()),
+        None => backend,
+    }
 }
 
 struct MutantHarness {
     inner: Box<dyn Harness>,
     twist: Arc<dyn Twist>,
+    mutant: Option<&'static str>,
 }
 
 #[async_trait]
@@ -125,7 +142,11 @@ impl Harness for MutantHarness {
     }
 
     fn worker_command(&self) -> Option<Command> {
-        self.inner.worker_command()
+        let mut command = self.inner.worker_command()?;
+        if let Some(mutant) = self.mutant {
+            command.env(MUTANT, mutant);
+        }
+        Some(command)
     }
 
     async fn teardown(self: Box<Self>) -> Result<(), BoxError> {

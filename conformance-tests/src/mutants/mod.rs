@@ -17,6 +17,7 @@ mod queues;
 mod reduced;
 mod twist;
 
+pub(crate) use maker::of_environment;
 pub use maker::{Base, Mutant, MutantMaker};
 pub use reduced::ReducedMaker;
 

@@ -51,7 +51,7 @@ impl HarnessMaker for ReducedMaker {
     }
 
     async fn make(&self, context: CaseContext) -> Result<Box<dyn Harness>, BoxError> {
-        Ok(twisted_harness(self.inner.make(context).await?, Arc::new(Reduced)))
+        Ok(twisted_harness(self.inner.make(context).await?, Arc::new(Reduced), None))
     }
 
     fn server(&self) -> String {

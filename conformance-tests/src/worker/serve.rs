@@ -10,6 +10,7 @@ use tokio::sync::mpsc;
 use super::monotonic;
 use crate::harness::BoxError;
 use crate::layer::{Answer, FaultLayer};
+use crate::mutants::of_environment;
 
 type Outcome<T> = Result<T, BoxError>;
 
@@ -37,7 +38,7 @@ pub async fn serve(backend: impl Into<Backend>) -> std::io::Result<()> {
             }
         }
     });
-    let backend = backend.into();
+    let backend = of_environment(backend.into());
     let client = Client::new(backend.clone());
     let mut held = None;
     say("ready")?;

@@ -4,9 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::hold::HeldEntry;
-use super::keeper::Keeper;
 use super::lease::{Entry, Lease, LeaseKey, Past, Upkeep};
-use super::outcome::HoldState;
 use super::reaper::{Cleanup, Undo};
 use super::shared::{Reservation, Shared};
 use crate::clock::LeaseInstant;
@@ -49,8 +47,9 @@ pub(crate) struct Attempt {
 pub(crate) enum Answered {
     Won(HeldEntry),
     Busy(Busy),
-    /// The owner's earlier hold was lost here, and the backend is still about to hear of it. Whoever lost a hold must
-    /// not slip back into it: until it is cleared the lock is busy, and only another token may enter again.
+    /// The token is of no use any more; only a fresh one may go on. Either the grant is an old one, of which nothing is
+    /// left: its answer was lost. Or the owner's earlier hold was lost here, and the backend is still about to hear of
+    /// it: whoever lost a hold must not slip back into it, and until it is cleared the lock is busy.
     Spent,
 }
 
@@ -73,6 +72,28 @@ impl Attempt {
 
     pub(crate) fn token(&self) -> &OwnerToken {
         &self.request.token
+    }
+
+    /// Hands the token to the reaper as dropping does, and begins again with a fresh one, in the same place.
+    pub(crate) fn renew_token(&mut self, ask: &Ask, queue: Queueing) {
+        let Some(reservation) = self.reservation.take() else { return };
+        let shared = Arc::clone(reservation.shared());
+        self.hand_over(&shared);
+        *self = Self::new(reservation, ask, queue);
+        shared.reaper.attempt_ends(); // the old one; never none in between
+    }
+
+    fn hand_over(&self, shared: &Shared) {
+        if self.traces {
+            let until = LeaseInstant::now().after(self.request.ttl.get() + CHASE);
+            shared.reaper.push(Cleanup {
+                name: self.request.name.clone(),
+                owner: self.owner,
+                token: self.request.token,
+                undo: Undo::Attempt,
+                until,
+            });
+        }
     }
 
     fn shared(&self) -> Result<Arc<Shared>> {
@@ -129,56 +150,29 @@ impl Attempt {
     fn conclude(&mut self, shared: &Arc<Shared>, base: LeaseInstant, past: Past, grant: &Grant) -> Result<Answered> {
         let believable = shared.config.drift.believable(grant.ttl).unwrap_or_default();
         let deadline = base.after(believable);
-        if deadline <= LeaseInstant::now() {
+        let cap = self.max_hold.map(|most| base.after(most));
+        if cap.map_or(deadline, |cap| cap.min(deadline)) <= LeaseInstant::now() {
+            if grant.begun == Begun::Earlier {
+                return Ok(Answered::Spent);
+            }
             let text = "the lease had ended before its grant arrived; its release is scheduled";
             return Err(Error::new(ErrorKind::Lost, text));
         }
         let AcquireRequest { name, token, ttl, .. } = &self.request;
-        let cap = self.max_hold.map(|most| base.after(most));
         let entry = Entry { token: *token, ttl: *ttl, upkeep: self.upkeep, cap, past };
         let lease = match self.owner {
             None => {
                 let key = LeaseKey::Plain(Hold { name: name.clone(), token: *token });
-                Some(adopt(shared, Lease::new(key, grant.fence, base, deadline, entry)))
+                Some(Arc::new(Lease::new(key, grant.fence, base, deadline, entry)))
             }
-            Some(owner) => enter(shared, name, owner, grant, (base, deadline), entry),
+            Some(owner) => shared.owners.enter(name, owner, grant.fence, (base, deadline), entry),
         };
         let Some(lease) = lease else { return Ok(Answered::Spent) };
+        shared.keeper.watch_over(&lease);
         let reservation = self.reservation.take();
         shared.reaper.attempt_ends();
         Ok(Answered::Won(HeldEntry::new(Arc::clone(shared), lease, *token, grant.depth, reservation)))
     }
-}
-
-fn adopt(shared: &Shared, lease: Lease) -> Arc<Lease> {
-    let lease = Arc::new(lease);
-    shared.adopt(&lease);
-    lease
-}
-
-/// Joins the client's lease of this hold, or begins one; `None` if this client has lost the hold already.
-fn enter(
-    shared: &Shared,
-    name: &LockName,
-    owner: OwnerId,
-    grant: &Grant,
-    (base, deadline): (LeaseInstant, LeaseInstant),
-    entry: Entry,
-) -> Option<Arc<Lease>> {
-    for lease in shared.owners.leases(name, &owner) {
-        if lease.fence != grant.fence {
-            continue;
-        }
-        if lease.join(entry, base, deadline) {
-            Keeper::watch_over(&shared.keeper, &lease);
-            return Some(lease);
-        }
-        if matches!(lease.state(), HoldState::Lost(_)) {
-            return None;
-        }
-    }
-    let key = LeaseKey::Reentrant { name: name.clone(), owner };
-    Some(adopt(shared, Lease::new(key, grant.fence, base, deadline, entry)))
 }
 
 /// Whether an error of this kind promises that the request was not applied and never will be.
@@ -194,16 +188,8 @@ fn was_not_applied(kind: ErrorKind) -> bool {
 impl Drop for Attempt {
     fn drop(&mut self) {
         let Some(reservation) = &self.reservation else { return };
-        if self.traces {
-            let until = LeaseInstant::now().after(self.request.ttl.get() + CHASE);
-            reservation.shared().reaper.push(Cleanup {
-                name: self.request.name.clone(),
-                owner: self.owner,
-                token: self.request.token,
-                undo: Undo::Attempt,
-                until,
-            });
-        }
-        reservation.shared().reaper.attempt_ends();
+        let shared = reservation.shared();
+        self.hand_over(shared);
+        shared.reaper.attempt_ends();
     }
 }

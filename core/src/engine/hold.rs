@@ -1,8 +1,10 @@
 //! One entry of a lease, as a guard owns it.
 
-use std::future::Future;
+use std::future::{Future, poll_fn};
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::task::{Poll, ready};
 
 use super::lease::{Entry, Lease, Past};
 use super::outcome::{HoldState, LostReason};
@@ -69,11 +71,17 @@ impl HeldEntry {
     }
 
     pub(crate) async fn run<F: Future>(&self, work: F) -> Result<F::Output> {
-        tokio::select! {
-            biased;
-            reason = self.lease.lost() => Err(self.lost_error(reason)),
-            output = work => Ok(output),
-        }
+        let (mut lost, mut work) = (pin!(self.lease.lost()), pin!(work));
+        poll_fn(|cx| {
+            if let Poll::Ready(reason) = lost.as_mut().poll(cx) {
+                return Poll::Ready(Err(self.lost_error(reason)));
+            }
+            // Timers are late after a suspend, or when something blocked the runtime. The clock is not.
+            self.check()?;
+            let output = ready!(work.as_mut().poll(cx));
+            Poll::Ready(self.check().map(|()| output))
+        })
+        .await
     }
 
     /// Gives the entry back with `call`, once no renewal can come behind it. `None` when it was lost and is being

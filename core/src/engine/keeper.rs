@@ -23,6 +23,9 @@ use crate::ttl::{DriftBound, Ttl};
 
 /// Renewals due within this span of each other leave together.
 const BATCH_WINDOW: Duration = Duration::from_millis(5);
+/// The longest sleep while there are leases. Timers stand still in suspend and leases do not: this is how late after a
+/// resume the leases that ended in it are noticed.
+const LONGEST_SLEEP: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Default)]
 pub(crate) struct Keeper {
@@ -39,6 +42,8 @@ pub(crate) type LookKey = (LeaseInstant, u64);
 struct Looks {
     /// One for each live lease.
     due: BTreeMap<LookKey, Weak<Lease>>,
+    /// Leases that the task looks at now, and has not planned to look at again.
+    in_hand: Vec<Weak<Lease>>,
     /// When the task wakes by itself.
     sleeping_until: Option<LeaseInstant>,
 }
@@ -69,7 +74,8 @@ impl Keeper {
 
     /// Every lease that is looked after.
     pub(crate) fn leases(&self) -> Vec<Arc<Lease>> {
-        self.looks().due.values().filter_map(Weak::upgrade).collect()
+        let looks = self.looks();
+        looks.due.values().chain(&looks.in_hand).filter_map(Weak::upgrade).collect()
     }
 
     pub(crate) fn stop(&self) {
@@ -90,12 +96,14 @@ impl Keeper {
                 taken.push(first.remove_entry());
             }
         }
+        looks.in_hand.extend(taken.iter().map(|(_, lease)| Weak::clone(lease)));
         taken
     }
 
     /// When the next look is due; from now on a sooner one wakes the task.
     fn sleep_plan(&self) -> Option<LeaseInstant> {
         let mut looks = self.looks();
+        looks.in_hand.clear();
         looks.sleeping_until = looks.due.first_key_value().map(|((at, _), _)| *at);
         looks.sleeping_until
     }
@@ -124,7 +132,7 @@ impl Round {
                 Some(answers) = on_their_way.next() => answers.into_iter().for_each(|(lease, verdict)| {
                     self.take_in(&lease, verdict);
                 }),
-                () = sleep_until(next) => {}
+                () = sleep_towards(next) => {}
                 () = self.keeper.sooner.notified() => {}
             }
         }
@@ -158,8 +166,8 @@ impl Round {
     }
 
     fn take_in(&self, lease: &Arc<Lease>, verdict: Verdict) {
-        if let Some(reason) = lease.answer(verdict) {
-            telemetry::lost(lease.name(), lease.fence, reason);
+        if let Some((reason, entries)) = lease.answer(verdict) {
+            self.ended(lease, reason, entries);
         }
         self.keeper.watch_over(lease);
     }
@@ -250,9 +258,9 @@ fn batches<R>(all: Vec<(Arc<Lease>, R)>, most: usize) -> impl Iterator<Item = (V
     })
 }
 
-async fn sleep_until(at: Option<LeaseInstant>) {
+async fn sleep_towards(at: Option<LeaseInstant>) {
     match at {
-        Some(at) => at.reached().await,
+        Some(at) => tokio::time::sleep(at.remaining().min(LONGEST_SLEEP)).await,
         None => std::future::pending().await,
     }
 }
@@ -271,5 +279,43 @@ impl Cleanup {
         let until = LeaseInstant::now().after(entry.ttl.get() * 2 + chase);
         let undo = Undo::Lease(Arc::clone(lease), entry.past);
         Self { name: lease.name().clone(), owner, token: entry.token, undo, until }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::Instant;
+
+    use super::super::lease::Upkeep;
+    use super::*;
+    use crate::driver::Hold;
+    use crate::name::LockName;
+    use crate::token::{FencingToken, OwnerToken};
+
+    fn lease(ttl: Duration) -> Arc<Lease> {
+        let (token, ttl) = (OwnerToken::random(), Ttl::new(ttl).unwrap());
+        let entry = Entry { token, ttl, upkeep: Upkeep::Renewed, cap: None, past: Past::Answered };
+        let key = LeaseKey::Plain(Hold { name: LockName::new("a").unwrap(), token });
+        let now = LeaseInstant::now();
+        Arc::new(Lease::new(key, FencingToken::new(1).unwrap(), now, now.after(ttl.get()), entry))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_lease_in_hand_is_still_looked_after() {
+        let (keeper, lease) = (Keeper::default(), lease(Duration::from_secs(30)));
+        keeper.watch_over(&lease);
+        tokio::time::advance(Duration::from_secs(20)).await;
+        let now = LeaseInstant::now();
+        assert_eq!(keeper.take_due(now, now).len(), 1);
+        assert_eq!(keeper.leases().len(), 1, "whoever ends all leases must not miss one");
+        keeper.sleep_plan();
+        assert!(keeper.leases().is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_clock_is_looked_at_every_second() {
+        let start = Instant::now();
+        sleep_towards(Some(LeaseInstant::now().after(Duration::from_secs(3600)))).await;
+        assert!(start.elapsed() <= LONGEST_SLEEP + Duration::from_millis(2), "{:?}", start.elapsed());
     }
 }

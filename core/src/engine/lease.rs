@@ -290,8 +290,9 @@ impl Lease {
         }
     }
 
-    /// Takes in the answer to a renewal; tells the loss that it proved.
-    pub(crate) fn answer(&self, verdict: Verdict) -> Option<LostReason> {
+    /// Takes in the answer to a renewal. Tells the loss that it proved, with the entries that a request may still be
+    /// on its way for: those are to be undone all the same.
+    pub(crate) fn answer(&self, verdict: Verdict) -> Option<(LostReason, Vec<Entry>)> {
         let mut state = self.lock();
         state.renewing = false;
         let phase = self.observe(&mut state);
@@ -310,9 +311,10 @@ impl Lease {
                     state.plan_retry(LeaseInstant::now());
                 }
                 Verdict::Lost => {
-                    state.entries.clear();
+                    let mut entries = std::mem::take(&mut state.entries);
+                    entries.retain(|entry| entry.past == Past::Unanswered);
                     self.end(&mut state, HoldState::Lost(LostReason::Gone));
-                    lost = Some(LostReason::Gone);
+                    lost = Some((LostReason::Gone, entries));
                 }
             }
         }

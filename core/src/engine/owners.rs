@@ -3,48 +3,80 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use super::lease::{Lease, LeaseKey};
+use super::lease::{Entry, Lease, LeaseKey};
+use super::outcome::HoldState;
+use crate::clock::LeaseInstant;
 use crate::name::LockName;
-use crate::token::OwnerId;
+use crate::token::{FencingToken, OwnerId};
 
 type Key = (LockName, OwnerId);
 
+/// A map of this size is swept of leases that are gone before it grows.
+const SWEEP_AT: usize = 64;
+
 #[derive(Debug, Default)]
-pub(crate) struct Owners(Mutex<HashMap<Key, Vec<Weak<Lease>>>>);
+pub(crate) struct Owners(Mutex<Map>);
+
+#[derive(Debug, Default)]
+struct Map {
+    /// The client's leases of this owner on this name, live or lost; rarely more than one.
+    leases: HashMap<Key, Vec<Weak<Lease>>>,
+    sweep_at: usize,
+}
 
 impl Owners {
-    /// The client's leases of this owner on this name, live or lost; rarely more than one.
-    pub(crate) fn leases(&self, name: &LockName, owner: &OwnerId) -> Vec<Arc<Lease>> {
-        let map = self.map();
-        map.get(&(name.clone(), *owner)).into_iter().flatten().filter_map(Weak::upgrade).collect()
-    }
-
-    pub(crate) fn insert(&self, lease: &Arc<Lease>) {
-        if let Some(key) = key_of(lease) {
-            self.map().entry(key).or_default().push(Arc::downgrade(lease));
-        }
-    }
-
-    /// Forgets `lease`, and whatever else of the same owner is gone.
-    pub(crate) fn remove(&self, lease: &Arc<Lease>) {
-        let Some(key) = key_of(lease) else { return };
+    /// Joins the client's lease of this hold, or begins one; `None` if this client has lost the hold already. One step,
+    /// so that entries that are granted at the same time share a lease.
+    pub(crate) fn enter(
+        &self,
+        name: &LockName,
+        owner: OwnerId,
+        fence: FencingToken,
+        (base, deadline): (LeaseInstant, LeaseInstant),
+        entry: Entry,
+    ) -> Option<Arc<Lease>> {
         let mut map = self.map();
-        if let Some(leases) = map.get_mut(&key) {
-            leases.retain(|weak| weak.upgrade().is_some_and(|other| !Arc::ptr_eq(&other, lease)));
+        map.sweep();
+        let leases = map.leases.entry((name.clone(), owner)).or_default();
+        for lease in leases.iter().filter_map(Weak::upgrade).filter(|lease| lease.fence == fence) {
+            if lease.join(entry, base, deadline) {
+                return Some(lease);
+            }
+            if matches!(lease.state(), HoldState::Lost(_)) {
+                return None;
+            }
+        }
+        let key = LeaseKey::Reentrant { name: name.clone(), owner };
+        let lease = Arc::new(Lease::new(key, fence, base, deadline, entry));
+        leases.push(Arc::downgrade(&lease));
+        Some(lease)
+    }
+
+    /// Forgets a lease that has ended, unless it was lost: that is remembered for as long as its clean-ups live.
+    pub(crate) fn remove(&self, lease: &Arc<Lease>) {
+        let LeaseKey::Reentrant { name, owner } = &lease.key else { return };
+        let lost = matches!(lease.state(), HoldState::Lost(_));
+        let key = (name.clone(), *owner);
+        let mut map = self.map();
+        if let Some(leases) = map.leases.get_mut(&key) {
+            leases.retain(|weak| weak.strong_count() > 0 && (lost || weak.as_ptr() != Arc::as_ptr(lease)));
             if leases.is_empty() {
-                map.remove(&key);
+                map.leases.remove(&key);
             }
         }
     }
 
-    fn map(&self) -> MutexGuard<'_, HashMap<Key, Vec<Weak<Lease>>>> {
+    fn map(&self) -> MutexGuard<'_, Map> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-fn key_of(lease: &Lease) -> Option<Key> {
-    match &lease.key {
-        LeaseKey::Plain(_) => None,
-        LeaseKey::Reentrant { name, owner } => Some((name.clone(), *owner)),
+impl Map {
+    /// Forgets leases that are gone, each time the map has doubled.
+    fn sweep(&mut self) {
+        if self.leases.len() >= self.sweep_at.max(SWEEP_AT) {
+            self.leases.retain(|_, leases| leases.iter().any(|lease| lease.strong_count() > 0));
+            self.sweep_at = 2 * self.leases.len();
+        }
     }
 }

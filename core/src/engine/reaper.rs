@@ -24,6 +24,8 @@ use crate::token::{OwnerId, OwnerToken};
 
 /// How many clean-ups are on their way at once.
 const IN_FLIGHT: usize = 64;
+/// Between tries: 20 ms, doubling up to this. Who has come so far makes room for others, if any wait.
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
 /// What is to be undone, and until when that matters.
 #[derive(Debug)]
@@ -79,6 +81,10 @@ impl Reaper {
 
     fn pop(&self) -> Option<Cleanup> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner).pop_front()
+    }
+
+    fn others_wait(&self) -> bool {
+        !self.queue.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
     }
 
     pub(crate) fn pending(&self) -> usize {
@@ -155,8 +161,10 @@ struct Job {
 
 impl Job {
     async fn carry_out(mut self, backend: &Backend, op_timeout: Duration) {
-        if let Some(cleanup) = &self.cleanup {
-            undo(cleanup, backend, op_timeout).await;
+        if let Some(cleanup) = &self.cleanup
+            && undo(cleanup, backend, op_timeout, &self.reaper).await == Undone::NotYet
+        {
+            return; // dropped, it goes to the end of the queue
         }
         self.cleanup = None;
         self.reaper.one_less(&self.reaper.pending);
@@ -171,24 +179,36 @@ impl Drop for Job {
     }
 }
 
-async fn undo(cleanup: &Cleanup, backend: &Backend, op_timeout: Duration) {
+/// What became of a clean-up in hand.
+#[derive(PartialEq, Eq)]
+enum Undone {
+    /// Acknowledged, or given up.
+    Settled,
+    /// It fails again and again, and others wait for their turn.
+    NotYet,
+}
+
+async fn undo(cleanup: &Cleanup, backend: &Backend, op_timeout: Duration, reaper: &Reaper) -> Undone {
     if let Undo::Lease(lease, _) = &cleanup.undo {
         lease.quiet().await;
     }
     let mut pause = Duration::from_millis(20);
     loop {
         let error = match call(cleanup, backend, op_timeout).await {
-            Ok(()) => return,
-            Err(error) if matches!(error.kind(), ErrorKind::NotHeld | ErrorKind::Closed) => return,
+            Ok(()) => return Undone::Settled,
+            Err(error) if matches!(error.kind(), ErrorKind::NotHeld | ErrorKind::Closed) => return Undone::Settled,
             Err(error) => error,
         };
         if LeaseInstant::now() >= cleanup.until {
             telemetry::cleanup_given_up(&cleanup.name, &error);
-            return;
+            return Undone::Settled;
         }
         telemetry::cleanup_retried(&cleanup.name, &error);
         tokio::time::sleep(pause).await;
-        pause = (pause * 2).min(Duration::from_secs(1));
+        pause = (pause * 2).min(LONGEST_PAUSE);
+        if pause == LONGEST_PAUSE && reaper.others_wait() {
+            return Undone::NotYet;
+        }
     }
 }
 

@@ -8,7 +8,6 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use super::keeper::{Keeper, Round};
-use super::lease::Lease;
 use super::outcome::LostReason;
 use super::owners::Owners;
 use super::reaper::{Cleanup, Reaper};
@@ -115,7 +114,8 @@ impl Shared {
         let drained = tokio::time::timeout(limit, all_undone).await;
         self.keeper.stop();
         self.reaper.finish();
-        self.backend.locks().close().await;
+        // Bounded as well: what the driver needs for it may be gone. A clean-up that comes later finds it closed.
+        let _ = tokio::time::timeout(self.config.op_timeout, self.backend.locks().close()).await;
         drained.map_err(|_| {
             let text = format!("closed with {} clean-ups not acknowledged within {limit:?}", self.reaper.pending());
             Error::new(ErrorKind::TimedOut, text)
@@ -146,12 +146,6 @@ impl Shared {
                 format!("this client has {most} holds, attempts and clean-ups already"),
             )),
         }
-    }
-
-    /// Looks after a new lease.
-    pub(crate) fn adopt(&self, lease: &Arc<Lease>) {
-        self.owners.insert(lease);
-        self.keeper.watch_over(lease);
     }
 }
 

@@ -112,10 +112,8 @@ impl<'a> Wait<'a> {
     }
 
     async fn until_won(&mut self) -> Result<HeldEntry> {
-        self.listen().await?;
         loop {
-            let limit = call_limit(self.shared, self.ask).min(self.left().unwrap_or(Duration::MAX));
-            let pause = match self.attempt.ask(limit).await {
+            let pause = match self.listen_and_ask().await {
                 Ok(Answered::Won(held)) => {
                     telemetry::granted(&self.ask.name, held.lease().fence, LeaseInstant::now().since(self.started));
                     return Ok(held);
@@ -127,8 +125,9 @@ impl<'a> Wait<'a> {
                     self.after_busy(busy.recheck_after)
                 }
                 Ok(Answered::Spent) => {
-                    self.renew_token().await?;
-                    Duration::from_millis(5)
+                    self.watch = None;
+                    self.attempt.renew_token(self.ask, self.queue);
+                    self.pause.polling()
                 }
                 Err(error) => self.after_error(error)?,
             };
@@ -136,9 +135,15 @@ impl<'a> Wait<'a> {
         }
     }
 
+    async fn listen_and_ask(&mut self) -> Result<Answered> {
+        self.listen().await?;
+        let limit = call_limit(self.shared, self.ask).min(self.left().unwrap_or(Duration::MAX));
+        self.attempt.ask(limit).await
+    }
+
     /// Starts to listen for wake-ups, where the driver sends any.
     async fn listen(&mut self) -> Result<()> {
-        if self.queue == Queueing::None {
+        if self.queue == Queueing::None || self.watch.is_some() {
             return Ok(());
         }
         let limit = self.shared.config.op_timeout.min(self.left().unwrap_or(Duration::MAX));
@@ -148,13 +153,6 @@ impl<'a> Wait<'a> {
             Err(_) => return Err(self.unheard(limit)),
         });
         Ok(())
-    }
-
-    /// Goes on with a fresh token; the old one is undone.
-    async fn renew_token(&mut self) -> Result<()> {
-        self.watch = None;
-        self.attempt = Attempt::new(self.shared.reserve()?, self.ask, self.queue);
-        self.listen().await
     }
 
     fn after_busy(&mut self, recheck_after: Option<Duration>) -> Duration {

@@ -1,6 +1,9 @@
 //! Several locks at once: all or none.
 
+use std::future::poll_fn;
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::{Poll, ready};
 use std::time::Duration;
 
 use futures_util::future::select_all;
@@ -116,7 +119,12 @@ impl LockAll {
         let deadline = LeaseInstant::now().after(most);
         let mut guards = Vec::with_capacity(self.locks.len());
         for lock in &self.locks {
-            guards.push(lock.acquire_within(deadline.remaining()).await?);
+            let left = deadline.remaining();
+            if left.is_zero() && !most.is_zero() {
+                let text = format!("{} of {} locks were taken within {most:?}", guards.len(), self.locks.len());
+                return Err(Error::new(ErrorKind::TimedOut, text));
+            }
+            guards.push(lock.acquire_within(left).await?);
         }
         MultiGuard::all(guards)
     }
@@ -189,14 +197,17 @@ impl MultiGuard {
     ///
     /// Dropping the future drops the work. The guard stays.
     pub async fn run<F: Future>(&self, work: F) -> Result<F::Output> {
-        tokio::select! {
-            biased;
-            reason = self.lost() => match self.check() {
-                Err(error) => Err(error),
-                Ok(()) => Err(Error::new(ErrorKind::Lost, reason.to_string())),
-            },
-            output = work => Ok(output),
-        }
+        let (mut lost, mut work) = (pin!(self.lost()), pin!(work));
+        poll_fn(|cx| {
+            if let Poll::Ready(reason) = lost.as_mut().poll(cx) {
+                let lost = || Error::new(ErrorKind::Lost, reason.to_string());
+                return Poll::Ready(Err(self.check().err().unwrap_or_else(lost)));
+            }
+            self.check()?; // as for one guard
+            let output = ready!(work.as_mut().poll(cx));
+            Poll::Ready(self.check().map(|()| output))
+        })
+        .await
     }
 
     /// Gives all locks back, the last taken first. [`Released::NotHeld`] if one of them had been lost before.

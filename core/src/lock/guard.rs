@@ -108,6 +108,9 @@ macro_rules! guard_methods {
         /// Resolves when the lease is lost, no later than its deadline, and without an answer from anywhere. Never
         /// resolves for a lock that is released.
         ///
+        /// Timers stand still while the machine is suspended: a lease that ended then is told within a second of the
+        /// resume. [`is_held`](Self::is_held) and [`run`](Self::run) read the clock and need no timer.
+        ///
         /// # Cancel safety
         ///
         /// Safe.
@@ -115,13 +118,15 @@ macro_rules! guard_methods {
             self.held.lease().lost().await
         }
 
-        /// Runs `work` for as long as the lease lasts: when it is lost, the work is dropped where it stands.
+        /// Runs `work` for as long as the lease lasts: when it is lost, the work is dropped where it stands. After the
+        /// end of the lease it is not polled any more, by the clock.
         ///
         /// Work that blocks its thread cannot be dropped; check [`is_held`](Self::is_held) in it.
         ///
         /// # Errors
         ///
-        /// [`ErrorKind::Lost`](crate::ErrorKind::Lost) when the lease ended before the work.
+        /// [`ErrorKind::Lost`](crate::ErrorKind::Lost) when the lease ended before the work, also if the work came to
+        /// its end before anybody noticed.
         ///
         /// # Cancel safety
         ///

@@ -32,6 +32,7 @@ mod builder;
 mod driver;
 mod inspect;
 mod node;
+mod node_set;
 mod quorum;
 mod reentrant;
 mod release;

@@ -1,3 +1,5 @@
+//! Tables of answers and what they come to, for quorums of one to nine nodes.
+
 use super::*;
 
 fn grant(node: usize, fence: u64) -> Event {

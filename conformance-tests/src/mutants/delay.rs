@@ -13,13 +13,13 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "delay/early",
         "messages are due after nine tenths of their delay",
         || bent(Bend { push: |m| m.due = part(m.due, 0.9), ..STRAIGHT }),
-        ["queue/not-early"]
+        ["queue/cancelled-head", "queue/far-future", "queue/not-early"]
     ),
     mutant!(
         "delay/late",
         "messages are due after twice their delay",
         || bent(Bend { push: |m| m.due = part(m.due, 2.0), ..STRAIGHT }),
-        ["queue/wakes-at-due"]
+        ["queue/delay-longer-than-lease"]
     ),
     mutant!(
         "delay/ignored",
@@ -31,7 +31,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "delay/rounded-up",
         "every message waits a little, also one that is due at once",
         || bent(Bend { push: |m| m.due = later(m.due), ..STRAIGHT }),
-        ["queue/due-at-once"]
+        ["queue/batch-is-all-or-none"]
     ),
     mutant!(
         "delay/retry-early",
@@ -42,13 +42,13 @@ pub(super) const MUTANTS: &[Mutant] = &[
             },
             ..STRAIGHT
         }),
-        ["queue/retry-delay"]
+        ["queue/key-is-freed", "queue/retry-delay"]
     ),
     mutant!(
         "delay/wrong-order",
         "messages that are due come in the wrong order",
         || bent(Bend { received: |r| r.deliveries.reverse(), ..STRAIGHT }),
-        ["queue/due-order"]
+        ["queue/due-order", "queue/redelivery-takes-its-place"]
     ),
     mutant!(
         "delay/next-is-twice-as-far",
@@ -59,13 +59,13 @@ pub(super) const MUTANTS: &[Mutant] = &[
             },
             ..STRAIGHT
         }),
-        ["queue/next-tells-the-span"]
+        ["queue/crash-wakes", "queue/wakes-at-due"]
     ),
     mutant!(
         "delay/next-is-unknown",
         "it is never told when the next message is due",
         || bent(Bend { received: |r| r.next = Next::Never, ..STRAIGHT }),
-        ["queue/receive-at-most"]
+        ["queue/next-tells-the-span", "queue/receive-at-most"]
     ),
     mutant!(
         "delay/lateness-is-zero",
@@ -80,40 +80,57 @@ pub(super) const MUTANTS: &[Mutant] = &[
         ["queue/lateness-and-age"]
     ),
     mutant!(
+        "receive/slow",
+        "receives are done at once and answered after 700 ms",
+        || quirky(Quirk::SlowReceives),
+        ["queue/worker-drops-work-at-the-deadline"]
+    ),
+    mutant!(
+        "receive/hangs-when-empty",
+        "a receive that finds nothing is not answered",
+        || quirky(Quirk::EmptyReceivesHang),
+        [
+            "queue/cut-connections",
+            "queue/lost-wake-ups-are-bounded",
+            "queue/outage-while-waiting",
+            "queue/waiting-is-bounded"
+        ]
+    ),
+    mutant!(
         "lease/none",
         "messages are not leased: they stay due while they are handled",
         || quirky(Quirk::LeasesForget),
-        ["queue/exclusive-during-lease"]
+        ["queue/failed-settlement-goes-on"]
     ),
     mutant!(
         "lease/short-in-queue",
         "messages are leased for a third of the lease",
         || bent(Bend { ask: |r| r.lease = part_of(r.lease, 0.33), ..STRAIGHT }),
-        ["queue/crash-wakes"]
+        ["queue/exclusive-during-lease", "queue/loss-is-told"]
     ),
     mutant!(
         "lease/long-in-queue",
         "messages are leased for twenty times the lease",
         || bent(Bend { ask: |r| r.lease = part_of(r.lease, 20.0), ..STRAIGHT }),
-        ["queue/crash-counts-an-attempt"]
+        ["queue/lost-reply-of-receive"]
     ),
     mutant!(
         "lease/at-most-once",
         "messages are gone once they are delivered",
         || quirky(Quirk::AtMostOnce),
-        ["queue/crash-counts-an-attempt"]
+        ["queue/closed-client"]
     ),
     mutant!(
         "lease/extends-nothing",
         "extensions are acknowledged and not done",
         || quirky(Quirk::ExtendsNothing),
-        ["queue/extension-keeps-the-lease"]
+        ["queue/settled-receipt-is-stale"]
     ),
     mutant!(
         "lease/extension-says-stale",
         "extensions are done and called stale",
         || bent(Bend { extended: |_| Extended::Stale, ..STRAIGHT }),
-        ["queue/extension-keeps-the-lease"]
+        ["queue/extension-keeps-the-lease", "queue/extension-never-shortens"]
     ),
     mutant!(
         "lease/extension-hides-loss",
@@ -125,7 +142,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "receipt/any-settles",
         "a stale receipt settles the delivery that came after it",
         || quirky(Quirk::StaleSettlesTheNext),
-        ["queue/stale-receipt-changes-nothing"]
+        ["queue/extension-by-hand"]
     ),
     mutant!(
         "receipt/stale-is-done",
@@ -136,7 +153,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
             }),
             ..STRAIGHT
         }),
-        ["queue/settled-receipt-is-stale"]
+        ["queue/two-queues-are-apart"]
     ),
     mutant!(
         "receipt/answers-reversed",
@@ -153,13 +170,18 @@ pub(super) const MUTANTS: &[Mutant] = &[
             },
             ..STRAIGHT
         }),
-        ["queue/late-ack-counts"]
+        [
+            "queue/due-at-once",
+            "queue/failed-settlement-goes-on",
+            "queue/lost-reply-of-settlement",
+            "queue/many-waiters-one-message"
+        ]
     ),
     mutant!(
         "receipt/fused-forgets-to-settle",
         "settlements that go along with a receive are not done",
         || quirky(Quirk::FusedForgetsSettlements),
-        ["queue/settle-and-receive"]
+        ["queue/mixed-receivers", "queue/worker-extends"]
     ),
     mutant!(
         "receipt/fused-forgets-to-receive",
@@ -171,13 +193,13 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "attempt/not-counted",
         "every delivery is called the first",
         || bent(Bend { received: |r| r.deliveries.iter_mut().for_each(|d| d.attempt = 1), ..STRAIGHT }),
-        ["queue/crash-counts-an-attempt"]
+        ["queue/worker-survives-panics"]
     ),
     mutant!(
         "attempt/cause-hidden",
         "every delivery is said to be the first of its message",
         || bent(Bend { received: |r| r.deliveries.iter_mut().for_each(|d| d.cause = Cause::First), ..STRAIGHT }),
-        ["queue/redrive-gives-all-attempts"]
+        ["queue/dropped-delivery-fails"]
     ),
     mutant!(
         "attempt/returns-count",
@@ -188,7 +210,12 @@ pub(super) const MUTANTS: &[Mutant] = &[
             },
             ..STRAIGHT
         }),
-        ["queue/return-does-not-count"]
+        [
+            "queue/dropped-receive-loses-nothing",
+            "queue/late-reply-of-receive",
+            "queue/return-does-not-count",
+            "queue/worker-shuts-down"
+        ]
     ),
     mutant!(
         "attempt/parking-counts",
@@ -199,19 +226,19 @@ pub(super) const MUTANTS: &[Mutant] = &[
             },
             ..STRAIGHT
         }),
-        ["queue/parked-without-attempt"]
+        ["queue/parked-behind-a-free-lock"]
     ),
     mutant!(
         "attempt/one-too-many",
         "messages die one delivery too late",
         || bent(Bend { push: |m| m.attempts = Attempts::new(m.attempts.get() + 1).unwrap_or(m.attempts), ..STRAIGHT }),
-        ["queue/dead-after-failures"]
+        ["queue/worker-retries"]
     ),
     mutant!(
         "attempt/one-only",
         "messages die after their first failure",
         || bent(Bend { push: |m| m.attempts = Attempts::new(1).unwrap_or(m.attempts), ..STRAIGHT }),
-        ["queue/worker-retries"]
+        ["queue/closed-client"]
     ),
     mutant!(
         "fence/of-the-message",
@@ -229,7 +256,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "wake/queue-never",
         "nobody who waits on a queue is woken",
         || quirky(Quirk::NeverWakes),
-        ["queue/sooner-arrival-wakes"]
+        ["queue/parked-until-free", "queue/retry-wakes", "queue/sooner-arrival-wakes"]
     ),
     mutant!(
         "wake/queue-often",
@@ -241,7 +268,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "park/by-the-clock",
         "parked messages come back by the clock alone",
         || quirky(Quirk::ParksByTheClock),
-        ["queue/parked-until-free"]
+        ["queue/parked-behind-a-dead-holder", "queue/parked-without-attempt"]
     ),
     mutant!(
         "park/free-at-once",
@@ -252,13 +279,13 @@ pub(super) const MUTANTS: &[Mutant] = &[
             },
             ..STRAIGHT
         }),
-        ["queue/parked-until-free"]
+        ["queue/lock-per-message"]
     ),
     mutant!(
         "park/lock-forgotten",
         "messages forget which lock they need",
         || bent(Bend { received: |r| r.deliveries.iter_mut().for_each(|d| d.lock = None), ..STRAIGHT }),
-        ["queue/lock-per-message"]
+        ["queue/lost-lock-ends-the-handler"]
     ),
 ];
 

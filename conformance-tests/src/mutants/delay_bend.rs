@@ -64,6 +64,8 @@ pub(super) enum Quirk {
     PurgesNoLetter,
     StealsLeases,
     LeasesForget,
+    SlowReceives,
+    EmptyReceivesHang,
 }
 
 pub(super) const STRAIGHT: Bend = Bend {
@@ -164,6 +166,11 @@ impl BentQueue {
 
     async fn received(&self, queue: &QueueName, mut received: Received) -> Result<Received> {
         self.remember(queue, &received);
+        match self.bend.quirk {
+            Quirk::SlowReceives => tokio::time::sleep(Duration::from_millis(700)).await,
+            Quirk::EmptyReceivesHang if received.deliveries.is_empty() => std::future::pending().await,
+            _ => {}
+        }
         if self.has(Quirk::AtMostOnce) {
             let ack = |receipt| Settle { receipt, how: Settlement::Ack };
             let all: Vec<_> = received.deliveries.iter().map(|delivery| ack(delivery.receipt)).collect();

@@ -16,7 +16,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "id/ignored",
         "ids of callers are ignored",
         || bent(Bend { push: |m| m.id = None, ..STRAIGHT }),
-        ["queue/duplicate-tells-the-state"]
+        ["queue/duplicate-in-a-batch"]
     ),
     mutant!(
         "id/no-window",
@@ -73,13 +73,13 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "cancel/in-flight",
         "what is in flight is cancelled as well",
         || quirky(Quirk::StealsLeases),
-        ["queue/cancel-tells-the-truth"]
+        ["queue/cancel-or-deliver"]
     ),
     mutant!(
         "cancel/lies",
         "every cancellation is called a success",
         || bent(Bend { cancelled: |_| Cancelled::Removed, ..STRAIGHT }),
-        ["queue/cancel-or-deliver"]
+        ["queue/cancel-tells-the-truth"]
     ),
     mutant!(
         "cancel/denies",
@@ -97,7 +97,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "reschedule/late",
         "rescheduled messages are put off, whatever was asked for",
         || bent(Bend { reschedule: |_| day(), ..STRAIGHT }),
-        ["queue/reschedule-tells-the-truth"]
+        ["queue/reschedule-wakes"]
     ),
     mutant!(
         "reschedule/lies",
@@ -109,7 +109,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "look/wrong-state",
         "messages are said to be ready, wherever they stand",
         || bent(Bend { info: |info| info.state = MessageState::Ready, ..STRAIGHT }),
-        ["queue/get-tells-everything"]
+        ["queue/stale-receipt-changes-nothing"]
     ),
     mutant!(
         "look/no-due-time",
@@ -121,7 +121,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "batch/too-many",
         "a receive hands out one more than was asked for",
         || bent(Bend { ask: |r| r.max += 1, ..STRAIGHT }),
-        ["queue/receive-at-most"]
+        ["queue/poison-does-not-block", "queue/ties-in-push-order"]
     ),
     mutant!(
         "batch/loses-the-last",
@@ -132,7 +132,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
             },
             ..STRAIGHT
         }),
-        ["queue/thousands-due-at-once"]
+        ["queue/thousands-due-at-once", "queue/worker-concurrency"]
     ),
     mutant!(
         "batch/twice",
@@ -150,19 +150,19 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "bytes/as-text",
         "payloads are taken for text",
         || bent(Bend { push: |m| m.payload = as_text(&m.payload), ..STRAIGHT }),
-        ["queue/bytes-exact"]
+        ["queue/undecodable", "queue/workers-share"]
     ),
     mutant!(
         "bytes/cut-at-nul",
         "payloads end at the first NUL",
         || bent(Bend { push: |m| m.payload = until_nul(&m.payload), ..STRAIGHT }),
-        ["queue/bytes-exact"]
+        ["queue/bytes-exact", "queue/stream"]
     ),
     mutant!(
         "dead/dropped",
         "dead letters are thrown away",
         || quirky(Quirk::DropsTheDead),
-        ["queue/dead-after-failures"]
+        ["queue/dead-letters-in-pages"]
     ),
     mutant!(
         "dead/acknowledged",
@@ -176,7 +176,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
             }),
             ..STRAIGHT
         }),
-        ["queue/rejected"]
+        ["queue/late-ack-counts"]
     ),
     mutant!(
         "dead/rejection-is-a-failure",
@@ -187,13 +187,13 @@ pub(super) const MUTANTS: &[Mutant] = &[
             },
             ..STRAIGHT
         }),
-        ["queue/poison-does-not-block"]
+        ["queue/dead-letters-in-pages"]
     ),
     mutant!(
         "dead/no-reason",
         "reasons are not kept",
         || bent(Bend { letters: |page| page.letters.iter_mut().for_each(|l| l.reason = None), ..STRAIGHT }),
-        ["queue/worker-retries"]
+        ["queue/dead-after-failures"]
     ),
     mutant!(
         "dead/no-cause",
@@ -202,7 +202,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
             letters: |page| page.letters.iter_mut().for_each(|l| l.cause = DeadCause::Exhausted),
             ..STRAIGHT
         }),
-        ["queue/undecodable"]
+        ["queue/rejected", "queue/worker-buries-the-undecodable"]
     ),
     mutant!(
         "dead/wrong-order",
@@ -226,7 +226,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
             }),
             ..STRAIGHT
         }),
-        ["queue/redrive-gives-all-attempts"]
+        ["queue/random-steps"]
     ),
     mutant!("dead/purges-nothing", "purged dead letters stay", || quirky(Quirk::PurgesNoLetter), ["queue/purge-dead"]),
     mutant!(
@@ -244,25 +244,25 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "dead/exhausted-hidden",
         "what a receive buried is not told",
         || bent(Bend { received: |r| r.healed = Default::default(), ..STRAIGHT }),
-        ["queue/dead-after-crashes"]
+        ["queue/crash-counts-an-attempt", "queue/dead-after-crashes"]
     ),
     mutant!(
         "key/ignored",
         "concurrency keys are ignored",
         || bent(Bend { push: |m| m.key = None, ..STRAIGHT }),
-        ["queue/one-in-flight-per-key"]
+        ["queue/key-wakes", "queue/one-in-flight-per-key"]
     ),
     mutant!(
         "operate/pause-ignored",
         "a pause is acknowledged and not done",
         || quirky(Quirk::PausesNothing),
-        ["queue/pause"]
+        ["queue/list"]
     ),
     mutant!(
         "operate/pause-stops-settlements",
         "a paused queue takes no settlements",
         || quirky(Quirk::PauseStopsSettlements),
-        ["queue/pause"]
+        ["queue/two-queues-are-apart"]
     ),
     mutant!(
         "operate/resume-ignored",
@@ -280,7 +280,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "operate/purge-stops-early",
         "a purge removes one message and says that it is done",
         || quirky(Quirk::PurgesOneOnly),
-        ["queue/purge"]
+        ["queue/key-holds-nothing-back"]
     ),
     mutant!(
         "operate/counts-mixed",
@@ -292,7 +292,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
             },
             ..STRAIGHT
         }),
-        ["queue/stats"]
+        ["queue/dropped-with-the-reply-under-way", "queue/stats"]
     ),
     mutant!(
         "operate/no-lag",
@@ -352,7 +352,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "park/locks-dropped",
         "messages are stored without the lock that they need",
         || bent(Bend { push: |m| m.lock = None, ..STRAIGHT }),
-        ["queue/lost-lock-ends-the-handler"]
+        ["queue/or-park"]
     ),
 ];
 

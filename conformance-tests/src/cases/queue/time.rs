@@ -142,6 +142,8 @@ async fn ties(context: &mut Context) -> CaseResult {
         seen.extend(some);
     }
     assert!(seen.is_sorted(), "{seen:?}");
+    seen.dedup();
+    assert_eq!(seen.len(), batch.len(), "one came twice");
     Ok(())
 }
 

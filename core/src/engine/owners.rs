@@ -84,3 +84,41 @@ impl Map {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::super::lease::{Past, Upkeep};
+    use super::*;
+    use crate::token::OwnerToken;
+    use crate::ttl::Ttl;
+
+    fn enter(owners: &Owners, owner: OwnerId) -> Arc<Lease> {
+        let (token, now) = (OwnerToken::random(), LeaseInstant::now());
+        let entry = Entry { token, ttl: Ttl::DEFAULT, upkeep: Upkeep::Renewed, cap: None, past: Past::Answered };
+        let window = (now, now.after(Duration::from_secs(30)));
+        let name = LockName::new("a").unwrap();
+        owners.enter(&name, owner, FencingToken::new(1).unwrap(), window, entry).unwrap()
+    }
+
+    #[test]
+    fn a_lease_that_ended_is_forgotten() {
+        let (owners, owner) = (Owners::default(), OwnerId::new());
+        let lease = enter(&owners, owner);
+        assert!(Arc::ptr_eq(&lease, &enter(&owners, owner)), "entries of one hold share a lease");
+        owners.remove(&lease);
+        assert!(owners.map().leases.is_empty());
+    }
+
+    #[test]
+    fn leases_that_nobody_removed_do_not_pile_up() {
+        let owners = Owners::default();
+        let alive: Vec<_> = (0..100).map(|_| enter(&owners, OwnerId::new())).collect();
+        for _ in 0..10_000 {
+            enter(&owners, OwnerId::new());
+        }
+        let kept = owners.map().leases.len();
+        assert!(kept >= alive.len() && kept <= 3 * alive.len(), "{kept}");
+    }
+}

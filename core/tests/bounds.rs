@@ -1,0 +1,104 @@
+//! The engine's bounds and its independence of its own tasks: what still holds when something hangs or has ended.
+
+mod stage;
+
+use std::future::poll_fn;
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use stage::{Stage, Step, TTL, steps};
+use tenure_core::driver::{Backend, Released};
+use tenure_core::{Client, ErrorKind, LostReason};
+use tokio::time::{Instant, sleep};
+
+const HANG: Step = Step::Slow(Duration::from_secs(3600));
+
+fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap()
+}
+
+#[tokio::test]
+async fn work_is_not_polled_after_the_lease_though_no_timer_could_run() {
+    let (_, client) = Stage::default().client();
+    let ttl = Duration::from_millis(80);
+    let guard = client.lock("a").unwrap().fixed_ttl(ttl).acquire().await.unwrap();
+    let mut polled = 0;
+    {
+        let mut run = pin!(guard.run(poll_fn(|_| {
+            polled += 1;
+            Poll::<()>::Pending
+        })));
+        let mut context = Context::from_waker(Waker::noop());
+        assert!(run.as_mut().poll(&mut context).is_pending());
+        std::thread::sleep(ttl);
+        assert!(run.as_mut().poll(&mut context).is_ready());
+    }
+    assert_eq!(polled, 1);
+}
+
+#[tokio::test]
+async fn a_release_behind_the_lease_says_so_whatever_the_backend_says() {
+    let (stage, client) = Stage::default().client();
+    let ttl = Duration::from_millis(80);
+    let guard = client.lock("a").unwrap().fixed_ttl(ttl).acquire().await.unwrap();
+    std::thread::sleep(ttl);
+    assert_eq!(guard.release().await.unwrap(), Released::NotHeld);
+    assert_eq!(stage.sent("release").len(), 1, "it is given back all the same");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_is_not_waited_for_longer_than_its_lease() {
+    let (_, client) = Stage { acquire: steps([HANG]), ..Stage::default() }.client();
+    let (ttl, start) = (Duration::from_millis(200), Instant::now());
+    let error = client.lock("a").unwrap().ttl(ttl).try_acquire().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Indeterminate);
+    assert!(start.elapsed() <= ttl + Duration::from_millis(5), "{:?}", start.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_renewal_that_hangs_leaves_time_for_another() {
+    let (_, client) = Stage { renew: steps([HANG]), ..Stage::default() }.client();
+    let ttl = Duration::from_millis(600);
+    let guard = client.lock("a").unwrap().ttl(ttl).acquire().await.unwrap();
+    sleep(ttl * 3).await;
+    assert!(guard.is_held());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_renewal_refused_as_not_held_is_a_loss() {
+    let (_, client) = Stage { renew: steps([Step::Fail(ErrorKind::NotHeld)]), ..Stage::default() }.client();
+    let guard = client.lock("a").unwrap().ttl(TTL).acquire().await.unwrap();
+    assert_eq!(guard.lost().await, LostReason::Gone);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_not_undone_counts_against_the_cap() {
+    let stage = std::sync::Arc::new(Stage { release: steps([HANG; 3]), ..Stage::default() });
+    let client = Client::builder(Backend::new(stage)).max_holds(1).build().unwrap();
+    let lock = client.lock("a").unwrap().ttl(TTL);
+    drop(lock.acquire().await.unwrap());
+    assert_eq!(lock.try_acquire().await.unwrap_err().kind(), ErrorKind::LimitReached);
+    sleep(Duration::from_secs(30)).await;
+    assert!(lock.try_acquire().await.unwrap().is_some());
+}
+
+#[test]
+fn a_loss_is_told_though_the_tasks_of_the_client_have_ended() {
+    let (_, client) = Stage::default().client();
+    let guard = runtime().block_on(async { client.lock("a").unwrap().fixed_ttl(TTL).acquire().await.unwrap() });
+    assert_eq!(runtime().block_on(async { guard.lost().await }), LostReason::Expired);
+}
+
+#[test]
+fn a_renewal_that_ended_with_its_runtime_holds_up_no_release() {
+    let (stage, client) = Stage { renew: steps([HANG]), ..Stage::default() }.client();
+    let guard = runtime().block_on(async {
+        let guard = client.lock("a").unwrap().ttl(TTL).acquire().await.unwrap();
+        while stage.sent("renew").is_empty() {
+            sleep(Duration::from_millis(10)).await;
+        }
+        guard
+    });
+    assert_eq!(runtime().block_on(async { guard.release().await.unwrap() }), Released::Released);
+}

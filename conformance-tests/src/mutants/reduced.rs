@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use tenure_core::driver::{
-    AcquireRequest, Acquisition, Busy, DelayQueue, ForceReleased, Inspection, Introspection, LockCapabilities, Queueing,
-    ReentrantCapabilities, Revocation, TtlRange, Waiting, Watch,
+    AcquireRequest, Acquisition, Busy, DelayQueue, ForceReleased, Inspection, Introspection, LockCapabilities,
+    Queueing, ReentrantCapabilities, Revocation, TtlRange, Waiting, Watch,
 };
 use tenure_core::{Error, ErrorKind, LockName, OwnerToken, Result};
 

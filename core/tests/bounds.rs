@@ -102,3 +102,31 @@ fn a_renewal_that_ended_with_its_runtime_holds_up_no_release() {
     });
     assert_eq!(runtime().block_on(async { guard.release().await.unwrap() }), Released::Released);
 }
+
+#[test]
+fn a_lease_is_renewed_on_the_next_runtime() {
+    let (stage, client) = Stage { renew: steps([HANG]), ..Stage::default() }.client();
+    let lock = client.lock("a").unwrap().ttl(TTL);
+    let guard = runtime().block_on(async {
+        let guard = lock.acquire().await.unwrap();
+        while stage.sent("renew").is_empty() {
+            sleep(Duration::from_millis(10)).await;
+        }
+        guard
+    });
+    runtime().block_on(async {
+        let _another = lock.acquire().await.unwrap(); // starts the tasks again
+        sleep(TTL * 2).await;
+        assert!(guard.is_held());
+    });
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_may_have_been_applied_is_abandoned_until_that_is_acknowledged() {
+    let fail = |kind| steps([Step::Fail(kind); 3]);
+    let (acquire, abandon) = (fail(ErrorKind::Indeterminate), fail(ErrorKind::Unavailable));
+    let (stage, client) = Stage { acquire, abandon, ..Stage::default() }.client();
+    assert!(client.lock("a").unwrap().ttl(TTL).try_acquire().await.is_err());
+    sleep(Duration::from_secs(5)).await;
+    assert_eq!((stage.sent("abandon").len(), client.stats().cleanups), (4, 0));
+}

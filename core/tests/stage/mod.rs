@@ -33,6 +33,7 @@ pub(crate) struct Stage {
     pub(crate) acquire: Mutex<VecDeque<Step>>,
     pub(crate) renew: Mutex<VecDeque<Step>>,
     pub(crate) release: Mutex<VecDeque<Step>>,
+    pub(crate) abandon: Mutex<VecDeque<Step>>,
     pub(crate) close: Mutex<VecDeque<Step>>,
     /// Names whose releases are always refused begin with this.
     pub(crate) refused: Option<&'static str>,
@@ -135,8 +136,10 @@ impl DistributedLock for Stage {
     }
 
     async fn abandon(&self, hold: &Hold) -> Result<()> {
-        self.frames.lock().unwrap().push(("abandon", hold.token));
-        Ok(())
+        match self.play("abandon", &hold.token, &self.abandon).await {
+            Some(Step::Fail(kind)) => Err(Error::new(kind, "scripted")),
+            _ => Ok(()),
+        }
     }
 
     async fn watch(&self, _name: &LockName, token: &OwnerToken) -> Result<Watch> {
@@ -179,7 +182,9 @@ impl ReentrantLock for Stage {
     }
 
     async fn abandon(&self, hold: &ReentrantHold) -> Result<()> {
-        self.frames.lock().unwrap().push(("abandon", hold.token));
-        Ok(())
+        match self.play("abandon", &hold.token, &self.abandon).await {
+            Some(Step::Fail(kind)) => Err(Error::new(kind, "scripted")),
+            _ => Ok(()),
+        }
     }
 }

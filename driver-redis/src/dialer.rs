@@ -48,8 +48,8 @@ impl Dialer for RedisDialer {
 
 async fn commands(client: &Client, endpoint: &Endpoint, listen: Option<Listen>) -> Result<RedisSocket, RedisError> {
     let ended = Arc::new(Notify::new());
-    let mut config =
-        AsyncConnectionConfig::new().set_connection_timeout(Some(endpoint.timeout)).set_response_timeout(None); // every request has a limit of its own
+    // The link limits both, and says what took too long.
+    let mut config = AsyncConnectionConfig::new().set_connection_timeout(None).set_response_timeout(None);
     if endpoint.protocol != Protocol::Resp2 {
         let (signal, sink) = (Arc::clone(&ended), listen.as_ref().map(|listen| Arc::clone(&listen.sink)));
         config = config.set_push_sender(move |push: PushInfo| {

@@ -98,7 +98,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "close/never-ends",
         "closing does not end",
         || Arc::new(CloseHangs),
-        ["close/gives-back-what-is-held", "close/is-bounded", "close/refuses-afterwards", "wait/close-ends-it"]
+        ["close/is-bounded"]
     ),
     mutant!(
         "caps/wider-ttl",

@@ -86,7 +86,13 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "release/never-answers",
         "releases are done and not answered",
         || Arc::new(Mute),
-        ["config/zeros-are-refused-not-panics", "meta/capabilities-are-constant"]
+        [
+            "close/gives-back-what-is-held",
+            "close/refuses-afterwards",
+            "config/zeros-are-refused-not-panics",
+            "meta/capabilities-are-constant",
+            "wait/close-ends-it"
+        ]
     ),
     mutant!(
         "release/fails-twice",

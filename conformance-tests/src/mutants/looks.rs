@@ -94,12 +94,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         || Arc::new(ClosesAll::default()),
         ["close/leaves-other-clients-alone"]
     ),
-    mutant!(
-        "close/never-ends",
-        "closing does not end",
-        || Arc::new(CloseHangs),
-        ["close/is-bounded"]
-    ),
+    mutant!("close/never-ends", "closing does not end", || Arc::new(CloseHangs), ["close/is-bounded"]),
     mutant!(
         "caps/wider-ttl",
         "the driver declares more ttls than its maker",

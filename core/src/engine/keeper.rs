@@ -277,7 +277,7 @@ impl Cleanup {
             Past::Unanswered => CHASE,
         };
         let until = LeaseInstant::now().after(entry.ttl.get() * 2 + chase);
-        let undo = Undo::Lease { lease: Arc::clone(lease), past: entry.past, _undoing: Arc::clone(&lease.undoing) };
+        let undo = Undo::Lease { lease: Arc::clone(lease), past: entry.past, _mark: lease.undoing.begin() };
         Self { name: lease.name().clone(), owner, token: entry.token, undo, until }
     }
 }

@@ -8,6 +8,7 @@ use tokio::sync::Notify;
 
 use super::keeper::LookKey;
 use super::outcome::{HoldState, LostReason};
+use super::undoing::Undoing;
 use crate::clock::LeaseInstant;
 use crate::driver::{Hold, ReentrantRenewal, Renewal};
 use crate::name::LockName;
@@ -59,7 +60,7 @@ pub(crate) struct Lease {
     ended: Notify,
     /// Told when a renewal is answered.
     answered: Notify,
-    pub(crate) undoing: Arc<()>, // shared with the clean-ups of its entries
+    pub(crate) undoing: Arc<Undoing>,
 }
 
 struct State {

@@ -15,4 +15,5 @@ pub(crate) mod outcome;
 pub(crate) mod owners;
 pub(crate) mod reaper;
 pub(crate) mod shared;
+pub(crate) mod undoing;
 pub(crate) mod wait;

@@ -25,8 +25,9 @@ struct Map {
 }
 
 impl Owners {
-    /// Joins the client's lease of this hold, or begins one; `None` if this client has lost the hold and has not undone
-    /// it yet. (Afterwards it can only stand because the owner is in it through another client.) One step, so that entries that are granted at the same time share a lease.
+    /// Joins the client's lease of this hold, or begins one; `None` if this client has lost the hold and had not undone
+    /// it when the request left. (Afterwards it can only stand because the owner is in it through another client.) One
+    /// step, so that entries that are granted at the same time share a lease.
     pub(crate) fn enter(
         &self,
         name: &LockName,
@@ -42,7 +43,7 @@ impl Owners {
             if lease.join(entry, base, deadline) {
                 return Some(lease);
             }
-            if matches!(lease.state(), HoldState::Lost(_)) && is_being_undone(&lease) {
+            if matches!(lease.state(), HoldState::Lost(_)) && !was_undone_at(&lease, base) {
                 return None;
             }
         }
@@ -71,8 +72,8 @@ impl Owners {
     }
 }
 
-fn is_being_undone(lost: &Lease) -> bool {
-    !lost.is_empty() || Arc::strong_count(&lost.undoing) > 1
+fn was_undone_at(lost: &Lease, sent: LeaseInstant) -> bool {
+    lost.is_empty() && lost.undoing.was_over_at(sent)
 }
 
 impl Map {

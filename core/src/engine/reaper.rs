@@ -15,6 +15,7 @@ use futures_util::stream::FuturesUnordered;
 use tokio::sync::Notify;
 
 use super::lease::{Lease, Past};
+use super::undoing::UndoMark;
 use crate::clock::LeaseInstant;
 use crate::driver::{Backend, DelayQueue, Hold, ReentrantHold, Settle};
 use crate::error::{Error, ErrorKind, Result};
@@ -40,7 +41,7 @@ pub(crate) struct Cleanup {
 
 pub(crate) enum Undo {
     /// A lease that was granted, and that a renewal may be on its way for.
-    Lease { lease: Arc<Lease>, past: Past, _undoing: Arc<()> },
+    Lease { lease: Arc<Lease>, past: Past, _mark: UndoMark },
     /// An attempt whose requests may still be on their way.
     Attempt,
     /// A delivery whose settlement nobody waits for.

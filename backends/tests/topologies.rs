@@ -83,6 +83,7 @@ async fn reshard(cluster: &RedisCluster, key: &[u8], half_way: impl AsyncFnOnce(
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "starts clusters and sentinels; cargo xtask test --full"]
 async fn a_slot_moves_while_its_lock_is_held_and_waited_for() {
     let cluster = RedisCluster::start(&RedisOptions::new(), Duration::from_secs(60)).unwrap();
     for library in LIBRARIES {
@@ -108,6 +109,7 @@ async fn a_slot_moves_while_its_lock_is_held_and_waited_for() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "starts clusters and sentinels; cargo xtask test --full"]
 async fn a_name_with_braces_keeps_to_one_slot() {
     let cluster = RedisCluster::start(&RedisOptions::new(), Duration::from_secs(60)).unwrap();
     for library in LIBRARIES {
@@ -127,6 +129,7 @@ async fn a_name_with_braces_keeps_to_one_slot() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "starts clusters and sentinels; cargo xtask test --full"]
 async fn sentinels_are_followed_within_a_second_of_their_announcement() {
     for library in LIBRARIES {
         let group = RedisSentinels::start(&RedisOptions::new(), Duration::from_secs(60)).unwrap();
@@ -202,6 +205,7 @@ impl Pair {
 
 /// The negative control: what `LossyFailover` says is true. The lock is granted twice; its fences tell the two apart.
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "starts clusters and sentinels; cargo xtask test --full"]
 async fn a_failover_that_loses_a_lock_breaks_exclusion_and_not_the_order_of_fences() {
     for start in Pair::all() {
         for library in LIBRARIES {
@@ -252,6 +256,7 @@ async fn contend(client: Client, ledger: Arc<Mutex<Ledger>>, until: Instant) {
 
 /// `TENURE_FAILOVER_SECS` makes it longer than the default 12.
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "starts clusters and sentinels; cargo xtask test --full"]
 async fn sixteen_contenders_outlive_a_failover() {
     let seconds = std::env::var("TENURE_FAILOVER_SECS").ok().and_then(|text| text.parse().ok()).unwrap_or(12);
     for start in Pair::all() {

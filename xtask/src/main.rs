@@ -16,6 +16,7 @@ cargo xtask <command>
 
   test                       install what the tests need (Debian and Ubuntu), run every test, print the suite's tables
       --no-install           do not install anything; say what is missing
+      --full                 also clusters, sentinels, TLS, least rights and larger quorums: many minutes more
   conformance                run the conformance suite alone
       --list                 print the backends and the cases
       --backend <id>         the backend to run (may be repeated; default: all that can run here)

@@ -21,20 +21,7 @@ impl HarnessMaker for MemoryMaker {
     }
 
     fn declared(&self) -> Declared {
-        let backend = Backend::from(store());
-        let declared = Declared::new(backend.locks().capabilities())
-            .virtual_time()
-            .visible_leftovers()
-            .faults([FaultKind::ExpireLease, FaultKind::CutConnections, FaultKind::MuteNotifications])
-            .faults([FaultKind::PauseServer]);
-        let declared = match backend.reentrant() {
-            Some(reentrant) => declared.reentrant(reentrant.capabilities()),
-            None => declared,
-        };
-        match backend.queue() {
-            Some(queue) => declared.queue(queue.capabilities()),
-            None => declared,
-        }
+        declare(&Backend::from(store()))
     }
 
     async fn make(&self, _context: CaseContext) -> Result<Box<dyn Harness>, BoxError> {
@@ -61,48 +48,73 @@ impl Harness for MemoryHarness {
     }
 
     async fn inject(&mut self, fault: Fault) -> Result<Healer, BoxError> {
-        let faults: Vec<_> = self.clients.iter().map(MemoryDriver::faults).collect();
-        match fault {
-            Fault::ExpireLease(name) => {
-                self.store.faults().expire(name.as_bytes())?;
-                return Ok(Healer::nothing());
-            }
-            Fault::CutConnections => {
-                for link in &faults {
-                    link.outage();
-                    link.heal();
-                }
-                return Ok(Healer::nothing());
-            }
-            Fault::MuteNotifications => faults.iter().for_each(|link| link.set_wakeups(Wakeups::Lost)),
-            Fault::PauseServer => faults.iter().for_each(|link| link.silence()),
-            other => return Err(format!("the memory store cannot {other:?}").into()),
-        }
-        Ok(Healer::new(async move {
-            faults.iter().for_each(|link| link.heal());
-            Ok(())
-        }))
+        inject(std::slice::from_ref(&self.store), &self.clients, fault)
     }
 
     fn inspector(&self) -> Option<Arc<dyn Inspector>> {
-        Some(Arc::new(MemoryInspector(self.store.clone())))
+        Some(Arc::new(MemoryInspector(vec![self.store.clone()])))
     }
 }
 
-struct MemoryInspector(MemoryDriver);
+/// What memory stores promise through `backend`, and what can be done to them.
+pub(crate) fn declare(backend: &Backend) -> Declared {
+    let declared = Declared::new(backend.locks().capabilities())
+        .virtual_time()
+        .visible_leftovers()
+        .faults([FaultKind::ExpireLease, FaultKind::CutConnections, FaultKind::MuteNotifications])
+        .faults([FaultKind::PauseServer]);
+    let declared = match backend.reentrant() {
+        Some(reentrant) => declared.reentrant(reentrant.capabilities()),
+        None => declared,
+    };
+    match backend.queue() {
+        Some(queue) => declared.queue(queue.capabilities()),
+        None => declared,
+    }
+}
+
+/// Does something bad to memory stores, and to all links to them.
+pub(crate) fn inject(stores: &[MemoryDriver], links: &[MemoryDriver], fault: Fault) -> Result<Healer, BoxError> {
+    let faults: Vec<_> = links.iter().map(MemoryDriver::faults).collect();
+    match fault {
+        Fault::ExpireLease(name) => {
+            for store in stores {
+                store.faults().expire(name.as_bytes())?;
+            }
+            return Ok(Healer::nothing());
+        }
+        Fault::CutConnections => {
+            for link in &faults {
+                link.outage();
+                link.heal();
+            }
+            return Ok(Healer::nothing());
+        }
+        Fault::MuteNotifications => faults.iter().for_each(|link| link.set_wakeups(Wakeups::Lost)),
+        Fault::PauseServer => faults.iter().for_each(|link| link.silence()),
+        other => return Err(format!("a memory store cannot {other:?}").into()),
+    }
+    Ok(Healer::new(async move {
+        faults.iter().for_each(|link| link.heal());
+        Ok(())
+    }))
+}
+
+/// Looks at stores through connections that no fault meets. They serve one case, so what they count is this case's.
+pub(crate) struct MemoryInspector(pub(crate) Vec<MemoryDriver>);
 
 #[async_trait]
 impl Inspector for MemoryInspector {
+    /// What any of the stores has left.
     async fn residue(&self, name: &LockName) -> Result<Residue, BoxError> {
-        // Through a connection that no fault meets. The store serves one case, so what it counts is this case's.
-        let seen = self.0.inspect(name).await?;
-        let store = self.0.residue();
-        Ok(Residue {
-            leases: usize::from(seen.holder.is_some()),
-            waiters: usize::try_from(seen.waiters)?,
-            subscriptions: store.watches,
-            tombstones: store.tombstones,
-            endless: 0,
-        })
+        let mut most = Residue::default();
+        for store in &self.0 {
+            let (seen, left) = (store.inspect(name).await?, store.residue());
+            most.leases = most.leases.max(usize::from(seen.holder.is_some()));
+            most.waiters = most.waiters.max(usize::try_from(seen.waiters)?);
+            most.subscriptions = most.subscriptions.max(left.watches);
+            most.tombstones = most.tombstones.max(left.tombstones);
+        }
+        Ok(most)
     }
 }

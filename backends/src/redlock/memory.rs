@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use tenure_conformance::{
-    BoxError, CaseContext, Declared, Fault, FaultKind, Harness, HarnessMaker, Healer, Inspector, Residue,
-};
-use tenure_core::driver::{Backend, DistributedLock as _, QuorumNode};
-use tenure_core::{LockName, Ttl};
-use tenure_memory::{MemoryDriver, Wakeups};
+use tenure_conformance::{BoxError, CaseContext, Declared, Fault, Harness, HarnessMaker, Healer, Inspector};
+use tenure_core::Ttl;
+use tenure_core::driver::{Backend, QuorumNode};
+use tenure_memory::MemoryDriver;
 use tenure_redlock::Redlock;
+
+use crate::memory::{MemoryInspector, declare, inject};
 
 const NODES: usize = 3;
 
@@ -25,15 +25,7 @@ impl HarnessMaker for RedlockMemoryMaker {
 
     fn declared(&self) -> Declared {
         let backend = Backend::from(driver(&stores(), None).expect("the settings are within their limits"));
-        let declared = Declared::new(backend.locks().capabilities())
-            .virtual_time()
-            .visible_leftovers()
-            .faults([FaultKind::ExpireLease, FaultKind::CutConnections, FaultKind::MuteNotifications])
-            .faults([FaultKind::PauseServer]);
-        match backend.reentrant() {
-            Some(reentrant) => declared.reentrant(reentrant.capabilities()),
-            None => declared,
-        }
+        declare(&backend)
     }
 
     async fn make(&self, _context: CaseContext) -> Result<Box<dyn Harness>, BoxError> {
@@ -71,50 +63,10 @@ impl Harness for RedlockMemoryHarness {
     }
 
     async fn inject(&mut self, fault: Fault) -> Result<Healer, BoxError> {
-        let faults: Vec<_> = self.links.iter().map(MemoryDriver::faults).collect();
-        match fault {
-            Fault::ExpireLease(name) => {
-                for store in &self.stores {
-                    store.faults().expire(name.as_bytes())?;
-                }
-                return Ok(Healer::nothing());
-            }
-            Fault::CutConnections => {
-                for link in &faults {
-                    link.outage();
-                    link.heal();
-                }
-                return Ok(Healer::nothing());
-            }
-            Fault::MuteNotifications => faults.iter().for_each(|link| link.set_wakeups(Wakeups::Lost)),
-            Fault::PauseServer => faults.iter().for_each(|link| link.silence()),
-            other => return Err(format!("memory stores cannot {other:?}").into()),
-        }
-        Ok(Healer::new(async move {
-            faults.iter().for_each(|link| link.heal());
-            Ok(())
-        }))
+        inject(&self.stores, &self.links, fault)
     }
 
     fn inspector(&self) -> Option<Arc<dyn Inspector>> {
-        Some(Arc::new(Look(self.stores.clone())))
-    }
-}
-
-struct Look(Vec<MemoryDriver>);
-
-#[async_trait]
-impl Inspector for Look {
-    /// What any of the stores has left.
-    async fn residue(&self, name: &LockName) -> Result<Residue, BoxError> {
-        let mut most = Residue::default();
-        for store in &self.0 {
-            let (seen, left) = (store.inspect(name).await?, store.residue());
-            most.leases = most.leases.max(usize::from(seen.holder.is_some()));
-            most.waiters = most.waiters.max(usize::try_from(seen.waiters)?);
-            most.subscriptions = most.subscriptions.max(left.watches);
-            most.tombstones = most.tombstones.max(left.tombstones);
-        }
-        Ok(most)
+        Some(Arc::new(MemoryInspector(self.stores.clone())))
     }
 }

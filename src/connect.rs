@@ -17,9 +17,14 @@ use crate::scheme::Scheme;
 /// | `redis+sentinel://host[:port],host[:port]…/service` | `redis` | the primary that sentinels name |
 /// | `rediss…` in place of `redis` | `redis`, `tls` | the same over TLS; not for sockets |
 /// | `fred+redis…` | `fred` | all of these, on the client library `fred` |
+/// | `etcd://[user:password@]host[:port],host[:port]…` | `etcd` | an etcd cluster, by some or all of its members |
+/// | `etcds` in place of `etcd` | `etcd`, `tls` | the same over TLS |
+/// | `redlock+redis://[user[:password]@]host[:port],host[:port]…[/db]` | `redlock`, `redis` | a quorum of independent Redis servers |
+/// | `redlock+fred+redis…` | `redlock`, `fred` | the same, on the client library `fred` |
 ///
-/// What else a Redis URL may say is told by `redis::RedisConfig::from_url`. The backend is reached once, so that a
-/// wrong address or password is told here and now; later outages are waited out.
+/// What else a URL may say is told by `redis::RedisConfig::from_url` and `etcd::EtcdConfig`, and that of a quorum beside
+/// it by `redlock::RedlockBuilder::settings_from_url`. The backend is reached once, so that a wrong address or password
+/// is told here and now; later outages are waited out. Of a quorum a majority has to be there, and the rest joins later.
 ///
 /// # Errors
 ///
@@ -78,9 +83,37 @@ pub async fn connect_backend(url: &str) -> Result<Backend> {
         Scheme::Redis => tenure_redis::RedisDriver::connect_url(url).await.map(Backend::from),
         #[cfg(feature = "fred")]
         Scheme::Fred => tenure_fred::FredDriver::connect_url(url).await.map(Backend::from),
-        #[cfg(not(all(feature = "memory", feature = "redis", feature = "fred")))]
+        #[cfg(feature = "etcd")]
+        Scheme::Etcd => tenure_etcd::EtcdDriver::connect(url).await.map(Backend::from),
+        #[cfg(all(feature = "redlock", feature = "redis"))]
+        Scheme::RedlockRedis => {
+            let (quorum, servers) = quorum(url, "redlock+")?;
+            let servers = tenure_redis::RedisConfig::nodes_from_url(&servers)?;
+            let nodes = tenure_redis::RedisDriver::connect_nodes(&servers).await?;
+            quorum.nodes(nodes).build().map(Backend::from)
+        }
+        #[cfg(all(feature = "redlock", feature = "fred"))]
+        Scheme::RedlockFred => {
+            let (quorum, servers) = quorum(url, "redlock+fred+")?;
+            let servers = tenure_fred::RedisConfig::nodes_from_url(&servers)?;
+            let nodes = tenure_fred::FredDriver::connect_nodes(&servers).await?;
+            quorum.nodes(nodes).build().map(Backend::from)
+        }
+        #[cfg(not(all(
+            feature = "memory",
+            feature = "redis",
+            feature = "fred",
+            feature = "etcd",
+            feature = "redlock"
+        )))]
         left_out => Err(left_out.left_out()),
     }
+}
+
+/// A quorum with its settings, and the URL of its nodes.
+#[cfg(all(feature = "redlock", any(feature = "redis", feature = "fred")))]
+fn quorum(url: &str, scheme: &str) -> Result<(tenure_redlock::RedlockBuilder, String)> {
+    tenure_redlock::Redlock::builder().settings_from_url(&url[scheme.len()..])
 }
 
 #[cfg(feature = "memory")]

@@ -2,13 +2,14 @@
 //!
 //! Whoever writes a driver depends on `tenure-core` alone, and reads the documentation of
 //! [`DistributedLock`]. Whoever uses locks meets here the answers of
-//! [`Client::capabilities`](crate::Client::capabilities), [`Lock::inspect`](crate::Lock::inspect) and the releases.
+//! [`Client::capabilities`](crate::Client::capabilities), [`Client::doctor`](crate::Client::doctor),
+//! [`Lock::inspect`](crate::Lock::inspect) and the releases.
 
 pub use tenure_core::driver::{
-    AcquireRequest, Acquisition, Backend, Begun, Busy, DistributedLock, Exclusion, Exited, Fencing, ForceReleased,
-    Grant, Hold, Holder, Inspection, Introspection, LockCapabilities, OwnerScope, Queueing, ReentrantCapabilities,
-    ReentrantHold, ReentrantLock, ReentrantRenewal, Released, Renewal, Renewed, Revocation, Signal, TtlRange, Waiting,
-    WakeHandle, WakeRouter, Watch,
+    AcquireRequest, Acquisition, Backend, Begun, Busy, Checkup, Concern, DistributedLock, Doctor, Exclusion, Exited,
+    Fencing, Finding, ForceReleased, Grant, Handed, Handing, Hold, Holder, Inspection, Introspection, LockCapabilities,
+    OwnerScope, Queueing, ReentrantCapabilities, ReentrantHold, ReentrantLock, ReentrantRenewal, Released, Renewal,
+    Renewed, Revocation, Signal, Topic, TtlRange, Waiting, WakeHandle, WakeRouter, Watch,
 };
 pub use tenure_core::driver::{
     Cancelled, Cause, DeadCause, DeadLetter, DeadPage, DeadPlace, DeadSelection, DelayQueue, Due, Extended, Extension,

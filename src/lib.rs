@@ -62,11 +62,19 @@
 //! | `memory` (default) | `memory:` | tasks of one process; tests under virtual time, with faults on demand |
 //! | `redis` | `redis://`, `redis+unix://`, `redis+cluster://`, `redis+sentinel://` | processes that share Redis (6.2 or newer) |
 //! | `fred` | the same after `fred+` | the same locks, on the client library `fred` |
-//! | `tls` | `rediss://` … | encrypted connections of either |
+//! | `etcd` | `etcd://` | processes that share an etcd cluster (3.4 or newer): locks that outlive any minority of its members |
+//! | `redlock` with `redis` or `fred` | `redlock+redis://a,b,c`, `redlock+fred+redis://a,b,c` | locks that outlive the loss of any minority of independent servers |
+//! | `tls` | `rediss://` …, `etcds://` | encrypted connections of any of these |
 //!
-//! The code that takes locks is the same for all. What a backend promises is a value too:
+//! Building the feature `etcd` needs `protoc`; no other feature does.
+//!
+//! The code that takes locks is the same for all, and its tests need not know either: `tests/application.rs` in the
+//! repository runs on memory, Redis and etcd by an environment variable. What a backend promises is a value too:
 //! [`Client::capabilities`] tells what can break [`Exclusion`](driver::Exclusion), how far
 //! [fences](driver::Fencing) are to be trusted, and how [waiting](driver::Waiting) works.
+//!
+//! [`Client::doctor`] looks at the servers (eviction, persistence, replicas, clocks, rights) and tells what each finding
+//! means for locks: print it when a program starts, and mind what is a [`Danger`](driver::Concern::Danger).
 //!
 //! # Delay queues
 //!
@@ -78,7 +86,7 @@
 //! |---|---|
 //! | to store a message for later | [`Queue::push`] with [`delay`](Push::delay); with [`id`](Push::id) it is idempotent |
 //! | to handle messages for good | [`Queue::worker`]: extends, retries, stops in good order |
-//! | to handle them by hand | [`Queue::receive`], then [`Delivery::ack`] or [`nack`](Delivery::nack) |
+//! | to handle them by hand | [`Queue::receive`], then [`Delivery::ack`] or [`nack`](Delivery::nack); many at once: [`Queue::receive_many`], [`ack_many`](Queue::ack_many) |
 //! | no two messages of one customer at once | [`Push::concurrency_key`], or [`Push::lock`] where other code takes that lock as well |
 //! | a request that finds its lock taken to be done later | [`Lock::or_park`] and a worker |
 //!
@@ -135,6 +143,14 @@ pub mod redis;
 #[cfg(feature = "fred")]
 #[cfg_attr(docsrs, doc(cfg(feature = "fred")))]
 pub mod fred;
+
+#[cfg(feature = "etcd")]
+#[cfg_attr(docsrs, doc(cfg(feature = "etcd")))]
+pub mod etcd;
+
+#[cfg(feature = "redlock")]
+#[cfg_attr(docsrs, doc(cfg(feature = "redlock")))]
+pub mod redlock;
 
 #[cfg(feature = "mock")]
 #[cfg_attr(docsrs, doc(cfg(feature = "mock")))]

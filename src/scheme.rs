@@ -8,10 +8,15 @@ pub(crate) enum Scheme {
     Memory,
     Redis,
     Fred,
+    Etcd,
+    RedlockRedis,
+    RedlockFred,
 }
 
 /// What URLs may begin with, for messages.
-const KNOWN: &str = "memory:, redis://, rediss://, redis+unix://, redis+cluster://, redis+sentinel://, and fred+ before any of these but the first";
+const KNOWN: &str = "memory:, redis://, rediss://, redis+unix://, redis+cluster://, redis+sentinel://, fred+ before any \
+                     of these but the first, redlock+ before redis://, rediss:// and the same after fred+, etcd:// and \
+                     etcds://";
 
 impl Scheme {
     /// Reads the scheme; the URL itself may hold a password and is never repeated.
@@ -21,30 +26,36 @@ impl Scheme {
         };
         match scheme.to_ascii_lowercase().as_str() {
             "memory" => Ok(Self::Memory),
+            "etcd" | "etcds" => Ok(Self::Etcd),
             name if is_redis(name) => Ok(Self::Redis),
             name if name.strip_prefix("fred+").is_some_and(is_redis) => Ok(Self::Fred),
+            "redlock+redis" | "redlock+rediss" => Ok(Self::RedlockRedis),
+            "redlock+fred+redis" | "redlock+fred+rediss" => Ok(Self::RedlockFred),
             _ if is_scheme(scheme) => Err(invalid(format!("the scheme \"{scheme}\" is not known; known are {KNOWN}"))),
             _ => Err(invalid(format!("the URL does not begin with a scheme; known are {KNOWN}"))),
         }
     }
 
-    /// The Cargo feature that brings it.
-    const fn feature(self) -> &'static str {
+    /// The Cargo features that bring it.
+    const fn features(self) -> &'static [&'static str] {
         match self {
-            Self::Memory => "memory",
-            Self::Redis => "redis",
-            Self::Fred => "fred",
+            Self::Memory => &["memory"],
+            Self::Redis => &["redis"],
+            Self::Fred => &["fred"],
+            Self::Etcd => &["etcd"],
+            Self::RedlockRedis => &["redlock", "redis"],
+            Self::RedlockFred => &["redlock", "fred"],
         }
     }
 
     /// The refusal of a scheme that is known and was left out.
     #[cfg_attr(
-        all(feature = "memory", feature = "redis", feature = "fred"),
+        all(feature = "memory", feature = "redis", feature = "fred", feature = "etcd", feature = "redlock"),
         expect(dead_code, reason = "nothing was left out")
     )]
     pub(crate) fn left_out(self) -> Error {
-        let feature = self.feature();
-        let text = format!("this build has no driver for that URL; enable the feature `{feature}` of the crate tenure");
+        let features = self.features().join("` and `");
+        let text = format!("this build has no driver for that URL; enable `{features}`, features of the crate tenure");
         Error::new(ErrorKind::Unsupported, text)
     }
 }
@@ -82,6 +93,11 @@ mod tests {
             ("redis+sentinel://a/b", Scheme::Redis),
             ("fred+redis://host", Scheme::Fred),
             ("fred+redis+unix:///path", Scheme::Fred),
+            ("etcd://a,b,c", Scheme::Etcd),
+            ("etcds://user:password@host", Scheme::Etcd),
+            ("redlock+redis://a,b,c", Scheme::RedlockRedis),
+            ("redlock+rediss://a,b,c", Scheme::RedlockRedis),
+            ("redlock+fred+redis://a,b,c", Scheme::RedlockFred),
         ] {
             assert_eq!(Scheme::of(url).unwrap(), scheme, "{url}");
         }
@@ -93,9 +109,13 @@ mod tests {
             ("", "no scheme"),
             ("localhost", "no scheme"),
             ("http://host", "\"http\""),
-            ("etcd://host", "\"etcd\""),
+            ("etcd+unix:///path", "\"etcd+unix\""),
             ("fred://host", "\"fred\""),
             ("redisx://host", "\"redisx\""),
+            ("redlock://a,b,c", "\"redlock\""),
+            ("redlock+memory:", "\"redlock+memory\""),
+            ("redlock+redis+cluster://a,b", "\"redlock+redis+cluster\""),
+            ("fred+redlock+redis://a,b", "\"fred+redlock+redis\""),
             ("s3cret@host:6379", "does not begin with a scheme"),
             (":6379", "does not begin with a scheme"),
         ] {
@@ -107,9 +127,12 @@ mod tests {
     }
 
     #[test]
-    fn the_missing_feature_is_named() {
-        assert_eq!(Scheme::Redis.feature(), "redis");
-        assert_eq!(Scheme::Fred.feature(), "fred");
-        assert_eq!(Scheme::Memory.feature(), "memory");
+    fn the_missing_features_are_named() {
+        assert_eq!(Scheme::Redis.features(), ["redis"]);
+        assert_eq!(Scheme::Fred.features(), ["fred"]);
+        assert_eq!(Scheme::Etcd.features(), ["etcd"]);
+        assert_eq!(Scheme::Memory.features(), ["memory"]);
+        assert_eq!(Scheme::RedlockRedis.features(), ["redlock", "redis"]);
+        assert_eq!(Scheme::RedlockFred.features(), ["redlock", "fred"]);
     }
 }

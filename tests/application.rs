@@ -1,5 +1,6 @@
-//! An application and its tests, on any backend: `TENURE_URL=redis://127.0.0.1/ cargo test --test application`.
-//! Without it, `memory:`. Neither the shop nor its tests know which.
+//! An application and its tests, on any backend: `TENURE_URL=redis://127.0.0.1/ cargo test --test application
+//! --features redis`, or an `etcd://` URL. Without it, `memory:`. Neither the shop nor its tests know which, and
+//! `cargo xtask test` runs them on all three.
 
 mod shop;
 
@@ -10,6 +11,9 @@ use shop::{Database, Shipped, Shop, Sold};
 use tenure::{Client, ErrorKind, OwnerId};
 use tokio::sync::Notify;
 use tokio::time::sleep;
+
+/// The shortest lease that every backend keeps.
+const SHORT: Duration = Duration::from_secs(2);
 
 /// As many clients of one backend as there would be processes. Names begin with the test's, so that tests that share
 /// a server do not meet, and end with something random, so that runs do not.
@@ -110,8 +114,7 @@ async fn a_settlement_enters_the_account_again_and_keeps_others_out() {
 #[tokio::test]
 async fn a_shipment_that_outlives_its_lease_is_interrupted_and_can_be_done_again() {
     let [(one, a), (other, b)] = shops("shipment").await;
-    let lease = Duration::from_secs(1);
-    let stuck = a.ship("order-1", lease, std::future::pending::<()>()).await.unwrap();
+    let stuck = a.ship("order-1", SHORT, std::future::pending::<()>()).await.unwrap();
     assert_eq!(stuck, Shipped::Interrupted);
     assert_eq!(b.ship("order-1", Duration::from_secs(30), async {}).await.unwrap(), Shipped::Yes);
     assert_eq!(a.ship("order-1", Duration::from_secs(30), async {}).await.unwrap(), Shipped::Before);
@@ -123,7 +126,7 @@ async fn a_shipment_that_outlives_its_lease_is_interrupted_and_can_be_done_again
 async fn a_write_from_a_lost_lease_is_refused_by_the_database() {
     let [(one, a), (other, b)] = shops("fence").await;
     a.database().put("chair", 5);
-    let slow = one.lock(a.name_of("chair")).unwrap().fixed_ttl(Duration::from_secs(1)).acquire().await.unwrap();
+    let slow = one.lock(a.name_of("chair")).unwrap().fixed_ttl(SHORT).acquire().await.unwrap();
     slow.lost().await; // and the application did not look
     assert_eq!(b.sell(&["chair"]).await.unwrap(), Sold::Yes);
     let refused = a.database().take("chair", slow.fence()).unwrap_err();

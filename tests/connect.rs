@@ -46,7 +46,17 @@ async fn redis_left_out_names_the_feature() {
     for url in ["redis://user:s3cret@host", "rediss://host", "redis+unix:///path"] {
         let error = tenure::connect(url).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Unsupported, "{url}");
-        assert!(error.message().contains("feature `redis`") && !error.message().contains("s3cret"), "{error}");
+        assert!(error.message().contains("enable `redis`") && !error.message().contains("s3cret"), "{error}");
+    }
+}
+
+#[cfg(not(feature = "etcd"))]
+#[tokio::test]
+async fn etcd_left_out_names_the_feature() {
+    for url in ["etcd://user:s3cret@host", "etcds://host"] {
+        let error = tenure::connect(url).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unsupported, "{url}");
+        assert!(error.message().contains("feature `etcd`") && !error.message().contains("s3cret"), "{error}");
     }
 }
 
@@ -55,7 +65,7 @@ async fn redis_left_out_names_the_feature() {
 async fn memory_left_out_names_the_feature() {
     let error = tenure::connect("memory:").await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unsupported);
-    assert!(error.message().contains("feature `memory`"), "{error}");
+    assert!(error.message().contains("enable `memory`"), "{error}");
 }
 
 #[cfg(feature = "redis")]
@@ -66,4 +76,117 @@ async fn a_redis_url_reaches_its_driver() {
     let error = tenure::connect("redis://:s3cret@host?prefx=a").await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidArgument);
     assert!(error.message().contains("prefx") && !error.message().contains("s3cret"), "{error}");
+}
+
+#[cfg(feature = "etcd")]
+#[tokio::test]
+async fn an_etcd_url_reaches_its_driver() {
+    // A port that was free a moment ago: nobody listens.
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let error = tenure::connect(&format!("etcd://127.0.0.1:{port}")).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+    let error = tenure::connect("etcd://user:s3cret@host/?prefx=a").await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+    assert!(error.message().contains("prefx") && !error.message().contains("s3cret"), "{error}");
+}
+
+#[cfg(all(feature = "etcd", not(feature = "tls")))]
+#[tokio::test]
+async fn an_encrypted_etcd_url_without_tls_names_the_feature() {
+    let error = tenure::connect("etcds://127.0.0.1").await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unsupported);
+    assert!(error.message().contains("feature `tls`"), "{error}");
+}
+
+#[cfg(not(feature = "redlock"))]
+#[tokio::test]
+async fn redlock_left_out_names_both_features() {
+    for (url, names) in
+        [("redlock+rediss://a,b", "`redlock` and `redis`"), ("redlock+fred+redis://a", "`redlock` and `fred`")]
+    {
+        let error = tenure::connect(url).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unsupported, "{url}");
+        assert!(error.message().contains(names), "{error}");
+    }
+}
+
+#[cfg(all(feature = "redlock", any(feature = "redis", feature = "fred")))]
+mod redlock {
+    use std::time::{Duration, Instant};
+
+    use tenure::driver::Exclusion;
+    use tenure_testkit::{RedisOptions, RedisServer};
+
+    use super::ErrorKind;
+
+    /// The schemes that are compiled in.
+    const SCHEMES: &[&str] = &[
+        #[cfg(feature = "redis")]
+        "redlock+redis",
+        #[cfg(feature = "fred")]
+        "redlock+fred+redis",
+    ];
+    const SETTINGS: &str = "restarts=durable&max_ttl_ms=30000&node_timeout_ms=1000&connect_timeout_ms=5000";
+
+    fn servers() -> Vec<RedisServer> {
+        (0..3).map(|_| RedisServer::start(RedisOptions::new().password("s3cret")).unwrap()).collect()
+    }
+
+    fn url(scheme: &str, servers: &[RedisServer]) -> String {
+        let hosts: Vec<_> = servers.iter().map(|server| format!("127.0.0.1:{}", server.port())).collect();
+        format!("{scheme}://:s3cret@{}/1?prefix=app&{SETTINGS}", hosts.join(","))
+    }
+
+    #[tokio::test]
+    async fn clients_of_all_libraries_meet_in_one_quorum() {
+        let servers = servers();
+        let mut clients = Vec::new();
+        for scheme in SCHEMES {
+            clients.push(tenure::connect(&url(scheme, &servers)).await.unwrap());
+        }
+        let mut last = 0;
+        for client in &clients {
+            assert_eq!(client.driver(), "redlock");
+            assert_eq!(client.capabilities().exclusion, Exclusion::Quorum { nodes: 3 });
+            assert_eq!(client.capabilities().ttl.max, Duration::from_secs(30), "the URL's setting");
+            let guard = client.lock("a").unwrap().acquire().await.unwrap();
+            assert!(guard.fence().get() > last);
+            last = guard.fence().get();
+            for other in &clients {
+                assert!(other.lock("a").unwrap().try_acquire().await.unwrap().is_none());
+            }
+            guard.release().await.unwrap();
+        }
+        for client in &clients {
+            assert_eq!(client.queue_of_bytes("jobs").unwrap_err().kind(), ErrorKind::Unsupported);
+        }
+    }
+
+    #[tokio::test]
+    async fn what_is_wrong_is_told_at_once_with_the_node_and_without_the_password() {
+        let mut servers = servers();
+        for scheme in SCHEMES {
+            let wrong = url(scheme, &servers).replace("s3cret", "s4cret");
+            let error = tenure::connect(&wrong).await.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Denied, "{error}");
+            for (bad, word) in [("restarts=maybe", "restarts"), ("prefx=a", "prefx")] {
+                let error = tenure::connect(&format!("{}&{bad}", url(scheme, &servers))).await.unwrap_err();
+                assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error}");
+                assert!(error.message().contains(word) && !error.message().contains("s3cret"), "{error}");
+            }
+        }
+        servers[0].kill().unwrap();
+        servers[2].kill().unwrap();
+        for scheme in SCHEMES {
+            let asked = Instant::now();
+            let error = tenure::connect(&url(scheme, &servers)).await.unwrap_err();
+            assert!(asked.elapsed() < Duration::from_secs(20), "{:?}", asked.elapsed());
+            assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+            let text = error.to_string();
+            assert!(text.contains("2 of 3") && !text.contains("s3cret"), "{text}");
+            for (server, named) in [(0, true), (1, false), (2, true)] {
+                assert_eq!(text.contains(&format!(":{}", servers[server].port())), named, "{text}");
+            }
+        }
+    }
 }

@@ -3,6 +3,7 @@
 //! | id | what |
 //! |---|---|
 //! | `memory/virtual-time` | the memory driver on a paused clock |
+//! | `memory/no-passing`, `redis/no-passing` | clients that pass no lease on among their own waiters |
 //! | `redis/single`, `fred/single` | the drivers on a `redis-server` of the harness's own |
 //! | `…/resp2` | the same in the older protocol, on connections with a name |
 //! | `…/tls` | the same over TLS, with certificates on both sides |
@@ -11,7 +12,7 @@
 //! | `…/sentinel` | on a primary and a replica, found through three sentinels |
 //! | `redlock/memory-virtual-time` | a quorum of three memory stores on a paused clock |
 //! | `redlock/3-live`, `5-live` | a quorum of three or five `redis-server`s |
-//! | `redlock/2-live-1-dead` | the same, one of three killed after the clients connected |
+//! | `redlock/2-live-1-dead` | the same, one of three killed before the clients connect |
 //! | `redlock/slow-minority` | the same, two of five stopped after the clients connected |
 //! | `etcd/single`, `etcd/3-members` | the `etcd` driver on clusters of the harness's own; with the feature `etcd` |
 //!
@@ -44,7 +45,7 @@ pub use redlock::{RedlockMaker, RedlockMemoryMaker};
 /// Those of the driver; `Unsupported` for a URL of no backend that other processes can reach.
 pub async fn connect(url: &str) -> tenure_core::Result<Backend> {
     match url.split_once(':') {
-        Some((scheme, _)) if scheme.contains("redis") => redis::connect(url).await,
+        Some((scheme, _)) if scheme.contains("redis") => tenure::connect_backend(url).await,
         #[cfg(feature = "etcd")]
         Some(("etcd", _)) => Ok(tenure_etcd::EtcdDriver::connect(url).await?.into()),
         _ => Err(Error::new(ErrorKind::Unsupported, "no backend that a worker can reach")),
@@ -54,10 +55,12 @@ pub async fn connect(url: &str) -> tenure_core::Result<Backend> {
 /// Every backend, in the order of the reports.
 #[must_use]
 pub fn makers() -> Vec<Arc<dyn HarnessMaker>> {
-    let mut makers: Vec<Arc<dyn HarnessMaker>> = vec![Arc::new(MemoryMaker)];
+    let mut makers: Vec<Arc<dyn HarnessMaker>> =
+        vec![Arc::new(MemoryMaker::new()), Arc::new(MemoryMaker::without_passing())];
     makers.extend(RedisMaker::all().map(|maker| Arc::new(maker) as Arc<dyn HarnessMaker>));
     makers.extend([
-        Arc::new(RedlockMemoryMaker) as Arc<dyn HarnessMaker>,
+        Arc::new(RedisMaker::without_passing()) as Arc<dyn HarnessMaker>,
+        Arc::new(RedlockMemoryMaker),
         Arc::new(RedlockMaker::live(3)),
         Arc::new(RedlockMaker::live(5)),
         Arc::new(RedlockMaker::with_a_dead_node()),

@@ -12,16 +12,39 @@ use tenure_memory::{MemoryDriver, Wakeups};
 
 /// Makes a fresh store for each case.
 #[derive(Clone, Copy, Debug)]
-pub struct MemoryMaker;
+pub struct MemoryMaker {
+    passing: bool,
+}
+
+impl MemoryMaker {
+    /// The backend `memory/virtual-time`.
+    #[must_use]
+    pub fn new() -> Self {
+        Self { passing: true }
+    }
+
+    /// The backend `memory/no-passing`: clients that pass no lease on.
+    #[must_use]
+    pub fn without_passing() -> Self {
+        Self { passing: false }
+    }
+}
+
+impl Default for MemoryMaker {
+    fn default() -> Self {
+        Self::new()
+    }
+}
 
 #[async_trait]
 impl HarnessMaker for MemoryMaker {
     fn id(&self) -> &str {
-        "memory/virtual-time"
+        if self.passing { "memory/virtual-time" } else { "memory/no-passing" }
     }
 
     fn declared(&self) -> Declared {
-        declare(&Backend::from(store()))
+        let declared = declare(&Backend::from(store()));
+        if self.passing { declared } else { declared.without_passing() }
     }
 
     async fn make(&self, _context: CaseContext) -> Result<Box<dyn Harness>, BoxError> {

@@ -32,9 +32,9 @@ pub fn cases_page() -> String {
 pub fn capabilities_page() -> String {
     let mut page = format!("{NOTE}\n# Capabilities of the backends\n\n");
     page.push_str(
-        "| backend | exclusion | fencing | waiting | ttl | most waiters | re-entry | faults that the harness makes |\n",
+        "| backend | exclusion | fencing | waiting | ttl | most waiters | most fences of a grant | re-entry | faults that the harness makes |\n",
     );
-    page.push_str("|---|---|---|---|---|---|---|---|\n");
+    page.push_str("|---|---|---|---|---|---|---|---|---|\n");
     for maker in makers() {
         let declared = maker.declared();
         let locks = declared.locks;
@@ -46,7 +46,7 @@ pub fn capabilities_page() -> String {
         let faults: Vec<String> = declared.faults.iter().map(|fault| format!("{fault:?}")).collect();
         let _ = writeln!(
             page,
-            "| `{}` | {:?} | {:?} | {:?} | {:?} to {:?} in steps of {:?} | {waiters} | {reentrant} | {} |",
+            "| `{}` | {:?} | {:?} | {:?} | {:?} to {:?} in steps of {:?} | {waiters} | {} | {reentrant} | {} |",
             maker.id(),
             locks.exclusion,
             locks.fencing,
@@ -54,7 +54,29 @@ pub fn capabilities_page() -> String {
             locks.ttl.min,
             locks.ttl.max,
             locks.ttl.granularity,
+            locks.max_fences,
             faults.join(", "),
+        );
+    }
+    page.push_str("\n## Delay queues\n\n");
+    page.push_str(
+        "| backend | could lose or repeat | fencing | clock error | woken | concurrency keys | parked messages | largest payload | batch |\n",
+    );
+    page.push_str("|---|---|---|---|---|---|---|---|---|\n");
+    for maker in makers() {
+        let Some(queue) = maker.declared().queue else { continue };
+        let _ = writeln!(
+            page,
+            "| `{}` | {:?} | {:?} | {:?} | {:?} | {:?} | {:?} | {} | {} |",
+            maker.id(),
+            queue.durability,
+            queue.fencing,
+            queue.clock_error,
+            queue.wake,
+            queue.keys,
+            queue.parking,
+            queue.payload,
+            queue.batch,
         );
     }
     page

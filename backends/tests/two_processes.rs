@@ -93,19 +93,20 @@ async fn sixteen_waiters_in_two_processes_take_turns_without_polling() {
 
     let before = asked(&server);
     assert_eq!(guard.release().await.expect("it is held"), Released::Released);
-    let mut served = Vec::new();
-    let mut fence = first_fence;
+    let mut served = Vec::new(); // by fence: two processes' lines may be read in another order than they were written
     while served.len() < WAITERS {
         let line = told.recv_timeout(PATIENCE).expect("every waiter gets its turn");
         let words: Vec<&str> = line.split(' ').collect();
-        served.push(words[1].parse::<usize>().expect("a number"));
-        let next: u64 = words[2].parse().expect("a fence");
-        assert!(next > fence, "fences grow with the turns: {next} after {fence}");
-        fence = next;
+        served.push((words[2].parse::<u64>().expect("a fence"), words[1].parse::<usize>().expect("a number")));
     }
     let asked = asked(&server) - before;
-    assert_eq!(served, (0..WAITERS).collect::<Vec<_>>(), "served in the order in which they joined");
+    served.sort_unstable();
+    assert!(served[0].0 > first_fence, "{served:?} after {first_fence}");
+    assert!(served.windows(2).all(|turns| turns[0].0 < turns[1].0), "two turns with one fence: {served:?}");
+    let order: Vec<usize> = served.iter().map(|(_, number)| *number).collect();
+    assert_eq!(order, (0..WAITERS).collect::<Vec<_>>(), "served in the order in which they joined");
     let handovers = WAITERS as u64;
-    assert!(asked <= 4 * handovers, "{asked} requests for {handovers} hand-overs");
+    // A release each; a second one where a slow machine keeps a lock for so long that it has to be made to last.
+    assert!(asked <= 2 * (handovers + 1), "{asked} requests for {handovers} hand-overs");
     println!("{asked} requests for {handovers} hand-overs; {idle} while idle for {span:?}");
 }

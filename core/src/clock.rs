@@ -5,6 +5,7 @@
 //! (`CLOCK_BOOTTIME − CLOCK_MONOTONIC`) is added. Elsewhere a suspended machine sees its leases end late; fencing
 //! tokens protect the resource all the same.
 
+use std::num::NonZeroU64;
 use std::sync::OnceLock;
 use std::time::Duration;
 
@@ -14,39 +15,55 @@ use tokio::time::Instant;
 ///
 /// Not comparable between processes and not related to the wall clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct LeaseInstant(Duration);
+pub struct LeaseInstant(NonZeroU64); // nanoseconds: enough for 584 years, and half of a Duration
 
 impl LeaseInstant {
     /// A reading that is never later than the true time: for the moment *before* a request leaves.
     #[must_use]
     pub fn before_send() -> Self {
         let awake = awake();
-        Self(awake + suspended_at_least())
+        Self::at(awake + suspended_at_least())
     }
 
     /// A reading that is never earlier than the true time: for asking whether a lease has ended.
     #[must_use]
     pub fn now() -> Self {
         let suspended = suspended_at_most();
-        Self(awake() + suspended)
+        Self::at(awake() + suspended)
     }
 
     /// The instant `span` later; saturates at the far future.
     #[must_use]
     pub fn after(self, span: Duration) -> Self {
+        let span = u64::try_from(span.as_nanos()).unwrap_or(u64::MAX);
         Self(self.0.saturating_add(span))
     }
 
     /// How long after `earlier` this instant is; zero if it is not after it.
     #[must_use]
     pub fn since(self, earlier: Self) -> Duration {
-        self.0.saturating_sub(earlier.0)
+        Duration::from_nanos(self.0.get().saturating_sub(earlier.0.get()))
     }
 
     /// How long from now until this instant; zero if it has passed.
     #[must_use]
     pub fn remaining(self) -> Duration {
         self.since(Self::now())
+    }
+
+    /// The number of whole milliseconds before this instant.
+    pub(crate) fn millis(self) -> u64 {
+        self.0.get() / 1_000_000
+    }
+
+    /// The instant before which there are so many milliseconds.
+    pub(crate) fn at_millis(millis: u64) -> Self {
+        Self::at(Duration::from_millis(millis))
+    }
+
+    fn at(reading: Duration) -> Self {
+        let nanos = u64::try_from(reading.as_nanos()).unwrap_or(u64::MAX);
+        Self(NonZeroU64::new(nanos).unwrap_or(NonZeroU64::MIN))
     }
 
     /// Sleeps until this instant has passed.
@@ -121,13 +138,22 @@ mod suspend {
         if span < NOISE { Duration::ZERO } else { span }
     }
 
+    /// Whatever comes between the two readings makes it less.
     pub(super) fn at_least() -> Duration {
-        beyond_noise(since_boot().least.saturating_sub(at_start().most))
+        let boot = span(clock_gettime(ClockId::Boottime));
+        let least = boot.saturating_sub(span(clock_gettime(ClockId::Monotonic)));
+        beyond_noise(least.saturating_sub(at_start().most))
     }
 
+    /// Whatever comes between the two readings makes it more: what looks like a suspend is looked at again.
     pub(super) fn at_most() -> Duration {
         let start = at_start();
-        beyond_noise(since_boot().most.saturating_sub(start.least))
+        let monotonic = span(clock_gettime(ClockId::Monotonic));
+        let most = span(clock_gettime(ClockId::Boottime)).saturating_sub(monotonic);
+        match beyond_noise(most.saturating_sub(start.least)) {
+            Duration::ZERO => Duration::ZERO,
+            _ => beyond_noise(since_boot().most.saturating_sub(start.least)),
+        }
     }
 }
 

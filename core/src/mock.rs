@@ -18,6 +18,7 @@
 //! #         revocation: Revocation::None,
 //! #         max_waiters: None,
 //! #         renew_batch: 1,
+//! #         max_fences: 1,
 //! #     }
 //! # }
 //!

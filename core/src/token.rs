@@ -33,6 +33,11 @@ impl OwnerToken {
         TokenText::of(self.0)
     }
 
+    /// A number in 0..1 that differs between tokens.
+    pub(crate) fn spread(&self) -> f64 {
+        f64::from(self.0[0]) / 256.0
+    }
+
     /// Reads the text form back.
     ///
     /// # Errors

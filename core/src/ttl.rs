@@ -9,7 +9,7 @@ use crate::error::{Error, ErrorKind, Result};
 ///
 /// Drivers may declare a narrower range ([`TtlRange`](crate::driver::TtlRange)); it is checked before anything is sent.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Ttl(Duration);
+pub struct Ttl(u32); // milliseconds
 
 impl Ttl {
     /// The shortest lease: 10 ms. Below that, clock margins would leave nothing to hold.
@@ -17,7 +17,7 @@ impl Ttl {
     /// The longest lease: 24 days, which fits a signed 32-bit count of milliseconds.
     pub const MAX: Duration = Duration::from_secs(24 * 86_400);
     /// What a lock uses unless told otherwise: 30 s.
-    pub const DEFAULT: Self = Self(Duration::from_secs(30));
+    pub const DEFAULT: Self = Self(30_000);
 
     /// Checks `ttl`.
     ///
@@ -34,25 +34,25 @@ impl Ttl {
             let text = format!("a ttl of {ttl:?} has a fraction of a millisecond");
             return Err(Error::new(ErrorKind::InvalidArgument, text));
         }
-        Ok(Self(ttl))
+        Ok(Self(ttl.as_millis() as u32)) // at most MAX
     }
 
     /// The length.
     #[must_use]
     pub const fn get(self) -> Duration {
-        self.0
+        Duration::from_millis(self.as_millis())
     }
 
     /// The length in milliseconds.
     #[must_use]
     pub const fn as_millis(self) -> u64 {
-        self.0.as_millis() as u64
+        self.0 as u64
     }
 }
 
 impl fmt::Debug for Ttl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Ttl({:?})", self.0)
+        write!(f, "Ttl({:?})", self.get())
     }
 }
 

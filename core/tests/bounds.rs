@@ -130,3 +130,9 @@ async fn what_may_have_been_applied_is_abandoned_until_that_is_acknowledged() {
     sleep(Duration::from_secs(5)).await;
     assert_eq!((stage.sent("abandon").len(), client.stats().cleanups), (4, 0));
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_driver_that_knows_of_no_server_has_no_doctor() {
+    let (_, client) = Stage::default().client();
+    assert_eq!(client.doctor().await.unwrap_err().kind(), ErrorKind::Unsupported);
+}

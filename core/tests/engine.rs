@@ -91,6 +91,7 @@ impl DistributedLock for Script {
             revocation: Revocation::None,
             max_waiters: None,
             renew_batch: 2,
+            max_fences: 1,
         }
     }
 
@@ -98,13 +99,13 @@ impl DistributedLock for Script {
         self.note("acquire", &request.token);
         let grant = |begun| {
             let fence = FencingToken::new(7).unwrap();
-            Ok(Acquisition::Granted(Grant { fence, ttl: request.ttl.get(), begun, depth: 1 }))
+            Ok(Acquisition::Granted(Grant { fence, ttl: request.ttl.get(), begun, depth: 1, fences: 1 }))
         };
         match self.play(&self.acquire).await {
             Step::Grant => grant(Begun::Now),
             Step::GrantEarlier => grant(Begun::Earlier),
             Step::Fail(kind) => Err(Error::new(kind, "scripted")),
-            _ => Ok(Acquisition::Busy(Busy { position: Some(0), recheck_after: None })),
+            _ => Ok(Acquisition::Busy(Busy { position: Some(0), ..Busy::default() })),
         }
     }
 

@@ -6,7 +6,7 @@ use std::fmt::{Debug, Write as _};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use tenure_core::Client;
+use tenure_core::{Client, ErrorKind, Job, Outcome, QueueName};
 use tenure_memory::{MemoryDriver, Operation};
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
@@ -73,7 +73,8 @@ async fn everything_documented_is_reported_and_no_token_is() {
         async move { lock.acquire().await }
     });
     tokio::time::sleep(Duration::from_secs(1)).await;
-    faults.fail_next(Operation::Acquire, tenure_core::ErrorKind::Unavailable);
+    faults.fail_next(Operation::Acquire, ErrorKind::Unavailable); // its next heartbeat, after 5 s
+    tokio::time::sleep(Duration::from_secs(6)).await;
     first.release().await.unwrap();
     let second = waiting.await.unwrap().unwrap();
     tokens.push(*second.token());
@@ -101,4 +102,62 @@ async fn everything_documented_is_reported_and_no_token_is() {
     assert!(recorder.lines("tenure.lost")[0].contains("reason=Expired"));
     let all = recorder.0.lock().unwrap().join("\n");
     assert!(tokens.iter().all(|token| !all.contains(token.expose().as_str())));
+}
+
+/// Waits, on the paused clock, until it was reported.
+async fn reported(recorder: &Recorder, name: &str) {
+    let seen = async {
+        while recorder.lines(name).is_empty() {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), seen).await.unwrap_or_else(|_| panic!("{name} was not reported"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn everything_documented_of_queues_is_reported_and_no_payload_is() {
+    let recorder = Recorder::default();
+    let _reporting = tracing::subscriber::set_default(recorder.clone());
+    let driver = MemoryDriver::new();
+    let (faults, client) = (driver.faults(), Client::new(driver));
+    let queue = client.queue_of_bytes("jobs").unwrap().lease(Duration::from_secs(3));
+
+    // A delivery whose lease ends; the message comes again and dies, as its handler says.
+    queue.push(&b"a secret".to_vec()).attempts(2).await.unwrap();
+    let late = queue.receive().await.unwrap();
+    tokio::time::sleep(Duration::from_secs(4)).await;
+    let again = queue.receive().await.unwrap();
+    late.ack().await.unwrap();
+    drop(again);
+    reported(&recorder, "tenure.received").await;
+
+    // Neither wake-ups nor messages are to be had at first; then a worker buries one message.
+    let jobs = client.queue_of_bytes("more jobs").unwrap();
+    faults.fail_next(Operation::Watch, ErrorKind::Unavailable);
+    faults.fail_next(Operation::Receive, ErrorKind::Unavailable);
+    let worker = jobs.worker().start(async |_: Job<Vec<u8>>| Outcome::Dead(None)).unwrap();
+    reported(&recorder, "tenure.queue_disturbed").await;
+    jobs.push(&b"a secret".to_vec()).await.unwrap();
+    reported(&recorder, "tenure.dead_letter").await;
+    worker.shutdown(Duration::from_secs(5)).await;
+
+    for (name, queue) in [
+        ("tenure.push", "jobs"),
+        ("tenure.received", "jobs"),
+        ("tenure.healed", "jobs"),
+        ("tenure.settled", "more jobs"),
+        ("tenure.dead_letter", "more jobs"),
+        ("tenure.delivery_lost", "jobs"),
+        ("tenure.queue_disturbed", "more jobs"),
+        ("tenure.queue_unwatched", "more jobs"),
+        ("tenure.worker_started", "more jobs"),
+        ("tenure.worker_stopped", "more jobs"),
+    ] {
+        let lines = recorder.lines(name);
+        let field = format!(" queue={}", QueueName::new(queue).unwrap());
+        assert!(lines.iter().any(|line| line.contains(&field)), "{name} with{field}: {lines:?}");
+    }
+    assert!(recorder.lines("tenure.worker_stopped")[0].contains("dead=1"));
+    let all = recorder.0.lock().unwrap().join("\n");
+    assert!(!all.contains("secret"), "{all}");
 }

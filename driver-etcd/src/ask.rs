@@ -1,13 +1,17 @@
 //! Asking for a lock, for the first time or again, plainly or for an owner.
 
-use std::sync::{Mutex, PoisonError};
+use std::future::Future;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tenure_core::driver::{AcquireRequest, Acquisition, Begun, Busy, Grant, Queueing};
 use tenure_core::{Error, ErrorKind, FencingToken, OwnerId, OwnerToken, Result};
+use tokio::time::Instant;
 
 use crate::driver::Inner;
+use crate::error::says_lease_gone;
 use crate::grants::{Lease, new_id};
+use crate::idle::most_passed;
 use crate::keys::NameKeys;
 use crate::record::Record;
 use crate::tickets::Place;
@@ -25,6 +29,7 @@ pub(crate) struct Ask<'a> {
     pub(crate) request: &'a AcquireRequest,
     pub(crate) secs: i64,
     asking: Asking<'a>,
+    began: Instant,
     /// The leases that were asked for on the way.
     made: Mutex<Vec<i64>>,
 }
@@ -34,13 +39,13 @@ impl Inner {
         self.link.ensure_open()?;
         let secs = Self::ttl_secs(request)?;
         self.tickets.ensure_alive(&request.token)?;
-        let keys = self.keys(&request.name);
+        let (began, keys) = (Instant::now(), self.keys(&request.name));
         let asking = self.watcher.asking(self.keyspace.encoded(&keys));
-        let ask = Ask { inner: self, keys: &keys, owner, request, secs, asking, made: Mutex::default() };
+        let ask = Ask { inner: self, keys: &keys, owner, request, secs, asking, began, made: Mutex::default() };
         let answer = ask.answer().await;
         if let Err(abandoned) = self.tickets.ensure_alive(&request.token) {
             // Meanwhile; and the undoing may have been too early for what was made since.
-            let made = std::mem::take(&mut *ask.made.lock().unwrap_or_else(PoisonError::into_inner));
+            let made = std::mem::take(&mut *ask.made());
             self.undo(owner, &request.name, &request.token, Some(made)).await?;
             return Err(abandoned);
         }
@@ -59,7 +64,7 @@ impl Ask<'_> {
                 return Ok(answer);
             }
         }
-        Ok(Acquisition::Busy(Busy { position: None, recheck_after: Some(Duration::ZERO) }))
+        Ok(Acquisition::Busy(Busy { recheck_after: Some(Duration::ZERO), ..Busy::default() }))
     }
 
     pub(crate) fn token(&self) -> &OwnerToken {
@@ -71,9 +76,10 @@ impl Ask<'_> {
     async fn afresh(&self) -> Result<Option<Acquisition>> {
         let lease = self.lease(self.secs).await?;
         let txn = txn::take_free(self.keys, self.token(), &self.record(lease), lease.id);
-        let seen = match self.try_txn(txn).await? {
-            Tried::Done(revision) => return self.won(revision, lease).map(Some),
-            Tried::Not(seen) => seen,
+        let seen = match self.try_on(lease, txn).await? {
+            Some(Tried::Done(revision)) => return self.won(revision, lease).map(Some),
+            Some(Tried::Not(seen)) => seen,
+            None => return Ok(None),
         };
         if let Some(answer) = self.resolve(&seen, Some(lease)).await? {
             return Ok(answer.known());
@@ -81,25 +87,26 @@ impl Ask<'_> {
         match (self.request.queue, seen.place) {
             (_, Some(place)) if seen.is_next(self.token()) => self.take_place(place, lease).await,
             (Queueing::None, _) => {
-                self.inner.give_up(self.token(), lease.id).await?;
+                self.give_back(lease).await?;
                 Ok(Some(Acquisition::Busy(Busy::default())))
             }
             (Queueing::Join { .. }, Some(place)) => {
-                self.inner.give_up(self.token(), lease.id).await?;
+                self.give_back(lease).await?;
                 self.inner.tickets.set_place(self.token(), Some(place));
                 Ok(None)
             }
-            (Queueing::Join { presence }, None) => self.enqueue(presence, lease).await,
+            (Queueing::Join { presence, .. }, None) => self.enqueue(presence, lease).await,
         }
     }
 
     /// Joins the queue. The place gets a lease of its own, because a waiter's presence is not the ttl of a hold.
     async fn enqueue(&self, presence: Duration, unneeded: Lease) -> Result<Option<Acquisition>> {
         let presence = i64::try_from(presence.as_millis().div_ceil(1000)).unwrap_or(i64::MAX).max(1);
-        let (given_up, lease) = tokio::join!(self.inner.give_up(self.token(), unneeded.id), self.lease(presence));
+        let (given_back, lease) = tokio::join!(self.give_back(unneeded), self.lease(presence));
         let lease = lease?;
-        given_up?;
-        let seen = self.read(txn::enqueue(self.keys, self.token(), lease.id), Extent::All).await?;
+        given_back?;
+        let enqueue = self.read(txn::enqueue(self.keys, self.token(), lease.id), Extent::All);
+        let Some(seen) = self.on(lease, enqueue).await? else { return Ok(None) };
         let place = seen.place.ok_or_else(|| txn::odd("a place that was made is not there"))?;
         if place.lease != lease.id {
             self.inner.give_up(self.token(), lease.id).await?;
@@ -148,14 +155,20 @@ impl Ask<'_> {
     /// Takes the lock for the first in line. `None` if its place has lapsed.
     async fn take_place(&self, place: Place, lease: Lease) -> Result<Option<Acquisition>> {
         let txn = txn::take_place(self.keys, self.token(), place, &self.record(lease), lease.id);
-        let seen = match self.try_txn(txn).await? {
-            Tried::Done(revision) => return self.won(revision, lease).map(Some),
-            Tried::Not(seen) => seen,
+        let seen = match self.try_on(lease, txn).await? {
+            Some(Tried::Done(revision)) => {
+                let answer = self.won(revision, lease)?;
+                // The place went with the same transaction. Whatever becomes of its lease, the lock is held.
+                self.keep_for_later(place.lease);
+                return Ok(Some(answer));
+            }
+            Some(Tried::Not(seen)) => seen,
+            None => return Ok(None),
         };
         if let Some(answer) = self.resolve(&seen, Some(lease)).await? {
             return Ok(answer.known());
         }
-        self.inner.give_up(self.token(), lease.id).await?;
+        self.give_back(lease).await?;
         if seen.place != Some(place) {
             self.lapsed(place).await?;
             return Ok(None);
@@ -183,23 +196,27 @@ impl Ask<'_> {
 
     /// The token holds it already: an answer was lost.
     pub(crate) async fn earlier(&self, hold: &HoldSeen, record: &Record, lease: Option<Lease>) -> Result<Acquisition> {
-        self.inner.tickets.set_hold(self.token(), hold.lease);
+        self.inner.tickets.set_hold(self.token(), hold.lease, None);
         if let Some(lease) = lease.filter(|lease| lease.id != hold.lease) {
             self.inner.give_up(self.token(), lease.id).await?;
         }
-        self.grant(hold.fence, record.lease_secs, Begun::Earlier, record.depth())
+        let whole = seconds(record.lease_secs);
+        // It may have served before.
+        self.grant(hold.fence, whole.saturating_sub(most_passed(whole)), Begun::Earlier, record.depth())
     }
 
     fn won(&self, revision: i64, lease: Lease) -> Result<Acquisition> {
-        self.inner.tickets.set_hold(self.token(), lease.id);
-        self.grant(revision, lease.secs, Begun::Now, 1)
+        self.inner.tickets.set_hold(self.token(), lease.id, Some(revision));
+        let whole = seconds(lease.secs);
+        // Of a lease that served before, some has passed.
+        let passed = self.began.saturating_duration_since(lease.since);
+        self.grant(revision, whole.saturating_sub(passed), Begun::Now, 1)
     }
 
-    pub(crate) fn grant(&self, fence: i64, secs: i64, begun: Begun, depth: u32) -> Result<Acquisition> {
+    pub(crate) fn grant(&self, fence: i64, ttl: Duration, begun: Begun, depth: u32) -> Result<Acquisition> {
         let fence = u64::try_from(fence).ok().and_then(FencingToken::new);
         let fence = fence.ok_or_else(|| txn::odd("a revision that is not positive"))?;
-        let ttl = Duration::from_secs(u64::try_from(secs).unwrap_or_default());
-        Ok(Acquisition::Granted(Grant { fence, ttl, begun, depth }))
+        Ok(Acquisition::Granted(Grant { fence, ttl, begun, depth, fences: 1 }))
     }
 
     /// Etcd tells of an expiry as it tells of a release, so there is no time at which asking would help.
@@ -210,15 +227,67 @@ impl Ask<'_> {
                 seen.position(self.token()).or_else(|| self.inner.watcher.view().position(self.name(), self.token()))
             }
         };
-        Acquisition::Busy(Busy { position, recheck_after: None })
+        Acquisition::Busy(Busy { position, ..Busy::default() })
     }
 
-    /// A new lease for this token.
+    /// A lease for this token: a new one, or for a plain lock one that served before.
     pub(crate) async fn lease(&self, secs: i64) -> Result<Lease> {
-        let id = new_id();
-        self.inner.tickets.begin(self.token(), id)?;
-        self.made.lock().unwrap_or_else(PoisonError::into_inner).push(id);
-        self.inner.leases.grant(id, secs).await
+        let used = if self.owner.is_none() { self.inner.idle.take(secs) } else { None };
+        let id = used.map_or_else(new_id, |lease| lease.id);
+        if let Err(abandoned) = self.inner.tickets.begin(self.token(), id) {
+            used.inspect(|lease| self.inner.idle.put(*lease, &self.inner.leases));
+            return Err(abandoned);
+        }
+        self.made().push(id);
+        let lease = match used {
+            Some(lease) => lease,
+            None => self.inner.leases.grant(id, secs).await?,
+        };
+        self.inner.tickets.made(self.token(), lease);
+        Ok(lease)
+    }
+
+    /// Parts with a lease that nothing is on.
+    async fn give_back(&self, lease: Lease) -> Result<()> {
+        if !self.keep_for_later(lease.id) {
+            self.inner.give_up(self.token(), lease.id).await?;
+        }
+        Ok(())
+    }
+
+    /// Whether a lease that nothing is on now belongs to nobody. Those of re-entrant locks do not: a hold moves between
+    /// the leases of its entries.
+    fn keep_for_later(&self, lease: i64) -> bool {
+        let kept = self.owner.is_none() && self.inner.keep_for_later(self.token(), lease);
+        if kept {
+            self.made().retain(|made| *made != lease);
+        }
+        kept
+    }
+
+    fn made(&self) -> MutexGuard<'_, Vec<i64>> {
+        self.made.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A request that puts something on the lease. `None` if the lease served before and has ended meanwhile.
+    async fn on<T>(&self, lease: Lease, request: impl Future<Output = Result<T>>) -> Result<Option<T>> {
+        self.inner.tickets.asks(self.token(), lease.id);
+        match request.await {
+            Ok(answer) => {
+                self.inner.tickets.answered(self.token(), lease.id);
+                Ok(Some(answer))
+            }
+            Err(error) if says_lease_gone(&error) && lease.since < self.began => {
+                self.inner.tickets.end(self.token(), lease.id);
+                self.inner.idle.spoil(); // the others may be no better
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn try_on(&self, lease: Lease, txn: etcd_client::Txn) -> Result<Option<Tried<Seen>>> {
+        self.on(lease, self.try_txn(txn)).await
     }
 
     pub(crate) fn record(&self, lease: Lease) -> Record {
@@ -252,6 +321,10 @@ impl Ask<'_> {
     fn name(&self) -> &[u8] {
         self.inner.keyspace.encoded(self.keys)
     }
+}
+
+pub(crate) fn seconds(secs: i64) -> Duration {
+    Duration::from_secs(u64::try_from(secs).unwrap_or_default())
 }
 
 /// What is left to do when the token, or its owner, was in already.

@@ -26,6 +26,8 @@ use tenure_core::{Error, ErrorKind, Result};
 /// | `prefix` | what all keys begin with | `tenure` |
 /// | `max_waiters` | the most places in the queue of a lock | 10000 |
 /// | `max_depth` | the deepest re-entry | 1000 |
+/// | `clock_error_ms` | how far the clocks of the clients of a delay queue may be apart | 1000 |
+/// | `max_dead_letters` | the most dead letters of a queue | 100000 |
 /// | `connect_timeout_ms` | the most for one attempt to connect | 1000 |
 /// | `ca`, `cert`, `key`, `domain` | `etcds` only: PEM files, and the name in the server's certificate | |
 #[derive(Clone, PartialEq, Eq)]
@@ -37,6 +39,8 @@ pub struct EtcdConfig {
     pub(crate) connect_timeout: Duration,
     pub(crate) max_waiters: u32,
     pub(crate) max_depth: u32,
+    pub(crate) clock_error: Duration,
+    pub(crate) max_dead_letters: u64,
     #[cfg(feature = "tls")]
     pub(crate) tls: Option<EtcdTls>,
 }
@@ -93,6 +97,8 @@ impl EtcdConfig {
             connect_timeout: Duration::from_secs(1),
             max_waiters: 10_000,
             max_depth: 1_000,
+            clock_error: Duration::from_secs(1),
+            max_dead_letters: 100_000,
             #[cfg(feature = "tls")]
             tls: None,
         })
@@ -152,6 +158,35 @@ impl EtcdConfig {
             return Err(invalid(format!("max_depth of {most} is outside 1 to {}", Self::DEEPEST)));
         }
         self.max_depth = most;
+        Ok(self)
+    }
+
+    /// How far the wall clocks of any two clients of a delay queue may be apart; etcd has no clock of its own to go by.
+    /// A message is never delivered earlier than this before its due time, and a lease is taken for ended this much
+    /// after its end. Default: 1 s.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::InvalidArgument`] when it is longer than an hour.
+    pub fn clock_error(mut self, most: Duration) -> Result<Self> {
+        if most > Duration::from_secs(3_600) {
+            return Err(invalid(format!("clock_error of {most:?} is more than an hour")));
+        }
+        self.clock_error = most;
+        Ok(self)
+    }
+
+    /// The most dead letters of a queue; what finds them full waits. Clients that move messages there at the same time
+    /// may exceed it by a batch each. Default: 100,000.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::InvalidArgument`] when it is zero.
+    pub fn max_dead_letters(mut self, most: u64) -> Result<Self> {
+        if most == 0 {
+            return Err(invalid("max_dead_letters of 0 would keep none"));
+        }
+        self.max_dead_letters = most;
         Ok(self)
     }
 

@@ -2,20 +2,27 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
+use std::time::Duration;
 
 use etcd_client::{Compare, CompareOp, Txn, TxnResponse};
-use tenure_core::driver::{AcquireRequest, Backend, DistributedLock, ReentrantLock};
+use tenure_core::driver::{AcquireRequest, Backend, DelayQueue, DistributedLock, ReentrantLock};
 use tenure_core::{Error, ErrorKind, FencingToken, LockName, OwnerToken, Result};
 
 use crate::config::EtcdConfig;
 use crate::grants::{Leases, Revoked};
+use crate::idle::Idle;
 use crate::keys::{Keyspace, NameKeys};
 use crate::link::Link;
+use crate::queue::{Clock, Delivered, QueueSpace, Signals};
 use crate::tickets::Tickets;
 use crate::watcher::Watcher;
 
 /// What errors and spans call the driver.
 pub(crate) const DRIVER: &str = "etcd";
+
+/// For how long [`EtcdDriver::connect`] waits for an answer.
+const FIRST_ANSWER: Duration = Duration::from_secs(5);
 
 /// Locks on one etcd cluster. Clones share the connection, the watch and the memory of abandoned tokens.
 ///
@@ -28,10 +35,17 @@ pub struct EtcdDriver {
 pub(crate) struct Inner {
     pub(crate) config: EtcdConfig,
     pub(crate) link: Arc<Link>,
-    pub(crate) leases: Leases,
+    pub(crate) leases: Arc<Leases>,
+    pub(crate) idle: Arc<Idle>,
     pub(crate) keyspace: Keyspace,
     pub(crate) tickets: Tickets,
-    pub(crate) watcher: Arc<Watcher>,
+    pub(crate) watcher: Watcher,
+    pub(crate) queues: QueueSpace,
+    pub(crate) clock: Clock,
+    pub(crate) signals: Signals,
+    pub(crate) delivered: Delivered,
+    /// How many receives are still to start behind the first message that is due, since others took what was due first.
+    pub(crate) crowded: AtomicU32,
 }
 
 impl EtcdDriver {
@@ -40,9 +54,16 @@ impl EtcdDriver {
     pub fn new(config: EtcdConfig) -> Self {
         let link = Arc::new(Link::new(config.clone()));
         let keyspace = Keyspace::new(&config.prefix);
+        let queues = QueueSpace::new(&config.prefix);
         let inner = Inner {
-            leases: Leases::new(Arc::clone(&link)),
+            leases: Arc::new(Leases::new(Arc::clone(&link))),
+            idle: Arc::default(),
             watcher: Watcher::new(Arc::clone(&link), keyspace.clone()),
+            signals: Signals::new(Arc::clone(&link), queues.clone()),
+            clock: Clock::default(),
+            delivered: Delivered::default(),
+            crowded: AtomicU32::new(0),
+            queues,
             tickets: Tickets::default(),
             config,
             link,
@@ -51,20 +72,25 @@ impl EtcdDriver {
         Self { inner: Arc::new(inner) }
     }
 
-    /// A driver for this URL, after a request to the cluster has been answered. See [`EtcdConfig`] for the URL.
+    /// A driver for this URL, after a request to the cluster has been answered, within five seconds. See [`EtcdConfig`] for the URL.
     ///
     /// # Errors
     ///
     /// [`ErrorKind::InvalidArgument`] when the URL is not understood, [`ErrorKind::Unavailable`] when no member can be
-    /// reached, [`ErrorKind::Denied`] when the credentials or the right to read the prefix are refused.
+    /// reached or answers in time, [`ErrorKind::Denied`] when the credentials or the right to read the prefix are refused.
     ///
     /// # Cancel safety
     ///
     /// Safe.
     pub async fn connect(url: &str) -> Result<Self> {
         let driver = Self::new(url.parse()?);
-        driver.ping().await?;
-        Ok(driver)
+        match tokio::time::timeout(FIRST_ANSWER, driver.ping()).await {
+            Ok(answered) => answered.map(|()| driver),
+            Err(_) => {
+                let text = format!("no answer from {} within {FIRST_ANSWER:?}", driver.inner.config.urls().join(", "));
+                Err(Error::new(ErrorKind::Unavailable, text))
+            }
+        }
     }
 
     /// Asks the cluster for something under the prefix, to learn whether it can be reached and read.
@@ -146,6 +172,25 @@ impl Inner {
         Ok(revoked)
     }
 
+    /// Keeps a lease of this token for later, if nothing is on it nor can come to be on it; revokes it otherwise.
+    pub(crate) async fn give_back(&self, token: &OwnerToken, lease: i64) -> Result<()> {
+        if !self.keep_for_later(token, lease) {
+            self.give_up(token, lease).await?;
+        }
+        Ok(())
+    }
+
+    /// Keeps a lease of this token, which nothing is on, for later, unless something can come to be on it.
+    pub(crate) fn keep_for_later(&self, token: &OwnerToken, lease: i64) -> bool {
+        let Some(free) = self.tickets.free(token, lease, |lease| self.idle.wants(lease)) else { return false };
+        // Only whoever strikes it may give it away: an abandonment may have come in between, and revokes it.
+        let struck = self.tickets.end(token, lease);
+        if struck {
+            self.idle.put(free, &self.leases);
+        }
+        struck
+    }
+
     /// The ttl in the seconds that etcd counts in.
     pub(crate) fn ttl_secs(request: &AcquireRequest) -> Result<i64> {
         let ttl = request.ttl.get();
@@ -162,8 +207,9 @@ impl From<EtcdDriver> for Backend {
     fn from(driver: EtcdDriver) -> Self {
         let driver = Arc::new(driver);
         let locks: Arc<dyn DistributedLock> = driver.clone();
-        let reentrant: Arc<dyn ReentrantLock> = driver;
-        Self::new(locks).with_reentrant(reentrant)
+        let reentrant: Arc<dyn ReentrantLock> = driver.clone();
+        let queue: Arc<dyn DelayQueue> = driver;
+        Self::new(locks).with_reentrant(reentrant).with_queue(queue)
     }
 }
 
@@ -176,5 +222,6 @@ impl fmt::Debug for EtcdDriver {
 impl Drop for Inner {
     fn drop(&mut self) {
         self.watcher.abort();
+        self.signals.abort();
     }
 }

@@ -25,18 +25,23 @@ pub(crate) fn is_lease_gone(error: &EtcdError) -> bool {
     }
 }
 
+/// Whether an error of the contract means that.
+pub(crate) fn says_lease_gone(error: &Error) -> bool {
+    error.source().and_then(|source| source.downcast_ref()).is_some_and(is_lease_gone)
+}
+
 /// The error in the words of the contract.
-pub(crate) fn translate(error: EtcdError) -> Error {
-    let (kind, text) = classify(&error);
+pub(crate) fn translate(error: EtcdError, member: &str) -> Error {
+    let (kind, text) = classify(&error, member);
     Error::new(kind, text).with_source(error)
 }
 
-fn classify(error: &EtcdError) -> (ErrorKind, String) {
+fn classify(error: &EtcdError, member: &str) -> (ErrorKind, String) {
     let EtcdError::GRpcStatus(status) = error else {
         return match error {
             EtcdError::InvalidArgs(_) | EtcdError::InvalidUri(_) => (ErrorKind::InvalidArgument, error.to_string()),
             EtcdError::TransportError(_) | EtcdError::EndpointError(_) => {
-                (ErrorKind::Unavailable, format!("cannot set up the connection: {}", chain(error)))
+                (ErrorKind::Unavailable, format!("cannot set up the connection to {member}: {}", chain(error)))
             }
             _ => (ErrorKind::Indeterminate, error.to_string()),
         };
@@ -58,11 +63,12 @@ fn classify(error: &EtcdError) -> (ErrorKind, String) {
             (ErrorKind::Unavailable, String::from("the lease ended before the request that was to use it"))
         }
         _ => {
-            let whole = chain(status);
+            // What a status displays is meant for a debugger.
+            let whole = words(text, status.source());
             if never_sent(status, &whole) {
-                (ErrorKind::Unavailable, format!("cannot connect: {whole}"))
+                (ErrorKind::Unavailable, format!("cannot connect to {member}: {whole}"))
             } else {
-                (ErrorKind::Indeterminate, whole)
+                (ErrorKind::Indeterminate, format!("the call to {member} failed: {whole}"))
             }
         }
     }
@@ -85,8 +91,12 @@ fn sources<'a>(error: &'a (dyn StdError + 'static)) -> impl Iterator<Item = &'a 
 
 /// The error with its causes, each said once.
 fn chain(error: &(dyn StdError + 'static)) -> String {
-    let mut text = String::new();
-    for cause in sources(error) {
+    words(&error.to_string(), error.source())
+}
+
+fn words(first: &str, cause: Option<&(dyn StdError + 'static)>) -> String {
+    let mut text = first.to_owned();
+    for cause in cause.into_iter().flat_map(sources) {
         let words = cause.to_string();
         if !text.contains(&words) {
             if !text.is_empty() {

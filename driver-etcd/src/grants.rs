@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use etcd_client::LeaseGrantOptions;
 use futures_util::future::BoxFuture;
 use tenure_core::{Error, ErrorKind, Result};
+use tokio::time::Instant;
 
 use crate::error::is_lease_gone;
 use crate::link::Link;
@@ -24,6 +25,8 @@ pub(crate) struct Lease {
     pub(crate) id: i64,
     /// Its real ttl in seconds.
     pub(crate) secs: i64,
+    /// When the request for it left, or an earlier instant.
+    pub(crate) since: Instant,
 }
 
 /// What a revocation found.
@@ -58,6 +61,7 @@ impl Leases {
 
     /// Makes the lease. Dropped half-way, the request is put aside.
     pub(crate) async fn grant(&self, id: i64, secs: i64) -> Result<Lease> {
+        let since = Instant::now();
         let link = Arc::clone(&self.link);
         let request: Grant = Box::pin(async move {
             link.call(|mut stubs| async move {
@@ -70,7 +74,7 @@ impl Leases {
         if secs <= 0 {
             return Err(Error::new(ErrorKind::Protocol, format!("etcd granted a lease of {secs} s")));
         }
-        Ok(Lease { id, secs })
+        Ok(Lease { id, secs, since })
     }
 
     /// Revokes the lease, with everything on it, and outlasts a request for it that is still on its way.

@@ -88,7 +88,7 @@ fn token(text: &[u8]) -> Option<OwnerToken> {
 }
 
 /// Letters, digits and `_ . - : @` as they are, every other byte as `%XX`; a slash too, so that names do not nest.
-fn encode(name: &[u8], out: &mut Vec<u8>) {
+pub(crate) fn encode(name: &[u8], out: &mut Vec<u8>) {
     for &byte in name {
         if byte.is_ascii_alphanumeric() || b"_.-:@".contains(&byte) {
             out.push(byte);
@@ -96,6 +96,21 @@ fn encode(name: &[u8], out: &mut Vec<u8>) {
             out.extend_from_slice(format!("%{byte:02X}").as_bytes());
         }
     }
+}
+
+/// Undoes [`encode`]; `None` for a percent sign without two hexadecimal digits.
+pub(crate) fn decode(text: &[u8]) -> Option<Vec<u8>> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.iter();
+    while let Some(&byte) = rest.next() {
+        if byte != b'%' {
+            bytes.push(byte);
+            continue;
+        }
+        let mut digit = || rest.next().and_then(|digit| char::from(*digit).to_digit(16));
+        bytes.push(u8::try_from(digit()? * 16 + digit()?).ok()?);
+    }
+    Some(bytes)
 }
 
 #[cfg(test)]

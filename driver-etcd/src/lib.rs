@@ -1,4 +1,5 @@
-//! Locks of [tenure](https://docs.rs/tenure) on etcd (3.4 or newer): leases, FIFO waiting, fences that are revisions.
+//! Locks and delay queues of [tenure](https://docs.rs/tenure) on etcd (3.4 or newer): leases, FIFO waiting, fences that
+//! are revisions.
 //!
 //! ```no_run
 //! use tenure_core::Client;
@@ -30,6 +31,9 @@
 //! * **Guarded writes**: [`EtcdDriver::txn_guard`] gives the comparison that makes a transaction on the same etcd
 //!   succeed only while the lock is held.
 //!
+//! Delay queues keep their messages under `shop:queue/`, ordered by time; the clocks of the clients decide when one is
+//! due, within an [error that is declared](EtcdConfig::clock_error), and transactions that it is delivered to one.
+//!
 //! Ttls are whole seconds, at least 2 (etcd keeps none that are shorter than one and a half election timeouts). How
 //! many requests each operation costs, which rights are needed and what is guaranteed stands in the README.
 
@@ -39,12 +43,15 @@ mod config;
 mod driver;
 mod error;
 mod grants;
+mod idle;
 mod keys;
 mod link;
 mod locks;
+mod queue;
 mod record;
 mod reentrant;
 mod renew;
+mod standing;
 mod txn;
 mod url;
 mod view;

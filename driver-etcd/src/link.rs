@@ -102,7 +102,7 @@ impl Link {
     {
         let mut unanswered = Unanswered { link: self, index, since: Instant::now(), answered: false };
         let result = match self.stubs(index).await {
-            Ok(stubs) => call(stubs).await.map_err(translate),
+            Ok(stubs) => call(stubs).await.map_err(|error| translate(error, &self.members[index].url)),
             Err(error) => Err(error),
         };
         unanswered.answered = true;
@@ -121,7 +121,7 @@ impl Link {
             return Ok(stubs);
         }
         let client = Client::connect([&member.url], Some(self.config.options())).await.map_err(|error| {
-            let error = translate(error);
+            let error = translate(error, &member.url);
             match error.kind() {
                 // Signing in changes nothing, so nothing was applied.
                 ErrorKind::Indeterminate => {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use futures_util::future::join;
+use futures_util::future::{join, join_all};
 use tenure_core::driver::{
     AcquireRequest, Acquisition, DistributedLock, Exclusion, Fencing, ForceReleased, Hold, Holder, Inspection,
     Introspection, LockCapabilities, Released, Renewal, Renewed, Revocation, TtlRange, Waiting, Watch,
@@ -13,6 +13,7 @@ use tenure_core::{FencingToken, LockName, OwnerToken, Result, Ttl};
 use crate::driver::{DRIVER, EtcdDriver, Inner};
 use crate::grants::Revoked;
 use crate::renew::{Renewable, Whose};
+use crate::tickets::On;
 use crate::txn::{self, HoldSeen, Tried};
 
 /// The shortest lease of a cluster with the default election timeout.
@@ -38,6 +39,7 @@ impl DistributedLock for EtcdDriver {
             revocation: Revocation::Forced,
             max_waiters: Some(self.inner.config.max_waiters),
             renew_batch: RENEW_BATCH,
+            max_fences: 1,
         }
     }
 
@@ -57,27 +59,24 @@ impl DistributedLock for EtcdDriver {
         self.inner.renew(renewals.iter().map(renewable).collect()).await
     }
 
-    /// One request: the lease is revoked, and the key goes with it. A lock that was waited for has the lease of its
-    /// place revoked at the same time.
+    /// One request: the hold is deleted, and its lease kept for the next; or its lease is revoked and the hold goes with
+    /// it, once so much of it has passed that it is of no use any more.
     async fn release(&self, hold: &Hold) -> Result<Released> {
         self.inner.link.ensure_open()?;
-        let lease = match self.inner.tickets.hold(&hold.token) {
-            Some(lease) => lease,
+        let on = match self.inner.tickets.hold(&hold.token) {
+            Some(on) => on,
             None => match self.inner.hold(&self.inner.keys(&hold.name)).await? {
-                Some(seen) if seen.is_of(&hold.token) => seen.lease,
+                Some(seen) if seen.is_of(&hold.token) => On { lease: seen.lease, granted: None },
                 _ => return Ok(Released::NotHeld),
             },
         };
         let mut spare = self.inner.tickets.leases(&hold.token);
-        spare.retain(|other| *other != lease);
-        let (revoked, spared) = join(self.inner.leases.revoke(lease), self.inner.revoke_all(spare)).await;
-        let revoked = revoked?;
+        spare.retain(|other| *other != on.lease);
+        let (released, spared) = join(self.inner.end(hold, on), self.inner.revoke_all(spare)).await;
+        let released = released?;
         spared?;
         self.inner.tickets.forget(&hold.token);
-        Ok(match revoked {
-            Revoked::Revoked => Released::Released,
-            Revoked::Absent => Released::NotHeld,
-        })
+        Ok(released)
     }
 
     async fn abandon(&self, hold: &Hold) -> Result<()> {
@@ -104,31 +103,29 @@ impl DistributedLock for EtcdDriver {
         Ok(Inspection { holder, waiters: u32::try_from(queue.count()).unwrap_or(u32::MAX) })
     }
 
-    /// Three requests: who holds it, the revocation, and whether the hold had just moved to another lease.
+    /// Two requests: who holds it, and the deletion. Not a revocation: by the time that it arrived, the lease could
+    /// carry another lock.
     async fn force_release(&self, name: &LockName) -> Result<ForceReleased> {
         self.inner.link.ensure_open()?;
         let keys = self.inner.keys(name);
         let Some(first) = self.inner.hold(&keys).await? else { return Ok(ForceReleased::NotHeld) };
         let mut hold = first.clone();
         loop {
-            match hold.lease {
-                // A key that somebody else has made, without an end.
-                0 => match self.inner.change(txn::delete(&keys, &hold)).await? {
-                    Tried::Done(_) => return Ok(ForceReleased::Released),
-                    Tried::Not(_) => {}
-                },
-                lease => drop(self.inner.leases.revoke(lease).await?),
-            }
-            match self.inner.hold(&keys).await? {
-                Some(now) if now.fence == first.fence => hold = now,
-                _ => return Ok(ForceReleased::Released),
+            match self.inner.change(txn::delete(&keys, &hold)).await? {
+                // The same hold, and its owner has just entered once more.
+                Tried::Not(Some(now)) if now.fence == first.fence => hold = now,
+                Tried::Done(_) | Tried::Not(_) => return Ok(ForceReleased::Released),
             }
         }
     }
 
     async fn close(&self) {
+        let idle = self.inner.idle.take_all();
+        // What cannot be revoked ends by itself.
+        join_all(idle.iter().map(|lease| self.inner.leases.revoke(lease.id))).await;
         if self.inner.link.close() {
             self.inner.watcher.close().await;
+            self.inner.signals.close().await;
         }
     }
 }
@@ -140,6 +137,20 @@ impl HoldSeen {
 }
 
 impl Inner {
+    async fn end(&self, hold: &Hold, on: On) -> Result<Released> {
+        let (token, lease) = (&hold.token, on.lease);
+        let free = self.tickets.free(token, lease, |lease| self.idle.wants(lease)).is_some();
+        let Some(granted) = on.granted.filter(|_| free) else {
+            return Ok(match self.leases.revoke(lease).await? {
+                Revoked::Revoked => Released::Released,
+                Revoked::Absent => Released::NotHeld,
+            });
+        };
+        let ended = self.txn(txn::end(&self.keys(&hold.name), granted)).await?.succeeded();
+        self.give_back(token, lease).await?;
+        Ok(if ended { Released::Released } else { Released::NotHeld })
+    }
+
     /// The holder as operators see it; `None` if its lease has ended. For how long it has been held is not known: etcd
     /// stores no times, and a client's clock would not be the backend's.
     async fn holder(&self, hold: HoldSeen) -> Result<Option<Holder>> {

@@ -11,7 +11,7 @@ use tenure_core::driver::{
 };
 use tenure_core::{Error, ErrorKind, OwnerId, Result};
 
-use crate::ask::{Ask, Resolved};
+use crate::ask::{Ask, Resolved, seconds};
 use crate::driver::{EtcdDriver, Inner};
 use crate::grants::Lease;
 use crate::keys::NameKeys;
@@ -75,10 +75,19 @@ impl Ask<'_> {
                 return Err(Error::new(ErrorKind::LimitReached, text));
             }
             // A lease that has run out may not be revoked yet, and a hold on it must not come back to life. Keeping it
-            // alive is the proof; etcd refuses it for a lease that has run out.
+            // alive is the proof; etcd refuses it for a lease that has run out, and for one that another entry, which
+            // has moved the hold to its own, has revoked.
             if !self.inner.leases.keep_alive(hold.lease).await? {
-                self.give_up(lease).await?;
-                return Ok(Resolved::StartOver);
+                match self.inner.hold(self.keys).await? {
+                    Some(moved) if moved.lease != hold.lease => {
+                        hold = moved;
+                        continue;
+                    }
+                    _ => {
+                        self.give_up(lease).await?;
+                        return Ok(Resolved::StartOver);
+                    }
+                }
             }
             let secs = self.secs.max(record.lease_secs);
             let carrier = match lease.take() {
@@ -102,13 +111,13 @@ impl Ask<'_> {
 
     async fn entered(&self, before: &HoldSeen, now: &Record, lease: Lease) -> Result<Acquisition> {
         let place = self.inner.tickets.place(self.token());
-        self.inner.tickets.set_hold(self.token(), lease.id);
+        self.inner.tickets.set_hold(self.token(), lease.id, None);
         // The lease that carried the hold until now carries nothing any more; unrevoked it would end by itself.
         let _ = self.inner.leases.revoke(before.lease).await;
         if let Some(place) = place {
             let _ = self.inner.give_up(self.token(), place.lease).await;
         }
-        self.grant(before.fence, lease.secs, Begun::Now, now.depth())
+        self.grant(before.fence, seconds(lease.secs), Begun::Now, now.depth())
     }
 
     async fn give_up(&self, lease: Option<Lease>) -> Result<()> {

@@ -44,7 +44,16 @@ impl Inner {
             Ok(holds) => holds,
             Err(error) => return all.iter().map(|_| Err(again(&error))).collect(),
         };
-        join_all(all.iter().zip(holds).map(|(renewable, hold)| self.renew_one(renewable, hold))).await
+        join_all(all.iter().zip(holds).map(async |(renewable, hold)| {
+            let renewed = self.renew_one(renewable, hold).await;
+            if let (Whose::Token(token), Ok(Renewed::Lost)) = (&renewable.whose, &renewed) {
+                // Its hold was deleted, and its lease may stand.
+                let _ = self.revoke_all(self.tickets.leases(token)).await;
+                self.tickets.forget(token);
+            }
+            renewed
+        }))
+        .await
     }
 
     async fn holds(&self, all: &[Renewable]) -> Result<Vec<Option<HoldSeen>>> {
@@ -90,7 +99,7 @@ impl Inner {
         let longer = Record { lease_secs: lease.secs, ..record.clone() };
         match self.change(txn::rewrite(keys, seen, &longer, On::Lease(id))).await? {
             Tried::Done(_) => {
-                self.tickets.set_hold(token, id);
+                self.tickets.set_hold(token, id, None);
                 // It carries nothing any more; unrevoked it would end by itself.
                 let _ = self.give_up(token, seen.lease).await;
                 Ok(Tried::Done(lease.secs))

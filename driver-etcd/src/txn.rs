@@ -144,6 +144,13 @@ pub(crate) fn delete(keys: &NameKeys, seen: &HoldSeen) -> Txn {
         .or_else([TxnOp::get(keys.hold(), None)])
 }
 
+/// Deletes the hold that was granted in this revision, on whichever lease it is.
+pub(crate) fn end(keys: &NameKeys, granted: i64) -> Txn {
+    Txn::new()
+        .when([Compare::create_revision(keys.hold(), CompareOp::Equal, granted)])
+        .and_then([TxnOp::delete(keys.hold(), None::<DeleteOptions>)])
+}
+
 /// Reads the holds of several names.
 pub(crate) fn holds<'a>(names: impl IntoIterator<Item = &'a NameKeys>) -> Txn {
     Txn::new().and_then(names.into_iter().map(|keys| TxnOp::get(keys.hold(), None)).collect::<Vec<_>>())

@@ -37,6 +37,8 @@ pub(crate) fn parse(url: &str) -> Result<EtcdConfig> {
             "prefix" => config.prefix(value)?,
             "max_waiters" => config.max_waiters(number(key, &value)?)?,
             "max_depth" => config.max_depth(number(key, &value)?)?,
+            "clock_error_ms" => config.clock_error(Duration::from_millis(number(key, &value)?))?,
+            "max_dead_letters" => config.max_dead_letters(number(key, &value)?)?,
             "connect_timeout_ms" => config.connect_timeout(Duration::from_millis(number(key, &value)?)),
             "ca" | "cert" | "key" | "domain" if encrypted => {
                 tls.set(key, value);
@@ -86,7 +88,7 @@ impl TlsFiles {
 
     #[cfg(not(feature = "tls"))]
     fn apply(self, _: EtcdConfig) -> Result<EtcdConfig> {
-        let text = "etcds:// needs the feature \"tls\" of tenure-etcd";
+        let text = "etcds:// needs the feature `tls`";
         Err(tenure_core::Error::new(tenure_core::ErrorKind::Unsupported, text))
     }
 }
@@ -97,18 +99,7 @@ fn number<N: std::str::FromStr>(key: &str, value: &str) -> Result<N> {
 
 fn decode(text: &str) -> Result<String> {
     let bad = || invalid("an etcd URL holds a percent sign without two hexadecimal digits, or no UTF-8");
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes().iter();
-    while let Some(&byte) = rest.next() {
-        if byte != b'%' {
-            bytes.push(byte);
-            continue;
-        }
-        let mut digit = || rest.next().and_then(|digit| char::from(*digit).to_digit(16)).ok_or_else(bad);
-        let value = digit()? * 16 + digit()?;
-        bytes.push(u8::try_from(value).map_err(|_| bad())?);
-    }
-    String::from_utf8(bytes).map_err(|_| bad())
+    String::from_utf8(crate::keys::decode(text.as_bytes()).ok_or_else(bad)?).map_err(|_| bad())
 }
 
 #[cfg(test)]
@@ -139,6 +130,8 @@ mod tests {
             "etcd://a/?max_waiters=0",
             "etcd://a/?max_waiters=x",
             "etcd://a/?ca=x",
+            "etcd://a/?clock_error_ms=3600001",
+            "etcd://a/?max_dead_letters=0",
             "etcd://a b",
             "etcds://a/?cert=x",
         ] {

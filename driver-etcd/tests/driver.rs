@@ -11,20 +11,20 @@ async fn a_free_lock_is_granted_and_a_held_one_is_busy() {
     let cluster = server();
     let (one, two) = (driver(&cluster), driver(&cluster));
     let (lock, first, second) = (name("plain/one"), OwnerToken::random(), OwnerToken::random());
-    let grant = granted(one.acquire(&request(&lock, first, 5)).await);
-    assert_eq!((grant.begun, grant.depth, grant.ttl), (Begun::Now, 1, 5 * SECOND));
-    let repeated = granted(one.acquire(&request(&lock, first, 5)).await);
+    let grant = granted(one.acquire(&request(&lock, first, 60)).await);
+    assert_eq!((grant.begun, grant.depth, grant.ttl), (Begun::Now, 1, 60 * SECOND));
+    let repeated = granted(one.acquire(&request(&lock, first, 60)).await);
     assert_eq!((repeated.begun, repeated.fence), (Begun::Earlier, grant.fence));
-    assert_eq!(busy(two.acquire(&request(&lock, second, 5)).await).position, None);
+    assert_eq!(busy(two.acquire(&request(&lock, second, 60)).await).position, None);
     let mut etcd = raw(&cluster).await;
-    assert_eq!((key_count(&mut etcd).await, lease_count(&mut etcd).await), (1, 1));
+    left(&mut etcd, 1, 1).await;
     assert_eq!(two.release(&hold(&lock, second)).await.unwrap(), Released::NotHeld);
     assert_eq!(one.release(&hold(&lock, first)).await.unwrap(), Released::Released);
     assert_eq!(one.release(&hold(&lock, first)).await.unwrap(), Released::NotHeld);
-    let next = granted(two.acquire(&request(&lock, second, 5)).await);
+    let next = granted(two.acquire(&request(&lock, second, 60)).await);
     assert!(next.fence > grant.fence);
     assert_eq!(two.release(&hold(&lock, second)).await.unwrap(), Released::Released);
-    assert_eq!((key_count(&mut etcd).await, lease_count(&mut etcd).await), (0, 0));
+    left(&mut etcd, 0, 0).await;
 }
 
 #[tokio::test]
@@ -33,13 +33,13 @@ async fn waiters_are_served_in_order_and_their_places_are_on_leases_of_their_own
     let driver = driver(&cluster);
     let lock = name("queue");
     let tokens: Vec<_> = (0..4).map(|_| OwnerToken::random()).collect();
-    let first = granted(driver.acquire(&request(&lock, tokens[0], 30)).await);
+    let first = granted(driver.acquire(&request(&lock, tokens[0], 60)).await);
     let mut watches = Vec::new();
     for (before, token) in tokens[1..].iter().enumerate() {
         watches.push(driver.watch(&lock, token).await.unwrap());
-        let answer = busy(driver.acquire(&joining(&lock, *token, 30, 10)).await);
+        let answer = busy(driver.acquire(&joining(&lock, *token, 60, 60)).await);
         assert_eq!(answer.position, u32::try_from(before).ok());
-        let again = busy(driver.acquire(&joining(&lock, *token, 30, 10)).await);
+        let again = busy(driver.acquire(&joining(&lock, *token, 60, 60)).await);
         assert_eq!(again.position, u32::try_from(before).ok());
     }
     assert_eq!(driver.inspect(&lock).await.unwrap().waiters, 3);
@@ -47,16 +47,16 @@ async fn waiters_are_served_in_order_and_their_places_are_on_leases_of_their_own
     for pair in tokens.windows(2) {
         assert_eq!(driver.release(&hold(&lock, pair[0])).await.unwrap(), Released::Released);
         let barging = OwnerToken::random();
-        assert!(busy(driver.acquire(&request(&lock, barging, 30)).await).position.is_none());
+        assert!(busy(driver.acquire(&request(&lock, barging, 60)).await).position.is_none());
         tokio::time::timeout(PATIENCE, watches[0].next()).await.expect("the next in line is woken");
         watches.remove(0);
-        let grant = granted(driver.acquire(&joining(&lock, pair[1], 30, 10)).await);
+        let grant = granted(driver.acquire(&joining(&lock, pair[1], 60, 60)).await);
         assert!(grant.fence > last && grant.begun == Begun::Now);
         last = grant.fence;
     }
     driver.release(&hold(&lock, tokens[3])).await.unwrap();
     let mut etcd = raw(&cluster).await;
-    assert_eq!((key_count(&mut etcd).await, lease_count(&mut etcd).await), (0, 0));
+    left(&mut etcd, 0, 0).await;
 }
 
 #[tokio::test]
@@ -65,22 +65,22 @@ async fn what_was_abandoned_is_gone_and_stays_gone() {
     let driver = driver(&cluster);
     let lock = name("abandon");
     let (held, waiting) = (OwnerToken::random(), OwnerToken::random());
-    granted(driver.acquire(&request(&lock, held, 30)).await);
-    busy(driver.acquire(&joining(&lock, waiting, 30, 10)).await);
+    granted(driver.acquire(&request(&lock, held, 60)).await);
+    busy(driver.acquire(&joining(&lock, waiting, 60, 60)).await);
     driver.abandon(&hold(&lock, waiting)).await.unwrap();
     driver.abandon(&hold(&lock, held)).await.unwrap();
     driver.abandon(&hold(&lock, held)).await.unwrap();
     let mut etcd = raw(&cluster).await;
-    assert_eq!((key_count(&mut etcd).await, lease_count(&mut etcd).await), (0, 0));
+    left(&mut etcd, 0, 0).await;
     for token in [held, waiting] {
-        let error = driver.acquire(&joining(&lock, token, 30, 10)).await.unwrap_err();
+        let error = driver.acquire(&joining(&lock, token, 60, 60)).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::NotHeld);
     }
     // Also through a client that knows nothing of the token.
     let (other, token) = (common::driver(&cluster), OwnerToken::random());
-    granted(driver.acquire(&request(&lock, token, 30)).await);
+    granted(driver.acquire(&request(&lock, token, 60)).await);
     other.abandon(&hold(&lock, token)).await.unwrap();
-    assert_eq!((key_count(&mut etcd).await, lease_count(&mut etcd).await), (0, 0));
+    left(&mut etcd, 0, 0).await;
 }
 
 #[tokio::test]
@@ -123,12 +123,12 @@ async fn a_queue_has_a_cap() {
     let driver = tenure_etcd::EtcdDriver::new(config);
     let lock = name("cap");
     let holder = OwnerToken::random();
-    granted(driver.acquire(&request(&lock, holder, 30)).await);
+    granted(driver.acquire(&request(&lock, holder, 60)).await);
     let waiters: Vec<_> = (0..3).map(|_| OwnerToken::random()).collect();
     for token in &waiters[..2] {
-        busy(driver.acquire(&joining(&lock, *token, 30, 10)).await);
+        busy(driver.acquire(&joining(&lock, *token, 60, 60)).await);
     }
-    let error = driver.acquire(&joining(&lock, waiters[2], 30, 10)).await.unwrap_err();
+    let error = driver.acquire(&joining(&lock, waiters[2], 60, 60)).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::LimitReached);
     assert_eq!(driver.inspect(&lock).await.unwrap().waiters, 2);
     for token in waiters.iter().chain([&holder]) {
@@ -156,4 +156,60 @@ async fn a_closed_driver_says_so() {
     let error = driver.acquire(&request(&name("closed"), OwnerToken::random(), 5)).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Closed);
     assert_eq!(driver.ping().await.unwrap_err().kind(), ErrorKind::Closed);
+}
+
+#[tokio::test]
+async fn a_lease_that_is_gone_when_it_is_to_serve_again_is_replaced() {
+    let cluster = server();
+    let driver = driver(&cluster);
+    let mut etcd = raw(&cluster).await;
+    let lock = name("again");
+    let mut last = 0;
+    for revoked in [false, true, true] {
+        let token = OwnerToken::random();
+        let grant = granted(driver.acquire(&request(&lock, token, 60)).await);
+        let longest = 60 * SECOND;
+        assert!(grant.fence.get() > last && grant.ttl <= longest && grant.ttl > longest - 2 * SECOND, "{grant:?}");
+        last = grant.fence.get();
+        left(&mut etcd, 1, 1).await; // the lease from before, or a new one in its place
+        assert_eq!(driver.release(&hold(&lock, token)).await.unwrap(), Released::Released);
+        if revoked {
+            for lease in etcd.leases().await.unwrap().leases() {
+                etcd.lease_revoke(lease.id()).await.unwrap();
+            }
+        }
+    }
+    driver.close().await;
+    assert_eq!((key_count(&mut etcd).await, lease_count(&mut etcd).await), (0, 0));
+}
+
+#[tokio::test]
+async fn a_forced_release_leaves_the_lease_to_its_holder() {
+    let cluster = server();
+    let driver = driver(&cluster);
+    let mut etcd = raw(&cluster).await;
+    let (lock, token) = (name("forced"), OwnerToken::random());
+    granted(driver.acquire(&request(&lock, token, 60)).await);
+    assert_eq!(common::driver(&cluster).force_release(&lock).await.unwrap(), ForceReleased::Released);
+    assert_eq!((key_count(&mut etcd).await, lease_count(&mut etcd).await), (0, 1));
+    assert_eq!(*driver.renew(&[renewal(&lock, token, 60)]).await[0].as_ref().unwrap(), Renewed::Lost);
+    assert_eq!(lease_count(&mut etcd).await, 0, "whoever learns of the loss revokes it");
+}
+
+#[tokio::test]
+async fn leases_that_are_kept_are_revoked_whoever_comes_next() {
+    let cluster = server();
+    let driver = driver(&cluster);
+    let mut etcd = raw(&cluster).await;
+    let (lock, me) = (name("kept"), tenure_core::OwnerId::new());
+    let token = OwnerToken::random();
+    granted(driver.acquire(&request(&lock, token, 600)).await);
+    driver.release(&hold(&lock, token)).await.unwrap();
+    // Neither a re-entrant lock nor a token that was abandoned uses the lease that is kept, and neither loses it.
+    let (entered, given_up) = (OwnerToken::random(), OwnerToken::random());
+    granted(tenure_core::driver::ReentrantLock::enter(&driver, &me, &request(&lock, entered, 600)).await);
+    tenure_core::driver::ReentrantLock::exit(&driver, &entry(&lock, me, entered)).await.unwrap();
+    driver.abandon(&hold(&lock, given_up)).await.unwrap();
+    driver.acquire(&request(&lock, given_up, 600)).await.unwrap_err();
+    left(&mut etcd, 0, 0).await;
 }

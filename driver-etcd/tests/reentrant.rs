@@ -12,27 +12,27 @@ async fn entries_are_counted_exactly_also_when_answers_are_lost() {
     let driver = driver(&cluster);
     let (lock, me, other) = (name("re"), OwnerId::new(), OwnerId::new());
     let tokens: Vec<_> = (0..3).map(|_| OwnerToken::random()).collect();
-    let first = granted(driver.enter(&me, &request(&lock, tokens[0], 10)).await);
+    let first = granted(driver.enter(&me, &request(&lock, tokens[0], 100)).await);
     assert_eq!((first.depth, first.begun), (1, Begun::Now));
     for (depth, token) in (2..).zip(&tokens[1..]) {
-        let grant = granted(driver.enter(&me, &request(&lock, *token, 5)).await);
+        let grant = granted(driver.enter(&me, &request(&lock, *token, 50)).await);
         assert_eq!((grant.depth, grant.begun, grant.fence), (depth, Begun::Now, first.fence));
-        assert_eq!(grant.ttl, 10 * SECOND, "never shortened");
-        let repeated = granted(driver.enter(&me, &request(&lock, *token, 5)).await);
+        assert_eq!(grant.ttl, 100 * SECOND, "never shortened");
+        let repeated = granted(driver.enter(&me, &request(&lock, *token, 50)).await);
         assert_eq!((repeated.depth, repeated.begun, repeated.fence), (depth, Begun::Earlier, first.fence));
     }
     let mut etcd = raw(&cluster).await;
-    assert_eq!((key_count(&mut etcd).await, lease_count(&mut etcd).await), (1, 1));
-    busy(driver.enter(&other, &request(&lock, OwnerToken::random(), 5)).await);
-    busy(driver.acquire(&request(&lock, OwnerToken::random(), 5)).await);
+    left(&mut etcd, 1, 1).await;
+    busy(driver.enter(&other, &request(&lock, OwnerToken::random(), 50)).await);
+    busy(driver.acquire(&request(&lock, OwnerToken::random(), 50)).await);
     assert_eq!(driver.exit(&entry(&lock, other, tokens[0])).await.unwrap(), Exited::NotHeld);
     assert_eq!(driver.exit(&entry(&lock, me, tokens[1])).await.unwrap(), Exited::Inside { depth: 2 });
     assert_eq!(driver.exit(&entry(&lock, me, tokens[1])).await.unwrap(), Exited::NotHeld);
     assert_eq!(driver.exit(&entry(&lock, me, tokens[0])).await.unwrap(), Exited::Inside { depth: 1 });
     assert_eq!(driver.exit(&entry(&lock, me, tokens[2])).await.unwrap(), Exited::Released);
     assert_eq!(driver.exit(&entry(&lock, me, tokens[2])).await.unwrap(), Exited::NotHeld);
-    assert_eq!((key_count(&mut etcd).await, lease_count(&mut etcd).await), (0, 0));
-    let next = granted(driver.enter(&me, &request(&lock, OwnerToken::random(), 5)).await);
+    left(&mut etcd, 0, 0).await;
+    let next = granted(driver.enter(&me, &request(&lock, OwnerToken::random(), 50)).await);
     assert!(next.fence > first.fence && next.depth == 1);
 }
 

@@ -2,15 +2,15 @@
 
 use std::sync::Arc;
 
-use async_trait::async_trait;
+use fred::bytes::BytesMut;
 use fred::clients::Client;
 use fred::error::{Error, ErrorKind};
 use fred::interfaces::{ClientLike, EventInterface, PubsubInterface, Resp3Frame};
 use fred::types::{ClusterHash, CustomCommand, Message, Value};
 use tenure_redis_support::{Dialer, Endpoint, ExecError, Heard, Listen, Reply, Request, Socket};
-use tokio::sync::Notify;
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
+use tokio::sync::watch;
 use tokio::task::{AbortHandle, JoinHandle};
 
 use crate::tuning::{Tuning, tuning};
@@ -22,7 +22,8 @@ pub(crate) struct FredDialer;
 /// One connection: a client that never reconnects.
 pub(crate) struct FredSocket {
     client: Client,
-    ended: Arc<Notify>,
+    /// Closed when the client ends.
+    alive: watch::Receiver<()>,
     tasks: Vec<AbortOnDrop>,
 }
 
@@ -40,7 +41,6 @@ impl AbortOnDrop {
     }
 }
 
-#[async_trait]
 impl Dialer for FredDialer {
     type Socket = FredSocket;
 
@@ -53,7 +53,8 @@ impl Dialer for FredDialer {
         let client = Client::new(config, Some(performance), Some(connection), reconnect);
         let (mut up, messages) = (client.reconnect_rx(), client.message_rx());
         let mut router = client.connect();
-        let mut socket = FredSocket { client, ended: Arc::default(), tasks: vec![AbortOnDrop::of(&router)] };
+        let (alive, observed) = watch::channel(());
+        let mut socket = FredSocket { client, alive: observed, tasks: vec![AbortOnDrop::of(&router)] };
         tokio::select! {
             Ok(_) = up.recv() => {}
             end = &mut router => {
@@ -64,10 +65,9 @@ impl Dialer for FredDialer {
                 return Err(error);
             }
         }
-        let signal = Arc::clone(&socket.ended);
         socket.tasks.push(AbortOnDrop::of(&tokio::spawn(async move {
             let _ = router.await; // however it ended, it has
-            signal.notify_one();
+            drop(alive);
         })));
         if let Some(Listen { channel, sink }) = listen {
             socket.tasks.push(AbortOnDrop::of(&tokio::spawn(pass_on(messages, sink))));
@@ -93,23 +93,30 @@ async fn pass_on(mut messages: Receiver<Message>, sink: Arc<dyn Fn(Heard<'_>) + 
     }
 }
 
-#[async_trait]
 impl Socket for FredSocket {
     async fn send(&self, request: &Request<'_>) -> Result<Reply, ExecError> {
-        let (mut name, mut args) = (None, Vec::new());
+        let (words, bytes) = request.size();
+        let (mut name, mut all) = (None, BytesMut::with_capacity(bytes));
+        let mut args = Vec::with_capacity(words);
         request.each(|word| match &name {
             None => name = Some(String::from_utf8_lossy(word).into_owned()),
-            Some(_) => args.push(Value::Bytes(word.to_vec().into())),
+            Some(_) => {
+                all.extend_from_slice(word);
+                args.push(Value::Bytes(all.split().freeze())); // all of them share one buffer
+            }
         });
         let command = CustomCommand::new(name.unwrap_or_default(), ClusterHash::FirstKey, false);
-        match self.client.custom_raw(command, args).await {
-            Ok(frame) => reply(frame),
-            Err(error) => Err(failure(error, unknown)),
-        }
+        // The library keeps for ever what reaches a client that has ended, and does not answer.
+        let answer = tokio::select! {
+            biased;
+            answer = self.client.custom_raw(command, args) => answer,
+            () = self.ended() => Err(Error::new(ErrorKind::IO, "the client has ended")),
+        };
+        answer.map_err(|error| failure(error, unknown)).and_then(reply)
     }
 
     async fn ended(&self) {
-        self.ended.notified().await;
+        let _ = self.alive.clone().changed().await; // nothing is ever sent: it returns when the sender is gone
     }
 }
 

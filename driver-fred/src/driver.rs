@@ -2,15 +2,15 @@
 
 use std::sync::Arc;
 
-use tenure_core::driver::{Backend, DistributedLock, ReentrantLock};
+use tenure_core::driver::{Backend, DelayQueue, DistributedLock, QuorumNode, ReentrantLock};
 use tenure_core::{Error, ErrorKind, Result};
-use tenure_redis_support::{Checkup, Notes, RedisConfig, RedisLocks, Remote};
+use tenure_redis_support::{Notes, RedisConfig, RedisLocks, Remote};
 
 use crate::dialer::FredDialer;
 
 /// A connected driver. Clones share the connections.
 ///
-/// It implements `DistributedLock` and `ReentrantLock` through [`Backend`]; [`FredDriver::locks`] is the
+/// It implements `DistributedLock`, `ReentrantLock` and `DelayQueue` through [`Backend`]; [`FredDriver::locks`] is the
 /// implementation itself.
 #[derive(Clone, Debug)]
 pub struct FredDriver {
@@ -53,29 +53,35 @@ impl FredDriver {
         Self::connect(RedisConfig::from_url(rest)?).await
     }
 
+    /// Connects to independent servers, the nodes of a quorum, which are returned with their names. A minority may be
+    /// down: it joins when it comes back.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`FredDriver::connect`], naming the node; `Unavailable` only when no majority can be reached.
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`FredDriver::connect`].
+    pub async fn connect_nodes(nodes: &[RedisConfig]) -> Result<Vec<(String, Arc<dyn QuorumNode>)>> {
+        tenure_redis_support::connect_nodes(FredDialer, nodes).await
+    }
+
     /// What the check at the start could not look at, or was told to overlook.
     #[must_use]
     pub fn notes(&self) -> &Notes {
         self.locks.notes()
     }
 
-    /// Looks at the servers anew: eviction, persistence, replicas, version, clock and rights, each with what it means for
-    /// locks. A few commands to each server; changes nothing.
-    ///
-    /// # Errors
-    ///
-    /// Why a server did not answer. What is wrong with one that does is a finding.
-    ///
-    /// # Cancel safety
-    ///
-    /// Dropping the future leaves nothing behind.
-    pub async fn doctor(&self) -> Result<Checkup> {
-        self.locks.doctor().await
-    }
-
     /// The implementation of the driver traits.
     #[must_use]
-    pub fn locks(&self) -> Arc<impl DistributedLock + ReentrantLock> {
+    pub fn locks(&self) -> Arc<impl DistributedLock + ReentrantLock + DelayQueue> {
+        Arc::new(self.locks.clone())
+    }
+
+    /// The server as a node of a quorum.
+    #[must_use]
+    pub fn node(&self) -> Arc<dyn QuorumNode> {
         Arc::new(self.locks.clone())
     }
 }

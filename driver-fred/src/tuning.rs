@@ -7,6 +7,7 @@
 //! | three attempts a command | a lost reply means that the server executes twice | one attempt; and a client that never reconnects has nothing to repeat on |
 //! | silent connections are kept | a half-open connection is never replaced | the link tries a doubtful connection with a ping |
 //! | `TCP_NODELAY` unset | small frames wait for earlier replies | set |
+//! | a client that has ended keeps what reaches it, and does not answer | a request of that moment hangs | it ends with its client (`src/dialer.rs`) |
 //! | 32 messages are kept | a burst loses wake-ups without a word | 1024, and a loss counts as a gap: every waiter asks |
 
 use fred::types::RespVersion;

@@ -6,15 +6,15 @@
 use std::time::Duration;
 
 use tenure_core::driver::{
-    AcquireRequest, Acquisition, Begun, Busy, Exited, ForceReleased, Grant, Inspection, Queueing, Raised, Released,
-    Renewed,
+    AcquireRequest, Acquisition, Begun, Busy, Exited, ForceReleased, Grant, Handing, Inspection, Queueing, Raised,
+    Released, Renewed,
 };
 use tenure_core::{FencingToken, OwnerToken};
 use tokio::time::Instant;
 
 use crate::delay::QueueCaps;
-use crate::hold::{Claimant, Held, HeldBy};
-use crate::queue::{Left, Queue};
+use crate::hold::{Claimant, Held, HeldBy, Reached};
+use crate::queue::{CLAIM_WINDOW, Left, Queue, Terms};
 
 /// The longest presence that is kept; a longer one would overflow the clock on some platforms.
 const LONGEST_PRESENCE: Duration = Duration::from_secs(365 * 86_400);
@@ -37,6 +37,7 @@ pub(crate) struct Caps {
 impl Caps {
     pub(crate) const DEEPEST: u32 = 65_535;
     pub(crate) const MOST_WAITERS: u32 = 1_000_000;
+    pub(crate) const MOST_FENCES: u32 = 1024;
     pub(crate) const DEFAULT: Self = Self { max_waiters: 10_000, max_depth: Self::DEEPEST, queues: QueueCaps::DEFAULT };
 }
 
@@ -84,26 +85,28 @@ impl NameState {
 
     #[cfg(test)]
     pub(crate) fn leave_a_waiter(&mut self, present_until: Instant) {
-        self.queue.join(OwnerToken::random(), present_until);
+        self.queue.join(OwnerToken::random(), present_until, None);
     }
 
     pub(crate) fn waiters(&self) -> u32 {
         self.queue.len()
     }
 
-    /// Takes the name, enters it once more, or tells that it is busy. `next_fence` is called for a new grant only.
+    /// Takes the name, enters it once more, or tells that it is busy. `next_fence` is called for a new grant only, with
+    /// the number of fences that it carries.
     pub(crate) fn acquire(
         &mut self,
         now: Instant,
         claimant: Claimant,
         request: &AcquireRequest,
         caps: Caps,
-        next_fence: impl FnOnce() -> FencingToken,
+        next_fence: impl FnOnce(u32) -> FencingToken,
     ) -> Outcome<Result<Acquisition, Refusal>> {
         self.settle(now);
         let (token, ttl) = (request.token, request.ttl.get());
         if let Some(held) = &mut self.hold {
             return match held.by.entry(claimant, &token) {
+                Some(_) if held.reached == Reached::Handed => Outcome::quiet(Ok(held.make_last(now, token, ttl))),
                 Some(ttl) => Outcome::quiet(Ok(grant(held, ttl, Begun::Earlier))),
                 None if held.is_of(claimant) => {
                     let entered = held.enter(now, token, ttl, caps);
@@ -122,19 +125,41 @@ impl NameState {
         }
         self.queue.leave(&token);
         let by = HeldBy::new(claimant, token, ttl);
-        let (fence, label) = (next_fence(), request.label.clone());
-        let held = self.hold.insert(Held { by, fence, since: now, until: now + ttl, label });
-        Outcome::quiet(Ok(grant(held, ttl, Begun::Now)))
+        let fences = range(claimant, request.fences);
+        let (fence, label) = (next_fence(fences), request.label.clone());
+        let held = self.hold.insert(Held { by, fence, since: now, until: now + ttl, label, reached: Reached::Asked });
+        Outcome::quiet(Ok(grant_of(held, ttl, Begun::Now, fences)))
+    }
+
+    /// Gives the free name to the first waiter if that is the token's and takes it without asking.
+    pub(crate) fn hand(
+        &mut self,
+        now: Instant,
+        token: OwnerToken,
+        next_fence: impl FnOnce(u32) -> FencingToken,
+    ) -> Option<(FencingToken, Duration, u32)> {
+        self.settle(now);
+        if self.hold.is_some() {
+            return None;
+        }
+        let Terms { ttl, label, fences } = self.queue.serve(&token)?;
+        let (fence, span) = (next_fence(fences), ttl.min(CLAIM_WINDOW));
+        let by = HeldBy::new(Claimant::Plain, token, span);
+        self.hold = Some(Held { by, fence, since: now, until: now + span, label, reached: Reached::Handed });
+        Some((fence, span, fences))
     }
 
     /// The name is held by another, or free and reserved for another.
     fn busy(&mut self, now: Instant, request: &AcquireRequest, caps: Caps) -> Result<Acquisition, Refusal> {
         let mut position = None;
-        if let Queueing::Join { presence } = request.queue {
+        if let Queueing::Join { presence, accepts } = request.queue {
             if self.queue.position(&request.token).is_none() && self.queue.len() >= caps.max_waiters {
                 return Err(Refusal::QueueFull);
             }
-            self.queue.join(request.token, now + presence.min(LONGEST_PRESENCE));
+            let fences = range(Claimant::Plain, request.fences);
+            let terms = || Terms { ttl: request.ttl.get(), label: request.label.clone(), fences };
+            let terms = (accepts == Handing::Direct).then(terms);
+            self.queue.join(request.token, now + presence.min(LONGEST_PRESENCE), terms);
             position = self.queue.position(&request.token);
         }
         let recheck_after = match &self.hold {
@@ -142,7 +167,7 @@ impl NameState {
             Some(held) => Some(held.left(now)),
             None => self.queue.head_lapses_in(now),
         };
-        Ok(Acquisition::Busy(Busy { position, recheck_after }))
+        Ok(Acquisition::Busy(Busy { position, recheck_after, ..Busy::default() }))
     }
 
     /// Renews a plain lease.
@@ -259,6 +284,14 @@ impl Held {
         matches!((&self.by, claimant), (HeldBy::Owner(owner, _), Claimant::Owner(asks)) if *owner == asks)
     }
 
+    /// Makes a lease that was handed over last as long as was asked for.
+    fn make_last(&mut self, now: Instant, token: OwnerToken, ttl: Duration) -> Acquisition {
+        self.extend(now, ttl);
+        self.by = HeldBy::new(Claimant::Plain, token, ttl);
+        self.reached = Reached::Asked;
+        grant(self, ttl, Begun::Now)
+    }
+
     /// Adds an entry. The lease grows to `ttl` if it is shorter, the fence stays.
     fn enter(&mut self, now: Instant, token: OwnerToken, ttl: Duration, caps: Caps) -> Result<Acquisition, Refusal> {
         if self.by.depth() >= caps.max_depth {
@@ -272,8 +305,21 @@ impl Held {
     }
 }
 
+/// A grant that says nothing of further fences: that of an entry, or of an earlier request.
 fn grant(held: &Held, ttl: Duration, begun: Begun) -> Acquisition {
-    Acquisition::Granted(Grant { fence: held.fence, ttl, begun, depth: held.by.depth() })
+    grant_of(held, ttl, begun, 1)
+}
+
+fn grant_of(held: &Held, ttl: Duration, begun: Begun, fences: u32) -> Acquisition {
+    Acquisition::Granted(Grant { fence: held.fence, ttl, begun, depth: held.by.depth(), fences })
+}
+
+/// How many fences a grant carries. All entries of an owner share one.
+fn range(claimant: Claimant, asked: u32) -> u32 {
+    match claimant {
+        Claimant::Plain => asked.clamp(1, Caps::MOST_FENCES),
+        Claimant::Owner(_) => 1,
+    }
 }
 
 #[cfg(test)]

@@ -36,7 +36,7 @@ use crate::store::Store;
 /// let driver = MemoryDriver::new();
 /// let (name, token) = (LockName::new("orders/42")?, OwnerToken::random());
 /// let ttl = Ttl::new(Duration::from_secs(30))?;
-/// let request = AcquireRequest { name: name.clone(), token, ttl, queue: Queueing::None, label: None };
+/// let request = AcquireRequest { name: name.clone(), token, ttl, queue: Queueing::None, label: None, fences: 1 };
 ///
 /// driver.faults().lose_reply_next(Operation::Acquire);
 /// let unknown = driver.acquire(&request).await.unwrap_err();

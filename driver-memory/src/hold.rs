@@ -15,6 +15,16 @@ pub(crate) struct Held {
     pub(crate) since: Instant,
     pub(crate) until: Instant,
     pub(crate) label: Option<Label>,
+    pub(crate) reached: Reached,
+}
+
+/// How a hold came to its holder.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reached {
+    /// It was asked for, and lasts as long as was asked.
+    Asked,
+    /// It was handed over, and lasts for a short while unless the holder says so.
+    Handed,
 }
 
 /// Who a hold belongs to, with the ttl that each entry was told.

@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tenure_core::driver::{QueueRouter, WakeRouter, Watch};
+use tenure_core::driver::{Handed, QueueRouter, WakeRouter, Watch};
 use tenure_core::{Error, ErrorKind, OwnerToken, QueueName};
 use tokio::sync::{oneshot, watch};
 use tokio::task::coop::consume_budget;
@@ -242,9 +242,18 @@ impl Link {
 
     /// Wakes the waiter if it listens on this link. A link that is deaf may have swallowed the wake-up.
     pub(crate) fn wake(&self, token: &OwnerToken) -> Heard {
+        self.tell(|router| router.wake(token))
+    }
+
+    /// The same for a lease that was handed over.
+    pub(crate) fn hand(&self, token: &OwnerToken, handed: Handed) -> Heard {
+        self.tell(|router| router.hand(token, handed))
+    }
+
+    fn tell(&self, signal: impl FnOnce(&WakeRouter) -> bool) -> Heard {
         match self.is_deaf() {
             true => Heard::Perhaps,
-            false if self.router.wake(token) => Heard::Yes,
+            false if signal(&self.router) => Heard::Yes,
             false => Heard::ByNobody,
         }
     }

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use tenure_core::driver::{
-    AcquireRequest, Acquisition, DistributedLock, Exclusion, Fencing, ForceReleased, Hold, Inspection, Introspection,
-    LockCapabilities, Released, Renewal, Renewed, Revocation, TtlRange, Waiting, Watch,
+    AcquireRequest, Acquisition, Busy, DistributedLock, Exclusion, Fencing, ForceReleased, Hold, Inspection,
+    Introspection, LockCapabilities, Released, Renewal, Renewed, Revocation, TtlRange, Waiting, Watch,
 };
 use tenure_core::{Error, ErrorKind, LockName, OwnerToken, Result, Ttl};
 
@@ -34,6 +34,7 @@ impl DistributedLock for MemoryDriver {
             revocation: Revocation::Forced,
             max_waiters: Some(self.caps().max_waiters),
             renew_batch: RENEW_BATCH,
+            max_fences: Caps::MOST_FENCES,
         }
     }
 
@@ -116,7 +117,11 @@ pub(crate) fn acquire(store: &Store, claimant: Claimant, request: &AcquireReques
         let now = entry.now;
         let (state, next_fence) = entry.with_fences();
         let Outcome { answer, wake } = state.acquire(now, claimant, request, store.caps, next_fence);
-        Outcome { answer: answer.map_err(|refusal| refused(refusal, store.caps)), wake }
+        let answer = match answer {
+            Ok(Acquisition::Busy(busy)) => Ok(Acquisition::Busy(Busy { answered_at: Some(store.time(now)), ..busy })),
+            answer => answer.map_err(|refusal| refused(refusal, store.caps)),
+        };
+        Outcome { answer, wake }
     })
 }
 

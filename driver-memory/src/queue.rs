@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use tenure_core::OwnerToken;
+use tenure_core::{Label, OwnerToken};
 use tokio::time::Instant;
 
 /// How long a waiter that was woken for a free lock keeps others from passing it.
@@ -17,6 +17,15 @@ pub(crate) struct Queue(VecDeque<Waiter>);
 struct Waiter {
     token: OwnerToken,
     present_until: Instant,
+    terms: Option<Terms>,
+}
+
+/// What a waiter is given that takes the lock without asking.
+#[derive(Clone, Debug)]
+pub(crate) struct Terms {
+    pub(crate) ttl: Duration,
+    pub(crate) label: Option<Label>,
+    pub(crate) fences: u32,
 }
 
 impl Queue {
@@ -42,11 +51,18 @@ impl Queue {
     }
 
     /// Adds the waiter at the end, or renews the presence that it has.
-    pub(crate) fn join(&mut self, token: OwnerToken, present_until: Instant) {
+    pub(crate) fn join(&mut self, token: OwnerToken, present_until: Instant, terms: Option<Terms>) {
         match self.0.iter_mut().find(|waiter| waiter.token == token) {
             Some(waiter) => waiter.present_until = present_until,
-            None => self.0.push_back(Waiter { token, present_until }),
+            None => self.0.push_back(Waiter { token, present_until, terms }),
         }
+    }
+
+    /// Takes the waiter out if it is the first and takes the lock without asking.
+    pub(crate) fn serve(&mut self, token: &OwnerToken) -> Option<Terms> {
+        let terms = self.0.front().filter(|head| head.token == *token)?.terms.clone()?;
+        self.0.pop_front();
+        Some(terms)
     }
 
     /// Takes the waiter out; tells whether it was the first.

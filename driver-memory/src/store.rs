@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
+use tenure_core::driver::Handed;
 use tenure_core::{FencingToken, LockName, OwnerToken, QueueName};
 use tokio::time::Instant;
 
@@ -23,6 +24,7 @@ pub(crate) struct Store {
     state: Mutex<State>,
     queues: Queues,
     links: Mutex<Vec<Weak<Link>>>,
+    started: Instant,
 }
 
 #[derive(Debug, Default)]
@@ -48,12 +50,14 @@ pub(crate) struct Entry<'a> {
 }
 
 impl Entry<'_> {
-    /// The state, and the counter that gives a greater token at each call than ever before, for any name.
-    pub(crate) fn with_fences(&mut self) -> (&mut NameState, impl FnOnce() -> FencingToken + use<'_>) {
+    /// The state, and the counter, which gives that many consecutive tokens, greater than any before for any name, and
+    /// tells the first.
+    pub(crate) fn with_fences(&mut self) -> (&mut NameState, impl FnOnce(u32) -> FencingToken + use<'_>) {
         let last = &mut self.beyond.last_fence;
-        (self.state, move || {
-            *last += 1;
-            FencingToken::new(*last).expect("the counter never returns to zero")
+        (self.state, move |count| {
+            let first = *last + 1;
+            *last += u64::from(count);
+            FencingToken::new(first).expect("the counter never returns to zero")
         })
     }
 
@@ -90,7 +94,13 @@ pub struct Residue {
 
 impl Store {
     pub(crate) fn new(caps: Caps) -> Arc<Self> {
-        Arc::new(Self { caps, state: Mutex::default(), queues: Queues::default(), links: Mutex::default() })
+        Arc::new(Self {
+            caps,
+            state: Mutex::default(),
+            queues: Queues::default(),
+            links: Mutex::default(),
+            started: Instant::now(),
+        })
     }
 
     /// The store that this process knows by this name, made if nobody uses it now.
@@ -119,7 +129,7 @@ impl Store {
     pub(crate) fn decide<T>(&self, name: &LockName, decision: impl FnOnce(&mut Entry<'_>) -> Outcome<T>) -> T {
         let Outcome { answer, wake: mut next } = self.with_entry(name, decision);
         while let Some(token) = next {
-            if self.wake(&token) != Heard::ByNobody {
+            if self.give_turn(name, token) != Heard::ByNobody {
                 break;
             }
             next = self.with_entry(name, |entry| entry.state.behind(&token));
@@ -215,10 +225,32 @@ impl Store {
         }
     }
 
-    fn wake(&self, token: &OwnerToken) -> Heard {
+    /// Wakes the waiter, or gives it the lock, if it listens and takes it without asking.
+    fn give_turn(&self, name: &LockName, token: OwnerToken) -> Heard {
+        let heard = self.tell(|link| link.wake(&token));
+        if heard == Heard::ByNobody {
+            return heard;
+        }
+        let handed = self.with_entry(name, |entry| {
+            let (now, began_at) = (entry.now, self.time(entry.now));
+            let (state, next_fence) = entry.with_fences();
+            state.hand(now, token, next_fence).map(|(fence, ttl, fences)| Handed { fence, ttl, began_at, fences })
+        });
+        if let Some(handed) = handed {
+            self.tell(|link| link.hand(&token, handed));
+        }
+        heard
+    }
+
+    /// The store's own clock.
+    pub(crate) fn time(&self, now: Instant) -> Duration {
+        now.saturating_duration_since(self.started)
+    }
+
+    fn tell(&self, signal: impl Fn(&Link) -> Heard) -> Heard {
         let mut heard = Heard::ByNobody;
         for link in self.links() {
-            match link.wake(token) {
+            match signal(&link) {
                 Heard::Yes => return Heard::Yes,
                 Heard::Perhaps => heard = Heard::Perhaps,
                 Heard::ByNobody => {}

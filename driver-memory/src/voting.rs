@@ -1,9 +1,10 @@
 //! A store as a node of a quorum: counters for each name, votes, raises, and how long its memory goes back.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use tenure_core::driver::{Acquisition, Ballot, Electorate, Hold, QuorumNode, Raised, Vote};
+use tenure_core::driver::{Acquisition, Ballot, Doctor, Electorate, Hold, QuorumNode, Raised, Vote};
 use tenure_core::{Error, ErrorKind, FencingToken, LockName, Result};
 use tokio::time::Instant;
 
@@ -101,6 +102,10 @@ impl QuorumNode for MemoryDriver {
         let apply = move |store: &Store| store.with_voting(|voting, _| voting.electorate = Some(electorate));
         self.carry(Operation::Enroll, apply).await.map_err(Failure::error)
     }
+
+    fn doctor(&self) -> Option<Arc<dyn Doctor>> {
+        None // there is no server
+    }
 }
 
 fn vote(store: &Store, ballot: &Ballot) -> Result<Vote> {
@@ -127,7 +132,7 @@ fn cast(store: &Store, ballot: &Ballot) -> Result<Acquisition> {
         }
         let now = entry.now;
         let (state, voting) = entry.with_voting();
-        let next_fence = || voting.next(&request.name, ballot.proposal, now);
+        let next_fence = |_| voting.next(&request.name, ballot.proposal, now);
         let Outcome { answer, wake } = state.acquire(now, Claimant::Plain, request, store.caps, next_fence);
         Outcome { answer: answer.map_err(|refusal| refused(refusal, store.caps)), wake }
     })

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use tenure_core::driver::{
-    AcquireRequest, Acquisition, Backend, Begun, Busy, DistributedLock, Exclusion, Fencing, ForceReleased, Grant, Hold,
-    Queueing, ReentrantHold, ReentrantLock, Released, Renewal, Renewed, Waiting,
+    AcquireRequest, Acquisition, Backend, Begun, Busy, DistributedLock, Exclusion, Fencing, ForceReleased, Grant,
+    Handing, Hold, Queueing, ReentrantHold, ReentrantLock, Released, Renewal, Renewed, Waiting,
 };
 use tenure_core::{ErrorKind, LockName, OwnerId, OwnerToken, Ttl};
 use tenure_memory::{MemoryDriver, Residue};
@@ -18,7 +18,7 @@ fn name(text: &str) -> LockName {
 }
 
 fn request(lock: &str, token: OwnerToken, queue: Queueing) -> AcquireRequest {
-    AcquireRequest { name: name(lock), token, ttl: Ttl::new(TTL).unwrap(), queue, label: None }
+    AcquireRequest { name: name(lock), token, ttl: Ttl::new(TTL).unwrap(), queue, label: None, fences: 1 }
 }
 
 fn hold(lock: &str, token: OwnerToken) -> Hold {
@@ -37,7 +37,7 @@ async fn take(driver: &MemoryDriver, lock: &str, token: OwnerToken) -> Grant {
 }
 
 async fn wait_in_line(driver: &MemoryDriver, lock: &str, token: OwnerToken) -> Busy {
-    match ask(driver, lock, token, Queueing::Join { presence: PRESENCE }).await {
+    match ask(driver, lock, token, Queueing::Join { presence: PRESENCE, accepts: Handing::Asked }).await {
         Acquisition::Busy(busy) => busy,
         Acquisition::Granted(grant) => panic!("granted: {grant:?}"),
     }
@@ -118,7 +118,7 @@ async fn what_is_abandoned_cannot_arrive_later() {
     let token = OwnerToken::random();
     DistributedLock::abandon(&driver, &hold("a", token)).await.unwrap();
     DistributedLock::abandon(&driver, &hold("a", token)).await.unwrap();
-    let join = Queueing::Join { presence: PRESENCE };
+    let join = Queueing::Join { presence: PRESENCE, accepts: Handing::Asked };
     let late = driver.acquire(&request("a", token, join)).await.unwrap_err();
     assert_eq!(late.kind(), ErrorKind::NotHeld);
     assert!(late.to_string().contains("acquire of \"a\" through memory"), "{late}");
@@ -156,7 +156,7 @@ async fn caps_refuse_with_their_number() {
     assert_eq!(deep.kind(), ErrorKind::LimitReached);
     assert!(deep.message().contains("1 times"), "{deep}");
     wait_in_line(&driver, "a", OwnerToken::random()).await;
-    let join = Queueing::Join { presence: PRESENCE };
+    let join = Queueing::Join { presence: PRESENCE, accepts: Handing::Asked };
     let full = driver.acquire(&request("a", OwnerToken::random(), join)).await.unwrap_err();
     assert_eq!(full.kind(), ErrorKind::LimitReached);
     assert!(full.message().contains("1 wait"), "{full}");

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tenure_core::driver::{
-    AcquireRequest, Acquisition, DistributedLock, ForceReleased, Hold, Queueing, Released, Renewal, Renewed,
+    AcquireRequest, Acquisition, DistributedLock, ForceReleased, Handing, Hold, Queueing, Released, Renewal, Renewed,
 };
 use tenure_core::{ErrorKind, LockName, OwnerToken, Result, Ttl};
 use tenure_memory::{MemoryDriver, Operation, Wakeups};
@@ -21,8 +21,8 @@ fn hold(token: OwnerToken) -> Hold {
 }
 
 async fn ask(driver: &MemoryDriver, token: OwnerToken) -> Result<Acquisition> {
-    let queue = Queueing::Join { presence: TTL };
-    let request = AcquireRequest { name: name(), token, ttl: Ttl::new(TTL).unwrap(), queue, label: None };
+    let queue = Queueing::Join { presence: TTL, accepts: Handing::Asked };
+    let request = AcquireRequest { name: name(), token, ttl: Ttl::new(TTL).unwrap(), queue, label: None, fences: 1 };
     driver.acquire(&request).await
 }
 

@@ -6,8 +6,8 @@
 use std::time::Duration;
 
 use tenure_core::driver::{
-    AcquireRequest, Acquisition, Begun, Busy, DistributedLock, Exited, ForceReleased, Hold, Queueing, ReentrantHold,
-    ReentrantLock, Released, Renewal, Renewed,
+    AcquireRequest, Acquisition, Begun, Busy, DistributedLock, Exited, ForceReleased, Handing, Hold, Queueing,
+    ReentrantHold, ReentrantLock, Released, Renewal, Renewed,
 };
 use tenure_core::{ErrorKind, LockName, OwnerId, OwnerToken, Ttl};
 use tenure_memory::{MemoryDriver, Residue};
@@ -187,13 +187,18 @@ impl World {
 
     async fn acquire(&mut self, who: Option<usize>, token: usize, ttl: u64, joins: bool) -> String {
         let expected = self.model.acquire(who, token, ttl, joins);
-        let queue = if joins { Queueing::Join { presence: Duration::from_millis(PRESENCE) } } else { Queueing::None };
+        let queue = if joins {
+            Queueing::Join { presence: Duration::from_millis(PRESENCE), accepts: Handing::Asked }
+        } else {
+            Queueing::None
+        };
         let request = AcquireRequest {
             name: self.name.clone(),
             token: self.tokens[token],
             ttl: Ttl::new(Duration::from_millis(ttl)).unwrap(),
             queue,
             label: None,
+            fences: 1,
         };
         let answer = match who {
             None => self.driver.acquire(&request).await,
@@ -209,7 +214,7 @@ impl World {
                 let ttl = u64::try_from(grant.ttl.as_millis()).unwrap();
                 Said::Granted { begun: grant.begun, depth: grant.depth as usize, ttl }
             }
-            Ok(Acquisition::Busy(Busy { position, recheck_after })) => Said::Busy {
+            Ok(Acquisition::Busy(Busy { position, recheck_after, .. })) => Said::Busy {
                 position: position.map(|position| position as usize),
                 recheck: recheck_after.map(|after| u64::try_from(after.as_millis()).unwrap()),
             },

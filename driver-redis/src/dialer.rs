@@ -3,7 +3,6 @@
 use std::convert::Infallible;
 use std::sync::Arc;
 
-use async_trait::async_trait;
 use futures_util::StreamExt;
 use redis::aio::{MultiplexedConnection, PubSubSink};
 use redis::{
@@ -28,7 +27,6 @@ pub(crate) enum RedisSocket {
     Messages { sink: Mutex<PubSubSink>, ended: Arc<Notify>, reader: JoinHandle<()> },
 }
 
-#[async_trait]
 impl Dialer for RedisDialer {
     type Socket = RedisSocket;
 
@@ -82,12 +80,12 @@ async fn messages(client: &Client, listen: Listen) -> Result<RedisSocket, RedisE
     Ok(RedisSocket::Messages { sink: Mutex::new(sink), ended, reader })
 }
 
-#[async_trait]
 impl Socket for RedisSocket {
     async fn send(&self, request: &Request<'_>) -> Result<Reply, ExecError> {
         let answer = match self {
             Self::Commands { connection, .. } => {
-                let mut command = Cmd::new();
+                let (words, bytes) = request.size();
+                let mut command = Cmd::with_capacity(words, bytes);
                 request.each(|word| {
                     command.arg(word);
                 });

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tenure_core::Result;
 use tenure_core::driver::{Backend, DelayQueue, DistributedLock, QuorumNode, ReentrantLock};
-use tenure_redis_support::{Checkup, Notes, RedisConfig, RedisLocks, Remote};
+use tenure_redis_support::{Notes, RedisConfig, RedisLocks, Remote};
 
 use crate::dialer::RedisDialer;
 
@@ -47,24 +47,24 @@ impl RedisDriver {
         Self::connect(RedisConfig::from_url(url)?).await
     }
 
+    /// Connects to independent servers, the nodes of a quorum, which are returned with their names. A minority may be
+    /// down: it joins when it comes back.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`RedisDriver::connect`], naming the node; `Unavailable` only when no majority can be reached.
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`RedisDriver::connect`].
+    pub async fn connect_nodes(nodes: &[RedisConfig]) -> Result<Vec<(String, Arc<dyn QuorumNode>)>> {
+        tenure_redis_support::connect_nodes(RedisDialer, nodes).await
+    }
+
     /// What the check at the start could not look at, or was told to overlook.
     #[must_use]
     pub fn notes(&self) -> &Notes {
         self.locks.notes()
-    }
-
-    /// Looks at the servers anew: eviction, persistence, replicas, version, clock and rights, each with what it means for
-    /// locks. A few commands to each server; changes nothing.
-    ///
-    /// # Errors
-    ///
-    /// Why a server did not answer. What is wrong with one that does is a finding.
-    ///
-    /// # Cancel safety
-    ///
-    /// Dropping the future leaves nothing behind.
-    pub async fn doctor(&self) -> Result<Checkup> {
-        self.locks.doctor().await
     }
 
     /// The implementation of the driver traits.

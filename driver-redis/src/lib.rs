@@ -25,6 +25,6 @@ struct Readme;
 
 pub use driver::RedisDriver;
 pub use tenure_redis_support::{
-    Address, Checkup, Concern, Eviction, FenceScope, Fences, Finding, Identity, Login, Notes, Prefix, Protocol,
-    RedisConfig, RedisSettings, Tls, Topic, Topology,
+    Address, Eviction, FenceScope, Fences, Identity, Login, Notes, Prefix, Protocol, RedisConfig, RedisSettings, Tls,
+    Topology,
 };

@@ -5,16 +5,9 @@ mod common;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use common::{LONG, server};
+use common::{LONG, calls, server};
 use tenure_core::Client;
 use tenure_redis::RedisDriver;
-
-/// How often the server ran a command since the statistics were reset.
-fn calls(server: &tenure_testkit::RedisServer, command: &str) -> u64 {
-    let stats = server.cli(&["INFO", "commandstats"]).unwrap().text();
-    let line = |line: &str| line.strip_prefix(&format!("cmdstat_{command}:calls="))?.split(',').next()?.parse().ok();
-    stats.lines().find_map(line).unwrap_or(0)
-}
 
 #[tokio::test]
 async fn sixteen_waiters_on_two_clients_take_turns_without_polling() {
@@ -22,7 +15,8 @@ async fn sixteen_waiters_on_two_clients_take_turns_without_polling() {
     let server = server();
     let mut clients = Vec::new();
     for _ in 0..2 {
-        clients.push(Client::new(RedisDriver::connect_url(&server.url()).await.unwrap()));
+        let driver = RedisDriver::connect_url(&server.url()).await.unwrap();
+        clients.push(Client::builder(driver).holders_per_grant(1).build().unwrap()); // every waiter stands in the queue
     }
     let guard = clients[0].lock("hot").unwrap().acquire().await.unwrap();
     let last_fence = Arc::new(AtomicU64::new(guard.fence().get()));

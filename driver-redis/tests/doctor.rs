@@ -1,11 +1,13 @@
 //! The check-up tells what a server means for locks.
 
-use tenure_redis::{Checkup, Concern, RedisDriver, Topic};
+use tenure_core::driver::{Checkup, Concern, Topic};
+use tenure_core::{Client, ErrorKind};
+use tenure_redis::RedisDriver;
 use tenure_testkit::{RedisOptions, RedisServer};
 
 async fn checkup(server: &RedisServer, parameters: &str) -> Checkup {
     let driver = RedisDriver::connect_url(&format!("{}/?{parameters}", server.url())).await.unwrap();
-    driver.doctor().await.unwrap()
+    Client::new(driver).doctor().await.unwrap()
 }
 
 fn concern(checkup: &Checkup, topic: Topic) -> Concern {
@@ -19,6 +21,8 @@ async fn a_good_server_is_fine() {
     let checkup = checkup(&server, "").await;
     assert_eq!(checkup.concern(), Concern::Fine, "{checkup}");
     assert_eq!(checkup.findings().len(), 6, "{checkup}");
+    let place = format!("127.0.0.1:{}", server.port());
+    assert!(checkup.findings().iter().any(|finding| finding.server == place), "{checkup}");
 }
 
 #[tokio::test]
@@ -34,15 +38,24 @@ async fn what_endangers_locks_is_told() {
 }
 
 #[tokio::test]
-async fn a_service_without_config_and_info_is_served_with_a_note() {
-    let mut options = RedisOptions::new();
-    for command in ["INFO", "CONFIG"] {
-        options = options.words(&["--rename-command", command, ""]);
-    }
-    let server = RedisServer::start(options).unwrap();
-    let driver = RedisDriver::connect_url(&server.url()).await.unwrap();
-    assert!(driver.notes().remarks()[0].contains("info"), "{:?}", driver.notes());
-    let checkup = driver.doctor().await.unwrap();
-    assert_eq!(concern(&checkup, Topic::Rights), Concern::Note);
-    assert_eq!(concern(&checkup, Topic::Clock), Concern::Fine);
+async fn a_right_that_was_taken_away_is_named() {
+    let server = RedisServer::start(RedisOptions::new()).unwrap();
+    let rules = ["ACL", "SETUSER", "locks", "on", ">password", "~*", "&*", "+@all"];
+    server.cli(&rules).unwrap();
+    let url = format!("redis://locks:password@127.0.0.1:{}/", server.port());
+    let client = Client::new(RedisDriver::connect_url(&url).await.unwrap());
+    server.cli(&["ACL", "SETUSER", "locks", "-zadd"]).unwrap();
+    let checkup = client.doctor().await.unwrap();
+    let finding = checkup.findings().iter().find(|finding| finding.topic == Topic::Rights).unwrap();
+    assert_eq!(finding.concern, Concern::Danger);
+    assert!(finding.seen.contains("zadd"), "{checkup}");
+}
+
+#[tokio::test]
+async fn a_server_that_is_away_is_an_error() {
+    let mut server = RedisServer::start(RedisOptions::new()).unwrap();
+    let client = Client::new(RedisDriver::connect_url(&server.url()).await.unwrap());
+    server.kill().unwrap();
+    let error = client.doctor().await.unwrap_err();
+    assert!(matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::Indeterminate), "{error}");
 }

@@ -161,6 +161,8 @@ async fn what_is_too_much_for_one_script_is_refused_before_it_is_sent() {
     assert_eq!(q.receive(&up_to(&jobs, 257)).await.unwrap_err().kind(), ErrorKind::InvalidArgument);
     assert!(q.push(&jobs, &[]).await.unwrap().is_empty());
     q.push(&jobs, &vec![message("", 0); 256]).await.unwrap();
-    assert_eq!(receive(q, &jobs, 256).await.deliveries.len(), 256);
+    for half in [128, 128, 0] {
+        assert_eq!(receive(q, &jobs, 256).await.deliveries.len(), half, "so that no script is long");
+    }
     assert_eq!(q.dead_redrive(&jobs, &DeadSelection::Oldest(9), Delay::ZERO).await.unwrap().moved, 0);
 }

@@ -339,7 +339,7 @@ fn memory(lock: &LockName) -> (Side, Arc<dyn DistributedLock>, Hold) {
     let backend = Backend::from(driver);
     let token = OwnerToken::random();
     let ttl = Ttl::new(Ttl::MAX).unwrap();
-    let request = AcquireRequest { name: lock.clone(), token, ttl, queue: Queueing::None, label: None };
+    let request = AcquireRequest { name: lock.clone(), token, ttl, queue: Queueing::None, label: None, fences: 1 };
     let granted = runtime.block_on(backend.locks().acquire(&request)).unwrap();
     assert!(matches!(granted, Acquisition::Granted(_)));
     let locks = Arc::clone(backend.locks());

@@ -98,7 +98,7 @@ async fn a_burst_of_due_messages_is_worked_off_in_short_scripts() {
     loop {
         let request = up_to(&jobs, 256);
         let call = q.settle_and_receive(&settles, &request);
-        let (settled, received) = costs.of_call("settlement of 256 and receive of 256", call).await;
+        let (settled, received) = costs.of_call("settlement and receive of what one script hands out", call).await;
         assert_eq!(settled.len(), settles.len());
         got += received.deliveries.len();
         settles = acks(&received.deliveries);

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use common::{Client, LONG, asleep, attempt, begun, hold, keys, name, server, ttl, waiter, woken};
 use tenure_core::ErrorKind;
-use tenure_core::driver::{AcquireRequest, Begun, Queueing, Released};
+use tenure_core::driver::{AcquireRequest, Begun, Handing, Queueing, Released};
 use tenure_redis::{RedisConfig, RedisSettings};
 
 #[tokio::test]
@@ -45,7 +45,10 @@ async fn a_silent_waiter_lapses_and_the_next_is_served() {
     let client = Client::of(&server).await;
     let holder = attempt("a");
     client.grant(&holder).await;
-    let silent = AcquireRequest { queue: Queueing::Join { presence: Duration::from_millis(50) }, ..attempt("a") };
+    let silent = AcquireRequest {
+        queue: Queueing::Join { presence: Duration::from_millis(50), accepts: Handing::Asked },
+        ..attempt("a")
+    };
     client.busy(&silent).await;
     let next = waiter("a");
     let mut watch = client.watch(&next).await;
@@ -191,7 +194,7 @@ async fn the_dead_behind_a_living_head_make_room() {
     let client = Client::with(RedisConfig::unix(server.socket()).settings(settings)).await;
     client.grant(&attempt("a")).await;
     client.busy(&waiter("a")).await;
-    let brief = Queueing::Join { presence: Duration::from_millis(1) };
+    let brief = Queueing::Join { presence: Duration::from_millis(1), accepts: Handing::Asked };
     for _ in 0..2 {
         client.busy(&AcquireRequest { queue: brief, ..attempt("a") }).await;
     }
@@ -210,8 +213,11 @@ async fn a_crowd_of_dead_waiters_does_not_stop_the_living() {
     let client = Client::of(&server).await;
     let holder = attempt("a");
     client.grant(&holder).await;
-    for _ in 0..100 {
-        let dying = AcquireRequest { queue: Queueing::Join { presence: Duration::from_millis(1) }, ..attempt("a") };
+    for _ in 0..700 {
+        let dying = AcquireRequest {
+            queue: Queueing::Join { presence: Duration::from_millis(1), accepts: Handing::Asked },
+            ..attempt("a")
+        };
         client.busy(&dying).await;
     }
     let mine = waiter("a");
@@ -220,7 +226,7 @@ async fn a_crowd_of_dead_waiters_does_not_stop_the_living() {
     let mut asked = 0;
     while let tenure_core::driver::Acquisition::Busy(busy) = client.locks.acquire(&mine).await.unwrap() {
         asked += 1;
-        assert!(asked < 10, "each run removes 32");
+        assert!(asked < 10, "each run removes 128");
         tokio::time::sleep(busy.recheck_after.unwrap()).await;
     }
 }

@@ -8,8 +8,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tenure_core::Result;
 use tenure_core::driver::{AcquireRequest, Acquisition, Ballot, Begun, Busy, Grant, Queueing, Vote, Waiting, Watch};
-use tenure_core::{LeaseInstant, Result};
 use tokio::time::sleep;
 
 use crate::quorum::{Decision, Defeat, NodeSet, at_majority};
@@ -33,8 +33,11 @@ pub(crate) async fn acquire(shared: &Arc<Shared>, request: &AcquireRequest) -> R
     }
     let answer = match request.queue {
         Queueing::None => once(shared, &slot, request).await,
-        Queueing::Join { presence } => queued(shared, &slot, request, presence).await,
+        Queueing::Join { presence, .. } => queued(shared, &slot, request, presence).await,
     };
+    if request.queue != Queueing::None && matches!(answer, Ok(Acquisition::Busy(_))) {
+        slot.line().is_contended_now();
+    }
     if request.queue == Queueing::None && slot.state().fence.is_none() {
         shared.slots.remove(&request.token);
     }
@@ -66,7 +69,7 @@ async fn confirm(shared: &Arc<Shared>, slot: &Arc<Slot>, request: &AcquireReques
         })
         .collect();
     if let Some(ttl) = at_majority(&ttls, shared.needed()) {
-        return Some(Grant { fence, ttl, begun: Begun::Earlier, depth: 1 });
+        return Some(Grant { fence, ttl, begun: Begun::Earlier, depth: 1, fences: 1 });
     }
     // It does not, any more: what is left of it goes, and the token takes part anew.
     let all = NodeSet::first(shared.n());
@@ -83,7 +86,7 @@ async fn once(shared: &Arc<Shared>, slot: &Arc<Slot>, request: &AcquireRequest) 
     let soonest = soonest(&round.refusals, shared);
     match round.conclude(decision) {
         Outcome::Won(grant) => Ok(Acquisition::Granted(grant)),
-        Outcome::Busy => Ok(Acquisition::Busy(Busy { position: None, recheck_after: soonest })),
+        Outcome::Busy => Ok(Acquisition::Busy(Busy { recheck_after: soonest, ..Busy::default() })),
         Outcome::Failed(error) => Err(error),
     }
 }
@@ -102,7 +105,7 @@ async fn queued(
 ) -> Result<Acquisition> {
     let mut round = Round::new(shared, slot, request);
     let mut head = false;
-    if let Some(at) = place_to_ask_first(slot, presence) {
+    if let Some(at) = place_to_ask_first(shared, slot, presence) {
         listen(shared, slot, at).await;
         round.ask(NodeSet::of(at), Some(at));
         let decision = round.decide_one().await;
@@ -120,7 +123,7 @@ async fn queued(
             return finish(shared, slot, request, round, decided);
         }
         if !head {
-            slot.state().queue.at = None; // the node failed: another one is chosen
+            wait_at(shared, slot, None); // the node failed: another one is chosen
         }
     }
     let rest = NodeSet::first(shared.n()).without(round.sent());
@@ -131,7 +134,6 @@ async fn queued(
         if let Some(at) = at.filter(|at| rest.contains(*at)) {
             listen(shared, slot, at).await;
         }
-        slot.state().queue.all_asked = Some(LeaseInstant::now());
         round.ask(rest, at);
     }
     let mut decision = round.decide().await;
@@ -154,51 +156,65 @@ fn finish(
     round: Round<'_>,
     decision: Decision,
 ) -> Result<Acquisition> {
-    let refusals = round.refusals.clone();
+    let (refusals, granted) = (round.refusals.clone(), round.granted());
     match round.conclude(decision) {
         Outcome::Won(grant) => Ok(Acquisition::Granted(grant)),
-        Outcome::Busy => Ok(Acquisition::Busy(wait_on(shared, slot, request, &refusals))),
+        Outcome::Busy => Ok(Acquisition::Busy(wait_on(shared, slot, request, &refusals, granted))),
         Outcome::Failed(error) => Err(error),
     }
 }
 
 /// Where to wait after a lost election, and when to ask again.
-fn wait_on(shared: &Shared, slot: &Slot, request: &AcquireRequest, refusals: &[(usize, Busy)]) -> Busy {
+fn wait_on(
+    shared: &Shared,
+    slot: &Slot,
+    request: &AcquireRequest,
+    refusals: &[(usize, Busy)],
+    granted: NodeSet,
+) -> Busy {
     let mut state = slot.state();
     let queue = &mut state.queue;
     if let Some((_, busy)) = refusals.iter().find(|(node, _)| queue.joined && queue.at == Some(*node)) {
         queue.losses = 0;
         return Busy { recheck_after: busy.recheck_after.map(|after| jittered(after, request)), ..*busy };
     }
-    // The queue that was chosen is not where the holder is: wait at the first node that refused.
-    let refused = |node: &usize| refusals.iter().any(|(refused, _)| refused == node);
-    if let Some(at) = shared.order(&request.name).find(refused) {
-        queue.at = Some(at);
-        queue.joined = false;
-        queue.listener = None;
-    }
+    // The queue that was chosen is not where the holder is: wait at the first node that refused. If there is no holder,
+    // and contenders have split the vote, all of them meet at the first node that works.
     let pause = Duration::from_millis(2) * (1 << queue.losses.min(7));
     queue.losses += 1;
-    Busy { position: None, recheck_after: Some(jittered(pause, request)) }
+    drop(state);
+    let split = refusals.len() < shared.needed();
+    let refused = |node: usize| refusals.iter().any(|(refused, _)| *refused == node);
+    if let Some(at) = shared.order(&request.name).find(|node| refused(*node) || split && granted.contains(*node)) {
+        wait_at(shared, slot, Some(at));
+    }
+    Busy { recheck_after: Some(jittered(pause, request)), ..Busy::default() }
 }
 
-/// The queue's node, if it is to be asked before the others. Now and then all are asked, whatever the queue says.
-fn place_to_ask_first(slot: &Slot, presence: Duration) -> Option<usize> {
-    let state = slot.state();
-    let asked = state.queue.all_asked?;
-    let long_ago = LeaseInstant::now().since(asked) >= presence / 4;
-    state.queue.at.filter(|_| !long_ago)
+/// The node that the waiters of this driver wait at, if it is to be asked before the others. Now and then one of them
+/// asks all, whatever the queue says.
+fn place_to_ask_first(shared: &Shared, slot: &Slot, presence: Duration) -> Option<usize> {
+    let all = slot.line().is_to_ask_all(presence / 4);
+    let at = slot.line().at()?;
+    wait_at(shared, slot, Some(at));
+    (!all).then_some(at)
 }
 
 fn choose_place(shared: &Shared, slot: &Slot) -> Option<usize> {
-    let mut state = slot.state();
-    if state.queue.at.is_none() {
+    let at = slot.state().queue.at;
+    at.or_else(|| {
         let order = shared.order(&slot.name);
         let preferred = order.clone().find(|node| !shared.nodes[*node].is_out_of_favour());
-        state.queue.at = preferred.or_else(|| order.clone().next());
-        state.queue.joined = false;
-    }
-    state.queue.at
+        let at = preferred.or_else(|| order.clone().next());
+        wait_at(shared, slot, at);
+        at
+    })
+}
+
+/// Chooses the node to wait at, for all waiters of this driver, and gives up the place that this one had elsewhere.
+fn wait_at(shared: &Shared, slot: &Slot, at: Option<usize>) {
+    slot.line().wait_at(at);
+    shared.undo(slot.wait_at(at, &shared.nodes), slot.undo_until(Duration::ZERO));
 }
 
 /// Makes sure that wake-ups of the node for its present token reach the waiter. A failure shows when it is asked.

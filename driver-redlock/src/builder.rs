@@ -10,6 +10,7 @@ use tenure_core::{Error, ErrorKind, FencingToken, Result, Ttl};
 
 use crate::background::Background;
 use crate::driver::Redlock;
+use crate::elections::Counters;
 use crate::node::Node;
 use crate::quorum::MOST_NODES;
 use crate::reentrant::Holds;
@@ -57,6 +58,11 @@ impl RedlockBuilder {
     pub fn node(mut self, name: impl Into<String>, node: Arc<dyn QuorumNode>) -> Self {
         self.nodes.push((name.into(), node));
         self
+    }
+
+    /// Adds several nodes.
+    pub fn nodes(self, nodes: impl IntoIterator<Item = (String, Arc<dyn QuorumNode>)>) -> Self {
+        nodes.into_iter().fold(self, |builder, (name, node)| builder.node(name, node))
     }
 
     /// How long a node may take to answer before the others decide without it. Default: 250 ms; 1 ms to 30 s.
@@ -140,6 +146,7 @@ impl RedlockBuilder {
             slots: Slots::default(),
             holds,
             background: Background::default(),
+            elections: Counters::default(),
             closed: AtomicBool::new(false),
         })))
     }

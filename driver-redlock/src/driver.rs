@@ -14,6 +14,7 @@ use tenure_core::driver::{
 use tenure_core::{LockName, OwnerId, OwnerToken, Result, Ttl};
 
 use crate::builder::RedlockBuilder;
+use crate::elections::Elections;
 use crate::reentrant::MAX_DEPTH;
 use crate::shared::Shared;
 use crate::{acquire, inspect, reentrant, release, renew};
@@ -58,6 +59,12 @@ impl Redlock {
         self.0.background.len()
     }
 
+    /// How the attempts to take a lock have ended so far.
+    #[must_use]
+    pub fn elections(&self) -> Elections {
+        self.0.elections.read()
+    }
+
     /// Makes all nodes vote in this quorum from now on, whatever list of nodes they have seen before.
     ///
     /// For changes of the list. Do it while no client uses the old list, and not before the last lease taken with it
@@ -83,7 +90,7 @@ impl Redlock {
 impl From<Redlock> for Backend {
     fn from(driver: Redlock) -> Self {
         let driver = Arc::new(driver);
-        Self::new(Arc::clone(&driver) as _).with_reentrant(driver)
+        Self::new(Arc::clone(&driver) as _).with_reentrant(Arc::clone(&driver) as _).with_doctor(driver)
     }
 }
 
@@ -115,6 +122,7 @@ impl DistributedLock for Redlock {
             },
             max_waiters: self.of_nodes().filter_map(|node| node.max_waiters).min(),
             renew_batch: self.of_nodes().map(|node| node.renew_batch).min().unwrap_or(1),
+            max_fences: 1,
         }
     }
 

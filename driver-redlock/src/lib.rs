@@ -29,7 +29,9 @@
 mod acquire;
 mod background;
 mod builder;
+mod doctor;
 mod driver;
+mod elections;
 mod inspect;
 mod node;
 mod node_set;
@@ -41,6 +43,7 @@ mod round;
 mod shared;
 mod slot;
 mod slots;
+mod url;
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
@@ -48,3 +51,4 @@ struct Readme;
 
 pub use builder::{RedlockBuilder, Restarts};
 pub use driver::Redlock;
+pub use elections::Elections;

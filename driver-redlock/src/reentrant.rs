@@ -101,7 +101,7 @@ async fn enter_in_turn(shared: &Arc<Shared>, cell: &Owner, request: &AcquireRequ
     if let Some(inside) = hold {
         let (fence, depth) = (inside.fence, inside.depth());
         if let Some(ttl) = inside.entries.get(&request.token) {
-            return Ok(Acquisition::Granted(Grant { fence, ttl: *ttl, begun: Begun::Earlier, depth }));
+            return Ok(Acquisition::Granted(Grant { fence, ttl: *ttl, begun: Begun::Earlier, depth, fences: 1 }));
         }
         if shared.slots.is_buried(&request.token) {
             return Err(Error::new(ErrorKind::NotHeld, "the entry was abandoned before its request arrived"));
@@ -115,7 +115,7 @@ async fn enter_in_turn(shared: &Arc<Shared>, cell: &Owner, request: &AcquireRequ
                 if let Some(inside) = cell.inside().as_mut() {
                     inside.entries.insert(request.token, ttl);
                 }
-                let grant = Grant { fence, ttl, begun: Begun::Now, depth: depth + 1 };
+                let grant = Grant { fence, ttl, begun: Begun::Now, depth: depth + 1, fences: 1 };
                 return Ok(Acquisition::Granted(grant));
             }
             Renewed::Lost => *cell.inside() = None,

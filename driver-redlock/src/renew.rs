@@ -147,7 +147,7 @@ fn heal(shared: &Arc<Shared>, slot: &Arc<Slot>, index: usize, ttl: Ttl) {
         let Some(fence) = state.fence.filter(|_| !done) else { return };
         state.healing.insert(index);
         let (name, token, label) = (slot.name.clone(), state.tokens[index], state.label.clone());
-        let request = AcquireRequest { name, token, ttl, queue: Queueing::None, label };
+        let request = AcquireRequest { name, token, ttl, queue: Queueing::None, label, fences: 1 };
         // The vote is for who holds the lock already, so it matters not what the node may have forgotten.
         Ballot { request, proposal: Some(fence), seniority: Duration::ZERO, electorate: shared.electorate }
     };

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
-use tenure_core::driver::{AcquireRequest, Acquisition, Ballot, Begun, Busy, Grant, Queueing, Raised, Vote};
+use tenure_core::driver::{AcquireRequest, Acquisition, Ballot, Begun, Busy, Grant, Handing, Queueing, Raised, Vote};
 use tenure_core::{Error, ErrorKind, FencingToken, Result};
 
 use crate::background::undo_all;
@@ -49,6 +49,8 @@ pub(crate) struct Round<'a> {
     /// Refusals of this round, with when each is worth another try.
     pub(crate) refusals: Vec<(usize, Busy)>,
     sent: NodeSet,
+    /// How often anybody had to be asked: once, if nodes agree.
+    rounds: u32,
     done: bool,
 }
 
@@ -67,6 +69,7 @@ impl<'a> Round<'a> {
             asked_before: slot.state().asked,
             refusals: Vec::new(),
             sent: NodeSet::EMPTY,
+            rounds: 1,
             done: false,
         }
     }
@@ -91,9 +94,13 @@ impl<'a> Round<'a> {
                     state.queue.joined = true;
                 }
             }
-            if queue != Some(index) {
-                request.queue = Queueing::None;
-            }
+            // A node alone gives nothing away: its turn is a reason to ask them all.
+            request.queue = match request.queue {
+                Queueing::Join { presence, .. } if queue == Some(index) => {
+                    Queueing::Join { presence, accepts: Handing::Asked }
+                }
+                _ => Queueing::None,
+            };
             let (proposal, seniority) = (self.proposal, node.seniority);
             let ballot = Ballot { request, proposal, seniority, electorate: self.shared.electorate };
             self.pending.push(Box::pin(async move { Answer::Vote { node: index, vote: node.vote(&ballot).await } }));
@@ -102,6 +109,7 @@ impl<'a> Round<'a> {
 
     fn raise(&mut self, which: NodeSet, fence: u64) {
         let Some(token) = FencingToken::new(fence) else { return };
+        self.rounds += 1;
         for index in which.iter() {
             let (node, hold) = (Arc::clone(&self.shared.nodes[index]), self.slot.hold_at(index));
             self.pending.push(Box::pin(async move {
@@ -143,6 +151,11 @@ impl<'a> Round<'a> {
         self.done = true;
     }
 
+    /// Which nodes have granted.
+    pub(crate) fn granted(&self) -> NodeSet {
+        self.election.granted()
+    }
+
     fn suspects_elsewhere(&self) -> bool {
         self.election.pending().iter().any(|node| self.shared.nodes[node].is_elsewhere())
     }
@@ -163,6 +176,7 @@ impl<'a> Round<'a> {
     /// Asks once more who refused, if the election was lost for now.
     pub(crate) fn ask_again(&mut self) {
         self.refusals.clear();
+        self.rounds += 1;
         let again = self.election.ask_again();
         self.ask(again, None);
     }
@@ -240,10 +254,12 @@ impl<'a> Round<'a> {
                 Outcome::Failed(Error::new(ErrorKind::NotHeld, "the token was abandoned while it was asked for"))
             }
             Decision::Lost(Defeat::Busy) => {
+                self.shared.elections.lost();
                 self.undo();
                 Outcome::Busy
             }
             Decision::Lost(defeat) => {
+                self.shared.elections.lost();
                 self.undo();
                 let what = match defeat {
                     Defeat::Elsewhere => "clients disagree about which nodes form the quorum",
@@ -267,6 +283,7 @@ impl<'a> Round<'a> {
             self.undo();
             return Outcome::Failed(Error::new(ErrorKind::Protocol, "a quorum without a fence"));
         };
+        self.shared.elections.won(self.rounds);
         let left_queue = {
             let mut state = self.slot.state();
             state.fence = Some(fence);
@@ -284,7 +301,7 @@ impl<'a> Round<'a> {
         if !late.is_empty() {
             self.shared.background.push(settle_late(late, Arc::clone(self.slot), self.shared.nodes.clone()));
         }
-        Outcome::Won(Grant { fence, ttl, begun: Begun::Now, depth: 1 })
+        Outcome::Won(Grant { fence, ttl, begun: Begun::Now, depth: 1, fences: 1 })
     }
 
     /// Gives back what was won and calls back what may be on its way.

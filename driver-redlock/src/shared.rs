@@ -9,6 +9,7 @@ use tenure_core::driver::Electorate;
 use tenure_core::{Error, ErrorKind, FencingToken, LeaseInstant, LockName, Result};
 
 use crate::background::{Background, Chore, undo_all};
+use crate::elections::Counters;
 use crate::node::Node;
 use crate::quorum::majority;
 use crate::reentrant::Holds;
@@ -27,6 +28,7 @@ pub(crate) struct Shared {
     /// Shared by drivers of one process whose owners are to be the same.
     pub(crate) holds: Arc<Holds>,
     pub(crate) background: Background,
+    pub(crate) elections: Counters,
     pub(crate) closed: AtomicBool,
 }
 

@@ -23,7 +23,59 @@ pub(crate) struct Slot {
     pub(crate) token: OwnerToken,
     /// One request of an acquisition at a time.
     pub(crate) turn: tokio::sync::Mutex<()>,
+    line: Arc<Line>,
     state: Mutex<State>,
+}
+
+/// What the waiters of one name in this driver share: they wait at the same node, and it is enough when any of them
+/// asks all the others now and then.
+#[derive(Debug, Default)]
+pub(crate) struct Line(Mutex<Shared>);
+
+#[derive(Debug, Default)]
+struct Shared {
+    at: Option<usize>,
+    all_asked: Option<LeaseInstant>,
+    contended: Option<LeaseInstant>,
+}
+
+/// For how long after somebody had to wait a name counts as contended.
+const CONTENDED_FOR: Duration = Duration::from_secs(2);
+
+impl Line {
+    fn shared(&self) -> MutexGuard<'_, Shared> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The node to wait at.
+    pub(crate) fn at(&self) -> Option<usize> {
+        self.shared().at
+    }
+
+    pub(crate) fn wait_at(&self, at: Option<usize>) {
+        self.shared().at = at;
+    }
+
+    /// Somebody has to wait. Who comes next lines up before asking all nodes, and does not barge in on who was woken.
+    pub(crate) fn is_contended_now(&self) {
+        self.shared().contended = Some(LeaseInstant::now());
+    }
+
+    /// Whether it is worth keeping, of so many references that do not count.
+    pub(crate) fn is_needed(self: &Arc<Self>, idle: usize) -> bool {
+        let lately = |at| LeaseInstant::now().since(at) < CONTENDED_FOR;
+        Arc::strong_count(self) > idle || self.shared().contended.is_some_and(lately)
+    }
+
+    /// Whether all nodes are to be asked now: nobody has for `long`. Who is told so does it.
+    pub(crate) fn is_to_ask_all(&self, long: Duration) -> bool {
+        let (mut shared, now) = (self.shared(), LeaseInstant::now());
+        let due = shared.all_asked.is_none_or(|asked| now.since(asked) >= long);
+        if due {
+            shared.all_asked = Some(now);
+        }
+        due
+    }
 }
 
 #[derive(Debug)]
@@ -55,8 +107,6 @@ pub(crate) struct Place {
     pub(crate) at: Option<usize>,
     /// Whether the present token is in its queue.
     pub(crate) joined: bool,
-    /// When all nodes were asked last.
-    pub(crate) all_asked: Option<LeaseInstant>,
     /// Elections lost since the last wait in the queue.
     pub(crate) losses: u32,
     /// Listens for wake-ups, for this token at this node.
@@ -78,7 +128,7 @@ impl Drop for Listener {
 }
 
 impl Slot {
-    pub(crate) fn new(name: LockName, token: OwnerToken, nodes: usize) -> Self {
+    pub(crate) fn new(name: LockName, token: OwnerToken, nodes: usize, line: Arc<Line>) -> Self {
         let state = State {
             tokens: vec![token; nodes],
             asked: NodeSet::EMPTY,
@@ -94,11 +144,30 @@ impl Slot {
             wake: None,
             kept_until: LeaseInstant::now().after(Duration::from_secs(60)),
         };
-        Self { name, token, turn: tokio::sync::Mutex::new(()), state: Mutex::new(state) }
+        Self { name, token, turn: tokio::sync::Mutex::new(()), line, state: Mutex::new(state) }
     }
 
     pub(crate) fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn line(&self) -> &Arc<Line> {
+        &self.line
+    }
+
+    /// Moves on to another node to wait at. Returns what is to be undone where it waited until now.
+    pub(crate) fn wait_at(&self, at: Option<usize>, nodes: &[Arc<Node>]) -> Vec<Chore> {
+        let left = {
+            let queue = &self.state().queue;
+            if queue.at == at {
+                return Vec::new();
+            }
+            queue.at.filter(|_| queue.joined).map_or(NodeSet::EMPTY, NodeSet::of)
+        };
+        let chores = self.spoil(left, nodes);
+        let queue = &mut self.state().queue;
+        (queue.at, queue.joined, queue.listener) = (at, false, None);
+        chores
     }
 
     /// The hold as one node knows it.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tenure_core::{Error, ErrorKind, LeaseInstant, LockName, OwnerToken, Result};
 
-use crate::slot::Slot;
+use crate::slot::{Line, Slot};
 
 /// How long an abandoned token is remembered here; the nodes remember it, too.
 const TOMBSTONE: Duration = Duration::from_secs(60);
@@ -17,6 +17,8 @@ pub(crate) struct Slots(Mutex<Inner>);
 #[derive(Debug, Default)]
 struct Inner {
     slots: HashMap<OwnerToken, Arc<Slot>>,
+    /// Of the names that are taken or waited for, or were contended a short while ago.
+    lines: HashMap<LockName, Arc<Line>>,
     /// How many there may be before those that nobody asks for any more are looked for.
     sweep_at: usize,
     buried: HashMap<OwnerToken, LeaseInstant>,
@@ -31,14 +33,18 @@ impl Slots {
         if inner.buried.contains_key(&token) {
             return Err(Error::new(ErrorKind::NotHeld, "the token was abandoned before its request arrived"));
         }
-        let slot = inner.slots.entry(token).or_insert_with(|| Arc::new(Slot::new(name.clone(), token, nodes)));
-        Ok(Arc::clone(slot))
+        if let Some(slot) = inner.slots.get(&token) {
+            return Ok(Arc::clone(slot));
+        }
+        let slot = Arc::new(Slot::new(name.clone(), token, nodes, inner.line(name)));
+        inner.slots.insert(token, Arc::clone(&slot));
+        Ok(slot)
     }
 
     /// The slot of a token; one that goes by its own token everywhere if the driver does not know it.
     pub(crate) fn find(&self, name: &LockName, token: OwnerToken, nodes: usize) -> Arc<Slot> {
         let known = self.inner().slots.get(&token).filter(|slot| slot.name == *name).map(Arc::clone);
-        known.unwrap_or_else(|| Arc::new(Slot::new(name.clone(), token, nodes)))
+        known.unwrap_or_else(|| Arc::new(Slot::new(name.clone(), token, nodes, Arc::default())))
     }
 
     pub(crate) fn get(&self, token: &OwnerToken) -> Option<Arc<Slot>> {
@@ -46,7 +52,12 @@ impl Slots {
     }
 
     pub(crate) fn remove(&self, token: &OwnerToken) {
-        self.inner().slots.remove(token);
+        let mut inner = self.inner();
+        if let Some(slot) = inner.slots.remove(token)
+            && inner.lines.get(&slot.name).is_some_and(|line| !line.is_needed(2))
+        {
+            inner.lines.remove(&slot.name);
+        }
     }
 
     /// Refuses the token from now on, for a while.
@@ -74,6 +85,10 @@ impl Slots {
 }
 
 impl Inner {
+    fn line(&mut self, name: &LockName) -> Arc<Line> {
+        Arc::clone(self.lines.entry(name.clone()).or_default())
+    }
+
     fn sweep(&mut self) {
         let now = LeaseInstant::now();
         while let Some((until, token)) = self.burials.front().copied() {
@@ -86,9 +101,10 @@ impl Inner {
                 _ => drop(self.buried.remove(&token)),
             }
         }
-        if self.slots.len() >= self.sweep_at.max(1024) {
+        if self.slots.len().max(self.lines.len()) >= self.sweep_at.max(1024) {
             self.slots.retain(|_, slot| Arc::strong_count(slot) > 1 || slot.state().kept_until > now);
-            self.sweep_at = self.slots.len() * 2;
+            self.lines.retain(|_, line| line.is_needed(1));
+            self.sweep_at = self.slots.len().max(self.lines.len()) * 2;
         }
     }
 }

@@ -32,6 +32,37 @@ async fn a_waiter_is_woken_by_the_release_and_costs_little_meanwhile() {
     assert!(released.elapsed() < Duration::from_millis(50), "{:?}", released.elapsed());
 }
 
+/// All nodes are asked by one waiter for all of the client; the others keep a place at one node.
+#[tokio::test(start_paused = true)]
+async fn waiters_of_one_client_share_the_asking_of_all_nodes() {
+    const WAITERS: u64 = 20;
+    let nodes = Nodes::new(5);
+    let (holder, _) = nodes.client();
+    let (driver, links) = nodes.client();
+    let asked = || links.iter().map(|link| link.faults().calls(Operation::Acquire)).collect::<Vec<_>>();
+    let held = Client::new(holder.clone()).lock("a").unwrap().acquire().await.unwrap();
+    let client = Client::new(driver);
+    let mut waiting = tokio::task::JoinSet::new();
+    for _ in 0..WAITERS {
+        let lock = client.lock("a").unwrap();
+        waiting.spawn(async move { lock.acquire().await.unwrap().release().await.unwrap() });
+    }
+    sleep(Duration::from_secs(1)).await;
+    let joined = asked();
+    assert!(joined.iter().sum::<u64>() <= WAITERS + 5, "{joined:?} requests to join");
+    assert_eq!(u64::from(holder.inspect(&common::name("a")).await.unwrap().waiters), WAITERS, "an operator sees all");
+    sleep(Duration::from_secs(60)).await;
+    let mut others: Vec<u64> = asked().iter().zip(&joined).map(|(now, then)| now - then).collect();
+    others.sort_unstable();
+    assert!(others[3] <= 20, "{others:?} requests in a minute: four nodes are asked for all waiters at once");
+    assert!(others[4] <= 15 * WAITERS, "{others:?}: one node has their places");
+    let before = asked();
+    held.release().await.unwrap();
+    while waiting.join_next().await.is_some() {}
+    let turns: u64 = asked().iter().zip(&before).map(|(now, then)| now - then).sum();
+    assert!(turns <= WAITERS * 5 * 2, "{turns} requests for {WAITERS} turns");
+}
+
 #[tokio::test(start_paused = true)]
 async fn many_waiters_of_several_clients_are_all_served() {
     let nodes = Nodes::new(5);

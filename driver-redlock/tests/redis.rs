@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 
 use common::{attempt, busy, grant, hold, name, quiet, refused, renewal};
 use tenure_core::driver::{
-    Acquisition, Ballot, DistributedLock, Electorate, Hold, QuorumNode, Raised, Released, Renewed, Vote,
+    Acquisition, Ballot, Checkup, Concern, DistributedLock, Electorate, Hold, QuorumNode, Raised, Released, Renewed,
+    Topic, Vote,
 };
 use tenure_core::{Client, ErrorKind, FencingToken, OwnerToken};
 use tenure_redis::{RedisConfig, RedisDriver};
@@ -211,4 +212,23 @@ async fn a_raise_beyond_which_the_counter_is_tells_the_counter() {
     let holder = replay.nodes[0].inspect(&name("k")).await.unwrap().holder.unwrap();
     assert_eq!(holder.fence, FencingToken::new(9));
     assert_eq!(replay.raise(0, OwnerToken::random(), 20).await, Raised::NotOwner);
+}
+
+#[tokio::test]
+async fn the_doctor_asks_every_node_and_names_it() {
+    let mut servers = servers(3);
+    let client = Client::new(driver(&servers).await);
+    let about = |checkup: &Checkup, node: &str, topic| {
+        checkup.findings().iter().find(|one| one.server.starts_with(node) && one.topic == topic).cloned()
+    };
+    let checkup = client.doctor().await.unwrap();
+    for node in ["n0", "n1", "n2"] {
+        assert_eq!(about(&checkup, node, Topic::Persistence).unwrap().concern, Concern::Note, "{checkup}");
+    }
+    for (dead, concern) in [(0, Concern::Note), (2, Concern::Danger)] {
+        servers[dead].kill().unwrap();
+        let checkup = client.doctor().await.unwrap();
+        assert_eq!(about(&checkup, &format!("n{dead}"), Topic::Reach).unwrap().concern, concern, "{checkup}");
+        assert!(about(&checkup, "n1", Topic::Clock).is_some(), "{checkup}");
+    }
 }

@@ -1,7 +1,7 @@
 //! Typed calls: which keys and arguments each script takes, in which order. The scripts' headers say the same.
 
 use tenure_core::driver::{
-    AcquireRequest, Ballot, Electorate, Hold, Queueing, ReentrantHold, ReentrantRenewal, Renewal,
+    AcquireRequest, Ballot, Electorate, Handing, Hold, Queueing, ReentrantHold, ReentrantRenewal, Renewal,
 };
 use tenure_core::{FencingToken, LockName, OwnerId, OwnerToken};
 
@@ -20,18 +20,32 @@ const FENCE_KEEP_MS: u64 = 30 * 86_400_000;
 /// The deepest re-entry.
 pub(crate) const MAX_DEPTH: u32 = 65_535;
 
+/// How many consecutive fences every grant of a plain lock carries: the number that stands in `part/fence.lua`. Fewer
+/// than the microseconds from one grant to the next, so that the clock stays ahead of the counter.
+pub(crate) const FENCES: u32 = 8;
+
 /// Builds calls from requests.
 #[derive(Clone, Debug)]
 pub(crate) struct Calls {
     pub(crate) keys: Keyspace,
     pub(crate) settings: RedisSettings,
     channel_prefix: String,
+    /// How fences grow, and how long the counter is kept, in ms; 0 for ever.
+    fencing: (&'static str, u64),
+    /// What giving the turn to the next waiter takes, as the scripts want it.
+    turn: String,
 }
 
 impl Calls {
     pub(crate) fn new(keys: Keyspace, settings: RedisSettings) -> Self {
         let channel_prefix = keys.wake_channel_prefix();
-        Self { keys, settings, channel_prefix }
+        let fencing = match (settings.fences, settings.fence_scope) {
+            (Fences::ClockSeeded, FenceScope::Name) => ("clock", FENCE_KEEP_MS),
+            (Fences::ClockSeeded, FenceScope::Node) => ("clock", 0),
+            (Fences::Counter, _) => ("counter", 0), // a counter that is forgotten would start again
+        };
+        let turn = format!("{};{};{CLAIM_MS};{channel_prefix}", fencing.0, fencing.1);
+        Self { keys, settings, channel_prefix, fencing, turn }
     }
 
     /// What the clients' channels begin with.
@@ -40,11 +54,12 @@ impl Calls {
     }
 
     pub(crate) fn acquire(&self, request: &AcquireRequest) -> ScriptCall {
-        self.take(&script::ACQUIRE, request)
+        // A cluster passes on to its other nodes what a script took for unheard: there, a waiter is woken and asks.
+        self.take(&script::ACQUIRE, request, direct(request) && !self.keys.is_over_slots())
     }
 
     pub(crate) fn enter(&self, owner: &OwnerId, request: &AcquireRequest) -> ScriptCall {
-        let mut call = self.take(&script::ENTER, request);
+        let mut call = self.take(&script::ENTER, request, false);
         call.args.push(owner.to_string());
         call.args.push_number(MAX_DEPTH.into());
         call
@@ -52,18 +67,18 @@ impl Calls {
 
     pub(crate) fn vote(&self, ballot: &Ballot) -> ScriptCall {
         let request = &ballot.request;
-        let mut keys = ArgList::with_capacity(6);
+        let mut keys = ArgList::with_capacity(7);
         self.keys.push_lock(&mut keys, &request.name);
         self.keys.push_own_fence(&mut keys, &request.name);
         self.keys.push_tombstone(&mut keys, &request.name, &request.token);
         self.keys.push_queue(&mut keys, &request.name);
         self.keys.push_electorate(&mut keys);
-        let mut args = ArgList::with_capacity(12);
+        let mut args = ArgList::with_capacity(8);
         args.push(request.token.expose());
         args.push_number(request.ttl.as_millis());
         args.push_number(ballot.proposal.map_or(0, FencingToken::get));
         args.push_number(FENCE_KEEP_MS);
-        self.push_claim(&mut args, request);
+        self.push_note(&mut args, request, false);
         args.push(ballot.electorate.to_string());
         args.push_number(u64::try_from(ballot.seniority.as_millis()).unwrap_or(u64::MAX));
         ScriptCall { script: &script::VOTE, keys, args }
@@ -88,59 +103,54 @@ impl Calls {
         ScriptCall { script: &script::ENROLL, keys, args }
     }
 
-    fn take(&self, script: &'static Script, request: &AcquireRequest) -> ScriptCall {
-        let mut keys = ArgList::with_capacity(5);
+    fn take(&self, script: &'static Script, request: &AcquireRequest, direct: bool) -> ScriptCall {
+        let mut keys = ArgList::with_capacity(6);
         self.keys.push_lock(&mut keys, &request.name);
         self.keys.push_fence(&mut keys, &request.name);
         self.keys.push_tombstone(&mut keys, &request.name, &request.token);
         self.keys.push_queue(&mut keys, &request.name);
-        let mut args = ArgList::with_capacity(12);
+        let mut args = ArgList::with_capacity(8);
         args.push(request.token.expose());
         args.push_number(request.ttl.as_millis());
-        let (fences, keep) = match (self.settings.fences, self.settings.fence_scope) {
-            (Fences::ClockSeeded, FenceScope::Name) => ("clock", FENCE_KEEP_MS),
-            (Fences::ClockSeeded, FenceScope::Node) => ("clock", 0),
-            (Fences::Counter, _) => ("counter", 0), // a counter that is forgotten would start again
-        };
-        args.push(fences);
-        args.push_number(keep);
-        self.push_claim(&mut args, request);
+        args.push(self.fencing.0);
+        args.push_number(self.fencing.1);
+        self.push_note(&mut args, request, direct);
         ScriptCall { script, keys, args }
     }
 
-    /// The holder's note and the waiter's place.
-    fn push_claim(&self, args: &mut ArgList, request: &AcquireRequest) {
+    /// The holder's note, and in one string what only a busy lock needs: it costs no more than a string.
+    fn push_note(&self, args: &mut ArgList, request: &AcquireRequest, direct: bool) {
         args.push(request.label.as_ref().map_or("", |label| label.as_str()));
-        self.keys.push_member(args, &request.token);
-        args.push_number(match request.queue {
+        let presence = match request.queue {
             Queueing::None => 0,
-            Queueing::Join { presence } => {
+            Queueing::Join { presence, .. } => {
                 u64::try_from(presence.as_millis()).unwrap_or(MAX_PRESENCE_MS).clamp(1, MAX_PRESENCE_MS)
             }
-        });
-        args.push_number(self.settings.max_waiters.into());
-        self.push_wake(args);
+        };
+        let (most, direct) = (self.settings.max_waiters, u8::from(direct));
+        let (client, channel) = (self.keys.client(), &self.channel_prefix);
+        args.push_format(format_args!("{presence};{most};{direct};{CLAIM_MS};{client};{channel}"));
     }
 
     pub(crate) fn release(&self, hold: &Hold) -> ScriptCall {
-        let mut args = ArgList::with_capacity(3);
+        let mut args = ArgList::with_capacity(2);
         args.push(hold.token.expose());
-        self.push_wake(&mut args);
-        ScriptCall { script: &script::RELEASE, keys: self.lock_and_queue(&hold.name), args }
+        args.push(&self.turn);
+        ScriptCall { script: &script::RELEASE, keys: self.turn_keys(&hold.name, None), args }
     }
 
     pub(crate) fn exit(&self, hold: &ReentrantHold) -> ScriptCall {
-        let mut args = ArgList::with_capacity(4);
+        let mut args = ArgList::with_capacity(3);
         args.push(hold.token.expose());
         args.push(hold.owner.to_string());
-        self.push_wake(&mut args);
-        ScriptCall { script: &script::EXIT, keys: self.lock_and_queue(&hold.name), args }
+        args.push(&self.turn);
+        ScriptCall { script: &script::EXIT, keys: self.turn_keys(&hold.name, None), args }
     }
 
     pub(crate) fn force_release(&self, name: &LockName) -> ScriptCall {
-        let mut args = ArgList::with_capacity(2);
-        self.push_wake(&mut args);
-        ScriptCall { script: &script::FORCE_RELEASE, keys: self.lock_and_queue(name), args }
+        let mut args = ArgList::with_capacity(1);
+        args.push(&self.turn);
+        ScriptCall { script: &script::FORCE_RELEASE, keys: self.turn_keys(name, None), args }
     }
 
     pub(crate) fn abandon(&self, hold: &Hold) -> ScriptCall {
@@ -154,37 +164,35 @@ impl Calls {
     }
 
     fn undo(&self, script: &'static Script, name: &LockName, token: &OwnerToken) -> ScriptCall {
-        let mut keys = ArgList::with_capacity(4);
-        self.keys.push_lock(&mut keys, name);
-        self.keys.push_tombstone(&mut keys, name, token);
-        self.keys.push_queue(&mut keys, name);
-        let mut args = ArgList::with_capacity(6);
+        let mut args = ArgList::with_capacity(5);
         args.push(token.expose());
         self.keys.push_member(&mut args, token);
         args.push_number(self.settings.tombstone.as_millis() as u64); // at most an hour
-        self.push_wake(&mut args);
-        ScriptCall { script, keys, args }
+        args.push(&self.turn);
+        ScriptCall { script, keys: self.turn_keys(name, Some(token)), args }
     }
 
+    /// For renewals of one ttl.
     pub(crate) fn renew(&self, renewals: &[&Renewal]) -> ScriptCall {
         let mut keys = ArgList::with_capacity(renewals.len());
-        let mut args = ArgList::with_capacity(2 * renewals.len());
+        let mut args = ArgList::with_capacity(1 + renewals.len());
+        args.push_number(renewals.first().map_or(0, |renewal| renewal.ttl.as_millis()));
         for renewal in renewals {
             self.keys.push_lock(&mut keys, &renewal.hold.name);
             args.push(renewal.hold.token.expose());
-            args.push_number(renewal.ttl.as_millis());
         }
         ScriptCall { script: &script::RENEW, keys, args }
     }
 
+    /// For renewals of one ttl.
     pub(crate) fn renew_hold(&self, renewals: &[&ReentrantRenewal]) -> ScriptCall {
         let mut keys = ArgList::with_capacity(renewals.len());
-        let mut args = ArgList::with_capacity(3 * renewals.len());
+        let mut args = ArgList::with_capacity(1 + 2 * renewals.len());
+        args.push_number(renewals.first().map_or(0, |renewal| renewal.ttl.as_millis()));
         for renewal in renewals {
             self.keys.push_lock(&mut keys, &renewal.name);
             args.push(renewal.owner.to_string());
             args.push_number(renewal.fence.get());
-            args.push_number(renewal.ttl.as_millis());
         }
         ScriptCall { script: &script::RENEW_HOLD, keys, args }
     }
@@ -204,15 +212,20 @@ impl Calls {
         ScriptCall { script: &script::RIGHTS, keys, args }
     }
 
-    fn lock_and_queue(&self, name: &LockName) -> ArgList {
-        let mut keys = ArgList::with_capacity(3);
+    /// The keys of a script that may give the turn to the next waiter; with the tombstone of a token, if it undoes one.
+    fn turn_keys(&self, name: &LockName, undone: Option<&OwnerToken>) -> ArgList {
+        let mut keys = ArgList::with_capacity(6);
         self.keys.push_lock(&mut keys, name);
+        if let Some(token) = undone {
+            self.keys.push_tombstone(&mut keys, name, token);
+        }
         self.keys.push_queue(&mut keys, name);
+        self.keys.push_fence(&mut keys, name);
         keys
     }
+}
 
-    fn push_wake(&self, args: &mut ArgList) {
-        args.push_number(CLAIM_MS);
-        args.push(&self.channel_prefix);
-    }
+/// Whether the lock may be given to this waiter without being asked.
+fn direct(request: &AcquireRequest) -> bool {
+    matches!(request.queue, Queueing::Join { accepts: Handing::Direct, .. })
 }

@@ -18,6 +18,11 @@ pub struct Notes {
 }
 
 impl Notes {
+    /// Before anything was looked at.
+    pub(crate) const fn none() -> Self {
+        Self { server: None, remarks: Vec::new() }
+    }
+
     /// The server's version, if it tells.
     #[must_use]
     pub fn server_version(&self) -> Option<&str> {
@@ -42,7 +47,7 @@ impl Notes {
 pub(crate) async fn server<E: RedisExecutor + ?Sized>(executor: &E, calls: &Calls) -> Result<Notes> {
     let mut notes = Notes::default();
     for section in ["server", "replication", "memory"] {
-        for answer in executor.command(&["INFO", section]).await {
+        for (_, answer) in executor.command(&["INFO", section]).await {
             match answer {
                 Ok(reply) => {
                     let info = String::from_utf8_lossy(reply.bytes()?).into_owned();

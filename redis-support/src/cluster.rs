@@ -4,7 +4,8 @@
 //! `PUBLISH` counts only the listeners of the node that runs it; the waiter of a lock listens at the node that keeps
 //! the lock's queue, so the count is right, and a wake-up takes no detour. The server passes every message on to the
 //! other nodes as well: this client then hears a wake-up once for each of its links, which is harmless, as a waiter
-//! that was woken for nothing asks once more. Sharded channels (`SPUBLISH`) would spare that, but a script may use only
+//! that was woken for nothing asks once more. It also hears those that the script took for unheard, having found nobody
+//! at its own node: so a lock is never handed over by message here. Sharded channels (`SPUBLISH`) would spare that, but a script may use only
 //! those in the slot of its keys: a subscription for each name that is waited for, and one round trip more for each wait.
 
 use std::collections::HashMap;
@@ -108,9 +109,9 @@ impl<D: Dialer> Cluster<D> {
     }
 
     /// Sends one command to every primary.
-    pub(crate) async fn everywhere(&self, request: &Request<'_>) -> Vec<Result<Reply, ExecError>> {
-        let links = self.0.links();
-        futures_util::future::join_all(links.iter().map(|link| link.request(request))).await
+    pub(crate) async fn everywhere(&self, request: &Request<'_>) -> Vec<(String, Result<Reply, ExecError>)> {
+        let ask = async |link: Arc<Link<D>>| (link.place(), link.request(request).await);
+        futures_util::future::join_all(self.0.links().into_iter().map(ask)).await
     }
 
     /// Ends all links.

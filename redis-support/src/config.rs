@@ -8,6 +8,7 @@ use std::time::Duration;
 use tenure_core::{Error, ErrorKind, Result};
 
 use crate::dial::Endpoint;
+use crate::link::Patience;
 use crate::settings::RedisSettings;
 use crate::url;
 
@@ -131,6 +132,8 @@ pub struct RedisConfig {
     pub(crate) connect_timeout: Duration,
     pub(crate) response_timeout: Duration,
     pub(crate) ping_interval: Duration,
+    /// How long requests wait for a broken link to come back before they fail as not sent.
+    pub(crate) link_patience: Patience,
 }
 
 impl RedisConfig {
@@ -149,6 +152,7 @@ impl RedisConfig {
             connect_timeout: Duration::from_secs(1),
             response_timeout: Duration::from_secs(1),
             ping_interval: Duration::from_secs(5),
+            link_patience: Patience::EachRequest(Duration::from_millis(500)),
         }
     }
 
@@ -184,6 +188,18 @@ impl RedisConfig {
     /// password, is not repeated.
     pub fn from_url(url: &str) -> Result<Self> {
         url::parse(url)
+    }
+
+    /// Reads a URL of several independent servers, the nodes of a quorum:
+    /// `redis://[user[:password]@]host[:port][,host[:port]]…[/db]`, or the same with `rediss`. Everything but the host
+    /// is the same for all, and as [`from_url`](Self::from_url) reads it.
+    ///
+    /// # Errors
+    ///
+    /// As [`from_url`](Self::from_url); [`ErrorKind::InvalidArgument`] also for the URL of a socket, of a cluster, or
+    /// of sentinels, which are no independent servers.
+    pub fn nodes_from_url(url: &str) -> Result<Vec<Self>> {
+        url::parse_nodes(url)
     }
 
     /// The user to log in as; default is the server's default user. Needs a [`password`](Self::password).

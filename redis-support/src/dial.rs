@@ -7,8 +7,6 @@ use std::fmt::{self, Debug};
 use std::sync::Arc;
 use std::time::Duration;
 
-use async_trait::async_trait;
-
 use crate::config::{Address, Login, Protocol, Tls};
 use crate::error::ExecError;
 use crate::executor::{Reply, ScriptCall};
@@ -84,21 +82,56 @@ impl<'a> Request<'a> {
         Self { head: ["EVAL", call.script.source()], rest: Rest::Call(call) }
     }
 
+    /// How many words the command has, and at most how many bytes they are together.
+    #[must_use]
+    pub fn size(&self) -> (usize, usize) {
+        match self.rest {
+            Rest::Words(words) => (words.len(), words.iter().map(|word| word.len()).sum()),
+            Rest::Call(call) => {
+                let head: usize = self.head.iter().map(|word| word.len()).sum();
+                (3 + call.keys.len() + call.args.len(), head + 20 + call.keys.total() + call.args.total())
+            }
+        }
+    }
+
     /// Gives the words of the command to `take`, in order. The first one is the name of the command.
     pub fn each(&self, mut take: impl FnMut(&[u8])) {
         match self.rest {
             Rest::Words(words) => words.iter().for_each(|word| take(word.as_bytes())),
             Rest::Call(call) => {
                 self.head.iter().for_each(|word| take(word.as_bytes()));
-                take(call.keys.len().to_string().as_bytes());
+                take(Digits::of(call.keys.len()).as_bytes());
                 call.keys.iter().chain(call.args.iter()).for_each(take);
             }
         }
     }
 }
 
+/// A number in decimal, on the stack.
+struct Digits {
+    text: [u8; 20],
+    begin: usize,
+}
+
+impl Digits {
+    fn of(mut number: usize) -> Self {
+        let (mut text, mut begin) = ([b'0'; 20], 20);
+        loop {
+            begin -= 1;
+            text[begin] += (number % 10) as u8;
+            number /= 10;
+            if number == 0 {
+                return Self { text, begin };
+            }
+        }
+    }
+
+    fn as_bytes(&self) -> &[u8] {
+        &self.text[self.begin..]
+    }
+}
+
 /// Opens connections through a client library.
-#[async_trait]
 pub trait Dialer: Debug + Send + Sync + 'static {
     /// An open connection. Dropping it closes it.
     type Socket: Socket;
@@ -116,11 +149,14 @@ pub trait Dialer: Debug + Send + Sync + 'static {
     /// # Cancel safety
     ///
     /// Dropping the future closes what was opened.
-    async fn dial(&self, endpoint: &Endpoint, listen: Option<Listen>) -> Result<Self::Socket, ExecError>;
+    fn dial(
+        &self,
+        endpoint: &Endpoint,
+        listen: Option<Listen>,
+    ) -> impl Future<Output = Result<Self::Socket, ExecError>> + Send;
 }
 
 /// One open connection. Requests may be sent concurrently.
-#[async_trait]
 pub trait Socket: Send + Sync + 'static {
     /// Sends one command, at most once, and waits for its reply, however long it takes.
     ///
@@ -131,8 +167,33 @@ pub trait Socket: Send + Sync + 'static {
     /// # Cancel safety
     ///
     /// Dropping the future leaves the outcome unknown, and the connection usable.
-    async fn send(&self, request: &Request<'_>) -> Result<Reply, ExecError>;
+    fn send(&self, request: &Request<'_>) -> impl Future<Output = Result<Reply, ExecError>> + Send;
 
     /// Returns when the library has seen the connection end. One caller at a time.
-    async fn ended(&self);
+    fn ended(&self) -> impl Future<Output = ()> + Send;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::args::ArgList;
+    use crate::script;
+
+    #[test]
+    fn a_call_is_its_script_the_number_of_its_keys_and_the_rest() {
+        let (mut keys, mut args) = (ArgList::default(), ArgList::default());
+        (0..10).for_each(|key| keys.push_number(key));
+        args.push("last");
+        let call = ScriptCall { script: &script::ENROLL, keys, args };
+        let request = Request::by_digest(&call);
+        let mut words = Vec::new();
+        request.each(|word| words.push(String::from_utf8(word.to_vec()).unwrap()));
+        assert_eq!(words[..4], ["EVALSHA", script::ENROLL.sha1(), "10", "0"]);
+        assert_eq!(words[13], "last");
+        let (count, bytes) = request.size();
+        assert_eq!(count, words.len());
+        assert!(bytes >= words.iter().map(String::len).sum());
+        assert_eq!(Digits::of(0).as_bytes(), b"0");
+        assert_eq!(Digits::of(usize::MAX).as_bytes(), usize::MAX.to_string().as_bytes());
+    }
 }

@@ -1,163 +1,112 @@
 //! What an operator should know about the servers, and what it means for locks.
 
-use std::fmt;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use async_trait::async_trait;
 use tenure_core::Result;
+use tenure_core::driver::{Checkup, Concern, Doctor, Finding, Topic};
 
 use crate::call::Calls;
 use crate::check;
 use crate::executor::{Placement, RedisExecutor, Reply};
+use crate::lock::RedisLocks;
 
 /// How far a server's clock may be from ours before it is worth a word.
 const CLOCK_NOTED: Duration = Duration::from_secs(1);
 
-/// How much a finding matters.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-#[non_exhaustive]
-pub enum Concern {
-    /// As it should be.
-    Fine,
-    /// Worth knowing; the contract of the locks holds as declared.
-    Note,
-    /// Locks can be lost, or are not served.
-    Danger,
-}
-
-/// What was looked at.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Topic {
-    /// The version of the server.
-    Version,
-    /// What happens when its memory is full.
-    Eviction,
-    /// What a restart keeps.
-    Persistence,
-    /// Who could take its place.
-    Replicas,
-    /// How far its clock is from ours.
-    Clock,
-    /// What the user may do.
-    Rights,
-}
-
-/// One thing that was looked at, on one server.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Finding {
-    /// Which server, counted from 0, in no particular order; always 0 where there is one.
-    pub server: usize,
-    /// What was looked at.
-    pub topic: Topic,
-    /// How much it matters.
-    pub concern: Concern,
-    /// What was seen.
-    pub seen: String,
-    /// What that means for locks.
-    pub meaning: &'static str,
-}
-
-/// The report of a check-up.
-#[derive(Clone, Debug, Default)]
-pub struct Checkup {
-    findings: Vec<Finding>,
-}
-
-impl Checkup {
-    /// Everything that was looked at.
-    #[must_use]
-    pub fn findings(&self) -> &[Finding] {
-        &self.findings
-    }
-
-    /// The greatest concern of all.
-    #[must_use]
-    pub fn concern(&self) -> Concern {
-        self.findings.iter().map(|finding| finding.concern).max().unwrap_or(Concern::Fine)
-    }
-
-    fn add(&mut self, server: usize, topic: Topic, concern: Concern, seen: impl Into<String>, meaning: &'static str) {
-        self.findings.push(Finding { server, topic, concern, seen: seen.into(), meaning });
+/// Two commands to each server, those of the check at the start, and two scripts on one of them.
+#[async_trait]
+impl<E: RedisExecutor> Doctor for RedisLocks<E> {
+    async fn examine(&self) -> Result<Checkup> {
+        examine(self.executor(), self.calls()).await
     }
 }
 
-impl fmt::Display for Checkup {
-    /// One line for each finding.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for finding in &self.findings {
-            let Finding { server, topic, concern, seen, meaning } = finding;
-            writeln!(f, "server {server}, {topic:?}: {concern:?}: {seen}: {meaning}")?;
-        }
-        Ok(())
-    }
+fn finding(server: &str, topic: Topic, concern: Concern, seen: impl Into<String>, meaning: &str) -> Finding {
+    Finding { server: server.to_owned(), topic, concern, seen: seen.into(), meaning: meaning.to_owned() }
 }
 
-/// Looks at every server that keeps locks: three commands each, and two scripts on one of them.
-pub(crate) async fn examine<E: RedisExecutor + ?Sized>(executor: &E, calls: &Calls) -> Result<Checkup> {
+/// Looks at every server that keeps locks.
+async fn examine<E: RedisExecutor + ?Sized>(executor: &E, calls: &Calls) -> Result<Checkup> {
     let mut checkup = Checkup::default();
-    for (server, answer) in executor.command(&["INFO"]).await.into_iter().enumerate() {
+    let mut silence = None;
+    for (server, answer) in executor.command(&["INFO"]).await {
         match answer {
-            Ok(reply) => look(&mut checkup, server, &String::from_utf8_lossy(reply.bytes()?), executor.placement()),
-            Err(error) if error.is_withheld() => checkup.add(
-                server,
+            Ok(reply) => look(&mut checkup, &server, &String::from_utf8_lossy(reply.bytes()?), executor.placement()),
+            Err(error) if error.is_withheld() => checkup.add(finding(
+                &server,
                 Topic::Rights,
                 Concern::Note,
                 "info is denied or unknown",
                 "version, eviction, persistence and replicas cannot be told; a managed service documents them",
-            ),
-            Err(error) => return Err(error.into_error(&calls.keys, None)),
+            )),
+            Err(error) => {
+                let meaning = "its locks are not served";
+                checkup.add(finding(&server, Topic::Reach, Concern::Danger, error.to_string(), meaning));
+                silence = Some(error);
+            }
         }
     }
-    clocks(executor, calls, &mut checkup).await?;
-    match check::server(executor, calls).await {
-        Ok(_) => checkup.add(0, Topic::Rights, Concern::Fine, "every right was tried", "all operations can be served"),
-        Err(error) => {
-            let seen = error.message().to_owned();
-            checkup.add(0, Topic::Rights, Concern::Danger, seen, "a driver that connects now is refused");
+    match silence {
+        Some(error) if checkup.findings().iter().all(|finding| finding.topic == Topic::Reach) => {
+            Err(error.into_error(&calls.keys, None))
+        }
+        _ => {
+            clocks(executor, &mut checkup).await?;
+            checkup.add(rights(executor, calls).await);
+            Ok(checkup)
         }
     }
-    Ok(checkup)
 }
 
-fn look(checkup: &mut Checkup, server: usize, info: &str, placement: Placement) {
+/// Does what the check at the start does.
+async fn rights<E: RedisExecutor + ?Sized>(executor: &E, calls: &Calls) -> Finding {
+    let server = match executor.placement() {
+        Placement::OneServer => "the server",
+        Placement::OnePrimary => "the primary",
+        Placement::Slots => "one of the nodes",
+    };
+    let (concern, seen, meaning) = match check::server(executor, calls).await {
+        Ok(_) => (Concern::Fine, "every right was tried".into(), "all operations can be served"),
+        Err(error) => (Concern::Danger, error.message().to_owned(), "a client that connects now is refused"),
+    };
+    finding(server, Topic::Rights, concern, seen, meaning)
+}
+
+fn look(checkup: &mut Checkup, server: &str, info: &str, placement: Placement) {
     let field = |name: &str| {
         info.lines().find_map(|line| line.trim_end().split_once(':').filter(|(key, _)| *key == name)).map(|(_, v)| v)
     };
     let number = |name: &str| field(name).and_then(|text| text.parse::<u64>().ok()).unwrap_or(0);
+    let mut add = |topic, concern, seen: String, meaning| checkup.add(finding(server, topic, concern, seen, meaning));
     if let Some(version) = field("redis_version") {
-        checkup.add(server, Topic::Version, Concern::Fine, format!("version {version}"), "6.2 and later are supported");
+        add(Topic::Version, Concern::Fine, format!("version {version}"), "6.2 and later are supported");
     }
     let policy = field("maxmemory_policy").unwrap_or("unknown");
-    let seen = format!("maxmemory {}, policy {policy}", number("maxmemory"));
-    match (policy, number("maxmemory")) {
-        ("noeviction", 0) => {
-            checkup.add(server, Topic::Eviction, Concern::Fine, seen, "no lock is dropped to make room");
-        }
-        ("noeviction", _) => checkup.add(
-            server,
-            Topic::Eviction,
+    let (concern, meaning) = match (policy, number("maxmemory")) {
+        ("noeviction", 0) => (Concern::Fine, "no lock is dropped to make room"),
+        ("noeviction", _) => (
             Concern::Note,
-            seen,
             "no lock is dropped; when the memory is full nothing new is granted, and releases still work",
         ),
-        _ => checkup.add(
-            server,
-            Topic::Eviction,
-            Concern::Danger,
-            seen,
-            "a full memory may drop a lock that is held; its holder learns of it at its next renewal",
+        _ => {
+            (Concern::Danger, "a full memory may drop a lock that is held; its holder learns of it at its next renewal")
+        }
+    };
+    add(Topic::Eviction, concern, format!("maxmemory {}, policy {policy}", number("maxmemory")), meaning);
+    let (seen, concern, meaning) = match field("aof_enabled") {
+        Some("1") => (
+            "append-only file on",
+            Concern::Fine,
+            "a restart keeps locks, but for those of the last second unless appendfsync is always",
         ),
-    }
-    let seen = match (field("aof_enabled"), field("rdb_last_save_time")) {
-        (Some("1"), _) => "append-only file on",
-        _ => "append-only file off",
+        _ => (
+            "append-only file off",
+            Concern::Note,
+            "a restart may forget locks that are held; fences keep growing, being seeded by the clock",
+        ),
     };
-    let (concern, meaning) = if seen.ends_with("on") {
-        (Concern::Fine, "a restart keeps locks, but for those of the last second unless appendfsync is always")
-    } else {
-        (Concern::Note, "a restart may forget locks that are held; fences keep growing, being seeded by the clock")
-    };
-    checkup.add(server, Topic::Persistence, concern, seen, meaning);
+    add(Topic::Persistence, concern, seen.into(), meaning);
     let replicas = number("connected_slaves");
     let (concern, meaning) = match (placement, replicas) {
         (Placement::OneServer, 0) => (Concern::Fine, "nothing takes the place of this server"),
@@ -168,19 +117,16 @@ fn look(checkup: &mut Checkup, server: usize, info: &str, placement: Placement) 
         (_, 0) => (Concern::Danger, "nobody can take over: while this server is away its locks are not served"),
         _ => (Concern::Note, "a failover may grant the latest locks twice; fences tell them apart"),
     };
-    checkup.add(server, Topic::Replicas, concern, format!("{replicas} replicas attached"), meaning);
+    add(Topic::Replicas, concern, format!("{replicas} replicas attached"), meaning);
 }
 
 /// Compares the servers' clocks with ours. Leases do not depend on it: they are counted on each side by itself.
-async fn clocks<E: RedisExecutor + ?Sized>(executor: &E, calls: &Calls, checkup: &mut Checkup) -> Result<()> {
+async fn clocks<E: RedisExecutor + ?Sized>(executor: &E, checkup: &mut Checkup) -> Result<()> {
     let asked = SystemTime::now();
     let answers = executor.command(&["TIME"]).await;
     let answered = SystemTime::now();
-    for (server, answer) in answers.into_iter().enumerate() {
-        let reply = match answer {
-            Ok(reply) => reply,
-            Err(error) => return Err(error.into_error(&calls.keys, None)),
-        };
+    for (server, answer) in answers {
+        let Ok(reply) = answer else { continue }; // what keeps it from answering is told elsewhere
         let part = |at: usize| reply.items().ok().and_then(|items| items.get(at)).map_or(Ok(0), Reply::int);
         let (seconds, micros) = (part(0)?, part(1)?);
         let time =
@@ -196,7 +142,7 @@ async fn clocks<E: RedisExecutor + ?Sized>(executor: &E, calls: &Calls, checkup:
                 "leases do not depend on it; but a successor whose clock is behind may grant smaller fences after a loss of data",
             )
         };
-        checkup.add(server, Topic::Clock, concern, seen, meaning);
+        checkup.add(finding(&server, Topic::Clock, concern, seen, meaning));
     }
     Ok(())
 }
@@ -207,7 +153,7 @@ mod tests {
 
     fn looked(info: &str, placement: Placement) -> Checkup {
         let mut checkup = Checkup::default();
-        look(&mut checkup, 0, info, placement);
+        look(&mut checkup, "a:1", info, placement);
         checkup
     }
 

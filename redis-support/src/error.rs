@@ -179,6 +179,9 @@ fn refusal(code: &str, message: &str, keys: &Keyspace, script: Option<&Script>) 
         "NOSCRIPT" => (Unavailable, "the server does not know the script"),
         "MAXCLIENTS" => (Unavailable, "the server has reached its maxclients"),
         _ if message.contains("cluster support disabled") => (Misconfigured, "the server is not a node of a cluster"),
+        _ if message.starts_with("DB index is out of range") => {
+            (Misconfigured, "the server has no database of that number")
+        }
         _ if message.starts_with("unknown command") => (Misconfigured, "the server lacks a command"),
         _ => (Indeterminate, "the server refused"),
     };
@@ -241,6 +244,7 @@ mod tests {
             ("TRYAGAIN Multiple keys request during rehashing of slot", Unavailable, "slot"),
             ("ERR max number of clients reached", Unavailable, "maxclients"),
             ("ERR unknown command 'evalsha'", Misconfigured, "evalsha"),
+            ("ERR DB index is out of range", Misconfigured, "database"),
             ("ERR something new", Indeterminate, "something new"),
         ] {
             let error = named(text);
@@ -251,14 +255,15 @@ mod tests {
 
     #[test]
     fn a_missing_right_is_named() {
+        let line = RENEW.source().lines().position(|line| line.contains("'MGET'")).unwrap() + 1;
+        let at_mget = format!(
+            "ERR The user executing the script can't run this command or subcommand script: 0a, on @user_script:{line}."
+        );
         for (text, word) in [
             ("NOPERM this user has no permissions to run the 'evalsha' command", "+evalsha"),
             ("NOPERM User default has no permissions to run the 'evalsha' command", "+evalsha"),
             ("ERR The user executing the script can't run this command or subcommand [GET]", "+get"),
-            (
-                "ERR The user executing the script can't run this command or subcommand script: 0a, on @user_script:6.",
-                "+mget",
-            ),
+            (at_mget.as_str(), "+mget"),
             ("NOPERM this user has no permissions to access one of the keys used as arguments", "~tenure:*"),
             ("NOPERM this user has no permissions to access one of the channels used as arguments", "&tenure:*"),
             ("ERR The user executing the script can't publish to the channel mentioned in the command", "&tenure:*"),

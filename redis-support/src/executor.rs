@@ -2,8 +2,6 @@
 
 use std::fmt::Debug;
 
-use async_trait::async_trait;
-
 use crate::args::ArgList;
 use crate::error::ExecError;
 use crate::script::Script;
@@ -54,7 +52,6 @@ pub enum Placement {
 /// # Cancel safety
 ///
 /// Futures may be dropped half-way; the request may then be applied or not.
-#[async_trait]
 pub trait RedisExecutor: Debug + Send + Sync + 'static {
     /// A short constant name of the driver: `"redis"`.
     fn driver(&self) -> &'static str;
@@ -63,21 +60,22 @@ pub trait RedisExecutor: Debug + Send + Sync + 'static {
     fn placement(&self) -> Placement;
 
     /// `EVALSHA` of the script's digest. An unknown script is a [`ExecError::Server`] with code `NOSCRIPT`.
-    async fn evalsha(&self, call: &ScriptCall) -> Result<Reply, ExecError>;
+    fn evalsha(&self, call: &ScriptCall) -> impl Future<Output = Result<Reply, ExecError>> + Send;
 
     /// `EVAL` of the script's source.
-    async fn eval(&self, call: &ScriptCall) -> Result<Reply, ExecError>;
+    fn eval(&self, call: &ScriptCall) -> impl Future<Output = Result<Reply, ExecError>> + Send;
 
-    /// A plain command without side effects, such as `INFO`, to every server that keeps locks; one answer from each.
-    async fn command(&self, args: &[&str]) -> Vec<Result<Reply, ExecError>>;
+    /// A plain command without side effects, such as `INFO`, to every server that keeps locks: where each is, and what
+    /// it answered.
+    fn command(&self, args: &[&str]) -> impl Future<Output = Vec<(String, Result<Reply, ExecError>)>> + Send;
 
     /// Ends the link and the work behind it; later calls fail with [`ExecError::Closed`]. May be called again.
-    async fn close(&self);
+    fn close(&self) -> impl Future<Output = ()> + Send;
 }
 
 /// Runs a script: by digest, and by source once when the server does not know it. A refusal with `NOSCRIPT` proves that
 /// nothing was executed, so the second request cannot be a repetition.
-pub(crate) async fn run<E: RedisExecutor + ?Sized>(executor: &E, call: &ScriptCall) -> Result<Reply, ExecError> {
+pub(crate) async fn run<E: RedisExecutor>(executor: &E, call: &ScriptCall) -> Result<Reply, ExecError> {
     match executor.evalsha(call).await {
         Err(error) if error.is_no_script() => executor.eval(call).await,
         result => result,

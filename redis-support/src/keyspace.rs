@@ -6,6 +6,7 @@
 //! |---|---|
 //! | `tenure:orders/42` | the lock: a string when held plainly, a hash when held re-entrantly |
 //! | `{tenure:orders/42}:q`, `:w` | its waiters by order, and by the end of their presence |
+//! | `{tenure:orders/42}:a` | those of them that take the lock without asking, and what they want |
 //! | `{tenure:orders/42}:x:<token>` | an abandoned token |
 //! | `{tenure:orders/42}:f` | its fence counter ([`FenceScope::Name`], and votes in a quorum) |
 //! | `tenure:{electorate}` | which quorum the server votes in |
@@ -13,12 +14,19 @@
 //! | `tenure:wake:<client>` | a channel, not a key: wake-ups for the waiters of one client |
 //! | `{tenure:dq:orders}:` and `t m r o d i s h j n z c` | the delay queue `orders`, as the scripts of queues say |
 //! | `tenure:{dq}` | the names of all delay queues |
+//! | `{tenure:dq%-a7}:orders:` and the same letters | in a cluster, the queue `orders`, if that is in group `a7` of 256 |
+//! | `{tenure:dq%-a7}` | there, the names of the queues of that group |
 //!
 //! In a name, the bytes `{`, `}`, `%`, below 0x21 and above 0x7e are written as `%XX`. So no two names meet; a lock's
 //! key holds no brace, hashes as a whole and shares its slot with its side keys; and only keys that are not locks hold
 //! a brace. A queue and a lock named `dq:` and its name share a slot, but no key: their suffixes differ.
+//!
+//! In a cluster all queues cannot share a slot with one list of their names. So each belongs to a group by its name, and
+//! a group shares a slot with a list of its own: a queue enters it in the script that stores the message.
 
-use tenure_core::{Error, ErrorKind, LockName, OwnerToken, QueueName, Result};
+mod queues;
+
+use tenure_core::{Error, ErrorKind, LockName, OwnerToken, Result};
 
 use crate::args::ArgList;
 use crate::error::ExecError;
@@ -87,19 +95,31 @@ pub struct Keyspace {
     prefix: Prefix,
     scope: FenceScope,
     client: ClientId,
+    over_slots: bool,
 }
 
 impl Keyspace {
     /// The keyspace of `prefix`, for the client `client`.
     #[must_use]
     pub fn new(prefix: Prefix, scope: FenceScope, client: ClientId) -> Self {
-        Self { prefix, scope, client }
+        Self { prefix, scope, client, over_slots: false }
+    }
+
+    /// The same for a cluster, where the keys of a script must share a slot.
+    #[must_use]
+    pub fn over_slots(mut self) -> Self {
+        self.over_slots = true;
+        self
     }
 
     /// The keyspace that `settings` ask for.
     #[must_use]
     pub fn of(settings: &RedisSettings, client: ClientId) -> Self {
         Self::new(settings.prefix.clone(), settings.fence_scope, client)
+    }
+
+    pub(crate) fn is_over_slots(&self) -> bool {
+        self.over_slots
     }
 
     /// The key of the lock itself, for whoever looks at the store past the driver.
@@ -141,10 +161,11 @@ impl Keyspace {
         keys.push_with(|out| self.lock(out, name));
     }
 
-    /// The waiters by order of arrival, and by the end of their presence.
+    /// The waiters by order of arrival, by the end of their presence, and what those want that do not ask again.
     pub(crate) fn push_queue(&self, keys: &mut ArgList, name: &LockName) {
         self.push_side(keys, name, b":q");
         self.push_presence(keys, name);
+        self.push_side(keys, name, b":a");
     }
 
     /// The waiters by the end of their presence.
@@ -189,37 +210,6 @@ impl Keyspace {
         &self.client.0
     }
 
-    /// All keys of a queue, in the order that its scripts take them.
-    pub(crate) fn push_dq(&self, keys: &mut ArgList, queue: &QueueName) {
-        for suffix in b"tmrodishjnzc" {
-            self.push_dq_key(keys, queue, *suffix);
-        }
-        self.push_dq_index(keys);
-    }
-
-    /// The keys of a queue that exist while it holds something or is paused.
-    pub(crate) fn push_dq_signs(&self, keys: &mut ArgList, queue: &QueueName) {
-        b"tdhz".iter().for_each(|suffix| self.push_dq_key(keys, queue, *suffix));
-    }
-
-    /// The names of all queues.
-    pub(crate) fn push_dq_index(&self, keys: &mut ArgList) {
-        keys.push_with(|out| {
-            out.extend_from_slice(self.prefix.0.as_bytes());
-            out.extend_from_slice(b":{dq}");
-        });
-    }
-
-    fn push_dq_key(&self, keys: &mut ArgList, queue: &QueueName, suffix: u8) {
-        keys.push_with(|out| {
-            out.push(b'{');
-            out.extend_from_slice(self.prefix.0.as_bytes());
-            out.extend_from_slice(b":dq:");
-            encode(out, queue.as_bytes());
-            out.extend_from_slice(&[b'}', b':', suffix]);
-        });
-    }
-
     /// Two keys for trying rights on: one spelled like a lock's, one like a side key's, in one slot. Neither is any
     /// name's: names have no % but before two digits.
     pub(crate) fn push_probes(&self, keys: &mut ArgList) {
@@ -256,12 +246,15 @@ impl Keyspace {
 /// Writes a name so that it holds no brace and no byte that is hard to read.
 fn encode(out: &mut Vec<u8>, name: &[u8]) {
     const HEX: &[u8; 16] = b"0123456789ABCDEF";
-    for &byte in name {
-        match byte {
-            b'{' | b'}' | b'%' | 0..=0x20 | 0x7f.. => {
-                out.extend_from_slice(&[b'%', HEX[usize::from(byte >> 4)], HEX[usize::from(byte & 15)]]);
-            }
-            _ => out.push(byte),
+    let is_plain = |byte: &u8| !matches!(byte, b'{' | b'}' | b'%' | 0..=0x20 | 0x7f..);
+    if name.iter().all(is_plain) {
+        return out.extend_from_slice(name);
+    }
+    for byte in name {
+        if is_plain(byte) {
+            out.push(*byte);
+        } else {
+            out.extend_from_slice(&[b'%', HEX[usize::from(byte >> 4)], HEX[usize::from(byte & 15)]]);
         }
     }
 }
@@ -270,11 +263,11 @@ fn encode(out: &mut Vec<u8>, name: &[u8]) {
 mod tests {
     use super::*;
 
-    fn space(scope: FenceScope) -> Keyspace {
+    pub(super) fn space(scope: FenceScope) -> Keyspace {
         Keyspace::new(Prefix::default(), scope, ClientId("CLIENT".into()))
     }
 
-    fn spelled(build: impl FnOnce(&mut ArgList)) -> Vec<String> {
+    pub(super) fn spelled(build: impl FnOnce(&mut ArgList)) -> Vec<String> {
         let mut keys = ArgList::default();
         build(&mut keys);
         keys.iter().map(|key| String::from_utf8(key.to_vec()).unwrap()).collect()
@@ -298,6 +291,7 @@ mod tests {
             "{tenure:orders/42}:x:AAAAAAAAAAAAAAAAAAAAAA",
             "{tenure:orders/42}:q",
             "{tenure:orders/42}:w",
+            "{tenure:orders/42}:a",
             "AAAAAAAAAAAAAAAAAAAAAA@CLIENT",
         ];
         assert_eq!(keys, golden);
@@ -311,24 +305,6 @@ mod tests {
         assert_eq!(spelled(|keys| space(FenceScope::Name).push_fence(keys, &name)), ["{tenure:n}:f"]);
         assert_eq!(spelled(|keys| space(FenceScope::Node).push_own_fence(keys, &name)), ["{tenure:n}:f"]);
         assert_eq!(spelled(|keys| space(FenceScope::Node).push_electorate(keys)), ["tenure:{electorate}"]);
-    }
-
-    #[test]
-    fn queues_are_spelled_as_documented_and_meet_no_lock() {
-        let space = space(FenceScope::Name);
-        let queue = QueueName::new("a {b}").unwrap();
-        let keys = spelled(|keys| space.push_dq(keys, &queue));
-        let suffixes = "tmrodishjnzc".chars().map(|suffix| format!("{{tenure:dq:a%20%7Bb%7D}}:{suffix}"));
-        assert_eq!(keys, suffixes.chain(["tenure:{dq}".to_owned()]).collect::<Vec<_>>());
-        let lock = LockName::new("dq:a {b}").unwrap();
-        let locks = spelled(|keys| {
-            space.push_lock(keys, &lock);
-            space.push_queue(keys, &lock);
-            space.push_fence(keys, &lock);
-            space.push_tombstone(keys, &lock, &OwnerToken::random());
-        });
-        assert!(keys.iter().all(|key| !locks.contains(key)));
-        assert!(spelled(|keys| space.push_dq_signs(keys, &queue)).iter().all(|key| keys.contains(key)));
     }
 
     #[test]

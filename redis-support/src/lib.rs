@@ -14,6 +14,7 @@
 //! | `config`, `url` | how to reach servers, in code and as text |
 //! | `link` | when a connection is to be replaced |
 //! | `sentinel`, `cluster`, `slot` | which server a request goes to |
+//! | `voting`, `nodes` | the servers of a quorum, of which some may be down |
 //! | `check` | what a server must be like before it is trusted |
 //! | `queue` | the same for delay queues |
 
@@ -29,6 +30,7 @@ mod executor;
 mod keyspace;
 mod link;
 mod lock;
+mod nodes;
 mod queue;
 mod reentrant;
 mod remote;
@@ -45,11 +47,11 @@ pub use args::ArgList;
 pub use check::Notes;
 pub use config::{Address, Identity, Login, Protocol, RedisConfig, Tls, Topology};
 pub use dial::{Dialer, Endpoint, Heard, Listen, Request, Socket};
-pub use doctor::{Checkup, Concern, Finding, Topic};
 pub use error::ExecError;
 pub use executor::{Placement, RedisExecutor, Reply, ScriptCall};
 pub use keyspace::{ClientId, FenceScope, Keyspace, Prefix};
 pub use lock::RedisLocks;
+pub use nodes::connect_nodes;
 pub use remote::Remote;
 pub use script::{SCRIPTS, Script};
 pub use settings::{Eviction, Fences, RedisSettings};

@@ -17,8 +17,6 @@ use crate::error::ExecError;
 use crate::executor::Reply;
 use crate::sentinel::Sentinels;
 
-/// How long a request waits for a broken link to come back before it fails as not sent.
-const LINK_PATIENCE: Duration = Duration::from_millis(500);
 /// A request given up this long after it left casts doubt on the link.
 const DOUBT_AFTER: Duration = Duration::from_millis(200);
 
@@ -30,23 +28,34 @@ pub(crate) enum Route<D: Dialer> {
     Named(Arc<Sentinels<D>>),
 }
 
+/// How long requests wait for a broken link.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Patience {
+    /// Each of them so long.
+    EachRequest(Duration),
+    /// Until it has been broken for so long; from then on they fail at once.
+    SinceBroken(Duration),
+}
+
 /// The times of a link.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pace {
     response_timeout: Duration,
     ping_interval: Duration,
+    link_patience: Patience,
 }
 
 impl Pace {
     pub(crate) fn of(config: &RedisConfig) -> Self {
-        Self { response_timeout: config.response_timeout, ping_interval: config.ping_interval }
+        let RedisConfig { response_timeout, ping_interval, link_patience, .. } = *config;
+        Self { response_timeout, ping_interval, link_patience }
     }
 }
 
 /// The connection as requests see it.
 enum State<S> {
     Up(Arc<Live<S>>),
-    Down(ExecError),
+    Down { error: ExecError, since: Instant },
     Closed,
 }
 
@@ -95,7 +104,7 @@ impl<D: Dialer> Link<D> {
             listen,
             name: config.name.clone(),
             pace: Pace::of(config),
-            state: watch::Sender::new(State::Down(down)),
+            state: watch::Sender::new(State::down(down)),
             doubt: Notify::new(),
             news,
             started: Instant::now(),
@@ -112,6 +121,17 @@ impl<D: Dialer> Link<D> {
         Ok(self)
     }
 
+    /// Connects, and starts the task that keeps it so, whether this first attempt succeeds or not; tells how it went.
+    pub(crate) async fn join(self) -> (Self, Result<(), ExecError>) {
+        let (state, live, outcome) = match self.shared.open().await {
+            Ok(live) => (State::Up(Arc::clone(&live)), Some(live), Ok(())),
+            Err(error) => (State::down(error.clone()), None, Err(error)),
+        };
+        self.shared.state.send_replace(state);
+        self.supervise(live);
+        (self, outcome)
+    }
+
     /// Starts the task that connects and keeps it so.
     pub(crate) fn start(self) -> Self {
         self.supervise(None);
@@ -121,6 +141,11 @@ impl<D: Dialer> Link<D> {
     fn supervise(&self, live: Option<Arc<Live<D::Socket>>>) {
         let task = tokio::spawn(Arc::clone(&self.shared).supervise(live));
         *self.supervisor.lock().unwrap_or_else(PoisonError::into_inner) = Some(task);
+    }
+
+    /// Where it leads, in words.
+    pub(crate) fn place(&self) -> String {
+        self.shared.place()
     }
 
     /// Whether a connection stands.
@@ -136,7 +161,7 @@ impl<D: Dialer> Link<D> {
     /// Sends one command, once, and waits for its reply, at most the response timeout.
     pub(crate) async fn request(&self, request: &Request<'_>) -> Result<Reply, ExecError> {
         let shared = &*self.shared;
-        let live = shared.connection(LINK_PATIENCE).await?;
+        let live = shared.connection(shared.patience()).await?;
         let mut doubt = Doubt { shared, sent: Instant::now(), answered: false };
         let limit = shared.pace.response_timeout;
         match timeout(limit, live.commands.send(request)).await {
@@ -208,6 +233,14 @@ impl<D: Dialer> Shared<D> {
         }
     }
 
+    /// How long a request that leaves now waits for the link.
+    fn patience(&self) -> Duration {
+        match (self.pace.link_patience, &*self.state.borrow()) {
+            (Patience::SinceBroken(limit), State::Down { since, .. }) => limit.saturating_sub(since.elapsed()),
+            (Patience::SinceBroken(limit) | Patience::EachRequest(limit), _) => limit,
+        }
+    }
+
     /// The live connection; waits a little for it if the link is down.
     async fn connection(&self, limit: Duration) -> Result<Arc<Live<D::Socket>>, ExecError> {
         if let State::Up(live) = &*self.state.borrow() {
@@ -215,11 +248,11 @@ impl<D: Dialer> Shared<D> {
         }
         let mut states = self.state.subscribe();
         // Settled or not, the state says the rest.
-        let _ = timeout(limit, states.wait_for(|state| !matches!(state, State::Down(_)))).await;
+        let _ = timeout(limit, states.wait_for(|state| !matches!(state, State::Down { .. }))).await;
         match &*self.state.borrow() {
             State::Up(live) => Ok(Arc::clone(live)),
             State::Closed => Err(ExecError::Closed),
-            State::Down(error) => {
+            State::Down { error, .. } => {
                 let message = format!("the link to {} is down: {error}", self.place());
                 Err(ExecError::NotSent { message, source: Some(Arc::new(error.clone())) })
             }
@@ -231,7 +264,12 @@ impl<D: Dialer> Shared<D> {
         let open = self.state.send_if_modified(|current| {
             let open = !matches!(current, State::Closed);
             if open {
-                *current = state;
+                // A link that was broken before has been so since then.
+                let before = if let State::Down { since, .. } = current { Some(*since) } else { None };
+                *current = match (state, before) {
+                    (State::Down { error, .. }, Some(since)) => State::Down { error, since },
+                    (state, _) => state,
+                };
             }
             open
         });
@@ -253,6 +291,13 @@ impl<D: Dialer> Shared<D> {
 
     fn idle(&self) -> Duration {
         self.started.elapsed().saturating_sub(Duration::from_millis(self.last_reply.load(Ordering::Relaxed)))
+    }
+}
+
+impl<S> State<S> {
+    /// Broken since now.
+    fn down(error: ExecError) -> Self {
+        Self::Down { error, since: Instant::now() }
     }
 }
 

@@ -4,18 +4,20 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use futures_util::FutureExt as _;
 use futures_util::future::join_all;
 use tenure_core::driver::{
-    AcquireRequest, Acquisition, Backend, DistributedLock, Exclusion, Fencing, ForceReleased, Hold, Inspection,
-    Introspection, LockCapabilities, Released, Renewal, Renewed, Revocation, TtlRange, Waiting, Watch,
+    AcquireRequest, Acquisition, Backend, DistributedLock, Exclusion, Fencing, ForceReleased, Grant, Hold, Inspection,
+    Introspection, LockCapabilities, ReentrantRenewal, Released, Renewal, Renewed, Revocation, TtlRange, Waiting,
+    Watch,
 };
 use tenure_core::{Error, ErrorKind, LockName, OwnerToken, Result, Ttl};
+use tokio::sync::OnceCell;
 
-use crate::call::Calls;
+use crate::call::{Calls, FENCES};
 use crate::check::{self, Notes};
 use crate::config::{RedisConfig, Topology};
 use crate::dial::Dialer;
-use crate::doctor::{self, Checkup};
 use crate::executor::{Placement, RedisExecutor, Reply, ScriptCall, run};
 use crate::keyspace::{ClientId, FenceScope, Keyspace};
 use crate::remote::Remote;
@@ -29,8 +31,9 @@ const RENEW_BATCH: usize = 100;
 
 /// The driver traits over an executor. Clones share it.
 ///
-/// Every method but `close` is one round trip, one more when a cluster redirects the request, and one more when the server has forgotten its scripts (a restart, a
-/// failover, `SCRIPT FLUSH`): the script is then sent whole, once. `watch` needs none.
+/// Every method but `close` is one round trip, one more when a cluster redirects the request, and one more when the
+/// server has forgotten its scripts (a restart, a failover, `SCRIPT FLUSH`): the script is then sent whole, once.
+/// `watch` needs none. A node of a quorum that was down at the start is checked before its first vote, in five more.
 #[derive(Debug)]
 pub struct RedisLocks<E>(Arc<Inner<E>>);
 
@@ -39,17 +42,17 @@ struct Inner<E> {
     executor: E,
     calls: Calls,
     wake: WakeLink,
-    notes: Notes,
+    /// Set once the servers have been looked at.
+    notes: OnceCell<Notes>,
 }
 
-/// All that the servers can keep: delay queues only where one server has every key. In a cluster the names of all
-/// queues would cross slots, and behind sentinels a failover could lose messages that were acknowledged.
+/// Everything there is: in a cluster and behind sentinels, a failover may lose messages whose push was acknowledged, as
+/// it may lose locks.
 impl<E: RedisExecutor> From<RedisLocks<E>> for Backend {
     fn from(locks: RedisLocks<E>) -> Self {
-        let one_server = locks.0.executor.placement() == Placement::OneServer;
         let locks = Arc::new(locks);
         let backend = Self::new(Arc::clone(&locks) as _).with_reentrant(Arc::clone(&locks) as _);
-        if one_server { backend.with_queue(locks) } else { backend }
+        backend.with_doctor(Arc::clone(&locks) as _).with_queue(locks)
     }
 }
 
@@ -73,13 +76,16 @@ impl<D: Dialer> RedisLocks<Remote<D>> {
     /// Dropping the future closes what was opened.
     pub async fn connect(dialer: D, config: &RedisConfig) -> Result<Self> {
         let mut settings = config.settings.clone();
-        if let Topology::Cluster(_) = config.topology {
+        let in_cluster = matches!(config.topology, Topology::Cluster(_));
+        if in_cluster {
             settings = settings.fence_scope(FenceScope::Name);
         }
         let keys = Keyspace::of(&settings, ClientId::random());
+        let keys = if in_cluster { keys.over_slots() } else { keys };
         let wake = WakeLink::default();
-        match Remote::connect(dialer, config, keys.wake_channel(), wake.clone()).await {
-            Ok(remote) => Self::checked(remote, keys, settings, wake).await,
+        // Boxed: what connecting consists of is deep, and would count against the limits of whoever awaits it.
+        match Remote::connect(dialer, config, keys.wake_channel(), wake.clone()).boxed().await {
+            Ok(remote) => Self::checked(remote, keys, settings, wake).boxed().await,
             Err(error) => Err(keys.explain(error)),
         }
     }
@@ -99,28 +105,27 @@ impl<E: RedisExecutor> RedisLocks<E> {
     ///
     /// Dropping the future leaves nothing behind at the server.
     pub async fn checked(executor: E, keys: Keyspace, settings: RedisSettings, wake: WakeLink) -> Result<Self> {
+        let locks = Self::unchecked(executor, keys, settings, wake);
+        locks.check().await?;
+        Ok(locks)
+    }
+
+    /// The driver over servers that are looked at when they are first asked to grant something.
+    pub(crate) fn unchecked(executor: E, keys: Keyspace, settings: RedisSettings, wake: WakeLink) -> Self {
         let calls = Calls::new(keys, settings);
-        let notes = check::server(&executor, &calls).await?;
-        Ok(Self(Arc::new(Inner { executor, calls, wake, notes })))
+        Self(Arc::new(Inner { executor, calls, wake, notes: OnceCell::new() }))
+    }
+
+    /// Looks whether the servers are fit to keep locks, unless that is known already.
+    pub(crate) async fn check(&self) -> Result<&Notes> {
+        self.0.notes.get_or_try_init(|| check::server(&self.0.executor, &self.0.calls)).await
     }
 
     /// What the check at the start could not look at, or was told to overlook.
     #[must_use]
     pub fn notes(&self) -> &Notes {
-        &self.0.notes
-    }
-
-    /// Looks at the servers anew, and tells what of them means what for locks. A few commands to each; changes nothing.
-    ///
-    /// # Errors
-    ///
-    /// Why a server did not answer. What is wrong with one that does is a finding.
-    ///
-    /// # Cancel safety
-    ///
-    /// Dropping the future leaves nothing behind.
-    pub async fn doctor(&self) -> Result<Checkup> {
-        doctor::examine(&self.0.executor, &self.0.calls).await
+        static NONE: Notes = Notes::none();
+        self.0.notes.get().unwrap_or(&NONE)
     }
 
     /// The executor, for what is particular to its client library.
@@ -147,27 +152,27 @@ impl<E: RedisExecutor> RedisLocks<E> {
         })
     }
 
-    /// Runs the script of a batch; in a cluster, one for each slot that it touches, all at once.
-    pub(crate) async fn run_batch<T: Sync>(
+    /// Runs the script of a batch; one for each ttl, and in a cluster for each slot that it touches, all at once.
+    pub(crate) async fn run_batch<T: Renew>(
         &self,
         batch: &[T],
-        name: impl Fn(&T) -> &LockName,
         call: impl Fn(&[&T]) -> ScriptCall,
     ) -> Vec<Result<Renewed>> {
-        let mut parts: Vec<(u16, Vec<usize>)> = Vec::new();
+        let mut parts: Vec<((u16, Ttl), Vec<usize>)> = Vec::new();
         for (at, one) in batch.iter().enumerate() {
             let slot = match self.0.executor.placement() {
                 Placement::OneServer | Placement::OnePrimary => 0,
-                Placement::Slots => slot::of(&self.0.calls.keys.lock_key(name(one))),
+                Placement::Slots => slot::of(&self.0.calls.keys.lock_key(one.name())),
             };
-            match parts.iter_mut().find(|(known, _)| *known == slot) {
+            let place = (slot, one.ttl());
+            match parts.iter_mut().find(|(known, _)| *known == place) {
                 Some((_, part)) => part.push(at),
-                None => parts.push((slot, vec![at])),
+                None => parts.push((place, vec![at])),
             }
         }
         let runs = parts.iter().map(|(_, part)| {
             let members: Vec<&T> = part.iter().map(|&at| &batch[at]).collect();
-            let names: Vec<&LockName> = members.iter().map(|one| name(one)).collect();
+            let names: Vec<&LockName> = members.iter().map(|one| one.name()).collect();
             self.run_part(call(&members), names)
         });
         let answers = join_all(runs).await.into_iter().flatten();
@@ -198,6 +203,32 @@ impl<E: RedisExecutor> RedisLocks<E> {
     }
 }
 
+/// A lease to be renewed, plain or re-entrant.
+pub(crate) trait Renew: Sync {
+    fn name(&self) -> &LockName;
+    fn ttl(&self) -> Ttl;
+}
+
+impl Renew for Renewal {
+    fn name(&self) -> &LockName {
+        &self.hold.name
+    }
+
+    fn ttl(&self) -> Ttl {
+        self.ttl
+    }
+}
+
+impl Renew for ReentrantRenewal {
+    fn name(&self) -> &LockName {
+        &self.name
+    }
+
+    fn ttl(&self) -> Ttl {
+        self.ttl
+    }
+}
+
 #[async_trait]
 impl<E: RedisExecutor> DistributedLock for RedisLocks<E> {
     fn driver(&self) -> &'static str {
@@ -221,17 +252,23 @@ impl<E: RedisExecutor> DistributedLock for RedisLocks<E> {
             revocation: Revocation::Forced,
             max_waiters: Some(settings.max_waiters),
             renew_batch: RENEW_BATCH,
+            max_fences: FENCES,
         }
     }
 
     async fn acquire(&self, request: &AcquireRequest) -> Result<Acquisition> {
+        self.check().await?;
         let reply = self.run("acquire", &request.name, self.calls().acquire(request)).await?;
         reply::acquisition(&reply, request.ttl.get(), &self.calls().settings)
+            .map(|answer| match answer {
+                Acquisition::Granted(grant) => Acquisition::Granted(Grant { fences: FENCES, ..grant }),
+                busy @ Acquisition::Busy(_) => busy,
+            })
             .map_err(|error| error.during(self.driver(), "acquire", &request.name))
     }
 
     async fn renew(&self, renewals: &[Renewal]) -> Vec<Result<Renewed>> {
-        self.run_batch(renewals, |renewal| &renewal.hold.name, |part| self.calls().renew(part)).await
+        self.run_batch(renewals, |part| self.calls().renew(part)).await
     }
 
     async fn release(&self, hold: &Hold) -> Result<Released> {

@@ -25,7 +25,7 @@ impl<E: RedisExecutor> ReentrantLock for RedisLocks<E> {
     }
 
     async fn renew(&self, renewals: &[ReentrantRenewal]) -> Vec<Result<Renewed>> {
-        self.run_batch(renewals, |renewal| &renewal.name, |part| self.calls().renew_hold(part)).await
+        self.run_batch(renewals, |part| self.calls().renew_hold(part)).await
     }
 
     async fn exit(&self, hold: &ReentrantHold) -> Result<Exited> {

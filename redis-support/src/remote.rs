@@ -2,11 +2,9 @@
 
 use std::sync::Arc;
 
-use async_trait::async_trait;
-
 use crate::cluster::Cluster;
 use crate::config::{RedisConfig, Topology};
-use crate::dial::{Dialer, Heard, Listen, Request};
+use crate::dial::{Dialer, Endpoint, Heard, Listen, Request};
 use crate::error::ExecError;
 use crate::executor::{Placement, RedisExecutor, Reply, ScriptCall};
 use crate::link::{Link, Route};
@@ -36,11 +34,7 @@ impl<D: Dialer> Remote<D> {
         channel: String,
         wake: WakeLink,
     ) -> Result<Self, ExecError> {
-        let sink = move |heard: Heard<'_>| match heard {
-            Heard::Message(payload) => wake.deliver(payload),
-            Heard::Gap => wake.link_up(),
-        };
-        let listen = Listen { channel, sink: Arc::new(sink) };
+        let listen = listen(channel, wake);
         let (driver, dialer) = (dialer.driver(), Arc::new(dialer));
         let servers = match &config.topology {
             Topology::Single(address) => {
@@ -57,6 +51,20 @@ impl<D: Dialer> Remote<D> {
         Ok(Self { driver, servers })
     }
 
+    /// Connects to one server and keeps it so, also when the first attempt fails; tells how that went.
+    pub(crate) async fn join(
+        dialer: D,
+        server: Endpoint,
+        config: &RedisConfig,
+        channel: String,
+        wake: WakeLink,
+    ) -> (Self, Result<(), ExecError>) {
+        let driver = dialer.driver();
+        let link = Link::new(Arc::new(dialer), Route::Fixed(server), listen(channel, wake), config, None);
+        let (link, first) = link.join().await;
+        (Self { driver, servers: Servers::Single(link) }, first)
+    }
+
     async fn run(&self, call: &ScriptCall, request: Request<'_>) -> Result<Reply, ExecError> {
         match &self.servers {
             Servers::Single(link) | Servers::Primary(link, _) => link.request(&request).await,
@@ -68,7 +76,15 @@ impl<D: Dialer> Remote<D> {
     }
 }
 
-#[async_trait]
+/// The client's channel, and where its messages go.
+fn listen(channel: String, wake: WakeLink) -> Listen {
+    let sink = move |heard: Heard<'_>| match heard {
+        Heard::Message(payload) => wake.deliver(payload),
+        Heard::Gap => wake.link_up(),
+    };
+    Listen { channel, sink: Arc::new(sink) }
+}
+
 impl<D: Dialer> RedisExecutor for Remote<D> {
     fn driver(&self) -> &'static str {
         self.driver
@@ -90,10 +106,10 @@ impl<D: Dialer> RedisExecutor for Remote<D> {
         self.run(call, Request::by_source(call)).await
     }
 
-    async fn command(&self, args: &[&str]) -> Vec<Result<Reply, ExecError>> {
+    async fn command(&self, args: &[&str]) -> Vec<(String, Result<Reply, ExecError>)> {
         let request = Request::words(args);
         match &self.servers {
-            Servers::Single(link) | Servers::Primary(link, _) => vec![link.request(&request).await],
+            Servers::Single(link) | Servers::Primary(link, _) => vec![(link.place(), link.request(&request).await)],
             Servers::Cluster(cluster) => cluster.everywhere(&request).await,
         }
     }

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use tenure_core::driver::{Acquisition, Begun, Busy, Exited, Grant, Holder, Inspection, Renewed};
-use tenure_core::{Error, ErrorKind, FencingToken, Label, Result};
+use tenure_core::driver::{Acquisition, Begun, Busy, Exited, Grant, Handed, Holder, Inspection, Renewed};
+use tenure_core::{Error, ErrorKind, FencingToken, Label, OwnerToken, Result};
 
-use crate::call::MAX_DEPTH;
+use crate::call::{FENCES, MAX_DEPTH};
 use crate::executor::Reply;
 use crate::settings::RedisSettings;
 
@@ -47,8 +47,25 @@ fn millis(number: i64) -> Option<Duration> {
     u64::try_from(number).ok().map(Duration::from_millis)
 }
 
-/// The answer of acquire and enter.
+fn micros(number: i64) -> Option<Duration> {
+    u64::try_from(number).ok().map(Duration::from_micros)
+}
+
+/// The news that a waiter was given the lock, `<token>;<fence>;<server µs>;<ms>`; `None` for anything else.
+pub(crate) fn handed(news: &[u8]) -> Option<(OwnerToken, Handed)> {
+    let mut parts = std::str::from_utf8(news).ok()?.split(';');
+    let token = OwnerToken::parse(parts.next()?).ok()?;
+    let mut number = || parts.next()?.parse::<u64>().ok();
+    let fence = FencingToken::new(number()?)?;
+    let (began_at, ttl) = (Duration::from_micros(number()?), Duration::from_millis(number()?));
+    Some((token, Handed { fence, ttl, began_at, fences: FENCES }))
+}
+
+/// The answer of acquire and enter, of one fence.
 pub(crate) fn acquisition(reply: &Reply, ttl: Duration, settings: &RedisSettings) -> Result<Acquisition> {
+    if let Reply::Int(_) = reply {
+        return Ok(Acquisition::Granted(Grant { fence: reply.fence()?, ttl, begun: Begun::Now, depth: 1, fences: 1 }));
+    }
     let items = reply.items()?;
     let at = |i: usize| items.get(i).ok_or_else(|| unexpected("the answer is too short"));
     let depth = || -> Result<u32> {
@@ -58,16 +75,17 @@ pub(crate) fn acquisition(reply: &Reply, ttl: Duration, settings: &RedisSettings
     match at(0)?.int()? {
         1 => {
             let kept = items.get(3).map(Reply::int).transpose()?.and_then(millis).unwrap_or(ttl);
-            let grant = Grant { fence: at(1)?.fence()?, ttl: kept, begun: Begun::Now, depth: depth()? };
+            let grant = Grant { fence: at(1)?.fence()?, ttl: kept, begun: Begun::Now, depth: depth()?, fences: 1 };
             Ok(Acquisition::Granted(grant))
         }
         2 => {
-            let grant = Grant { fence: at(1)?.fence()?, ttl, begun: Begun::Earlier, depth: depth()? };
+            let grant = Grant { fence: at(1)?.fence()?, ttl, begun: Begun::Earlier, depth: depth()?, fences: 1 };
             Ok(Acquisition::Granted(grant))
         }
         0 => {
             let position = u32::try_from(at(1)?.int()?).ok();
-            Ok(Acquisition::Busy(Busy { position, recheck_after: millis(at(2)?.int()?) }))
+            let answered_at = items.get(3).map(Reply::int).transpose()?.and_then(micros);
+            Ok(Acquisition::Busy(Busy { position, recheck_after: millis(at(2)?.int()?), answered_at }))
         }
         -1 => Err(Error::new(ErrorKind::NotHeld, "the token was abandoned before its request arrived")),
         -2 => {
@@ -82,19 +100,19 @@ pub(crate) fn acquisition(reply: &Reply, ttl: Duration, settings: &RedisSettings
     }
 }
 
-/// The answers of the renewals, one for each of `count`.
+/// The answers of the renewals, one for each of `count`; or one for all of them.
 pub(crate) fn renewals(reply: &Reply, count: usize) -> Result<Vec<Renewed>> {
-    let items = reply.items()?;
-    if items.len() != count {
-        return Err(unexpected("the number of answers differs from that of the renewals"));
-    }
     let renewed = |item: &Reply| {
         Ok(match item.int()? {
             0 => Renewed::Lost,
             kept => Renewed::Extended { ttl: millis(kept).ok_or_else(|| unexpected("a lease is negative"))? },
         })
     };
-    items.iter().map(renewed).collect()
+    match reply {
+        Reply::Int(_) => Ok(vec![renewed(reply)?; count]),
+        Reply::Array(items) if items.len() == count => items.iter().map(renewed).collect(),
+        _ => Err(unexpected("the number of answers differs from that of the renewals")),
+    }
 }
 
 /// The answer of exit.
@@ -126,7 +144,8 @@ pub(crate) fn inspection(reply: &Reply) -> Result<Inspection> {
     Ok(Inspection { holder: Some(holder.unwrap_or(foreign)), waiters })
 }
 
-/// The holder from a plain value, `<token>;<flag>;<fence>;<since>;<label>`; `None` for a foreign one.
+/// The holder from a plain value, `<token>;<flag>;<fence>;<since>;<label>`; `None` for a foreign one. Without a `since`
+/// the fence is the clock's reading at the grant.
 fn plain_holder(value: &[u8], now: i64, remaining: Option<Duration>) -> Option<Holder> {
     let mut parts = std::str::from_utf8(value).ok()?.splitn(5, ';');
     let (token, flag) = (parts.next()?, parts.next()?);
@@ -134,7 +153,11 @@ fn plain_holder(value: &[u8], now: i64, remaining: Option<Duration>) -> Option<H
     if token.len() != 22 || flag.len() != 1 {
         return None;
     }
-    holder(fence, since, label, now, remaining, 1)
+    let began = match since {
+        "" => fence.parse::<i64>().ok()? / 1000,
+        since => since.parse().ok()?,
+    };
+    holder(fence, began, label, now, remaining, 1)
 }
 
 /// The holder from `[fence, since, label, number of fields]`; `None` for a foreign hash.
@@ -142,12 +165,12 @@ fn entered_holder(items: &[Reply], now: i64, remaining: Option<Duration>) -> Opt
     let [fence, since, label, fields] = items else { return None };
     let text = |item: &Reply| item.bytes().ok().and_then(|bytes| String::from_utf8(bytes.to_vec()).ok());
     let depth = u32::try_from(fields.int().ok()? - 4).ok()?;
-    holder(&text(fence)?, &text(since)?, &text(label)?, now, remaining, depth)
+    holder(&text(fence)?, text(since)?.parse().ok()?, &text(label)?, now, remaining, depth)
 }
 
-fn holder(fence: &str, since: &str, label: &str, now: i64, remaining: Option<Duration>, depth: u32) -> Option<Holder> {
+fn holder(fence: &str, since: i64, label: &str, now: i64, remaining: Option<Duration>, depth: u32) -> Option<Holder> {
     let fence = FencingToken::new(fence.parse().ok()?)?;
-    let held_for = millis(now.saturating_sub(since.parse().ok()?).max(0)); // the server's clock may step back
+    let held_for = millis(now.saturating_sub(since).max(0)); // the server's clock may step back
     let label = if label.is_empty() { None } else { Label::new(label).ok() };
     Some(Holder { label, fence: Some(fence), held_for, remaining, depth })
 }
@@ -164,6 +187,9 @@ mod tests {
         let ours = plain_holder(b"AAAAAAAAAAAAAAAAAAAAAA;w;7;10;a;b", 25, None).unwrap();
         assert_eq!((ours.fence, ours.held_for), (FencingToken::new(7), Some(Duration::from_millis(15))));
         assert_eq!(ours.label.unwrap().as_str(), "a;b");
+        let ours = plain_holder(b"AAAAAAAAAAAAAAAAAAAAAA;-;1795201718160814;;", 1_795_201_718_175, None).unwrap();
+        assert_eq!((ours.fence, ours.held_for), (FencingToken::new(1_795_201_718_160_814), millis(15)));
+        assert_eq!(ours.label, None);
     }
 
     #[test]

@@ -53,18 +53,23 @@ macro_rules! scripts {
 
 scripts! {
     ACQUIRE = "acquire":
-        "acquire" "part/refusal" "part/now" "part/fence" "acquire_fast" "part/queue" "part/join" "acquire_slow";
-    RELEASE = "release": "part/refusal" "release" "part/now" "part/queue" "release_wake";
-    ABANDON = "abandon": "abandon" "part/refusal" "part/now" "part/queue" "abandon_do";
-    RENEW = "renew": "renew";
+        "acquire" "part/now" "part/fence" "acquire_free" "part/refusal" "part/wait" "part/queue" "part/join"
+        "acquire_busy" "acquire_grant";
+    RELEASE = "release":
+        "release" "part/refusal" "release_rest" "part/turn" "part/now" "part/fence" "part/queue" "release_wake";
+    ABANDON = "abandon": "abandon" "part/refusal" "part/turn" "part/now" "part/fence" "part/queue" "abandon_do";
+    RENEW = "renew": "renew" "part/lengthen" "renew_do";
     INSPECT = "inspect": "inspect" "part/now" "inspect_do";
-    FORCE_RELEASE = "force_release": "force_release" "part/now" "part/queue" "release_wake";
-    ENTER = "enter": "enter" "part/refusal" "part/now" "part/fence" "part/queue" "part/join" "enter_do";
-    EXIT = "exit": "part/refusal" "exit" "part/now" "part/queue" "exit_wake";
-    ABANDON_ENTRY = "abandon_entry": "abandon_entry" "part/refusal" "part/now" "part/queue" "abandon_entry_do";
-    RENEW_HOLD = "renew_hold": "part/refusal" "renew_hold";
+    FORCE_RELEASE = "force_release": "force_release" "part/turn" "part/now" "part/fence" "part/queue" "release_wake";
+    ENTER = "enter":
+        "enter" "part/refusal" "part/now" "part/fence" "part/wait" "part/queue" "part/join" "enter_do";
+    EXIT = "exit": "part/refusal" "exit" "part/turn" "part/now" "part/fence" "part/queue" "exit_wake";
+    ABANDON_ENTRY = "abandon_entry":
+        "abandon_entry" "part/refusal" "part/turn" "part/now" "part/fence" "part/queue" "abandon_entry_do";
+    RENEW_HOLD = "renew_hold": "renew_hold" "part/refusal" "part/lengthen" "renew_hold_do";
     VOTE = "vote":
-        "vote" "part/refusal" "part/now" "part/vote_fence" "acquire_fast" "part/queue" "part/join" "acquire_slow";
+        "vote" "part/now" "part/vote_fence" "acquire_free" "part/refusal" "part/wait" "part/queue" "part/join"
+        "acquire_busy" "acquire_grant";
     RAISE = "raise": "part/refusal" "raise";
     ENROLL = "enroll": "enroll";
     RIGHTS = "rights": "rights";

@@ -6,15 +6,15 @@ use tenure_core::{Error, ErrorKind, Result};
 
 use crate::keyspace::{FenceScope, Prefix};
 
-/// Where fencing tokens come from.
+/// Where fencing tokens come from. A grant carries eight: the first, and those that its client may pass on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Fences {
-    /// The greater of the last one plus one and the server's time in microseconds: they keep growing when the data of
+    /// The greater of the one after the last eight and the server's time in microseconds: they keep growing when the data of
     /// the server was lost, unless its clock stepped back behind the last grant as well.
     #[default]
     ClockSeeded,
-    /// The last one plus one: small numbers without gaps in time, which start again when the data was lost.
+    /// The one after the last eight: small numbers, which start again when the data was lost.
     Counter,
 }
 

@@ -1,5 +1,6 @@
 //! URLs of Redis.
 
+use std::ops::Range;
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
@@ -85,14 +86,30 @@ pub(crate) fn parse(text: &str) -> Result<RedisConfig> {
     Ok(config)
 }
 
+/// See [`RedisConfig::nodes_from_url`].
+pub(crate) fn parse_nodes(text: &str) -> Result<Vec<RedisConfig>> {
+    let scheme = text.split_once(':').map_or("", |(scheme, _)| scheme);
+    if !matches!(scheme, "redis" | "rediss") {
+        return Err(invalid("the nodes of a quorum are given as redis://host[:port],host[:port]… or rediss://…"));
+    }
+    let hosts = hosts(text);
+    let (before, after) = (&text[..hosts.start], &text[hosts.end..]);
+    text[hosts.clone()].split(',').map(|host| parse(&format!("{before}{host}{after}"))).collect()
+}
+
+/// Where in a URL its hosts are.
+fn hosts(text: &str) -> Range<usize> {
+    let start = text.find("://").map_or(text.len(), |at| at + 3);
+    let end = text[start..].find(['/', '?', '#']).map_or(text.len(), |at| start + at);
+    text[start..end].rfind('@').map_or(start, |at| start + at + 1)..end
+}
+
 /// The URL with its first host alone, and the other hosts.
 fn one_host(text: &str) -> (String, Vec<String>) {
-    let Some(start) = text.find("://").map(|at| at + 3) else { return (text.to_owned(), Vec::new()) };
-    let end = text[start..].find(['/', '?', '#']).map_or(text.len(), |at| start + at);
-    let hosts = text[start..end].rfind('@').map_or(start, |at| start + at + 1);
-    let mut all = text[hosts..end].split(',');
+    let hosts = hosts(text);
+    let mut all = text[hosts.clone()].split(',');
     let first = all.next().unwrap_or_default();
-    (format!("{}{first}{}", &text[..hosts], &text[end..]), all.map(str::to_owned).collect())
+    (format!("{}{first}{}", &text[..hosts.start], &text[hosts.end..]), all.map(str::to_owned).collect())
 }
 
 fn addresses(url: &Url, others: &[String], port: u16) -> Result<Vec<Address>> {
@@ -252,6 +269,21 @@ mod tests {
         let config = parse("redis://h?protocol=resp2&name=billing-7").unwrap();
         assert_eq!((config.protocol, config.name.as_deref()), (Protocol::Resp2, Some("billing-7")));
         assert!(parse("rediss://h").unwrap().tls.is_some());
+    }
+
+    #[test]
+    fn nodes_of_a_quorum_are_read() {
+        let all = parse_nodes("rediss://u:p,@a:1,b,[::1]:3/2?prefix=x").unwrap();
+        let address = |config: &RedisConfig| config.topology.clone();
+        let hosts = [Address::tcp("a", 1), Address::tcp("b", 6379), Address::tcp("::1", 3)];
+        assert_eq!(all.iter().map(address).collect::<Vec<_>>(), hosts.map(Topology::Single));
+        assert!(all.iter().all(|node| node.login == login("u", "p,") && node.database == 2 && node.tls.is_some()));
+        for url in
+            ["redis+unix:///s3cret", "redis+cluster://:s3cret@a,b", "redis://:s3cret@a,,b", "s3cret", "redis:a,b"]
+        {
+            let error = parse_nodes(url).unwrap_err();
+            assert!(error.kind() == ErrorKind::InvalidArgument && !error.message().contains("s3cret"), "{error}");
+        }
     }
 
     #[test]

@@ -1,9 +1,10 @@
 //! A server as a node of a quorum, over any executor.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use tenure_core::driver::{Ballot, DistributedLock as _, Electorate, Hold, QuorumNode, Raised, Vote};
+use tenure_core::driver::{Ballot, DistributedLock as _, Doctor, Electorate, Hold, QuorumNode, Raised, Vote};
 use tenure_core::{Error, ErrorKind, FencingToken, LockName, Result};
 
 use crate::executor::{RedisExecutor, Reply};
@@ -21,6 +22,7 @@ const WHOLE_NODE: &str = "*";
 #[async_trait]
 impl<E: RedisExecutor> QuorumNode for RedisLocks<E> {
     async fn vote(&self, ballot: &Ballot) -> Result<Vote> {
+        self.check().await?;
         let request = &ballot.request;
         let reply = self.run("vote", &request.name, self.calls().vote(ballot)).await?;
         let vote = match answer(&reply) {
@@ -48,6 +50,10 @@ impl<E: RedisExecutor> QuorumNode for RedisLocks<E> {
     async fn enroll(&self, electorate: &Electorate) -> Result<()> {
         let name = LockName::new(WHOLE_NODE)?;
         self.run("enroll", &name, self.calls().enroll(electorate)).await.map(drop)
+    }
+
+    fn doctor(&self) -> Option<Arc<dyn Doctor>> {
+        Some(Arc::new(self.clone()))
     }
 }
 

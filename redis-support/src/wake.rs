@@ -3,6 +3,8 @@
 use tenure_core::driver::{QueueRouter, WakeRouter};
 use tenure_core::{OwnerToken, QueueName};
 
+use crate::reply;
+
 /// What a driver feeds with the messages of its client's channel, and with news of the link. Clones are the same.
 #[derive(Clone, Debug, Default)]
 pub struct WakeLink {
@@ -11,8 +13,8 @@ pub struct WakeLink {
 }
 
 impl WakeLink {
-    /// A message on the client's channel: the token of the waiter that it is for, or `!` and the name of a delay queue
-    /// (no token has that sign). Anything else is ignored.
+    /// A message on the client's channel: the token of the waiter that it is for, alone or with the lease that it was
+    /// given; or `!` and the name of a delay queue (no token has that sign). Anything else is ignored.
     pub fn deliver(&self, payload: &[u8]) {
         if let Some(name) = payload.strip_prefix(b"!") {
             if let Ok(queue) = QueueName::new(name) {
@@ -20,7 +22,9 @@ impl WakeLink {
             }
             return;
         }
-        if let Some(token) = std::str::from_utf8(payload).ok().and_then(|text| OwnerToken::parse(text).ok()) {
+        if let Some((token, handed)) = reply::handed(payload) {
+            self.router.hand(&token, handed); // one that is gone has left its token to be abandoned
+        } else if let Some(token) = std::str::from_utf8(payload).ok().and_then(|text| OwnerToken::parse(text).ok()) {
             self.router.wake(&token); // a waiter that is gone needs no wake-up
         }
     }

@@ -4,7 +4,8 @@ use std::io;
 use std::time::Duration;
 
 use crate::options::RedisOptions;
-use crate::redis::{RedisServer, free_port};
+use crate::port::free_port;
+use crate::redis::RedisServer;
 use crate::resp::Reply;
 use crate::wait::eventually;
 
@@ -26,20 +27,27 @@ impl RedisCluster {
     ///
     /// Those of starting a server; [`io::ErrorKind::TimedOut`] when they do not find each other.
     pub fn start(options: &RedisOptions, node_timeout: Duration) -> io::Result<Self> {
-        let mut nodes = Vec::new();
-        let mut bus = Vec::new();
-        for _ in 0..2 * PRIMARIES {
-            bus.push(free_port()?);
-            let options = options
-                .clone()
-                .setting("cluster-enabled", "yes")
-                .setting("cluster-port", bus[bus.len() - 1].to_string())
-                .setting("cluster-node-timeout", node_timeout.as_millis().to_string());
-            nodes.push(RedisServer::start(options)?);
-        }
+        let options = options
+            .clone()
+            .setting("cluster-enabled", "yes")
+            .setting("cluster-node-timeout", node_timeout.as_millis().to_string());
+        let started = (0..2 * PRIMARIES).map(|_| Self::start_node(&options)).collect::<io::Result<Vec<_>>>()?;
+        let (nodes, bus): (Vec<_>, Vec<_>) = started.into_iter().unzip();
         let cluster = Self { nodes };
         cluster.join(&bus)?;
         Ok(cluster)
+    }
+
+    /// A node, and the port of its bus; another one if somebody was faster.
+    fn start_node(options: &RedisOptions) -> io::Result<(RedisServer, u16)> {
+        let attempt = || {
+            let bus = free_port()?;
+            Ok((RedisServer::start(options.clone().setting("cluster-port", bus.to_string()))?, bus))
+        };
+        attempt().or_else(|error: io::Error| match error.kind() {
+            io::ErrorKind::AddrInUse => attempt(),
+            _ => Err(error),
+        })
     }
 
     fn join(&self, bus: &[u16]) -> io::Result<()> {

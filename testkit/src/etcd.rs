@@ -2,7 +2,7 @@
 
 use std::fs::{self, File};
 use std::io::{self, Read as _, Write as _};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -10,14 +10,16 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::dir::TempDir;
+use crate::port::free_port;
 use crate::wait::eventually;
 
 /// How often other ports are tried when somebody else was faster.
 const PORT_ATTEMPTS: u32 = 5;
 
-/// Options of an [`EtcdCluster`]; by default plain text and etcd's own timing.
+/// Options of an [`EtcdCluster`]; by default plain text, etcd's own timing, and data in memory where there is plenty.
 #[derive(Clone, Debug, Default)]
 pub struct EtcdOptions {
+    on_disk: bool,
     tls: Option<EtcdCertificates>,
     args: Vec<String>,
 }
@@ -44,6 +46,13 @@ impl EtcdOptions {
     #[must_use]
     pub fn tls(mut self, certificates: EtcdCertificates) -> Self {
         self.tls = Some(certificates);
+        self
+    }
+
+    /// Keeps the data on the disk, whose writes etcd waits for: for measurements.
+    #[must_use]
+    pub fn on_disk(mut self) -> Self {
+        self.on_disk = true;
         self
     }
 
@@ -90,9 +99,10 @@ impl EtcdCluster {
     pub fn start(options: EtcdOptions, size: usize) -> io::Result<Self> {
         let mut attempt = 1;
         loop {
-            let mut cluster = Self { members: Vec::new(), options: options.clone(), dir: TempDir::new("etcd")? };
+            let dir = if options.on_disk { TempDir::new("etcd") } else { TempDir::in_memory("etcd") }?;
+            let mut cluster = Self { members: Vec::new(), options: options.clone(), dir };
             for _ in 0..size {
-                let [client, peer, metrics] = free_ports()?;
+                let (client, peer, metrics) = (free_port()?, free_port()?, free_port()?);
                 cluster.members.push(Member { child: None, client, peer, metrics });
             }
             let started = (0..size).try_for_each(|index| cluster.spawn(index)).and_then(|()| cluster.serving());
@@ -296,17 +306,6 @@ impl Drop for EtcdCluster {
             let _ = self.kill(index);
         }
     }
-}
-
-/// Three different ports that nobody listens on right now.
-fn free_ports() -> io::Result<[u16; 3]> {
-    let listen = || TcpListener::bind((Ipv4Addr::LOCALHOST, 0));
-    let listeners = [listen()?, listen()?, listen()?];
-    let mut ports = [0; 3];
-    for (port, listener) in ports.iter_mut().zip(&listeners) {
-        *port = listener.local_addr()?.port();
-    }
-    Ok(ports)
 }
 
 fn http_get(port: u16, path: &str) -> io::Result<String> {

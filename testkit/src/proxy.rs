@@ -19,10 +19,12 @@ pub enum Link {
     LosesReplies,
     /// Loses everything, and closes nothing.
     Silent,
+    /// Carries nothing and loses nothing: who sends has to wait in the end.
+    Jammed,
 }
 
 impl Link {
-    const ALL: [Self; 3] = [Self::Open, Self::LosesReplies, Self::Silent];
+    const ALL: [Self; 4] = [Self::Open, Self::LosesReplies, Self::Silent, Self::Jammed];
 }
 
 #[derive(Debug)]
@@ -150,8 +152,7 @@ impl Connection {
             match from.read(&mut buffer) {
                 Ok(0) => break,
                 Ok(count) => {
-                    let link = Link::ALL[usize::from(self.link.load(Ordering::Acquire))];
-                    if passes(link) && to.write_all(&buffer[..count]).is_err() {
+                    if passes(self.unjammed()) && to.write_all(&buffer[..count]).is_err() {
                         break;
                     }
                 }
@@ -162,7 +163,18 @@ impl Connection {
         self.close();
     }
 
+    /// What the connection does, once it does anything.
+    fn unjammed(&self) -> Link {
+        loop {
+            match Link::ALL[usize::from(self.link.load(Ordering::Acquire))] {
+                Link::Jammed => thread::sleep(TICK),
+                link => return link,
+            }
+        }
+    }
+
     fn close(&self) {
+        self.link.store(Link::Open as u8, Ordering::Release);
         for end in &self.ends {
             let _ = end.shutdown(Shutdown::Both);
         }

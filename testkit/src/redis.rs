@@ -2,7 +2,6 @@
 
 use std::fs::{self, File};
 use std::io;
-use std::net::{Ipv4Addr, TcpListener};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
@@ -11,6 +10,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::clock::ClockShim;
 use crate::dir::TempDir;
 use crate::options::{RedisOptions, Role};
+use crate::port::free_port;
 use crate::resp::{Reply, RespClient};
 use crate::wait::eventually;
 
@@ -253,7 +253,8 @@ impl RedisServer {
         if let Some(status) = self.child.as_mut().map(Child::try_wait).transpose()?.flatten() {
             return Err(io::Error::other(format!("the server ended with {status}")));
         }
-        let reply = RespClient::unix(&self.socket()).and_then(|mut client| client.call(&["PING"]));
+        // Signed in: to strangers it says so even while it loads.
+        let reply = self.connect().and_then(|mut client| client.call(&["PING"]));
         Ok(match reply {
             Ok(Reply::Error(text)) if text.starts_with("LOADING") => None,
             Ok(_) => Some(()),
@@ -266,9 +267,4 @@ impl Drop for RedisServer {
     fn drop(&mut self) {
         let _ = self.kill();
     }
-}
-
-/// A port that nobody listens on right now.
-pub(crate) fn free_port() -> io::Result<u16> {
-    Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port())
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use crate::options::{RedisOptions, Role};
 use crate::redis::RedisServer;
+use crate::resp::RespClient;
 use crate::wait::eventually;
 
 /// What the sentinels call the primary.
@@ -114,6 +115,17 @@ impl RedisSentinels {
         self.sentinels[0].cli(&["SENTINEL", "FAILOVER", SERVICE]).map(drop)
     }
 
+    /// Listens for the first sentinel's announcements of another primary.
+    ///
+    /// # Errors
+    ///
+    /// Those of connecting.
+    pub fn announcements(&self) -> io::Result<Announcements> {
+        let mut client = self.sentinels[0].connect()?;
+        client.call(&["SUBSCRIBE", "+switch-master"])?;
+        Ok(Announcements(client))
+    }
+
     /// The port of the primary, as the first running sentinel knows it.
     ///
     /// # Errors
@@ -136,5 +148,23 @@ impl RedisSentinels {
     pub fn primary(&self) -> io::Result<usize> {
         let port = self.primary_port()?;
         self.servers.iter().position(|server| server.port() == port).ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+}
+
+/// What a sentinel announces.
+#[derive(Debug)]
+pub struct Announcements(RespClient);
+
+impl Announcements {
+    /// Waits for the next announcement; returns the port of the new primary.
+    ///
+    /// # Errors
+    ///
+    /// Those of the socket; [`io::ErrorKind::InvalidData`] for an announcement without a port.
+    pub fn next_primary(&mut self) -> io::Result<u16> {
+        let message = self.0.read()?;
+        let text = message.items().last().map(crate::Reply::text).unwrap_or_default();
+        let port = text.rsplit(' ').next().and_then(|port| port.parse().ok());
+        port.ok_or_else(|| io::ErrorKind::InvalidData.into())
     }
 }

@@ -7,9 +7,25 @@ use crate::{test, tidy};
 /// Feature sets that must build alone: package and features.
 const FEATURES: &[(&str, &[&str])] = &[
     ("tenure-core", &["", "mock", "tracing", "mock,tracing"]),
-    ("tenure", &["", "memory", "redis", "fred", "redis,fred,tls", "mock", "tracing"]),
+    ("tenure", FACADE),
     ("tenure-redis", &["", "tls"]),
     ("tenure-fred", &["", "tls"]),
+    ("tenure-etcd", &["", "tls"]),
+];
+
+const FACADE: &[&str] = &[
+    "",
+    "memory",
+    "redis",
+    "fred",
+    "redis,fred,tls",
+    "etcd",
+    "etcd,tls",
+    "redlock",
+    "redlock,redis",
+    "redlock,fred",
+    "mock",
+    "tracing",
 ];
 
 pub(crate) fn run(args: &[String]) -> Outcome {

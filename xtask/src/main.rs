@@ -1,9 +1,12 @@
 //! `cargo xtask`: the commands of this workspace. `cargo xtask help` lists them.
 
+mod again;
 mod ci;
 mod command;
+mod compare;
 mod conformance;
 mod setup;
+mod swap;
 mod test;
 mod tidy;
 
@@ -16,12 +19,17 @@ cargo xtask <command>
 
   test                       install what the tests need (Debian and Ubuntu), run every test, print the suite's tables
       --no-install           do not install anything; say what is missing
-      --full                 also clusters, sentinels, TLS, least rights and larger quorums: many minutes more
+      --full                 also three minutes of processes over servers that are stopped and killed
   conformance                run the conformance suite alone
       --list                 print the backends and the cases
       --backend <id>         the backend to run (may be repeated; default: all that can run here)
       --json <file>          write the report as JSON
       --filter <text>        only cases whose id contains the text
+  compare locks|queue        measure beside other libraries, print the tables, rewrite docs/performance.md
+      --quick                less of everything: at most ten minutes
+      --json <file>          write the figures there, and leave the page alone
+      --only <section>       one section (may be repeated)
+  compare page               rewrite docs/performance.md from the figures that are there
   tidy                       check dependency arrows, file lengths, MSRV, case registration, generated docs
       --fix                  rewrite the generated docs
   ci                         fmt, clippy for each feature, docs, tidy, test
@@ -37,6 +45,7 @@ fn main() -> ExitCode {
     let outcome = match command.as_str() {
         "test" => test::run(&args),
         "conformance" => conformance::run(&args),
+        "compare" => compare::run(&args),
         "tidy" => tidy::run(&args),
         "ci" => ci::run(&args),
         "help" | "--help" | "-h" => {

@@ -1,27 +1,46 @@
 //! Every test there is, with real servers.
 
+use crate::again;
 use crate::command::{self, Failure, Outcome, cargo};
-use crate::conformance::{self, Extent};
+use crate::conformance;
 use crate::setup::{self, Install};
+use crate::swap;
+
+/// How long to try what only time brings to light.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Soak {
+    Seconds,
+    Minutes,
+}
 
 pub(crate) fn run(args: &[String]) -> Outcome {
-    let (mut install, mut extent) = (Install::Allowed, Extent::Gate);
+    let (mut install, mut soak) = (Install::Allowed, Soak::Seconds);
     for arg in args {
         match arg.as_str() {
             "--no-install" => install = Install::Never,
-            "--full" => extent = Extent::Full,
+            "--full" => soak = Soak::Minutes,
             other => return Err(Failure(format!("test does not know {other:?}"))),
         }
     }
     setup::prepare(install)?;
     let python = setup::python_with_redis(install)?;
-    command::run(&mut cargo(&["test", "--workspace", "--all-features", "--no-fail-fast"]))?;
+    again::tests()?;
+    swap::run()?;
     // Tests that need more than cargo and the servers are ignored by default; here it is at hand.
     let peers = ["test", "--package", "tenure-redis", "--test", "interop", "--", "--include-ignored"];
     command::run(cargo(&peers).env("TENURE_PYTHON", python))?;
-    if extent == Extent::Full {
-        let failovers = ["test", "--package", "tenure-backends", "--all-features", "--test", "topologies"];
-        command::run(cargo(&failovers).args(["--", "--include-ignored", "--test-threads", "1"]))?;
+    // Few at a time: each starts many servers, which take each other for dead when the machine has no time for them.
+    let failovers = ["test", "--package", "tenure-backends", "--all-features", "--test", "topologies"];
+    let failovers = |threads| {
+        command::run(cargo(&failovers).args(["--", "--include-ignored", "--nocapture", "--test-threads", threads]))
+    };
+    if let Err(Failure(why)) = failovers("2") {
+        println!("\nagain, one at a time: {why}");
+        failovers("1")?;
     }
-    conformance::run_all(&setup::target().join("conformance"), extent)
+    if soak == Soak::Minutes {
+        let long = ["test", "--package", "tenure-backends", "--all-features", "--test", "redlock_soak"];
+        command::run(cargo(&long).args(["--", "--ignored", "--nocapture"]))?;
+    }
+    conformance::run_all(&setup::target().join("conformance"))
 }

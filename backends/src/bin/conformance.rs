@@ -30,6 +30,7 @@ fn main() -> ExitCode {
         Some("cases") => print!("{}", cases_page()),
         Some("capabilities") => print!("{}", capabilities_page()),
         Some("ids") => print!("{}", ids()),
+        Some("backends") => makers().iter().for_each(|maker| println!("{}", maker.id())),
         Some(other) => return fail(&format!("there is no page \"{other}\"")),
         None if arguments.list.is_some() => print_list(),
         None => return run(&arguments),

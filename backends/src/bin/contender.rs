@@ -28,7 +28,8 @@ fn main() -> ExitCode {
 }
 
 async fn contend(url: &str, name: &str) -> tenure_core::Result<()> {
-    let client = Client::new(RedisDriver::connect_url(url).await?);
+    // Every waiter stands in the server's queue: it is that one's order, and its cost, that are looked at.
+    let client = Client::builder(RedisDriver::connect_url(url).await?).holders_per_grant(1).build()?;
     let (orders, mut lines) = tokio::sync::mpsc::unbounded_channel();
     std::thread::spawn(move || {
         for line in std::io::stdin().lock().lines().map_while(Result::ok) {

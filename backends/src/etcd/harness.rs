@@ -2,6 +2,7 @@
 
 use std::process::Command;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use etcd_client::Client;
@@ -19,6 +20,12 @@ pub(super) const MAX_WAITERS: u32 = 200;
 
 pub(super) const MAX_DEPTH: u32 = 300;
 
+/// Few enough to be filled.
+pub(super) const MAX_DEAD_LETTERS: u64 = 200;
+
+/// The clients of the cases share one clock; what the driver makes of the declared error is to be seen, though.
+pub(super) const CLOCK_ERROR: Duration = Duration::from_millis(50);
+
 pub(super) type Cluster = Arc<Mutex<EtcdCluster>>;
 
 pub(super) fn lock(cluster: &Cluster) -> MutexGuard<'_, EtcdCluster> {
@@ -34,7 +41,8 @@ pub(super) async fn raw(cluster: &Cluster) -> Result<Client, BoxError> {
 /// A driver with the settings of the cases.
 fn driver(url: &str) -> Result<EtcdDriver, BoxError> {
     let config: EtcdConfig = url.parse()?;
-    Ok(EtcdDriver::new(config.max_waiters(MAX_WAITERS)?.max_depth(MAX_DEPTH)?))
+    let config = config.max_waiters(MAX_WAITERS)?.max_depth(MAX_DEPTH)?;
+    Ok(EtcdDriver::new(config.clock_error(CLOCK_ERROR)?.max_dead_letters(MAX_DEAD_LETTERS)?))
 }
 
 pub(super) struct EtcdHarness {

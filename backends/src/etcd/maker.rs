@@ -8,8 +8,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tenure_conformance::{BoxError, CaseContext, Declared, FaultKind, Harness, HarnessMaker, Isolation, Missing};
 use tenure_core::driver::{
-    Exclusion, Fencing, Introspection, LockCapabilities, OwnerScope, ReentrantCapabilities, Revocation, TtlRange,
-    Waiting,
+    Exclusion, Fencing, Introspection, KeyedConcurrency, LeaseRange, LockCapabilities, OwnerScope, Parking,
+    QueueCapabilities, QueueWake, ReentrantCapabilities, Revocation, TtlRange, Waiting,
 };
 use tenure_testkit::{EtcdCluster, EtcdOptions};
 
@@ -59,6 +59,25 @@ impl EtcdMaker {
     }
 }
 
+/// Written down a second time, as the rest.
+fn queue() -> QueueCapabilities {
+    QueueCapabilities {
+        clock_error: super::harness::CLOCK_ERROR,
+        wake: QueueWake::Notified,
+        durability: Exclusion::Consensus,
+        fencing: Fencing::Strict,
+        keys: KeyedConcurrency::OneInFlight,
+        parking: Parking::Attended,
+        payload: 64 * 1024,
+        batch: 100,
+        delay: Duration::from_secs(3_650 * 86_400),
+        lease: LeaseRange { min: Duration::from_millis(10), max: Duration::from_secs(86_400) },
+        attempts: 10_000,
+        backlog: None,
+        dead_letters: super::harness::MAX_DEAD_LETTERS,
+    }
+}
+
 fn program() -> std::ffi::OsString {
     std::env::var_os("TENURE_ETCD_BIN").unwrap_or_else(|| "etcd".into())
 }
@@ -84,9 +103,11 @@ impl HarnessMaker for EtcdMaker {
             revocation: Revocation::Forced,
             max_waiters: Some(super::harness::MAX_WAITERS),
             renew_batch: 100,
+            max_fences: 1,
         };
         Declared::new(locks)
             .reentrant(ReentrantCapabilities { scope: OwnerScope::Backend, max_depth: super::harness::MAX_DEPTH })
+            .queue(queue())
             .several_processes()
             .visible_leftovers()
             .faults([FaultKind::ExpireLease, FaultKind::CutConnections])

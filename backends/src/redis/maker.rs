@@ -19,7 +19,7 @@ use super::servers::Servers;
 use super::setup::{Library, Setup};
 
 /// A cap on waiters that the suite can reach.
-pub(super) const MAX_WAITERS: u32 = 100;
+pub(crate) const MAX_WAITERS: u32 = 100;
 
 /// A driver on servers in some arrangement. Cases that only use names of their own share them; the others have their
 /// own.
@@ -27,6 +27,7 @@ pub struct RedisMaker {
     library: Library,
     setup: Setup,
     id: String,
+    passing: bool,
     shared: Mutex<Weak<Mutex<Servers>>>,
     worker: Option<PathBuf>,
     version: OnceLock<String>,
@@ -43,7 +44,14 @@ impl RedisMaker {
     #[must_use]
     pub fn new(library: Library, setup: Setup) -> Self {
         let id = format!("{}/{}", library.name(), setup.name());
-        Self { library, setup, id, shared: Mutex::default(), worker: None, version: OnceLock::new() }
+        let (shared, worker, version) = (Mutex::default(), None, OnceLock::new());
+        Self { library, setup, id, passing: true, shared, worker, version }
+    }
+
+    /// The backend `redis/no-passing`: one server, and clients that pass no lease on.
+    #[must_use]
+    pub fn without_passing() -> Self {
+        Self { id: String::from("redis/no-passing"), passing: false, ..Self::single() }
     }
 
     /// The backend `redis/single`.
@@ -83,14 +91,14 @@ impl RedisMaker {
 }
 
 /// Written down a second time, as the rest.
-fn queue() -> QueueCapabilities {
+fn queue(durability: Exclusion) -> QueueCapabilities {
     QueueCapabilities {
         clock_error: Duration::ZERO,
         wake: QueueWake::Notified,
-        durability: Exclusion::SingleNode,
+        durability,
         fencing: Fencing::ClockSeeded,
         keys: KeyedConcurrency::OneInFlight,
-        parking: Parking::BackOff,
+        parking: Parking::Attended,
         payload: 256 * 1024,
         batch: 256,
         delay: Duration::from_secs(3_650 * 86_400),
@@ -122,11 +130,13 @@ impl HarnessMaker for RedisMaker {
             revocation: Revocation::Forced,
             max_waiters: Some(MAX_WAITERS),
             renew_batch: 100,
+            max_fences: 8,
         };
-        let declared =
-            Declared::new(locks).reentrant(ReentrantCapabilities { scope: OwnerScope::Backend, max_depth: 65_535 });
-        let declared = if self.setup.is_alone() { declared.queue(queue()) } else { declared };
+        let declared = Declared::new(locks);
+        let declared = if self.passing { declared } else { declared.without_passing() };
         declared
+            .reentrant(ReentrantCapabilities { scope: OwnerScope::Backend, max_depth: 65_535 })
+            .queue(queue(self.setup.exclusion()))
             .several_processes()
             .visible_leftovers()
             .faults([FaultKind::ExpireLease, FaultKind::CutConnections, FaultKind::CutNotifications])
@@ -159,7 +169,7 @@ impl HarnessMaker for RedisMaker {
     async fn make(&self, context: CaseContext) -> Result<Box<dyn Harness>, BoxError> {
         let servers = self.servers_for(context.isolation)?;
         let worker = self.worker.clone().map_or_else(std::env::current_exe, Ok)?;
-        Ok(Box::new(RedisHarness::new(self.library, self.setup, servers, worker)))
+        Ok(Box::new(RedisHarness::new(self.library, self.setup, servers, worker, context.slack)))
     }
 }
 

@@ -14,13 +14,20 @@ const NO_ELECTION: Duration = Duration::from_secs(60);
 /// The user that the setup with an access control list logs in as.
 const USER: &str = "locks";
 
-pub(super) enum Servers {
+pub(crate) enum Servers {
     One(RedisServer),
     Cluster(RedisCluster),
     Sentinels(RedisSentinels),
+    /// Independent of each other: the nodes of a quorum.
+    Nodes(Vec<RedisServer>),
 }
 
 impl Servers {
+    /// So many independent ones.
+    pub(crate) fn nodes(count: usize, options: &RedisOptions) -> Result<Self, BoxError> {
+        Ok(Self::Nodes((0..count).map(|_| RedisServer::start(options.clone())).collect::<Result<_, _>>()?))
+    }
+
     pub(super) fn start(setup: Setup, library: Library, options: RedisOptions) -> Result<Self, BoxError> {
         Ok(match setup {
             Setup::Single | Setup::Resp2 => Self::One(RedisServer::start(options)?),
@@ -36,6 +43,7 @@ impl Servers {
         match self {
             Self::Cluster(cluster) => format!("{}/?", cluster.url()),
             Self::Sentinels(group) => format!("{}?", group.url()),
+            Self::Nodes(nodes) => format!("redlock+{}?", hosts(nodes)),
             Self::One(server) => match (setup, server.options().certificates()) {
                 (Setup::Resp2, _) => format!("{}/?protocol=resp2&name=tenure-test&", server.url()),
                 (Setup::Acl, _) => format!("redis://{USER}:password@127.0.0.1:{}/?", server.port()),
@@ -46,28 +54,31 @@ impl Servers {
     }
 
     /// Every server that keeps locks, or a copy of them.
-    pub(super) fn all(&self) -> &[RedisServer] {
+    pub(crate) fn all(&self) -> &[RedisServer] {
         match self {
             Self::One(server) => slice::from_ref(server),
             Self::Cluster(cluster) => cluster.nodes(),
             Self::Sentinels(group) => group.servers(),
+            Self::Nodes(nodes) => nodes,
         }
     }
 
-    pub(super) fn all_mut(&mut self) -> &mut [RedisServer] {
+    pub(crate) fn all_mut(&mut self) -> &mut [RedisServer] {
         match self {
             Self::One(server) => slice::from_mut(server),
             Self::Cluster(cluster) => cluster.nodes_mut(),
             Self::Sentinels(group) => group.servers_mut(),
+            Self::Nodes(nodes) => nodes,
         }
     }
 
-    /// The one that serves `key` now.
-    pub(super) fn keeper(&self, key: &[u8]) -> Result<&RedisServer, BoxError> {
+    /// Those that serve `key` now.
+    pub(super) fn keepers(&self, key: &[u8]) -> Result<&[RedisServer], BoxError> {
         Ok(match self {
-            Self::One(server) => server,
-            Self::Cluster(cluster) => &cluster.nodes()[cluster.owner(key)?],
-            Self::Sentinels(group) => &group.servers()[group.primary()?],
+            Self::One(server) => slice::from_ref(server),
+            Self::Cluster(cluster) => slice::from_ref(&cluster.nodes()[cluster.owner(key)?]),
+            Self::Sentinels(group) => slice::from_ref(&group.servers()[group.primary()?]),
+            Self::Nodes(nodes) => nodes,
         })
     }
 
@@ -96,11 +107,17 @@ impl Servers {
             server.restart()?;
         }
         match self {
-            Self::One(_) => Ok(()),
+            Self::One(_) | Self::Nodes(_) => Ok(()),
             Self::Cluster(cluster) => Ok(cluster.settled()?),
             Self::Sentinels(group) => Ok(group.settled()?),
         }
     }
+}
+
+/// The URL of independent servers.
+pub(crate) fn hosts(nodes: &[RedisServer]) -> String {
+    let hosts: Vec<_> = nodes.iter().map(|node| format!("127.0.0.1:{}", node.port())).collect();
+    format!("redis://{}/", hosts.join(","))
 }
 
 /// The rules that the driver's README says are enough, in the form that a server takes them.

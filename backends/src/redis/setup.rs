@@ -1,8 +1,6 @@
 //! Which client library, and which arrangement of servers.
 
-use tenure_core::driver::{Backend, Exclusion};
-use tenure_fred::FredDriver;
-use tenure_redis::RedisDriver;
+use tenure_core::driver::Exclusion;
 
 /// The client library under the driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,12 +73,4 @@ impl Setup {
     pub(super) fn is_alone(self) -> bool {
         self.exclusion() == Exclusion::SingleNode
     }
-}
-
-/// The driver that a URL names.
-pub(crate) async fn connect(url: &str) -> tenure_core::Result<Backend> {
-    Ok(match url.starts_with("fred+") {
-        true => FredDriver::connect_url(url).await?.into(),
-        false => RedisDriver::connect_url(url).await?.into(),
-    })
 }

@@ -1,25 +1,30 @@
 //! A quorum of servers.
 
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use tenure_conformance::{BoxError, CaseContext, Declared, Harness, HarnessMaker, Missing};
+use tenure_conformance::{
+    BoxError, CaseContext, Declared, Fault, FaultKind, Harness, HarnessMaker, Healer, Inspector, Isolation, Missing,
+};
 use tenure_core::Ttl;
 use tenure_core::driver::{
     Backend, Exclusion, Fencing, Introspection, LockCapabilities, OwnerScope, ReentrantCapabilities, Revocation,
     TtlRange, Waiting,
 };
 use tenure_redis::{RedisConfig, RedisDriver};
-use tenure_redlock::{Redlock, Restarts};
+use tenure_redlock::{Redlock, RedlockBuilder};
 use tenure_testkit::{RedisOptions, RedisServer};
 
-use crate::redis::RedisMaker;
+use crate::redis::{MAX_WAITERS, RedisInspector, RedisMaker, Servers, Shared, hosts, inject, lock};
 
 /// What is wrong with some of the servers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Minority {
     Healthy,
-    /// Killed after the clients connected.
+    /// Killed before the clients connect.
     Dead(usize),
     /// Stopped after the clients connected.
     Slow(usize),
@@ -73,10 +78,21 @@ impl HarnessMaker for RedlockMaker {
             },
             introspection: Introspection::Full,
             revocation: Revocation::Forced,
-            max_waiters: Some(100),
+            max_waiters: Some(MAX_WAITERS),
             renew_batch: 100,
+            max_fences: 1,
         };
-        Declared::new(locks).reentrant(ReentrantCapabilities { scope: OwnerScope::Process, max_depth: 65_535 })
+        let declared =
+            Declared::new(locks).reentrant(ReentrantCapabilities { scope: OwnerScope::Process, max_depth: 65_535 });
+        if self.minority != Minority::Healthy {
+            return declared.several_processes();
+        }
+        declared
+            .several_processes()
+            .visible_leftovers()
+            .faults([FaultKind::ExpireLease, FaultKind::CutConnections, FaultKind::CutNotifications])
+            .faults([FaultKind::PauseServer, FaultKind::RestartKeepingData, FaultKind::RestartLosingData])
+            .faults([FaultKind::ForgetScripts, FaultKind::JumpServerClock])
     }
 
     fn configured(&self) -> Result<(), Missing> {
@@ -87,58 +103,79 @@ impl HarnessMaker for RedlockMaker {
         RedisMaker::single().server()
     }
 
-    async fn make(&self, _context: CaseContext) -> Result<Box<dyn Harness>, BoxError> {
-        let start = |_| RedisServer::start(RedisOptions::new());
-        let servers = (0..self.nodes).map(start).collect::<Result<_, _>>()?;
-        Ok(Box::new(RedlockHarness { servers, minority: self.minority, opened: Vec::new(), first: None }))
+    async fn make(&self, context: CaseContext) -> Result<Box<dyn Harness>, BoxError> {
+        let options = match context.isolation {
+            Isolation::Exclusive => RedisOptions::new().append_only().movable_clock(),
+            _ => RedisOptions::new(),
+        };
+        let mut servers = Servers::nodes(self.nodes, &options)?;
+        if let Minority::Dead(count) = self.minority {
+            servers.all_mut()[..count].iter_mut().try_for_each(RedisServer::kill)?;
+        }
+        let (servers, worker) = (Arc::new(Mutex::new(servers)), std::env::current_exe()?);
+        let (minority, slack) = (self.minority, context.slack);
+        Ok(Box::new(RedlockHarness { servers, minority, slack, worker, opened: Vec::new(), first: None }))
     }
 }
 
 struct RedlockHarness {
-    servers: Vec<RedisServer>,
+    servers: Shared,
     minority: Minority,
+    worker: PathBuf,
+    slack: f64,
     opened: Vec<Backend>,
     /// The clients of a case are in one process.
     first: Option<Redlock>,
 }
 
+impl RedlockHarness {
+    /// Of the nodes and the quorum, without what names the driver. The servers have just started, and nobody has used
+    /// them before; they keep what they acknowledged, except where a case makes them forget all of it.
+    fn url(&self) -> String {
+        // The machine is busy with other cases, too.
+        let (max_ttl, timeout) = (Ttl::MAX.as_millis(), Duration::from_millis(400).mul_f64(self.slack).as_millis());
+        let quorum = format!("restarts=durable&max_ttl_ms={max_ttl}&node_timeout_ms={timeout}");
+        let link = format!("max_waiters={MAX_WAITERS}&ping_interval_ms=500&connect_timeout_ms=5000");
+        format!("{}?{quorum}&{link}", hosts(lock(&self.servers).all()))
+    }
+
+    fn slow(&self, change: fn(&mut RedisServer) -> std::io::Result<()>) -> Result<(), BoxError> {
+        let Minority::Slow(count) = self.minority else { return Ok(()) };
+        Ok(lock(&self.servers).all_mut()[..count].iter_mut().try_for_each(change)?)
+    }
+}
+
 #[async_trait]
 impl Harness for RedlockHarness {
-    /// Clients connect while all servers work; then the minority gets what it has coming.
+    /// Clients connect while the slow servers work, so that requests leave to them that nobody answers.
     async fn backend(&mut self) -> Result<Backend, BoxError> {
-        let which = match self.minority {
-            Minority::Healthy => 0,
-            Minority::Dead(most) | Minority::Slow(most) => most,
-        };
-        for server in &mut self.servers[..which] {
-            match self.minority {
-                Minority::Dead(_) if !self.opened.is_empty() => server.restart()?,
-                Minority::Slow(_) if !self.opened.is_empty() => server.resume()?,
-                _ => {}
-            }
+        if self.first.is_some() {
+            self.slow(RedisServer::resume)?;
         }
-        let mut builder = Redlock::builder().restarts(Restarts::Durable).max_ttl(Ttl::MAX);
-        builder = builder.node_timeout(Duration::from_millis(400)); // the machine is busy with other cases, too
-        if let Some(first) = &self.first {
-            builder = builder.share_owners_with(first);
-        }
-        for (i, server) in self.servers.iter().enumerate() {
-            let url = format!("{}/?max_waiters=100&ping_interval_ms=500", server.url());
-            let node = RedisDriver::connect(RedisConfig::from_url(&url)?).await?.node();
-            builder = builder.node(format!("n{i}"), node);
-        }
-        for server in &mut self.servers[..which] {
-            match self.minority {
-                Minority::Dead(_) => server.kill()?,
-                Minority::Slow(_) => server.pause()?,
-                Minority::Healthy => {}
-            }
-        }
+        let (builder, servers) = Redlock::builder().settings_from_url(&self.url())?;
+        let nodes = RedisDriver::connect_nodes(&RedisConfig::nodes_from_url(&servers)?).await?;
+        self.slow(RedisServer::pause)?;
+        let builder = self.first.iter().fold(builder.nodes(nodes), RedlockBuilder::share_owners_with);
         let driver = builder.build()?;
         self.first.get_or_insert_with(|| driver.clone());
         let backend = Backend::from(driver);
         self.opened.push(backend.clone());
         Ok(backend)
+    }
+
+    async fn inject(&mut self, fault: Fault) -> Result<Healer, BoxError> {
+        inject(&self.servers, fault)
+    }
+
+    fn inspector(&self) -> Option<Arc<dyn Inspector>> {
+        (self.minority == Minority::Healthy)
+            .then(|| Arc::new(RedisInspector(Arc::clone(&self.servers))) as Arc<dyn Inspector>)
+    }
+
+    fn worker_command(&self) -> Option<Command> {
+        let mut command = Command::new(&self.worker);
+        command.arg("--worker").arg(format!("redlock+{}", self.url()));
+        Some(command)
     }
 
     async fn teardown(self: Box<Self>) -> Result<(), BoxError> {

@@ -10,7 +10,7 @@ use tenure_core::{Client, ClientBuilder, LockName};
 use tokio::time::Instant;
 
 use super::{CaseResult, Failure};
-use crate::harness::{BoxError, CaseContext, Declared, Fault, Harness, Healer, Inspector, Time};
+use crate::harness::{BoxError, CaseContext, Declared, Fault, Harness, Healer, Inspector, Passing, Time};
 use crate::layer::FaultLayer;
 use crate::rng::Rng;
 
@@ -72,7 +72,8 @@ impl Context {
     ///
     /// The backend cannot be reached.
     pub async fn client(&mut self) -> CaseResult<Client> {
-        Ok(Client::new(self.backend().await?))
+        let backend = self.backend().await?;
+        Ok(self.client_over(backend).build()?)
     }
 
     /// A connection of its own, with a layer of faults over it.
@@ -91,7 +92,7 @@ impl Context {
     /// The backend cannot be reached.
     pub async fn layered(&mut self) -> CaseResult<(Client, FaultLayer)> {
         let layer = self.layer().await?;
-        Ok((Client::new(layer.backend()), layer))
+        Ok((self.client_over(layer.backend()).build()?, layer))
     }
 
     /// Like [`layered`](Self::layered), with settings of the case's own.
@@ -104,7 +105,16 @@ impl Context {
         set: impl FnOnce(ClientBuilder) -> ClientBuilder,
     ) -> CaseResult<(Client, FaultLayer)> {
         let layer = self.layer().await?;
-        Ok((set(Client::builder(layer.backend())).build()?, layer))
+        Ok((set(self.client_over(layer.backend())).build()?, layer))
+    }
+
+    /// A client over a backend of the case's own making: on a slow machine it waits longer for answers.
+    pub fn client_over(&self, backend: Backend) -> ClientBuilder {
+        let client = Client::builder(backend).op_timeout(self.ms(1_000));
+        match self.declared.passing {
+            Passing::On => client,
+            Passing::Off => client.holders_per_grant(1),
+        }
     }
 
     /// Does something bad to the server.

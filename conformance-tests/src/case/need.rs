@@ -4,7 +4,7 @@ use tenure_core::driver::{
     Fencing, Introspection, KeyedConcurrency, OwnerScope, Parking, QueueWake, Revocation, Waiting,
 };
 
-use crate::harness::{Declared, FaultKind, Leftovers, Processes, Time};
+use crate::harness::{Declared, FaultKind, Leftovers, Passing, Processes, Time};
 
 /// Something without which a case makes no sense.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,6 +20,8 @@ pub enum Need {
     Wakeups,
     /// Waiters are served in order of arrival.
     Fifo,
+    /// The driver can reserve fences, and the clients pass leases on.
+    Passing,
     /// The queue has a cap that can be reached in reasonable time.
     ReachableQueueCap,
     /// `inspect` works.
@@ -44,6 +46,8 @@ pub enum Need {
     QueueWakeups,
     /// Its queues keep concurrency keys.
     QueueKeys,
+    /// A parked message comes back when its lock is free, if the client that parked it lives.
+    FollowsLock,
     /// A parked message comes back when its lock is free.
     WokenByLock,
     /// The dead letters can be filled in reasonable time.
@@ -112,6 +116,10 @@ impl Need {
             }
             Self::Wakeups => unless(locks.waiting != Waiting::Poll, "wake-ups are not declared"),
             Self::Fifo => unless(locks.waiting == Waiting::Fifo, "FIFO waiting is not declared"),
+            Self::Passing => {
+                let passing = locks.max_fences > 1 && declared.passing == Passing::On;
+                unless(passing, "passing leases on within a client is not declared")
+            }
             Self::ReachableQueueCap => unless(
                 locks.max_waiters.is_some_and(|cap| cap <= REACHABLE),
                 "no cap of waiters within reach is declared",
@@ -134,6 +142,10 @@ impl Need {
             Self::QueueKeys => {
                 let kept = declared.queue.is_some_and(|queue| queue.keys == KeyedConcurrency::OneInFlight);
                 unless(kept, "concurrency keys are not declared")
+            }
+            Self::FollowsLock => {
+                let follows = declared.queue.is_some_and(|queue| queue.parking != Parking::BackOff);
+                unless(follows, "parked messages are not declared to come back when their lock is free")
             }
             Self::WokenByLock => {
                 let woken = declared.queue.is_some_and(|queue| queue.parking == Parking::Woken);

@@ -229,6 +229,8 @@ async fn cancel_a_hundred(context: &mut Context, client: &Client, wave: u64) -> 
 }
 
 async fn nothing_left(context: &Context, probe: &Client, client: &Client) -> CaseResult {
+    let undone = async || client.stats().cleanups == 0;
+    context.eventually(context.soon() * 6, "all that was given up is undone", undone).await?;
     for index in 0..NAMES {
         clean(context, probe, &context.name(format!("name/{index}")), &[client]).await?;
     }

@@ -1,12 +1,13 @@
 //! Fencing tokens: unique, growing, constant.
 
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tenure_core::FencingToken;
 use tenure_core::driver::Begun;
 
 use super::support::{free_within, granted, hold, keep, lock, renewal, request, take, take_raw};
-use crate::case::{Case, CaseResult, Context, Need, case};
+use crate::case::{Case, CaseResult, Context, Failure, Need, case};
 use crate::harness::{Data, Fault, FaultKind};
 use crate::witness::{FencedRegister, UnfencedRegister};
 
@@ -17,6 +18,13 @@ pub(super) const CASES: &[Case] = &[
         ["P19", "P20"],
         [],
         grows_with_every_grant
+    ),
+    case!(
+        "fence/grows-with-every-turn",
+        "Waiters that are served one after the other have fences that grow in that order.",
+        ["P21"],
+        [],
+        grows_with_every_turn
     ),
     case!(
         "fence/grows-after-expiry",
@@ -90,9 +98,36 @@ async fn grows_with_every_grant(context: &mut Context) -> CaseResult {
     Ok(())
 }
 
+async fn grows_with_every_turn(context: &mut Context) -> CaseResult {
+    let (one, other) = (context.client().await?, context.client().await?);
+    let name = context.name("turns");
+    let holder = keep(&one, &name, context.ttl(20_000)).await?;
+    let fences = Arc::new(Mutex::new(vec![holder.fence()]));
+    let waiting: Vec<_> = (0..6)
+        .map(|number| {
+            let waiter = lock(if number % 2 == 0 { &one } else { &other }, &name)?.ttl(context.ttl(20_000));
+            let fences = Arc::clone(&fences);
+            Ok(tokio::spawn(async move {
+                let guard = waiter.acquire().await?;
+                fences.lock().unwrap_or_else(PoisonError::into_inner).push(guard.fence());
+                guard.release().await
+            }))
+        })
+        .collect::<Result<_, Failure>>()?;
+    let queued = async || one.stats().waiters + other.stats().waiters == 6;
+    context.eventually(context.soon(), "they wait", queued).await?;
+    holder.release().await?;
+    for one in waiting {
+        context.within(context.soon(), "every turn comes", one).await???;
+    }
+    let fences = fences.lock().unwrap_or_else(PoisonError::into_inner);
+    assert!(fences.is_sorted_by(|before, after| before < after), "{fences:?}");
+    Ok(())
+}
+
 async fn grows_after_expiry(context: &mut Context) -> CaseResult {
     let (one, other) = (context.client().await?, context.client().await?);
-    let (name, ttl) = (context.name("expired"), context.ttl(250));
+    let (name, ttl) = (context.name("expired"), context.ttl(800));
     let mut last = take(&one, &name, ttl).await?.fence();
     for _ in 0..3 {
         let guard = lock(&other, &name)?.fixed_ttl(ttl).acquire_within(ttl + context.soon()).await?;

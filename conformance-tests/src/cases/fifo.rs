@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tenure_core::driver::{Acquisition, Released};
-use tenure_core::{Client, ErrorKind, LockGuard, LockName, OwnerToken};
+use tenure_core::{Client, ClientBuilder, ErrorKind, Lock, LockGuard, LockName, OwnerToken};
 use tokio::task::JoinHandle;
 
 use super::support::{busy, clean, granted, hold, is_free_raw, joining, keep, lock, must_fail, request, take_raw};
@@ -15,7 +15,7 @@ use crate::layer::{Answer, FaultLayer, Op};
 pub(super) const CASES: &[Case] = &[
     case!(
         "fifo/sixteen-in-order",
-        "Sixteen waiters of four clients are granted in the order in which they joined.",
+        "Sixteen waiters of four clients that pass nothing on are granted in the order in which they joined.",
         ["P24"],
         [Need::Fifo],
         sixteen_in_order
@@ -99,12 +99,16 @@ type Waiting = JoinHandle<tenure_core::Result<LockGuard>>;
 
 /// Starts an acquire and returns once it has its place in the queue.
 async fn join(context: &Context, client: &Client, layer: &FaultLayer, name: &LockName) -> CaseResult<Waiting> {
+    join_with(context, layer, lock(client, name)?.ttl(LONG)).await
+}
+
+async fn join_with(context: &Context, layer: &FaultLayer, waiter: Lock) -> CaseResult<Waiting> {
+    let name = waiter.name().clone();
     let busy = |layer: &FaultLayer| {
-        let frames = layer.frames_of(Op::Acquire, name);
+        let frames = layer.frames_of(Op::Acquire, &name);
         frames.iter().filter(|f| f.answer == Answer::Busy).map(|f| f.token).collect::<HashSet<_>>().len()
     };
     let before = busy(layer);
-    let waiter = lock(client, name)?.ttl(LONG);
     let waiting = tokio::spawn(async move { waiter.acquire().await });
     context.eventually(context.soon(), "the waiter has its place", async || busy(layer) > before).await?;
     Ok(waiting)
@@ -114,7 +118,7 @@ async fn sixteen_in_order(context: &mut Context) -> CaseResult {
     let (holder, name) = (context.client().await?, context.name("sixteen"));
     let mut clients = Vec::new();
     for _ in 0..4 {
-        clients.push(context.layered().await?);
+        clients.push(context.layered_with(|builder| builder.holders_per_grant(1)).await?);
     }
     let held = keep(&holder, &name, LONG).await?;
     let served: Arc<Mutex<Vec<usize>>> = Arc::default();
@@ -142,7 +146,8 @@ async fn sixteen_in_order(context: &mut Context) -> CaseResult {
 
 async fn one_is_woken_per_release(context: &mut Context) -> CaseResult {
     let (holder, name) = (context.client().await?, context.name("herd"));
-    let (client, layer) = context.layered_with(|builder| builder.presence(LONG)).await?;
+    let each_asks = |builder: ClientBuilder| builder.presence(LONG).holders_per_grant(1);
+    let (client, layer) = context.layered_with(each_asks).await?;
     let held = keep(&holder, &name, LONG).await?;
     let mut waiting = Vec::new();
     for _ in 0..10 {
@@ -267,7 +272,7 @@ async fn long_wait_keeps_the_place(context: &mut Context) -> CaseResult {
 async fn full_queue_refuses(context: &mut Context) -> CaseResult {
     let (backend, client) = (context.backend().await?, context.client().await?);
     let locks = &**backend.locks();
-    let (name, ttl) = (context.name("full"), context.ttl(20_000));
+    let (name, ttl) = (context.name("full"), context.ttl(120_000)); // it takes time to fill the queue
     let cap = context.declared().locks.max_waiters.unwrap_or_default();
     let (token, _) = take_raw(locks, &name, ttl).await?;
     let mut waiters = Vec::new();
@@ -295,9 +300,12 @@ async fn cancelled_head_passes_its_turn(context: &mut Context) -> CaseResult {
     let (holder, name) = (context.client().await?, context.name("cancelled"));
     let (client, layer) = context.layered_with(|builder| builder.presence(LONG)).await?;
     let (other, other_layer) = context.layered_with(|builder| builder.presence(LONG)).await?;
-    for turn in 0..6 {
+    for turn in 0..12 {
         let held = keep(&holder, &name, LONG).await?;
-        let head = join(context, &client, &layer, &name).await?;
+        // A renewed lease may be handed to the head, a fixed one is for it to ask for.
+        let waiter = lock(&client, &name)?;
+        let (waiter, turn) = if turn < 6 { (waiter.ttl(LONG), turn) } else { (waiter.fixed_ttl(LONG), turn - 6) };
+        let head = join_with(context, &layer, waiter).await?;
         let next = join(context, &other, &other_layer, &name).await?;
         // The cancellation meets the wake-up before, while or after it is delivered.
         if turn < 2 {

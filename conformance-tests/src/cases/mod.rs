@@ -18,6 +18,7 @@ mod process;
 mod queue;
 mod reentry;
 mod refusal;
+mod relay;
 mod release;
 mod server;
 mod several;
@@ -60,6 +61,7 @@ pub fn all() -> impl Iterator<Item = &'static Case> {
         queue::PARKED,
         reentry::CASES,
         refusal::CASES,
+        relay::CASES,
         release::CASES,
         server::CASES,
         several::CASES,

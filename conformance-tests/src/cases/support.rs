@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use tenure_core::driver::{
-    AcquireRequest, Acquisition, Busy, DistributedLock, Grant, Hold, Introspection, Queueing, Released, Renewal,
+    AcquireRequest, Acquisition, Busy, DistributedLock, Grant, Handing, Hold, Introspection, Queueing, Released,
+    Renewal,
 };
 use tenure_core::{Client, FencingToken, Lock, LockGuard, LockName, OwnerToken, Ttl};
 
@@ -74,7 +75,7 @@ pub(super) fn ttl_of(length: Duration) -> CaseResult<Ttl> {
 
 /// A request that does not wait.
 pub(super) fn request(name: &LockName, token: OwnerToken, ttl: Duration) -> CaseResult<AcquireRequest> {
-    Ok(AcquireRequest { name: name.clone(), token, ttl: ttl_of(ttl)?, queue: Queueing::None, label: None })
+    Ok(AcquireRequest { name: name.clone(), token, ttl: ttl_of(ttl)?, queue: Queueing::None, label: None, fences: 1 })
 }
 
 /// A request that joins the queue.
@@ -84,7 +85,7 @@ pub(super) fn joining(
     ttl: Duration,
     presence: Duration,
 ) -> CaseResult<AcquireRequest> {
-    Ok(AcquireRequest { queue: Queueing::Join { presence }, ..request(name, token, ttl)? })
+    Ok(AcquireRequest { queue: Queueing::Join { presence, accepts: Handing::Asked }, ..request(name, token, ttl)? })
 }
 
 pub(super) fn hold(name: &LockName, token: OwnerToken) -> Hold {

@@ -68,6 +68,13 @@ pub(super) const CASES: &[Case] = &[
         woken_by_the_release
     ),
     case!(
+        "wait/turn-lasts",
+        "A lock whose turn came while waiting is kept for as long as its holder wants, and nobody else gets it.",
+        ["P1", "P6"],
+        [],
+        turn_lasts
+    ),
+    case!(
         "wait/idle-waiting-does-not-poll",
         "Where the backend wakes, a waiter asks nothing while nothing happens.",
         ["P18", "P30"],
@@ -224,6 +231,26 @@ async fn woken_by_the_release(context: &mut Context) -> CaseResult {
         assert_eq!(guard.release().await?, Released::Released);
     }
     Ok(())
+}
+
+async fn turn_lasts(context: &mut Context) -> CaseResult {
+    let (client, layer) = context.layered().await?;
+    let (other, name, ttl) = (context.client().await?, context.name("lasts"), context.ttl(4_000));
+    let holder = keep(&other, &name, context.ttl(60_000)).await?;
+    let waiter = lock(&client, &name)?.ttl(ttl);
+    let waiting = tokio::spawn(async move { waiter.acquire().await });
+    let waits = async || layer.frames_of(Op::Acquire, &name).iter().any(|frame| frame.answer == Answer::Busy);
+    context.eventually(context.soon(), "the waiter waits", waits).await?;
+    holder.release().await?;
+    let guard = context.within(context.soon(), "its turn comes", waiting).await???;
+    let until = Instant::now() + ttl + ttl / 4;
+    while Instant::now() < until {
+        assert!(lock(&other, &name)?.try_acquire().await?.is_none(), "another got it");
+        assert!(guard.is_held(), "{:?}", guard.state());
+        context.pass(ttl / 20).await;
+    }
+    assert_eq!(guard.release().await?, Released::Released);
+    clean(context, &other, &name, &[&client, &other]).await
 }
 
 async fn idle_waiting_does_not_poll(context: &mut Context) -> CaseResult {

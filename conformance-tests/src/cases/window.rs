@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use tenure_core::ErrorKind;
 use tenure_core::driver::Released;
 use tokio::time::Instant;
 
@@ -51,6 +52,14 @@ pub(super) const CASES: &[Case] = &[
         ["P1", "P2"],
         [],
         backend_outlasts_it
+    ),
+    case!(
+        "window/turn-ends-before-the-next-grant",
+        "A waiter whose turn came, and whose renewals fail from then on, sees its lease end before another is granted \
+         the lock.",
+        ["P1", "P2"],
+        [],
+        turn_ends_before_the_next_grant
     ),
 ];
 
@@ -106,13 +115,16 @@ async fn grant_learned_late_counts_from_its_request(context: &mut Context) -> Ca
     let waiting = tokio::spawn(async move { waiter.acquire().await });
     let asked = async || layer.frames_of(Op::Acquire, &name).iter().any(|frame| frame.answer == Answer::Busy);
     context.eventually(context.soon(), "the waiter waits", asked).await?;
-    // The reply that brings the grant is lost, and so is the way to the backend for a while.
+    // Nobody asks before the lock is free. Then the reply that brings the grant is lost, and so is the way to the
+    // backend for a while.
+    layer.rule(Rule::on(Op::Acquire, Action::FailBeforeSend));
+    holder.release().await?;
+    layer.heal();
     layer.rule(Rule::on(Op::Acquire, Action::LoseReply).once());
     layer.rule(Rule::on(Op::Acquire, Action::FailBeforeSend).times(4));
-    holder.release().await?;
     let guard = context.within(ttl, "the waiter learns of its grant", waiting).await???;
     let frames = layer.frames_of(Op::Acquire, &name);
-    let brought = frames.iter().find(|frame| matches!(frame.answer, Answer::Failed(_)));
+    let brought = frames.iter().find(|frame| frame.answer == Answer::Failed(ErrorKind::Indeterminate));
     let since = brought.ok_or_else(|| Failure::new("no reply was lost: the case proves nothing"))?.sent_at.elapsed();
     assert!(since > ttl / 20, "the grant was learned of after {since:?}: the case proves nothing");
     assert!(guard.remaining() <= ttl - since, "{:?} are believed, {since:?} after the grant", guard.remaining());
@@ -154,5 +166,32 @@ async fn backend_outlasts_it(context: &mut Context) -> CaseResult {
         context.pass(ttl / 50).await;
     }
     assert!(asked > 3, "asked {asked} times only: the case proves nothing");
+    Ok(())
+}
+
+async fn turn_ends_before_the_next_grant(context: &mut Context) -> CaseResult {
+    let (client, layer) = context.layered().await?;
+    let (other, name, ttl) = (context.client().await?, context.name("turn"), context.ttl(3_000));
+    let holder = keep(&other, &name, context.ttl(60_000)).await?;
+    let waiter = lock(&client, &name)?.ttl(ttl);
+    let waiting = tokio::spawn(async move { waiter.acquire().await });
+    let asked = async || layer.frames_of(Op::Acquire, &name).iter().any(|frame| frame.answer == Answer::Busy);
+    context.eventually(context.soon(), "the waiter waits", asked).await?;
+    layer.rule(Rule::on(Op::Renew, Action::FailBeforeSend));
+    holder.release().await?;
+    let guard = context.within(context.soon(), "its turn comes", waiting).await???;
+    let next = lock(&other, &name)?.fixed_ttl(ttl);
+    let deadline = Instant::now() + ttl + context.soon();
+    let taken = loop {
+        if let Some(taken) = next.try_acquire().await? {
+            break taken;
+        }
+        assert!(Instant::now() < deadline, "the lease does not end by itself");
+        context.pass(Duration::from_millis(5)).await;
+    };
+    assert!(!guard.is_held(), "{:?} are believed of a lease that another has", guard.remaining());
+    assert!(taken.fence() > guard.fence(), "fence {} after {}", taken.fence(), guard.fence());
+    assert_eq!(guard.release().await?, Released::NotHeld);
+    assert_eq!(taken.release().await?, Released::Released);
     Ok(())
 }

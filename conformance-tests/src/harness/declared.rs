@@ -22,6 +22,8 @@ pub struct Declared {
     pub processes: Processes,
     /// Whether the harness can look at the raw store.
     pub leftovers: Leftovers,
+    /// Whether the suite's clients pass leases on among their own waiters.
+    pub passing: Passing,
 }
 
 /// On which clock a backend lives.
@@ -54,6 +56,16 @@ pub enum Leftovers {
     Visible,
 }
 
+/// Whether the suite's clients pass leases on among their own waiters, where the driver can reserve fences for that.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Passing {
+    /// They do, as clients do by default.
+    On,
+    /// Every waiter waits at the backend.
+    Off,
+}
+
 impl Declared {
     /// Plain locks on the machine's clock, one process, no faults, no inspector.
     #[must_use]
@@ -66,7 +78,15 @@ impl Declared {
             time: Time::Real,
             processes: Processes::Single,
             leftovers: Leftovers::Hidden,
+            passing: Passing::On,
         }
+    }
+
+    /// Lets every waiter wait at the backend.
+    #[must_use]
+    pub fn without_passing(mut self) -> Self {
+        self.passing = Passing::Off;
+        self
     }
 
     /// Adds re-entrant locks.

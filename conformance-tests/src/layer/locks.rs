@@ -5,7 +5,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use tenure_core::driver::{
     AcquireRequest, Acquisition, DistributedLock, Exited, ForceReleased, Hold, Inspection, LockCapabilities,
-    ReentrantCapabilities, ReentrantHold, ReentrantLock, ReentrantRenewal, Released, Renewal, Renewed, Watch,
+    ReentrantCapabilities, ReentrantHold, ReentrantLock, ReentrantRenewal, Released, Renewal, Renewed, Signal, Watch,
 };
 use tenure_core::{Error, LockName, OwnerId, OwnerToken, Result};
 
@@ -183,9 +183,12 @@ pub(super) fn pump(layer: FaultLayer, mut inner: Watch) -> Watch {
     let (handle, outer) = Watch::channel();
     let task = tokio::spawn(async move {
         loop {
-            let _signal = inner.next().await;
+            let signal = inner.next().await;
             if layer.wake() {
-                handle.wake();
+                match signal {
+                    Signal::Handed(handed) => handle.hand(handed),
+                    _ => handle.wake(),
+                }
             }
         }
     });

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tenure_core::driver::{Cause, Due, Extended, Next, Settled, Settlement};
+use tenure_core::driver::{Cause, Due, Extended, Next, Parking, Settled, Settlement};
 use tenure_core::{Attempts, Delay, FencingToken};
 
 use super::delay_bend::{Bend, Quirk, STRAIGHT, bent, part_of, part_of_delay, quirky};
@@ -153,7 +153,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
             }),
             ..STRAIGHT
         }),
-        ["queue/two-queues-are-apart"]
+        ["queue/acknowledged-together", "queue/two-queues-are-apart"]
     ),
     mutant!(
         "receipt/answers-reversed",
@@ -269,6 +269,19 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "parked messages come back by the clock alone",
         || quirky(Quirk::ParksByTheClock),
         ["queue/parked-behind-a-dead-holder", "queue/parked-without-attempt"]
+    ),
+    mutant!(
+        "park/attended-in-vain",
+        "parked messages, which the client has to make due, cannot be",
+        || bent(Bend {
+            capabilities: |c| c.parking = Parking::Attended,
+            push: |m| if let Due::LockFree { at_most } = m.due {
+                m.due = Due::After(at_most)
+            },
+            quirk: Quirk::ReschedulesNothing,
+            ..STRAIGHT
+        }),
+        ["queue/parked-comes-when-its-lock-is-free"]
     ),
     mutant!(
         "park/free-at-once",

@@ -5,11 +5,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use tenure_core::driver::{AcquireRequest, Acquisition, Begun, ForceReleased, Grant, Hold, Released, Renewal, Renewed};
+use tenure_core::driver::{
+    AcquireRequest, Acquisition, Begun, ForceReleased, Grant, Handed, Hold, Released, Renewal, Renewed, Watch,
+};
 use tenure_core::{FencingToken, LockName, OwnerId, OwnerToken, Result};
 use tokio::time::Instant;
 
 use super::maker::{Mutant, mutant};
+use super::turns::told;
 use super::twist::{Inner, Twist};
 
 pub(super) const MUTANTS: &[Mutant] = &[
@@ -191,19 +194,34 @@ impl Twist for Sinks {
 }
 
 #[derive(Default)]
-struct PerClient(Mutex<HashMap<(usize, LockName), u64>>);
+struct PerClient(Arc<Mutex<HashMap<(usize, LockName), u64>>>);
+
+impl PerClient {
+    fn next(&self, client: usize, name: &LockName) -> Option<FencingToken> {
+        let mut counters = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let counter = counters.entry((client, name.clone())).or_default();
+        *counter += 1;
+        FencingToken::new(*counter)
+    }
+}
 
 #[async_trait]
 impl Twist for PerClient {
     async fn acquire(&self, inner: &Inner, request: &AcquireRequest) -> Result<Acquisition> {
         Ok(match inner.locks().acquire(request).await? {
             Acquisition::Granted(grant) if grant.begun == Begun::Now => {
-                let mut counters = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-                let counter = counters.entry((inner.client(), request.name.clone())).or_default();
-                *counter += 1;
-                Acquisition::Granted(Grant { fence: FencingToken::new(*counter).unwrap_or(grant.fence), ..grant })
+                let fence = self.next(inner.client(), &request.name).unwrap_or(grant.fence);
+                Acquisition::Granted(Grant { fence, ..grant })
             }
             answer => answer,
         })
+    }
+
+    async fn watch(&self, inner: &Inner, name: &LockName, token: &OwnerToken) -> Result<Watch> {
+        let (counters, client, of) = (Self(Arc::clone(&self.0)), inner.client(), name.clone());
+        Ok(told(inner.locks().watch(name, token).await?, move |handed| Handed {
+            fence: counters.next(client, &of).unwrap_or(handed.fence),
+            ..handed
+        }))
     }
 }

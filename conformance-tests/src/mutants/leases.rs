@@ -76,7 +76,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
             "loss/short-outage-is-survived",
             "server/cut-connections-are-replaced",
             "server/pause-beyond-the-ttl-is-a-loss",
-            "server/restart-with-data-keeps-the-hold"
+            "server/restart-with-data-keeps-the-hold",
+            "wait/turn-lasts"
         ]
     ),
     mutant!(
@@ -215,7 +216,7 @@ impl Twist for RenewLoses {
 /// Renews by taking the lease anew, which is the only way to shorten it at the driver below.
 async fn retake(inner: &Inner, renewal: &Renewal) -> Result<Renewed> {
     let Hold { name, token } = renewal.hold.clone();
-    let request = AcquireRequest { name, token, ttl: renewal.ttl, queue: Queueing::None, label: None };
+    let request = AcquireRequest { name, token, ttl: renewal.ttl, queue: Queueing::None, label: None, fences: 1 };
     match inner.locks().acquire(&request).await? {
         Acquisition::Granted(_) => Ok(Renewed::Extended { ttl: renewal.ttl.get() }),
         Acquisition::Busy(_) => Ok(Renewed::Lost),
@@ -316,5 +317,5 @@ pub(super) fn made_up(kind: ErrorKind) -> Error {
 /// A grant that a mutant makes up.
 pub(super) fn fabricated(request: &AcquireRequest, fence: u64) -> Acquisition {
     let fence = tenure_core::FencingToken::new(fence.max(1)).expect("at least 1");
-    Acquisition::Granted(Grant { fence, ttl: request.ttl.get(), begun: Begun::Now, depth: 1 })
+    Acquisition::Granted(Grant { fence, ttl: request.ttl.get(), begun: Begun::Now, depth: 1, fences: 1 })
 }

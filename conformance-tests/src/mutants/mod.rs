@@ -18,7 +18,9 @@ mod looks;
 mod maker;
 mod names;
 mod queues;
+mod ranges;
 mod reduced;
+mod turns;
 mod twist;
 
 pub(crate) use maker::of_environment;
@@ -39,6 +41,8 @@ pub fn all() -> impl Iterator<Item = &'static Mutant> {
         looks::MUTANTS,
         names::MUTANTS,
         queues::MUTANTS,
+        ranges::MUTANTS,
+        turns::MUTANTS,
     ];
     themes.iter().copied().flatten()
 }

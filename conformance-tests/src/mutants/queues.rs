@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use tenure_core::driver::{AcquireRequest, Acquisition, Busy, Hold, Queueing, Released, WakeHandle, Watch};
+use tenure_core::driver::{AcquireRequest, Acquisition, Busy, Handing, Hold, Queueing, Released, WakeHandle, Watch};
 use tenure_core::{ErrorKind, LockName, OwnerToken, Result};
 
 use super::maker::{Mutant, mutant};
@@ -53,7 +53,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "queue/asking-again-moves-back",
         "a waiter that asks again goes to the end",
         || Arc::new(MovesBack::default()),
-        ["all/opposite-orders-do-not-deadlock", "lock/contended-counter-loses-nothing"]
+        ["all/opposite-orders-do-not-deadlock", "lock/contended-counter-loses-nothing", "relay/others-get-their-turn"]
     ),
     mutant!("queue/position-off-by-one", "waiters count themselves", || Arc::new(OffByOne), ["fifo/position-is-told"]),
     mutant!(
@@ -133,7 +133,7 @@ struct TryJoins;
 impl Twist for TryJoins {
     async fn acquire(&self, inner: &Inner, request: &AcquireRequest) -> Result<Acquisition> {
         let queue = match request.queue {
-            Queueing::None => Queueing::Join { presence: Duration::from_secs(20) },
+            Queueing::None => Queueing::Join { presence: Duration::from_secs(20), accepts: Handing::Asked },
             join => join,
         };
         inner.locks().acquire(&AcquireRequest { queue, ..request.clone() }).await
@@ -146,7 +146,7 @@ struct Presence(f64);
 impl Twist for Presence {
     async fn acquire(&self, inner: &Inner, request: &AcquireRequest) -> Result<Acquisition> {
         let queue = match request.queue {
-            Queueing::Join { presence } => Queueing::Join { presence: presence.mul_f64(self.0) },
+            Queueing::Join { presence, accepts } => Queueing::Join { presence: presence.mul_f64(self.0), accepts },
             none => none,
         };
         inner.locks().acquire(&AcquireRequest { queue, ..request.clone() }).await
@@ -160,7 +160,7 @@ impl Twist for NoCap {
     async fn acquire(&self, inner: &Inner, request: &AcquireRequest) -> Result<Acquisition> {
         match inner.locks().acquire(request).await {
             Err(error) if error.kind() == ErrorKind::LimitReached => {
-                Ok(Acquisition::Busy(Busy { position: Some(1_000), recheck_after: None }))
+                Ok(Acquisition::Busy(Busy { position: Some(1_000), ..Busy::default() }))
             }
             answer => answer,
         }

@@ -74,6 +74,7 @@ fn reduced(locks: LockCapabilities) -> LockCapabilities {
         revocation: Revocation::None,
         max_waiters: None,
         renew_batch: 1,
+        max_fences: 1,
         ttl: TtlRange { min: ms(50), max: Duration::from_secs(86_400), granularity: ms(50) },
         ..locks
     }
@@ -100,7 +101,7 @@ impl Twist for Reduced {
     }
 
     async fn acquire(&self, inner: &Inner, request: &AcquireRequest) -> Result<Acquisition> {
-        let request = AcquireRequest { queue: Queueing::None, ..request.clone() };
+        let request = AcquireRequest { queue: Queueing::None, fences: 1, ..request.clone() };
         Ok(match inner.locks().acquire(&request).await? {
             Acquisition::Busy(_) => Acquisition::Busy(Busy::default()),
             granted => granted,

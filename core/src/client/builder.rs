@@ -19,9 +19,13 @@ pub struct ClientBuilder {
     op_timeout: Duration,
     presence: Duration,
     max_holds: usize,
+    holders_per_grant: u32,
 }
 
 impl ClientBuilder {
+    /// The most that [`holders_per_grant`](Self::holders_per_grant) may be.
+    pub const MAX_HOLDERS_PER_GRANT: u32 = 64;
+
     pub(super) fn new(backend: Backend) -> Self {
         Self {
             backend,
@@ -30,6 +34,7 @@ impl ClientBuilder {
             op_timeout: Duration::from_secs(1),
             presence: Duration::from_secs(15),
             max_holds: 1_000_000,
+            holders_per_grant: 8,
         }
     }
 
@@ -68,6 +73,22 @@ impl ClientBuilder {
         self
     }
 
+    /// How many holders of this client one grant may serve, one after the other, while several of its tasks wait for the
+    /// same lock: all but the first are given the lease by the one before them, without a request. 0 or 1: every
+    /// holder is granted the lock by the backend. Default: 8; at most [`MAX_HOLDERS_PER_GRANT`](Self::MAX_HOLDERS_PER_GRANT).
+    ///
+    /// Each holder has a fence of its own: the backend reserves that many with every grant to a waiter. Other clients
+    /// wait for no more holders than these, and a lease is passed on only for the first 10 ms (or the first quarter of
+    /// its ttl) after its grant. It concerns waiters that want a renewed lease with the same ttl, label and `max_hold`;
+    /// everything else goes to the backend, and so does everything with a driver that cannot reserve fences
+    /// ([`max_fences`](crate::driver::LockCapabilities::max_fences)).
+    ///
+    /// To the backend all these holders are one: it tells the first one's fence, and for how long all have held it.
+    pub fn holders_per_grant(mut self, most: u32) -> Self {
+        self.holders_per_grant = most;
+        self
+    }
+
     /// Checks the settings and makes the client. Does no I/O.
     ///
     /// # Errors
@@ -86,13 +107,18 @@ impl ClientBuilder {
         if self.max_holds == 0 {
             return Err(Error::new(ErrorKind::InvalidArgument, "max_holds must not be zero"));
         }
+        if self.holders_per_grant > Self::MAX_HOLDERS_PER_GRANT {
+            let text = format!("holders_per_grant of {} is above the most, 64", self.holders_per_grant);
+            return Err(Error::new(ErrorKind::InvalidArgument, text));
+        }
         Ok(self.assemble(ttl))
     }
 
     /// Makes the client with a ttl that is known to be good.
     pub(super) fn assemble(self, ttl: Ttl) -> Client {
-        let Self { backend, drift, op_timeout, presence, max_holds, .. } = self;
-        Client::from_shared(Arc::new(Shared::new(backend, Config { ttl, drift, op_timeout, presence, max_holds })))
+        let Self { backend, drift, op_timeout, presence, max_holds, holders_per_grant, .. } = self;
+        let config = Config { ttl, drift, op_timeout, presence, max_holds, holders_per_grant };
+        Client::from_shared(Arc::new(Shared::new(backend, config)))
     }
 }
 

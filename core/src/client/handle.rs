@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::ClientBuilder;
-use crate::driver::{Backend, LockCapabilities, QueueCapabilities, ReentrantCapabilities};
+use crate::driver::{Backend, Checkup, LockCapabilities, QueueCapabilities, ReentrantCapabilities};
 use crate::engine::shared::Shared;
 use crate::error::{Error, ErrorKind, Result};
 use crate::lock::{Lock, LockAll};
@@ -139,6 +139,27 @@ impl Client {
     #[must_use]
     pub fn queue_capabilities(&self) -> Option<QueueCapabilities> {
         self.shared.backend.queue().map(|driver| driver.capabilities())
+    }
+
+    /// Looks at the backend's servers (eviction, persistence, replicas, version, clocks, rights) and tells what they mean
+    /// for locks: at the start of a program, or for an operator. A few requests to each server; changes nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Unsupported`] when the driver has nobody to ask; otherwise why the servers did not answer. What is
+    /// wrong with one that does is a finding.
+    ///
+    /// # Cancel safety
+    ///
+    /// Safe: nothing is changed.
+    pub async fn doctor(&self) -> Result<Checkup> {
+        match self.shared.backend.doctor() {
+            Some(doctor) => doctor.examine().await,
+            None => {
+                let text = format!("the driver \"{}\" has nothing to tell about its servers", self.driver());
+                Err(Error::new(ErrorKind::Unsupported, text))
+            }
+        }
     }
 
     /// The driver's name.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{DelayQueue, DistributedLock, ReentrantLock};
+use super::{DelayQueue, DistributedLock, Doctor, ReentrantLock};
 
 /// One backend, as the traits that its driver implements.
 ///
@@ -12,13 +12,14 @@ pub struct Backend {
     pub(crate) locks: Arc<dyn DistributedLock>,
     pub(crate) reentrant: Option<Arc<dyn ReentrantLock>>,
     pub(crate) queue: Option<Arc<dyn DelayQueue>>,
+    pub(crate) doctor: Option<Arc<dyn Doctor>>,
 }
 
 impl Backend {
     /// A backend with plain locks.
     #[must_use]
     pub fn new(locks: Arc<dyn DistributedLock>) -> Self {
-        Self { locks, reentrant: None, queue: None }
+        Self { locks, reentrant: None, queue: None, doctor: None }
     }
 
     /// Adds re-entrant locks. They live in the same names: a name held one way is busy the other way.
@@ -32,6 +33,13 @@ impl Backend {
     #[must_use]
     pub fn with_queue(mut self, queue: Arc<dyn DelayQueue>) -> Self {
         self.queue = Some(queue);
+        self
+    }
+
+    /// Adds somebody who knows what the servers mean for locks.
+    #[must_use]
+    pub fn with_doctor(mut self, doctor: Arc<dyn Doctor>) -> Self {
+        self.doctor = Some(doctor);
         self
     }
 
@@ -51,5 +59,11 @@ impl Backend {
     #[must_use]
     pub fn queue(&self) -> Option<&Arc<dyn DelayQueue>> {
         self.queue.as_ref()
+    }
+
+    /// Who knows the servers, if the driver has somebody.
+    #[must_use]
+    pub fn doctor(&self) -> Option<&Arc<dyn Doctor>> {
+        self.doctor.as_ref()
     }
 }

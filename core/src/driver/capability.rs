@@ -24,6 +24,8 @@ pub struct LockCapabilities {
     pub max_waiters: Option<u32>,
     /// How many holds one [`DistributedLock::renew`](super::DistributedLock::renew) may carry; at least 1.
     pub renew_batch: usize,
+    /// The most consecutive fences that one grant can carry; 1 from a driver that cannot reserve any.
+    pub max_fences: u32,
 }
 
 /// What re-entrant locks of a driver promise beyond those of its plain locks.

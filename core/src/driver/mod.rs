@@ -19,6 +19,7 @@
 
 mod backend;
 mod capability;
+mod doctor;
 mod lock;
 mod queue;
 mod queue_capability;
@@ -35,6 +36,7 @@ pub use capability::{
     Exclusion, Fencing, Introspection, LockCapabilities, OwnerScope, ReentrantCapabilities, Revocation, TtlRange,
     Waiting,
 };
+pub use doctor::{Checkup, Concern, Doctor, Finding, Topic};
 pub use lock::DistributedLock;
 pub use queue::DelayQueue;
 pub use queue_capability::{KeyedConcurrency, LeaseRange, Parking, QueueCapabilities, QueueWake};
@@ -50,10 +52,10 @@ pub use queue_router::QueueRouter;
 pub use quorum_node::{Ballot, Electorate, QuorumNode, Raised, Vote};
 pub use reentrant::ReentrantLock;
 pub use request::{
-    AcquireRequest, Acquisition, Begun, Busy, Exited, ForceReleased, Grant, Hold, Holder, Inspection, Queueing,
-    ReentrantHold, ReentrantRenewal, Released, Renewal, Renewed,
+    AcquireRequest, Acquisition, Begun, Busy, Exited, ForceReleased, Grant, Handing, Hold, Holder, Inspection,
+    Queueing, ReentrantHold, ReentrantRenewal, Released, Renewal, Renewed,
 };
-pub use watch::{Signal, WakeHandle, WakeRouter, Watch};
+pub use watch::{Handed, Signal, WakeHandle, WakeRouter, Watch};
 
 #[cfg(feature = "mock")]
 pub use self::{

@@ -38,8 +38,8 @@ pub struct NamedId {
 pub enum Due {
     /// This long after the backend accepted it.
     After(Delay),
-    /// When the message's [`lock`](NewMessage::lock) is free, but no later than this. A driver that declares
-    /// [`Parking::BackOff`](super::Parking::BackOff) takes it as [`Due::After`]. Free already: due at once.
+    /// When the message's [`lock`](NewMessage::lock) is free, but no later than this. Free already: due at once. Only a
+    /// driver that declares [`Parking::Woken`](super::Parking::Woken) tells; the others take it as [`Due::After`].
     LockFree {
         /// The latest.
         at_most: Delay,

@@ -1,11 +1,12 @@
 //! What a node must offer, beyond plain locks, to vote in a quorum.
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 
-use super::{AcquireRequest, Acquisition, DistributedLock, Hold};
+use super::{AcquireRequest, Acquisition, DistributedLock, Doctor, Hold};
 use crate::error::Result;
 use crate::token::FencingToken;
 
@@ -39,6 +40,9 @@ pub trait QuorumNode: DistributedLock {
     /// Makes the node vote in this electorate from now on, whatever it did before. For operators who changed the list
     /// of nodes: while no client uses the old list, and after its last lease ended.
     async fn enroll(&self, electorate: &Electorate) -> Result<()>;
+
+    /// Who knows the node's server, if the driver has somebody. No I/O.
+    fn doctor(&self) -> Option<Arc<dyn Doctor>>;
 }
 
 /// What a node is asked to vote on.
@@ -117,7 +121,9 @@ impl fmt::Debug for Electorate {
 
 #[cfg(feature = "mock")]
 pub(crate) mod mock {
-    use super::{Acquisition, Ballot, Electorate, FencingToken, Hold, QuorumNode, Raised, Result, Vote, async_trait};
+    use super::{
+        Acquisition, Arc, Ballot, Doctor, Electorate, FencingToken, Hold, QuorumNode, Raised, Result, Vote, async_trait,
+    };
     use crate::driver::{
         AcquireRequest, DistributedLock, ForceReleased, Inspection, LockCapabilities, Released, Renewal, Renewed, Watch,
     };
@@ -148,6 +154,7 @@ pub(crate) mod mock {
             async fn vote(&self, ballot: &Ballot) -> Result<Vote>;
             async fn raise(&self, hold: &Hold, fence: FencingToken) -> Result<Raised>;
             async fn enroll(&self, electorate: &Electorate) -> Result<()>;
+            fn doctor(&self) -> Option<Arc<dyn Doctor>>;
         }
     }
 }

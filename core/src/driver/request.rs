@@ -19,6 +19,9 @@ pub struct AcquireRequest {
     pub queue: Queueing,
     /// The holder's note for operators.
     pub label: Option<Label>,
+    /// How many consecutive fences the grant should carry, see [`Grant::fences`]; at least 1, and no more than the driver
+    /// declares.
+    pub fences: u32,
 }
 
 /// Whether a busy lock is worth a place in its queue.
@@ -30,7 +33,21 @@ pub enum Queueing {
     Join {
         /// How long a silent waiter counts as alive. The engine asks again three times as often.
         presence: Duration,
+        /// Whether a release may give the lock to this waiter without being asked, and tell it by
+        /// [`Signal::Handed`](super::Signal::Handed). Such a lease may be short: the engine makes it last at once. A
+        /// driver that cannot push grants leaves it aside and wakes.
+        accepts: Handing,
     },
+}
+
+/// How a lock may reach a waiter whose turn it is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Handing {
+    /// The waiter is woken, and asks. The lease then begins with a request of its own, and lasts the whole ttl.
+    #[default]
+    Asked,
+    /// A release may give it the lock directly: a hop less, and a lease that is made to last afterwards.
+    Direct,
 }
 
 /// The answer to an [`AcquireRequest`].
@@ -53,6 +70,9 @@ pub struct Grant {
     pub begun: Begun,
     /// How many entries the owner has, this one included; 1 for a plain lock.
     pub depth: u32,
+    /// How many consecutive fences, from `fence` on, belong to this grant: every later grant of the name is greater
+    /// than all of them. 1 from a driver that cannot tell, and for a re-entrant lock. May differ from what was asked for.
+    pub fences: u32,
 }
 
 /// Which request a lease began with. Decides which send time the holder's deadline is counted from.
@@ -72,6 +92,9 @@ pub struct Busy {
     /// The soonest the lock could become free by itself (the holder's lease, the head's presence). The engine asks
     /// again then, and otherwise only at its slow fallback rate. `None` when only a wake-up can help.
     pub recheck_after: Option<Duration>,
+    /// When this was answered, by the backend's own clock, counted from wherever it likes. With it, a waiter can tell
+    /// when a lease that it is [handed](super::Signal::Handed) began. `None` from a driver that hands none.
+    pub answered_at: Option<Duration>,
 }
 
 /// A plain lease to be released or abandoned.

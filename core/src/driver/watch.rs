@@ -2,42 +2,80 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use tokio::sync::Notify;
 
-use crate::token::OwnerToken;
+use crate::token::{FencingToken, OwnerToken};
 
-/// What a waiter is told. Hints only: a waiter always asks the backend before it believes.
+/// What a waiter is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Signal {
-    /// Something changed that makes asking worthwhile; several may be told as one.
+    /// Something changed that makes asking worthwhile; several may be told as one. A hint only: a waiter asks the
+    /// backend before it believes.
     Wake,
+    /// The lock was given to this waiter. A waiter that cannot tell whether the lease still lasts asks, as after a hint.
+    Handed(Handed),
+}
+
+/// A lease that a waiter was given without asking for it at that moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Handed {
+    /// As in [`Grant::fence`](super::Grant::fence).
+    pub fence: FencingToken,
+    /// How long the lease lasts unless it is renewed. May be shorter than the ttl that was asked for.
+    pub ttl: Duration,
+    /// When it began, on the clock of [`Busy::answered_at`](super::Busy::answered_at).
+    pub began_at: Duration,
+    /// As in [`Grant::fences`](super::Grant::fences).
+    pub fences: u32,
 }
 
 /// The waiter's end: yields signals until it is dropped.
 pub struct Watch {
-    notify: Arc<Notify>,
-    on_drop: Option<Box<dyn FnOnce() + Send>>,
+    line: Arc<Line>,
+    end: End,
+}
+
+/// What ends the listening.
+enum End {
+    Nothing,
+    /// Taking the waiter off a router.
+    Route(WakeRouter, OwnerToken),
+    Call(Box<dyn FnOnce() + Send>),
 }
 
 /// The driver's end of a [`Watch`].
 #[derive(Clone)]
-pub struct WakeHandle(Arc<Notify>);
+pub struct WakeHandle(Arc<Line>);
+
+/// What leads from the one end to the other.
+#[derive(Default)]
+struct Line {
+    notify: Notify,
+    handed: Mutex<Option<Handed>>,
+}
+
+impl Line {
+    fn handed(&self) -> MutexGuard<'_, Option<Handed>> {
+        self.handed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
 
 impl Watch {
     /// Both ends of a new watch.
     #[must_use]
     pub fn channel() -> (WakeHandle, Self) {
-        let notify = Arc::new(Notify::new());
-        (WakeHandle(Arc::clone(&notify)), Self { notify, on_drop: None })
+        let line = Arc::new(Line::default());
+        (WakeHandle(Arc::clone(&line)), Self { line, end: End::Nothing })
     }
 
     /// Runs `end` when the watch is dropped, to end the listening. It must not block.
     #[must_use]
     pub fn on_drop(mut self, end: impl FnOnce() + Send + 'static) -> Self {
-        self.on_drop = Some(Box::new(end));
+        self.end = End::Call(Box::new(end));
         self
     }
 
@@ -47,15 +85,17 @@ impl Watch {
     ///
     /// Dropping the future loses no signal.
     pub async fn next(&mut self) -> Signal {
-        self.notify.notified().await;
-        Signal::Wake
+        self.line.notify.notified().await;
+        self.line.handed().take().map_or(Signal::Wake, Signal::Handed)
     }
 }
 
 impl Drop for Watch {
     fn drop(&mut self) {
-        if let Some(end) = self.on_drop.take() {
-            end();
+        match std::mem::replace(&mut self.end, End::Nothing) {
+            End::Nothing => {}
+            End::Route(router, token) => drop(router.routes().remove(&token)),
+            End::Call(end) => end(),
         }
     }
 }
@@ -69,7 +109,13 @@ impl fmt::Debug for Watch {
 impl WakeHandle {
     /// Wakes the waiter. A signal that is not yet taken swallows further ones.
     pub fn wake(&self) {
-        self.0.notify_one();
+        self.0.notify.notify_one();
+    }
+
+    /// Tells the waiter that the lock is its own. The last one that is not yet taken counts.
+    pub fn hand(&self, handed: Handed) {
+        *self.0.handed() = Some(handed);
+        self.wake();
     }
 }
 
@@ -98,17 +144,20 @@ impl WakeRouter {
     /// Starts to route wake-ups for `token`, until the watch is dropped.
     #[must_use]
     pub fn register(&self, token: OwnerToken) -> Watch {
-        let (handle, watch) = Watch::channel();
+        let (handle, mut watch) = Watch::channel();
         self.routes().insert(token, handle);
-        let routes = self.clone();
-        watch.on_drop(move || {
-            routes.routes().remove(&token);
-        })
+        watch.end = End::Route(self.clone(), token);
+        watch
     }
 
     /// Wakes the waiter of `token`; tells whether there is one.
     pub fn wake(&self, token: &OwnerToken) -> bool {
         self.routes().get(token).map(WakeHandle::wake).is_some()
+    }
+
+    /// Tells the waiter of `token` that the lock is its own; tells whether there is one.
+    pub fn hand(&self, token: &OwnerToken, handed: Handed) -> bool {
+        self.routes().get(token).map(|waiter| waiter.hand(handed)).is_some()
     }
 
     /// Wakes every waiter: after a gap in the link, in which wake-ups may have been lost.
@@ -128,7 +177,7 @@ impl WakeRouter {
         self.len() == 0
     }
 
-    fn routes(&self) -> std::sync::MutexGuard<'_, HashMap<OwnerToken, WakeHandle>> {
+    fn routes(&self) -> MutexGuard<'_, HashMap<OwnerToken, WakeHandle>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -3,12 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::entry::{Entry, LeaseKey, Past, Upkeep};
 use super::hold::HeldEntry;
-use super::lease::{Entry, Lease, LeaseKey, Past, Upkeep};
+use super::lease::Lease;
 use super::reaper::{Cleanup, Undo};
+use super::relay::{Baton, Terms};
 use super::shared::{Reservation, Shared};
 use crate::clock::LeaseInstant;
-use crate::driver::{AcquireRequest, Acquisition, Begun, Busy, Grant, Hold, Queueing};
+use crate::driver::{AcquireRequest, Acquisition, Begun, Busy, Grant, Handed, Hold, Queueing};
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::{Label, LockName};
 use crate::token::{OwnerId, OwnerToken};
@@ -41,6 +43,8 @@ pub(crate) struct Attempt {
     /// When the first request left whose answer is not known.
     unanswered_since: Option<LeaseInstant>,
     first_sent: Option<LeaseInstant>,
+    /// When the last request left that was answered with busy, and when that was, on the backend's clock.
+    answered: Option<(LeaseInstant, Duration)>,
 }
 
 /// What an answer came to.
@@ -54,19 +58,21 @@ pub(crate) enum Answered {
 }
 
 impl Attempt {
-    pub(crate) fn new(reservation: Reservation, ask: &Ask, queue: Queueing) -> Self {
+    /// An attempt that may be granted up to `fences` consecutive fences.
+    pub(crate) fn new(reservation: Reservation, ask: &Ask, queue: Queueing, fences: u32) -> Self {
         reservation.shared().reaper.attempt_begins();
         let token = OwnerToken::random();
         let (name, label) = (ask.name.clone(), ask.label.clone());
         Self {
             reservation: Some(reservation),
             owner: ask.owner,
-            request: AcquireRequest { name, token, ttl: ask.ttl, queue, label },
+            request: AcquireRequest { name, token, ttl: ask.ttl, queue, label, fences },
             upkeep: ask.upkeep,
             max_hold: ask.max_hold,
             traces: false,
             unanswered_since: None,
             first_sent: None,
+            answered: None,
         }
     }
 
@@ -79,7 +85,7 @@ impl Attempt {
         let Some(reservation) = self.reservation.take() else { return };
         let shared = Arc::clone(reservation.shared());
         self.hand_over(&shared);
-        *self = Self::new(reservation, ask, queue);
+        *self = Self::new(reservation, ask, queue, self.request.fences);
         shared.reaper.attempt_ends(); // the old one; never none in between
     }
 
@@ -97,7 +103,6 @@ impl Attempt {
     }
 
     fn shared(&self) -> Result<Arc<Shared>> {
-        let gone = || Error::new(ErrorKind::Protocol, "an attempt was used after its grant");
         self.reservation.as_ref().map(|place| Arc::clone(place.shared())).ok_or_else(gone)
     }
 
@@ -120,12 +125,12 @@ impl Attempt {
                     Begun::Now => sent_at,
                     Begun::Earlier => had_unanswered.unwrap_or(first_sent),
                 };
-                let past = if had_unanswered.is_some() { Past::Unanswered } else { Past::Answered };
-                self.conclude(&shared, base, past, &grant)
+                self.conclude(&shared, base, Past::of(had_unanswered), &grant)
             }
             Ok(Acquisition::Busy(busy)) => {
                 self.unanswered_since = had_unanswered;
                 self.traces = had_traces || self.request.queue != Queueing::None;
+                self.answered = busy.answered_at.map(|at| (sent_at, at));
                 Ok(Answered::Busy(busy))
             }
             Err(error) => {
@@ -136,6 +141,25 @@ impl Attempt {
                 Err(error)
             }
         }
+    }
+
+    /// Takes over a lease that came without being asked for; `None` when asking has to tell whether it still lasts.
+    ///
+    /// It began as long after the last busy answer as the backend's clock says, and that answer was made after its
+    /// request left: what is counted from there, less what clocks may drift apart, ends too early, never too late.
+    /// Should the backend's clock have been set forward in between, the lease at least began before it was heard of.
+    pub(crate) fn take_over(&mut self, handed: Handed) -> Result<Option<HeldEntry>> {
+        let shared = self.shared()?;
+        let Some((sent_at, answered_at)) = self.answered else { return Ok(None) };
+        let Some(later) = handed.began_at.checked_sub(answered_at) else { return Ok(None) };
+        let later = shared.config.drift.believable(later).unwrap_or_default();
+        let base = sent_at.after(later).min(LeaseInstant::now());
+        let grant =
+            Grant { fence: handed.fence, ttl: handed.ttl, begun: Begun::Earlier, depth: 1, fences: handed.fences };
+        Ok(match self.conclude(&shared, base, Past::of(self.unanswered_since), &grant)? {
+            Answered::Won(held) => Some(held),
+            Answered::Busy(_) | Answered::Spent => None,
+        })
     }
 
     async fn call(&self, shared: &Shared) -> Result<Acquisition> {
@@ -168,11 +192,18 @@ impl Attempt {
             Some(owner) => shared.owners.enter(name, owner, grant.fence, (base, deadline), entry),
         };
         let Some(lease) = lease else { return Ok(Answered::Spent) };
+        let place = self.reservation.take().ok_or_else(gone)?;
         shared.keeper.watch_over(&lease);
-        let reservation = self.reservation.take();
         shared.reaper.attempt_ends();
-        Ok(Answered::Won(HeldEntry::new(Arc::clone(shared), lease, *token, grant.depth, reservation)))
+        let held = HeldEntry::new(place, lease, *token, grant.depth);
+        let fences = grant.fences.min(self.request.fences);
+        let terms = || Terms { ttl: self.request.ttl, max_hold: self.max_hold, label: self.request.label.clone() };
+        Ok(Answered::Won(held.with_baton((fences > 1).then(|| Baton::new(fences, base, &terms())))))
     }
+}
+
+fn gone() -> Error {
+    Error::new(ErrorKind::Protocol, "an attempt was used after its grant")
 }
 
 /// Whether an error of this kind promises that the request was not applied and never will be.

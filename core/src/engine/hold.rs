@@ -5,22 +5,29 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::{Poll, ready};
+use std::time::Duration;
 
-use super::lease::{Entry, Lease, Past};
+use super::entry::{Entry, Past};
+use super::lease::Lease;
 use super::outcome::{HoldState, LostReason};
 use super::reaper::Cleanup;
+use super::relay::Baton;
 use super::shared::{Reservation, Shared};
+use crate::clock::LeaseInstant;
 use crate::error::{Error, ErrorKind, Result};
-use crate::token::OwnerToken;
+use crate::token::{FencingToken, OwnerToken};
 
 /// Dropped, it hands its token to the reaper.
 #[derive(Debug)]
 pub(crate) struct HeldEntry {
-    shared: Arc<Shared>,
+    place: Reservation,
     lease: Arc<Lease>,
     token: OwnerToken,
+    /// How many had the same lease before, each with a fence of the grant.
+    before: u32,
     depth: u32,
-    _place: Option<Reservation>,
+    /// With it, the lease may be passed on.
+    baton: Option<Baton>,
 }
 
 /// Whether the lease was still the guard's when its release began.
@@ -31,19 +38,59 @@ pub(crate) enum Standing {
 }
 
 impl HeldEntry {
-    pub(crate) fn new(
-        shared: Arc<Shared>,
-        lease: Arc<Lease>,
-        token: OwnerToken,
-        depth: u32,
-        place: Option<Reservation>,
-    ) -> Self {
-        shared.holds.fetch_add(1, Ordering::AcqRel);
-        Self { shared, lease, token, depth, _place: place }
+    pub(crate) fn new(place: Reservation, lease: Arc<Lease>, token: OwnerToken, depth: u32) -> Self {
+        place.shared().holds.fetch_add(1, Ordering::AcqRel);
+        Self { place, lease, token, before: 0, depth, baton: None }
     }
 
-    pub(crate) fn lease(&self) -> &Lease {
+    /// The same hold, which may be passed on.
+    pub(crate) fn with_baton(mut self, baton: Option<Baton>) -> Self {
+        self.baton = baton;
+        self
+    }
+
+    /// The next hold on the same lease, with a token and a fence of its own.
+    pub(super) fn passed_on(&self, token: OwnerToken, baton: Baton) -> Self {
+        let place = self.shared().reserve_for_others(); // until it is claimed by a waiter with a place of its own
+        let mut next = Self::new(place, Arc::clone(&self.lease), token, self.depth);
+        (next.before, next.baton) = (self.before + 1, Some(baton));
+        next
+    }
+
+    /// Gives the lease to the client's next waiter in place of the backend, if there is one that may have it. What is
+    /// left of this hold has no say in the lease any more.
+    pub(crate) fn pass_on(&mut self) -> bool {
+        let Some(baton) = self.baton.take() else { return false };
+        self.shared().relays.pass_on(self, baton)
+    }
+
+    /// Begins a hold that was passed on or won for this waiter; `false` if it has ended meanwhile.
+    pub(super) fn claim(&mut self, place: Option<Reservation>, max_hold: Option<Duration>) -> bool {
+        if let Some(place) = place {
+            self.place = place;
+        }
+        let claimed = self.lease.claim(&self.token, max_hold.map(|most| LeaseInstant::now().after(most)));
+        if claimed && max_hold.is_some() {
+            self.shared().keeper.watch_over(&self.lease);
+        }
+        claimed
+    }
+
+    pub(super) fn baton(&self) -> Option<&Baton> {
+        self.baton.as_ref()
+    }
+
+    pub(crate) fn lease(&self) -> &Arc<Lease> {
         &self.lease
+    }
+
+    pub(crate) fn fence(&self) -> FencingToken {
+        let first = self.lease.fence;
+        FencingToken::new(first.get() + u64::from(self.before)).unwrap_or(first)
+    }
+
+    pub(super) fn shared(&self) -> &Arc<Shared> {
+        self.place.shared()
     }
 
     pub(crate) fn token(&self) -> &OwnerToken {
@@ -55,7 +102,7 @@ impl HeldEntry {
     }
 
     pub(crate) fn driver(&self) -> &'static str {
-        self.shared.driver()
+        self.shared().driver()
     }
 
     pub(crate) fn lost_error(&self, reason: LostReason) -> Error {
@@ -93,16 +140,16 @@ impl HeldEntry {
     where
         F: Future<Output = Result<T>>,
     {
-        let standing = match self.lease.state() {
+        let Some((entry, state)) = self.lease.leave(&self.token) else { return Ok(None) };
+        let standing = match state {
             HoldState::Lost(_) => Standing::Lost,
             _ => Standing::Held,
         };
-        let Some(entry) = self.lease.leave(&self.token) else { return Ok(None) };
         let mut unacknowledged = Unacknowledged { hold: &self, entry: Some(entry) };
-        let limit = self.shared.config.op_timeout;
+        let limit = self.shared().config.op_timeout;
         let work = async {
             self.lease.quiet().await;
-            call(Arc::clone(&self.shared), self.token).await
+            call(Arc::clone(self.shared()), self.lease.token_of(&entry)).await
         };
         let outcome = match tokio::time::timeout(limit, work).await {
             Ok(outcome) => outcome,
@@ -120,14 +167,15 @@ impl HeldEntry {
 
 impl Drop for HeldEntry {
     fn drop(&mut self) {
-        if let Some(entry) = self.lease.leave(&self.token) {
-            self.shared.reaper.push(Cleanup::of_lease(&self.lease, &entry));
+        self.pass_on(); // then nothing of it is left here
+        if let Some((entry, _)) = self.lease.leave(&self.token) {
+            self.shared().reaper.push(Cleanup::of_lease(&self.lease, &entry));
         }
         if self.lease.is_empty() {
-            self.shared.keeper.forget(&self.lease);
-            self.shared.owners.remove(&self.lease);
+            self.shared().keeper.forget(&self.lease);
+            self.shared().owners.remove(&self.lease);
         }
-        self.shared.holds.fetch_sub(1, Ordering::AcqRel);
+        self.shared().holds.fetch_sub(1, Ordering::AcqRel);
     }
 }
 
@@ -140,7 +188,7 @@ struct Unacknowledged<'a> {
 impl Drop for Unacknowledged<'_> {
     fn drop(&mut self) {
         if let Some(entry) = self.entry.take() {
-            self.hold.shared.reaper.push(Cleanup::of_lease(&self.hold.lease, &entry));
+            self.hold.shared().reaper.push(Cleanup::of_lease(&self.hold.lease, &entry));
         }
     }
 }

@@ -1,20 +1,22 @@
 //! The one timer of a client: renews leases in batches, and ends those whose time is up.
 
-use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 use tokio::sync::Notify;
 
+use super::agenda::Agenda;
 use super::attempt::CHASE;
-use super::lease::{Arming, Due, Entry, Lease, LeaseKey, Past, Verdict};
+use super::entry::{Entry, LeaseKey, Past};
+use super::lease::{Due, Lease, Verdict};
 use super::outcome::LostReason;
 use super::reaper::{Cleanup, Reaper, Undo};
+use super::undoing::UndoMark;
 use crate::clock::LeaseInstant;
 use crate::driver::{Backend, Renewed};
 use crate::error::{Error, ErrorKind, Result};
@@ -22,60 +24,44 @@ use crate::telemetry;
 use crate::ttl::{DriftBound, Ttl};
 
 /// Renewals due within this span of each other leave together.
-const BATCH_WINDOW: Duration = Duration::from_millis(5);
+const BATCH_WINDOW: Duration = Duration::from_millis(10);
 /// The longest sleep while there are leases. Timers stand still in suspend and leases do not: this is how late after a
 /// resume the leases that ended in it are noticed.
 const LONGEST_SLEEP: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Default)]
 pub(crate) struct Keeper {
-    looks: Mutex<Looks>,
-    order: AtomicU64,
+    plan: Mutex<Plan>,
     sooner: Notify,
     stopped: AtomicBool,
 }
 
-/// Which look at a lease: when, and a number that makes it unique.
-pub(crate) type LookKey = (LeaseInstant, u64);
-
 #[derive(Debug, Default)]
-struct Looks {
-    /// One for each live lease.
-    due: BTreeMap<LookKey, Weak<Lease>>,
-    /// Leases that the task looks at now, and has not planned to look at again.
-    in_hand: Vec<Weak<Lease>>,
+struct Plan {
+    agenda: Agenda,
     /// When the task wakes by itself.
     sleeping_until: Option<LeaseInstant>,
 }
 
 impl Keeper {
-    /// Looks after `lease` from now on, or sooner than planned.
+    /// Looks after `lease` from now on, or sooner than planned; no more if it has ended.
     pub(crate) fn watch_over(&self, lease: &Arc<Lease>) {
-        let Some(at) = lease.next_look() else { return };
-        let key = (at, self.order.fetch_add(1, Ordering::Relaxed));
-        let Arming::Sooner { instead_of } = lease.arm(key) else { return };
-        let mut looks = self.looks();
-        if let Some(old) = instead_of {
-            looks.due.remove(&old);
-        }
-        looks.due.insert(key, Arc::downgrade(lease));
-        if looks.sleeping_until.is_none_or(|until| at < until) {
-            drop(looks);
+        let Some(at) = lease.next_look() else { return self.forget(lease) };
+        let mut plan = self.plan();
+        if plan.agenda.plan(lease, at) && plan.sleeping_until.is_none_or(|until| at < until) {
+            drop(plan);
             self.sooner.notify_one();
         }
     }
 
     /// Looks no more after a lease that has ended.
     pub(crate) fn forget(&self, lease: &Lease) {
-        if let Some(key) = lease.disarm() {
-            self.looks().due.remove(&key);
-        }
+        self.plan().agenda.remove(lease);
     }
 
     /// Every lease that is looked after.
     pub(crate) fn leases(&self) -> Vec<Arc<Lease>> {
-        let looks = self.looks();
-        looks.due.values().chain(&looks.in_hand).filter_map(Weak::upgrade).collect()
+        self.plan().agenda.leases()
     }
 
     pub(crate) fn stop(&self) {
@@ -83,29 +69,15 @@ impl Keeper {
         self.sooner.notify_one();
     }
 
-    fn looks(&self) -> MutexGuard<'_, Looks> {
-        self.looks.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Takes out what is due by `horizon`, if anything is due by `now`.
-    fn take_due(&self, now: LeaseInstant, horizon: LeaseInstant) -> Vec<(LookKey, Weak<Lease>)> {
-        let mut looks = self.looks();
-        let mut taken = Vec::new();
-        if looks.due.first_key_value().is_some_and(|((at, _), _)| *at <= now) {
-            while let Some(first) = looks.due.first_entry().filter(|first| first.key().0 <= horizon) {
-                taken.push(first.remove_entry());
-            }
-        }
-        looks.in_hand.extend(taken.iter().map(|(_, lease)| Weak::clone(lease)));
-        taken
+    fn plan(&self) -> MutexGuard<'_, Plan> {
+        self.plan.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// When the next look is due; from now on a sooner one wakes the task.
     fn sleep_plan(&self) -> Option<LeaseInstant> {
-        let mut looks = self.looks();
-        looks.in_hand.clear();
-        looks.sleeping_until = looks.due.first_key_value().map(|((at, _), _)| *at);
-        looks.sleeping_until
+        let mut plan = self.plan();
+        plan.sleeping_until = plan.agenda.first();
+        plan.sleeping_until
     }
 }
 
@@ -129,30 +101,25 @@ impl Round {
             self.send(due, &mut on_their_way);
             let next = self.keeper.sleep_plan();
             tokio::select! {
-                Some(answers) = on_their_way.next() => answers.into_iter().for_each(|(lease, verdict)| {
-                    self.take_in(&lease, verdict);
-                }),
+                Some(answers) = on_their_way.next() => self.take_in(answers),
                 () = sleep_towards(next) => {}
                 () = self.keeper.sooner.notified() => {}
             }
         }
     }
 
-    /// Looks at every lease that is due; returns those to renew.
+    /// Looks at every lease that is due; returns those to renew. Their answers, which come or are given up before long,
+    /// bring the next look.
     fn look(&self) -> Vec<(Arc<Lease>, Ttl)> {
         let now = LeaseInstant::now();
-        let horizon = now.after(BATCH_WINDOW);
+        let due = self.keeper.plan().agenda.take(now, now.after(BATCH_WINDOW));
         let mut renewals = Vec::new();
-        for (key, lease) in self.keeper.take_due(now, horizon) {
-            let Some(lease) = lease.upgrade() else { continue };
-            match lease.due(key, horizon) {
-                Due::Renew(ttl) => {
-                    self.keeper.watch_over(&lease);
-                    renewals.push((lease, ttl));
-                }
+        for lease in due {
+            match lease.due(now) {
+                Due::Renew(ttl) => renewals.push((lease, ttl)),
                 Due::Later => self.keeper.watch_over(&lease),
                 Due::Ended(reason, entries) => self.ended(&lease, reason, entries),
-                Due::Nothing => {}
+                Due::Nothing => self.keeper.forget(&lease),
             }
         }
         renewals
@@ -165,11 +132,14 @@ impl Round {
         }
     }
 
-    fn take_in(&self, lease: &Arc<Lease>, verdict: Verdict) {
-        if let Some((reason, entries)) = lease.answer(verdict) {
-            self.ended(lease, reason, entries);
+    fn take_in(&self, answers: Vec<(Arc<Lease>, Verdict)>) {
+        let now = LeaseInstant::now();
+        for (lease, verdict) in answers {
+            if let Some((reason, entries)) = lease.answer(verdict, now) {
+                self.ended(&lease, reason, entries);
+            }
+            self.keeper.watch_over(&lease);
         }
-        self.keeper.watch_over(lease);
     }
 
     /// Sends renewals in batches, each on its own, so that a slow answer holds up nobody else's.
@@ -177,26 +147,25 @@ impl Round {
         let (mut plain, mut reentrant) = (Vec::new(), Vec::new());
         for (lease, ttl) in due {
             match lease.renewal(ttl) {
-                Ok(renewal) => plain.push((lease, renewal)),
-                Err(renewal) => reentrant.push((lease, renewal)),
+                Ok(renewal) => plain.push((ttl, lease, renewal)),
+                Err(renewal) => reentrant.push((ttl, lease, renewal)),
             }
         }
         let most = self.backend.locks().capabilities().renew_batch.max(1);
-        for batch in batches(plain, most) {
-            let (driver, limit) = (Arc::clone(self.backend.locks()), self.limit(batch.1.iter().map(|r| r.ttl)));
-            on_their_way.push(self.answered(batch.0, limit, async move { driver.renew(&batch.1).await }));
+        for Batch { ttl, leases, renewals } in batches(plain, most) {
+            let driver = Arc::clone(self.backend.locks());
+            on_their_way.push(self.answered(leases, self.limit(ttl), async move { driver.renew(&renewals).await }));
         }
         let Some(driver) = self.backend.reentrant() else { return };
-        for batch in batches(reentrant, most) {
-            let (driver, limit) = (Arc::clone(driver), self.limit(batch.1.iter().map(|r| r.ttl)));
-            on_their_way.push(self.answered(batch.0, limit, async move { driver.renew(&batch.1).await }));
+        for Batch { ttl, leases, renewals } in batches(reentrant, most) {
+            let driver = Arc::clone(driver);
+            on_their_way.push(self.answered(leases, self.limit(ttl), async move { driver.renew(&renewals).await }));
         }
     }
 
     /// How long a renewal may take: a hung one must leave time for another try.
-    fn limit(&self, ttls: impl Iterator<Item = Ttl>) -> Duration {
-        let shortest = ttls.map(Ttl::get).min().unwrap_or(self.op_timeout);
-        self.op_timeout.min((shortest / 4).max(Duration::from_millis(10)))
+    fn limit(&self, ttl: Ttl) -> Duration {
+        self.op_timeout.min((ttl.get() / 4).max(Duration::from_millis(10)))
     }
 
     fn answered(
@@ -230,7 +199,7 @@ struct Unanswered(Vec<Arc<Lease>>);
 impl Drop for Unanswered {
     fn drop(&mut self) {
         for lease in &self.0 {
-            lease.answer(Verdict::Unknown);
+            lease.answer(Verdict::Unknown, LeaseInstant::now());
         }
     }
 }
@@ -250,12 +219,26 @@ fn judge(lease: &Lease, sent_at: LeaseInstant, answer: Result<Renewed>, drift: D
     }
 }
 
-fn batches<R>(all: Vec<(Arc<Lease>, R)>, most: usize) -> impl Iterator<Item = (Vec<Arc<Lease>>, Vec<R>)> {
-    let mut all = all.into_iter();
-    std::iter::from_fn(move || {
-        let batch: (Vec<_>, Vec<_>) = all.by_ref().take(most).unzip();
-        (!batch.0.is_empty()).then_some(batch)
-    })
+/// Renewals that leave together. They are of one ttl, so that none is given up before its time for another's sake.
+struct Batch<R> {
+    ttl: Ttl,
+    leases: Vec<Arc<Lease>>,
+    renewals: Vec<R>,
+}
+
+fn batches<R>(mut all: Vec<(Ttl, Arc<Lease>, R)>, most: usize) -> Vec<Batch<R>> {
+    all.sort_by_key(|(ttl, ..)| *ttl);
+    let mut batches: Vec<Batch<R>> = Vec::new();
+    for (ttl, lease, renewal) in all {
+        match batches.last_mut() {
+            Some(batch) if batch.ttl == ttl && batch.leases.len() < most => {
+                batch.leases.push(lease);
+                batch.renewals.push(renewal);
+            }
+            _ => batches.push(Batch { ttl, leases: vec![lease], renewals: vec![renewal] }),
+        }
+    }
+    batches
 }
 
 async fn sleep_towards(at: Option<LeaseInstant>) {
@@ -277,8 +260,8 @@ impl Cleanup {
             Past::Unanswered => CHASE,
         };
         let until = LeaseInstant::now().after(entry.ttl.get() * 2 + chase);
-        let undo = Undo::Lease { lease: Arc::clone(lease), past: entry.past, _mark: lease.undoing.begin() };
-        Self { name: lease.name().clone(), owner, token: entry.token, undo, until }
+        let undo = Undo::Lease { mark: UndoMark::of(lease), past: entry.past };
+        Self { name: lease.name().clone(), owner, token: lease.token_of(entry), undo, until }
     }
 }
 
@@ -286,20 +269,9 @@ impl Cleanup {
 mod tests {
     use tokio::time::Instant;
 
-    use super::super::lease::Upkeep;
+    use super::super::lease::tests::lease;
     use super::super::outcome::HoldState;
     use super::*;
-    use crate::driver::Hold;
-    use crate::name::LockName;
-    use crate::token::{FencingToken, OwnerToken};
-
-    fn lease(ttl: Duration) -> Arc<Lease> {
-        let (token, ttl) = (OwnerToken::random(), Ttl::new(ttl).unwrap());
-        let entry = Entry { token, ttl, upkeep: Upkeep::Renewed, cap: None, past: Past::Answered };
-        let key = LeaseKey::Plain(Hold { name: LockName::new("a").unwrap(), token });
-        let now = LeaseInstant::now();
-        Arc::new(Lease::new(key, FencingToken::new(1).unwrap(), now, now.after(ttl.get()), entry))
-    }
 
     #[tokio::test(start_paused = true)]
     async fn a_lease_in_hand_is_still_looked_after() {
@@ -307,9 +279,10 @@ mod tests {
         keeper.watch_over(&lease);
         tokio::time::advance(Duration::from_secs(20)).await;
         let now = LeaseInstant::now();
-        assert_eq!(keeper.take_due(now, now).len(), 1);
+        assert_eq!(keeper.plan().agenda.take(now, now).len(), 1);
         assert_eq!(keeper.leases().len(), 1, "whoever ends all leases must not miss one");
-        keeper.sleep_plan();
+        assert_eq!(keeper.sleep_plan(), None);
+        keeper.forget(&lease);
         assert!(keeper.leases().is_empty());
     }
 
@@ -320,8 +293,18 @@ mod tests {
         let sent_at = LeaseInstant::before_send();
         keeper.watch_over(&lease);
         tokio::time::advance(ttl).await;
-        assert!(lease.answer(Verdict::Confirmed { sent_at, believable: ttl * 2 }).is_none());
+        assert!(lease.answer(Verdict::Confirmed { sent_at, believable: ttl * 2 }, LeaseInstant::now()).is_none());
         assert_eq!(lease.state(), HoldState::Lost(LostReason::Expired), "although nobody had looked before");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_batch_is_of_one_ttl() {
+        let lease = lease(Duration::from_secs(30));
+        let ttl = |seconds| Ttl::new(Duration::from_secs(seconds)).unwrap();
+        let all = [3, 1, 3, 3, 1, 3, 2].map(|seconds| (ttl(seconds), Arc::clone(&lease), seconds)).to_vec();
+        let batches: Vec<_> = batches(all, 3).into_iter().map(|batch| (batch.ttl, batch.renewals)).collect();
+        let expected = [(ttl(1), vec![1; 2]), (ttl(2), vec![2]), (ttl(3), vec![3; 3]), (ttl(3), vec![3])];
+        assert_eq!(batches, expected);
     }
 
     #[tokio::test(start_paused = true)]

@@ -6,72 +6,23 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
-use super::keeper::LookKey;
+use super::agenda::Place;
+use super::entry::{Entries, Entry, LeaseKey, Past};
+use super::lease_state::State;
 use super::outcome::{HoldState, LostReason};
 use super::undoing::Undoing;
 use crate::clock::LeaseInstant;
-use crate::driver::{Hold, ReentrantRenewal, Renewal};
+use crate::driver::{ReentrantRenewal, Renewal};
 use crate::name::LockName;
-use crate::token::{FencingToken, OwnerId, OwnerToken};
+use crate::token::{FencingToken, OwnerToken};
 use crate::ttl::Ttl;
-
-/// Whether a lease is kept alive.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Upkeep {
-    /// Renewed at a third of its ttl.
-    #[default]
-    Renewed,
-    /// Left to end.
-    Fixed,
-}
-
-/// One entry of a hold: a plain lock has exactly one, a re-entrant lock one for each guard.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Entry {
-    pub(crate) token: OwnerToken,
-    pub(crate) ttl: Ttl,
-    pub(crate) upkeep: Upkeep,
-    /// When holding must end, renewed or not.
-    pub(crate) cap: Option<LeaseInstant>,
-    pub(crate) past: Past,
-}
-
-/// Whether a request of the entry's token may still be on its way.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Past {
-    /// Every request was answered.
-    Answered,
-    /// One was not, and could take the lock again behind a release: the token has to be abandoned in the end.
-    Unanswered,
-}
-
-/// What a lease is to the backend.
-#[derive(Clone, Debug)]
-pub(crate) enum LeaseKey {
-    Plain(Hold),
-    Reentrant { name: LockName, owner: OwnerId },
-}
 
 pub(crate) struct Lease {
     pub(crate) key: LeaseKey,
+    /// The first of the grant; holders that it was passed on to have later ones.
     pub(crate) fence: FencingToken,
     state: Mutex<State>,
-    /// Told when the lease ends, one way or the other.
-    ended: Notify,
-    /// Told when a renewal is answered.
-    answered: Notify,
-    pub(crate) undoing: Arc<Undoing>,
-}
-
-struct State {
-    phase: HoldState,
-    deadline: LeaseInstant,
-    renew_at: LeaseInstant,
-    entries: Vec<Entry>,
-    renewing: bool,
-    failures: u32,
-    /// The keeper's next look at this lease; looks of other keys are stale.
-    armed: Option<LookKey>,
+    pub(crate) place: Place,
 }
 
 /// What the keeper has to do about a lease.
@@ -85,14 +36,6 @@ pub(crate) enum Due {
     Ended(LostReason, Vec<Entry>),
     /// Nothing, any more.
     Nothing,
-}
-
-/// Whether a look that is planned changes the keeper's plan.
-pub(crate) enum Arming {
-    /// It looks sooner than planned.
-    Sooner { instead_of: Option<LookKey> },
-    /// It looks soon enough already.
-    AsPlanned,
 }
 
 /// What an answered renewal means.
@@ -119,15 +62,14 @@ impl Lease {
             phase: HoldState::Held,
             deadline,
             renew_at: deadline,
-            entries: Vec::with_capacity(1),
+            entries: Entries::default(),
             renewing: false,
-            failures: 0,
-            armed: None,
+            undoing: Undoing::default(),
+            changed: None,
         };
         state.entries.push(entry);
         state.plan_renewal(base);
-        let (ended, answered) = (Notify::new(), Notify::new());
-        Self { key, fence, state: Mutex::new(state), ended, answered, undoing: Arc::default() }
+        Self { key, fence, state: Mutex::new(state), place: Place::default() }
     }
 
     pub(crate) fn name(&self) -> &LockName {
@@ -147,8 +89,12 @@ impl Lease {
     }
 
     fn observe(&self, state: &mut State) -> HoldState {
+        self.observe_at(state, LeaseInstant::now())
+    }
+
+    fn observe_at(&self, state: &mut State, now: LeaseInstant) -> HoldState {
         if state.is_live()
-            && let Some(reason) = state.overdue(LeaseInstant::now())
+            && let Some(reason) = state.overdue(now)
         {
             self.end(state, HoldState::Lost(reason));
         }
@@ -167,7 +113,17 @@ impl Lease {
 
     fn end(&self, state: &mut State, phase: HoldState) {
         state.phase = phase;
-        self.ended.notify_waiters();
+        state.tell();
+    }
+
+    /// What is told of changes from now on.
+    fn changes(&self) -> Arc<Notify> {
+        Arc::clone(self.lock().changed.get_or_insert_default())
+    }
+
+    /// What is known of the clean-ups of its entries.
+    pub(crate) fn undoing<T>(&self, look: impl FnOnce(&mut Undoing) -> T) -> T {
+        look(&mut self.lock().undoing)
     }
 
     /// When the view ends, renewals to come left aside.
@@ -182,9 +138,10 @@ impl Lease {
     /// Resolves when the lease is lost; never when it is released.
     pub(crate) async fn lost(&self) -> LostReason {
         loop {
-            let ended = self.ended.notified();
-            tokio::pin!(ended);
-            ended.as_mut().enable();
+            let changes = self.changes();
+            let changed = changes.notified();
+            tokio::pin!(changed);
+            changed.as_mut().enable();
             let end_of_view = {
                 let mut state = self.lock();
                 match self.observe(&mut state) {
@@ -196,7 +153,7 @@ impl Lease {
             match end_of_view {
                 None => std::future::pending().await,
                 Some(end) => tokio::select! {
-                    () = ended => {}
+                    () = changed => {}
                     () = end.reached() => {}
                 },
             }
@@ -215,21 +172,50 @@ impl Lease {
         true
     }
 
-    /// Takes one entry out, to be undone by the caller; `None` if somebody else did. The last one ends the lease.
-    pub(crate) fn leave(&self, token: &OwnerToken) -> Option<Entry> {
+    /// Gives the one entry of a plain lease another token, if it is `from` that has it, no renewal is in doubt, and the
+    /// lease lasts for `least` even without another one. Whoever has the old token can do nothing to the lease any
+    /// more; whoever gets the new one has to [claim](Self::claim) it by `until`, or the lease ends.
+    pub(crate) fn pass(&self, from: &OwnerToken, to: OwnerToken, least: Duration, until: LeaseInstant) -> bool {
         let mut state = self.lock();
+        let sound = self.observe(&mut state) == HoldState::Held && state.deadline.remaining() >= least;
+        let entry = state.entries.iter_mut().find(|entry| sound && entry.token == *from);
+        entry.map(|entry| (entry.token, entry.cap) = (to, Some(until))).is_some()
+    }
+
+    /// Takes over what was passed: holding it must end at `cap`. `false` if it has ended meanwhile.
+    pub(crate) fn claim(&self, token: &OwnerToken, cap: Option<LeaseInstant>) -> bool {
+        let mut state = self.lock();
+        let live = matches!(self.observe(&mut state), HoldState::Held | HoldState::Suspect);
+        let entry = state.entries.iter_mut().find(|entry| live && entry.token == *token);
+        entry.map(|entry| entry.cap = cap).is_some()
+    }
+
+    /// Which token the backend knows an entry by: that of a plain lease stays when it is passed on.
+    pub(crate) fn token_of(&self, entry: &Entry) -> OwnerToken {
+        match &self.key {
+            LeaseKey::Plain(hold) => hold.token,
+            LeaseKey::Reentrant { .. } => entry.token,
+        }
+    }
+
+    /// Takes one entry out, to be undone by the caller, and tells how the lease stood; `None` if somebody else took it.
+    /// The last one ends the lease.
+    pub(crate) fn leave(&self, token: &OwnerToken) -> Option<(Entry, HoldState)> {
+        let mut state = self.lock();
+        if state.entries.is_empty() {
+            return None; // no need of the clock
+        }
         let phase = self.observe(&mut state);
-        let index = state.entries.iter().position(|entry| entry.token == *token)?;
-        let entry = state.entries.swap_remove(index);
+        let entry = state.entries.remove(token)?;
         if state.entries.is_empty() && matches!(phase, HoldState::Held | HoldState::Suspect) {
             self.end(&mut state, HoldState::Released);
         }
-        Some(entry)
+        Some((entry, phase))
     }
 
     /// Takes all entries out of a lost lease, to be undone by the caller.
     pub(crate) fn take_entries(&self) -> Vec<Entry> {
-        std::mem::take(&mut self.lock().entries)
+        self.lock().entries.take()
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -238,49 +224,32 @@ impl Lease {
 
     /// Waits until no renewal is on its way, so that none can arrive behind the release that follows.
     pub(crate) async fn quiet(&self) {
-        loop {
-            let answered = self.answered.notified();
-            tokio::pin!(answered);
-            answered.as_mut().enable();
-            if !self.lock().renewing {
-                return;
+        while self.lock().renewing {
+            let changes = self.changes();
+            let changed = changes.notified();
+            tokio::pin!(changed);
+            changed.as_mut().enable();
+            if self.lock().renewing {
+                changed.await;
             }
-            answered.await;
         }
     }
 
-    /// What is due at `now`; `key` is the look that the keeper takes.
-    pub(crate) fn due(&self, key: LookKey, now: LeaseInstant) -> Due {
+    /// What is due at `now`, or soon enough after it to be renewed along with others.
+    pub(crate) fn due(&self, now: LeaseInstant) -> Due {
         let mut state = self.lock();
-        if state.armed != Some(key) {
-            return Due::Nothing;
-        }
-        state.armed = None;
-        match self.observe(&mut state) {
-            HoldState::Lost(reason) => Due::Ended(reason, std::mem::take(&mut state.entries)),
+        match self.observe_at(&mut state, now) {
+            HoldState::Lost(_) if state.entries.is_empty() => Due::Nothing,
+            HoldState::Lost(reason) => Due::Ended(reason, state.entries.take()),
             HoldState::Released => Due::Nothing,
             HoldState::Held | HoldState::Suspect => match state.renewal_ttl() {
-                Some(ttl) if !state.renewing && state.renew_at <= now => {
+                Some(ttl) if !state.renewing && state.renew_at <= now.after(ttl.get() / 100) => {
                     state.renewing = true;
                     Due::Renew(ttl)
                 }
                 _ => Due::Later,
             },
         }
-    }
-
-    /// Plans the keeper's look `key`, unless it looks sooner anyway.
-    pub(crate) fn arm(&self, key: LookKey) -> Arming {
-        let mut state = self.lock();
-        if state.armed.is_some_and(|armed| armed <= key) {
-            return Arming::AsPlanned;
-        }
-        Arming::Sooner { instead_of: state.armed.replace(key) }
-    }
-
-    /// Takes the keeper's look off the plan.
-    pub(crate) fn disarm(&self) -> Option<LookKey> {
-        self.lock().armed.take()
     }
 
     /// When the keeper should look next; `None` when there is nothing to look after any more.
@@ -295,33 +264,31 @@ impl Lease {
 
     /// Takes in the answer to a renewal. Tells the loss that it proved, with the entries that a request may still be
     /// on its way for: those are to be undone all the same.
-    pub(crate) fn answer(&self, verdict: Verdict) -> Option<(LostReason, Vec<Entry>)> {
+    pub(crate) fn answer(&self, verdict: Verdict, now: LeaseInstant) -> Option<(LostReason, Vec<Entry>)> {
         let mut state = self.lock();
         state.renewing = false;
-        let phase = self.observe(&mut state);
+        let phase = self.observe_at(&mut state, now);
         let mut lost = None;
         if matches!(phase, HoldState::Held | HoldState::Suspect) {
             match verdict {
                 Verdict::Confirmed { sent_at, believable } => {
                     state.phase = HoldState::Held;
-                    state.failures = 0;
                     state.deadline = state.deadline.max(sent_at.after(believable));
                     state.plan_renewal(sent_at);
                 }
                 Verdict::Unknown => {
                     state.phase = HoldState::Suspect;
-                    state.failures = state.failures.saturating_add(1);
-                    state.plan_retry(LeaseInstant::now());
+                    state.plan_retry(now);
                 }
                 Verdict::Lost => {
-                    let mut entries = std::mem::take(&mut state.entries);
+                    let mut entries = state.entries.take();
                     entries.retain(|entry| entry.past == Past::Unanswered);
                     self.end(&mut state, HoldState::Lost(LostReason::Gone));
                     lost = Some((LostReason::Gone, entries));
                 }
             }
         }
-        self.answered.notify_waiters();
+        state.tell();
         lost
     }
 
@@ -346,55 +313,22 @@ impl fmt::Debug for Lease {
     }
 }
 
-impl State {
-    fn is_live(&self) -> bool {
-        matches!(self.phase, HoldState::Held | HoldState::Suspect)
+#[cfg(test)]
+pub(super) mod tests {
+    use super::super::entry::Upkeep;
+    use super::*;
+    use crate::driver::Hold;
+
+    pub(in crate::engine) fn lease(ttl: Duration) -> Arc<Lease> {
+        let (token, ttl) = (OwnerToken::random(), Ttl::new(ttl).unwrap());
+        let entry = Entry { token, ttl, upkeep: Upkeep::Renewed, cap: None, past: Past::Answered };
+        let key = LeaseKey::Plain(Hold { name: LockName::new("a").unwrap(), token });
+        let now = LeaseInstant::now();
+        Arc::new(Lease::new(key, FencingToken::new(1).unwrap(), now, now.after(ttl.get()), entry))
     }
 
-    fn cap(&self) -> Option<LeaseInstant> {
-        self.entries.iter().filter_map(|entry| entry.cap).min()
-    }
-
-    fn end_of_view(&self) -> LeaseInstant {
-        self.cap().map_or(self.deadline, |cap| cap.min(self.deadline))
-    }
-
-    fn overdue(&self, now: LeaseInstant) -> Option<LostReason> {
-        match self.cap() {
-            Some(cap) if cap <= now => Some(LostReason::MaxHold),
-            _ if self.deadline <= now => Some(LostReason::Expired),
-            _ => None,
-        }
-    }
-
-    /// The ttl to renew with: the longest that a renewed entry asked for.
-    fn renewal_ttl(&self) -> Option<Ttl> {
-        self.entries.iter().filter(|entry| entry.upkeep == Upkeep::Renewed).map(|entry| entry.ttl).max()
-    }
-
-    fn plan_renewal(&mut self, from: LeaseInstant) {
-        if let Some(ttl) = self.renewal_ttl() {
-            // Up to a tenth earlier, so that leases taken together are not renewed together for ever.
-            let third = ttl.get() / 3;
-            self.renew_at = from.after(third - third.mul_f64(0.1 * self.spread()));
-        }
-    }
-
-    fn plan_retry(&mut self, now: LeaseInstant) {
-        if let Some(ttl) = self.renewal_ttl() {
-            let pause = (ttl.get() / 12).clamp(Duration::from_millis(5), Duration::from_secs(1));
-            self.renew_at = now.after(pause.mul_f64(0.75 + 0.25 * self.spread()));
-        }
-    }
-
-    /// A number in 0..1 that differs between leases.
-    fn spread(&self) -> f64 {
-        let Some(entry) = self.entries.first() else { return 0.0 };
-        f64::from(entry.token.expose().as_ref()[0]) / 256.0
-    }
-
-    fn next_look(&self) -> LeaseInstant {
-        let end = self.end_of_view();
-        if self.renewing || self.renewal_ttl().is_none() { end } else { self.renew_at.min(end) }
+    #[test]
+    fn a_lease_is_small() {
+        assert!(size_of::<Lease>() <= 152, "{} bytes", size_of::<Lease>());
     }
 }

@@ -2,18 +2,24 @@
 //!
 //! * [`wait`] asks for a lock until it is granted or time runs out;
 //! * [`attempt`] owns a token from before it is sent until it is a lease or is undone;
-//! * [`lease`] is the client's view of one grant, and ends by itself;
-//! * [`keeper`] is the one timer of a client: renewals in batches, deadlines;
+//! * [`entry`] says who a lease is for, and how it is kept;
+//! * [`lease`] is the client's view of one grant, and ends by itself; [`lease_state`] is what it knows;
+//! * [`relay`] passes a lease on among the waiters of the client;
+//! * [`keeper`] is the one timer of a client: renewals in batches, deadlines; its plan is the [`agenda`];
 //! * [`reaper`] undoes what was given up, until the backend has acknowledged it;
 //! * [`shared`] is what all handles and guards of a client have in common.
 
+pub(crate) mod agenda;
 pub(crate) mod attempt;
+pub(crate) mod entry;
 pub(crate) mod hold;
 pub(crate) mod keeper;
 pub(crate) mod lease;
+mod lease_state;
 pub(crate) mod outcome;
 pub(crate) mod owners;
 pub(crate) mod reaper;
+pub(crate) mod relay;
 pub(crate) mod shared;
 pub(crate) mod undoing;
 pub(crate) mod wait;

@@ -3,7 +3,8 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use super::lease::{Entry, Lease, LeaseKey};
+use super::entry::{Entry, LeaseKey};
+use super::lease::Lease;
 use super::outcome::HoldState;
 use crate::clock::LeaseInstant;
 use crate::name::LockName;
@@ -73,7 +74,7 @@ impl Owners {
 }
 
 fn was_undone_at(lost: &Lease, sent: LeaseInstant) -> bool {
-    lost.is_empty() && lost.undoing.was_over_at(sent)
+    lost.is_empty() && lost.undoing(|progress| progress.was_over_at(sent))
 }
 
 impl Map {
@@ -90,7 +91,7 @@ impl Map {
 mod tests {
     use std::time::Duration;
 
-    use super::super::lease::{Past, Upkeep};
+    use super::super::entry::{Past, Upkeep};
     use super::*;
     use crate::token::OwnerToken;
     use crate::ttl::Ttl;

@@ -14,7 +14,7 @@ use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 use tokio::sync::Notify;
 
-use super::lease::{Lease, Past};
+use super::entry::Past;
 use super::undoing::UndoMark;
 use crate::clock::LeaseInstant;
 use crate::driver::{Backend, DelayQueue, Hold, ReentrantHold, Settle};
@@ -41,7 +41,7 @@ pub(crate) struct Cleanup {
 
 pub(crate) enum Undo {
     /// A lease that was granted, and that a renewal may be on its way for.
-    Lease { lease: Arc<Lease>, past: Past, _mark: UndoMark },
+    Lease { mark: UndoMark, past: Past },
     /// An attempt whose requests may still be on their way.
     Attempt,
     /// A delivery whose settlement nobody waits for.
@@ -194,8 +194,8 @@ enum Undone {
 }
 
 async fn undo(cleanup: &Cleanup, backend: &Backend, op_timeout: Duration, reaper: &Reaper) -> Undone {
-    if let Undo::Lease { lease, .. } = &cleanup.undo {
-        lease.quiet().await;
+    if let Undo::Lease { mark, .. } = &cleanup.undo {
+        mark.lease().quiet().await;
     }
     let mut pause = Duration::from_millis(20);
     loop {

@@ -11,6 +11,7 @@ use super::keeper::{Keeper, Round};
 use super::outcome::LostReason;
 use super::owners::Owners;
 use super::reaper::{Cleanup, Reaper};
+use super::relay::Relays;
 use crate::driver::Backend;
 use crate::error::{Error, ErrorKind, Result};
 use crate::queue::Pumps;
@@ -25,6 +26,7 @@ pub(crate) struct Config {
     pub(crate) op_timeout: Duration,
     pub(crate) presence: Duration,
     pub(crate) max_holds: usize,
+    pub(crate) holders_per_grant: u32,
 }
 
 #[derive(Debug)]
@@ -35,6 +37,7 @@ pub(crate) struct Shared {
     pub(crate) reaper: Arc<Reaper>,
     pub(crate) owners: Owners,
     pub(crate) pumps: Pumps,
+    pub(crate) relays: Relays,
     /// Attempts and holds under way, against `max_holds`.
     busy: AtomicUsize,
     pub(crate) holds: AtomicUsize,
@@ -52,6 +55,7 @@ impl Shared {
             reaper: Arc::default(),
             owners: Owners::default(),
             pumps: Pumps::default(),
+            relays: Relays::default(),
             busy: AtomicUsize::new(0),
             holds: AtomicUsize::new(0),
             waiters: AtomicUsize::new(0),
@@ -150,6 +154,12 @@ impl Shared {
                 format!("this client has {most} holds, attempts and clean-ups already"),
             )),
         }
+    }
+
+    /// Counts one more attempt, cap or not: it is made for those who were counted.
+    pub(crate) fn reserve_for_others(self: &Arc<Self>) -> Reservation {
+        self.busy.fetch_add(1, Ordering::AcqRel);
+        Reservation(Arc::clone(self))
     }
 }
 

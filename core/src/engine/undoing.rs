@@ -1,45 +1,45 @@
 //! How far the entries of a lost hold are undone.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use super::lease::Lease;
 use crate::clock::LeaseInstant;
 
-/// Shared by a lease and the clean-ups of its entries.
+/// What a lease knows of the clean-ups of its entries.
 #[derive(Debug, Default)]
-pub(crate) struct Undoing(Mutex<Progress>);
-
-#[derive(Debug, Default)]
-struct Progress {
-    pending: usize,
+pub(crate) struct Undoing {
+    pending: u32,
     last: Option<LeaseInstant>,
 }
 
 /// One clean-up under way; over when it is dropped.
 #[derive(Debug)]
-pub(crate) struct UndoMark(Arc<Undoing>);
+pub(crate) struct UndoMark(Arc<Lease>);
 
-impl Undoing {
-    pub(crate) fn begin(self: &Arc<Self>) -> UndoMark {
-        self.progress().pending += 1;
-        UndoMark(Arc::clone(self))
+impl UndoMark {
+    pub(crate) fn of(lease: &Arc<Lease>) -> Self {
+        lease.undoing(|progress| progress.pending += 1);
+        Self(Arc::clone(lease))
     }
 
+    pub(crate) fn lease(&self) -> &Lease {
+        &self.0
+    }
+}
+
+impl Undoing {
     /// Whether nothing was left to undo when a request left at `sent`. One that left earlier may have met what was
     /// not undone yet.
     pub(crate) fn was_over_at(&self, sent: LeaseInstant) -> bool {
-        let progress = self.progress();
-        progress.pending == 0 && progress.last.is_none_or(|last| last < sent)
-    }
-
-    fn progress(&self) -> MutexGuard<'_, Progress> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.pending == 0 && self.last.is_none_or(|last| last < sent)
     }
 }
 
 impl Drop for UndoMark {
     fn drop(&mut self) {
-        let mut progress = self.0.progress();
-        progress.pending -= 1;
-        progress.last = Some(LeaseInstant::now());
+        self.0.undoing(|progress| {
+            progress.pending -= 1;
+            progress.last = Some(LeaseInstant::now());
+        });
     }
 }

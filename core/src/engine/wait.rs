@@ -5,10 +5,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use super::attempt::{Answered, Ask, Attempt};
+use super::entry::Upkeep;
 use super::hold::HeldEntry;
-use super::shared::Shared;
+use super::relay::Place;
+use super::shared::{Reservation, Shared};
 use crate::clock::LeaseInstant;
-use crate::driver::{Queueing, Waiting, Watch};
+use crate::driver::{Handing, Queueing, Signal, Waiting, Watch};
 use crate::error::{Error, ErrorKind, Result};
 use crate::telemetry;
 
@@ -39,8 +41,8 @@ pub(crate) async fn acquire(shared: &Arc<Shared>, ask: &Ask, patience: Patience)
                 None => Err(Error::new(ErrorKind::TimedOut, "the lock is busy, and there was no time to wait")),
                 won => Ok(won),
             },
-            Patience::Within(most) => Wait::new(shared, ask, Some(most))?.run().await.map(Some),
-            Patience::Unlimited => Wait::new(shared, ask, None)?.run().await.map(Some),
+            Patience::Within(most) => wait(shared, ask, Some(most)).await.map(Some),
+            Patience::Unlimited => wait(shared, ask, None).await.map(Some),
         }
     };
     telemetry::in_acquire_span(shared.driver(), &ask.name, work)
@@ -49,10 +51,37 @@ pub(crate) async fn acquire(shared: &Arc<Shared>, ask: &Ask, patience: Patience)
 }
 
 async fn once(shared: &Arc<Shared>, ask: &Ask) -> Result<Option<HeldEntry>> {
-    let mut attempt = Attempt::new(shared.reserve()?, ask, Queueing::None);
+    let mut attempt = Attempt::new(shared.reserve()?, ask, Queueing::None, 1);
     match attempt.ask(call_limit(shared, ask)).await? {
         Answered::Won(held) => Ok(Some(held)),
         Answered::Busy(_) | Answered::Spent => Ok(None),
+    }
+}
+
+/// Waits in the client's own queue where it has one, or in the backend's.
+async fn wait(shared: &Arc<Shared>, ask: &Ask, most: Option<Duration>) -> Result<HeldEntry> {
+    let _counted = Counted::new(&shared.waiters);
+    let started = LeaseInstant::now();
+    let deadline = most.map(|most| started.after(most));
+    let held = loop {
+        match shared.relays.join(shared, ask)? {
+            None => break Wait::new(shared, ask, shared.reserve()?, started, deadline).run().await?,
+            Some(place) => {
+                if let Some(held) = place.wait(started, deadline).await? {
+                    break held;
+                }
+            }
+        }
+    };
+    telemetry::granted(&ask.name, held.fence(), started);
+    Ok(held)
+}
+
+/// A lease that has to last exactly as long as was asked for, or that joins entries of its owner, begins with a request.
+fn accepts(ask: &Ask) -> Handing {
+    match (ask.upkeep, ask.owner) {
+        (Upkeep::Renewed, None) => Handing::Direct,
+        (Upkeep::Fixed, _) | (_, Some(_)) => Handing::Asked,
     }
 }
 
@@ -61,7 +90,7 @@ fn call_limit(shared: &Shared, ask: &Ask) -> Duration {
     shared.config.op_timeout.min(ask.ttl.get())
 }
 
-struct Wait<'a> {
+pub(crate) struct Wait<'a> {
     shared: &'a Arc<Shared>,
     ask: &'a Ask,
     queue: Queueing,
@@ -72,37 +101,68 @@ struct Wait<'a> {
     position: Option<u32>,
     /// Whether the backend has answered this wait at least once; from then on outages are waited out.
     heard: bool,
+    /// Where others of the client may join, once this one waits.
+    sharing: Sharing,
     last_error: Option<Error>,
     pause: Pause,
-    _counted: Counted<'a>,
+}
+
+/// Whether others wait along.
+enum Sharing {
+    /// Nobody.
+    Alone,
+    /// Those who come, from the first busy answer on.
+    Possible,
+    /// Those who came.
+    Shared(Place),
 }
 
 impl<'a> Wait<'a> {
-    fn new(shared: &'a Arc<Shared>, ask: &'a Ask, most: Option<Duration>) -> Result<Self> {
-        let queue = match shared.backend.locks().capabilities().waiting {
+    fn new(
+        shared: &'a Arc<Shared>,
+        ask: &'a Ask,
+        place: Reservation,
+        started: LeaseInstant,
+        deadline: Option<LeaseInstant>,
+    ) -> Self {
+        let capabilities = shared.backend.locks().capabilities();
+        let queue = match capabilities.waiting {
             Waiting::Poll => Queueing::None,
-            Waiting::Notified | Waiting::Fifo => Queueing::Join { presence: shared.config.presence },
+            Waiting::Notified | Waiting::Fifo => {
+                Queueing::Join { presence: shared.config.presence, accepts: accepts(ask) }
+            }
         };
-        let started = LeaseInstant::now();
-        let attempt = Attempt::new(shared.reserve()?, ask, queue);
+        let fences = match queue {
+            Queueing::Join { accepts: Handing::Direct, .. } => {
+                shared.config.holders_per_grant.min(capabilities.max_fences).max(1)
+            }
+            _ => 1,
+        };
+        let attempt = Attempt::new(place, ask, queue, fences);
         let pause = Pause::new(attempt.token().expose().as_ref());
-        Ok(Self {
+        Self {
             shared,
             ask,
             queue,
             started,
-            deadline: most.map(|most| started.after(most)),
+            deadline,
             attempt,
             watch: None,
             position: None,
             heard: false,
+            sharing: if fences > 1 { Sharing::Possible } else { Sharing::Alone },
             last_error: None,
             pause,
-            _counted: Counted::new(&shared.waiters),
-        })
+        }
     }
 
-    async fn run(mut self) -> Result<HeldEntry> {
+    /// Waits in place of others, each of which has patience of its own. The backend has answered one of them before.
+    pub(super) fn for_others(shared: &'a Arc<Shared>, ask: &'a Ask) -> Self {
+        let wait = Self::new(shared, ask, shared.reserve_for_others(), LeaseInstant::now(), None);
+        Self { heard: true, sharing: Sharing::Alone, ..wait }
+    }
+
+    pub(super) async fn run(mut self) -> Result<HeldEntry> {
         let shared = self.shared;
         tokio::select! {
             biased;
@@ -114,14 +174,12 @@ impl<'a> Wait<'a> {
     async fn until_won(&mut self) -> Result<HeldEntry> {
         loop {
             let pause = match self.listen_and_ask().await {
-                Ok(Answered::Won(held)) => {
-                    telemetry::granted(&self.ask.name, held.lease().fence, LeaseInstant::now().since(self.started));
-                    return Ok(held);
-                }
+                Ok(Answered::Won(held)) => return Ok(self.won(held)),
                 Ok(Answered::Busy(busy)) => {
                     self.heard = true;
                     self.position = busy.position;
                     self.last_error = None;
+                    self.share();
                     self.after_busy(busy.recheck_after)
                 }
                 Ok(Answered::Spent) => {
@@ -131,8 +189,30 @@ impl<'a> Wait<'a> {
                 }
                 Err(error) => self.after_error(error)?,
             };
-            self.sleep(pause).await?;
+            match self.sleep(pause).await? {
+                Woken::Passed(held) => return Ok(held),
+                Woken::Told(Signal::Handed(handed)) => {
+                    if let Some(held) = self.attempt.take_over(handed)? {
+                        return Ok(self.won(held));
+                    }
+                }
+                Woken::Told(_) | Woken::InTime => {}
+            }
         }
+    }
+
+    /// Lets others of the client wait along.
+    fn share(&mut self) {
+        if matches!(self.sharing, Sharing::Possible) {
+            self.sharing = self.shared.relays.begin(self.shared, self.ask).map_or(Sharing::Alone, Sharing::Shared);
+        }
+    }
+
+    fn won(&mut self, held: HeldEntry) -> HeldEntry {
+        if let Sharing::Shared(place) = std::mem::replace(&mut self.sharing, Sharing::Alone) {
+            place.leave_with(&held);
+        }
+        held
     }
 
     async fn listen_and_ask(&mut self) -> Result<Answered> {
@@ -158,7 +238,7 @@ impl<'a> Wait<'a> {
     fn after_busy(&mut self, recheck_after: Option<Duration>) -> Duration {
         let fallback = match self.queue {
             Queueing::None => self.pause.polling(),
-            Queueing::Join { presence } => {
+            Queueing::Join { presence, .. } => {
                 self.pause.reset();
                 presence / 3
             }
@@ -182,22 +262,35 @@ impl<'a> Wait<'a> {
         Ok(self.pause.outage())
     }
 
-    async fn sleep(&mut self, pause: Duration) -> Result<()> {
+    /// Sleeps until there is reason to go on, and tells what it was.
+    async fn sleep(&mut self, pause: Duration) -> Result<Woken> {
         let left = self.left().unwrap_or(Duration::MAX);
         if left.is_zero() {
             return Err(self.timed_out());
         }
-        let woken = async {
+        let told = async {
             match &mut self.watch {
-                Some(watch) => drop(watch.next().await),
+                Some(watch) => watch.next().await,
                 None => std::future::pending().await,
             }
         };
-        tokio::select! {
-            () = woken => {}
-            () = tokio::time::sleep(pause.min(left)) => {}
-        }
-        if self.left() == Some(Duration::ZERO) { Err(self.timed_out()) } else { Ok(()) }
+        let turn = async {
+            match &mut self.sharing {
+                Sharing::Shared(place) => place.turn().await,
+                Sharing::Alone | Sharing::Possible => std::future::pending().await,
+            }
+        };
+        let woken = tokio::select! {
+            turn = turn => {
+                self.sharing = Sharing::Alone;
+                // What failed for the others did not fail for this one, which has a place of its own.
+                turn.ok().flatten().map_or(Woken::InTime, Woken::Passed)
+            }
+            signal = told => Woken::Told(signal),
+            () = tokio::time::sleep(pause.min(left)) => Woken::InTime,
+        };
+        let late = self.left() == Some(Duration::ZERO) && !matches!(woken, Woken::Passed(_));
+        if late { Err(self.timed_out()) } else { Ok(woken) }
     }
 
     fn left(&self) -> Option<Duration> {
@@ -219,6 +312,16 @@ impl<'a> Wait<'a> {
             None => error,
         }
     }
+}
+
+/// Why a sleep ended.
+enum Woken {
+    /// The backend said something.
+    Told(Signal),
+    /// Another task of the client passed its lease on.
+    Passed(HeldEntry),
+    /// It was time.
+    InTime,
 }
 
 /// Pauses that grow, with jitter, so that many clients do not come back as one.

@@ -33,7 +33,8 @@ impl LockGuard {
 
     guard_methods!();
 
-    /// Gives the lock back and waits for the backend's word.
+    /// Gives the lock back and waits for the backend's word; or gives it to the client's next waiter, see
+    /// [`holders_per_grant`](crate::ClientBuilder::holders_per_grant).
     ///
     /// [`Released::NotHeld`] means that the lease had ended before; nobody else's lock was touched.
     ///
@@ -45,7 +46,10 @@ impl LockGuard {
     /// # Cancel safety
     ///
     /// Dropping the future is like dropping the guard: the release goes on in the background.
-    pub async fn release(self) -> Result<Released> {
+    pub async fn release(mut self) -> Result<Released> {
+        if self.held.pass_on() {
+            return Ok(Released::Released);
+        }
         let name = self.name().clone();
         let call = |shared: Arc<crate::engine::shared::Shared>, token| async move {
             shared.backend.locks().release(&Hold { name, token }).await
@@ -69,7 +73,7 @@ macro_rules! guard_methods {
         /// The fencing token of this hold: greater than that of every earlier grant of the name. Constant; no I/O.
         #[must_use]
         pub fn fence(&self) -> $crate::FencingToken {
-            self.held.lease().fence
+            self.held.fence()
         }
 
         /// The secret token of this hold, for resources that compare instead of order.

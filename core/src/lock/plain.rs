@@ -54,6 +54,10 @@ impl Lock {
     /// An outage of the backend fails the call at its start. Once the backend has answered, outages of any length are
     /// waited out.
     ///
+    /// While other tasks of this client wait for the same lock on the same terms, it waits along with them: see
+    /// [`holders_per_grant`](crate::ClientBuilder::holders_per_grant). One of them was answered already, so outages are
+    /// waited out from the start.
+    ///
     /// # Errors
     ///
     /// As [`Lock::try_acquire`]; [`ErrorKind::LimitReached`] also when the queue is full.

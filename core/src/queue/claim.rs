@@ -1,8 +1,8 @@
 //! One delivery, as the client owns it before and while somebody handles it.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tokio::sync::watch;
+use tokio::sync::Notify;
 
 use super::Lease;
 use super::pump::Pump;
@@ -10,6 +10,7 @@ use crate::clock::LeaseInstant;
 use crate::driver::{Extended, Extension, RawDelivery, Settle, Settled, Settlement};
 use crate::engine::reaper::{Cleanup, Undo};
 use crate::error::{Error, ErrorKind, Result};
+use crate::telemetry;
 use crate::token::OwnerToken;
 
 /// A delivery that is not settled. Dropped, it is settled in the background, as [`Claim::if_dropped`] says.
@@ -17,7 +18,9 @@ use crate::token::OwnerToken;
 pub(crate) struct Claim {
     pub(super) pump: Arc<Pump>,
     pub(super) raw: RawDelivery,
-    standing: watch::Sender<Standing>,
+    standing: Mutex<Standing>,
+    /// Told when the standing changes.
+    changed: Notify,
     /// `None` once it is settled, or once its settlement is on its way.
     if_dropped: Option<Settlement>,
 }
@@ -34,8 +37,9 @@ impl Claim {
     /// A delivery that nobody has seen: dropped, it is returned.
     pub(super) fn new(pump: &Arc<Pump>, raw: RawDelivery, sent_at: LeaseInstant, lease: Lease) -> Self {
         let until = believable(pump, sent_at, lease);
-        let (standing, _) = watch::channel(Standing::Until(until));
-        Self { pump: Arc::clone(pump), raw, standing, if_dropped: Some(Settlement::Return) }
+        let standing = Mutex::new(Standing::Until(until));
+        let (pump, if_dropped) = (Arc::clone(pump), Some(Settlement::Return));
+        Self { pump, raw, standing, changed: Notify::new(), if_dropped }
     }
 
     /// Changes what is done if it is dropped.
@@ -45,23 +49,38 @@ impl Claim {
         }
     }
 
+    fn standing(&self) -> MutexGuard<'_, Standing> {
+        self.standing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The backend says that the receipt is not valid any more.
+    fn set_stale(&self) {
+        *self.standing() = Standing::Stale;
+        self.changed.notify_waiters();
+    }
+
     /// When the lease ends, as far as is known.
     fn until(&self) -> LeaseInstant {
-        match *self.standing.borrow() {
+        match *self.standing() {
             Standing::Until(until) => until,
             Standing::Stale => LeaseInstant::now(),
         }
     }
 
     pub(super) fn is_lost(&self) -> bool {
-        match *self.standing.borrow() {
-            Standing::Until(until) => until <= LeaseInstant::now(),
-            Standing::Stale => true,
+        !self.lasts(LeaseInstant::now())
+    }
+
+    /// Whether the lease lasts at this instant, as far as is known.
+    pub(super) fn lasts(&self, at: LeaseInstant) -> bool {
+        match *self.standing() {
+            Standing::Until(until) => until > at,
+            Standing::Stale => false,
         }
     }
 
     pub(super) fn remaining(&self) -> std::time::Duration {
-        match *self.standing.borrow() {
+        match *self.standing() {
             Standing::Until(until) => until.remaining(),
             Standing::Stale => std::time::Duration::ZERO,
         }
@@ -69,32 +88,60 @@ impl Claim {
 
     /// Resolves when the lease has ended, no later than its deadline.
     pub(super) async fn lost(&self) {
-        let mut standing = self.standing.subscribe();
         loop {
-            let until = match *standing.borrow_and_update() {
+            let changed = self.changed.notified();
+            tokio::pin!(changed);
+            changed.as_mut().enable(); // before looking
+            let until = match *self.standing() {
                 Standing::Until(until) => until,
                 Standing::Stale => return,
             };
             tokio::select! {
                 () = until.reached() => if self.is_lost() { return },
-                // The sender lives in `self`.
-                _ = standing.changed() => {}
+                () = changed => {}
             }
         }
     }
 
     pub(super) async fn settle(mut self, how: Settlement) -> Result<Settled> {
         self.if_dropped = None;
-        let settle = Settle { receipt: self.raw.receipt, how };
-        let settled = self.pump.settle(settle, self.until()).await.map_err(|error| self.pump.told(error, "settle"))?;
+        let parked = match &how {
+            Settlement::Park { lock, at_most } => Some((lock.clone(), *at_most, LeaseInstant::now())),
+            _ => None,
+        };
+        let settle = Settle { receipt: self.raw.receipt, how: how.clone() };
+        let settled = self.pump.settle(settle, self.until()).await;
+        let settled = self.settled(&how, settled)?;
+        if let Some((lock, at_most, since)) = parked.filter(|_| settled == Settled::Done) {
+            self.pump.attend(&lock, self.raw.id.clone(), since, at_most);
+        }
+        Ok(settled)
+    }
+
+    /// Acknowledges deliveries of one queue.
+    pub(super) async fn ack_all(pump: &Arc<Pump>, mut claims: Vec<Self>) -> Result<Vec<Settled>> {
+        let ack = |claim: &mut Self| {
+            claim.if_dropped = None;
+            (Settle { receipt: claim.raw.receipt, how: Settlement::Ack }, claim.until())
+        };
+        let answers = pump.settle_all(claims.iter_mut().map(ack));
+        let answers = answers.map_err(|error| pump.told(error, "settle"))?.await;
+        let told = answers.into_iter().zip(&claims);
+        told.map(|(settled, claim)| claim.settled(&Settlement::Ack, settled)).collect()
+    }
+
+    /// What was answered to a settlement.
+    fn settled(&self, how: &Settlement, answer: Result<Settled>) -> Result<Settled> {
+        let settled = answer.map_err(|error| self.pump.told(error, "settle"))?;
+        telemetry::settled(&self.pump.name, &self.raw.id, self.raw.attempt, how, settled);
         if settled == Settled::Stale {
-            self.standing.send_replace(Standing::Stale);
+            self.set_stale();
         }
         Ok(settled)
     }
 
     pub(super) async fn extend(&self, lease: Lease) -> Result<()> {
-        self.pump.caps.check_lease(lease)?;
+        self.pump.caps.check_lease(lease).map_err(|error| self.pump.told(error, "extend"))?;
         let (queue, limit) = (&self.pump.name, self.pump.shared.config.op_timeout);
         let sent_at = LeaseInstant::before_send();
         let extension = [Extension { receipt: self.raw.receipt, lease }];
@@ -103,17 +150,18 @@ impl Claim {
         match answers.first() {
             Some(Extended::Extended) => {
                 let until = believable(&self.pump, sent_at, lease);
-                self.standing.send_if_modified(|standing| match standing {
+                match &mut *self.standing() {
                     Standing::Until(old) if *old < until && *old > LeaseInstant::now() => {
                         *old = until;
-                        true
+                        self.changed.notify_waiters();
                     }
-                    _ => false,
-                });
+                    _ => {}
+                }
                 if self.is_lost() { Err(self.lost_error()) } else { Ok(()) }
             }
             Some(Extended::Stale) => {
-                self.standing.send_replace(Standing::Stale);
+                self.set_stale();
+                telemetry::delivery_lost(&self.pump.name, &self.raw.id, self.raw.attempt);
                 Err(self.lost_error())
             }
             None => Err(Error::new(ErrorKind::Protocol, "an extension was not answered")),

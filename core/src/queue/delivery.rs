@@ -132,7 +132,8 @@ impl<T: 'static> Delivery<T> {
     ///
     /// Dropping the future may leave the lease extended at the backend; this delivery then believes in the old one.
     pub async fn extend(&self, lease: Duration) -> Result<()> {
-        self.claim.extend(Lease::new(lease)?).await
+        let lease = Lease::new(lease).map_err(|error| self.claim.pump.told(error, "extend"))?;
+        self.claim.extend(lease).await
     }
 
     /// The work is done: removes the message.
@@ -191,9 +192,9 @@ impl<T: 'static> Delivery<T> {
         self.claim.settle(Settlement::Return).await
     }
 
-    /// The work cannot begin while the lock is taken: the message is due when the lock becomes free (where the driver
-    /// declares [`Parking::Woken`](crate::driver::Parking::Woken)), but no later than `at_most` from now. The attempt
-    /// is not counted.
+    /// The work cannot begin while the lock is taken: the message is due when the lock becomes free, as the driver
+    /// declares by its [`Parking`](crate::driver::Parking), but no later than `at_most` from now. The attempt is not
+    /// counted.
     ///
     /// # Errors
     ///
@@ -212,6 +213,10 @@ impl<T: 'static> Delivery<T> {
         self.claim.settle(how).await
     }
 
+    pub(super) fn into_claim(self) -> Claim {
+        self.claim
+    }
+
     /// Takes the value out, for a handler; leaves an error in its place.
     pub(super) fn take_value(&mut self) -> Result<T> {
         let taken = Error::new(ErrorKind::Protocol, "the value was taken");
@@ -219,9 +224,8 @@ impl<T: 'static> Delivery<T> {
     }
 
     fn delay(&self, delay: Duration) -> Result<Delay> {
-        let delay = Delay::new(delay)?;
-        self.claim.pump.caps.check_delay(delay)?;
-        Ok(delay)
+        let checked = Delay::new(delay).and_then(|delay| self.claim.pump.caps.check_delay(delay).map(|()| delay));
+        checked.map_err(|error| self.claim.pump.told(error, "settle"))
     }
 }
 

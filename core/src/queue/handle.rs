@@ -11,8 +11,10 @@ use super::delivery::Delivery;
 use super::pump::{Patience, Pump};
 use super::push::{Push, PushMany};
 use super::{Attempts, DeadLetters, Lease, QueueName, WorkerBuilder};
-use crate::driver::{DelayQueue, QueueCapabilities};
-use crate::error::{Error, Result};
+use crate::clock::LeaseInstant;
+use crate::driver::{DelayQueue, NewMessage, Pushed, QueueCapabilities, Settled};
+use crate::error::{Error, ErrorKind, Result};
+use crate::telemetry;
 
 /// A handle on one delay queue of messages `T`. Cheap to make and to clone; clones with other settings are the same
 /// queue.
@@ -180,6 +182,25 @@ impl<T: 'static> Queue<T> {
         }
     }
 
+    /// Acknowledges deliveries of this queue, in as few requests as they fit into: one answer for each, in order.
+    ///
+    /// # Errors
+    ///
+    /// As [`Delivery::ack`], the first failure of all; [`ErrorKind::InvalidArgument`](crate::ErrorKind::InvalidArgument),
+    /// before anything is sent, when one is of another queue or client. The deliveries are then dropped.
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`Delivery::ack`].
+    pub async fn ack_many(&self, deliveries: impl IntoIterator<Item = Delivery<T>>) -> Result<Vec<Settled>> {
+        let claims: Vec<Claim> = deliveries.into_iter().map(Delivery::into_claim).collect();
+        if claims.iter().any(|claim| !Arc::ptr_eq(&claim.pump, &self.pump)) {
+            let error = Error::new(ErrorKind::InvalidArgument, "a delivery is of another queue or client");
+            return Err(self.told(error, "settle"));
+        }
+        Claim::ack_all(&self.pump, claims).await
+    }
+
     /// Messages as they become due, one at a time; the next is asked for when it is polled for. Ends with the first
     /// error.
     pub fn stream(&self) -> impl Stream<Item = Result<Delivery<T>>> + use<T>
@@ -213,7 +234,8 @@ impl<T: 'static> Queue<T> {
             self.pump.demand(max, lease, patience).await
         };
         let mut claims = asked.await.map_err(|error| self.told(error, "receive"))?;
-        claims.retain(|claim| !claim.is_lost()); // those that took too long to arrive are returned
+        let now = LeaseInstant::now();
+        claims.retain(|claim| claim.lasts(now)); // those that took too long to arrive are returned
         Ok(claims)
     }
 
@@ -229,6 +251,12 @@ impl<T: 'static> Queue<T> {
     pub(super) async fn call<R>(&self, what: &'static str, call: impl Future<Output = Result<R>>) -> Result<R> {
         self.pump.shared.ensure_open().map_err(|error| self.told(error, what))?;
         super::bounded(self.pump.shared.config.op_timeout, call).await.map_err(|error| self.told(error, what))
+    }
+
+    /// Stores messages.
+    pub(super) async fn send(&self, batch: &[NewMessage]) -> Result<Vec<Pushed>> {
+        let work = self.call("push", self.driver().push(self.name(), batch));
+        telemetry::in_push_span(self.pump.shared.driver(), self.name(), batch.len(), work).await
     }
 
     pub(super) fn told(&self, error: Error, operation: &'static str) -> Error {

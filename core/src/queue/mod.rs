@@ -7,6 +7,8 @@
 //! | [`Worker`] | handles messages for you |
 //! | [`DeadLetters`] | messages that are delivered no more |
 
+mod alarm;
+mod attend;
 mod claim;
 mod codec;
 mod dead;

@@ -21,7 +21,8 @@ pub(crate) const PARKED_AT_MOST: Duration = Duration::from_secs(5);
 
 impl Lock {
     /// Takes the lock if it is free; else stores the message, to be handled under this lock later: when it becomes free
-    /// (where the driver can tell), and 5 s from now at the latest. For request handlers, which should not wait.
+    /// (how, the driver declares as its [`Parking`](crate::driver::Parking)), and 5 s from now at the latest. For request
+    /// handlers, which should not wait.
     ///
     /// A worker of the queue takes the lock again before it handles the message. A lock that is busy then parks the
     /// message once more, without using up an attempt.

@@ -121,14 +121,33 @@ impl Pump {
 
     /// Carries out a settlement, also if the caller does not wait for it.
     pub(super) async fn settle(self: &Arc<Self>, settle: Settle, until: LeaseInstant) -> Result<Settled> {
-        let (reply, answer) = oneshot::channel();
+        let answers = self.settle_all([(settle, until)])?;
+        answers.await.pop().unwrap_or_else(|| Err(ended()))
+    }
+
+    /// Carries out settlements, which leave together as far as they fit; nobody has to wait for them.
+    pub(super) fn settle_all<S: IntoIterator<Item = (Settle, LeaseInstant)>>(
+        self: &Arc<Self>,
+        settles: S,
+    ) -> Result<impl Future<Output = Vec<Result<Settled>>> + use<S>> {
+        let mut answers = Vec::new();
         {
             let mut work = self.work();
-            work.settles.push_back(Pending { settle, until, reply });
+            for (settle, until) in settles {
+                let (reply, answer) = oneshot::channel();
+                work.settles.push_back(Pending { settle, until, reply });
+                answers.push(answer);
+            }
             self.ensure_running(&mut work)?;
         }
         self.changed.notify_one();
-        answer.await.unwrap_or_else(|_| Err(ended()))
+        Ok(async move {
+            let mut settled = Vec::with_capacity(answers.len());
+            for answer in answers {
+                settled.push(answer.await.unwrap_or_else(|_| Err(ended())));
+            }
+            settled
+        })
     }
 
     /// Makes sure that the task runs, on the runtime that is current here.

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use super::handle::Queue;
 use super::{Attempts, ConcurrencyKey, Delay, MessageId, Payload};
+use crate::clock::LeaseInstant;
 use crate::driver::{Due, KeyedConcurrency, NamedId, NewMessage, Pushed, QueueCapabilities};
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::LockName;
@@ -28,8 +29,9 @@ pub struct Push<'a, T> {
 /// As it was given; checked when the message is pushed.
 #[derive(Clone, Debug, Default)]
 struct Options {
-    delay: Duration,
-    until_lock_free: bool,
+    delay: Option<Duration>,
+    /// The latest, for a message that is due when its lock is free.
+    parked: Option<Duration>,
     id: Option<Vec<u8>>,
     window: Option<Duration>,
     key: Option<Vec<u8>>,
@@ -45,7 +47,7 @@ impl<'a, T: 'static> Push<'a, T> {
     /// How long until the message is due, counted by the backend from when it accepts the message. Up to
     /// [`Delay::MAX`]; default: due at once.
     pub fn delay(mut self, delay: Duration) -> Self {
-        self.options.delay = delay;
+        self.options.delay = Some(delay);
         self
     }
 
@@ -74,12 +76,12 @@ impl<'a, T: 'static> Push<'a, T> {
         self
     }
 
-    /// The message is due when the lock is free (where the driver can tell), but no later than `at_most` from now. A
-    /// worker holds the lock while it handles the message.
+    /// The message is due when the lock is free, but no later than `at_most` from now; how, the driver declares as its
+    /// [`Parking`](crate::driver::Parking). A worker holds the lock while it handles the message. In place of a
+    /// [`delay`](Push::delay), and of [`lock`](Push::lock).
     pub fn parked(mut self, lock: impl AsRef<[u8]>, at_most: Duration) -> Self {
         self.options.lock = Some(lock.as_ref().to_vec());
-        self.options.delay = at_most;
-        self.options.until_lock_free = true;
+        self.options.parked = Some(at_most);
         self
     }
 
@@ -92,9 +94,15 @@ impl<'a, T: 'static> Push<'a, T> {
     async fn store(self) -> Result<Pushed> {
         let Self { queue, bytes, options } = self;
         let message = message(queue, bytes, &options).map_err(|error| queue.told(error, "push"))?;
-        let batch = [message];
-        let mut answers = queue.call("push", queue.driver().push(queue.name(), &batch)).await?;
-        answers.pop().ok_or_else(|| queue.told(Error::new(ErrorKind::Protocol, "a push was not answered"), "push"))
+        let (batch, since) = ([message], LeaseInstant::now());
+        let mut answers = queue.send(&batch).await?;
+        let unanswered = || queue.told(Error::new(ErrorKind::Protocol, "a push was not answered"), "push");
+        let answer = answers.pop().ok_or_else(unanswered)?;
+        let [NewMessage { due, lock, .. }] = &batch;
+        if let (Due::LockFree { at_most }, Some(lock), Pushed::Stored(id)) = (due, lock, &answer) {
+            queue.pump.attend(lock, id.clone(), since, *at_most);
+        }
+        Ok(answer)
     }
 }
 
@@ -103,7 +111,11 @@ fn message<T: 'static>(queue: &Queue<T>, bytes: Result<Vec<u8>>, options: &Optio
     let bytes = bytes?;
     caps.check_payload(bytes.len())?;
     let payload = Payload::new(bytes)?;
-    let delay = Delay::new(options.delay)?;
+    if options.delay.is_some() && options.parked.is_some() {
+        let text = "a message is either due after a delay or parked behind a lock";
+        return Err(Error::new(ErrorKind::InvalidArgument, text));
+    }
+    let delay = Delay::new(options.parked.or(options.delay).unwrap_or_default())?;
     caps.check_delay(delay)?;
     let attempts = Attempts::new(options.attempts.unwrap_or(queue.attempts))?;
     caps.check_attempts(attempts)?;
@@ -111,13 +123,16 @@ fn message<T: 'static>(queue: &Queue<T>, bytes: Result<Vec<u8>>, options: &Optio
     if key.is_some() && caps.keys == KeyedConcurrency::None {
         return Err(Error::new(ErrorKind::Unsupported, "this driver's queues have no concurrency keys"));
     }
-    let window = Delay::new(options.window.unwrap_or(DEFAULT_WINDOW))?;
-    caps.check_delay(window)?;
+    let span = options.window.unwrap_or(DEFAULT_WINDOW);
+    let window = Delay::new(span).and_then(|window| caps.check_delay(window).map(|()| window)).map_err(|_| {
+        let text = format!("a dedup_window of {span:?} is longer than {:?}", caps.delay.min(Delay::MAX));
+        Error::new(ErrorKind::InvalidArgument, text)
+    })?;
     if options.window.is_some() && options.id.is_none() {
         return Err(Error::new(ErrorKind::InvalidArgument, "a dedup_window needs an id"));
     }
     let named = |id: &Vec<u8>| MessageId::named(id).map(|id| NamedId { id, window });
-    let due = if options.until_lock_free { Due::LockFree { at_most: delay } } else { Due::After(delay) };
+    let due = options.parked.map_or(Due::After(delay), |_| Due::LockFree { at_most: delay });
     Ok(NewMessage {
         payload,
         due,
@@ -169,7 +184,7 @@ impl<'a, T: 'static> PushMany<'a, T> {
 
     /// How long until the messages are due, counted by the backend from when it accepts them. Default: at once.
     pub fn delay(mut self, delay: Duration) -> Self {
-        self.options.delay = delay;
+        self.options.delay = Some(delay);
         self
     }
 
@@ -192,7 +207,7 @@ impl<'a, T: 'static> PushMany<'a, T> {
             values.into_iter().map(|bytes| message(queue, bytes, &options)).collect::<Result<Vec<_>>>()
         };
         let batch = batch().map_err(|error| queue.told(error, "push"))?;
-        queue.call("push", queue.driver().push(queue.name(), &batch)).await
+        queue.send(&batch).await
     }
 }
 

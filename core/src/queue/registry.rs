@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use super::QueueName;
+use super::attend::Attended;
 use super::pump::Pump;
 use crate::driver::DelayQueue;
 use crate::engine::shared::Shared;
@@ -18,13 +19,16 @@ pub(crate) fn driver(shared: &Shared) -> Result<&Arc<dyn DelayQueue>> {
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct Pumps(Mutex<HashMap<QueueName, Weak<Pump>>>);
+pub(crate) struct Pumps {
+    of: Mutex<HashMap<QueueName, Weak<Pump>>>,
+    pub(super) attended: Attended,
+}
 
 impl Pumps {
     /// The pump of this queue.
     pub(crate) fn get(shared: &Arc<Shared>, name: QueueName) -> Result<Arc<Pump>> {
         let driver = driver(shared)?;
-        let mut pumps = shared.pumps.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut pumps = shared.pumps.of.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(pump) = pumps.get(&name).and_then(Weak::upgrade) {
             return Ok(pump);
         }
@@ -37,7 +41,7 @@ impl Pumps {
     /// Waits until all settlements are answered.
     pub(crate) async fn drained(&self) {
         let pumps: Vec<_> = {
-            let pumps = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            let pumps = self.of.lock().unwrap_or_else(PoisonError::into_inner);
             pumps.values().filter_map(Weak::upgrade).collect()
         };
         for pump in pumps {

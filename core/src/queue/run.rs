@@ -3,14 +3,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::time::{Instant, timeout};
 
 use super::Lease;
+use super::alarm;
 use super::claim::{Claim, carry_on};
 use super::pump::{Answered, Demand, Patience, Pending, Pump};
 use crate::clock::LeaseInstant;
 use crate::driver::{Next, QueueWake, RawDelivery, ReceiveRequest, Received, Settle, Settled, Watch};
 use crate::error::{Error, ErrorKind, Result};
+use crate::telemetry;
 
 /// How long a waiting receiver sleeps at most: the bound on its lateness when every wake-up is lost.
 pub(crate) const MAX_IDLE: Duration = Duration::from_secs(2);
@@ -83,7 +85,7 @@ impl Pump {
             _ = woken => turn.ask_at = Instant::now(),
             () = self.changed.notified() => {}
             () = self.shared.closed(), if waiting => {}
-            () = sleep_until(until) => return !waiting,
+            () = alarm::sleep_until(until) => return !waiting,
         }
         false
     }
@@ -94,9 +96,12 @@ impl Pump {
         if turn.watch.is_some() || self.caps.wake == QueueWake::Poll || !self.work().demands.iter().any(waits) {
             return;
         }
-        if let Ok(Ok(watch)) = timeout(self.shared.config.op_timeout, self.driver.watch(&self.name)).await {
-            turn.watch = Some(watch);
-            turn.ask_at = Instant::now();
+        match super::bounded(self.shared.config.op_timeout, self.driver.watch(&self.name)).await {
+            Ok(watch) => {
+                turn.watch = Some(watch);
+                turn.ask_at = Instant::now();
+            }
+            Err(error) => telemetry::queue_unwatched(&self.name, &error),
         }
     }
 
@@ -130,11 +135,13 @@ impl Pump {
                 turn.pause = FIRST_PAUSE;
                 self.answer_settlements(load.settles, settled);
                 if let (Some(ask), Some(received)) = (load.ask, received) {
+                    telemetry::received(&self.name, &received);
                     turn.ask_at = Instant::now() + wait_for(received.next);
                     self.hand_out(ask, received, sent_at);
                 }
             }
             Err(error) => {
+                telemetry::queue_disturbed(&self.name, &error);
                 self.fail(&load, &error);
                 for Pending { settle, until, reply } in load.settles {
                     if is_worth_repeating(error.kind()) {

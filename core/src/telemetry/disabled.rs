@@ -1,17 +1,18 @@
 //! Nothing is reported.
 
-use std::time::Duration;
-
+use crate::clock::LeaseInstant;
+use crate::driver::{Received, Settled, Settlement};
 use crate::engine::outcome::LostReason;
 use crate::error::Error;
 use crate::name::LockName;
+use crate::queue::{MessageId, QueueName, WorkerStats};
 use crate::token::FencingToken;
 
 pub(crate) fn in_acquire_span<F: Future>(_driver: &'static str, _name: &LockName, work: F) -> F {
     work
 }
 
-pub(crate) fn granted(_name: &LockName, _fence: FencingToken, _waited: Duration) {}
+pub(crate) fn granted(_name: &LockName, _fence: FencingToken, _started: LeaseInstant) {}
 
 pub(crate) fn lost(_name: &LockName, _fence: FencingToken, _reason: LostReason) {}
 
@@ -22,3 +23,21 @@ pub(crate) fn wait_disturbed(_name: &LockName, _error: &Error) {}
 pub(crate) fn cleanup_retried(_name: &LockName, _error: &Error) {}
 
 pub(crate) fn cleanup_given_up(_name: &LockName, _error: &Error) {}
+
+pub(crate) fn in_push_span<F: Future>(_driver: &'static str, _queue: &QueueName, _count: usize, work: F) -> F {
+    work
+}
+
+pub(crate) fn received(_queue: &QueueName, _received: &Received) {}
+
+pub(crate) fn settled(_queue: &QueueName, _id: &MessageId, _attempt: u32, _how: &Settlement, _answer: Settled) {}
+
+pub(crate) fn delivery_lost(_queue: &QueueName, _id: &MessageId, _attempt: u32) {}
+
+pub(crate) fn queue_disturbed(_queue: &QueueName, _error: &Error) {}
+
+pub(crate) fn queue_unwatched(_queue: &QueueName, _error: &Error) {}
+
+pub(crate) fn worker_started(_queue: &QueueName, _concurrency: usize) {}
+
+pub(crate) fn worker_stopped(_queue: &QueueName, _stats: WorkerStats) {}

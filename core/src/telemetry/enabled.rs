@@ -1,12 +1,13 @@
 //! Spans and events through `tracing`.
 
-use std::time::Duration;
-
 use tracing::Instrument as _;
 
+use crate::clock::LeaseInstant;
+use crate::driver::{Healed, Received, Settled, Settlement};
 use crate::engine::outcome::LostReason;
 use crate::error::Error;
 use crate::name::LockName;
+use crate::queue::{MessageId, QueueName, WorkerStats};
 use crate::token::FencingToken;
 
 pub(crate) fn in_acquire_span<F: Future>(
@@ -17,8 +18,9 @@ pub(crate) fn in_acquire_span<F: Future>(
     work.instrument(tracing::debug_span!("tenure.acquire", driver, %name))
 }
 
-pub(crate) fn granted(name: &LockName, fence: FencingToken, waited: Duration) {
-    tracing::debug!(name: "tenure.granted", %name, fence = fence.get(), waited_ms = waited.as_millis() as u64);
+pub(crate) fn granted(name: &LockName, fence: FencingToken, started: LeaseInstant) {
+    let waited = || LeaseInstant::now().since(started).as_millis() as u64;
+    tracing::debug!(name: "tenure.granted", %name, fence = fence.get(), waited_ms = waited());
 }
 
 pub(crate) fn lost(name: &LockName, fence: FencingToken, reason: LostReason) {
@@ -39,4 +41,64 @@ pub(crate) fn cleanup_retried(name: &LockName, error: &Error) {
 
 pub(crate) fn cleanup_given_up(name: &LockName, error: &Error) {
     tracing::warn!(name: "tenure.cleanup_given_up", %name, %error);
+}
+
+pub(crate) fn in_push_span<F: Future>(
+    driver: &'static str,
+    queue: &QueueName,
+    count: usize,
+    work: F,
+) -> impl Future<Output = F::Output> + use<F> {
+    work.instrument(tracing::debug_span!("tenure.push", driver, %queue, count))
+}
+
+pub(crate) fn received(queue: &QueueName, received: &Received) {
+    let count = received.deliveries.len();
+    if count > 0 {
+        tracing::debug!(name: "tenure.received", %queue, count);
+    }
+    let Healed { expired, dead, postponed, orphans } = received.healed;
+    if received.healed != Healed::default() {
+        tracing::warn!(name: "tenure.healed", %queue, expired, dead, postponed, orphans);
+    }
+}
+
+pub(crate) fn settled(queue: &QueueName, id: &MessageId, attempt: u32, how: &Settlement, answer: Settled) {
+    let (how, reason) = match how {
+        Settlement::Ack => ("ack", None),
+        Settlement::Retry { reason, .. } => ("retry", reason.as_ref()),
+        Settlement::Return => ("return", None),
+        Settlement::Park { .. } => ("park", None),
+        Settlement::Dead { reason } => ("dead", reason.as_ref()),
+    };
+    tracing::debug!(name: "tenure.settled", %queue, %id, attempt, how, ?answer);
+    match answer {
+        Settled::Dead | Settled::Postponed => {
+            let reason = reason.map_or("", |reason| reason.as_str());
+            tracing::warn!(name: "tenure.dead_letter", %queue, %id, attempt, reason);
+        }
+        Settled::Stale => delivery_lost(queue, id, attempt),
+        Settled::Done => {}
+    }
+}
+
+pub(crate) fn delivery_lost(queue: &QueueName, id: &MessageId, attempt: u32) {
+    tracing::warn!(name: "tenure.delivery_lost", %queue, %id, attempt);
+}
+
+pub(crate) fn queue_disturbed(queue: &QueueName, error: &Error) {
+    tracing::warn!(name: "tenure.queue_disturbed", %queue, %error);
+}
+
+pub(crate) fn queue_unwatched(queue: &QueueName, error: &Error) {
+    tracing::warn!(name: "tenure.queue_unwatched", %queue, %error);
+}
+
+pub(crate) fn worker_started(queue: &QueueName, concurrency: usize) {
+    tracing::debug!(name: "tenure.worker_started", %queue, concurrency);
+}
+
+pub(crate) fn worker_stopped(queue: &QueueName, stats: WorkerStats) {
+    let WorkerStats { settled, dead, parked, stale, failed } = stats;
+    tracing::debug!(name: "tenure.worker_stopped", %queue, settled, dead, parked, stale, failed);
 }

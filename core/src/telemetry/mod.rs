@@ -9,8 +9,18 @@
 //! | `tenure.wait_disturbed` | event | warn | `name`, `error` | the backend failed during a wait; it goes on |
 //! | `tenure.cleanup_retried` | event | debug | `name`, `error` | an undoing was not acknowledged; it is retried |
 //! | `tenure.cleanup_given_up` | event | warn | `name`, `error` | an undoing cannot matter any more, unacknowledged |
+//! | `tenure.push` | span | debug | `driver`, `queue`, `count` | around every push |
+//! | `tenure.received` | event | debug | `queue`, `count` | a request brought messages |
+//! | `tenure.healed` | event | warn | `queue`, `expired`, `dead`, `postponed`, `orphans` | a request found leases that had ended, or messages that are delivered no more |
+//! | `tenure.settled` | event | debug | `queue`, `id`, `attempt`, `how`, `answer` | a settlement was answered |
+//! | `tenure.dead_letter` | event | warn | `queue`, `id`, `attempt`, `reason` | a settlement moved a message to the dead letters, or left it waiting for a place there |
+//! | `tenure.delivery_lost` | event | warn | `queue`, `id`, `attempt` | a lease ended before its message was settled |
+//! | `tenure.queue_disturbed` | event | warn | `queue`, `error` | a request for messages or of settlements failed; who waits goes on waiting |
+//! | `tenure.queue_unwatched` | event | warn | `queue`, `error` | there are no wake-ups; the queue is asked every two seconds until there are |
+//! | `tenure.worker_started` | event | debug | `queue`, `concurrency` | a worker begins |
+//! | `tenure.worker_stopped` | event | debug | `queue`, `settled`, `dead`, `parked`, `stale`, `failed` | a worker has ended |
 //!
-//! No field holds an owner token or a credential.
+//! No field holds an owner token, a credential or a payload.
 
 #[cfg(not(feature = "tracing"))]
 mod disabled;

@@ -3,23 +3,25 @@
 #![allow(dead_code, reason = "each test program uses some of it")]
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use tenure_core::driver::{
     AcquireRequest, Acquisition, Backend, Begun, Busy, DistributedLock, Exclusion, Exited, Fencing, ForceReleased,
-    Grant, Hold, Inspection, Introspection, LockCapabilities, OwnerScope, ReentrantCapabilities, ReentrantHold,
-    ReentrantLock, ReentrantRenewal, Released, Renewal, Renewed, Revocation, TtlRange, Waiting, WakeRouter, Watch,
+    Grant, Handing, Hold, Inspection, Introspection, LockCapabilities, OwnerScope, Queueing, ReentrantCapabilities,
+    ReentrantHold, ReentrantLock, ReentrantRenewal, Released, Renewal, Renewed, Revocation, TtlRange, Waiting,
+    WakeRouter, Watch,
 };
-use tenure_core::{Client, Error, ErrorKind, FencingToken, LockName, OwnerId, OwnerToken, Result};
-use tokio::time::sleep;
+use tenure_core::{Client, ClientBuilder, Error, ErrorKind, FencingToken, LockName, OwnerId, OwnerToken, Result};
+use tokio::time::{Instant, sleep};
 
 pub(crate) const TTL: Duration = Duration::from_secs(30);
 
 /// What a call does. Without a step, it succeeds at once.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Step {
+    Grant,
     GrantEarlier,
     Busy,
     Fail(ErrorKind),
@@ -39,6 +41,11 @@ pub(crate) struct Stage {
     pub(crate) refused: Option<&'static str>,
     pub(crate) frames: Mutex<Vec<(&'static str, OwnerToken)>>,
     pub(crate) wakes: WakeRouter,
+    /// The tokens that take a lock without asking.
+    pub(crate) direct: Mutex<Vec<OwnerToken>>,
+    pub(crate) started: OnceLock<Instant>,
+    /// The most fences that a grant carries; 0 is as good as 1.
+    pub(crate) range: u32,
 }
 
 pub(crate) fn steps(steps: impl IntoIterator<Item = Step>) -> Mutex<VecDeque<Step>> {
@@ -47,14 +54,23 @@ pub(crate) fn steps(steps: impl IntoIterator<Item = Step>) -> Mutex<VecDeque<Ste
 
 impl Stage {
     pub(crate) fn client(self) -> (Arc<Self>, Client) {
+        self.client_with(|builder| builder)
+    }
+
+    pub(crate) fn client_with(self, set: impl FnOnce(ClientBuilder) -> ClientBuilder) -> (Arc<Self>, Client) {
         let stage = Arc::new(self);
         let backend = Backend::new(Arc::clone(&stage) as Arc<dyn DistributedLock>)
             .with_reentrant(Arc::clone(&stage) as Arc<dyn ReentrantLock>);
-        (stage, Client::new(backend))
+        (stage, set(Client::builder(backend)).build().unwrap())
     }
 
     pub(crate) fn sent(&self, what: &str) -> Vec<OwnerToken> {
         self.frames.lock().unwrap().iter().filter(|frame| frame.0 == what).map(|frame| frame.1).collect()
+    }
+
+    /// The backend's clock.
+    pub(crate) fn time(&self) -> Duration {
+        Duration::from_secs(1_000) + self.started.get_or_init(Instant::now).elapsed()
     }
 
     async fn play(&self, what: &'static str, token: &OwnerToken, script: &Mutex<VecDeque<Step>>) -> Option<Step> {
@@ -67,15 +83,21 @@ impl Stage {
     }
 
     async fn give(&self, request: &AcquireRequest) -> Result<Acquisition> {
+        if matches!(request.queue, Queueing::Join { accepts: Handing::Direct, .. }) {
+            self.direct.lock().unwrap().push(request.token);
+        }
         let step = self.play("acquire", &request.token, &self.acquire).await;
         let begun = match step {
             Some(Step::Fail(kind)) => return Err(Error::new(kind, "scripted")),
-            Some(Step::Busy) => return Ok(Acquisition::Busy(Busy { position: Some(0), recheck_after: None })),
+            Some(Step::Busy) => {
+                let answered_at = Some(self.time());
+                return Ok(Acquisition::Busy(Busy { position: Some(0), answered_at, ..Busy::default() }));
+            }
             Some(Step::GrantEarlier) => Begun::Earlier,
             _ => Begun::Now,
         };
-        let fence = FencingToken::new(7).unwrap();
-        Ok(Acquisition::Granted(Grant { fence, ttl: request.ttl.get(), begun, depth: 1 }))
+        let (fence, fences) = (FencingToken::new(7).unwrap(), request.fences);
+        Ok(Acquisition::Granted(Grant { fence, ttl: request.ttl.get(), begun, depth: 1, fences }))
     }
 
     async fn extend(&self, token: &OwnerToken, ttl: Duration) -> Result<Renewed> {
@@ -116,6 +138,7 @@ impl DistributedLock for Stage {
             revocation: Revocation::None,
             max_waiters: None,
             renew_batch: 10,
+            max_fences: self.range.max(1),
         }
     }
 

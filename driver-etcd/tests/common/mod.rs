@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use tenure_core::driver::{AcquireRequest, Acquisition, Busy, Grant, Hold, Queueing, ReentrantHold, Renewal};
+use tenure_core::driver::{AcquireRequest, Acquisition, Busy, Grant, Handing, Hold, Queueing, ReentrantHold, Renewal};
 use tenure_core::{Client, LockName, OwnerId, OwnerToken, Ttl};
 use tenure_etcd::EtcdDriver;
 use tenure_testkit::{EtcdCluster, EtcdOptions};
@@ -41,17 +41,31 @@ pub async fn lease_count(etcd: &mut etcd_client::Client) -> usize {
     etcd.leases().await.unwrap().leases().len()
 }
 
+/// Waits until so many keys and leases are left: a lease that is kept for the next lock is revoked within about two
+/// seconds. Leases in tests that ask this last longer than it waits.
+pub async fn left(etcd: &mut etcd_client::Client, keys: i64, leases: usize) {
+    let start = std::time::Instant::now();
+    loop {
+        let found = (key_count(etcd).await, lease_count(etcd).await);
+        if found == (keys, leases) {
+            return;
+        }
+        assert!(start.elapsed() < Duration::from_secs(20), "keys and leases left: {found:?}");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
 pub fn name(text: &str) -> LockName {
     LockName::new(text).unwrap()
 }
 
 pub fn request(name: &LockName, token: OwnerToken, secs: u64) -> AcquireRequest {
     let ttl = Ttl::new(Duration::from_secs(secs)).unwrap();
-    AcquireRequest { name: name.clone(), token, ttl, queue: Queueing::None, label: None }
+    AcquireRequest { name: name.clone(), token, ttl, queue: Queueing::None, label: None, fences: 1 }
 }
 
 pub fn joining(name: &LockName, token: OwnerToken, secs: u64, presence: u64) -> AcquireRequest {
-    let queue = Queueing::Join { presence: Duration::from_secs(presence) };
+    let queue = Queueing::Join { presence: Duration::from_secs(presence), accepts: Handing::Asked };
     AcquireRequest { queue, ..request(name, token, secs) }
 }
 

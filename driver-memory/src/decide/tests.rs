@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tenure_core::driver::{
-    AcquireRequest, Acquisition, Begun, Busy, Exited, ForceReleased, Grant, Queueing, Released, Renewed,
+    AcquireRequest, Acquisition, Begun, Busy, Exited, ForceReleased, Grant, Handing, Queueing, Released, Renewed,
 };
 use tenure_core::{FencingToken, Label, LockName, OwnerId, OwnerToken, Ttl};
 use tokio::time::Instant;
@@ -41,9 +41,9 @@ impl Bench {
         queue: Queueing,
     ) -> Result<Acquisition, Refusal> {
         let (name, ttl) = (LockName::new("name").unwrap(), Ttl::new(ttl).unwrap());
-        let request = AcquireRequest { name, token, ttl, queue, label: Some(Label::new("me").unwrap()) };
+        let request = AcquireRequest { name, token, ttl, queue, label: Some(Label::new("me").unwrap()), fences: 1 };
         let fence = &mut self.fence;
-        let Outcome { answer, wake } = self.state.acquire(self.now, who, &request, CAPS, || {
+        let Outcome { answer, wake } = self.state.acquire(self.now, who, &request, CAPS, |_| {
             *fence += 1;
             FencingToken::new(*fence).unwrap()
         });
@@ -56,11 +56,11 @@ impl Bench {
     }
 
     fn wait(&mut self, token: OwnerToken) -> Busy {
-        busy(self.ask(Claimant::Plain, token, TTL, Queueing::Join { presence: PRESENCE }))
+        busy(self.ask(Claimant::Plain, token, TTL, Queueing::Join { presence: PRESENCE, accepts: Handing::Asked }))
     }
 
     fn claim(&mut self, token: OwnerToken) -> Grant {
-        granted(self.ask(Claimant::Plain, token, TTL, Queueing::Join { presence: PRESENCE }))
+        granted(self.ask(Claimant::Plain, token, TTL, Queueing::Join { presence: PRESENCE, accepts: Handing::Asked }))
     }
 
     fn release(&mut self, token: OwnerToken) -> Outcome<Released> {
@@ -132,9 +132,9 @@ fn waiters_are_served_in_order_and_hints_go_to_the_head() {
     let [holder, first, second, passer_by] = tokens();
     bench.take(Claimant::Plain, holder);
     bench.pass(Duration::from_secs(1));
-    let Busy { position, recheck_after } = bench.wait(first);
+    let Busy { position, recheck_after, .. } = bench.wait(first);
     assert_eq!((position, recheck_after), (Some(0), Some(Duration::from_secs(9))));
-    let Busy { position, recheck_after } = bench.wait(second);
+    let Busy { position, recheck_after, .. } = bench.wait(second);
     assert_eq!((position, recheck_after), (Some(1), None));
     assert_eq!(bench.wait(first).position, Some(0), "asking again keeps the place");
 
@@ -232,7 +232,7 @@ fn a_full_queue_refuses_and_lapsed_waiters_make_room() {
     for token in [a, b, c] {
         bench.wait(token);
     }
-    let join = Queueing::Join { presence: PRESENCE };
+    let join = Queueing::Join { presence: PRESENCE, accepts: Handing::Asked };
     assert_eq!(bench.ask(Claimant::Plain, d, TTL, join).unwrap_err(), Refusal::QueueFull);
     assert_eq!(bench.wait(b).position, Some(1), "who is in may ask again");
     bench.pass(PRESENCE - Duration::from_secs(1));

@@ -6,6 +6,7 @@ use std::time::Duration;
 use tenure_core::driver::{Due, Flow, MessageState, NewMessage, Pushed};
 use tenure_core::{ConcurrencyKey, LockName, MessageId};
 
+use super::numbered::Numbered;
 use super::slot::{At, Nanos, Place, Slot, after};
 
 /// The caps of the queues of a store.
@@ -39,7 +40,7 @@ pub(crate) struct Turn<'a> {
 
 #[derive(Debug)]
 pub(crate) struct QueueState {
-    pub(super) slots: HashMap<u64, Slot>,
+    pub(super) slots: Numbered<Slot>,
     pub(super) waiting: BTreeSet<At>,
     pub(super) leased: BTreeSet<At>,
     pub(super) dead: BTreeSet<At>,
@@ -66,7 +67,7 @@ enum Known {
 impl Default for QueueState {
     fn default() -> Self {
         Self {
-            slots: HashMap::new(),
+            slots: Numbered::default(),
             waiting: BTreeSet::new(),
             leased: BTreeSet::new(),
             dead: BTreeSet::new(),

@@ -4,11 +4,12 @@
 
 pub(crate) mod queue;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tenure_core::driver::{
-    AcquireRequest, Acquisition, Backend, Begun, Busy, DelayQueue, DistributedLock, Grant, Hold, Queueing,
+    AcquireRequest, Acquisition, Backend, Begun, Busy, DelayQueue, DistributedLock, Grant, Handing, Hold, Queueing,
     ReentrantHold, ReentrantLock, Watch,
 };
 use tenure_core::{Label, LockName, OwnerId, OwnerToken, Ttl};
@@ -79,12 +80,22 @@ pub(crate) fn ttl(millis: u64) -> Ttl {
 /// One attempt with a fresh token and ten seconds of lease.
 pub(crate) fn attempt(lock: &str) -> AcquireRequest {
     let label = Some(Label::new("label;with;signs").unwrap());
-    AcquireRequest { name: name(lock), token: OwnerToken::random(), ttl: ttl(10_000), queue: Queueing::None, label }
+    AcquireRequest {
+        name: name(lock),
+        token: OwnerToken::random(),
+        ttl: ttl(10_000),
+        queue: Queueing::None,
+        label,
+        fences: 1,
+    }
 }
 
 /// A waiter that counts as alive for ten seconds.
 pub(crate) fn waiter(lock: &str) -> AcquireRequest {
-    AcquireRequest { queue: Queueing::Join { presence: Duration::from_secs(10) }, ..attempt(lock) }
+    AcquireRequest {
+        queue: Queueing::Join { presence: Duration::from_secs(10), accepts: Handing::Asked },
+        ..attempt(lock)
+    }
 }
 
 pub(crate) fn hold(request: &AcquireRequest) -> Hold {
@@ -125,6 +136,21 @@ pub(crate) async fn woken(watch: &mut Watch) -> bool {
 pub(crate) async fn asleep(client: &Client, watch: &mut Watch) -> bool {
     client.locks.inspect(&name("asleep")).await.unwrap(); // pushes of earlier commands precede this reply
     tokio::time::timeout(Duration::from_millis(50), watch.next()).await.is_err()
+}
+
+/// How often the server ran each command since the statistics were reset, those inside scripts included.
+pub(crate) fn all_calls(server: &RedisServer) -> BTreeMap<String, u64> {
+    let stats = server.cli(&["INFO", "commandstats"]).unwrap().text();
+    let line = |line: &str| {
+        let (command, rest) = line.strip_prefix("cmdstat_")?.split_once(":calls=")?;
+        Some((command.to_owned(), rest.split(',').next()?.parse().ok()?))
+    };
+    stats.lines().filter_map(line).filter(|(command, _)| !["info", "config|resetstat"].contains(&&**command)).collect()
+}
+
+/// How often the server ran a command since the statistics were reset.
+pub(crate) fn calls(server: &RedisServer, command: &str) -> u64 {
+    all_calls(server).get(command).copied().unwrap_or(0)
 }
 
 /// All keys at the server, sorted.

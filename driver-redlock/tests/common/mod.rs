@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tenure_core::driver::{
-    AcquireRequest, Acquisition, Busy, DistributedLock, Grant, Hold, Queueing, QuorumNode, Renewal,
+    AcquireRequest, Acquisition, Busy, DistributedLock, Grant, Handing, Hold, Queueing, QuorumNode, Renewal,
 };
 use tenure_core::{Error, LockName, OwnerToken, Ttl};
 use tenure_memory::MemoryDriver;
@@ -55,11 +55,14 @@ pub(crate) fn name(text: &str) -> LockName {
 
 pub(crate) fn attempt(lock: &str) -> AcquireRequest {
     let (token, ttl) = (OwnerToken::random(), Ttl::new(TTL).unwrap());
-    AcquireRequest { name: name(lock), token, ttl, queue: Queueing::None, label: None }
+    AcquireRequest { name: name(lock), token, ttl, queue: Queueing::None, label: None, fences: 1 }
 }
 
 pub(crate) fn waiter(lock: &str) -> AcquireRequest {
-    AcquireRequest { queue: Queueing::Join { presence: Duration::from_secs(6) }, ..attempt(lock) }
+    AcquireRequest {
+        queue: Queueing::Join { presence: Duration::from_secs(6), accepts: Handing::Asked },
+        ..attempt(lock)
+    }
 }
 
 pub(crate) fn hold(request: &AcquireRequest) -> Hold {

@@ -3,7 +3,7 @@
 //! The protocol as it is built must hold in every interleaving; every tempting simplification of it must be found
 //! broken, which also shows that the search can find something. `cargo test -p tenure-redlock --test model --
 //! --nocapture` prints how many states were visited. With `TENURE_MODEL_FULL` set, configurations of millions of states
-//! are searched, too; then add `--release`.
+//! are searched, too, one of them only as far as 8 GB of memory go; then add `--release`.
 
 #![allow(clippy::print_stdout, reason = "tells how much was looked at")]
 
@@ -35,6 +35,7 @@ fn holds(what: &str, protocol: Protocol, starts: &[[u8; 4]]) {
     for start in starts {
         match search(&protocol, *start) {
             Verdict::Holds { visited } => states += visited,
+            Verdict::Unfinished { .. } => panic!("{what}: the search has outgrown its bound"),
             Verdict::Broken { why, trace } => panic!("{what}: {why}\n{}", trace.join("\n")),
         }
     }
@@ -44,7 +45,7 @@ fn holds(what: &str, protocol: Protocol, starts: &[[u8; 4]]) {
 fn is_broken(what: &str, protocol: Protocol, starts: &[[u8; 4]]) -> Vec<String> {
     let broken = starts.iter().find_map(|start| match search(&protocol, *start) {
         Verdict::Broken { why, trace } => Some((why, trace)),
-        Verdict::Holds { .. } => None,
+        Verdict::Holds { .. } | Verdict::Unfinished { .. } => None,
     });
     let Some((why, trace)) = broken else { panic!("{what}: expected to be broken, and no trace was found") };
     println!("{what}: {why}\n  {}", trace.join("\n  "));
@@ -77,7 +78,14 @@ fn frames_that_a_client_library_repeats_do_no_harm() {
     holds("frames repeated, two nodes", Protocol { nodes: 2, ..repeated }, &STARTS[..2]);
     if std::env::var_os("TENURE_MODEL_FULL").is_some() {
         holds("frames repeated, timed", Protocol { timed: true, ..repeated }, &STARTS[..1]);
-        holds("frames repeated", repeated, &STARTS[..1]);
+        // More states than memory has room for: searched as far as it goes.
+        match search(&repeated, STARTS[0]) {
+            Verdict::Broken { why, trace } => panic!("frames repeated: {why}\n{}", trace.join("\n")),
+            Verdict::Holds { visited } => println!("frames repeated: holds in {visited} states"),
+            Verdict::Unfinished { visited, steps } => {
+                println!("frames repeated: nothing wrong within {steps} steps, {visited} states and no end");
+            }
+        }
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use tenure_core::driver::{
-    AcquireRequest, Acquisition, Ballot, DistributedLock, Electorate, ForceReleased, Hold, Inspection,
+    AcquireRequest, Acquisition, Ballot, DistributedLock, Doctor, Electorate, ForceReleased, Hold, Inspection,
     LockCapabilities, QuorumNode, Raised, Released, Renewal, Renewed, Vote, Watch,
 };
 use tenure_core::{Error, ErrorKind, FencingToken, LockName, OwnerToken, Result};
@@ -172,6 +172,10 @@ impl QuorumNode for Way {
 
     async fn enroll(&self, electorate: &Electorate) -> Result<()> {
         self.store.enroll(electorate).await
+    }
+
+    fn doctor(&self) -> Option<Arc<dyn Doctor>> {
+        self.store.doctor()
     }
 }
 

@@ -33,6 +33,7 @@ impl TableDriver {
         revocation: Revocation::None,
         max_waiters: None,
         renew_batch: 1,
+        max_fences: 1,
     };
 
     /// A driver over this table. Several drivers over one table are several clients.
@@ -85,7 +86,7 @@ impl DistributedLock for TableDriver {
         //  WHERE name = $name AND expires <= now() AND NOT $token = ANY(graves) RETURNING fence
         let grant = |fence, begun| {
             let fence = FencingToken::new(fence).expect("a granted fence is at least 1");
-            Acquisition::Granted(Grant { fence, ttl, begun, depth: 1 })
+            Acquisition::Granted(Grant { fence, ttl, begun, depth: 1, fences: 1 })
         };
         let answer = self.table.update(&request.name, |row, now| {
             if row.graves.iter().any(|(dead, _)| *dead == token) {
@@ -94,7 +95,7 @@ impl DistributedLock for TableDriver {
             match row.lease {
                 Some((holder, _)) if holder == token => Ok(grant(row.fence, Begun::Earlier)),
                 Some((_, expires)) => {
-                    Ok(Acquisition::Busy(Busy { position: None, recheck_after: Some(expires - now) }))
+                    Ok(Acquisition::Busy(Busy { recheck_after: Some(expires - now), ..Busy::default() }))
                 }
                 None => {
                     row.fence += 1;

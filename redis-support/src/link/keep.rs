@@ -25,7 +25,7 @@ impl<D: Dialer> Shared<D> {
                     reason = self.guard(&live) => reason,
                     () = self.closed() => return,
                 };
-                if !self.set(State::Down(reason)) {
+                if !self.set(State::down(reason)) {
                     return;
                 }
             }
@@ -99,7 +99,7 @@ impl<D: Dialer> Shared<D> {
         loop {
             match self.open().await {
                 Ok(live) => return live,
-                Err(error) => self.set(State::Down(error)),
+                Err(error) => self.set(State::down(error)),
             };
             match &self.route {
                 Route::Named(sentinels) => tokio::select! {
@@ -163,7 +163,7 @@ struct LastWord<D: Dialer>(Arc<Shared<D>>);
 impl<D: Dialer> Drop for LastWord<D> {
     fn drop(&mut self) {
         let message = "the runtime that the driver was connected on has ended".into();
-        self.0.set(State::Down(ExecError::NotSent { message, source: None }));
+        self.0.set(State::down(ExecError::NotSent { message, source: None }));
     }
 }
 

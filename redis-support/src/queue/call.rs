@@ -12,6 +12,8 @@ use crate::settings::Fences;
 
 /// The most messages, settlements or extensions of one script.
 pub(super) const BATCH: usize = 256;
+/// The most messages that one script hands out, which is the longest of its work.
+const HANDED_OUT: usize = 128;
 /// How long the counters of a queue outlive their last use, in ms: 30 days. Both begin at the clock again.
 const KEEP_MS: u64 = 30 * 86_400_000;
 
@@ -75,7 +77,7 @@ impl Calls {
         });
         call.args.push_number(self.settings.max_dead_letters);
         call.args.push(if listening == Listening::Yes { self.keys.client() } else { "" });
-        call.args.push_number(request.map_or(0, |request| request.max as u64));
+        call.args.push_number(request.map_or(0, |request| request.max.min(HANDED_OUT) as u64));
         call.args.push_number(request.map_or(0, |request| request.lease.as_micros()));
         for settle in settles {
             call.args.push(settlement(settle)?);
@@ -167,9 +169,9 @@ impl Calls {
         call
     }
 
-    pub(super) fn queue_list(&self, after: Option<&QueueName>, max: usize) -> ScriptCall {
+    pub(super) fn queue_list(&self, group: u16, after: Option<&QueueName>, max: usize) -> ScriptCall {
         let mut keys = ArgList::with_capacity(1);
-        self.keys.push_dq_index(&mut keys);
+        self.keys.push_dq_index(&mut keys, group);
         let mut args = ArgList::with_capacity(2);
         args.push_with(|out| match after {
             Some(name) => [b"(", name.as_bytes()].iter().for_each(|part| out.extend_from_slice(part)),
@@ -179,9 +181,10 @@ impl Calls {
         ScriptCall { script: &script::QUEUE_LIST, keys, args }
     }
 
-    pub(super) fn queue_living(&self, queues: &[QueueName]) -> ScriptCall {
+    /// All of these queues are in this group.
+    pub(super) fn queue_living(&self, group: u16, queues: &[&QueueName]) -> ScriptCall {
         let mut keys = ArgList::with_capacity(1 + 4 * queues.len());
-        self.keys.push_dq_index(&mut keys);
+        self.keys.push_dq_index(&mut keys, group);
         let mut args = ArgList::with_capacity(queues.len());
         for queue in queues {
             self.keys.push_dq_signs(&mut keys, queue);

@@ -12,7 +12,7 @@ use tenure_core::{Attempts, Delay, Error, ErrorKind, Lease, LockName, MessageId,
 
 use super::call::{BATCH, Listening};
 use super::reply;
-use crate::executor::{RedisExecutor, Reply, ScriptCall};
+use crate::executor::{Placement, RedisExecutor, Reply, ScriptCall};
 use crate::lock::RedisLocks;
 use crate::settings::Fences;
 
@@ -37,7 +37,8 @@ impl<E: RedisExecutor> RedisLocks<E> {
 }
 
 /// Every method is one round trip, with these exceptions: `purge` and `list_queues` need two or more, since a script must
-/// stay short and in one slot; nothing is sent for an empty list.
+/// stay short and in one slot (in a cluster, `list_queues` asks each of the 256 groups of queues); nothing is sent for an empty
+/// list.
 #[async_trait]
 impl<E: RedisExecutor> DelayQueue for RedisLocks<E> {
     fn capabilities(&self) -> QueueCapabilities {
@@ -45,13 +46,16 @@ impl<E: RedisExecutor> DelayQueue for RedisLocks<E> {
         QueueCapabilities {
             clock_error: Duration::ZERO,
             wake: QueueWake::Notified,
-            durability: Exclusion::SingleNode,
+            durability: match self.executor().placement() {
+                Placement::OneServer => Exclusion::SingleNode,
+                Placement::OnePrimary | Placement::Slots => Exclusion::LossyFailover,
+            },
             fencing: match settings.fences {
                 Fences::ClockSeeded => Fencing::ClockSeeded,
                 Fences::Counter => Fencing::StrictUnlessDataLoss,
             },
             keys: KeyedConcurrency::OneInFlight,
-            parking: Parking::BackOff,
+            parking: Parking::Attended,
             payload: Payload::DEFAULT_CAP,
             batch: BATCH,
             delay: Delay::MAX,
@@ -155,23 +159,10 @@ impl<E: RedisExecutor> DelayQueue for RedisLocks<E> {
         loop {
             // One more than is wanted tells whether there are more.
             let wanted = (max - page.queues.len()).saturating_add(1).min(BATCH);
-            let nameless = LockName::new("*")?;
-            let told = |error: Error| error.during(self.executor().driver(), "list_queues", &nameless);
-            let call = self.calls().queue_list(after.as_ref(), wanted);
-            let listed = self.run("list_queues", &nameless, call).await?;
-            let names = listed.items().map_err(told)?.iter().map(|name| QueueName::new(name.bytes()?));
-            let names: Vec<QueueName> = names.collect::<Result<_>>().map_err(told)?;
-            if names.is_empty() {
-                return Ok(page);
-            }
-            let living = self.run("list_queues", &nameless, self.calls().queue_living(&names)).await?;
-            let living = living.items().map_err(told)?;
+            let names = self.listed(after.as_ref(), wanted).await?;
+            let (seen, living) = (names.len(), self.living(&names).await?);
             after = names.last().cloned();
-            let seen = names.len();
-            for (name, living) in names.into_iter().zip(living) {
-                if living.int().map_err(told)? == 0 {
-                    continue;
-                }
+            for name in names.into_iter().filter(|name| living.contains(name)) {
                 if page.queues.len() == max {
                     page.rest = Rest::More;
                     return Ok(page);

@@ -3,4 +3,5 @@
 mod call;
 mod driver;
 mod form;
+mod names;
 mod reply;

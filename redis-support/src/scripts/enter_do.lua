@@ -25,7 +25,7 @@ end
 local head, dies = live_head()
 if not value and (not head or head == member) then
   if head then drop(member) end
-  local fence = next_fence()
+  local _, fence = next_fence()
   local since = string.format('%.0f', now_ms)
   redis.call('HSET', K, 'o', owner, 'f', fence, 's', since, 'l', label, '#' .. token, '1')
   redis.call('PEXPIRE', K, ttl)

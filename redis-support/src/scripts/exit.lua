@@ -1,9 +1,9 @@
--- exit: undoes one entry of a re-entrant lock; the last one frees it and wakes the first live waiter.
--- KEYS  K lock, Q queue, W presence
--- ARGV  token, owner, claim ms, channel prefix
+-- exit: undoes one entry of a re-entrant lock; the last one frees it and gives the turn to the first live waiter.
+-- KEYS  K lock, Q queue, W presence, D direct, F fence counter
+-- ARGV  token, owner, turn as its part says
 -- Returns how many entries remain, 0 when the lock is free now; -1 when there is no such entry, nothing touched.
 -- Atomic because the count and the deletion must agree. Works when out of memory: nothing here needs any first.
-local K, Q, W = KEYS[1], KEYS[2], KEYS[3]
+local K, Q, W, D, F = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local hold = redis.pcall('HGET', K, 'o')
 if hold ~= ARGV[2] then return refusal(hold, 'HGET') or -1 end
 if redis.call('HDEL', K, '#' .. ARGV[1]) == 0 then return -1 end
@@ -11,4 +11,4 @@ local depth = redis.call('HLEN', K) - 4
 if depth > 0 then return depth end
 redis.call('DEL', K)
 if redis.call('EXISTS', Q) == 0 then return 0 end
-local claim, channel = tonumber(ARGV[3]), ARGV[4]
+local turn = ARGV[3]

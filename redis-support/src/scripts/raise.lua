@@ -6,12 +6,15 @@
 -- same fence.
 local K, F, token, fence = KEYS[1], KEYS[2], ARGV[1], ARGV[2]
 local value = redis.pcall('GET', K)
-if type(value) ~= 'string' or string.sub(value, 1, 23) ~= token .. ';' then
+if type(value) ~= 'string' or string.sub(value, 1, 22) ~= token then
   return refusal(value, 'GET') or {0}
 end
 local counter = tonumber(redis.call('GET', F) or '') or 0
 if counter > tonumber(fence) then return {-1, string.format('%.0f', counter)} end
 redis.call('SET', F, fence, 'PX', ARGV[3])
-local flag, rest = string.match(value, '^[^;]*;(.);%d+;(.*)$')
-if flag then redis.call('SET', K, token .. ';' .. flag .. ';' .. fence .. ';' .. rest, 'KEEPTTL') end
+local flag, own, since, label = string.match(value, '^[^;]*;(.);(%d+);(%d*);(.*)$')
+if flag then
+  if since == '' then since = string.format('%.0f', math.floor(own / 1000)) end
+  redis.call('SET', K, token .. ';' .. flag .. ';' .. fence .. ';' .. since .. ';' .. label, 'KEEPTTL')
+end
 return {1}

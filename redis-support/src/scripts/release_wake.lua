@@ -1,2 +1,2 @@
-wake_head()
+pass_on()
 return 1

@@ -4,6 +4,7 @@
 use cargo_metadata::{DependencyKind, Metadata};
 
 use super::Findings;
+use crate::command::{Outcome, cargo, output};
 
 /// Package, and the workspace packages that it may depend on (development aside).
 const ARROWS: &[(&str, &[&str])] = &[
@@ -18,10 +19,11 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("tenure-testkit", &[]),
     ("tenure", &["tenure-core", "tenure-fred", "tenure-memory", "tenure-redis", "tenure-redlock", "tenure-etcd"]),
     ("custom-driver-example", &["tenure-core"]),
+    ("swap-in-tests-example", &["tenure"]),
 ];
 
 /// Packages for tests and chores, which may depend on everything.
-const FREE: &[&str] = &["xtask", "tenure-backends"];
+const FREE: &[&str] = &["xtask", "tenure-backends", "tenure-benches"];
 
 /// Client libraries, and the packages that may know them.
 const CLIENTS: &[(&str, &[&str])] =
@@ -51,4 +53,12 @@ pub(super) fn check(metadata: &Metadata) -> Findings {
         }
     }
     findings
+}
+
+/// Whoever leaves the feature `etcd` off builds nothing that needs `protoc`.
+pub(super) fn without_protoc() -> Outcome<Findings> {
+    let tree = output(&mut cargo(&["tree", "--edges", "all", "--prefix", "none", "--format", "{p}"]))?;
+    let needs_it = |line: &&str| ["etcd-client ", "prost-build "].iter().any(|name| line.starts_with(name));
+    let found = tree.lines().find(needs_it).map(|line| format!("a plain cargo build needs protoc, for {line}"));
+    Ok(found.into_iter().collect())
 }

@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use super::Findings;
 use super::lengths::read;
 use crate::command::{Failure, Outcome, output};
+use crate::compare::page;
 use crate::conformance::suite;
 
 /// What to do about a stale page.
@@ -29,8 +30,19 @@ pub(super) fn check(stale: Stale) -> Outcome<Findings> {
             Stale::Report => findings.push(format!("{path}: stale; cargo xtask tidy --fix rewrites it")),
         }
     }
+    if performance_is(stale)? {
+        findings.push(String::from("docs/performance.md: stale; cargo xtask tidy --fix rewrites it"));
+    }
     findings.extend(claims(&read("docs/guarantees.md")?, &backends(&["--page", "ids"])?));
     Ok(findings)
+}
+
+/// Whether the page of measurements differs from the figures that it tells of. Rewritten, it does not.
+fn performance_is(stale: Stale) -> Outcome<bool> {
+    match stale {
+        Stale::Rewrite => page::rewrite().map(|()| false),
+        Stale::Report => Ok(page::stale()?.is_some()),
+    }
 }
 
 fn backends(args: &[&str]) -> Outcome<String> {

@@ -20,6 +20,7 @@ pub(crate) fn run(args: &[String]) -> Outcome {
         .exec()
         .map_err(|error| Failure(format!("cargo metadata failed: {error}")))?;
     let mut findings = arrows::check(&metadata);
+    findings.extend(arrows::without_protoc()?);
     findings.extend(msrv::check(&metadata));
     findings.extend(lengths::check()?);
     findings.extend(docs::check(fix)?);

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tenure_core::ErrorKind;
 use tenure_core::driver::{Next, Settle, Settled, Settlement};
 
-use super::support::{bytes, lease, message, raw, texts};
+use super::support::{bench, bytes, lease, message, raw, texts};
 use crate::case::{Case, CaseResult, Context, Need, case};
 use crate::cases::support::must_fail;
 use crate::layer::{Action, Op, Rule};
@@ -38,6 +38,13 @@ pub(in crate::cases) const CASES: &[Case] = &[
         ["P57"],
         [Need::Queue],
         settlements
+    ),
+    case!(
+        "queue/acknowledged-together",
+        "Deliveries that are acknowledged together are gone, a stale one among them is told, and one of another queue is refused.",
+        ["P57"],
+        [Need::Queue],
+        together
     ),
     case!(
         "queue/settle-and-receive",
@@ -132,6 +139,26 @@ async fn settlements(context: &mut Context) -> CaseResult {
     Ok(())
 }
 
+async fn together(context: &mut Context) -> CaseResult {
+    let (bench, other) = (bench(context).await?, bench(context).await?);
+    let batch: Vec<Vec<u8>> = (0..5_u8).map(|number| vec![number]).collect();
+    bench.queue.push_many(&batch).await?;
+    let short = lease(context, 700).get();
+    let got = bench.queue.clone().lease(short).try_receive_many(5).await?;
+    assert_eq!(got.len(), 5);
+    context.pass(short * 2 + bench.raw.driver.capabilities().clock_error).await;
+    let again = other.raw.one(lease(context, 30_000)).await?;
+    assert_eq!(again.payload.as_bytes(), [0]);
+    let settled = bench.queue.ack_many(got).await?;
+    assert_eq!(settled, [Settled::Stale, Settled::Done, Settled::Done, Settled::Done, Settled::Done]);
+    assert_eq!(other.raw.ack(again.receipt).await?, Settled::Done);
+    assert_eq!(bench.raw.counts().await?, (0, 0, 0, 0));
+    bench.queue.push(&vec![7]).await?;
+    let got = other.queue.try_receive_many(5).await?;
+    must_fail(bench.queue.ack_many(got).await, ErrorKind::InvalidArgument)?;
+    Ok(())
+}
+
 async fn fused(context: &mut Context) -> CaseResult {
     let raw = raw(context).await?;
     raw.store(message("x")).await?;
@@ -176,6 +203,11 @@ async fn limits(context: &mut Context) -> CaseResult {
     must_fail(queue.push(&Vec::new()).attempts(0).await, ErrorKind::InvalidArgument)?;
     must_fail(queue.push(&Vec::new()).id("").await, ErrorKind::InvalidArgument)?;
     must_fail(queue.push(&Vec::new()).id([b'x'; 129]).await, ErrorKind::InvalidArgument)?;
+    let error =
+        must_fail(queue.push(&Vec::new()).id("x").dedup_window(Duration::MAX).await, ErrorKind::InvalidArgument)?;
+    refused(error, "dedup_window");
+    let both = queue.push(&Vec::new()).delay(Duration::ZERO).parked("account", Duration::ZERO);
+    must_fail(both.await, ErrorKind::InvalidArgument)?;
     must_fail(queue.try_receive_many(0).await.map(drop), ErrorKind::InvalidArgument)?;
     for bad in [Duration::ZERO, caps.lease.max + Duration::from_millis(1), Duration::from_micros(20_500)] {
         let queue = queue.clone().lease(bad);

@@ -95,7 +95,7 @@ pub(in crate::cases) const CASES: &[Case] = &[
 
 async fn layered(context: &mut Context) -> CaseResult<(Bench, FaultLayer, Bench)> {
     let (layer, other) = (context.layer().await?, bench(context).await?);
-    let client = Client::new(layer.backend());
+    let client = context.client_over(layer.backend()).build()?;
     let queue = client.queue_of_bytes(other.raw.name.as_bytes())?;
     Ok((Bench { client, queue, raw: other.raw.clone() }, layer, other))
 }
@@ -252,9 +252,9 @@ async fn undecodable(context: &mut Context) -> CaseResult {
 async fn stream(context: &mut Context) -> CaseResult {
     let bench = bench(context).await?;
     let unit = span(context, 100);
-    for number in 0..5_u8 {
-        bench.queue.push(&vec![number]).delay(unit * u32::from(5 - number)).await?;
-    }
+    // In one request, so that all delays begin at the same time.
+    let message = |number: u8| super::support::after(message([number]), unit * u32::from(5 - number));
+    bench.raw.push(&[0, 1, 2, 3, 4].map(message)).await?;
     let mut messages = Box::pin(bench.queue.stream());
     let mut seen = Vec::new();
     while seen.len() < 5 {

@@ -67,7 +67,7 @@ async fn freed(context: &mut Context) -> CaseResult {
     let second = raw.one(long).await?;
     assert_eq!(second.payload.as_bytes(), b"2");
     raw.retry(second.receipt, Duration::from_secs(300)).await?;
-    let short = lease(context, 60);
+    let short = lease(context, 700);
     let third = raw.one(short).await?;
     assert_eq!(third.payload.as_bytes(), b"3");
     raw.nothing("the key is busy").await?;

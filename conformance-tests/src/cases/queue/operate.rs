@@ -132,7 +132,7 @@ async fn lag(context: &mut Context) -> CaseResult {
 
 async fn list(context: &mut Context) -> CaseResult {
     let backend = context.backend().await?;
-    let client = tenure_core::Client::new(backend);
+    let client = context.client_over(backend).build()?;
     let mut expected = Vec::new();
     for suffix in ["b", "a", "empty", "c", "dead", "paused"] {
         let queue = client.queue_of_bytes(context.name(suffix).as_bytes())?;

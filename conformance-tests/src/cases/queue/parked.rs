@@ -37,6 +37,13 @@ pub(in crate::cases) const CASES: &[Case] = &[
         until_free
     ),
     case!(
+        "queue/parked-comes-when-its-lock-is-free",
+        "What a client parks behind a lock comes soon after each release, one by one, long before its back-off, and no attempt is counted.",
+        ["P53", "P55"],
+        [Need::Queue, Need::FollowsLock],
+        comes_when_free
+    ),
+    case!(
         "queue/parked-behind-a-dead-holder",
         "A message that is parked behind a lock whose holder died comes when the lease has ended.",
         ["P55"],
@@ -165,6 +172,37 @@ async fn until_free(context: &mut Context) -> CaseResult {
         assert_eq!((delivery.attempt(), delivery.cause()), (1, Cause::Parked));
         delivery.ack().await?;
     }
+    Ok(())
+}
+
+async fn comes_when_free(context: &mut Context) -> CaseResult {
+    let (bench, other) = (bench(context).await?, bench(context).await?);
+    let name = context.name("account");
+    let hour = Duration::from_secs(3_600);
+    let guard = keep(&other.client, &name, context.ttl(20_000)).await?;
+    bench.queue.push(&b"settled".to_vec()).lock(name.as_bytes()).await?;
+    let first = bench.queue.receive().await?;
+    assert_eq!(first.park(&name, hour).await?, Settled::Done);
+    bench.queue.push(&b"pushed".to_vec()).parked(name.as_bytes(), hour).await?;
+    let (tell, mut seen) = mpsc::unbounded_channel();
+    let worker = other.queue.worker().lock_back_off(hour).start(move |job: Job<Vec<u8>>| {
+        let _told = tell.send((job.value, job.attempt, job.cause, job.lock_fence.is_some()));
+        async {}
+    })?;
+    context.pass(span(context, 300)).await;
+    assert!(seen.try_recv().is_err(), "handled while the lock was taken");
+    guard.release().await?;
+    let mut handled = Vec::new();
+    for _ in 0..2 {
+        let (value, attempt, cause, locked) =
+            context.within(context.soon(), "handled", seen.recv()).await?.expect("handled");
+        assert_eq!((attempt, cause, locked), (1, Cause::Parked, true));
+        handled.push(value);
+    }
+    handled.sort();
+    assert_eq!(handled, [b"pushed".to_vec(), b"settled".to_vec()]);
+    worker.shutdown(context.soon()).await;
+    assert_eq!(other.raw.counts().await?, (0, 0, 0, 0));
     Ok(())
 }
 

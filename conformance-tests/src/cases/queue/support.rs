@@ -30,7 +30,7 @@ pub(super) async fn bench(context: &mut Context) -> CaseResult<Bench> {
     let backend = context.backend().await?;
     let name = queue_name(context)?;
     let driver = backend.queue().cloned().ok_or_else(|| Failure::new("queues are declared and not there"))?;
-    let client = Client::new(backend);
+    let client = context.client_over(backend).build()?;
     let queue = client.queue_of_bytes(name.as_bytes())?;
     Ok(Bench { client, queue, raw: Raw { driver, name } })
 }

@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use tenure_core::Client;
 use tokio::time::Instant;
 
 use super::support::{bench, delay, lease, message, span};
@@ -104,12 +103,13 @@ pub(in crate::cases) const CASES: &[Case] = &[
 
 async fn at_due(context: &mut Context) -> CaseResult {
     let bench = bench(context).await?;
-    for millis in [40, 333] {
+    for millis in [40, 1_000] {
         let (wait, start) = (span(context, millis), Instant::now());
         bench.queue.push(&b"x".to_vec()).delay(wait).await?;
         context.within(wait + context.soon(), "delivered", bench.queue.receive()).await??.ack().await?;
         let late = start.elapsed().saturating_sub(wait);
-        assert!(late < span(context, 150) + bench.queue.capabilities().clock_error, "{late:?} late");
+        // Much sooner than whoever looks now and then.
+        assert!(late < span(context, 900) + bench.queue.capabilities().clock_error, "{late:?} late");
     }
     Ok(())
 }
@@ -131,8 +131,9 @@ async fn woken_by(
     Ok(took)
 }
 
+/// Much sooner than whoever looks now and then.
 fn at_once(context: &Context, took: Duration) {
-    assert!(took < span(context, 500), "{took:?} after it was due");
+    assert!(took < span(context, 1_200), "{took:?} after it was due");
 }
 
 async fn sooner_arrival(context: &mut Context) -> CaseResult {
@@ -182,12 +183,12 @@ async fn resume_wakes(context: &mut Context) -> CaseResult {
 async fn crash_wakes(context: &mut Context) -> CaseResult {
     let (bench, other) = (bench(context).await?, bench(context).await?);
     bench.raw.store(message("x")).await?;
-    let (held, start) = (lease(context, 700), Instant::now());
+    let (held, start) = (lease(context, 1_000), Instant::now());
     other.raw.one(held).await?;
     let delivery = context.within(held.get() + context.soon(), "delivered again", bench.queue.receive()).await??;
     let error = bench.queue.capabilities().clock_error;
     assert!(start.elapsed() + error >= held.get(), "during the lease, after {:?}", start.elapsed());
-    assert!(start.elapsed() < held.get() + span(context, 500) + error * 2, "{:?}", start.elapsed());
+    assert!(start.elapsed() < held.get() + span(context, 900) + error * 2, "{:?}", start.elapsed());
     assert_eq!(delivery.attempt(), 2);
     delivery.ack().await?;
     Ok(())
@@ -196,13 +197,13 @@ async fn crash_wakes(context: &mut Context) -> CaseResult {
 async fn lost_wakeups(context: &mut Context) -> CaseResult {
     let (layer, other) = (context.layer().await?, bench(context).await?);
     layer.mute();
-    let client = Client::new(layer.backend());
+    let client = context.client_over(layer.backend()).build()?;
     let queue = client.queue_of_bytes(other.raw.name.as_bytes())?;
     let waiting = tokio::spawn(async move { queue.receive().await });
     context.pass(span(context, 300)).await;
     let start = Instant::now();
     other.raw.store(message("x")).await?;
-    let limit = FALLBACK + span(context, 500);
+    let limit = FALLBACK + context.soon();
     context.within(limit, "delivered without a wake-up", waiting).await???.ack().await?;
     assert!(start.elapsed() <= limit);
     Ok(())
@@ -271,7 +272,7 @@ async fn bounded(context: &mut Context) -> CaseResult {
     assert_eq!(layer.frames_of(Op::Receive, &name).len(), 1, "a limit of zero asks once");
     let (wait, start) = (span(context, 400), Instant::now());
     assert!(queue.receive_within(wait).await?.is_none());
-    assert!(start.elapsed() >= wait && start.elapsed() < wait + span(context, 300), "{:?}", start.elapsed());
+    assert!(start.elapsed() >= wait && start.elapsed() < wait + span(context, 1_500), "{:?}", start.elapsed());
     Ok(())
 }
 
@@ -279,8 +280,8 @@ async fn cancelled_head(context: &mut Context) -> CaseResult {
     let bench = bench(context).await?;
     let unit = span(context, 400);
     let head = bench.raw.store(super::support::after(message("head"), unit)).await?;
-    bench.raw.store(super::support::after(message("next"), unit * 2)).await?;
     let (queue, start) = (bench.queue.clone(), Instant::now());
+    bench.raw.store(super::support::after(message("next"), unit * 2)).await?;
     let waiting = tokio::spawn(async move { queue.receive().await });
     context.pass(unit / 4).await;
     bench.queue.cancel(&head).await?;

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tenure_core::driver::{Cause, DeadCause};
-use tenure_core::{Client, Job, Outcome, Reason, RetryPolicy};
+use tenure_core::{Job, Outcome, Reason, RetryPolicy};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
@@ -112,7 +112,7 @@ impl Drop for Life {
 
 async fn deadline(context: &mut Context) -> CaseResult {
     let (layer, other) = (context.layer().await?, bench(context).await?);
-    let client = Client::new(layer.backend());
+    let client = context.client_over(layer.backend()).build()?;
     let short = lease(context, 900);
     let queue = client.queue_of_bytes(other.raw.name.as_bytes())?.lease(short.get());
     layer.rule(Rule::on(Op::Extend, Action::FailBeforeSend));

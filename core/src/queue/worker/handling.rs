@@ -18,6 +18,7 @@ use crate::error::{Error, Result};
 use crate::lock::{Lock, LockGuard};
 use crate::name::LockName;
 use crate::queue::{Delay, Delivery, Reason};
+use crate::telemetry;
 
 /// A handler without its type.
 pub(super) type Handler<T> = Arc<dyn Fn(Job<T>) -> Pin<Box<dyn Future<Output = Outcome> + Send>> + Send + Sync>;
@@ -154,7 +155,10 @@ async fn settle<T: 'static>(settings: &Settings<T>, delivery: Delivery<T>, end: 
         End::Said(Outcome::Dead(reason)) => Settlement::Dead { reason },
         End::Panicked => retry(wait, because("the handler panicked")),
         End::LockLost => retry(wait, because("the lock was lost")),
-        End::LeaseLost => retry(Duration::ZERO, because("the lease was lost")),
+        End::LeaseLost => {
+            telemetry::delivery_lost(settings.queue.name(), delivery.id(), delivery.attempt());
+            retry(Duration::ZERO, because("the lease was lost"))
+        }
         End::Aborted => Settlement::Return,
     };
     delivery.settle(how).await

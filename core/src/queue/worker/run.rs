@@ -11,6 +11,7 @@ use super::builder::Settings;
 use super::handling::{Handler, handle};
 use crate::driver::Settled;
 use crate::error::{Error, ErrorKind, Result};
+use crate::telemetry;
 
 /// The pause after a failed request for messages.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -70,6 +71,17 @@ impl Counters {
         counter.fetch_add(1, Ordering::Relaxed);
     }
 
+    fn stats(&self) -> WorkerStats {
+        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        WorkerStats {
+            settled: read(&self.settled),
+            dead: read(&self.dead),
+            parked: read(&self.parked),
+            stale: read(&self.stale),
+            failed: read(&self.failed),
+        }
+    }
+
     pub(super) fn parked(&self) {
         self.parked.fetch_add(1, Ordering::Relaxed);
     }
@@ -81,7 +93,13 @@ pub(super) fn start<T: Send + Sync + 'static>(settings: Settings<T>, handler: Ha
     };
     let (stage, stages) = watch::channel(Stage::Working);
     let counters = Arc::<Counters>::default();
-    let task = runtime.spawn(work(Arc::new(settings), handler, stages, Arc::clone(&counters)));
+    let counted = Arc::clone(&counters);
+    let task = runtime.spawn(async move {
+        let name = settings.queue.name().clone();
+        telemetry::worker_started(&name, settings.concurrency);
+        work(Arc::new(settings), handler, stages, Arc::clone(&counted)).await;
+        telemetry::worker_stopped(&name, counted.stats());
+    });
     Ok(Worker { stage, counters, task: Some(task) })
 }
 
@@ -138,15 +156,7 @@ impl Worker {
     /// What it has done so far.
     #[must_use]
     pub fn stats(&self) -> WorkerStats {
-        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        let Counters { settled, dead, parked, stale, failed } = &*self.counters;
-        WorkerStats {
-            settled: read(settled),
-            dead: read(dead),
-            parked: read(parked),
-            stale: read(stale),
-            failed: read(failed),
-        }
+        self.counters.stats()
     }
 
     /// Stops in good order: takes no more messages, lets handlers finish for at most `grace`, then drops those that

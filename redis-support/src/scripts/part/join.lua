@@ -1,12 +1,14 @@
--- Part: busy(). Needs the queue part; K the lock; member; presence in ms, 0 to leave no trace; max_waiters.
+-- Part: busy(). Needs the queue part; member; presence in ms, 0 to leave no trace; max_waiters; ttl; label; direct '1'
+-- to take the lock without asking.
 -- `value` is the plain value (string), an error (the lock is held re-entrantly or is of a foreign type) or false.
--- Returns the reply {0, position or -1, recheck_ms or -1}, or {-2} when the queue is full.
+-- Returns the reply {0, position or -1, recheck_ms or -1, now_us}, or {-2} when the queue is full.
 local POLL = 500 -- how often a lock of a foreign client, which wakes nobody, is worth a look, in ms
 
--- The flag of a value in our own format, else nil: '<token>;<flag>;<fence>;<since>;<label>'.
+-- The flag of a value in our own format, else nil: '<token>;<flag>;<fence>;<since ms, if the fence does not tell>;
+-- <label>'.
 local function own_flag(value)
   if type(value) ~= 'string' then return nil end
-  local token, flag = string.match(value, '^([%w_%-]+);([w%-]);%d+;%d+;')
+  local token, flag = string.match(value, '^([%w_%-]+);([hw%-]);%d+;%d*;')
   if token and string.len(token) == 22 then return flag end
   return nil
 end
@@ -36,21 +38,23 @@ local function enqueue()
     if place >= max_waiters then return nil end
     local last = redis.call('ZRANGE', Q, -1, -1, 'WITHSCORES')
     redis.call('ZADD', Q, (tonumber(last[2] or '0')) + 1, member)
+    if direct == '1' then redis.call('HSET', D, member, ttl .. ';' .. label) end
   end
   redis.call('ZADD', W, now_ms + presence, member)
   local life = math.max(60000, 4 * presence)
   if redis.call('PTTL', Q) < life then
     redis.call('PEXPIRE', Q, life)
     redis.call('PEXPIRE', W, life)
+    redis.call('PEXPIRE', D, life)
   end
   return place
 end
 
 local function busy(value, head, dies)
   if not value and dies > now_ms + claim then
-    -- Free and reserved for a waiter that was not woken for it: the lease before it ran out.
-    wake_head()
-    head, dies = live_head()
+    -- Free and reserved for a waiter whose turn was not told: the lease before it ran out.
+    pass_on()
+    value, head, dies = redis.call('GET', K), live_head()
   end
   local place = -1
   if presence > 0 then
@@ -60,11 +64,16 @@ local function busy(value, head, dies)
       redis.call('SETRANGE', K, 23, 'w')
     end
   end
-  if not value then return {0, place, math.max(dies - now_ms, 0) + 1} end
-  if place <= 0 then return {0, place, until_free(value)} end
-  -- Nobody tells a waiter that it has come to the front, unless a lock is released. Should all before it die, its turn
-  -- comes after as many leases, if they are like this one; it asks then, and learns its place.
-  local left = redis.call('PTTL', K)
-  if left < 0 then return {0, place, -1} end
-  return {0, place, (left + 1) * (place + 1)}
+  local recheck
+  if not value then
+    recheck = math.max(dies - now_ms, 0) + 1
+  elseif place <= 0 then
+    recheck = until_free(value)
+  else
+    -- Nobody tells a waiter that it has come to the front, unless a lock is released. Should all before it die, its turn
+    -- comes after as many leases, if they are like this one; it asks then, and learns its place.
+    local left = redis.call('PTTL', K)
+    recheck = left < 0 and -1 or (left + 1) * (place + 1)
+  end
+  return {0, place, recheck, now}
 end

@@ -1,28 +1,47 @@
-//! Consumers in processes of their own, killed at random instants: nothing is lost, nothing is settled twice, and every
-//! second delivery has a kill or an ended lease to explain it.
+//! Consumers in processes of their own, killed at random instants, on Redis and on etcd: nothing is lost, nothing is
+//! settled twice, and every second delivery has a kill or an ended lease to explain it.
 
 #![allow(clippy::print_stdout, reason = "figures")]
-
-mod common;
 
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
-use common::queue::{lease, message, queue, up_to};
-use common::{Client, server};
-use tenure_core::driver::{DelayQueue, Next, ReceiveRequest, Settle, Settled, Settlement};
+use tenure_core::driver::{DelayQueue, Due, NewMessage, Next, ReceiveRequest, Settle, Settled, Settlement};
+use tenure_core::{Attempts, Delay, Lease, Payload, QueueName};
+use tenure_testkit::{RedisOptions, RedisServer};
 
 const BATCH: usize = 16;
 const URL: &str = "TENURE_TEST_QUEUE_URL";
 const QUEUE: &str = "killed";
 /// Longer than a consumer needs for a batch, on a machine with other things to do.
-const LEASE_MS: u64 = 2_000;
+const LEASE: Duration = Duration::from_secs(2);
 
 /// What a batch takes: most kills meet a consumer at work.
 const WORK: Duration = Duration::from_millis(5);
+
+fn queue() -> QueueName {
+    QueueName::new(QUEUE).unwrap()
+}
+
+fn message(payload: &str, after: Duration) -> NewMessage {
+    NewMessage {
+        payload: Payload::new(payload.as_bytes()).unwrap(),
+        due: Due::After(Delay::new(after).unwrap()),
+        id: None,
+        key: None,
+        lock: None,
+        attempts: Attempts::DEFAULT,
+    }
+}
+
+async fn queues(url: &str) -> Arc<dyn DelayQueue> {
+    let backend = tenure_backends::connect(url).await.expect("the server is there");
+    backend.queue().cloned().expect("the backend has queues")
+}
 
 /// What a consumer says on its standard output before it goes on: a kill loses nothing that it has said.
 fn say(lines: &str) {
@@ -32,7 +51,7 @@ fn say(lines: &str) {
 }
 
 async fn consume(q: &dyn DelayQueue) -> tenure_core::Result<()> {
-    let request = ReceiveRequest { lease: lease(LEASE_MS), ..up_to(&queue(QUEUE), BATCH) };
+    let request = ReceiveRequest { queue: queue(), max: BATCH, lease: Lease::new(LEASE)? };
     let mut watch = q.watch(&request.queue).await?;
     let (mut settles, mut names) = (Vec::new(), Vec::new());
     loop {
@@ -67,8 +86,7 @@ async fn consume(q: &dyn DelayQueue) -> tenure_core::Result<()> {
 #[ignore = "a consumer, started by the other tests of this file"]
 async fn consumer() {
     let url = std::env::var(URL).expect("the test that starts consumers names the server");
-    let client = Client::at(&url).await;
-    let error = consume(&*client.queues).await.unwrap_err();
+    let error = consume(&*queues(&url).await).await.unwrap_err();
     panic!("{error}");
 }
 
@@ -121,29 +139,28 @@ impl History {
 }
 
 async fn produce(url: String, producer: usize, count: usize) {
-    let client = Client::at(&url).await;
+    let queues = queues(&url).await;
     for start in (0..count).step_by(50) {
-        let batch: Vec<_> =
-            (start..count.min(start + 50)).map(|i| message(&format!("{producer}-{i}"), (i % 40) as u64)).collect();
-        client.queues.push(&queue(QUEUE), &batch).await.unwrap();
+        let batch: Vec<_> = (start..count.min(start + 50))
+            .map(|i| message(&format!("{producer}-{i}"), Duration::from_millis(i as u64 % 40)))
+            .collect();
+        queues.push(&queue(), &batch).await.unwrap();
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }
 
-async fn run(producers: usize, consumers: usize, count: usize, kill_every: Duration) {
-    let server = server();
-    let url = server.unix_url();
+async fn run(url: String, producers: usize, consumers: usize, count: usize, kill_every: Duration) {
     let (sender, words) = channel();
     let mut children: Vec<Child> = (0..consumers).map(|_| start(&url, &sender)).collect();
     let pushing: Vec<_> =
         (0..producers).map(|producer| tokio::spawn(produce(url.clone(), producer, count / producers))).collect();
-    let client = Client::at(&url).await;
+    let queues = queues(&url).await;
     let patience = Duration::from_secs(60) + Duration::from_millis(count as u64 * 10);
     let (started, mut kills, mut history) = (Instant::now(), 0, History::default());
     loop {
         history.hear(&words);
         tokio::time::sleep(Duration::from_millis(10)).await;
-        let stats = client.queues.stats(&queue(QUEUE)).await.unwrap();
+        let stats = queues.stats(&queue()).await.unwrap();
         let rest = stats.scheduled + stats.ready + stats.in_flight + stats.dead;
         if pushing.iter().all(tokio::task::JoinHandle::is_finished) && rest == 0 {
             break;
@@ -189,12 +206,39 @@ async fn run(producers: usize, consumers: usize, count: usize, kill_every: Durat
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn killed_consumers_lose_nothing() {
-    run(2, 3, 4_000, Duration::from_millis(50)).await;
+async fn consumers_killed_on_redis_lose_nothing() {
+    let server = RedisServer::start(RedisOptions::new()).unwrap();
+    run(server.unix_url(), 2, 3, 4_000, Duration::from_millis(50)).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 #[ignore = "minutes long: 50,000 messages, 8 producers, 8 consumers"]
-async fn killed_consumers_lose_nothing_at_length() {
-    run(8, 8, 50_000, Duration::from_millis(200)).await;
+async fn consumers_killed_on_redis_lose_nothing_at_length() {
+    let server = RedisServer::start(RedisOptions::new()).unwrap();
+    run(server.unix_url(), 8, 8, 50_000, Duration::from_millis(200)).await;
+}
+
+#[cfg(feature = "etcd")]
+mod etcd {
+    use tenure_testkit::{EtcdCluster, EtcdOptions};
+
+    use super::*;
+
+    /// All processes are on one machine: their clocks are the same.
+    fn url(cluster: &EtcdCluster) -> String {
+        format!("{}/?clock_error_ms=100", cluster.url())
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+    async fn consumers_killed_on_etcd_lose_nothing() {
+        let cluster = EtcdCluster::single(EtcdOptions::new()).unwrap();
+        run(url(&cluster), 2, 3, 1_500, Duration::from_millis(100)).await;
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+    #[ignore = "minutes long: 10,000 messages, 8 producers, 8 consumers"]
+    async fn consumers_killed_on_etcd_lose_nothing_at_length() {
+        let cluster = EtcdCluster::single(EtcdOptions::new()).unwrap();
+        run(url(&cluster), 8, 8, 10_000, Duration::from_millis(500)).await;
+    }
 }

@@ -1,0 +1,70 @@
+//! What the check-up tells of several servers.
+
+use tenure_core::driver::{Concern, Topic};
+use tenure_testkit::{RedisCluster, RedisOptions, RedisSentinels, RedisServer};
+
+use crate::support::{LIBRARIES, NEVER, client, waiter, within};
+
+#[tokio::test]
+#[ignore = "starts clusters and sentinels; cargo xtask test"]
+async fn every_primary_is_looked_at() {
+    let mut cluster = RedisCluster::start(&RedisOptions::new(), NEVER).unwrap();
+    let mut clients = Vec::new();
+    for library in LIBRARIES {
+        let client = client(library, &cluster.url()).await;
+        let checkup = client.doctor().await.unwrap();
+        for primary in &cluster.nodes()[..3] {
+            let place = format!("127.0.0.1:{}", primary.port());
+            let about = checkup.findings().iter().find(|one| one.server == place && one.topic == Topic::Replicas);
+            assert_eq!(about.map(|finding| finding.concern), Some(Concern::Note), "{checkup}");
+        }
+        clients.push(client);
+    }
+    cluster.nodes_mut()[1].kill().unwrap();
+    let place = format!("127.0.0.1:{}", cluster.nodes()[1].port());
+    for client in clients {
+        let checkup = client.doctor().await.unwrap();
+        let dead = checkup.findings().iter().find(|one| one.topic == Topic::Reach).expect("the dead node is told");
+        assert_eq!((&*dead.server, dead.concern), (&*place, Concern::Danger), "{checkup}");
+        assert!(checkup.findings().iter().any(|one| one.topic == Topic::Version), "{checkup}");
+    }
+}
+
+/// As managed services are: everything works, and what could not be looked at is told.
+#[tokio::test]
+async fn a_service_without_config_and_info_is_served_with_a_note() {
+    let mut options = RedisOptions::new();
+    for command in ["INFO", "CONFIG", "ROLE"] {
+        options = options.words(&["--rename-command", command, ""]);
+    }
+    let server = RedisServer::start(options).unwrap();
+    for library in LIBRARIES {
+        let client = client(library, &server.url()).await;
+        let guard = client.lock("a").unwrap().acquire().await.unwrap();
+        let waiting = waiter(&client, "a").await;
+        guard.release().await.unwrap();
+        within("the hand-over", waiting).await.unwrap().release().await.unwrap();
+        let queue = client.queue_of_bytes("jobs").unwrap();
+        queue.push(&vec![1]).await.unwrap();
+        within("a delivery", queue.receive()).await.unwrap().ack().await.unwrap();
+        let checkup = client.doctor().await.unwrap();
+        let note =
+            checkup.findings().iter().find(|one| one.concern == Concern::Note).expect("what is withheld is told");
+        assert!(note.topic == Topic::Rights && note.seen.contains("info"), "{checkup}");
+        assert_eq!(checkup.concern(), Concern::Note, "{checkup}");
+    }
+}
+
+#[tokio::test]
+#[ignore = "starts clusters and sentinels; cargo xtask test"]
+async fn a_primary_behind_sentinels_needs_a_replica() {
+    let mut group = RedisSentinels::start(&RedisOptions::new(), NEVER).unwrap();
+    let client = client("", &group.url()).await;
+    let replicas = async || {
+        let checkup = client.doctor().await.unwrap();
+        checkup.findings().iter().find(|one| one.topic == Topic::Replicas).map(|one| one.concern)
+    };
+    assert_eq!(replicas().await, Some(Concern::Note));
+    group.servers_mut()[1].kill().unwrap();
+    assert_eq!(replicas().await, Some(Concern::Danger));
+}

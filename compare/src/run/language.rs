@@ -1,0 +1,52 @@
+//! What a subject is written in, and whether that is installed here.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use crate::Outcome;
+
+/// The language of a worker process.
+#[derive(Clone, Debug)]
+pub(super) enum Language {
+    Rust,
+    Python(PathBuf),
+    Node(PathBuf),
+}
+
+impl Language {
+    /// Program and arguments that serve jobs.
+    pub(super) fn command(&self) -> Outcome<(PathBuf, Vec<String>)> {
+        let peers = concat!(env!("CARGO_MANIFEST_DIR"), "/peers");
+        Ok(match self {
+            Self::Rust => (std::env::current_exe()?, vec!["worker".into()]),
+            Self::Python(python) => (python.clone(), vec!["-u".into(), format!("{peers}/peer.py")]),
+            Self::Node(node) => (node.clone(), vec![format!("{peers}/peer.js")]),
+        })
+    }
+
+    /// A Python that has `module`: the one in `TENURE_PYTHON`, or `python3`.
+    pub(super) fn python(module: &str) -> Outcome<Self> {
+        let python = std::env::var_os("TENURE_PYTHON").map_or_else(|| "python3".into(), PathBuf::from);
+        probe(&python, &["-c", &format!("import {module}")])
+            .map(|()| Self::Python(python))
+            .ok_or_else(|| format!("no Python with the module {module} (TENURE_PYTHON, or python3)").into())
+    }
+
+    /// A Node that finds `module`, with the help of `NODE_PATH`.
+    pub(super) fn node(module: &str) -> Outcome<Self> {
+        probe(&PathBuf::from("node"), &["-e", &format!("require({module:?})")])
+            .map(|()| Self::Node("node".into()))
+            .ok_or_else(|| format!("no Node with the module {module} (NODE_PATH)").into())
+    }
+}
+
+fn probe(program: &PathBuf, args: &[&str]) -> Option<()> {
+    let output = Command::new(program).args(args).output().ok()?;
+    output.status.success().then_some(())
+}
+
+/// Whether a program is on the PATH.
+pub(super) fn on_path(program: &str) -> bool {
+    let paths = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&paths).any(|folder| folder.join(program).is_file())
+}

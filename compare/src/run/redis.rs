@@ -1,0 +1,138 @@
+//! Redis servers, and what they have done so far.
+
+use std::collections::BTreeMap;
+use std::ops::AddAssign;
+use std::process::{Command, Stdio};
+
+use tenure_testkit::{RedisOptions, RedisServer, Reply};
+
+use crate::Outcome;
+
+/// A server of this comparison, on the processors that it was pinned to.
+pub(super) struct Redis {
+    pub(super) server: RedisServer,
+}
+
+impl Redis {
+    pub(super) fn start(pin: Option<&str>) -> Outcome<Self> {
+        let server = RedisServer::start(RedisOptions::new())?;
+        let redis = Self { server };
+        redis.pin(pin)?;
+        Ok(redis)
+    }
+
+    /// Moves all its threads to these processors.
+    pub(super) fn pin(&self, pin: Option<&str>) -> Outcome {
+        let (Some(cpus), Some(pid)) = (pin, self.server.pid()) else { return Ok(()) };
+        let mut command = Command::new("taskset");
+        let status = command.args(["-acp", cpus, &pid.to_string()]).stdout(Stdio::null()).status()?;
+        if status.success() { Ok(()) } else { Err(format!("cannot pin the server: {status}").into()) }
+    }
+
+    pub(super) fn port(&self) -> u16 {
+        self.server.port()
+    }
+
+    /// Removes all keys.
+    pub(super) fn flush(&self) -> Outcome {
+        self.server.cli(&["FLUSHALL"])?;
+        Ok(())
+    }
+
+    /// The server's bytes for data and clients.
+    pub(super) fn used_memory(&self) -> Outcome<f64> {
+        number(&self.info("memory")?, "used_memory").ok_or_else(|| "INFO has no used_memory".into())
+    }
+
+    pub(super) fn version(&self) -> Outcome<String> {
+        let text = self.info("server")?;
+        Ok(field(&text, "redis_version").unwrap_or("unknown").to_owned())
+    }
+
+    pub(super) fn info(&self, section: &str) -> Outcome<String> {
+        Ok(self.server.cli(&["INFO", section])?.text())
+    }
+
+    /// Forgets slow scripts, and remembers those over so many microseconds from now on.
+    pub(super) fn watch_scripts(&self, micros: u32) -> Outcome {
+        self.server.cli(&["CONFIG", "SET", "slowlog-log-slower-than", &micros.to_string()])?;
+        self.server.cli(&["CONFIG", "SET", "slowlog-max-len", "10000"])?;
+        self.server.cli(&["SLOWLOG", "RESET"])?;
+        Ok(())
+    }
+
+    /// The longest script since then, in milliseconds; 0 if none was long enough to be remembered.
+    pub(super) fn longest_script(&self) -> Outcome<f64> {
+        let log = self.server.cli(&["SLOWLOG", "GET", "10000"])?;
+        let script = |entry: &&Reply| {
+            let command = entry.items().get(3).and_then(|args| args.items().first()).map(Reply::text);
+            command.is_some_and(|command| command.to_uppercase().starts_with("EVAL"))
+        };
+        let micros = |entry: &Reply| entry.items().get(2).and_then(Reply::int).unwrap_or(0) as f64;
+        Ok(log.items().iter().filter(script).map(micros).fold(0.0, f64::max) / 1e3)
+    }
+
+    pub(super) fn counters(&self) -> Outcome<Counters> {
+        let cpu = self.info("cpu")?;
+        let seconds = |name| number(&cpu, name).unwrap_or(0.0);
+        let calls = self.info("commandstats")?;
+        let calls = calls.lines().filter_map(|line| {
+            let (name, rest) = line.strip_prefix("cmdstat_")?.split_once(":calls=")?;
+            Some((name.to_owned(), rest.split(',').next()?.parse().ok()?))
+        });
+        Ok(Counters {
+            cpu_us: (seconds("used_cpu_sys") + seconds("used_cpu_user")) * 1e6,
+            reads: number(&self.info("stats")?, "total_reads_processed").unwrap_or(0.0),
+            calls: calls.collect(),
+        })
+    }
+}
+
+/// What a server has done since its start, or between two looks.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Counters {
+    pub(super) cpu_us: f64,
+    /// How often it read from a socket: the round trips, where one task works.
+    pub(super) reads: f64,
+    calls: BTreeMap<String, f64>,
+}
+
+/// What one look at the counters reads from its own sockets: three connections, one command each.
+const OWN_READS: f64 = 3.0;
+
+impl Counters {
+    pub(super) fn since(&self, before: &Self) -> Self {
+        let calls = self.calls.iter().map(|(name, count)| {
+            let earlier = before.calls.get(name).copied().unwrap_or(0.0);
+            (name.clone(), count - earlier)
+        });
+        Self {
+            cpu_us: self.cpu_us - before.cpu_us,
+            reads: (self.reads - before.reads - OWN_READS).max(0.0),
+            calls: calls.collect(),
+        }
+    }
+
+    /// The calls of these commands.
+    pub(super) fn calls(&self, names: &[&str]) -> f64 {
+        names.iter().filter_map(|name| self.calls.get(*name)).sum()
+    }
+}
+
+impl AddAssign for Counters {
+    fn add_assign(&mut self, other: Self) {
+        self.cpu_us += other.cpu_us;
+        self.reads += other.reads;
+        for (name, count) in other.calls {
+            *self.calls.entry(name).or_default() += count;
+        }
+    }
+}
+
+fn field<'a>(info: &'a str, name: &str) -> Option<&'a str> {
+    info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(str::trim)
+}
+
+fn number(info: &str, name: &str) -> Option<f64> {
+    field(info, name)?.parse().ok()
+}

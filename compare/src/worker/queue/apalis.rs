@@ -1,0 +1,65 @@
+//! `apalis-redis`: messages are taken by a worker that the library runs.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use apalis_core::backend::TaskSink;
+use apalis_core::error::BoxDynError;
+use apalis_core::task::data::Data;
+use apalis_core::worker::builder::WorkerBuilder;
+use apalis_core::worker::context::WorkerContext;
+use apalis_core::worker::ext::parallelize::ParallelizeExt;
+use apalis_redis::{Config, RedisStorage};
+use serde_json::Value;
+
+use super::super::gate;
+use super::{PAYLOAD, throughput};
+use crate::Outcome;
+use crate::job::Job;
+use crate::measure::{cpu, now};
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+#[derive(Clone)]
+struct Progress {
+    done: Arc<AtomicUsize>,
+    all: usize,
+}
+
+async fn handle(_payload: String, progress: Data<Progress>, worker: WorkerContext) -> Result<(), BoxDynError> {
+    if progress.done.fetch_add(1, Ordering::Relaxed) + 1 == progress.all {
+        worker.stop()?;
+    }
+    Ok(())
+}
+
+/// Stores `count` messages, `batch` in a request, then runs a worker until it has handled them.
+pub(super) async fn throughput(job: &Job) -> Outcome<Value> {
+    let connection = apalis_redis::connect(format!("redis://127.0.0.1:{}/", job.ports[0])).await?;
+    let config = Config::default().queue(&job.name).batch_size(job.batch);
+    let mut storage: RedisStorage<String> = RedisStorage::new(connection).with_config(config);
+    let progress = Progress { done: Arc::default(), all: job.count };
+    let payload = "x".repeat(PAYLOAD);
+    gate()?;
+    let (cpu_before, begun) = (cpu(), now());
+    for _ in 0..job.count / job.batch {
+        match job.batch {
+            1 => storage.push(payload.clone()).await.map_err(|error| format!("apalis: {error:?}"))?,
+            batch => {
+                let messages = vec![payload.clone(); batch];
+                storage.push_bulk(messages).await.map_err(|error| format!("apalis: {error:?}"))?;
+            }
+        }
+    }
+    let pushed = now();
+    let worker = WorkerBuilder::new("worker").backend(storage).data(progress.clone()).parallelize(tokio::spawn);
+    let ended = tokio::time::timeout(PATIENCE, worker.build(handle).run()).await;
+    let (drained, used) = (now(), cpu() - cpu_before);
+    match ended {
+        Ok(_) if progress.done.load(Ordering::Relaxed) == job.count => {
+            Ok(throughput::outcome(job.count, pushed - begun, drained - pushed, used))
+        }
+        _ => Err(format!("{} of {} messages in {PATIENCE:?}", progress.done.load(Ordering::Relaxed), job.count).into()),
+    }
+}

@@ -1,0 +1,53 @@
+//! tenure's queues, as an application uses them.
+
+use std::time::Duration;
+
+use tenure_core::driver::Backend;
+use tenure_core::{Client, Queue};
+
+use super::super::ours::{fred, memory, redis};
+use super::Subject;
+use crate::Outcome;
+use crate::job::Job;
+use crate::measure::now;
+
+#[derive(Clone)]
+pub(super) struct Ours(Queue<Vec<u8>>);
+
+impl Subject for Ours {
+    async fn open(job: &Job) -> Outcome<Self> {
+        let backend: Backend = match job.subject.as_str() {
+            "tenure-fred" => fred(job).await?,
+            "tenure-memory" => memory(job).await?,
+            #[cfg(feature = "etcd")]
+            "tenure-etcd" => super::super::etcd::ours(job).await?,
+            _ => redis(job).await?,
+        };
+        // A script that does not yield is told by the slow log, not by a reply that counts as lost.
+        let client = Client::builder(backend).op_timeout(Duration::from_secs(20)).build()?;
+        Ok(Self(client.queue_of_bytes(&job.name)?))
+    }
+
+    async fn push(&self, payloads: Vec<Vec<u8>>, delay: Duration) -> Outcome {
+        match &payloads[..] {
+            [payload] => drop(self.0.push(payload).delay(delay).await?),
+            several => drop(self.0.push_many(several).delay(delay).await?),
+        }
+        Ok(())
+    }
+
+    async fn drain(&self, most: usize) -> Outcome<usize> {
+        let received = match most {
+            1 => self.0.try_receive().await?.into_iter().collect(),
+            most => self.0.try_receive_many(most).await?,
+        };
+        Ok(self.0.ack_many(received).await?.len())
+    }
+
+    async fn receive(&self) -> Outcome<(u64, Vec<u8>)> {
+        let delivery = self.0.receive().await?;
+        let (at, payload) = (now(), delivery.payload().as_bytes().to_vec());
+        delivery.ack().await?;
+        Ok((at, payload))
+    }
+}

@@ -1,0 +1,114 @@
+//! How many messages pass through a queue.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::super::gate;
+use super::{PAYLOAD, Subject};
+use crate::Outcome;
+use crate::job::Job;
+use crate::measure::{cpu, now};
+
+/// Due long after every measurement.
+const FAR: Duration = Duration::from_secs(86_400);
+
+/// Stores `count` messages that are due at once, `batch` in a request; then takes and settles them all.
+pub(super) async fn measure<S: Subject>(job: &Job) -> Outcome<Value> {
+    let queue = S::open(job).await?;
+    queue.push(vec![vec![0; PAYLOAD]], Duration::ZERO).await?;
+    while queue.drain(1).await? > 0 {}
+    gate()?;
+    let (cpu_before, begun) = (cpu(), now());
+    push_all(&queue, job, |_| Duration::ZERO).await?;
+    let pushed = now();
+    let drained = drain_all(&queue, job).await?;
+    let (ended, used) = (now(), cpu() - cpu_before);
+    if drained != job.count {
+        return Err(format!("{drained} of {} messages came back", job.count).into());
+    }
+    Ok(outcome(job.count, pushed - begun, ended - pushed, used))
+}
+
+/// The figures of a life cycle, from the nanoseconds of its halves.
+pub(super) fn outcome(count: usize, pushing: u64, draining: u64, used: u64) -> Value {
+    let per_s = |nanos: u64| count as f64 / (nanos as f64 / 1e9);
+    json!({
+        "n": count,
+        "push_per_s": per_s(pushing),
+        "drain_per_s": per_s(draining),
+        "total_per_s": per_s(pushing + draining),
+        "client_us": used as f64 / 1e3 / count as f64,
+        "cpu_s": used as f64 / 1e9,
+    })
+}
+
+/// Stores `count` messages that are due tomorrow.
+pub(super) async fn preload<S: Subject>(job: &Job) -> Outcome<Value> {
+    let queue = S::open(job).await?;
+    gate()?;
+    push_all(&queue, job, |_| FAR).await?;
+    Ok(json!({ "n": job.count }))
+}
+
+/// Stores `count` messages that are all due at the same time, and takes them when they are.
+pub(super) async fn burst<S: Subject>(job: &Job) -> Outcome<Value> {
+    let queue = S::open(job).await?;
+    gate()?;
+    let due = now() + job.millis * 1_000_000;
+    push_all(&queue, job, move |at| Duration::from_nanos(due.saturating_sub(at))).await?;
+    if now() > due {
+        return Err(format!("{} messages take longer to store than {} ms", job.count, job.millis).into());
+    }
+    tokio::time::sleep(Duration::from_nanos(due - now()) + Duration::from_millis(5)).await;
+    let begun = now();
+    let drained = drain_all(&queue, job).await?;
+    let seconds = (now() - begun) as f64 / 1e9;
+    if drained != job.count {
+        return Err(format!("{drained} of {} messages came back", job.count).into());
+    }
+    Ok(json!({ "drain_per_s": drained as f64 / seconds }))
+}
+
+async fn push_all<S: Subject>(
+    queue: &S,
+    job: &Job,
+    delay: impl Fn(u64) -> Duration + Copy + Send + 'static,
+) -> Outcome {
+    let left = Arc::new(AtomicUsize::new(job.count / job.batch));
+    let tasks = (0..job.workers).map(|_| {
+        let (queue, left, batch) = (queue.clone(), Arc::clone(&left), job.batch);
+        tokio::spawn(async move {
+            while left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_ok() {
+                queue.push(vec![vec![b'x'; PAYLOAD]; batch], delay(now())).await?;
+            }
+            Ok::<_, crate::Failure>(())
+        })
+    });
+    for task in tasks.collect::<Vec<_>>() {
+        task.await??;
+    }
+    Ok(())
+}
+
+async fn drain_all<S: Subject>(queue: &S, job: &Job) -> Outcome<usize> {
+    let tasks = (0..job.workers).map(|_| {
+        let (queue, batch) = (queue.clone(), job.batch);
+        tokio::spawn(async move {
+            let mut drained = 0;
+            loop {
+                match queue.drain(batch).await? {
+                    0 => return Ok::<_, crate::Failure>(drained),
+                    count => drained += count,
+                }
+            }
+        })
+    });
+    let mut drained = 0;
+    for task in tasks.collect::<Vec<_>>() {
+        drained += task.await??;
+    }
+    Ok(drained)
+}

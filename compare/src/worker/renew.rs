@@ -1,0 +1,53 @@
+//! Holding very many locks at once: what their renewal costs, and their memory.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tenure_core::{Client, LockGuard};
+
+use super::{gate, ours};
+use crate::Outcome;
+use crate::job::Job;
+use crate::measure::{cpu, live_bytes, now};
+
+/// How many are being acquired at once.
+const AT_ONCE: usize = 64;
+
+/// Holds `count` locks of 30 s, which are renewed every 10 s; after the word is given, looks on for `millis`.
+pub(super) async fn measure(job: &Job) -> Outcome<Value> {
+    let client = Client::new(ours::redis(job).await?);
+    drop(client.lock("compare/warm-up")?.acquire().await?);
+    let empty = live_bytes();
+    let guards = hold(&client, job).await?;
+    let bytes = (live_bytes() - empty) / job.count as f64;
+    gate()?;
+    let (used, begun) = (cpu(), now());
+    tokio::time::sleep(Duration::from_millis(job.millis)).await;
+    let (used, wall) = (cpu() - used, now() - begun);
+    let lost = guards.iter().filter(|guard| !guard.is_held()).count();
+    if lost > 0 {
+        return Err(format!("{lost} of {} locks were lost", job.count).into());
+    }
+    drop(guards);
+    let _ = client.close(Duration::from_secs(20)).await; // what is left ends with its ttl
+    Ok(json!({ "client_core": used as f64 / wall as f64, "client_bytes": bytes, "wall_s": wall as f64 / 1e9 }))
+}
+
+async fn hold(client: &Client, job: &Job) -> Outcome<Vec<LockGuard>> {
+    let mut tasks = Vec::new();
+    for worker in 0..AT_ONCE {
+        let (client, name, count) = (client.clone(), job.name.clone(), job.count);
+        tasks.push(tokio::spawn(async move {
+            let mut guards = Vec::new();
+            for index in (worker..count).step_by(AT_ONCE) {
+                guards.push(client.lock(format!("{name}/{index}"))?.acquire().await?);
+            }
+            Ok::<_, tenure_core::Error>(guards)
+        }));
+    }
+    let mut guards = Vec::with_capacity(job.count);
+    for task in tasks {
+        guards.append(&mut task.await??);
+    }
+    Ok(guards)
+}

@@ -1,0 +1,70 @@
+//! Mutants of the fences that a grant reserves.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use tenure_core::driver::{AcquireRequest, Acquisition, Begun, Grant, Handed, Watch};
+use tenure_core::{LockName, OwnerToken, Result};
+
+use super::maker::{Mutant, mutant};
+use super::turns::told;
+use super::twist::{Inner, Twist};
+
+pub(super) const MUTANTS: &[Mutant] = &[
+    mutant!(
+        "range/told-but-not-reserved",
+        "a grant says that it carries all the fences that were asked for, and reserves one",
+        || Arc::new(Wrong::NotReserved),
+        ["relay/reserved-fences-are-nobody-elses", "relay/fences-grow"]
+    ),
+    mutant!(
+        "range/none",
+        "a grant carries one fence, however many were asked for",
+        || Arc::new(Wrong::None),
+        ["relay/reserved-fences-are-nobody-elses", "relay/costs-no-request"]
+    ),
+    mutant!(
+        "range/told-again-as-new",
+        "who asks again is told of more fences than were reserved",
+        || Arc::new(Wrong::MoreAgain),
+        ["relay/reserved-fences-are-nobody-elses"]
+    ),
+    mutant!(
+        "range/turn-tells-more",
+        "a lease that is handed over tells of more fences than were reserved",
+        || Arc::new(Wrong::TurnTellsMore),
+        ["relay/turn-reserves-them-too"]
+    ),
+];
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Wrong {
+    NotReserved,
+    None,
+    MoreAgain,
+    TurnTellsMore,
+}
+
+#[async_trait]
+impl Twist for Wrong {
+    async fn acquire(&self, inner: &Inner, request: &AcquireRequest) -> Result<Acquisition> {
+        let reserved = matches!(self, Self::MoreAgain | Self::TurnTellsMore);
+        let fences = if reserved { request.fences } else { 1 };
+        let answer = inner.locks().acquire(&AcquireRequest { fences, ..request.clone() }).await?;
+        let Acquisition::Granted(grant) = answer else { return Ok(answer) };
+        let fences = match (self, grant.begun) {
+            (Self::NotReserved, _) => request.fences,
+            (Self::MoreAgain, Begun::Earlier) => request.fences + 1,
+            _ => grant.fences,
+        };
+        Ok(Acquisition::Granted(Grant { fences, ..grant }))
+    }
+
+    async fn watch(&self, inner: &Inner, name: &LockName, token: &OwnerToken) -> Result<Watch> {
+        let watch = inner.locks().watch(name, token).await?;
+        Ok(match self {
+            Self::TurnTellsMore => told(watch, |handed| Handed { fences: handed.fences + 1, ..handed }),
+            Self::NotReserved | Self::None | Self::MoreAgain => watch,
+        })
+    }
+}

@@ -1,0 +1,250 @@
+//! Which leases are to be looked at, and when, in a few bytes for each.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Weak};
+
+use super::lease::Lease;
+use crate::clock::LeaseInstant;
+
+/// No place.
+const NONE: u32 = u32::MAX;
+
+/// Where a lease stands in the agenda of its client. Read and written by the agenda alone.
+#[derive(Debug)]
+pub(crate) struct Place(AtomicU32);
+
+impl Default for Place {
+    fn default() -> Self {
+        Self(AtomicU32::new(NONE))
+    }
+}
+
+impl Place {
+    fn get(&self) -> u32 {
+        self.0.load(Ordering::Relaxed) // the agenda is behind a lock
+    }
+
+    fn set(&self, index: u32) {
+        self.0.store(index, Ordering::Relaxed);
+    }
+}
+
+/// One entry for each lease that is looked after, whether a look at it is planned or not. The looks of a moment are a
+/// list: of a millisecond if it is near, of more if it is far. So far looks may come early, by one part in 256.
+#[derive(Debug, Default)]
+pub(crate) struct Agenda {
+    entries: Vec<Entry>,
+    /// The first free entry; the next one is its `next`.
+    free: Option<u32>,
+    /// The first entry of each moment, by its millisecond.
+    looks: BTreeMap<u64, u32>,
+    /// When leases were asked for last, in milliseconds: what is near or far is counted from there.
+    asked: u64,
+}
+
+#[derive(Debug)]
+struct Entry {
+    lease: Weak<Lease>,
+    /// The millisecond of the look; 0 when none is planned.
+    at: u64,
+    before: u32,
+    next: u32,
+}
+
+impl Agenda {
+    /// Plans a look at `lease`, unless a sooner one is planned; tells whether it did.
+    pub(crate) fn plan(&mut self, lease: &Arc<Lease>, at: LeaseInstant) -> bool {
+        let at = self.moment(at.millis() + 1); // a near one not before its time
+        let mut index = lease.place.get();
+        if index == NONE {
+            index = self.enter(lease);
+        } else if (1..=at).contains(&self.entry(index).at) {
+            return false;
+        }
+        self.unlink(index);
+        let next = self.looks.insert(at, index).unwrap_or(NONE);
+        if next != NONE {
+            self.entry(next).before = index;
+        }
+        let entry = self.entry(index);
+        (entry.at, entry.before, entry.next) = (at, NONE, next);
+        true
+    }
+
+    /// Forgets a lease.
+    pub(crate) fn remove(&mut self, lease: &Lease) {
+        let index = lease.place.get();
+        if index != NONE {
+            lease.place.set(NONE);
+            self.leave(index);
+        }
+    }
+
+    /// The next look.
+    pub(crate) fn first(&self) -> Option<LeaseInstant> {
+        self.looks.first_key_value().map(|(at, _)| LeaseInstant::at_millis(*at))
+    }
+
+    /// The leases to be looked at by `horizon`, if there are any by `now`. No look at them is planned afterwards.
+    pub(crate) fn take(&mut self, now: LeaseInstant, horizon: LeaseInstant) -> Vec<Arc<Lease>> {
+        let mut taken = Vec::new();
+        self.asked = now.millis();
+        if self.first().is_none_or(|first| first > now) {
+            return taken;
+        }
+        while let Some(first) = self.looks.first_entry().filter(|first| *first.key() <= horizon.millis()) {
+            let mut index = first.remove();
+            while index != NONE {
+                let entry = self.entry(index);
+                let next = std::mem::replace(&mut entry.next, NONE);
+                (entry.at, entry.before) = (0, NONE);
+                match entry.lease.upgrade() {
+                    Some(lease) => taken.push(lease),
+                    None => self.leave(index),
+                }
+                index = next;
+            }
+        }
+        taken
+    }
+
+    /// Every lease that is looked after.
+    pub(crate) fn leases(&self) -> Vec<Arc<Lease>> {
+        self.entries.iter().filter_map(|entry| entry.lease.upgrade()).collect()
+    }
+
+    /// The moment whose list a look belongs to.
+    fn moment(&self, at: u64) -> u64 {
+        let width = 1 << (at.saturating_sub(self.asked) / 256).max(1).ilog2();
+        at - at % width
+    }
+
+    fn entry(&mut self, index: u32) -> &mut Entry {
+        &mut self.entries[index as usize]
+    }
+
+    fn enter(&mut self, lease: &Arc<Lease>) -> u32 {
+        let entry = Entry { lease: Arc::downgrade(lease), at: 0, before: NONE, next: NONE };
+        let index = match self.free {
+            Some(index) => {
+                let freed = std::mem::replace(self.entry(index), entry);
+                self.free = (freed.next != NONE).then_some(freed.next);
+                index
+            }
+            None => {
+                if self.entries.len() == self.entries.capacity() {
+                    self.entries.reserve_exact(self.entries.len() / 4 + 4); // doubling would waste more
+                }
+                self.entries.push(entry);
+                (self.entries.len() - 1) as u32 // four thousand million leases do not fit in memory
+            }
+        };
+        lease.place.set(index);
+        index
+    }
+
+    fn leave(&mut self, index: u32) {
+        self.unlink(index);
+        let next = self.free.unwrap_or(NONE);
+        *self.entry(index) = Entry { lease: Weak::new(), at: 0, before: NONE, next };
+        self.free = Some(index);
+    }
+
+    fn unlink(&mut self, index: u32) {
+        let entry = self.entry(index);
+        let (at, before, next) = (entry.at, entry.before, entry.next);
+        if at == 0 {
+            return;
+        }
+        (entry.at, entry.before, entry.next) = (0, NONE, NONE);
+        if next != NONE {
+            self.entry(next).before = before;
+        }
+        if before != NONE {
+            self.entry(before).next = next;
+        } else if next != NONE {
+            self.looks.insert(at, next);
+        } else {
+            self.looks.remove(&at);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::super::lease::tests::lease;
+    use super::*;
+
+    fn after(base: LeaseInstant, ms: u64) -> LeaseInstant {
+        base.after(Duration::from_millis(ms))
+    }
+
+    fn due(agenda: &mut Agenda, at: LeaseInstant) -> usize {
+        agenda.take(at, at).len()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn leases_are_taken_when_they_are_due_and_not_before() {
+        let (mut agenda, base) = (Agenda::default(), LeaseInstant::now());
+        due(&mut agenda, base);
+        let leases: Vec<_> = (0..100).map(|_| lease(Duration::from_secs(30))).collect();
+        for (i, lease) in leases.iter().enumerate() {
+            assert!(agenda.plan(lease, after(base, 10 * (i as u64 / 10))));
+        }
+        assert_eq!(agenda.first(), Some(LeaseInstant::at_millis(base.millis() + 1)));
+        assert_eq!(due(&mut agenda, base), 0);
+        assert_eq!(due(&mut agenda, after(base, 11)), 20);
+        assert_eq!(agenda.leases().len(), 100, "those in hand are still looked after");
+        for lease in &leases[20..25] {
+            agenda.remove(lease);
+        }
+        assert_eq!(due(&mut agenda, after(base, 21)), 5);
+        assert_eq!(agenda.leases().len(), 95);
+        assert_eq!(due(&mut agenda, after(base, 1000)), 70);
+        assert!(agenda.looks.is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn only_a_sooner_look_changes_the_plan() {
+        let (mut agenda, base) = (Agenda::default(), LeaseInstant::now());
+        due(&mut agenda, base);
+        let (one, other) = (lease(Duration::from_secs(30)), lease(Duration::from_secs(30)));
+        assert!(agenda.plan(&other, after(base, 5)));
+        assert!(agenda.plan(&one, after(base, 5)));
+        assert!(!agenda.plan(&one, after(base, 6)));
+        assert!(agenda.plan(&one, after(base, 2)));
+        assert_eq!(due(&mut agenda, after(base, 4)), 1);
+        assert!(agenda.plan(&one, after(base, 6)), "nothing is planned for one in hand");
+        assert_eq!(due(&mut agenda, after(base, 10)), 2);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn far_looks_come_together_and_at_most_a_little_early() {
+        let (mut agenda, base) = (Agenda::default(), LeaseInstant::now());
+        due(&mut agenda, base);
+        let leases: Vec<_> = (0..100).map(|_| lease(Duration::from_secs(30))).collect();
+        for (i, lease) in leases.iter().enumerate() {
+            agenda.plan(lease, after(base, 10_000 + i as u64));
+        }
+        assert!(agenda.looks.len() <= 5, "{}", agenda.looks.len());
+        assert_eq!(due(&mut agenda, after(base, 10_000 - 40)), 0);
+        assert_eq!(due(&mut agenda, after(base, 10_100)), 100);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn entries_are_used_again() {
+        let (mut agenda, base) = (Agenda::default(), LeaseInstant::now());
+        for round in 0..1000 {
+            let (kept, gone) = (lease(Duration::from_secs(30)), lease(Duration::from_secs(30)));
+            agenda.plan(&kept, after(base, round));
+            agenda.plan(&gone, after(base, round));
+            agenda.remove(&kept);
+            drop(gone); // forgotten by nobody
+            assert_eq!(due(&mut agenda, after(base, round + 1)), 0);
+        }
+        assert!(agenda.entries.len() <= 2, "{}", agenda.entries.len());
+    }
+}

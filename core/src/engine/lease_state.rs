@@ -1,0 +1,90 @@
+//! What a lease knows of itself, and when something is due. Reads no clock.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::Notify;
+
+use super::entry::{Entries, Upkeep};
+use super::outcome::{HoldState, LostReason};
+use super::undoing::Undoing;
+use crate::clock::LeaseInstant;
+use crate::ttl::Ttl;
+
+/// How soon a lease that was handed over, and is short, is made to last: later than many a piece of work takes, so that
+/// those cost no renewal, and long before it ends.
+const HANDED: Duration = Duration::from_millis(50);
+
+pub(super) struct State {
+    pub(super) phase: HoldState,
+    pub(super) deadline: LeaseInstant,
+    pub(super) renew_at: LeaseInstant,
+    pub(super) entries: Entries,
+    pub(super) renewing: bool,
+    pub(super) undoing: Undoing,
+    /// Told when the lease ends, one way or the other, and when a renewal is answered. Made by the first who waits.
+    pub(super) changed: Option<Arc<Notify>>,
+}
+
+impl State {
+    /// Wakes those who wait for a change.
+    pub(super) fn tell(&self) {
+        if let Some(changed) = &self.changed {
+            changed.notify_waiters();
+        }
+    }
+
+    pub(super) fn is_live(&self) -> bool {
+        matches!(self.phase, HoldState::Held | HoldState::Suspect)
+    }
+
+    pub(super) fn cap(&self) -> Option<LeaseInstant> {
+        self.entries.iter().filter_map(|entry| entry.cap).min()
+    }
+
+    pub(super) fn end_of_view(&self) -> LeaseInstant {
+        self.cap().map_or(self.deadline, |cap| cap.min(self.deadline))
+    }
+
+    pub(super) fn overdue(&self, now: LeaseInstant) -> Option<LostReason> {
+        match self.cap() {
+            Some(cap) if cap <= now => Some(LostReason::MaxHold),
+            _ if self.deadline <= now => Some(LostReason::Expired),
+            _ => None,
+        }
+    }
+
+    /// The ttl to renew with: the longest that a renewed entry asked for.
+    pub(super) fn renewal_ttl(&self) -> Option<Ttl> {
+        self.entries.iter().filter(|entry| entry.upkeep == Upkeep::Renewed).map(|entry| entry.ttl).max()
+    }
+
+    pub(super) fn plan_renewal(&mut self, from: LeaseInstant) {
+        if let Some(ttl) = self.renewal_ttl() {
+            // One that lasts for less than was asked for was handed over, and is made to last soon.
+            let third = ttl.get() / 3;
+            let third = if self.deadline < from.after(2 * third) { third.min(HANDED) } else { third };
+            // Up to a tenth earlier, so that leases taken together are not renewed together for ever.
+            self.renew_at = from.after(third - third.mul_f64(0.1 * self.spread()));
+        }
+    }
+
+    pub(super) fn plan_retry(&mut self, now: LeaseInstant) {
+        if let Some(ttl) = self.renewal_ttl() {
+            // Sooner as the end comes nearer.
+            let pause = (ttl.get() / 12).min(self.end_of_view().since(now) / 4);
+            let pause = pause.clamp(Duration::from_millis(5), Duration::from_secs(1));
+            self.renew_at = now.after(pause.mul_f64(0.75 + 0.25 * self.spread()));
+        }
+    }
+
+    /// A number in 0..1 that differs between leases.
+    pub(super) fn spread(&self) -> f64 {
+        self.entries.iter().next().map_or(0.0, |entry| entry.token.spread())
+    }
+
+    pub(super) fn next_look(&self) -> LeaseInstant {
+        let end = self.end_of_view();
+        if self.renewing || self.renewal_ttl().is_none() { end } else { self.renew_at.min(end) }
+    }
+}

@@ -1,0 +1,80 @@
+//! What lets a lease be passed on, and how often and how long.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::time::Duration;
+
+use super::super::attempt::Ask;
+use super::super::entry::Upkeep;
+use crate::clock::LeaseInstant;
+use crate::name::{Label, LockName};
+use crate::ttl::Ttl;
+
+/// How long after its grant a lease is passed on: other clients wait as long.
+const PASSING: Duration = Duration::from_millis(10);
+/// How long whoever is given a lease has to take it, before the lease ends: as long as a waiter that the backend gave it.
+pub(super) const CLAIM: Duration = Duration::from_secs(2);
+
+/// What a lock is wanted for. A lease is passed on among those only who want the same.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Terms {
+    pub(crate) ttl: Ttl,
+    pub(crate) max_hold: Option<Duration>,
+    pub(crate) label: Option<Label>,
+}
+
+impl Terms {
+    /// What is asked for, if it may come from another waiter: a lease that joins others of its owner, or that has to
+    /// last exactly as long as was asked for, may not.
+    pub(super) fn of(ask: &Ask) -> Option<Self> {
+        let passed = ask.upkeep == Upkeep::Renewed && ask.owner.is_none();
+        passed.then(|| Self { ttl: ask.ttl, max_hold: ask.max_hold, label: ask.label.clone() })
+    }
+
+    pub(super) fn ask(&self, name: &LockName) -> Ask {
+        let Self { ttl, max_hold, label } = self.clone();
+        Ask { name: name.clone(), owner: None, ttl, upkeep: Upkeep::Renewed, max_hold, label }
+    }
+
+    /// Their hash: a baton is carried by every hold, and the terms are many times as large.
+    pub(super) fn mark(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        self.hash(&mut hasher);
+        hasher.finish()
+    }
+
+    /// How long a lease still has to last without renewal to be passed on.
+    pub(super) fn least(&self) -> Duration {
+        self.ttl.get().min(CLAIM) / 2
+    }
+}
+
+/// Goes with a lease that may be passed on: the fences that are left of its grant, and until when.
+#[derive(Debug)]
+pub(crate) struct Baton {
+    until: LeaseInstant,
+    terms: u64,
+    left: u32,
+}
+
+impl Baton {
+    /// Of a grant that began at `base` and carries `fences` fences, the first holder's included.
+    pub(crate) fn new(fences: u32, base: LeaseInstant, terms: &Terms) -> Self {
+        let until = base.after(PASSING.min(terms.ttl.get() / 4));
+        Self { until, terms: terms.mark(), left: fences.saturating_sub(1) }
+    }
+
+    /// Until when the lease may be passed on; `None` if it may not, any more.
+    pub(super) fn lasts_until(&self) -> Option<LeaseInstant> {
+        (self.left > 0 && LeaseInstant::now() < self.until).then_some(self.until)
+    }
+
+    /// Whether the lease may be passed on among those with these terms.
+    pub(super) fn is_for(&self, terms: &Terms) -> bool {
+        self.terms == terms.mark()
+    }
+
+    /// What the next holder gets.
+    pub(super) fn passed_on(self) -> Self {
+        Self { left: self.left - 1, ..self }
+    }
+}

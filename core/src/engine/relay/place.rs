@@ -1,0 +1,102 @@
+//! A waiter's place in a relay.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+
+use super::super::attempt::Ask;
+use super::super::hold::HeldEntry;
+use super::super::shared::{Reservation, Shared};
+use crate::clock::LeaseInstant;
+use crate::error::{Error, ErrorKind, Result};
+use crate::name::LockName;
+
+/// What a waiter is given.
+#[derive(Debug)]
+pub(super) enum Offer {
+    /// The lease, to be claimed.
+    Held(HeldEntry),
+    /// Why waiting failed.
+    Failed(Error),
+}
+
+/// Dropped, it is left; and what was offered in the same instant goes to the next.
+#[derive(Debug)]
+pub(crate) struct Place {
+    shared: Arc<Shared>,
+    name: LockName,
+    max_hold: Option<Duration>,
+    number: u64,
+    reservation: Option<Reservation>,
+    offers: oneshot::Receiver<Offer>,
+    left: bool,
+}
+
+impl Place {
+    pub(super) fn new(
+        shared: &Arc<Shared>,
+        ask: &Ask,
+        number: u64,
+        reservation: Option<Reservation>,
+        offers: oneshot::Receiver<Offer>,
+    ) -> Self {
+        let (shared, name, max_hold) = (Arc::clone(shared), ask.name.clone(), ask.max_hold);
+        Self { shared, name, max_hold, number, reservation, offers, left: false }
+    }
+
+    /// The lease, once it is this waiter's turn; `None` when it has to start over, since the lease has ended before it
+    /// was taken, or since nobody runs any more.
+    ///
+    /// Dropping the future loses nothing.
+    pub(crate) async fn turn(&mut self) -> Result<Option<HeldEntry>> {
+        let offer = (&mut self.offers).await;
+        self.left = true; // whoever offers something has taken this one out
+        match offer {
+            Ok(Offer::Held(mut held)) => {
+                let claimed = held.claim(self.reservation.take(), self.max_hold);
+                Ok(claimed.then_some(held))
+            }
+            Ok(Offer::Failed(error)) => Err(error),
+            Err(_) => Ok(None),
+        }
+    }
+
+    /// As [`turn`](Self::turn), until `deadline`, of a wait that began at `started`.
+    pub(crate) async fn wait(
+        mut self,
+        started: LeaseInstant,
+        deadline: Option<LeaseInstant>,
+    ) -> Result<Option<HeldEntry>> {
+        let shared = Arc::clone(&self.shared);
+        let deadline = async {
+            match deadline {
+                Some(at) => at.reached().await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            biased;
+            () = shared.closed() => Err(Error::new(ErrorKind::Closed, "the client was closed while waiting")),
+            turn = self.turn() => turn,
+            () = deadline => {
+                let waited = LeaseInstant::now().since(started);
+                Err(Error::new(ErrorKind::TimedOut, format!("waited {waited:?} among others of this client")))
+            }
+        }
+    }
+
+    /// Leaves with a lease that the waiter won itself, and that those behind it may hope for.
+    pub(crate) fn leave_with(mut self, held: &HeldEntry) {
+        self.left = true;
+        self.shared.relays.leave(&self.shared, &self.name, self.number, Some(held));
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        if !self.left {
+            self.shared.relays.leave(&self.shared, &self.name, self.number, None);
+        }
+    }
+}

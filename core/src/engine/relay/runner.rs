@@ -1,0 +1,57 @@
+//! The task that waits at the backend for all waiters of a relay.
+
+use std::sync::Arc;
+
+use tokio::sync::Notify;
+
+use super::super::attempt::Ask;
+use super::super::shared::Shared;
+use super::super::wait::Wait;
+use crate::clock::LeaseInstant;
+use crate::name::LockName;
+
+/// What it does next.
+pub(super) enum Next {
+    /// Nothing until then, or until told: a lease is being passed on.
+    Pause(LeaseInstant, Arc<Notify>),
+    /// Waits for the lock.
+    Ask(Ask),
+    /// Nobody needs it any more.
+    End,
+}
+
+/// Dropped before its end, it is noticed.
+pub(super) struct Runner {
+    shared: Arc<Shared>,
+    name: LockName,
+    number: u64,
+}
+
+impl Runner {
+    pub(super) fn new(shared: &Arc<Shared>, name: &LockName, number: u64) -> Self {
+        Self { shared: Arc::clone(shared), name: name.clone(), number }
+    }
+
+    pub(super) async fn run(self) {
+        let relays = &self.shared.relays;
+        loop {
+            match relays.next(&self.shared, &self.name, self.number) {
+                Next::End => return,
+                Next::Pause(until, over) => tokio::select! {
+                    () = until.reached() => {}
+                    () = over.notified() => {}
+                },
+                Next::Ask(ask) => match Wait::for_others(&self.shared, &ask).run().await {
+                    Ok(held) => relays.give(held),
+                    Err(error) => relays.fail(&self.shared, &self.name, error),
+                },
+            }
+        }
+    }
+}
+
+impl Drop for Runner {
+    fn drop(&mut self) {
+        self.shared.relays.lose_task(&self.shared, &self.name, self.number);
+    }
+}

@@ -1,0 +1,131 @@
+//! Locks that reach a waiter without being asked for: when they count from, how they are made to last.
+
+mod stage;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use stage::{Stage, Step, TTL, steps};
+use tenure_core::driver::Handed;
+use tenure_core::{Client, FencingToken, LockGuard, OwnerId, OwnerToken, Result};
+use tokio::task::JoinHandle;
+use tokio::time::sleep;
+
+const SHORT: Duration = Duration::from_secs(2);
+
+/// A client with a waiter whose first request was answered with busy.
+async fn waiting() -> (Arc<Stage>, Client, JoinHandle<Result<LockGuard>>, OwnerToken) {
+    let (stage, client) = Stage { acquire: steps([Step::Busy]), ..Stage::default() }.client();
+    let lock = client.lock("a").unwrap().ttl(TTL);
+    let waiter = tokio::spawn(async move { lock.acquire().await });
+    while stage.sent("acquire").is_empty() {
+        sleep(Duration::from_millis(1)).await;
+    }
+    let token = stage.sent("acquire")[0];
+    (stage, client, waiter, token)
+}
+
+/// News of a lease that begins now.
+fn news(stage: &Stage) -> Handed {
+    Handed { fence: FencingToken::new(9).unwrap(), ttl: SHORT, began_at: stage.time(), fences: 1 }
+}
+
+async fn taken(waiter: JoinHandle<Result<LockGuard>>) -> LockGuard {
+    waiter.await.unwrap().unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_handed_lock_is_taken_without_a_request_and_made_to_last() {
+    let (stage, _client, waiter, token) = waiting().await;
+    assert!(stage.wakes.hand(&token, news(&stage)));
+    let guard = taken(waiter).await;
+    assert_eq!((guard.fence().get(), guard.token()), (9, &token));
+    assert_eq!(stage.sent("acquire").len(), 1);
+    assert!(guard.remaining() <= SHORT && guard.remaining() > SHORT / 2, "{:?}", guard.remaining());
+    sleep(Duration::from_millis(100)).await;
+    assert_eq!(stage.sent("renew"), [token]);
+    assert!(guard.remaining() > TTL / 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn work_that_ends_at_once_costs_no_renewal() {
+    let (stage, _client, waiter, token) = waiting().await;
+    stage.wakes.hand(&token, news(&stage));
+    let guard = taken(waiter).await;
+    sleep(Duration::from_millis(40)).await;
+    guard.release().await.unwrap();
+    sleep(TTL).await;
+    assert!(stage.sent("renew").is_empty());
+    assert!(stage.sent("abandon").is_empty(), "every request was answered");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_handed_lease_survives_one_renewal_that_fails() {
+    let (stage, _client, waiter, token) = waiting().await;
+    stage.renew.lock().unwrap().push_back(Step::Slow(Duration::from_secs(3600)));
+    stage.wakes.hand(&token, news(&stage));
+    let guard = taken(waiter).await;
+    sleep(SHORT * 2).await;
+    assert!(guard.is_held());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_handed_lease_counts_from_when_it_began() {
+    let (stage, _client, waiter, token) = waiting().await;
+    let late = news(&stage);
+    stage.renew.lock().unwrap().push_back(Step::Slow(TTL)); // nothing lengthens it yet
+    sleep(SHORT * 3 / 4).await;
+    stage.wakes.hand(&token, late);
+    let guard = taken(waiter).await;
+    assert!(guard.remaining() <= SHORT / 4, "{:?}", guard.remaining());
+}
+
+#[tokio::test(start_paused = true)]
+async fn news_of_a_lease_that_has_ended_makes_the_waiter_ask() {
+    let (stage, _client, waiter, token) = waiting().await;
+    let stale = news(&stage);
+    sleep(SHORT).await;
+    stage.wakes.hand(&token, stale);
+    assert_eq!(taken(waiter).await.fence().get(), 7);
+    assert_eq!(stage.sent("acquire"), [token, token]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn news_from_before_the_last_answer_makes_the_waiter_ask() {
+    let (stage, _client, waiter, token) = waiting().await;
+    let older = Handed { began_at: stage.time() - Duration::from_secs(1), ..news(&stage) };
+    stage.wakes.hand(&token, older);
+    assert_eq!(taken(waiter).await.fence().get(), 7);
+    assert_eq!(stage.sent("acquire").len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_backend_clock_that_was_set_forward_lengthens_nothing() {
+    let (stage, _client, waiter, token) = waiting().await;
+    let ahead = Handed { began_at: stage.time() + Duration::from_secs(3600), ..news(&stage) };
+    stage.wakes.hand(&token, ahead);
+    let guard = taken(waiter).await;
+    assert!(guard.remaining() <= SHORT, "{:?}", guard.remaining());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_waiter_that_gives_up_abandons_what_it_was_handed() {
+    let (stage, client, waiter, token) = waiting().await;
+    stage.wakes.hand(&token, news(&stage));
+    waiter.abort();
+    assert!(waiter.await.unwrap_err().is_cancelled());
+    client.close(TTL).await.unwrap();
+    assert_eq!(stage.sent("abandon"), [token]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_renewed_plain_leases_are_accepted_unasked() {
+    let (stage, client) = Stage::default().client();
+    let lock = client.lock("a").unwrap();
+    drop(lock.clone().ttl(TTL).acquire().await.unwrap());
+    assert_eq!(stage.direct.lock().unwrap().len(), 1);
+    drop(lock.clone().fixed_ttl(TTL).acquire().await.unwrap());
+    drop(lock.ttl(TTL).try_acquire().await.unwrap());
+    drop(client.reentrant("b", &OwnerId::new()).unwrap().ttl(TTL).acquire().await.unwrap());
+    assert_eq!(stage.direct.lock().unwrap().len(), 1);
+}

@@ -1,0 +1,139 @@
+//! Dead letters.
+
+use std::collections::HashSet;
+
+use etcd_client::{GetOptions, GetResponse, TxnOp};
+use tenure_core::driver::{Cause, DeadCause, DeadLetter, DeadPage, DeadPlace, DeadSelection, Purged, Redriven, Rest};
+use tenure_core::{Delay, QueueName, Result};
+
+use super::clock::{after, span};
+use super::entry::{BATCH, Entry, MOST_STARTS, Turn};
+use super::keys::{Place, Set};
+use super::record::Record;
+use crate::driver::Inner;
+
+/// What is done with dead letters.
+#[derive(Clone, Copy, Debug)]
+enum Deed {
+    Redrive(Delay),
+    Purge,
+}
+
+impl Inner {
+    /// Two requests for each hundred: the letters, and their payloads.
+    pub(super) async fn dead_list(&self, queue: &QueueName, after: Option<DeadPlace>, max: usize) -> Result<DeadPage> {
+        let turn = Turn::new(self, queue);
+        let mut letters = Vec::new();
+        let mut after = after;
+        loop {
+            let (entries, more) = turn.dead(after, (max - letters.len()).min(BATCH)).await?;
+            let last = entries.last().map(|entry| DeadPlace { stamp: entry.place.at(), number: entry.number });
+            let payloads = turn.payloads(&entries).await?;
+            for (entry, payload) in entries.into_iter().zip(payloads) {
+                letters.extend(payload.map(|payload| DeadLetter {
+                    id: entry.record.id(entry.number),
+                    place: DeadPlace { stamp: entry.place.at(), number: entry.number },
+                    payload,
+                    attempt: entry.record.attempt,
+                    cause: entry.record.doomed.unwrap_or(DeadCause::Exhausted),
+                    reason: entry.record.reason,
+                    died: span(entry.place.at(), turn.now),
+                }));
+            }
+            if !more {
+                return Ok(DeadPage { letters, rest: Rest::None });
+            }
+            if letters.len() >= max {
+                return Ok(DeadPage { letters, rest: Rest::More });
+            }
+            after = last;
+        }
+    }
+
+    pub(super) async fn dead_redrive(
+        &self,
+        queue: &QueueName,
+        which: &DeadSelection,
+        delay: Delay,
+    ) -> Result<Redriven> {
+        let (moved, rest) = self.with_dead(queue, which, Deed::Redrive(delay)).await?;
+        Ok(Redriven { moved, rest })
+    }
+
+    pub(super) async fn dead_purge(&self, queue: &QueueName, which: &DeadSelection) -> Result<Purged> {
+        let (removed, rest) = self.with_dead(queue, which, Deed::Purge).await?;
+        Ok(Purged { removed, rest })
+    }
+
+    async fn with_dead(&self, queue: &QueueName, which: &DeadSelection, deed: Deed) -> Result<(u64, Rest)> {
+        match which {
+            DeadSelection::Ids(ids) => {
+                let mut done = 0;
+                let known: HashSet<_> = ids.iter().collect();
+                for id in known {
+                    for _ in 0..MOST_STARTS {
+                        let turn = Turn::new(self, queue);
+                        let entry = turn.find(id).await?.filter(|entry| entry.place.set() == Set::Dead);
+                        let Some(entry) = entry else { break };
+                        if turn.treat(vec![entry], deed).await? == 1 {
+                            done += 1;
+                            break;
+                        }
+                    }
+                }
+                Ok((done, Rest::None))
+            }
+            DeadSelection::Oldest(count) => {
+                let mut done = 0;
+                for _ in 0..count.div_ceil(BATCH) + MOST_STARTS {
+                    let turn = Turn::new(self, queue);
+                    let left = (*count as u64).saturating_sub(done);
+                    let (entries, _) = turn.dead(None, usize::try_from(left).unwrap_or(BATCH).clamp(1, BATCH)).await?;
+                    if entries.is_empty() {
+                        return Ok((done, Rest::None));
+                    }
+                    if left == 0 {
+                        break;
+                    }
+                    done += turn.treat(entries, deed).await?;
+                }
+                Ok((done, Rest::More))
+            }
+        }
+    }
+}
+
+impl Turn<'_> {
+    /// Up to `limit` dead letters behind a place, and whether there are more.
+    async fn dead(&self, after: Option<DeadPlace>, limit: usize) -> Result<(Vec<Entry>, bool)> {
+        let (mut from, to) = self.keys.range(Set::Dead, 0, None);
+        if let Some(DeadPlace { stamp, number }) = after {
+            from = [self.keys.place(Place::Dead(stamp), number), vec![0]].concat();
+        }
+        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+        let page = TxnOp::get(from, Some(GetOptions::new().with_range(to).with_limit(limit)));
+        let answers = self.look(vec![page]).await?;
+        let more = answers.iter().any(GetResponse::more);
+        let found = answers.iter().flat_map(GetResponse::kvs);
+        Ok((found.filter_map(|found| Entry::read(&self.keys, found)).collect(), more))
+    }
+
+    /// Tells with how many it was done.
+    async fn treat(&self, entries: Vec<Entry>, deed: Deed) -> Result<u64> {
+        let step = |entry: &Entry| {
+            entry.step(match deed {
+                Deed::Purge => self.remove(entry, Delay::ZERO),
+                Deed::Redrive(delay) => {
+                    let record = Record { attempt: 0, doomed: None, cause: Cause::Redriven, ..entry.record.clone() };
+                    self.delayed(entry, delay.get(), &record)
+                }
+            })
+        };
+        let signal = match deed {
+            Deed::Purge => None,
+            Deed::Redrive(delay) => Some(self.signal(after(self.now, delay.get()))),
+        };
+        let applied = self.apply(Vec::new(), entries.iter().map(step).collect(), signal).await?;
+        Ok(applied.map_or(0, |applied| applied.steps.iter().flatten().count() as u64))
+    }
+}

@@ -1,0 +1,114 @@
+//! The trait: requests to transactions.
+
+use async_trait::async_trait;
+use tenure_core::driver::{
+    Cancelled, DeadPage, DeadPlace, DeadSelection, DelayQueue, Exclusion, Extended, Extension, Fencing,
+    KeyedConcurrency, LeaseRange, MessageInfo, NewMessage, Parking, Purged, Pushed, QueueCapabilities, QueuePage,
+    QueueStats, QueueWake, ReceiveRequest, Received, Redriven, Rescheduled, Settle, Settled, Watch,
+};
+use tenure_core::{Attempts, Delay, Error, ErrorKind, Lease, MessageId, QueueName, Result};
+
+use super::entry::BATCH;
+use crate::driver::EtcdDriver;
+
+/// The largest payload: what etcd stores, it keeps in memory as well.
+const PAYLOAD: usize = 64 * 1024;
+
+#[async_trait]
+impl DelayQueue for EtcdDriver {
+    fn capabilities(&self) -> QueueCapabilities {
+        QueueCapabilities {
+            clock_error: self.inner.config.clock_error,
+            wake: QueueWake::Notified,
+            durability: Exclusion::Consensus,
+            fencing: Fencing::Strict,
+            keys: KeyedConcurrency::OneInFlight,
+            parking: Parking::Attended,
+            payload: PAYLOAD,
+            batch: BATCH,
+            delay: Delay::MAX,
+            lease: LeaseRange { min: Lease::MIN, max: Lease::MAX },
+            attempts: Attempts::MAX,
+            backlog: None,
+            dead_letters: self.inner.config.max_dead_letters,
+        }
+    }
+
+    async fn push(&self, queue: &QueueName, messages: &[NewMessage]) -> Result<Vec<Pushed>> {
+        self.inner.push(queue, messages).await
+    }
+
+    async fn receive(&self, request: &ReceiveRequest) -> Result<Received> {
+        self.inner.receive(request).await
+    }
+
+    async fn settle(&self, queue: &QueueName, settles: &[Settle]) -> Result<Vec<Settled>> {
+        self.inner.settle(queue, settles).await
+    }
+
+    /// One after the other: etcd has no way to decide on what it has just changed.
+    async fn settle_and_receive(
+        &self,
+        settles: &[Settle],
+        request: &ReceiveRequest,
+    ) -> Result<(Vec<Settled>, Received)> {
+        let settled = self.inner.settle(&request.queue, settles).await?;
+        let received = self.inner.receive(request).await;
+        // The settlements are done, so nothing about the pair can be promised any more.
+        let unknown =
+            |error: Error| Error::new(ErrorKind::Indeterminate, error.message().to_owned()).with_source(error);
+        Ok((settled, received.map_err(unknown)?))
+    }
+
+    async fn extend(&self, queue: &QueueName, extensions: &[Extension]) -> Result<Vec<Extended>> {
+        self.inner.extend(queue, extensions).await
+    }
+
+    async fn cancel(&self, queue: &QueueName, id: &MessageId) -> Result<Cancelled> {
+        self.inner.cancel(queue, id).await
+    }
+
+    async fn reschedule(&self, queue: &QueueName, id: &MessageId, delay: Delay) -> Result<Rescheduled> {
+        self.inner.reschedule(queue, id, delay).await
+    }
+
+    async fn get(&self, queue: &QueueName, id: &MessageId) -> Result<Option<MessageInfo>> {
+        self.inner.get(queue, id).await
+    }
+
+    async fn stats(&self, queue: &QueueName) -> Result<QueueStats> {
+        self.inner.stats(queue).await
+    }
+
+    async fn pause(&self, queue: &QueueName) -> Result<()> {
+        self.inner.pause(queue).await
+    }
+
+    async fn resume(&self, queue: &QueueName) -> Result<()> {
+        self.inner.resume(queue).await
+    }
+
+    async fn purge(&self, queue: &QueueName, max: usize) -> Result<Purged> {
+        self.inner.purge(queue, max).await
+    }
+
+    async fn list_queues(&self, after: Option<QueueName>, max: usize) -> Result<QueuePage> {
+        self.inner.list(after, max).await
+    }
+
+    async fn dead_list(&self, queue: &QueueName, after: Option<DeadPlace>, max: usize) -> Result<DeadPage> {
+        self.inner.dead_list(queue, after, max).await
+    }
+
+    async fn dead_redrive(&self, queue: &QueueName, which: &DeadSelection, delay: Delay) -> Result<Redriven> {
+        self.inner.dead_redrive(queue, which, delay).await
+    }
+
+    async fn dead_purge(&self, queue: &QueueName, which: &DeadSelection) -> Result<Purged> {
+        self.inner.dead_purge(queue, which).await
+    }
+
+    async fn watch(&self, queue: &QueueName) -> Result<Watch> {
+        self.inner.signals.listen(queue).await
+    }
+}

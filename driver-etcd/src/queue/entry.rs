@@ -1,0 +1,317 @@
+//! A message at its place, the transactions that move it, and how messages are found.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use etcd_client::{Compare, CompareOp, GetOptions, GetResponse, KeyValue, Txn, TxnOp, TxnOpResponse};
+use tenure_core::driver::{Cause, DeadCause, MessageInfo, MessageState};
+use tenure_core::{Delay, Error, ErrorKind, MessageId, Payload, QueueName, Result};
+
+use super::clock::{Micros, after, span};
+use super::keys::{Place, QueueKeys, Set};
+use super::record::Record;
+use crate::driver::Inner;
+use crate::txn::{odd, reads};
+
+/// How many messages one transaction moves. etcd takes 128 operations at each level of a transaction, unless it is told
+/// otherwise; what is left serves the operations inside.
+pub(super) const BATCH: usize = 100;
+
+/// How often a request starts over when messages move under it.
+pub(super) const MOST_STARTS: usize = 32;
+
+/// How long a message waits that finds the dead letters full.
+const POSTPONED: Duration = Duration::from_secs(60);
+
+/// A message as it stands in etcd, its payload aside.
+#[derive(Clone, Debug)]
+pub(super) struct Entry {
+    pub(super) number: u64,
+    pub(super) place: Place,
+    pub(super) record: Record,
+    pub(super) key: Vec<u8>,
+    /// The revision in which it was last written.
+    written: i64,
+}
+
+/// A queue at one moment of its clock.
+pub(super) struct Turn<'a> {
+    pub(super) inner: &'a Inner,
+    pub(super) keys: QueueKeys,
+    pub(super) now: Micros,
+}
+
+/// What a transaction over many messages did: for each step what it read, `None` where its message had moved.
+pub(super) struct Applied {
+    pub(super) revision: i64,
+    pub(super) steps: Vec<Option<Vec<GetResponse>>>,
+    /// For each step, whether what was to be done instead was done.
+    pub(super) instead: Vec<bool>,
+}
+
+/// Where a message goes that should be dead.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Burial {
+    Dead,
+    Postponed,
+}
+
+impl Entry {
+    /// `None` for what somebody else wrote.
+    pub(super) fn read(keys: &QueueKeys, found: &KeyValue) -> Option<Self> {
+        let (place, number) = keys.parse_place(found.key())?;
+        let record = Record::decode(found.value())?;
+        Some(Self { number, place, record, key: found.key().to_vec(), written: found.mod_revision() })
+    }
+
+    /// The same message after a move in this revision.
+    pub(super) fn moved(&self, keys: &QueueKeys, to: Place, record: Record, revision: i64) -> Self {
+        Self { number: self.number, place: to, record, key: keys.place(to, self.number), written: revision }
+    }
+
+    /// These operations, unless the message has moved.
+    pub(super) fn step(&self, operations: Vec<TxnOp>) -> TxnOp {
+        TxnOp::txn(Txn::new().when([self.unmoved()]).and_then(operations))
+    }
+
+    pub(super) fn unmoved(&self) -> Compare {
+        Compare::mod_revision(self.key.as_slice(), CompareOp::Equal, self.written)
+    }
+}
+
+impl<'a> Turn<'a> {
+    pub(super) fn new(inner: &'a Inner, queue: &QueueName) -> Self {
+        Self { inner, keys: inner.queues.of(queue), now: inner.clock.now() }
+    }
+
+    pub(super) fn tick(&mut self) {
+        self.now = self.inner.clock.now();
+    }
+
+    /// Leases that end by then are taken for ended: somebody else's clock may be behind.
+    pub(super) fn leases_ended(&self) -> Micros {
+        self.now.saturating_sub(self.error())
+    }
+
+    pub(super) fn error(&self) -> Micros {
+        self.inner.config.clock_error.as_micros() as Micros
+    }
+
+    pub(super) fn state(&self, place: Place) -> MessageState {
+        match place {
+            Place::Waiting(due) if due > self.now => MessageState::Scheduled,
+            Place::Leased(until) if until > self.leases_ended() => MessageState::InFlight,
+            Place::Waiting(_) | Place::Held(_) | Place::Leased(_) => MessageState::Ready,
+            Place::Dead(_) => MessageState::Dead,
+        }
+    }
+
+    pub(super) fn info(&self, entry: Entry, payload: Payload) -> MessageInfo {
+        let due_in = match entry.place {
+            Place::Dead(_) => Duration::ZERO,
+            place => span(self.now, place.at()),
+        };
+        MessageInfo {
+            id: entry.record.id(entry.number),
+            state: self.state(entry.place),
+            attempt: entry.record.attempt,
+            attempts: entry.record.attempts,
+            due_in,
+            age: span(entry.record.pushed, self.now),
+            payload,
+            key: entry.record.key,
+            lock: entry.record.lock,
+            reason: entry.record.reason,
+        }
+    }
+
+    /// The operations that move a message.
+    pub(super) fn relocate(&self, entry: &Entry, to: Place, record: &Record) -> Vec<TxnOp> {
+        let key = self.keys.place(to, entry.number);
+        let put = TxnOp::put(key.as_slice(), record.encode(), None);
+        if key == entry.key {
+            return vec![put];
+        }
+        let pointer = TxnOp::put(self.keys.pointer(entry.number), to.spelled(), None);
+        let mut operations = vec![TxnOp::delete(entry.key.as_slice(), None), put, pointer];
+        operations.extend(self.leave(entry, to.set()));
+        operations.extend(self.enter(entry, to));
+        operations
+    }
+
+    /// The operations that make a message due after `delay`.
+    pub(super) fn delayed(&self, entry: &Entry, delay: Duration, record: &Record) -> Vec<TxnOp> {
+        self.relocate(entry, Place::Waiting(after(self.now, delay)), record)
+    }
+
+    /// The operations that remove a message. Its caller's id is free again, unless it stays known for a window.
+    pub(super) fn remove(&self, entry: &Entry, window: Delay) -> Vec<TxnOp> {
+        let delete = |key: Vec<u8>| TxnOp::delete(key, None);
+        let mut operations = vec![
+            delete(entry.key.clone()),
+            delete(self.keys.pointer(entry.number)),
+            delete(self.keys.body(entry.number)),
+        ];
+        operations.extend(self.leave(entry, Set::Waiting));
+        let Some(name) = entry.record.named.as_ref().and_then(|named| named.id.as_name()) else { return operations };
+        if window == Delay::ZERO {
+            operations.push(delete(self.keys.named(name)));
+        } else {
+            let until = after(self.now, window.get());
+            operations.push(TxnOp::put(self.keys.named(name), format!("until={until}"), None));
+            operations.push(TxnOp::put(self.keys.forgotten(until, name), "", None));
+        }
+        operations
+    }
+
+    /// The operations that bury a message, or let it wait when `room` says that the dead letters are full.
+    pub(super) fn bury(&self, entry: &Entry, mut record: Record, cause: DeadCause, room: bool) -> (Burial, Vec<TxnOp>) {
+        record.doomed = Some(cause);
+        if room {
+            return (Burial::Dead, self.relocate(entry, Place::Dead(self.now), &record));
+        }
+        (Burial::Postponed, self.delayed(entry, POSTPONED, &record))
+    }
+
+    /// How many more dead letters there may be.
+    pub(super) async fn room_for_dead(&self) -> Result<u64> {
+        let (from, to) = self.keys.range(Set::Dead, 0, None);
+        let count = TxnOp::get(from, Some(GetOptions::new().with_range(to).with_count_only()));
+        let dead = self.look(vec![count]).await?.first().map_or(0, GetResponse::count);
+        Ok(self.inner.config.max_dead_letters.saturating_sub(u64::try_from(dead).unwrap_or_default()))
+    }
+
+    /// What makes those who wait look: something becomes due by then.
+    pub(super) fn signal(&self, due: Micros) -> TxnOp {
+        TxnOp::put(self.keys.wake.as_slice(), due.to_string(), None)
+    }
+
+    pub(super) async fn look(&self, gets: Vec<TxnOp>) -> Result<Vec<GetResponse>> {
+        Ok(reads(&self.inner.txn(Txn::new().and_then(gets)).await?))
+    }
+
+    /// Carries out steps in one transaction, and `also` along with them; `None` when a condition does not hold.
+    pub(super) async fn apply(
+        &self,
+        conditions: Vec<Compare>,
+        steps: Vec<TxnOp>,
+        also: Option<TxnOp>,
+    ) -> Result<Option<Applied>> {
+        let count = steps.len();
+        let answer =
+            self.inner.txn(Txn::new().when(conditions).and_then([steps, Vec::from_iter(also)].concat())).await?;
+        if !answer.succeeded() {
+            return Ok(None);
+        }
+        let revision = crate::txn::revision(&answer)?;
+        let answers = answer.op_responses().into_iter().take(count).map(step_answer).collect::<Result<Vec<_>>>()?;
+        let (steps, instead) = answers.into_iter().unzip();
+        Ok(Some(Applied { revision, steps, instead }))
+    }
+
+    /// One step; tells whether it was carried out.
+    pub(super) async fn apply_one(&self, step: TxnOp, also: Option<TxnOp>) -> Result<bool> {
+        let applied = self.apply(Vec::new(), vec![step], also).await?;
+        Ok(applied.is_some_and(|applied| applied.steps.first().is_some_and(Option::is_some)))
+    }
+
+    /// Messages by their numbers, each looked for first where it was last seen.
+    pub(super) async fn entries(&self, wanted: &[(u64, Option<Place>)]) -> Result<HashMap<u64, Entry>> {
+        let mut found = HashMap::new();
+        for chunk in wanted.chunks(BATCH) {
+            let mut places: Vec<(u64, Place)> =
+                chunk.iter().filter_map(|(number, seen)| Some((*number, (*seen)?))).collect();
+            let mut missing: Vec<u64> = chunk.iter().map(|(number, _)| *number).collect();
+            for _ in 0..MOST_STARTS {
+                for entry in self.at(&places).await? {
+                    found.insert(entry.number, entry);
+                }
+                missing.retain(|number| !found.contains_key(number));
+                if missing.is_empty() {
+                    break;
+                }
+                places = self.pointed(&missing).await?;
+                missing.retain(|number| places.iter().any(|(other, _)| other == number));
+            }
+            if !missing.is_empty() {
+                return Err(moving());
+            }
+        }
+        Ok(found)
+    }
+
+    pub(super) async fn at(&self, places: &[(u64, Place)]) -> Result<Vec<Entry>> {
+        if places.is_empty() {
+            return Ok(Vec::new());
+        }
+        let gets = places.iter().map(|(number, place)| TxnOp::get(self.keys.place(*place, *number), None));
+        let answers = self.look(gets.collect()).await?;
+        Ok(answers.iter().flat_map(GetResponse::kvs).filter_map(|found| Entry::read(&self.keys, found)).collect())
+    }
+
+    async fn pointed(&self, numbers: &[u64]) -> Result<Vec<(u64, Place)>> {
+        let gets = numbers.iter().map(|number| TxnOp::get(self.keys.pointer(*number), None));
+        let answers = self.look(gets.collect()).await?;
+        let place =
+            |(number, answer): (&u64, &GetResponse)| Some((*number, Place::parse(answer.kvs().first()?.value())?));
+        Ok(numbers.iter().zip(&answers).filter_map(place).collect())
+    }
+
+    /// A message by its id.
+    pub(super) async fn find(&self, id: &MessageId) -> Result<Option<Entry>> {
+        let number = match (id.as_name(), id.as_number()) {
+            (Some(name), _) => {
+                let answers = self.look(vec![TxnOp::get(self.keys.named(name), None)]).await?;
+                answers.first().and_then(|answer| stored_as(answer.kvs().first()?.value()))
+            }
+            (None, number) => number,
+        };
+        let Some(number) = number else { return Ok(None) };
+        let entry = self.entries(&[(number, None)]).await?.remove(&number);
+        Ok(entry.filter(|entry| entry.record.id(number) == *id))
+    }
+
+    /// The payload of a message, unless it is gone.
+    pub(super) async fn payloads(&self, entries: &[Entry]) -> Result<Vec<Option<Payload>>> {
+        let gets = entries.iter().map(|entry| TxnOp::get(self.keys.body(entry.number), None));
+        self.look(gets.collect()).await?.iter().map(payload).collect()
+    }
+}
+
+/// The payload in the answer to a get.
+pub(super) fn payload(answer: &GetResponse) -> Result<Option<Payload>> {
+    answer.kvs().first().map(|found| Payload::new(found.value())).transpose()
+}
+
+/// Which message has the caller's id, by the value of the id's key.
+pub(super) fn stored_as(value: &[u8]) -> Option<u64> {
+    std::str::from_utf8(value).ok()?.strip_prefix("number=")?.parse().ok()
+}
+
+/// Until when the id of an acknowledged message stays known.
+pub(super) fn known_until(value: &[u8]) -> Option<Micros> {
+    std::str::from_utf8(value).ok()?.strip_prefix("until=")?.parse().ok()
+}
+
+/// The cause of the next delivery of a message that is taken from where it is.
+pub(super) fn cause_of(entry: &Entry) -> Cause {
+    match entry.place {
+        Place::Leased(_) => Cause::LeaseExpired,
+        _ => entry.record.cause,
+    }
+}
+
+/// Others were always faster.
+pub(super) fn moving() -> Error {
+    Error::new(ErrorKind::Unavailable, "other clients kept moving the same messages")
+}
+
+/// What a step read if it was carried out, and whether its alternative was.
+fn step_answer(answer: TxnOpResponse) -> Result<(Option<Vec<GetResponse>>, bool)> {
+    let TxnOpResponse::Txn(step) = answer else { return Err(odd("an answer of another shape")) };
+    if step.succeeded() {
+        return Ok((Some(reads(&step)), false));
+    }
+    let done = |inner: &TxnOpResponse| matches!(inner, TxnOpResponse::Txn(inner) if inner.succeeded());
+    Ok((None, step.op_responses().iter().any(done)))
+}

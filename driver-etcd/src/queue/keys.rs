@@ -1,0 +1,272 @@
+//! How the keys of queues are spelled.
+
+use tenure_core::{ConcurrencyKey, MessageId, QueueName, Result};
+
+use super::clock::Micros;
+use crate::keys::{decode, encode};
+use crate::txn::odd;
+
+/// The queues of one prefix. No prefix can hold a colon, so that no lock's key is among theirs.
+#[derive(Clone, Debug)]
+pub(crate) struct QueueSpace {
+    root: String,
+}
+
+/// The keys of one queue.
+#[derive(Clone, Debug)]
+pub(crate) struct QueueKeys {
+    base: Vec<u8>,
+    pub(super) registered: Vec<u8>,
+    pub(super) wake: Vec<u8>,
+}
+
+/// Where a message is, and since or until when.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    /// Until it is due.
+    Waiting(Micros),
+    /// Since it is due; found while its concurrency key was in flight.
+    Held(Micros),
+    /// Until its lease ends.
+    Leased(Micros),
+    /// Since it died.
+    Dead(Micros),
+}
+
+/// One of the four ordered sets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Set {
+    Waiting,
+    Held,
+    Leased,
+    Dead,
+}
+
+impl QueueSpace {
+    pub(crate) fn new(prefix: &str) -> Self {
+        Self { root: format!("{prefix}:queue/") }
+    }
+
+    pub(crate) fn of(&self, queue: &QueueName) -> QueueKeys {
+        let named = |part: &str| {
+            let mut key = format!("{}{part}/", self.root).into_bytes();
+            encode(queue.as_bytes(), &mut key);
+            key
+        };
+        let hex: String = queue.as_bytes().iter().map(|byte| format!("{byte:02x}")).collect();
+        let registered = format!("{}{hex}", self.names()).into_bytes();
+        QueueKeys { base: [named("of"), b"/".to_vec()].concat(), registered, wake: named("wake") }
+    }
+
+    /// What the names of all queues begin with. They are hexadecimal, so that their order is that of the bytes.
+    pub(super) fn names(&self) -> String {
+        format!("{}name/", self.root)
+    }
+
+    /// What all signals begin with.
+    pub(super) fn signals(&self) -> String {
+        format!("{}wake/", self.root)
+    }
+
+    /// Whose signal it is.
+    pub(super) fn signalled(&self, key: &[u8]) -> Option<QueueName> {
+        QueueName::new(decode(key.strip_prefix(self.signals().as_bytes())?)?).ok()
+    }
+
+    /// Which queue is registered by this key.
+    pub(super) fn registered(&self, key: &[u8]) -> Option<QueueName> {
+        let digits = std::str::from_utf8(key.strip_prefix(self.names().as_bytes())?).ok()?;
+        let byte = |at| u8::from_str_radix(digits.get(at..at + 2)?, 16).ok();
+        let bytes: Option<Vec<u8>> = (0..digits.len()).step_by(2).map(byte).collect();
+        QueueName::new(bytes?).ok()
+    }
+}
+
+impl QueueKeys {
+    fn key(&self, rest: &str) -> Vec<u8> {
+        [self.base.as_slice(), rest.as_bytes()].concat()
+    }
+
+    pub(super) fn place(&self, place: Place, number: u64) -> Vec<u8> {
+        self.key(&format!("{}/{number:016x}", place.spelled()))
+    }
+
+    pub(super) fn pointer(&self, number: u64) -> Vec<u8> {
+        self.key(&format!("p/{number:016x}"))
+    }
+
+    /// What the pointers of all messages begin with.
+    pub(super) fn pointers(&self) -> Vec<u8> {
+        self.key("p/")
+    }
+
+    pub(super) fn body(&self, number: u64) -> Vec<u8> {
+        self.key(&format!("b/{number:016x}"))
+    }
+
+    pub(super) fn paused(&self) -> Vec<u8> {
+        self.key("paused")
+    }
+
+    /// The key of a caller's id.
+    pub(super) fn named(&self, id: &[u8]) -> Vec<u8> {
+        let mut key = self.key("n/");
+        encode(id, &mut key);
+        key
+    }
+
+    /// Stands while a message of the concurrency key is in flight.
+    pub(super) fn in_flight(&self, key: &ConcurrencyKey) -> Vec<u8> {
+        let mut of = self.key("f/");
+        encode(key.as_bytes(), &mut of);
+        of
+    }
+
+    /// Under which a message is found that its concurrency key holds back since `at`.
+    pub(super) fn held_by(&self, key: &ConcurrencyKey, at: Micros, number: u64) -> Vec<u8> {
+        [self.all_held_by(key), format!("{at:016x}/{number:016x}").into_bytes()].concat()
+    }
+
+    /// What such keys of one concurrency key begin with.
+    pub(super) fn all_held_by(&self, key: &ConcurrencyKey) -> Vec<u8> {
+        let mut held = self.key("k/");
+        encode(key.as_bytes(), &mut held);
+        held.push(b'/');
+        held
+    }
+
+    /// Since when which message is held back by the concurrency key.
+    pub(super) fn parse_held_by(&self, key: &ConcurrencyKey, found: &[u8]) -> Option<(Micros, u64)> {
+        let rest = found.strip_prefix(self.all_held_by(key).as_slice())?;
+        Some((digits(rest.get(..16)?)?, digits(rest.get(17..)?)?))
+    }
+
+    pub(super) fn forgotten(&self, until: Micros, id: &[u8]) -> Vec<u8> {
+        let mut key = self.key(&format!("s/{until:016x}/"));
+        encode(id, &mut key);
+        key
+    }
+
+    /// Ids that are to be forgotten up to now: the range's ends.
+    pub(super) fn forgotten_until(&self, now: Micros) -> (Vec<u8>, Vec<u8>) {
+        (self.key("s/"), self.key(&format!("s/{:016x}/", now.saturating_add(1))))
+    }
+
+    /// When which id was to be forgotten.
+    pub(super) fn parse_forgotten(&self, key: &[u8]) -> Option<(Micros, Vec<u8>)> {
+        let rest = key.strip_prefix(self.base.as_slice())?.strip_prefix(b"s/")?;
+        Some((digits(rest.get(..16)?)?, decode(rest.get(17..)?)?))
+    }
+
+    /// All of a set whose time is `from` or later and before `to`; without `to`, all of it from there on.
+    pub(super) fn range(&self, set: Set, from: Micros, to: Option<Micros>) -> (Vec<u8>, Vec<u8>) {
+        let letter = set.letter();
+        let end = match to {
+            Some(to) => format!("{letter}/{to:016x}/"),
+            None => format!("{letter}0"), // what follows the slash
+        };
+        (self.key(&format!("{letter}/{from:016x}/")), self.key(&end))
+    }
+
+    /// Where which message is, by the key of its place.
+    pub(super) fn parse_place(&self, key: &[u8]) -> Option<(Place, u64)> {
+        let rest = key.strip_prefix(self.base.as_slice())?;
+        Some((Place::parse(rest.get(..18)?)?, digits(rest.get(19..)?)?))
+    }
+
+    /// The key of a message's id: the caller's or the number's.
+    pub(super) fn by_id(&self, id: &MessageId) -> Result<Vec<u8>> {
+        match (id.as_name(), id.as_number()) {
+            (Some(name), _) => Ok(self.named(name)),
+            (None, Some(number)) => Ok(self.pointer(number)),
+            (None, None) => Err(odd("an id that is neither a name nor a number")),
+        }
+    }
+}
+
+impl Set {
+    const fn letter(self) -> char {
+        match self {
+            Self::Waiting => 'w',
+            Self::Held => 'h',
+            Self::Leased => 'l',
+            Self::Dead => 'd',
+        }
+    }
+}
+
+impl Place {
+    pub(super) const fn at(self) -> Micros {
+        let (Self::Waiting(at) | Self::Held(at) | Self::Leased(at) | Self::Dead(at)) = self;
+        at
+    }
+
+    pub(super) const fn set(self) -> Set {
+        match self {
+            Self::Waiting(_) => Set::Waiting,
+            Self::Held(_) => Set::Held,
+            Self::Leased(_) => Set::Leased,
+            Self::Dead(_) => Set::Dead,
+        }
+    }
+
+    /// As it stands in keys and pointers.
+    pub(super) fn spelled(self) -> String {
+        format!("{}/{:016x}", self.set().letter(), self.at())
+    }
+
+    pub(super) fn parse(text: &[u8]) -> Option<Self> {
+        let at = digits(text.get(2..)?)?;
+        match text.get(..2)? {
+            b"w/" => Some(Self::Waiting(at)),
+            b"h/" => Some(Self::Held(at)),
+            b"l/" => Some(Self::Leased(at)),
+            b"d/" => Some(Self::Dead(at)),
+            _ => None,
+        }
+    }
+}
+
+/// Sixteen hexadecimal digits.
+pub(super) fn digits(text: &[u8]) -> Option<u64> {
+    let text = std::str::from_utf8(text).ok().filter(|text| text.len() == 16)?;
+    u64::from_str_radix(text, 16).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_read_back() {
+        let space = QueueSpace::new("shop");
+        let name = QueueName::new(b"a/b\0%").unwrap();
+        let keys = space.of(&name);
+        assert_eq!(keys.place(Place::Waiting(1), 2), b"shop:queue/of/a%2Fb%00%25/w/0000000000000001/0000000000000002");
+        for place in [Place::Waiting(7), Place::Held(8), Place::Leased(u64::MAX), Place::Dead(0)] {
+            assert_eq!(keys.parse_place(&keys.place(place, 9)), Some((place, 9)));
+            assert_eq!(Place::parse(place.spelled().as_bytes()), Some(place));
+        }
+        let key = ConcurrencyKey::new("a/b").unwrap();
+        assert_eq!(keys.parse_held_by(&key, &keys.held_by(&key, 5, 6)), Some((5, 6)));
+        assert_eq!(keys.parse_held_by(&ConcurrencyKey::new("a").unwrap(), &keys.held_by(&key, 5, 6)), None);
+        assert_eq!(keys.parse_forgotten(&keys.forgotten(5, b"x/y")), Some((5, b"x/y".to_vec())));
+        assert_eq!((space.signalled(&keys.wake), space.registered(&keys.registered)), (Some(name.clone()), Some(name)));
+        assert_eq!(keys.parse_place(b"shop:queue/of/a%2Fb%00%25/x"), None);
+    }
+
+    #[test]
+    fn ranges_hold_their_times_and_nothing_else() {
+        let keys = QueueSpace::new("shop").of(&QueueName::new("q").unwrap());
+        let within = |place: Place, (from, to): (Vec<u8>, Vec<u8>)| {
+            let key = keys.place(place, 3);
+            from <= key && key < to
+        };
+        assert!(within(Place::Waiting(5), keys.range(Set::Waiting, 0, Some(6))));
+        assert!(!within(Place::Waiting(6), keys.range(Set::Waiting, 0, Some(6))));
+        assert!(within(Place::Waiting(6), keys.range(Set::Waiting, 6, None)));
+        assert!(!within(Place::Leased(6), keys.range(Set::Waiting, 0, None)));
+        let (from, to) = keys.forgotten_until(6);
+        assert!((from..to).contains(&keys.forgotten(6, b"x")));
+    }
+}

@@ -1,0 +1,42 @@
+//! Delay queues: messages ordered by time, moved by transactions.
+//!
+//! What stands in etcd, with prefix `shop` and the queue `jobs`; times are microseconds since 1970 and numbers are too,
+//! both in sixteen hexadecimal digits:
+//!
+//! | key | what |
+//! |---|---|
+//! | `shop:queue/of/jobs/w/<due>/<number>` | a message that waits |
+//! | `shop:queue/of/jobs/h/<due>/<number>` | a message that is due, and held back by its concurrency key |
+//! | `shop:queue/of/jobs/l/<end>/<number>` | a message in flight, until the end of its lease |
+//! | `shop:queue/of/jobs/d/<died>/<number>` | a dead letter |
+//! | `shop:queue/of/jobs/p/<number>` | in which of these four places the message is |
+//! | `shop:queue/of/jobs/b/<number>` | its payload, written once |
+//! | `shop:queue/of/jobs/f/<key>` | that a message of the concurrency key is in flight |
+//! | `shop:queue/of/jobs/k/<key>/<due>/<number>` | which messages the concurrency key holds back |
+//! | `shop:queue/of/jobs/n/<id>` | the number of a message with a caller's id, or until when the id stays known |
+//! | `shop:queue/of/jobs/s/<until>/<id>` | which ids are to be forgotten when |
+//! | `shop:queue/of/jobs/paused` | that it is paused |
+//! | `shop:queue/name/<hexadecimal>` | that there is such a queue |
+//! | `shop:queue/wake/jobs` | written whenever something becomes due sooner: when it will be |
+//!
+//! Every move is a transaction that fails if the message has moved since it was read, so a message is in one place, and
+//! the clocks of clients decide *when* it moves, never whether it moves twice.
+
+mod clock;
+mod dead;
+mod delivered;
+mod driver;
+mod entry;
+mod keyed;
+mod keys;
+mod operate;
+mod push;
+mod receive;
+mod record;
+mod settle;
+mod signals;
+
+pub(crate) use clock::Clock;
+pub(crate) use delivered::Delivered;
+pub(crate) use keys::QueueSpace;
+pub(crate) use signals::Signals;

@@ -1,0 +1,196 @@
+//! What operators do with a queue.
+
+use std::time::Duration;
+
+use etcd_client::{Compare, CompareOp, GetOptions, GetResponse, Txn, TxnOp};
+use tenure_core::driver::{
+    Cancelled, Cause, Flow, MessageInfo, MessageState, Purged, QueuePage, QueueStats, Rescheduled, Rest,
+};
+use tenure_core::{Delay, MessageId, QueueName, Result};
+
+use super::clock::{after, span};
+use super::entry::{BATCH, Entry, MOST_STARTS, Turn, moving};
+use super::keys::{Place, Set};
+use super::record::Record;
+use crate::driver::Inner;
+use crate::txn::odd;
+
+impl Inner {
+    pub(super) async fn cancel(&self, queue: &QueueName, id: &MessageId) -> Result<Cancelled> {
+        for _ in 0..MOST_STARTS {
+            let turn = Turn::new(self, queue);
+            let Some(entry) = turn.find(id).await? else { return Ok(Cancelled::NotFound) };
+            match turn.state(entry.place) {
+                MessageState::InFlight => return Ok(Cancelled::InFlight),
+                MessageState::Dead => return Ok(Cancelled::Dead),
+                _ => {}
+            }
+            if turn.apply_one(entry.step(turn.remove(&entry, Delay::ZERO)), None).await? {
+                turn.let_next_go([&entry]).await;
+                return Ok(Cancelled::Removed);
+            }
+        }
+        Err(moving())
+    }
+
+    pub(super) async fn reschedule(&self, queue: &QueueName, id: &MessageId, delay: Delay) -> Result<Rescheduled> {
+        for _ in 0..MOST_STARTS {
+            let turn = Turn::new(self, queue);
+            let Some(entry) = turn.find(id).await? else { return Ok(Rescheduled::NotFound) };
+            match turn.state(entry.place) {
+                MessageState::InFlight => return Ok(Rescheduled::InFlight),
+                MessageState::Dead => return Ok(Rescheduled::Dead),
+                _ => {}
+            }
+            let cause = match entry.place {
+                Place::Leased(_) => Cause::LeaseExpired,
+                _ => entry.record.cause,
+            };
+            let record = Record { cause, ..entry.record.clone() };
+            let step = entry.step(turn.delayed(&entry, delay.get(), &record));
+            if turn.apply_one(step, Some(turn.signal(after(turn.now, delay.get())))).await? {
+                turn.let_next_go([&entry]).await;
+                return Ok(Rescheduled::Moved);
+            }
+        }
+        Err(moving())
+    }
+
+    pub(super) async fn get(&self, queue: &QueueName, id: &MessageId) -> Result<Option<MessageInfo>> {
+        let turn = Turn::new(self, queue);
+        let Some(entry) = turn.find(id).await? else { return Ok(None) };
+        let payload = turn.payloads(std::slice::from_ref(&entry)).await?.pop().flatten();
+        Ok(payload.map(|payload| turn.info(entry, payload)))
+    }
+
+    /// One request: counts, and the first of each kind, at one moment.
+    pub(super) async fn stats(&self, queue: &QueueName) -> Result<QueueStats> {
+        let turn = Turn::new(self, queue);
+        let (now, ended) = (turn.now + 1, turn.leases_ended() + 1);
+        // A look tells how many there are as well.
+        let first = |set, from, to| {
+            let (from, to) = turn.keys.range(set, from, to);
+            TxnOp::get(from, Some(GetOptions::new().with_range(to).with_limit(1).with_keys_only()))
+        };
+        let answers = turn.look(vec![
+            TxnOp::get(turn.keys.paused(), None),
+            first(Set::Waiting, 0, Some(now)),
+            first(Set::Waiting, now, None),
+            first(Set::Held, 0, None),
+            first(Set::Leased, 0, Some(ended)),
+            first(Set::Leased, ended, None),
+            first(Set::Dead, 0, None),
+        ]);
+        let answers = answers.await?;
+        let [paused, waiting, scheduled, held, over, in_flight, dead] = answers.as_slice() else {
+            return Err(odd("an answer of another shape"));
+        };
+        let count = |answer: &GetResponse| u64::try_from(answer.count()).unwrap_or_default();
+        let at = |answer: &GetResponse| Some(turn.keys.parse_place(answer.kvs().first()?.key())?.0.at());
+        let oldest = [at(waiting), at(held), at(over)].into_iter().flatten().min();
+        Ok(QueueStats {
+            scheduled: count(scheduled),
+            ready: count(waiting) + count(held) + count(over),
+            in_flight: count(in_flight),
+            dead: count(dead),
+            lag: oldest.map_or(Duration::ZERO, |at| span(at, turn.now)),
+            next_due: at(scheduled).map(|at| span(turn.now, at)),
+            flow: if paused.kvs().is_empty() { Flow::Running } else { Flow::Paused },
+        })
+    }
+
+    pub(super) async fn pause(&self, queue: &QueueName) -> Result<()> {
+        let turn = Turn::new(self, queue);
+        let operations = [TxnOp::put(turn.keys.paused(), "", None), turn.register()];
+        self.txn(Txn::new().and_then(operations)).await.map(drop)
+    }
+
+    pub(super) async fn resume(&self, queue: &QueueName) -> Result<()> {
+        let turn = Turn::new(self, queue);
+        let operations = [TxnOp::delete(turn.keys.paused(), None), turn.signal(0)];
+        self.txn(Txn::new().and_then(operations)).await.map(drop)
+    }
+
+    /// Two requests for each hundred.
+    pub(super) async fn purge(&self, queue: &QueueName, max: usize) -> Result<Purged> {
+        let mut removed = 0;
+        for _ in 0..max.div_ceil(BATCH) + MOST_STARTS {
+            let turn = Turn::new(self, queue);
+            let (entries, more) = turn.purgeable((max - removed).min(BATCH)).await?;
+            if entries.is_empty() {
+                let rest = if more { Rest::More } else { Rest::None };
+                return Ok(Purged { removed: removed as u64, rest });
+            }
+            let steps = entries.iter().map(|entry| entry.step(turn.remove(entry, Delay::ZERO))).collect();
+            let applied = turn.apply(Vec::new(), steps, None).await?;
+            removed += applied.map_or(0, |applied| applied.steps.iter().flatten().count());
+        }
+        Ok(Purged { removed: removed as u64, rest: Rest::More })
+    }
+
+    /// One request for a page of names, one for a look at each queue of it, and one to forget those that are empty.
+    pub(super) async fn list(&self, after: Option<QueueName>, max: usize) -> Result<QueuePage> {
+        let mut from = match &after {
+            Some(queue) => [self.queues.of(queue).registered, vec![0]].concat(),
+            None => self.queues.names().into_bytes(),
+        };
+        let end = [&self.queues.names().as_bytes()[..self.queues.names().len() - 1], b"0"].concat();
+        let mut queues = Vec::new();
+        loop {
+            let page = GetOptions::new().with_range(end.clone()).with_limit(BATCH as i64).with_keys_only();
+            let turn = Txn::new().and_then([TxnOp::get(from.clone(), Some(page))]);
+            let answers = crate::txn::reads(&self.txn(turn).await?);
+            let Some(page) = answers.first() else { return Err(odd("an answer of another shape")) };
+            for found in page.kvs() {
+                let Some(queue) = self.queues.registered(found.key()) else { continue };
+                if !Turn::new(self, &queue).is_listed().await? {
+                    continue;
+                }
+                if queues.len() == max {
+                    return Ok(QueuePage { queues, rest: Rest::More });
+                }
+                queues.push(queue);
+            }
+            match page.kvs().last().filter(|_| page.more()) {
+                Some(last) => from = [last.key(), &[0]].concat(),
+                None => return Ok(QueuePage { queues, rest: Rest::None }),
+            }
+        }
+    }
+}
+
+impl Turn<'_> {
+    /// Messages that wait, the soonest first; and whether there are more of them if `limit` is zero.
+    async fn purgeable(&self, limit: usize) -> Result<(Vec<Entry>, bool)> {
+        let most = i64::try_from(limit.max(1)).unwrap_or(i64::MAX);
+        let range = |set, to| {
+            let (from, to) = self.keys.range(set, 0, to);
+            TxnOp::get(from, Some(GetOptions::new().with_range(to).with_limit(most)))
+        };
+        let ended = range(Set::Leased, Some(self.leases_ended() + 1));
+        let gets = vec![range(Set::Waiting, None), range(Set::Held, None), ended];
+        let answers = self.look(gets).await?;
+        let found = answers.iter().flat_map(GetResponse::kvs).filter_map(|found| Entry::read(&self.keys, found));
+        let mut entries: Vec<_> = found.collect();
+        let more = !entries.is_empty();
+        entries.sort_unstable_by_key(|entry| (entry.place.at(), entry.number));
+        entries.truncate(limit);
+        Ok((entries, more))
+    }
+
+    /// Whether the queue holds a message or is paused. If not, it is taken off the list, and its signal is removed.
+    async fn is_listed(&self) -> Result<bool> {
+        let empty = [
+            Compare::create_revision(self.keys.pointers(), CompareOp::Equal, 0).with_prefix(),
+            Compare::create_revision(self.keys.paused(), CompareOp::Equal, 0),
+        ];
+        let first = GetOptions::new().with_prefix().with_limit(1).with_keys_only();
+        let gets = vec![TxnOp::get(self.keys.pointers(), Some(first)), TxnOp::get(self.keys.paused(), None)];
+        if self.look(gets).await?.iter().any(|answer| !answer.kvs().is_empty()) {
+            return Ok(true);
+        }
+        let strike = [self.keys.registered.as_slice(), self.keys.wake.as_slice()].map(|key| TxnOp::delete(key, None));
+        let strike = Txn::new().when(empty).and_then(strike);
+        Ok(!self.inner.txn(strike).await?.succeeded())
+    }
+}

@@ -1,0 +1,349 @@
+//! Handing out what is due, and repairing what needs it.
+
+use std::collections::HashSet;
+use std::sync::atomic::Ordering;
+
+use etcd_client::{Compare, CompareOp, GetOptions, GetResponse, Txn, TxnOp};
+use tenure_core::driver::{Healed, Next, RawDelivery, Receipt, ReceiveRequest, Received};
+use tenure_core::{ConcurrencyKey, FencingToken, Lease, Payload, Result};
+
+use super::clock::{Micros, after, span};
+use super::entry::{BATCH, Burial, Entry, MOST_STARTS, Turn, cause_of, payload};
+use super::keys::{Place, Set};
+use super::push::MOST_BYTES;
+use super::record::Record;
+use crate::driver::Inner;
+use crate::txn::odd;
+
+/// How far ahead the soonest message is looked for at first: on etcd 3.4 a look costs what its range holds, whatever
+/// its limit.
+const NEAR: Micros = 3_000_000;
+
+/// For how many looks a client that lost a message to another keeps out of the way.
+const CROWDED: u32 = 4;
+
+/// How many ids one receive forgets.
+const FORGOTTEN: i64 = 16;
+
+/// What is due now.
+struct Due {
+    /// The soonest first.
+    entries: Vec<Entry>,
+    /// Whether there is more than was read.
+    more: bool,
+    /// When the next message becomes due or the next lease ends, if that is soon.
+    soon: Option<Micros>,
+    /// Whether concurrency keys hold messages back.
+    held: bool,
+}
+
+/// What a receive has gathered.
+#[derive(Default)]
+struct Gathered {
+    deliveries: Vec<RawDelivery>,
+    healed: Healed,
+    /// When the first lease that was given out ends.
+    own: Option<Micros>,
+    /// Whether messages were in the way whose keys are in flight.
+    passing: bool,
+}
+
+/// What may still be done in one transaction.
+struct Plan<'a> {
+    lease: Lease,
+    /// How many more may be handed out.
+    left: usize,
+    /// How many more may die.
+    room: u64,
+    /// The keys of which the transaction leases or buries a message: no second one of them, and no second write.
+    keys: HashSet<&'a ConcurrencyKey>,
+}
+
+/// What is to become of one message.
+enum Fate {
+    /// Or held back, if its key is in flight.
+    Delivered(Micros, Record),
+    Held,
+    Buried(Burial),
+}
+
+impl Inner {
+    /// Two requests; a third one when nothing is due soon, or when messages have to be buried. Starts over for what
+    /// others took in between, and for what stands behind messages whose concurrency key is in flight.
+    pub(super) async fn receive(&self, request: &ReceiveRequest) -> Result<Received> {
+        self.signals.asks(&request.queue);
+        let mut turn = Turn::new(self, &request.queue);
+        let mut gathered = Gathered::default();
+        let mut next = None;
+        for _ in 0..MOST_STARTS {
+            next = match turn.gather(request, &mut gathered).await {
+                // What was handed out is not to be lost over what could not be asked after.
+                Err(_) if !gathered.deliveries.is_empty() => Some(Next::Now),
+                asked => asked?,
+            };
+            if next.is_some() || gathered.deliveries.len() == request.max {
+                break;
+            }
+        }
+        let next = next.unwrap_or(Next::Now);
+        self.signals.answered(&request.queue, next, turn.now);
+        Ok(Received { deliveries: gathered.deliveries, next, healed: gathered.healed })
+    }
+}
+
+impl Turn<'_> {
+    /// Hands out once what is due; tells when to ask again, if that was all.
+    async fn gather(&mut self, request: &ReceiveRequest, gathered: &mut Gathered) -> Result<Option<Next>> {
+        self.tick();
+        let limit = if gathered.passing { BATCH } else { request.max - gathered.deliveries.len() };
+        let Some(due) = self.due(limit).await? else { return Ok(Some(Next::Paused)) };
+        let complete = due.entries.is_empty() || self.take(&due.entries, request, gathered).await?;
+        if !complete || due.more {
+            return Ok(None);
+        }
+        if due.held && due.entries.is_empty() && self.let_stranded_go().await? {
+            return Ok(None);
+        }
+        self.next(due.soon, gathered.own).await.map(Some)
+    }
+
+    /// What is due, up to `limit` messages; `None` while the queue is paused.
+    async fn due(&self, limit: usize) -> Result<Option<Due>> {
+        let (now, ended, limit) = (self.now + 1, self.leases_ended() + 1, limit.min(BATCH));
+        let crowded = self.inner.crowded.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1));
+        let most = if crowded.is_ok() { BATCH as i64 } else { limit as i64 };
+        let range = |set, from, to, limit| {
+            let (from, to) = self.keys.range(set, from, to);
+            TxnOp::get(from, Some(GetOptions::new().with_range(to).with_limit(limit)))
+        };
+        let first = |(from, to): (Vec<u8>, Vec<u8>), limit| {
+            TxnOp::get(from, Some(GetOptions::new().with_range(to).with_limit(limit).with_keys_only()))
+        };
+        let answers = self.look(vec![
+            TxnOp::get(self.keys.paused(), None),
+            range(Set::Waiting, 0, Some(now), most),
+            range(Set::Leased, 0, Some(ended), most),
+            range(Set::Waiting, now, Some(now + NEAR), 1),
+            range(Set::Leased, ended, Some(now + NEAR), 1),
+            first(self.keys.forgotten_until(self.now), FORGOTTEN),
+            first(self.keys.range(Set::Held, 0, None), 1),
+        ]);
+        let answers = answers.await?;
+        let [paused, waiting, leased, later, ending, forgotten, held] = answers.as_slice() else {
+            return Err(odd("an answer of another shape"));
+        };
+        if !paused.kvs().is_empty() {
+            return Ok(None);
+        }
+        self.forget(forgotten).await?;
+        let found = || waiting.kvs().iter().chain(leased.kvs());
+        let mut entries: Vec<_> = found().filter_map(|found| Entry::read(&self.keys, found)).collect();
+        let mut more = waiting.more() || leased.more() || entries.len() > limit;
+        if entries.len() < found().count() {
+            more = true;
+            self.remove_strays(found().map(etcd_client::KeyValue::key), &entries).await?;
+        }
+        entries.sort_unstable_by_key(|entry| (entry.place.at(), entry.number));
+        // Where others take what is due first, everybody starts somewhere else.
+        let spare = entries.len().saturating_sub(limit);
+        if crowded.is_ok() && spare > 0 {
+            entries.drain(..getrandom::u32().unwrap_or_default() as usize % (spare + 1));
+        }
+        entries.truncate(limit);
+        Ok(Some(Due { entries, more, soon: self.soonest([later, ending]), held: !held.kvs().is_empty() }))
+    }
+
+    /// Hands out messages, or buries them; tells whether all went as it was meant to.
+    async fn take(&self, entries: &[Entry], request: &ReceiveRequest, gathered: &mut Gathered) -> Result<bool> {
+        let mut bytes = 0;
+        let fits = |entry: &&Entry| {
+            let first = bytes == 0;
+            bytes += entry.record.size.max(1);
+            first || bytes <= MOST_BYTES
+        };
+        let chosen: Vec<&Entry> = entries.iter().take_while(fits).collect();
+        let doomed = chosen.iter().any(|entry| entry.record.doom().is_some());
+        let mut plan = Plan {
+            lease: request.lease,
+            left: request.max - gathered.deliveries.len(),
+            room: if doomed { self.room_for_dead().await? } else { 0 },
+            keys: HashSet::new(),
+        };
+        let decided = chosen.iter().filter_map(|entry| Some((*entry, self.decide(entry, &mut plan)?)));
+        let (planned, steps): (Vec<_>, Vec<_>) = decided.map(|(entry, (fate, step))| ((entry, fate), step)).unzip();
+        let running = Compare::create_revision(self.keys.paused(), CompareOp::Equal, 0);
+        let Some(applied) = self.apply(vec![running], steps, None).await? else { return Ok(false) };
+        let mut complete = planned.len() == entries.len();
+        let answers = applied.steps.into_iter().zip(applied.instead);
+        for (index, ((entry, fate), (answer, held))) in planned.into_iter().zip(answers).enumerate() {
+            gathered.passing |= held || matches!(fate, Fate::Held);
+            let Some(reads) = answer else {
+                if !held && !matches!(fate, Fate::Held) {
+                    self.inner.crowded.store(CROWDED, Ordering::Relaxed);
+                }
+                complete &= held;
+                continue;
+            };
+            gathered.healed.expired += u32::from(entry.place.set() == Set::Leased);
+            match fate {
+                Fate::Held => {}
+                Fate::Buried(burial) => {
+                    match burial {
+                        Burial::Dead => gathered.healed.dead += 1,
+                        Burial::Postponed => gathered.healed.postponed += 1,
+                    }
+                    self.let_next_go([entry]).await;
+                    complete &= entry.record.key.is_none();
+                }
+                Fate::Delivered(until, record) => match reads.first().map(payload).transpose()?.flatten() {
+                    Some(payload) => {
+                        let fence = fence(applied.revision, index)?;
+                        let to = Place::Leased(until);
+                        let held = entry.moved(&self.keys, to, record.clone(), applied.revision);
+                        self.inner.delivered.remember(held.key.clone(), held, self.now);
+                        gathered.deliveries.push(self.delivery(entry, record, until, fence, payload));
+                        gathered.own = Some(gathered.own.map_or(until, |own| own.min(until)));
+                    }
+                    None => {
+                        gathered.healed.orphans += 1;
+                        self.remove_orphan(entry, until).await?;
+                        self.let_next_go([entry]).await;
+                    }
+                },
+            }
+        }
+        Ok(complete)
+    }
+
+    /// `None` for what this transaction has to leave alone.
+    fn decide<'a>(&self, entry: &'a Entry, plan: &mut Plan<'a>) -> Option<(Fate, TxnOp)> {
+        let key = entry.record.key.as_ref();
+        let waits = entry.place.set() == Set::Waiting;
+        let doom = entry.record.doom();
+        let changes_key = (waits && plan.left > 0) || doom.is_some();
+        let alone = key.is_none_or(|key| !changes_key || plan.keys.insert(key));
+        match (doom, key) {
+            (Some(_), _) if !alone => return None,
+            (Some(cause), _) => {
+                let (burial, operations) = self.bury(entry, entry.record.clone(), cause, plan.room > 0);
+                plan.room = plan.room.saturating_sub(1);
+                return Some((Fate::Buried(burial), entry.step(operations)));
+            }
+            (None, Some(key)) if waits && (!alone || plan.left == 0) => {
+                return Some((Fate::Held, self.hold(entry, key)));
+            }
+            _ => plan.left = plan.left.checked_sub(1)?,
+        }
+        let until = after(self.now, plan.lease.get());
+        let record =
+            Record { attempt: entry.record.attempt + 1, serial: entry.record.serial + 1, ..entry.record.clone() };
+        let mut operations = self.relocate(entry, Place::Leased(until), &record);
+        operations.push(TxnOp::get(self.keys.body(entry.number), None));
+        let step = match key {
+            Some(key) if waits => self.lease_or_hold(entry, key, operations),
+            _ => entry.step(operations),
+        };
+        Some((Fate::Delivered(until, record), step))
+    }
+
+    fn delivery(
+        &self,
+        entry: &Entry,
+        record: Record,
+        until: Micros,
+        fence: FencingToken,
+        payload: Payload,
+    ) -> RawDelivery {
+        RawDelivery {
+            id: record.id(entry.number),
+            payload,
+            attempt: record.attempt,
+            attempts: record.attempts,
+            cause: cause_of(entry),
+            fence,
+            receipt: Receipt::new([entry.number, until, record.serial]),
+            late: span(entry.place.at(), self.now),
+            age: span(record.pushed, self.now),
+            key: record.key,
+            lock: record.lock,
+        }
+    }
+
+    /// When it is worth asking again.
+    async fn next(&self, soon: Option<Micros>, own: Option<Micros>) -> Result<Next> {
+        let own = own.map(|until| self.noticed(until));
+        let near = own.is_some_and(|own| own <= self.now + NEAR);
+        let head = match soon {
+            None if !near => self.head().await?,
+            soon => soon,
+        };
+        Ok(match [head, own].into_iter().flatten().min() {
+            None => Next::Never,
+            Some(at) if at <= self.now => Next::Now,
+            Some(at) => Next::In(span(self.now, at)),
+        })
+    }
+
+    /// When the first message becomes due, or the first lease ends.
+    async fn head(&self) -> Result<Option<Micros>> {
+        let first = |set, from| {
+            let (from, to) = self.keys.range(set, from, None);
+            TxnOp::get(from, Some(GetOptions::new().with_range(to).with_limit(1).with_keys_only()))
+        };
+        let gets = vec![first(Set::Waiting, 0), first(Set::Leased, 0)];
+        Ok(self.soonest(&self.look(gets).await?))
+    }
+
+    fn soonest<'a>(&self, answers: impl IntoIterator<Item = &'a GetResponse>) -> Option<Micros> {
+        let places =
+            answers.into_iter().flat_map(GetResponse::kvs).filter_map(|found| self.keys.parse_place(found.key()));
+        let noticed = places.map(|(place, _)| match place {
+            Place::Leased(until) => self.noticed(until),
+            place => place.at(),
+        });
+        noticed.min()
+    }
+
+    /// When somebody who asks first at the end of a lease, and then once more, finds that it has ended.
+    fn noticed(&self, until: Micros) -> Micros {
+        if until > self.now { until } else { until + self.error() }
+    }
+
+    /// Forgets ids whose window has passed.
+    async fn forget(&self, found: &GetResponse) -> Result<()> {
+        let forgotten = found.kvs().iter().filter_map(|found| self.keys.parse_forgotten(found.key()));
+        let step = |(until, id): (Micros, Vec<u8>)| {
+            let name = self.keys.named(&id);
+            // It may have been used anew since.
+            let same = Compare::value(name.as_slice(), CompareOp::Equal, format!("until={until}"));
+            let gone = TxnOp::delete(self.keys.forgotten(until, &id), None);
+            let delete = Txn::new().when([same]).and_then([TxnOp::delete(name, None)]);
+            [TxnOp::txn(delete), gone]
+        };
+        let steps: Vec<TxnOp> = forgotten.flat_map(step).collect();
+        if !steps.is_empty() {
+            self.inner.txn(Txn::new().and_then(steps)).await?;
+        }
+        Ok(())
+    }
+
+    /// Removes a message whose payload a foreign hand has taken.
+    async fn remove_orphan(&self, entry: &Entry, until: Micros) -> Result<()> {
+        let left = entry.moved(&self.keys, Place::Leased(until), entry.record.clone(), 0);
+        let operations = self.remove(&left, tenure_core::Delay::ZERO);
+        self.inner.txn(Txn::new().and_then(operations)).await.map(drop)
+    }
+
+    /// Removes keys among the places that no version of this crate wrote.
+    async fn remove_strays<'a>(&self, found: impl Iterator<Item = &'a [u8]>, entries: &[Entry]) -> Result<()> {
+        let stray = |key: &&[u8]| !entries.iter().any(|entry| entry.key == *key);
+        let deletes: Vec<_> = found.filter(stray).take(BATCH).map(|key| TxnOp::delete(key, None)).collect();
+        self.inner.txn(Txn::new().and_then(deletes)).await.map(drop)
+    }
+}
+
+/// Greater for each delivery: the revision of the transaction, and which message of it.
+fn fence(revision: i64, index: usize) -> Result<FencingToken> {
+    let fence = u64::try_from(revision).ok().map(|revision| revision << 7 | index as u64);
+    fence.and_then(FencingToken::new).ok_or_else(|| odd("a revision that is not positive"))
+}

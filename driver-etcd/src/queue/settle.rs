@@ -1,0 +1,198 @@
+//! Ending deliveries, and making them last.
+
+use std::collections::{HashMap, HashSet};
+
+use etcd_client::TxnOp;
+use tenure_core::driver::{Cause, DeadCause, Extended, Extension, Receipt, Settle, Settled, Settlement};
+use tenure_core::{Delay, Error, ErrorKind, QueueName, Result};
+
+use super::clock::{Micros, after};
+use super::entry::{Burial, Entry, MOST_STARTS, Turn, moving};
+use super::keys::Place;
+use super::record::Record;
+use crate::driver::Inner;
+
+/// What a settlement does to a message that is delivered as its receipt says.
+struct Move {
+    entry: Entry,
+    step: TxnOp,
+    settled: Settled,
+    /// When it becomes due again.
+    due: Option<Micros>,
+}
+
+impl Inner {
+    /// One request. Two or three more where this client does not know where a message is, another one where some die.
+    pub(super) async fn settle(&self, queue: &QueueName, settles: &[Settle]) -> Result<Vec<Settled>> {
+        let mut answers: Vec<Option<Settled>> = vec![None; settles.len()];
+        for _ in 0..MOST_STARTS {
+            // Of several settlements of one message the first goes first.
+            let mut numbers = HashSet::new();
+            let open = (0..settles.len()).filter(|at| answers[*at].is_none());
+            let open: Vec<_> = open.filter(|at| numbers.insert(settles[*at].receipt.parts()[0])).collect();
+            if open.is_empty() {
+                return Ok(answers.into_iter().flatten().collect());
+            }
+            let turn = Turn::new(self, queue);
+            let found = turn.delivered(open.iter().map(|at| settles[*at].receipt)).await?;
+            let dies =
+                |(at, entry): (&usize, &Option<Entry>)| entry.as_ref().is_some_and(|e| e.dies(&settles[*at].how));
+            let mut room = match open.iter().zip(&found).any(dies) {
+                true => turn.room_for_dead().await?,
+                false => 0,
+            };
+            let mut moves = Vec::new();
+            for (at, entry) in open.into_iter().zip(found) {
+                match entry {
+                    Some(entry) => moves.push((at, turn.settlement(entry, &settles[at].how, &mut room)?)),
+                    None => answers[at] = Some(Settled::Stale),
+                }
+            }
+            if moves.is_empty() {
+                continue;
+            }
+            let signal = moves.iter().filter_map(|(_, one)| one.due).min().map(|due| turn.signal(due));
+            let steps = moves.iter().map(|(_, one)| one.step.clone()).collect();
+            let Some(applied) = turn.apply(Vec::new(), steps, signal).await? else { continue };
+            let settled = moves.iter().zip(&applied.steps).filter(|(_, answer)| answer.is_some());
+            turn.let_next_go(settled.map(|((_, one), _)| &one.entry)).await;
+            for ((at, one), answer) in moves.into_iter().zip(applied.steps) {
+                answers[at] = answer.map(|_| one.settled);
+                self.delivered.forget(&turn.delivered_as(settles[at].receipt));
+            }
+        }
+        Err(moving())
+    }
+
+    /// One request, or more as for settlements.
+    pub(super) async fn extend(&self, queue: &QueueName, extensions: &[Extension]) -> Result<Vec<Extended>> {
+        let mut answers: Vec<Option<Extended>> = vec![None; extensions.len()];
+        for _ in 0..MOST_STARTS {
+            let mut numbers = HashSet::new();
+            let open = (0..extensions.len()).filter(|at| answers[*at].is_none());
+            let open: Vec<_> = open.filter(|at| numbers.insert(extensions[*at].receipt.parts()[0])).collect();
+            if open.is_empty() {
+                return Ok(answers.into_iter().flatten().collect());
+            }
+            let turn = Turn::new(self, queue);
+            let found = turn.delivered(open.iter().map(|at| extensions[*at].receipt)).await?;
+            let mut moves = Vec::new();
+            for (at, entry) in open.into_iter().zip(found) {
+                let until = after(turn.now, extensions[at].lease.get());
+                match entry.filter(|entry| entry.place.at() > turn.leases_ended()) {
+                    None => answers[at] = Some(Extended::Stale),
+                    Some(entry) if entry.place.at() >= until => answers[at] = Some(Extended::Extended),
+                    Some(entry) => {
+                        let operations = turn.relocate(&entry, Place::Leased(until), &entry.record);
+                        moves.push((at, until, entry.step(operations), entry));
+                    }
+                }
+            }
+            if moves.is_empty() {
+                continue;
+            }
+            let steps = moves.iter().map(|(_, _, step, _)| step.clone()).collect();
+            let Some(applied) = turn.apply(Vec::new(), steps, None).await? else { continue };
+            for ((at, until, _, entry), answer) in moves.into_iter().zip(applied.steps) {
+                let first = turn.delivered_as(extensions[at].receipt);
+                if answer.is_some() {
+                    let moved = entry.moved(&turn.keys, Place::Leased(until), entry.record.clone(), applied.revision);
+                    self.delivered.remember(first, moved, turn.now);
+                    answers[at] = Some(Extended::Extended);
+                } else {
+                    self.delivered.forget(&first);
+                }
+            }
+        }
+        Err(moving())
+    }
+}
+
+impl Entry {
+    /// Whether this settlement moves it to the dead letters.
+    fn dies(&self, how: &Settlement) -> bool {
+        match how {
+            Settlement::Dead { .. } => true,
+            Settlement::Retry { .. } => self.record.doom().is_some(),
+            _ => false,
+        }
+    }
+}
+
+impl Turn<'_> {
+    /// The messages that are delivered as these receipts say.
+    async fn delivered(&self, receipts: impl Iterator<Item = Receipt>) -> Result<Vec<Option<Entry>>> {
+        let receipts: Vec<Receipt> = receipts.collect();
+        let mut found: HashMap<u64, Entry> = HashMap::new();
+        let mut wanted = Vec::new();
+        for receipt in &receipts {
+            let [number, until, _] = receipt.parts();
+            match self.inner.delivered.get(&self.delivered_as(*receipt)) {
+                Some(entry) => drop(found.insert(number, entry)),
+                None => wanted.push((number, Some(Place::Leased(until)))),
+            }
+        }
+        found.extend(self.entries(&wanted).await?);
+        let as_told = |receipt: &Receipt| {
+            let [number, _, serial] = receipt.parts();
+            let entry = found.remove(&number)?;
+            (matches!(entry.place, Place::Leased(_)) && entry.record.serial == serial).then_some(entry)
+        };
+        Ok(receipts.iter().map(as_told).collect())
+    }
+
+    /// The key under which the delivery of a receipt was made.
+    fn delivered_as(&self, receipt: Receipt) -> Vec<u8> {
+        let [number, until, _] = receipt.parts();
+        self.keys.place(Place::Leased(until), number)
+    }
+
+    fn settlement(&self, entry: Entry, how: &Settlement, room: &mut u64) -> Result<Move> {
+        let mut record = entry.record.clone();
+        let delay = match how {
+            Settlement::Ack => {
+                let window = record.named.as_ref().map_or(Delay::ZERO, |named| named.window);
+                let step = entry.step(self.remove(&entry, window));
+                return Ok(Move { entry, step, settled: Settled::Done, due: None });
+            }
+            Settlement::Dead { reason } => {
+                record.reason.clone_from(reason);
+                return Ok(self.burial(entry, record, DeadCause::Rejected, room));
+            }
+            Settlement::Retry { after, reason } => {
+                record.reason.clone_from(reason);
+                record.cause = Cause::Retried;
+                if let Some(cause) = record.doom() {
+                    return Ok(self.burial(entry, record, cause, room));
+                }
+                *after
+            }
+            Settlement::Return => {
+                record.attempt = record.attempt.saturating_sub(1);
+                record.cause = Cause::Returned;
+                Delay::ZERO
+            }
+            Settlement::Park { at_most, .. } => {
+                record.attempt = record.attempt.saturating_sub(1);
+                record.cause = Cause::Parked;
+                *at_most
+            }
+            other => {
+                let text = format!("a settlement that this driver does not know: {other:?}");
+                return Err(Error::new(ErrorKind::Unsupported, text));
+            }
+        };
+        let step = entry.step(self.delayed(&entry, delay.get(), &record));
+        Ok(Move { entry, step, settled: Settled::Done, due: Some(after(self.now, delay.get())) })
+    }
+
+    fn burial(&self, entry: Entry, record: Record, cause: DeadCause, room: &mut u64) -> Move {
+        let (burial, operations) = self.bury(&entry, record, cause, *room > 0);
+        *room = room.saturating_sub(1);
+        let settled = match burial {
+            Burial::Dead => Settled::Dead,
+            Burial::Postponed => Settled::Postponed,
+        };
+        Move { step: entry.step(operations), entry, settled, due: None }
+    }
+}

@@ -1,0 +1,25 @@
+//! A map by message numbers, which the store gives out one after the other.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+
+pub(super) type Numbered<T> = HashMap<u64, T, BuildHasherDefault<InOrder>>;
+
+/// Keeps neighbours together: messages are mostly used in the order of their numbers.
+#[derive(Debug, Default)]
+pub(super) struct InOrder(u64);
+
+impl Hasher for InOrder {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|byte| self.write_u64(self.0 << 8 | u64::from(*byte)));
+    }
+
+    /// The lower bits choose the place, the upper ones tell apart who shares it.
+    fn write_u64(&mut self, number: u64) {
+        self.0 = number ^ number << 57;
+    }
+}

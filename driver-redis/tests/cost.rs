@@ -1,0 +1,72 @@
+//! What operations cost, in commands: those that the client sends, and those that run inside the scripts.
+
+mod common;
+
+use common::{Client, all_calls, attempt, hold, server, ttl};
+use tenure_core::driver::{Released, Renewal, Renewed};
+use tenure_redis::RedisDriver;
+use tenure_testkit::RedisServer;
+
+fn counted(server: &RedisServer, expected: &[(&str, u64)]) {
+    let expected = expected.iter().map(|(command, count)| ((*command).to_owned(), *count)).collect();
+    assert_eq!(all_calls(server), expected);
+}
+
+#[tokio::test]
+async fn a_pair_that_nobody_disturbs_is_two_requests() {
+    const PAIRS: u64 = 20;
+    let server = server();
+    let client = tenure_core::Client::new(RedisDriver::connect_url(&server.url()).await.unwrap());
+    let lock = client.lock("free").unwrap();
+    lock.acquire().await.unwrap().release().await.unwrap(); // now the server knows the scripts
+    server.cli(&["CONFIG", "RESETSTAT"]).unwrap();
+    for _ in 0..PAIRS {
+        lock.acquire().await.unwrap().release().await.unwrap();
+    }
+    counted(
+        &server,
+        &[
+            ("evalsha", 2 * PAIRS),
+            ("exists", PAIRS),
+            ("time", PAIRS),
+            ("set", 2 * PAIRS),
+            ("get", PAIRS),
+            ("del", PAIRS),
+        ],
+    );
+}
+
+#[tokio::test]
+async fn a_renewal_is_one_command_for_each_lease_and_one_script_for_each_ttl() {
+    const LEASES: u64 = 60;
+    let server = server();
+    let client = Client::of(&server).await;
+    let mut renewals = Vec::new();
+    for i in 0..LEASES {
+        let request = attempt(&format!("lock-{i}"));
+        client.grant(&request).await;
+        renewals.push(Renewal { hold: hold(&request), ttl: ttl(20_000 + 10_000 * (i % 2)) });
+    }
+    let first = std::slice::from_ref(&renewals[0]);
+    client.locks.renew(first).await.remove(0).unwrap(); // now the server knows the script
+    server.cli(&["CONFIG", "RESETSTAT"]).unwrap();
+    renewals[0].ttl = ttl(10_000); // less than is left: that is to be looked at
+    let before_7 = server.cli(&["INFO", "server"]).unwrap().text().contains("redis_version:6.");
+    let (pexpire, pttl) = if before_7 { (LEASES - 1, LEASES) } else { (LEASES, 1) };
+    for (renewal, renewed) in renewals.iter().zip(client.locks.renew(&renewals).await) {
+        let Renewed::Extended { ttl } = renewed.unwrap() else { panic!("lost") };
+        assert!(ttl >= renewal.ttl.get());
+    }
+    counted(&server, &[("evalsha", 3), ("mget", 3), ("pexpire", pexpire), ("pttl", pttl)]);
+}
+
+#[tokio::test]
+async fn a_release_of_what_is_gone_touches_nothing() {
+    let server = server();
+    let client = Client::of(&server).await;
+    let request = attempt("gone");
+    assert_eq!(client.locks.release(&hold(&request)).await.unwrap(), Released::NotHeld);
+    server.cli(&["CONFIG", "RESETSTAT"]).unwrap();
+    assert_eq!(client.locks.release(&hold(&request)).await.unwrap(), Released::NotHeld);
+    counted(&server, &[("evalsha", 1), ("get", 1)]);
+}

@@ -1,0 +1,41 @@
+//! What the driver's elections came to.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// How the attempts to take a lock have ended since the driver was built, those of all its clones together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Elections {
+    /// Grants.
+    pub won: u64,
+    /// Those of them for which every node was asked once: nodes agreed about the fence, and nobody was asked again.
+    pub won_in_one_round: u64,
+    /// Attempts at all nodes that won nothing: the lock was busy, or no majority answered.
+    pub lost: u64,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    won: AtomicU64,
+    won_in_one_round: AtomicU64,
+    lost: AtomicU64,
+}
+
+impl Counters {
+    pub(crate) fn won(&self, rounds: u32) {
+        self.won.fetch_add(1, Ordering::Relaxed);
+        self.won_in_one_round.fetch_add(u64::from(rounds == 1), Ordering::Relaxed);
+    }
+
+    pub(crate) fn lost(&self) {
+        self.lost.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn read(&self) -> Elections {
+        Elections {
+            won: self.won.load(Ordering::Relaxed),
+            won_in_one_round: self.won_in_one_round.load(Ordering::Relaxed),
+            lost: self.lost.load(Ordering::Relaxed),
+        }
+    }
+}

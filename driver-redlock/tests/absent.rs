@@ -1,0 +1,109 @@
+//! Nodes that are away when the client starts: they join later, and only a majority is needed.
+
+mod common;
+
+use std::time::{Duration, Instant};
+
+use common::{attempt, grant, hold, quiet};
+use tenure_core::ErrorKind;
+use tenure_core::driver::{Acquisition, DistributedLock as _};
+use tenure_redis::{RedisConfig, RedisDriver};
+use tenure_redlock::{Redlock, Restarts};
+use tenure_testkit::{RedisOptions, RedisServer};
+
+/// A refused connection takes no time, and a silent server this long.
+const CONNECT_WITHIN: Duration = Duration::from_millis(700);
+
+fn servers(n: usize) -> Vec<RedisServer> {
+    (0..n).map(|_| RedisServer::start(RedisOptions::new()).unwrap()).collect()
+}
+
+async fn connect(servers: &[RedisServer]) -> tenure_core::Result<Redlock> {
+    let hosts: Vec<_> = servers.iter().map(|server| format!("127.0.0.1:{}", server.port())).collect();
+    let timeout = CONNECT_WITHIN.as_millis();
+    let url = format!("redis://{}?ping_interval_ms=200&connect_timeout_ms={timeout}", hosts.join(","));
+    let nodes = RedisDriver::connect_nodes(&RedisConfig::nodes_from_url(&url)?).await?;
+    let builder = Redlock::builder().nodes(nodes).restarts(Restarts::Durable);
+    builder.node_timeout(Duration::from_secs(1)).build()
+}
+
+/// How many nodes keep a hold once all of them have answered; none while it is not granted.
+async fn kept_by(driver: &Redlock) -> usize {
+    let request = attempt("a");
+    let answer = driver.acquire(&request).await;
+    quiet(driver).await; // what a failed attempt left at some nodes would keep the next one from others
+    if !matches!(answer, Ok(Acquisition::Granted(_))) {
+        return 0;
+    }
+    let healthy = driver.healthy_nodes(&request.token).unwrap().len();
+    driver.release(&hold(&request)).await.unwrap();
+    quiet(driver).await;
+    healthy
+}
+
+async fn eventually_kept_by(driver: &Redlock, nodes: usize) {
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while kept_by(driver).await != nodes {
+        assert!(Instant::now() < deadline, "the node does not join");
+    }
+}
+
+#[tokio::test]
+async fn a_dead_and_a_silent_node_join_when_they_come_back() {
+    let mut servers = servers(5);
+    servers[0].kill().unwrap();
+    servers[3].pause().unwrap();
+    let asked = Instant::now();
+    let driver = connect(&servers).await.unwrap();
+    assert!(asked.elapsed() < CONNECT_WITHIN + Duration::from_secs(5), "{:?}", asked.elapsed());
+    let request = attempt("a");
+    grant(&driver, &request).await;
+    driver.release(&hold(&request)).await.unwrap();
+    servers[0].restart().unwrap();
+    servers[3].resume().unwrap();
+    eventually_kept_by(&driver, 5).await;
+    driver.close().await;
+}
+
+#[tokio::test]
+async fn without_a_majority_at_the_start_the_nodes_are_named() {
+    let mut servers = servers(3);
+    servers[0].kill().unwrap();
+    servers[2].pause().unwrap();
+    let error = connect(&servers).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+    let text = error.to_string();
+    assert!(text.contains("2 of 3 nodes are needed"), "{text}");
+    for (server, named) in servers.iter().zip([true, false, true]) {
+        assert_eq!(text.contains(&format!("127.0.0.1:{}: ", server.port())), named, "{text}");
+    }
+}
+
+#[tokio::test]
+async fn a_node_that_comes_back_unfit_does_not_vote() {
+    let mut servers = servers(2);
+    let evicting = RedisOptions::new().setting("maxmemory-policy", "allkeys-lru");
+    servers.push(RedisServer::start(evicting).unwrap());
+    let error = connect(&servers).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Misconfigured, "{error}");
+    let port = servers[2].port().to_string();
+    assert!(error.to_string().contains(&port) && error.to_string().contains("allkeys-lru"), "{error}");
+
+    servers[2].kill().unwrap();
+    let driver = connect(&servers).await.unwrap();
+    servers[2].restart().unwrap();
+    let deadline = Instant::now() + Duration::from_secs(30);
+    servers[0].kill().unwrap();
+    loop {
+        let answer = driver.acquire(&attempt("a")).await;
+        assert!(!matches!(answer, Ok(Acquisition::Granted(_))), "the unfit node voted: {answer:?}");
+        if answer.is_err_and(|error| error.to_string().contains("allkeys-lru")) {
+            break;
+        }
+        assert!(Instant::now() < deadline, "the node was never looked at");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    servers[0].restart().unwrap();
+    eventually_kept_by(&driver, 2).await;
+    driver.close().await;
+}

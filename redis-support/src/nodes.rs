@@ -1,0 +1,92 @@
+//! Independent servers as the nodes of a quorum: some of them may be down when the client starts.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::FutureExt as _;
+use futures_util::future::join_all;
+use tenure_core::driver::QuorumNode;
+use tenure_core::{Error, ErrorKind, Result};
+
+use crate::config::{RedisConfig, Topology};
+use crate::dial::{Dialer, Endpoint};
+use crate::keyspace::{ClientId, Keyspace};
+use crate::link::Patience;
+use crate::lock::RedisLocks;
+use crate::remote::Remote;
+use crate::wake::WakeLink;
+
+/// A node that has been away for longer is not waited for at all: the others do not need it.
+const LINK_PATIENCE: Patience = Patience::SinceBroken(Duration::from_millis(100));
+
+/// Connects to all nodes of a quorum at once, each within its connect timeout, and checks those that answer. Needs a
+/// tokio runtime, which the connections and the tasks that keep them alive stay on.
+///
+/// A node is returned with its name, `host:port` and the database if it is not 0. As long as a majority answers, nodes
+/// that do not are returned as well: their links go on trying, and they are checked before their first vote.
+///
+/// # Errors
+///
+/// [`ErrorKind::InvalidArgument`] when a configuration is not of a single server; [`ErrorKind::Unavailable`] when no
+/// majority can be reached; that of the node, such as [`ErrorKind::Denied`] or [`ErrorKind::Misconfigured`], when
+/// somebody has to mend it. The nodes are named.
+///
+/// # Cancel safety
+///
+/// Dropping the future closes what was opened.
+pub async fn connect_nodes<D: Dialer + Clone>(
+    dialer: D,
+    configs: &[RedisConfig],
+) -> Result<Vec<(String, Arc<dyn QuorumNode>)>> {
+    let servers = configs.iter().map(single).collect::<Result<Vec<_>>>()?;
+    let joining = configs.iter().zip(servers).map(|(config, server)| join(dialer.clone(), server, config).boxed());
+    let (mut nodes, mut away) = (Vec::new(), Vec::new());
+    for (name, node, outcome) in join_all(joining).await {
+        match outcome {
+            Ok(()) => {}
+            Err(error) if matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::Indeterminate) => {
+                away.push(format!("{name}: {}", error.message()));
+            }
+            Err(error) => {
+                let text = format!("the node {name}: {}", error.message());
+                return Err(Error::new(error.kind(), text).with_source(error));
+            }
+        }
+        nodes.push((name, Arc::new(node) as Arc<dyn QuorumNode>));
+    }
+    let (n, needed) = (nodes.len(), nodes.len() / 2 + 1);
+    if n - away.len() < needed {
+        let text = format!("no quorum can be reached ({needed} of {n} nodes are needed): {}", away.join("; "));
+        return Err(Error::new(ErrorKind::Unavailable, text));
+    }
+    Ok(nodes)
+}
+
+fn single(config: &RedisConfig) -> Result<Endpoint> {
+    match &config.topology {
+        Topology::Single(address) => Ok(config.endpoint(address.clone())),
+        _ => Err(Error::new(ErrorKind::InvalidArgument, "a node of a quorum is one server by itself")),
+    }
+}
+
+async fn join<D: Dialer>(
+    dialer: D,
+    server: Endpoint,
+    config: &RedisConfig,
+) -> (String, RedisLocks<Remote<D>>, Result<()>) {
+    let config = RedisConfig { link_patience: LINK_PATIENCE, ..config.clone() };
+    let name = match server.database {
+        0 => server.address.to_string(),
+        database => format!("{}/{database}", server.address),
+    };
+    let keys = Keyspace::of(&config.settings, ClientId::random());
+    let wake = WakeLink::default();
+    let (remote, first) = Remote::join(dialer, server, &config, keys.wake_channel(), wake.clone()).await;
+    let outcome = first.map_err(|error| keys.explain(error));
+    let node = RedisLocks::unchecked(remote, keys, config.settings, wake);
+    let outcome = match outcome {
+        Ok(()) => node.check().await.map(drop),
+        failed => failed,
+    };
+    (name, node, outcome)
+}

@@ -1,0 +1,18 @@
+if redis.call('EXISTS', X) == 1 then return {-1} end
+local value = redis.pcall('GET', K)
+local bad = refusal(value, 'GET')
+if bad then return bad end
+local own = own_flag(value)
+if own and string.sub(value, 1, 22) == token then
+  local fence = string.match(value, '^[^;]*;.;(%d+);')
+  if own ~= 'h' then return {2, fence} end
+  -- Handed over, for a short while, to a waiter that asks all the same: now it lasts.
+  if redis.call('PTTL', K) < tonumber(ttl) then redis.call('PEXPIRE', K, ttl) end
+  redis.call('SETRANGE', K, 23, 'w')
+  return {1, fence}
+end
+local head, dies = live_head()
+if value or (head and head ~= member) then return busy(value, head, dies) end
+if head then drop(member) end
+if redis.call('EXISTS', Q) == 1 then flag = 'w' end
+end

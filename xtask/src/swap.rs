@@ -1,0 +1,20 @@
+//! The swap: tests of code that takes locks, unchanged on Redis and on etcd by `TENURE_URL` alone. In memory they run
+//! with all other tests.
+
+use tenure_testkit::{EtcdCluster, EtcdOptions, RedisOptions, RedisServer};
+
+use crate::command::{self, Failure, Outcome, cargo};
+
+/// With all features of everything, so that nothing is built again for it.
+const TESTS: &[&str] =
+    &["test", "--workspace", "--all-features", "--no-fail-fast", "--test", "application", "--test", "box_office"];
+
+pub(crate) fn run() -> Outcome {
+    let redis = RedisServer::start(RedisOptions::new()).map_err(|error| Failure(format!("no Redis: {error}")))?;
+    let etcd = EtcdCluster::single(EtcdOptions::new()).map_err(|error| Failure(format!("no etcd: {error}")))?;
+    for url in [redis.url(), etcd.url()] {
+        println!("\nTENURE_URL={url}");
+        command::run(cargo(TESTS).env("TENURE_URL", url))?;
+    }
+    Ok(())
+}

@@ -1,6 +1,6 @@
 //! The conformance suite over the workspace's own drivers: the package `tenure-backends` has the makers.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Mutex;
 use std::time::Instant;
@@ -54,7 +54,7 @@ pub(crate) fn run_all(reports: &Path) -> Outcome {
         for _ in 0..AT_ONCE {
             scope.spawn(|| {
                 while let Some(backend) = next() {
-                    let one = run_one(&program, backend, reports);
+                    let one = run_one(&program, backend, &report_of(reports, backend, ""), &[]);
                     ended.lock().map(|mut ended| ended.push((backend, one))).unwrap_or_default();
                 }
             });
@@ -64,9 +64,13 @@ pub(crate) fn run_all(reports: &Path) -> Outcome {
     println!("\nconformance, {AT_ONCE} backends at a time: {:.0} s", started.elapsed().as_secs_f64());
     for (backend, outcome) in &mut ended {
         if let Err(Failure(line)) = outcome {
-            // Beside others it may have had too little of the machine: both outcomes are told, the second one counts.
-            println!("  {line}\n  again, by itself: {backend}");
-            *outcome = run_one(&program, backend, reports);
+            // Beside others a case may have had too little of the machine: both outcomes are told, the second one counts.
+            let report = std::fs::read_to_string(report_of(reports, backend, "")).unwrap_or_default();
+            let failed = failed_cases(&report);
+            println!("  {line}\n  again, by themselves: {backend} {}", failed.join(" "));
+            let again = run_one(&program, backend, &report_of(reports, backend, "-again"), &failed);
+            let both = |again| format!("{line}; again, by themselves: {again}");
+            *outcome = again.map(both).map_err(|Failure(again)| Failure(both(again)));
         }
     }
     for (_, outcome) in &ended {
@@ -80,12 +84,28 @@ pub(crate) fn run_all(reports: &Path) -> Outcome {
     }
 }
 
-/// The suite on one backend. Prints its table whole, and on failure what it told on the way; returns its counts.
-fn run_one(program: &Path, backend: &str, reports: &Path) -> Outcome<String> {
+/// Where the report on a backend lies.
+fn report_of(reports: &Path, backend: &str, kind: &str) -> PathBuf {
+    reports.join(format!("{}{kind}.json", backend.replace('/', "-")))
+}
+
+/// The cases that failed, by the report; none if there is no report, as after a crash.
+fn failed_cases(report: &str) -> Vec<String> {
+    let report: serde_json::Value = serde_json::from_str(report).unwrap_or_default();
+    let cases = report["cases"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let failed = cases.iter().filter(|case| case["outcome"] == "failed");
+    failed.filter_map(|case| case["id"].as_str()).map(str::to_owned).collect()
+}
+
+/// The suite on one backend, or only these cases. Prints its table whole, and on failure what it told on the way;
+/// returns its counts.
+fn run_one(program: &Path, backend: &str, report: &Path, only: &[String]) -> Outcome<String> {
     let started = Instant::now();
-    let report = reports.join(format!("{}.json", backend.replace('/', "-")));
+    // What is there is of an earlier run.
+    std::fs::remove_file(report).unwrap_or_default();
     let mut command = Command::new(program);
     command.args(["--backend", backend, "--json"]).arg(report);
+    command.args(only.iter().flat_map(|case| ["--filter", case]));
     if std::env::var_os("TENURE_SLACK").is_none() {
         command.env("TENURE_SLACK", SLACK);
     }
@@ -99,4 +119,16 @@ fn run_one(program: &Path, backend: &str, reports: &Path) -> Outcome<String> {
     }
     println!("\n{table}\n{}", String::from_utf8_lossy(&output.stderr));
     Err(Failure(format!("{line}: {}", output.status)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::failed_cases;
+
+    #[test]
+    fn cases_that_failed_are_found_and_a_report_that_is_not_there_has_none() {
+        let report = r#"{"cases": [{"id": "a/b", "outcome": "failed"}, {"id": "a/c", "outcome": "passed"}]}"#;
+        assert_eq!(failed_cases(report), ["a/b"]);
+        assert!(failed_cases("").is_empty());
+    }
 }

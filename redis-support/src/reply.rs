@@ -144,19 +144,17 @@ pub(crate) fn inspection(reply: &Reply) -> Result<Inspection> {
     Ok(Inspection { holder: Some(holder.unwrap_or(foreign)), waiters })
 }
 
-/// The holder from a plain value, `<token>;<flag>;<fence>;<since>;<label>`; `None` for a foreign one. Without a `since`
-/// the fence is the clock's reading at the grant.
+/// The holder from a plain value, `<token>;<flag>;<fence>;<ahead>;<label>`; `None` for a foreign one. The fence was so many
+/// microseconds ahead of the clock at the grant, none if `ahead` is empty.
 fn plain_holder(value: &[u8], now: i64, remaining: Option<Duration>) -> Option<Holder> {
     let mut parts = std::str::from_utf8(value).ok()?.splitn(5, ';');
     let (token, flag) = (parts.next()?, parts.next()?);
-    let (fence, since, label) = (parts.next()?, parts.next()?, parts.next()?);
+    let (fence, ahead, label) = (parts.next()?, parts.next()?, parts.next()?);
     if token.len() != 22 || flag.len() != 1 {
         return None;
     }
-    let began = match since {
-        "" => fence.parse::<i64>().ok()? / 1000,
-        since => since.parse().ok()?,
-    };
+    let ahead = if ahead.is_empty() { 0 } else { ahead.parse::<i64>().ok()? };
+    let began = fence.parse::<i64>().ok()?.checked_sub(ahead)? / 1000;
     holder(fence, began, label, now, remaining, 1)
 }
 
@@ -184,12 +182,14 @@ mod tests {
         assert!(plain_holder(b"6f1c2d0e9e0b11efb2a1", 1, None).is_none());
         assert!(plain_holder(b"\xff\xfe", 1, None).is_none());
         assert!(plain_holder(b"AAAAAAAAAAAAAAAAAAAAAA;-;x;1;", 1, None).is_none());
-        let ours = plain_holder(b"AAAAAAAAAAAAAAAAAAAAAA;w;7;10;a;b", 25, None).unwrap();
+        let ours = plain_holder(b"AAAAAAAAAAAAAAAAAAAAAA;w;7;-10000;a;b", 25, None).unwrap();
         assert_eq!((ours.fence, ours.held_for), (FencingToken::new(7), Some(Duration::from_millis(15))));
         assert_eq!(ours.label.unwrap().as_str(), "a;b");
         let ours = plain_holder(b"AAAAAAAAAAAAAAAAAAAAAA;-;1795201718160814;;", 1_795_201_718_175, None).unwrap();
         assert_eq!((ours.fence, ours.held_for), (FencingToken::new(1_795_201_718_160_814), millis(15)));
         assert_eq!(ours.label, None);
+        let ours = plain_holder(b"AAAAAAAAAAAAAAAAAAAAAA;-;1795201718160814;8;", 1_795_201_718_175, None).unwrap();
+        assert_eq!(ours.held_for, millis(15));
     }
 
     #[test]

@@ -1,5 +1,5 @@
 local fence, text = next_fence()
--- A fence that is the clock's reading tells since when.
-local since = fence == now_us and '' or string.format('%.0f', now_ms)
-redis.call('SET', K, token .. ';' .. flag .. ';' .. text .. ';' .. since .. ';' .. label, 'PX', ttl)
+-- Usually the fence is the clock's reading.
+local ahead = fence == now_us and '' or string.format('%.0f', fence - now_us)
+redis.call('SET', K, token .. ';' .. flag .. ';' .. text .. ';' .. ahead .. ';' .. label, 'PX', ttl)
 return fence

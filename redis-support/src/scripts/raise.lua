@@ -12,9 +12,9 @@ end
 local counter = tonumber(redis.call('GET', F) or '') or 0
 if counter > tonumber(fence) then return {-1, string.format('%.0f', counter)} end
 redis.call('SET', F, fence, 'PX', ARGV[3])
-local flag, own, since, label = string.match(value, '^[^;]*;(.);(%d+);(%d*);(.*)$')
+local flag, own, ahead, label = string.match(value, '^[^;]*;(.);(%d+);(%-?%d*);(.*)$')
 if flag then
-  if since == '' then since = string.format('%.0f', math.floor(own / 1000)) end
-  redis.call('SET', K, token .. ';' .. flag .. ';' .. fence .. ';' .. since .. ';' .. label, 'KEEPTTL')
+  ahead = string.format('%.0f', fence - own + (tonumber(ahead) or 0))
+  redis.call('SET', K, token .. ';' .. flag .. ';' .. fence .. ';' .. ahead .. ';' .. label, 'KEEPTTL')
 end
 return {1}

@@ -4,11 +4,11 @@
 -- Returns the reply {0, position or -1, recheck_ms or -1, now_us}, or {-2} when the queue is full.
 local POLL = 500 -- how often a lock of a foreign client, which wakes nobody, is worth a look, in ms
 
--- The flag of a value in our own format, else nil: '<token>;<flag>;<fence>;<since ms, if the fence does not tell>;
--- <label>'.
+-- The flag of a value in our own format, else nil: '<token>;<flag>;<fence>;<by how many µs that was ahead of the clock, if
+-- it was>;<label>'.
 local function own_flag(value)
   if type(value) ~= 'string' then return nil end
-  local token, flag = string.match(value, '^([%w_%-]+);([hw%-]);%d+;%d*;')
+  local token, flag = string.match(value, '^([%w_%-]+);([hw%-]);%d+;%-?%d*;')
   if token and string.len(token) == 22 then return flag end
   return nil
 end

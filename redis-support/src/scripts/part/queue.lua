@@ -41,8 +41,8 @@ local function hand(head, terms)
   local span = string.format('%.0f', math.min(tonumber(ttl), claim))
   local news = token .. ';' .. fence .. ';' .. now .. ';' .. span
   if not tell(client, news) then return false end
-  local since = number == now_us and '' or string.format('%.0f', now_ms)
-  redis.call('SET', K, token .. ';h;' .. fence .. ';' .. since .. ';' .. label, 'PX', span)
+  local ahead = number == now_us and '' or string.format('%.0f', number - now_us)
+  redis.call('SET', K, token .. ';h;' .. fence .. ';' .. ahead .. ';' .. label, 'PX', span)
   drop(head)
   return true
 end

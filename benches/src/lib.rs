@@ -1,1 +1,1 @@
-//! The benches are in the target `drivers`: `cargo bench -p tenure-benches`, or with `-- redis/single` for one driver.
+//! The benches are in the target `drivers`: `cargo bench`, or with `-- redis/single` for one driver.

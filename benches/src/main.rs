@@ -1,4 +1,4 @@
-//! What each driver costs: `cargo bench -p tenure-benches -- <driver>`, all of them without a name.
+//! What each driver costs: `cargo bench -- <driver>`, all of them without a name.
 //!
 //! Every bench runs on a current-thread runtime and times whole batches inside one `block_on`: on a runtime with several
 //! threads a sequential latency would mostly be that of waking another processor. The report with its plots is

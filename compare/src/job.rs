@@ -22,6 +22,8 @@ pub(crate) struct Job {
     pub(crate) count: usize,
     /// How many at a time.
     pub(crate) batch: usize,
+    /// How many threads the runtime has; 0 for one that runs on the thread that waits for it.
+    pub(crate) threads: usize,
 }
 
 /// One acquisition, in nanoseconds of the machine's monotonic clock: who, asked, got, gave back, with which fence

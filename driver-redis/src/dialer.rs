@@ -4,7 +4,7 @@ use std::convert::Infallible;
 use std::sync::Arc;
 
 use futures_util::StreamExt;
-use redis::aio::{MultiplexedConnection, PubSubSink};
+use redis::aio::PubSubSink;
 use redis::{
     AsyncConnectionConfig, Client, Cmd, ConnectionAddr, IntoConnectionInfo, ProtocolVersion, PushInfo, PushKind,
     RedisConnectionInfo, RedisError, Value,
@@ -15,6 +15,8 @@ use tenure_redis_support::{
 use tokio::sync::{Mutex, Notify};
 use tokio::task::JoinHandle;
 
+use crate::combine::Combined;
+
 /// Opens connections of the `redis` crate.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RedisDialer;
@@ -22,7 +24,7 @@ pub(crate) struct RedisDialer;
 /// One connection.
 pub(crate) enum RedisSocket {
     /// Carries commands, and messages as well with the newer protocol. The library tells of its end only then.
-    Commands { connection: MultiplexedConnection, ended: Arc<Notify> },
+    Commands { connection: Combined, ended: Arc<Notify> },
     /// Carries messages only.
     Messages { sink: Mutex<PubSubSink>, ended: Arc<Notify>, reader: JoinHandle<()> },
 }
@@ -63,7 +65,7 @@ async fn commands(client: &Client, endpoint: &Endpoint, listen: Option<Listen>) 
     if let Some(listen) = listen {
         connection.subscribe(&listen.channel).await?;
     }
-    Ok(RedisSocket::Commands { connection, ended })
+    Ok(RedisSocket::Commands { connection: Combined::new(connection), ended })
 }
 
 async fn messages(client: &Client, listen: Listen) -> Result<RedisSocket, RedisError> {
@@ -89,7 +91,7 @@ impl Socket for RedisSocket {
                 request.each(|word| {
                     command.arg(word);
                 });
-                connection.clone().send_packed_command(&command).await
+                connection.send(command).await
             }
             // Nothing but a ping is asked of it.
             Self::Messages { sink, .. } => sink.lock().await.ping::<Value>().await.map(|_| Value::Okay),

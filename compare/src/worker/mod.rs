@@ -31,7 +31,11 @@ use crate::{Failure, Outcome};
 pub(crate) fn serve() -> Outcome {
     while let Some(line) = read_line()? {
         let job: Job = serde_json::from_str(&line)?;
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let mut builder = match job.threads {
+            0 => tokio::runtime::Builder::new_current_thread(),
+            _ => tokio::runtime::Builder::new_multi_thread(),
+        };
+        let runtime = builder.worker_threads(job.threads.max(1)).enable_all().build()?;
         let answer = runtime.block_on(run(&job)).unwrap_or_else(|error| json!({ "error": error.to_string() }));
         runtime.shutdown_background();
         say(&answer)?;

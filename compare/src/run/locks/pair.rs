@@ -61,7 +61,7 @@ pub(super) fn one(bench: &mut Bench) -> Outcome {
     Ok(())
 }
 
-/// 64 tasks: on one processor, and with the server on another.
+/// 64 tasks: on one processor, with the server on another, and on several threads that the scheduler places.
 pub(super) fn many(bench: &mut Bench) -> Outcome {
     let (shared, other) = (bench.pins.shared.clone(), bench.pins.other.clone());
     let mut peers: Vec<Peer> = ["bare", "redis", "fred", "rslock", "distributed-lock"].map(rust).to_vec();
@@ -76,13 +76,20 @@ pub(super) fn many(bench: &mut Bench) -> Outcome {
     ];
     let mut together = Section::new("pairs", "64 tasks, names of their own, one processor", "", columns);
     let mut apart = Section::new("pairs-apart", "64 tasks, the server on another processor", "", columns);
+    let about = "A runtime of two threads, as programs have; nothing pinned.";
+    let mut threads = Section::new("pairs-threads", "64 tasks on two threads", about, columns);
     let (here, there) = (Redis::start(shared.as_deref())?, Redis::start(other.as_deref())?);
+    let anywhere = Redis::start(None)?;
     let millis = bench.pick(300, 1_000);
     for _ in 0..bench.rounds() {
         for peer in bench.shuffled(&peers) {
-            for (server, section) in [(&here, &mut together), (&there, &mut apart)] {
+            let pin = shared.as_deref();
+            let places =
+                [(&here, pin, 0, &mut together), (&there, pin, 0, &mut apart), (&anywhere, None, 2, &mut threads)];
+            for (server, pin, count, section) in places {
                 server.flush()?;
-                match take(&peer.language, shared.as_deref(), &[job(&peer, server, 64, millis)], &[server]) {
+                let job = Job { threads: count, ..job(&peer, server, 64, millis) };
+                match take(&peer.language, pin, &[job], &[server]) {
                     Ok(taken) => section.add(peer.name, taken.per_thing(peer.sends)),
                     Err(error) => bench.report.left_out(format!("{} with 64 tasks", peer.name), error),
                 }
@@ -90,6 +97,6 @@ pub(super) fn many(bench: &mut Bench) -> Outcome {
         }
     }
     bench.report.ratio("pairs_64_vs_rslock", together.ratio("tenure-redis", "rslock", "per_s"));
-    bench.report.sections.extend([together, apart]);
+    bench.report.sections.extend([together, apart, threads]);
     Ok(())
 }

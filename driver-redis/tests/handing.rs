@@ -203,3 +203,39 @@ async fn those_that_ask_and_those_that_do_not_stand_in_one_queue() {
     let stranger = AcquireRequest { token: OwnerToken::random(), ..attempt("a") };
     client.busy(&stranger).await;
 }
+
+/// Sets the counter so far ahead of the server's clock, in microseconds; returns the last fence that counts as given.
+fn run_ahead(server: &RedisServer, micros: u64) -> u64 {
+    let time = server.cli(&["TIME"]).unwrap();
+    let part = |at: usize| time.items()[at].text().parse::<u64>().unwrap();
+    let ahead = part(0) * 1_000_000 + part(1) + micros;
+    server.cli(&["SET", "tenure:{fence}", &ahead.to_string()]).unwrap();
+    ahead + 7
+}
+
+#[tokio::test]
+async fn a_counter_that_is_ahead_of_the_clock_does_not_run_away() {
+    let server = server();
+    let client = Client::of(&server).await;
+    let mut last = run_ahead(&server, 60_000_000);
+    let requests = ["a", "b", "c"].map(attempt);
+    for request in &requests {
+        let grant = client.grant(request).await;
+        assert_eq!((grant.fence.get(), grant.fences), (last + 1, 1), "one at a time until the clock is there");
+        let again = client.grant(request).await;
+        assert_eq!((again.fence, again.fences, again.begun), (grant.fence, 1, Begun::Earlier));
+        last += 1;
+    }
+    let held_for = client.locks.inspect(&name("a")).await.unwrap().holder.unwrap().held_for.unwrap();
+    assert!(held_for < LONG, "{held_for:?}");
+    let (_, mut watch, _) = waiting(&client, "a").await;
+    client.locks.release(&hold(&requests[0])).await.unwrap();
+    let news = handed(&mut watch).await;
+    assert_eq!((news.fence.get(), news.fences), (last + 1, 1));
+
+    last = run_ahead(&server, 0);
+    while client.grant(&attempt("d")).await.fences != 8 {
+        server.cli(&["DEL", "tenure:d"]).unwrap();
+    }
+    assert!(client.grant(&attempt("e")).await.fence.get() > last + 1, "it is the clock again");
+}

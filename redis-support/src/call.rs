@@ -20,8 +20,8 @@ const FENCE_KEEP_MS: u64 = 30 * 86_400_000;
 /// The deepest re-entry.
 pub(crate) const MAX_DEPTH: u32 = 65_535;
 
-/// How many consecutive fences every grant of a plain lock carries: the number that stands in `part/fence.lua`. Fewer
-/// than the microseconds from one grant to the next, so that the clock stays ahead of the counter.
+/// How many consecutive fences a grant of a plain lock carries, unless many follow one another too fast: the number that
+/// stands in `part/fence.lua`.
 pub(crate) const FENCES: u32 = 8;
 
 /// Builds calls from requests.

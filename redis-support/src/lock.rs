@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use futures_util::FutureExt as _;
 use futures_util::future::join_all;
 use tenure_core::driver::{
-    AcquireRequest, Acquisition, Backend, DistributedLock, Exclusion, Fencing, ForceReleased, Grant, Hold, Inspection,
+    AcquireRequest, Acquisition, Backend, DistributedLock, Exclusion, Fencing, ForceReleased, Hold, Inspection,
     Introspection, LockCapabilities, ReentrantRenewal, Released, Renewal, Renewed, Revocation, TtlRange, Waiting,
     Watch,
 };
@@ -260,10 +260,6 @@ impl<E: RedisExecutor> DistributedLock for RedisLocks<E> {
         self.check().await?;
         let reply = self.run("acquire", &request.name, self.calls().acquire(request)).await?;
         reply::acquisition(&reply, request.ttl.get(), &self.calls().settings)
-            .map(|answer| match answer {
-                Acquisition::Granted(grant) => Acquisition::Granted(Grant { fences: FENCES, ..grant }),
-                busy @ Acquisition::Busy(_) => busy,
-            })
             .map_err(|error| error.during(self.driver(), "acquire", &request.name))
     }
 

@@ -51,20 +51,22 @@ fn micros(number: i64) -> Option<Duration> {
     u64::try_from(number).ok().map(Duration::from_micros)
 }
 
-/// The news that a waiter was given the lock, `<token>;<fence>;<server µs>;<ms>`; `None` for anything else.
+/// The news that a waiter was given the lock, `<token>;<fence>;<server µs>;<ms>;<fences>`; `None` for anything else.
 pub(crate) fn handed(news: &[u8]) -> Option<(OwnerToken, Handed)> {
     let mut parts = std::str::from_utf8(news).ok()?.split(';');
     let token = OwnerToken::parse(parts.next()?).ok()?;
     let mut number = || parts.next()?.parse::<u64>().ok();
     let fence = FencingToken::new(number()?)?;
     let (began_at, ttl) = (Duration::from_micros(number()?), Duration::from_millis(number()?));
-    Some((token, Handed { fence, ttl, began_at, fences: FENCES }))
+    let fences = u32::try_from(number()?).ok()?.max(1);
+    Some((token, Handed { fence, ttl, began_at, fences }))
 }
 
-/// The answer of acquire and enter, of one fence.
+/// The answer of acquire and enter: `[code, fence, depth, ms, fences]`, cut short where the rest goes without saying.
 pub(crate) fn acquisition(reply: &Reply, ttl: Duration, settings: &RedisSettings) -> Result<Acquisition> {
     if let Reply::Int(_) = reply {
-        return Ok(Acquisition::Granted(Grant { fence: reply.fence()?, ttl, begun: Begun::Now, depth: 1, fences: 1 }));
+        let grant = Grant { fence: reply.fence()?, ttl, begun: Begun::Now, depth: 1, fences: FENCES };
+        return Ok(Acquisition::Granted(grant));
     }
     let items = reply.items()?;
     let at = |i: usize| items.get(i).ok_or_else(|| unexpected("the answer is too short"));
@@ -72,14 +74,15 @@ pub(crate) fn acquisition(reply: &Reply, ttl: Duration, settings: &RedisSettings
         let depth = items.get(2).map_or(Ok(1), Reply::int)?;
         u32::try_from(depth).map_err(|_| unexpected("a depth is out of range"))
     };
+    let fences = || -> Result<u32> {
+        let fences = items.get(4).map_or(Ok(1), Reply::int)?;
+        u32::try_from(fences).map_err(|_| unexpected("a number of fences is out of range"))
+    };
     match at(0)?.int()? {
-        1 => {
+        code @ (1 | 2) => {
+            let begun = if code == 1 { Begun::Now } else { Begun::Earlier };
             let kept = items.get(3).map(Reply::int).transpose()?.and_then(millis).unwrap_or(ttl);
-            let grant = Grant { fence: at(1)?.fence()?, ttl: kept, begun: Begun::Now, depth: depth()?, fences: 1 };
-            Ok(Acquisition::Granted(grant))
-        }
-        2 => {
-            let grant = Grant { fence: at(1)?.fence()?, ttl, begun: Begun::Earlier, depth: depth()?, fences: 1 };
+            let grant = Grant { fence: at(1)?.fence()?, ttl: kept, begun, depth: depth()?, fences: fences()? };
             Ok(Acquisition::Granted(grant))
         }
         0 => {

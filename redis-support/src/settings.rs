@@ -6,7 +6,8 @@ use tenure_core::{Error, ErrorKind, Result};
 
 use crate::keyspace::{FenceScope, Prefix};
 
-/// Where fencing tokens come from. A grant carries eight: the first, and those that its client may pass on.
+/// Where fencing tokens come from. A grant carries eight, the first and those that its client may pass on; or one, where
+/// grants follow one another faster than the clock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Fences {

@@ -20,7 +20,7 @@ pub struct AcquireRequest {
     /// The holder's note for operators.
     pub label: Option<Label>,
     /// How many consecutive fences the grant should carry, see [`Grant::fences`]; at least 1, and no more than the driver
-    /// declares.
+    /// declares. It may carry fewer now and then.
     pub fences: u32,
 }
 

@@ -1,8 +1,9 @@
 -- acquire: grants a plain lock to a token, or says that it is busy and keeps the token's place in the queue.
 -- KEYS  K lock, F fence counter, X tombstone of the token, Q queue, W presence, D direct
 -- ARGV  token, ttl ms, fences clock|counter, keep ms, label, wait as its part says
--- Returns the fence, granted now; {2, fence} the token holds it since an earlier request, nothing changed;
---         {1, fence} handed over before, and made to last now; {0, position|-1, recheck ms|-1, now µs} busy;
+-- Returns the first of eight fences, granted now; {1, fence} granted now with one; {2, fence, 1, ttl ms, fences} the token
+--         holds it since an earlier request, nothing changed; {1, fence, 1, ttl ms, fences} handed over before, and made
+--         to last now; {0, position|-1, recheck ms|-1, now µs} busy;
 --         {-1} the token was abandoned; {-2} the queue is full.
 -- Atomic because the check that nobody has the lock, or is before us, must hold when it is taken, and because no two
 -- grants may read the same counter.

@@ -31,15 +31,15 @@ local function tell(client, news)
   return not deaf[client]
 end
 
--- Gives a free lock to the first live waiter if it takes it without asking, and tells it the fence, the time and how
--- long the lease lasts: no longer than a dead one may hold up others. Tells whether its client heard.
+-- Gives a free lock to the first live waiter if it takes it without asking, and tells it the fence, the time, how long the
+-- lease lasts, no longer than a dead one may hold up others, and how many fences there are. Tells whether its client heard.
 local function hand(head, terms)
   local token, client = string.sub(head, 1, 22), string.sub(head, 24)
   if deaf[client] then return false end
   local ttl, label = string.match(terms, '^(%d+);(.*)$')
-  local number, fence = next_fence()
+  local number, fence, count = next_fence()
   local span = string.format('%.0f', math.min(tonumber(ttl), claim))
-  local news = token .. ';' .. fence .. ';' .. now .. ';' .. span
+  local news = token .. ';' .. fence .. ';' .. now .. ';' .. span .. ';' .. count
   if not tell(client, news) then return false end
   local ahead = number == now_us and '' or string.format('%.0f', number - now_us)
   redis.call('SET', K, token .. ';h;' .. fence .. ';' .. ahead .. ';' .. label, 'PX', span)

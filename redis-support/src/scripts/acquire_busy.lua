@@ -5,7 +5,7 @@ if bad then return bad end
 local own = own_flag(value)
 if own and string.sub(value, 1, 22) == token then
   local fence, ahead = string.match(value, '^[^;]*;.;(%d+);(%-?%d*)')
-  local given = {2, fence, 1, tonumber(ttl), (tonumber(ahead) or 0) > 9 and 1 or 8} -- as its grant said
+  local given = {2, fence, 1, tonumber(ttl), (tonumber(ahead) or 0) > 4 and 1 or 8} -- as its grant said
   if own ~= 'h' then return given end
   -- Handed over, for a short while, to a waiter that asks all the same: now it lasts.
   if redis.call('PTTL', K) < tonumber(ttl) then redis.call('PEXPIRE', K, ttl) end

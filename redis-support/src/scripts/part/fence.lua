@@ -1,7 +1,7 @@
 -- Part: next_fence(), as a number, as text, and how many nobody else is given: eight from there on, or that one. Needs the
 -- clock part; F the counter's key, which is kept seven below the last that was given; fences 'clock' or 'counter'; keep the
 -- counter's life in ms, '0' for ever. Microseconds since 1970 stay below 2^53 until the year 2255: numbers keep every digit.
--- Grants that follow one another faster than one in eight microseconds get one each when the counter is more than nine
+-- Grants that follow one another faster than one in eight microseconds get one each when the counter is more than four
 -- ahead, so that it stays close to the clock: after a loss of data the clock is all there is.
 local function next_fence()
   local fence, text, count = 1, '1', 8
@@ -12,7 +12,7 @@ local function next_fence()
     fence = last + 8
     text = string.format('%.0f', fence)
     local kept = text
-    if fences == 'clock' and fence > now_us + 9 then
+    if fences == 'clock' and fence > now_us + 4 then
       kept, count = string.format('%.0f', last + 1), 1
     end
     redis.call('SET', F, kept)

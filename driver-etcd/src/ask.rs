@@ -101,6 +101,7 @@ impl Ask<'_> {
 
     /// Joins the queue. The place gets a lease of its own, because a waiter's presence is not the ttl of a hold.
     async fn enqueue(&self, presence: Duration, unneeded: Lease) -> Result<Option<Acquisition>> {
+        self.asking.is_to_wait().await?;
         let presence = i64::try_from(presence.as_millis().div_ceil(1000)).unwrap_or(i64::MAX).max(1);
         let (given_back, lease) = tokio::join!(self.give_back(unneeded), self.lease(presence));
         let lease = lease?;
@@ -314,7 +315,7 @@ impl Ask<'_> {
 
     fn take_in(&self, answer: &etcd_client::TxnResponse, extent: Extent) -> Result<Seen> {
         let seen = txn::seen(answer, self.keys, extent)?;
-        self.inner.watcher.view().read(self.name(), self.asking.epoch, self.token(), &seen);
+        self.inner.watcher.view().read(self.name(), self.asking.epoch(), self.token(), &seen);
         Ok(seen)
     }
 

@@ -26,8 +26,8 @@
 //! * **One lease for each hold**, never shared: a lease that dies takes one hold along.
 //! * **Undoing is revoking.** A request that arrives after the lease that it names was revoked is refused by etcd, so
 //!   whatever was on its way comes to nothing.
-//! * **Wake-ups**: one watch on the prefix for each client, routed inside the process, so that a release wakes only
-//!   the next in line.
+//! * **Wake-ups**: one watch on the prefix for each client that has somebody waiting, routed inside the process, so that a
+//!   release wakes only the next in line.
 //! * **Guarded writes**: [`EtcdDriver::txn_guard`] gives the comparison that makes a transaction on the same etcd
 //!   succeed only while the lock is held.
 //!

@@ -87,7 +87,11 @@ impl DistributedLock for EtcdDriver {
     async fn watch(&self, name: &LockName, token: &OwnerToken) -> Result<Watch> {
         self.inner.link.ensure_open()?;
         let keys = self.inner.keys(name);
-        self.inner.watcher.listen(self.inner.keyspace.encoded(&keys), *token).await
+        let watch = self.inner.watcher.listen(self.inner.keyspace.encoded(&keys), *token);
+        if self.inner.tickets.place(token).is_some() {
+            self.inner.watcher.ensure_live().await?;
+        }
+        Ok(watch)
     }
 
     /// Two requests: the keys, and the rest of the lease.

@@ -25,6 +25,9 @@ pub(crate) trait Audience: Send + Sync + 'static {
     /// What happened, in order.
     fn take_in(&self, events: &[Event]);
 
+    /// The watch begins. Nobody relied on it before.
+    fn begin(&self);
+
     /// The watch goes on after an interruption: nothing is known of the time between.
     fn gap(&self);
 
@@ -46,13 +49,13 @@ impl<A: Audience> Standing<A> {
         Arc::new(Self { link, audience, task: tokio::sync::Mutex::default(), live })
     }
 
-    /// Returns when the watch stands.
+    /// Returns when the watch stands. It stands for as long as somebody listens: who needs it listens first.
     pub(crate) async fn ensure_live(self: &Arc<Self>) -> Result<()> {
         let mut task = self.task.lock().await;
         if task.as_ref().is_none_or(JoinHandle::is_finished) {
             self.live.send_replace(false);
             let stream = self.open().await?;
-            self.audience.gap();
+            self.audience.begin();
             self.live.send_replace(true);
             *task = Some(tokio::spawn(Arc::clone(self).run(stream)));
             return Ok(());
@@ -85,19 +88,36 @@ impl<A: Audience> Standing<A> {
                 ended = self.follow(&mut stream) => ended,
                 _ = turns.changed() => Ended::Broken,
             };
+            if ended == Ended::Idle {
+                match self.give_up().await {
+                    true => return,
+                    false => continue,
+                }
+            }
             self.live.send_replace(false);
             drop(stream);
-            if ended == Ended::Idle {
-                return;
-            }
-            stream = match self.reopen().await {
-                Some(stream) => stream,
-                None => return,
+            stream = loop {
+                match self.reopen().await {
+                    Some(stream) => break stream,
+                    None if self.give_up().await => return,
+                    None => {}
+                }
             };
             turns.borrow_and_update();
             self.audience.gap();
             self.live.send_replace(true);
         }
+    }
+
+    /// Ends the watch, unless somebody has begun to listen meanwhile; who comes later opens another one.
+    async fn give_up(&self) -> bool {
+        let mut task = self.task.lock().await;
+        let needed = !self.audience.is_empty() && self.link.ensure_open().is_ok();
+        if !needed {
+            self.live.send_replace(false);
+            *task = None;
+        }
+        !needed
     }
 
     /// `None` once the driver is closed, or nobody waits any more.

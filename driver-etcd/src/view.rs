@@ -13,7 +13,7 @@ use crate::txn::{Extent, Seen};
 #[derive(Debug, Default)]
 pub(crate) struct View {
     names: HashMap<Vec<u8>, Name>,
-    /// Counts the gaps in the watch: what was read before a gap says nothing of the queue after it.
+    /// Counts the beginnings of the watch: what was read before one says nothing of the queue after it.
     epoch: u64,
 }
 
@@ -150,14 +150,24 @@ impl View {
         }
     }
 
-    /// The watch was interrupted and goes on now: nothing is known, and everybody asks again.
-    pub(crate) fn gap(&mut self) {
+    /// The watch begins: what was read before says nothing.
+    pub(crate) fn begin(&mut self) {
         self.epoch += 1;
         for state in self.names.values_mut() {
             let local = std::mem::take(&mut state.local);
-            local.values().for_each(WakeHandle::wake);
             *state = Name { local, asking: state.asking, held: true, ..Name::default() };
         }
+    }
+
+    /// The watch was interrupted and goes on now: nothing is known, and everybody asks again.
+    pub(crate) fn gap(&mut self) {
+        self.begin();
+        self.names.values().flat_map(|state| state.local.values()).for_each(WakeHandle::wake);
+    }
+
+    /// What is read from now on is of this epoch.
+    pub(crate) fn epoch(&self) -> u64 {
+        self.epoch
     }
 }
 

@@ -1,5 +1,6 @@
 //! The watch of the locks of one client, and who is woken by it.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use etcd_client::{Event, EventType};
@@ -24,7 +25,7 @@ pub(crate) struct Places {
 pub(crate) struct Asking<'a> {
     watcher: &'a Watcher,
     name: &'a [u8],
-    pub(crate) epoch: u64,
+    epoch: AtomicU64,
 }
 
 impl Watcher {
@@ -37,16 +38,20 @@ impl Watcher {
     }
 
     pub(crate) fn asking<'a>(&'a self, name: &'a [u8]) -> Asking<'a> {
-        Asking { watcher: self, name, epoch: self.view().asks(name) }
+        Asking { watcher: self, name, epoch: AtomicU64::new(self.view().asks(name)) }
     }
 
-    /// Listens for a token, once the watch stands.
-    pub(crate) async fn listen(&self, name: &[u8], token: OwnerToken) -> Result<Watch> {
-        self.0.ensure_live().await?;
+    /// Returns when the watch stands.
+    pub(crate) async fn ensure_live(&self) -> Result<()> {
+        self.0.ensure_live().await
+    }
+
+    /// Listens for a token. It hears something once the watch stands, see [`Asking::is_to_wait`].
+    pub(crate) fn listen(&self, name: &[u8], token: OwnerToken) -> Watch {
         let (handle, watch) = Watch::channel();
         let (standing, name) = (Arc::clone(&self.0), name.to_vec());
         self.view().listen(&name, token, handle);
-        Ok(watch.on_drop(move || standing.audience.view().unlisten(&name, &token)))
+        watch.on_drop(move || standing.audience.view().unlisten(&name, &token))
     }
 
     pub(crate) async fn close(&self) {
@@ -55,6 +60,21 @@ impl Watcher {
 
     pub(crate) fn abort(&self) {
         self.0.abort();
+    }
+}
+
+impl Asking<'_> {
+    /// What the request reads from now on is of this epoch.
+    pub(crate) fn epoch(&self) -> u64 {
+        self.epoch.load(Ordering::Relaxed)
+    }
+
+    /// Returns when the watch stands. Who takes a place in a queue waits for it; who gets a free lock does not need it,
+    /// and is spared the events of everybody's locks.
+    pub(crate) async fn is_to_wait(&self) -> Result<()> {
+        self.watcher.ensure_live().await?;
+        self.epoch.store(self.watcher.view().epoch(), Ordering::Relaxed);
+        Ok(())
     }
 }
 
@@ -87,6 +107,10 @@ impl Audience for Places {
     fn take_in(&self, events: &[Event]) {
         let mut view = self.view();
         events.iter().for_each(|event| self.change(&mut view, event));
+    }
+
+    fn begin(&self) {
+        self.view().begin();
     }
 
     /// Everybody asks again.

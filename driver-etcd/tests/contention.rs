@@ -44,6 +44,7 @@ async fn a_pair_costs_two_requests() {
         }
         assert!(cheap >= dear, "{cheap} {dear}");
     }
+    assert_eq!(requests(&cluster, "Watch"), 0.0, "nobody had to wait");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

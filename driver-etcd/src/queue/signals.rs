@@ -35,8 +35,9 @@ impl Signals {
     }
 
     pub(super) async fn listen(&self, queue: &QueueName) -> Result<Watch> {
+        let watch = self.0.audience.router.register(queue);
         self.0.ensure_live().await?;
-        Ok(self.0.audience.router.register(queue))
+        Ok(watch)
     }
 
     /// A question leaves. Until it is answered, every signal wakes: the answer may be older than it.
@@ -101,6 +102,8 @@ impl Audience for Sleepers {
             }
         }
     }
+
+    fn begin(&self) {}
 
     fn gap(&self) {
         self.until().clear();

@@ -90,13 +90,26 @@ async fn pipeline(mut connection: MultiplexedConnection, commands: Vec<Gathered>
         pipeline.add_command(command);
         replies.push(reply);
     }
+    let count = replies.len();
+    let answer = tokio::select! {
+        answer = connection.send_packed_commands(&pipeline, 0, count) => answer,
+        // The connection may be replaced by now; this is not to keep it open.
+        () = given_up(&mut replies) => return,
+    };
     // Who has gone does not care.
-    match connection.send_packed_commands(&pipeline, 0, replies.len()).await {
+    match answer {
         Ok(values) if values.len() == replies.len() => {
             replies.into_iter().zip(values).for_each(|(reply, value)| drop(reply.send(Ok(value))));
         }
         Ok(_) => replies.into_iter().for_each(|reply| drop(reply.send(Err(broken("replies are missing"))))),
         Err(error) => replies.into_iter().for_each(|reply| drop(reply.send(Err(error.clone())))),
+    }
+}
+
+/// Returns when nobody waits for any of the replies.
+async fn given_up(replies: &mut [oneshot::Sender<RedisResult<Value>>]) {
+    for reply in replies {
+        reply.closed().await;
     }
 }
 
@@ -151,6 +164,31 @@ mod tests {
         }
         assert_eq!(connection.on_their_way.load(Ordering::Relaxed), 0);
         assert!(connection.gathered.lock().unwrap().is_empty());
+    }
+
+    #[tokio::test]
+    async fn a_server_that_is_silent_keeps_nothing_that_was_given_up() {
+        let mut server = RedisServer::start(RedisOptions::new()).unwrap();
+        let connection = connected(&server).await;
+        server.pause().unwrap();
+        let ask = |_| {
+            let connection = Arc::clone(&connection);
+            tokio::spawn(async move {
+                let sending = connection.send(command(&["PING"]));
+                tokio::time::timeout(std::time::Duration::from_millis(50), sending).await.unwrap_err();
+            })
+        };
+        let tasks: Vec<_> = (0..100).map(ask).collect();
+        for task in tasks {
+            task.await.unwrap();
+        }
+        let on_their_way = || Arc::strong_count(&connection.gathered) - 1;
+        for _ in 0..100 {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!((on_their_way(), connection.on_their_way.load(Ordering::Relaxed)), (0, 0));
+        server.resume().unwrap();
+        assert_eq!(connection.send(command(&["ECHO", "1"])).await.unwrap(), Value::BulkString(b"1".into()));
     }
 
     #[tokio::test]

@@ -105,9 +105,9 @@ impl EtcdDriver {
     pub async fn ping(&self) -> Result<()> {
         let root = self.inner.keyspace.root();
         let options = etcd_client::GetOptions::new().with_prefix().with_count_only();
-        let read = |mut stubs: crate::link::Stubs| {
+        let read = |stubs: crate::link::Stubs| {
             let options = options.clone();
-            async move { stubs.kv.get(root, Some(options)).await.map(drop) }
+            async move { stubs.kv().get(root, Some(options)).await.map(drop) }
         };
         self.inner.link.call(read).await.map_err(|error| match error.kind() {
             // Reading changes nothing, so nothing was applied.
@@ -158,9 +158,9 @@ impl Inner {
 
     pub(crate) async fn txn(&self, txn: Txn) -> Result<TxnResponse> {
         self.link
-            .call(|mut stubs| {
+            .call(|stubs| {
                 let txn = txn.clone();
-                async move { stubs.kv.txn(txn).await }
+                async move { stubs.kv().txn(txn).await }
             })
             .await
     }

@@ -64,9 +64,9 @@ impl Leases {
         let since = Instant::now();
         let link = Arc::clone(&self.link);
         let request: Grant = Box::pin(async move {
-            link.call(|mut stubs| async move {
+            link.call(|stubs| async move {
                 let options = LeaseGrantOptions::new().with_id(id);
-                stubs.lease.grant(secs, Some(options)).await.map(|answer| answer.ttl())
+                stubs.lease().grant(secs, Some(options)).await.map(|answer| answer.ttl())
             })
             .await
         });
@@ -91,8 +91,8 @@ impl Leases {
 
     async fn revoke_once(&self, id: i64) -> Result<Revoked> {
         self.link
-            .call(|mut stubs| async move {
-                match stubs.lease.revoke(id).await {
+            .call(|stubs| async move {
+                match stubs.lease().revoke(id).await {
                     Ok(_) => Ok(Revoked::Revoked),
                     Err(error) if is_lease_gone(&error) => Ok(Revoked::Absent),
                     Err(error) => Err(error),
@@ -105,8 +105,8 @@ impl Leases {
     /// that stalls holds up nothing else.
     pub(crate) async fn keep_alive(&self, id: i64) -> Result<bool> {
         self.link
-            .call(|mut stubs| async move {
-                match stubs.lease.keep_alive(id).await {
+            .call(|stubs| async move {
+                match stubs.lease().keep_alive(id).await {
                     Ok(_) => Ok(true),
                     Err(error) if is_lease_gone(&error) => Ok(false),
                     Err(error) => Err(error),
@@ -119,7 +119,7 @@ impl Leases {
     pub(crate) async fn remaining(&self, id: i64) -> Result<Option<u64>> {
         let secs = self
             .link
-            .call(|mut stubs| async move { stubs.lease.time_to_live(id, None).await.map(|answer| answer.ttl()) })
+            .call(|stubs| async move { stubs.lease().time_to_live(id, None).await.map(|answer| answer.ttl()) })
             .await?;
         Ok(u64::try_from(secs).ok())
     }

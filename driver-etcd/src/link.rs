@@ -34,18 +34,27 @@ struct Member {
 }
 
 struct Connected {
-    client: Client,
+    client: Arc<Client>,
     /// Cleared when the runtime ends that the connection lives on.
     alive: Arc<AtomicBool>,
     canary: tokio::task::AbortHandle,
 }
 
-/// The parts of the client library that are used here.
-#[derive(Clone)]
-pub(crate) struct Stubs {
-    pub(crate) kv: KvClient,
-    pub(crate) lease: LeaseClient,
-    pub(crate) watch: WatchClient,
+/// The parts of the client library that are used here. Each call makes the one that it needs.
+pub(crate) struct Stubs(Arc<Client>);
+
+impl Stubs {
+    pub(crate) fn kv(&self) -> KvClient {
+        self.0.kv_client()
+    }
+
+    pub(crate) fn lease(&self) -> LeaseClient {
+        self.0.lease_client()
+    }
+
+    pub(crate) fn watch(&self) -> WatchClient {
+        self.0.watch_client()
+    }
 }
 
 impl Link {
@@ -161,11 +170,11 @@ impl Connected {
             let _fall = fall;
             std::future::pending::<()>().await;
         });
-        Self { client, alive, canary: canary.abort_handle() }
+        Self { client: Arc::new(client), alive, canary: canary.abort_handle() }
     }
 
     fn stubs(&self) -> Stubs {
-        Stubs { kv: self.client.kv_client(), lease: self.client.lease_client(), watch: self.client.watch_client() }
+        Stubs(Arc::clone(&self.client))
     }
 }
 

@@ -51,27 +51,33 @@ impl<A: Audience> Standing<A> {
 
     /// Returns when the watch stands. It stands for as long as somebody listens: who needs it listens first.
     pub(crate) async fn ensure_live(self: &Arc<Self>) -> Result<()> {
-        let mut task = self.task.lock().await;
-        if task.as_ref().is_none_or(JoinHandle::is_finished) {
-            self.live.send_replace(false);
-            let stream = self.open().await?;
-            self.audience.begin();
-            self.live.send_replace(true);
-            *task = Some(tokio::spawn(Arc::clone(self).run(stream)));
-            return Ok(());
+        loop {
+            let mut news = self.live.subscribe();
+            let mut task = self.task.lock().await;
+            if task.as_ref().is_none_or(JoinHandle::is_finished) {
+                self.live.send_replace(false);
+                let stream = self.open().await?;
+                self.audience.begin();
+                self.live.send_replace(true);
+                *task = Some(tokio::spawn(Arc::clone(self).run(stream)));
+                return Ok(());
+            }
+            drop(task);
+            if *news.borrow() {
+                return Ok(());
+            }
+            // It is being opened again, or was given up just now.
+            let ended = |_| Error::new(ErrorKind::Unavailable, "the watch was given up");
+            news.changed().await.map_err(ended)?;
         }
-        drop(task);
-        let mut live = self.live.subscribe();
-        let ended = |_| Error::new(ErrorKind::Unavailable, "the watch was given up");
-        live.wait_for(|live| *live).await.map(drop).map_err(ended)
     }
 
     /// Opens the watch, from now on, and waits until it stands. A revision of the past would put it among those that
     /// etcd serves only ten times a second.
     async fn open(&self) -> Result<WatchStream> {
-        let stream = self.link.call(|mut stubs| async move {
+        let stream = self.link.call(|stubs| async move {
             let options = WatchOptions::new().with_prefix();
-            let mut stream = stubs.watch.watch(self.audience.root(), Some(options)).await?;
+            let mut stream = stubs.watch().watch(self.audience.root(), Some(options)).await?;
             let first = stream.message().await?;
             Ok((stream, first.is_some_and(|first| first.created() && !first.canceled())))
         });

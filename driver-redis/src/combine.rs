@@ -2,8 +2,9 @@
 //!
 //! The library's own task writes whatever it finds, and on a runtime of several threads it finds a command or two at a time:
 //! as many system calls as commands, at both ends. So as soon as a few commands are on their way, the next ones gather
-//! until every task that is ready now has been run, and leave as one pipeline. Nobody waits for a reply of another, and a
-//! few commands alone go straight to the library.
+//! until every task that is ready now has been run, and leave as pipelines. No command waits for a reply to another one
+//! before it leaves, and a few commands alone go straight to the library. The replies to one pipeline are told together: if the
+//! connection ends among them, the outcome of all its commands is unknown.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};

@@ -44,7 +44,8 @@ impl DistributedLock for EtcdDriver {
     }
 
     /// Two requests for a free lock: a lease, and the transaction. Three for a busy one that is not waited for. Joining
-    /// a queue takes five, asking again two at the same time, and taking the lock in one's turn two.
+    /// a queue takes five, one more when this client has to open its watch, asking again two at the same time, and taking
+    /// the lock in one's turn two.
     async fn acquire(&self, request: &AcquireRequest) -> Result<Acquisition> {
         self.inner.ask(None, request).await
     }

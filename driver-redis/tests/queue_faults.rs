@@ -131,6 +131,7 @@ async fn forgotten_scripts_are_sent_again_and_data_survives_a_kill() {
     let (q, jobs) = (&*client.queues, queue("jobs"));
     q.push(&jobs, &[message("a", 0), message("b", 60_000)]).await.unwrap();
     server.cli(&["SCRIPT", "FLUSH"]).unwrap();
+    server.cli(&["FUNCTION", "FLUSH"]).unwrap();
     let delivery = one(q, &jobs).await;
     server.kill().unwrap();
     let error = q.push(&jobs, &[message("c", 0)]).await.unwrap_err();

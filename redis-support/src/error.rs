@@ -62,6 +62,30 @@ impl ExecError {
         matches!(self, Self::Server { code, message } if recognise(code, message) == "NOSCRIPT")
     }
 
+    /// Whether the server does not know the function; nothing was executed.
+    pub(crate) fn is_no_function(&self) -> bool {
+        matches!(self, Self::Server { message, .. } if message.starts_with("Function not found"))
+    }
+
+    /// Whether the library is there already.
+    pub(crate) fn is_known_library(&self) -> bool {
+        matches!(self, Self::Server { message, .. } if message.starts_with("Library '") && message.ends_with("already exists"))
+    }
+
+    /// Whether the server keeps functions from the user, or does not have them; nothing was executed.
+    pub(crate) fn is_function_withheld(&self) -> bool {
+        matches!(self, Self::Server { message, .. } if message.to_ascii_lowercase().contains("fcall"))
+            && self.is_withheld()
+    }
+
+    /// Whether the server refused a function without looking into it, because functions may write and its state forbids
+    /// writes, though this run may not have written. A command inside that is refused is told with its line. Nothing was
+    /// executed.
+    pub(crate) fn is_function_unread(&self) -> bool {
+        let forbids = |code: &str| matches!(code, "OOM" | "MISCONF" | "NOREPLICAS");
+        matches!(self, Self::Server { code, message } if forbids(code) && !message.contains("@user_function:"))
+    }
+
     /// Whether the user lacks a right.
     pub(crate) fn is_denied(&self) -> bool {
         matches!(self, Self::Server { code, message } if recognise(code, message) == "NOPERM")
@@ -200,9 +224,12 @@ fn missing_right(message: &str, keys: &Keyspace, script: Option<&Script>) -> Str
     let quoted = || message.split('\'').nth(1).filter(|_| message.contains("to run the '")).map(str::to_owned);
     let appended = || message.rsplit_once(" [")?.1.strip_suffix(']').map(str::to_owned);
     let by_line = || {
-        let digits = message.rsplit_once("@user_script:")?.1;
+        let (place, before) =
+            [("@user_script:", 0), ("@user_function:", 1)].into_iter().find(|(place, _)| message.contains(place))?;
+        let digits = message.rsplit_once(place)?.1;
         let end = digits.find(|c: char| !c.is_ascii_digit()).unwrap_or(digits.len());
-        script?.command_at(digits[..end].parse().ok()?).map(str::to_owned)
+        let line = digits[..end].parse::<usize>().ok()?.checked_sub(before)?;
+        script?.command_at(line).map(str::to_owned)
     };
     match quoted().or_else(appended).or_else(by_line) {
         Some(command) => {

@@ -18,7 +18,7 @@ use crate::call::{Calls, FENCES};
 use crate::check::{self, Notes};
 use crate::config::{RedisConfig, Topology};
 use crate::dial::Dialer;
-use crate::executor::{Placement, RedisExecutor, Reply, ScriptCall, run};
+use crate::executor::{Placement, RedisExecutor, Reply, Runner, ScriptCall};
 use crate::keyspace::{ClientId, FenceScope, Keyspace};
 use crate::remote::Remote;
 use crate::reply;
@@ -31,8 +31,10 @@ const RENEW_BATCH: usize = 100;
 
 /// The driver traits over an executor. Clones share it.
 ///
-/// Every method but `close` is one round trip, one more when a cluster redirects the request, and one more when the
-/// server has forgotten its scripts (a restart, a failover, `SCRIPT FLUSH`): the script is then sent whole, once.
+/// Every method but `close` is one round trip, one more when a cluster redirects the request, and two more when the server
+/// does not know the function (its data was lost, `FUNCTION FLUSH`), which is then loaded. Without functions (a version
+/// before 7.0, no right to them) it is one more when the server has forgotten its scripts (a restart, a failover, `SCRIPT
+/// FLUSH`): the script is then sent whole, once. A server that takes no writes refuses functions unread: one more as well.
 /// `watch` needs none. A node of a quorum that was down at the start is checked before its first vote, in five more.
 #[derive(Debug)]
 pub struct RedisLocks<E>(Arc<Inner<E>>);
@@ -41,6 +43,7 @@ pub struct RedisLocks<E>(Arc<Inner<E>>);
 struct Inner<E> {
     executor: E,
     calls: Calls,
+    runner: Runner,
     wake: WakeLink,
     /// Set once the servers have been looked at.
     notes: OnceCell<Notes>,
@@ -112,8 +115,9 @@ impl<E: RedisExecutor> RedisLocks<E> {
 
     /// The driver over servers that are looked at when they are first asked to grant something.
     pub(crate) fn unchecked(executor: E, keys: Keyspace, settings: RedisSettings, wake: WakeLink) -> Self {
+        let runner = Runner::new(settings.functions);
         let calls = Calls::new(keys, settings);
-        Self(Arc::new(Inner { executor, calls, wake, notes: OnceCell::new() }))
+        Self(Arc::new(Inner { executor, calls, runner, wake, notes: OnceCell::new() }))
     }
 
     /// Looks whether the servers are fit to keep locks, unless that is known already.
@@ -145,7 +149,7 @@ impl<E: RedisExecutor> RedisLocks<E> {
     /// Runs a script for `operation` on `name`.
     pub(crate) async fn run(&self, operation: &'static str, name: &LockName, call: ScriptCall) -> Result<Reply> {
         let inner = &*self.0;
-        let result = run(&inner.executor, &call).await;
+        let result = inner.runner.run(&inner.executor, &call).await;
         result.map_err(|error| {
             let error = error.into_error(&inner.calls.keys, Some(call.script));
             error.during(inner.executor.driver(), operation, name)
@@ -184,7 +188,7 @@ impl<E: RedisExecutor> RedisLocks<E> {
     /// Runs a script for several: its one failure is everybody's.
     async fn run_part(&self, call: ScriptCall, names: Vec<&LockName>) -> Vec<Result<Renewed>> {
         let inner = &*self.0;
-        let answer = match run(&inner.executor, &call).await {
+        let answer = match inner.runner.run(&inner.executor, &call).await {
             Ok(reply) => reply::renewals(&reply, names.len()).map_err(|error| error.message().to_owned()).map_err(Err),
             Err(error) => Err(Ok(error)),
         };

@@ -14,8 +14,8 @@ use crate::settings::{Eviction, Fences};
 
 const DEFAULT_PORT: u16 = 6379;
 const DEFAULT_SENTINEL_PORT: u16 = 26379;
-const PARAMETERS: &str = "prefix, max_waiters, max_backlog, max_dead_letters, fences, allow_eviction, \
-                          connect_timeout_ms, response_timeout_ms, \
+const PARAMETERS: &str = "prefix, max_waiters, max_backlog, max_dead_letters, fences, functions, \
+                          allow_eviction, connect_timeout_ms, response_timeout_ms, \
                           ping_interval_ms, protocol, name; with rediss:// also ca, cert, key; for unix sockets also \
                           user, pass, db; with sentinels also sentinel_user, sentinel_pass";
 
@@ -147,12 +147,10 @@ fn parameter(mut config: RedisConfig, kind: Kind, key: &str, value: &str) -> Res
                 _ => return Err(invalid("fences is clock or counter")),
             });
         }
+        "functions" => config.settings = config.settings.functions(truth(key, value)?),
         "allow_eviction" => {
-            config.settings = config.settings.eviction(match value {
-                "true" => Eviction::Allow,
-                "false" => Eviction::Refuse,
-                _ => return Err(invalid("allow_eviction is true or false")),
-            });
+            let eviction = if truth(key, value)? { Eviction::Allow } else { Eviction::Refuse };
+            config.settings = config.settings.eviction(eviction);
         }
         "connect_timeout_ms" => config = config.connect_timeout(millis(key, value)?)?,
         "response_timeout_ms" => config = config.response_timeout(millis(key, value)?)?,
@@ -213,6 +211,10 @@ fn database(text: &str) -> Result<u32> {
 
 fn number<T: FromStr>(key: &str, value: &str) -> Result<T> {
     value.parse().map_err(|_| invalid(format!("{key} is not a number, or out of range")))
+}
+
+fn truth(key: &str, value: &str) -> Result<bool> {
+    value.parse().map_err(|_| invalid(format!("{key} is true or false")))
 }
 
 fn millis(key: &str, value: &str) -> Result<Duration> {

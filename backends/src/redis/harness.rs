@@ -95,7 +95,7 @@ pub(crate) fn inject(servers: &Shared, fault: Fault) -> Result<Healer, BoxError>
             }
         }
         Fault::CutNotifications => lock(&servers).everywhere(&["CLIENT", "KILL", "TYPE", "pubsub"])?,
-        Fault::ForgetScripts => lock(&servers).everywhere(&["SCRIPT", "FLUSH", "SYNC"])?,
+        Fault::ForgetScripts => lock(&servers).forget_scripts()?,
         Fault::PauseServer => {
             for server in lock(&servers).all_mut() {
                 server.pause()?;

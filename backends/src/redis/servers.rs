@@ -90,10 +90,21 @@ impl Servers {
         Ok(())
     }
 
+    /// Makes all servers forget their scripts, and the primaries their functions.
+    pub(super) fn forget_scripts(&self) -> Result<(), BoxError> {
+        self.everywhere(&["SCRIPT", "FLUSH", "SYNC"])?;
+        self.primaries(&["FUNCTION", "FLUSH", "SYNC"])
+    }
+
     /// Makes the primaries forget everything.
     pub(super) fn flush(&self) -> Result<(), BoxError> {
+        self.primaries(&["FLUSHALL"])
+    }
+
+    /// Runs a command that writes on all primaries.
+    fn primaries(&self, args: &[&str]) -> Result<(), BoxError> {
         for server in self.all() {
-            match server.cli(&["FLUSHALL"]) {
+            match server.cli(args) {
                 Err(error) if !error.to_string().contains("READONLY") => return Err(error.into()),
                 _ => {}
             }

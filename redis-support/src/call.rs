@@ -1,5 +1,7 @@
 //! Typed calls: which keys and arguments each script takes, in which order. The scripts' headers say the same.
 
+use std::ops::RangeInclusive;
+
 use tenure_core::driver::{
     AcquireRequest, Ballot, Electorate, Handing, Hold, Queueing, ReentrantHold, ReentrantRenewal, Renewal,
 };
@@ -204,9 +206,10 @@ impl Calls {
         ScriptCall { script: &script::INSPECT, keys, args: ArgList::default() }
     }
 
-    pub(crate) fn rights(&self) -> ScriptCall {
+    /// At a server that serves these slots.
+    pub(crate) fn rights(&self, slots: &RangeInclusive<u16>) -> ScriptCall {
         let mut keys = ArgList::with_capacity(2);
-        self.keys.push_probes(&mut keys);
+        self.keys.push_probes(&mut keys, slots);
         let mut args = ArgList::with_capacity(1);
         args.push(&self.channel_prefix);
         ScriptCall { script: &script::RIGHTS, keys, args }

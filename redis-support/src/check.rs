@@ -1,5 +1,8 @@
 //! What a server must be like before it is trusted with locks.
 
+use std::ops::RangeInclusive;
+
+use futures_util::future::join_all;
 use tenure_core::{Error, ErrorKind, Result};
 
 use crate::call::Calls;
@@ -103,14 +106,35 @@ fn look(info: &str, placement: Placement, eviction: Eviction, notes: &mut Notes)
     Ok(())
 }
 
-/// Tries each command that the scripts use, so that a missing right shows now and not in the first release.
+/// Tries at every server each command that the scripts use, so that a missing right shows now and not in the first release.
 async fn rights<E: RedisExecutor + ?Sized>(executor: &E, calls: &Calls, notes: &mut Notes) -> Result<()> {
-    let call = calls.rights();
+    let tries =
+        executor.homes().into_iter().map(async |(server, slots)| (server, rights_at(executor, calls, &slots).await));
+    for (server, tried) in join_all(tries).await {
+        let named = |text: &str| match executor.placement() {
+            Placement::OneServer | Placement::OnePrimary => text.to_owned(),
+            Placement::Slots => format!("{server}: {text}"),
+        };
+        match tried {
+            Ok(remarks) => remarks.iter().for_each(|remark| notes.remark(named(remark))),
+            Err(error) => return Err(Error::new(error.kind(), named(error.message())).with_source(error)),
+        }
+    }
+    Ok(())
+}
+
+/// Tries them at one server, and tells what else was refused there.
+async fn rights_at<E: RedisExecutor + ?Sized>(
+    executor: &E,
+    calls: &Calls,
+    slots: &RangeInclusive<u16>,
+) -> Result<Vec<String>> {
+    let call = calls.rights(slots);
     let explain = |error: ExecError| error.into_error(&calls.keys, Some(call.script));
     // Both ways of calling a script need a right of their own.
     let reply = executor.eval(&call).await.map_err(explain)?;
     executor.evalsha(&call).await.map_err(explain)?;
-    let mut lacking = Vec::new();
+    let (mut lacking, mut remarks) = (Vec::new(), Vec::new());
     for pair in reply.items()?.chunks_exact(2) {
         let command = String::from_utf8_lossy(pair[0].bytes()?).to_lowercase();
         let text = String::from_utf8_lossy(pair[1].bytes()?).into_owned();
@@ -124,11 +148,11 @@ async fn rights<E: RedisExecutor + ?Sized>(executor: &E, calls: &Calls, notes: &
                 lacking.push(command);
             }
         } else {
-            notes.remarks.push(format!("{command} was refused when it was tried: {text}"));
+            remarks.push(format!("{command} was refused when it was tried: {text}"));
         }
     }
     if lacking.is_empty() {
-        return Ok(());
+        return Ok(remarks);
     }
     let rules: Vec<String> = lacking.iter().map(|command| format!("+{command}")).collect();
     let text = format!("the user has no right to run {}; the rules needed are {}", lacking.join(", "), rules.join(" "));

@@ -10,6 +10,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::ops::RangeInclusive;
 use std::sync::{Arc, PoisonError, RwLock, Weak};
 use std::time::Duration;
 
@@ -112,6 +113,11 @@ impl<D: Dialer> Cluster<D> {
     pub(crate) async fn everywhere(&self, request: &Request<'_>) -> Vec<(String, Result<Reply, ExecError>)> {
         let ask = async |link: Arc<Link<D>>| (link.place(), link.request(request).await);
         futures_util::future::join_all(self.0.links().into_iter().map(ask)).await
+    }
+
+    /// For every primary, where it is and some of the slots that it serves.
+    pub(crate) fn homes(&self) -> Vec<(String, RangeInclusive<u16>)> {
+        self.0.nodes().map.homes().into_iter().map(|(node, slots)| (node.to_string(), slots)).collect()
     }
 
     /// Ends all links.

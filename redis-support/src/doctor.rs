@@ -14,7 +14,7 @@ use crate::lock::RedisLocks;
 /// How far a server's clock may be from ours before it is worth a word.
 const CLOCK_NOTED: Duration = Duration::from_secs(1);
 
-/// Two commands to each server, those of the check at the start, and two scripts on one of them.
+/// Two commands to each server, those of the check at the start, and two scripts, one after the other.
 #[async_trait]
 impl<E: RedisExecutor> Doctor for RedisLocks<E> {
     async fn examine(&self) -> Result<Checkup> {
@@ -64,7 +64,7 @@ async fn rights<E: RedisExecutor + ?Sized>(executor: &E, calls: &Calls) -> Findi
     let server = match executor.placement() {
         Placement::OneServer => "the server",
         Placement::OnePrimary => "the primary",
-        Placement::Slots => "one of the nodes",
+        Placement::Slots => "the nodes",
     };
     let (concern, seen, meaning) = match check::server(executor, calls).await {
         Ok(_) => (Concern::Fine, "every right was tried".into(), "all operations can be served"),

@@ -1,6 +1,7 @@
 //! What a client library has to bring.
 
 use std::fmt::Debug;
+use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use futures_util::FutureExt as _;
@@ -61,6 +62,9 @@ pub trait RedisExecutor: Debug + Send + Sync + 'static {
 
     /// How keys are spread. Constant.
     fn placement(&self) -> Placement;
+
+    /// For each server that keeps locks, where it is and some of the slots that it serves.
+    fn homes(&self) -> Vec<(String, RangeInclusive<u16>)>;
 
     /// `FCALL` of the script's function. An unknown function is a [`ExecError::Server`] with the server's words.
     fn fcall(&self, call: &ScriptCall) -> impl Future<Output = Result<Reply, ExecError>> + Send;

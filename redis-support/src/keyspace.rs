@@ -26,11 +26,14 @@
 
 mod queues;
 
+use std::ops::RangeInclusive;
+
 use tenure_core::{Error, ErrorKind, LockName, OwnerToken, Result};
 
 use crate::args::ArgList;
 use crate::error::ExecError;
 use crate::settings::RedisSettings;
+use crate::slot;
 
 /// What all keys and channels begin with: 1 to 64 of `A-Z a-z 0-9 _ . -`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -210,13 +213,15 @@ impl Keyspace {
         &self.client.0
     }
 
-    /// Two keys for trying rights on: one spelled like a lock's, one like a side key's, in one slot. Neither is any
-    /// name's: names have no % but before two digits.
-    pub(crate) fn push_probes(&self, keys: &mut ArgList) {
-        let prefix = &self.prefix.0;
-        let tag = self.client.0.as_str();
-        keys.push(format!("{prefix}:%rights-{tag}"));
-        keys.push(format!("{{{prefix}:%rights-{tag}}}:probe"));
+    /// Two keys for trying rights on: one spelled like a lock's, one like a side key's, both in the same of these slots.
+    /// Neither is any name's: names have no % but before two digits.
+    pub(crate) fn push_probes(&self, keys: &mut ArgList, slots: &RangeInclusive<u16>) {
+        let (prefix, tag) = (&self.prefix.0, self.client.0.as_str());
+        let spelled = |number: u64| format!("{prefix}:%rights-{tag}{number}");
+        let probe = (0..).map(spelled).find(|key| slots.contains(&slot::of(key.as_bytes()))).unwrap_or_default();
+        let side = format!("{{{probe}}}:probe");
+        keys.push(probe);
+        keys.push(side);
     }
 
     /// The rights that an access control list has to give, as its rules are written.

@@ -1,5 +1,6 @@
 //! The executor over any client library and any topology.
 
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use crate::cluster::Cluster;
@@ -95,6 +96,13 @@ impl<D: Dialer> RedisExecutor for Remote<D> {
             Servers::Single(_) => Placement::OneServer,
             Servers::Primary(..) => Placement::OnePrimary,
             Servers::Cluster(_) => Placement::Slots,
+        }
+    }
+
+    fn homes(&self) -> Vec<(String, RangeInclusive<u16>)> {
+        match &self.servers {
+            Servers::Single(link) | Servers::Primary(link, _) => vec![(link.place(), slot::ALL)],
+            Servers::Cluster(cluster) => cluster.homes(),
         }
     }
 

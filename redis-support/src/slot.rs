@@ -1,6 +1,7 @@
 //! Slots of a cluster: which one a key is in, and which node serves it.
 
 use std::collections::HashMap;
+use std::ops::RangeInclusive;
 
 use crate::config::Address;
 use crate::error::ExecError;
@@ -8,6 +9,9 @@ use crate::executor::Reply;
 
 /// How many slots a cluster has.
 const SLOTS: u16 = 16_384;
+
+/// All of them.
+pub(crate) const ALL: RangeInclusive<u16> = 0..=SLOTS - 1;
 
 /// The slot of a key: of what its first braces hold, if they hold anything, else of the whole.
 pub(crate) fn of(key: &[u8]) -> u16 {
@@ -69,6 +73,17 @@ impl SlotMap {
         self.moved.insert(slot, node);
     }
 
+    /// For every node that serves slots, some of those.
+    pub(crate) fn homes(&self) -> Vec<(&Address, RangeInclusive<u16>)> {
+        let mut all: Vec<(&Address, RangeInclusive<u16>)> = Vec::new();
+        for (from, to, node) in &self.ranges {
+            if !all.iter().any(|(known, _)| *known == node) {
+                all.push((node, *from..=*to));
+            }
+        }
+        all
+    }
+
     /// Every node that serves slots, once.
     pub(crate) fn nodes(&self) -> Vec<Address> {
         let mut all: Vec<Address> = Vec::new();
@@ -120,6 +135,7 @@ mod tests {
         let mut map = SlotMap::read(&reply, &Address::tcp("seed", 9)).unwrap();
         assert_eq!(map.node(99), Some(&Address::tcp("a", 1)));
         assert_eq!(map.node(100), Some(&Address::tcp("seed", 2)));
+        assert_eq!(map.homes(), [(&Address::tcp("a", 1), 0..=99), (&Address::tcp("seed", 2), 100..=16383)]);
         map.moved(100, Address::tcp("b", 3));
         assert_eq!(map.node(100), Some(&Address::tcp("b", 3)));
         assert_eq!(map.nodes().len(), 3);

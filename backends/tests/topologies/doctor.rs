@@ -1,5 +1,6 @@
 //! What the check-up tells of several servers.
 
+use tenure_core::ErrorKind;
 use tenure_core::driver::{Concern, Topic};
 use tenure_testkit::{RedisCluster, RedisOptions, RedisSentinels, RedisServer};
 
@@ -27,6 +28,30 @@ async fn every_primary_is_looked_at() {
         let dead = checkup.findings().iter().find(|one| one.topic == Topic::Reach).expect("the dead node is told");
         assert_eq!((&*dead.server, dead.concern), (&*place, Concern::Danger), "{checkup}");
         assert!(checkup.findings().iter().any(|one| one.topic == Topic::Version), "{checkup}");
+    }
+}
+
+/// Nodes do not share their access control lists.
+#[tokio::test]
+#[ignore = "starts clusters and sentinels; cargo xtask test"]
+async fn a_right_that_one_primary_lacks_is_named_with_it() {
+    let cluster = RedisCluster::start(&RedisOptions::new(), NEVER).unwrap();
+    let give = |rights: &[&str], node: &RedisServer| {
+        node.cli(&[&["ACL", "SETUSER", "u", "reset", "on", ">pw", "~*", "&*", "+@all"], rights].concat()).unwrap();
+    };
+    let url = cluster.url().replacen("://", "://u:pw@", 1);
+    for primary in 0..3 {
+        cluster.nodes().iter().for_each(|node| give(&[], node));
+        for library in LIBRARIES {
+            client(library, &url).await;
+        }
+        give(&["-zrem"], &cluster.nodes()[primary]);
+        for library in LIBRARIES {
+            let error = tenure_backends::connect(&format!("{library}{url}")).await.unwrap_err();
+            let place = format!("127.0.0.1:{}", cluster.nodes()[primary].port());
+            assert_eq!(error.kind(), ErrorKind::Denied, "{error}");
+            assert!(error.message().contains(&place) && error.message().contains("+zrem"), "{error}");
+        }
     }
 }
 

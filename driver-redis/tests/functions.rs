@@ -6,7 +6,7 @@ use common::{Client, all_calls, attempt, calls, entry, hold, server, ttl, waiter
 use tenure_core::driver::{ForceReleased, Released, Renewal, Renewed};
 use tenure_core::{ErrorKind, OwnerId};
 use tenure_redis_support::SCRIPTS;
-use tenure_testkit::RedisServer;
+use tenure_testkit::{RedisOptions, RedisServer};
 
 /// The rules of the README, with those for functions.
 const RULES: [&str; 6] = ["~tenure:*", "~{tenure:*", "&tenure:*", "+@all", "+fcall", "+function|load"];
@@ -119,6 +119,25 @@ async fn who_may_not_use_functions_does_without_and_tries_once() {
         let log = server.cli(&["ACL", "LOG"]).unwrap();
         let denials: i64 = log.items().iter().map(|entry| entry.items()[1].int().unwrap()).sum();
         assert_eq!(denials, 1, "{denied:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_server_without_the_commands_is_served() {
+    for missing in [&["FCALL"][..], &["FUNCTION"], &["FCALL", "FUNCTION"]] {
+        let mut options = RedisOptions::new();
+        for command in missing {
+            options = options.words(&["--rename-command", command, ""]);
+        }
+        let server = RedisServer::start(options).unwrap();
+        let client = Client::of(&server).await;
+        for _ in 0..2 {
+            let mine = attempt("a");
+            client.grant(&mine).await;
+            client.locks.release(&hold(&mine)).await.unwrap();
+        }
+        let [_, evalsha, eval, _] = ways(&server);
+        assert_eq!((evalsha, eval), (5, 3), "{missing:?}: with those of the check at the start");
     }
 }
 

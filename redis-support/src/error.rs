@@ -64,7 +64,14 @@ impl ExecError {
 
     /// Whether the server does not know the function; nothing was executed.
     pub(crate) fn is_no_function(&self) -> bool {
-        matches!(self, Self::Server { message, .. } if message.starts_with("Function not found"))
+        let told = |message: &str| message.to_ascii_lowercase().contains("function not found");
+        matches!(self, Self::Server { message, .. } if told(message))
+    }
+
+    /// Whether a library was refused for what it is, or is not to be loaded at all, rather than for the state of the
+    /// server, which passes.
+    pub(crate) fn is_library_refused(&self) -> bool {
+        self.is_denied() || matches!(self, Self::Server { code, .. } if code == "ERR")
     }
 
     /// Whether the library is there already.

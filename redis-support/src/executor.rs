@@ -126,7 +126,7 @@ impl Runner {
             Ok(_) => true,
             Err(error) if error.is_known_library() => true, // somebody else was faster
             Err(error) => {
-                if error.is_withheld() {
+                if error.is_library_refused() {
                     self.functions.store(false, Ordering::Relaxed);
                 }
                 false

@@ -1,14 +1,14 @@
 -- vote: acquire, as a node of a quorum: with a counter of the name's own that follows the asking client's proposal.
 -- KEYS  K lock, F fence counter of the name, X tombstone of the token, Q queue, W presence, D direct, V electorate
--- ARGV  token, ttl ms, proposal (0: none), keep ms, label, wait as its part says (direct 0), electorate, seniority ms
---       (0: the node remembers)
+-- ARGV  token, ttl ms, wait as its part says (direct 0), proposal (0: none), keep ms, electorate, seniority ms (0: the
+--       node remembers); and if it is not empty: label
 -- Returns what acquire returns; {-4, electorate} the node votes in another one; {-5, ms} it restarted, and votes again
 --         in so many ms.
 -- Atomic for the reasons of acquire, and because a restart between the check of the node and the grant would make a
 -- node vote that has just forgotten another vote.
 local K, F, X, Q, V = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[7]
-local token, ttl, proposal, keep, label, wait = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4], ARGV[5], ARGV[6]
-local electorate, seniority = ARGV[7], tonumber(ARGV[8])
+local token, ttl, wait, proposal, keep = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
+local electorate, seniority, label = ARGV[6], tonumber(ARGV[7]), ARGV[8] or ''
 
 if seniority > 0 then
   local info = redis.call('INFO', 'server')

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::config::{Address, RedisConfig};
 use crate::dial::{Dialer, Endpoint, Listen, Request, Socket};
@@ -84,7 +84,7 @@ struct Shared<D: Dialer> {
     /// The link went down or came up.
     news: Option<Arc<Notify>>,
     started: Instant,
-    /// When the last reply came, in ms after `started`.
+    /// When the last request left that was answered, in ms after `started`.
     last_reply: AtomicU64,
 }
 
@@ -161,10 +161,14 @@ impl<D: Dialer> Link<D> {
     /// Sends one command, once, and waits for its reply, at most the response timeout.
     pub(crate) async fn request(&self, request: &Request<'_>) -> Result<Reply, ExecError> {
         let shared = &*self.shared;
-        let live = shared.connection(shared.patience()).await?;
-        let mut doubt = Doubt { shared, sent: Instant::now(), answered: false };
+        let live = match shared.up() {
+            Some(live) => live,
+            None => shared.connection(shared.patience()).await?,
+        };
+        let sent = Instant::now();
+        let mut doubt = Doubt { shared, sent, answered: false };
         let limit = shared.pace.response_timeout;
-        match timeout(limit, live.commands.send(request)).await {
+        match timeout_at(sent + limit, live.commands.send(request)).await {
             Ok(Ok(reply)) => {
                 doubt.answered();
                 Ok(reply)
@@ -213,7 +217,7 @@ struct Doubt<'a, D: Dialer> {
 impl<D: Dialer> Doubt<'_, D> {
     fn answered(&mut self) {
         self.answered = true;
-        self.shared.heard();
+        self.shared.heard(self.sent);
     }
 }
 
@@ -241,11 +245,13 @@ impl<D: Dialer> Shared<D> {
         }
     }
 
+    /// The live connection, if there is one now.
+    fn up(&self) -> Option<Arc<Live<D::Socket>>> {
+        if let State::Up(live) = &*self.state.borrow() { Some(Arc::clone(live)) } else { None }
+    }
+
     /// The live connection; waits a little for it if the link is down.
     async fn connection(&self, limit: Duration) -> Result<Arc<Live<D::Socket>>, ExecError> {
-        if let State::Up(live) = &*self.state.borrow() {
-            return Ok(Arc::clone(live));
-        }
         let mut states = self.state.subscribe();
         // Settled or not, the state says the rest.
         let _ = timeout(limit, states.wait_for(|state| !matches!(state, State::Down { .. }))).await;
@@ -284,9 +290,10 @@ impl<D: Dialer> Shared<D> {
         let _ = states.wait_for(|state| matches!(state, State::Closed)).await; // the sender lives in `self`
     }
 
-    fn heard(&self) {
-        let now = u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX);
-        self.last_reply.fetch_max(now, Ordering::Relaxed);
+    /// A request was answered that had left at `sent`: the connection worked at least then.
+    fn heard(&self, sent: Instant) {
+        let at = u64::try_from(sent.saturating_duration_since(self.started).as_millis()).unwrap_or(u64::MAX);
+        self.last_reply.fetch_max(at, Ordering::Relaxed);
     }
 
     fn idle(&self) -> Duration {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 use super::{Live, Route, Shared, State};
 use crate::config::Protocol;
@@ -78,8 +78,9 @@ impl<D: Dialer> Shared<D> {
     async fn try_out(&self, live: &Live<D::Socket>) -> Option<ExecError> {
         let patience = (self.pace.response_timeout / 2).max(Duration::from_millis(10));
         for socket in std::iter::once(&live.commands).chain(&live.listener) {
+            let sent = Instant::now();
             match timeout(patience, socket.send(&Request::words(&["PING"]))).await {
-                Ok(Ok(_) | Err(ExecError::Server { .. })) => self.heard(), // a refusal is an answer
+                Ok(Ok(_) | Err(ExecError::Server { .. })) => self.heard(sent), // a refusal is an answer
                 Ok(Err(error)) => {
                     let message = format!("the connection broke: {error}");
                     return Some(ExecError::NotSent { message, source: Some(Arc::new(error)) });
@@ -143,7 +144,7 @@ impl<D: Dialer> Shared<D> {
             let message = format!("no connection to {} within {limit:?}", endpoint.address);
             ExecError::NotSent { message, source: None }
         })?;
-        self.heard();
+        self.heard(Instant::now());
         live.map_err(|error| match error {
             ExecError::NotSent { message, source } | ExecError::SentUnknown { message, source } => {
                 ExecError::NotSent { message: format!("cannot connect to {}: {message}", endpoint.address), source }

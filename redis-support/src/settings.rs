@@ -143,7 +143,8 @@ impl RedisSettings {
     /// Whether scripts are kept at the server as functions (`FUNCTION LOAD`, `FCALL`) where it has them, from version 7.0, and
     /// the user may; default `true`. Functions are part of the server's data: a replica that takes over knows them, and
     /// each version of a script leaves one behind, a library `tenure_<script>_<digest>` of some 10 KiB. `false`, or where
-    /// functions are not to be had: `EVALSHA`, and `EVAL` once.
+    /// functions are not to be had: `EVALSHA`, and `EVAL` once. Whoever may load functions at the
+    /// server can replace these, and theirs run with this user's rights: `false` where such users are not trusted.
     #[must_use]
     pub fn functions(mut self, functions: bool) -> Self {
         self.functions = functions;

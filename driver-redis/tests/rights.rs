@@ -3,29 +3,10 @@
 mod common;
 
 use common::queue::{ack, because, key, known_as, lease, message, named, one, push, queue, receive, settle, up_to};
-use common::{Client, attempt, entry, hold, server, ttl, waiter, woken};
+use common::{Client, FUNCTION_RIGHTS, PLACES, attempt, commands, entry, hold, server, ttl, user, waiter, woken};
 use tenure_core::driver::{DeadSelection, Extension, NewMessage, ReentrantRenewal, Renewal, Settled, Settlement};
 use tenure_core::{Delay, ErrorKind, OwnerId};
 use tenure_redis::RedisDriver;
-use tenure_testkit::RedisServer;
-
-/// The rules of the README, which a test compares.
-const COMMANDS: &str = "+ping +subscribe +info +evalsha +eval +time +get +mget +set +setrange +del +exists \
-                        +type +pttl +pexpire +hset +hget +hmget +hexists +hlen +hdel +zadd +zrange +zrank +zscore \
-                        +zcard +zcount +zrem +publish";
-const PLACES: [&str; 3] = ["~tenure:*", "~{tenure:*", "&tenure:*"];
-
-/// Makes the user `u` with exactly these rules, and the URL to log in with.
-fn user(server: &RedisServer, places: &[&str], commands: &[&str]) -> String {
-    let base = ["ACL", "SETUSER", "u", "reset", "on", ">pw"];
-    let rules: Vec<&str> = base.into_iter().chain(places.iter().copied()).chain(commands.iter().copied()).collect();
-    server.cli(&rules).unwrap();
-    format!("redis://u:pw@127.0.0.1:{}", server.port())
-}
-
-fn commands() -> Vec<&'static str> {
-    COMMANDS.split_whitespace().collect()
-}
 
 #[tokio::test]
 async fn every_operation_works_with_the_documented_rights() {
@@ -175,7 +156,7 @@ async fn a_right_that_is_taken_away_later_is_named_and_not_taken_for_contention(
 #[test]
 fn the_documented_rules_are_these() {
     let readme = include_str!("../README.md");
-    for rule in commands().into_iter().chain(PLACES) {
+    for rule in commands().into_iter().chain(PLACES).chain(FUNCTION_RIGHTS) {
         assert!(readme.contains(rule), "{rule}");
     }
 }

@@ -111,13 +111,13 @@ async fn rights<E: RedisExecutor + ?Sized>(executor: &E, calls: &Calls, notes: &
     let tries =
         executor.homes().into_iter().map(async |(server, slots)| (server, rights_at(executor, calls, &slots).await));
     for (server, tried) in join_all(tries).await {
-        let named = |text: &str| match executor.placement() {
-            Placement::OneServer | Placement::OnePrimary => text.to_owned(),
-            Placement::Slots => format!("{server}: {text}"),
-        };
-        match tried {
-            Ok(remarks) => remarks.iter().for_each(|remark| notes.remark(named(remark))),
-            Err(error) => return Err(Error::new(error.kind(), named(error.message())).with_source(error)),
+        let one_of_many = executor.placement() == Placement::Slots;
+        let remarks = tried.map_err(|error| match one_of_many {
+            true => Error::new(error.kind(), format!("{server}: {}", error.message())).with_source(error),
+            false => error,
+        })?;
+        for remark in remarks {
+            notes.remark(if one_of_many { format!("{server}: {remark}") } else { remark });
         }
     }
     Ok(())

@@ -288,6 +288,37 @@ mod tests {
     }
 
     #[test]
+    fn only_what_was_not_executed_is_sent_in_another_way() {
+        let inside = "script: tenure_acquire_0a, on @user_function:12.";
+        for (text, [absent, withheld, unread]) in [
+            ("ERR Function not found", [true, false, false]),
+            ("ERR unknown command 'FCALL', with args beginning with: ", [false, true, false]),
+            ("NOPERM this user has no permissions to run the 'fcall' command", [false, true, false]),
+            ("NOPERM this user has no permissions to access one of the keys used as arguments", [false; 3]),
+            ("OOM command not allowed when used memory > 'maxmemory'.", [false, false, true]),
+            ("NOREPLICAS Not enough good replicas to write.", [false, false, true]),
+            ("MISCONF Errors writing to the AOF file", [false, false, true]),
+            (&format!("NOREPLICAS Not enough good replicas to write. {inside}"), [false; 3]),
+            (&format!("ERR Unknown Redis command called from script {inside}"), [false; 3]),
+            ("READONLY You can't write against a read only replica.", [false; 3]),
+        ] {
+            let error = ExecError::refused(text);
+            let told = [error.is_no_function(), error.is_function_withheld(), error.is_function_unread()];
+            assert_eq!(told, [absent, withheld, unread], "{text}");
+        }
+        for (text, [known, refused]) in [
+            ("ERR Library 'tenure_acquire_0a' already exists", [true, true]),
+            ("ERR unknown subcommand 'LOAD'. Try FUNCTION HELP.", [false, true]),
+            ("NOPERM this user has no permissions to run the 'function|load' command", [false, true]),
+            ("OOM command not allowed when used memory > 'maxmemory'.", [false, false]),
+            ("READONLY You can't write against a read only replica.", [false, false]),
+        ] {
+            let error = ExecError::refused(text);
+            assert_eq!([error.is_known_library(), error.is_library_refused()], [known, refused], "{text}");
+        }
+    }
+
+    #[test]
     fn a_missing_right_is_named() {
         let line = RENEW.source().lines().position(|line| line.contains("'MGET'")).unwrap() + 1;
         let at_mget = format!(

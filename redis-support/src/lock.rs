@@ -34,8 +34,8 @@ const RENEW_BATCH: usize = 100;
 /// Every method but `close` is one round trip, one more when a cluster redirects the request, and two more when the server
 /// does not know the function (its data was lost, `FUNCTION FLUSH`), which is then loaded. Without functions (a version
 /// before 7.0, no right to them) it is one more when the server has forgotten its scripts (a restart, a failover, `SCRIPT
-/// FLUSH`): the script is then sent whole, once. A server that takes no writes refuses functions unread: one more as well.
-/// `watch` needs none. A node of a quorum that was down at the start is checked before its first vote, in five more.
+/// FLUSH`): the script is then sent whole, once. A server that takes no writes refuses functions
+/// unread; that script is then sent as if there were none. `watch` needs none. A node of a quorum that was down at the start is checked before its first vote, in five more.
 #[derive(Debug)]
 pub struct RedisLocks<E>(Arc<Inner<E>>);
 

@@ -60,8 +60,7 @@ impl ClientBuilder {
     /// How long a waiter that fell silent keeps its place in a queue, by the backend's clock. Default: 15 s.
     ///
     /// A waiter asks again every third of it, which also bounds how long a lost wake-up can delay it. Shorter values
-    /// notice dead waiters sooner and cost more requests while waiting. Below twice the [`op_timeout`](Self::op_timeout), one
-    /// request that is not answered may cost a waiter its place.
+    /// notice dead waiters sooner and cost more requests while waiting.
     pub fn presence(mut self, presence: Duration) -> Self {
         self.presence = presence;
         self

@@ -19,6 +19,14 @@ use tenure_testkit::{RedisOptions, RedisServer};
 /// Longer than any test waits for something that does happen.
 pub(crate) const LONG: Duration = Duration::from_secs(20);
 
+/// The rules of the README, which `rights.rs` compares.
+const COMMANDS: &str = "+ping +subscribe +info +evalsha +eval +time +get +mget +set +setrange +del +exists \
+                        +type +pttl +pexpire +hset +hget +hmget +hexists +hlen +hdel +zadd +zrange +zrank +zscore \
+                        +zcard +zcount +zrem +publish";
+pub(crate) const PLACES: [&str; 3] = ["~tenure:*", "~{tenure:*", "&tenure:*"];
+/// Those for functions, which are optional.
+pub(crate) const FUNCTION_RIGHTS: [&str; 2] = ["+fcall", "+function|load"];
+
 /// A client of the driver: all its traits.
 pub(crate) struct Client {
     pub(crate) locks: Arc<dyn DistributedLock>,
@@ -67,6 +75,18 @@ pub(crate) fn server() -> RedisServer {
 
 pub(crate) fn server_with(options: RedisOptions) -> RedisServer {
     RedisServer::start(options).unwrap()
+}
+
+/// Makes the user `u` with exactly these rules, and the URL to log in with.
+pub(crate) fn user(server: &RedisServer, places: &[&str], commands: &[&str]) -> String {
+    let base = ["ACL", "SETUSER", "u", "reset", "on", ">pw"];
+    let rules: Vec<&str> = base.into_iter().chain(places.iter().copied()).chain(commands.iter().copied()).collect();
+    server.cli(&rules).unwrap();
+    format!("redis://u:pw@127.0.0.1:{}", server.port())
+}
+
+pub(crate) fn commands() -> Vec<&'static str> {
+    COMMANDS.split_whitespace().collect()
 }
 
 pub(crate) fn name(text: impl AsRef<[u8]>) -> LockName {

@@ -18,6 +18,7 @@ pub mod telemetry;
 #[cfg(feature = "mock")]
 pub mod mock;
 
+mod background;
 mod client;
 mod clock;
 mod engine;
@@ -32,6 +33,7 @@ mod ttl;
 
 pub use client::{Client, ClientBuilder, Stats};
 pub use clock::LeaseInstant;
+pub use engine::confirmation::Confirmation;
 pub use engine::outcome::{HoldState, LostReason};
 pub use error::{Error, ErrorKind, Result};
 pub use fence_gate::{FenceGate, StaleFence};

@@ -136,3 +136,25 @@ async fn a_driver_that_knows_of_no_server_has_no_doctor() {
     let (_, client) = Stage::default().client();
     assert_eq!(client.doctor().await.unwrap_err().kind(), ErrorKind::Unsupported);
 }
+
+#[test]
+fn a_guard_is_renewed_and_freed_though_the_runtime_of_the_first_acquisition_has_ended() {
+    let (stage, client) = Stage::default().client();
+    let (first, second) = (runtime(), runtime());
+    let ttl = Duration::from_millis(200);
+    let take = async |name: &str| client.lock(name).unwrap().ttl(ttl).acquire().await.unwrap();
+    first.block_on(take("there"));
+    let guard = second.block_on(take("here"));
+    drop(first);
+    second.block_on(async {
+        sleep(ttl * 3).await;
+        guard.check().unwrap();
+        drop(guard);
+        let freed = async {
+            while stage.sent("release").len() < 2 {
+                sleep(Duration::from_millis(1)).await;
+            }
+        };
+        tokio::time::timeout(ttl, freed).await.expect("both are given back");
+    });
+}

@@ -194,6 +194,17 @@ async fn a_grant_that_comes_too_late_is_given_back() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_waiter_asks_again_after_a_grant_that_came_too_late() {
+    let (script, client) = Script::client(&[Step::Slow(Duration::from_millis(99))], &[]);
+    let guard = client.lock("a").unwrap().ttl(Duration::from_millis(100)).acquire().await.unwrap();
+    let asked: Vec<_> = script.sent("acquire").into_iter().map(|(token, _)| token).collect();
+    assert!(asked.len() == 2 && asked[0] != asked[1], "with a fresh token: {asked:?}");
+    assert_eq!(guard.token(), &asked[1]);
+    client.close(TTL).await.unwrap();
+    assert_eq!(script.sent("abandon").iter().map(|(token, _)| token).collect::<Vec<_>>(), [&asked[0]]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn renewal_comes_at_a_third_and_moves_the_window() {
     let (script, client) = Script::client(&[], &[]);
     let guard = client.lock("a").unwrap().ttl(TTL).acquire().await.unwrap();
@@ -272,10 +283,26 @@ async fn a_wait_survives_an_outage_that_begins_after_the_first_answer() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_callers_patience_covers_the_first_answer() {
+    let outage = [Step::Fail(ErrorKind::Unavailable), Step::Fail(ErrorKind::Indeterminate)].repeat(3);
+    let (script, client) = Script::client(&outage, &[]);
+    let guard = client.lock("a").unwrap().acquire_within(Duration::from_secs(10)).await.unwrap();
+    assert_eq!((guard.fence().get(), script.sent("acquire").len()), (7, 7));
+
+    let (script, client) = Script::client(&[Step::Fail(ErrorKind::Unavailable); 100], &[]);
+    let most = Duration::from_secs(10);
+    let error = client.lock("a").unwrap().acquire_within(most).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "an outage does not look like contention");
+    let waited = script.start.elapsed();
+    assert!(waited >= most && waited < most + Duration::from_millis(10), "{waited:?}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_outage_at_the_start_is_told() {
-    let (script, client) = Script::client(&[Step::Fail(ErrorKind::Unavailable)], &[]);
+    let (script, client) = Script::client(&[Step::Fail(ErrorKind::Unavailable); 100], &[]);
     let error = client.lock("a").unwrap().acquire().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable);
+    assert!(script.start.elapsed() < Duration::from_secs(2), "{:?}", script.start.elapsed());
     client.close(TTL).await.unwrap();
     assert!(script.sent("abandon").is_empty(), "what was not applied needs no undoing");
 }
@@ -289,6 +316,7 @@ async fn a_wait_ends_in_time_and_leaves_the_queue() {
     let waited = script.start.elapsed();
     assert!(waited >= most && waited < most + Duration::from_millis(10), "{waited:?}");
     assert_eq!(script.sent("acquire").len(), 2, "asked at 0 s and at 5 s");
+    assert_eq!(script.sent("abandon").len(), 1, "already");
     client.close(TTL).await.unwrap();
     assert_eq!(script.sent("abandon").len(), 1);
 }

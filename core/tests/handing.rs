@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use stage::{Stage, Step, TTL, steps};
 use tenure_core::driver::Handed;
-use tenure_core::{Client, FencingToken, LockGuard, OwnerId, OwnerToken, Result};
+use tenure_core::{Client, Confirmation, FencingToken, LockGuard, OwnerId, OwnerToken, Result};
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
@@ -15,7 +15,12 @@ const SHORT: Duration = Duration::from_secs(2);
 
 /// A client with a waiter whose first request was answered with busy.
 async fn waiting() -> (Arc<Stage>, Client, JoinHandle<Result<LockGuard>>, OwnerToken) {
-    let (stage, client) = Stage { acquire: steps([Step::Busy]), ..Stage::default() }.client();
+    waiting_with(Confirmation::Behind).await
+}
+
+async fn waiting_with(when: Confirmation) -> (Arc<Stage>, Client, JoinHandle<Result<LockGuard>>, OwnerToken) {
+    let stage = Stage { acquire: steps([Step::Busy]), range: 8, ..Stage::default() };
+    let (stage, client) = stage.client_with(|builder| builder.confirmation(when));
     let lock = client.lock("a").unwrap().ttl(TTL);
     let waiter = tokio::spawn(async move { lock.acquire().await });
     while stage.sent("acquire").is_empty() {
@@ -42,9 +47,40 @@ async fn a_handed_lock_is_taken_without_a_request_and_made_to_last() {
     assert_eq!((guard.fence().get(), guard.token()), (9, &token));
     assert_eq!(stage.sent("acquire").len(), 1);
     assert!(guard.remaining() <= SHORT && guard.remaining() > SHORT / 2, "{:?}", guard.remaining());
-    sleep(Duration::from_millis(100)).await;
+    sleep(Duration::from_millis(5)).await;
     assert_eq!(stage.sent("renew"), [token]);
     assert!(guard.remaining() > TTL / 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn with_one_thread_a_handed_lease_lasts_before_its_guard_is_returned() {
+    for when in [Confirmation::ByRuntime, Confirmation::First] {
+        let (stage, _client, waiter, token) = waiting_with(when).await;
+        stage.wakes.hand(&token, news(&stage));
+        let guard = taken(waiter).await;
+        assert!(guard.remaining() > TTL / 2, "{:?}", guard.remaining());
+        assert_eq!(stage.sent("acquire"), [token, token], "the second request makes it last");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_is_handed_for_its_whole_ttl_needs_no_confirmation() {
+    let (stage, _client, waiter, token) = waiting_with(Confirmation::First).await;
+    stage.wakes.hand(&token, Handed { ttl: TTL, ..news(&stage) });
+    assert_eq!(taken(waiter).await.fence().get(), 9);
+    assert_eq!(stage.sent("acquire").len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_was_long_waited_for_is_passed_on_as_any_other() {
+    let (stage, client, waiter, token) = waiting().await;
+    let lock = client.lock("a").unwrap().ttl(TTL);
+    stage.acquire.lock().unwrap().push_back(Step::Busy);
+    let next = tokio::spawn(async move { lock.acquire().await });
+    sleep(Duration::from_secs(4)).await;
+    stage.wakes.hand(&token, Handed { fences: 8, ..news(&stage) });
+    taken(waiter).await.release().await.unwrap();
+    assert_eq!((taken(next).await.fence().get(), stage.sent("release").len()), (10, 0));
 }
 
 #[tokio::test(start_paused = true)]
@@ -52,7 +88,7 @@ async fn work_that_ends_at_once_costs_no_renewal() {
     let (stage, _client, waiter, token) = waiting().await;
     stage.wakes.hand(&token, news(&stage));
     let guard = taken(waiter).await;
-    sleep(Duration::from_millis(40)).await;
+    sleep(Duration::from_millis(1)).await;
     guard.release().await.unwrap();
     sleep(TTL).await;
     assert!(stage.sent("renew").is_empty());

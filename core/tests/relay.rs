@@ -297,12 +297,32 @@ async fn patience_is_each_waiters_own() {
     let [leader] = waiters(&client).await;
     let impatient = lock(&client);
     let impatient = tokio::spawn(async move { impatient.acquire_within(Duration::from_millis(50)).await });
-    sleep(Duration::from_millis(60)).await;
+    let started = tokio::time::Instant::now();
     assert!(impatient.await.unwrap().unwrap_err().is_timed_out());
+    assert!(started.elapsed() < Duration::from_millis(60));
     assert!(!leader.is_finished());
     first.release().await.unwrap();
     stage.wakes.wake(&stage.sent("acquire")[1]);
     guard(leader).await.release().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_last_whose_time_is_up_is_out_of_the_queue() {
+    let (stage, client) = relaying([Step::Grant, Step::Busy, Step::Busy]);
+    let _first = lock(&client).acquire().await.unwrap();
+    let impatient = || {
+        let lock = lock(&client);
+        tokio::spawn(async move { lock.acquire_within(Duration::from_millis(50)).await })
+    };
+    let (one, other) = (impatient(), {
+        sleep(Duration::from_millis(1)).await;
+        impatient()
+    });
+    assert!(one.await.unwrap().unwrap_err().is_timed_out());
+    stage.abandon.lock().unwrap().push_back(Step::Slow(Duration::from_millis(20)));
+    assert!(other.await.unwrap().unwrap_err().is_timed_out());
+    assert_eq!(stage.sent("abandon"), stage.sent("acquire")[1..]);
+    assert_eq!(client.stats().cleanups, 0, "it is acknowledged already");
 }
 
 #[tokio::test(start_paused = true)]

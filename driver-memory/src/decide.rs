@@ -106,8 +106,10 @@ impl NameState {
         let (token, ttl) = (request.token, request.ttl.get());
         if let Some(held) = &mut self.hold {
             return match held.by.entry(claimant, &token) {
-                Some(_) if held.reached == Reached::Handed => Outcome::quiet(Ok(held.make_last(now, token, ttl))),
-                Some(ttl) => Outcome::quiet(Ok(grant(held, ttl, Begun::Earlier))),
+                Some(told) => Outcome::quiet(Ok(match held.reached {
+                    Reached::Handed { fences } => held.make_last(now, token, ttl, fences),
+                    Reached::Asked => grant(held, told, Begun::Earlier),
+                })),
                 None if held.is_of(claimant) => {
                     let entered = held.enter(now, token, ttl, caps);
                     if entered.is_ok() {
@@ -145,7 +147,7 @@ impl NameState {
         let Terms { ttl, label, fences } = self.queue.serve(&token)?;
         let (fence, span) = (next_fence(fences), ttl.min(CLAIM_WINDOW));
         let by = HeldBy::new(Claimant::Plain, token, span);
-        self.hold = Some(Held { by, fence, since: now, until: now + span, label, reached: Reached::Handed });
+        self.hold = Some(Held { by, fence, since: now, until: now + span, label, reached: Reached::Handed { fences } });
         Some((fence, span, fences))
     }
 
@@ -285,11 +287,11 @@ impl Held {
     }
 
     /// Makes a lease that was handed over last as long as was asked for.
-    fn make_last(&mut self, now: Instant, token: OwnerToken, ttl: Duration) -> Acquisition {
+    fn make_last(&mut self, now: Instant, token: OwnerToken, ttl: Duration, fences: u32) -> Acquisition {
         self.extend(now, ttl);
         self.by = HeldBy::new(Claimant::Plain, token, ttl);
         self.reached = Reached::Asked;
-        grant(self, ttl, Begun::Now)
+        grant_of(self, ttl, Begun::Now, fences)
     }
 
     /// Adds an entry. The lease grows to `ttl` if it is shorter, the fence stays.

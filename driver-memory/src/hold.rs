@@ -23,8 +23,8 @@ pub(crate) struct Held {
 pub(crate) enum Reached {
     /// It was asked for, and lasts as long as was asked.
     Asked,
-    /// It was handed over, and lasts for a short while unless the holder says so.
-    Handed,
+    /// It was handed over with so many fences, and lasts for a short while unless the holder says so.
+    Handed { fences: u32 },
 }
 
 /// Who a hold belongs to, with the ttl that each entry was told.

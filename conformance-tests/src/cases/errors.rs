@@ -83,7 +83,8 @@ async fn outage_is_not_contention(context: &mut Context) -> CaseResult {
     let handle = lock(&client, &name)?;
     let error = must_fail(handle.try_acquire().await, ErrorKind::Unavailable)?;
     assert!(error.is_transient() && !error.is_lost());
-    let within = context.within(context.soon(), "a wait tells of the outage", handle.acquire_within(LONG)).await?;
+    let patient = handle.acquire_within(context.ms(1_500));
+    let within = context.within(context.soon(), "a wait tells of the outage", patient).await?;
     must_fail(within, ErrorKind::Unavailable)?;
     let unlimited = context.within(context.soon(), "an unlimited wait, too", handle.acquire()).await?;
     must_fail(unlimited, ErrorKind::Unavailable)?;

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::Client;
 use crate::driver::Backend;
+use crate::engine::confirmation::Confirmation;
 use crate::engine::shared::{Config, Shared};
 use crate::error::{Error, ErrorKind, Result};
 use crate::ttl::{DriftBound, Ttl};
@@ -20,6 +21,7 @@ pub struct ClientBuilder {
     presence: Duration,
     max_holds: usize,
     holders_per_grant: u32,
+    confirmation: Confirmation,
 }
 
 impl ClientBuilder {
@@ -35,6 +37,7 @@ impl ClientBuilder {
             presence: Duration::from_secs(15),
             max_holds: 1_000_000,
             holders_per_grant: 8,
+            confirmation: Confirmation::default(),
         }
     }
 
@@ -89,6 +92,12 @@ impl ClientBuilder {
         self
     }
 
+    /// When a lock that was handed to a waiter is made to last for its whole ttl. Default: by the kind of the runtime.
+    pub fn confirmation(mut self, when: Confirmation) -> Self {
+        self.confirmation = when;
+        self
+    }
+
     /// Checks the settings and makes the client. Does no I/O.
     ///
     /// # Errors
@@ -116,8 +125,8 @@ impl ClientBuilder {
 
     /// Makes the client with a ttl that is known to be good.
     pub(super) fn assemble(self, ttl: Ttl) -> Client {
-        let Self { backend, drift, op_timeout, presence, max_holds, holders_per_grant, .. } = self;
-        let config = Config { ttl, drift, op_timeout, presence, max_holds, holders_per_grant };
+        let Self { backend, drift, op_timeout, presence, max_holds, holders_per_grant, confirmation, .. } = self;
+        let config = Config { ttl, drift, op_timeout, presence, max_holds, holders_per_grant, confirmation };
         Client::from_shared(Arc::new(Shared::new(backend, config)))
     }
 }

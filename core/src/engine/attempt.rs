@@ -55,6 +55,8 @@ pub(crate) enum Answered {
     /// left: its answer was lost. Or the owner's earlier hold was lost here, and the backend is still about to hear of
     /// it: whoever lost a hold must not slip back into it, and until it is cleared the lock is busy.
     Spent,
+    /// The lease had ended before its grant arrived. Only a fresh token may go on.
+    Late,
 }
 
 impl Attempt {
@@ -91,15 +93,24 @@ impl Attempt {
 
     fn hand_over(&self, shared: &Shared) {
         if self.traces {
-            let until = LeaseInstant::now().after(self.request.ttl.get() + CHASE);
-            shared.reaper.push(Cleanup {
-                name: self.request.name.clone(),
-                owner: self.owner,
-                token: self.request.token,
-                undo: Undo::Attempt,
-                until,
-            });
+            shared.reaper.push(self.undoing());
         }
+    }
+
+    fn undoing(&self) -> Cleanup {
+        let until = LeaseInstant::now().after(self.request.ttl.get() + CHASE);
+        let AcquireRequest { name, token, .. } = &self.request;
+        Cleanup { name: name.clone(), owner: self.owner, token: *token, undo: Undo::Attempt, until, done: None }
+    }
+
+    /// Hands the token to the reaper as dropping does. Returns what resolves when it is undone; `None` if there is nothing
+    /// to undo.
+    pub(crate) fn give_up(mut self) -> Option<impl Future<Output = ()> + use<>> {
+        if !std::mem::take(&mut self.traces) {
+            return None;
+        }
+        let shared = self.shared().ok()?;
+        Some(shared.reaper.push_and_wait(self.undoing()))
     }
 
     fn shared(&self) -> Result<Arc<Shared>> {
@@ -158,7 +169,7 @@ impl Attempt {
             Grant { fence: handed.fence, ttl: handed.ttl, begun: Begun::Earlier, depth: 1, fences: handed.fences };
         Ok(match self.conclude(&shared, base, Past::of(self.unanswered_since), &grant)? {
             Answered::Won(held) => Some(held),
-            Answered::Busy(_) | Answered::Spent => None,
+            Answered::Busy(_) | Answered::Spent | Answered::Late => None,
         })
     }
 
@@ -176,11 +187,10 @@ impl Attempt {
         let deadline = base.after(believable);
         let cap = self.max_hold.map(|most| base.after(most));
         if cap.map_or(deadline, |cap| cap.min(deadline)) <= LeaseInstant::now() {
-            if grant.begun == Begun::Earlier {
-                return Ok(Answered::Spent);
-            }
-            let text = "the lease had ended before its grant arrived; its release is scheduled";
-            return Err(Error::new(ErrorKind::Lost, text));
+            return Ok(match grant.begun {
+                Begun::Now => Answered::Late,
+                Begun::Earlier => Answered::Spent,
+            });
         }
         let AcquireRequest { name, token, ttl, .. } = &self.request;
         let entry = Entry { token: *token, ttl: *ttl, upkeep: self.upkeep, cap, past };
@@ -198,7 +208,7 @@ impl Attempt {
         let held = HeldEntry::new(place, lease, *token, grant.depth);
         let fences = grant.fences.min(self.request.fences);
         let terms = || Terms { ttl: self.request.ttl, max_hold: self.max_hold, label: self.request.label.clone() };
-        Ok(Answered::Won(held.with_baton((fences > 1).then(|| Baton::new(fences, base, &terms())))))
+        Ok(Answered::Won(held.with_baton((fences > 1).then(|| Baton::new(fences, &terms())))))
     }
 }
 

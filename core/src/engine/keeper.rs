@@ -261,7 +261,7 @@ impl Cleanup {
         };
         let until = LeaseInstant::now().after(entry.ttl.get() * 2 + chase);
         let undo = Undo::Lease { mark: UndoMark::of(lease), past: entry.past };
-        Self { name: lease.name().clone(), owner, token: lease.token_of(entry), undo, until }
+        Self { name: lease.name().clone(), owner, token: lease.token_of(entry), undo, until, done: None }
     }
 }
 

@@ -11,9 +11,9 @@ use super::undoing::Undoing;
 use crate::clock::LeaseInstant;
 use crate::ttl::Ttl;
 
-/// How soon a lease that was handed over, and is short, is made to last: later than many a piece of work takes, so that
-/// those cost no renewal, and long before it ends.
-const HANDED: Duration = Duration::from_millis(50);
+/// How soon a lease that was handed over, and is short, is made to last. Work that is done by then costs no renewal, and
+/// its release waits for none.
+const HANDED: Duration = Duration::from_millis(2);
 
 pub(super) struct State {
     pub(super) phase: HoldState,

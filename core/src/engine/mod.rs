@@ -11,6 +11,7 @@
 
 pub(crate) mod agenda;
 pub(crate) mod attempt;
+pub(crate) mod confirmation;
 pub(crate) mod entry;
 pub(crate) mod hold;
 pub(crate) mod keeper;
@@ -18,6 +19,7 @@ pub(crate) mod lease;
 mod lease_state;
 pub(crate) mod outcome;
 pub(crate) mod owners;
+mod pause;
 pub(crate) mod reaper;
 pub(crate) mod relay;
 pub(crate) mod shared;

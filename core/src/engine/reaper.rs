@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, oneshot};
 
 use super::entry::Past;
 use super::undoing::UndoMark;
@@ -37,6 +37,8 @@ pub(crate) struct Cleanup {
     pub(crate) token: OwnerToken,
     pub(crate) undo: Undo,
     pub(crate) until: LeaseInstant,
+    /// Closed when it is undone, or given up.
+    pub(crate) done: Option<oneshot::Sender<()>>,
 }
 
 pub(crate) enum Undo {
@@ -77,6 +79,14 @@ impl Reaper {
     pub(crate) fn push(&self, cleanup: Cleanup) {
         self.pending.fetch_add(1, Ordering::AcqRel);
         self.enqueue(cleanup);
+    }
+
+    /// As [`push`](Self::push); the future resolves when it is undone, or given up.
+    pub(crate) fn push_and_wait(&self, mut cleanup: Cleanup) -> impl Future<Output = ()> + use<> {
+        let (done, undone) = oneshot::channel();
+        cleanup.done = Some(done);
+        self.push(cleanup);
+        async move { drop(undone.await) }
     }
 
     fn enqueue(&self, cleanup: Cleanup) {

@@ -1,17 +1,18 @@
 //! What all handles and guards of one client have in common.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Once};
 use std::time::Duration;
 
 use tokio::sync::watch;
-use tokio::task::JoinHandle;
 
+use super::confirmation::Confirmation;
 use super::keeper::{Keeper, Round};
 use super::outcome::LostReason;
 use super::owners::Owners;
 use super::reaper::{Cleanup, Reaper};
 use super::relay::Relays;
+use crate::background::Background;
 use crate::driver::Backend;
 use crate::error::{Error, ErrorKind, Result};
 use crate::queue::Pumps;
@@ -27,6 +28,14 @@ pub(crate) struct Config {
     pub(crate) presence: Duration,
     pub(crate) max_holds: usize,
     pub(crate) holders_per_grant: u32,
+    pub(crate) confirmation: Confirmation,
+}
+
+impl Config {
+    /// How long a waiter whose time is up waits for the backend to take it out of the queue.
+    pub(crate) fn leave_limit(&self) -> Duration {
+        self.op_timeout / 4
+    }
 }
 
 #[derive(Debug)]
@@ -43,7 +52,8 @@ pub(crate) struct Shared {
     pub(crate) holds: AtomicUsize,
     pub(crate) waiters: AtomicUsize,
     closing: watch::Sender<bool>,
-    tasks: Mutex<Vec<JoinHandle<()>>>,
+    pub(crate) background: Background,
+    begun: Once,
 }
 
 impl Shared {
@@ -60,33 +70,29 @@ impl Shared {
             holds: AtomicUsize::new(0),
             waiters: AtomicUsize::new(0),
             closing: watch::Sender::new(false),
-            tasks: Mutex::default(),
+            background: Background::default(),
+            begun: Once::new(),
         }
     }
 
-    /// Makes sure that the keeper and the reaper run, on the runtime that is current here.
+    /// Makes sure that the keeper and the reaper run, on a runtime that uses the client as this one does.
     pub(crate) fn start(&self) -> Result<()> {
-        let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
-        if !tasks.is_empty() && !tasks.iter().any(JoinHandle::is_finished) {
-            return Ok(());
-        }
-        let Ok(runtime) = tokio::runtime::Handle::try_current() else {
-            return Err(Error::new(ErrorKind::InvalidArgument, "locks must be taken inside a tokio runtime"));
-        };
-        // A runtime that ended took its tasks along; what they looked after is still here.
-        tasks.drain(..).for_each(|task| task.abort());
-        let round = Round {
-            keeper: Arc::clone(&self.keeper),
-            reaper: Arc::clone(&self.reaper),
-            backend: self.backend.clone(),
-            drift: self.config.drift,
-            op_timeout: self.config.op_timeout,
-        };
-        self.keeper.leases().iter().for_each(|lease| self.keeper.watch_over(lease));
-        tasks.push(runtime.spawn(round.run()));
-        let reaper = Arc::clone(&self.reaper);
-        let (backend, op_timeout) = (self.backend.clone(), self.config.op_timeout);
-        tasks.push(runtime.spawn(async move { reaper.run(backend, op_timeout).await }));
+        self.background.visit()?;
+        self.begun.call_once(|| {
+            let (keeper, reaper, backend) = (Arc::clone(&self.keeper), Arc::clone(&self.reaper), self.backend.clone());
+            let (drift, op_timeout) = (self.config.drift, self.config.op_timeout);
+            self.background.run(move || {
+                // What a task looked after whose runtime ended is still here.
+                keeper.leases().iter().for_each(|lease| keeper.watch_over(lease));
+                let (keeper, reaper, backend) = (Arc::clone(&keeper), Arc::clone(&reaper), backend.clone());
+                Round { keeper, reaper, backend, drift, op_timeout }.run()
+            });
+            let (reaper, backend) = (Arc::clone(&self.reaper), self.backend.clone());
+            self.background.run(move || {
+                let (reaper, backend) = (Arc::clone(&reaper), backend.clone());
+                async move { reaper.run(backend, op_timeout).await }
+            });
+        });
         Ok(())
     }
 

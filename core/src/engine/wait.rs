@@ -7,10 +7,11 @@ use std::time::Duration;
 use super::attempt::{Answered, Ask, Attempt};
 use super::entry::Upkeep;
 use super::hold::HeldEntry;
+use super::pause::Pause;
 use super::relay::Place;
 use super::shared::{Reservation, Shared};
 use crate::clock::LeaseInstant;
-use crate::driver::{Handing, Queueing, Signal, Waiting, Watch};
+use crate::driver::{Handed, Handing, Queueing, Signal, Waiting, Watch};
 use crate::error::{Error, ErrorKind, Result};
 use crate::telemetry;
 
@@ -55,6 +56,10 @@ async fn once(shared: &Arc<Shared>, ask: &Ask) -> Result<Option<HeldEntry>> {
     match attempt.ask(call_limit(shared, ask)).await? {
         Answered::Won(held) => Ok(Some(held)),
         Answered::Busy(_) | Answered::Spent => Ok(None),
+        Answered::Late => {
+            let text = "the lease had ended before its grant arrived; its release is scheduled";
+            Err(Error::new(ErrorKind::Lost, text))
+        }
     }
 }
 
@@ -162,12 +167,35 @@ impl<'a> Wait<'a> {
         Self { heard: true, sharing: Sharing::Alone, ..wait }
     }
 
-    pub(super) async fn run(mut self) -> Result<HeldEntry> {
+    async fn run(mut self) -> Result<HeldEntry> {
+        let ended = self.outcome().await;
+        if ended.as_ref().is_err_and(Error::is_timed_out) {
+            self.leave().await;
+        }
+        ended
+    }
+
+    /// The lock, or why there is none.
+    pub(super) async fn outcome(&mut self) -> Result<HeldEntry> {
         let shared = self.shared;
         tokio::select! {
             biased;
             () = shared.closed() => Err(Error::new(ErrorKind::Closed, "the client was closed while waiting")),
             won = self.until_won() => won,
+        }
+    }
+
+    /// Gives up the place in the queue, and waits until the backend has acknowledged that: whoever tries the lock next
+    /// does not meet this waiter. Not for long, and not after an outage.
+    pub(super) async fn leave(self) {
+        let answers = self.last_error.is_none();
+        let undone = self.attempt.give_up();
+        drop(self.watch);
+        if let Sharing::Shared(place) = self.sharing {
+            place.leave().await;
+        }
+        if let (true, Some(undone)) = (answers, undone) {
+            let _ = tokio::time::timeout(self.shared.config.leave_limit(), undone).await;
         }
     }
 
@@ -182,7 +210,7 @@ impl<'a> Wait<'a> {
                     self.share();
                     self.after_busy(busy.recheck_after)
                 }
-                Ok(Answered::Spent) => {
+                Ok(Answered::Spent | Answered::Late) => {
                     self.watch = None;
                     self.attempt.renew_token(self.ask, self.queue);
                     self.pause.polling()
@@ -192,13 +220,27 @@ impl<'a> Wait<'a> {
             match self.sleep(pause).await? {
                 Woken::Passed(held) => return Ok(held),
                 Woken::Told(Signal::Handed(handed)) => {
-                    if let Some(held) = self.attempt.take_over(handed)? {
+                    if let Some(held) = self.take_over(handed).await? {
                         return Ok(self.won(held));
                     }
                 }
                 Woken::Told(_) | Woken::InTime => {}
             }
         }
+    }
+
+    /// Takes over a lease that was handed to this waiter, or leaves it to the next request to make it last.
+    async fn take_over(&mut self, handed: Handed) -> Result<Option<HeldEntry>> {
+        let short = handed.ttl < self.ask.ttl.get();
+        if short && self.shared.config.confirmation.comes_first() {
+            return Ok(None);
+        }
+        let held = self.attempt.take_over(handed)?;
+        if short && held.is_some() {
+            // The keeper was told, and is next on this thread. Whoever gets the guard may block it.
+            tokio::task::yield_now().await;
+        }
+        Ok(held)
     }
 
     /// Lets others of the client wait along.
@@ -247,14 +289,12 @@ impl<'a> Wait<'a> {
         recheck_after.map_or(fallback, |after| fallback.min(after + Duration::from_millis(1)))
     }
 
-    /// The pause after a failed request, or the error when it is not to be waited out.
+    /// The pause after a failed request, or the error when it is not to be waited out: the caller's patience covers the
+    /// first answer as well, and a caller who set no limit learns soon that there is none.
     fn after_error(&mut self, error: Error) -> Result<Duration> {
-        if self.left() == Some(Duration::ZERO) {
-            self.last_error = Some(error);
-            return Err(self.timed_out());
-        }
         let passing = matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::Indeterminate);
-        if !(self.heard && passing) {
+        let patience = self.deadline.unwrap_or_else(|| self.started.after(self.shared.config.op_timeout));
+        if !passing || !self.heard && patience.remaining().is_zero() {
             return Err(error);
         }
         telemetry::wait_disturbed(&self.ask.name, &error);
@@ -302,7 +342,13 @@ impl<'a> Wait<'a> {
         Error::new(ErrorKind::Unavailable, text)
     }
 
+    /// Time is up. A backend that never answered is an outage, not a busy lock.
     fn timed_out(&mut self) -> Error {
+        if !self.heard
+            && let Some(error) = self.last_error.take()
+        {
+            return error;
+        }
         let waited = LeaseInstant::now().since(self.started);
         let place = self.position.map(|before| format!(", with {before} waiters ahead")).unwrap_or_default();
         let cause = if self.last_error.is_some() { ", and the backend had failed last" } else { "" };
@@ -322,46 +368,6 @@ enum Woken {
     Passed(HeldEntry),
     /// It was time.
     InTime,
-}
-
-/// Pauses that grow, with jitter, so that many clients do not come back as one.
-struct Pause {
-    random: u64,
-    step: u32,
-}
-
-impl Pause {
-    fn new(seed: &[u8]) -> Self {
-        let random = seed
-            .iter()
-            .fold(0x9e37_79b9_7f4a_7c15, |all: u64, byte| (all ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3));
-        Self { random: random | 1, step: 0 }
-    }
-
-    fn reset(&mut self) {
-        self.step = 0;
-    }
-
-    /// For drivers that cannot wake: 5 ms, doubling to 250 ms.
-    fn polling(&mut self) -> Duration {
-        self.next(Duration::from_millis(5), Duration::from_millis(250))
-    }
-
-    /// While the backend fails: 50 ms, doubling to 1 s.
-    fn outage(&mut self) -> Duration {
-        self.next(Duration::from_millis(50), Duration::from_secs(1))
-    }
-
-    /// Between half and all of `base × 2^step`, at most `cap`.
-    fn next(&mut self, base: Duration, cap: Duration) -> Duration {
-        let full = base.saturating_mul(1 << self.step.min(10)).min(cap);
-        self.step += 1;
-        self.random ^= self.random << 13;
-        self.random ^= self.random >> 7;
-        self.random ^= self.random << 17;
-        let part = 0.5 + 0.5 * (self.random >> 11) as f64 / (1_u64 << 53) as f64;
-        full.mul_f64(part)
-    }
 }
 
 /// Counts a waiter for as long as it waits.

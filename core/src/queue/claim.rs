@@ -195,5 +195,6 @@ pub(super) fn carry_on(pump: &Pump, settle: Settle, until: LeaseInstant) {
         token: OwnerToken::random(),
         undo: Undo::Delivery(Arc::clone(&pump.driver), pump.name.clone(), settle),
         until,
+        done: None,
     });
 }

@@ -69,7 +69,7 @@ impl Place {
         deadline: Option<LeaseInstant>,
     ) -> Result<Option<HeldEntry>> {
         let shared = Arc::clone(&self.shared);
-        let deadline = async {
+        let patience = async {
             match deadline {
                 Some(at) => at.reached().await,
                 None => std::future::pending().await,
@@ -79,10 +79,20 @@ impl Place {
             biased;
             () = shared.closed() => Err(Error::new(ErrorKind::Closed, "the client was closed while waiting")),
             turn = self.turn() => turn,
-            () = deadline => {
+            () = patience => {
                 let waited = LeaseInstant::now().since(started);
+                self.leave().await;
                 Err(Error::new(ErrorKind::TimedOut, format!("waited {waited:?} among others of this client")))
             }
+        }
+    }
+
+    /// Leaves. The last one waits until nobody waits at the backend for it any more, as a waiter with a place of its own
+    /// does; not for long.
+    pub(crate) async fn leave(mut self) {
+        self.left = true;
+        if let Some(runner) = self.shared.relays.leave(&self.shared, &self.name, self.number, None) {
+            let _ = tokio::time::timeout(self.shared.config.leave_limit() * 2, runner).await;
         }
     }
 

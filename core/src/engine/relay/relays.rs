@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, oneshot};
-use tokio::task::AbortHandle;
+use tokio::task::JoinHandle;
 
 use super::super::attempt::Ask;
 use super::super::hold::HeldEntry;
@@ -59,7 +59,8 @@ enum Runs {
     Task {
         number: u64,
         asking: bool,
-        abort: Option<AbortHandle>,
+        stop: Arc<Notify>,
+        task: Option<JoinHandle<()>>,
     },
 }
 
@@ -107,9 +108,16 @@ impl Relays {
         Some(Place::new(shared, ask, number, None, offers))
     }
 
-    /// Takes a waiter out. If it ran for the others and won, they may hope for that lease.
-    pub(super) fn leave(&self, shared: &Arc<Shared>, name: &LockName, number: u64, won: Option<&HeldEntry>) {
-        self.with(shared, name, |relay| {
+    /// Takes a waiter out. If it ran for the others and won, they may hope for that lease. Returns the task that was
+    /// stopped, since nobody else waits.
+    pub(super) fn leave(
+        &self,
+        shared: &Arc<Shared>,
+        name: &LockName,
+        number: u64,
+        won: Option<&HeldEntry>,
+    ) -> Option<JoinHandle<()>> {
+        let (stopped, ()) = self.change(shared, name, |relay| {
             if let Ok(at) = relay.waiters.binary_search_by_key(&number, |waiter| waiter.number) {
                 drop(relay.waiters.remove(at));
             }
@@ -117,7 +125,8 @@ impl Relays {
             if let Some(held) = won.filter(|_| !relay.waiters.is_empty()) {
                 relay.begins_passing(held.token(), held.baton());
             }
-        });
+        })?;
+        stopped
     }
 
     /// Passes a lease on to the first waiter; `false` if it has to go back to the backend.
@@ -215,8 +224,17 @@ impl Relays {
         drop(waiters);
     }
 
-    /// Changes a relay, and then does what the change calls for.
     fn with<T>(&self, shared: &Arc<Shared>, name: &LockName, change: impl FnOnce(&mut Relay) -> T) -> Option<T> {
+        self.change(shared, name, change).map(|(_, answer)| answer)
+    }
+
+    /// Changes a relay, and then does what the change calls for. Returns the task that was stopped, as well.
+    fn change<T>(
+        &self,
+        shared: &Arc<Shared>,
+        name: &LockName,
+        change: impl FnOnce(&mut Relay) -> T,
+    ) -> Option<(Option<JoinHandle<()>>, T)> {
         let mut map = self.map();
         let relay = map.get_mut(name)?;
         let answer = change(relay);
@@ -226,22 +244,16 @@ impl Relays {
             self.count.store(map.len(), Ordering::Release);
         }
         drop(map);
-        if let Some(task) = stop {
-            task.abort();
-        }
-        if let Some((runtime, task)) = start {
+        if let Some((runtime, number, stop)) = start {
             // A runtime that has ended drops the task at once, which loses it.
-            let abort = runtime.spawn(Runner::new(shared, name, task).run()).abort_handle();
-            self.started(name, task, abort);
+            let handle = runtime.spawn(Runner::new(shared, name, number).run(stop));
+            if let Some(Runs::Task { number: runs, task, .. }) = self.map().get_mut(name).map(|relay| &mut relay.runs)
+                && *runs == number
+            {
+                *task = Some(handle);
+            }
         }
-        Some(answer)
-    }
-
-    fn started(&self, name: &LockName, task: u64, handle: AbortHandle) {
-        match self.map().get_mut(name).map(|relay| &mut relay.runs) {
-            Some(Runs::Task { number, abort, .. }) if *number == task => *abort = Some(handle),
-            _ => handle.abort(), // it was called off meanwhile, or has ended
-        }
+        Some((stop.flatten(), answer))
     }
 }
 
@@ -307,23 +319,24 @@ impl Relay {
     }
 
     /// The task to start: somebody waits, and nobody runs.
-    fn starts(&mut self, number: impl FnOnce() -> u64) -> Option<(Handle, u64)> {
+    fn starts(&mut self, number: impl FnOnce() -> u64) -> Option<(Handle, u64, Arc<Notify>)> {
         let needed = matches!(self.runs, Runs::Nobody) && !self.waiters.is_empty();
         needed.then(|| {
-            let number = number();
-            self.runs = Runs::Task { number, asking: false, abort: None };
-            (self.runtime.clone(), number)
+            let (number, stop) = (number(), Arc::default());
+            self.runs = Runs::Task { number, asking: false, stop: Arc::clone(&stop), task: None };
+            (self.runtime.clone(), number, stop)
         })
     }
 
-    /// The task to stop: it asks the backend, and nobody waits any more.
-    fn stops(&mut self) -> Option<AbortHandle> {
+    /// Stops the task if it asks the backend, and nobody waits any more; it leaves the backend's queue before it ends.
+    fn stops(&mut self) -> Option<Option<JoinHandle<()>>> {
         let idle = self.waiters.is_empty();
         match &mut self.runs {
-            Runs::Task { asking: true, abort, .. } if idle => {
-                let abort = abort.take();
+            Runs::Task { asking: true, stop, task, .. } if idle => {
+                stop.notify_one();
+                let task = task.take();
                 self.runs = Runs::Nobody;
-                abort
+                Some(task)
             }
             _ => None,
         }

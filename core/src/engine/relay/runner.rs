@@ -32,7 +32,8 @@ impl Runner {
         Self { shared: Arc::clone(shared), name: name.clone(), number }
     }
 
-    pub(super) async fn run(self) {
+    /// Runs until nobody needs it any more, or until told to `stop`.
+    pub(super) async fn run(self, stop: Arc<Notify>) {
         let relays = &self.shared.relays;
         loop {
             match relays.next(&self.shared, &self.name, self.number) {
@@ -41,10 +42,17 @@ impl Runner {
                     () = until.reached() => {}
                     () = over.notified() => {}
                 },
-                Next::Ask(ask) => match Wait::for_others(&self.shared, &ask).run().await {
-                    Ok(held) => relays.give(held),
-                    Err(error) => relays.fail(&self.shared, &self.name, error),
-                },
+                Next::Ask(ask) => {
+                    let mut wait = Wait::for_others(&self.shared, &ask);
+                    tokio::select! {
+                        biased;
+                        () = stop.notified() => return wait.leave().await,
+                        ended = wait.outcome() => match ended {
+                            Ok(held) => relays.give(held),
+                            Err(error) => relays.fail(&self.shared, &self.name, error),
+                        },
+                    }
+                }
             }
         }
     }

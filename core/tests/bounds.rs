@@ -143,7 +143,7 @@ fn a_guard_is_renewed_and_freed_though_the_runtime_of_the_first_acquisition_has_
     let (first, second) = (runtime(), runtime());
     let ttl = Duration::from_millis(200);
     let take = async |name: &str| client.lock(name).unwrap().ttl(ttl).acquire().await.unwrap();
-    first.block_on(take("there"));
+    drop(first.block_on(take("there")));
     let guard = second.block_on(take("here"));
     drop(first);
     second.block_on(async {

@@ -117,18 +117,20 @@ impl Attempt {
         self.reservation.as_ref().map(|place| Arc::clone(place.shared())).ok_or_else(gone)
     }
 
-    /// Asks once, and waits at most `limit` for the answer.
-    pub(crate) async fn ask(&mut self, limit: Duration) -> Result<Answered> {
+    /// Asks once: `limit` is the time for the answer, counted from when the request leaves, which it does by `deadline`.
+    pub(crate) async fn ask(&mut self, limit: Duration, deadline: Option<LeaseInstant>) -> Result<Answered> {
         let shared = self.shared()?;
+        let pass = shared.taking.enter(shared.config.op_timeout, deadline).await?;
+        let limit = limit.min(deadline.map_or(Duration::MAX, LeaseInstant::remaining));
         let (had_traces, had_unanswered) = (self.traces, self.unanswered_since);
         let sent_at = LeaseInstant::before_send();
         // From here on the future may be dropped at any moment: assume the worst first.
         self.traces = true;
         self.unanswered_since = had_unanswered.or(Some(sent_at));
         let first_sent = *self.first_sent.get_or_insert(sent_at);
-        let answer = match tokio::time::timeout(limit, self.call(&shared)).await {
-            Ok(answer) => answer,
-            Err(_) => Err(Error::new(ErrorKind::Indeterminate, format!("no answer within {limit:?}"))),
+        let answer = match pass.answer(limit, self.call(&shared)).await {
+            Some(answer) => answer,
+            None => Err(Error::new(ErrorKind::Indeterminate, format!("no answer within {limit:?}"))),
         };
         match answer {
             Ok(Acquisition::Granted(grant)) => {

@@ -147,17 +147,19 @@ impl HeldEntry {
         };
         let mut unacknowledged = Unacknowledged { hold: &self, entry: Some(entry) };
         let limit = self.shared().config.op_timeout;
+        let told = |error: Error| error.during(self.driver(), "release", self.lease.name());
+        let pass = self.shared().giving.enter(limit, None).await.map_err(told)?;
         let work = async {
             self.lease.quiet().await;
             call(Arc::clone(self.shared()), self.lease.token_of(&entry)).await
         };
-        let outcome = match tokio::time::timeout(limit, work).await {
-            Ok(outcome) => outcome,
-            Err(_) => {
+        let outcome = match pass.answer(limit, work).await {
+            Some(outcome) => outcome,
+            None => {
                 Err(Error::new(ErrorKind::Indeterminate, format!("no answer within {limit:?}, the release goes on")))
             }
         };
-        let value = outcome.map_err(|error| error.during(self.driver(), "release", self.lease.name()))?;
+        let value = outcome.map_err(told)?;
         if entry.past == Past::Answered {
             unacknowledged.entry = None; // else the reaper abandons the token as well
         }

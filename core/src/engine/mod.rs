@@ -7,12 +7,14 @@
 //! * [`relay`] passes a lease on among the waiters of the client;
 //! * [`keeper`] is the one timer of a client: renewals in batches, deadlines; its plan is the [`agenda`];
 //! * [`reaper`] undoes what was given up, until the backend has acknowledged it;
+//! * [`gate`] bounds how many requests are on their way at once;
 //! * [`shared`] is what all handles and guards of a client have in common.
 
 pub(crate) mod agenda;
 pub(crate) mod attempt;
 pub(crate) mod confirmation;
 pub(crate) mod entry;
+pub(crate) mod gate;
 pub(crate) mod hold;
 pub(crate) mod keeper;
 pub(crate) mod lease;

@@ -7,6 +7,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 
 use super::confirmation::Confirmation;
+use super::gate::Gate;
 use super::keeper::{Keeper, Round};
 use super::outcome::LostReason;
 use super::owners::Owners;
@@ -47,6 +48,9 @@ pub(crate) struct Shared {
     pub(crate) owners: Owners,
     pub(crate) pumps: Pumps,
     pub(crate) relays: Relays,
+    /// Before requests that take locks, and before those that give them back: these wait for none of those.
+    pub(crate) taking: Gate,
+    pub(crate) giving: Gate,
     /// Attempts and holds under way, against `max_holds`.
     busy: AtomicUsize,
     pub(crate) holds: AtomicUsize,
@@ -66,6 +70,8 @@ impl Shared {
             owners: Owners::default(),
             pumps: Pumps::default(),
             relays: Relays::default(),
+            taking: Gate::default(),
+            giving: Gate::default(),
             busy: AtomicUsize::new(0),
             holds: AtomicUsize::new(0),
             waiters: AtomicUsize::new(0),

@@ -53,7 +53,7 @@ pub(crate) async fn acquire(shared: &Arc<Shared>, ask: &Ask, patience: Patience)
 
 async fn once(shared: &Arc<Shared>, ask: &Ask) -> Result<Option<HeldEntry>> {
     let mut attempt = Attempt::new(shared.reserve()?, ask, Queueing::None, 1);
-    match attempt.ask(call_limit(shared, ask)).await? {
+    match attempt.ask(call_limit(shared, ask), None).await? {
         Answered::Won(held) => Ok(Some(held)),
         Answered::Busy(_) | Answered::Spent => Ok(None),
         Answered::Late => {
@@ -259,8 +259,7 @@ impl<'a> Wait<'a> {
 
     async fn listen_and_ask(&mut self) -> Result<Answered> {
         self.listen().await?;
-        let limit = call_limit(self.shared, self.ask).min(self.left().unwrap_or(Duration::MAX));
-        self.attempt.ask(limit).await
+        self.attempt.ask(call_limit(self.shared, self.ask), self.deadline).await
     }
 
     /// Starts to listen for wake-ups, where the driver sends any.

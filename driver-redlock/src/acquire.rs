@@ -223,7 +223,12 @@ async fn listen(shared: &Arc<Shared>, slot: &Arc<Slot>, at: usize) {
         let state = slot.state();
         let Some(wake) = state.wake.clone() else { return };
         let token = state.tokens[at];
-        if state.queue.listener.as_ref().is_some_and(|now| now.node == at && now.token == token) {
+        if state
+            .queue
+            .listener
+            .as_ref()
+            .is_some_and(|now| now.node == at && now.token == token && !now.task.is_finished())
+        {
             return;
         }
         (token, wake)

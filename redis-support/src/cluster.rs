@@ -11,10 +11,11 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::ops::RangeInclusive;
-use std::sync::{Arc, PoisonError, RwLock, Weak};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
 use std::time::Duration;
 
 use tokio::sync::Notify;
+use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use crate::config::{Address, RedisConfig};
@@ -42,6 +43,8 @@ struct Shared<D: Dialer> {
     nodes: RwLock<Nodes<D>>,
     /// The map may be out of date, or a link went down.
     stale: Arc<Notify>,
+    /// What keeps the map up to date.
+    keeping: Mutex<Option<JoinHandle<()>>>,
 }
 
 struct Nodes<D: Dialer> {
@@ -65,19 +68,20 @@ impl<D: Dialer> Cluster<D> {
             listen,
             nodes: RwLock::new(Nodes { map: SlotMap::default(), links: HashMap::new(), closed: false }),
             stale: Arc::new(Notify::new()),
+            keeping: Mutex::default(),
         });
         shared.refresh().await?;
         let deadline = Instant::now() + config.connect_timeout;
         for link in shared.links() {
             link.up(deadline.saturating_duration_since(Instant::now())).await?;
         }
-        tokio::spawn(keep(Arc::downgrade(&shared), Arc::clone(&shared.stale)));
+        shared.keep_going();
         Ok(Self(shared))
     }
 
     /// Sends one command to the node that serves `slot`, and follows redirections.
     pub(crate) async fn request(&self, slot: u16, request: &Request<'_>) -> Result<Reply, ExecError> {
-        let shared = &*self.0;
+        let shared = &self.0;
         let mut node = shared.node_of(slot)?;
         for _ in 0..REDIRECTIONS {
             let error = match shared.link_to(&node)?.request(request).await {
@@ -94,11 +98,13 @@ impl<D: Dialer> Cluster<D> {
             };
             match (code, redirection(message, &node)) {
                 ("MOVED", Some((slot, served_by))) => {
+                    shared.keep_going();
                     shared.moved(slot, served_by.clone());
                     node = served_by;
                 }
                 ("ASK", Some((_, asked))) => return shared.ask(asked, request).await,
                 ("" | "CLUSTERDOWN" | "READONLY" | "MASTERDOWN" | "LOADING", _) => {
+                    shared.keep_going();
                     shared.stale.notify_one();
                     return Err(error);
                 }
@@ -135,6 +141,14 @@ impl<D: Dialer> Cluster<D> {
 }
 
 impl<D: Dialer> Shared<D> {
+    /// Makes sure that the map is kept up to date, here if the runtime has ended that did it.
+    fn keep_going(self: &Arc<Self>) {
+        let mut keeping = self.keeping.lock().unwrap_or_else(PoisonError::into_inner);
+        if keeping.as_ref().is_none_or(JoinHandle::is_finished) {
+            *keeping = Some(tokio::spawn(keep(Arc::downgrade(self), Arc::clone(&self.stale))));
+        }
+    }
+
     fn nodes(&self) -> std::sync::RwLockReadGuard<'_, Nodes<D>> {
         self.nodes.read().unwrap_or_else(PoisonError::into_inner)
     }

@@ -1,4 +1,4 @@
-//! A link to one server that outlives its connections.
+//! A link to one server that outlives its connections, and the runtimes that they live on.
 
 mod keep;
 
@@ -143,6 +143,14 @@ impl<D: Dialer> Link<D> {
         *self.supervisor.lock().unwrap_or_else(PoisonError::into_inner) = Some(task);
     }
 
+    /// Goes on here if the runtime has ended that the link was kept on.
+    fn revive(&self) {
+        let mut supervisor = self.supervisor.lock().unwrap_or_else(PoisonError::into_inner);
+        if supervisor.as_ref().is_some_and(JoinHandle::is_finished) && self.shared.begin_anew() {
+            *supervisor = Some(tokio::spawn(Arc::clone(&self.shared).supervise(None)));
+        }
+    }
+
     /// Where it leads, in words.
     pub(crate) fn place(&self) -> String {
         self.shared.place()
@@ -155,6 +163,9 @@ impl<D: Dialer> Link<D> {
 
     /// Waits until a connection stands, at most `limit`.
     pub(crate) async fn up(&self, limit: Duration) -> Result<(), ExecError> {
+        if self.shared.up().is_none() {
+            self.revive();
+        }
         self.shared.connection(limit).await.map(drop)
     }
 
@@ -163,7 +174,10 @@ impl<D: Dialer> Link<D> {
         let shared = &*self.shared;
         let live = match shared.up() {
             Some(live) => live,
-            None => shared.connection(shared.patience()).await?,
+            None => {
+                self.revive();
+                shared.connection(shared.patience()).await?
+            }
         };
         let sent = Instant::now();
         let mut doubt = Doubt { shared, sent, answered: false };
@@ -283,6 +297,17 @@ impl<D: Dialer> Shared<D> {
             news.notify_one();
         }
         open
+    }
+
+    /// Counts as broken only since now, unless it was closed; tells whether it did not.
+    fn begin_anew(&self) -> bool {
+        self.state.send_if_modified(|state| {
+            let open = !matches!(state, State::Closed);
+            if open {
+                *state = State::down(ExecError::NotSent { message: "not connected yet".into(), source: None });
+            }
+            open
+        })
     }
 
     async fn closed(&self) {

@@ -158,13 +158,16 @@ fn ended() -> ExecError {
     ExecError::NotSent { message: "the server closed the connection".into(), source: None }
 }
 
-/// Says so when the supervising task ends because its runtime does.
+/// Says so when the supervising task ends because its runtime does. The next request goes on where it runs: those who
+/// wait for wake-ups ask now.
 struct LastWord<D: Dialer>(Arc<Shared<D>>);
 
 impl<D: Dialer> Drop for LastWord<D> {
     fn drop(&mut self) {
         let message = "the runtime that the driver was connected on has ended".into();
-        self.0.set(State::down(ExecError::NotSent { message, source: None }));
+        if self.0.set(State::down(ExecError::NotSent { message, source: None })) {
+            (self.0.listen.sink)(Heard::Gap);
+        }
     }
 }
 

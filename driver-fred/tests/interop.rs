@@ -59,7 +59,7 @@ async fn waiters_of_both_stand_in_one_queue() {
     let redis = RedisDriver::connect_url(&server.url()).await.unwrap();
     // None waits along with another one of its client.
     let clients = [Backend::from(fred), Backend::from(redis)]
-        .map(|backend| Client::builder(backend).holders_per_grant(1).build().unwrap());
+        .map(|backend| Client::builder(backend).holders_per_grant(0).build().unwrap());
     let holder = clients[0].lock("orders").unwrap().acquire().await.unwrap();
     let (served, mut order) = tokio::sync::mpsc::unbounded_channel();
     for number in 0..8_usize {

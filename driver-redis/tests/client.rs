@@ -16,7 +16,7 @@ async fn sixteen_waiters_on_two_clients_take_turns_without_polling() {
     let mut clients = Vec::new();
     for _ in 0..2 {
         let driver = RedisDriver::connect_url(&server.url()).await.unwrap();
-        clients.push(Client::builder(driver).holders_per_grant(1).build().unwrap()); // every waiter stands in the queue
+        clients.push(Client::builder(driver).holders_per_grant(0).build().unwrap()); // every waiter stands in the queue
     }
     let guard = clients[0].lock("hot").unwrap().acquire().await.unwrap();
     let last_fence = Arc::new(AtomicU64::new(guard.fence().get()));

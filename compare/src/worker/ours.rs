@@ -68,7 +68,7 @@ impl Subject for RedisEachAsks {
     type Lane = OurLane;
 
     async fn open(job: &Job) -> Outcome<Self> {
-        Ok(Self(Client::builder(redis(job).await?).holders_per_grant(1).build()?))
+        Ok(Self(Client::builder(redis(job).await?).holders_per_grant(0).build()?))
     }
 
     async fn lane(&self, name: &str) -> Outcome<OurLane> {

@@ -113,7 +113,7 @@ impl Context {
         let client = Client::builder(backend).op_timeout(self.ms(1_000));
         match self.declared.passing {
             Passing::On => client,
-            Passing::Off => client.holders_per_grant(1),
+            Passing::Off => client.holders_per_grant(0),
         }
     }
 

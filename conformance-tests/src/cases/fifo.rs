@@ -118,7 +118,7 @@ async fn sixteen_in_order(context: &mut Context) -> CaseResult {
     let (holder, name) = (context.client().await?, context.name("sixteen"));
     let mut clients = Vec::new();
     for _ in 0..4 {
-        clients.push(context.layered_with(|builder| builder.holders_per_grant(1)).await?);
+        clients.push(context.layered_with(|builder| builder.holders_per_grant(0)).await?);
     }
     let held = keep(&holder, &name, LONG).await?;
     let served: Arc<Mutex<Vec<usize>>> = Arc::default();
@@ -146,7 +146,7 @@ async fn sixteen_in_order(context: &mut Context) -> CaseResult {
 
 async fn one_is_woken_per_release(context: &mut Context) -> CaseResult {
     let (holder, name) = (context.client().await?, context.name("herd"));
-    let each_asks = |builder: ClientBuilder| builder.presence(LONG).holders_per_grant(1);
+    let each_asks = |builder: ClientBuilder| builder.presence(LONG).holders_per_grant(0);
     let (client, layer) = context.layered_with(each_asks).await?;
     let held = keep(&holder, &name, LONG).await?;
     let mut waiting = Vec::new();

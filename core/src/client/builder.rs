@@ -77,13 +77,14 @@ impl ClientBuilder {
     }
 
     /// How many holders of this client one grant may serve, one after the other, while several of its tasks wait for the
-    /// same lock: all but the first are given the lease by the one before them, without a request. 0 or 1: every
-    /// holder is granted the lock by the backend. Default: 8; at most [`MAX_HOLDERS_PER_GRANT`](Self::MAX_HOLDERS_PER_GRANT).
+    /// same lock: all but the first are given the lease by the one before them, without a request. 1: they share a place
+    /// in the backend's queue, and each holder is granted the lock by the backend. 0: each has a place of its own.
+    /// Default: 8; at most [`MAX_HOLDERS_PER_GRANT`](Self::MAX_HOLDERS_PER_GRANT).
     ///
     /// Each holder has a fence of its own: the backend reserves that many with every grant to a waiter. Other clients
     /// wait for no more holders than these, and a lease is passed on only for the first 10 ms (or the first quarter of
-    /// its ttl) after its grant. It concerns waiters that want a renewed lease with the same ttl, label and `max_hold`;
-    /// everything else goes to the backend, and so does everything with a driver that cannot reserve fences
+    /// its ttl) after its grant. It concerns waiters of plain locks that want the same ttl, label and `max_hold`. Waiters
+    /// that want the same fixed lease share a place as with 1, and so do all with a driver that cannot reserve fences
     /// ([`max_fences`](crate::driver::LockCapabilities::max_fences)).
     ///
     /// To the backend all these holders are one: it tells the first one's fence, and for how long all have held it.
@@ -126,7 +127,8 @@ impl ClientBuilder {
     /// Makes the client with a ttl that is known to be good.
     pub(super) fn assemble(self, ttl: Ttl) -> Client {
         let Self { backend, drift, op_timeout, presence, max_holds, holders_per_grant, confirmation, .. } = self;
-        let config = Config { ttl, drift, op_timeout, presence, max_holds, holders_per_grant, confirmation };
+        let shares = holders_per_grant > 0;
+        let config = Config { ttl, drift, op_timeout, presence, max_holds, holders_per_grant, shares, confirmation };
         Client::from_shared(Arc::new(Shared::new(backend, config)))
     }
 }

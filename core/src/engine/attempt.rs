@@ -209,7 +209,8 @@ impl Attempt {
         shared.reaper.attempt_ends();
         let held = HeldEntry::new(place, lease, *token, grant.depth);
         let fences = grant.fences.min(self.request.fences);
-        let terms = || Terms { ttl: self.request.ttl, max_hold: self.max_hold, label: self.request.label.clone() };
+        let (ttl, upkeep, max_hold) = (self.request.ttl, self.upkeep, self.max_hold);
+        let terms = || Terms { ttl, upkeep, max_hold, label: self.request.label.clone() };
         Ok(Answered::Won(held.with_baton((fences > 1).then(|| Baton::new(fences, &terms())))))
     }
 }

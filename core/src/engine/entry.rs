@@ -7,7 +7,7 @@ use crate::token::{OwnerId, OwnerToken};
 use crate::ttl::Ttl;
 
 /// Whether a lease is kept alive.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) enum Upkeep {
     /// Renewed at a third of its ttl.
     #[default]

@@ -29,6 +29,8 @@ pub(crate) struct Config {
     pub(crate) presence: Duration,
     pub(crate) max_holds: usize,
     pub(crate) holders_per_grant: u32,
+    /// Whether tasks that want the same share a place in the backend's queue.
+    pub(crate) shares: bool,
     pub(crate) confirmation: Confirmation,
 }
 

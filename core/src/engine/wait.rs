@@ -8,7 +8,7 @@ use super::attempt::{Answered, Ask, Attempt};
 use super::entry::Upkeep;
 use super::hold::HeldEntry;
 use super::pause::Pause;
-use super::relay::Place;
+use super::relay::{FirstAsk, Joined, Place, Turn};
 use super::shared::{Reservation, Shared};
 use crate::clock::LeaseInstant;
 use crate::driver::{Handed, Handing, Queueing, Signal, Waiting, Watch};
@@ -68,14 +68,18 @@ async fn wait(shared: &Arc<Shared>, ask: &Ask, most: Option<Duration>) -> Result
     let _counted = Counted::new(&shared.waiters);
     let started = LeaseInstant::now();
     let deadline = most.map(|most| started.after(most));
+    let mut shares = shared.config.shares;
     let held = loop {
-        match shared.relays.join(shared, ask)? {
-            None => break Wait::new(shared, ask, shared.reserve()?, started, deadline).run().await?,
-            Some(place) => {
-                if let Some(held) = place.wait(started, deadline).await? {
-                    break held;
-                }
+        let joined = if shares { shared.relays.join(shared, ask)? } else { Joined::Alone(None) };
+        match joined {
+            Joined::Alone(first) => {
+                break Wait::new(shared, ask, shared.reserve()?, started, deadline).asking(first).run().await?;
             }
+            Joined::Place(place) => match place.wait(started, deadline).await? {
+                Turn::Held(held) => break held,
+                Turn::Over => {}
+                Turn::Scattered => shares = false,
+            },
         }
     };
     telemetry::granted(&ask.name, held.fence(), started);
@@ -108,6 +112,8 @@ pub(crate) struct Wait<'a> {
     heard: bool,
     /// Where others of the client may join, once this one waits.
     sharing: Sharing,
+    /// Lets others know that this one asks, until it is answered.
+    first: Option<FirstAsk<'a>>,
     last_error: Option<Error>,
     pause: Pause,
 }
@@ -155,16 +161,27 @@ impl<'a> Wait<'a> {
             watch: None,
             position: None,
             heard: false,
-            sharing: if fences > 1 { Sharing::Possible } else { Sharing::Alone },
+            sharing: if shared.config.shares && queue != Queueing::None { Sharing::Possible } else { Sharing::Alone },
+            first: None,
             last_error: None,
             pause,
         }
     }
 
-    /// Waits in place of others, each of which has patience of its own. The backend has answered one of them before.
-    pub(super) fn for_others(shared: &'a Arc<Shared>, ask: &'a Ask) -> Self {
+    fn asking(mut self, first: Option<FirstAsk<'a>>) -> Self {
+        self.first = first.filter(|_| matches!(self.sharing, Sharing::Possible));
+        self
+    }
+
+    /// Waits in place of others, each of which has patience of its own. `heard`: the backend has answered one of them
+    /// before.
+    pub(super) fn for_others(shared: &'a Arc<Shared>, ask: &'a Ask, heard: bool) -> Self {
         let wait = Self::new(shared, ask, shared.reserve_for_others(), LeaseInstant::now(), None);
-        Self { heard: true, sharing: Sharing::Alone, ..wait }
+        Self { heard, sharing: Sharing::Alone, ..wait }
+    }
+
+    pub(super) fn was_heard(&self) -> bool {
+        self.heard
     }
 
     async fn run(mut self) -> Result<HeldEntry> {
@@ -248,6 +265,7 @@ impl<'a> Wait<'a> {
         if matches!(self.sharing, Sharing::Possible) {
             self.sharing = self.shared.relays.begin(self.shared, self.ask).map_or(Sharing::Alone, Sharing::Shared);
         }
+        self.first = None;
     }
 
     fn won(&mut self, held: HeldEntry) -> HeldEntry {
@@ -292,13 +310,13 @@ impl<'a> Wait<'a> {
     /// first answer as well, and a caller who set no limit learns soon that there is none.
     fn after_error(&mut self, error: Error) -> Result<Duration> {
         let passing = matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::Indeterminate);
-        let patience = self.deadline.unwrap_or_else(|| self.started.after(self.shared.config.op_timeout));
-        if !passing || !self.heard && patience.remaining().is_zero() {
+        if !passing {
             return Err(error);
         }
         telemetry::wait_disturbed(&self.ask.name, &error);
         self.last_error = Some(error);
-        Ok(self.pause.outage())
+        let unheard = self.deadline.is_none() && !self.heard && self.waited() >= self.shared.config.op_timeout;
+        if unheard { Err(self.timed_out()) } else { Ok(self.pause.outage()) }
     }
 
     /// Sleeps until there is reason to go on, and tells what it was.
@@ -323,7 +341,7 @@ impl<'a> Wait<'a> {
             turn = turn => {
                 self.sharing = Sharing::Alone;
                 // What failed for the others did not fail for this one, which has a place of its own.
-                turn.ok().flatten().map_or(Woken::InTime, Woken::Passed)
+                if let Ok(Turn::Held(held)) = turn { Woken::Passed(held) } else { Woken::InTime }
             }
             signal = told => Woken::Told(signal),
             () = tokio::time::sleep(pause.min(left)) => Woken::InTime,
@@ -341,14 +359,20 @@ impl<'a> Wait<'a> {
         Error::new(ErrorKind::Unavailable, text)
     }
 
-    /// Time is up. A backend that never answered is an outage, not a busy lock.
+    fn waited(&self) -> Duration {
+        LeaseInstant::now().since(self.started)
+    }
+
+    /// Time is up. A backend that did not answer, though it had the time to, is an outage and not a busy lock.
     fn timed_out(&mut self) -> Error {
+        let waited = self.waited();
+        let had_time = waited >= self.shared.config.op_timeout;
+        let outage = |error: &mut Error| had_time || error.kind() == ErrorKind::Unavailable;
         if !self.heard
-            && let Some(error) = self.last_error.take()
+            && let Some(error) = self.last_error.take_if(outage)
         {
             return error;
         }
-        let waited = LeaseInstant::now().since(self.started);
         let place = self.position.map(|before| format!(", with {before} waiters ahead")).unwrap_or_default();
         let cause = if self.last_error.is_some() { ", and the backend had failed last" } else { "" };
         let error = Error::new(ErrorKind::TimedOut, format!("waited {waited:?}{place}{cause}"));

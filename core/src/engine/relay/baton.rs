@@ -18,21 +18,21 @@ pub(super) const CLAIM: Duration = Duration::from_secs(2);
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Terms {
     pub(crate) ttl: Ttl,
+    pub(crate) upkeep: Upkeep,
     pub(crate) max_hold: Option<Duration>,
     pub(crate) label: Option<Label>,
 }
 
 impl Terms {
-    /// What is asked for, if it may come from another waiter: a lease that joins others of its owner, or that has to
-    /// last exactly as long as was asked for, may not.
+    /// What is asked for, if others may want the same: a lease that joins others of its owner may not.
     pub(super) fn of(ask: &Ask) -> Option<Self> {
-        let passed = ask.upkeep == Upkeep::Renewed && ask.owner.is_none();
-        passed.then(|| Self { ttl: ask.ttl, max_hold: ask.max_hold, label: ask.label.clone() })
+        let Ask { ttl, upkeep, max_hold, .. } = *ask;
+        ask.owner.is_none().then(|| Self { ttl, upkeep, max_hold, label: ask.label.clone() })
     }
 
     pub(super) fn ask(&self, name: &LockName) -> Ask {
-        let Self { ttl, max_hold, label } = self.clone();
-        Ask { name: name.clone(), owner: None, ttl, upkeep: Upkeep::Renewed, max_hold, label }
+        let Self { ttl, upkeep, max_hold, label } = self.clone();
+        Ask { name: name.clone(), owner: None, ttl, upkeep, max_hold, label }
     }
 
     /// Their hash: a baton is carried by every hold, and the terms are many times as large.

@@ -19,6 +19,19 @@ pub(super) enum Offer {
     Held(HeldEntry),
     /// Why waiting failed.
     Failed(Error),
+    /// Nobody waits for the others any more: each for itself.
+    Scattered,
+}
+
+/// How a turn came out.
+#[derive(Debug)]
+pub(crate) enum Turn {
+    /// The lease, claimed.
+    Held(HeldEntry),
+    /// It ended before it was taken, or the task ended that waited for all. The waiter has to start over.
+    Over,
+    /// The waiter has to go on by itself.
+    Scattered,
 }
 
 /// Dropped, it is left; and what was offered in the same instant goes to the next.
@@ -45,29 +58,25 @@ impl Place {
         Self { shared, name, max_hold, number, reservation, offers, left: false }
     }
 
-    /// The lease, once it is this waiter's turn; `None` when it has to start over, since the lease has ended before it
-    /// was taken, or since nobody runs any more.
+    /// The lease, once it is this waiter's turn.
     ///
     /// Dropping the future loses nothing.
-    pub(crate) async fn turn(&mut self) -> Result<Option<HeldEntry>> {
+    pub(crate) async fn turn(&mut self) -> Result<Turn> {
         let offer = (&mut self.offers).await;
         self.left = true; // whoever offers something has taken this one out
         match offer {
             Ok(Offer::Held(mut held)) => {
                 let claimed = held.claim(self.reservation.take(), self.max_hold);
-                Ok(claimed.then_some(held))
+                Ok(if claimed { Turn::Held(held) } else { Turn::Over })
             }
+            Ok(Offer::Scattered) => Ok(Turn::Scattered),
             Ok(Offer::Failed(error)) => Err(error),
-            Err(_) => Ok(None),
+            Err(_) => Ok(Turn::Over),
         }
     }
 
     /// As [`turn`](Self::turn), until `deadline`, of a wait that began at `started`.
-    pub(crate) async fn wait(
-        mut self,
-        started: LeaseInstant,
-        deadline: Option<LeaseInstant>,
-    ) -> Result<Option<HeldEntry>> {
+    pub(crate) async fn wait(mut self, started: LeaseInstant, deadline: Option<LeaseInstant>) -> Result<Turn> {
         let shared = Arc::clone(&self.shared);
         let patience = async {
             match deadline {

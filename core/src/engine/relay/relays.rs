@@ -12,6 +12,7 @@ use tokio::task::JoinHandle;
 use super::super::attempt::Ask;
 use super::super::hold::HeldEntry;
 use super::super::shared::Shared;
+use super::asking::{Asked, Asking, FirstAsk};
 use super::baton::{Baton, CLAIM, Terms};
 use super::place::{Offer, Place};
 use super::runner::{Next, Runner};
@@ -27,11 +28,22 @@ pub(crate) struct Relays {
     count: AtomicUsize,
     map: Mutex<HashMap<LockName, Relay>>,
     numbers: AtomicU64,
+    asking: Asking,
+}
+
+/// Where a waiter of the client waits.
+pub(crate) enum Joined<'a> {
+    /// With others.
+    Place(Place),
+    /// At the backend; others may wait along from now on.
+    Alone(Option<FirstAsk<'a>>),
 }
 
 #[derive(Debug)]
 struct Relay {
     terms: Terms,
+    /// Whether the backend has answered a request for this lock since it was wanted by several.
+    heard: bool,
     /// Where the runner's task is started.
     runtime: Handle,
     /// In order of arrival, and of their numbers.
@@ -73,21 +85,28 @@ impl Relays {
         self.numbers.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// A place in the relay for what is asked, if there is one.
-    pub(crate) fn join(&self, shared: &Arc<Shared>, ask: &Ask) -> Result<Option<Place>> {
-        if self.count.load(Ordering::Acquire) == 0 {
-            return Ok(None);
+    /// A place with those who want the same, if there are any.
+    pub(crate) fn join<'a>(&'a self, shared: &Arc<Shared>, ask: &Ask) -> Result<Joined<'a>> {
+        let Some(terms) = Terms::of(ask) else { return Ok(Joined::Alone(None)) };
+        if self.count.load(Ordering::Acquire) > 0
+            && let Some(joined) = self.with(shared, &ask.name, |relay| relay.join(shared, ask, &terms, self.number()))
+        {
+            return joined;
         }
-        let Some(terms) = Terms::of(ask) else { return Ok(None) };
-        let joined = self.with(shared, &ask.name, |relay| {
-            if relay.terms != terms {
-                return Ok(None);
+        match self.asking.begin(&ask.name) {
+            Asked::First(first) => Ok(Joined::Alone(Some(first))),
+            Asked::Unknown => Ok(Joined::Alone(None)),
+            Asked::ByAnother => {
+                if let Ok(runtime) = Handle::try_current() {
+                    let mut map = self.map();
+                    let relay = || Relay::new(terms.clone(), runtime, Runs::Nobody);
+                    map.entry(ask.name.clone()).or_insert_with(relay);
+                    self.count.store(map.len(), Ordering::Release);
+                }
+                let joined = self.with(shared, &ask.name, |relay| relay.join(shared, ask, &terms, self.number()));
+                joined.unwrap_or(Ok(Joined::Alone(None)))
             }
-            let (reservation, number) = (Some(shared.reserve()?), self.number());
-            relay.is_joined();
-            Ok(Some(Place::new(shared, ask, number, reservation, relay.add(number))))
-        });
-        joined.unwrap_or(Ok(None))
+        }
     }
 
     /// Begins a relay with a waiter that was told that the lock is busy; `None` if there is one already. It runs, until
@@ -98,9 +117,8 @@ impl Relays {
         if map.contains_key(&ask.name) {
             return None;
         }
-        let (number, waiters) = (self.number(), VecDeque::new());
-        let mut relay =
-            Relay { terms, runtime, waiters, runs: Runs::Waiter(number), passing: None, over: Arc::default() };
+        let number = self.number();
+        let mut relay = Relay { heard: true, ..Relay::new(terms, runtime, Runs::Waiter(number)) };
         let offers = relay.add(number);
         map.insert(ask.name.clone(), relay);
         self.count.store(map.len(), Ordering::Release);
@@ -161,6 +179,7 @@ impl Relays {
         let lease = Arc::clone(held.lease());
         let first = self.with(held.shared(), lease.name(), |relay| {
             relay.is_answered();
+            relay.heard = true;
             let until = LeaseInstant::now().after(CLAIM);
             if !relay.has_waiter() || !lease.pass(held.token(), *held.token(), Duration::ZERO, until) {
                 return None;
@@ -171,6 +190,17 @@ impl Relays {
         if let Some(waiter) = first.flatten() {
             held.shared().keeper.watch_over(&lease);
             drop(waiter.offers.send(Offer::Held(held)));
+        }
+    }
+
+    /// Nobody has heard from the backend: each waiter asks for itself, and has patience of its own.
+    pub(super) fn scatter(&self, shared: &Arc<Shared>, name: &LockName) {
+        let waiters = self.with(shared, name, |relay| {
+            relay.is_answered();
+            std::mem::take(&mut relay.waiters)
+        });
+        for waiter in waiters.unwrap_or_default() {
+            drop(waiter.offers.send(Offer::Scattered));
         }
     }
 
@@ -205,7 +235,7 @@ impl Relays {
             match relay.passing {
                 // Also when nobody waits: whoever has just released comes back soon, if at all.
                 Some((_, until)) => Next::Pause(until, Arc::clone(&relay.over)),
-                None if waits => Next::Ask(relay.terms.ask(name)),
+                None if waits => Next::Ask(relay.terms.ask(name), relay.heard),
                 None => {
                     relay.runs = Runs::Nobody;
                     Next::End
@@ -258,6 +288,21 @@ impl Relays {
 }
 
 impl Relay {
+    fn new(terms: Terms, runtime: Handle, runs: Runs) -> Self {
+        let (waiters, over) = (VecDeque::new(), Arc::default());
+        Self { terms, heard: false, runtime, waiters, runs, passing: None, over }
+    }
+
+    /// A place in it, for whoever wants the same.
+    fn join<'a>(&mut self, shared: &Arc<Shared>, ask: &Ask, terms: &Terms, number: u64) -> Result<Joined<'a>> {
+        if self.terms != *terms {
+            return Ok(Joined::Alone(None));
+        }
+        let reservation = Some(shared.reserve()?);
+        self.is_joined();
+        Ok(Joined::Place(Place::new(shared, ask, number, reservation, self.add(number))))
+    }
+
     fn add(&mut self, number: u64) -> oneshot::Receiver<Offer> {
         let (offers, place) = oneshot::channel();
         self.waiters.push_back(Waiter { number, offers });

@@ -14,8 +14,8 @@ use crate::name::LockName;
 pub(super) enum Next {
     /// Nothing until then, or until told: a lease is being passed on.
     Pause(LeaseInstant, Arc<Notify>),
-    /// Waits for the lock.
-    Ask(Ask),
+    /// Waits for the lock; whether the backend has answered before.
+    Ask(Ask, bool),
     /// Nobody needs it any more.
     End,
 }
@@ -42,13 +42,16 @@ impl Runner {
                     () = until.reached() => {}
                     () = over.notified() => {}
                 },
-                Next::Ask(ask) => {
-                    let mut wait = Wait::for_others(&self.shared, &ask);
+                Next::Ask(ask, heard) => {
+                    let mut wait = Wait::for_others(&self.shared, &ask, heard);
                     tokio::select! {
                         biased;
                         () = stop.notified() => return wait.leave().await,
                         ended = wait.outcome() => match ended {
                             Ok(held) => relays.give(held),
+                            Err(error) if error.is_transient() && !wait.was_heard() => {
+                                relays.scatter(&self.shared, &self.name);
+                            }
                             Err(error) => relays.fail(&self.shared, &self.name, error),
                         },
                     }

@@ -167,9 +167,9 @@ pub use tenure_core::{
     WorkerStats,
 };
 pub use tenure_core::{
-    Client, ClientBuilder, DriftBound, Error, ErrorKind, FenceGate, FencingToken, HoldState, Label, LeaseInstant, Lock,
-    LockAll, LockGuard, LockName, LostReason, MultiGuard, OwnerId, OwnerToken, Reentrant, ReentrantGuard, Result,
-    StaleFence, Stats, TokenText, Ttl,
+    Client, ClientBuilder, Confirmation, DriftBound, Error, ErrorKind, FenceGate, FencingToken, HoldState, Label,
+    LeaseInstant, Lock, LockAll, LockGuard, LockName, LostReason, MultiGuard, OwnerId, OwnerToken, Reentrant,
+    ReentrantGuard, Result, StaleFence, Stats, TokenText, Ttl,
 };
 
 #[cfg(all(doctest, feature = "memory"))]

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tenure_core::driver::Backend;
-use tenure_core::{Client, ClientBuilder, LockName};
+use tenure_core::{Client, ClientBuilder, Confirmation, LockName};
 use tokio::time::Instant;
 
 use super::{CaseResult, Failure};
@@ -108,9 +108,10 @@ impl Context {
         Ok((set(self.client_over(layer.backend())).build()?, layer))
     }
 
-    /// A client over a backend of the case's own making: on a slow machine it waits longer for answers.
+    /// A client over a backend of the case's own making: on a slow machine it waits longer for answers. It takes over the
+    /// locks that it is handed as on a runtime of several threads, though a case has one.
     pub fn client_over(&self, backend: Backend) -> ClientBuilder {
-        let client = Client::builder(backend).op_timeout(self.ms(1_000));
+        let client = Client::builder(backend).op_timeout(self.ms(1_000)).confirmation(Confirmation::Behind);
         match self.declared.passing {
             Passing::On => client,
             Passing::Off => client.holders_per_grant(0),

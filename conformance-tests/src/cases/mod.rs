@@ -1,5 +1,6 @@
 //! The cases, one theme a file.
 
+mod bursts;
 mod cancel;
 mod entries;
 mod errors;
@@ -20,6 +21,7 @@ mod reentry;
 mod refusal;
 mod relay;
 mod release;
+mod runtimes;
 mod server;
 mod several;
 mod support;
@@ -31,6 +33,7 @@ use crate::case::Case;
 /// Every case there is.
 pub fn all() -> impl Iterator<Item = &'static Case> {
     let themes: &'static [&'static [Case]] = &[
+        bursts::CASES,
         cancel::CASES,
         entries::CASES,
         errors::CASES,
@@ -63,6 +66,7 @@ pub fn all() -> impl Iterator<Item = &'static Case> {
         refusal::CASES,
         relay::CASES,
         release::CASES,
+        runtimes::CASES,
         server::CASES,
         several::CASES,
         waiting::CASES,

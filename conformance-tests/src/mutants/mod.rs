@@ -5,6 +5,7 @@
 //! kills at least one.
 
 mod abandons;
+mod crowds;
 mod delay;
 mod delay_bend;
 mod delay_empty;
@@ -31,6 +32,7 @@ pub use reduced::ReducedMaker;
 pub fn all() -> impl Iterator<Item = &'static Mutant> {
     let themes: &'static [&'static [Mutant]] = &[
         abandons::MUTANTS,
+        crowds::MUTANTS,
         delay::MUTANTS,
         delay_more::MUTANTS,
         entries::MUTANTS,

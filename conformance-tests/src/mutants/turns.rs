@@ -1,9 +1,10 @@
 //! Mutants of the turn that comes to a waiter: leases that are handed over.
 
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
-use tenure_core::driver::{Handed, Signal, Watch};
+use tenure_core::driver::{AcquireRequest, Acquisition, Grant, Handed, Signal, Watch};
 use tenure_core::{FencingToken, LockName, OwnerToken, Result};
 
 use super::maker::{Mutant, mutant};
@@ -22,7 +23,36 @@ pub(super) const MUTANTS: &[Mutant] = &[
         || Arc::new(Told(|handed| Handed { fence: before(handed.fence), ..handed })),
         ["fence/grows-with-every-turn"]
     ),
+    mutant!(
+        "turn/cannot-be-made-to-last",
+        "who asks for a lock that it was handed is granted it again for no longer than it has it",
+        || Arc::new(NotLengthened::default()),
+        ["runtime/turn-outlasts-blocking-work"]
+    ),
 ];
+
+/// The leases that were handed over, and how long they last without renewal.
+#[derive(Clone, Default)]
+struct NotLengthened(Arc<Mutex<HashMap<OwnerToken, Handed>>>);
+
+#[async_trait]
+impl Twist for NotLengthened {
+    async fn watch(&self, inner: &Inner, name: &LockName, token: &OwnerToken) -> Result<Watch> {
+        let (seen, token) = (Arc::clone(&self.0), *token);
+        Ok(told(inner.locks().watch(name, &token).await?, move |handed| {
+            seen.lock().expect("no panic under it").insert(token, handed);
+            handed
+        }))
+    }
+
+    async fn acquire(&self, inner: &Inner, request: &AcquireRequest) -> Result<Acquisition> {
+        let handed = self.0.lock().expect("no panic under it").remove(&request.token);
+        Ok(match (inner.locks().acquire(request).await?, handed) {
+            (Acquisition::Granted(grant), Some(Handed { ttl, .. })) => Acquisition::Granted(Grant { ttl, ..grant }),
+            (answer, _) => answer,
+        })
+    }
+}
 
 fn before(fence: FencingToken) -> FencingToken {
     FencingToken::new(fence.get() - 1).unwrap_or(fence)

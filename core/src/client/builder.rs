@@ -53,7 +53,7 @@ impl ClientBuilder {
         self
     }
 
-    /// How long one request may take before its outcome counts as unknown. Default: 1 s. A request that takes a lock
+    /// How long one request may take before its outcome counts as unknown, counted from when it leaves. Default: 1 s. A request that takes a lock
     /// is also bounded by its ttl, a renewal by a quarter of it.
     pub fn op_timeout(mut self, limit: Duration) -> Self {
         self.op_timeout = limit;

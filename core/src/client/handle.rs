@@ -17,9 +17,11 @@ use crate::ttl::Ttl;
 
 /// A client of one backend. Clones are the same client; make one and share it.
 ///
-/// A client owns one timer, which renews all its leases in batches, and one task that undoes what was given up. Both
-/// start with the first acquisition, on the tokio runtime that it is awaited in. A current-thread runtime runs them only
-/// inside `block_on`: in between nothing is renewed or undone, and leases end by their deadlines.
+/// A client owns one timer, which renews all its leases in batches, and one task that undoes what was given up. Both start
+/// with the first acquisition, on the tokio runtime that it is awaited in, and go on on another one that uses the client when
+/// that one ends: a client can be a `static` that many runtimes share, one after the other or at the same time. A
+/// current-thread runtime runs them only inside `block_on`: in between nothing is renewed or undone, and leases end by their
+/// deadlines.
 #[derive(Clone, Debug)]
 pub struct Client {
     shared: Arc<Shared>,

@@ -4,7 +4,7 @@
 //! * [`attempt`] owns a token from before it is sent until it is a lease or is undone;
 //! * [`entry`] says who a lease is for, and how it is kept;
 //! * [`lease`] is the client's view of one grant, and ends by itself; [`lease_state`] is what it knows;
-//! * [`relay`] passes a lease on among the waiters of the client;
+//! * [`relay`] lets the waiters of the client wait in one place, and passes a lease on among them;
 //! * [`keeper`] is the one timer of a client: renewals in batches, deadlines; its plan is the [`agenda`];
 //! * [`reaper`] undoes what was given up, until the backend has acknowledged it;
 //! * [`gate`] bounds how many requests are on their way at once;

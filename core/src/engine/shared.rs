@@ -199,3 +199,19 @@ impl Drop for Reservation {
         self.0.busy.fetch_sub(1, Ordering::AcqRel);
     }
 }
+
+/// Counts a waiter for as long as it waits.
+pub(crate) struct Counted<'a>(&'a AtomicUsize);
+
+impl<'a> Counted<'a> {
+    pub(crate) fn new(count: &'a AtomicUsize) -> Self {
+        count.fetch_add(1, Ordering::AcqRel);
+        Self(count)
+    }
+}
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::AcqRel);
+    }
+}

@@ -1,7 +1,6 @@
 //! Asking for a lock until it is granted or time runs out.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use super::attempt::{Answered, Ask, Attempt};
@@ -9,7 +8,7 @@ use super::entry::Upkeep;
 use super::hold::HeldEntry;
 use super::pause::Pause;
 use super::relay::{FirstAsk, Joined, Place, Turn};
-use super::shared::{Reservation, Shared};
+use super::shared::{Counted, Reservation, Shared};
 use crate::clock::LeaseInstant;
 use crate::driver::{Handed, Handing, Queueing, Signal, Waiting, Watch};
 use crate::error::{Error, ErrorKind, Result};
@@ -315,7 +314,7 @@ impl<'a> Wait<'a> {
         }
         telemetry::wait_disturbed(&self.ask.name, &error);
         self.last_error = Some(error);
-        let unheard = self.deadline.is_none() && !self.heard && self.waited() >= self.shared.config.op_timeout;
+        let unheard = self.deadline.is_none() && !self.heard && self.waited() >= 2 * self.shared.config.op_timeout;
         if unheard { Err(self.timed_out()) } else { Ok(self.pause.outage()) }
     }
 
@@ -391,20 +390,4 @@ enum Woken {
     Passed(HeldEntry),
     /// It was time.
     InTime,
-}
-
-/// Counts a waiter for as long as it waits.
-struct Counted<'a>(&'a AtomicUsize);
-
-impl<'a> Counted<'a> {
-    fn new(count: &'a AtomicUsize) -> Self {
-        count.fetch_add(1, Ordering::AcqRel);
-        Self(count)
-    }
-}
-
-impl Drop for Counted<'_> {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::AcqRel);
-    }
 }

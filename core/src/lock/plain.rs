@@ -35,7 +35,8 @@ impl Lock {
 
     /// Takes the lock if it is free now; `None` if it is not. Never waits for it, and leaves no trace when it is busy.
     ///
-    /// Returns within the client's `op_timeout`.
+    /// Returns within the client's `op_timeout`, counted from when the request leaves: a client has at most 128 requests for
+    /// locks on their way, and the others wait for as long as those are answered.
     ///
     /// # Errors
     ///
@@ -51,11 +52,11 @@ impl Lock {
 
     /// Takes the lock, waiting as long as it takes.
     ///
-    /// An outage of the backend fails the call at its start. Once the backend has answered, outages of any length are
-    /// waited out.
+    /// An outage at the start fails the call after twice the client's `op_timeout`. Once the backend has answered, outages
+    /// of any length are waited out.
     ///
     /// While other tasks of this client wait for the same lock on the same terms, it waits along with them: see
-    /// [`holders_per_grant`](crate::ClientBuilder::holders_per_grant). One of them was answered already, so outages are
+    /// [`holders_per_grant`](crate::ClientBuilder::holders_per_grant). If one of them was answered already, outages are
     /// waited out from the start.
     ///
     /// # Errors
@@ -69,11 +70,15 @@ impl Lock {
         self.take(Patience::Unlimited).await.map(LockGuard::certain)
     }
 
-    /// Takes the lock, waiting for at most `most`; zero is one attempt.
+    /// Takes the lock, waiting for at most `most`; zero is one attempt. Outages are waited out as well.
+    ///
+    /// After a `TimedOut` the waiter is out of the backend's queue: the call may take up to half of the client's `op_timeout`
+    /// longer to see to that.
     ///
     /// # Errors
     ///
-    /// As [`Lock::acquire`]; [`ErrorKind::TimedOut`] when `most` has passed.
+    /// As [`Lock::acquire`]; [`ErrorKind::TimedOut`] when `most` has passed and the lock was busy. A backend that has not
+    /// answered until then is an outage: [`ErrorKind::Unavailable`] or [`ErrorKind::Indeterminate`].
     ///
     /// # Cancel safety
     ///

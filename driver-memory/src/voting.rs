@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use tenure_core::driver::{Acquisition, Ballot, Doctor, Electorate, Hold, QuorumNode, Raised, Vote};
+use tenure_core::driver::{Acquisition, Ballot, CredibleFences, Doctor, Electorate, Hold, QuorumNode, Raised, Vote};
 use tenure_core::{Error, ErrorKind, FencingToken, LockName, Result};
 use tokio::time::Instant;
 
@@ -53,8 +53,9 @@ impl Voting {
         self.counters.insert(name.clone(), Counter { value, until: now + COUNTER_KEPT });
     }
 
-    /// The next fence of the name: the proposal, or one more than ever before.
+    /// The next fence of the name: the proposal if it is credible, or one more than ever before.
     pub(crate) fn next(&mut self, name: &LockName, proposal: Option<FencingToken>, now: Instant) -> FencingToken {
+        let proposal = proposal.filter(|proposal| CredibleFences::now().contain(*proposal));
         let value = (self.counter(name) + 1).max(proposal.map_or(0, FencingToken::get));
         self.set(name, value, now);
         FencingToken::new(value).expect("a counter that was added to is not zero")
@@ -87,6 +88,11 @@ impl QuorumNode for MemoryDriver {
 
     async fn raise(&self, hold: &Hold, fence: FencingToken) -> Result<Raised> {
         let token = hold.token;
+        if !CredibleFences::now().contain(fence) {
+            let text =
+                format!("the fence {fence} is more than a day ahead of the node's clock; nothing is raised to it");
+            return Err(Error::new(ErrorKind::InvalidArgument, text));
+        }
         let decide = move |store: &Store, name: &LockName| {
             Ok(store.with_entry(name, |entry| {
                 let now = entry.now;

@@ -91,7 +91,8 @@ impl RedlockBuilder {
     ///
     /// Proposals make nodes agree on a fence in one round trip, and make fences grow even after nodes lost their
     /// counters. Bad ones (equal, falling, from clocks that disagree) cost a round trip more and never uniqueness or
-    /// order. `None` proposes nothing.
+    /// order. `None` proposes nothing. Fences are believed that are at most a day ahead of the wall clock, or of the
+    /// proposal where that is greater.
     pub fn proposals(mut self, proposals: impl Fn() -> Option<FencingToken> + Send + Sync + 'static) -> Self {
         self.proposals = Arc::new(proposals);
         self

@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
-use tenure_core::driver::{AcquireRequest, Acquisition, Ballot, Begun, Busy, Grant, Handing, Queueing, Raised, Vote};
+use tenure_core::driver::{
+    AcquireRequest, Acquisition, Ballot, Begun, Busy, CredibleFences, Grant, Handing, Queueing, Raised, Vote,
+};
 use tenure_core::{Error, ErrorKind, FencingToken, Result};
 
 use crate::background::undo_all;
@@ -38,12 +40,14 @@ pub(crate) struct Round<'a> {
     slot: &'a Arc<Slot>,
     request: &'a AcquireRequest,
     proposal: Option<FencingToken>,
+    /// What is believed of the nodes' fences, by the clocks of this client.
+    credible: CredibleFences,
     pending: Pending,
     election: Election,
     ttls: Vec<(usize, Duration)>,
     faults: Vec<(usize, Error)>,
-    /// Granted by an earlier request of the token, at a time that is not known: worth nothing, and to be undone.
-    stale: NodeSet,
+    /// Granted, and worth nothing: at a time that is not known, or with a fence that is not credible. To be undone.
+    void: NodeSet,
     /// Which nodes the tokens had been sent to before.
     asked_before: NodeSet,
     /// Refusals of this round, with when each is worth another try.
@@ -56,16 +60,19 @@ pub(crate) struct Round<'a> {
 
 impl<'a> Round<'a> {
     pub(crate) fn new(shared: &'a Arc<Shared>, slot: &'a Arc<Slot>, request: &'a AcquireRequest) -> Self {
+        let proposal = (shared.proposals)();
+        let clock = CredibleFences::now();
         Self {
             shared,
             slot,
             request,
-            proposal: (shared.proposals)(),
+            proposal,
+            credible: proposal.map_or(clock, |proposal| clock.or(CredibleFences::at(proposal.get()))),
             pending: FuturesUnordered::new(),
             election: Election::new(shared.n()),
             ttls: Vec::with_capacity(shared.n()),
             faults: Vec::new(),
-            stale: NodeSet::EMPTY,
+            void: NodeSet::EMPTY,
             asked_before: slot.state().asked,
             refusals: Vec::new(),
             sent: NodeSet::EMPTY,
@@ -186,6 +193,10 @@ impl<'a> Round<'a> {
             Answer::Vote { node, vote } => self.take_in_vote(node, vote),
             Answer::Raise { node, fence, raised } => match raised {
                 Ok(Raised::Acknowledged) => Event::Raised { node, fence },
+                Ok(Raised::Beyond { counter }) if !self.credible.contain(counter) => {
+                    self.faults.push((node, incredible(counter)));
+                    Event::RaiseFailed { node }
+                }
                 Ok(Raised::Beyond { counter }) => Event::Beyond { node, fence, counter: counter.get() },
                 Ok(Raised::NotOwner) => {
                     self.slot.state().settle_refused(node);
@@ -208,12 +219,13 @@ impl<'a> Round<'a> {
                 if state.queue.at == Some(node) {
                     state.queue.joined = false; // who has the lock is not in the queue
                 }
+                drop(state);
                 if grant.begun == Begun::Earlier && !fresh {
-                    drop(state);
-                    self.stale.insert(node);
                     let text = "an earlier request took the lock late, at a time that is not known";
-                    self.faults.push((node, Error::new(ErrorKind::Indeterminate, text)));
-                    return Event::Failed { node };
+                    return self.annul(node, Error::new(ErrorKind::Indeterminate, text));
+                }
+                if !self.credible.contain(grant.fence) {
+                    return self.annul(node, incredible(grant.fence));
                 }
                 self.ttls.push((node, grant.ttl));
                 Event::Granted { node, fence: grant.fence.get() }
@@ -242,6 +254,13 @@ impl<'a> Round<'a> {
                 Event::Failed { node }
             }
         }
+    }
+
+    /// Does not count a vote that was cast; it is undone when the round is over.
+    fn annul(&mut self, node: usize, why: Error) -> Event {
+        self.void.insert(node);
+        self.faults.push((node, why));
+        Event::Failed { node }
     }
 
     /// Concludes the round. What was won for nothing is undone in the background.
@@ -294,7 +313,7 @@ impl<'a> Round<'a> {
             // A place in a queue that was not needed would be called in vain.
             if state.queue.joined { state.queue.at.map_or(NodeSet::EMPTY, NodeSet::of) } else { NodeSet::EMPTY }
         };
-        let not_needed = left_queue.without(granted).without(self.election.pending()).or(self.stale);
+        let not_needed = left_queue.without(granted).without(self.election.pending()).or(self.void);
         let until = self.slot.undo_until(Duration::ZERO);
         self.shared.undo(self.slot.spoil(not_needed, &self.shared.nodes), until);
         let late = std::mem::take(&mut self.pending);
@@ -309,7 +328,7 @@ impl<'a> Round<'a> {
         self.pending.clear();
         let which = {
             let state = self.slot.state();
-            state.granted.or(state.unknown).or(self.stale)
+            state.granted.or(state.unknown).or(self.void)
         };
         let until = self.slot.undo_until(Duration::from_secs(60));
         self.shared.undo(self.slot.spoil(which, &self.shared.nodes), until);
@@ -343,6 +362,13 @@ async fn settle_late(mut late: Pending, slot: Arc<Slot>, nodes: Vec<Arc<Node>>) 
             undo_all(chores, slot.undo_until(Duration::ZERO)).await;
         }
     }
+}
+
+/// What is wrong with a node whose counter is damaged, or that lies.
+fn incredible(fence: FencingToken) -> Error {
+    let text =
+        format!("its fence {fence} is not credible: beyond 2^53, or more than a day ahead of this client's clock");
+    Error::new(ErrorKind::Protocol, text)
 }
 
 /// Whether an error of this kind promises that the request was not applied and never will be.

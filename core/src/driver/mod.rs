@@ -19,6 +19,7 @@
 
 mod backend;
 mod capability;
+mod credible;
 mod doctor;
 mod lock;
 mod queue;
@@ -36,6 +37,7 @@ pub use capability::{
     Exclusion, Fencing, Introspection, LockCapabilities, OwnerScope, ReentrantCapabilities, Revocation, TtlRange,
     Waiting,
 };
+pub use credible::{CLOCKS_APART, CredibleFences};
 pub use doctor::{Checkup, Concern, Doctor, Finding, Topic};
 pub use lock::DistributedLock;
 pub use queue::DelayQueue;

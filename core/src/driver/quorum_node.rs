@@ -22,8 +22,9 @@ pub trait QuorumNode: DistributedLock {
     /// Votes: [`acquire`](DistributedLock::acquire), with three differences.
     ///
     /// * A new grant sets the counter of the name to `max(counter + 1, proposal)` and carries the new value. A proposal
-    ///   that is more than a day ahead of the node's clock counts as none, so that a client with a broken clock cannot
-    ///   use the counter up.
+    ///   that is not [credible](super::CredibleFences) by the node's clock counts as none, so that a client with a broken
+    ///   clock cannot use the counter up. A counter that is not is damaged: the quorum does not count a vote that
+    ///   carries it, and a node that notices refuses.
     /// * A node that began with an empty memory less than [`seniority`](Ballot::seniority) ago refuses with
     ///   [`ErrorKind::Unavailable`](crate::ErrorKind::Unavailable): a lease that it forgot could still be believed in.
     /// * A node that votes in another [`Electorate`] answers [`Vote::Elsewhere`]. The first ballot that a node sees
@@ -34,7 +35,8 @@ pub trait QuorumNode: DistributedLock {
 
     /// Writes a fence back: if the token holds the lock *and* the counter is at most `fence`, sets the counter (and the
     /// hold's own fence) to `fence`, in one atomic step. Both conditions are needed: without either, two grants can
-    /// come by the same fence. May be called again.
+    /// come by the same fence. A fence that is not [credible](super::CredibleFences) by the node's clock is refused.
+    /// May be called again.
     async fn raise(&self, hold: &Hold, fence: FencingToken) -> Result<Raised>;
 
     /// Makes the node vote in this electorate from now on, whatever it did before. For operators who changed the list

@@ -2,6 +2,8 @@
 
 #![allow(dead_code, reason = "each test program uses some of it")]
 
+pub(crate) mod liar;
+
 use std::sync::Arc;
 use std::time::Duration;
 

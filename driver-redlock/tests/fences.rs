@@ -1,0 +1,169 @@
+//! Nodes whose fences are not to be believed: their votes do not count, and nobody takes their numbers over.
+
+mod common;
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use common::liar::Liar;
+use common::{Nodes, attempt, grant, hold, name, quiet, refused};
+use tenure_core::driver::{
+    Acquisition, Ballot, CLOCKS_APART, DistributedLock as _, Electorate, QuorumNode, Released, Vote,
+};
+use tenure_core::{ErrorKind, FencingToken};
+use tenure_memory::MemoryDriver;
+use tenure_redis::{RedisConfig, RedisDriver};
+use tenure_redlock::{Redlock, RedlockBuilder, Restarts};
+use tenure_testkit::{RedisOptions, RedisServer};
+
+const LIMIT: u64 = 1 << 53;
+
+fn micros(time: Duration) -> u64 {
+    u64::try_from(time.as_micros()).unwrap()
+}
+
+fn now() -> u64 {
+    micros(SystemTime::now().duration_since(UNIX_EPOCH).unwrap())
+}
+
+/// A client of three nodes, the first of which lies.
+fn client(nodes: &Nodes, liar: &Arc<Liar>, settings: impl FnOnce(RedlockBuilder) -> RedlockBuilder) -> Redlock {
+    let honest = |i: usize| Arc::new(nodes.0[i].clone()) as Arc<dyn QuorumNode>;
+    let builder = Redlock::builder().node("liar", Arc::clone(liar) as Arc<dyn QuorumNode>);
+    settings(builder.node("n1", honest(1)).node("n2", honest(2))).build().unwrap()
+}
+
+/// What an honest node's counter of the name says now; moves it by one.
+async fn counter(node: &MemoryDriver) -> u64 {
+    let ballot = Ballot {
+        request: attempt("a"),
+        proposal: None,
+        seniority: Duration::ZERO,
+        electorate: Electorate::of(["liar", "n1", "n2"]),
+    };
+    match node.vote(&ballot).await.unwrap() {
+        Vote::Cast(Acquisition::Granted(grant)) => {
+            assert_eq!(node.release(&hold(&ballot.request)).await.unwrap(), Released::Released);
+            grant.fence.get()
+        }
+        vote => panic!("{vote:?}"),
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_fence_that_is_not_credible_is_no_vote_and_nobody_raises_to_it() {
+    let far = now() + 2 * micros(CLOCKS_APART);
+    for lie in [LIMIT, LIMIT + 1, i64::MAX as u64, u64::MAX, far] {
+        for proposes in [true, false] {
+            let nodes = Nodes::new(3);
+            let liar = Liar::new(&nodes.0[0], move |_| lie);
+            let driver = client(&nodes, &liar, |builder| match proposes {
+                true => builder,
+                false => builder.proposals(|| None),
+            });
+            let mut last = 0;
+            for turn in 0..6 {
+                let request = attempt("a");
+                let fence = grant(&driver, &request).await.fence.get();
+                assert!(fence > last && fence <= now(), "{lie}, turn {turn}: {fence} after {last}");
+                last = fence;
+                quiet(&driver).await;
+                assert_eq!(driver.healthy_nodes(&request.token).unwrap(), ["n1", "n2"]);
+                assert_eq!(driver.release(&hold(&request)).await.unwrap(), Released::Released);
+                quiet(&driver).await;
+            }
+            for node in &nodes.0[1..] {
+                let counter = counter(node).await;
+                assert!(counter <= now(), "{lie}: the counter of an honest node is {counter}");
+            }
+            assert_eq!(nodes.held("a").await, 0, "the vote that did not count was given back");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_is_not_credible_makes_no_majority_with_another_and_is_named() {
+    let nodes = Nodes::new(3);
+    let liar = Liar::new(&nodes.0[0], |_| LIMIT);
+    let driver = client(&nodes, &liar, |builder| builder);
+    nodes.0[1].faults().outage();
+    let error = refused(&driver, &attempt("a")).await;
+    assert_eq!(error.kind(), ErrorKind::Protocol, "{error}");
+    let text = error.to_string();
+    assert!(text.contains("liar: ") && text.contains("9007199254740992") && text.contains("2 of 3"), "{text}");
+    quiet(&driver).await;
+    nodes.0[1].faults().heal();
+    assert_eq!(nodes.held("a").await, 0);
+    grant(&driver, &attempt("a")).await;
+}
+
+/// One node of three lies now and then, in votes and in raises; two clients take turns.
+#[tokio::test(start_paused = true)]
+async fn with_one_lying_node_of_three_no_fence_repeats_or_falls() {
+    let far = now() + 2 * micros(CLOCKS_APART);
+    for seed in 1..=20_u64 {
+        let nodes = Nodes::new(3);
+        let mut state = seed;
+        let liar = Liar::new(&nodes.0[0], move |fence| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            let lies = [LIMIT, LIMIT + 2, i64::MAX as u64, u64::MAX, far];
+            let dice = usize::try_from(state >> 33).unwrap();
+            if dice % 10 < 3 { lies[dice / 10 % lies.len()] } else { fence }
+        });
+        let clients =
+            [client(&nodes, &liar, |builder| builder), client(&nodes, &liar, |builder| builder.proposals(|| None))];
+        let mut last = 0;
+        for turn in 0..100 {
+            let driver = &clients[turn % 2];
+            let request = attempt("a");
+            let fence = grant(driver, &request).await.fence.get();
+            assert!(fence > last && fence <= now() + 100, "seed {seed}, turn {turn}: {fence} after {last}");
+            last = fence;
+            assert_eq!(driver.release(&hold(&request)).await.unwrap(), Released::Released);
+            quiet(driver).await;
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_in_memory_takes_no_number_that_is_not_credible() {
+    let node = MemoryDriver::new();
+    let far = FencingToken::new(now() + 2 * micros(CLOCKS_APART)).unwrap();
+    let electorate = Electorate::of(["a"]);
+    let ballot = Ballot { request: attempt("a"), proposal: Some(far), seniority: Duration::ZERO, electorate };
+    match node.vote(&ballot).await.unwrap() {
+        Vote::Cast(Acquisition::Granted(grant)) => assert_eq!(grant.fence.get(), 1, "such a proposal counts as none"),
+        vote => panic!("{vote:?}"),
+    }
+    let error = node.raise(&hold(&ballot.request), far).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error}");
+    assert_eq!(node.inspect(&name("a")).await.unwrap().holder.unwrap().fence, FencingToken::new(1));
+}
+
+/// The counter of one server is beyond what its scripts can count, by whatever accident.
+#[tokio::test]
+async fn a_servers_counter_that_ran_away_is_taken_over_by_nobody() {
+    let servers: Vec<_> = (0..3).map(|_| RedisServer::start(RedisOptions::new()).unwrap()).collect();
+    for value in [LIMIT.to_string(), i64::MAX.to_string(), u64::MAX.to_string()] {
+        servers[0].cli(&["SET", "{tenure:a}:f", &value]).unwrap();
+        let mut builder = Redlock::builder().restarts(Restarts::Durable);
+        for (i, server) in servers.iter().enumerate() {
+            let config = RedisConfig::from_url(&server.unix_url()).unwrap();
+            builder = builder.node(format!("n{i}"), RedisDriver::connect(config).await.unwrap().node());
+        }
+        let driver = builder.build().unwrap();
+        let mut last = 0;
+        for turn in 0..6 {
+            let request = attempt("a");
+            let fence = grant(&driver, &request).await.fence.get();
+            assert!(fence > last && fence <= now(), "{value}, turn {turn}: {fence} after {last}");
+            last = fence;
+            assert_eq!(driver.release(&hold(&request)).await.unwrap(), Released::Released);
+            quiet(&driver).await;
+        }
+        for server in &servers[1..] {
+            let counter = server.cli(&["GET", "{tenure:a}:f"]).unwrap().int().unwrap();
+            assert!(counter.unsigned_abs() <= now(), "the counter of another server is {counter}");
+        }
+    }
+}

@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use tenure_core::driver::{Acquisition, Ballot, CredibleFences, Doctor, Electorate, Hold, QuorumNode, Raised, Vote};
+use tenure_core::driver::{
+    Acquisition, Ballot, CLOCKS_APART, CredibleFences, Doctor, Electorate, Hold, QuorumNode, Raised, Vote,
+};
 use tenure_core::{Error, ErrorKind, FencingToken, LockName, Result};
 use tokio::time::Instant;
 
@@ -16,9 +18,6 @@ use crate::link::Failure;
 use crate::locks::{abandoned, refused};
 use crate::store::Store;
 use crate::sweep::Sweep;
-
-/// How long a counter outlives its last use: longer than any lease.
-const COUNTER_KEPT: Duration = Duration::from_secs(30 * 86_400);
 
 /// What a store keeps for quorums.
 #[derive(Debug, Default)]
@@ -50,7 +49,7 @@ impl Voting {
     }
 
     fn set(&mut self, name: &LockName, value: u64, now: Instant) {
-        self.counters.insert(name.clone(), Counter { value, until: now + COUNTER_KEPT });
+        self.counters.insert(name.clone(), Counter { value, until: now + CLOCKS_APART });
     }
 
     /// The next fence of the name: the proposal if it is credible, or one more than ever before.

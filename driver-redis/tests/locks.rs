@@ -244,16 +244,27 @@ async fn databases_are_worlds_apart() {
 }
 
 #[tokio::test]
-async fn a_fence_can_be_kept_per_name() {
+async fn a_fence_can_be_kept_per_name_for_as_long_as_clocks_may_be_apart() {
+    const DAY: i64 = 86_400_000;
     let server = server();
-    let settings = tenure_redis::RedisSettings::default().fence_scope(tenure_redis::FenceScope::Name);
-    let client = Client::with(RedisConfig::unix(server.socket()).settings(settings)).await;
-    let mine = attempt("a");
-    let first = client.grant(&mine).await;
-    client.locks.release(&hold(&mine)).await.unwrap();
-    assert_eq!(keys(&server), ["{tenure:a}:f"]);
-    assert!(server.cli(&["PTTL", "{tenure:a}:f"]).unwrap().int().unwrap() > 24 * 86_400_000);
-    assert!(client.grant(&attempt("a")).await.fence > first.fence);
+    let named = tenure_redis::RedisSettings::default().fence_scope(tenure_redis::FenceScope::Name);
+    let week = named.clone().counter_life(Duration::from_secs(7 * 86_400)).unwrap();
+    let mut last = None;
+    for (settings, life) in [(named, DAY), (week, 7 * DAY)] {
+        let client = Client::with(RedisConfig::unix(server.socket()).settings(settings)).await;
+        let mine = attempt("a");
+        let fence = client.grant(&mine).await.fence;
+        assert!(Some(fence) > last);
+        last = Some(fence);
+        client.locks.release(&hold(&mine)).await.unwrap();
+        assert_eq!(keys(&server), ["{tenure:a}:f"]);
+        let left = server.cli(&["PTTL", "{tenure:a}:f"]).unwrap().int().unwrap();
+        assert!((life - 60_000..=life).contains(&left), "{left} ms of {life}");
+    }
+    let settings = tenure_redis::RedisSettings::default();
+    for (bad, life) in [(true, 59), (false, 60), (false, 365 * 86_400), (true, 365 * 86_400 + 1)] {
+        assert_eq!(settings.clone().counter_life(Duration::from_secs(life)).is_err(), bad, "{life} s");
+    }
 }
 
 #[tokio::test]

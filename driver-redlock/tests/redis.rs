@@ -214,6 +214,29 @@ async fn a_raise_beyond_which_the_counter_is_tells_the_counter() {
     assert_eq!(replay.raise(0, OwnerToken::random(), 20).await, Raised::NotOwner);
 }
 
+/// Each name costs a node one key, for as long as clocks may be apart; voted for or raised.
+#[tokio::test]
+async fn a_counter_outlives_its_last_grant_by_a_day_or_as_the_url_says() {
+    for (setting, life) in [("", 86_400_000), ("&counter_life_ms=3600000", 3_600_000)] {
+        let servers = servers(3);
+        let hosts: Vec<_> = servers.iter().map(|server| format!("127.0.0.1:{}", server.port())).collect();
+        let url = format!("redis://{}?connect_timeout_ms=5000{setting}", hosts.join(","));
+        let nodes = RedisDriver::connect_nodes(&RedisConfig::nodes_from_url(&url).unwrap()).await.unwrap();
+        let builder = Redlock::builder().nodes(nodes).restarts(Restarts::Durable);
+        let driver = builder.node_timeout(Duration::from_secs(2)).proposals(|| None).build().unwrap();
+        servers[0].cli(&["SET", "{tenure:a}:f", "7"]).unwrap(); // the others are raised
+        servers[1].cli(&["SET", "{tenure:a}:f", "3"]).unwrap();
+        let request = attempt("a");
+        grant(&driver, &request).await;
+        driver.release(&hold(&request)).await.unwrap();
+        quiet(&driver).await;
+        for server in &servers {
+            let left = server.cli(&["PTTL", "{tenure:a}:f"]).unwrap().int().unwrap();
+            assert!((life - 60_000..=life).contains(&left), "{left} ms of {life}");
+        }
+    }
+}
+
 #[tokio::test]
 async fn the_doctor_asks_every_node_and_names_it() {
     let mut servers = servers(3);

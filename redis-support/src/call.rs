@@ -17,8 +17,6 @@ use crate::settings::{Fences, RedisSettings};
 const CLAIM_MS: u64 = 2000;
 /// The longest presence that is kept, in ms: a day.
 const MAX_PRESENCE_MS: u64 = 86_400_000;
-/// How long a fence counter of one name outlives its last grant, in ms: longer than any lease.
-const FENCE_KEEP_MS: u64 = 30 * 86_400_000;
 /// The deepest re-entry.
 pub(crate) const MAX_DEPTH: u32 = 65_535;
 
@@ -42,7 +40,7 @@ impl Calls {
     pub(crate) fn new(keys: Keyspace, settings: RedisSettings) -> Self {
         let channel_prefix = keys.wake_channel_prefix();
         let fencing = match (settings.fences, settings.fence_scope) {
-            (Fences::ClockSeeded, FenceScope::Name) => ("clock", FENCE_KEEP_MS),
+            (Fences::ClockSeeded, FenceScope::Name) => ("clock", settings.counter_life_ms()),
             (Fences::ClockSeeded, FenceScope::Node) => ("clock", 0),
             (Fences::Counter, _) => ("counter", 0), // a counter that is forgotten would start again
         };
@@ -83,7 +81,7 @@ impl Calls {
         args.push_number(request.ttl.as_millis());
         self.push_wait(&mut args, request, false);
         args.push_number(ballot.proposal.map_or(0, FencingToken::get));
-        args.push_number(FENCE_KEEP_MS);
+        args.push_number(self.settings.counter_life_ms());
         args.push(ballot.electorate.to_string());
         args.push_number(u64::try_from(ballot.seniority.as_millis()).unwrap_or(u64::MAX));
         if let Some(label) = &request.label {
@@ -99,7 +97,7 @@ impl Calls {
         let mut args = ArgList::with_capacity(3);
         args.push(hold.token.expose());
         args.push_number(fence.get());
-        args.push_number(FENCE_KEEP_MS);
+        args.push_number(self.settings.counter_life_ms());
         ScriptCall { script: &script::RAISE, keys, args }
     }
 

@@ -76,7 +76,8 @@ pub enum FenceScope {
     /// All locks of a node: nothing is stored per name.
     #[default]
     Node,
-    /// Each name has its own, in the slot of the name, and forgets it after 30 days without a grant.
+    /// Each name has its own, in the slot of the name; one that the clock seeds is forgotten
+    /// [a while](crate::RedisSettings::counter_life) after the last grant.
     Name,
 }
 

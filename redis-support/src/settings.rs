@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use tenure_core::driver::CLOCKS_APART;
 use tenure_core::{Error, ErrorKind, Result};
 
 use crate::keyspace::{FenceScope, Prefix};
@@ -36,6 +37,7 @@ pub struct RedisSettings {
     pub(crate) prefix: Prefix,
     pub(crate) fences: Fences,
     pub(crate) fence_scope: FenceScope,
+    pub(crate) counter_life: Duration,
     pub(crate) eviction: Eviction,
     pub(crate) max_waiters: u32,
     pub(crate) tombstone: Duration,
@@ -45,13 +47,14 @@ pub struct RedisSettings {
 }
 
 impl Default for RedisSettings {
-    /// Prefix `tenure`, clock-seeded fences per node, no eviction, 10 000 waiters, tombstones of 60 s, queues of
+    /// Prefix `tenure`, clock-seeded fences per node, a day for the counters of names, no eviction, 10 000 waiters, tombstones of 60 s, queues of
     /// any length, 100 000 dead letters, functions where they are to be had.
     fn default() -> Self {
         Self {
             prefix: Prefix::default(),
             fences: Fences::default(),
             fence_scope: FenceScope::default(),
+            counter_life: CLOCKS_APART,
             eviction: Eviction::default(),
             max_waiters: 10_000,
             tombstone: Duration::from_secs(60),
@@ -83,6 +86,29 @@ impl RedisSettings {
     pub fn fence_scope(mut self, scope: FenceScope) -> Self {
         self.fence_scope = scope;
         self
+    }
+
+    /// How long the fence counter of one name outlives its last grant; default a day. It concerns counters that belong to
+    /// names and are seeded by a clock: those of a quorum, of a cluster and of [`FenceScope::Name`]. The next grant after
+    /// that goes by the clock alone, so it has to be longer than the clocks of the quorum's clients, or of servers that
+    /// follow one another, may be apart; each name costs its servers a key of some 90 bytes for so long. The same for
+    /// all clients of a prefix.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::InvalidArgument`] outside 1 min to 365 days.
+    pub fn counter_life(mut self, life: Duration) -> Result<Self> {
+        if !(Duration::from_secs(60)..=Duration::from_secs(365 * 86_400)).contains(&life) {
+            let text = format!("a counter_life of {life:?} is outside 1 min to 365 days");
+            return Err(Error::new(ErrorKind::InvalidArgument, text));
+        }
+        self.counter_life = life;
+        Ok(self)
+    }
+
+    /// In ms; the limit above keeps it in range.
+    pub(crate) fn counter_life_ms(&self) -> u64 {
+        u64::try_from(self.counter_life.as_millis()).unwrap_or(u64::MAX)
     }
 
     /// What to do about a server that may evict locks; default [`Eviction::Refuse`].

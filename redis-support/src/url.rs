@@ -14,7 +14,7 @@ use crate::settings::{Eviction, Fences};
 
 const DEFAULT_PORT: u16 = 6379;
 const DEFAULT_SENTINEL_PORT: u16 = 26379;
-const PARAMETERS: &str = "prefix, max_waiters, max_backlog, max_dead_letters, fences, functions, \
+const PARAMETERS: &str = "prefix, max_waiters, max_backlog, max_dead_letters, fences, counter_life_ms, functions, \
                           allow_eviction, connect_timeout_ms, response_timeout_ms, \
                           ping_interval_ms, protocol, name; with rediss:// also ca, cert, key; for unix sockets also \
                           user, pass, db; with sentinels also sentinel_user, sentinel_pass";
@@ -147,6 +147,7 @@ fn parameter(mut config: RedisConfig, kind: Kind, key: &str, value: &str) -> Res
                 _ => return Err(invalid("fences is clock or counter")),
             });
         }
+        "counter_life_ms" => config.settings = config.settings.counter_life(millis(key, value)?)?,
         "functions" => config.settings = config.settings.functions(truth(key, value)?),
         "allow_eviction" => {
             let eviction = if truth(key, value)? { Eviction::Allow } else { Eviction::Refuse };
@@ -321,6 +322,7 @@ mod tests {
             ("redis://:s3cret@h?max_backlog=0", InvalidArgument, "max_backlog"),
             ("redis://:s3cret@h?max_dead_letters=many", InvalidArgument, "max_dead_letters"),
             ("redis://:s3cret@h?fences=no", InvalidArgument, "fences"),
+            ("redis://:s3cret@h?counter_life_ms=59999", InvalidArgument, "counter_life"),
             ("redis://:s3cret@h?allow_eviction=1", InvalidArgument, "allow_eviction"),
             ("redis://:s3cret@h?connect_timeout_ms=1", InvalidArgument, "connect timeout"),
             ("redis://:s3cret%@h", InvalidArgument, "%"),

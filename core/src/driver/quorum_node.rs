@@ -15,8 +15,9 @@ use crate::token::FencingToken;
 /// The locks of a node are its plain locks; this trait adds what a quorum needs so that the fencing tokens of *its*
 /// grants are unique and ordered, and so that a node that forgot its leases does not vote again too soon.
 ///
-/// A node keeps one fence counter for each name that a quorum uses, and no other name may move it. The counter must
-/// outlive every lease; a node whose memory it is lost from is a node that restarted empty.
+/// A node keeps one fence counter for each name that a quorum uses, and no other name may move it. It may forget a counter
+/// that was not used for as long as the clocks of clients, which seed the next fence, may be apart: usually for
+/// [`CLOCKS_APART`](super::CLOCKS_APART). A node that loses one sooner is a node that restarted empty.
 #[async_trait]
 pub trait QuorumNode: DistributedLock {
     /// Votes: [`acquire`](DistributedLock::acquire), with three differences.

@@ -9,7 +9,7 @@ use tenure_core::ErrorKind;
 use tenure_core::driver::{Acquisition, DistributedLock as _};
 use tenure_redis::{RedisConfig, RedisDriver};
 use tenure_redlock::{Redlock, Restarts};
-use tenure_testkit::{RedisOptions, RedisServer};
+use tenure_testkit::{Link, RedisOptions, RedisServer, TcpProxy};
 
 /// A refused connection takes no time, and a silent server this long.
 const CONNECT_WITHIN: Duration = Duration::from_millis(700);
@@ -20,6 +20,10 @@ fn servers(n: usize) -> Vec<RedisServer> {
 
 async fn connect(servers: &[RedisServer]) -> tenure_core::Result<Redlock> {
     let hosts: Vec<_> = servers.iter().map(|server| format!("127.0.0.1:{}", server.port())).collect();
+    connect_to(&hosts).await
+}
+
+async fn connect_to(hosts: &[String]) -> tenure_core::Result<Redlock> {
     let timeout = CONNECT_WITHIN.as_millis();
     let url = format!("redis://{}?ping_interval_ms=200&connect_timeout_ms={timeout}", hosts.join(","));
     let nodes = RedisDriver::connect_nodes(&RedisConfig::nodes_from_url(&url)?).await?;
@@ -105,5 +109,38 @@ async fn a_node_that_comes_back_unfit_does_not_vote() {
     }
     servers[0].restart().unwrap();
     eventually_kept_by(&driver, 2).await;
+    driver.close().await;
+}
+
+#[tokio::test]
+async fn one_server_under_several_names_is_no_quorum() {
+    let mut servers = servers(2);
+    let [one, other] = [servers[0].port(), servers[1].port()];
+    let hosts = [format!("127.0.0.1:{one}"), format!("localhost:{one}"), format!("127.0.0.1:{other}")];
+    let error = connect_to(&hosts).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Misconfigured, "{error}");
+    let text = error.to_string();
+    assert!(text.contains(&hosts[0]) && text.contains(&hosts[1]) && !text.contains(&hosts[2]), "{text}");
+
+    // Also one that is away at the start, and is another's server when it comes.
+    let way = TcpProxy::start(one).unwrap();
+    way.set_new(Link::Silent);
+    let hosts = [format!("127.0.0.1:{one}"), format!("127.0.0.1:{}", way.port()), format!("127.0.0.1:{other}")];
+    let driver = connect_to(&hosts).await.unwrap();
+    way.set_new(Link::Open);
+    way.cut();
+    servers[1].kill().unwrap();
+    let deadline = Instant::now() + Duration::from_secs(30);
+    loop {
+        let answer = driver.acquire(&attempt("a")).await;
+        assert!(!matches!(answer, Ok(Acquisition::Granted(_))), "one server voted twice: {answer:?}");
+        let text = answer.map_or_else(|error| error.to_string(), |_| String::new());
+        if text.contains("the same server") {
+            assert!(text.contains(&hosts[0]) && text.contains(&hosts[1]), "{text}");
+            break;
+        }
+        assert!(Instant::now() < deadline, "the node was never looked at: {text}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
     driver.close().await;
 }

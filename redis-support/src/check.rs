@@ -17,19 +17,25 @@ const OLDEST: (u32, u32) = (6, 2);
 #[derive(Clone, Debug, Default)]
 pub struct Notes {
     server: Option<String>,
+    run_id: Option<String>,
     remarks: Vec<String>,
 }
 
 impl Notes {
     /// Before anything was looked at.
     pub(crate) const fn none() -> Self {
-        Self { server: None, remarks: Vec::new() }
+        Self { server: None, run_id: None, remarks: Vec::new() }
     }
 
     /// The server's version, if it tells.
     #[must_use]
     pub fn server_version(&self) -> Option<&str> {
         self.server.as_deref()
+    }
+
+    /// What tells one run of one server from all others, if it tells.
+    pub(crate) fn run_id(&self) -> Option<&str> {
+        self.run_id.as_deref()
     }
 
     /// One sentence fragment for each thing that an operator should know; empty when all is well.
@@ -82,6 +88,7 @@ fn look(info: &str, placement: Placement, eviction: Eviction, notes: &mut Notes)
                     return misconfigured(format!("the server is version {version}, the oldest supported is 6.2"));
                 }
             }
+            ("run_id", id) if !id.is_empty() => notes.run_id = Some(id.to_owned()),
             ("redis_mode", "cluster") if placement != Placement::Slots => {
                 return misconfigured("the server is a node of a cluster, and was addressed as a single one".into());
             }

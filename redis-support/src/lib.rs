@@ -36,6 +36,7 @@ mod reentrant;
 mod remote;
 mod reply;
 mod script;
+mod seats;
 mod sentinel;
 mod settings;
 mod slot;

@@ -22,6 +22,7 @@ use crate::executor::{Placement, RedisExecutor, Reply, Runner, ScriptCall};
 use crate::keyspace::{ClientId, FenceScope, Keyspace};
 use crate::remote::Remote;
 use crate::reply;
+use crate::seats::Seat;
 use crate::settings::{Fences, RedisSettings};
 use crate::slot;
 use crate::wake::WakeLink;
@@ -47,6 +48,8 @@ struct Inner<E> {
     wake: WakeLink,
     /// Set once the servers have been looked at.
     notes: OnceCell<Notes>,
+    /// The seat that the server takes as a node of a quorum, if it was connected to as one.
+    seat: Option<Seat>,
 }
 
 /// Everything there is: in a cluster and behind sentinels, a failover may lose messages whose push was acknowledged, as
@@ -108,21 +111,34 @@ impl<E: RedisExecutor> RedisLocks<E> {
     ///
     /// Dropping the future leaves nothing behind at the server.
     pub async fn checked(executor: E, keys: Keyspace, settings: RedisSettings, wake: WakeLink) -> Result<Self> {
-        let locks = Self::unchecked(executor, keys, settings, wake);
+        let locks = Self::unchecked(executor, keys, settings, wake, None);
         locks.check().await?;
         Ok(locks)
     }
 
     /// The driver over servers that are looked at when they are first asked to grant something.
-    pub(crate) fn unchecked(executor: E, keys: Keyspace, settings: RedisSettings, wake: WakeLink) -> Self {
+    pub(crate) fn unchecked(
+        executor: E,
+        keys: Keyspace,
+        settings: RedisSettings,
+        wake: WakeLink,
+        seat: Option<Seat>,
+    ) -> Self {
         let runner = Runner::new(settings.functions);
         let calls = Calls::new(keys, settings);
-        Self(Arc::new(Inner { executor, calls, runner, wake, notes: OnceCell::new() }))
+        Self(Arc::new(Inner { executor, calls, runner, wake, notes: OnceCell::new(), seat }))
     }
 
     /// Looks whether the servers are fit to keep locks, unless that is known already.
     pub(crate) async fn check(&self) -> Result<&Notes> {
-        self.0.notes.get_or_try_init(|| check::server(&self.0.executor, &self.0.calls)).await
+        let look = async || {
+            let notes = check::server(&self.0.executor, &self.0.calls).await?;
+            if let (Some(seat), Some(run)) = (&self.0.seat, notes.run_id()) {
+                seat.take(run)?;
+            }
+            Ok(notes)
+        };
+        self.0.notes.get_or_try_init(look).await
     }
 
     /// What the check at the start could not look at, or was told to overlook.

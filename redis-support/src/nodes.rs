@@ -14,6 +14,7 @@ use crate::keyspace::{ClientId, Keyspace};
 use crate::link::Patience;
 use crate::lock::RedisLocks;
 use crate::remote::Remote;
+use crate::seats::{Seat, Seats};
 use crate::wake::WakeLink;
 
 /// A node that has been away for longer is not waited for at all: the others do not need it.
@@ -23,13 +24,14 @@ const LINK_PATIENCE: Patience = Patience::SinceBroken(Duration::from_millis(100)
 /// tokio runtime, which the connections and the tasks that keep them alive stay on.
 ///
 /// A node is returned with its name, `host:port` and the database if it is not 0. As long as a majority answers, nodes
-/// that do not are returned as well: their links go on trying, and they are checked before their first vote.
+/// that do not are returned as well: their links go on trying, and they are checked before their first vote. Checked is
+/// also that no two nodes are the same server, by the run id that `INFO` tells.
 ///
 /// # Errors
 ///
 /// [`ErrorKind::InvalidArgument`] when a configuration is not of a single server; [`ErrorKind::Unavailable`] when no
 /// majority can be reached; that of the node, such as [`ErrorKind::Denied`] or [`ErrorKind::Misconfigured`], when
-/// somebody has to mend it. The nodes are named.
+/// somebody has to mend it: the latter also for one server under two addresses. The nodes are named.
 ///
 /// # Cancel safety
 ///
@@ -39,7 +41,9 @@ pub async fn connect_nodes<D: Dialer + Clone>(
     configs: &[RedisConfig],
 ) -> Result<Vec<(String, Arc<dyn QuorumNode>)>> {
     let servers = configs.iter().map(single).collect::<Result<Vec<_>>>()?;
-    let joining = configs.iter().zip(servers).map(|(config, server)| join(dialer.clone(), server, config).boxed());
+    let seats = Arc::new(Seats::default());
+    let join = |(config, server)| join(dialer.clone(), server, config, Arc::clone(&seats)).boxed();
+    let joining = configs.iter().zip(servers).map(join);
     let (mut nodes, mut away) = (Vec::new(), Vec::new());
     for (name, node, outcome) in join_all(joining).await {
         match outcome {
@@ -73,6 +77,7 @@ async fn join<D: Dialer>(
     dialer: D,
     server: Endpoint,
     config: &RedisConfig,
+    seats: Arc<Seats>,
 ) -> (String, RedisLocks<Remote<D>>, Result<()>) {
     let config = RedisConfig { link_patience: LINK_PATIENCE, ..config.clone() };
     let name = match server.database {
@@ -83,7 +88,8 @@ async fn join<D: Dialer>(
     let wake = WakeLink::default();
     let (remote, first) = Remote::join(dialer, server, &config, keys.wake_channel(), wake.clone()).await;
     let outcome = first.map_err(|error| keys.explain(error));
-    let node = RedisLocks::unchecked(remote, keys, config.settings, wake);
+    let seat = Some(Seat::new(seats, name.clone()));
+    let node = RedisLocks::unchecked(remote, keys, config.settings, wake, seat);
     let outcome = match outcome {
         Ok(()) => node.check().await.map(drop),
         failed => failed,

@@ -78,6 +78,11 @@ impl MemoryDriver {
         Self { store, link, closed: AtomicBool::new(false) }
     }
 
+    /// The same for all clients of a store, and for no other store while it lives.
+    pub(crate) fn store_identity(&self) -> String {
+        format!("memory {:p}", Arc::as_ptr(&self.store))
+    }
+
     pub(crate) fn caps(&self) -> Caps {
         self.store.caps
     }

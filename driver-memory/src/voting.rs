@@ -108,6 +108,10 @@ impl QuorumNode for MemoryDriver {
         self.carry(Operation::Enroll, apply).await.map_err(Failure::error)
     }
 
+    fn identity(&self) -> Option<String> {
+        Some(self.store_identity())
+    }
+
     fn doctor(&self) -> Option<Arc<dyn Doctor>> {
         None // there is no server
     }

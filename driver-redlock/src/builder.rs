@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
-use tenure_core::driver::{Electorate, QuorumNode};
+use tenure_core::driver::{Electorate, ProcessOwners, QuorumNode};
 use tenure_core::{Error, ErrorKind, FencingToken, Result, Ttl};
 
 use crate::background::Background;
@@ -13,7 +13,6 @@ use crate::driver::Redlock;
 use crate::elections::Counters;
 use crate::node::Node;
 use crate::quorum::MOST_NODES;
-use crate::reentrant::Holds;
 use crate::shared::{Proposals, Shared};
 use crate::slots::Slots;
 
@@ -38,7 +37,6 @@ pub struct RedlockBuilder {
     max_ttl: Duration,
     restarts: Restarts,
     proposals: Proposals,
-    holds: Arc<Holds>,
 }
 
 impl RedlockBuilder {
@@ -49,7 +47,6 @@ impl RedlockBuilder {
             max_ttl: Duration::from_secs(60),
             restarts: Restarts::default(),
             proposals: wall_clock(),
-            holds: Arc::default(),
         }
     }
 
@@ -98,13 +95,6 @@ impl RedlockBuilder {
         self
     }
 
-    /// Counts re-entries together with another driver over the same nodes in this process: an owner that is inside
-    /// through one is inside through both. Default: each driver counts its own, and its clones share the count.
-    pub fn share_owners_with(mut self, other: &Redlock) -> Self {
-        self.holds = Arc::clone(&other.0.holds);
-        self
-    }
-
     /// Checks the settings and makes the driver. Does no I/O.
     ///
     /// # Errors
@@ -113,7 +103,7 @@ impl RedlockBuilder {
     /// when a setting is outside its limits. An even number of nodes is allowed; it needs a majority as great as the
     /// next odd number's and survives no more failures than the one below.
     pub fn build(self) -> Result<Redlock> {
-        let Self { mut nodes, node_timeout, max_ttl, restarts, proposals, holds } = self;
+        let Self { mut nodes, node_timeout, max_ttl, restarts, proposals } = self;
         nodes.sort_by(|(one, _), (other, _)| one.cmp(other));
         let text = if nodes.is_empty() {
             Some(String::from("a quorum needs at least one node"))
@@ -138,6 +128,7 @@ impl RedlockBuilder {
             // The node's clock may run faster than those of the clients: the usual drift bound, in its favour.
             Restarts::MayForget => max_ttl + max_ttl / 50 + Duration::from_millis(10),
         };
+        let owners = owners(&nodes);
         let node = |(name, api)| Arc::new(Node::new(name, api, node_timeout, seniority));
         Ok(Redlock(Arc::new(Shared {
             nodes: nodes.into_iter().map(node).collect(),
@@ -145,7 +136,7 @@ impl RedlockBuilder {
             proposals,
             max_ttl,
             slots: Slots::default(),
-            holds,
+            owners,
             background: Background::default(),
             elections: Counters::default(),
             closed: AtomicBool::new(false),
@@ -163,6 +154,13 @@ impl fmt::Debug for RedlockBuilder {
             .field("restarts", &self.restarts)
             .finish_non_exhaustive()
     }
+}
+
+/// Those of everybody in this process whose nodes keep the same locks; of nobody else where a node cannot tell.
+fn owners(nodes: &[(String, Arc<dyn QuorumNode>)]) -> Arc<ProcessOwners> {
+    let identity = |(name, node): &(String, Arc<dyn QuorumNode>)| Some(format!("{name:?} {:?}", node.identity()?));
+    let identities: Option<Vec<String>> = nodes.iter().map(identity).collect();
+    identities.map_or_else(Arc::default, |nodes| ProcessOwners::of(&format!("redlock {}", nodes.join(" "))))
 }
 
 /// Microseconds since 1970, and never the same twice.

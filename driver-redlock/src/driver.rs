@@ -7,17 +7,15 @@ use std::time::Duration;
 use async_trait::async_trait;
 use futures_util::future::join_all;
 use tenure_core::driver::{
-    AcquireRequest, Acquisition, Backend, DistributedLock, Exclusion, Exited, Fencing, ForceReleased, Hold, Inspection,
-    Introspection, LockCapabilities, OwnerScope, ReentrantCapabilities, ReentrantHold, ReentrantLock, ReentrantRenewal,
-    Released, Renewal, Renewed, Revocation, TtlRange, Waiting, Watch,
+    AcquireRequest, Acquisition, Backend, CountedReentry, DistributedLock, Exclusion, Fencing, ForceReleased, Hold,
+    Inspection, Introspection, LockCapabilities, Released, Renewal, Renewed, Revocation, TtlRange, Waiting, Watch,
 };
-use tenure_core::{LockName, OwnerId, OwnerToken, Result, Ttl};
+use tenure_core::{LockName, OwnerToken, Result, Ttl};
 
 use crate::builder::RedlockBuilder;
 use crate::elections::Elections;
-use crate::reentrant::MAX_DEPTH;
 use crate::shared::Shared;
-use crate::{acquire, inspect, reentrant, release, renew};
+use crate::{acquire, inspect, release, renew};
 
 /// The driver's short name.
 const DRIVER: &str = "redlock";
@@ -90,7 +88,8 @@ impl Redlock {
 impl From<Redlock> for Backend {
     fn from(driver: Redlock) -> Self {
         let driver = Arc::new(driver);
-        Self::new(Arc::clone(&driver) as _).with_reentrant(Arc::clone(&driver) as _).with_doctor(driver)
+        let reentrant = CountedReentry::new(Arc::clone(&driver) as _, Arc::clone(&driver.0.owners));
+        Self::new(Arc::clone(&driver) as _).with_reentrant(Arc::new(reentrant)).with_doctor(driver)
     }
 }
 
@@ -162,30 +161,6 @@ impl DistributedLock for Redlock {
         self.0.closed.store(true, Ordering::Release);
         self.0.background.drain(CLOSE_WITHIN).await;
         join_all(self.0.nodes.iter().map(|node| node.api.close())).await;
-    }
-}
-
-#[async_trait]
-impl ReentrantLock for Redlock {
-    fn capabilities(&self) -> ReentrantCapabilities {
-        ReentrantCapabilities { scope: OwnerScope::Process, max_depth: MAX_DEPTH }
-    }
-
-    async fn enter(&self, owner: &OwnerId, request: &AcquireRequest) -> Result<Acquisition> {
-        let answer = reentrant::enter(&self.0, owner, request).await;
-        answer.map_err(|error| error.during(DRIVER, "enter", &request.name))
-    }
-
-    async fn renew(&self, renewals: &[ReentrantRenewal]) -> Vec<Result<Renewed>> {
-        named(reentrant::renew(&self.0, renewals).await, renewals.iter().map(|renewal| &renewal.name))
-    }
-
-    async fn exit(&self, hold: &ReentrantHold) -> Result<Exited> {
-        reentrant::exit(&self.0, hold).await.map_err(|error| error.during(DRIVER, "exit", &hold.name))
-    }
-
-    async fn abandon(&self, hold: &ReentrantHold) -> Result<()> {
-        reentrant::abandon(&self.0, hold).await.map_err(|error| error.during(DRIVER, "abandon", &hold.name))
     }
 }
 

@@ -28,7 +28,7 @@ pub(crate) async fn inspect(shared: &Arc<Shared>, name: &LockName) -> Result<Ins
     let waiters = seen.iter().map(|inspection| inspection.waiters).max().unwrap_or_default();
     let holders: Vec<Holder> = seen.into_iter().filter_map(|inspection| inspection.holder).collect();
     let holder = agreed(&holders, shared.needed()).map(|holder| {
-        let depth = holder.fence.and_then(|fence| shared.holds.depth(name, fence));
+        let depth = holder.fence.and_then(|fence| shared.owners.depth(name, fence));
         Holder { depth: depth.unwrap_or(1), ..holder }
     });
     Ok(Inspection { holder, waiters })

@@ -36,7 +36,6 @@ mod inspect;
 mod node;
 mod node_set;
 mod quorum;
-mod reentrant;
 mod release;
 mod renew;
 mod round;

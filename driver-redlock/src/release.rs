@@ -21,19 +21,14 @@ type Pending = FuturesUnordered<Pin<Box<dyn Future<Output = (usize, Said)> + Sen
 
 /// Ends the lease at all nodes; done when a majority has answered alike. The others are told in the background.
 pub(crate) async fn release(shared: &Arc<Shared>, hold: &Hold) -> Result<Released> {
-    let slot = shared.slots.find(&hold.name, hold.token, shared.n());
-    release_slot(shared, &slot).await
-}
-
-/// As [`release`], for what the driver knows already.
-pub(crate) async fn release_slot(shared: &Arc<Shared>, slot: &Arc<Slot>) -> Result<Released> {
     shared.ensure_open()?;
+    let slot = shared.slots.find(&hold.name, hold.token, shared.n());
     let (unknown, before) = {
         let mut state = slot.state();
         state.ended = true;
         (state.unknown, state.tally.ask(shared.n()))
     };
-    let chores = chores(shared, slot, NodeSet::first(shared.n()).without(before.answered()), unknown);
+    let chores = chores(shared, &slot, NodeSet::first(shared.n()).without(before.answered()), unknown);
     let mut pending = send(&chores);
     let mut faults = Vec::new();
     let verdict = loop {

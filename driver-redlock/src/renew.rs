@@ -36,11 +36,7 @@ struct Lease {
 /// Renews leases at all nodes at once; an answer for each, in order.
 pub(crate) async fn renew(shared: &Arc<Shared>, renewals: &[Renewal]) -> Vec<Result<Renewed>> {
     let find = |Renewal { hold, ttl }: &Renewal| (shared.slots.find(&hold.name, hold.token, shared.n()), *ttl);
-    renew_slots(shared, renewals.iter().map(find).collect()).await
-}
-
-/// As [`renew`], for what the driver knows already.
-pub(crate) async fn renew_slots(shared: &Arc<Shared>, wanted: Vec<(Arc<Slot>, Ttl)>) -> Vec<Result<Renewed>> {
+    let wanted: Vec<(Arc<Slot>, Ttl)> = renewals.iter().map(find).collect();
     if let Err(error) = shared.ensure_open() {
         return wanted.iter().map(|_| Err(Error::new(error.kind(), error.message().to_owned()))).collect();
     }

@@ -5,14 +5,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use tenure_core::driver::Electorate;
+use tenure_core::driver::{Electorate, ProcessOwners};
 use tenure_core::{Error, ErrorKind, FencingToken, LeaseInstant, LockName, Result};
 
 use crate::background::{Background, Chore, undo_all};
 use crate::elections::Counters;
 use crate::node::Node;
 use crate::quorum::majority;
-use crate::reentrant::Holds;
 use crate::slots::Slots;
 
 /// Where fence proposals come from.
@@ -25,8 +24,8 @@ pub(crate) struct Shared {
     pub(crate) proposals: Proposals,
     pub(crate) max_ttl: Duration,
     pub(crate) slots: Slots,
-    /// Shared by drivers of one process whose owners are to be the same.
-    pub(crate) holds: Arc<Holds>,
+    /// Shared by drivers of one process over the same nodes.
+    pub(crate) owners: Arc<ProcessOwners>,
     pub(crate) background: Background,
     pub(crate) elections: Counters,
     pub(crate) closed: AtomicBool,

@@ -1,15 +1,12 @@
 //! The acquisitions that the driver knows of, by token.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
+use tenure_core::driver::Tombstones;
 use tenure_core::{Error, ErrorKind, LeaseInstant, LockName, OwnerToken, Result};
 
 use crate::slot::{Line, Slot};
-
-/// How long an abandoned token is remembered here; the nodes remember it, too.
-const TOMBSTONE: Duration = Duration::from_secs(60);
 
 #[derive(Debug, Default)]
 pub(crate) struct Slots(Mutex<Inner>);
@@ -21,8 +18,8 @@ struct Inner {
     lines: HashMap<LockName, Arc<Line>>,
     /// How many there may be before those that nobody asks for any more are looked for.
     sweep_at: usize,
-    buried: HashMap<OwnerToken, LeaseInstant>,
-    burials: VecDeque<(LeaseInstant, OwnerToken)>,
+    /// The nodes remember them, too.
+    abandoned: Tombstones,
 }
 
 impl Slots {
@@ -30,7 +27,7 @@ impl Slots {
     pub(crate) fn open(&self, name: &LockName, token: OwnerToken, nodes: usize) -> Result<Arc<Slot>> {
         let mut inner = self.inner();
         inner.sweep();
-        if inner.buried.contains_key(&token) {
+        if inner.abandoned.hold(&token) {
             return Err(Error::new(ErrorKind::NotHeld, "the token was abandoned before its request arrived"));
         }
         if let Some(slot) = inner.slots.get(&token) {
@@ -62,17 +59,7 @@ impl Slots {
 
     /// Refuses the token from now on, for a while.
     pub(crate) fn bury(&self, token: OwnerToken) {
-        let mut inner = self.inner();
-        inner.sweep();
-        let until = LeaseInstant::now().after(TOMBSTONE);
-        if inner.buried.insert(token, until).is_none() {
-            inner.burials.push_back((until, token));
-        }
-    }
-
-    /// Whether the token was abandoned a short while ago.
-    pub(crate) fn is_buried(&self, token: &OwnerToken) -> bool {
-        self.inner().buried.contains_key(token)
+        self.inner().abandoned.bury(token);
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -91,16 +78,6 @@ impl Inner {
 
     fn sweep(&mut self) {
         let now = LeaseInstant::now();
-        while let Some((until, token)) = self.burials.front().copied() {
-            if until > now {
-                break;
-            }
-            self.burials.pop_front();
-            match self.buried.get(&token) {
-                Some(later) if *later > now => self.burials.push_back((*later, token)),
-                _ => drop(self.buried.remove(&token)),
-            }
-        }
         if self.slots.len().max(self.lines.len()) >= self.sweep_at.max(1024) {
             self.slots.retain(|_, slot| Arc::strong_count(slot) > 1 || slot.state().kept_until > now);
             self.lines.retain(|_, line| line.is_needed(1));

@@ -150,7 +150,7 @@ async fn an_owner_re_enters_in_its_process_and_excludes_everybody_else() {
     assert_eq!((inner.depth(), inner.fence()), (2, outer.fence()));
     assert!(client.reentrant("a", &you).unwrap().try_acquire().await.unwrap().is_none());
     assert!(client.lock("a").unwrap().try_acquire().await.unwrap().is_none());
-    let elsewhere = Client::new(nodes.client().0);
+    let elsewhere = Client::new(nodes.client_of_another_process());
     assert!(elsewhere.reentrant("a", &me).unwrap().try_acquire().await.unwrap().is_none(), "the scope is a process");
     outer.release().await.unwrap();
     assert!(inner.is_held());
@@ -158,6 +158,32 @@ async fn an_owner_re_enters_in_its_process_and_excludes_everybody_else() {
     inner.release().await.unwrap();
     let again = client.reentrant("a", &you).unwrap().acquire().await.unwrap();
     assert_eq!(again.depth(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_owner_enters_through_every_client_of_the_process_and_each_may_end_first() {
+    let (nodes, others) = (Nodes::new(3), Nodes::new(3));
+    let (first, second) = (Client::new(nodes.client().0), Client::new(nodes.client().0));
+    let (me, you) = (OwnerId::new(), OwnerId::new());
+    let outer = first.reentrant("a", &me).unwrap().ttl(TTL).acquire().await.unwrap();
+    let inner = second.reentrant("a", &me).unwrap().ttl(TTL).try_acquire().await.unwrap().unwrap();
+    assert_eq!((inner.depth(), inner.fence()), (2, outer.fence()));
+    let unrelated = Client::new(others.client().0);
+    let apart = unrelated.reentrant("a", &me).unwrap().acquire().await.unwrap();
+    assert_eq!(apart.depth(), 1, "nodes of the same names, and other stores");
+    apart.release().await.unwrap();
+
+    first.close(Duration::from_secs(5)).await.unwrap();
+    drop((first, outer));
+    sleep(TTL * 3).await;
+    assert!(inner.is_held(), "renewed by the client that is left");
+    let third = Client::new(nodes.client().0);
+    assert!(third.reentrant("a", &you).unwrap().try_acquire().await.unwrap().is_none());
+    let again = third.reentrant("a", &me).unwrap().try_acquire().await.unwrap().unwrap();
+    assert_eq!((again.depth(), again.fence()), (2, inner.fence()));
+    inner.release().await.unwrap();
+    again.release().await.unwrap();
+    assert_eq!(third.reentrant("a", &you).unwrap().acquire().await.unwrap().depth(), 1);
 }
 
 #[tokio::test(start_paused = true)]

@@ -82,6 +82,10 @@ pub trait RedisExecutor: Debug + Send + Sync + 'static {
     /// it answered.
     fn command(&self, args: &[&str]) -> impl Future<Output = Vec<(String, Result<Reply, ExecError>)>> + Send;
 
+    /// Whose data this is, the same for executors that were told to reach the same servers and database; `None` if it
+    /// cannot be told. No I/O.
+    fn identity(&self) -> Option<String>;
+
     /// Ends the link and the work behind it; later calls fail with [`ExecError::Closed`]. May be called again.
     fn close(&self) -> impl Future<Output = ()> + Send;
 }

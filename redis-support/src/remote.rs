@@ -17,6 +17,8 @@ use crate::wake::WakeLink;
 #[derive(Debug)]
 pub struct Remote<D: Dialer> {
     driver: &'static str,
+    /// The addresses and the database that the configuration names.
+    identity: String,
     servers: Servers<D>,
 }
 
@@ -49,7 +51,7 @@ impl<D: Dialer> Remote<D> {
             }
             Topology::Cluster(seeds) => Servers::Cluster(Cluster::connect(dialer, config, seeds, listen).await?),
         };
-        Ok(Self { driver, servers })
+        Ok(Self { driver, identity: identity(config), servers })
     }
 
     /// Connects to one server and keeps it so, also when the first attempt fails; tells how that went.
@@ -63,7 +65,7 @@ impl<D: Dialer> Remote<D> {
         let driver = dialer.driver();
         let link = Link::new(Arc::new(dialer), Route::Fixed(server), listen(channel, wake), config, None);
         let (link, first) = link.join().await;
-        (Self { driver, servers: Servers::Single(link) }, first)
+        (Self { driver, identity: identity(config), servers: Servers::Single(link) }, first)
     }
 
     async fn run(&self, call: &ScriptCall, request: Request<'_>) -> Result<Reply, ExecError> {
@@ -75,6 +77,10 @@ impl<D: Dialer> Remote<D> {
             }
         }
     }
+}
+
+fn identity(config: &RedisConfig) -> String {
+    format!("redis {:?} {}", config.topology, config.database)
 }
 
 /// The client's channel, and where its messages go.
@@ -129,6 +135,10 @@ impl<D: Dialer> RedisExecutor for Remote<D> {
             Servers::Single(link) | Servers::Primary(link, _) => vec![(link.place(), link.request(&request).await)],
             Servers::Cluster(cluster) => cluster.everywhere(&request).await,
         }
+    }
+
+    fn identity(&self) -> Option<String> {
+        Some(self.identity.clone())
     }
 
     async fn close(&self) {

@@ -52,6 +52,11 @@ impl<E: RedisExecutor> QuorumNode for RedisLocks<E> {
         self.run("enroll", &name, self.calls().enroll(electorate)).await.map(drop)
     }
 
+    fn identity(&self) -> Option<String> {
+        let place = self.executor().identity()?;
+        Some(format!("{place} {}", self.calls().settings.prefix.as_str()))
+    }
+
     fn doctor(&self) -> Option<Arc<dyn Doctor>> {
         Some(Arc::new(self.clone()))
     }

@@ -15,7 +15,7 @@ use tenure_core::driver::{
     TtlRange, Waiting,
 };
 use tenure_redis::{RedisConfig, RedisDriver};
-use tenure_redlock::{Redlock, RedlockBuilder};
+use tenure_redlock::Redlock;
 use tenure_testkit::{RedisOptions, RedisServer};
 
 use crate::redis::{MAX_WAITERS, RedisInspector, RedisMaker, Servers, Shared, hosts, inject, lock};
@@ -114,7 +114,7 @@ impl HarnessMaker for RedlockMaker {
         }
         let (servers, worker) = (Arc::new(Mutex::new(servers)), std::env::current_exe()?);
         let (minority, slack) = (self.minority, context.slack);
-        Ok(Box::new(RedlockHarness { servers, minority, slack, worker, opened: Vec::new(), first: None }))
+        Ok(Box::new(RedlockHarness { servers, minority, slack, worker, opened: Vec::new() }))
     }
 }
 
@@ -124,8 +124,6 @@ struct RedlockHarness {
     worker: PathBuf,
     slack: f64,
     opened: Vec<Backend>,
-    /// The clients of a case are in one process.
-    first: Option<Redlock>,
 }
 
 impl RedlockHarness {
@@ -149,16 +147,13 @@ impl RedlockHarness {
 impl Harness for RedlockHarness {
     /// Clients connect while the slow servers work, so that requests leave to them that nobody answers.
     async fn backend(&mut self) -> Result<Backend, BoxError> {
-        if self.first.is_some() {
+        if !self.opened.is_empty() {
             self.slow(RedisServer::resume)?;
         }
         let (builder, servers) = Redlock::builder().settings_from_url(&self.url())?;
         let nodes = RedisDriver::connect_nodes(&RedisConfig::nodes_from_url(&servers)?).await?;
         self.slow(RedisServer::pause)?;
-        let builder = self.first.iter().fold(builder.nodes(nodes), RedlockBuilder::share_owners_with);
-        let driver = builder.build()?;
-        self.first.get_or_insert_with(|| driver.clone());
-        let backend = Backend::from(driver);
+        let backend = Backend::from(builder.nodes(nodes).build()?);
         self.opened.push(backend.clone());
         Ok(backend)
     }

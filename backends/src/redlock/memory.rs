@@ -24,12 +24,12 @@ impl HarnessMaker for RedlockMemoryMaker {
     }
 
     fn declared(&self) -> Declared {
-        let backend = Backend::from(driver(&stores(), None).expect("the settings are within their limits"));
+        let backend = Backend::from(driver(&stores()).expect("the settings are within their limits"));
         declare(&backend)
     }
 
     async fn make(&self, _context: CaseContext) -> Result<Box<dyn Harness>, BoxError> {
-        Ok(Box::new(RedlockMemoryHarness { stores: stores(), links: Vec::new(), first: None }))
+        Ok(Box::new(RedlockMemoryHarness { stores: stores(), links: Vec::new() }))
     }
 }
 
@@ -38,27 +38,24 @@ fn stores() -> Vec<MemoryDriver> {
     (0..NODES).map(|_| store()).collect()
 }
 
-fn driver(links: &[MemoryDriver], other: Option<&Redlock>) -> Result<Redlock, BoxError> {
+fn driver(links: &[MemoryDriver]) -> Result<Redlock, BoxError> {
     let named = links.iter().enumerate().map(|(i, link)| (format!("n{i}"), Arc::new(link.clone())));
     let builder = Redlock::builder().max_ttl(Ttl::MAX);
     let builder = named.fold(builder, |builder, (name, link)| builder.node(name, link as Arc<dyn QuorumNode>));
-    let builder = other.into_iter().fold(builder, tenure_redlock::RedlockBuilder::share_owners_with);
     Ok(builder.build()?)
 }
 
 struct RedlockMemoryHarness {
     stores: Vec<MemoryDriver>,
     links: Vec<MemoryDriver>,
-    first: Option<Redlock>,
 }
 
 #[async_trait]
 impl Harness for RedlockMemoryHarness {
     async fn backend(&mut self) -> Result<Backend, BoxError> {
         let links: Vec<MemoryDriver> = self.stores.iter().map(MemoryDriver::another_client).collect();
-        let driver = driver(&links, self.first.as_ref())?;
+        let driver = driver(&links)?;
         self.links.extend(links);
-        self.first.get_or_insert_with(|| driver.clone());
         Ok(driver.into())
     }
 

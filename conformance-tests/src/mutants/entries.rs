@@ -30,6 +30,12 @@ pub(super) const MUTANTS: &[Mutant] = &[
         ["reentrant/another-owner-is-busy", "reentrant/renewal-by-a-stranger-changes-nothing"]
     ),
     mutant!(
+        "entry/counted-by-each-client",
+        "an owner is another one through a second client",
+        || Arc::new(CountedApart::default()),
+        ["reentrant/owner-is-a-value-not-a-client"]
+    ),
+    mutant!(
         "entry/not-re-entrant",
         "the owner is busy with itself",
         || Arc::new(NotReentrant),
@@ -140,6 +146,28 @@ impl Twist for OwnerIsClient {
 
     async fn exit(&self, inner: &Inner, hold: &ReentrantHold) -> Result<Exited> {
         inner.reentrant()?.exit(&ReentrantHold { owner: of_client(inner), ..hold.clone() }).await
+    }
+}
+
+/// Which client each owner was seen through first.
+#[derive(Default)]
+struct CountedApart(Mutex<HashMap<OwnerId, usize>>);
+
+impl CountedApart {
+    fn of(&self, inner: &Inner, owner: OwnerId) -> OwnerId {
+        let mut seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if *seen.entry(owner).or_insert(inner.client()) == inner.client() { owner } else { of_client(inner) }
+    }
+}
+
+#[async_trait]
+impl Twist for CountedApart {
+    async fn enter(&self, inner: &Inner, owner: &OwnerId, request: &AcquireRequest) -> Result<Acquisition> {
+        enter(inner, &self.of(inner, *owner), request).await
+    }
+
+    async fn exit(&self, inner: &Inner, hold: &ReentrantHold) -> Result<Exited> {
+        inner.reentrant()?.exit(&ReentrantHold { owner: self.of(inner, hold.owner), ..hold.clone() }).await
     }
 }
 

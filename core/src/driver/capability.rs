@@ -107,7 +107,7 @@ pub enum Revocation {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OwnerScope {
-    /// Inside one process.
+    /// Inside one process, through every client of it that reaches the same locks.
     Process,
     /// Everywhere the backend is reached from.
     Backend,

@@ -19,6 +19,7 @@
 
 mod backend;
 mod capability;
+mod counted;
 mod credible;
 mod doctor;
 mod lock;
@@ -30,6 +31,7 @@ mod queue_router;
 mod quorum_node;
 mod reentrant;
 mod request;
+mod tombstones;
 mod watch;
 
 pub use backend::Backend;
@@ -37,6 +39,7 @@ pub use capability::{
     Exclusion, Fencing, Introspection, LockCapabilities, OwnerScope, ReentrantCapabilities, Revocation, TtlRange,
     Waiting,
 };
+pub use counted::{CountedReentry, ProcessOwners};
 pub use credible::{CLOCKS_APART, CredibleFences};
 pub use doctor::{Checkup, Concern, Doctor, Finding, Topic};
 pub use lock::DistributedLock;
@@ -57,6 +60,7 @@ pub use request::{
     AcquireRequest, Acquisition, Begun, Busy, Exited, ForceReleased, Grant, Handing, Hold, Holder, Inspection,
     Queueing, ReentrantHold, ReentrantRenewal, Released, Renewal, Renewed,
 };
+pub use tombstones::Tombstones;
 pub use watch::{Handed, Signal, WakeHandle, WakeRouter, Watch};
 
 #[cfg(feature = "mock")]

@@ -44,6 +44,10 @@ pub trait QuorumNode: DistributedLock {
     /// of nodes: while no client uses the old list, and after its last lease ended.
     async fn enroll(&self, electorate: &Electorate) -> Result<()>;
 
+    /// What tells the locks of this node from those of any other in this process: its server, database and prefix, or its
+    /// store. Nodes that answer the same keep the same locks; `None` if it cannot be told. No I/O.
+    fn identity(&self) -> Option<String>;
+
     /// Who knows the node's server, if the driver has somebody. No I/O.
     fn doctor(&self) -> Option<Arc<dyn Doctor>>;
 }
@@ -157,6 +161,7 @@ pub(crate) mod mock {
             async fn vote(&self, ballot: &Ballot) -> Result<Vote>;
             async fn raise(&self, hold: &Hold, fence: FencingToken) -> Result<Raised>;
             async fn enroll(&self, electorate: &Electorate) -> Result<()>;
+            fn identity(&self) -> Option<String>;
             fn doctor(&self) -> Option<Arc<dyn Doctor>>;
         }
     }

@@ -100,6 +100,10 @@ impl QuorumNode for Liar {
         self.store.enroll(electorate).await
     }
 
+    fn identity(&self) -> Option<String> {
+        None
+    }
+
     fn doctor(&self) -> Option<Arc<dyn Doctor>> {
         self.store.doctor()
     }

@@ -41,6 +41,13 @@ impl Nodes {
         (settings(builder).build().unwrap(), links)
     }
 
+    /// A client that cannot be known for one of this process: its nodes do not tell which locks they keep.
+    pub(crate) fn client_of_another_process(&self) -> Redlock {
+        let honest = |node: &MemoryDriver| liar::Liar::new(&node.another_client(), |fence| fence);
+        let with_node = |builder: RedlockBuilder, (i, node)| builder.node(format!("n{i}"), honest(node));
+        self.0.iter().enumerate().fold(Redlock::builder(), with_node).build().unwrap()
+    }
+
     /// How many nodes hold the name.
     pub(crate) async fn held(&self, lock: &str) -> usize {
         let mut held = 0;

@@ -174,6 +174,10 @@ impl QuorumNode for Way {
         self.store.enroll(electorate).await
     }
 
+    fn identity(&self) -> Option<String> {
+        None
+    }
+
     fn doctor(&self) -> Option<Arc<dyn Doctor>> {
         self.store.doctor()
     }

@@ -1,0 +1,358 @@
+//! Re-entrant locks over plain ones: entries are counted in the process, the backend sees one lock for each owner.
+
+use std::collections::HashMap;
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use futures_util::future::join_all;
+
+use super::{
+    AcquireRequest, Acquisition, Begun, DistributedLock, Exited, Grant, Hold, OwnerScope, ReentrantCapabilities,
+    ReentrantHold, ReentrantLock, ReentrantRenewal, Released, Renewal, Renewed, Tombstones,
+};
+use crate::error::{Error, ErrorKind, Result};
+use crate::name::LockName;
+use crate::token::{FencingToken, OwnerId, OwnerToken};
+use crate::ttl::Ttl;
+
+type Locks = Arc<dyn DistributedLock>;
+type Key = (LockName, OwnerId);
+
+/// Re-entrant locks over any driver's plain ones, for backends that cannot count entries themselves. An owner holds one
+/// plain lock, whatever its depth; how deep it is inside is known in this process only ([`OwnerScope::Process`]).
+///
+/// A hold goes by the driver through which it was taken, also for entries through others; when that is closed or gone, by
+/// the driver of whoever renews it next.
+///
+/// ```
+/// use std::sync::Arc;
+/// use tenure_core::driver::{Backend, CountedReentry, ProcessOwners};
+/// use tenure_core::{Client, OwnerId};
+/// use tenure_memory::MemoryDriver;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> tenure_core::Result<()> {
+/// let locks = Arc::new(MemoryDriver::new());
+/// let owners = ProcessOwners::of("the store of this example");
+/// let backend = Backend::new(locks.clone()).with_reentrant(Arc::new(CountedReentry::new(locks, owners)));
+/// let (client, me) = (Client::new(backend), OwnerId::new());
+/// let outer = client.reentrant("ledger", &me)?.acquire().await?;
+/// let inner = client.reentrant("ledger", &me)?.acquire().await?;
+/// assert_eq!((inner.depth(), inner.fence()), (2, outer.fence()));
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct CountedReentry {
+    locks: Locks,
+    owners: Arc<ProcessOwners>,
+}
+
+/// The owners that are inside locks of one space, as far as this process knows.
+#[derive(Debug, Default)]
+pub struct ProcessOwners {
+    cells: Mutex<HashMap<Key, Arc<Cell>>>,
+    abandoned: Mutex<Tombstones>,
+}
+
+/// One owner of one name.
+#[derive(Debug, Default)]
+struct Cell {
+    /// One entry or exit at a time.
+    turn: tokio::sync::Mutex<()>,
+    inside: Mutex<Option<Inside>>,
+}
+
+/// A hold, with the ttl that each entry was told.
+#[derive(Clone, Debug)]
+struct Inside {
+    through: Weak<dyn DistributedLock>,
+    hold: Hold,
+    fence: FencingToken,
+    entries: HashMap<OwnerToken, Duration>,
+}
+
+impl Inside {
+    fn depth(&self) -> u32 {
+        u32::try_from(self.entries.len()).unwrap_or(u32::MAX)
+    }
+}
+
+impl Cell {
+    fn inside(&self) -> MutexGuard<'_, Option<Inside>> {
+        locked(&self.inside)
+    }
+
+    /// Forgets the hold, if it is this one.
+    fn forget(&self, token: OwnerToken) {
+        self.inside().take_if(|inside| inside.hold.token == token);
+    }
+
+    /// Lets the hold go by another driver from now on.
+    fn move_to(&self, token: OwnerToken, locks: &Locks) {
+        if let Some(inside) = self.inside().as_mut().filter(|inside| inside.hold.token == token) {
+            inside.through = Arc::downgrade(locks);
+        }
+    }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Whether the driver that was asked has been closed, so that another one has to be.
+fn is_closed<T>(answer: &Result<T>) -> bool {
+    answer.as_ref().is_err_and(|error| error.kind() == ErrorKind::Closed)
+}
+
+impl ProcessOwners {
+    /// Those of the locks that are called so: all who give the same name share them, for as long as one of them lives.
+    ///
+    /// The name has to tell apart what is not the same lock: servers, databases, prefixes, stores. Somebody who is alone
+    /// with its locks needs none: `Arc::default()`.
+    #[must_use]
+    pub fn of(space: &str) -> Arc<Self> {
+        static SPACES: LazyLock<Mutex<HashMap<String, Weak<ProcessOwners>>>> = LazyLock::new(Mutex::default);
+        let mut spaces = locked(&SPACES);
+        if let Some(known) = spaces.get(space).and_then(Weak::upgrade) {
+            return known;
+        }
+        spaces.retain(|_, owners| owners.strong_count() > 0);
+        let owners = Arc::default();
+        spaces.insert(space.to_owned(), Arc::downgrade(&owners));
+        owners
+    }
+
+    /// How often the owner of the hold with this fence is inside; `None` if it is nobody of this process.
+    #[must_use]
+    pub fn depth(&self, name: &LockName, fence: FencingToken) -> Option<u32> {
+        let cells = locked(&self.cells);
+        let same = |cell: &Cell| cell.inside().as_ref().filter(|inside| inside.fence == fence).map(Inside::depth);
+        cells.iter().filter(|((known, _), _)| known == name).find_map(|(_, cell)| same(cell))
+    }
+
+    fn cell(&self, key: &Key) -> Arc<Cell> {
+        Arc::clone(locked(&self.cells).entry(key.clone()).or_default())
+    }
+
+    fn known(&self, renewal: &ReentrantRenewal) -> Option<(Arc<Cell>, Inside)> {
+        let cell = Arc::clone(locked(&self.cells).get(&(renewal.name.clone(), renewal.owner))?);
+        let inside = cell.inside().clone().filter(|inside| inside.fence == renewal.fence)?;
+        Some((cell, inside))
+    }
+
+    /// Forgets an owner that is not inside and that nobody else looks at.
+    fn tidy(&self, key: &Key, cell: Arc<Cell>) {
+        let mut cells = locked(&self.cells);
+        let idle = cell.inside().is_none();
+        drop(cell);
+        if idle && cells.get(key).is_some_and(|known| Arc::strong_count(known) == 1) {
+            cells.remove(key);
+        }
+    }
+}
+
+impl CountedReentry {
+    /// The deepest re-entry.
+    pub const MAX_DEPTH: u32 = 65_535;
+
+    /// Counts the entries into these locks with `owners`, who are to be the same for the same locks.
+    #[must_use]
+    pub fn new(locks: Locks, owners: Arc<ProcessOwners>) -> Self {
+        Self { locks, owners }
+    }
+
+    /// The driver that a hold goes by.
+    fn through(&self, inside: &Inside) -> Locks {
+        inside.through.upgrade().unwrap_or_else(|| Arc::clone(&self.locks))
+    }
+
+    async fn enter_in_turn(&self, cell: &Cell, request: &AcquireRequest) -> Result<Acquisition> {
+        let known = cell.inside().clone();
+        if let Some(inside) = known {
+            let (fence, depth) = (inside.fence, inside.depth());
+            if let Some(ttl) = inside.entries.get(&request.token) {
+                return Ok(Acquisition::Granted(Grant { fence, ttl: *ttl, begun: Begun::Earlier, depth, fences: 1 }));
+            }
+            if locked(&self.owners.abandoned).hold(&request.token) {
+                return Err(Error::new(ErrorKind::NotHeld, "the entry was abandoned before its request arrived"));
+            }
+            if depth >= Self::MAX_DEPTH {
+                let text = format!("the owner has entered {depth} times already, the deepest that is kept");
+                return Err(Error::new(ErrorKind::LimitReached, text));
+            }
+            match self.renew_one(cell, &inside, request.ttl).await? {
+                Renewed::Extended { ttl } => {
+                    if let Some(inside) = cell.inside().as_mut() {
+                        inside.entries.insert(request.token, ttl);
+                    }
+                    let grant = Grant { fence, ttl, begun: Begun::Now, depth: depth + 1, fences: 1 };
+                    return Ok(Acquisition::Granted(grant));
+                }
+                Renewed::Lost => cell.forget(inside.hold.token),
+            }
+        }
+        let answer = self.locks.acquire(request).await?;
+        if let Acquisition::Granted(grant) = &answer {
+            let hold = Hold { name: request.name.clone(), token: request.token };
+            let entries = HashMap::from([(request.token, grant.ttl)]);
+            *cell.inside() = Some(Inside { through: Arc::downgrade(&self.locks), hold, fence: grant.fence, entries });
+        }
+        Ok(answer)
+    }
+
+    async fn renew_one(&self, cell: &Cell, inside: &Inside, ttl: Ttl) -> Result<Renewed> {
+        let renewal = [Renewal { hold: inside.hold.clone(), ttl }];
+        let through = self.through(inside);
+        let answer = only(through.renew(&renewal).await);
+        if !is_closed(&answer) || Arc::ptr_eq(&through, &self.locks) {
+            return answer;
+        }
+        cell.move_to(inside.hold.token, &self.locks);
+        only(self.locks.renew(&renewal).await)
+    }
+
+    /// Renews holds that go by one driver, in one call of it.
+    async fn renew_through(
+        &self,
+        through: &Locks,
+        holds: Vec<(usize, Arc<Cell>, Renewal)>,
+    ) -> Vec<(usize, Result<Renewed>)> {
+        let renewals: Vec<Renewal> = holds.iter().map(|(_, _, renewal)| renewal.clone()).collect();
+        let mut answers = through.renew(&renewals).await.into_iter();
+        let mut all = Vec::with_capacity(holds.len());
+        for (at, cell, renewal) in holds {
+            let mut answer = answers.next().unwrap_or_else(missing);
+            let token = renewal.hold.token;
+            if is_closed(&answer) && !Arc::ptr_eq(through, &self.locks) {
+                cell.move_to(token, &self.locks);
+                answer = only(self.locks.renew(&[renewal]).await);
+            }
+            if matches!(answer, Ok(Renewed::Lost)) {
+                cell.forget(token);
+            }
+            all.push((at, answer));
+        }
+        all
+    }
+
+    async fn exit_in_turn(&self, cell: &Cell, token: &OwnerToken) -> Result<Exited> {
+        let (through, hold) = {
+            let mut inside = cell.inside();
+            match inside.as_mut() {
+                Some(inside) if inside.entries.contains_key(token) => {
+                    if inside.entries.len() > 1 {
+                        inside.entries.remove(token);
+                        return Ok(Exited::Inside { depth: inside.depth() });
+                    }
+                    (self.through(inside), inside.hold.clone())
+                }
+                _ => return Ok(Exited::NotHeld),
+            }
+        };
+        let mut released = through.release(&hold).await;
+        if is_closed(&released) && !Arc::ptr_eq(&through, &self.locks) {
+            released = self.locks.release(&hold).await;
+        }
+        let released = released?;
+        cell.forget(hold.token);
+        Ok(if released == Released::Released { Exited::Released } else { Exited::NotHeld })
+    }
+
+    async fn abandon_in_turn(&self, cell: &Cell, entry: &ReentrantHold) -> Result<()> {
+        let own = || (Arc::clone(&self.locks), entry.token);
+        let (through, token) = {
+            let mut inside = cell.inside();
+            match inside.as_mut() {
+                Some(inside) if inside.entries.contains_key(&entry.token) && inside.entries.len() == 1 => {
+                    (self.through(inside), inside.hold.token)
+                }
+                Some(inside) => {
+                    inside.entries.remove(&entry.token);
+                    if inside.hold.token == entry.token {
+                        return Ok(()); // the lock was taken with this token, and others are still inside
+                    }
+                    own()
+                }
+                None => own(),
+            }
+        };
+        let hold = Hold { name: entry.name.clone(), token };
+        let mut answer = through.abandon(&hold).await;
+        if is_closed(&answer) && !Arc::ptr_eq(&through, &self.locks) {
+            answer = self.locks.abandon(&hold).await;
+        }
+        answer?;
+        cell.forget(token);
+        Ok(())
+    }
+}
+
+fn missing() -> Result<Renewed> {
+    Err(Error::new(ErrorKind::Protocol, "fewer answers than renewals"))
+}
+
+fn only(answers: Vec<Result<Renewed>>) -> Result<Renewed> {
+    answers.into_iter().next().unwrap_or_else(missing)
+}
+
+#[async_trait]
+impl ReentrantLock for CountedReentry {
+    fn capabilities(&self) -> ReentrantCapabilities {
+        ReentrantCapabilities { scope: OwnerScope::Process, max_depth: Self::MAX_DEPTH }
+    }
+
+    async fn enter(&self, owner: &OwnerId, request: &AcquireRequest) -> Result<Acquisition> {
+        let key = (request.name.clone(), *owner);
+        let cell = self.owners.cell(&key);
+        let answer = {
+            let _turn = cell.turn.lock().await;
+            self.enter_in_turn(&cell, request).await
+        };
+        self.owners.tidy(&key, cell);
+        answer.map_err(|error| error.during(self.locks.driver(), "enter", &request.name))
+    }
+
+    async fn renew(&self, renewals: &[ReentrantRenewal]) -> Vec<Result<Renewed>> {
+        let mut answers: Vec<Result<Renewed>> = renewals.iter().map(|_| Ok(Renewed::Lost)).collect();
+        let mut parts: Vec<(Locks, Vec<(usize, Arc<Cell>, Renewal)>)> = Vec::new();
+        for (at, renewal) in renewals.iter().enumerate() {
+            let Some((cell, inside)) = self.owners.known(renewal) else { continue };
+            let through = self.through(&inside);
+            let one = (at, cell, Renewal { hold: inside.hold, ttl: renewal.ttl });
+            match parts.iter_mut().find(|(known, _)| Arc::ptr_eq(known, &through)) {
+                Some((_, part)) => part.push(one),
+                None => parts.push((through, vec![one])),
+            }
+        }
+        let parts = parts.iter_mut().map(|(through, part)| self.renew_through(through, std::mem::take(part)));
+        for (at, answer) in join_all(parts).await.into_iter().flatten() {
+            answers[at] = answer;
+        }
+        answers
+    }
+
+    async fn exit(&self, hold: &ReentrantHold) -> Result<Exited> {
+        let key = (hold.name.clone(), hold.owner);
+        let cell = self.owners.cell(&key);
+        let answer = {
+            let _turn = cell.turn.lock().await;
+            self.exit_in_turn(&cell, &hold.token).await
+        };
+        self.owners.tidy(&key, cell);
+        answer.map_err(|error| error.during(self.locks.driver(), "exit", &hold.name))
+    }
+
+    async fn abandon(&self, hold: &ReentrantHold) -> Result<()> {
+        locked(&self.owners.abandoned).bury(hold.token);
+        let key = (hold.name.clone(), hold.owner);
+        let cell = self.owners.cell(&key);
+        let answer = {
+            let _turn = cell.turn.lock().await;
+            self.abandon_in_turn(&cell, hold).await
+        };
+        self.owners.tidy(&key, cell);
+        answer.map_err(|error| error.during(self.locks.driver(), "abandon", &hold.name))
+    }
+}

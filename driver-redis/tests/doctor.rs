@@ -1,5 +1,8 @@
 //! The check-up tells what a server means for locks.
 
+mod common;
+
+use common::{server, server_with};
 use tenure_core::driver::{Checkup, Concern, Topic};
 use tenure_core::{Client, ErrorKind};
 use tenure_redis::RedisDriver;
@@ -17,7 +20,7 @@ fn concern(checkup: &Checkup, topic: Topic) -> Concern {
 
 #[tokio::test]
 async fn a_good_server_is_fine() {
-    let server = RedisServer::start(RedisOptions::new().append_only()).unwrap();
+    let server = server_with(RedisOptions::new().append_only());
     let checkup = checkup(&server, "").await;
     assert_eq!(checkup.concern(), Concern::Fine, "{checkup}");
     assert_eq!(checkup.findings().len(), 6, "{checkup}");
@@ -28,7 +31,7 @@ async fn a_good_server_is_fine() {
 #[tokio::test]
 async fn what_endangers_locks_is_told() {
     let options = RedisOptions::new().movable_clock().setting("maxmemory-policy", "allkeys-lru");
-    let server = RedisServer::start(options.setting("maxmemory", "100mb")).unwrap();
+    let server = server_with(options.setting("maxmemory", "100mb"));
     server.set_clock_offset(-60_000_000).unwrap();
     let checkup = checkup(&server, "allow_eviction=true").await;
     assert_eq!(concern(&checkup, Topic::Eviction), Concern::Danger);
@@ -39,7 +42,7 @@ async fn what_endangers_locks_is_told() {
 
 #[tokio::test]
 async fn a_right_that_was_taken_away_is_named() {
-    let server = RedisServer::start(RedisOptions::new()).unwrap();
+    let server = server();
     let rules = ["ACL", "SETUSER", "locks", "on", ">password", "~*", "&*", "+@all"];
     server.cli(&rules).unwrap();
     let url = format!("redis://locks:password@127.0.0.1:{}/", server.port());
@@ -53,7 +56,7 @@ async fn a_right_that_was_taken_away_is_named() {
 
 #[tokio::test]
 async fn a_server_that_is_away_is_an_error() {
-    let mut server = RedisServer::start(RedisOptions::new()).unwrap();
+    let mut server = server();
     let client = Client::new(RedisDriver::connect_url(&server.url()).await.unwrap());
     server.kill().unwrap();
     let error = client.doctor().await.unwrap_err();

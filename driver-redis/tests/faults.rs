@@ -4,11 +4,11 @@ mod common;
 
 use std::time::{Duration, Instant};
 
-use common::{Client, LONG, attempt, entry, hold, keys, server, ttl, waiter, woken};
+use common::{Client, LONG, attempt, entry, hold, keys, server, server_with, ttl, waiter, woken};
 use tenure_core::driver::{Acquisition, Backend, Exited, Released, Renewal, Renewed};
 use tenure_core::{Error, ErrorKind, OwnerId};
 use tenure_redis::{RedisConfig, RedisDriver};
-use tenure_testkit::{Link, RedisOptions, RedisServer, TcpProxy};
+use tenure_testkit::{Link, RedisOptions, TcpProxy};
 
 async fn refused(url: &str) -> Error {
     RedisDriver::connect_url(url).await.unwrap_err()
@@ -95,7 +95,7 @@ async fn a_replica_is_named() {
 
 #[tokio::test]
 async fn an_eviction_policy_is_named_and_can_be_allowed() {
-    let server = RedisServer::start(RedisOptions::new().setting("maxmemory-policy", "volatile-lru")).unwrap();
+    let server = server_with(RedisOptions::new().setting("maxmemory-policy", "volatile-lru"));
     let error = refused(&server.url()).await;
     assert_eq!(error.kind(), ErrorKind::Misconfigured);
     assert!(error.message().contains("volatile-lru"), "{error}");
@@ -105,7 +105,7 @@ async fn an_eviction_policy_is_named_and_can_be_allowed() {
 
 #[tokio::test]
 async fn wrong_credentials_are_named_and_not_repeated() {
-    let server = RedisServer::start(RedisOptions::new().password("right")).unwrap();
+    let server = server_with(RedisOptions::new().password("right"));
     Client::at(&server.url()).await;
     Client::at(&server.unix_url()).await;
     for url in [format!("redis://:s3cret@127.0.0.1:{}", server.port()), format!("redis://127.0.0.1:{}", server.port())]
@@ -137,7 +137,7 @@ async fn a_dead_server_and_a_silent_one_are_told_in_bounded_time() {
 
 #[tokio::test]
 async fn a_full_server_is_named() {
-    let server = RedisServer::start(RedisOptions::new().setting("maxclients", "1")).unwrap();
+    let server = server_with(RedisOptions::new().setting("maxclients", "1"));
     let _only = server.connect().unwrap();
     let started = Instant::now();
     loop {
@@ -156,9 +156,9 @@ async fn a_loading_server_is_named() {
     let slow =
         [("key-load-delay", "20000"), ("loading-process-events-interval-bytes", "1024"), ("rdbcompression", "no")];
     let options = slow.into_iter().fold(RedisOptions::new(), |options, (name, value)| options.setting(name, value));
-    let mut server = RedisServer::start(options).unwrap();
+    let mut server = server_with(options);
     for i in 0..60 {
-        server.cli(&["SET", &format!("key-{i}"), &"x".repeat(1000)]).unwrap();
+        server.cli(&["SET", &format!("key-{i}"), &"x".repeat(1000), "PX", "600000"]).unwrap();
     }
     server.cli(&["SAVE"]).unwrap();
     server.kill().unwrap();
@@ -179,7 +179,7 @@ async fn a_loading_server_is_named() {
 
 #[tokio::test]
 async fn a_node_of_a_cluster_is_named() {
-    let server = RedisServer::start(RedisOptions::new().setting("cluster-enabled", "yes")).unwrap();
+    let server = server_with(RedisOptions::new().setting("cluster-enabled", "yes"));
     let error = refused(&server.url()).await;
     assert_eq!(error.kind(), ErrorKind::Misconfigured);
     assert!(error.message().contains("cluster"), "{error}");
@@ -210,7 +210,7 @@ fn a_driver_outlives_its_runtime_without_a_panic() {
 
 #[tokio::test]
 async fn a_busy_server_is_named() {
-    let server = RedisServer::start(RedisOptions::new().setting("lua-time-limit", "20")).unwrap();
+    let server = server_with(RedisOptions::new().setting("lua-time-limit", "20"));
     let client = Client::of(&server).await;
     let mut other = server.connect().unwrap();
     other.send(&["EVAL", "while true do end", "0"]).unwrap();
@@ -229,7 +229,7 @@ async fn a_busy_server_is_named() {
 
 #[tokio::test]
 async fn a_restarted_server_is_found_again_and_waiters_ask() {
-    let mut server = RedisServer::start(RedisOptions::new().append_only()).unwrap();
+    let mut server = server_with(RedisOptions::new().append_only());
     let client = Client::at(&server.url()).await;
     let (mine, next) = (attempt("a"), waiter("a"));
     client.grant(&mine).await;
@@ -381,7 +381,7 @@ async fn a_dropped_driver_leaves_no_connection() {
 
 #[tokio::test]
 async fn a_clock_that_steps_back_does_not_make_fences_fall() {
-    let server = RedisServer::start(RedisOptions::new().movable_clock()).unwrap();
+    let server = server_with(RedisOptions::new().movable_clock());
     let client = Client::of(&server).await;
     let first = client.grant(&attempt("a")).await.fence;
     server.set_clock_offset(-3_600_000_000).unwrap();

@@ -3,7 +3,8 @@
 mod common;
 
 use common::{
-    Client, FUNCTION_RIGHTS, PLACES, all_calls, attempt, calls, commands, entry, hold, server, ttl, user, waiter, woken,
+    Client, FUNCTION_RIGHTS, PLACES, all_calls, attempt, calls, commands, entry, hold, server, server_with, ttl, user,
+    waiter, woken,
 };
 use tenure_core::driver::{ForceReleased, Released, Renewal, Renewed};
 use tenure_core::{ErrorKind, OwnerId};
@@ -63,13 +64,13 @@ async fn a_function_is_loaded_when_it_is_missed_and_serves_every_client() {
 
 #[tokio::test]
 async fn a_restart_keeps_functions_and_a_replica_has_them() {
-    let mut server = RedisServer::start(RedisOptions::new().append_only()).unwrap();
+    let mut server = server_with(RedisOptions::new().append_only());
     let client = Client::of(&server).await;
     client.grant(&attempt("a")).await;
     let known = libraries(&server);
     assert_eq!(known.len(), 1);
     let primary = server.port().to_string();
-    let replica = RedisServer::start(RedisOptions::new().words(&["--replicaof", "127.0.0.1", &primary])).unwrap();
+    let replica = server_with(RedisOptions::new().words(&["--replicaof", "127.0.0.1", &primary]));
     eventually("the replica has the functions", || (libraries(&replica) == known).then_some(())).unwrap();
     server.kill().unwrap();
     server.restart().unwrap();
@@ -131,7 +132,7 @@ async fn a_server_without_the_commands_is_served() {
         for command in missing {
             options = options.words(&["--rename-command", command, ""]);
         }
-        let server = RedisServer::start(options).unwrap();
+        let server = server_with(options);
         let client = Client::of(&server).await;
         for _ in 0..2 {
             let mine = attempt("a");
@@ -213,6 +214,6 @@ async fn a_refusal_inside_a_function_is_the_answer() {
     reset(&server);
     let error = client.locks.acquire(&mine).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Indeterminate, "{error}");
-    assert_eq!(server.cli(&["GET", "tenure:runs"]).unwrap().text(), "1");
+    assert_eq!(server.cli(&["GETDEL", "tenure:runs"]).unwrap().text(), "1");
     assert_eq!(ways(&server), [1, 0, 0, 0], "{:?}", all_calls(&server));
 }

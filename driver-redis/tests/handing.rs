@@ -79,6 +79,20 @@ async fn a_handed_lease_is_as_short_as_what_was_asked_for() {
 }
 
 #[tokio::test]
+async fn every_key_of_a_queue_has_an_end_whoever_makes_it() {
+    let server = server();
+    let client = Client::of(&server).await;
+    client.grant(&attempt("a")).await;
+    let queue = Queueing::Join { presence: Duration::from_secs(30), accepts: Handing::Asked };
+    client.busy(&AcquireRequest { queue, ..waiter("a") }).await; // makes the queue, and makes it last for longer
+    waiting(&client, "a").await;
+    for key in ["{tenure:a}:q", "{tenure:a}:w", "{tenure:a}:a"] {
+        let left = server.cli(&["PTTL", key]).unwrap().int().unwrap();
+        assert!(left > 0, "{key}: {left}");
+    }
+}
+
+#[tokio::test]
 async fn asking_makes_a_handed_lease_last_and_only_once() {
     let server = server();
     let client = Client::of(&server).await;

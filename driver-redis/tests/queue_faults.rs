@@ -7,12 +7,12 @@ use std::time::Duration;
 use common::queue::{
     ack, because, delay, known_as, lease, message, named, one, payloads, push, queue, receive, settle, soon, up_to,
 };
-use common::{Client, server};
+use common::{Client, server, server_with};
 use tenure_core::driver::{
     Cancelled, DeadSelection, Extended, Extension, MessageState, Next, Pushed, ReceiveRequest, Settled, Settlement,
 };
 use tenure_core::{Delay, ErrorKind};
-use tenure_testkit::{RedisOptions, RedisServer};
+use tenure_testkit::RedisOptions;
 
 #[tokio::test]
 async fn out_of_memory_nothing_is_stored_and_everything_stored_can_be_worked_off() {
@@ -67,7 +67,7 @@ async fn out_of_memory_nothing_is_stored_and_everything_stored_can_be_worked_off
 
 #[tokio::test]
 async fn a_clock_that_steps_back_neither_holds_up_messages_nor_revives_leases() {
-    let server = RedisServer::start(RedisOptions::new().movable_clock()).unwrap();
+    let server = server_with(RedisOptions::new().movable_clock());
     let client = Client::of(&server).await;
     let (q, jobs) = (&*client.queues, queue("jobs"));
     push(q, &jobs, message("leased", 0)).await;
@@ -126,7 +126,7 @@ async fn entries_without_a_message_are_removed_and_do_not_block() {
 
 #[tokio::test]
 async fn forgotten_scripts_are_sent_again_and_data_survives_a_kill() {
-    let mut server = RedisServer::start(RedisOptions::new().append_only()).unwrap();
+    let mut server = server_with(RedisOptions::new().append_only());
     let client = Client::of(&server).await;
     let (q, jobs) = (&*client.queues, queue("jobs"));
     q.push(&jobs, &[message("a", 0), message("b", 60_000)]).await.unwrap();

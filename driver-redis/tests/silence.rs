@@ -79,4 +79,5 @@ async fn a_driver_closes_at_once_while_it_connects() {
         assert!(started.elapsed() < LONG, "the connection ends with the driver");
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
+    server.resume().unwrap();
 }

@@ -31,18 +31,22 @@ local function bury()
 end
 
 local function enqueue()
-  local place = redis.call('ZRANK', Q, member)
-  if not place then
+  local place, left = redis.call('ZRANK', Q, member), redis.call('PTTL', Q)
+  local life, comes = math.max(60000, 4 * presence, left), not place
+  if comes then
     place = redis.call('ZCARD', Q)
     if place >= max_waiters then place = place - bury() end
     if place >= max_waiters then return nil end
+    -- Before anything is written: where memory or the right to it is missing, no key without an end is left. (XX adds
+    -- nothing, and comes first because a script that has written is not refused for want of memory.)
+    redis.call('ZADD', W, 'XX', now_ms, member)
+    redis.call('PEXPIRE', Q, life)
     local last = redis.call('ZRANGE', Q, -1, -1, 'WITHSCORES')
     redis.call('ZADD', Q, (tonumber(last[2] or '0')) + 1, member)
     if direct == '1' then redis.call('HSET', D, member, ttl .. ';' .. label) end
   end
   redis.call('ZADD', W, now_ms + presence, member)
-  local life = math.max(60000, 4 * presence)
-  if redis.call('PTTL', Q) < life then
+  if comes or left < life then
     redis.call('PEXPIRE', Q, life)
     redis.call('PEXPIRE', W, life)
     redis.call('PEXPIRE', D, life)

@@ -226,7 +226,7 @@ async fn a_crowd_of_dead_waiters_does_not_stop_the_living() {
     let mut asked = 0;
     while let tenure_core::driver::Acquisition::Busy(busy) = client.locks.acquire(&mine).await.unwrap() {
         asked += 1;
-        assert!(asked < 10, "each run removes 128");
+        assert!(asked < 10, "each run removes 256");
         tokio::time::sleep(busy.recheck_after.unwrap()).await;
     }
 }

@@ -165,9 +165,17 @@ impl Calls {
     }
 
     pub(crate) fn force_release(&self, name: &LockName) -> ScriptCall {
+        self.turn(&script::FORCE_RELEASE, name)
+    }
+
+    pub(crate) fn pass(&self, name: &LockName) -> ScriptCall {
+        self.turn(&script::PASS, name)
+    }
+
+    fn turn(&self, script: &'static Script, name: &LockName) -> ScriptCall {
         let mut args = ArgList::with_capacity(1);
         args.push(&self.turn);
-        ScriptCall { script: &script::FORCE_RELEASE, keys: self.turn_keys(name, None), args }
+        ScriptCall { script, keys: self.turn_keys(name, None), args }
     }
 
     pub(crate) fn abandon(&self, hold: &Hold) -> ScriptCall {

@@ -29,10 +29,13 @@ use crate::wake::WakeLink;
 
 /// How many leases one renewal script carries.
 const RENEW_BATCH: usize = 100;
+/// The answer of a script that freed a lock and did not get as far as a live waiter.
+pub(crate) const GO_ON: i64 = -2;
 
 /// The driver traits over an executor. Clones share it.
 ///
-/// Every method but `close` is one round trip, one more when a cluster redirects the request, and two more when the server
+/// Every method but `close` is one round trip; one more when a cluster redirects the request; one more for every 256 waiters
+/// that died in front of the others when a lock is freed; and two more when the server
 /// does not know the function (its data was lost, `FUNCTION FLUSH`), which is then loaded. Without functions (a version
 /// before 7.0, no right to them) it is one more when the server has forgotten its scripts (a restart, a failover, `SCRIPT
 /// FLUSH`): the script is then sent whole, once. A server that takes no writes refuses functions
@@ -172,6 +175,19 @@ impl<E: RedisExecutor> RedisLocks<E> {
         })
     }
 
+    /// Runs a script that may free the lock, and returns its answer. Where more dead waiters stood in front than one script
+    /// removes, further ones give the turn. If one of them fails, nobody has to hear of it: the lock is free, and those who
+    /// wait ask by themselves after a while.
+    pub(crate) async fn free(&self, operation: &'static str, name: &LockName, call: ScriptCall) -> Result<i64> {
+        let answer = self.run(operation, name, call).await?.int()?;
+        let mut last = answer;
+        while last == GO_ON {
+            let passed = self.run(operation, name, self.calls().pass(name)).await;
+            last = passed.and_then(|reply| reply.int()).unwrap_or_default();
+        }
+        Ok(answer)
+    }
+
     /// Runs the script of a batch; one for each ttl, and in a cluster for each slot that it touches, all at once.
     pub(crate) async fn run_batch<T: Renew>(
         &self,
@@ -288,12 +304,12 @@ impl<E: RedisExecutor> DistributedLock for RedisLocks<E> {
     }
 
     async fn release(&self, hold: &Hold) -> Result<Released> {
-        let reply = self.run("release", &hold.name, self.calls().release(hold)).await?;
-        Ok(if reply.int()? == 0 { Released::NotHeld } else { Released::Released })
+        let answer = self.free("release", &hold.name, self.calls().release(hold)).await?;
+        Ok(if answer == 0 { Released::NotHeld } else { Released::Released })
     }
 
     async fn abandon(&self, hold: &Hold) -> Result<()> {
-        self.run("abandon", &hold.name, self.calls().abandon(hold)).await.map(drop)
+        self.free("abandon", &hold.name, self.calls().abandon(hold)).await.map(drop)
     }
 
     async fn watch(&self, _name: &LockName, token: &OwnerToken) -> Result<Watch> {
@@ -306,8 +322,8 @@ impl<E: RedisExecutor> DistributedLock for RedisLocks<E> {
     }
 
     async fn force_release(&self, name: &LockName) -> Result<ForceReleased> {
-        let reply = self.run("force_release", name, self.calls().force_release(name)).await?;
-        Ok(if reply.int()? == 0 { ForceReleased::NotHeld } else { ForceReleased::Released })
+        let answer = self.free("force_release", name, self.calls().force_release(name)).await?;
+        Ok(if answer == 0 { ForceReleased::NotHeld } else { ForceReleased::Released })
     }
 
     async fn close(&self) {

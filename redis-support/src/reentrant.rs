@@ -29,11 +29,11 @@ impl<E: RedisExecutor> ReentrantLock for RedisLocks<E> {
     }
 
     async fn exit(&self, hold: &ReentrantHold) -> Result<Exited> {
-        let reply = self.run("exit", &hold.name, self.calls().exit(hold)).await?;
-        reply::exited(&reply).map_err(|error| error.during(self.executor().driver(), "exit", &hold.name))
+        let answer = self.free("exit", &hold.name, self.calls().exit(hold)).await?;
+        reply::exited(answer).map_err(|error| error.during(self.executor().driver(), "exit", &hold.name))
     }
 
     async fn abandon(&self, hold: &ReentrantHold) -> Result<()> {
-        self.run("abandon", &hold.name, self.calls().abandon_entry(hold)).await.map(drop)
+        self.free("abandon", &hold.name, self.calls().abandon_entry(hold)).await.map(drop)
     }
 }

@@ -7,6 +7,7 @@ use tenure_core::{Error, ErrorKind, FencingToken, Label, OwnerToken, Result};
 
 use crate::call::{FENCES, MAX_DEPTH};
 use crate::executor::Reply;
+use crate::lock::GO_ON;
 use crate::settings::RedisSettings;
 
 impl Reply {
@@ -119,10 +120,10 @@ pub(crate) fn renewals(reply: &Reply, count: usize) -> Result<Vec<Renewed>> {
 }
 
 /// The answer of exit.
-pub(crate) fn exited(reply: &Reply) -> Result<Exited> {
-    Ok(match reply.int()? {
+pub(crate) fn exited(answer: i64) -> Result<Exited> {
+    Ok(match answer {
         -1 => Exited::NotHeld,
-        0 => Exited::Released,
+        0 | GO_ON => Exited::Released,
         depth => Exited::Inside { depth: u32::try_from(depth).map_err(|_| unexpected("a depth is out of range"))? },
     })
 }

@@ -77,6 +77,7 @@ scripts! {
     RENEW = "renew": "renew" "part/lengthen" "renew_do";
     INSPECT = "inspect": "inspect" "part/now" "inspect_do";
     FORCE_RELEASE = "force_release": "force_release" "part/turn" "part/now" "part/fence" "part/queue" "release_wake";
+    PASS = "pass": "pass" "part/turn" "part/now" "part/fence" "part/queue" "release_wake";
     ENTER = "enter":
         "enter" "part/refusal" "part/now" "part/fence" "part/wait" "part/queue" "part/join" "enter_do";
     EXIT = "exit": "part/refusal" "exit" "part/turn" "part/now" "part/fence" "part/queue" "exit_wake";

@@ -3,6 +3,7 @@
 #![allow(dead_code, reason = "each test program uses some of it")]
 
 pub(crate) mod queue;
+pub(crate) mod wire;
 
 use std::collections::BTreeMap;
 use std::ops::{Deref, DerefMut};

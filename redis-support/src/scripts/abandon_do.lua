@@ -7,4 +7,4 @@ if freed then redis.call('DEL', K) end
 drop(member)
 redis.call('SET', X, '1', 'PX', ARGV[3])
 if (freed or head == member) and redis.call('EXISTS', K) == 0 then pass_on() end
-return 1
+return budget > 0 and 1 or -2

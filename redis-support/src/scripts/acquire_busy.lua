@@ -13,8 +13,8 @@ if own and string.sub(value, 1, 22) == token then
   given[1] = 1
   return given
 end
-local head, dies = live_head()
-if value or (head and head ~= member) then return busy(value, head, dies) end
+local head, dies = next_up(value)
+if value or budget == 0 or (head or member) ~= member then return busy(value, dies) end
 if head then drop(member) end
 if redis.call('EXISTS', Q) == 1 then flag = 'w' end
 end

@@ -22,8 +22,8 @@ if hold.err then
   bad = refusal(value, 'GET')
   if bad then return bad end
 end
-local head, dies = live_head()
-if not value and (not head or head == member) then
+local head, dies = next_up(value)
+if not value and budget > 0 and (head or member) == member then
   if head then drop(member) end
   local _, fence = next_fence()
   local since = string.format('%.0f', now_ms)
@@ -31,4 +31,4 @@ if not value and (not head or head == member) then
   redis.call('PEXPIRE', K, ttl)
   return {1, fence, 1, tonumber(ttl)}
 end
-return busy(value, head, dies)
+return busy(value, dies)

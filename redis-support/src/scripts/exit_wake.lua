@@ -1,2 +1,2 @@
 pass_on()
-return 0
+return budget > 0 and 0 or -2

@@ -1,7 +1,7 @@
 -- release: ends a plain lease if the token holds it, and gives the turn to the first live waiter.
 -- KEYS  K lock, Q queue, W presence, D direct, F fence counter
 -- ARGV  token, turn as its part says
--- Returns 1 released; 0 not held by the token, nothing touched.
+-- Returns 1 released; -2 released, and pass has to go on; 0 not held by the token, nothing touched.
 -- Atomic because the lock may change hands between the comparison and the deletion. Works when out of memory: the
 -- deletion comes first.
 local K = KEYS[1]

@@ -1,2 +1,2 @@
 pass_on()
-return 1
+return budget > 0 and 1 or -2

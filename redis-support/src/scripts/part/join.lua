@@ -1,7 +1,6 @@
--- Part: busy(). Needs the queue part; member; presence in ms, 0 to leave no trace; max_waiters; ttl; label; direct '1'
--- to take the lock without asking.
+-- Part: next_up() and busy(). Needs the queue part; member, who asks; presence in ms, 0 to leave no trace; max_waiters;
+-- ttl; label; direct '1' to take the lock without asking.
 -- `value` is the plain value (string), an error (the lock is held re-entrantly or is of a foreign type) or false.
--- Returns the reply {0, position or -1, recheck_ms or -1, now_us}, or {-2} when the queue is full.
 local POLL = 500 -- how often a lock of a foreign client, which wakes nobody, is worth a look, in ms
 
 -- The flag of a value in our own format, else nil: '<token>;<flag>;<fence>;<by how many µs that was ahead of the clock, if
@@ -25,7 +24,7 @@ end
 -- Removes dead waiters wherever they stand, as far as the budget goes; tells how many.
 local function bury()
   local dead = redis.call('ZRANGE', W, '-inf', now_ms, 'BYSCORE', 'LIMIT', 0, budget)
-  for _, one in ipairs(dead) do drop(one) end
+  if dead[1] then drop(unpack(dead)) end
   budget = budget - #dead
   return #dead
 end
@@ -54,12 +53,19 @@ local function enqueue()
   return place
 end
 
-local function busy(value, head, dies)
-  if not value and dies > now_ms + claim then
-    -- Free and reserved for a waiter whose turn was not told: the lease before it ran out.
-    pass_on()
-    value, head, dies = redis.call('GET', K), live_head()
-  end
+-- Who comes next when `member` asks: the first live waiter, and when it counts as dead. If the lock is free because a lease
+-- ran out, those before `member` were not told: it is their turn now, if they can be reached.
+local function next_up(value)
+  return first(function(waiter, dies)
+    if value then return dies > now_ms end
+    return waiter == member or dies > now_ms and dies <= now_ms + claim or give(waiter, dies)
+  end)
+end
+
+-- The reply {0, position or -1, recheck_ms or -1, now_us}, or {-2} when the queue is full. `dies` is when the waiter that
+-- has the turn at a free lock counts as dead.
+local function busy(value, dies)
+  value = value or redis.call('GET', K) -- it may have been handed over just now
   local place = -1
   if presence > 0 then
     place = enqueue()
@@ -70,7 +76,7 @@ local function busy(value, head, dies)
   end
   local recheck
   if not value then
-    recheck = math.max(dies - now_ms, 0) + 1
+    recheck = budget == 0 and 1 or math.min(dies - now_ms, claim) + 1
   elseif place <= 0 then
     recheck = until_free(value)
   else

@@ -1,0 +1,77 @@
+//! An executor over one plain connection, which hears what it subscribes to and nothing else.
+
+use std::ops::RangeInclusive;
+use std::sync::{Mutex, PoisonError};
+
+use tenure_redis_support::{ArgList, ExecError, Placement, RedisExecutor, Reply, ScriptCall};
+use tenure_testkit::{RedisServer, Reply as Answer, RespClient};
+
+/// A client without a link: what it is not subscribed to by hand, it does not hear.
+#[derive(Debug)]
+pub(crate) struct Wire(Mutex<RespClient>);
+
+impl Wire {
+    pub(crate) fn to(server: &RedisServer) -> Self {
+        Self(Mutex::new(server.connect().unwrap()))
+    }
+
+    fn call(&self, words: &[&[u8]]) -> Result<Reply, ExecError> {
+        let answer = self.0.lock().unwrap_or_else(PoisonError::into_inner).call(words).unwrap();
+        translate(answer)
+    }
+
+    fn script(&self, command: &str, subject: &str, call: &ScriptCall) -> Result<Reply, ExecError> {
+        let count = call.keys.len().to_string();
+        let head = [command.as_bytes(), subject.as_bytes(), count.as_bytes()];
+        let rest = call.keys.iter().chain(ArgList::iter(&call.args));
+        self.call(&head.into_iter().chain(rest).collect::<Vec<_>>())
+    }
+}
+
+fn translate(answer: Answer) -> Result<Reply, ExecError> {
+    Ok(match answer {
+        Answer::Nil => Reply::Nil,
+        Answer::Int(number) => Reply::Int(number),
+        Answer::Status(text) => Reply::Bytes(text.into_bytes()),
+        Answer::Bulk(bytes) => Reply::Bytes(bytes),
+        Answer::Array(items) => Reply::Array(items.into_iter().map(translate).collect::<Result<_, _>>()?),
+        Answer::Error(text) => return Err(ExecError::refused(&text)),
+    })
+}
+
+impl RedisExecutor for Wire {
+    fn driver(&self) -> &'static str {
+        "wire"
+    }
+
+    fn placement(&self) -> Placement {
+        Placement::OneServer
+    }
+
+    fn homes(&self) -> Vec<(String, RangeInclusive<u16>)> {
+        vec![("wire".into(), 0..=16_383)]
+    }
+
+    async fn fcall(&self, _call: &ScriptCall) -> Result<Reply, ExecError> {
+        Err(ExecError::refused("ERR unknown command 'FCALL'"))
+    }
+
+    async fn function_load(&self, _call: &ScriptCall) -> Result<Reply, ExecError> {
+        Err(ExecError::refused("ERR unknown command 'FUNCTION'"))
+    }
+
+    async fn evalsha(&self, call: &ScriptCall) -> Result<Reply, ExecError> {
+        self.script("EVALSHA", call.script.sha1(), call)
+    }
+
+    async fn eval(&self, call: &ScriptCall) -> Result<Reply, ExecError> {
+        self.script("EVAL", call.script.source(), call)
+    }
+
+    async fn command(&self, args: &[&str]) -> Vec<(String, Result<Reply, ExecError>)> {
+        let words: Vec<&[u8]> = args.iter().map(|word| word.as_bytes()).collect();
+        vec![("wire".into(), self.call(&words))]
+    }
+
+    async fn close(&self) {}
+}

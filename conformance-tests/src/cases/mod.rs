@@ -25,6 +25,7 @@ mod runtimes;
 mod server;
 mod several;
 mod support;
+mod vanished;
 mod waiting;
 mod window;
 
@@ -69,6 +70,7 @@ pub fn all() -> impl Iterator<Item = &'static Case> {
         runtimes::CASES,
         server::CASES,
         several::CASES,
+        vanished::CASES,
         waiting::CASES,
         window::CASES,
     ];

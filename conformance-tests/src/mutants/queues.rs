@@ -43,6 +43,12 @@ pub(super) const MUTANTS: &[Mutant] = &[
         ["fifo/dead-waiter-lapses"]
     ),
     mutant!(
+        "queue/ghost",
+        "a waiter that is granted the lock leaves a place behind in the queue",
+        || Arc::new(Ghost::default()),
+        ["fifo/vanished-client-leaves-no-ghost", "force/frees-what-a-vanished-client-left"]
+    ),
+    mutant!(
         "queue/lapses-early",
         "a waiter lapses before its presence has passed",
         || Arc::new(Presence(0.1)),
@@ -137,6 +143,33 @@ impl Twist for TryJoins {
             join => join,
         };
         inner.locks().acquire(&AcquireRequest { queue, ..request.clone() }).await
+    }
+}
+
+#[derive(Default)]
+struct Ghost {
+    waited: Mutex<Vec<OwnerToken>>,
+}
+
+#[async_trait]
+impl Twist for Ghost {
+    async fn acquire(&self, inner: &Inner, request: &AcquireRequest) -> Result<Acquisition> {
+        let answer = inner.locks().acquire(request).await?;
+        let waited = {
+            let mut waited = self.waited.lock().unwrap_or_else(PoisonError::into_inner);
+            match answer {
+                Acquisition::Busy(_) => {
+                    waited.push(request.token);
+                    false
+                }
+                Acquisition::Granted(_) => waited.contains(&request.token),
+            }
+        };
+        if waited {
+            let queue = Queueing::Join { presence: Duration::from_secs(20), accepts: Handing::Asked };
+            inner.locks().acquire(&AcquireRequest { token: OwnerToken::random(), queue, ..request.clone() }).await?;
+        }
+        Ok(answer)
     }
 }
 

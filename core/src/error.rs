@@ -31,7 +31,7 @@ pub enum ErrorKind {
     LimitReached,
     /// The backend is set up in a way that breaks the contract (it may evict locks, it is a replica, …).
     Misconfigured,
-    /// The credentials were refused, or a right is missing; the message names it. Nothing was changed.
+    /// The credentials were refused, or a right is missing; the message names it.
     Denied,
     /// The client was closed.
     Closed,
@@ -75,6 +75,7 @@ pub struct Error(Box<Inner>);
 struct Inner {
     kind: ErrorKind,
     message: Cow<'static, str>,
+    half_way: bool,
     operation: Option<&'static str>,
     name: Option<LockName>,
     driver: Option<&'static str>,
@@ -86,7 +87,15 @@ impl Error {
     #[must_use]
     pub fn new(kind: ErrorKind, message: impl Into<Cow<'static, str>>) -> Self {
         let message = message.into();
-        Self(Box::new(Inner { kind, message, operation: None, name: None, driver: None, source: None }))
+        Self(Box::new(Inner {
+            kind,
+            message,
+            half_way: false,
+            operation: None,
+            name: None,
+            driver: None,
+            source: None,
+        }))
     }
 
     /// Adds the cause.
@@ -103,6 +112,25 @@ impl Error {
         self.0.operation.get_or_insert(operation);
         self.0.name.get_or_insert_with(|| name.clone());
         self
+    }
+
+    /// Says that the backend had begun to apply the request when this came in between: part of it may stand, whatever
+    /// errors of this kind promise otherwise.
+    #[must_use]
+    pub fn half_way(mut self) -> Self {
+        self.0.half_way = true;
+        self
+    }
+
+    /// Whether this promises that the request was not applied and never will be, so that there is nothing to undo.
+    #[must_use]
+    pub fn was_not_applied(&self) -> bool {
+        use ErrorKind as Kind;
+        match self.kind() {
+            Kind::Unavailable | Kind::Unsupported | Kind::InvalidArgument | Kind::LimitReached => !self.0.half_way,
+            Kind::Misconfigured | Kind::Denied | Kind::Closed | Kind::NotHeld => !self.0.half_way,
+            Kind::TimedOut | Kind::Lost | Kind::Indeterminate | Kind::Protocol => false,
+        }
     }
 
     /// What kind of thing went wrong.
@@ -193,5 +221,13 @@ mod tests {
         );
         assert!(error.source().unwrap().downcast_ref::<std::io::Error>().is_some());
         assert!(error.is_transient() && !error.is_lost());
+    }
+
+    #[test]
+    fn what_stopped_half_way_may_have_been_applied() {
+        let denied = || Error::new(ErrorKind::Denied, "a right is missing");
+        assert!(denied().was_not_applied());
+        assert!(!denied().half_way().was_not_applied());
+        assert!(!Error::new(ErrorKind::Indeterminate, "no answer").was_not_applied());
     }
 }

@@ -3,10 +3,17 @@
 mod common;
 
 use common::queue::{ack, because, key, known_as, lease, message, named, one, push, queue, receive, settle, up_to};
-use common::{Client, FUNCTION_RIGHTS, PLACES, attempt, commands, entry, hold, server, ttl, user, waiter, woken};
-use tenure_core::driver::{DeadSelection, Extension, NewMessage, ReentrantRenewal, Renewal, Settled, Settlement};
+use common::{
+    Client, FUNCTION_RIGHTS, LONG, PLACES, Server, attempt, commands, entry, hold, keys, server, ttl, user, waiter,
+    woken,
+};
+use tenure_core::driver::{
+    AcquireRequest, DeadSelection, Exited, Extension, Handing, NewMessage, Queueing, ReentrantRenewal, Renewal,
+    Settled, Settlement,
+};
 use tenure_core::{Delay, ErrorKind, OwnerId};
 use tenure_redis::RedisDriver;
+use tenure_testkit::eventually;
 
 #[tokio::test]
 async fn every_operation_works_with_the_documented_rights() {
@@ -151,6 +158,46 @@ async fn a_right_that_is_taken_away_later_is_named_and_not_taken_for_contention(
     expect(client.reentrant.enter(&owner, &outer).await.unwrap_err(), "+hmget");
     take("-evalsha");
     expect(client.locks.release(&hold(&plain)).await.unwrap_err(), "+evalsha");
+}
+
+#[tokio::test]
+async fn without_the_right_to_let_keys_end_no_key_stays() {
+    let server = server();
+    let client = Client::at(&user(&server, &PLACES, &commands())).await;
+    client.grant(&attempt("held")).await;
+    server.cli(&["ACL", "SETUSER", "u", "-pexpire"]).unwrap();
+    let direct = Queueing::Join { presence: LONG, accepts: Handing::Direct };
+    let errors = [
+        client.reentrant.enter(&OwnerId::new(), &attempt("free")).await.unwrap_err(),
+        client.locks.acquire(&AcquireRequest { queue: direct, ..attempt("held") }).await.unwrap_err(),
+        client.reentrant.enter(&OwnerId::new(), &waiter("held")).await.unwrap_err(),
+    ];
+    for error in errors {
+        assert_eq!(error.kind(), ErrorKind::Denied, "{error}");
+        assert!(error.message().contains("+pexpire") && !error.was_not_applied(), "{error}");
+    }
+    assert_eq!(keys(&server), ["tenure:held", "tenure:{fence}"]);
+}
+
+/// A script that is refused its last command has made the entry before.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_script_did_before_it_was_refused_a_command_is_undone() {
+    let server = server();
+    let url = user(&server, &PLACES, &commands());
+    let client = tenure_core::Client::new(RedisDriver::connect_url(&url).await.unwrap());
+    let owner = OwnerId::new();
+    let outer = client.reentrant("r", &owner).unwrap().ttl(LONG).acquire().await.unwrap();
+    server.cli(&["ACL", "SETUSER", "u", "-zrem"]).unwrap(); // what an entry does once it is made
+    let inner = client.reentrant("r", &owner).unwrap().acquire().await;
+    assert_eq!(inner.unwrap_err().kind(), ErrorKind::Denied);
+    server.cli(&["ACL", "SETUSER", "u", "+zrem"]).unwrap();
+    eventually("the entry to be undone", || (depth(&server) == 1).then_some(())).unwrap();
+    assert_eq!(outer.release().await.unwrap(), Exited::Released);
+}
+
+/// How many entries the lock `r` has.
+fn depth(server: &Server) -> i64 {
+    server.cli(&["HLEN", "tenure:r"]).unwrap().int().unwrap() - 4
 }
 
 #[test]

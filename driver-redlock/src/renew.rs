@@ -16,7 +16,6 @@ use tenure_core::driver::{AcquireRequest, Acquisition, Ballot, Queueing, Renewal
 use tenure_core::{Error, ErrorKind, Result, Ttl};
 
 use crate::quorum::{NodeSet, RenewTally, Verdict};
-use crate::round::was_not_applied;
 use crate::shared::Shared;
 use crate::slot::Slot;
 
@@ -163,7 +162,7 @@ fn heal(shared: &Arc<Shared>, slot: &Arc<Slot>, index: usize, ttl: Ttl) {
         match vote {
             Some(Ok(Vote::Cast(Acquisition::Granted(_)))) if !state.ended => state.settle_granted(index),
             Some(Ok(_)) if !state.ended => state.settle_refused(index),
-            Some(Err(error)) if was_not_applied(error.kind()) => state.unknown.remove(index),
+            Some(Err(error)) if error.was_not_applied() => state.unknown.remove(index),
             _ => {}
         }
     };

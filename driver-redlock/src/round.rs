@@ -243,7 +243,7 @@ impl<'a> Round<'a> {
                 Event::Elsewhere { node }
             }
             Err(error) => {
-                if was_not_applied(error.kind()) {
+                if error.was_not_applied() {
                     let mut state = self.slot.state();
                     state.settle_refused(node);
                     if state.queue.at == Some(node) {
@@ -352,7 +352,7 @@ async fn settle_late(mut late: Pending, slot: Arc<Slot>, nodes: Vec<Arc<Node>>) 
             match vote {
                 Ok(Vote::Cast(Acquisition::Granted(_))) => state.settle_granted(node),
                 Ok(_) => state.settle_refused(node),
-                Err(error) if was_not_applied(error.kind()) => state.settle_refused(node),
+                Err(error) if error.was_not_applied() => state.settle_refused(node),
                 Err(_) => {}
             }
             state.queue.joined && state.queue.at == Some(node) && !state.granted.contains(node)
@@ -369,9 +369,4 @@ fn incredible(fence: FencingToken) -> Error {
     let text =
         format!("its fence {fence} is not credible: beyond 2^53, or more than a day ahead of this client's clock");
     Error::new(ErrorKind::Protocol, text)
-}
-
-/// Whether an error of this kind promises that the request was not applied and never will be.
-pub(crate) fn was_not_applied(kind: ErrorKind) -> bool {
-    !matches!(kind, ErrorKind::Indeterminate | ErrorKind::Protocol | ErrorKind::TimedOut | ErrorKind::Lost)
 }

@@ -187,12 +187,15 @@ fn recognise<'a>(code: &'a str, message: &str) -> &'a str {
 }
 
 /// Names a refusal. Every code listed is one that the server gives before it executes anything, or that makes a script
-/// end before it has granted or ended anything.
+/// end before it has granted or ended anything; but a right that a script lacks may be missing at any of its commands.
 fn refusal(code: &str, message: &str, keys: &Keyspace, script: Option<&Script>) -> Error {
     use ErrorKind::{Denied, Indeterminate, Misconfigured, Unavailable};
     let code = recognise(code, message);
     let (kind, what) = match code {
-        "NOPERM" => return Error::new(Denied, missing_right(message, keys, script)),
+        "NOPERM" => {
+            let error = Error::new(Denied, missing_right(message, keys, script));
+            return if is_inside(message) { error.half_way() } else { error };
+        }
         "NOAUTH" => (Denied, "the server asks for a password and none was given"),
         "WRONGPASS" => (Denied, "the server refuses the user name or password"),
         "READONLY" => (Misconfigured, "the server is a read-only replica; locks need the primary"),
@@ -217,6 +220,11 @@ fn refusal(code: &str, message: &str, keys: &Keyspace, script: Option<&Script>) 
         _ => (Indeterminate, "the server refused"),
     };
     Error::new(kind, format!("{what} ({code} {message})"))
+}
+
+/// Whether a refusal came from a command inside a script, rather than from the call of the script.
+fn is_inside(message: &str) -> bool {
+    ["script", "@user_function:"].iter().any(|place| message.contains(place))
 }
 
 /// Names the right that is missing, as an access control rule would give it.
@@ -336,6 +344,7 @@ mod tests {
             let error = named(text);
             assert_eq!(error.kind(), ErrorKind::Denied, "{text}");
             assert!(error.message().contains(word), "{text}: {error}");
+            assert_eq!(error.was_not_applied(), !text.contains("script"), "{text}");
         }
     }
 }

@@ -147,7 +147,7 @@ impl Attempt {
                 Ok(Answered::Busy(busy))
             }
             Err(error) => {
-                if was_not_applied(error.kind()) {
+                if error.was_not_applied() {
                     self.unanswered_since = had_unanswered;
                     self.traces = had_traces;
                 }
@@ -217,16 +217,6 @@ impl Attempt {
 
 fn gone() -> Error {
     Error::new(ErrorKind::Protocol, "an attempt was used after its grant")
-}
-
-/// Whether an error of this kind promises that the request was not applied and never will be.
-fn was_not_applied(kind: ErrorKind) -> bool {
-    use ErrorKind as Kind;
-    match kind {
-        Kind::Unavailable | Kind::Unsupported | Kind::InvalidArgument | Kind::LimitReached => true,
-        Kind::Misconfigured | Kind::Denied | Kind::Closed | Kind::NotHeld => true,
-        Kind::TimedOut | Kind::Lost | Kind::Indeterminate | Kind::Protocol => false,
-    }
 }
 
 impl Drop for Attempt {

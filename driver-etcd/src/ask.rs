@@ -5,12 +5,11 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tenure_core::driver::{AcquireRequest, Acquisition, Begun, Busy, Grant, Queueing};
-use tenure_core::{Error, ErrorKind, FencingToken, OwnerId, OwnerToken, Result};
-use tokio::time::Instant;
+use tenure_core::{Error, ErrorKind, FencingToken, LeaseInstant, OwnerId, OwnerToken, Result};
 
 use crate::driver::Inner;
 use crate::error::says_lease_gone;
-use crate::grants::{Lease, new_id};
+use crate::grants::{Lease, new_id, seconds};
 use crate::idle::most_passed;
 use crate::keys::NameKeys;
 use crate::record::Record;
@@ -29,7 +28,8 @@ pub(crate) struct Ask<'a> {
     pub(crate) request: &'a AcquireRequest,
     pub(crate) secs: i64,
     asking: Asking<'a>,
-    began: Instant,
+    /// Not earlier than the true time: what has passed of a lease is counted up to here.
+    began: LeaseInstant,
     /// The leases that were asked for on the way.
     made: Mutex<Vec<i64>>,
 }
@@ -39,7 +39,7 @@ impl Inner {
         self.link.ensure_open()?;
         let secs = Self::ttl_secs(request)?;
         self.tickets.ensure_alive(&request.token)?;
-        let (began, keys) = (Instant::now(), self.keys(&request.name));
+        let (began, keys) = (LeaseInstant::now(), self.keys(&request.name));
         let asking = self.watcher.asking(self.keyspace.encoded(&keys));
         let ask = Ask { inner: self, keys: &keys, owner, request, secs, asking, began, made: Mutex::default() };
         let answer = ask.answer().await;
@@ -208,10 +208,8 @@ impl Ask<'_> {
 
     fn won(&self, revision: i64, lease: Lease) -> Result<Acquisition> {
         self.inner.tickets.set_hold(self.token(), lease.id, Some(revision));
-        let whole = seconds(lease.secs);
         // Of a lease that served before, some has passed.
-        let passed = self.began.saturating_duration_since(lease.since);
-        self.grant(revision, whole.saturating_sub(passed), Begun::Now, 1)
+        self.grant(revision, lease.left_at(self.began), Begun::Now, 1)
     }
 
     pub(crate) fn grant(&self, fence: i64, ttl: Duration, begun: Begun, depth: u32) -> Result<Acquisition> {
@@ -233,7 +231,7 @@ impl Ask<'_> {
 
     /// A lease for this token: a new one, or for a plain lock one that served before.
     pub(crate) async fn lease(&self, secs: i64) -> Result<Lease> {
-        let used = if self.owner.is_none() { self.inner.idle.take(secs) } else { None };
+        let used = if self.owner.is_none() { self.inner.idle.take(secs, self.began) } else { None };
         let id = used.map_or_else(new_id, |lease| lease.id);
         if let Err(abandoned) = self.inner.tickets.begin(self.token(), id) {
             used.inspect(|lease| self.inner.idle.put(*lease, &self.inner.leases));
@@ -296,6 +294,7 @@ impl Ask<'_> {
             owner: self.owner,
             entries: vec![*self.token()],
             lease_secs: lease.secs,
+            term: lease.term,
             label: self.request.label.clone(),
         }
     }
@@ -322,10 +321,6 @@ impl Ask<'_> {
     fn name(&self) -> &[u8] {
         self.inner.keyspace.encoded(self.keys)
     }
-}
-
-pub(crate) fn seconds(secs: i64) -> Duration {
-    Duration::from_secs(u64::try_from(secs).unwrap_or_default())
 }
 
 /// What is left to do when the token, or its owner, was in already.

@@ -157,12 +157,15 @@ impl Inner {
     }
 
     pub(crate) async fn txn(&self, txn: Txn) -> Result<TxnResponse> {
-        self.link
+        let answer = self
+            .link
             .call(|stubs| {
                 let txn = txn.clone();
                 async move { stubs.kv().txn(txn).await }
             })
-            .await
+            .await?;
+        answer.header().inspect(|header| self.leases.saw(header));
+        Ok(answer)
     }
 
     /// Revokes a lease of this token.

@@ -6,12 +6,13 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
-use etcd_client::LeaseGrantOptions;
+use etcd_client::{LeaseGrantOptions, ResponseHeader};
 use futures_util::future::BoxFuture;
-use tenure_core::{Error, ErrorKind, Result};
-use tokio::time::Instant;
+use tenure_core::{Error, ErrorKind, LeaseInstant, Result};
 
 use crate::error::is_lease_gone;
 use crate::link::Link;
@@ -26,7 +27,20 @@ pub(crate) struct Lease {
     /// Its real ttl in seconds.
     pub(crate) secs: i64,
     /// When the request for it left, or an earlier instant.
-    pub(crate) since: Instant,
+    pub(crate) since: LeaseInstant,
+    /// The raft term that it was granted in, or an earlier one; `None` where that is not known.
+    pub(crate) term: Option<u64>,
+}
+
+impl Lease {
+    /// How long it lasts at least, counted from `now`, if nobody keeps it alive.
+    pub(crate) fn left_at(&self, now: LeaseInstant) -> Duration {
+        seconds(self.secs).saturating_sub(now.since(self.since))
+    }
+}
+
+pub(crate) fn seconds(secs: i64) -> Duration {
+    Duration::from_secs(u64::try_from(secs).unwrap_or_default())
 }
 
 /// What a revocation found.
@@ -36,11 +50,19 @@ pub(crate) enum Revoked {
     Absent,
 }
 
-type Grant = BoxFuture<'static, Result<i64>>;
+type Grant = BoxFuture<'static, Result<Granted>>;
+
+/// What etcd said of a new lease.
+struct Granted {
+    secs: i64,
+    term: u64,
+}
 
 pub(crate) struct Leases {
     link: Arc<Link>,
     unanswered: Mutex<HashMap<i64, Grant>>,
+    /// The raft term of the last answer; 0 before the first.
+    term: AtomicU64,
 }
 
 /// 63 random bits: the id of a lease that does not exist yet.
@@ -56,25 +78,34 @@ pub(crate) fn new_id() -> i64 {
 
 impl Leases {
     pub(crate) fn new(link: Arc<Link>) -> Self {
-        Self { link, unanswered: Mutex::default() }
+        Self { link, unanswered: Mutex::default(), term: AtomicU64::new(0) }
     }
 
     /// Makes the lease. Dropped half-way, the request is put aside.
     pub(crate) async fn grant(&self, id: i64, secs: i64) -> Result<Lease> {
-        let since = Instant::now();
+        let (since, before) = (LeaseInstant::before_send(), self.term.load(Ordering::Relaxed));
         let link = Arc::clone(&self.link);
         let request: Grant = Box::pin(async move {
             link.call(|stubs| async move {
                 let options = LeaseGrantOptions::new().with_id(id);
-                stubs.lease().grant(secs, Some(options)).await.map(|answer| answer.ttl())
+                let answer = stubs.lease().grant(secs, Some(options)).await?;
+                Ok(Granted { secs: answer.ttl(), term: answer.header().map_or(0, ResponseHeader::raft_term) })
             })
             .await
         });
-        let secs = Kept { leases: self, id, request: Some(request) }.answer().await?;
+        let Granted { secs, term } = Kept { leases: self, id, request: Some(request) }.answer().await?;
+        self.term.store(term, Ordering::Relaxed);
         if secs <= 0 {
             return Err(Error::new(ErrorKind::Protocol, format!("etcd granted a lease of {secs} s")));
         }
-        Ok(Lease { id, secs, since })
+        // An answer tells the term in which it was given, and the lease may be of an earlier one. Not of one that ended
+        // before it was asked for, though.
+        Ok(Lease { id, secs, since, term: (term == before && term > 0).then_some(term) })
+    }
+
+    /// Takes note of the raft term of an answer.
+    pub(crate) fn saw(&self, header: &ResponseHeader) {
+        self.term.store(header.raft_term(), Ordering::Relaxed);
     }
 
     /// Revokes the lease, with everything on it, and outlasts a request for it that is still on its way.
@@ -137,11 +168,11 @@ struct Kept<'a> {
 }
 
 impl Kept<'_> {
-    async fn answer(mut self) -> Result<i64> {
+    async fn answer(mut self) -> Result<Granted> {
         self.answer_in_place().await
     }
 
-    async fn answer_in_place(&mut self) -> Result<i64> {
+    async fn answer_in_place(&mut self) -> Result<Granted> {
         let Some(request) = &mut self.request else {
             return Err(Error::new(ErrorKind::Protocol, "a request was awaited twice"));
         };

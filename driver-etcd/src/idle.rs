@@ -10,8 +10,9 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use tokio::task::JoinHandle;
 
-use crate::ask::seconds;
-use crate::grants::{Lease, Leases};
+use tenure_core::LeaseInstant;
+
+use crate::grants::{Lease, Leases, seconds};
 
 /// The most leases that are kept for later.
 const MOST: usize = 64;
@@ -27,8 +28,8 @@ pub(crate) struct Idle {
 
 impl Lease {
     /// Whether it may be used again.
-    fn is_fresh(&self) -> bool {
-        self.secs > 0 && self.since.elapsed() <= most_passed(seconds(self.secs))
+    fn is_fresh_at(&self, now: LeaseInstant) -> bool {
+        self.secs > 0 && now.since(self.since) <= most_passed(seconds(self.secs))
     }
 }
 
@@ -39,15 +40,15 @@ pub(crate) fn most_passed(whole: Duration) -> Duration {
 
 impl Idle {
     /// A lease of this many seconds. The one that came last has the most of them left.
-    pub(crate) fn take(&self, secs: i64) -> Option<Lease> {
+    pub(crate) fn take(&self, secs: i64, now: LeaseInstant) -> Option<Lease> {
         let mut leases = self.leases();
-        let at = leases.iter().rposition(|lease| lease.secs == secs && lease.is_fresh())?;
+        let at = leases.iter().rposition(|lease| lease.secs == secs && lease.is_fresh_at(now))?;
         Some(leases.remove(at))
     }
 
     /// Whether there is use for it.
     pub(crate) fn wants(&self, lease: &Lease) -> bool {
-        lease.is_fresh() && self.leases().len() < MOST
+        lease.is_fresh_at(LeaseInstant::now()) && self.leases().len() < MOST
     }
 
     /// Keeps a lease for later.
@@ -74,7 +75,9 @@ impl Idle {
         loop {
             tokio::time::sleep(LONGEST).await;
             // They stay until they are revoked, so that whoever closes the driver meanwhile finds them.
-            let stale: Vec<_> = self.leases().iter().filter(|lease| !lease.is_fresh()).map(|lease| lease.id).collect();
+            let now = LeaseInstant::now();
+            let stale: Vec<_> =
+                self.leases().iter().filter(|lease| !lease.is_fresh_at(now)).map(|lease| lease.id).collect();
             join_all(stale.iter().map(|id| revoking.revoke(*id))).await;
             self.leases().retain(|lease| !stale.contains(&lease.id));
             // Under the lock that a newcomer looks for the sweeper with, so that none is overlooked.
@@ -99,28 +102,36 @@ impl fmt::Debug for Idle {
 
 #[cfg(test)]
 mod tests {
-    use tokio::time::Instant;
-
     use super::*;
 
-    fn lease(id: i64, secs: i64) -> Lease {
-        Lease { id, secs, since: Instant::now() }
+    fn lease(id: i64, secs: i64, since: LeaseInstant) -> Lease {
+        Lease { id, secs, since, term: None }
+    }
+
+    /// The runtime's clock stands still throughout, as it does in suspend: only the clock of leases goes on.
+    #[tokio::test(start_paused = true)]
+    async fn a_lease_serves_again_while_a_tenth_of_it_has_passed() {
+        let (idle, start) = (Idle::default(), LeaseInstant::before_send());
+        let at = |millis| start.after(Duration::from_millis(millis));
+        idle.leases().extend([lease(1, 5, start), lease(2, 5, start), lease(3, 600, start)]);
+        assert_eq!(idle.take(5, start).map(|lease| lease.id), Some(2), "the one that came last");
+        assert_eq!(idle.take(5, at(500)).map(|lease| lease.id), Some(1));
+        idle.leases().push(lease(4, 5, at(500)));
+        assert_eq!(idle.take(5, at(1001)), None);
+        assert_eq!(idle.take(600, at(1001)), None, "of a long one, a second");
+        idle.leases().push(lease(5, 5, at(1001)));
+        idle.spoil();
+        assert_eq!(idle.take(5, at(1001)), None);
+        assert_eq!(idle.take_all().len(), 3, "to be revoked");
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_lease_serves_again_while_a_tenth_of_it_has_passed() {
-        let idle = Idle::default();
-        idle.leases().extend([lease(1, 5), lease(2, 5), lease(3, 600)]);
-        assert_eq!(idle.take(5).map(|lease| lease.id), Some(2), "the one that came last");
-        tokio::time::advance(Duration::from_millis(500)).await;
-        assert_eq!(idle.take(5).map(|lease| lease.id), Some(1));
-        idle.leases().push(lease(4, 5));
-        tokio::time::advance(Duration::from_millis(501)).await;
-        assert_eq!(idle.take(5), None);
-        assert_eq!(idle.take(600), None, "of a long one, a second");
-        idle.leases().push(lease(5, 5));
-        idle.spoil();
-        assert_eq!(idle.take(5), None);
-        assert_eq!(idle.take_all().len(), 3, "to be revoked");
+    async fn of_a_lease_that_served_before_the_time_in_suspend_has_passed_too() {
+        let start = LeaseInstant::before_send();
+        let used = lease(1, 10, start);
+        let suspended = start.after(Duration::from_millis(8_200));
+        assert_eq!(used.left_at(suspended), Duration::from_millis(1_800));
+        assert!(!used.is_fresh_at(suspended));
+        assert_eq!(used.left_at(start.after(Duration::from_secs(11))), Duration::ZERO);
     }
 }

@@ -50,7 +50,7 @@ impl DistributedLock for EtcdDriver {
         self.inner.ask(None, request).await
     }
 
-    /// One request for all, and one for each lease, these at the same time.
+    /// One request for each lease, at the same time, and then one for all.
     async fn renew(&self, renewals: &[Renewal]) -> Vec<Result<Renewed>> {
         let renewable = |Renewal { hold, ttl }: &Renewal| Renewable {
             keys: self.inner.keys(&hold.name),

@@ -5,12 +5,15 @@
 //! ```text
 //! tenure/1
 //! lease=30
+//! term=4
 //! owner=AAAAAAAAAAAAAAAAAAAAAQ
 //! entry=AAAAAAAAAAAAAAAAAAAAAg
 //! label=worker 7
 //! ```
 
 use tenure_core::{Label, OwnerId, OwnerToken};
+
+use crate::grants::Lease;
 
 /// Who holds a lock.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,6 +24,8 @@ pub(crate) struct Record {
     pub(crate) entries: Vec<OwnerToken>,
     /// The ttl of the lease that the key is on, in seconds, as etcd answered it.
     pub(crate) lease_secs: i64,
+    /// The raft term that the lease was granted in, or an earlier one: the hold belongs to it. `None` if that is not known.
+    pub(crate) term: Option<u64>,
     pub(crate) label: Option<Label>,
 }
 
@@ -41,15 +46,23 @@ impl Record {
         Self { entries, ..self.clone() }
     }
 
-    /// The same hold with one entry more, on a lease of this many seconds.
-    pub(crate) fn with(&self, token: OwnerToken, lease_secs: i64) -> Self {
-        let mut entries = self.entries.clone();
-        entries.push(token);
-        Self { entries, lease_secs, ..self.clone() }
+    /// The same hold on another lease.
+    pub(crate) fn on(&self, lease: &Lease) -> Self {
+        Self { lease_secs: lease.secs, term: lease.term, ..self.clone() }
+    }
+
+    /// The same hold with one entry more, on another lease.
+    pub(crate) fn with(&self, token: OwnerToken, lease: &Lease) -> Self {
+        let mut deeper = self.on(lease);
+        deeper.entries.push(token);
+        deeper
     }
 
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut text = format!("{HEADER}\nlease={}\n", self.lease_secs);
+        if let Some(term) = &self.term {
+            text.push_str(&format!("term={term}\n"));
+        }
         if let Some(owner) = &self.owner {
             text.push_str(&format!("owner={owner}\n"));
         }
@@ -66,7 +79,7 @@ impl Record {
     /// `None` if somebody else wrote the value.
     pub(crate) fn decode(value: &[u8]) -> Option<Self> {
         let mut rest = std::str::from_utf8(value).ok()?.strip_prefix(HEADER)?.strip_prefix('\n')?;
-        let mut record = Self { owner: None, entries: Vec::new(), lease_secs: 0, label: None };
+        let mut record = Self { owner: None, entries: Vec::new(), lease_secs: 0, term: None, label: None };
         loop {
             if let Some(label) = rest.strip_prefix("label=") {
                 record.label = Some(Label::new(label).ok()?);
@@ -76,6 +89,7 @@ impl Record {
             rest = after;
             match line.split_once('=')? {
                 ("lease", secs) => record.lease_secs = secs.parse().ok()?,
+                ("term", term) => record.term = Some(term.parse().ok()?),
                 ("owner", owner) => record.owner = Some(owner.parse().ok()?),
                 ("entry", token) => record.entries.push(OwnerToken::parse(token).ok()?),
                 _ => {} // a later version's
@@ -87,19 +101,22 @@ impl Record {
 
 #[cfg(test)]
 mod tests {
+    use tenure_core::LeaseInstant;
+
     use super::*;
 
     #[test]
     fn records_are_read_back() {
         let (first, second) = (OwnerToken::random(), OwnerToken::random());
         let label = Some(Label::new("a\nentry=b\nlabel=c").unwrap());
-        for owner in [None, Some(OwnerId::new())] {
+        let lease = |term| Lease { id: 1, secs: 60, since: LeaseInstant::now(), term };
+        for (owner, term) in [(None, None), (Some(OwnerId::new()), Some(4))] {
             for label in [None, label.clone(), Some(Label::new("").unwrap())] {
-                let record = Record { owner, entries: vec![first], lease_secs: 30, label };
-                let deeper = record.with(second, 60);
+                let record = Record { owner, entries: vec![first], lease_secs: 30, term, label };
+                let deeper = record.with(second, &lease(term.map(|term| term + 1)));
                 assert_eq!(Record::decode(&record.encode()), Some(record.clone()));
                 assert_eq!(Record::decode(&deeper.encode()), Some(deeper.clone()));
-                assert_eq!((deeper.depth(), deeper.lease_secs), (2, 60));
+                assert_eq!((deeper.depth(), deeper.lease_secs, deeper.term), (2, 60, term.map(|_| 5)));
                 assert_eq!(deeper.without(&second).entries, record.entries);
                 assert!(deeper.has(owner, &second) && !record.has(owner, &second));
             }

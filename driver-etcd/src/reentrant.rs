@@ -11,9 +11,9 @@ use tenure_core::driver::{
 };
 use tenure_core::{Error, ErrorKind, OwnerId, Result};
 
-use crate::ask::{Ask, Resolved, seconds};
+use crate::ask::{Ask, Resolved};
 use crate::driver::{EtcdDriver, Inner};
-use crate::grants::Lease;
+use crate::grants::{Lease, seconds};
 use crate::keys::NameKeys;
 use crate::record::Record;
 use crate::renew::{Renewable, Whose};
@@ -97,7 +97,7 @@ impl Ask<'_> {
                     self.lease(secs).await?
                 }
             };
-            let deeper = record.with(*self.token(), carrier.secs);
+            let deeper = record.with(*self.token(), &carrier);
             match self.inner.change(txn::rewrite(self.keys, &hold, &deeper, On::Lease(carrier.id))).await? {
                 Tried::Done(_) => return self.entered(&hold, &deeper, carrier).await.map(Resolved::Answer),
                 Tried::Not(Some(now)) => (hold, lease) = (now, Some(carrier)),

@@ -237,7 +237,7 @@ mod tests {
     #[tokio::test]
     async fn a_lease_that_a_request_is_on_its_way_to_is_not_free() {
         let (tickets, token) = (Tickets::default(), OwnerToken::random());
-        let lease = Lease { id: 7, secs: 5, since: Instant::now() };
+        let lease = Lease { id: 7, secs: 5, since: tenure_core::LeaseInstant::now(), term: None };
         tickets.begin(&token, 7).unwrap();
         assert_eq!(tickets.free(&token, 7, |_| true), None, "it may not exist");
         tickets.made(&token, lease);

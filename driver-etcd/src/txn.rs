@@ -166,6 +166,11 @@ pub(crate) fn revision(answer: &TxnResponse) -> Result<i64> {
     answer.header().map(etcd_client::ResponseHeader::revision).ok_or_else(|| odd("an answer without a header"))
 }
 
+/// The raft term in which an answer was given: that of the leader that served it, or a later one.
+pub(crate) fn term(answer: &TxnResponse) -> Result<u64> {
+    answer.header().map(etcd_client::ResponseHeader::raft_term).ok_or_else(|| odd("an answer without a header"))
+}
+
 /// What the reads of an answer found, in order. Writes have none.
 pub(crate) fn reads(answer: &TxnResponse) -> Vec<GetResponse> {
     let read = |part| match part {

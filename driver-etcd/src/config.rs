@@ -104,8 +104,8 @@ impl EtcdConfig {
         })
     }
 
-    /// What all keys begin with: 1 to 128 of `A-Z a-z 0-9 _ . - /`, not beginning or ending with a slash. Default:
-    /// `tenure`. Clients with different prefixes do not see each other.
+    /// What all keys begin with: 1 to 128 of `A-Z a-z 0-9 _ . - /`, not beginning or ending with a slash, which keys spell
+    /// `%2F`. Default: `tenure`. Clients with different prefixes do not see each other, also where one begins as another.
     ///
     /// # Errors
     ///

@@ -30,7 +30,7 @@ const WAIT: &[u8] = b"/wait/";
 
 impl Keyspace {
     pub(crate) fn new(prefix: &str) -> Self {
-        Self { root: format!("{prefix}/").into_bytes() }
+        Self { root: format!("{}/", own(prefix)).into_bytes() }
     }
 
     /// What every key begins with.
@@ -83,6 +83,12 @@ impl NameKeys {
     }
 }
 
+/// A prefix as keys begin with it. Its slashes are encoded as those of names are, so that a prefix that goes on where
+/// another one ends has no key in common with the names under that one.
+pub(crate) fn own(prefix: &str) -> String {
+    prefix.replace('/', "%2F")
+}
+
 fn token(text: &[u8]) -> Option<OwnerToken> {
     OwnerToken::parse(std::str::from_utf8(text).ok()?).ok()
 }
@@ -131,6 +137,14 @@ mod tests {
                 assert!(!keys(other).hold().starts_with(&keys(one).queue()), "{one} {other}");
                 assert_ne!(keys(other).hold(), keys(one).hold());
             }
+        }
+    }
+
+    #[test]
+    fn no_prefix_reaches_into_the_names_of_another() {
+        let roots = ["a", "a/b", "a/b/hold", "a/b/wait", "a/b/wait/c", "ab"].map(|prefix| Keyspace::new(prefix).root);
+        for (one, root) in roots.iter().enumerate() {
+            assert!(roots.iter().enumerate().all(|(other, begins)| one == other || !begins.starts_with(root)));
         }
     }
 

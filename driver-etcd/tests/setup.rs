@@ -5,7 +5,7 @@ mod common;
 use std::time::Duration;
 
 use common::*;
-use tenure_core::{Client, ErrorKind};
+use tenure_core::{Client, ErrorKind, OwnerId};
 use tenure_etcd::{EtcdConfig, EtcdDriver};
 
 #[tokio::test]
@@ -53,6 +53,43 @@ async fn prefixes_do_not_meet() {
     let _one = one.lock("x").unwrap().try_acquire().await.unwrap().unwrap();
     let _two = two.lock("x").unwrap().try_acquire().await.unwrap().unwrap();
     assert!(at("one").lock("x").unwrap().try_acquire().await.unwrap().is_none());
+}
+
+#[tokio::test]
+async fn no_prefix_reaches_into_the_names_of_another() {
+    let cluster = server();
+    let at = |prefix: &str| {
+        let config = cluster.url().parse::<EtcdConfig>().unwrap().prefix(prefix).unwrap();
+        Client::new(EtcdDriver::new(config))
+    };
+    let (outer, inner, me) = (at("shop"), at("shop/orders"), OwnerId::new());
+    let mut held = Vec::new();
+    // Keys of the one that look like parts of the other's locks, and the other way round.
+    for name in ["wait", "hold", "orders"] {
+        held.push(inner.lock(name).unwrap().try_acquire().await.unwrap().expect(name));
+    }
+    for name in ["orders", "orders/wait", "orders/hold", "orders:queue"] {
+        held.push(outer.lock(name).unwrap().try_acquire().await.unwrap().expect(name));
+    }
+    let _entered = inner.reentrant("wait/re", &me).unwrap().try_acquire().await.unwrap().unwrap();
+    assert_eq!(outer.lock("orders").unwrap().inspect().await.unwrap().waiters, 0);
+    // A waiter of each, and a queue whose root begins as a lock of the outer prefix does.
+    let waiting = [inner.lock("wait").unwrap(), outer.lock("orders").unwrap()];
+    let waiting = waiting.map(|lock| tokio::spawn(async move { lock.acquire_within(PATIENCE).await }));
+    let queue = inner.queue_of_bytes("x").unwrap();
+    queue.push(&b"message".to_vec()).await.unwrap();
+    assert_eq!(queue.stats().await.unwrap().ready, 1);
+    for (client, name) in [(&inner, "wait"), (&outer, "orders")] {
+        let lock = client.lock(name).unwrap();
+        until("it waits", async || lock.inspect().await.unwrap().waiters == 1).await;
+    }
+    for guard in held {
+        guard.release().await.unwrap();
+    }
+    for waiting in waiting {
+        waiting.await.unwrap().unwrap().release().await.unwrap();
+    }
+    assert_eq!(queue.stats().await.unwrap().ready, 1);
 }
 
 #[tokio::test]

@@ -3,10 +3,10 @@
 use tenure_core::{ConcurrencyKey, MessageId, QueueName, Result};
 
 use super::clock::Micros;
-use crate::keys::{decode, encode};
+use crate::keys::{decode, encode, own};
 use crate::txn::odd;
 
-/// The queues of one prefix. No prefix can hold a colon, so that no lock's key is among theirs.
+/// The queues of one prefix. In a key, no prefix holds a colon or a slash, so that no lock's key is among theirs.
 #[derive(Clone, Debug)]
 pub(crate) struct QueueSpace {
     root: String,
@@ -44,7 +44,7 @@ pub(super) enum Set {
 
 impl QueueSpace {
     pub(crate) fn new(prefix: &str) -> Self {
-        Self { root: format!("{prefix}:queue/") }
+        Self { root: format!("{}:queue/", own(prefix)) }
     }
 
     pub(crate) fn of(&self, queue: &QueueName) -> QueueKeys {

@@ -1,7 +1,7 @@
 //! Undoing whatever a token asked for.
 //!
-//! A plain token is undone by revoking its leases: with them go its hold and its place, and a transaction that names
-//! one of them and arrives later is refused by etcd. An entry of a re-entrant hold must not take the other entries
+//! A plain token is undone by revoking its leases: with them goes its hold, and a transaction that names one of them and
+//! arrives later is refused by etcd. Its place is on the lease of the session, which sees to that. An entry of a re-entrant hold must not take the other entries
 //! along; it is taken out of the list first, which also makes every transaction fail that was made from an older list.
 
 use futures_util::future::join_all;
@@ -10,7 +10,8 @@ use tenure_core::{LockName, OwnerId, OwnerToken, Result};
 
 use crate::driver::Inner;
 use crate::keys::NameKeys;
-use crate::txn::{self, Extent, On, Tried};
+use crate::tickets::{Remains, Waiting};
+use crate::txn::{self, On, Tried};
 
 impl Inner {
     /// Refuses the token from now on, and undoes what it has.
@@ -27,25 +28,31 @@ impl Inner {
         owner: Option<OwnerId>,
         name: &LockName,
         token: &OwnerToken,
-        known: Option<Vec<i64>>,
+        known: Option<Remains>,
     ) -> Result<()> {
         let keys = self.keys(name);
-        match (owner, known) {
+        let waiting = match &known {
+            Some(known) => known.waiting,
+            None => self.find_place(&keys, token).await?.map(Waiting::from),
+        };
+        if let Some(waiting) = waiting {
+            self.session.leave(&keys, &waiting).await?;
+        }
+        match (owner, known.map(|known| known.leases)) {
             (Some(owner), known) => {
                 let entry = ReentrantHold { name: name.clone(), owner, token: *token };
                 self.undo_entry(&keys, &entry, known).await
             }
             (None, Some(leases)) => self.revoke_all(leases).await,
-            (None, None) => self.revoke_all(self.leases_in_etcd(&keys, token).await?).await,
+            (None, None) => self.revoke_all(self.lease_in_etcd(&keys, token).await?.into_iter().collect()).await,
         }
     }
 
-    /// The leases of a token that this client knows nothing of.
-    async fn leases_in_etcd(&self, keys: &NameKeys, token: &OwnerToken) -> Result<Vec<i64>> {
-        let answer = self.txn(txn::just_look(keys, token, Extent::Head)).await?;
-        let seen = txn::seen(&answer, keys, Extent::Head)?;
-        let hold = seen.hold.filter(|hold| hold.record.as_ref().is_some_and(|record| record.has(None, token)));
-        Ok(hold.map(|hold| hold.lease).into_iter().chain(seen.place.map(|place| place.lease)).collect())
+    /// The lease of the hold of a plain token that this client knows nothing of.
+    async fn lease_in_etcd(&self, keys: &NameKeys, token: &OwnerToken) -> Result<Option<i64>> {
+        let hold = self.hold(keys).await?;
+        let own = hold.filter(|hold| hold.record.as_ref().is_some_and(|record| record.has(None, token)));
+        Ok(own.map(|hold| hold.lease))
     }
 
     pub(crate) async fn revoke_all(&self, leases: Vec<i64>) -> Result<()> {
@@ -59,7 +66,7 @@ impl Inner {
             let carrier = self.refuse_late_entry(keys, entry).await?;
             let leases = match &known {
                 Some(leases) => leases.clone(),
-                None => self.leases_in_etcd(keys, &entry.token).await?,
+                None => self.lease_in_etcd(keys, &entry.token).await?.into_iter().collect(),
             };
             self.revoke_all(leases.into_iter().filter(|lease| Some(*lease) != carrier).collect()).await?;
             // A request that found the lock free may have slipped in before its lease was revoked, and another entry

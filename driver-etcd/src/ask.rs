@@ -4,6 +4,7 @@ use std::future::Future;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use etcd_client::Txn;
 use tenure_core::driver::{AcquireRequest, Acquisition, Begun, Busy, Grant, Queueing};
 use tenure_core::{Error, ErrorKind, FencingToken, LeaseInstant, OwnerId, OwnerToken, Result};
 
@@ -11,10 +12,11 @@ use crate::driver::Inner;
 use crate::error::says_lease_gone;
 use crate::grants::{Lease, new_id, seconds};
 use crate::idle::most_passed;
-use crate::keys::NameKeys;
+use crate::keys::{NameKeys, Spot};
 use crate::record::Record;
-use crate::tickets::Place;
-use crate::txn::{self, Extent, HoldSeen, Seen, Tried};
+use crate::session::CLAIM;
+use crate::tickets::{Place, Remains, Waiting};
+use crate::txn::{self, HoldSeen, Seen, Tried};
 use crate::watcher::Asking;
 
 /// How often one request starts over when things change under it.
@@ -45,8 +47,9 @@ impl Inner {
         let answer = ask.answer().await;
         if let Err(abandoned) = self.tickets.ensure_alive(&request.token) {
             // Meanwhile; and the undoing may have been too early for what was made since.
-            let made = std::mem::take(&mut *ask.made());
-            self.undo(owner, &request.name, &request.token, Some(made)).await?;
+            let leases = std::mem::take(&mut *ask.made());
+            self.session.gone(&request.token);
+            self.undo(owner, &request.name, &request.token, Some(Remains { leases, waiting: None })).await?;
             return Err(abandoned);
         }
         answer
@@ -75,14 +78,24 @@ impl Ask<'_> {
     /// have changed on the way.
     async fn afresh(&self) -> Result<Option<Acquisition>> {
         let lease = self.lease(self.secs).await?;
-        let txn = txn::take_free(self.keys, self.token(), &self.record(lease), lease.id);
-        let seen = match self.try_on(lease, txn).await? {
-            Some(Tried::Done(revision)) => return self.won(revision, lease).map(Some),
+        // A place that was asked for without an answer.
+        let unanswered = self.inner.tickets.waiting(self.token());
+        let (spot, record) = (unanswered.map(|waiting| waiting.spot), self.record(lease));
+        let take = |foreign| txn::take_free(self.keys, spot.as_ref(), &record, lease.id, foreign);
+        let seen = match self.try_past_others_keys(lease, self.keys.queue_end(), take).await? {
+            Some(Tried::Done(revision)) => {
+                let answer = self.won(revision, lease)?;
+                self.is_in().await?;
+                return Ok(Some(answer));
+            }
             Some(Tried::Not(seen)) => seen,
             None => return Ok(None),
         };
         if let Some(answer) = self.resolve(&seen, Some(lease)).await? {
             return Ok(answer.known());
+        }
+        if seen.place.is_none() {
+            self.leave().await?;
         }
         match (self.request.queue, seen.place) {
             (_, Some(place)) if seen.is_next(self.token()) => self.take_place(place, lease).await,
@@ -92,75 +105,91 @@ impl Ask<'_> {
             }
             (Queueing::Join { .. }, Some(place)) => {
                 self.give_back(lease).await?;
-                self.inner.tickets.set_place(self.token(), Some(place));
+                self.inner.tickets.set_waiting(place.into())?;
                 Ok(None)
             }
-            (Queueing::Join { presence, .. }, None) => self.enqueue(presence, lease).await,
+            (Queueing::Join { presence, .. }, None) => self.enqueue(presence, seen.revision, lease).await,
         }
     }
 
-    /// Joins the queue. The place gets a lease of its own, because a waiter's presence is not the ttl of a hold.
-    async fn enqueue(&self, presence: Duration, unneeded: Lease) -> Result<Option<Acquisition>> {
+    /// Joins the queue, behind whoever found the lock busy before this revision.
+    async fn enqueue(&self, presence: Duration, arrival: i64, unneeded: Lease) -> Result<Option<Acquisition>> {
         self.asking.is_to_wait().await?;
-        let presence = i64::try_from(presence.as_millis().div_ceil(1000)).unwrap_or(i64::MAX).max(1);
-        let (given_back, lease) = tokio::join!(self.give_back(unneeded), self.lease(presence));
-        let lease = lease?;
+        let (tickets, session) = (&self.inner.tickets, &self.inner.session);
+        let (given_back, live) = tokio::join!(self.give_back(unneeded), session.ensure());
+        let live = live?;
         given_back?;
-        let enqueue = self.read(txn::enqueue(self.keys, self.token(), lease.id), Extent::All);
-        let Some(seen) = self.on(lease, enqueue).await? else { return Ok(None) };
-        let place = seen.place.ok_or_else(|| txn::odd("a place that was made is not there"))?;
-        if place.lease != lease.id {
-            self.inner.give_up(self.token(), lease.id).await?;
-        }
+        let spot = Spot { arrival, token: *self.token() };
+        tickets.set_waiting(Waiting { spot, lease: live.lease, revision: None })?;
+        let answer = match self.inner.txn(txn::enqueue(self.keys, &spot, session.key(&live), &live)).await {
+            Ok(answer) => txn::enqueued(&answer, self.keys)?,
+            Err(error) if says_lease_gone(&error) => {
+                session.corrected(live.lease, None);
+                tickets.waits_no_more(self.token());
+                return Ok(None);
+            }
+            Err(error) => return Err(error),
+        };
+        let seen = self.take_in(answer.seen);
+        let Some(place) = seen.place else {
+            session.corrected(live.lease, answer.session);
+            tickets.waits_no_more(self.token());
+            return Ok(None);
+        };
+        tickets.set_waiting(place.into())?;
         let most = self.inner.config.max_waiters;
-        if place.lease == lease.id && seen.position(self.token()).is_some_and(|before| before >= most) {
-            self.inner.give_up(self.token(), lease.id).await?;
+        if answer.others.is_some_and(|others| others >= i64::from(most)) {
+            self.leave().await?;
             return Err(Error::new(ErrorKind::LimitReached, format!("the queue is full: {most} wait already")));
         }
-        self.inner.tickets.set_place(self.token(), Some(place));
+        session.present(self.keys, &place, presence);
         if let Some(answer) = self.resolve(&seen, None).await? {
             return Ok(answer.known());
         }
-        if seen.is_next(self.token()) {
-            let lease = self.lease(self.secs).await?;
-            return self.take_place(place, lease).await;
-        }
-        Ok(Some(self.busy(&seen)))
+        self.take_or_wait(place, &seen).await
     }
 
     /// Asks for a token that has a place. `None` if it has lapsed.
     async fn again(&self, place: Place) -> Result<Option<Acquisition>> {
-        if !self.inner.watcher.view().seems_free_for(self.name(), self.token()) {
-            let extent = match self.inner.watcher.view().is_synced(self.name(), self.token()) {
-                true => Extent::Head,
-                false => Extent::All,
-            };
-            let look = self.read(txn::just_look(self.keys, self.token(), extent), extent);
-            let (alive, seen) = tokio::join!(self.inner.leases.keep_alive(place.lease), look);
-            let (alive, seen) = (alive?, seen?);
-            if let Some(answer) = self.resolve(&seen, None).await? {
-                return Ok(answer.known());
-            }
-            if !alive || seen.place != Some(place) {
-                self.lapsed(place).await?;
-                return Ok(None);
-            }
-            if !seen.is_next(self.token()) {
-                return Ok(Some(self.busy(&seen)));
-            }
+        if let Queueing::Join { presence, .. } = self.request.queue {
+            self.inner.session.present(self.keys, &place, presence);
         }
-        let lease = self.lease(self.secs).await?;
-        self.take_place(place, lease).await
+        if self.inner.watcher.view().seems_free_for(self.name(), self.token()) {
+            let lease = self.lease(self.secs).await?;
+            return self.take_place(place, lease).await;
+        }
+        let answer = self.inner.txn(txn::just_look(self.keys, Some(&place.spot))).await?;
+        let seen = self.take_in(txn::seen(&answer, self.keys)?);
+        if let Some(answer) = self.resolve(&seen, None).await? {
+            return Ok(answer.known());
+        }
+        if seen.place != Some(place) {
+            self.lapsed(seen.place)?;
+            return Ok(None);
+        }
+        self.take_or_wait(place, &seen).await
+    }
+
+    /// Takes a lock that is the token's to take, or says that it is not. `None` if it is to be asked again.
+    async fn take_or_wait(&self, place: Place, seen: &Seen) -> Result<Option<Acquisition>> {
+        if seen.is_next(self.token()) || seen.is_obstructed() {
+            let lease = self.lease(self.secs).await?;
+            return self.take_place(place, lease).await;
+        }
+        if self.inner.watcher.view().quiet_for(self.name()) >= CLAIM && self.pass_over(place, seen).await? {
+            return Ok(None);
+        }
+        Ok(Some(self.busy(seen)))
     }
 
     /// Takes the lock for the first in line. `None` if its place has lapsed.
     async fn take_place(&self, place: Place, lease: Lease) -> Result<Option<Acquisition>> {
-        let txn = txn::take_place(self.keys, self.token(), place, &self.record(lease), lease.id);
-        let seen = match self.try_on(lease, txn).await? {
+        let record = self.record(lease);
+        let take = |foreign| txn::take_place(self.keys, &place, &record, lease.id, foreign);
+        let seen = match self.try_past_others_keys(lease, self.keys.place(&place.spot), take).await? {
             Some(Tried::Done(revision)) => {
                 let answer = self.won(revision, lease)?;
-                // The place went with the same transaction. Whatever becomes of its lease, the lock is held.
-                self.keep_for_later(place.lease);
+                self.is_in().await?; // the place went with the same transaction
                 return Ok(Some(answer));
             }
             Some(Tried::Not(seen)) => seen,
@@ -171,15 +200,39 @@ impl Ask<'_> {
         }
         self.give_back(lease).await?;
         if seen.place != Some(place) {
-            self.lapsed(place).await?;
+            self.lapsed(seen.place)?;
             return Ok(None);
         }
         Ok(Some(self.busy(&seen)))
     }
 
-    async fn lapsed(&self, place: Place) -> Result<()> {
-        self.inner.tickets.set_place(self.token(), None);
-        self.inner.give_up(self.token(), place.lease).await.map(drop)
+    /// The token has another place than was thought, or none.
+    fn lapsed(&self, now: Option<Place>) -> Result<()> {
+        match now {
+            Some(place) => self.inner.tickets.set_waiting(place.into()),
+            None => {
+                self.inner.tickets.waits_no_more(self.token());
+                self.inner.session.gone(self.token());
+                Ok(())
+            }
+        }
+    }
+
+    /// Gives up the place that the token has or may get.
+    pub(crate) async fn leave(&self) -> Result<()> {
+        if let Some(waiting) = self.inner.tickets.waiting(self.token()) {
+            self.inner.session.leave(self.keys, &waiting).await?;
+            self.inner.tickets.waits_no_more(self.token());
+        }
+        Ok(())
+    }
+
+    /// The token holds the lock, and so has no place; one that was asked for without an answer must not come either.
+    async fn is_in(&self) -> Result<()> {
+        match self.inner.tickets.place(self.token()) {
+            Some(_) => self.lapsed(None),
+            None => self.leave().await,
+        }
     }
 
     /// What follows if the token, or its owner, is in already. `lease` is one that was made for a hold.
@@ -198,6 +251,7 @@ impl Ask<'_> {
     /// The token holds it already: an answer was lost.
     pub(crate) async fn earlier(&self, hold: &HoldSeen, record: &Record, lease: Option<Lease>) -> Result<Acquisition> {
         self.inner.tickets.set_hold(self.token(), hold.lease, None);
+        self.is_in().await?;
         if let Some(lease) = lease.filter(|lease| lease.id != hold.lease) {
             self.inner.give_up(self.token(), lease.id).await?;
         }
@@ -220,12 +274,8 @@ impl Ask<'_> {
 
     /// Etcd tells of an expiry as it tells of a release, so there is no time at which asking would help.
     fn busy(&self, seen: &Seen) -> Acquisition {
-        let position = match self.request.queue {
-            Queueing::None => None,
-            Queueing::Join { .. } => {
-                seen.position(self.token()).or_else(|| self.inner.watcher.view().position(self.name(), self.token()))
-            }
-        };
+        let joined = self.request.queue != Queueing::None;
+        let position = seen.place.filter(|_| joined).map(|_| seen.ahead);
         Acquisition::Busy(Busy { position, ..Busy::default() })
     }
 
@@ -285,7 +335,7 @@ impl Ask<'_> {
         }
     }
 
-    async fn try_on(&self, lease: Lease, txn: etcd_client::Txn) -> Result<Option<Tried<Seen>>> {
+    pub(crate) async fn try_on(&self, lease: Lease, txn: Txn) -> Result<Option<Tried<Seen>>> {
         self.on(lease, self.try_txn(txn)).await
     }
 
@@ -299,23 +349,17 @@ impl Ask<'_> {
         }
     }
 
-    async fn try_txn(&self, txn: etcd_client::Txn) -> Result<Tried<Seen>> {
+    async fn try_txn(&self, txn: Txn) -> Result<Tried<Seen>> {
         let answer = self.inner.txn(txn).await?;
         if answer.succeeded() {
             return txn::revision(&answer).map(Tried::Done);
         }
-        self.take_in(&answer, Extent::All).map(Tried::Not)
+        Ok(Tried::Not(self.take_in(txn::seen(&answer, self.keys)?)))
     }
 
-    async fn read(&self, txn: etcd_client::Txn, extent: Extent) -> Result<Seen> {
-        let answer = self.inner.txn(txn).await?;
-        self.take_in(&answer, extent)
-    }
-
-    fn take_in(&self, answer: &etcd_client::TxnResponse, extent: Extent) -> Result<Seen> {
-        let seen = txn::seen(answer, self.keys, extent)?;
+    fn take_in(&self, seen: Seen) -> Seen {
         self.inner.watcher.view().read(self.name(), self.asking.epoch(), self.token(), &seen);
-        Ok(seen)
+        seen
     }
 
     fn name(&self) -> &[u8] {

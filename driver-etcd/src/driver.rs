@@ -15,6 +15,7 @@ use crate::idle::Idle;
 use crate::keys::{Keyspace, NameKeys};
 use crate::link::Link;
 use crate::queue::{Clock, Delivered, QueueSpace, Signals};
+use crate::session::Session;
 use crate::tickets::Tickets;
 use crate::watcher::Watcher;
 
@@ -40,6 +41,7 @@ pub(crate) struct Inner {
     pub(crate) keyspace: Keyspace,
     pub(crate) tickets: Tickets,
     pub(crate) watcher: Watcher,
+    pub(crate) session: Arc<Session>,
     pub(crate) queues: QueueSpace,
     pub(crate) clock: Clock,
     pub(crate) signals: Signals,
@@ -55,10 +57,14 @@ impl EtcdDriver {
         let link = Arc::new(Link::new(config.clone()));
         let keyspace = Keyspace::new(&config.prefix);
         let queues = QueueSpace::new(&config.prefix);
+        let leases = Arc::new(Leases::new(Arc::clone(&link)));
+        let watcher = Watcher::new(Arc::clone(&link), keyspace.clone());
+        let session = Session::new(Arc::clone(&link), Arc::clone(&leases), keyspace.clone(), watcher.clone());
         let inner = Inner {
-            leases: Arc::new(Leases::new(Arc::clone(&link))),
+            leases,
             idle: Arc::default(),
-            watcher: Watcher::new(Arc::clone(&link), keyspace.clone()),
+            watcher,
+            session,
             signals: Signals::new(Arc::clone(&link), queues.clone()),
             clock: Clock::default(),
             delivered: Delivered::default(),
@@ -157,15 +163,7 @@ impl Inner {
     }
 
     pub(crate) async fn txn(&self, txn: Txn) -> Result<TxnResponse> {
-        let answer = self
-            .link
-            .call(|stubs| {
-                let txn = txn.clone();
-                async move { stubs.kv().txn(txn).await }
-            })
-            .await?;
-        answer.header().inspect(|header| self.leases.saw(header));
-        Ok(answer)
+        self.link.txn(txn).await
     }
 
     /// Revokes a lease of this token.
@@ -224,6 +222,7 @@ impl fmt::Debug for EtcdDriver {
 
 impl Drop for Inner {
     fn drop(&mut self) {
+        self.session.abort();
         self.watcher.abort();
         self.signals.abort();
     }

@@ -6,11 +6,10 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use etcd_client::{LeaseGrantOptions, ResponseHeader};
+use etcd_client::LeaseGrantOptions;
 use futures_util::future::BoxFuture;
 use tenure_core::{Error, ErrorKind, LeaseInstant, Result};
 
@@ -61,8 +60,6 @@ struct Granted {
 pub(crate) struct Leases {
     link: Arc<Link>,
     unanswered: Mutex<HashMap<i64, Grant>>,
-    /// The raft term of the last answer; 0 before the first.
-    term: AtomicU64,
 }
 
 /// 63 random bits: the id of a lease that does not exist yet.
@@ -78,34 +75,27 @@ pub(crate) fn new_id() -> i64 {
 
 impl Leases {
     pub(crate) fn new(link: Arc<Link>) -> Self {
-        Self { link, unanswered: Mutex::default(), term: AtomicU64::new(0) }
+        Self { link, unanswered: Mutex::default() }
     }
 
     /// Makes the lease. Dropped half-way, the request is put aside.
     pub(crate) async fn grant(&self, id: i64, secs: i64) -> Result<Lease> {
-        let (since, before) = (LeaseInstant::before_send(), self.term.load(Ordering::Relaxed));
+        let (since, before) = (LeaseInstant::before_send(), self.link.term());
         let link = Arc::clone(&self.link);
         let request: Grant = Box::pin(async move {
-            link.call(|stubs| async move {
-                let options = LeaseGrantOptions::new().with_id(id);
-                let answer = stubs.lease().grant(secs, Some(options)).await?;
-                Ok(Granted { secs: answer.ttl(), term: answer.header().map_or(0, ResponseHeader::raft_term) })
-            })
-            .await
+            let grant = link.call(|stubs| async move {
+                stubs.lease().grant(secs, Some(LeaseGrantOptions::new().with_id(id))).await
+            });
+            let answer = grant.await?;
+            Ok(Granted { secs: answer.ttl(), term: link.note(answer.header()) })
         });
         let Granted { secs, term } = Kept { leases: self, id, request: Some(request) }.answer().await?;
-        self.term.store(term, Ordering::Relaxed);
         if secs <= 0 {
             return Err(Error::new(ErrorKind::Protocol, format!("etcd granted a lease of {secs} s")));
         }
         // An answer tells the term in which it was given, and the lease may be of an earlier one. Not of one that ended
         // before it was asked for, though.
         Ok(Lease { id, secs, since, term: (term == before && term > 0).then_some(term) })
-    }
-
-    /// Takes note of the raft term of an answer.
-    pub(crate) fn saw(&self, header: &ResponseHeader) {
-        self.term.store(header.raft_term(), Ordering::Relaxed);
     }
 
     /// Revokes the lease, with everything on it, and outlasts a request for it that is still on its way.

@@ -1,5 +1,7 @@
 //! How keys are spelled. No other place formats one.
 
+use std::cmp::Ordering;
+
 use tenure_core::{LockName, OwnerToken};
 
 /// The keys of one prefix.
@@ -14,13 +16,21 @@ pub(crate) struct NameKeys {
     base: Vec<u8>,
 }
 
+/// Where a token waits. Places are in the order of their keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Spot {
+    /// The revision in which the token found the lock busy: whoever asks later finds a later one.
+    pub(crate) arrival: i64,
+    pub(crate) token: OwnerToken,
+}
+
 /// What a key under the prefix is.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Parsed<'a> {
     /// The hold of the name with this encoding.
     Hold(&'a [u8]),
     /// A place in the queue of the name with this encoding.
-    Wait(&'a [u8], OwnerToken),
+    Wait(&'a [u8], Spot),
     /// Somebody else's.
     Foreign,
 }
@@ -56,10 +66,42 @@ impl Keyspace {
         if tail == HOLD {
             return Parsed::Hold(name);
         }
-        match tail.strip_prefix(WAIT).and_then(token) {
-            Some(token) => Parsed::Wait(name, token),
+        match tail.strip_prefix(WAIT).and_then(Spot::parse) {
+            Some(spot) => Parsed::Wait(name, spot),
             None => Parsed::Foreign,
         }
+    }
+
+    /// The key of a client's session, by its lease. No name is spelled with a percent sign alone.
+    pub(crate) fn session(&self, lease: i64) -> Vec<u8> {
+        [&self.root, format!("%/{lease:016x}").as_bytes()].concat()
+    }
+}
+
+impl Spot {
+    fn spell(&self) -> Vec<u8> {
+        format!("{:016x}-{}", self.arrival, self.token.expose().as_str()).into_bytes()
+    }
+
+    fn parse(text: &[u8]) -> Option<Self> {
+        let (arrival, token) = std::str::from_utf8(text).ok()?.split_once('-')?;
+        let known = arrival.len() == 16 && arrival.bytes().all(|digit| b"0123456789abcdef".contains(&digit));
+        let arrival = i64::from_str_radix(arrival, 16).ok().filter(|_| known)?;
+        Some(Self { arrival, token: OwnerToken::parse(token).ok()? })
+    }
+}
+
+impl Ord for Spot {
+    fn cmp(&self, other: &Self) -> Ordering {
+        let text = |spot: &Self| (spot.arrival, spot.token.expose());
+        let ((arrival, token), (others, other)) = (text(self), text(other));
+        arrival.cmp(&others).then_with(|| token.as_str().cmp(other.as_str()))
+    }
+}
+
+impl PartialOrd for Spot {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
     }
 }
 
@@ -68,18 +110,23 @@ impl NameKeys {
         [&self.base, HOLD].concat()
     }
 
-    /// What all places in the queue begin with. It ends in a slash, so that no other name shares the range.
+    /// All places are from this key on. A revision has fewer than sixteen digits for as long as etcd can count.
     pub(crate) fn queue(&self) -> Vec<u8> {
-        [&self.base, WAIT].concat()
+        [&self.base, WAIT, b"0"].concat()
     }
 
-    pub(crate) fn place(&self, token: &OwnerToken) -> Vec<u8> {
-        [&self.base, WAIT, token.expose().as_ref()].concat()
+    /// All places are before this key.
+    pub(crate) fn queue_end(&self) -> Vec<u8> {
+        [&self.base, WAIT, b"1"].concat()
+    }
+
+    pub(crate) fn place(&self, spot: &Spot) -> Vec<u8> {
+        [self.base.as_slice(), WAIT, &spot.spell()].concat()
     }
 
     /// Whose place the key is.
-    pub(crate) fn whose(&self, place: &[u8]) -> Option<OwnerToken> {
-        place.strip_prefix(self.base.as_slice())?.strip_prefix(WAIT).and_then(token)
+    pub(crate) fn whose(&self, place: &[u8]) -> Option<Spot> {
+        place.strip_prefix(self.base.as_slice())?.strip_prefix(WAIT).and_then(Spot::parse)
     }
 }
 
@@ -87,10 +134,6 @@ impl NameKeys {
 /// another one ends has no key in common with the names under that one.
 pub(crate) fn own(prefix: &str) -> String {
     prefix.replace('/', "%2F")
-}
-
-fn token(text: &[u8]) -> Option<OwnerToken> {
-    OwnerToken::parse(std::str::from_utf8(text).ok()?).ok()
 }
 
 /// Letters, digits and `_ . - : @` as they are, every other byte as `%XX`; a slash too, so that names do not nest.
@@ -127,14 +170,18 @@ mod tests {
         Keyspace::new("ns").of(&LockName::new(name).unwrap())
     }
 
+    fn spot(arrival: i64) -> Spot {
+        Spot { arrival, token: OwnerToken::random() }
+    }
+
     #[test]
     fn no_range_holds_the_keys_of_another_name() {
         let names = ["a", "ab", "a/", "a/hold", "a/wait/x", "a%2F", "%", "a\0", "\u{fc}"];
         for one in names {
             for other in names.iter().filter(|other| **other != one) {
-                let token = OwnerToken::random();
-                assert!(!keys(other).place(&token).starts_with(&keys(one).queue()), "{one} {other}");
-                assert!(!keys(other).hold().starts_with(&keys(one).queue()), "{one} {other}");
+                let queue = keys(one).queue()..keys(one).queue_end();
+                assert!(!queue.contains(&keys(other).place(&spot(7))), "{one} {other}");
+                assert!(!queue.contains(&keys(other).hold()), "{one} {other}");
                 assert_ne!(keys(other).hold(), keys(one).hold());
             }
         }
@@ -152,14 +199,26 @@ mod tests {
     fn keys_are_read_back() {
         let space = Keyspace::new("ns");
         let name = LockName::new("orders/42").unwrap();
-        let (keys, token) = (space.of(&name), OwnerToken::random());
+        let (keys, spot) = (space.of(&name), spot(0x2a));
         assert_eq!(keys.hold(), b"ns/orders%2F42/hold");
         assert_eq!(space.parse(&keys.hold()), Parsed::Hold(b"orders%2F42"));
-        assert_eq!(space.parse(&keys.place(&token)), Parsed::Wait(b"orders%2F42", token));
-        assert_eq!(keys.whose(&keys.place(&token)), Some(token));
+        assert!(keys.place(&spot).starts_with(b"ns/orders%2F42/wait/000000000000002a-"));
+        assert_eq!(space.parse(&keys.place(&spot)), Parsed::Wait(b"orders%2F42", spot));
+        assert_eq!(keys.whose(&keys.place(&spot)), Some(spot));
         assert_eq!(space.encoded(&keys), b"orders%2F42");
-        for foreign in ["ns/x", "ns/x/wait/short", "other/x/hold", "ns/x/hold/y"] {
+        let unspelled = format!("ns/x/wait/+00000000000002a-{}", spot.token.expose().as_str());
+        for foreign in ["ns/x", "ns/x/wait/short", "other/x/hold", "ns/x/hold/y", "ns/x/wait/0-0", &unspelled] {
             assert_eq!(space.parse(foreign.as_bytes()), Parsed::Foreign, "{foreign}");
         }
+        assert_eq!(space.parse(&space.session(7)), Parsed::Foreign);
+    }
+
+    #[test]
+    fn places_are_in_the_order_of_their_keys() {
+        let mut spots: Vec<_> = [1, 0xff, 0x100, i64::from(u32::MAX), 9, 9, 9].map(spot).to_vec();
+        spots.sort();
+        let all = keys("a");
+        let places: Vec<_> = spots.iter().map(|spot| all.place(spot)).collect();
+        assert!(places.is_sorted() && places.iter().all(|key| (all.queue()..all.queue_end()).contains(key)));
     }
 }

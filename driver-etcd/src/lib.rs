@@ -19,13 +19,15 @@
 //! | key | what | on the lease of |
 //! |---|---|---|
 //! | `shop/orders%2F42/hold` | who holds the lock | the hold |
-//! | `shop/orders%2F42/wait/<token>` | a place in the queue | the waiter: it lasts for its presence |
+//! | `shop/orders%2F42/wait/<arrival>-<token>` | a place in the queue | the client's session |
+//! | `shop/%/<lease>` | a session, which its client keeps alive while anybody waits | itself |
 //!
-//! * **Grant**: one transaction makes the key `hold` if it does not exist and nobody waits, or if the first place in
-//!   the queue (by create revision) is the asker's. Its create revision is the fence.
+//! * **Grant**: one transaction makes the key `hold` if it does not exist and nobody waits, or if no place is before the
+//!   asker's. Its create revision is the fence.
 //! * **One lease for each hold**, never shared: a lease that dies takes one hold along.
 //! * **Undoing is revoking.** A request that arrives after the lease that it names was revoked is refused by etcd, so
-//!   whatever was on its way comes to nothing.
+//!   whatever was on its way comes to nothing. A session carries the places of others too: there its key is written, and a
+//!   request for a place that is still on its way finds another revision than it expects.
 //! * **Wake-ups**: one watch on the prefix for each client that has somebody waiting, routed inside the process, so that a
 //!   release wakes only the next in line.
 //! * **Guarded writes**: [`EtcdDriver::txn_guard`] gives the comparison that makes a transaction on the same etcd
@@ -51,10 +53,13 @@ mod queue;
 mod record;
 mod reentrant;
 mod renew;
+mod session;
 mod standing;
+mod turn;
 mod txn;
 mod url;
 mod view;
+mod waiters;
 mod watcher;
 
 mod tickets;

@@ -1,11 +1,11 @@
 //! The connections to the members of one cluster, one at a time.
 
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use etcd_client::{Client, KvClient, LeaseClient, WatchClient};
+use etcd_client::{Client, KvClient, LeaseClient, ResponseHeader, Txn, TxnResponse, WatchClient};
 use tenure_core::{Error, ErrorKind, Result};
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -25,6 +25,8 @@ pub(crate) struct Link {
     /// Told when another member comes into use.
     turned: watch::Sender<usize>,
     closed: AtomicBool,
+    /// The raft term of the last answer; 0 before the first.
+    term: AtomicU64,
 }
 
 struct Member {
@@ -62,7 +64,14 @@ impl Link {
         let member = |url| Member { url, connected: Mutex::default(), connecting: tokio::sync::Mutex::default() };
         let members = config.urls().into_iter().map(member).collect();
         let (turned, _) = watch::channel(0);
-        Self { config, members, current: AtomicUsize::new(0), turned, closed: AtomicBool::new(false) }
+        Self {
+            config,
+            members,
+            current: AtomicUsize::new(0),
+            turned,
+            closed: AtomicBool::new(false),
+            term: AtomicU64::new(0),
+        }
     }
 
     pub(crate) fn ensure_open(&self) -> Result<()> {
@@ -83,6 +92,28 @@ impl Link {
 
     pub(crate) fn turns(&self) -> watch::Receiver<usize> {
         self.turned.subscribe()
+    }
+
+    /// The raft term of the last answer that was noted; 0 before the first.
+    pub(crate) fn term(&self) -> u64 {
+        self.term.load(Ordering::Relaxed)
+    }
+
+    /// Takes note of the raft term of an answer, and tells it.
+    pub(crate) fn note(&self, header: Option<&ResponseHeader>) -> u64 {
+        let term = header.map_or(0, ResponseHeader::raft_term);
+        self.term.store(term, Ordering::Relaxed);
+        term
+    }
+
+    pub(crate) async fn txn(&self, txn: Txn) -> Result<TxnResponse> {
+        let answer = self.call(|stubs| {
+            let txn = txn.clone();
+            async move { stubs.kv().txn(txn).await }
+        });
+        let answer = answer.await?;
+        self.note(answer.header());
+        Ok(answer)
     }
 
     /// Calls the member in use; where that one cannot be reached (nothing was sent then), the others in turn.

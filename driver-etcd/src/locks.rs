@@ -44,8 +44,8 @@ impl DistributedLock for EtcdDriver {
     }
 
     /// Two requests for a free lock: a lease, and the transaction. Three for a busy one that is not waited for. Joining
-    /// a queue takes five, one more when this client has to open its watch, asking again two at the same time, and taking
-    /// the lock in one's turn two.
+    /// a queue takes four, three more when this client does not wait yet, asking again one, and taking the lock in one's
+    /// turn two.
     async fn acquire(&self, request: &AcquireRequest) -> Result<Acquisition> {
         self.inner.ask(None, request).await
     }
@@ -73,6 +73,9 @@ impl DistributedLock for EtcdDriver {
         };
         let mut spare = self.inner.tickets.leases(&hold.token);
         spare.retain(|other| *other != on.lease);
+        if let Some(waiting) = self.inner.tickets.waiting(&hold.token) {
+            self.inner.session.leave(&self.inner.keys(&hold.name), &waiting).await?;
+        }
         let (released, spared) = join(self.inner.end(hold, on), self.inner.revoke_all(spare)).await;
         let released = released?;
         spared?;
@@ -125,6 +128,7 @@ impl DistributedLock for EtcdDriver {
     }
 
     async fn close(&self) {
+        self.inner.session.close().await;
         let idle = self.inner.idle.take_all();
         // What cannot be revoked ends by itself.
         join_all(idle.iter().map(|lease| self.inner.leases.revoke(lease.id))).await;

@@ -110,13 +110,11 @@ impl Ask<'_> {
     }
 
     async fn entered(&self, before: &HoldSeen, now: &Record, lease: Lease) -> Result<Acquisition> {
-        let place = self.inner.tickets.place(self.token());
         self.inner.tickets.set_hold(self.token(), lease.id, None);
         // The lease that carried the hold until now carries nothing any more; unrevoked it would end by itself.
         let _ = self.inner.leases.revoke(before.lease).await;
-        if let Some(place) = place {
-            let _ = self.inner.give_up(self.token(), place.lease).await;
-        }
+        // A place that stays ends with the presence of its waiter.
+        let _ = self.leave().await;
         self.grant(before.fence, seconds(lease.secs), Begun::Now, now.depth())
     }
 

@@ -8,6 +8,7 @@ use tenure_core::{Error, ErrorKind, OwnerToken, Result};
 use tokio::time::Instant;
 
 use crate::grants::Lease;
+use crate::keys::Spot;
 
 /// For how long an abandoned token is refused.
 pub(crate) const REMEMBERED: Duration = Duration::from_secs(60);
@@ -15,9 +16,38 @@ pub(crate) const REMEMBERED: Duration = Duration::from_secs(60);
 /// A place in a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
+    pub(crate) spot: Spot,
     /// In which revision it was made.
     pub(crate) revision: i64,
     pub(crate) lease: i64,
+}
+
+/// A place that a token has or has asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Waiting {
+    pub(crate) spot: Spot,
+    pub(crate) lease: i64,
+    /// In which revision it was made; `None` while it is not known whether it was.
+    pub(crate) revision: Option<i64>,
+}
+
+/// What is left of an abandoned token.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Remains {
+    pub(crate) leases: Vec<i64>,
+    pub(crate) waiting: Option<Waiting>,
+}
+
+impl Waiting {
+    fn place(self) -> Option<Place> {
+        Some(Place { spot: self.spot, revision: self.revision?, lease: self.lease })
+    }
+}
+
+impl From<Place> for Waiting {
+    fn from(place: Place) -> Self {
+        Self { spot: place.spot, lease: place.lease, revision: Some(place.revision) }
+    }
 }
 
 #[derive(Debug, Default)]
@@ -26,7 +56,7 @@ pub(crate) struct Tickets(Mutex<State>);
 #[derive(Debug, Default)]
 struct State {
     tickets: HashMap<OwnerToken, Ticket>,
-    graves: HashMap<OwnerToken, Vec<i64>>,
+    graves: HashMap<OwnerToken, Remains>,
     burials: VecDeque<(Instant, OwnerToken)>,
 }
 
@@ -34,7 +64,7 @@ struct State {
 struct Ticket {
     /// Every lease that may exist for the token.
     leases: Vec<Known>,
-    place: Option<Place>,
+    waiting: Option<Waiting>,
     hold: Option<On>,
 }
 
@@ -104,23 +134,42 @@ impl Tickets {
         let Some(ticket) = state.tickets.get_mut(token) else { return false };
         let known = ticket.leases.len();
         ticket.leases.retain(|known| known.id != lease);
-        ticket.place = ticket.place.filter(|place| place.lease != lease);
         ticket.hold = ticket.hold.filter(|on| on.lease != lease);
-        if ticket.leases.is_empty() && ticket.place.is_none() && ticket.hold.is_none() {
+        if ticket.is_empty() {
             state.tickets.remove(token);
             return known > 0;
         }
         ticket.leases.len() < known
     }
 
+    /// The place that the token has, as far as is known.
     pub(crate) fn place(&self, token: &OwnerToken) -> Option<Place> {
-        self.state().tickets.get(token).and_then(|ticket| ticket.place)
+        self.waiting(token).and_then(Waiting::place)
     }
 
-    pub(crate) fn set_place(&self, token: &OwnerToken, place: Option<Place>) {
+    /// The place that the token has or may have.
+    pub(crate) fn waiting(&self, token: &OwnerToken) -> Option<Waiting> {
+        self.state().tickets.get(token).and_then(|ticket| ticket.waiting)
+    }
+
+    /// Notes a place before it is asked for, and once it is known.
+    pub(crate) fn set_waiting(&self, waiting: Waiting) -> Result<()> {
+        self.ensure_alive(&waiting.spot.token)?;
         let mut state = self.state();
-        if let Some(ticket) = state.of_the_living(token) {
-            ticket.place = place;
+        if let Some(ticket) = state.of_the_living(&waiting.spot.token) {
+            ticket.waiting = Some(waiting);
+        }
+        Ok(())
+    }
+
+    /// Notes that the token has no place, nor will get the one that it asked for.
+    pub(crate) fn waits_no_more(&self, token: &OwnerToken) {
+        let mut state = self.state();
+        if let Some(ticket) = state.tickets.get_mut(token) {
+            ticket.waiting = None;
+            if ticket.is_empty() {
+                state.tickets.remove(token);
+            }
         }
     }
 
@@ -133,7 +182,6 @@ impl Tickets {
         let mut state = self.state();
         if let Some(ticket) = state.of_the_living(token) {
             ticket.hold = Some(On { lease, granted });
-            ticket.place = None;
         }
     }
 
@@ -145,18 +193,20 @@ impl Tickets {
         self.state().tickets.remove(token);
     }
 
-    /// Refuses the token from now on; tells which leases are to be revoked, and whether anything was known of it.
-    pub(crate) fn bury(&self, token: &OwnerToken) -> Option<Vec<i64>> {
+    /// Refuses the token from now on; tells what of it is to be undone, if anything was known of it.
+    pub(crate) fn bury(&self, token: &OwnerToken) -> Option<Remains> {
         let mut state = self.state();
         let now = Instant::now();
         state.forget_old(now);
         if let Some(ticket) = state.tickets.remove(token) {
-            state.graves.entry(*token).or_default().extend(ticket.ids());
+            let remains = state.graves.entry(*token).or_default();
+            remains.leases.extend(ticket.ids());
+            remains.waiting = ticket.waiting;
             state.burials.push_back((now, *token));
         }
         let known = state.graves.get(token).cloned();
         if known.is_none() {
-            state.graves.insert(*token, Vec::new());
+            state.graves.insert(*token, Remains::default());
             state.burials.push_back((now, *token));
         }
         known
@@ -164,8 +214,8 @@ impl Tickets {
 
     /// Everything of an abandoned token is undone.
     pub(crate) fn settle(&self, token: &OwnerToken) {
-        if let Some(leases) = self.state().graves.get_mut(token) {
-            leases.clear();
+        if let Some(remains) = self.state().graves.get_mut(token) {
+            *remains = Remains::default();
         }
     }
 
@@ -175,6 +225,10 @@ impl Tickets {
 }
 
 impl Ticket {
+    fn is_empty(&self) -> bool {
+        self.leases.is_empty() && self.waiting.is_none() && self.hold.is_none()
+    }
+
     fn ids(&self) -> Vec<i64> {
         self.leases.iter().map(|known| known.id).collect()
     }
@@ -212,28 +266,34 @@ mod tests {
     async fn an_abandoned_token_is_refused_for_a_while() {
         let (tickets, token) = (Tickets::default(), OwnerToken::random());
         tickets.begin(&token, 7).unwrap();
-        assert_eq!(tickets.bury(&token), Some(vec![7]));
+        let remains = Remains { leases: vec![7], waiting: None };
+        assert_eq!(tickets.bury(&token), Some(remains.clone()));
         assert_eq!(tickets.begin(&token, 8).unwrap_err().kind(), ErrorKind::NotHeld);
-        assert_eq!(tickets.bury(&token), Some(vec![7]), "until it is settled, a repetition has the same to do");
+        assert_eq!(tickets.bury(&token), Some(remains), "until it is settled, a repetition has the same to do");
         tickets.settle(&token);
-        assert_eq!(tickets.bury(&token), Some(vec![]));
+        assert_eq!(tickets.bury(&token), Some(Remains::default()));
         tokio::time::advance(REMEMBERED).await;
         assert!(tickets.begin(&token, 9).is_ok());
     }
 
     #[test]
-    fn a_ticket_ends_with_its_last_lease() {
+    fn a_ticket_ends_with_its_last_lease_and_its_place() {
         let (tickets, token) = (Tickets::default(), OwnerToken::random());
         tickets.begin(&token, 1).unwrap();
         tickets.begin(&token, 2).unwrap();
-        tickets.set_place(&token, Some(Place { revision: 5, lease: 1 }));
+        let place = Place { spot: Spot { arrival: 4, token }, revision: 5, lease: 3 };
+        tickets.set_waiting(Waiting { revision: None, ..place.into() }).unwrap();
+        assert_eq!(tickets.place(&token), None, "not known yet");
+        tickets.set_waiting(place.into()).unwrap();
         tickets.end(&token, 1);
-        assert_eq!((tickets.place(&token), tickets.leases(&token)), (None, vec![2]));
+        assert_eq!((tickets.place(&token), tickets.leases(&token)), (Some(place), vec![2]));
+        tickets.waits_no_more(&token);
         tickets.set_hold(&token, 2, Some(9));
         assert_eq!(tickets.hold(&token), Some(On { lease: 2, granted: Some(9) }));
         tickets.end(&token, 2);
         assert!(tickets.state().tickets.is_empty());
     }
+
     #[tokio::test]
     async fn a_lease_that_a_request_is_on_its_way_to_is_not_free() {
         let (tickets, token) = (Tickets::default(), OwnerToken::random());

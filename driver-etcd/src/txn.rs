@@ -1,13 +1,14 @@
 //! The transactions, and what their answers say.
 
 use etcd_client::{
-    Compare, CompareOp, DeleteOptions, GetOptions, GetResponse, KeyValue, PutOptions, SortOrder, SortTarget, Txn,
-    TxnOp, TxnOpResponse, TxnResponse,
+    Compare, CompareOp, DeleteOptions, GetOptions, GetResponse, KeyValue, PutOptions, Txn, TxnOp, TxnOpResponse,
+    TxnResponse,
 };
 use tenure_core::{Error, ErrorKind, OwnerToken, Result};
 
-use crate::keys::NameKeys;
+use crate::keys::{NameKeys, Spot};
 use crate::record::Record;
+use crate::session::Live;
 use crate::tickets::Place;
 
 /// A hold as it stands in etcd.
@@ -27,18 +28,32 @@ pub(crate) struct HoldSeen {
 pub(crate) struct Seen {
     pub(crate) revision: i64,
     pub(crate) hold: Option<HoldSeen>,
+    /// The first key among the places.
+    pub(crate) head: Option<Head>,
     /// The token's own place.
     pub(crate) place: Option<Place>,
-    /// The queue in order, as far as it was asked for.
-    pub(crate) queue: Vec<(i64, OwnerToken)>,
-    pub(crate) extent: Extent,
+    /// How many keys are before the token's own.
+    pub(crate) ahead: u32,
 }
 
-/// How much of a queue to read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Extent {
-    Head,
-    All,
+/// A key among the places.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Head {
+    pub(crate) key: Vec<u8>,
+    pub(crate) revision: i64,
+    pub(crate) lease: i64,
+    /// `None` if it is no place: somebody else wrote it.
+    pub(crate) spot: Option<Spot>,
+}
+
+/// What a request for a place found.
+#[derive(Debug)]
+pub(crate) struct Enqueued {
+    pub(crate) seen: Seen,
+    /// How many keys were among the places before this request made one; `None` if it made none.
+    pub(crate) others: Option<i64>,
+    /// The revision in which the session's key was last written, if it is there.
+    pub(crate) session: Option<i64>,
 }
 
 /// The answer to a conditional change.
@@ -53,68 +68,100 @@ pub(crate) enum Tried<T> {
 impl Seen {
     /// Whether the lock is free and the token the first in line.
     pub(crate) fn is_next(&self, token: &OwnerToken) -> bool {
-        self.hold.is_none() && self.queue.first().is_some_and(|(_, first)| first == token)
+        let first = self.head.as_ref().and_then(|head| head.spot);
+        self.hold.is_none() && first.is_some_and(|first| first.token == *token)
     }
 
-    /// How many are before the token, if the whole queue was read.
-    pub(crate) fn position(&self, token: &OwnerToken) -> Option<u32> {
-        let known = self.extent == Extent::All || self.queue.first().is_some_and(|(_, first)| first == token);
-        let at = self.queue.iter().position(|(_, other)| other == token).filter(|_| known)?;
-        u32::try_from(at).ok()
+    /// Whether only somebody else's key keeps a free lock from the token.
+    pub(crate) fn is_obstructed(&self) -> bool {
+        self.hold.is_none() && self.head.as_ref().is_some_and(|head| head.spot.is_none())
     }
 }
 
-fn look(keys: &NameKeys, token: &OwnerToken, extent: Extent) -> Vec<TxnOp> {
-    // The order must be given: without one, etcd applies the limit before it sorts.
-    let mut queue = GetOptions::new().with_prefix().with_keys_only().with_sort(SortTarget::Create, SortOrder::Ascend);
-    if extent == Extent::Head {
-        queue = queue.with_limit(1);
+/// Reads of constant size, however many wait. The keys are in the order of the places; a sort by revision would make etcd
+/// read them all, and its counts leave bounds on revisions aside.
+fn look(keys: &NameKeys, spot: Option<&Spot>) -> Vec<TxnOp> {
+    let first = GetOptions::new().with_range(keys.queue_end()).with_keys_only().with_limit(1);
+    let mut look = vec![TxnOp::get(keys.hold(), None), TxnOp::get(keys.queue(), Some(first))];
+    if let Some(spot) = spot {
+        let own = keys.place(spot);
+        let ahead = GetOptions::new().with_range(own.clone()).with_count_only();
+        look.push(TxnOp::get(own, Some(GetOptions::new().with_keys_only())));
+        look.push(TxnOp::get(keys.queue(), Some(ahead)));
     }
-    vec![
-        TxnOp::get(keys.hold(), None),
-        TxnOp::get(keys.place(token), Some(GetOptions::new().with_keys_only())),
-        TxnOp::get(keys.queue(), Some(queue)),
-    ]
+    look
 }
 
 fn absent(key: Vec<u8>) -> Compare {
     Compare::create_revision(key, CompareOp::Equal, 0)
 }
 
+/// No place is before this key, but for keys that were there in `foreign`; 0 for none at all.
+fn nobody_before(keys: &NameKeys, end: Vec<u8>, foreign: i64) -> Compare {
+    Compare::create_revision(keys.queue(), CompareOp::Less, foreign.saturating_add(1)).with_range(end)
+}
+
 /// Reads and changes nothing.
-pub(crate) fn just_look(keys: &NameKeys, token: &OwnerToken, extent: Extent) -> Txn {
-    Txn::new().and_then(look(keys, token, extent))
+pub(crate) fn just_look(keys: &NameKeys, spot: Option<&Spot>) -> Txn {
+    Txn::new().and_then(look(keys, spot))
 }
 
 /// Takes a lock that nobody holds and nobody waits for.
-pub(crate) fn take_free(keys: &NameKeys, token: &OwnerToken, record: &Record, lease: i64) -> Txn {
+pub(crate) fn take_free(keys: &NameKeys, spot: Option<&Spot>, record: &Record, lease: i64, foreign: i64) -> Txn {
     Txn::new()
-        .when([absent(keys.hold()), absent(keys.queue()).with_prefix()])
+        .when([absent(keys.hold()), nobody_before(keys, keys.queue_end(), foreign)])
         .and_then([TxnOp::put(keys.hold(), record.encode(), Some(PutOptions::new().with_lease(lease)))])
-        .or_else(look(keys, token, Extent::All))
+        .or_else(look(keys, spot))
 }
 
-/// Takes a free lock for the first in line: no place in the queue is older than the token's.
-pub(crate) fn take_place(keys: &NameKeys, token: &OwnerToken, place: Place, record: &Record, lease: i64) -> Txn {
+/// Takes a free lock for the first in line.
+pub(crate) fn take_place(keys: &NameKeys, place: &Place, record: &Record, lease: i64, foreign: i64) -> Txn {
+    let own = keys.place(&place.spot);
     Txn::new()
         .when([
             absent(keys.hold()),
-            Compare::create_revision(keys.place(token), CompareOp::Equal, place.revision),
-            Compare::create_revision(keys.queue(), CompareOp::Greater, place.revision - 1).with_prefix(),
+            Compare::create_revision(own.clone(), CompareOp::Equal, place.revision),
+            nobody_before(keys, own.clone(), foreign),
         ])
         .and_then([
             TxnOp::put(keys.hold(), record.encode(), Some(PutOptions::new().with_lease(lease))),
-            TxnOp::delete(keys.place(token), None),
+            TxnOp::delete(own, None),
         ])
-        .or_else(look(keys, token, Extent::All))
+        .or_else(look(keys, Some(&place.spot)))
 }
 
-/// Takes a place at the end of the queue, unless the token has one.
-pub(crate) fn enqueue(keys: &NameKeys, token: &OwnerToken, lease: i64) -> Txn {
-    let put = TxnOp::put(keys.place(token), "", Some(PutOptions::new().with_lease(lease)));
-    let mut joined = vec![put];
-    joined.extend(look(keys, token, Extent::All));
-    Txn::new().when([absent(keys.place(token))]).and_then(joined).or_else(look(keys, token, Extent::All))
+/// Takes a place, unless the token has it, or the session's key was written since it was last seen.
+pub(crate) fn enqueue(keys: &NameKeys, spot: &Spot, session: Vec<u8>, live: &Live) -> Txn {
+    let own = keys.place(spot);
+    let put = TxnOp::put(own.clone(), "", Some(PutOptions::new().with_lease(live.lease)));
+    let count = GetOptions::new().with_range(keys.queue_end()).with_count_only();
+    let mut joined = vec![TxnOp::get(keys.queue(), Some(count)), put];
+    joined.extend(look(keys, Some(spot)));
+    let mut refused = vec![TxnOp::get(session.clone(), Some(GetOptions::new().with_keys_only()))];
+    refused.extend(look(keys, Some(spot)));
+    let unwritten = Compare::mod_revision(session, CompareOp::Equal, live.written);
+    Txn::new().when([absent(own), unwritten]).and_then(joined).or_else(refused)
+}
+
+/// Ends a place, if it is still the same.
+pub(crate) fn end_place(key: Vec<u8>, revision: i64) -> Txn {
+    Txn::new()
+        .when([Compare::create_revision(key.clone(), CompareOp::Equal, revision)])
+        .and_then([TxnOp::delete(key, None)])
+}
+
+/// Takes these places away, the first of which leaves a free lock alone, if things are still so.
+pub(crate) fn evict(keys: &NameKeys, first: &Head, places: impl IntoIterator<Item = Head>) -> Txn {
+    let delete = |place: Head| TxnOp::delete(place.key, None);
+    Txn::new()
+        .when([absent(keys.hold()), Compare::create_revision(first.key.clone(), CompareOp::Equal, first.revision)])
+        .and_then(places.into_iter().map(delete).collect::<Vec<_>>())
+}
+
+/// Reads some of the places between these keys, from the front.
+pub(crate) fn front(from: Vec<u8>, end: Vec<u8>, most: usize) -> Txn {
+    let some = GetOptions::new().with_range(end).with_keys_only().with_limit(i64::try_from(most).unwrap_or(i64::MAX));
+    Txn::new().and_then([TxnOp::get(from, Some(some))])
 }
 
 /// Which lease a rewritten hold is on.
@@ -158,7 +205,7 @@ pub(crate) fn holds<'a>(names: impl IntoIterator<Item = &'a NameKeys>) -> Txn {
 
 /// Reads a hold and counts its queue.
 pub(crate) fn inspect(keys: &NameKeys) -> Txn {
-    let count = GetOptions::new().with_prefix().with_count_only();
+    let count = GetOptions::new().with_range(keys.queue_end()).with_count_only();
     Txn::new().and_then([TxnOp::get(keys.hold(), None), TxnOp::get(keys.queue(), Some(count))])
 }
 
@@ -180,16 +227,41 @@ pub(crate) fn reads(answer: &TxnResponse) -> Vec<GetResponse> {
     answer.op_responses().into_iter().filter_map(read).collect()
 }
 
-pub(crate) fn seen(answer: &TxnResponse, keys: &NameKeys, extent: Extent) -> Result<Seen> {
+pub(crate) fn seen(answer: &TxnResponse, keys: &NameKeys) -> Result<Seen> {
+    seen_in(revision(answer)?, &reads(answer), keys)
+}
+
+pub(crate) fn enqueued(answer: &TxnResponse, keys: &NameKeys) -> Result<Enqueued> {
     let reads = reads(answer);
-    let [hold, place, queue] = reads.as_slice() else { return Err(odd("an answer of another shape")) };
-    let waiter = |key: &KeyValue| keys.whose(key.key()).map(|token| (key.create_revision(), token));
-    Ok(Seen {
-        revision: revision(answer)?,
-        hold: hold_in(hold),
-        place: place.kvs().first().map(|key| Place { revision: key.create_revision(), lease: key.lease() }),
-        queue: queue.kvs().iter().filter_map(waiter).collect(),
-        extent,
+    let Some((first, look)) = reads.split_first() else { return Err(odd("an answer of another shape")) };
+    let seen = seen_in(revision(answer)?, look, keys)?;
+    Ok(match answer.succeeded() {
+        true => Enqueued { seen, others: Some(first.count()), session: None },
+        false => Enqueued { seen, others: None, session: first.kvs().first().map(KeyValue::mod_revision) },
+    })
+}
+
+fn seen_in(revision: i64, reads: &[GetResponse], keys: &NameKeys) -> Result<Seen> {
+    let (hold, head, place, ahead) = match reads {
+        [hold, head] => (hold, head, None, 0),
+        [hold, head, own, ahead] => {
+            let spot = own.kvs().first().and_then(|key| Some((keys.whose(key.key())?, key)));
+            let place = spot.map(|(spot, key)| Place { spot, revision: key.create_revision(), lease: key.lease() });
+            (hold, head, place, ahead.count())
+        }
+        _ => return Err(odd("an answer of another shape")),
+    };
+    let ahead = u32::try_from(ahead).unwrap_or(u32::MAX);
+    Ok(Seen { revision, hold: hold_in(hold), head: places_in(head, keys).next(), place, ahead })
+}
+
+/// The keys that were found among the places. What is on no lease is no place.
+pub(crate) fn places_in<'a>(found: &'a GetResponse, keys: &'a NameKeys) -> impl Iterator<Item = Head> + 'a {
+    found.kvs().iter().map(|key| Head {
+        key: key.key().to_vec(),
+        revision: key.create_revision(),
+        lease: key.lease(),
+        spot: keys.whose(key.key()).filter(|_| key.lease() != 0),
     })
 }
 

@@ -1,14 +1,17 @@
-//! The queues that this client waits in, as far as it knows them: who is next, and who of its own is to be woken.
+//! What this client's waiters know of their queues: how many places are before each, and whether its lock is held.
 //!
-//! The knowledge comes from two sides, answers to requests and events of the watch, and in any order. Both carry
-//! revisions, and the later revision is right.
+//! A waiter's count comes with the answer to its request, and the watch tells of each place that comes or goes. The two
+//! arrive in any order. Both carry revisions, and an event counts for whatever was read before it.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
+use std::time::Duration;
 
 use tenure_core::OwnerToken;
 use tenure_core::driver::WakeHandle;
 
-use crate::txn::{Extent, Seen};
+use crate::keys::Spot;
+use crate::txn::Seen;
+use crate::waiters::{Event, Local, Name};
 
 #[derive(Debug, Default)]
 pub(crate) struct View {
@@ -17,35 +20,18 @@ pub(crate) struct View {
     epoch: u64,
 }
 
-#[derive(Debug, Default)]
-struct Name {
-    /// Waiters of this client that listen.
-    local: HashMap<OwnerToken, WakeHandle>,
-    held: bool,
-    /// The revision that `held` is of.
-    held_at: i64,
-    queue: BTreeMap<i64, OwnerToken>,
-    places: HashMap<OwnerToken, i64>,
-    /// In which revision places went, as long as an answer that still shows them may come.
-    gone: HashMap<OwnerToken, i64>,
-    /// Requests on their way.
-    asking: usize,
-    /// Whether the queue is known since the last gap.
-    synced: bool,
-}
-
 /// What the watch told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Change {
     Held,
     Freed,
-    Joined(OwnerToken, i64),
-    Left(OwnerToken),
+    Joined(Spot),
+    Left(Spot),
 }
 
 impl View {
     pub(crate) fn listen(&mut self, name: &[u8], token: OwnerToken, handle: WakeHandle) {
-        self.names.entry(name.to_vec()).or_default().local.insert(token, handle);
+        self.names.entry(name.to_vec()).or_default().local.insert(token, Local { handle, place: None });
     }
 
     pub(crate) fn unlisten(&mut self, name: &[u8], token: &OwnerToken) {
@@ -72,7 +58,7 @@ impl View {
         if let Some(state) = self.names.get_mut(name) {
             state.asking = state.asking.saturating_sub(1);
             if state.asking == 0 {
-                state.gone.clear();
+                state.recent.clear();
             }
         }
         self.tidy(name);
@@ -86,18 +72,12 @@ impl View {
 
     /// Whether the token seems to be next and the lock free.
     pub(crate) fn seems_free_for(&self, name: &[u8], token: &OwnerToken) -> bool {
-        self.names.get(name).is_some_and(|state| !state.held && state.head() == Some(token))
+        self.names.get(name).is_some_and(|state| !state.held && state.local.get(token).is_some_and(Local::is_first))
     }
 
-    /// How many are before the token; `None` if that is not known.
-    pub(crate) fn position(&self, name: &[u8], token: &OwnerToken) -> Option<u32> {
-        let state = self.names.get(name).filter(|state| state.synced)?;
-        let place = state.places.get(token)?;
-        u32::try_from(state.queue.range(..place).count()).ok()
-    }
-
-    pub(crate) fn is_synced(&self, name: &[u8], token: &OwnerToken) -> bool {
-        self.names.get(name).is_some_and(|state| state.synced && state.places.contains_key(token))
+    /// For how long nothing has become of the name, as far as is known.
+    pub(crate) fn quiet_for(&self, name: &[u8]) -> Duration {
+        self.names.get(name).map_or(Duration::ZERO, |state| state.stirred.elapsed())
     }
 
     /// Takes in what a request of this client read.
@@ -105,22 +85,12 @@ impl View {
         let current = epoch == self.epoch;
         let Some(state) = self.names.get_mut(name) else { return };
         if seen.revision > state.held_at {
-            (state.held, state.held_at) = (seen.hold.is_some(), seen.revision);
+            state.set_held(seen.hold.is_some(), seen.revision);
         }
         if !current {
             return;
         }
-        if seen.extent == Extent::All {
-            let alive: Vec<i64> = seen.queue.iter().map(|(place, _)| *place).collect();
-            let ended: Vec<_> =
-                state.queue.range(..=seen.revision).filter(|(place, _)| alive.binary_search(place).is_err()).collect();
-            let ended: Vec<OwnerToken> = ended.into_iter().map(|(_, token)| *token).collect();
-            ended.iter().for_each(|token| state.leave(token, seen.revision));
-            state.synced = true;
-        }
-        for (place, token) in &seen.queue {
-            state.join(*token, *place);
-        }
+        state.learn(asker, seen);
         if !seen.is_next(asker) {
             state.wake_next();
         }
@@ -130,23 +100,14 @@ impl View {
     pub(crate) fn change(&mut self, name: &[u8], revision: i64, change: Change) {
         let Some(state) = self.names.get_mut(name) else { return };
         match change {
-            Change::Held if revision > state.held_at => (state.held, state.held_at) = (true, revision),
-            Change::Freed if revision > state.held_at => {
-                (state.held, state.held_at) = (false, revision);
+            Change::Held | Change::Freed if revision <= state.held_at => {}
+            Change::Held => state.set_held(true, revision),
+            Change::Freed => {
+                state.set_held(false, revision);
                 state.wake_next();
             }
-            Change::Held | Change::Freed => {}
-            Change::Joined(token, place) => state.join(token, place),
-            Change::Left(token) => {
-                let was_head = state.head() == Some(&token);
-                state.leave(&token, revision);
-                if was_head {
-                    state.wake_next();
-                }
-                if let Some(handle) = state.local.get(&token) {
-                    handle.wake(); // its place lapsed, if it still waits
-                }
-            }
+            Change::Joined(spot) => state.happened(Event { revision, spot, came: true }),
+            Change::Left(spot) => state.happened(Event { revision, spot, came: false }),
         }
     }
 
@@ -154,61 +115,37 @@ impl View {
     pub(crate) fn begin(&mut self) {
         self.epoch += 1;
         for state in self.names.values_mut() {
-            let local = std::mem::take(&mut state.local);
-            *state = Name { local, asking: state.asking, held: true, ..Name::default() };
+            let mut local = std::mem::take(&mut state.local);
+            local.values_mut().for_each(|local| local.place = None);
+            *state = Name { local, asking: state.asking, ..Name::default() };
         }
     }
 
     /// The watch was interrupted and goes on now: nothing is known, and everybody asks again.
     pub(crate) fn gap(&mut self) {
         self.begin();
-        self.names.values().flat_map(|state| state.local.values()).for_each(WakeHandle::wake);
+        self.wake_all();
+    }
+
+    pub(crate) fn wake_all(&self) {
+        self.names.values().flat_map(|state| state.local.values()).for_each(|local| local.handle.wake());
+    }
+
+    /// Wakes the foremost waiter of each name whose lock has been free for so long, since the first in line does not
+    /// take it. The further back the waiter is, the longer it leaves that to others.
+    pub(crate) fn wake_behind_the_deaf(&self, patience: Duration, each: Duration) {
+        for state in self.names.values().filter(|state| !state.held) {
+            let places = state.local.values().filter_map(|local| Some((local.place.as_ref()?.ahead, local)));
+            let Some((ahead, foremost)) = places.min_by_key(|(ahead, _)| *ahead) else { continue };
+            if state.stirred.elapsed() >= patience + each * ahead.saturating_sub(1).min(10) {
+                foremost.handle.wake();
+            }
+        }
     }
 
     /// What is read from now on is of this epoch.
     pub(crate) fn epoch(&self) -> u64 {
         self.epoch
-    }
-}
-
-impl Name {
-    fn head(&self) -> Option<&OwnerToken> {
-        self.queue.first_key_value().map(|(_, token)| token)
-    }
-
-    fn join(&mut self, token: OwnerToken, place: i64) {
-        if self.gone.get(&token).is_some_and(|left| *left > place) {
-            return;
-        }
-        if let Some(old) = self.places.insert(token, place).filter(|old| *old != place) {
-            self.queue.remove(&old);
-        }
-        self.queue.insert(place, token);
-    }
-
-    fn leave(&mut self, token: &OwnerToken, revision: i64) {
-        if self.places.get(token).is_some_and(|place| *place < revision) {
-            let place = self.places.remove(token);
-            place.map(|place| self.queue.remove(&place));
-        }
-        if self.asking > 0 {
-            self.gone.insert(*token, revision);
-        }
-    }
-
-    /// Wakes the first in line if the lock is free and it is ours; everybody if it is not known who is first.
-    fn wake_next(&self) {
-        if self.held {
-            return;
-        }
-        match self.head().filter(|_| self.synced) {
-            Some(head) => {
-                if let Some(handle) = self.local.get(head) {
-                    handle.wake();
-                }
-            }
-            None => self.local.values().for_each(WakeHandle::wake),
-        }
     }
 }
 
@@ -218,47 +155,58 @@ mod tests {
     use tenure_core::driver::Watch;
 
     use super::*;
+    use crate::tickets::Place;
     use crate::txn::HoldSeen;
+    use crate::waiters::MOST_EVENTS;
 
     const NAME: &[u8] = b"n";
 
-    struct Waiter(OwnerToken, Watch);
+    struct Waiter(Spot, Watch);
 
     impl Waiter {
-        fn new(view: &mut View) -> Self {
+        fn new(view: &mut View, arrival: i64) -> Self {
             let (handle, watch) = Watch::channel();
-            let token = OwnerToken::random();
-            view.listen(NAME, token, handle);
-            Self(token, watch)
+            let spot = Spot { arrival, token: OwnerToken::random() };
+            view.listen(NAME, spot.token, handle);
+            Self(spot, watch)
         }
 
         fn woken(&mut self) -> bool {
             self.1.next().now_or_never().is_some()
         }
+
+        fn reads(&self, view: &mut View, epoch: u64, revision: i64, ahead: u32) {
+            view.read(NAME, epoch, &self.0.token, &self.seen(revision, ahead));
+        }
+
+        fn seen(&self, revision: i64, ahead: u32) -> Seen {
+            let hold = Some(HoldSeen { record: None, fence: 1, written: 1, lease: 1 });
+            let place = Some(Place { spot: self.0, revision: self.0.arrival + 1, lease: 1 });
+            Seen { revision, hold, head: None, place, ahead }
+        }
     }
 
-    fn seen(revision: i64, held: bool, queue: &[(i64, OwnerToken)]) -> Seen {
-        let hold = held.then_some(HoldSeen { record: None, fence: 1, written: 1, lease: 1 });
-        Seen { revision, hold, place: None, queue: queue.to_vec(), extent: Extent::All }
+    fn ahead(view: &View, waiter: &Waiter) -> Option<u32> {
+        view.names[NAME].local[&waiter.0.token].place.as_ref().map(|place| place.ahead)
     }
 
     #[test]
     fn a_release_wakes_the_next_in_line_alone() {
         let mut view = View::default();
-        let mut waiters: Vec<Waiter> = (0..5).map(|_| Waiter::new(&mut view)).collect();
-        let queue: Vec<_> = waiters.iter().zip(11..).map(|(waiter, place)| (place, waiter.0)).collect();
-        let epoch = view.asks(NAME);
-        view.read(NAME, epoch, &queue[4].1, &seen(20, true, &queue));
-        view.asked(NAME);
-        assert_eq!(view.position(NAME, &queue[3].1), Some(3));
+        let mut waiters: Vec<Waiter> = (0..5).map(|number| Waiter::new(&mut view, 11 + number)).collect();
+        for (number, waiter) in (0..).zip(&waiters) {
+            let epoch = view.asks(NAME);
+            waiter.reads(&mut view, epoch, 20, number);
+            view.asked(NAME);
+        }
         for next in 0..5 {
             let revision = 30 + next as i64 * 2;
             view.change(NAME, revision, Change::Freed);
             let woken: Vec<bool> = waiters.iter_mut().map(Waiter::woken).collect();
             assert_eq!(woken.iter().filter(|woken| **woken).count(), 1, "{woken:?}");
-            assert!(woken[next] && view.seems_free_for(NAME, &queue[next].1));
+            assert!(woken[next] && view.seems_free_for(NAME, &waiters[next].0.token));
             view.change(NAME, revision + 1, Change::Held);
-            view.change(NAME, revision + 1, Change::Left(queue[next].1));
+            view.change(NAME, revision + 1, Change::Left(waiters[next].0));
             assert!(waiters[next].woken(), "told that its place is gone");
             assert!(!waiters.iter_mut().any(Waiter::woken), "a place that goes while the lock is held wakes nobody");
         }
@@ -267,9 +215,10 @@ mod tests {
     #[test]
     fn a_first_in_line_that_goes_passes_the_free_lock_on() {
         let mut view = View::default();
-        let (mut first, mut second) = (Waiter::new(&mut view), Waiter::new(&mut view));
+        let (mut first, mut second) = (Waiter::new(&mut view, 11), Waiter::new(&mut view, 12));
         let epoch = view.asks(NAME);
-        view.read(NAME, epoch, &second.0, &seen(20, true, &[(11, first.0), (12, second.0)]));
+        first.reads(&mut view, epoch, 20, 0);
+        second.reads(&mut view, epoch, 20, 1);
         view.change(NAME, 21, Change::Freed);
         assert!(first.woken() && !second.woken());
         view.change(NAME, 22, Change::Left(first.0));
@@ -277,40 +226,93 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_that_was_overtaken_by_events_brings_nothing_back() {
+    fn a_place_that_comes_before_another_one_late_counts() {
         let mut view = View::default();
-        let (mut late, gone) = (Waiter::new(&mut view), OwnerToken::random());
+        let (mut early, mut late) = (Waiter::new(&mut view, 11), Waiter::new(&mut view, 12));
         let epoch = view.asks(NAME);
+        late.reads(&mut view, epoch, 20, 0);
+        view.change(NAME, 21, Change::Joined(early.0));
+        early.reads(&mut view, epoch, 21, 0);
+        assert_eq!((ahead(&view, &early), ahead(&view, &late)), (Some(0), Some(1)));
+        view.change(NAME, 22, Change::Freed);
+        assert!(early.woken() && !late.woken());
+    }
+
+    #[test]
+    fn an_answer_that_was_overtaken_by_events_is_brought_up_to_date() {
+        let mut view = View::default();
+        let (gone, mut late) = (Spot { arrival: 11, token: OwnerToken::random() }, Waiter::new(&mut view, 12));
+        let epoch = view.asks(NAME);
+        view.change(NAME, 19, Change::Left(gone)); // known to the answer
         view.change(NAME, 21, Change::Freed);
-        assert!(late.woken(), "nothing is known yet: everybody asks");
         view.change(NAME, 22, Change::Left(gone));
-        view.read(NAME, epoch, &late.0, &seen(20, true, &[(11, gone), (12, late.0)]));
-        assert!(late.woken() && view.seems_free_for(NAME, &late.0), "{view:?}");
+        late.reads(&mut view, epoch, 20, 1);
+        assert!(late.woken() && view.seems_free_for(NAME, &late.0.token), "{view:?}");
         view.asked(NAME);
-        assert!(view.names[NAME].gone.is_empty());
+        assert!(view.names[NAME].recent.is_empty());
+        // And one whose own place went on the way.
+        let epoch = view.asks(NAME);
+        view.change(NAME, 31, Change::Left(late.0));
+        late.reads(&mut view, epoch, 30, 3);
+        assert!(late.woken() && ahead(&view, &late).is_none());
+    }
+
+    #[test]
+    fn an_answer_from_before_what_is_remembered_is_asked_for_again() {
+        let mut view = View::default();
+        let mut late = Waiter::new(&mut view, 5000);
+        let epoch = view.asks(NAME);
+        for revision in 0..=MOST_EVENTS as i64 {
+            let spot = Spot { arrival: revision, token: OwnerToken::random() };
+            view.change(NAME, 100 + revision, Change::Left(spot));
+        }
+        late.reads(&mut view, epoch, 99, 2000);
+        assert!(late.woken() && ahead(&view, &late).is_none());
+        late.reads(&mut view, epoch, 100, 2000);
+        assert_eq!(ahead(&view, &late), Some(2000 - MOST_EVENTS as u32));
     }
 
     #[test]
     fn after_a_gap_everybody_asks_and_old_answers_do_not_count() {
         let mut view = View::default();
-        let (mut one, mut two) = (Waiter::new(&mut view), Waiter::new(&mut view));
+        let (mut one, mut two) = (Waiter::new(&mut view, 11), Waiter::new(&mut view, 12));
         let epoch = view.asks(NAME);
         view.gap();
         assert!(one.woken() && two.woken());
-        view.read(NAME, epoch, &one.0, &seen(20, true, &[(5, OwnerToken::random()), (11, one.0)]));
-        assert!(!view.is_synced(NAME, &one.0));
+        one.reads(&mut view, epoch, 20, 1);
+        assert_eq!(ahead(&view, &one), None);
         let epoch = view.asks(NAME);
-        view.read(NAME, epoch, &one.0, &seen(30, true, &[(11, one.0), (12, two.0)]));
+        one.reads(&mut view, epoch, 30, 0);
         view.change(NAME, 31, Change::Freed);
         assert!(one.woken() && !two.woken());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn behind_a_first_in_line_that_does_not_take_a_free_lock_one_waiter_is_woken() {
+        const PATIENCE: Duration = Duration::from_millis(500);
+        let mut view = View::default();
+        let (mut one, mut two) = (Waiter::new(&mut view, 12), Waiter::new(&mut view, 13));
+        let epoch = view.asks(NAME);
+        one.reads(&mut view, epoch, 20, 1);
+        two.reads(&mut view, epoch, 20, 2);
+        let look = |view: &View| view.wake_behind_the_deaf(PATIENCE, Duration::ZERO);
+        tokio::time::advance(PATIENCE).await;
+        look(&view);
+        assert!(!one.woken(), "the lock is held");
+        view.change(NAME, 21, Change::Freed);
+        look(&view);
+        assert!(!one.woken(), "not yet");
+        tokio::time::advance(PATIENCE).await;
+        look(&view);
+        assert!(one.woken() && !two.woken() && view.quiet_for(NAME) >= PATIENCE);
     }
 
     #[test]
     fn nothing_is_kept_of_names_that_nobody_waits_for() {
         let mut view = View::default();
-        let waiter = Waiter::new(&mut view);
+        let waiter = Waiter::new(&mut view, 11);
         view.asks(NAME);
-        view.unlisten(NAME, &waiter.0);
+        view.unlisten(NAME, &waiter.0.token);
         assert!(!view.is_empty());
         view.asked(NAME);
         assert!(view.is_empty());

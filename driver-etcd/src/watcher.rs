@@ -12,7 +12,7 @@ use crate::link::Link;
 use crate::standing::{Audience, Standing};
 use crate::view::{Change, View};
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Watcher(Arc<Standing<Places>>);
 
 /// The view of the queues that this client waits in, and the keys that it is made of.
@@ -90,8 +90,8 @@ impl Places {
             Parsed::Hold(name) => {
                 view.change(name, key.mod_revision(), if put { Change::Held } else { Change::Freed });
             }
-            Parsed::Wait(name, token) => {
-                let change = if put { Change::Joined(token, key.create_revision()) } else { Change::Left(token) };
+            Parsed::Wait(name, spot) => {
+                let change = if put { Change::Joined(spot) } else { Change::Left(spot) };
                 view.change(name, key.mod_revision(), change);
             }
             Parsed::Foreign => {}

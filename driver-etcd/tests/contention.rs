@@ -159,12 +159,114 @@ async fn waiting_is_quiet() {
     let waiter = tokio::spawn(async move { lock.acquire().await.unwrap().fence() });
     until("it waits", async || client.lock("quiet").unwrap().inspect().await.unwrap().waiters == 1).await;
     let mut etcd = raw(&cluster).await;
-    left(&mut etcd, 2, 2).await; // and no lease is kept any more
-    let before = all_requests(&cluster);
+    left(&mut etcd, 3, 2).await; // the hold, the place and the session; and no lease is kept any more
+    let alive = || requests(&cluster, "LeaseKeepAlive");
+    let (before, kept) = (all_requests(&cluster), alive());
     tokio::time::sleep(Duration::from_secs(2)).await;
-    assert_eq!(all_requests(&cluster), before);
+    let kept = alive() - kept;
+    assert_eq!(all_requests(&cluster), before + kept);
+    assert!((1.0..=5.0).contains(&kept), "one lease, however many wait: {kept}");
     held.release().await.unwrap();
     tokio::time::timeout(PATIENCE, waiter).await.unwrap().unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn thousands_of_waiters_with_long_names_ask_at_the_same_cost() {
+    const WAITERS: usize = 2_900;
+    let cluster = server();
+    let drivers = [driver(&cluster), driver(&cluster)];
+    // Their keys are more than a message can carry.
+    let lock = name(&"/".repeat(512));
+    let holder = OwnerToken::random();
+    granted(drivers[0].acquire(&request(&lock, holder, 600)).await);
+    let tokens: Vec<_> = (0..WAITERS).map(|_| OwnerToken::random()).collect();
+    let mut watches = Vec::new();
+    for (round, some) in tokens.chunks(100).enumerate() {
+        let driver = &drivers[round % 2];
+        for token in some {
+            watches.push(driver.watch(&lock, token).await.unwrap());
+        }
+        let joins = some.iter().map(|token| async { busy(driver.acquire(&joining(&lock, *token, 600, 600)).await) });
+        futures_util::future::join_all(joins).await;
+    }
+    assert_eq!(drivers[0].inspect(&lock).await.unwrap().waiters as usize, WAITERS);
+    let started = std::time::Instant::now();
+    assert!(busy(drivers[1].acquire(&request(&lock, OwnerToken::random(), 600)).await).position.is_none());
+    let last = busy(drivers[1].acquire(&joining(&lock, tokens[WAITERS - 1], 600, 600)).await).position.unwrap();
+    assert!(last as usize >= WAITERS - 100, "{last}");
+    assert!(started.elapsed() < SECOND, "{:?}", started.elapsed());
+    let first = tokens.iter().zip(&mut watches).take(100);
+    drivers[0].release(&hold(&lock, holder)).await.unwrap();
+    let woken = futures_util::future::select_all(first.map(|(token, watch)| {
+        Box::pin(async move {
+            watch.next().await;
+            *token
+        })
+    }));
+    let (next, ..) = tokio::time::timeout(PATIENCE, woken).await.unwrap();
+    granted(drivers[0].acquire(&joining(&lock, next, 600, 600)).await);
+}
+
+#[tokio::test]
+async fn a_first_in_line_that_takes_nothing_is_passed_over() {
+    let cluster = server();
+    let (deaf, alive) = (driver(&cluster), driver(&cluster));
+    let (lock, holder) = (name("deaf"), OwnerToken::random());
+    granted(deaf.acquire(&request(&lock, holder, 60)).await);
+    // A client that keeps its session, and whose waiters ask no more: as if its process stood still.
+    let silent: Vec<_> = (0..3).map(|_| OwnerToken::random()).collect();
+    for token in &silent {
+        busy(deaf.acquire(&joining(&lock, *token, 60, 600)).await);
+    }
+    let waiter = OwnerToken::random();
+    let mut watch = alive.watch(&lock, &waiter).await.unwrap();
+    assert_eq!(busy(alive.acquire(&joining(&lock, waiter, 60, 600)).await).position, Some(3));
+    deaf.release(&hold(&lock, holder)).await.unwrap();
+    let asked = joining(&lock, waiter, 60, 600);
+    let taken = async {
+        loop {
+            watch.next().await;
+            if let tenure_core::driver::Acquisition::Granted(grant) = alive.acquire(&asked).await.unwrap() {
+                return grant;
+            }
+        }
+    };
+    // Once for all of them, not once for each.
+    let grant = tokio::time::timeout(2 * SECOND, taken).await.expect("the lock is not kept for them");
+    // Whoever was passed over comes back at the end.
+    assert_eq!(busy(deaf.acquire(&joining(&lock, silent[0], 60, 600)).await).position, Some(0));
+    alive.release(&hold(&lock, waiter)).await.unwrap();
+    assert!(granted(deaf.acquire(&joining(&lock, silent[0], 60, 600)).await).fence > grant.fence);
+}
+
+#[tokio::test]
+async fn keys_of_others_are_no_waiters() {
+    let cluster = server();
+    let driver = driver(&cluster);
+    let (lock, me) = (name("foreign"), OwnerId::new());
+    let mut etcd = raw(&cluster).await;
+    let base = driver.hold_key(&lock).strip_suffix(b"hold").unwrap().to_vec();
+    // By hand: of no form, before all places, and a place on no lease.
+    let spelled = format!("wait/0000000000000000-{}", OwnerToken::random().expose().as_str());
+    for key in ["wait/foreign", "wait/", "wait/0", "wait/0000", &spelled] {
+        etcd.put([&base, key.as_bytes()].concat(), "x", None).await.unwrap();
+    }
+    let token = OwnerToken::random();
+    granted(driver.acquire(&request(&lock, token, 60)).await);
+    // Nor for those who wait.
+    let client = client(&cluster);
+    let (waiting, entering) = (client.lock("foreign").unwrap(), client.reentrant("foreign", &me).unwrap());
+    let waiting =
+        tokio::spawn(async move { waiting.acquire_within(PATIENCE).await.unwrap().release().await.map(drop) });
+    let entering =
+        tokio::spawn(async move { entering.acquire_within(PATIENCE).await.unwrap().release().await.map(drop) });
+    let queued = etcd_client::GetOptions::new().with_prefix().with_count_only();
+    let wait = [&base, b"wait/".as_slice()].concat();
+    let mut all = async || etcd.get(wait.clone(), Some(queued.clone())).await.unwrap().count();
+    until("both wait", async || all().await == 7).await;
+    driver.release(&hold(&lock, token)).await.unwrap();
+    waiting.await.unwrap().unwrap();
+    entering.await.unwrap().unwrap();
 }
 
 #[tokio::test]

@@ -174,7 +174,7 @@ async fn stopped_leaders_end_no_hold_that_is_renewed(stops: usize) {
         end: AtomicBool::new(false),
     });
     let (holder, rival) = (client(&cluster), client(&cluster));
-    let of = |client: &Client, number: usize| client.lock(&format!("held{number}")).unwrap().ttl(TTL);
+    let of = |client: &Client, number: usize| client.lock(format!("held{number}")).unwrap().ttl(TTL);
     let mut tasks = Vec::new();
     for number in 0..LOCKS {
         let (rivalry, lock) = (Arc::clone(&rivalry), of(&holder, number));

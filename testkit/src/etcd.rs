@@ -209,6 +209,16 @@ impl EtcdCluster {
         self.serves(member)
     }
 
+    /// Starts a member that was killed, with its data, and does not wait: without a majority it does not serve.
+    ///
+    /// # Errors
+    ///
+    /// Those of starting a process.
+    pub fn start_member(&mut self, member: usize) -> io::Result<()> {
+        self.kill(member)?;
+        self.spawn(member)
+    }
+
     /// Kills every member that runs, and starts all of them with their data.
     ///
     /// # Errors

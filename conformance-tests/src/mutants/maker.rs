@@ -30,6 +30,14 @@ impl fmt::Debug for Mutant {
     }
 }
 
+impl Mutant {
+    /// An honest backend, broken in this way.
+    #[must_use]
+    pub fn over(&self, backend: Backend) -> Backend {
+        twisted(backend, (self.make)())
+    }
+}
+
 /// Writes a [`Mutant`]: id, what is wrong, how it is made, which cases kill it.
 macro_rules! mutant {
     ($id:literal, $wrong:literal, $make:expr, [$($case:literal),* $(,)?]) => {
@@ -116,7 +124,7 @@ const MUTANT: &str = "TENURE_MUTANT";
 pub(crate) fn of_environment(backend: Backend) -> Backend {
     let wanted = std::env::var(MUTANT).unwrap_or_default();
     match super::all().find(|mutant| mutant.id == wanted) {
-        Some(mutant) => twisted(backend, (mutant.make)()),
+        Some(mutant) => mutant.over(backend),
         None => backend,
     }
 }

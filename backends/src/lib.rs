@@ -18,6 +18,7 @@
 //!
 //! A backend is a [`HarnessMaker`]; `src/bin/conformance.rs` runs the suite on them.
 
+pub mod chaos;
 #[cfg(feature = "etcd")]
 mod etcd;
 mod memory;

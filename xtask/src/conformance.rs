@@ -5,32 +5,16 @@ use std::process::Command;
 use std::sync::Mutex;
 use std::time::Instant;
 
-use crate::command::{self, Failure, Outcome, cargo};
-use crate::setup;
-
-const SUITE: &[&str] = &["--quiet", "--package", "tenure-backends", "--bin", "conformance"];
+use crate::backends;
+use crate::command::{self, Failure, Outcome};
 
 /// How many backends run at a time. Their cases wait much more than they compute.
 const AT_ONCE: usize = 4;
-/// By how much real waits are stretched, as so many leave a machine busy; `TENURE_SLACK` says otherwise.
-const SLACK: &str = "2";
 
 /// The command that runs the suite, with every backend that can be built here.
 pub(crate) fn suite() -> Command {
-    let mut command = over_suite("run");
+    let mut command = backends::cargo_of("run", "conformance");
     command.arg("--");
-    command
-}
-
-/// `cargo build` or `run` of the suite. etcd's client library needs `protoc`.
-fn over_suite(verb: &str) -> Command {
-    let mut command = cargo(&[verb]);
-    command.args(SUITE);
-    if command::on_path("protoc") || std::env::var_os("PROTOC").is_some() {
-        command.arg("--all-features");
-    } else {
-        eprintln!("without protoc (Debian: protobuf-compiler, libprotobuf-dev) the etcd backends are left out");
-    }
     command
 }
 
@@ -43,11 +27,10 @@ pub(crate) fn run(args: &[String]) -> Outcome {
 pub(crate) fn run_all(reports: &Path) -> Outcome {
     let failed = |error| Failure(format!("cannot make {}: {error}", reports.display()));
     std::fs::create_dir_all(reports).map_err(failed)?;
-    command::run(&mut over_suite("build"))?;
-    let program = setup::target().join("debug").join(format!("conformance{}", std::env::consts::EXE_SUFFIX));
-    let backends = command::output(Command::new(&program).args(["--page", "backends"]))?;
+    let program = backends::built("conformance")?;
+    let ids = command::output(Command::new(&program).args(["--page", "backends"]))?;
     let started = Instant::now();
-    let waiting = Mutex::new(backends.lines());
+    let waiting = Mutex::new(ids.lines());
     let next = || waiting.lock().ok()?.next();
     let ended = Mutex::new(Vec::new());
     std::thread::scope(|scope| {
@@ -77,7 +60,7 @@ pub(crate) fn run_all(reports: &Path) -> Outcome {
         println!("  {}", outcome.as_ref().unwrap_or_else(|Failure(line)| line));
     }
     let red = ended.iter().filter(|(_, outcome)| outcome.is_err()).count();
-    match (red, ended.len() == backends.lines().count()) {
+    match (red, ended.len() == ids.lines().count()) {
         (0, true) => Ok(()),
         (0, false) => Err(Failure("not every backend was run".into())),
         _ => Err(Failure(format!("{red} backends do not keep the contract"))),
@@ -107,7 +90,7 @@ fn run_one(program: &Path, backend: &str, report: &Path, only: &[String]) -> Out
     command.args(["--backend", backend, "--json"]).arg(report);
     command.args(only.iter().flat_map(|case| ["--filter", case]));
     if std::env::var_os("TENURE_SLACK").is_none() {
-        command.env("TENURE_SLACK", SLACK);
+        command.env("TENURE_SLACK", backends::SLACK);
     }
     let output = command.output().map_err(|error| Failure(format!("{backend}: {error}")))?;
     let text = String::from_utf8_lossy(&output.stdout);

@@ -1,6 +1,8 @@
 //! `cargo xtask`: the commands of this workspace. `cargo xtask help` lists them.
 
 mod again;
+mod backends;
+mod chaos;
 mod ci;
 mod command;
 mod compare;
@@ -25,6 +27,20 @@ cargo xtask <command>
       --backend <id>         the backend to run (may be repeated; default: all that can run here)
       --json <file>          write the report as JSON
       --filter <text>        only cases whose id contains the text
+  chaos                      client processes over servers that are stopped, killed and cut off, and a judge
+      --list                 print the backends
+      --backend <id>         the backend to run
+      --seconds <n>          for how long there are faults (default 30)
+      --seed <n>             decides the faults (default 1)
+      --faults <kinds>       none, or some of clients,servers,links (default: all)
+      --data kept|lost       what a killed server has after its restart (default: kept)
+      --processes <n>, --tasks <n>, --names <n>, --steady <n>
+                             client processes (4), tasks of each (5) on the names that all want (3), and locks of each
+                             that are held for several ttls (8)
+      --patience <s>         how soon after the last fault everybody has to be served
+      --broken <mutant>      clients whose driver has something wrong, to try the judge
+      --logs <folder>        leave the logs of the clients there
+      --brief                one line, if nothing is wrong
   compare locks|queue        measure beside other libraries, print the tables, rewrite docs/performance.md
       --quick                less of everything: at most ten minutes
       --json <file>          write the figures there, and leave the page alone
@@ -45,6 +61,7 @@ fn main() -> ExitCode {
     let outcome = match command.as_str() {
         "test" => test::run(&args),
         "conformance" => conformance::run(&args),
+        "chaos" => chaos::run(&args),
         "compare" => compare::run(&args),
         "tidy" => tidy::run(&args),
         "ci" => ci::run(&args),

@@ -39,7 +39,7 @@ pub(crate) fn run(args: &[String]) -> Outcome {
         failovers("1")?;
     }
     if soak == Soak::Minutes {
-        let long = ["test", "--package", "tenure-backends", "--all-features", "--test", "redlock_soak"];
+        let long = ["test", "--package", "tenure-backends", "--all-features", "--test", "chaos"];
         command::run(cargo(&long).args(["--", "--ignored", "--nocapture"]))?;
     }
     conformance::run_all(&setup::target().join("conformance"))

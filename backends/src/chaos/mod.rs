@@ -1,0 +1,33 @@
+//! Client processes that take locks from real servers while clients, servers and connections are harmed, and a judge of
+//! what they saw. `src/bin/chaos.rs` runs it; `docs/chaos.md` says what is judged and what is not.
+//!
+//! | module | what |
+//! |---|---|
+//! | `options`, `profile` | what to run, and what differs between the backends |
+//! | `client` | a client process, and its log of `event`s |
+//! | `crew`, `servers`, `nemesis` | the processes, the servers, and what harms them: `fault`s |
+//! | `judge` | the rules, over logs alone |
+//! | `run`, `report` | all of it, and what it came to |
+
+mod client;
+mod crew;
+mod event;
+mod fault;
+mod judge;
+mod nemesis;
+mod options;
+mod profile;
+mod report;
+mod run;
+mod servers;
+
+pub use client::serve;
+pub use options::{Data, Harm, Options};
+pub use report::Report;
+pub use run::run;
+
+/// The backends that it knows.
+#[must_use]
+pub fn backends() -> Vec<&'static str> {
+    profile::Profile::ids()
+}

@@ -1,0 +1,192 @@
+//! What to run: the words of the command line.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use tenure_conformance::{BoxError, mutants};
+
+use super::profile::Profile;
+
+/// What happens to the data of a server that is killed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Data {
+    /// It is there again after a restart.
+    Kept,
+    /// It is gone, where the driver has a promise for that.
+    Lost,
+}
+
+/// What is harmed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Harm {
+    /// Client processes: killed and stopped.
+    pub clients: bool,
+    /// Servers: killed, stopped, and what else their kind suffers.
+    pub servers: bool,
+    /// Connections: cut, silent, late.
+    pub links: bool,
+}
+
+/// A run.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The program that this is, which serves as the client process as well.
+    pub program: PathBuf,
+    pub(super) profile: &'static Profile,
+    /// For how long there are faults.
+    pub span: Duration,
+    /// Decides which faults there are, and what each task does.
+    pub seed: u64,
+    /// Client processes.
+    pub processes: usize,
+    /// Tasks of each process that take turns on the hot names.
+    pub tasks: u32,
+    /// Names that everybody wants.
+    pub names: u32,
+    /// Tasks of each process that hold a lock for several ttls; each name of theirs is wanted by two processes.
+    pub steady: u32,
+    /// See [`Data`].
+    pub data: Data,
+    /// See [`Harm`].
+    pub harm: Harm,
+    /// A mutant of the driver that the clients use, which the judge has to catch.
+    pub broken: Option<String>,
+    /// How long everybody may need to come to an end after the last fault; the backend's own bound if it is not given.
+    pub patience: Option<Duration>,
+    /// By how much the judge's patience is stretched: `TENURE_SLACK`, else 1.
+    pub slack: f64,
+    /// Where the logs are left; nowhere if it is not given.
+    pub logs: Option<PathBuf>,
+    /// One line instead of a table, if nothing is wrong.
+    pub brief: bool,
+}
+
+impl Options {
+    /// A run on this backend with the defaults.
+    ///
+    /// # Errors
+    ///
+    /// There is no such backend.
+    pub fn new(program: PathBuf, backend: &str) -> Result<Self, BoxError> {
+        Ok(Self {
+            program,
+            profile: Profile::of(backend)?,
+            span: Duration::from_secs(30),
+            seed: 1,
+            processes: 4,
+            tasks: 5,
+            names: 3,
+            steady: 8,
+            data: Data::Kept,
+            harm: Harm { clients: true, servers: true, links: true },
+            broken: None,
+            patience: None,
+            slack: tenure_conformance::Options::default().slack,
+            logs: None,
+            brief: false,
+        })
+    }
+
+    /// Reads the words of the command line.
+    ///
+    /// # Errors
+    ///
+    /// In words for whoever wrote them.
+    pub fn parse(program: PathBuf, words: &[String]) -> Result<Self, BoxError> {
+        let backend = words.iter().position(|word| word == "--backend").and_then(|at| words.get(at + 1));
+        let backend = backend.ok_or_else(|| format!("--backend is one of {}", Profile::ids().join(", ")))?;
+        let mut options = Self::new(program, backend)?;
+        let mut words = words.iter();
+        while let Some(word) = words.next() {
+            if word == "--brief" {
+                options.brief = true;
+                continue;
+            }
+            let value = words.next().ok_or_else(|| format!("{word} needs a value"))?;
+            options.set(word, value).map_err(|error| format!("{word} {value}: {error}"))?;
+        }
+        if options.data == Data::Lost && !options.profile.may_lose_data() {
+            return Err("the members of an etcd cluster promise nothing once a majority lost its data".into());
+        }
+        Ok(options)
+    }
+
+    fn set(&mut self, word: &str, value: &str) -> Result<(), BoxError> {
+        match word {
+            "--backend" => {}
+            "--seconds" => self.span = Duration::from_secs(value.parse()?),
+            "--seed" => self.seed = value.parse()?,
+            "--processes" => self.processes = at_least_one(value)?,
+            "--tasks" => self.tasks = at_least_one(value)?,
+            "--names" => self.names = at_least_one(value)?,
+            "--steady" => self.steady = value.parse()?,
+            "--data" if value == "kept" => self.data = Data::Kept,
+            "--data" if value == "lost" => self.data = Data::Lost,
+            "--data" => return Err("it is kept or lost".into()),
+            "--faults" => self.harm = harm(value)?,
+            "--broken" => self.broken = Some(mutant(value)?),
+            "--patience" => self.patience = Some(Duration::from_secs(value.parse()?)),
+            "--logs" => self.logs = Some(value.into()),
+            _ => return Err("there is no such option; see cargo xtask help".into()),
+        }
+        Ok(())
+    }
+}
+
+pub(super) fn hot_name(number: u32) -> String {
+    format!("hot-{number}")
+}
+
+/// The name that belongs to the `number`th steady task of a process, and that another process wants as well.
+pub(super) fn steady_name(process: usize, number: u32) -> String {
+    format!("steady-{process}-{number}")
+}
+
+fn at_least_one<T: std::str::FromStr<Err = std::num::ParseIntError> + From<u8> + PartialOrd>(
+    text: &str,
+) -> Result<T, BoxError> {
+    let number: T = text.parse()?;
+    if number < T::from(1) { Err("it is at least 1".into()) } else { Ok(number) }
+}
+
+fn harm(list: &str) -> Result<Harm, BoxError> {
+    let mut harm = Harm { clients: false, servers: false, links: false };
+    for kind in list.split(',').filter(|kind| *kind != "none") {
+        match kind {
+            "clients" => harm.clients = true,
+            "servers" => harm.servers = true,
+            "links" => harm.links = true,
+            _ => return Err("it is none, or some of clients,servers,links".into()),
+        }
+    }
+    Ok(harm)
+}
+
+fn mutant(id: &str) -> Result<String, BoxError> {
+    let found = mutants::all().find(|mutant| mutant.id == id);
+    Ok(found.ok_or("there is no such mutant; conformance-tests/src/mutants has them")?.id.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(words: &str) -> Result<Options, BoxError> {
+        Options::parse("chaos".into(), &words.split(' ').map(String::from).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn words_are_read_and_what_makes_no_sense_is_refused() {
+        let options = parse("--seed 7 --backend redis/single --seconds 9 --faults clients,links --data lost").unwrap();
+        assert_eq!((options.seed, options.span.as_secs(), options.data), (7, 9, Data::Lost));
+        assert!(options.harm.clients && options.harm.links && !options.harm.servers);
+        for bad in ["--seed 7", "--backend none/such", "--backend redis/single --data some"] {
+            assert!(parse(bad).is_err(), "{bad}");
+        }
+        for bad in ["--processes 0", "--faults moon", "--broken no/such", "--seed", "--what 1"] {
+            assert!(parse(&format!("--backend redis/single {bad}")).is_err(), "{bad}");
+        }
+        #[cfg(feature = "etcd")]
+        assert!(parse("--backend etcd/single --data lost").is_err());
+    }
+}

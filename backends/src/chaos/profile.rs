@@ -1,0 +1,144 @@
+//! What differs between the backends: servers, ttls, and how soon all is well again after the last fault.
+
+use std::time::Duration;
+
+use tenure_conformance::BoxError;
+use tenure_testkit::RedisOptions;
+#[cfg(feature = "etcd")]
+use tenure_testkit::{EtcdCluster, EtcdOptions};
+
+use super::judge::Bounds;
+use super::options::Data;
+#[cfg(feature = "etcd")]
+use super::servers::EtcdMembers;
+use super::servers::{RedisNodes, Servers};
+
+/// A backend, as far as this test has to know it.
+#[derive(Debug)]
+pub(crate) struct Profile {
+    pub(crate) id: &'static str,
+    kind: Kind,
+    /// Of the locks that are taken.
+    pub(crate) ttl: Duration,
+    /// See [`Bounds::stall`].
+    stall: Duration,
+    /// Within which every task gets its lock and every process ends, counted from the end of the last fault.
+    pub(crate) settle: Duration,
+    /// Within which a server has nothing left of clients that were killed, counted from the end of the last process.
+    pub(crate) clean: Duration,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Redis,
+    Fred,
+    Redlock {
+        nodes: usize,
+    },
+    #[cfg(feature = "etcd")]
+    Etcd {
+        members: usize,
+    },
+}
+
+/// A waiter that was killed is remembered for its presence of 15 s.
+const PRESENCE: Duration = Duration::from_secs(15);
+/// See [`Bounds::told_late`].
+const TOLD_LATE: Duration = Duration::from_millis(250);
+
+const PROFILES: &[Profile] = &[
+    redis("redis/single", Kind::Redis),
+    redis("fred/single", Kind::Fred),
+    redlock("redlock/3-live", 3),
+    redlock("redlock/5-live", 5),
+    #[cfg(feature = "etcd")]
+    etcd("etcd/single", 1),
+    #[cfg(feature = "etcd")]
+    etcd("etcd/3-members", 3),
+];
+
+const fn redis(id: &'static str, kind: Kind) -> Profile {
+    let ttl = Duration::from_secs(1);
+    // A waiter that is stopped when its turn comes keeps it for 2 s, and several may be, one after the other.
+    let (stall, settle) = (Duration::from_secs(6), Duration::from_secs(10));
+    Profile { id, kind, ttl, stall, settle, clean: PRESENCE.saturating_add(ttl) }
+}
+
+const fn redlock(id: &'static str, nodes: usize) -> Profile {
+    let ttl = Duration::from_secs(1);
+    let (stall, settle) = (Duration::from_secs(8), Duration::from_secs(20));
+    Profile { id, kind: Kind::Redlock { nodes }, ttl, stall, settle, clean: PRESENCE.saturating_add(ttl) }
+}
+
+#[cfg(feature = "etcd")]
+const fn etcd(id: &'static str, members: usize) -> Profile {
+    // A waiter that was killed holds up those behind it for its presence, which a change of leader may double.
+    let long = Duration::from_secs(60);
+    let ttl = Duration::from_secs(2);
+    Profile { id, kind: Kind::Etcd { members }, ttl, stall: long, settle: long, clean: long }
+}
+
+impl Profile {
+    pub(crate) fn of(id: &str) -> Result<&'static Self, BoxError> {
+        let found = PROFILES.iter().find(|profile| profile.id == id);
+        Ok(found.ok_or_else(|| format!("no backend \"{id}\"; there are {}", Self::ids().join(", ")))?)
+    }
+
+    pub(crate) fn ids() -> Vec<&'static str> {
+        PROFILES.iter().map(|profile| profile.id).collect()
+    }
+
+    /// The bounds of the judge, on a machine that is so many times slower.
+    pub(crate) fn bounds(&self, slack: f64) -> Bounds {
+        Bounds { told_late: TOLD_LATE.mul_f64(slack), stall: self.stall.mul_f64(slack) }
+    }
+
+    pub(crate) fn may_lose_data(&self) -> bool {
+        match self.kind {
+            Kind::Redis | Kind::Fred | Kind::Redlock { .. } => true,
+            #[cfg(feature = "etcd")]
+            Kind::Etcd { .. } => false,
+        }
+    }
+
+    /// Whether the promise of one holder at a time is kept over restarts that lose data; that of fences always is.
+    pub(crate) fn excludes_over(&self, data: Data) -> bool {
+        data == Data::Kept || matches!(self.kind, Kind::Redlock { .. })
+    }
+
+    /// Whether all clients have to reach the servers in the same places: nodes of a quorum are known by theirs.
+    pub(crate) fn shares_links(&self) -> bool {
+        matches!(self.kind, Kind::Redlock { .. })
+    }
+
+    /// Starts the servers.
+    pub(crate) fn start(&self, data: Data) -> Result<Box<dyn Servers>, BoxError> {
+        let options = match data {
+            Data::Kept => RedisOptions::new().append_only(),
+            Data::Lost => RedisOptions::new(),
+        };
+        Ok(match self.kind {
+            Kind::Redis | Kind::Fred => Box::new(RedisNodes::start(1, &options, data)?),
+            Kind::Redlock { nodes } => Box::new(RedisNodes::start(nodes, &options, data)?),
+            #[cfg(feature = "etcd")]
+            Kind::Etcd { members } => Box::new(EtcdMembers(EtcdCluster::start(EtcdOptions::new(), members)?)),
+        })
+    }
+
+    /// The URL of servers that are reached through these ports of loopback.
+    pub(crate) fn url(&self, ports: &[u16], data: Data) -> String {
+        let hosts: Vec<_> = ports.iter().map(|port| format!("127.0.0.1:{port}")).collect();
+        let (hosts, link) = (hosts.join(","), "ping_interval_ms=500");
+        match self.kind {
+            Kind::Redis => format!("redis://{hosts}/?{link}"),
+            Kind::Fred => format!("fred+redis://{hosts}/?{link}"),
+            Kind::Redlock { .. } => {
+                let restarts = if data == Data::Kept { "durable" } else { "may_forget" };
+                let ttl = self.ttl.as_millis();
+                format!("redlock+redis://{hosts}/?restarts={restarts}&max_ttl_ms={ttl}&{link}")
+            }
+            #[cfg(feature = "etcd")]
+            Kind::Etcd { .. } => EtcdCluster::url_of(ports),
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! A whole run: servers, processes, faults, the end, and the judgement.
+
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use tenure_conformance::BoxError;
+use tenure_conformance::history::Assumption;
+use tenure_conformance::worker::monotonic;
+use tenure_testkit::{TcpProxy, TempDir};
+
+use super::crew::Crew;
+use super::event::{self, Event};
+use super::judge::{Ending, Seen, judge};
+use super::nemesis::Nemesis;
+use super::options::Options;
+use super::report::Report;
+use super::servers::Servers;
+
+/// Runs it and judges it.
+///
+/// # Errors
+///
+/// It could not be run: servers or processes do not start, or a log cannot be read. What the judge finds is in the
+/// report.
+///
+/// # Cancel safety
+///
+/// Dropping the future kills everything that was started.
+pub async fn run(options: &Options) -> Result<Report, BoxError> {
+    let temporary = TempDir::new("chaos")?;
+    let folder = options.logs.clone().unwrap_or_else(|| temporary.path().to_owned());
+    fs::create_dir_all(&folder)?;
+    let began = monotonic();
+    let servers = options.profile.start(options.data)?;
+    let rows = if options.profile.shares_links() { 1 } else { options.processes };
+    let proxies = (0..rows)
+        .map(|_| servers.ports().into_iter().map(TcpProxy::start).collect::<Result<Vec<_>, _>>())
+        .collect::<Result<Vec<_>, _>>()?;
+    let url = |proxies: &Vec<TcpProxy>| {
+        options.profile.url(&proxies.iter().map(TcpProxy::port).collect::<Vec<_>>(), options.data)
+    };
+    let crew =
+        Crew::start(options, folder.clone(), proxies.iter().map(url).cycle().take(options.processes).collect()).await?;
+    let mut nemesis = Nemesis::new(options, servers, proxies, crew);
+    nemesis.run().await?;
+    let calm = monotonic();
+    let Nemesis { mut servers, crew, faults, .. } = nemesis;
+    let alive = (0..crew.size()).map(|process| (process, crew.life(process))).collect();
+    let patience = options.patience.unwrap_or(options.profile.settle).mul_f64(options.slack);
+    let all_ended = crew.end(patience).await?;
+    let settled = monotonic();
+    // What lives is not judged by what it leaves.
+    let left = if all_ended {
+        what_is_left(&mut *servers, options.profile.clean.mul_f64(options.slack)).await?
+    } else {
+        Vec::new()
+    };
+    let ending = Ending { alive, tasks: options.tasks + 2 * options.steady, span: (calm, settled), left };
+    let counters = servers.counters()?;
+    let events = read_all(&folder)?;
+    let assumption = match options.profile.excludes_over(options.data) {
+        true => Assumption::Timed,
+        false => Assumption::Asynchronous,
+    };
+    let violations = judge(
+        &Seen { events: &events, faults: &faults, assumption, bounds: options.profile.bounds(options.slack) },
+        &ending,
+    );
+    Ok(Report { options: options.clone(), began, events, faults, ending, counters, violations })
+}
+
+/// Looks until nothing is left, at most for so long.
+async fn what_is_left(servers: &mut dyn Servers, limit: Duration) -> Result<Vec<String>, BoxError> {
+    let deadline = monotonic() + limit;
+    loop {
+        let left = servers.left()?;
+        if left.is_empty() || monotonic() > deadline {
+            return Ok(left);
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+}
+
+/// The events of all processes, in the order of their instants.
+fn read_all(folder: &Path) -> Result<Vec<Event>, BoxError> {
+    let mut events = Vec::new();
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        if path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("client-")) {
+            events.extend(event::read(&fs::read_to_string(path)?)?);
+        }
+    }
+    events.sort_by_key(|event| (event.at, event.by));
+    Ok(events)
+}

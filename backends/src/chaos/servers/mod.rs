@@ -1,0 +1,41 @@
+//! Servers, as far as all of them can be harmed and looked at in the same way.
+
+#[cfg(feature = "etcd")]
+mod etcd;
+mod redis;
+
+use tenure_conformance::{BoxError, Rng};
+
+#[cfg(feature = "etcd")]
+pub(crate) use etcd::EtcdMembers;
+pub(crate) use redis::RedisNodes;
+
+/// One server or several.
+pub(crate) trait Servers: Send {
+    /// Where each listens.
+    fn ports(&self) -> Vec<u16>;
+
+    /// The one that leads, if they have a leader and all of them work.
+    fn leader(&self) -> Option<usize>;
+
+    /// Stops a server where it is.
+    fn stop(&mut self, node: usize) -> Result<(), BoxError>;
+
+    /// Lets it go on.
+    fn go_on(&mut self, node: usize) -> Result<(), BoxError>;
+
+    /// Kills it.
+    fn kill(&mut self, node: usize) -> Result<(), BoxError>;
+
+    /// Starts it again.
+    fn start(&mut self, node: usize) -> Result<(), BoxError>;
+
+    /// Something that its kind suffers and that is over at once, done to a server that works; says what.
+    fn disturb(&mut self, node: usize, rng: &mut Rng) -> Result<String, BoxError>;
+
+    /// What no server may have after the last client has ended; nothing, once all is well.
+    fn left(&mut self) -> Result<Vec<String>, BoxError>;
+
+    /// What the servers counted, for the report.
+    fn counters(&mut self) -> Result<String, BoxError>;
+}

@@ -1,0 +1,86 @@
+//! Processes over servers that are stopped, killed and cut off, briefly; `cargo xtask chaos` runs it for longer and on
+//! more backends. And drivers with something wrong, which the judge has to find.
+
+use std::time::Duration;
+
+use tenure_backends::chaos::{Data, Harm, Options, Report, run};
+
+const ALL: Harm = Harm { clients: true, servers: true, links: true };
+
+fn options(backend: &str, seconds: u64) -> Options {
+    let mut options = Options::new(env!("CARGO_BIN_EXE_chaos").into(), backend).unwrap();
+    options.span = Duration::from_secs(seconds);
+    options.seed = std::env::var("TENURE_SEED").map_or(1, |text| text.parse().expect("TENURE_SEED is a number"));
+    options
+}
+
+/// A run that has to be clean, and that had something to be broken.
+async fn clean(options: &Options) -> Report {
+    let report = run(options).await.unwrap();
+    println!("{report}");
+    assert!(report.is_clean(), "{}", report.broken_rules().join(", "));
+    let (clients, servers) = report.faults();
+    assert!(servers > 0 && (clients > 0 || !options.harm.clients), "the faults do not bite");
+    assert!(report.grants() > 4 * options.processes, "{} grants prove too little", report.grants());
+    report
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn ten_seconds_of_faults_on_a_quorum_break_no_promise() {
+    clean(&options("redlock/3-live", 10)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn ten_seconds_of_faults_on_fred_break_no_promise() {
+    clean(&options("fred/single", 10)).await;
+}
+
+/// One name, one task in each process, and faults of servers only: what the figure about rounds is said of.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "takes three minutes; cargo xtask test --full runs it"]
+async fn three_minutes_of_faults_on_a_quorum_break_no_promise() {
+    let mut options = options("redlock/5-live", 60);
+    (options.tasks, options.names, options.steady) = (1, 1, 0);
+    options.harm = Harm { clients: false, links: false, ..ALL };
+    let mut lost = 0;
+    for data in [Data::Lost, Data::Kept, Data::Lost] {
+        options.data = data;
+        let report = clean(&options).await;
+        let (won, at_once) = report.elections();
+        assert!(at_once * 10 >= won * 9, "seed {}: {at_once} of {won} grants in one round", options.seed);
+        lost += report.lost();
+        options.seed += 1;
+    }
+    assert!(lost > 0, "nobody lost a lock, so that losses are told in time was not tried");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_loses_its_data_makes_no_fence_repeat_or_fall() {
+    let mut options = options("redis/single", 8);
+    options.data = Data::Lost;
+    clean(&options).await;
+}
+
+/// The judge finds what is wrong with these drivers; a run that cannot fail would prove nothing.
+async fn caught(mutant: &str, rule: &str) {
+    let mut options = options("redis/single", 6);
+    options.broken = Some(mutant.into());
+    let report = run(&options).await.unwrap();
+    let found = report.broken_rules();
+    assert!(found.iter().any(|found| found == rule), "{mutant}: {found:?}\n{report}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_driver_that_frees_the_locks_of_others_is_caught() {
+    caught("release/anyones-lock", "two holders at once").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_driver_whose_clients_count_fences_for_themselves_is_caught() {
+    caught("fence/per-client", "two grants with one fence").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_driver_whose_leases_have_no_end_is_caught() {
+    caught("lease/never-expires", "a task that did not come to an end").await;
+}

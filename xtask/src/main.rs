@@ -19,7 +19,7 @@ use command::Failure;
 const HELP: &str = "\
 cargo xtask <command>
 
-  test                       install what the tests need (Debian and Ubuntu), run every test, print the suite's tables
+  test                       install what the tests need (Debian and Ubuntu), run every test, chaos, print the suite's tables
       --no-install           do not install anything; say what is missing
       --full                 also three minutes of processes over servers that are stopped and killed
   conformance                run the conformance suite alone

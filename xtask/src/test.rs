@@ -1,6 +1,7 @@
 //! Every test there is, with real servers.
 
 use crate::again;
+use crate::chaos;
 use crate::command::{self, Failure, Outcome, cargo};
 use crate::conformance;
 use crate::setup::{self, Install};
@@ -42,5 +43,6 @@ pub(crate) fn run(args: &[String]) -> Outcome {
         let long = ["test", "--package", "tenure-backends", "--all-features", "--test", "chaos"];
         command::run(cargo(&long).args(["--", "--ignored", "--nocapture"]))?;
     }
+    chaos::run_all()?;
     conformance::run_all(&setup::target().join("conformance"))
 }

@@ -73,5 +73,9 @@ impl RedisExecutor for Wire {
         vec![("wire".into(), self.call(&words))]
     }
 
+    fn identity(&self) -> Option<String> {
+        None
+    }
+
     async fn close(&self) {}
 }

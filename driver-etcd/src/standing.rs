@@ -87,7 +87,13 @@ impl<A: Audience> Standing<A> {
         }
     }
 
-    async fn run(self: Arc<Self>, mut stream: WatchStream) {
+    async fn run(self: Arc<Self>, stream: WatchStream) {
+        let mut cut = CutOff(Some(Arc::clone(&self)));
+        self.keep(stream).await;
+        cut.0 = None;
+    }
+
+    async fn keep(&self, mut stream: WatchStream) {
         let mut turns = self.link.turns();
         loop {
             let ended = tokio::select! {
@@ -175,6 +181,19 @@ impl<A: Audience> Standing<A> {
     pub(crate) fn abort(&self) {
         if let Ok(mut task) = self.task.try_lock() {
             task.take().inspect(JoinHandle::abort);
+        }
+    }
+}
+
+/// The task that keeps the watch. Dropped before its end, since its runtime ends, it has everybody ask: the first of them
+/// opens the watch again where it runs.
+struct CutOff<A: Audience>(Option<Arc<Standing<A>>>);
+
+impl<A: Audience> Drop for CutOff<A> {
+    fn drop(&mut self) {
+        if let Some(standing) = self.0.take() {
+            standing.live.send_replace(false);
+            standing.audience.gap();
         }
     }
 }

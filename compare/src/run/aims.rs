@@ -32,10 +32,16 @@ pub(super) const LOCKS: &[Aim] = &[
     aim(
         "handover_gap_in_rtt",
         Most(1.10),
-        "from a release sent to the next holder running, through the proxy, in round trips",
+        "from a release sent to the next holder running on two threads, through the proxy, in round trips",
     ),
+    aim("handover_gap_one_thread_in_rtt", Most(2.2), "the same on one thread, where the lease is confirmed first"),
     aim("handover_local_vs_publish_floor", Most(1.3), "the same within one process, over PUBLISH to subscriber"),
-    aim("handover_remote_vs_publish_floor", Most(2.7), "the same between two processes, over PUBLISH to subscriber"),
+    aim(
+        "handover_remote_vs_publish_floor",
+        Most(2.7),
+        "between two processes of two threads, over PUBLISH to subscriber",
+    ),
+    aim("handover_remote_one_thread_vs_publish_floor", Most(5.4), "between two processes of one thread"),
     aim(
         "handovers_vs_best_peer",
         Least(6.0),

@@ -38,7 +38,7 @@ pub(super) fn run(bench: &mut Bench) -> Outcome {
     let note = "One member that writes to this machine's disk; nothing pinned.";
     let mut pairs = Section::new("etcd-pair", "etcd: uncontended pair, one task", note, columns);
     let mut hot = Section::new("etcd-handover", "etcd: hand-over, 16 waiters in 2 processes", note, handover::COLUMNS);
-    let crowd = Crowd { processes: 2, waiters: 16, port, millis: bench.pick(1_500, 3_000) };
+    let crowd = Crowd { processes: 2, waiters: 16, threads: 0, port, millis: bench.pick(1_500, 3_000) };
     for round in 0..bench.rounds() {
         for name in bench.shuffled(&["etcd-put-del", "etcd-lock-api", "tenure-etcd"]) {
             let job = Job {

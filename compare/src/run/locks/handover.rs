@@ -22,14 +22,19 @@ pub(super) const COLUMNS: &[(&str, &str)] = &[
     ("fences_back", "fences that fell"),
 ];
 
-/// How many waiters there are, in how many processes, and through which port.
+/// How many waiters there are, in how many processes, on runtimes of how many threads, and through which port.
 #[derive(Clone, Copy)]
 pub(super) struct Crowd {
     pub(super) processes: usize,
     pub(super) waiters: usize,
+    /// 0 for a runtime that runs on the thread that waits for it.
+    pub(super) threads: usize,
     pub(super) port: u16,
     pub(super) millis: u64,
 }
+
+/// On a runtime with one worker a lease that was handed over is confirmed before it is returned.
+const ON_THREADS: &str = "tenure-redis-each-asks, 2 threads";
 
 /// One run; an overlap or a fence that fell is a finding in the table, and on the terminal.
 pub(super) fn run(peer: &Peer, crowd: Crowd, servers: &[&Redis], pin: Option<&str>) -> Outcome<Sample> {
@@ -40,6 +45,7 @@ pub(super) fn run(peer: &Peer, crowd: Crowd, servers: &[&Redis], pin: Option<&st
         name: "compare/hot".into(),
         workers: crowd.waiters / crowd.processes,
         millis: crowd.millis,
+        threads: crowd.threads,
         ..Job::default()
     };
     for server in servers {
@@ -63,13 +69,14 @@ pub(super) fn run(peer: &Peer, crowd: Crowd, servers: &[&Redis], pin: Option<&st
 pub(super) fn sixteen(bench: &mut Bench) -> Outcome {
     let pin = bench.pins.shared.clone();
     let server = Redis::start(pin.as_deref())?;
-    let crowd = Crowd { processes: 2, waiters: 16, port: server.port(), millis: bench.pick(700, 2_000) };
+    let crowd = Crowd { processes: 2, waiters: 16, threads: 0, port: server.port(), millis: bench.pick(700, 2_000) };
     let mut peers: Vec<Peer> = ["rslock", "rslock-tuned"].map(rust).to_vec();
     peers.extend(["tenure-redis", "tenure-redis-each-asks", "tenure-fred"].map(ours));
     peers.extend(foreign(bench));
     let note = "Two processes of eight waiters, nothing done while holding; one processor. The floor is the way of a \
                 PUBLISH to its subscriber. Tuned and foreign peers ask every 5 ms where that can be set. Who each asks \
-                passes no lease on within a process: that is the way from one process to another.";
+                passes no lease on within a process: that is the way from one process to another. On a runtime with one worker \
+                a lease that was handed over is confirmed before it is returned, which costs a round trip.";
     let mut section = Section::new("handover-16", "Hand-over, 16 waiters in 2 processes", note, COLUMNS);
     let note = "One client, whose waiters pass a lease on among themselves (see `holders_per_grant`), and one whose \
                 waiters each ask for themselves.";
@@ -84,14 +91,19 @@ pub(super) fn sixteen(bench: &mut Bench) -> Outcome {
                 Err(error) => bench.report.left_out(format!("{} with 16 waiters", peer.name), error),
             }
         }
+        match run(&ours("tenure-redis-each-asks"), Crowd { threads: 2, ..crowd }, &[&server], pin.as_deref()) {
+            Ok(figures) => section.add(ON_THREADS, figures),
+            Err(error) => bench.report.left_out(ON_THREADS, error),
+        }
         let alone = Crowd { processes: 1, ..crowd };
         for peer in bench.shuffled(&["tenure-redis", "tenure-redis-each-asks", "tenure-fred"].map(ours)) {
             local.add(peer.name, run(&peer, alone, &[&server], pin.as_deref())?);
         }
     }
     let report = &mut bench.report;
-    let remote = section.ratio("tenure-redis-each-asks", "publish floor", "gap_p50_us");
-    report.ratio("handover_remote_vs_publish_floor", remote);
+    let remote = |subject| section.ratio(subject, "publish floor", "gap_p50_us");
+    report.ratio("handover_remote_vs_publish_floor", remote(ON_THREADS));
+    report.ratio("handover_remote_one_thread_vs_publish_floor", remote("tenure-redis-each-asks"));
     report.ratio("handover_local_vs_publish_floor", local.ratio("tenure-redis", "publish floor", "gap_p50_us"));
     report.ratio("handovers_vs_rslock_default", section.ratio("tenure-redis", "rslock", "per_s"));
     let others = peers.iter().filter(|peer| !peer.name.starts_with("tenure"));
@@ -115,7 +127,7 @@ fn renamed(floor: &Sample) -> Sample {
 pub(super) fn crowd(bench: &mut Bench) -> Outcome {
     let pin = bench.pins.shared.clone();
     let server = Redis::start(pin.as_deref())?;
-    let crowd = Crowd { processes: 4, waiters: 128, port: server.port(), millis: bench.pick(1_000, 2_000) };
+    let crowd = Crowd { processes: 4, waiters: 128, threads: 0, port: server.port(), millis: bench.pick(1_000, 2_000) };
     let mut section = Section::new("handover-128", "Hand-over, 128 waiters in 4 processes", "", COLUMNS);
     let mut thousand = Section::new("handover-1000", "Hand-over, 1000 waiters in 4 processes", "", COLUMNS);
     let peers = [rust("rslock-tuned"), ours("tenure-redis"), ours("tenure-fred")];
@@ -174,14 +186,18 @@ pub(super) fn network(bench: &mut Bench) -> Outcome {
             pairs.add(peer.name, with_trips(taken.per_thing(peer.sends), "p50_us", trip));
         }
         for peer in bench.shuffled(&waiting) {
-            let crowd = Crowd { processes: 2, waiters: 16, port, millis };
+            let crowd = Crowd { processes: 2, waiters: 16, threads: 0, port, millis };
             let figures = run(&peer, crowd, &[&server], pin.as_deref())?;
             gaps.add(peer.name, with_trips(figures, "gap_p50_us", trip));
         }
+        let threads = Crowd { processes: 2, waiters: 16, threads: 2, port, millis };
+        let figures = run(&ours("tenure-redis-each-asks"), threads, &[&server], pin.as_deref())?;
+        gaps.add(ON_THREADS, with_trips(figures, "gap_p50_us", trip));
         pairs.add("round trip", rtt);
     }
     bench.report.ratio("pairs_64_p50_in_rtt", pairs.median("tenure-redis", "in_rtt"));
-    bench.report.ratio("handover_gap_in_rtt", gaps.median("tenure-redis-each-asks", "in_rtt"));
+    bench.report.ratio("handover_gap_in_rtt", gaps.median(ON_THREADS, "in_rtt"));
+    bench.report.ratio("handover_gap_one_thread_in_rtt", gaps.median("tenure-redis-each-asks", "in_rtt"));
     bench.report.sections.extend([pairs, gaps]);
     Ok(())
 }

@@ -100,8 +100,17 @@ pub(crate) fn acquisition(reply: &Reply, ttl: Duration, settings: &RedisSettings
             let text = format!("the lock is entered {MAX_DEPTH} times already, the deepest that is kept");
             Err(Error::new(ErrorKind::LimitReached, text))
         }
+        -6 => Err(damaged(at(1)?, at(2)?)),
         _ => Err(unexpected("an unknown answer")),
     }
+}
+
+/// What a script that hands out fences says of a counter that it cannot go on from.
+pub(crate) fn damaged(key: &Reply, found: &Reply) -> Error {
+    let text = |reply: &Reply| reply.bytes().map(|bytes| bytes.escape_ascii().to_string()).unwrap_or_default();
+    let (key, found) = (text(key), text(found));
+    let what = "which is no number, or more than a day ahead of the server's clock; no fence was given";
+    Error::new(ErrorKind::Protocol, format!("the fence counter {key} holds \"{found}\", {what}"))
 }
 
 /// The answers of the renewals, one for each of `count`; or one for all of them.

@@ -87,7 +87,7 @@ scripts! {
     VOTE = "vote":
         "vote" "part/now" "part/vote_fence" "acquire_free" "part/refusal" "part/wait" "part/queue" "part/join"
         "acquire_busy" "acquire_grant";
-    RAISE = "raise": "part/refusal" "raise";
+    RAISE = "raise": "part/refusal" "part/now" "raise";
     ENROLL = "enroll": "enroll";
     RIGHTS = "rights": "rights";
     QUEUE_PUSH = "queue_push":

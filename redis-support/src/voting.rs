@@ -37,14 +37,15 @@ impl<E: RedisExecutor> QuorumNode for RedisLocks<E> {
 
     async fn raise(&self, hold: &Hold, fence: FencingToken) -> Result<Raised> {
         let reply = self.run("raise", &hold.name, self.calls().raise(hold, fence)).await?;
-        match reply.items()?.first().map(Reply::int).transpose()? {
-            Some(1) => Ok(Raised::Acknowledged),
-            Some(0) => Ok(Raised::NotOwner),
-            _ => {
-                let (_, counter) = answer(&reply).ok_or_else(|| reply::unexpected("the answer is too short"))?;
-                Ok(Raised::Beyond { counter: counter.fence()? })
-            }
-        }
+        let raised = match reply.items()? {
+            [Reply::Int(1)] => Ok(Raised::Acknowledged),
+            [Reply::Int(0)] => Ok(Raised::NotOwner),
+            [Reply::Int(-1), counter] => counter.fence().map(|counter| Raised::Beyond { counter }),
+            [Reply::Int(-6), key, found] => Err(reply::damaged(key, found)),
+            [Reply::Int(-7), key] => Err(too_far(key, fence)),
+            _ => Err(reply::unexpected("an unknown answer")),
+        };
+        raised.map_err(|error| error.during(self.driver(), "raise", &hold.name))
     }
 
     async fn enroll(&self, electorate: &Electorate) -> Result<()> {
@@ -68,6 +69,12 @@ fn answer(reply: &Reply) -> Option<(i64, &Reply)> {
         Reply::Array(items) => Some((items.first()?.int().ok()?, items.get(1)?)),
         _ => None,
     }
+}
+
+fn too_far(key: &Reply, fence: FencingToken) -> Error {
+    let key = key.bytes().map(|bytes| bytes.escape_ascii().to_string()).unwrap_or_default();
+    let text = format!("the fence {fence} is more than a day ahead of the server's clock; {key} was not raised to it");
+    Error::new(ErrorKind::Protocol, text)
 }
 
 fn junior(left: &Reply) -> Error {

@@ -71,7 +71,8 @@ impl Client {
     }
 }
 
-/// A server that is looked at when its test ends: no key lives for ever but counters of fences, and delay queues.
+/// A server that is looked at when its test ends: no key lives for ever but counters of fences, the electorate of a node, and
+/// delay queues.
 pub(crate) struct Server(RedisServer);
 
 pub(crate) fn server() -> Server {
@@ -101,8 +102,10 @@ impl Drop for Server {
         if std::thread::panicking() || self.pid().is_none() {
             return; // the test has failed already, or ended the server
         }
-        let may_stay =
-            |key: &String| key.ends_with(":{fence}") || key.ends_with(":{dq}") || key.starts_with("{tenure:dq:");
+        let may_stay = |key: &String| {
+            [":{fence}", ":{electorate}", ":{dq}"].iter().any(|end| key.ends_with(end))
+                || key.starts_with("{tenure:dq:")
+        };
         let mut left = unending(&mut self.connect().unwrap());
         left.retain(|key| !may_stay(key));
         assert!(left.is_empty(), "keys without an end: {left:?}");

@@ -5,7 +5,7 @@
 -- Returns the first of eight fences, granted now; {1, fence} granted now with one; {2, fence, 1, ttl ms, fences} the token
 --         holds it since an earlier request, nothing changed; {1, fence, 1, ttl ms, fences} handed over before, and made
 --         to last now; {0, position|-1, recheck ms|-1, now µs} busy;
---         {-1} the token was abandoned; {-2} the queue is full.
+--         {-1} the token was abandoned; {-2} the queue is full; {-6, key, what it holds} the fence counter is damaged.
 -- Atomic because the check that nobody has the lock, or is before us, must hold when it is taken, and because no two
 -- grants may read the same counter.
 local K, F, X, Q = KEYS[1], KEYS[2], KEYS[3], KEYS[4]

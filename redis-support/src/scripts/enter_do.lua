@@ -25,7 +25,8 @@ end
 local head, dies = next_up(value)
 if not value and budget > 0 and (head or member) == member then
   if head then drop(member) end
-  local _, fence = next_fence()
+  local number, fence = next_fence()
+  if not number then return {-6, F, fence} end
   local since = string.format('%.0f', now_ms)
   redis.call('PEXPIRE', K, ttl) -- before there is anything to end, so that nothing stays where the right to it is missing
   redis.call('HSET', K, 'o', owner, 'f', fence, 's', since, 'l', label, '#' .. token, '1')

@@ -1,7 +1,9 @@
 -- raise: writes the fence that a quorum agreed on back, if the token still has the lock and the counter is not ahead.
 -- KEYS  K lock, F fence counter of the name
 -- ARGV  token, fence, keep ms
--- Returns {1} the counter is the fence; {0} the token does not hold the lock; {-1, counter} the counter is ahead.
+-- Returns {1} the counter is the fence; {0} the token does not hold the lock; {-1, counter} the counter is ahead;
+--         {-6, key, what it holds} the counter is damaged: no number, or more than a day ahead of the clock; {-7, key} the
+--         fence is, and is not written.
 -- Atomic because both conditions must hold when the counter is written: without either, two grants can come by the
 -- same fence.
 local K, F, token, fence = KEYS[1], KEYS[2], ARGV[1], ARGV[2]
@@ -9,7 +11,10 @@ local value = redis.pcall('GET', K)
 if type(value) ~= 'string' or string.sub(value, 1, 22) ~= token then
   return refusal(value, 'GET') or {0}
 end
-local counter = tonumber(redis.call('GET', F) or '') or 0
+local found = redis.call('GET', F) or '0'
+local counter, most = tonumber(found), now_us + 86400000000
+if not (counter and counter <= most) then return {-6, F, found} end
+if tonumber(fence) > most then return {-7, F} end
 if counter > tonumber(fence) then return {-1, string.format('%.0f', counter)} end
 redis.call('SET', F, fence, 'PX', ARGV[3])
 local flag, own, ahead, label = string.match(value, '^[^;]*;(.);(%d+);(%-?%d*);(.*)$')

@@ -2,7 +2,7 @@
 -- KEYS  K lock, F fence counter of the name, X tombstone of the token, Q queue, W presence, D direct, V electorate
 -- ARGV  token, ttl ms, wait as its part says (direct 0), proposal (0: none), keep ms, electorate, seniority ms (0: the
 --       node remembers); and if it is not empty: label
--- Returns what acquire returns; {-4, electorate} the node votes in another one; {-5, ms} it restarted, and votes again
+-- Returns what acquire returns, but no lock is handed over; {-4, electorate} the node votes in another one; {-5, ms} it restarted, and votes again
 --         in so many ms.
 -- Atomic for the reasons of acquire, and because a restart between the check of the node and the grant would make a
 -- node vote that has just forgotten another vote.

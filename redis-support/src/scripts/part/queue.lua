@@ -41,11 +41,8 @@ local function tell(client, news)
 end
 
 -- Gives a free lock to a waiter that takes it without asking, and tells it the fence, the time, how long the lease lasts, no
--- longer than a dead one may hold up others, and how many fences there are. Whether its client heard: if not, the fence is
--- as good as new.
-local number, fence, count
-local function hand(waiter, terms)
-  if not number then number, fence, count = next_fence() end
+-- longer than a dead one may hold up others, and how many fences there are. Whether its client heard.
+local function hand(waiter, terms, number, fence, count)
   local token, client = string.sub(waiter, 1, 22), string.sub(waiter, 24)
   local ttl, label = string.match(terms, '^(%d+);(.*)$')
   local span = string.format('%.0f', math.min(tonumber(ttl), claim))
@@ -58,11 +55,13 @@ end
 
 -- Gives a waiter its turn: the lock itself, or a wake-up, and then it has `claim` ms to ask before it counts as dead and
 -- holds up nobody. False when it is dead, or its client does not listen any more.
+local number, fence, count -- a fence that nobody heard of is as good as new
 local function give(waiter, dies)
   local client = string.sub(waiter, 24)
   if dies <= now_ms or deaf[client] then return false end
-  local terms = redis.call('HGET', D, waiter)
-  if terms then return hand(waiter, terms) end
+  local terms = hands and redis.call('HGET', D, waiter)
+  if terms and not number then number, fence, count = next_fence() end
+  if terms and number then return hand(waiter, terms, number, fence, count) end -- else it asks, and learns what is wrong
   if not tell(client, string.sub(waiter, 1, 22)) then return false end
   if dies > now_ms + claim then redis.call('ZADD', W, now_ms + claim, waiter) end
   return true

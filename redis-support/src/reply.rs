@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tenure_core::driver::{Acquisition, Begun, Busy, Exited, Grant, Handed, Holder, Inspection, Renewed};
-use tenure_core::{Error, ErrorKind, FencingToken, Label, OwnerToken, Result};
+use tenure_core::{Error, ErrorKind, FencingToken, Label, Result};
 
 use crate::call::{FENCES, MAX_DEPTH};
 use crate::executor::Reply;
@@ -52,15 +52,14 @@ fn micros(number: i64) -> Option<Duration> {
     u64::try_from(number).ok().map(Duration::from_micros)
 }
 
-/// The news that a waiter was given the lock, `<token>;<fence>;<server µs>;<ms>;<fences>`; `None` for anything else.
-pub(crate) fn handed(news: &[u8]) -> Option<(OwnerToken, Handed)> {
-    let mut parts = std::str::from_utf8(news).ok()?.split(';');
-    let token = OwnerToken::parse(parts.next()?).ok()?;
+/// The news that a waiter was given the lock, `<fence>;<server µs>;<ms>;<fences>`; `None` for anything else.
+pub(crate) fn handed(news: &str) -> Option<Handed> {
+    let mut parts = news.split(';');
     let mut number = || parts.next()?.parse::<u64>().ok();
     let fence = FencingToken::new(number()?)?;
     let (began_at, ttl) = (Duration::from_micros(number()?), Duration::from_millis(number()?));
     let fences = u32::try_from(number()?).ok()?.max(1);
-    Some((token, Handed { fence, ttl, began_at, fences }))
+    Some(Handed { fence, ttl, began_at, fences })
 }
 
 /// The answer of acquire and enter: `[code, fence, depth, ms, fences]`, cut short where the rest goes without saying.

@@ -13,8 +13,9 @@ pub struct WakeLink {
 }
 
 impl WakeLink {
-    /// A message on the client's channel: the token of the waiter that it is for, alone or with the lease that it was
-    /// given; or `!` and the name of a delay queue (no token has that sign). Anything else is ignored.
+    /// A message on the client's channel: the token of the waiter that it is for, alone or, behind `;`, with the lease that it
+    /// was given; or `!` and the name of a delay queue (no token has that sign). Anything else is ignored; but what a later
+    /// version says behind the token is a reason to ask.
     pub fn deliver(&self, payload: &[u8]) {
         if let Some(name) = payload.strip_prefix(b"!") {
             if let Ok(queue) = QueueName::new(name) {
@@ -22,11 +23,13 @@ impl WakeLink {
             }
             return;
         }
-        if let Some((token, handed)) = reply::handed(payload) {
-            self.router.hand(&token, handed); // one that is gone has left its token to be abandoned
-        } else if let Some(token) = std::str::from_utf8(payload).ok().and_then(|text| OwnerToken::parse(text).ok()) {
-            self.router.wake(&token); // a waiter that is gone needs no wake-up
-        }
+        let Ok(text) = std::str::from_utf8(payload) else { return };
+        let (token, news) = text.split_once(';').unwrap_or((text, ""));
+        let Ok(token) = OwnerToken::parse(token) else { return };
+        match reply::handed(news) {
+            Some(handed) => self.router.hand(&token, handed), // one that is gone has left its token to be abandoned
+            None => self.router.wake(&token),                 // a waiter that is gone needs no wake-up
+        };
     }
 
     /// The link and the subscription stand again after a gap, in which messages may have been lost: all waiters ask.
@@ -48,6 +51,7 @@ impl WakeLink {
 mod tests {
     use std::time::Duration;
 
+    use tenure_core::driver::Signal;
     use tokio::time::timeout;
 
     use super::*;
@@ -62,6 +66,11 @@ mod tests {
         }
         wake.deliver(one.expose().as_ref());
         assert!(timeout(Duration::from_secs(5), first.next()).await.is_ok());
+        // News of a form that this version does not know are a reason to ask.
+        for rest in ["", "news", "1;2;3", "-1;2;3;4"] {
+            wake.deliver(format!("{};{rest}", one.expose().as_str()).as_bytes());
+            assert_eq!(timeout(Duration::from_secs(5), first.next()).await.unwrap(), Signal::Wake, "{rest}");
+        }
         assert!(timeout(Duration::ZERO, second.next()).await.is_err());
         wake.link_up();
         assert!(timeout(Duration::from_secs(5), second.next()).await.is_ok());

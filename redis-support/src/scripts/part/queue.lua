@@ -45,10 +45,13 @@ end
 local function hand(waiter, terms, number, fence, count)
   local token, client = string.sub(waiter, 1, 22), string.sub(waiter, 24)
   local ttl, label = string.match(terms, '^(%d+);(.*)$')
-  local span = string.format('%.0f', math.min(tonumber(ttl), claim))
-  if not tell(client, token .. ';' .. fence .. ';' .. now .. ';' .. span .. ';' .. count) then return false end
+  local span = math.min(tonumber(ttl), claim)
+  local told = fence .. ';' .. now .. ';' .. string.format('%.0f', span) .. ';' .. count
+  if not tell(client, token .. ';' .. told) then return false end
   local ahead = number == now_us and '' or string.format('%.0f', number - now_us)
-  redis.call('SET', K, token .. ';h;' .. fence .. ';' .. ahead .. ';' .. label, 'PX', span)
+  -- Until when, not for how long: from 7.2 on, a server counts spans from the script's start, which was before `now`.
+  local ends = string.format('%.0f', now_ms + 1 + span)
+  redis.call('SET', K, token .. ';h;' .. fence .. ';' .. ahead .. ';' .. label, 'PXAT', ends)
   drop(waiter)
   return true
 end

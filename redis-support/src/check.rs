@@ -13,6 +13,8 @@ use crate::settings::Eviction;
 /// The oldest server that is supported.
 const OLDEST: (u32, u32) = (6, 2);
 
+const REPLICA: &str = "the server is a read-only replica";
+
 /// What the check at the start could not look at, or was told to overlook.
 #[derive(Clone, Debug, Default)]
 pub struct Notes {
@@ -98,7 +100,7 @@ fn look(info: &str, placement: Placement, eviction: Eviction, notes: &mut Notes)
                 );
             }
             ("role", "slave") => {
-                return misconfigured("the server is a read-only replica (role:slave); locks need the primary".into());
+                return misconfigured(format!("{REPLICA} (role:slave); locks need the primary"));
             }
             ("maxmemory_policy", policy) if policy != "noeviction" => {
                 let text = format!("the server may evict locks when its memory is full (maxmemory-policy {policy})");
@@ -137,7 +139,10 @@ async fn rights_at<E: RedisExecutor + ?Sized>(
     slots: &RangeInclusive<u16>,
 ) -> Result<Vec<String>> {
     let call = calls.rights(slots);
-    let explain = |error: ExecError| error.into_error(&calls.keys, Some(call.script));
+    let explain = |error: ExecError| match error.is_read_only() {
+        true => Error::new(ErrorKind::Misconfigured, format!("{REPLICA}; locks need the primary ({error})")),
+        false => error.into_error(&calls.keys, Some(call.script)),
+    };
     // Both ways of calling a script need a right of their own.
     let reply = executor.eval(&call).await.map_err(explain)?;
     executor.evalsha(&call).await.map_err(explain)?;
@@ -146,6 +151,9 @@ async fn rights_at<E: RedisExecutor + ?Sized>(
         let command = String::from_utf8_lossy(pair[0].bytes()?).to_lowercase();
         let text = String::from_utf8_lossy(pair[1].bytes()?).into_owned();
         let error = ExecError::refused(&format!("{} [{command}]", text.trim_start_matches('-')));
+        if error.is_read_only() {
+            return Err(explain(error));
+        }
         if error.is_denied() {
             let by_rule = text.contains(" key") || text.contains("channel");
             if by_rule {

@@ -93,6 +93,11 @@ impl ExecError {
         matches!(self, Self::Server { code, message } if forbids(code) && !message.contains("@user_function:"))
     }
 
+    /// Whether the server takes no writes, because it is a replica.
+    pub(crate) fn is_read_only(&self) -> bool {
+        matches!(self, Self::Server { code, message } if recognise(code, message) == "READONLY")
+    }
+
     /// Whether the user lacks a right.
     pub(crate) fn is_denied(&self) -> bool {
         matches!(self, Self::Server { code, message } if recognise(code, message) == "NOPERM")
@@ -198,7 +203,7 @@ fn refusal(code: &str, message: &str, keys: &Keyspace, script: Option<&Script>) 
         }
         "NOAUTH" => (Denied, "the server asks for a password and none was given"),
         "WRONGPASS" => (Denied, "the server refuses the user name or password"),
-        "READONLY" => (Misconfigured, "the server is a read-only replica; locks need the primary"),
+        "READONLY" => (Unavailable, "the server has become a read-only replica; locks need the primary"),
         "MOVED" | "ASK" | "CROSSSLOT" => {
             (Misconfigured, "the server is a node of a cluster and another node serves this lock")
         }
@@ -271,7 +276,8 @@ mod tests {
         use ErrorKind::{Denied, Indeterminate, Misconfigured, Unavailable};
         for (text, kind, word) in [
             ("NOSCRIPT No matching script.", Unavailable, "script"),
-            ("READONLY You can't write against a read only replica.", Misconfigured, "replica"),
+            ("READONLY You can't write against a read only replica.", Unavailable, "replica"),
+            ("ERR Error running script (call to f_1): @user_script:3: -READONLY You can't", Unavailable, "replica"),
             ("OOM command not allowed when used memory > 'maxmemory'.", Unavailable, "maxmemory"),
             ("ERR Error running script (call to f_1): @user_script:3: -OOM command not allowed", Unavailable, "OOM"),
             ("LOADING Redis is loading the dataset in memory", Unavailable, "loading"),

@@ -81,6 +81,8 @@ struct Shared<D: Dialer> {
     state: watch::Sender<State<D::Socket>>,
     /// A request went unanswered: try the connection now.
     doubt: Notify,
+    /// A request was refused because the server takes no writes: another one may by now.
+    demoted: Notify,
     /// The link went down or came up.
     news: Option<Arc<Notify>>,
     started: Instant,
@@ -106,6 +108,7 @@ impl<D: Dialer> Link<D> {
             pace: Pace::of(config),
             state: watch::Sender::new(State::down(down)),
             doubt: Notify::new(),
+            demoted: Notify::new(),
             news,
             started: Instant::now(),
             last_reply: AtomicU64::new(0),
@@ -189,7 +192,7 @@ impl<D: Dialer> Link<D> {
             }
             Ok(Err(error)) => {
                 match &error {
-                    ExecError::Server { code, .. } if code == "READONLY" => shared.doubt.notify_one(),
+                    error if error.is_read_only() => shared.demoted.notify_one(),
                     ExecError::Server { .. } => doubt.answered(),
                     _ => shared.doubt.notify_one(),
                 }

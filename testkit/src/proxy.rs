@@ -2,7 +2,7 @@
 
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU16, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
@@ -35,7 +35,7 @@ struct Connection {
 
 #[derive(Debug)]
 struct Shared {
-    target: u16,
+    target: AtomicU16,
     fresh: AtomicU8,
     closed: AtomicBool,
     accepted: std::sync::atomic::AtomicUsize,
@@ -59,7 +59,7 @@ impl TcpProxy {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
         let port = listener.local_addr()?.port();
         let shared = Arc::new(Shared {
-            target,
+            target: target.into(),
             fresh: AtomicU8::new(Link::Open as u8),
             closed: AtomicBool::new(false),
             accepted: 0.into(),
@@ -101,6 +101,11 @@ impl TcpProxy {
         self.shared.fresh.store(link as u8, Ordering::Release);
     }
 
+    /// Leads new connections to this port; present ones stay where they are, as when a name resolves to another address.
+    pub fn lead_to(&self, target: u16) {
+        self.shared.target.store(target, Ordering::Release);
+    }
+
     /// Closes all present connections.
     pub fn cut(&self) {
         for connection in self.shared.connections().drain(..) {
@@ -119,7 +124,7 @@ impl Drop for TcpProxy {
 
 impl Shared {
     fn accept(&self, client: TcpStream) -> io::Result<()> {
-        let server = TcpStream::connect((Ipv4Addr::LOCALHOST, self.target))?;
+        let server = TcpStream::connect((Ipv4Addr::LOCALHOST, self.target.load(Ordering::Acquire)))?;
         for end in [&client, &server] {
             end.set_nodelay(true)?;
             end.set_read_timeout(Some(TICK))?;

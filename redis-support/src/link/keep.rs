@@ -43,6 +43,7 @@ impl<D: Dialer> Shared<D> {
 
     /// Watches a connection; returns why it is of no use any more.
     async fn guard(&self, live: &Live<D::Socket>) -> ExecError {
+        let opened = Instant::now();
         loop {
             let idle = self.idle();
             let moved = match &self.route {
@@ -50,10 +51,16 @@ impl<D: Dialer> Shared<D> {
                     () = live.ended() => return ended(),
                     () = sentinels.moved() => true,
                     () = self.doubt.notified() => true,
+                    () = self.demoted.notified() => true,
                     () = sleep(self.pace.ping_interval.saturating_sub(idle)) => false,
                 },
                 Route::Fixed(_) => tokio::select! {
                     () = live.ended() => return ended(),
+                    // The name of the server may lead elsewhere by now. If it does not, once in a while is enough.
+                    () = self.demoted.notified() => match opened.elapsed() < LAST_PAUSE {
+                        true => continue,
+                        false => return demoted(),
+                    },
                     () = self.doubt.notified() => true,
                     () = sleep(self.pace.ping_interval.saturating_sub(idle)) => false,
                 },
@@ -156,6 +163,10 @@ impl<D: Dialer> Shared<D> {
 
 fn ended() -> ExecError {
     ExecError::NotSent { message: "the server closed the connection".into(), source: None }
+}
+
+fn demoted() -> ExecError {
+    ExecError::NotSent { message: "the server takes no writes any more".into(), source: None }
 }
 
 /// Says so when the supervising task ends because its runtime does. The next request goes on where it runs: those who

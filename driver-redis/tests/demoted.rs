@@ -1,0 +1,93 @@
+//! A primary that becomes a replica while it is connected.
+
+mod common;
+
+use std::time::{Duration, Instant};
+
+use common::{LONG, PLACES, Server, commands, server, user};
+use tenure_core::{Client, ErrorKind};
+use tenure_redis::RedisDriver;
+use tenure_testkit::{TcpProxy, eventually};
+
+/// Makes it a replica of nobody who answers: it keeps its data, and takes no writes.
+fn demote(server: &Server) {
+    server.cli(&["REPLICAOF", "127.0.0.1", "1"]).unwrap();
+}
+
+async fn connect(port: u16) -> Client {
+    let driver = RedisDriver::connect_url(&format!("redis://127.0.0.1:{port}/")).await.unwrap();
+    Client::builder(driver).presence(Duration::from_secs(1)).build().unwrap()
+}
+
+#[tokio::test]
+async fn the_connection_is_made_anew_where_the_name_leads_now() {
+    let (old, new) = (server(), server());
+    let name = TcpProxy::start(old.port()).unwrap();
+    let client = connect(name.port()).await;
+    let lock = client.lock("a").unwrap();
+    assert!(lock.try_acquire().await.unwrap().is_some());
+    demote(&old);
+    name.lead_to(new.port());
+    let started = Instant::now();
+    let guard = loop {
+        match lock.try_acquire().await {
+            Ok(guard) => break guard.unwrap(),
+            Err(error) => assert!(matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::Indeterminate), "{error}"),
+        }
+        assert!(started.elapsed() < LONG);
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    };
+    assert_eq!(new.cli(&["EXISTS", "tenure:a"]).unwrap().int(), Some(1));
+    guard.release().await.unwrap();
+    old.cli(&["REPLICAOF", "NO", "ONE"]).unwrap();
+}
+
+/// However many requests are refused.
+#[tokio::test]
+async fn a_connection_is_not_made_anew_for_each_refusal() {
+    let server = server();
+    let name = TcpProxy::start(server.port()).unwrap();
+    let client = connect(name.port()).await;
+    let lock = client.lock("a").unwrap();
+    demote(&server);
+    let started = Instant::now();
+    while started.elapsed() < Duration::from_secs(2) {
+        assert!(lock.try_acquire().await.unwrap_err().is_transient());
+    }
+    let most = 3 + started.elapsed().as_secs() as usize;
+    assert!((2..=most).contains(&name.accepted()), "{} connections in {:?}", name.accepted(), started.elapsed());
+    server.cli(&["REPLICAOF", "NO", "ONE"]).unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_wait_outlasts_it() {
+    let server = server();
+    let client = connect(server.port()).await;
+    let holder = client.lock("a").unwrap().ttl(Duration::from_secs(60)).acquire().await.unwrap();
+    let other = connect(server.port()).await;
+    let waiting = tokio::spawn(async move { other.lock("a").unwrap().acquire().await });
+    let queued = || (server.cli(&["ZCARD", "{tenure:a}:q"]).unwrap().int() == Some(1)).then_some(());
+    eventually("the other to wait", queued).unwrap();
+    demote(&server);
+    let started = Instant::now();
+    while started.elapsed() < Duration::from_secs(3) {
+        assert!(!waiting.is_finished(), "{:?}", waiting.await);
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    server.cli(&["REPLICAOF", "NO", "ONE"]).unwrap();
+    holder.release().await.unwrap();
+    let guard = tokio::time::timeout(LONG, waiting).await.unwrap().unwrap().unwrap();
+    guard.release().await.unwrap();
+}
+
+/// One that is a replica from the start is a mistake in the configuration, which nobody waits out.
+#[tokio::test]
+async fn a_replica_at_the_start_is_refused_also_where_its_role_is_not_told() {
+    let server = server();
+    let rest: Vec<&str> = commands().into_iter().filter(|command| *command != "+info").collect();
+    let url = user(&server, &PLACES, &rest);
+    demote(&server);
+    let error = RedisDriver::connect_url(&url).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Misconfigured, "{error}");
+    assert!(error.message().contains("replica"), "{error}");
+}

@@ -14,6 +14,7 @@ const KILLS: &[(&str, &str)] = &[
     ("fence/outlives-lost-data", "fence/sinks"),
     ("process/contending-history-is-clean", "exclusion/none"),
     ("process/killed-holder-is-outlasted", "lease/never-expires"),
+    ("process/killed-waiter-is-passed-over", "wake/never"),
     ("process/killed-waiter-lapses", "release/does-nothing"),
     ("process/owner-spans-processes", "entry/owner-is-the-client"),
     ("process/stopped-holder-is-fenced-off", "fence/constant"),

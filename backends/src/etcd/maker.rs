@@ -109,6 +109,7 @@ impl HarnessMaker for EtcdMaker {
             .reentrant(ReentrantCapabilities { scope: OwnerScope::Backend, max_depth: super::harness::MAX_DEPTH })
             .queue(queue())
             .several_processes()
+            .past_killed_waiters(Duration::from_millis(2_500))
             .visible_leftovers()
             .faults([FaultKind::ExpireLease, FaultKind::CutConnections])
             .faults([FaultKind::PauseServer, FaultKind::RestartKeepingData])

@@ -138,6 +138,7 @@ impl HarnessMaker for RedisMaker {
             .reentrant(ReentrantCapabilities { scope: OwnerScope::Backend, max_depth: 65_535 })
             .queue(queue(self.setup.exclusion()))
             .several_processes()
+            .past_killed_waiters(Duration::from_millis(50))
             .visible_leftovers()
             .faults([FaultKind::ExpireLease, FaultKind::CutConnections, FaultKind::CutNotifications])
             .faults([FaultKind::PauseServer, FaultKind::RestartKeepingData, FaultKind::RestartLosingData])

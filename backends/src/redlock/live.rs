@@ -89,6 +89,7 @@ impl HarnessMaker for RedlockMaker {
         }
         declared
             .several_processes()
+            .past_killed_waiters(Duration::from_millis(100))
             .visible_leftovers()
             .faults([FaultKind::ExpireLease, FaultKind::CutConnections, FaultKind::CutNotifications])
             .faults([FaultKind::PauseServer, FaultKind::RestartKeepingData, FaultKind::RestartLosingData])

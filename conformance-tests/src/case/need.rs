@@ -34,6 +34,8 @@ pub enum Need {
     Fault(FaultKind),
     /// Other processes can reach the backend.
     Processes,
+    /// A lock goes past waiters whose process was killed before their presence has passed.
+    PastKilledWaiters,
     /// The harness can look at the raw store.
     Leftovers,
     /// The case passes hours.
@@ -131,6 +133,10 @@ impl Need {
             }
             Self::Fault(kind) => unless(declared.faults.contains(&kind), kind.why_missing()),
             Self::Processes => unless(declared.processes == Processes::Several, "one process only is declared"),
+            Self::PastKilledWaiters => {
+                let bounded = declared.past_killed_waiters.is_some();
+                unless(bounded, "no bound for waiters whose process was killed is declared")
+            }
             Self::Leftovers => unless(declared.leftovers == Leftovers::Visible, "the harness has no inspector"),
             Self::VirtualTime => unless(declared.time == Time::Virtual, "passes hours; needs virtual time"),
             Self::RealTime => unless(declared.time == Time::Real, "blocks threads; needs the machine's clock"),

@@ -1,5 +1,7 @@
 //! What a maker says of its backend before anything is reached.
 
+use std::time::Duration;
+
 use tenure_core::driver::{LockCapabilities, QueueCapabilities, ReentrantCapabilities};
 
 use super::FaultKind;
@@ -24,6 +26,8 @@ pub struct Declared {
     pub leftovers: Leftovers,
     /// Whether the suite's clients pass leases on among their own waiters.
     pub passing: Passing,
+    /// How soon a lock that is released goes past a waiter whose process was killed, on a machine with nothing else to do.
+    pub past_killed_waiters: Option<Duration>,
 }
 
 /// On which clock a backend lives.
@@ -79,6 +83,7 @@ impl Declared {
             processes: Processes::Single,
             leftovers: Leftovers::Hidden,
             passing: Passing::On,
+            past_killed_waiters: None,
         }
     }
 
@@ -121,6 +126,13 @@ impl Declared {
     #[must_use]
     pub fn several_processes(mut self) -> Self {
         self.processes = Processes::Several;
+        self
+    }
+
+    /// States how soon a lock that is released goes past a waiter whose process was killed, whatever its presence.
+    #[must_use]
+    pub fn past_killed_waiters(mut self, within: Duration) -> Self {
+        self.past_killed_waiters = Some(within);
         self
     }
 

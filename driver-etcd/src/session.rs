@@ -27,13 +27,13 @@ use crate::watcher::Watcher;
 /// What is asked for, in seconds: the shortest lease of a cluster with the default election timeout.
 const SECS: i64 = 2;
 /// How often the session is looked after; a fraction of the shortest lease.
-const TICK: Duration = Duration::from_millis(250);
+const TICK: Duration = Duration::from_millis(100);
 /// A lease is kept alive when this part of it has passed.
 const KEEP_AT: u32 = 4;
 /// For how long a session outlasts the last place on it.
 const IDLE: Duration = Duration::from_secs(2);
 /// How long a first in line may leave a free lock alone before its place is taken away.
-pub(crate) const CLAIM: Duration = Duration::from_millis(500);
+pub(crate) const CLAIM: Duration = Duration::from_millis(300);
 /// How much longer a waiter leaves it to those before it to take that place away.
 const STAGGER: Duration = Duration::from_millis(30);
 

@@ -32,6 +32,8 @@ const TICK: Duration = Duration::from_millis(100);
 const KEEP_AT: u32 = 4;
 /// For how long a session outlasts the last place on it.
 const IDLE: Duration = Duration::from_secs(2);
+/// How many leases are remembered that may have been made in vain: they would end within seconds.
+const MOST_UNFINISHED: usize = 256;
 /// How long a first in line may leave a free lock alone before its place is taken away.
 pub(crate) const CLAIM: Duration = Duration::from_millis(300);
 /// How much longer a waiter leaves it to those before it to take that place away.
@@ -49,6 +51,8 @@ pub(crate) struct Session {
 #[derive(Debug, Default)]
 struct State {
     live: Option<Live>,
+    /// Leases for sessions that were not heard of: whoever needed them went away meanwhile. They end by themselves.
+    unfinished: Vec<i64>,
     waiters: HashMap<OwnerToken, Presence>,
     /// When the last place went.
     idle_since: Option<LeaseInstant>,
@@ -103,12 +107,24 @@ impl Session {
     }
 
     async fn make(&self) -> Result<Live> {
-        let lease = self.leases.grant(new_id(), SECS).await?;
+        let id = new_id();
+        self.begin(id);
+        let lease = self.leases.grant(id, SECS).await?;
         let key = TxnOp::put(self.keyspace.session(lease.id), "", Some(PutOptions::new().with_lease(lease.id)));
         let written = txn::revision(&self.link.txn(Txn::new().and_then([key])).await?)?;
         let live = Live { lease: lease.id, written, secs: lease.secs, kept: lease.since };
-        self.state().live = Some(live);
+        let mut state = self.state();
+        state.unfinished.retain(|other| *other != id);
+        state.live = Some(live);
         Ok(live)
+    }
+
+    fn begin(&self, id: i64) {
+        let unfinished = &mut self.state().unfinished;
+        if unfinished.len() == MOST_UNFINISHED {
+            unfinished.remove(0);
+        }
+        unfinished.push(id);
     }
 
     /// The key that a place is taken on condition of.
@@ -168,12 +184,12 @@ impl Session {
         let ended = {
             let mut state = self.state();
             state.waiters.clear();
-            state.live.take()
+            let live = state.live.take();
+            let unfinished = std::mem::take(&mut state.unfinished);
+            unfinished.into_iter().chain(live.map(|live| live.lease)).collect::<Vec<_>>()
         };
-        if let Some(live) = ended {
-            // What cannot be revoked ends by itself.
-            let _ = self.leases.revoke(live.lease).await;
-        }
+        // What cannot be revoked ends by itself.
+        join_all(ended.into_iter().map(|lease| self.leases.revoke(lease))).await;
     }
 
     pub(crate) fn abort(&self) {

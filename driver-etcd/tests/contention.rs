@@ -53,7 +53,8 @@ async fn a_hundred_waiters_are_woken_one_for_each_release() {
     let cluster = server();
     let clients: Vec<Client> = (0..4)
         .map(|_| {
-            Client::builder(driver(&cluster)).presence(Duration::from_secs(300)).op_timeout(PATIENCE).build().unwrap()
+            let alone = Client::builder(driver(&cluster)).holders_per_grant(0);
+            alone.presence(Duration::from_secs(300)).op_timeout(PATIENCE).build().unwrap()
         })
         .collect();
     let held = clients[0].lock("hot").unwrap().acquire().await.unwrap();

@@ -1,11 +1,13 @@
 //! From a URL to a client.
 
-use tenure_core::driver::Backend;
-use tenure_core::{Client, Result};
+use std::time::Duration;
+
+use tenure_core::driver::{Backend, BackendUrl};
+use tenure_core::{Client, ClientBuilder, Result};
 
 use crate::scheme::Scheme;
 
-/// A client of the backend that a URL names, with the default settings.
+/// A client of the backend that a URL names.
 ///
 /// | URL | Cargo feature | backend |
 /// |---|---|---|
@@ -22,15 +24,23 @@ use crate::scheme::Scheme;
 /// | `redlock+redis://[user[:password]@]host[:port],host[:port]…[/db]` | `redlock`, `redis` | a quorum of independent Redis servers |
 /// | `redlock+fred+redis…` | `redlock`, `fred` | the same, on the client library `fred` |
 ///
-/// What else a URL may say is told by `redis::RedisConfig::from_url` and `etcd::EtcdConfig`, and that of a quorum beside
+/// The URL of every backend takes these settings of the client, in milliseconds; the others stay at their defaults:
+///
+/// | parameter | default | what |
+/// |---|---|---|
+/// | `ttl_ms` | 30000 | [`ClientBuilder::ttl`] |
+/// | `op_timeout_ms` | 1000 | [`ClientBuilder::op_timeout`] |
+/// | `presence_ms` | 15000 | [`ClientBuilder::presence`] |
+///
+/// Schemes may be in capitals; user, password, path and values are percent-encoded where they need it. What else a URL may say is told by `redis::RedisConfig::from_url` and `etcd::EtcdConfig`, and that of a quorum beside
 /// it by `redlock::RedlockBuilder::settings_from_url`. The backend is reached once, so that a wrong address or password
 /// is told here and now; later outages are waited out. Of a quorum a majority has to be there, and the rest joins later.
 ///
 /// # Errors
 ///
-/// [`ErrorKind::InvalidArgument`](crate::ErrorKind::InvalidArgument) when the URL cannot be read or its scheme is not
-/// known; [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) when the driver is not compiled in, naming the
-/// feature; whatever the driver reports. The URL, which may hold a password, is not repeated in the error.
+/// [`ErrorKind::InvalidArgument`](crate::ErrorKind::InvalidArgument) when the URL cannot be read, its scheme or a parameter
+/// is not known, or a setting is outside its limits (the ttl also, when the backend does not keep such leases); [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) when the driver is not compiled in, naming the
+/// feature; whatever the driver reports. No part of user, password, or of an unknown parameter's value is repeated.
 ///
 /// # Cancel safety
 ///
@@ -49,14 +59,54 @@ use crate::scheme::Scheme;
 /// # }).unwrap();
 /// ```
 pub async fn connect(url: &str) -> Result<Client> {
-    connect_backend(url).await.map(Client::new)
+    connect_builder(url).await?.build()
 }
+
+/// The builder of a client with the settings of a URL, for more settings of your own.
+///
+/// # Errors
+///
+/// As [`connect`].
+///
+/// # Cancel safety
+///
+/// As [`connect`].
+///
+/// # Example
+///
+/// ```
+/// # #[cfg(feature = "memory")]
+/// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
+/// let client = tenure::connect_builder("memory:?ttl_ms=10000").await?.holders_per_grant(1).build()?;
+/// # Ok::<(), tenure::Error>(())
+/// # }).unwrap();
+/// ```
+pub async fn connect_builder(url: &str) -> Result<ClientBuilder> {
+    let (scheme, mut url) = Scheme::read(url)?;
+    let settings = SETTINGS.map(|(name, set)| (url.millis(name), set));
+    let mut given: Vec<(Duration, Set)> = Vec::new();
+    for (value, set) in settings {
+        given.extend(value?.map(|value| (value, set)));
+    }
+    let backend = backend_of(scheme, url).await?;
+    Ok(given.into_iter().fold(Client::builder(backend), |builder, (value, set)| set(builder, value)))
+}
+
+type Set = fn(ClientBuilder, Duration) -> ClientBuilder;
+
+/// The settings of a client that a URL takes.
+const SETTINGS: [(&str, Set); 3] = [
+    ("ttl_ms", ClientBuilder::ttl),
+    ("op_timeout_ms", ClientBuilder::op_timeout),
+    ("presence_ms", ClientBuilder::presence),
+];
 
 /// The backend that a URL names, for a client with settings of its own.
 ///
 /// # Errors
 ///
-/// As [`connect`].
+/// As [`connect`]; [`ErrorKind::InvalidArgument`](crate::ErrorKind::InvalidArgument) also for settings of the client, which
+/// a backend has no use for.
 ///
 /// # Cancel safety
 ///
@@ -76,26 +126,49 @@ pub async fn connect(url: &str) -> Result<Client> {
 /// # }).unwrap();
 /// ```
 pub async fn connect_backend(url: &str) -> Result<Backend> {
-    match Scheme::of(url)? {
+    let (scheme, mut url) = Scheme::read(url)?;
+    if let Some((name, _)) = SETTINGS.into_iter().find(|(name, _)| url.text(name).is_some()) {
+        let text = format!("{name} is a setting of the client, which connect and connect_builder take");
+        return Err(crate::scheme::invalid(text));
+    }
+    backend_of(scheme, url).await
+}
+
+async fn backend_of(scheme: Scheme, url: BackendUrl) -> Result<Backend> {
+    #[allow(unused_mut, unused_variables, reason = "which drivers there are is a matter of features")]
+    let mut url = url;
+    match scheme {
         #[cfg(feature = "memory")]
         Scheme::Memory => memory(url),
         #[cfg(feature = "redis")]
-        Scheme::Redis => tenure_redis::RedisDriver::connect_url(url).await.map(Backend::from),
+        Scheme::Redis => {
+            let config = tenure_redis::RedisConfig::read(url)?;
+            tenure_redis::RedisDriver::connect(config).await.map(Backend::from)
+        }
         #[cfg(feature = "fred")]
-        Scheme::Fred => tenure_fred::FredDriver::connect_url(url).await.map(Backend::from),
+        Scheme::Fred => {
+            url.strip_scheme("fred+");
+            let config = tenure_fred::RedisConfig::read(url)?;
+            tenure_fred::FredDriver::connect(config).await.map(Backend::from)
+        }
         #[cfg(feature = "etcd")]
-        Scheme::Etcd => tenure_etcd::EtcdDriver::connect(url).await.map(Backend::from),
+        Scheme::Etcd => {
+            let config = tenure_etcd::EtcdConfig::read(url)?;
+            tenure_etcd::EtcdDriver::connect_to(config).await.map(Backend::from)
+        }
         #[cfg(all(feature = "redlock", feature = "redis"))]
         Scheme::RedlockRedis => {
-            let (quorum, servers) = quorum(url, "redlock+")?;
-            let servers = tenure_redis::RedisConfig::nodes_from_url(&servers)?;
+            url.strip_scheme("redlock+");
+            let quorum = tenure_redlock::Redlock::builder().settings_from_url(&mut url)?;
+            let servers = tenure_redis::RedisConfig::read_nodes(url)?;
             let nodes = tenure_redis::RedisDriver::connect_nodes(&servers).await?;
             quorum.nodes(nodes).build().map(Backend::from)
         }
         #[cfg(all(feature = "redlock", feature = "fred"))]
         Scheme::RedlockFred => {
-            let (quorum, servers) = quorum(url, "redlock+fred+")?;
-            let servers = tenure_fred::RedisConfig::nodes_from_url(&servers)?;
+            url.strip_scheme("redlock+fred+");
+            let quorum = tenure_redlock::Redlock::builder().settings_from_url(&mut url)?;
+            let servers = tenure_fred::RedisConfig::read_nodes(url)?;
             let nodes = tenure_fred::FredDriver::connect_nodes(&servers).await?;
             quorum.nodes(nodes).build().map(Backend::from)
         }
@@ -110,22 +183,17 @@ pub async fn connect_backend(url: &str) -> Result<Backend> {
     }
 }
 
-/// A quorum with its settings, and the URL of its nodes.
-#[cfg(all(feature = "redlock", any(feature = "redis", feature = "fred")))]
-fn quorum(url: &str, scheme: &str) -> Result<(tenure_redlock::RedlockBuilder, String)> {
-    tenure_redlock::Redlock::builder().settings_from_url(&url[scheme.len()..])
-}
-
 #[cfg(feature = "memory")]
-fn memory(url: &str) -> Result<Backend> {
+fn memory(url: BackendUrl) -> Result<Backend> {
     use tenure_memory::MemoryDriver;
 
-    let name = url.split_once(':').map_or("", |(_, name)| name);
+    let name = url.path().to_owned();
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
-    if name.len() > 64 || !name.chars().all(plain) {
+    if url.has_slashes() || name.len() > 64 || !name.chars().all(plain) {
         let text = "the URL of a memory store is `memory:`, or `memory:` and a name of at most 64 letters, digits, \
                     `-`, `_` and `.`";
         return Err(crate::scheme::invalid(text.to_owned()));
     }
-    Ok(Backend::from(if name.is_empty() { MemoryDriver::new() } else { MemoryDriver::named(name) }))
+    url.finish()?;
+    Ok(Backend::from(if name.is_empty() { MemoryDriver::new() } else { MemoryDriver::named(&name) }))
 }

@@ -6,10 +6,11 @@
 //! [`Lock::inspect`](crate::Lock::inspect) and the releases.
 
 pub use tenure_core::driver::{
-    AcquireRequest, Acquisition, Backend, Begun, Busy, Checkup, Concern, DistributedLock, Doctor, Exclusion, Exited,
-    Fencing, Finding, ForceReleased, Grant, Handed, Handing, Hold, Holder, Inspection, Introspection, LockCapabilities,
-    OwnerScope, Queueing, ReentrantCapabilities, ReentrantHold, ReentrantLock, ReentrantRenewal, Released, Renewal,
-    Renewed, Revocation, Signal, Topic, TtlRange, Waiting, WakeHandle, WakeRouter, Watch,
+    AcquireRequest, Acquisition, Backend, BackendUrl, Begun, Busy, Checkup, Concern, DistributedLock, Doctor,
+    Exclusion, Exited, Fencing, Finding, ForceReleased, Grant, Handed, Handing, Hold, Holder, Inspection,
+    Introspection, LockCapabilities, OwnerScope, Queueing, ReentrantCapabilities, ReentrantHold, ReentrantLock,
+    ReentrantRenewal, Released, Renewal, Renewed, Revocation, Signal, Topic, TtlRange, Waiting, WakeHandle, WakeRouter,
+    Watch,
 };
 pub use tenure_core::driver::{
     Cancelled, Cause, DeadCause, DeadLetter, DeadPage, DeadPlace, DeadSelection, DelayQueue, Due, Extended, Extension,

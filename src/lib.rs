@@ -156,7 +156,7 @@ pub mod redlock;
 #[cfg_attr(docsrs, doc(cfg(feature = "mock")))]
 pub use tenure_core::mock;
 
-pub use connect::{connect, connect_backend};
+pub use connect::{connect, connect_backend, connect_builder};
 #[cfg(feature = "json")]
 #[cfg_attr(docsrs, doc(cfg(feature = "json")))]
 pub use tenure_core::Json;

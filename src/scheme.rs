@@ -1,5 +1,6 @@
 //! Which backend a URL means.
 
+use tenure_core::driver::BackendUrl;
 use tenure_core::{Error, ErrorKind, Result};
 
 /// The schemes that this crate knows, compiled in or not.
@@ -19,21 +20,26 @@ const KNOWN: &str = "memory:, redis://, rediss://, redis+unix://, redis+cluster:
                      etcds://";
 
 impl Scheme {
-    /// Reads the scheme; the URL itself may hold a password and is never repeated.
-    pub(crate) fn of(url: &str) -> Result<Self> {
-        let Some((scheme, _)) = url.split_once(':') else {
+    /// Reads a URL as far as its scheme.
+    pub(crate) fn read(url: &str) -> Result<(Self, BackendUrl)> {
+        if !url.contains(':') {
             return Err(invalid(format!("the URL has no scheme; known are {KNOWN}")));
-        };
-        match scheme.to_ascii_lowercase().as_str() {
-            "memory" => Ok(Self::Memory),
-            "etcd" | "etcds" => Ok(Self::Etcd),
-            name if is_redis(name) => Ok(Self::Redis),
-            name if name.strip_prefix("fred+").is_some_and(is_redis) => Ok(Self::Fred),
-            "redlock+redis" | "redlock+rediss" => Ok(Self::RedlockRedis),
-            "redlock+fred+redis" | "redlock+fred+rediss" => Ok(Self::RedlockFred),
-            _ if is_scheme(scheme) => Err(invalid(format!("the scheme \"{scheme}\" is not known; known are {KNOWN}"))),
-            _ => Err(invalid(format!("the URL does not begin with a scheme; known are {KNOWN}"))),
         }
+        let url = BackendUrl::parse(url)?;
+        let scheme = match url.scheme() {
+            "memory" => Self::Memory,
+            "etcd" | "etcds" => Self::Etcd,
+            name if is_redis(name) => Self::Redis,
+            name if name.strip_prefix("fred+").is_some_and(is_redis) => Self::Fred,
+            "redlock+redis" | "redlock+rediss" => Self::RedlockRedis,
+            "redlock+fred+redis" | "redlock+fred+rediss" => Self::RedlockFred,
+            // What no slashes follow may be the name of a user.
+            name if url.has_slashes() && name.len() <= 32 => {
+                return Err(invalid(format!("the scheme \"{name}\" is not known; known are {KNOWN}")));
+            }
+            _ => return Err(invalid(format!("the URL does not begin with a known scheme; known are {KNOWN}"))),
+        };
+        Ok((scheme, url))
     }
 
     /// The Cargo features that bring it.
@@ -66,12 +72,6 @@ fn is_redis(scheme: &str) -> bool {
     matches!(plain, Some("" | "+cluster" | "+sentinel")) || scheme == "redis+unix"
 }
 
-/// Whether the text before the colon can be shown: what is no scheme may be the beginning of a password.
-fn is_scheme(text: &str) -> bool {
-    let letters = |c: char| c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | '.');
-    text.len() <= 32 && text.starts_with(|c: char| c.is_ascii_alphabetic()) && text.chars().all(letters)
-}
-
 pub(crate) fn invalid(text: String) -> Error {
     Error::new(ErrorKind::InvalidArgument, text)
 }
@@ -87,6 +87,11 @@ mod tests {
             ("memory:shared", Scheme::Memory),
             ("redis://host", Scheme::Redis),
             ("REDIS://host", Scheme::Redis),
+            ("Memory:", Scheme::Memory),
+            ("Fred+RedisS://host", Scheme::Fred),
+            ("ETCD://a", Scheme::Etcd),
+            ("RedLock+Redis://a,b,c", Scheme::RedlockRedis),
+            ("REDLOCK+FRED+REDIS://a,b,c", Scheme::RedlockFred),
             ("rediss://host", Scheme::Redis),
             ("redis+unix:///path", Scheme::Redis),
             ("rediss+cluster://a,b", Scheme::Redis),
@@ -99,7 +104,7 @@ mod tests {
             ("redlock+rediss://a,b,c", Scheme::RedlockRedis),
             ("redlock+fred+redis://a,b,c", Scheme::RedlockFred),
         ] {
-            assert_eq!(Scheme::of(url).unwrap(), scheme, "{url}");
+            assert_eq!(Scheme::read(url).unwrap().0, scheme, "{url}");
         }
     }
 
@@ -107,22 +112,26 @@ mod tests {
     fn what_is_not_known_is_named_with_what_is() {
         for (url, words) in [
             ("", "no scheme"),
+            ("root:s3cret@host", "known scheme"),
             ("localhost", "no scheme"),
             ("http://host", "\"http\""),
             ("etcd+unix:///path", "\"etcd+unix\""),
             ("fred://host", "\"fred\""),
             ("redisx://host", "\"redisx\""),
             ("redlock://a,b,c", "\"redlock\""),
-            ("redlock+memory:", "\"redlock+memory\""),
+            ("redlock+memory:", "known scheme"),
             ("redlock+redis+cluster://a,b", "\"redlock+redis+cluster\""),
             ("fred+redlock+redis://a,b", "\"fred+redlock+redis\""),
-            ("s3cret@host:6379", "does not begin with a scheme"),
-            (":6379", "does not begin with a scheme"),
         ] {
-            let error = Scheme::of(url).unwrap_err();
+            let error = Scheme::read(url).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::InvalidArgument);
             let text = error.to_string();
-            assert!(text.contains(words) && text.contains(KNOWN) && !text.contains("s3cret"), "{url}: {text}");
+            assert!(text.contains(words) && text.contains(KNOWN), "{url}: {text}");
+            assert!(!text.contains("s3cret") && !text.contains("root"), "{url}: {text}");
+        }
+        for url in ["s3cret@host:6379", ":6379"] {
+            let text = Scheme::read(url).unwrap_err().to_string();
+            assert!(text.contains("does not begin with a scheme") && !text.contains("s3cret"), "{url}: {text}");
         }
     }
 

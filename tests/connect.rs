@@ -2,6 +2,74 @@
 
 use tenure::ErrorKind;
 
+/// What the URLs of servers begin with, of the drivers that are compiled in.
+const SERVERS: &[&str] = &[
+    #[cfg(feature = "redis")]
+    "redis://",
+    #[cfg(feature = "redis")]
+    "redis+cluster://",
+    #[cfg(feature = "fred")]
+    "fred+redis://",
+    #[cfg(all(feature = "redlock", feature = "redis"))]
+    "redlock+redis://",
+    #[cfg(all(feature = "redlock", feature = "fred"))]
+    "redlock+fred+redis://",
+    #[cfg(feature = "etcd")]
+    "etcd://",
+];
+
+async fn refused(url: &str) -> String {
+    let error = tenure::connect(url).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{url}: {error}");
+    format!("{error} {error:?}")
+}
+
+#[tokio::test]
+async fn an_unknown_parameter_is_told_the_known_ones_by_every_driver() {
+    let servers = SERVERS.iter().map(|scheme| format!("{scheme}app:s3cret@host/"));
+    let memory = cfg!(feature = "memory").then(|| String::from("memory:"));
+    for url in servers.chain(memory) {
+        for url in [url.clone(), url.to_ascii_uppercase()] {
+            let text = refused(&format!("{url}?prefx=s3cret")).await;
+            for word in ["\"prefx\"; known are ", "op_timeout_ms", "presence_ms", "ttl_ms"] {
+                assert!(text.contains(word), "{url}: {text}");
+            }
+            assert!(!text.to_ascii_lowercase().contains("s3cret"), "{url}: {text}");
+            for name in ["op_timeout_ms", "presence_ms", "ttl_ms"] {
+                let text = refused(&format!("{url}?{name}=1s")).await;
+                assert!(text.contains(&format!("{name} is not a number of milliseconds")), "{url}: {text}");
+                let error = tenure::connect_backend(&format!("{url}?{name}=1000")).await.unwrap_err();
+                assert!(error.message().contains("is a setting of the client"), "{url}: {error}");
+            }
+        }
+    }
+}
+
+/// Also where it was forgotten to encode it.
+#[tokio::test]
+async fn no_part_of_a_password_is_in_any_error() {
+    for scheme in SERVERS {
+        for rest in [
+            "root:s3cret",
+            "root:x?s3cret@host",
+            "root:x?s3cret=1@host",
+            "root:x?y=s3cret@host",
+            "root:12?3s3cret@host",
+            "root:12?3&s3cret=4&5@host/",
+            "root:12/s3cret@host",
+            "root:x#s3cret@host",
+            "root:s3cret%@host",
+            "root:s3cret@host:99999",
+            "root:s3cret@ho st",
+            "root:s3cret@",
+            "root:s3cret@host?s3cret@=1",
+        ] {
+            let text = refused(&format!("{scheme}{rest}")).await;
+            assert!(!text.contains("s3cret") && !text.contains("root"), "{scheme}{rest}: {text}");
+        }
+    }
+}
+
 #[cfg(feature = "memory")]
 mod memory {
     use super::ErrorKind;
@@ -22,9 +90,25 @@ mod memory {
         held.release().await.unwrap();
     }
 
+    #[tokio::test(start_paused = true)]
+    async fn settings_of_the_client_are_in_the_url() {
+        let client = tenure::connect("Memory:?ttl_ms=7000&op_timeout_ms=250&presence_ms=9000").await.unwrap();
+        let guard = client.lock("a").unwrap().acquire().await.unwrap();
+        let left = client.lock("a").unwrap().inspect().await.unwrap().holder.unwrap().remaining.unwrap();
+        assert!(left <= std::time::Duration::from_secs(7), "{left:?}");
+        guard.release().await.unwrap();
+        let builder = tenure::connect_builder("memory:?ttl_ms=7000").await.unwrap();
+        assert!(builder.holders_per_grant(1).build().is_ok());
+        for (setting, word) in [("ttl_ms=1", "ttl"), ("op_timeout_ms=0", "op_timeout"), ("presence_ms=1", "presence")] {
+            let error = tenure::connect(&format!("memory:?{setting}")).await.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+            assert!(error.message().contains(word), "{error}");
+        }
+    }
+
     #[tokio::test]
     async fn a_memory_url_with_more_than_a_name_is_refused() {
-        for url in ["memory://host/path", "memory:a?b=c", &format!("memory:{}", "x".repeat(65))] {
+        for url in ["memory://host/path", "memory:a@b", &format!("memory:{}", "x".repeat(65))] {
             let error = tenure::connect(url).await.unwrap_err();
             assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{url}");
             assert!(error.message().contains("memory:"), "{error}");
@@ -135,6 +219,24 @@ mod redlock {
     fn url(scheme: &str, servers: &[RedisServer]) -> String {
         let hosts: Vec<_> = servers.iter().map(|server| format!("127.0.0.1:{}", server.port())).collect();
         format!("{scheme}://:s3cret@{}/1?prefix=app&{SETTINGS}", hosts.join(","))
+    }
+
+    #[tokio::test]
+    async fn schemes_may_be_in_capitals_and_settings_of_the_client_in_every_url() {
+        let servers = servers();
+        let single = |scheme: &str| format!("{scheme}://:s3cret@127.0.0.1:{}/?prefix=one", servers[0].port());
+        let quorums = SCHEMES.iter().map(|scheme| url(&scheme.to_ascii_uppercase(), &servers));
+        let singles = SCHEMES.iter().map(|scheme| single(&scheme["redlock+".len()..].to_ascii_uppercase()));
+        for url in quorums.chain(singles) {
+            let client =
+                tenure::connect(&format!("{url}&ttl_ms=7000&op_timeout_ms=2000&presence_ms=9000")).await.unwrap();
+            let guard = client.lock("a").unwrap().acquire().await.unwrap();
+            let left = client.lock("a").unwrap().inspect().await.unwrap().holder.unwrap().remaining.unwrap();
+            assert!(left <= Duration::from_secs(7), "{left:?}");
+            guard.release().await.unwrap();
+            let error = tenure::connect(&format!("{url}&presence_ms=1")).await.unwrap_err();
+            assert!(error.message().contains("presence"), "{error}");
+        }
     }
 
     #[tokio::test]

@@ -5,7 +5,11 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use etcd_client::ConnectOptions;
+use tenure_core::driver::{BackendUrl, host_and_port};
 use tenure_core::{Error, ErrorKind, Result};
+
+/// Where etcd serves its clients.
+pub(crate) const DEFAULT_PORT: u16 = 2379;
 
 /// Where etcd is, and how the driver behaves. Parsed from a URL, or built from endpoints.
 ///
@@ -85,8 +89,8 @@ impl EtcdConfig {
     ///
     /// [`ErrorKind::InvalidArgument`] when there is none, or one is not a host with an optional port.
     pub fn new<E: AsRef<str>>(endpoints: impl IntoIterator<Item = E>) -> Result<Self> {
-        let endpoints: Result<Vec<_>> = endpoints.into_iter().map(|endpoint| with_port(endpoint.as_ref())).collect();
-        let endpoints = endpoints?;
+        let read = |text: E| host_and_port(text.as_ref(), DEFAULT_PORT).map(endpoint);
+        let endpoints = endpoints.into_iter().map(read).collect::<Result<Vec<_>>>()?;
         if endpoints.is_empty() {
             return Err(invalid("an etcd configuration needs an endpoint"));
         }
@@ -102,6 +106,16 @@ impl EtcdConfig {
             #[cfg(feature = "tls")]
             tls: None,
         })
+    }
+
+    /// Reads a URL, of which others may have taken parameters out.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::InvalidArgument`] naming what is wrong, an unknown parameter too; no part of a password is repeated.
+    /// [`ErrorKind::Unsupported`] for TLS without the feature `tls`.
+    pub fn read(url: BackendUrl) -> Result<Self> {
+        crate::url::read(url)
     }
 
     /// What all keys begin with: 1 to 128 of `A-Z a-z 0-9 _ . - /`, not beginning or ending with a slash, which keys spell
@@ -245,7 +259,7 @@ impl FromStr for EtcdConfig {
     type Err = Error;
 
     fn from_str(url: &str) -> Result<Self> {
-        crate::url::parse(url)
+        Self::read(BackendUrl::parse(url)?)
     }
 }
 
@@ -260,19 +274,7 @@ impl fmt::Debug for EtcdConfig {
     }
 }
 
-/// `host:port` of `host` or `host:port`; an IPv6 address stands in brackets.
-fn with_port(endpoint: &str) -> Result<String> {
-    let bad = || invalid(format!("\"{}\" is not a host with an optional port", endpoint.escape_debug()));
-    let (host, port) = match endpoint.rfind(':') {
-        Some(colon) if !endpoint.ends_with(']') => {
-            (&endpoint[..colon], endpoint[colon + 1..].parse().map_err(|_| bad())?)
-        }
-        _ => (endpoint, 2379_u16),
-    };
-    let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
-    let good = match bare {
-        Some(address) => address.parse::<std::net::Ipv6Addr>().is_ok(),
-        None => !host.is_empty() && host.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-_".contains(&byte)),
-    };
-    if good && port != 0 { Ok(format!("{host}:{port}")) } else { Err(bad()) }
+/// A host and a port as etcd's client wants them.
+pub(crate) fn endpoint((host, port): (String, u16)) -> String {
+    if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
 }

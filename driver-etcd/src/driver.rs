@@ -89,7 +89,20 @@ impl EtcdDriver {
     ///
     /// Safe.
     pub async fn connect(url: &str) -> Result<Self> {
-        let driver = Self::new(url.parse()?);
+        Self::connect_to(url.parse()?).await
+    }
+
+    /// As [`connect`](Self::connect), with a configuration.
+    ///
+    /// # Errors
+    ///
+    /// As [`connect`](Self::connect).
+    ///
+    /// # Cancel safety
+    ///
+    /// Safe.
+    pub async fn connect_to(config: EtcdConfig) -> Result<Self> {
+        let driver = Self::new(config);
         match tokio::time::timeout(FIRST_ANSWER, driver.ping()).await {
             Ok(answered) => answered.map(|()| driver),
             Err(_) => {

@@ -1,110 +1,79 @@
 //! `etcd://user:password@host:port,host/?prefix=…`
 
-use std::time::Duration;
-
 use tenure_core::Result;
+use tenure_core::driver::BackendUrl;
 
-use crate::config::{EtcdConfig, invalid};
+use crate::config::{DEFAULT_PORT, EtcdConfig, endpoint, invalid};
 
-pub(crate) fn parse(url: &str) -> Result<EtcdConfig> {
-    // A URL may hold a password: no message repeats it.
-    let (scheme, rest) = url.split_once("://").ok_or_else(|| invalid("an etcd URL begins with etcd:// or etcds://"))?;
-    let encrypted = match scheme {
+/// The parameters of TLS.
+const TLS: [&str; 4] = ["ca", "cert", "key", "domain"];
+
+/// See [`EtcdConfig::read`].
+pub(crate) fn read(mut url: BackendUrl) -> Result<EtcdConfig> {
+    let encrypted = match url.scheme() {
         "etcd" => false,
         "etcds" => true,
         _ => return Err(invalid("an etcd URL begins with etcd:// or etcds://")),
     };
-    let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
-    let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
-    if !path.is_empty() {
+    if !url.path().is_empty() {
         return Err(invalid("an etcd URL has no path; say ?prefix=… for a prefix"));
     }
-    let (user, hosts) = match authority.rsplit_once('@') {
-        Some((user, hosts)) => (Some(user), hosts),
-        None => (None, authority),
+    let mut config = EtcdConfig::new(url.hosts(DEFAULT_PORT)?.into_iter().map(endpoint))?;
+    match (url.user(), url.password()) {
+        (Some(user), Some(password)) => config = config.user(user, password),
+        (None, None) => {}
+        _ => return Err(invalid("credentials in an etcd URL are user:password")),
+    }
+    if let Some(prefix) = url.text("prefix") {
+        config = config.prefix(prefix)?;
+    }
+    if let Some(most) = url.number("max_waiters")? {
+        config = config.max_waiters(most)?;
+    }
+    if let Some(most) = url.number("max_depth")? {
+        config = config.max_depth(most)?;
+    }
+    if let Some(most) = url.millis("clock_error_ms")? {
+        config = config.clock_error(most)?;
+    }
+    if let Some(most) = url.number("max_dead_letters")? {
+        config = config.max_dead_letters(most)?;
+    }
+    if let Some(limit) = url.millis("connect_timeout_ms")? {
+        config = config.connect_timeout(limit);
+    }
+    if encrypted {
+        config = encrypt(config, &mut url)?;
+    } else if let Some(name) = TLS.into_iter().find(|name| url.text(name).is_some()) {
+        return Err(invalid(format!("{name} is for TLS, which etcds:// asks for")));
+    }
+    url.finish()?;
+    Ok(config)
+}
+
+#[cfg(feature = "tls")]
+fn encrypt(config: EtcdConfig, url: &mut BackendUrl) -> Result<EtcdConfig> {
+    let [ca, cert, key] = [url.file_of("ca")?, url.file_of("cert")?, url.file_of("key")?];
+    let identity = match (cert, key) {
+        (Some(cert), Some(key)) => Some((cert, key)),
+        (None, None) => None,
+        _ => return Err(invalid("an etcds URL has both of the parameters cert and key, or neither")),
     };
-    let mut config = EtcdConfig::new(hosts.split(','))?;
-    if let Some(user) = user {
-        let (name, password) =
-            user.split_once(':').ok_or_else(|| invalid("credentials in an etcd URL are user:password"))?;
-        config = config.user(decode(name)?, decode(password)?);
-    }
-    let mut tls = TlsFiles::default();
-    for pair in query.split('&').filter(|pair| !pair.is_empty()) {
-        let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
-        let value = decode(value)?;
-        config = match key {
-            "prefix" => config.prefix(value)?,
-            "max_waiters" => config.max_waiters(number(key, &value)?)?,
-            "max_depth" => config.max_depth(number(key, &value)?)?,
-            "clock_error_ms" => config.clock_error(Duration::from_millis(number(key, &value)?))?,
-            "max_dead_letters" => config.max_dead_letters(number(key, &value)?)?,
-            "connect_timeout_ms" => config.connect_timeout(Duration::from_millis(number(key, &value)?)),
-            "ca" | "cert" | "key" | "domain" if encrypted => {
-                tls.set(key, value);
-                config
-            }
-            "ca" | "cert" | "key" | "domain" => {
-                return Err(invalid(format!("the parameter \"{key}\" needs an etcds:// URL")));
-            }
-            _ => return Err(invalid(format!("an etcd URL has no parameter \"{}\"", key.escape_debug()))),
-        };
-    }
-    if encrypted { tls.apply(config) } else { Ok(config) }
+    Ok(config.tls(crate::EtcdTls { ca, identity, domain: url.text("domain") }))
 }
 
-#[derive(Default)]
-struct TlsFiles {
-    ca: Option<String>,
-    cert: Option<String>,
-    key: Option<String>,
-    domain: Option<String>,
-}
-
-impl TlsFiles {
-    fn set(&mut self, key: &str, value: String) {
-        let place = match key {
-            "ca" => &mut self.ca,
-            "cert" => &mut self.cert,
-            "key" => &mut self.key,
-            _ => &mut self.domain,
-        };
-        *place = Some(value);
-    }
-
-    #[cfg(feature = "tls")]
-    fn apply(self, config: EtcdConfig) -> Result<EtcdConfig> {
-        let read = |path: &String| {
-            std::fs::read(path).map_err(|error| invalid(format!("cannot read {path}: {error}")).with_source(error))
-        };
-        let identity = match (&self.cert, &self.key) {
-            (Some(cert), Some(key)) => Some((read(cert)?, read(key)?)),
-            (None, None) => None,
-            _ => return Err(invalid("an etcds URL has both of the parameters \"cert\" and \"key\", or neither")),
-        };
-        let ca = self.ca.as_ref().map(read).transpose()?;
-        Ok(config.tls(crate::EtcdTls { ca, identity, domain: self.domain }))
-    }
-
-    #[cfg(not(feature = "tls"))]
-    fn apply(self, _: EtcdConfig) -> Result<EtcdConfig> {
-        let text = "etcds:// needs the feature `tls`";
-        Err(tenure_core::Error::new(tenure_core::ErrorKind::Unsupported, text))
-    }
-}
-
-fn number<N: std::str::FromStr>(key: &str, value: &str) -> Result<N> {
-    value.parse().map_err(|_| invalid(format!("\"{key}\" of an etcd URL is a number")))
-}
-
-fn decode(text: &str) -> Result<String> {
-    let bad = || invalid("an etcd URL holds a percent sign without two hexadecimal digits, or no UTF-8");
-    String::from_utf8(crate::keys::decode(text.as_bytes()).ok_or_else(bad)?).map_err(|_| bad())
+#[cfg(not(feature = "tls"))]
+fn encrypt(_: EtcdConfig, _: &mut BackendUrl) -> Result<EtcdConfig> {
+    Err(tenure_core::Error::new(tenure_core::ErrorKind::Unsupported, "etcds:// needs the feature `tls`"))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn parse(url: &str) -> Result<EtcdConfig> {
+        url.parse()
+    }
 
     #[test]
     fn urls_say_everything() {
@@ -113,6 +82,7 @@ mod tests {
         assert_eq!(config.user, Some(("u@x".into(), "p:w".into())));
         assert_eq!((config.prefix.as_str(), config.max_waiters, config.max_depth), ("x/y", 7, 9));
         assert!(!format!("{config:?}").contains("p:w"));
+        assert_eq!(parse("ETCD://a").unwrap(), parse("etcd://a").unwrap());
     }
 
     #[test]
@@ -138,7 +108,14 @@ mod tests {
             let error = parse(bad).unwrap_err();
             assert!(!error.to_string().is_empty(), "{bad}");
         }
-        let secret = parse("etcd://u:hunter2@a/?x=1").unwrap_err();
-        assert!(!format!("{secret:?}").contains("hunter2"));
+        for bad in
+            ["etcd://root:hunter2@a/?x=1", "etcd://root:hunter2", "etcd://root:hun?ter2@a", "etcd://root:x@a:hunter2"]
+        {
+            let secret = parse(bad).unwrap_err();
+            let told = format!("{secret:?} {secret}");
+            assert!(!["hunter2", "hun", "ter2", "root"].iter().any(|part| told.contains(part)), "{bad}: {told}");
+        }
+        let unknown = parse("etcd://a/?prefx=1").unwrap_err().to_string();
+        assert!(unknown.contains("\"prefx\"; known are ") && unknown.contains("prefix"), "{unknown}");
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tenure_core::driver::{Backend, DelayQueue, DistributedLock, QuorumNode, ReentrantLock};
+use tenure_core::driver::{Backend, BackendUrl, DelayQueue, DistributedLock, QuorumNode, ReentrantLock};
 use tenure_core::{Error, ErrorKind, Result};
 use tenure_redis_support::{Notes, RedisConfig, RedisLocks, Remote};
 
@@ -47,10 +47,11 @@ impl FredDriver {
     ///
     /// As [`FredDriver::connect`].
     pub async fn connect_url(url: &str) -> Result<Self> {
-        let Some(rest) = url.strip_prefix("fred+") else {
+        let mut url = BackendUrl::parse(url)?;
+        if !url.strip_scheme("fred+") {
             return Err(Error::new(ErrorKind::InvalidArgument, "the URL does not begin with fred+"));
-        };
-        Self::connect(RedisConfig::from_url(rest)?).await
+        }
+        Self::connect(RedisConfig::read(url)?).await
     }
 
     /// Connects to independent servers, the nodes of a quorum, which are returned with their names. A minority may be

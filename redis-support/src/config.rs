@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tenure_core::driver::BackendUrl;
 use tenure_core::{Error, ErrorKind, Result};
 
 use crate::dial::Endpoint;
@@ -188,7 +189,16 @@ impl RedisConfig {
     /// [`ErrorKind::InvalidArgument`] naming what is wrong, an unknown parameter too. The URL itself, which may hold a
     /// password, is not repeated.
     pub fn from_url(url: &str) -> Result<Self> {
-        url::parse(url)
+        Self::read(BackendUrl::parse(url)?)
+    }
+
+    /// As [`from_url`](Self::from_url), of a URL that others may have taken parameters out of.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`from_url`](Self::from_url).
+    pub fn read(url: BackendUrl) -> Result<Self> {
+        url::read(url)
     }
 
     /// Reads a URL of several independent servers, the nodes of a quorum:
@@ -200,7 +210,16 @@ impl RedisConfig {
     /// As [`from_url`](Self::from_url); [`ErrorKind::InvalidArgument`] also for the URL of a socket, of a cluster, or
     /// of sentinels, which are no independent servers.
     pub fn nodes_from_url(url: &str) -> Result<Vec<Self>> {
-        url::parse_nodes(url)
+        Self::read_nodes(BackendUrl::parse(url)?)
+    }
+
+    /// As [`nodes_from_url`](Self::nodes_from_url), of a URL that others may have taken parameters out of.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`nodes_from_url`](Self::nodes_from_url).
+    pub fn read_nodes(url: BackendUrl) -> Result<Vec<Self>> {
+        url::read_nodes(url)
     }
 
     /// The user to log in as; default is the server's default user. Needs a [`password`](Self::password).

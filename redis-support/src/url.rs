@@ -1,23 +1,16 @@
 //! URLs of Redis.
 
-use std::ops::Range;
 use std::path::PathBuf;
-use std::str::FromStr;
-use std::time::Duration;
 
+use tenure_core::driver::BackendUrl;
 use tenure_core::{Error, ErrorKind, Result};
-use url::Url;
 
 use crate::config::{Address, Protocol, RedisConfig, Tls, Topology};
 use crate::keyspace::Prefix;
-use crate::settings::{Eviction, Fences};
+use crate::settings::{Eviction, Fences, RedisSettings};
 
 const DEFAULT_PORT: u16 = 6379;
 const DEFAULT_SENTINEL_PORT: u16 = 26379;
-const PARAMETERS: &str = "prefix, max_waiters, max_backlog, max_dead_letters, fences, counter_life_ms, functions, \
-                          allow_eviction, connect_timeout_ms, response_timeout_ms, \
-                          ping_interval_ms, protocol, name; with rediss:// also ca, cert, key; for unix sockets also \
-                          user, pass, db; with sentinels also sentinel_user, sentinel_pass";
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
@@ -27,10 +20,44 @@ enum Kind {
     Sentinel,
 }
 
-/// See [`RedisConfig::from_url`].
-pub(crate) fn parse(text: &str) -> Result<RedisConfig> {
-    let scheme = text.split_once(':').map_or("", |(scheme, _)| scheme);
-    let (kind, tls) = match scheme {
+/// See [`RedisConfig::read`].
+pub(crate) fn read(url: BackendUrl) -> Result<RedisConfig> {
+    let (kind, tls) = kind(&url)?;
+    let topology = match kind {
+        Kind::Unix => Topology::Single(Address::Unix(PathBuf::from(url.file()?))),
+        Kind::Single => {
+            let mut all = addresses(&url, DEFAULT_PORT)?;
+            if all.len() > 1 {
+                return Err(invalid("the URL has several hosts; those are for redis+cluster:// and redis+sentinel://"));
+            }
+            Topology::Single(all.remove(0))
+        }
+        Kind::Cluster => Topology::Cluster(addresses(&url, DEFAULT_PORT)?),
+        Kind::Sentinel => {
+            let service = service(&url).0.to_owned();
+            if service.is_empty() {
+                return Err(invalid("the URL lacks the name that the sentinels have for the primary: …/service"));
+            }
+            Topology::Sentinel { sentinels: addresses(&url, DEFAULT_SENTINEL_PORT)?, service }
+        }
+    };
+    settle(url, kind, tls, RedisConfig::new(topology))
+}
+
+/// See [`RedisConfig::read_nodes`].
+pub(crate) fn read_nodes(url: BackendUrl) -> Result<Vec<RedisConfig>> {
+    let (Kind::Single, tls) = kind(&url)? else {
+        return Err(invalid("the nodes of a quorum are given as redis://host[:port],host[:port]… or rediss://…"));
+    };
+    let mut all = addresses(&url, DEFAULT_PORT)?.into_iter().map(|address| RedisConfig::new(Topology::Single(address)));
+    let first = all.next().ok_or_else(|| invalid("the URL has no host"))?;
+    let first = settle(url, Kind::Single, tls, first)?;
+    let others = all.map(|node| RedisConfig { topology: node.topology, ..first.clone() }).collect::<Vec<_>>();
+    Ok([vec![first], others].concat())
+}
+
+fn kind(url: &BackendUrl) -> Result<(Kind, Option<Tls>)> {
+    Ok(match url.scheme() {
         "redis" => (Kind::Single, None),
         "rediss" => (Kind::Single, Some(Tls::default())),
         "unix" | "redis+unix" => (Kind::Unix, None),
@@ -43,164 +70,110 @@ pub(crate) fn parse(text: &str) -> Result<RedisConfig> {
                 "the URL does not begin with redis://, rediss://, redis+unix:// or unix://, redis+cluster:// or redis+sentinel://",
             ));
         }
-    };
-    let (first, others) = one_host(text);
-    if !others.is_empty() && !matches!(kind, Kind::Cluster | Kind::Sentinel) {
-        return Err(invalid("the URL has several hosts; those are for redis+cluster:// and redis+sentinel://"));
-    }
-    let url = Url::parse(&first)
-        .map_err(|_| invalid("the URL is not of the form redis://[user[:password]@]host[:port][/db]"))?;
-    if url.fragment().is_some() {
-        return Err(invalid("the URL has a fragment (a # in a password is written as %23)"));
-    }
-    let mut config = RedisConfig::new(match kind {
-        Kind::Unix => Topology::Single(Address::Unix(socket(&url)?)),
-        Kind::Single => Topology::Single(address(&url, DEFAULT_PORT)?),
-        Kind::Cluster => Topology::Cluster(addresses(&url, &others, DEFAULT_PORT)?),
-        Kind::Sentinel => {
-            let path = url.path().trim_matches('/');
-            let service = path.split_once('/').map_or(path, |(service, _)| service);
-            if service.is_empty() {
-                return Err(invalid("the URL lacks the name that the sentinels have for the primary: …/service"));
-            }
-            let sentinels = addresses(&url, &others, DEFAULT_SENTINEL_PORT)?;
-            Topology::Sentinel { sentinels, service: decode(service)? }
-        }
-    });
-    let path = url.path().trim_matches('/');
+    })
+}
+
+fn addresses(url: &BackendUrl, port: u16) -> Result<Vec<Address>> {
+    Ok(url.hosts(port)?.into_iter().map(|(host, port)| Address::tcp(host, port)).collect())
+}
+
+/// The name of the primary, and what follows it.
+fn service(url: &BackendUrl) -> (&str, &str) {
+    url.path().split_once('/').unwrap_or((url.path(), ""))
+}
+
+/// Reads everything but the topology.
+fn settle(mut url: BackendUrl, kind: Kind, tls: Option<Tls>, mut config: RedisConfig) -> Result<RedisConfig> {
     config.database = match kind {
-        Kind::Unix => 0,
-        Kind::Single => database(path)?,
-        Kind::Sentinel => database(path.split_once('/').map_or("", |(_, rest)| rest))?,
-        Kind::Cluster if path.is_empty() || path == "0" => 0,
+        Kind::Unix => database(url.text("db").as_deref().unwrap_or_default())?,
+        Kind::Single => database(url.path())?,
+        Kind::Sentinel => database(service(&url).1)?,
+        Kind::Cluster if url.path().is_empty() || url.path() == "0" => 0,
         Kind::Cluster => return Err(invalid("a cluster has no database but 0")),
     };
-    config.tls = tls;
-    if !url.username().is_empty() {
-        config.login.username = Some(decode(url.username())?);
+    config.login.username = url.user().map(str::to_owned);
+    config.login.password = url.password().map(str::to_owned);
+    if kind == Kind::Unix {
+        config.login.username = url.text("user");
+        config.login.password = url.text("pass");
     }
-    config.login.password = url.password().map(decode).transpose()?;
-    for (key, value) in url.query_pairs() {
-        config = parameter(config, kind, &key, &value)?;
+    if kind == Kind::Sentinel {
+        config.sentinel_login.username = url.text("sentinel_user");
+        config.sentinel_login.password = url.text("sentinel_pass");
     }
+    config.tls = encryption(&mut url, tls)?;
+    if let Some(limit) = url.millis("connect_timeout_ms")? {
+        config = config.connect_timeout(limit)?;
+    }
+    if let Some(limit) = url.millis("response_timeout_ms")? {
+        config = config.response_timeout(limit)?;
+    }
+    if let Some(interval) = url.millis("ping_interval_ms")? {
+        config = config.ping_interval(interval)?;
+    }
+    if let Some(protocol) = url.choice("protocol", &[("resp2", Protocol::Resp2), ("resp3", Protocol::Resp3)])? {
+        config.protocol = protocol;
+    }
+    config.name = url.text("name").map(connection_name).transpose()?;
+    config.settings = settings(&mut url, config.settings)?;
+    url.finish()?;
     Ok(config)
 }
 
-/// See [`RedisConfig::nodes_from_url`].
-pub(crate) fn parse_nodes(text: &str) -> Result<Vec<RedisConfig>> {
-    let scheme = text.split_once(':').map_or("", |(scheme, _)| scheme);
-    if !matches!(scheme, "redis" | "rediss") {
-        return Err(invalid("the nodes of a quorum are given as redis://host[:port],host[:port]… or rediss://…"));
+fn settings(url: &mut BackendUrl, mut settings: RedisSettings) -> Result<RedisSettings> {
+    if let Some(prefix) = url.text("prefix") {
+        settings = settings.prefix(Prefix::new(&prefix)?);
     }
-    let hosts = hosts(text);
-    let (before, after) = (&text[..hosts.start], &text[hosts.end..]);
-    text[hosts.clone()].split(',').map(|host| parse(&format!("{before}{host}{after}"))).collect()
-}
-
-/// Where in a URL its hosts are.
-fn hosts(text: &str) -> Range<usize> {
-    let start = text.find("://").map_or(text.len(), |at| at + 3);
-    let end = text[start..].find(['/', '?', '#']).map_or(text.len(), |at| start + at);
-    text[start..end].rfind('@').map_or(start, |at| start + at + 1)..end
-}
-
-/// The URL with its first host alone, and the other hosts.
-fn one_host(text: &str) -> (String, Vec<String>) {
-    let hosts = hosts(text);
-    let mut all = text[hosts.clone()].split(',');
-    let first = all.next().unwrap_or_default();
-    (format!("{}{first}{}", &text[..hosts.start], &text[hosts.end..]), all.map(str::to_owned).collect())
-}
-
-fn addresses(url: &Url, others: &[String], port: u16) -> Result<Vec<Address>> {
-    let mut all = vec![address(url, port)?];
-    for host in others {
-        let bad = |_| invalid("one of the hosts of the URL is not of the form host[:port]");
-        all.push(address(&Url::parse(&format!("redis://{host}")).map_err(bad)?, port)?);
+    if let Some(most) = url.number("max_waiters")? {
+        settings = settings.max_waiters(most)?;
     }
-    Ok(all)
-}
-
-fn address(url: &Url, port: u16) -> Result<Address> {
-    let host = url.host_str().filter(|host| !host.is_empty()).ok_or_else(|| invalid("the URL has no host"))?;
-    let host = host.trim_start_matches('[').trim_end_matches(']');
-    Ok(Address::tcp(decode(host)?, url.port().unwrap_or(port)))
-}
-
-fn socket(url: &Url) -> Result<PathBuf> {
-    if url.host_str().is_some_and(|host| !host.is_empty()) {
-        return Err(invalid("the URL of a unix socket has three slashes and no host: redis+unix:///path"));
+    if let Some(most) = url.number("max_backlog")? {
+        settings = settings.max_backlog(most)?;
     }
-    Ok(PathBuf::from(decode(url.path())?))
-}
-
-fn parameter(mut config: RedisConfig, kind: Kind, key: &str, value: &str) -> Result<RedisConfig> {
-    match key {
-        "prefix" => config.settings = config.settings.prefix(Prefix::new(value)?),
-        "max_waiters" => config.settings = config.settings.max_waiters(number(key, value)?)?,
-        "max_backlog" => config.settings = config.settings.max_backlog(number(key, value)?)?,
-        "max_dead_letters" => config.settings = config.settings.max_dead_letters(number(key, value)?),
-        "fences" => {
-            config.settings = config.settings.fences(match value {
-                "clock" => Fences::ClockSeeded,
-                "counter" => Fences::Counter,
-                _ => return Err(invalid("fences is clock or counter")),
-            });
-        }
-        "counter_life_ms" => config.settings = config.settings.counter_life(millis(key, value)?)?,
-        "functions" => config.settings = config.settings.functions(truth(key, value)?),
-        "allow_eviction" => {
-            let eviction = if truth(key, value)? { Eviction::Allow } else { Eviction::Refuse };
-            config.settings = config.settings.eviction(eviction);
-        }
-        "connect_timeout_ms" => config = config.connect_timeout(millis(key, value)?)?,
-        "response_timeout_ms" => config = config.response_timeout(millis(key, value)?)?,
-        "ping_interval_ms" => config = config.ping_interval(millis(key, value)?)?,
-        "protocol" => {
-            config.protocol = match value {
-                "resp2" => Protocol::Resp2,
-                "resp3" => Protocol::Resp3,
-                _ => return Err(invalid("protocol is resp2 or resp3")),
-            };
-        }
-        "name" => config.name = Some(connection_name(value)?),
-        "user" if kind == Kind::Unix => config.login.username = Some(value.to_owned()),
-        "pass" if kind == Kind::Unix => config.login.password = Some(value.to_owned()),
-        "db" if kind == Kind::Unix => config.database = database(value)?,
-        "sentinel_user" if kind == Kind::Sentinel => config.sentinel_login.username = Some(value.to_owned()),
-        "sentinel_pass" if kind == Kind::Sentinel => config.sentinel_login.password = Some(value.to_owned()),
-        "ca" | "cert" | "key" => tls_file(&mut config, key, value)?,
-        _ => {
-            let text = format!("the URL has an unknown parameter \"{}\"; known are {PARAMETERS}", key.escape_debug());
-            return Err(invalid(text));
-        }
+    if let Some(most) = url.number("max_dead_letters")? {
+        settings = settings.max_dead_letters(most);
     }
-    Ok(config)
+    if let Some(fences) = url.choice("fences", &[("clock", Fences::ClockSeeded), ("counter", Fences::Counter)])? {
+        settings = settings.fences(fences);
+    }
+    if let Some(life) = url.millis("counter_life_ms")? {
+        settings = settings.counter_life(life)?;
+    }
+    if let Some(functions) = url.truth("functions")? {
+        settings = settings.functions(functions);
+    }
+    if let Some(allowed) = url.truth("allow_eviction")? {
+        settings = settings.eviction(if allowed { Eviction::Allow } else { Eviction::Refuse });
+    }
+    Ok(settings)
 }
 
-fn tls_file(config: &mut RedisConfig, key: &str, path: &str) -> Result<()> {
-    let Some(tls) = &mut config.tls else {
-        return Err(invalid(format!("{key} is for TLS, which rediss:// asks for")));
+fn encryption(url: &mut BackendUrl, tls: Option<Tls>) -> Result<Option<Tls>> {
+    let Some(mut tls) = tls else {
+        let asked = ["ca", "cert", "key"].into_iter().find(|name| url.text(name).is_some());
+        return match asked {
+            Some(name) => Err(invalid(format!("{name} is for TLS, which rediss:// asks for"))),
+            None => Ok(None),
+        };
     };
-    let text = std::fs::read(path).map_err(|error| invalid(format!("cannot read the file of {key}: {error}")))?;
-    match key {
-        "ca" => tls.authorities = Some(text.into()),
-        "cert" => tls.identity.get_or_insert_default().certificates = text.into(),
-        _ => tls.identity.get_or_insert_default().key = text.into(),
+    if let Some(pem) = url.file_of("ca")? {
+        tls.authorities = Some(pem.into());
     }
-    Ok(())
+    if let Some(pem) = url.file_of("cert")? {
+        tls.identity.get_or_insert_default().certificates = pem.into();
+    }
+    if let Some(pem) = url.file_of("key")? {
+        tls.identity.get_or_insert_default().key = pem.into();
+    }
+    Ok(Some(tls))
 }
 
 /// What `CLIENT SETNAME` takes.
-fn connection_name(name: &str) -> Result<String> {
+fn connection_name(name: String) -> Result<String> {
     if name.is_empty() || !name.bytes().all(|byte| byte.is_ascii_graphic()) {
         return Err(invalid("name is of printable ASCII characters without spaces"));
     }
-    Ok(name.to_owned())
-}
-
-fn invalid(text: impl Into<String>) -> Error {
-    Error::new(ErrorKind::InvalidArgument, text.into())
+    Ok(name)
 }
 
 fn database(text: &str) -> Result<u32> {
@@ -210,41 +183,24 @@ fn database(text: &str) -> Result<u32> {
     text.parse().map_err(|_| invalid("the database of the URL is not a number"))
 }
 
-fn number<T: FromStr>(key: &str, value: &str) -> Result<T> {
-    value.parse().map_err(|_| invalid(format!("{key} is not a number, or out of range")))
-}
-
-fn truth(key: &str, value: &str) -> Result<bool> {
-    value.parse().map_err(|_| invalid(format!("{key} is true or false")))
-}
-
-fn millis(key: &str, value: &str) -> Result<Duration> {
-    number(key, value).map(Duration::from_millis)
-}
-
-/// Undoes percent encoding.
-fn decode(text: &str) -> Result<String> {
-    let bad = || invalid("the URL has a % that is not followed by two hexadecimal digits of UTF-8");
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let Some((&byte, tail)) = rest.split_first() {
-        rest = tail;
-        if byte != b'%' {
-            bytes.push(byte);
-            continue;
-        }
-        let (digits, tail) = rest.split_at_checked(2).ok_or_else(bad)?;
-        let digits = std::str::from_utf8(digits).map_err(|_| bad())?;
-        bytes.push(u8::from_str_radix(digits, 16).map_err(|_| bad())?);
-        rest = tail;
-    }
-    String::from_utf8(bytes).map_err(|_| bad())
+fn invalid(text: impl Into<String>) -> Error {
+    Error::new(ErrorKind::InvalidArgument, text.into())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::time::Duration;
+
     use crate::config::Login;
+
+    fn parse(url: &str) -> Result<RedisConfig> {
+        RedisConfig::from_url(url)
+    }
+
+    fn parse_nodes(url: &str) -> Result<Vec<RedisConfig>> {
+        RedisConfig::nodes_from_url(url)
+    }
 
     fn login(username: &str, password: &str) -> Login {
         Login { username: Some(username.into()), password: Some(password.into()) }
@@ -272,6 +228,7 @@ mod tests {
         let config = parse("redis://h?protocol=resp2&name=billing-7").unwrap();
         assert_eq!((config.protocol, config.name.as_deref()), (Protocol::Resp2, Some("billing-7")));
         assert!(parse("rediss://h").unwrap().tls.is_some());
+        assert_eq!(parse("REDIS+Unix:///S").unwrap().topology, parse("redis+unix:///S").unwrap().topology);
     }
 
     #[test]
@@ -310,8 +267,10 @@ mod tests {
             ("redis+cluster://:s3cret@h/1", InvalidArgument, "database"),
             ("redis+sentinel://:s3cret@h", InvalidArgument, "service"),
             ("http://:s3cret@h", InvalidArgument, "redis://"),
-            ("s3cret", InvalidArgument, "redis://"),
-            ("redis://:s3cret@", InvalidArgument, "redis://"),
+            ("s3cret", InvalidArgument, "scheme"),
+            ("redis:s3cret", InvalidArgument, "redis://"),
+            ("redis://:s3cret@", InvalidArgument, "no host"),
+            ("redis://app:12?3s3cret@h", InvalidArgument, "%3F"),
             ("redis://:s3cret@h:99999", InvalidArgument, "host[:port]"),
             ("redis://:s3cret@h/x", InvalidArgument, "database"),
             ("redis://:s3cret@h?prefx=a", InvalidArgument, "\"prefx\""),

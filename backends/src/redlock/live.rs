@@ -11,8 +11,8 @@ use tenure_conformance::{
 };
 use tenure_core::Ttl;
 use tenure_core::driver::{
-    Backend, Exclusion, Fencing, Introspection, LockCapabilities, OwnerScope, ReentrantCapabilities, Revocation,
-    TtlRange, Waiting,
+    Backend, BackendUrl, Exclusion, Fencing, Introspection, LockCapabilities, OwnerScope, ReentrantCapabilities,
+    Revocation, TtlRange, Waiting,
 };
 use tenure_redis::{RedisConfig, RedisDriver};
 use tenure_redlock::Redlock;
@@ -151,8 +151,9 @@ impl Harness for RedlockHarness {
         if !self.opened.is_empty() {
             self.slow(RedisServer::resume)?;
         }
-        let (builder, servers) = Redlock::builder().settings_from_url(&self.url())?;
-        let nodes = RedisDriver::connect_nodes(&RedisConfig::nodes_from_url(&servers)?).await?;
+        let mut url = BackendUrl::parse(&self.url())?;
+        let builder = Redlock::builder().settings_from_url(&mut url)?;
+        let nodes = RedisDriver::connect_nodes(&RedisConfig::read_nodes(url)?).await?;
         self.slow(RedisServer::pause)?;
         let backend = Backend::from(builder.nodes(nodes).build()?);
         self.opened.push(backend.clone());

@@ -32,6 +32,7 @@ mod quorum_node;
 mod reentrant;
 mod request;
 mod tombstones;
+mod url;
 mod watch;
 
 pub use backend::Backend;
@@ -61,6 +62,7 @@ pub use request::{
     Queueing, ReentrantHold, ReentrantRenewal, Released, Renewal, Renewed,
 };
 pub use tombstones::Tombstones;
+pub use url::{BackendUrl, host_and_port};
 pub use watch::{Handed, Signal, WakeHandle, WakeRouter, Watch};
 
 #[cfg(feature = "mock")]

@@ -1,0 +1,390 @@
+//! URLs of backends, read in one manner.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use crate::error::{Error, ErrorKind, Result};
+
+/// The URL of a backend, in its parts: `scheme://[user[:password]@]host[:port],host…/path?parameter=value&…`, or
+/// `scheme:path?…` without the slashes.
+///
+/// Whoever knows a parameter takes it out; [`finish`](Self::finish) refuses what nobody took, and tells what there is. The
+/// scheme is the same in capitals. User, password, path and values may be percent-encoded (a `+` is a plus sign).
+///
+/// No error repeats a part of the URL that may belong to a password, also where a `?`, `/`, `#` or `@` in it was not
+/// encoded; neither does `Debug`.
+///
+/// ```
+/// use std::time::Duration;
+/// use tenure_core::driver::BackendUrl;
+///
+/// let mut url = BackendUrl::parse("REDIS://app:p%40ss@a:7000,[::1]/3?prefix=shop&connect_timeout_ms=250")?;
+/// assert_eq!((url.scheme(), url.user(), url.password()), ("redis", Some("app"), Some("p@ss")));
+/// assert_eq!(url.hosts(6379)?, [("a".into(), 7000), ("::1".into(), 6379)]);
+/// assert_eq!(url.path(), "3");
+/// assert_eq!(url.text("prefix").as_deref(), Some("shop"));
+/// assert_eq!(url.millis("connect_timeout_ms")?, Some(Duration::from_millis(250)));
+/// url.finish()?;
+/// # Ok::<(), tenure_core::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct BackendUrl {
+    scheme: String,
+    /// What stands between the slashes and the path, without user and password; `None` without slashes.
+    hosts: Option<String>,
+    user: Option<String>,
+    password: Option<String>,
+    path: String,
+    parameters: Vec<(String, String)>,
+    /// The parameters that somebody has asked for.
+    known: BTreeSet<&'static str>,
+    /// Whether the names of parameters can be shown: an `@` among them looks like the end of a password.
+    shown: bool,
+}
+
+impl BackendUrl {
+    /// Takes a URL apart. Which schemes, hosts and parameters there are is for others to say.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::InvalidArgument`] when it has no scheme, has a fragment, or is not encoded as it should be.
+    pub fn parse(text: &str) -> Result<Self> {
+        let (scheme, rest) = text.split_once(':').ok_or_else(|| invalid("the URL has no scheme"))?;
+        let letters = |c: char| c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | '.');
+        if !scheme.starts_with(|c: char| c.is_ascii_alphabetic()) || !scheme.chars().all(letters) {
+            return Err(invalid("the URL does not begin with a scheme"));
+        }
+        if rest.contains('#') {
+            return Err(invalid("the URL has a fragment (a # in a password is written as %23)"));
+        }
+        let (place, query) = rest.split_once('?').unwrap_or((rest, ""));
+        let (authority, path) = match place.strip_prefix("//") {
+            Some(place) => match place.find('/') {
+                Some(slash) => (Some(&place[..slash]), &place[slash..]),
+                None => (Some(place), ""),
+            },
+            None => (None, place),
+        };
+        let (login, hosts) = match authority.and_then(|authority| authority.rsplit_once('@')) {
+            Some((login, hosts)) => (Some(login), Some(hosts)),
+            None => (None, authority),
+        };
+        let (user, password) = match login.map(|login| login.split_once(':').unwrap_or((login, ""))) {
+            Some((user, password)) => (Some(user), login.filter(|login| login.contains(':')).map(|_| password)),
+            None => (None, None),
+        };
+        let mut parameters = Vec::new();
+        for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+            let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
+            parameters.push((key.to_owned(), decode(value)?));
+        }
+        Ok(Self {
+            scheme: scheme.to_ascii_lowercase(),
+            hosts: hosts.map(str::to_owned),
+            user: user.filter(|user| !user.is_empty()).map(decode).transpose()?,
+            password: password.map(decode).transpose()?,
+            path: decode(path)?,
+            parameters,
+            known: BTreeSet::new(),
+            shown: !query.contains('@'),
+        })
+    }
+
+    /// The scheme, in small letters.
+    #[must_use]
+    pub fn scheme(&self) -> &str {
+        &self.scheme
+    }
+
+    /// Takes this away from the beginning of the scheme; whether it was there.
+    pub fn strip_scheme(&mut self, prefix: &str) -> bool {
+        let rest = self.scheme.strip_prefix(prefix).map(str::to_owned);
+        rest.map(|rest| self.scheme = rest).is_some()
+    }
+
+    /// Whether two slashes follow the scheme.
+    #[must_use]
+    pub fn has_slashes(&self) -> bool {
+        self.hosts.is_some()
+    }
+
+    /// The user, if one is named.
+    #[must_use]
+    pub fn user(&self) -> Option<&str> {
+        self.user.as_deref()
+    }
+
+    /// The password, if there is one.
+    #[must_use]
+    pub fn password(&self) -> Option<&str> {
+        self.password.as_deref()
+    }
+
+    /// What follows the hosts, without slashes at its ends.
+    #[must_use]
+    pub fn path(&self) -> &str {
+        self.path.trim_matches('/')
+    }
+
+    /// What follows the hosts, as a file is named.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::InvalidArgument`] when there is a host: such a URL has three slashes.
+    pub fn file(&self) -> Result<&str> {
+        match self.hosts.as_deref() {
+            Some("") => Ok(&self.path),
+            _ => Err(invalid(format!("the URL of a file has three slashes and no host: {}:///path", self.scheme))),
+        }
+    }
+
+    /// The hosts, without brackets, and their ports; `port` where none is named. At least one.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::InvalidArgument`] when there is none, or one is not of the form `host[:port]`.
+    pub fn hosts(&self, port: u16) -> Result<Vec<(String, u16)>> {
+        match self.hosts.as_deref() {
+            None => Err(invalid(format!("the URL is not of the form {}://[user[:password]@]host[:port]", self.scheme))),
+            Some("") => Err(invalid("the URL has no host")),
+            Some(hosts) => hosts.split(',').map(|host| host_and_port(host, port)).collect(),
+        }
+    }
+
+    /// Takes out a parameter; the last one, if it is there more than once.
+    pub fn text(&mut self, name: &'static str) -> Option<String> {
+        self.known.insert(name);
+        let mut last = None;
+        self.parameters.retain_mut(|(key, value)| {
+            let other = key != name;
+            if !other {
+                last = Some(std::mem::take(value));
+            }
+            other
+        });
+        last
+    }
+
+    /// Takes out a parameter that is a number.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::InvalidArgument`] naming the parameter, for something else.
+    pub fn number<N: FromStr>(&mut self, name: &'static str) -> Result<Option<N>> {
+        let parsed = self.text(name).map(|value| value.parse());
+        parsed.transpose().map_err(|_| invalid(format!("{name} is not a number, or out of range")))
+    }
+
+    /// Takes out a parameter that is a time in milliseconds.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::InvalidArgument`] naming the parameter, for something else.
+    pub fn millis(&mut self, name: &'static str) -> Result<Option<Duration>> {
+        let millis = self.text(name).map(|value| value.parse().map(Duration::from_millis));
+        millis.transpose().map_err(|_| invalid(format!("{name} is not a number of milliseconds, or out of range")))
+    }
+
+    /// Takes out a parameter that is one of these words.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::InvalidArgument`] naming the parameter and the words, for another one.
+    pub fn choice<T: Copy>(&mut self, name: &'static str, choices: &[(&str, T)]) -> Result<Option<T>> {
+        let Some(value) = self.text(name) else { return Ok(None) };
+        let chosen = choices.iter().find(|(word, _)| *word == value).map(|(_, choice)| *choice);
+        let words = || choices.iter().map(|(word, _)| *word).collect::<Vec<_>>().join(" or ");
+        chosen.map(Some).ok_or_else(|| invalid(format!("{name} is {}", words())))
+    }
+
+    /// Takes out a parameter that is `true` or `false`.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::InvalidArgument`] naming the parameter, for something else.
+    pub fn truth(&mut self, name: &'static str) -> Result<Option<bool>> {
+        self.choice(name, &[("true", true), ("false", false)])
+    }
+
+    /// Takes out a parameter that is the path of a file, and reads it.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::InvalidArgument`] naming the parameter, when the file cannot be read.
+    pub fn file_of(&mut self, name: &'static str) -> Result<Option<Vec<u8>>> {
+        let Some(path) = self.text(name) else { return Ok(None) };
+        let cannot =
+            |error: std::io::Error| invalid(format!("cannot read the file of {name}: {error}")).with_source(error);
+        std::fs::read(path).map(Some).map_err(cannot)
+    }
+
+    /// Refuses parameters that nobody took out.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::InvalidArgument`] naming the first of them, and all that somebody asked for.
+    pub fn finish(self) -> Result<()> {
+        let Some((name, _)) = self.parameters.first() else { return Ok(()) };
+        let known = self.known.into_iter().collect::<Vec<_>>().join(", ");
+        Err(invalid(match self.shown {
+            true => format!("the URL has an unknown parameter \"{}\"; known are {known}", name.escape_debug()),
+            false => format!(
+                "the URL has an unknown parameter, which is not shown because of the @ behind it (a ? in a password is \
+                 written as %3F); known are {known}"
+            ),
+        }))
+    }
+}
+
+impl fmt::Debug for BackendUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("BackendUrl").field("scheme", &self.scheme).finish_non_exhaustive()
+    }
+}
+
+impl FromStr for BackendUrl {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        Self::parse(text)
+    }
+}
+
+/// Takes `host`, `host:port`, `[v6]` or `[v6]:port` apart.
+///
+/// # Errors
+///
+/// [`ErrorKind::InvalidArgument`]; the host is not repeated, since it may be what somebody forgot an `@` behind.
+pub fn host_and_port(text: &str, port: u16) -> Result<(String, u16)> {
+    let bad = || invalid("one of the hosts is not of the form host[:port]");
+    let (host, port) = match text.rfind(':') {
+        Some(colon) if !text.ends_with(']') => {
+            (&text[..colon], text[colon + 1..].parse().ok().filter(|port| *port != 0).ok_or_else(bad)?)
+        }
+        _ => (text, port),
+    };
+    let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
+    let good = match bare {
+        Some(address) => address.parse::<std::net::Ipv6Addr>().is_ok(),
+        None => !host.is_empty() && host.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-_".contains(&byte)),
+    };
+    if good { Ok((bare.unwrap_or(host).to_owned(), port)) } else { Err(bad()) }
+}
+
+/// Undoes percent encoding.
+fn decode(text: &str) -> Result<String> {
+    let bad = || invalid("the URL has a % that is not followed by two hexadecimal digits of UTF-8");
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((&byte, tail)) = rest.split_first() {
+        rest = tail;
+        if byte != b'%' {
+            bytes.push(byte);
+            continue;
+        }
+        let (digits, tail) = rest.split_at_checked(2).ok_or_else(bad)?;
+        let digit = |digit: u8| char::from(digit).to_digit(16).ok_or_else(bad);
+        bytes.push((digit(digits[0])? * 16 + digit(digits[1])?) as u8);
+        rest = tail;
+    }
+    String::from_utf8(bytes).map_err(|_| bad())
+}
+
+fn invalid(text: impl Into<String>) -> Error {
+    Error::new(ErrorKind::InvalidArgument, text.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn url(text: &str) -> BackendUrl {
+        BackendUrl::parse(text).unwrap()
+    }
+
+    #[test]
+    fn every_part_is_read() {
+        let all = url("Redis+Cluster://us%3Aer:p,%40:ss@a,b:2,[::1]:3/x/y/");
+        assert_eq!((all.scheme(), all.user(), all.password()), ("redis+cluster", Some("us:er"), Some("p,@:ss")));
+        assert_eq!(all.hosts(1).unwrap(), [("a".into(), 1), ("b".into(), 2), ("::1".into(), 3)]);
+        assert_eq!((all.path(), all.has_slashes()), ("x/y", true));
+        let login = |text| {
+            let url = url(text);
+            (url.user().map(str::to_owned), url.password().map(str::to_owned))
+        };
+        assert_eq!(login("a://h"), (None, None));
+        assert_eq!(login("a://:p@h"), (None, Some("p".into())));
+        assert_eq!(login("a://u@h"), (Some("u".into()), None));
+        assert_eq!(login("a://u:@h"), (Some("u".into()), Some(String::new())));
+        assert_eq!(url("redis+unix:///run/a%20b").file().unwrap(), "/run/a b");
+        let plain = url("memory:name?x=1");
+        assert_eq!((plain.path(), plain.has_slashes(), plain.hosts(1).is_err()), ("name", false, true));
+        let mut stripped = url("REDLOCK+redis://a");
+        assert!(stripped.strip_scheme("redlock+") && !stripped.strip_scheme("redlock+"));
+        assert_eq!(stripped.scheme(), "redis");
+    }
+
+    #[test]
+    fn parameters_are_taken_by_those_who_know_them_and_the_rest_is_refused() {
+        let mut all = url("a://h/?t=a%26b+c&n=7&ms=5&w=one&b=true&n=8&&other=s3cret");
+        assert_eq!(all.text("t").as_deref(), Some("a&b+c"));
+        assert_eq!(all.number::<u32>("n").unwrap(), Some(8), "the last one");
+        assert_eq!(all.millis("ms").unwrap(), Some(Duration::from_millis(5)));
+        assert_eq!(all.choice("w", &[("one", 1), ("two", 2)]).unwrap(), Some(1));
+        assert_eq!((all.truth("b").unwrap(), all.truth("none").unwrap()), (Some(true), None));
+        let text = all.finish().unwrap_err().to_string();
+        assert!(text.contains("\"other\"; known are b, ms, n, none, t, w") && !text.contains("s3cret"), "{text}");
+    }
+
+    /// Whatever was not encoded in a password, no part of it is repeated.
+    #[test]
+    fn no_error_repeats_what_may_be_a_password() {
+        for text in [
+            "s3cret",
+            "s3cret@host:1",
+            "://s3cret",
+            "a://root:s3cret",
+            "a://root:s3cret%@h",
+            "a://root:s3cret%zz@h",
+            "a://root:x?s3cret@h",
+            "a://root:x?s3cret=1@h",
+            "a://root:x?y=s3cret@h&z",
+            "a://root:x?1&s3cret@h/",
+            "a://root:12/s3cret@h",
+            "a://root:x#s3cret@h",
+            "a://root:s3cret@h@i:99999",
+            "a://root:s3cret@h:99999",
+            "a://root:s3cret@h,,i",
+            "a://root:s3cret@h:0",
+            "a://root:s3cret@[h]",
+            "a://root:s3cret@h i",
+            "a://root:s3cret@",
+            "a://root:s3cret@h?n=s3cret",
+            "a://root:s3cret@h?ms=s3cret",
+            "a://root:s3cret@h?w=s3cret",
+            "a://root:s3cret@h?f=/s3cret",
+            "a://root:s3cret@h?u=s3cret",
+            "a://root:s3cret@h?n=%s3cret",
+        ] {
+            let read = |text: &str| {
+                let mut url = BackendUrl::parse(text)?;
+                url.hosts(1)?;
+                url.number::<u32>("n")?;
+                url.millis("ms")?;
+                url.choice("w", &[("one", 1)])?;
+                url.file_of("f")?;
+                if !url.path().is_empty() {
+                    return Err(invalid("a path"));
+                }
+                url.finish()
+            };
+            let error = read(text).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+            let told = format!("{error} {error:?}");
+            assert!(!told.contains("s3cret") && !told.contains("root"), "{text}: {told}");
+        }
+        assert!(!format!("{:?}", url("a://root:s3cret@h?x=s3cret")).contains("s3cret"));
+    }
+}

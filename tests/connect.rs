@@ -140,7 +140,7 @@ async fn etcd_left_out_names_the_feature() {
     for url in ["etcd://user:s3cret@host", "etcds://host"] {
         let error = tenure::connect(url).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Unsupported, "{url}");
-        assert!(error.message().contains("feature `etcd`") && !error.message().contains("s3cret"), "{error}");
+        assert!(error.message().contains("enable `etcd`") && !error.message().contains("s3cret"), "{error}");
     }
 }
 

@@ -72,10 +72,10 @@ const fn redlock(id: &'static str, nodes: usize) -> Profile {
 
 #[cfg(feature = "etcd")]
 const fn etcd(id: &'static str, members: usize) -> Profile {
-    // A waiter that was killed holds up those behind it for its presence, which a change of leader may double.
-    let long = Duration::from_secs(60);
     let ttl = Duration::from_secs(2);
-    Profile { id, kind: Kind::Etcd { members }, ttl, stall: long, settle: long, clean: long }
+    // A new leader gives every lease its whole span again, and the watches have to find it.
+    let (stall, settle) = (Duration::from_secs(10), Duration::from_secs(20));
+    Profile { id, kind: Kind::Etcd { members }, ttl, stall, settle, clean: settle }
 }
 
 impl Profile {

@@ -12,6 +12,8 @@ use super::options::Options;
 
 /// For a process to say that it is there. It says so before it reaches for the servers.
 const START: Duration = Duration::from_secs(20);
+/// For its last word; whoever waits for it has a limit of its own.
+const END: Duration = Duration::from_secs(3_600);
 
 pub(super) struct Crew {
     options: Options,
@@ -39,7 +41,8 @@ impl Crew {
         let orders = Orders::new(&self.options, self.urls[process].clone(), log, process, life);
         let mut command = Command::new(&self.options.program);
         command.arg("--client").args(orders.words());
-        let worker = Worker::start(command, START).await.map_err(|failure| failure.to_string())?;
+        let started = tokio::time::timeout(START, Worker::start(command, END)).await;
+        let worker = started.map_err(|_| "a client process does not start")?.map_err(|failure| failure.to_string())?;
         self.workers[process] = Some(worker);
         Ok(())
     }
@@ -84,17 +87,8 @@ impl Crew {
         let deadline = tokio::time::Instant::now() + patience;
         let mut all = true;
         for worker in self.workers.iter_mut().flatten() {
-            let said = tokio::time::timeout_at(deadline, async {
-                loop {
-                    match worker.answer().await {
-                        Ok(line) if line == "end" => return true,
-                        // The worker's own patience may be less than what is left of this one.
-                        Err(failure) if !failure.to_string().contains("no answer") => return false,
-                        _ => {}
-                    }
-                }
-            });
-            all &= said.await.unwrap_or(false);
+            let said = tokio::time::timeout_at(deadline, worker.expect("end")).await;
+            all &= said.is_ok_and(|said| said.is_ok());
         }
         Ok(all) // what is left of the crew is killed by its drop
     }

@@ -9,9 +9,10 @@ use super::fault::Fault;
 use super::judge::{Ending, Stall, Violation, stalls};
 use super::options::{Data, Options};
 
-/// The most lines around a violation, and the most violations that are shown with theirs.
+/// The most lines around a violation, the most violations that are shown with theirs, and the most that are named.
 const LINES: usize = 60;
 const SHOWN: usize = 5;
+const NAMED: usize = 30;
 /// How much before and after it.
 const AROUND: Duration = Duration::from_millis(300);
 
@@ -253,7 +254,7 @@ impl fmt::Display for Report {
         )?;
         self.write_counts(f)?;
         self.write_table(f)?;
-        for (number, violation) in self.violations.iter().enumerate() {
+        for (number, violation) in self.violations.iter().enumerate().take(NAMED) {
             let (from, to) = violation.span;
             let span = format!("{:.6} to {:.6}", self.seconds(from), self.seconds(to));
             writeln!(f, "\n  {}, lock {}, {span}: {}", violation.rule, violation.name, violation.text)?;
@@ -262,12 +263,8 @@ impl fmt::Display for Report {
             }
         }
         if !self.is_clean() {
-            let shown = if self.violations.len() > SHOWN {
-                format!("; the lines around the first {SHOWN} are shown")
-            } else {
-                String::new()
-            };
-            writeln!(f, "\n  {} violations: {}{shown}", self.violations.len(), self.broken_rules().join(", "))?;
+            let (count, rules) = (self.violations.len(), self.broken_rules().join(", "));
+            writeln!(f, "\n  {count} violations, of which {} are named: {rules}", count.min(NAMED))?;
             writeln!(
                 f,
                 "  a line is: seconds, process and life, task, operation, lock, what happened; -- begins a fault"

@@ -51,7 +51,8 @@ pub(super) fn check(seen: &Seen<'_>, ending: &Ending) -> Vec<Violation> {
 
 /// The last that is known of a task that did not end.
 fn hang(by: Origin, last: Option<&Event>, ending: &Ending) -> Violation {
-    let text = last.map_or_else(|| "it never began".into(), |last| format!("its last word: {last}"));
+    let word = |last: &Event| last.to_string().split(' ').skip(6).collect::<Vec<_>>().join(" ");
+    let text = last.map_or_else(|| "it never began".into(), |last| format!("its last word: {}", word(last)));
     let (name, by) = last.map_or(("-".into(), by), |last| (last.name.clone(), last.by));
     Violation { rule: Rule::Hang, name, by: vec![by], span: ending.span, text }
 }

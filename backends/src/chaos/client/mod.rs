@@ -16,7 +16,7 @@ use tenure::Client;
 use tenure::redis::{RedisConfig, RedisDriver};
 use tenure::redlock::Redlock;
 use tenure_conformance::{BoxError, mutants};
-use tenure_core::driver::Backend;
+use tenure_core::driver::{Backend, BackendUrl};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
@@ -155,8 +155,9 @@ async fn connect(orders: &Orders, recorder: &Recorder) -> Result<(Backend, Optio
 /// The backend, and the quorum if it is one, to be asked for its figures.
 async fn reach(url: &str) -> tenure::Result<(Backend, Option<Redlock>)> {
     let Some(servers) = url.strip_prefix("redlock+") else { return Ok((crate::connect(url).await?, None)) };
-    let (builder, servers) = Redlock::builder().settings_from_url(servers)?;
-    let nodes = RedisDriver::connect_nodes(&RedisConfig::nodes_from_url(&servers)?).await?;
+    let mut url = BackendUrl::parse(servers)?;
+    let builder = Redlock::builder().settings_from_url(&mut url)?;
+    let nodes = RedisDriver::connect_nodes(&RedisConfig::read_nodes(url)?).await?;
     let quorum = builder.nodes(nodes).build()?;
     Ok((quorum.clone().into(), Some(quorum)))
 }

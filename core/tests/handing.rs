@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use stage::{Stage, Step, TTL, steps};
 use tenure_core::driver::Handed;
-use tenure_core::{Client, Confirmation, FencingToken, LockGuard, OwnerId, OwnerToken, Result};
+use tenure_core::{Client, Confirmation, ErrorKind, FencingToken, LockGuard, OwnerId, OwnerToken, Result};
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
@@ -132,6 +132,42 @@ async fn news_from_before_the_last_answer_makes_the_waiter_ask() {
     let older = Handed { began_at: stage.time() - Duration::from_secs(1), ..news(&stage) };
     stage.wakes.hand(&token, older);
     assert_eq!(taken(waiter).await.fence().get(), 7);
+    assert_eq!(stage.sent("acquire").len(), 2);
+}
+
+/// Another server may answer behind a gap in the link, and its clock is another one.
+#[tokio::test(start_paused = true)]
+async fn news_from_behind_a_gap_make_the_waiter_ask() {
+    let (stage, _client, waiter, token) = waiting().await;
+    sleep(SHORT * 3 / 4).await;
+    stage.wakes.cut();
+    stage.wakes.hand(&token, Handed { began_at: stage.time() + SHORT, ..news(&stage) });
+    assert_eq!(taken(waiter).await.fence().get(), 7);
+    assert_eq!(stage.sent("acquire"), [token, token]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn news_behind_a_request_without_an_answer_make_the_waiter_ask() {
+    let (stage, _client, waiter, token) = waiting().await;
+    stage.acquire.lock().unwrap().push_back(Step::Fail(ErrorKind::Unavailable));
+    stage.wakes.cut();
+    stage.wakes.wake_all();
+    sleep(Duration::from_millis(1)).await;
+    assert_eq!(stage.sent("acquire").len(), 2);
+    stage.wakes.hand(&token, Handed { began_at: stage.time() + SHORT, ..news(&stage) });
+    assert_eq!(taken(waiter).await.fence().get(), 7);
+    assert_eq!(stage.sent("acquire").len(), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn news_after_the_gap_are_as_good_as_before_it() {
+    let (stage, _client, waiter, token) = waiting().await;
+    stage.acquire.lock().unwrap().push_back(Step::Busy);
+    stage.wakes.cut();
+    stage.wakes.wake_all();
+    sleep(Duration::from_millis(1)).await;
+    stage.wakes.hand(&token, news(&stage));
+    assert_eq!(taken(waiter).await.fence().get(), 9);
     assert_eq!(stage.sent("acquire").len(), 2);
 }
 

@@ -1,10 +1,11 @@
-//! A primary that becomes a replica while it is connected.
+//! A link that leads to another server than before: its primary became a replica.
 
 mod common;
 
 use std::time::{Duration, Instant};
 
-use common::{LONG, PLACES, Server, commands, server, user};
+use common::{LONG, PLACES, Server, commands, server, user, waiter};
+use tenure_core::driver::Signal;
 use tenure_core::{Client, ErrorKind};
 use tenure_redis::RedisDriver;
 use tenure_testkit::{TcpProxy, eventually};
@@ -90,4 +91,29 @@ async fn a_replica_at_the_start_is_refused_also_where_its_role_is_not_told() {
     let error = RedisDriver::connect_url(&url).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Misconfigured, "{error}");
     assert!(error.message().contains("replica"), "{error}");
+}
+
+/// A waiter tells when its lease began by the clock that its last answer came from.
+#[tokio::test]
+async fn news_from_behind_a_gap_are_a_reason_to_ask_only() {
+    let server = server();
+    let name = TcpProxy::start(server.port()).unwrap();
+    let client = common::Client::at(&format!("redis://127.0.0.1:{}/", name.port())).await;
+    let waiter = waiter("a");
+    let mut watch = client.watch(&waiter).await;
+    let channels = || server.cli(&["PUBSUB", "CHANNELS", "tenure:wake:*"]).unwrap();
+    let channel = channels().items()[0].text();
+    let news = format!("{};9;1;2000;8", waiter.token.expose().as_str());
+    server.cli(&["PUBLISH", &channel, &news]).unwrap();
+    assert!(matches!(watch.next().await, Signal::Handed(_)));
+
+    name.cut();
+    let started = Instant::now();
+    while name.accepted() < 2 || client.locks.inspect(&waiter.name).await.is_err() || channels().items().len() != 1 {
+        assert!(started.elapsed() < LONG);
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    server.cli(&["PUBLISH", &channel, &news]).unwrap();
+    client.locks.inspect(&waiter.name).await.unwrap(); // the news precede this reply
+    assert_eq!(watch.next().await, Signal::Wake);
 }

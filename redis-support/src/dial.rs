@@ -33,6 +33,8 @@ pub struct Endpoint {
 pub enum Heard<'a> {
     /// The payload of a message.
     Message(&'a [u8]),
+    /// The connection is of no use any more: what comes from now on may be another server's.
+    Cut,
     /// Messages may have been lost.
     Gap,
 }

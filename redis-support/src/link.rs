@@ -12,7 +12,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::config::{Address, RedisConfig};
-use crate::dial::{Dialer, Endpoint, Listen, Request, Socket};
+use crate::dial::{Dialer, Endpoint, Heard, Listen, Request, Socket};
 use crate::error::ExecError;
 use crate::executor::Reply;
 use crate::sentinel::Sentinels;
@@ -287,6 +287,9 @@ impl<D: Dialer> Shared<D> {
         let open = self.state.send_if_modified(|current| {
             let open = !matches!(current, State::Closed);
             if open {
+                if let (State::Up(_), State::Down { .. }) = (&*current, &state) {
+                    (self.listen.sink)(Heard::Cut);
+                }
                 // A link that was broken before has been so since then.
                 let before = if let State::Down { since, .. } = current { Some(*since) } else { None };
                 *current = match (state, before) {

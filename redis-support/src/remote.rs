@@ -87,6 +87,7 @@ fn identity(config: &RedisConfig) -> String {
 fn listen(channel: String, wake: WakeLink) -> Listen {
     let sink = move |heard: Heard<'_>| match heard {
         Heard::Message(payload) => wake.deliver(payload),
+        Heard::Cut => wake.link_cut(),
         Heard::Gap => wake.link_up(),
     };
     Listen { channel, sink: Arc::new(sink) }

@@ -37,7 +37,8 @@ impl<D: Dialer> Sentinels<D> {
             let (signal, ours) = (Arc::clone(&moved), format!("{service} ").into_bytes());
             let sink = move |heard: Heard<'_>| match heard {
                 Heard::Message(payload) if !payload.starts_with(&ours) => {}
-                _ => signal.notify_one(),
+                Heard::Cut => {}
+                Heard::Message(_) | Heard::Gap => signal.notify_one(),
             };
             let listen = Listen { channel: ANNOUNCEMENTS.into(), sink: Arc::new(sink) };
             let route = Route::Fixed(config.sentinel(address.clone()));

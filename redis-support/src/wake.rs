@@ -32,6 +32,11 @@ impl WakeLink {
         };
     }
 
+    /// The link broke: what waiters are told from now on may be by the clock of another server, until they have asked it.
+    pub fn link_cut(&self) {
+        self.router.cut();
+    }
+
     /// The link and the subscription stand again after a gap, in which messages may have been lost: all waiters ask.
     pub fn link_up(&self) {
         self.router.wake_all();
@@ -74,6 +79,13 @@ mod tests {
         assert!(timeout(Duration::ZERO, second.next()).await.is_err());
         wake.link_up();
         assert!(timeout(Duration::from_secs(5), second.next()).await.is_ok());
+        // What comes behind a gap may be by another clock than what was said before.
+        let news = format!("{};9;1;2000;8", two.expose().as_str());
+        wake.deliver(news.as_bytes());
+        assert!(matches!(second.next().await, Signal::Handed(_)));
+        wake.link_cut();
+        wake.deliver(news.as_bytes());
+        assert_eq!(second.next().await, Signal::Wake);
     }
 
     #[tokio::test]

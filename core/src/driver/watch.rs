@@ -55,12 +55,20 @@ pub struct WakeHandle(Arc<Line>);
 #[derive(Default)]
 struct Line {
     notify: Notify,
-    handed: Mutex<Option<Handed>>,
+    news: Mutex<News>,
+}
+
+/// What a waiter was told and has not taken yet.
+#[derive(Default)]
+struct News {
+    handed: Option<Handed>,
+    /// The link was cut since: what comes behind the gap may come from another server, with another clock.
+    cut: bool,
 }
 
 impl Line {
-    fn handed(&self) -> MutexGuard<'_, Option<Handed>> {
-        self.handed.lock().unwrap_or_else(PoisonError::into_inner)
+    fn news(&self) -> MutexGuard<'_, News> {
+        self.news.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -86,7 +94,7 @@ impl Watch {
     /// Dropping the future loses no signal.
     pub async fn next(&mut self) -> Signal {
         self.line.notify.notified().await;
-        self.line.handed().take().map_or(Signal::Wake, Signal::Handed)
+        std::mem::take(&mut *self.line.news()).handed.map_or(Signal::Wake, Signal::Handed)
     }
 }
 
@@ -112,10 +120,22 @@ impl WakeHandle {
         self.0.notify.notify_one();
     }
 
-    /// Tells the waiter that the lock is its own. The last one that is not yet taken counts.
+    /// Tells the waiter that the lock is its own. The last one that is not yet taken counts. Behind a [cut](Self::cut) it is
+    /// a hint only.
     pub fn hand(&self, handed: Handed) {
-        *self.0.handed() = Some(handed);
+        {
+            let mut news = self.0.news();
+            if !news.cut {
+                news.handed = Some(handed);
+            }
+        }
         self.wake();
+    }
+
+    /// The link was cut: another server may be at its end from now on. Until the waiter has asked anew, it cannot tell when a
+    /// lease began by that server's clock.
+    pub fn cut(&self) {
+        self.0.news().cut = true;
     }
 }
 
@@ -158,6 +178,11 @@ impl WakeRouter {
     /// Tells the waiter of `token` that the lock is its own; tells whether there is one.
     pub fn hand(&self, token: &OwnerToken, handed: Handed) -> bool {
         self.routes().get(token).map(|waiter| waiter.hand(handed)).is_some()
+    }
+
+    /// Cuts every waiter's [line](WakeHandle::cut): when the link breaks, before it leads anywhere again.
+    pub fn cut(&self) {
+        self.routes().values().for_each(WakeHandle::cut);
     }
 
     /// Wakes every waiter: after a gap in the link, in which wake-ups may have been lost.

@@ -122,6 +122,7 @@ impl Attempt {
         let shared = self.shared()?;
         let pass = shared.taking.enter(shared.config.op_timeout, deadline).await?;
         let limit = limit.min(deadline.map_or(Duration::MAX, LeaseInstant::remaining));
+        self.answered = None; // this request may reach another server than the last one, with another clock
         let (had_traces, had_unanswered) = (self.traces, self.unanswered_since);
         let sent_at = LeaseInstant::before_send();
         // From here on the future may be dropped at any moment: assume the worst first.

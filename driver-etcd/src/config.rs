@@ -142,7 +142,8 @@ impl EtcdConfig {
         self
     }
 
-    /// The most that one attempt to connect may take. Default: 1 s.
+    /// The most that one attempt to connect may take, and the first answer of each member to
+    /// [`EtcdDriver::connect`](crate::EtcdDriver::connect). Default: 1 s.
     pub fn connect_timeout(mut self, limit: Duration) -> Self {
         self.connect_timeout = limit;
         self

@@ -3,13 +3,13 @@
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
-use std::time::Duration;
 
 use etcd_client::{Compare, CompareOp, Txn, TxnResponse};
 use tenure_core::driver::{AcquireRequest, Backend, DelayQueue, DistributedLock, ReentrantLock};
 use tenure_core::{Error, ErrorKind, FencingToken, LockName, OwnerToken, Result};
 
 use crate::config::EtcdConfig;
+use crate::error::of_a_read;
 use crate::grants::{Leases, Revoked};
 use crate::idle::Idle;
 use crate::keys::{Keyspace, NameKeys};
@@ -21,9 +21,6 @@ use crate::watcher::Watcher;
 
 /// What errors and spans call the driver.
 pub(crate) const DRIVER: &str = "etcd";
-
-/// For how long [`EtcdDriver::connect`] waits for an answer.
-const FIRST_ANSWER: Duration = Duration::from_secs(5);
 
 /// Locks on one etcd cluster. Clones share the connection, the watch and the memory of abandoned tokens.
 ///
@@ -78,7 +75,8 @@ impl EtcdDriver {
         Self { inner: Arc::new(inner) }
     }
 
-    /// A driver for this URL, after a request to the cluster has been answered, within five seconds. See [`EtcdConfig`] for the URL.
+    /// A driver for this URL, after a request to the cluster has been answered. Each member has the
+    /// [`connect_timeout`](EtcdConfig::connect_timeout) to answer. See [`EtcdConfig`] for the URL.
     ///
     /// # Errors
     ///
@@ -103,13 +101,15 @@ impl EtcdDriver {
     /// Safe.
     pub async fn connect_to(config: EtcdConfig) -> Result<Self> {
         let driver = Self::new(config);
-        match tokio::time::timeout(FIRST_ANSWER, driver.ping()).await {
-            Ok(answered) => answered.map(|()| driver),
-            Err(_) => {
-                let text = format!("no answer from {} within {FIRST_ANSWER:?}", driver.inner.config.urls().join(", "));
-                Err(Error::new(ErrorKind::Unavailable, text))
+        let (limit, members) = (driver.inner.config.connect_timeout, driver.inner.config.urls());
+        for _ in &members {
+            // A member that does not answer is passed over by the next call.
+            if let Ok(answered) = tokio::time::timeout(limit, driver.ping()).await {
+                return answered.map(|()| driver);
             }
         }
+        let text = format!("no answer within {limit:?} from any of {}", members.join(", "));
+        Err(Error::new(ErrorKind::Unavailable, text))
     }
 
     /// Asks the cluster for something under the prefix, to learn whether it can be reached and read.
@@ -128,13 +128,7 @@ impl EtcdDriver {
             let options = options.clone();
             async move { stubs.kv().get(root, Some(options)).await.map(drop) }
         };
-        self.inner.link.call(read).await.map_err(|error| match error.kind() {
-            // Reading changes nothing, so nothing was applied.
-            ErrorKind::Indeterminate => {
-                Error::new(ErrorKind::Unavailable, error.message().to_owned()).with_source(error)
-            }
-            _ => error,
-        })
+        self.inner.link.call(read).await.map_err(of_a_read)
     }
 
     /// The comparison that makes a transaction on the same etcd succeed only while this hold lasts: give it the name

@@ -30,6 +30,22 @@ pub(crate) fn says_lease_gone(error: &Error) -> bool {
     error.source().and_then(|source| source.downcast_ref()).is_some_and(is_lease_gone)
 }
 
+/// Whether etcd says that the token is of before the last change of users or roles. Nothing was applied.
+pub(crate) fn says_token_is_old(error: &Error) -> bool {
+    let status = error.source().and_then(|source| source.downcast_ref());
+    matches!(status, Some(EtcdError::GRpcStatus(status)) if status.message().contains(OLD_TOKEN))
+}
+
+const OLD_TOKEN: &str = "revision of auth store is old";
+
+/// The error of a request that changes nothing: whatever became of it, nothing was applied.
+pub(crate) fn of_a_read(error: Error) -> Error {
+    match error.kind() {
+        ErrorKind::Indeterminate => Error::new(ErrorKind::Unavailable, error.message().to_owned()).with_source(error),
+        _ => error,
+    }
+}
+
 /// The error in the words of the contract.
 pub(crate) fn translate(error: EtcdError, member: &str) -> Error {
     let (kind, text) = classify(&error, member);
@@ -54,7 +70,10 @@ fn classify(error: &EtcdError, member: &str) -> (ErrorKind, String) {
             String::from("the user may not read and write under the prefix (etcd: permission denied)"),
         ),
         code::UNAUTHENTICATED => said(ErrorKind::Denied),
-        code::INVALID_ARGUMENT if text.contains("auth") || text.contains("user name") => said(ErrorKind::Denied),
+        code::INVALID_ARGUMENT if text.contains(OLD_TOKEN) => said(ErrorKind::Unavailable),
+        code::INVALID_ARGUMENT if text.contains("authentication failed") || text.contains("user name is empty") => {
+            said(ErrorKind::Denied)
+        }
         code::FAILED_PRECONDITION if text.contains("authentication is not enabled") => said(ErrorKind::Misconfigured),
         code::RESOURCE_EXHAUSTED if text.contains("database space") => said(ErrorKind::Misconfigured),
         code::RESOURCE_EXHAUSTED if text.contains("too many requests") => said(ErrorKind::Unavailable),
@@ -74,15 +93,22 @@ fn classify(error: &EtcdError, member: &str) -> (ErrorKind, String) {
     }
 }
 
-/// Whether the request cannot have left: there was no connection.
+/// Whether the request cannot have left: there was no connection, or the one that it waited for ended before it was sent.
 fn never_sent(status: &(dyn StdError + 'static), whole: &str) -> bool {
     let refused = |error: &(dyn StdError + 'static)| {
         error
             .downcast_ref::<std::io::Error>()
             .is_some_and(|error| error.kind() == std::io::ErrorKind::ConnectionRefused)
     };
-    sources(status).any(refused)
+    sources(status).any(|error| refused(error) || was_waiting(error))
         || ["connect error", "dns error", "invalid peer certificate"].iter().any(|sign| whole.contains(sign))
+}
+
+/// Whether the request was still waiting in this client's own connection when that ended.
+fn was_waiting(error: &(dyn StdError + 'static)) -> bool {
+    let cause = error.source().map(ToString::to_string);
+    error.to_string() == "operation was canceled"
+        && cause.is_some_and(|cause| ["connection closed", "connection was not ready"].contains(&cause.as_str()))
 }
 
 fn sources<'a>(error: &'a (dyn StdError + 'static)) -> impl Iterator<Item = &'a (dyn StdError + 'static)> {

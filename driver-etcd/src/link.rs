@@ -11,7 +11,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use crate::config::EtcdConfig;
-use crate::error::{EtcdError, translate};
+use crate::error::{EtcdError, of_a_read, says_token_is_old, translate};
 
 /// A call that was given up after this long counts against the member that did not answer.
 const PATIENCE: Duration = Duration::from_millis(300);
@@ -33,6 +33,8 @@ struct Member {
     url: String,
     connected: Mutex<Option<Connected>>,
     connecting: tokio::sync::Mutex<()>,
+    /// How often it was signed in to again.
+    signed_in: AtomicUsize,
 }
 
 struct Connected {
@@ -61,7 +63,12 @@ impl Stubs {
 
 impl Link {
     pub(crate) fn new(config: EtcdConfig) -> Self {
-        let member = |url| Member { url, connected: Mutex::default(), connecting: tokio::sync::Mutex::default() };
+        let member = |url| Member {
+            url,
+            connected: Mutex::default(),
+            connecting: tokio::sync::Mutex::default(),
+            signed_in: AtomicUsize::new(0),
+        };
         let members = config.urls().into_iter().map(member).collect();
         let (turned, _) = watch::channel(0);
         Self {
@@ -141,12 +148,37 @@ impl Link {
         F: Future<Output = Result<T, EtcdError>>,
     {
         let mut unanswered = Unanswered { link: self, index, since: Instant::now(), answered: false };
-        let result = match self.stubs(index).await {
-            Ok(stubs) => call(stubs).await.map_err(|error| translate(error, &self.members[index].url)),
-            Err(error) => Err(error),
+        let member = &self.members[index];
+        let signed_in = member.signed_in.load(Ordering::Acquire);
+        let result = match self.call_once(index, call).await {
+            Err(error) if says_token_is_old(&error) => match self.sign_in_again(member, signed_in).await {
+                Ok(()) => self.call_once(index, call).await,
+                Err(error) => Err(error),
+            },
+            result => result,
         };
         unanswered.answered = true;
         result
+    }
+
+    async fn call_once<T, F>(&self, index: usize, call: &impl Fn(Stubs) -> F) -> Result<T>
+    where
+        F: Future<Output = Result<T, EtcdError>>,
+    {
+        call(self.stubs(index).await?).await.map_err(|error| translate(error, &self.members[index].url))
+    }
+
+    /// Gets a new token: the one that calls of this time used is of before a change of users. One of them does it for all.
+    async fn sign_in_again(&self, member: &Member, known: usize) -> Result<()> {
+        let _one = member.connecting.lock().await;
+        let ready = member.ready();
+        if member.signed_in.load(Ordering::Acquire) == known
+            && let Some(stubs) = ready
+        {
+            stubs.0.refresh_token().await.map_err(|error| of_a_read(translate(error, &member.url)))?;
+            member.signed_in.fetch_add(1, Ordering::AcqRel);
+        }
+        Ok(())
     }
 
     /// The stubs of a member, connecting to it if need be. Only signing in needs the network.
@@ -160,16 +192,9 @@ impl Link {
         if let Some(stubs) = member.ready() {
             return Ok(stubs);
         }
-        let client = Client::connect([&member.url], Some(self.config.options())).await.map_err(|error| {
-            let error = translate(error, &member.url);
-            match error.kind() {
-                // Signing in changes nothing, so nothing was applied.
-                ErrorKind::Indeterminate => {
-                    Error::new(ErrorKind::Unavailable, error.message().to_owned()).with_source(error)
-                }
-                _ => error,
-            }
-        })?;
+        let client = Client::connect([&member.url], Some(self.config.options()));
+        // Signing in changes nothing.
+        let client = client.await.map_err(|error| of_a_read(translate(error, &member.url)))?;
         let connected = Connected::new(client);
         let stubs = connected.stubs();
         *member.connected.lock().unwrap_or_else(PoisonError::into_inner) = Some(connected);
@@ -233,7 +258,7 @@ struct Unanswered<'a> {
 
 impl Drop for Unanswered<'_> {
     fn drop(&mut self) {
-        if !self.answered && self.since.elapsed() >= PATIENCE {
+        if !self.answered && self.since.elapsed() >= PATIENCE.min(self.link.config.connect_timeout) {
             self.link.turn_from(self.index);
         }
     }

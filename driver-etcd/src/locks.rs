@@ -11,6 +11,7 @@ use tenure_core::driver::{
 use tenure_core::{FencingToken, LockName, OwnerToken, Result, Ttl};
 
 use crate::driver::{DRIVER, EtcdDriver, Inner};
+use crate::error::of_a_read;
 use crate::grants::Revoked;
 use crate::renew::{Renewable, Whose};
 use crate::tickets::On;
@@ -101,11 +102,11 @@ impl DistributedLock for EtcdDriver {
     /// Two requests: the keys, and the rest of the lease.
     async fn inspect(&self, name: &LockName) -> Result<Inspection> {
         self.inner.link.ensure_open()?;
-        let answer = self.inner.txn(txn::inspect(&self.inner.keys(name))).await?;
+        let answer = self.inner.txn(txn::inspect(&self.inner.keys(name))).await.map_err(of_a_read)?;
         let reads = txn::reads(&answer);
         let [hold, queue] = reads.as_slice() else { return Err(txn::odd("an answer of another shape")) };
         let holder = match txn::hold_in(hold) {
-            Some(hold) => self.inner.holder(hold).await?,
+            Some(hold) => self.inner.holder(hold).await.map_err(of_a_read)?,
             None => None,
         };
         Ok(Inspection { holder, waiters: u32::try_from(queue.count()).unwrap_or(u32::MAX) })

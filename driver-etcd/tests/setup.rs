@@ -5,8 +5,10 @@ mod common;
 use std::time::Duration;
 
 use common::*;
-use tenure_core::{Client, ErrorKind, OwnerId};
+use tenure_core::driver::DistributedLock as _;
+use tenure_core::{Client, ErrorKind, OwnerId, OwnerToken};
 use tenure_etcd::{EtcdConfig, EtcdDriver};
+use tenure_testkit::{EtcdCluster, EtcdOptions, TcpProxy};
 
 #[tokio::test]
 async fn nobody_there_is_said_at_once() {
@@ -29,6 +31,93 @@ async fn somebody_who_does_not_answer_runs_into_the_timeout() {
         Client::builder(EtcdDriver::new(url.parse().unwrap())).op_timeout(Duration::from_millis(300)).build().unwrap();
     let error = client.lock("x").unwrap().try_acquire().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Indeterminate, "{error}");
+}
+
+#[tokio::test]
+async fn connecting_to_somebody_silent_takes_no_longer_than_connecting_may() {
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = silent.local_addr().unwrap().port();
+    let started = std::time::Instant::now();
+    let error = EtcdDriver::connect(&format!("etcd://127.0.0.1:{port}/?connect_timeout_ms=400")).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+    assert!(started.elapsed() < Duration::from_secs(3), "{:?}", started.elapsed());
+    // And the next member is asked.
+    let cluster = server();
+    let url = format!("etcd://127.0.0.1:{port},127.0.0.1:{}/?connect_timeout_ms=400", cluster.ports()[0]);
+    EtcdDriver::connect(&url).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_request_that_did_not_leave_over_a_cut_link_is_said_to_have_failed() {
+    let cluster = server();
+    let proxy = TcpProxy::start(cluster.ports()[0]).unwrap();
+    let driver = EtcdDriver::connect(&EtcdCluster::url_of(&[proxy.port()])).await.unwrap();
+    let lock = name("cut");
+    // Many at once, so that some wait in this client's own connection when it ends.
+    let ask = async || {
+        let renewals = [renewal(&lock, OwnerToken::random(), 5)];
+        (driver.renew(&renewals).await.remove(0).err(), driver.inspect(&lock).await.err())
+    };
+    let mut unsent = 0;
+    for _ in 0..100 {
+        let cut = async {
+            tokio::task::yield_now().await;
+            proxy.cut();
+        };
+        let (answers, ()) =
+            futures_util::future::join(futures_util::future::join_all((0..50).map(|_| ask())), cut).await;
+        for (renewed, looked) in answers {
+            // A look changes nothing, whether it left or not.
+            looked.inspect(|error| assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}"));
+            let canceled = renewed.filter(|error| error.to_string().contains("operation was canceled"));
+            canceled.iter().for_each(|error| assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}"));
+            unsent += usize::from(canceled.is_some());
+        }
+    }
+    assert!(unsent > 0, "no request waited for a link that was cut");
+}
+
+#[tokio::test]
+async fn a_change_of_users_makes_a_client_sign_in_again() {
+    use etcd_client::{ConnectOptions, Permission};
+    let secret = std::env::temp_dir().join(format!("tenure-etcd-jwt-{}", std::process::id()));
+    std::fs::write(&secret, "not much of a secret, but long enough for a test").unwrap();
+    // A token of this kind names the revision of the users that it was made in, and is old with the next.
+    let tokens = format!("jwt,priv-key={},sign-method=HS256,ttl=10m", secret.display());
+    let cluster = EtcdCluster::single(EtcdOptions::new().flag("auth-token", &tokens)).unwrap();
+    std::fs::remove_file(&secret).unwrap();
+    let mut etcd = raw(&cluster).await;
+    etcd.user_add("root", "rootpw", None).await.unwrap();
+    etcd.user_grant_role("root", "root").await.unwrap();
+    etcd.role_add("app").await.unwrap();
+    etcd.role_grant_permission("app", Permission::read_write("tenure/").with_prefix()).await.unwrap();
+    etcd.user_add("app", "s3cret", None).await.unwrap();
+    etcd.user_grant_role("app", "app").await.unwrap();
+    etcd.auth_enable().await.unwrap();
+    let urls = [format!("127.0.0.1:{}", cluster.ports()[0])];
+    let root = || etcd_client::Client::connect(&urls, Some(ConnectOptions::new().with_user("root", "rootpw")));
+    let url = cluster.url().replace("etcd://", "etcd://app:s3cret@");
+    let client = Client::builder(EtcdDriver::connect(&url).await.unwrap()).op_timeout(5 * SECOND).build().unwrap();
+    let held = client.lock("held").unwrap().ttl(3 * SECOND).try_acquire().await.unwrap().unwrap();
+    for user in ["one", "two"] {
+        root().await.unwrap().user_add(user, "pw", None).await.unwrap();
+        // Several at once sign in again together.
+        let taken = futures_util::future::join_all((0..20).map(|number| {
+            let lock = client.lock(format!("{user}/{number}")).unwrap();
+            async move { lock.try_acquire().await.unwrap().unwrap().release().await.unwrap() }
+        }));
+        taken.await;
+    }
+    let renewed = std::time::Instant::now();
+    while renewed.elapsed() < 4 * SECOND {
+        assert!(held.is_held(), "renewed with the new token");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    held.release().await.unwrap();
+    // Taking the right away is a refusal.
+    root().await.unwrap().user_revoke_role("app", "app").await.unwrap();
+    let error = client.lock("x").unwrap().try_acquire().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Denied, "{error}");
 }
 
 #[tokio::test]

@@ -114,11 +114,11 @@ impl Ask<'_> {
 
     /// Joins the queue, behind whoever found the lock busy before this revision.
     async fn enqueue(&self, presence: Duration, arrival: i64, unneeded: Lease) -> Result<Option<Acquisition>> {
-        self.asking.is_to_wait().await?;
         let (tickets, session) = (&self.inner.tickets, &self.inner.session);
-        let (given_back, live) = tokio::join!(self.give_back(unneeded), session.ensure());
-        let live = live?;
-        given_back?;
+        let prepared = tokio::join!(self.asking.is_to_wait(), self.give_back(unneeded), session.ensure());
+        prepared.0?;
+        prepared.1?;
+        let live = prepared.2?;
         let spot = Spot { arrival, token: *self.token() };
         tickets.set_waiting(Waiting { spot, lease: live.lease, revision: None })?;
         let answer = match self.inner.txn(txn::enqueue(self.keys, &spot, session.key(&live), &live)).await {

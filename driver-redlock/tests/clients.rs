@@ -32,7 +32,8 @@ async fn a_waiter_is_woken_by_the_release_and_costs_little_meanwhile() {
     assert!(released.elapsed() < Duration::from_millis(50), "{:?}", released.elapsed());
 }
 
-/// All nodes are asked by one waiter for all of the client; the others keep a place at one node.
+/// Where each waiter has a place of its own, all nodes are asked by one for all of the client; the others keep a place at one
+/// node.
 #[tokio::test(start_paused = true)]
 async fn waiters_of_one_client_share_the_asking_of_all_nodes() {
     const WAITERS: u64 = 20;
@@ -41,7 +42,7 @@ async fn waiters_of_one_client_share_the_asking_of_all_nodes() {
     let (driver, links) = nodes.client();
     let asked = || links.iter().map(|link| link.faults().calls(Operation::Acquire)).collect::<Vec<_>>();
     let held = Client::new(holder.clone()).lock("a").unwrap().acquire().await.unwrap();
-    let client = Client::new(driver);
+    let client = Client::builder(driver).holders_per_grant(0).build().unwrap();
     let mut waiting = tokio::task::JoinSet::new();
     for _ in 0..WAITERS {
         let lock = client.lock("a").unwrap();

@@ -188,7 +188,8 @@ pub enum ForceReleased {
 pub struct Inspection {
     /// Who holds it.
     pub holder: Option<Holder>,
-    /// How many wait in its queue.
+    /// How many places in its queue are taken. The tasks of one client that want the same share one, see
+    /// [`holders_per_grant`](crate::ClientBuilder::holders_per_grant).
     pub waiters: u32,
 }
 

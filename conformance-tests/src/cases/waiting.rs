@@ -334,7 +334,7 @@ async fn silent_backend_bounds_a_wait(context: &mut Context) -> CaseResult {
     }
     let waiter = lock(&client, &name)?;
     let ended =
-        context.within(limit + context.ms(900), "an unlimited wait tells of the outage", waiter.acquire()).await?;
+        context.within(limit * 6 + context.ms(900), "an unlimited wait tells of the outage", waiter.acquire()).await?;
     assert!(ended.is_err_and(|error| error.is_transient()));
     layer.heal();
     clean(context, &probe, &name, &[&client]).await

@@ -14,6 +14,9 @@ use crate::driver::{Handed, Handing, Queueing, Signal, Waiting, Watch};
 use crate::error::{Error, ErrorKind, Result};
 use crate::telemetry;
 
+/// How many times the timeout of one request a wait without a limit goes on that was never answered.
+const FIRST_ANSWER: u32 = 5;
+
 /// How long to wait for a busy lock.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Patience {
@@ -314,7 +317,8 @@ impl<'a> Wait<'a> {
         }
         telemetry::wait_disturbed(&self.ask.name, &error);
         self.last_error = Some(error);
-        let unheard = self.deadline.is_none() && !self.heard && self.waited() >= 2 * self.shared.config.op_timeout;
+        let unheard =
+            self.deadline.is_none() && !self.heard && self.waited() >= self.shared.config.op_timeout * FIRST_ANSWER;
         if unheard { Err(self.timed_out()) } else { Ok(self.pause.outage()) }
     }
 

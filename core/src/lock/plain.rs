@@ -52,7 +52,7 @@ impl Lock {
 
     /// Takes the lock, waiting as long as it takes.
     ///
-    /// An outage at the start fails the call after twice the client's `op_timeout`. Once the backend has answered, outages
+    /// An outage at the start fails the call after five times the client's `op_timeout`. Once the backend has answered, outages
     /// of any length are waited out.
     ///
     /// While other tasks of this client wait for the same lock on the same terms, it waits along with them: see

@@ -87,10 +87,12 @@ impl Carriers {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Starts a task on the runtime that used the client first, of those that live.
+    /// Starts a task here, or on the runtime that used the client first, of those that live.
     fn start(&self, task: Arc<Task>, pause: Duration) {
+        let here = Handle::try_current().ok().map(|handle| handle.id());
         let mut state = self.state();
-        match state.runtimes.first() {
+        let current = state.runtimes.iter().find(|runtime| Some(runtime.id) == here);
+        match current.or(state.runtimes.first()) {
             Some(runtime) => {
                 let (id, handle) = (runtime.id, runtime.handle.clone());
                 drop(state);

@@ -148,3 +148,20 @@ async fn closing_waits_for_settlements_and_ends_receives() {
     client.close(ms(1000)).await.unwrap();
     assert_eq!(waiting.await.unwrap(), tenure_core::ErrorKind::Closed);
 }
+
+#[test]
+fn a_receiver_goes_on_when_the_runtime_ends_that_asked_for_it() {
+    let runtime = || tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let (_, _client, queue) = queue();
+    let (first, second) = (runtime(), runtime());
+    first.block_on(queue.try_receive()).unwrap(); // the task of the queue runs there now
+    let waiting = queue.clone();
+    let here = second.spawn(async move { waiting.receive().await });
+    std::thread::sleep(ms(50));
+    drop(first);
+    let delivery = second.block_on(async {
+        queue.push(&"for the second".into()).await.unwrap();
+        tokio::time::timeout(Duration::from_secs(5), here).await.expect("somebody asks for it").unwrap().unwrap()
+    });
+    assert_eq!(delivery.value().unwrap(), "for the second");
+}

@@ -10,7 +10,6 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::{Notify, oneshot};
-use tokio::task::JoinHandle;
 
 use super::claim::Claim;
 use super::{Lease, QueueName};
@@ -40,7 +39,8 @@ pub(super) struct Work {
     last: u64,
     /// Settlements that are on their way.
     pub(super) on_their_way: usize,
-    task: Option<JoinHandle<()>>,
+    /// Whether there is a task, on whichever runtime.
+    running: bool,
 }
 
 /// One caller that wants messages.
@@ -150,17 +150,22 @@ impl Pump {
         })
     }
 
-    /// Makes sure that the task runs, on the runtime that is current here.
+    /// Makes sure that the task runs. When its runtime ends, it goes on on another one that uses the client, for as long as
+    /// anybody has the queue in hand.
     fn ensure_running(self: &Arc<Self>, work: &mut Work) -> Result<()> {
         self.shared.start()?;
-        if work.task.as_ref().is_some_and(|task| !task.is_finished()) {
-            return Ok(());
+        if !std::mem::replace(&mut work.running, true) {
+            let pump = Arc::downgrade(self);
+            self.shared.background.run(move || {
+                let pump = pump.upgrade();
+                async move {
+                    if let Some(pump) = pump {
+                        pump.work().on_their_way = 0; // a runtime that ended took them along
+                        pump.run().await;
+                    }
+                }
+            });
         }
-        let Ok(runtime) = tokio::runtime::Handle::try_current() else {
-            return Err(Error::new(ErrorKind::InvalidArgument, "queues must be used inside a tokio runtime"));
-        };
-        work.on_their_way = 0; // a runtime that ended took them along
-        work.task = Some(runtime.spawn(Arc::clone(self).run()));
         Ok(())
     }
 
@@ -169,7 +174,7 @@ impl Pump {
         let mut work = self.work();
         let idle = work.demands.is_empty() && work.settles.is_empty();
         if idle {
-            work.task = None;
+            work.running = false;
         }
         idle
     }
@@ -196,8 +201,7 @@ impl Pump {
             settled.as_mut().enable();
             {
                 let work = self.work();
-                let running = work.task.as_ref().is_some_and(|task| !task.is_finished());
-                if !running || (work.settles.is_empty() && work.on_their_way == 0) {
+                if !work.running || (work.settles.is_empty() && work.on_their_way == 0) {
                     return;
                 }
             }

@@ -17,6 +17,7 @@ use tenure_core::driver::{
 use tenure_redis::{RedisConfig, RedisDriver};
 use tenure_redlock::Redlock;
 use tenure_testkit::{RedisOptions, RedisServer};
+use tokio::task::JoinSet;
 
 use crate::redis::{MAX_WAITERS, RedisInspector, RedisMaker, Servers, Shared, hosts, inject, lock};
 
@@ -176,9 +177,12 @@ impl Harness for RedlockHarness {
     }
 
     async fn teardown(self: Box<Self>) -> Result<(), BoxError> {
-        for backend in &self.opened {
-            backend.locks().close().await;
+        // All at once: each waits up to a second for what is on its way to slow nodes.
+        let mut closing = JoinSet::new();
+        for backend in self.opened {
+            closing.spawn(async move { backend.locks().close().await });
         }
+        closing.join_all().await;
         Ok(())
     }
 }

@@ -212,14 +212,12 @@ impl BackendUrl {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::InvalidArgument`] naming the parameter and the path, when the file cannot be read. The path is left out
-    /// where an `@` follows: the parameter may then be a part of a password that was not encoded.
+    /// [`ErrorKind::InvalidArgument`] naming the parameter, when the file cannot be read.
     pub fn file_of(&mut self, name: &'static str) -> Result<Option<Vec<u8>>> {
         let Some(path) = self.text(name) else { return Ok(None) };
-        let file = if path.contains('@') { String::new() } else { format!(" {path:?}") };
-        std::fs::read(path)
-            .map(Some)
-            .map_err(|error| invalid(format!("cannot read the file{file} of {name}: {error}")).with_source(error))
+        let cannot =
+            |error: std::io::Error| invalid(format!("cannot read the file of {name}: {error}")).with_source(error);
+        std::fs::read(path).map(Some).map_err(cannot)
     }
 
     /// Refuses parameters that nobody took out.

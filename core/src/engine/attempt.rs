@@ -189,7 +189,8 @@ impl Attempt {
         let believable = shared.config.drift.believable(grant.ttl).unwrap_or_default();
         let deadline = base.after(believable);
         let cap = self.max_hold.map(|most| base.after(most));
-        if cap.map_or(deadline, |cap| cap.min(deadline)) <= LeaseInstant::now() {
+        let now = LeaseInstant::now();
+        if cap.map_or(deadline, |cap| cap.min(deadline)) <= now {
             return Ok(match grant.begun {
                 Begun::Now => Answered::Late,
                 Begun::Earlier => Answered::Spent,
@@ -200,7 +201,7 @@ impl Attempt {
         let lease = match self.owner {
             None => {
                 let key = LeaseKey::Plain(Hold { name: name.clone(), token: *token });
-                Some(Arc::new(Lease::new(key, grant.fence, base, deadline, entry)))
+                Some(Arc::new(Lease::new(key, grant.fence, (base, deadline), entry, now)))
             }
             Some(owner) => shared.owners.enter(name, owner, grant.fence, (base, deadline), entry),
         };
@@ -212,7 +213,7 @@ impl Attempt {
         let fences = grant.fences.min(self.request.fences);
         let (ttl, upkeep, max_hold) = (self.request.ttl, self.upkeep, self.max_hold);
         let terms = || Terms { ttl, upkeep, max_hold, label: self.request.label.clone() };
-        Ok(Answered::Won(held.with_baton((fences > 1).then(|| Baton::new(fences, &terms())))))
+        Ok(Answered::Won(held.with_baton((fences > 1).then(|| Baton::new(fences, now, &terms())))))
     }
 }
 

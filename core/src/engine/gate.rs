@@ -20,7 +20,7 @@ pub(crate) const IN_FLIGHT: usize = 128;
 #[derive(Debug)]
 pub(crate) struct Gate {
     places: Semaphore,
-    /// When a request was answered last, in milliseconds of the lease clock.
+    /// How many requests were answered.
     answered: AtomicU64,
 }
 
@@ -46,20 +46,18 @@ impl Gate {
         if let Ok(place) = self.places.try_acquire() {
             return Ok(Pass { gate: self, _place: place });
         }
-        let since = LeaseInstant::now().millis();
         let place = self.places.acquire();
         tokio::pin!(place);
-        let mut patience = limit;
+        let mut seen = self.answered.load(Ordering::Acquire);
         loop {
             let left = deadline.map_or(Duration::MAX, LeaseInstant::remaining);
-            match timeout(patience.min(left), &mut place).await {
+            match timeout(limit.min(left), &mut place).await {
                 Ok(Ok(place)) => return Ok(Pass { gate: self, _place: place }),
                 Ok(Err(_closed)) => return Err(Error::new(ErrorKind::Closed, "the client was closed")),
                 Err(_) => {}
             }
-            let answered = LeaseInstant::at_millis(self.answered.load(Ordering::Acquire).max(since));
-            patience = answered.after(limit).remaining();
-            if patience.is_zero() || deadline.is_some_and(|deadline| deadline.remaining().is_zero()) {
+            let before = std::mem::replace(&mut seen, self.answered.load(Ordering::Acquire));
+            if seen == before || deadline.is_some_and(|deadline| deadline.remaining().is_zero()) {
                 let text = format!("{IN_FLIGHT} requests of this client are without an answer; this one was not sent");
                 return Err(Error::new(ErrorKind::Unavailable, text));
             }
@@ -72,7 +70,7 @@ impl Pass<'_> {
     pub(crate) async fn answer<T>(self, limit: Duration, request: impl Future<Output = T>) -> Option<T> {
         let answer = timeout(limit, request).await.ok();
         if answer.is_some() {
-            self.gate.answered.fetch_max(LeaseInstant::now().millis(), Ordering::AcqRel);
+            self.gate.answered.fetch_add(1, Ordering::AcqRel);
         }
         answer
     }

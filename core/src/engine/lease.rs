@@ -50,13 +50,13 @@ pub(crate) enum Verdict {
 }
 
 impl Lease {
-    /// A lease that began no earlier than `base`, and is believed in until `deadline`.
+    /// A lease that was learned of at `now`, began no earlier than `base`, and is believed in until `deadline`.
     pub(crate) fn new(
         key: LeaseKey,
         fence: FencingToken,
-        base: LeaseInstant,
-        deadline: LeaseInstant,
+        (base, deadline): (LeaseInstant, LeaseInstant),
         entry: Entry,
+        now: LeaseInstant,
     ) -> Self {
         let mut state = State {
             phase: HoldState::Held,
@@ -68,7 +68,7 @@ impl Lease {
             changed: None,
         };
         state.entries.push(entry);
-        state.plan_renewal(base);
+        state.plan_renewal(base, now);
         Self { key, fence, state: Mutex::new(state), place: Place::default() }
     }
 
@@ -168,7 +168,7 @@ impl Lease {
         }
         state.entries.push(entry);
         state.deadline = state.deadline.max(deadline);
-        state.plan_renewal(base);
+        state.plan_renewal(base, LeaseInstant::now());
         true
     }
 
@@ -274,7 +274,7 @@ impl Lease {
                 Verdict::Confirmed { sent_at, believable } => {
                     state.phase = HoldState::Held;
                     state.deadline = state.deadline.max(sent_at.after(believable));
-                    state.plan_renewal(sent_at);
+                    state.plan_renewal(sent_at, now);
                 }
                 Verdict::Unknown => {
                     state.phase = HoldState::Suspect;
@@ -324,7 +324,7 @@ pub(super) mod tests {
         let entry = Entry { token, ttl, upkeep: Upkeep::Renewed, cap: None, past: Past::Answered };
         let key = LeaseKey::Plain(Hold { name: LockName::new("a").unwrap(), token });
         let now = LeaseInstant::now();
-        Arc::new(Lease::new(key, FencingToken::new(1).unwrap(), now, now.after(ttl.get()), entry))
+        Arc::new(Lease::new(key, FencingToken::new(1).unwrap(), (now, now.after(ttl.get())), entry, now))
     }
 
     #[test]

@@ -12,7 +12,7 @@ use crate::clock::LeaseInstant;
 use crate::ttl::Ttl;
 
 /// How soon a lease that was handed over, and is short, is made to last. Work that is done by then costs no renewal, and
-/// its release waits for none.
+/// its release waits for none. Counted from when the grant is learned of: in doubt, the lease is taken to have begun before.
 const HANDED: Duration = Duration::from_millis(2);
 
 pub(super) struct State {
@@ -59,13 +59,14 @@ impl State {
         self.entries.iter().filter(|entry| entry.upkeep == Upkeep::Renewed).map(|entry| entry.ttl).max()
     }
 
-    pub(super) fn plan_renewal(&mut self, from: LeaseInstant) {
+    pub(super) fn plan_renewal(&mut self, from: LeaseInstant, now: LeaseInstant) {
         if let Some(ttl) = self.renewal_ttl() {
-            // One that lasts for less than was asked for was handed over, and is made to last soon.
             let third = ttl.get() / 3;
-            let third = if self.deadline < from.after(2 * third) { third.min(HANDED) } else { third };
             // Up to a tenth earlier, so that leases taken together are not renewed together for ever.
-            self.renew_at = from.after(third - third.mul_f64(0.1 * self.spread()));
+            let usual = from.after(third - third.mul_f64(0.1 * self.spread()));
+            // One that lasts for less than was asked for was handed over, and is made to last soon.
+            let handed = self.deadline < from.after(2 * third);
+            self.renew_at = if handed { usual.min(now.after(HANDED)) } else { usual };
         }
     }
 

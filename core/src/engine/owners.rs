@@ -49,7 +49,7 @@ impl Owners {
             }
         }
         let key = LeaseKey::Reentrant { name: name.clone(), owner };
-        let lease = Arc::new(Lease::new(key, fence, base, deadline, entry));
+        let lease = Arc::new(Lease::new(key, fence, (base, deadline), entry, LeaseInstant::now()));
         leases.push(Arc::downgrade(&lease));
         Some(lease)
     }

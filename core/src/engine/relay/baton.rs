@@ -57,9 +57,9 @@ pub(crate) struct Baton {
 }
 
 impl Baton {
-    /// Of a grant that was learned of now and carries `fences` fences, the first holder's included.
-    pub(crate) fn new(fences: u32, terms: &Terms) -> Self {
-        let until = LeaseInstant::now().after(PASSING.min(terms.ttl.get() / 4));
+    /// Of a grant that was learned of at `now` and carries `fences` fences, the first holder's included.
+    pub(crate) fn new(fences: u32, now: LeaseInstant, terms: &Terms) -> Self {
+        let until = now.after(PASSING.min(terms.ttl.get() / 4));
         Self { until, terms: terms.mark(), left: fences.saturating_sub(1) }
     }
 

@@ -2,11 +2,13 @@
 
 use std::fmt;
 use std::future::Future;
+use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
+use futures_util::FutureExt as _;
 use tokio::runtime::{Handle, Id};
 use tokio::sync::oneshot;
 use tokio::time::sleep;
@@ -67,7 +69,7 @@ impl Background {
             let _lookout = lookout;
             let _ = gone.await; // never sent: it returns when the client is gone
         });
-        stranded.into_iter().for_each(|task| self.0.start(task, Duration::ZERO));
+        stranded.into_iter().for_each(|task| self.0.start(task));
         Ok(())
     }
 
@@ -78,7 +80,7 @@ impl Background {
     {
         let begin = Box::new(move || Box::pin(begin()) as Work);
         let carriers = Arc::downgrade(&self.0);
-        self.0.start(Arc::new(Task { begin, over: AtomicBool::new(false), carriers }), Duration::ZERO);
+        self.0.start(Arc::new(Task { begin, over: AtomicBool::new(false), carriers }));
     }
 }
 
@@ -88,7 +90,7 @@ impl Carriers {
     }
 
     /// Starts a task here, or on the runtime that used the client first, of those that live.
-    fn start(&self, task: Arc<Task>, pause: Duration) {
+    fn start(&self, task: Arc<Task>) {
         let here = Handle::try_current().ok().map(|handle| handle.id());
         let mut state = self.state();
         let current = state.runtimes.iter().find(|runtime| Some(runtime.id) == here);
@@ -97,7 +99,7 @@ impl Carriers {
                 let (id, handle) = (runtime.id, runtime.handle.clone());
                 drop(state);
                 // A runtime that has ended drops the task at once, which starts it on another one.
-                handle.spawn(carry(Carried { task, id }, pause));
+                handle.spawn(carry(Carried { task, id }));
             }
             None => state.stranded.push(task),
         }
@@ -109,18 +111,17 @@ impl Carriers {
     }
 }
 
-async fn carry(carried: Carried, pause: Duration) {
+async fn carry(carried: Carried) {
     // Its work is dropped before it, and so has ended when it begins elsewhere.
     let carried = carried;
-    if !pause.is_zero() {
-        sleep(pause).await;
+    let begin = || AssertUnwindSafe(async { (carried.task.begin)().await }).catch_unwind();
+    while begin().await.is_err() {
+        sleep(AFTER_PANIC).await; // the panic was printed
     }
-    (carried.task.begin)().await;
     carried.task.over.store(true, Ordering::Release);
 }
 
-/// A task on its runtime. Dropped before it is over, since the runtime ends, it begins on another one; since it panicked,
-/// on the same one.
+/// A task on its runtime. Dropped before it is over, since the runtime ends, it begins on another one.
 struct Carried {
     task: Arc<Task>,
     id: Id,
@@ -131,11 +132,8 @@ impl Drop for Carried {
         if !self.task.over.load(Ordering::Acquire)
             && let Some(carriers) = self.task.carriers.upgrade()
         {
-            let panicked = std::thread::panicking();
-            if !panicked {
-                carriers.forget(self.id);
-            }
-            carriers.start(Arc::clone(&self.task), if panicked { AFTER_PANIC } else { Duration::ZERO });
+            carriers.forget(self.id);
+            carriers.start(Arc::clone(&self.task));
         }
     }
 }
@@ -246,6 +244,24 @@ mod tests {
         assert_eq!(count.load(Ordering::Relaxed), 1);
         sleep(AFTER_PANIC * 2).await;
         assert_eq!(count.load(Ordering::Relaxed), 2);
+    }
+
+    #[test]
+    fn a_runtime_that_a_panic_ends_is_left_as_any_other() {
+        let (background, one, other) = (Background::default(), runtime(), runtime());
+        one.block_on(async { background.visit() }).unwrap();
+        let (begun, _running) = counting(&background);
+        one.block_on(settled());
+        let failed = std::panic::catch_unwind(AssertUnwindSafe(move || {
+            let one = one; // dropped while the panic unwinds, as that of a test that fails
+            one.block_on(async { panic!("on purpose") })
+        }));
+        assert!(failed.is_err());
+        other.block_on(async {
+            background.visit().unwrap();
+            settled().await;
+        });
+        assert_eq!(begun.load(Ordering::Relaxed), 2);
     }
 
     #[test]

@@ -38,8 +38,7 @@ impl Default for Gate {
 }
 
 impl Gate {
-    /// Waits for a place, for as long as those before are answered: at most `limit` without any answer, or until
-    /// `deadline`.
+    /// Waits for a place, until `deadline`, or until a whole `limit` has passed in which no request was answered.
     ///
     /// Dropping the future leaves the line.
     pub(crate) async fn enter(&self, limit: Duration, deadline: Option<LeaseInstant>) -> Result<Pass<'_>> {

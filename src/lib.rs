@@ -1,4 +1,4 @@
-//! Distributed locks that keep their word, on a backend of your choice.
+//! Distributed locks and delay queues that keep their word, on a backend of your choice.
 //!
 //! ```
 //! # #[cfg(feature = "memory")]

@@ -52,7 +52,8 @@ async fn queued(client: &Client, job: &Job, waiters: usize) -> Outcome {
 
 /// What the doomed process does: `workers` tasks wait, for ever.
 pub(super) async fn wait(job: &Job) -> Outcome<Value> {
-    let client = Client::new(ours::redis(job).await?);
+    // Tasks of one client would share a place; here each is to have one of its own in the server's queue.
+    let client = Client::builder(ours::redis(job).await?).holders_per_grant(0).build()?;
     for _ in 0..job.workers {
         let lock = client.lock(&job.name)?;
         tokio::spawn(async move { lock.acquire().await });

@@ -172,7 +172,8 @@ impl Task {
                 if let (How::Entered(_), 0) = (how, self.rng.below(2)) {
                     self.op += 1;
                     let again = self.client.reentrant(&name, &owner)?.ttl(self.ttl);
-                    turn.nested(&again, self.recorder.of(self.number, self.op), millis(self.rng.below(10))).await?;
+                    let by = self.recorder.of(self.number, self.op);
+                    turn.nested(&holding, &again, by, millis(self.rng.below(10))).await?;
                 }
                 turn.hold(&holding, view).await?;
                 turn.leave(holding, &mut self.rng).await?;

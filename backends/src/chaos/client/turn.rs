@@ -59,11 +59,23 @@ impl Turn<'_> {
         Ok(true)
     }
 
-    /// Enters once more, and leaves at once.
-    pub(super) async fn nested(&self, lock: &Reentrant, by: Origin, span: Duration) -> Result<(), BoxError> {
+    /// Enters once more, and leaves at once. Gives up when the entry that is held is lost: this task is told of it, and
+    /// has to write that down.
+    pub(super) async fn nested(
+        &self,
+        held: &Holding,
+        lock: &Reentrant,
+        by: Origin,
+        span: Duration,
+    ) -> Result<(), BoxError> {
         let inner = Turn { recorder: self.recorder, calm: self.calm.clone(), by, ..*self };
         inner.note(monotonic(), What::Asked { how: "nested", inside: Some(self.by.op) })?;
-        match lock.acquire_within(NESTED).await {
+        let answer = tokio::select! {
+            biased;
+            answer = lock.acquire_within(NESTED) => answer,
+            _ = held.lost() => return inner.note(monotonic(), What::GaveUp),
+        };
+        match answer {
             Ok(guard) => {
                 let holding = inner.granted(Holding::Entry(guard))?;
                 tokio::time::sleep(span).await;

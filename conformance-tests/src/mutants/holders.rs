@@ -24,6 +24,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
             "lock/held-is-busy-for-the-same-client",
             "meta/clients-share-the-backend",
             "name/odd-bytes-are-names",
+            "queue/lock-by-value",
             "server/cut-notifications-only-delay",
             "server/muted-notifications-only-delay",
             "server/waiter-survives-a-pause",

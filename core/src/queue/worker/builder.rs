@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::locking::LockOf;
 use super::outcome::IntoOutcome;
 use super::retry::RetryPolicy;
 use super::run::{Worker, start};
@@ -11,10 +12,7 @@ use super::{Job, handling};
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::LockName;
 use crate::queue::parked::PARKED_AT_MOST;
-use crate::queue::{Delay, Delivery, Lease, Queue};
-
-/// Which lock a message needs; `None` for none.
-pub(super) type LockOf<T> = Arc<dyn Fn(&Delivery<T>) -> Option<LockName> + Send + Sync>;
+use crate::queue::{Delay, Lease, Queue};
 
 /// Settings of a [`Worker`]; made by [`Queue::worker`].
 #[must_use = "a builder does nothing until `start`"]
@@ -23,7 +21,7 @@ pub struct WorkerBuilder<T> {
     concurrency: usize,
     retry: RetryPolicy,
     back_off: Duration,
-    lock_of: LockOf<T>,
+    lock_of: Option<LockOf<T>>,
 }
 
 /// The settings, checked.
@@ -33,13 +31,12 @@ pub(super) struct Settings<T> {
     pub(super) concurrency: usize,
     pub(super) retry: RetryPolicy,
     pub(super) back_off: Duration,
-    pub(super) lock_of: LockOf<T>,
+    pub(super) lock_of: Option<LockOf<T>>,
 }
 
 impl<T: 'static> WorkerBuilder<T> {
     pub(in crate::queue) fn new(queue: Queue<T>) -> Self {
-        let lock_of = Arc::new(|delivery: &Delivery<T>| delivery.lock().cloned());
-        Self { queue, concurrency: 16, retry: RetryPolicy::default(), back_off: PARKED_AT_MOST, lock_of }
+        Self { queue, concurrency: 16, retry: RetryPolicy::default(), back_off: PARKED_AT_MOST, lock_of: None }
     }
 
     /// How many messages are handled at once. Default: 16. The worker asks for as many as it has room for, and no
@@ -61,12 +58,19 @@ impl<T: 'static> WorkerBuilder<T> {
         self
     }
 
-    /// Which lock to hold for a message, `None` for none. Default: the one that the message was pushed with.
+    /// Which lock to hold while a message is handled, by what the message says; `None` for none. Default: none. A message
+    /// that was pushed with a lock ([`Push::lock`](crate::Push::lock), [`Lock::or_park`](crate::Lock::or_park)) is handled
+    /// under that one, and the function is not asked.
     ///
     /// A message whose lock is taken is parked, and its attempt is not counted. A handler whose lock is lost is
-    /// dropped, and its message is tried again.
-    pub fn lock_by(mut self, lock_of: impl Fn(&Delivery<T>) -> Option<LockName> + Send + Sync + 'static) -> Self {
-        self.lock_of = Arc::new(lock_of);
+    /// dropped, and its message is tried again. A panic of the function and a name that no lock can have count as failed
+    /// attempts, with their texts as the reason.
+    ///
+    /// ```ignore
+    /// queue.worker().lock_by(|order: &Order| Some(format!("account/{}", order.account)))
+    /// ```
+    pub fn lock_by<N: AsRef<[u8]>>(mut self, lock_of: impl Fn(&T) -> Option<N> + Send + Sync + 'static) -> Self {
+        self.lock_of = Some(Arc::new(move |value| lock_of(value).map(LockName::new)));
         self
     }
 

@@ -11,12 +11,12 @@ use tokio::sync::watch;
 
 use super::Job;
 use super::builder::Settings;
+use super::locking::{Needed, lock_for};
 use super::outcome::{IntoOutcome, Outcome};
 use super::run::{Counters, Stage};
 use crate::driver::{Settled, Settlement};
-use crate::error::{Error, Result};
-use crate::lock::{Lock, LockGuard};
-use crate::name::LockName;
+use crate::error::Result;
+use crate::lock::LockGuard;
 use crate::queue::{Delay, Delivery, Reason};
 use crate::telemetry;
 
@@ -58,15 +58,15 @@ pub(super) async fn handle<T: Send + Sync + 'static>(
             return counters.note(delivery.bury(Some(reason)).await);
         }
     };
-    let guard = match lock_for(&settings, &delivery).await {
+    let guard = match lock_for(&settings, &delivery, &value).await {
         Needed::None => None,
         Needed::Held(guard) => Some(guard),
         Needed::Busy(lock) => {
             counters.parked();
             return counters.note(delivery.park(&lock, settings.back_off).await);
         }
-        Needed::Refused(error) => {
-            let said = Outcome::Retry(Some(Reason::beginning_of(&error.to_string())));
+        Needed::Refused(reason) => {
+            let said = Outcome::Retry(Some(reason));
             return counters.note(settle(&settings, delivery, End::Said(said)).await);
         }
     };
@@ -84,25 +84,6 @@ pub(super) async fn handle<T: Send + Sync + 'static>(
     counters.note(settle(&settings, delivery, end).await);
     if let Some(guard) = guard {
         let _ = guard.release().await; // what fails here goes on in the background
-    }
-}
-
-/// What a message needs before it can be handled.
-enum Needed {
-    None,
-    Held(LockGuard),
-    Busy(LockName),
-    Refused(Error),
-}
-
-async fn lock_for<T: 'static>(settings: &Settings<T>, delivery: &Delivery<T>) -> Needed {
-    let Some(name) = (settings.lock_of)(delivery) else { return Needed::None };
-    let lock = Lock::new(Arc::clone(&settings.queue.pump.shared), name.clone());
-    match lock.try_acquire().await {
-        Ok(Some(guard)) => Needed::Held(guard),
-        Ok(None) => Needed::Busy(name),
-        Err(error) if error.is_transient() => Needed::Busy(name), // an outage is waited out like a holder
-        Err(error) => Needed::Refused(error),
     }
 }
 

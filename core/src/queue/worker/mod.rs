@@ -3,6 +3,7 @@
 mod builder;
 mod handling;
 mod job;
+mod locking;
 mod outcome;
 mod retry;
 mod run;

@@ -1,0 +1,118 @@
+//! Workers that hold a lock by what a message says.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use tenure_core::{Job, LockName, Reason, RetryPolicy};
+use tokio::sync::mpsc;
+
+use super::support::{attempts, bench, message, span};
+use crate::case::{Case, CaseResult, Context, Need, case};
+use crate::cases::support::is_free;
+
+pub(in crate::cases) const CASES: &[Case] = &[
+    case!(
+        "queue/lock-by-value",
+        "A worker that is told the lock by the value of a message holds it meanwhile: messages of one account are never handled at once.",
+        ["P1", "P56"],
+        [Need::Queue],
+        lock_by_value
+    ),
+    case!(
+        "queue/lock-by-value-fails",
+        "A message for whose value no lock can be told fails with the reason, a panic's text too, and the worker goes on.",
+        ["P58"],
+        [Need::Queue],
+        lock_by_value_fails
+    ),
+];
+
+/// The lock of an account, which is the first byte of a message.
+fn account(base: &LockName, value: &[u8]) -> Vec<u8> {
+    [base.as_bytes(), b"/", &value[..1]].concat()
+}
+
+async fn lock_by_value(context: &mut Context) -> CaseResult {
+    let other = bench(context).await?;
+    let base = context.name("account");
+    let inside: Arc<[AtomicUsize; 2]> = Arc::default();
+    let (tell, mut seen) = mpsc::unbounded_channel();
+    let mut workers = Vec::new();
+    for _ in 0..2 {
+        let bench = bench(context).await?;
+        let (inside, tell, looker, named) = (Arc::clone(&inside), tell.clone(), other.client.clone(), base.clone());
+        let (takes, back_off, by) = (span(context, 30), span(context, 60), base.clone());
+        let worker = bench.queue.worker().lock_back_off(back_off);
+        let worker = worker.lock_by(move |value: &Vec<u8>| Some(account(&by, value)));
+        workers.push(worker.start(move |job: Job<Vec<u8>>| {
+            let (inside, tell, looker) = (Arc::clone(&inside), tell.clone(), looker.clone());
+            let lock = looker.lock(account(&named, &job.value));
+            async move {
+                let inside = &inside[usize::from(job.value[0] - b'a')];
+                let before = inside.fetch_add(1, Ordering::SeqCst);
+                let taken = lock?.try_acquire().await?.is_none();
+                tokio::time::sleep(takes).await;
+                inside.fetch_sub(1, Ordering::SeqCst);
+                let _told = tell.send((job.value[0], job.lock_fence, job.attempt, before, taken));
+                Ok::<_, tenure_core::Error>(())
+            }
+        })?);
+    }
+    let batch: Vec<_> = (0..12).map(|number| message([b'a' + number % 2, number])).collect();
+    other.raw.push(&batch).await?;
+    let mut fences: BTreeMap<u8, Vec<_>> = BTreeMap::new();
+    for _ in 0..12 {
+        let handled = context.within(context.soon() * 3, "handled", seen.recv()).await?.expect("handled");
+        let (account, fence, attempt, before, taken) = handled;
+        assert_eq!((before, attempt), (0, 1), "two handlers of one account at once");
+        assert!(taken, "the lock was free while a message was handled");
+        fences.entry(account).or_default().push(fence.expect("the lock is held"));
+    }
+    for fences in fences.values_mut() {
+        fences.dedup();
+        assert!(fences.len() == 6 && fences.is_sorted(), "{fences:?}");
+    }
+    for worker in workers {
+        worker.shutdown(context.soon()).await;
+    }
+    assert_eq!(other.raw.counts().await?, (0, 0, 0, 0));
+    for account in [b"a", b"b"] {
+        let name = LockName::new([base.as_bytes(), b"/", account].concat())?;
+        assert!(is_free(&other.client, &name).await?);
+    }
+    Ok(())
+}
+
+async fn lock_by_value_fails(context: &mut Context) -> CaseResult {
+    let (bench, other) = (bench(context).await?, bench(context).await?);
+    let (tell, mut seen) = mpsc::unbounded_channel();
+    let worker = bench.queue.worker().retry(RetryPolicy::fixed(Duration::ZERO));
+    let worker = worker.lock_by(|value: &Vec<u8>| match value.as_slice() {
+        b"panics" => std::panic::resume_unwind(Box::new("no such account")), // without a message on the screen
+        b"nameless" => Some(""),
+        _ => None,
+    });
+    let worker = worker.start(move |job: Job<Vec<u8>>| {
+        let _told = tell.send((job.value, job.lock_fence));
+        async {}
+    })?;
+    for text in ["panics", "nameless", "none"] {
+        other.raw.store(attempts(message(text), 2)).await?;
+    }
+    let handled = context.within(context.soon(), "handled", seen.recv()).await?;
+    assert_eq!(handled, Some((b"none".to_vec(), None)), "the worker goes on, without a lock");
+    let dead = async || other.raw.counts().await.is_ok_and(|counts| counts == (0, 0, 0, 2));
+    context.eventually(context.soon(), "dead after two attempts", dead).await?;
+    let letters = other.queue.dead_letters().list(None, 2).await?.letters;
+    let reason = |text: &[u8]| {
+        let letter = letters.iter().find(|letter| letter.payload.as_bytes() == text);
+        letter.and_then(|letter| letter.reason.as_ref()).map(Reason::as_str).unwrap_or_default()
+    };
+    assert_eq!(reason(b"panics"), "lock_by panicked: no such account");
+    assert!(reason(b"nameless").starts_with("lock_by: "), "{}", reason(b"nameless"));
+    assert!(letters.iter().all(|letter| letter.attempt == 2), "{letters:?}");
+    worker.shutdown(context.soon()).await;
+    Ok(())
+}

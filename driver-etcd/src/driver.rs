@@ -14,7 +14,7 @@ use crate::grants::{Leases, Revoked};
 use crate::idle::Idle;
 use crate::keys::{Keyspace, NameKeys};
 use crate::link::Link;
-use crate::queue::{Clock, Delivered, QueueSpace, Signals};
+use crate::queue::{Clock, Delivered, HeldLooks, QueueSpace, Signals};
 use crate::session::Session;
 use crate::tickets::Tickets;
 use crate::watcher::Watcher;
@@ -43,6 +43,7 @@ pub(crate) struct Inner {
     pub(crate) clock: Clock,
     pub(crate) signals: Signals,
     pub(crate) delivered: Delivered,
+    pub(crate) held_looks: HeldLooks,
     /// How many receives are still to start behind the first message that is due, since others took what was due first.
     pub(crate) crowded: AtomicU32,
 }
@@ -65,6 +66,7 @@ impl EtcdDriver {
             signals: Signals::new(Arc::clone(&link), queues.clone()),
             clock: Clock::default(),
             delivered: Delivered::default(),
+            held_looks: HeldLooks::default(),
             crowded: AtomicU32::new(0),
             queues,
             tickets: Tickets::default(),

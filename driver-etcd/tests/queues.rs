@@ -130,7 +130,7 @@ async fn what_a_foreign_hand_left_behind_is_removed() {
     assert_eq!(etcd.delete(body, None).await.unwrap().deleted(), 1);
     etcd.put("tenure:queue/of/jobs/w/0000000000000000/0000000000000000", "not ours", None).await.unwrap();
     let received = receive(&driver, 10, 30 * SECOND).await;
-    assert_eq!((received.deliveries.len(), received.healed.orphans), (1, 1));
+    assert_eq!((received.deliveries.len(), received.healed.orphans), (1, 2));
     assert_eq!(received.deliveries[0].payload.as_bytes(), b"b");
     ack(&driver, &received.deliveries).await;
     assert!(driver.list_queues(None, 10).await.unwrap().queues.is_empty());

@@ -158,6 +158,8 @@ pub enum DeadCause {
     Exhausted,
     /// A worker said that it will never succeed.
     Rejected,
+    /// Something of it cannot be read; the reason begins with `damaged: `. What can be read is kept.
+    Damaged,
 }
 
 /// A page of dead letters.

@@ -30,7 +30,8 @@ impl Inner {
             let last = entries.last().map(|entry| DeadPlace { stamp: entry.place.at(), number: entry.number });
             let payloads = turn.payloads(&entries).await?;
             for (entry, payload) in entries.into_iter().zip(payloads) {
-                letters.extend(payload.map(|payload| DeadLetter {
+                let (entry, payload) = entry.with(payload)?;
+                letters.push(DeadLetter {
                     id: entry.record.id(entry.number),
                     place: DeadPlace { stamp: entry.place.at(), number: entry.number },
                     payload,
@@ -38,7 +39,7 @@ impl Inner {
                     cause: entry.record.doomed.unwrap_or(DeadCause::Exhausted),
                     reason: entry.record.reason,
                     died: span(entry.place.at(), turn.now),
-                }));
+                });
             }
             if !more {
                 return Ok(DeadPage { letters, rest: Rest::None });
@@ -119,7 +120,14 @@ impl Turn<'_> {
     }
 
     /// Tells with how many it was done.
-    async fn treat(&self, entries: Vec<Entry>, deed: Deed) -> Result<u64> {
+    async fn treat(&self, mut entries: Vec<Entry>, deed: Deed) -> Result<u64> {
+        if matches!(deed, Deed::Redrive(_)) && entries.iter().any(Entry::is_damaged) {
+            // Whoever brings it back takes its payload as it is.
+            let payloads = self.payloads(&entries).await?;
+            for (entry, payload) in entries.iter_mut().zip(payloads) {
+                entry.record.size = payload.map_or(0, |payload| payload.len());
+            }
+        }
         let step = |entry: &Entry| {
             entry.step(match deed {
                 Deed::Purge => self.remove(entry, Delay::ZERO),

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use etcd_client::{Compare, CompareOp, GetOptions, GetResponse, KeyValue, Txn, TxnOp, TxnOpResponse};
-use tenure_core::driver::{Cause, DeadCause, MessageInfo, MessageState};
+use tenure_core::driver::{Cause, DeadCause, MessageInfo, MessageState, NamedId};
 use tenure_core::{Delay, Error, ErrorKind, MessageId, Payload, QueueName, Result};
 
 use super::clock::{Micros, after, span};
@@ -57,11 +57,34 @@ pub(super) enum Burial {
 }
 
 impl Entry {
-    /// `None` for what somebody else wrote.
+    /// `None` for a key that is no place of a message.
     pub(super) fn read(keys: &QueueKeys, found: &KeyValue) -> Option<Self> {
         let (place, number) = keys.parse_place(found.key())?;
-        let record = Record::decode(found.value())?;
+        let record = Record::decode(found.value());
         Some(Self { number, place, record, key: found.key().to_vec(), written: found.mod_revision() })
+    }
+
+    /// A message of which only the pointer is left, and what that says.
+    fn without_place(keys: &QueueKeys, place: Place, number: u64) -> Self {
+        let mut record = Record::decode(&[]);
+        record.is_damaged("its place is missing");
+        Self { number, place, record, key: keys.place(place, number), written: 0 }
+    }
+
+    /// With its payload, for somebody who looks; one that is missing is empty, and the record tells of it.
+    pub(super) fn with(mut self, payload: Option<Payload>) -> Result<(Self, Payload)> {
+        let payload = match payload {
+            Some(payload) => payload,
+            None => {
+                self.record.is_damaged("its payload is missing");
+                Payload::new([])?
+            }
+        };
+        Ok((self, payload))
+    }
+
+    pub(super) fn is_damaged(&self) -> bool {
+        self.record.doomed == Some(DeadCause::Damaged)
     }
 
     /// The same message after a move in this revision.
@@ -222,6 +245,7 @@ impl<'a> Turn<'a> {
             let mut places: Vec<(u64, Place)> =
                 chunk.iter().filter_map(|(number, seen)| Some((*number, (*seen)?))).collect();
             let mut missing: Vec<u64> = chunk.iter().map(|(number, _)| *number).collect();
+            let mut followed = HashMap::new();
             for _ in 0..MOST_STARTS {
                 for entry in self.at(&places).await? {
                     found.insert(entry.number, entry);
@@ -230,7 +254,15 @@ impl<'a> Turn<'a> {
                 if missing.is_empty() {
                     break;
                 }
-                places = self.pointed(&missing).await?;
+                places.clear();
+                for (number, place, written) in self.pointed(&missing).await? {
+                    // A message that moves writes its pointer as well: one that is the same leads nowhere.
+                    if followed.insert(number, written) == Some(written) {
+                        found.insert(number, Entry::without_place(&self.keys, place, number));
+                    } else {
+                        places.push((number, place));
+                    }
+                }
                 missing.retain(|number| places.iter().any(|(other, _)| other == number));
             }
             if !missing.is_empty() {
@@ -249,11 +281,14 @@ impl<'a> Turn<'a> {
         Ok(answers.iter().flat_map(GetResponse::kvs).filter_map(|found| Entry::read(&self.keys, found)).collect())
     }
 
-    async fn pointed(&self, numbers: &[u64]) -> Result<Vec<(u64, Place)>> {
+    /// Where messages are by their pointers, and in which revision those were written; those without one are left out.
+    pub(super) async fn pointed(&self, numbers: &[u64]) -> Result<Vec<(u64, Place, i64)>> {
         let gets = numbers.iter().map(|number| TxnOp::get(self.keys.pointer(*number), None));
         let answers = self.look(gets.collect()).await?;
-        let place =
-            |(number, answer): (&u64, &GetResponse)| Some((*number, Place::parse(answer.kvs().first()?.value())?));
+        let place = |(number, answer): (&u64, &GetResponse)| {
+            let found = answer.kvs().first()?;
+            Some((*number, Place::parse(found.value())?, found.mod_revision()))
+        };
         Ok(numbers.iter().zip(&answers).filter_map(place).collect())
     }
 
@@ -267,20 +302,24 @@ impl<'a> Turn<'a> {
             (None, number) => number,
         };
         let Some(number) = number else { return Ok(None) };
-        let entry = self.entries(&[(number, None)]).await?.remove(&number);
-        Ok(entry.filter(|entry| entry.record.id(number) == *id))
+        let Some(mut entry) = self.entries(&[(number, None)]).await?.remove(&number) else { return Ok(None) };
+        if entry.is_damaged() && entry.record.named.is_none() && id.as_name().is_some() {
+            entry.record.named = Some(NamedId { id: id.clone(), window: Delay::ZERO }); // it leads here
+        }
+        Ok((entry.record.id(number) == *id).then_some(entry))
     }
 
     /// The payload of a message, unless it is gone.
     pub(super) async fn payloads(&self, entries: &[Entry]) -> Result<Vec<Option<Payload>>> {
         let gets = entries.iter().map(|entry| TxnOp::get(self.keys.body(entry.number), None));
-        self.look(gets.collect()).await?.iter().map(payload).collect()
+        Ok(self.look(gets.collect()).await?.iter().map(payload).collect())
     }
 }
 
-/// The payload in the answer to a get.
-pub(super) fn payload(answer: &GetResponse) -> Result<Option<Payload>> {
-    answer.kvs().first().map(|found| Payload::new(found.value())).transpose()
+/// The payload in the answer to a get; the beginning of one that is longer than there are.
+pub(super) fn payload(answer: &GetResponse) -> Option<Payload> {
+    let found = answer.kvs().first()?.value();
+    Payload::new(&found[..found.len().min(Payload::MAX_LEN)]).ok()
 }
 
 /// Which message has the caller's id, by the value of the id's key.

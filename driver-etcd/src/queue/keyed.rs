@@ -3,16 +3,37 @@
 //! A key's own key in etcd stands exactly while a message of it is leased; the transaction that leases a message puts it
 //! and fails if it is there. A message that is due and finds it there is moved out of the way of all others. Whoever
 //! removes it lets the first of those messages go on, in a request of its own: a client that ends in between leaves
-//! messages that a receive finds when there is nothing else to do.
+//! messages that a receive finds, at once when there is nothing else to do, and within a second when there is.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use etcd_client::{Compare, CompareOp, GetOptions, GetResponse, Txn, TxnOp};
 use tenure_core::{ConcurrencyKey, Result};
 
 use super::clock::Micros;
-use super::entry::{BATCH, Entry, MOST_STARTS, Turn};
-use super::keys::{Place, Set};
+use super::entry::{BATCH, Entry, MOST_STARTS, Turn, stored_as};
+use super::keys::{Place, QueueKeys, Set};
+use crate::txn::odd;
+
+/// How often what is held back is looked at while other messages are due.
+const BETWEEN: Micros = 1_000_000;
+
+/// How many pages of what is held back one look reads.
+const PAGES: usize = 5;
+
+/// How a look at what is held back is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Look {
+    /// Is the key's own key there?
+    Quick,
+    /// And is the message in flight for which it stands?
+    Thorough,
+}
+
+/// By queue, as its keys begin: when what is held back was last looked at thoroughly, and behind which key a look goes on.
+#[derive(Debug, Default)]
+pub(crate) struct HeldLooks(Mutex<HashMap<Vec<u8>, (Micros, Option<Vec<u8>>)>>);
 
 impl Turn<'_> {
     /// What leaving its place for this set means for a message's concurrency key.
@@ -66,7 +87,11 @@ impl Turn<'_> {
     async fn let_go(&self, key: &ConcurrencyKey) -> Result<bool> {
         for _ in 0..MOST_STARTS {
             let Some((at, number)) = self.first_held(key).await? else { return Ok(false) };
-            let Some(entry) = self.at(&[(number, Place::Held(at))]).await?.pop() else { continue };
+            let Some(mut entry) = self.at(&[(number, Place::Held(at))]).await?.pop() else {
+                self.forget_held(key, at, number).await?;
+                continue;
+            };
+            entry.record.key = Some(key.clone()); // also of a damaged one
             let step = entry.step(self.relocate(&entry, Place::Waiting(at), &entry.record));
             match self.apply(vec![self.is_free(key)], vec![step], Some(self.signal(at))).await? {
                 None => return Ok(false),
@@ -77,6 +102,13 @@ impl Turn<'_> {
         Ok(false)
     }
 
+    /// Removes what says that the key holds a message back, unless the message is there again.
+    async fn forget_held(&self, key: &ConcurrencyKey, at: Micros, number: u64) -> Result<()> {
+        let absent = Compare::create_revision(self.keys.place(Place::Held(at), number), CompareOp::Equal, 0);
+        let delete = TxnOp::delete(self.keys.held_by(key, at, number), None);
+        self.inner.txn(Txn::new().when([absent]).and_then([delete])).await.map(drop)
+    }
+
     async fn first_held(&self, key: &ConcurrencyKey) -> Result<Option<(Micros, u64)>> {
         let first = GetOptions::new().with_prefix().with_limit(1).with_keys_only();
         let answers = self.look(vec![TxnOp::get(self.keys.all_held_by(key), Some(first))]).await?;
@@ -84,23 +116,94 @@ impl Turn<'_> {
         Ok(found.find_map(|found| self.keys.parse_held_by(key, found.key())))
     }
 
-    /// Looks for messages that are held back by keys of which nothing is in flight; tells whether some go on.
-    pub(super) async fn let_stranded_go(&self) -> Result<bool> {
-        let (from, to) = self.keys.range(Set::Held, 0, None);
-        let page = TxnOp::get(from, Some(GetOptions::new().with_range(to).with_limit(BATCH as i64)));
-        let held = self.look(vec![page]).await?;
-        let held = held.iter().flat_map(GetResponse::kvs).filter_map(|found| Entry::read(&self.keys, found));
-        let keys: HashSet<_> = held.filter_map(|entry| entry.record.key).collect();
-        if keys.is_empty() {
-            return Ok(false);
+    /// Looks for messages that are held back by keys of which nothing is in flight, a bounded number of keys, beginning
+    /// where the last look ended; tells whether some go on.
+    pub(super) async fn let_stranded_go(&self, look: Look) -> Result<bool> {
+        let (mut from, to) = self.keys.all_held();
+        from = self.inner.held_looks.began_behind(&from).unwrap_or(from);
+        let (mut keys, mut some) = (Vec::new(), false);
+        for _ in 0..PAGES {
+            // What is in flight of the keys of one page is asked along with the next page.
+            let mut gets: Vec<_> = keys.iter().map(|key| TxnOp::get(self.keys.in_flight(key), None)).collect();
+            let page = GetOptions::new().with_range(to.as_slice()).with_limit(BATCH as i64).with_keys_only();
+            gets.push(TxnOp::get(from.as_slice(), Some(page)));
+            let mut answers = self.look(gets).await?;
+            let Some(page) = answers.pop() else { return Err(odd("an answer of another shape")) };
+            for key in self.free(keys, &answers, look).await? {
+                some |= self.let_go(&key).await?;
+            }
+            keys = page.kvs().iter().filter_map(|found| self.keys.parse_held(found.key())).collect();
+            keys.dedup();
+            let Some(last) = keys.last() else {
+                self.inner.held_looks.ended(&self.keys, None);
+                return Ok(some);
+            };
+            from = self.keys.behind_held_by(last);
         }
-        let keys: Vec<_> = keys.into_iter().collect();
-        let looks = keys.iter().map(|key| TxnOp::get(self.keys.in_flight(key), None)).collect();
-        let free = self.look(looks).await?.into_iter().zip(&keys).filter(|(found, _)| found.kvs().is_empty());
-        let mut some = false;
-        for (_, key) in free {
-            some |= self.let_go(key).await?;
-        }
+        self.inner.held_looks.ended(&self.keys, Some(from));
         Ok(some)
+    }
+
+    /// Of which of these keys nothing is in flight, by the answers to a look at each.
+    async fn free(
+        &self,
+        keys: Vec<ConcurrencyKey>,
+        answers: &[GetResponse],
+        look: Look,
+    ) -> Result<Vec<ConcurrencyKey>> {
+        let (mut free, mut busy) = (Vec::new(), Vec::new());
+        for (key, answer) in keys.into_iter().zip(answers) {
+            match answer.kvs().first() {
+                None => free.push(key),
+                Some(found) => busy.push((key, stored_as(found.value()).unwrap_or_default(), found.mod_revision())),
+            }
+        }
+        if look == Look::Quick || busy.is_empty() {
+            return Ok(free);
+        }
+        let numbers: Vec<u64> = busy.iter().map(|(_, number, _)| *number).collect();
+        let places = self.pointed(&numbers).await?;
+        let is_leased = |number| places.iter().any(|(other, place, _)| *other == number && place.set() == Set::Leased);
+        for (key, _, written) in busy.into_iter().filter(|(_, number, _)| !is_leased(*number)) {
+            // Whoever ends a lease removes the key's own key in the same transaction: it lost its message otherwise.
+            let of = self.keys.in_flight(&key);
+            let same = Compare::mod_revision(of.as_slice(), CompareOp::Equal, written);
+            if self.inner.txn(Txn::new().when([same]).and_then([TxnOp::delete(of, None)])).await?.succeeded() {
+                free.push(key);
+            }
+        }
+        Ok(free)
+    }
+}
+
+impl HeldLooks {
+    /// Whether the last thorough look at what the keys of this queue hold back was some time ago.
+    pub(super) fn is_due(&self, keys: &QueueKeys, now: Micros) -> bool {
+        let mut queues = self.queues();
+        let (since, _) = queues.entry(keys.all_held().0).or_insert((now, None));
+        let due = *since + BETWEEN <= now;
+        if due {
+            *since = now;
+        }
+        due
+    }
+
+    /// Nothing is held back.
+    pub(super) fn forget(&self, keys: &QueueKeys) {
+        self.queues().remove(&keys.all_held().0);
+    }
+
+    fn began_behind(&self, queue: &[u8]) -> Option<Vec<u8>> {
+        self.queues().get(queue).and_then(|(_, behind)| behind.clone())
+    }
+
+    fn ended(&self, keys: &QueueKeys, at: Option<Vec<u8>>) {
+        if let Some((_, behind)) = self.queues().get_mut(&keys.all_held().0) {
+            *behind = at;
+        }
+    }
+
+    fn queues(&self) -> MutexGuard<'_, HashMap<Vec<u8>, (Micros, Option<Vec<u8>>)>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -127,6 +127,25 @@ impl QueueKeys {
         [self.all_held_by(key), format!("{at:016x}/{number:016x}").into_bytes()].concat()
     }
 
+    /// The ends of the range of all such keys.
+    pub(super) fn all_held(&self) -> (Vec<u8>, Vec<u8>) {
+        (self.key("k/"), self.key("k0"))
+    }
+
+    /// Of which concurrency key such a key is.
+    pub(super) fn parse_held(&self, found: &[u8]) -> Option<ConcurrencyKey> {
+        let mut rest = found.strip_prefix(self.base.as_slice())?.strip_prefix(b"k/")?.split(|byte| *byte == b'/');
+        ConcurrencyKey::new(decode(rest.next()?)?).ok()
+    }
+
+    /// What follows all such keys of a concurrency key.
+    pub(super) fn behind_held_by(&self, key: &ConcurrencyKey) -> Vec<u8> {
+        let mut behind = self.all_held_by(key);
+        behind.pop();
+        behind.push(b'0'); // what follows the slash
+        behind
+    }
+
     /// What such keys of one concurrency key begin with.
     pub(super) fn all_held_by(&self, key: &ConcurrencyKey) -> Vec<u8> {
         let mut held = self.key("k/");
@@ -250,6 +269,8 @@ mod tests {
         let key = ConcurrencyKey::new("a/b").unwrap();
         assert_eq!(keys.parse_held_by(&key, &keys.held_by(&key, 5, 6)), Some((5, 6)));
         assert_eq!(keys.parse_held_by(&ConcurrencyKey::new("a").unwrap(), &keys.held_by(&key, 5, 6)), None);
+        assert_eq!(keys.parse_held(&keys.held_by(&key, 5, 6)), Some(key.clone()));
+        assert!(keys.held_by(&key, u64::MAX, u64::MAX) < keys.behind_held_by(&key));
         assert_eq!(keys.parse_forgotten(&keys.forgotten(5, b"x/y")), Some((5, b"x/y".to_vec())));
         assert_eq!((space.signalled(&keys.wake), space.registered(&keys.registered)), (Some(name.clone()), Some(name)));
         assert_eq!(keys.parse_place(b"shop:queue/of/a%2Fb%00%25/x"), None);

@@ -33,10 +33,12 @@ mod operate;
 mod push;
 mod receive;
 mod record;
+mod repair;
 mod settle;
 mod signals;
 
 pub(crate) use clock::Clock;
 pub(crate) use delivered::Delivered;
+pub(crate) use keyed::HeldLooks;
 pub(crate) use keys::QueueSpace;
 pub(crate) use signals::Signals;

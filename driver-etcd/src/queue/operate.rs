@@ -60,7 +60,8 @@ impl Inner {
         let turn = Turn::new(self, queue);
         let Some(entry) = turn.find(id).await? else { return Ok(None) };
         let payload = turn.payloads(std::slice::from_ref(&entry)).await?.pop().flatten();
-        Ok(payload.map(|payload| turn.info(entry, payload)))
+        let (entry, payload) = entry.with(payload)?;
+        Ok(Some(turn.info(entry, payload)))
     }
 
     /// One request: counts, and the first of each kind, at one moment.

@@ -44,7 +44,7 @@ impl Inner {
         }
         for _ in 0..MOST_STARTS {
             let turn = Turn::new(self, queue);
-            let Some(known) = turn.known(messages).await? else { continue };
+            let known = turn.known(messages).await?;
             let plan = turn.plan(messages, &known);
             let Some(soonest) = plan.soonest else { return Ok(plan.answers) };
             let register = turn.register();
@@ -61,14 +61,14 @@ impl Inner {
 }
 
 impl Turn<'_> {
-    /// The caller's ids, as far as they are known. `None` if a message moved meanwhile.
-    async fn known(&self, messages: &[NewMessage]) -> Result<Option<HashMap<MessageId, Known>>> {
+    /// The caller's ids, as far as they are known.
+    async fn known(&self, messages: &[NewMessage]) -> Result<HashMap<MessageId, Known>> {
         let mut ids: Vec<&MessageId> = messages.iter().filter_map(|message| Some(&message.id.as_ref()?.id)).collect();
         ids.sort_unstable();
         ids.dedup();
         let mut known = HashMap::new();
         if ids.is_empty() {
-            return Ok(Some(known));
+            return Ok(known);
         }
         let gets = ids.iter().map(|id| Ok(TxnOp::get(self.keys.by_id(id)?, None))).collect::<Result<_>>()?;
         let mut stored = Vec::new();
@@ -82,15 +82,16 @@ impl Turn<'_> {
             known.insert(id.clone(), Known { written, state });
         }
         if stored.is_empty() {
-            return Ok(Some(known));
+            return Ok(known);
         }
         let wanted: Vec<_> = stored.iter().map(|(_, number)| (*number, None)).collect();
         let entries = self.entries(&wanted).await?;
         for (id, number) in stored {
-            let Some(entry) = entries.get(&number) else { return Ok(None) };
-            known.entry(id).and_modify(|known| known.state = Some(self.state(entry.place)));
+            // The id of a message that is gone is free; if that was just now, the id has been written since.
+            let state = entries.get(&number).map(|entry| self.state(entry.place));
+            known.entry(id).and_modify(|known| known.state = state);
         }
-        Ok(Some(known))
+        Ok(known)
     }
 
     fn plan(&self, messages: &[NewMessage], known: &HashMap<MessageId, Known>) -> Plan {

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::sync::atomic::Ordering;
 
-use etcd_client::{Compare, CompareOp, GetOptions, GetResponse, Txn, TxnOp};
+use etcd_client::{Compare, CompareOp, GetOptions, GetResponse, TxnOp};
 use tenure_core::driver::{Healed, Next, RawDelivery, Receipt, ReceiveRequest, Received};
 use tenure_core::{ConcurrencyKey, FencingToken, Lease, Payload, Result};
 
@@ -12,6 +12,7 @@ use super::entry::{BATCH, Burial, Entry, MOST_STARTS, Turn, cause_of, payload};
 use super::keys::{Place, Set};
 use super::push::MOST_BYTES;
 use super::record::Record;
+use super::repair::FORGOTTEN;
 use crate::driver::Inner;
 use crate::txn::odd;
 
@@ -22,30 +23,36 @@ const NEAR: Micros = 3_000_000;
 /// For how many looks a client that lost a message to another keeps out of the way.
 const CROWDED: u32 = 4;
 
-/// How many ids one receive forgets.
-const FORGOTTEN: i64 = 16;
-
 /// What is due now.
-struct Due {
+pub(super) struct Due {
     /// The soonest first.
-    entries: Vec<Entry>,
+    pub(super) entries: Vec<Entry>,
     /// Whether there is more than was read.
-    more: bool,
+    pub(super) more: bool,
     /// When the next message becomes due or the next lease ends, if that is soon.
     soon: Option<Micros>,
     /// Whether concurrency keys hold messages back.
-    held: bool,
+    pub(super) held: bool,
 }
 
 /// What a receive has gathered.
 #[derive(Default)]
-struct Gathered {
+pub(super) struct Gathered {
     deliveries: Vec<RawDelivery>,
-    healed: Healed,
+    pub(super) healed: Healed,
     /// When the first lease that was given out ends.
     own: Option<Micros>,
     /// Whether messages were in the way whose keys are in flight.
     passing: bool,
+}
+
+impl Gathered {
+    pub(super) fn buried(&mut self, burial: Burial) {
+        match burial {
+            Burial::Dead => self.healed.dead += 1,
+            Burial::Postponed => self.healed.postponed += 1,
+        }
+    }
 }
 
 /// What may still be done in one transaction.
@@ -97,11 +104,11 @@ impl Turn<'_> {
         self.tick();
         let limit = if gathered.passing { BATCH } else { request.max - gathered.deliveries.len() };
         let Some(due) = self.due(limit).await? else { return Ok(Some(Next::Paused)) };
-        let complete = due.entries.is_empty() || self.take(&due.entries, request, gathered).await?;
-        if !complete || due.more {
+        if self.found_stranded(&due).await? {
             return Ok(None);
         }
-        if due.held && due.entries.is_empty() && self.let_stranded_go().await? {
+        let complete = due.entries.is_empty() || self.take(&due.entries, request, gathered).await?;
+        if !complete || due.more {
             return Ok(None);
         }
         self.next(due.soon, gathered.own).await.map(Some)
@@ -158,10 +165,11 @@ impl Turn<'_> {
         let mut bytes = 0;
         let fits = |entry: &&Entry| {
             let first = bytes == 0;
-            bytes += entry.record.size.max(1);
+            bytes = entry.record.size.max(1).saturating_add(bytes);
             first || bytes <= MOST_BYTES
         };
         let chosen: Vec<&Entry> = entries.iter().take_while(fits).collect();
+        let chosen = self.with_payloads(chosen, gathered).await?;
         let doomed = chosen.iter().any(|entry| entry.record.doom().is_some());
         let mut plan = Plan {
             lease: request.lease,
@@ -174,6 +182,7 @@ impl Turn<'_> {
         let running = Compare::create_revision(self.keys.paused(), CompareOp::Equal, 0);
         let Some(applied) = self.apply(vec![running], steps, None).await? else { return Ok(false) };
         let mut complete = planned.len() == entries.len();
+        let mut spoiled = Vec::new();
         let answers = applied.steps.into_iter().zip(applied.instead);
         for (index, ((entry, fate), (answer, held))) in planned.into_iter().zip(answers).enumerate() {
             gathered.passing |= held || matches!(fate, Fate::Held);
@@ -188,15 +197,12 @@ impl Turn<'_> {
             match fate {
                 Fate::Held => {}
                 Fate::Buried(burial) => {
-                    match burial {
-                        Burial::Dead => gathered.healed.dead += 1,
-                        Burial::Postponed => gathered.healed.postponed += 1,
-                    }
+                    gathered.buried(burial);
                     self.let_next_go([entry]).await;
                     complete &= entry.record.key.is_none();
                 }
-                Fate::Delivered(until, record) => match reads.first().map(payload).transpose()?.flatten() {
-                    Some(payload) => {
+                Fate::Delivered(until, record) => match reads.first().and_then(payload) {
+                    Some(payload) if payload.len() == entry.record.size => {
                         let fence = fence(applied.revision, index)?;
                         let to = Place::Leased(until);
                         let held = entry.moved(&self.keys, to, record.clone(), applied.revision);
@@ -204,13 +210,14 @@ impl Turn<'_> {
                         gathered.deliveries.push(self.delivery(entry, record, until, fence, payload));
                         gathered.own = Some(gathered.own.map_or(until, |own| own.min(until)));
                     }
-                    None => {
-                        gathered.healed.orphans += 1;
-                        self.remove_orphan(entry, until).await?;
-                        self.let_next_go([entry]).await;
-                    }
+                    payload => spoiled.push((entry, until, applied.revision, payload)),
                 },
             }
+        }
+        // Only now: a failure here loses nothing that was handed out.
+        for (entry, until, revision, payload) in spoiled {
+            let left = entry.moved(&self.keys, Place::Leased(until), entry.record.clone(), revision);
+            self.put_away(&left, payload, gathered).await?;
         }
         Ok(complete)
     }
@@ -307,38 +314,6 @@ impl Turn<'_> {
     /// When somebody who asks first at the end of a lease, and then once more, finds that it has ended.
     fn noticed(&self, until: Micros) -> Micros {
         if until > self.now { until } else { until + self.error() }
-    }
-
-    /// Forgets ids whose window has passed.
-    async fn forget(&self, found: &GetResponse) -> Result<()> {
-        let forgotten = found.kvs().iter().filter_map(|found| self.keys.parse_forgotten(found.key()));
-        let step = |(until, id): (Micros, Vec<u8>)| {
-            let name = self.keys.named(&id);
-            // It may have been used anew since.
-            let same = Compare::value(name.as_slice(), CompareOp::Equal, format!("until={until}"));
-            let gone = TxnOp::delete(self.keys.forgotten(until, &id), None);
-            let delete = Txn::new().when([same]).and_then([TxnOp::delete(name, None)]);
-            [TxnOp::txn(delete), gone]
-        };
-        let steps: Vec<TxnOp> = forgotten.flat_map(step).collect();
-        if !steps.is_empty() {
-            self.inner.txn(Txn::new().and_then(steps)).await?;
-        }
-        Ok(())
-    }
-
-    /// Removes a message whose payload a foreign hand has taken.
-    async fn remove_orphan(&self, entry: &Entry, until: Micros) -> Result<()> {
-        let left = entry.moved(&self.keys, Place::Leased(until), entry.record.clone(), 0);
-        let operations = self.remove(&left, tenure_core::Delay::ZERO);
-        self.inner.txn(Txn::new().and_then(operations)).await.map(drop)
-    }
-
-    /// Removes keys among the places that no version of this crate wrote.
-    async fn remove_strays<'a>(&self, found: impl Iterator<Item = &'a [u8]>, entries: &[Entry]) -> Result<()> {
-        let stray = |key: &&[u8]| !entries.iter().any(|entry| entry.key == *key);
-        let deletes: Vec<_> = found.filter(stray).take(BATCH).map(|key| TxnOp::delete(key, None)).collect();
-        self.inner.txn(Txn::new().and_then(deletes)).await.map(drop)
     }
 }
 

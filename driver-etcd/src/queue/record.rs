@@ -51,7 +51,11 @@ const CAUSES: &[(Cause, &str)] = &[
     (Cause::Redriven, "redriven"),
 ];
 
-const DOOMS: &[(DeadCause, &str)] = &[(DeadCause::Exhausted, "exhausted"), (DeadCause::Rejected, "rejected")];
+const DOOMS: &[(DeadCause, &str)] =
+    &[(DeadCause::Exhausted, "exhausted"), (DeadCause::Rejected, "rejected"), (DeadCause::Damaged, "damaged")];
+
+/// The lines that every record has.
+const REQUIRED: [&str; 6] = ["pushed", "size", "attempt", "attempts", "serial", "cause"];
 
 impl Record {
     pub(super) fn id(&self, number: u64) -> MessageId {
@@ -98,9 +102,8 @@ impl Record {
         text
     }
 
-    /// `None` if somebody else wrote it.
-    pub(super) fn decode(value: &[u8]) -> Option<Self> {
-        let text = std::str::from_utf8(value).ok()?.strip_prefix(HEADER)?.strip_prefix('\n')?;
+    /// Of a damaged one what can be read, and that it is damaged: such a message is not delivered.
+    pub(super) fn decode(value: &[u8]) -> Self {
         let mut record = Self {
             pushed: 0,
             size: 0,
@@ -114,30 +117,59 @@ impl Record {
             reason: None,
             doomed: None,
         };
+        if let Some(what) = record.read(value) {
+            record.is_damaged(what);
+        }
+        record
+    }
+
+    /// A message is not delivered of which something cannot be read.
+    pub(super) fn is_damaged(&mut self, what: &str) {
+        self.doomed = Some(DeadCause::Damaged);
+        self.reason = Some(Reason::beginning_of(&format!("damaged: {what}")));
+    }
+
+    /// Reads all whole lines that it can; tells what is wrong, if something is.
+    fn read(&mut self, value: &[u8]) -> Option<&'static str> {
+        let whole = value.iter().rposition(|byte| *byte == b'\n').map_or(0, |last| last + 1);
+        let text = std::str::from_utf8(&value[..whole]).ok();
+        let Some(text) = text.and_then(|text| text.strip_prefix(HEADER)?.strip_prefix('\n')) else {
+            return Some("its record is not of this version");
+        };
+        let mut wanted = REQUIRED.to_vec();
+        let mut odd = false;
         for line in text.lines() {
-            let (field, value) = line.split_once('=')?;
-            match field {
-                "pushed" => record.pushed = value.parse().ok()?,
-                "size" => record.size = value.parse().ok()?,
-                "attempt" => record.attempt = value.parse().ok()?,
-                "attempts" => record.attempts = Attempts::new(value.parse().ok()?).ok()?,
-                "serial" => record.serial = value.parse().ok()?,
-                "cause" => record.cause = meant(CAUSES, value)?,
-                "name" => {
-                    let id = MessageId::named(decode(value.as_bytes())?).ok()?;
-                    record.named = Some(NamedId { id, window: Delay::ZERO });
-                }
-                "window" => {
-                    record.named.as_mut()?.window = Delay::new(Duration::from_micros(value.parse().ok()?)).ok()?;
-                }
-                "key" => record.key = Some(ConcurrencyKey::new(decode(value.as_bytes())?).ok()?),
-                "lock" => record.lock = Some(LockName::new(decode(value.as_bytes())?).ok()?),
-                "reason" => record.reason = Some(Reason::new(String::from_utf8(decode(value.as_bytes())?).ok()?).ok()?),
-                "doomed" => record.doomed = Some(meant(DOOMS, value)?),
-                _ => {} // a later version's
+            match line.split_once('=').and_then(|(field, value)| self.set(field, value).map(|()| field)) {
+                Some(field) => wanted.retain(|wanted| *wanted != field),
+                None => odd = true,
             }
         }
-        Some(record)
+        if whole < value.len() || !wanted.is_empty() {
+            return Some("its record is cut off");
+        }
+        odd.then_some("its record has a line that makes no sense")
+    }
+
+    fn set(&mut self, field: &str, value: &str) -> Option<()> {
+        match field {
+            "pushed" => self.pushed = value.parse().ok()?,
+            "size" => self.size = value.parse().ok()?,
+            "attempt" => self.attempt = value.parse().ok()?,
+            "attempts" => self.attempts = Attempts::new(value.parse().ok()?).ok()?,
+            "serial" => self.serial = value.parse().ok().filter(|serial| *serial < u64::MAX)?,
+            "cause" => self.cause = meant(CAUSES, value)?,
+            "name" => {
+                let id = MessageId::named(decode(value.as_bytes())?).ok()?;
+                self.named = Some(NamedId { id, window: Delay::ZERO });
+            }
+            "window" => self.named.as_mut()?.window = Delay::new(Duration::from_micros(value.parse().ok()?)).ok()?,
+            "key" => self.key = Some(ConcurrencyKey::new(decode(value.as_bytes())?).ok()?),
+            "lock" => self.lock = Some(LockName::new(decode(value.as_bytes())?).ok()?),
+            "reason" => self.reason = Some(Reason::new(String::from_utf8(decode(value.as_bytes())?).ok()?).ok()?),
+            "doomed" => self.doomed = Some(meant(DOOMS, value)?),
+            _ => {} // a later version's
+        }
+        Some(())
     }
 }
 
@@ -169,14 +201,29 @@ mod tests {
             reason: Some(Reason::new("it \u{fc}\nfailed").unwrap()),
             doomed: Some(DeadCause::Rejected),
         };
-        let back = Record::decode(&record.encode()).unwrap();
+        let back = Record::decode(&record.encode());
         assert_eq!(format!("{back:?}"), format!("{record:?}"));
         let plain = Record { named: None, key: None, lock: None, reason: None, doomed: None, ..record };
-        let back = Record::decode(&plain.encode()).unwrap();
+        let back = Record::decode(&plain.encode());
         assert_eq!(format!("{back:?}"), format!("{plain:?}"));
         assert_eq!((back.id(7), back.doom()), (MessageId::assigned(7), None));
-        for foreign in ["", "x", "tenure-message/1", "tenure-message/1\nx", "tenure-message/1\nattempt=x\n"] {
-            assert!(Record::decode(foreign.as_bytes()).is_none(), "{foreign}");
+    }
+
+    #[test]
+    fn a_damaged_record_is_never_delivered_and_keeps_what_can_be_read() {
+        let whole = "tenure-message/1\npushed=1\nsize=2\nattempt=3\nattempts=4\nserial=5\ncause=first\nkey=k\n";
+        assert_eq!(Record::decode(whole.as_bytes()).doom(), None);
+        for cut in 0..whole.len() - "key=k\n".len() {
+            let record = Record::decode(&whole.as_bytes()[..cut]);
+            assert_eq!(record.doom(), Some(DeadCause::Damaged), "{cut}");
+            assert!(record.reason.unwrap().as_str().starts_with("damaged: its record is"), "{cut}");
         }
+        let odd = Record::decode(whole.replace("attempt=3", "attempt=x").as_bytes());
+        assert_eq!((odd.doom(), odd.key), (Some(DeadCause::Damaged), Some(ConcurrencyKey::new("k").unwrap())));
+        for foreign in [&b""[..], b"x", &[255; 40], b"tenure-message/2\n"] {
+            assert_eq!(Record::decode(foreign).doom(), Some(DeadCause::Damaged), "{foreign:?}");
+        }
+        let last = whole.replace("serial=5", &format!("serial={}", u64::MAX));
+        assert_eq!(Record::decode(last.as_bytes()).doom(), Some(DeadCause::Damaged), "there is none after it");
     }
 }

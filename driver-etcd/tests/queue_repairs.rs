@@ -1,0 +1,238 @@
+//! Queues whose state somebody has harmed: a client that ended between two steps, or a foreign hand.
+
+mod common;
+
+use std::time::{Duration, Instant};
+
+use common::*;
+use tenure_core::driver::{
+    Cancelled, DeadCause, DeadSelection, DelayQueue as _, Due, NamedId, NewMessage, Pushed, RawDelivery,
+    ReceiveRequest, Received, Settle, Settled, Settlement,
+};
+use tenure_core::{Attempts, ConcurrencyKey, Delay, Lease, MessageId, Payload, QueueName};
+use tenure_etcd::EtcdDriver;
+
+fn queue() -> QueueName {
+    QueueName::new("jobs").unwrap()
+}
+
+fn message(payload: &[u8]) -> NewMessage {
+    NewMessage {
+        payload: Payload::new(payload).unwrap(),
+        due: Due::After(Delay::ZERO),
+        id: None,
+        key: None,
+        lock: None,
+        attempts: Attempts::DEFAULT,
+    }
+}
+
+fn keyed(payload: &[u8], key: &str) -> NewMessage {
+    NewMessage { key: Some(ConcurrencyKey::new(key).unwrap()), ..message(payload) }
+}
+
+async fn receive(driver: &EtcdDriver, max: usize, lease: Duration) -> Received {
+    driver.receive(&ReceiveRequest { queue: queue(), max, lease: Lease::new(lease).unwrap() }).await.unwrap()
+}
+
+async fn ack(driver: &EtcdDriver, deliveries: &[RawDelivery]) -> Vec<Settled> {
+    let settle = |delivery: &RawDelivery| Settle { receipt: delivery.receipt, how: Settlement::Ack };
+    driver.settle(&queue(), &deliveries.iter().map(settle).collect::<Vec<_>>()).await.unwrap()
+}
+
+async fn push(driver: &EtcdDriver, messages: &[NewMessage]) -> Vec<MessageId> {
+    let stored = |pushed| match pushed {
+        Pushed::Stored(id) => id,
+        Pushed::Duplicate(state) => panic!("it is {state:?}"),
+    };
+    driver.push(&queue(), messages).await.unwrap().into_iter().map(stored).collect()
+}
+
+fn texts(deliveries: &[RawDelivery]) -> Vec<String> {
+    deliveries.iter().map(|delivery| String::from_utf8_lossy(delivery.payload.as_bytes()).into_owned()).collect()
+}
+
+/// A message is held back behind "a" of its key, and "a" is gone as if its client had ended right after.
+async fn strand(driver: &EtcdDriver, etcd: &mut etcd_client::Client) {
+    push(driver, &[keyed(b"a", "k"), keyed(b"stranded", "k")]).await;
+    let first = receive(driver, 1, 30 * SECOND).await.deliveries;
+    assert!(receive(driver, 1, 30 * SECOND).await.deliveries.is_empty());
+    for part in ["p", "b", "l"] {
+        harm(etcd, &first[0].id, &Harm { part, value: None }).await;
+    }
+}
+
+/// After how long the stranded message comes while more messages are due than are taken.
+async fn comes_under_a_backlog(driver: &EtcdDriver) -> Duration {
+    let begun = Instant::now();
+    push(driver, &vec![message(b"backlog"); 100]).await;
+    loop {
+        push(driver, &vec![message(b"backlog"); 5]).await;
+        let got = receive(driver, 5, 30 * SECOND).await.deliveries;
+        if texts(&got).iter().any(|text| text == "stranded") {
+            return begun.elapsed();
+        }
+        assert_eq!(got.len(), 5, "there is a backlog");
+        ack(driver, &got).await;
+        assert!(begun.elapsed() < 20 * SECOND, "it starves");
+    }
+}
+
+#[tokio::test]
+async fn a_stranded_message_comes_within_two_seconds_under_a_backlog() {
+    let cluster = server();
+    let (driver, mut etcd) = (driver(&cluster), raw(&cluster).await);
+    strand(&driver, &mut etcd).await;
+    assert_eq!(etcd.delete("tenure:queue/of/jobs/f/k", None).await.unwrap().deleted(), 1);
+    let after = comes_under_a_backlog(&driver).await;
+    assert!(after < 2 * SECOND, "{after:?}");
+}
+
+#[tokio::test]
+async fn a_stranded_message_comes_though_other_keys_hold_back_hundreds() {
+    let cluster = server();
+    let (driver, mut etcd) = (driver(&cluster), raw(&cluster).await);
+    push(&driver, &[keyed(b"busy", "a-busy-one")]).await;
+    receive(&driver, 1, 30 * SECOND).await;
+    for _ in 0..3 {
+        push(&driver, &vec![keyed(b"in the way", "a-busy-one"); 100]).await;
+    }
+    assert!(receive(&driver, 1, 30 * SECOND).await.deliveries.is_empty());
+    strand(&driver, &mut etcd).await;
+    assert_eq!(etcd.delete("tenure:queue/of/jobs/f/k", None).await.unwrap().deleted(), 1);
+    let after = comes_under_a_backlog(&driver).await;
+    assert!(after < 2 * SECOND, "{after:?}");
+}
+
+#[tokio::test]
+async fn a_key_whose_message_is_gone_is_free_again() {
+    let cluster = server();
+    let (driver, mut etcd) = (driver(&cluster), raw(&cluster).await);
+    strand(&driver, &mut etcd).await;
+    let after = comes_under_a_backlog(&driver).await;
+    assert!(after < 2 * SECOND, "{after:?}");
+}
+
+/// What a foreign hand does to a message: the key that is harmed, and what is written there; nothing: it is deleted.
+struct Harm {
+    part: &'static str,
+    value: Option<Vec<u8>>,
+}
+
+async fn harm(etcd: &mut etcd_client::Client, id: &MessageId, harm: &Harm) {
+    let number = format!("{:016x}", id.as_number().unwrap());
+    let all = etcd_client::GetOptions::new().with_prefix().with_keys_only();
+    let found = etcd.get(format!("tenure:queue/of/jobs/{}/", harm.part), Some(all)).await.unwrap();
+    let key = found.kvs().iter().map(|found| found.key().to_vec()).find(|key| key.ends_with(number.as_bytes()));
+    let key = key.expect("there is such a key");
+    match &harm.value {
+        Some(value) => drop(etcd.put(key, value.clone(), None).await.unwrap()),
+        None => drop(etcd.delete(key, None).await.unwrap()),
+    }
+}
+
+fn harms() -> Vec<(Harm, &'static str)> {
+    let cut = b"tenure-message/1\npushed=17".to_vec();
+    vec![
+        (Harm { part: "w", value: Some(Vec::new()) }, "damaged: its record is"),
+        (Harm { part: "w", value: Some(cut) }, "damaged: its record is cut off"),
+        (Harm { part: "w", value: Some(vec![255; 50]) }, "damaged: its record is"),
+        (Harm { part: "b", value: Some(b"b".to_vec()) }, "damaged: its payload has 1 bytes, not 3"),
+        (Harm { part: "b", value: Some(vec![7; 1_200_000]) }, "damaged: its payload has 1048576 bytes, not 3"),
+    ]
+}
+
+#[tokio::test]
+async fn a_damaged_message_dies_with_a_reason_and_its_neighbours_are_handed_out() {
+    for (what, reason) in harms() {
+        let cluster = server();
+        let (driver, mut etcd) = (driver(&cluster), raw(&cluster).await);
+        let ids = push(&driver, &[message(b"one"), message(b"bad"), message(b"two")]).await;
+        harm(&mut etcd, &ids[1], &what).await;
+        assert!(driver.get(&queue(), &ids[1]).await.unwrap().is_some(), "{reason}: it can be looked at");
+        let received = receive(&driver, 10, 30 * SECOND).await;
+        assert_eq!(
+            (texts(&received.deliveries), received.healed.dead),
+            (vec!["one".into(), "two".into()], 1),
+            "{reason}"
+        );
+        assert_eq!(received.deliveries.iter().map(|one| one.attempt).collect::<Vec<_>>(), [1, 1], "{reason}");
+        assert_eq!(ack(&driver, &received.deliveries).await, [Settled::Done; 2]);
+        let letters = driver.dead_list(&queue(), None, 10).await.unwrap().letters;
+        let [letter] = letters.as_slice() else { panic!("{reason}: {letters:?}") };
+        assert_eq!((&letter.id, letter.cause), (&ids[1], DeadCause::Damaged), "{reason}");
+        assert!(letter.reason.as_ref().unwrap().as_str().starts_with(reason), "{:?}", letter.reason);
+        let all = DeadSelection::Oldest(10);
+        assert_eq!(driver.dead_redrive(&queue(), &all, Delay::ZERO).await.unwrap().moved, 1, "{reason}");
+        let back = receive(&driver, 10, 30 * SECOND).await;
+        assert_eq!(back.deliveries.len(), 1, "{reason}: {:?}", texts(&back.deliveries));
+        ack(&driver, &back.deliveries).await;
+        driver.dead_purge(&queue(), &all).await.unwrap();
+        assert!(driver.list_queues(None, 10).await.unwrap().queues.is_empty());
+        assert_eq!(key_count(&mut etcd).await, 0, "{reason}");
+    }
+}
+
+#[tokio::test]
+async fn a_damaged_message_can_be_cancelled_and_purged() {
+    for (what, reason) in harms() {
+        let cluster = server();
+        let (driver, mut etcd) = (driver(&cluster), raw(&cluster).await);
+        let ids = push(&driver, &[message(b"one"), message(b"bad"), message(b"bad")]).await;
+        harm(&mut etcd, &ids[1], &what).await;
+        harm(&mut etcd, &ids[2], &what).await;
+        assert_eq!(driver.cancel(&queue(), &ids[1]).await.unwrap(), Cancelled::Removed, "{reason}");
+        assert_eq!(driver.purge(&queue(), 10).await.unwrap().removed, 2, "{reason}");
+        assert!(driver.list_queues(None, 10).await.unwrap().queues.is_empty());
+        assert_eq!(key_count(&mut etcd).await, 0, "{reason}");
+    }
+}
+
+#[tokio::test]
+async fn a_message_without_its_place_can_be_seen_and_cancelled_and_its_id_is_free_again() {
+    let cluster = server();
+    let (driver, mut etcd) = (driver(&cluster), raw(&cluster).await);
+    let id = MessageId::named("order").unwrap();
+    let named = || NewMessage { id: Some(NamedId { id: id.clone(), window: Delay::ZERO }), ..message(b"x") };
+    push(&driver, &[named()]).await;
+    let places = etcd_client::DeleteOptions::new().with_prefix();
+    assert_eq!(etcd.delete("tenure:queue/of/jobs/w/", Some(places)).await.unwrap().deleted(), 1);
+    let seen = driver.get(&queue(), &id).await.unwrap().expect("its pointer is there");
+    assert!(seen.reason.unwrap().as_str().starts_with("damaged: its place is missing"));
+    assert_eq!(driver.cancel(&queue(), &id).await.unwrap(), Cancelled::Removed);
+    push(&driver, &[named()]).await;
+    // Nothing is left of it but the id, which leads nowhere.
+    for part in ["w/", "p/", "b/"] {
+        let all = etcd_client::DeleteOptions::new().with_prefix();
+        etcd.delete(format!("tenure:queue/of/jobs/{part}"), Some(all)).await.unwrap();
+    }
+    push(&driver, &[named()]).await;
+    assert_eq!(receive(&driver, 1, 30 * SECOND).await.deliveries.len(), 1);
+}
+
+#[tokio::test]
+async fn numbers_at_their_end_stop_nothing() {
+    let cluster = server();
+    let (driver, mut etcd) = (driver(&cluster), raw(&cluster).await);
+    let ids = push(&driver, &[message(b"bad"), message(b"bad"), message(b"one")]).await;
+    let record = |attempt: u32, serial: u64| {
+        let size = usize::MAX;
+        let text = format!(
+            "tenure-message/1\npushed={}\nsize={size}\nattempt={attempt}\nattempts=10\nserial={serial}\ncause=first\n",
+            u64::MAX
+        );
+        Harm { part: "w", value: Some(text.into_bytes()) }
+    };
+    harm(&mut etcd, &ids[0], &record(u32::MAX, 0)).await;
+    harm(&mut etcd, &ids[1], &record(0, u64::MAX)).await;
+    let mut got = Vec::new();
+    until("the good one is handed out", async || {
+        got.extend(receive(&driver, 10, 30 * SECOND).await.deliveries);
+        !got.is_empty()
+    })
+    .await;
+    assert_eq!(texts(&got), ["one"]);
+    let letters = driver.dead_list(&queue(), None, 10).await.unwrap().letters;
+    let causes: Vec<_> = letters.iter().map(|letter| letter.cause).collect();
+    assert_eq!(causes, [DeadCause::Exhausted, DeadCause::Damaged]);
+}

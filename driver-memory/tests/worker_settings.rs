@@ -32,6 +32,7 @@ async fn settings_are_checked_at_the_start() {
     let century = Duration::from_secs(100 * 366 * 86_400);
     assert_eq!(refused(queue.worker().concurrency(0)), ErrorKind::InvalidArgument);
     assert_eq!(refused(queue.worker().lock_back_off(century)), ErrorKind::InvalidArgument);
+    assert_eq!(refused(queue.worker().lock_ttl(Duration::from_millis(1))), ErrorKind::InvalidArgument);
     assert_eq!(refused(queue.clone().lease(Duration::ZERO).worker()), ErrorKind::InvalidArgument);
     client.close(Duration::ZERO).await.unwrap();
     assert_eq!(refused(queue.worker()), ErrorKind::Closed);

@@ -138,4 +138,27 @@ impl TtlRange {
         }
         Ok(())
     }
+
+    /// The longest ttl of the backend that is not above `wanted`; the shortest of all if there is none.
+    pub(crate) fn at_most(&self, wanted: Duration) -> Duration {
+        let step = self.granularity.max(Duration::from_millis(1)).as_nanos();
+        let whole = wanted.min(self.max).as_nanos() / step * step;
+        Duration::from_nanos(u64::try_from(whole).unwrap_or(u64::MAX)).max(self.min)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_ttl_is_moved_to_what_the_backend_keeps() {
+        let second = Duration::from_secs(1);
+        let range = TtlRange { min: 2 * second, max: 60 * second, granularity: second };
+        for (wanted, kept) in [(0, 2000), (2999, 2000), (3000, 3000), (60_500, 60_000), (90_000, 60_000)] {
+            let kept = Duration::from_millis(kept);
+            assert_eq!(range.at_most(Duration::from_millis(wanted)), kept);
+            range.check(Ttl::new(kept).unwrap()).unwrap();
+        }
+    }
 }

@@ -7,10 +7,12 @@ use std::time::Duration;
 
 use tenure_core::{Job, LockName, Reason, RetryPolicy};
 use tokio::sync::mpsc;
+use tokio::time::Instant;
 
-use super::support::{attempts, bench, message, span};
+use super::support::{attempts, bench, lease, message, span};
 use crate::case::{Case, CaseResult, Context, Need, case};
-use crate::cases::support::is_free;
+use crate::cases::support::{free_within, is_free, must};
+use crate::layer::{Action, Rule};
 
 pub(in crate::cases) const CASES: &[Case] = &[
     case!(
@@ -26,6 +28,13 @@ pub(in crate::cases) const CASES: &[Case] = &[
         ["P58"],
         [Need::Queue],
         lock_by_value_fails
+    ),
+    case!(
+        "queue/lock-follows-the-lease",
+        "When a worker dies, the lock of its message ends with the lease of the message, not later, and can be taken.",
+        ["P1", "P56"],
+        [Need::Queue],
+        lock_follows_the_lease
     ),
 ];
 
@@ -115,4 +124,37 @@ async fn lock_by_value_fails(context: &mut Context) -> CaseResult {
     assert!(letters.iter().all(|letter| letter.attempt == 2), "{letters:?}");
     worker.shutdown(context.soon()).await;
     Ok(())
+}
+
+async fn lock_follows_the_lease(context: &mut Context) -> CaseResult {
+    let (layer, other) = (context.layer().await?, bench(context).await?);
+    let client = context.client_over(layer.backend()).build()?;
+    let length = context.ttl(600) * 2;
+    let queue = client.queue_of_bytes(other.raw.name.as_bytes())?.lease(length);
+    let name = context.name("account");
+    other.queue.push(&b"x".to_vec()).lock(name.as_bytes()).await?;
+    let (tell, mut begun) = mpsc::unbounded_channel();
+    let dying = queue.worker().start(move |job: Job<Vec<u8>>| {
+        let _told = tell.send(job.lock_fence);
+        std::future::pending::<()>()
+    })?;
+    let first = context.within(context.soon(), "begun", begun.recv()).await?.flatten();
+    context.pass(length * 2).await; // so that lease and lock are extended
+    assert!(!is_free(&other.client, &name).await?, "the lock is renewed");
+    layer.rule(Rule::always(Action::FailBeforeSend)); // as good as killed
+    let start = Instant::now();
+    let back = async || {
+        let found = other.raw.take(1, lease(context, 30_000)).await.unwrap_or_default();
+        found.first().is_some_and(|delivery| delivery.attempt == 2)
+    };
+    context.eventually(length + context.soon(), "the message is back", back).await?;
+    // A lease that ends by itself may take its backend a moment.
+    free_within(context, &other.client, &name, context.ms(2_000)).await?;
+    let guard = must(other.client.lock(name.as_bytes())?.try_acquire().await?, &name)?;
+    assert!(first.is_some_and(|first| guard.fence() > first), "{:?} after {first:?}", guard.fence());
+    assert!(start.elapsed() < length + context.soon(), "{:?}", start.elapsed());
+    layer.heal();
+    dying.abort().await;
+    assert!(guard.is_held());
+    Ok(guard.release().await.map(drop)?)
 }

@@ -254,21 +254,23 @@ async fn or_park(context: &mut Context) -> CaseResult {
 async fn lost_lock(context: &mut Context) -> CaseResult {
     let (layer, other) = (context.layer().await?, bench(context).await?);
     let ttl = context.ttl(600);
-    let client = Client::builder(layer.backend()).ttl(ttl).build()?;
+    let client = Client::builder(layer.backend()).build()?;
     let queue = client.queue_of_bytes(other.raw.name.as_bytes())?;
     let name = context.name("account");
     other.raw.store(with_lock("x", &name)).await?;
     layer.rule(Rule::on(Op::Renew, Action::FailBeforeSend));
     let (tell, mut seen) = mpsc::unbounded_channel();
     let policy = RetryPolicy::fixed(Duration::ZERO);
-    let worker = queue.worker().retry(policy).lock_back_off(span(context, 100)).start(move |job: Job<Vec<u8>>| {
-        let _told = tell.send(job.attempt);
-        async move {
-            if job.attempt == 1 {
-                std::future::pending::<()>().await;
+    let worker = queue.worker().retry(policy).lock_ttl(ttl).lock_back_off(span(context, 100)).start(
+        move |job: Job<Vec<u8>>| {
+            let _told = tell.send(job.attempt);
+            async move {
+                if job.attempt == 1 {
+                    std::future::pending::<()>().await;
+                }
             }
-        }
-    })?;
+        },
+    )?;
     assert_eq!(context.within(context.soon(), "begun", seen.recv()).await?, Some(1));
     let again = context.within(ttl * 2 + context.soon(), "dropped and tried again", seen.recv()).await?;
     assert_eq!(again, Some(2));

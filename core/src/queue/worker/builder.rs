@@ -13,6 +13,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::name::LockName;
 use crate::queue::parked::PARKED_AT_MOST;
 use crate::queue::{Delay, Lease, Queue};
+use crate::ttl::Ttl;
 
 /// Settings of a [`Worker`]; made by [`Queue::worker`].
 #[must_use = "a builder does nothing until `start`"]
@@ -21,6 +22,7 @@ pub struct WorkerBuilder<T> {
     concurrency: usize,
     retry: RetryPolicy,
     back_off: Duration,
+    lock_ttl: Option<Duration>,
     lock_of: Option<LockOf<T>>,
 }
 
@@ -31,12 +33,14 @@ pub(super) struct Settings<T> {
     pub(super) concurrency: usize,
     pub(super) retry: RetryPolicy,
     pub(super) back_off: Duration,
+    pub(super) lock_ttl: Duration,
     pub(super) lock_of: Option<LockOf<T>>,
 }
 
 impl<T: 'static> WorkerBuilder<T> {
     pub(in crate::queue) fn new(queue: Queue<T>) -> Self {
-        Self { queue, concurrency: 16, retry: RetryPolicy::default(), back_off: PARKED_AT_MOST, lock_of: None }
+        let (retry, back_off) = (RetryPolicy::default(), PARKED_AT_MOST);
+        Self { queue, concurrency: 16, retry, back_off, lock_ttl: None, lock_of: None }
     }
 
     /// How many messages are handled at once. Default: 16. The worker asks for as many as it has room for, and no
@@ -55,6 +59,15 @@ impl<T: 'static> WorkerBuilder<T> {
     /// The latest that a message comes back whose lock is taken, in case nobody tells that it is free. Default: 5 s.
     pub fn lock_back_off(mut self, wait: Duration) -> Self {
         self.back_off = wait;
+        self
+    }
+
+    /// The ttl of the locks that are held for messages; they are renewed at a third of it. Whole milliseconds, in the range
+    /// of the driver. Default: two thirds of the [`lease`](Queue::lease) of the messages, as far as the driver keeps such
+    /// ttls. A worker that dies extends its messages and renews its locks at different moments, a third of the lease apart
+    /// at most: so the lock of a message is free by the time when the message is back.
+    pub fn lock_ttl(mut self, ttl: Duration) -> Self {
+        self.lock_ttl = Some(ttl);
         self
     }
 
@@ -97,12 +110,17 @@ impl<T: 'static> WorkerBuilder<T> {
             if self.concurrency == 0 {
                 return Err(Error::new(ErrorKind::InvalidArgument, "a worker with a concurrency of zero does nothing"));
             }
+            let range = queue.pump.shared.backend.locks().capabilities().ttl;
+            let lock_ttl = match self.lock_ttl {
+                Some(ttl) => Ttl::new(ttl).and_then(|checked| range.check(checked)).map(|()| ttl)?,
+                None => range.at_most(lease.get() * 2 / 3),
+            };
             queue.pump.shared.ensure_open()?;
-            Ok(lease)
+            Ok((lease, lock_ttl))
         };
-        let lease = checked().map_err(|error| queue.told(error, "work"))?;
+        let (lease, lock_ttl) = checked().map_err(|error| queue.told(error, "work"))?;
         let Self { concurrency, retry, back_off, lock_of, .. } = Self { queue: queue.clone(), ..self };
-        let settings = Settings { queue, lease, concurrency, retry, back_off, lock_of };
+        let settings = Settings { queue, lease, concurrency, retry, back_off, lock_ttl, lock_of };
         start(settings, handling::boxed(handler))
     }
 }

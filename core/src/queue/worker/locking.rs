@@ -31,7 +31,7 @@ pub(super) async fn lock_for<T: 'static>(settings: &Settings<T>, delivery: &Deli
         Ok(None) => return Needed::None,
         Err(reason) => return Needed::Refused(reason),
     };
-    let lock = Lock::new(Arc::clone(&settings.queue.pump.shared), name.clone());
+    let lock = Lock::new(Arc::clone(&settings.queue.pump.shared), name.clone()).ttl(settings.lock_ttl);
     match lock.try_acquire().await {
         Ok(Some(guard)) => Needed::Held(guard),
         Ok(None) => Needed::Busy(name),

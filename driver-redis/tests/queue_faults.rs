@@ -53,7 +53,7 @@ async fn out_of_memory_nothing_is_stored_and_everything_stored_can_be_worked_off
     let again = soon(q, &up_to(&jobs, 1)).await;
     assert_eq!(again.id, ended.id);
     assert_eq!(q.cancel(&jobs, &named("cancelled")).await.unwrap(), Cancelled::Removed);
-    assert_eq!(q.purge(&jobs, 1).await.unwrap().removed, 1);
+    assert_eq!(q.purge(&jobs, 1, None).await.unwrap().removed, 1);
     assert_eq!(q.dead_purge(&jobs, &DeadSelection::Oldest(1)).await.unwrap().removed, 1);
     q.resume(&jobs).await.unwrap();
     tokio::time::timeout(common::LONG, watch.next()).await.unwrap();

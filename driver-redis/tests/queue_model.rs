@@ -212,7 +212,10 @@ fn apply(side: &mut Side, jobs: &QueueName, op: &Op) -> String {
             done!(queues.resume(jobs));
             String::new()
         }
-        Op::Purge(max) => told(done!(queues.purge(jobs, *max))),
+        Op::Purge(max) => {
+            let step = done!(queues.purge(jobs, *max, None));
+            told((step.removed, step.next.is_some()))
+        }
         Op::List => told(done!(queues.list_queues(None, 3))),
         Op::DeadList(after, max) => {
             let after = after.filter(|_| !side.letters.is_empty()).map(|i| side.letters[i % side.letters.len()]);

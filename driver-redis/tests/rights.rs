@@ -70,7 +70,7 @@ async fn every_operation_of_queues_works_with_the_documented_rights() {
     assert_eq!(q.list_queues(None, 9).await.unwrap().queues, std::slice::from_ref(&jobs));
     q.resume(&jobs).await.unwrap();
     assert_eq!(q.stats(&jobs).await.unwrap().ready, 2);
-    assert_eq!(q.purge(&jobs, 9).await.unwrap().removed, 2);
+    assert_eq!(q.purge(&jobs, 9, None).await.unwrap().removed, 2);
 }
 
 #[tokio::test]

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use tenure_core::driver::{
-    Cancelled, DeadPage, DeadPlace, DeadSelection, DelayQueue, Extended, Extension, MessageInfo, NewMessage, Purged,
-    Pushed, QueueCapabilities, QueuePage, QueueStats, ReceiveRequest, Received, Redriven, Rescheduled, Settle, Settled,
-    Watch,
+    Cancelled, DeadPage, DeadPlace, DeadSelection, DelayQueue, Extended, Extension, MessageInfo, NewMessage,
+    PurgePlace, PurgeStep, Purged, Pushed, QueueCapabilities, QueuePage, QueueStats, ReceiveRequest, Received,
+    Redriven, Rescheduled, Settle, Settled, Watch,
 };
 use tenure_core::{Delay, LockName, MessageId, QueueName, Result};
 
@@ -119,8 +119,8 @@ impl DelayQueue for LayeredQueue {
         send!(self, Op::Operate, queue, |inner| inner.resume(&queue).await, queue)
     }
 
-    async fn purge(&self, queue: &QueueName, max: usize) -> Result<Purged> {
-        send!(self, Op::Operate, queue, |inner| inner.purge(&queue, max).await, queue)
+    async fn purge(&self, queue: &QueueName, max: usize, from: Option<PurgePlace>) -> Result<PurgeStep> {
+        send!(self, Op::Operate, queue, |inner| inner.purge(&queue, max, from).await, queue)
     }
 
     async fn list_queues(&self, after: Option<QueueName>, max: usize) -> Result<QueuePage> {

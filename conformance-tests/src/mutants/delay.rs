@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use tenure_core::driver::{Cause, Due, Extended, Next, Parking, Settled, Settlement};
-use tenure_core::{Attempts, Delay, FencingToken};
+use tenure_core::{Attempts, Delay, FencingToken, Lease};
 
-use super::delay_bend::{Bend, Quirk, STRAIGHT, bent, part_of, part_of_delay, quirky};
+use super::delay_bend::{Bend, Quirk, STRAIGHT, bent, quirky};
 use super::maker::{Mutant, mutant};
 
 pub(super) const MUTANTS: &[Mutant] = &[
@@ -318,4 +318,15 @@ fn later(due: Due) -> Due {
         Due::After(delay) => Due::After(Delay::new(delay.get() + Duration::from_millis(50)).unwrap_or(delay)),
         parked @ Due::LockFree { .. } => parked,
     }
+}
+
+/// A lease of this part of another.
+fn part_of(lease: Lease, part: f64) -> Lease {
+    let millis = (lease.get().as_millis() as f64 * part) as u64;
+    Lease::new(Duration::from_millis(millis).clamp(Lease::MIN, Lease::MAX)).unwrap_or(lease)
+}
+
+/// A delay of this part of another.
+fn part_of_delay(delay: Delay, part: f64) -> Delay {
+    Delay::new(delay.get().mul_f64(part).min(Delay::MAX)).unwrap_or(delay)
 }

@@ -8,10 +8,10 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tenure_core::driver::{
     Cancelled, DeadPage, DeadPlace, DeadSelection, DelayQueue, Extended, Extension, MessageInfo, NewMessage, Next,
-    Purged, Pushed, QueueCapabilities, QueuePage, QueueStats, Receipt, ReceiveRequest, Received, Redriven, Rescheduled,
-    Settle, Settled, Settlement, Watch,
+    PurgePlace, PurgeStep, Purged, Pushed, QueueCapabilities, QueuePage, QueueStats, Receipt, ReceiveRequest, Received,
+    Redriven, Rescheduled, Settle, Settled, Settlement, Watch,
 };
-use tenure_core::{Delay, Lease, MessageId, QueueName, Result};
+use tenure_core::{Delay, MessageId, QueueName, Result};
 
 use super::twist::Twist;
 
@@ -55,6 +55,8 @@ pub(super) enum Quirk {
     ForgetsToResume,
     PurgesTheDead,
     PurgesOneOnly,
+    PurgesPastTheSettled,
+    PurgesForEver,
     FusedForgetsSettlements,
     FusedForgetsToReceive,
     HalfOfABatch,
@@ -109,6 +111,8 @@ struct Seen {
     last: HashMap<(QueueName, MessageId), Receipt>,
     of: HashMap<Receipt, MessageId>,
     paused: bool,
+    /// Whether anything was settled since the last step of a purge.
+    settled: bool,
 }
 
 impl Twist for Bender {
@@ -238,6 +242,7 @@ impl DelayQueue for BentQueue {
         {
             return self.park_by_the_clock(&queue, settle, *at_most).await;
         }
+        self.seen().settled = true;
         let mut settled = self.honest.settle(&queue, &self.settles(&queue, settles)).await?;
         if self.has(Quirk::DropsTheDead) {
             self.honest.dead_purge(&queue, &DeadSelection::Oldest(1_000)).await?;
@@ -326,16 +331,21 @@ impl DelayQueue for BentQueue {
         }
     }
 
-    async fn purge(&self, queue: &QueueName, max: usize) -> Result<Purged> {
+    async fn purge(&self, queue: &QueueName, max: usize, from: Option<PurgePlace>) -> Result<PurgeStep> {
         let queue = (self.bend.queue)(queue);
+        let settled = std::mem::take(&mut self.seen().settled);
+        if self.has(Quirk::PurgesPastTheSettled) && from.is_some() && settled {
+            return Ok(PurgeStep { removed: 0, next: None });
+        }
         if self.has(Quirk::PurgesTheDead) {
             self.honest.dead_purge(&queue, &DeadSelection::Oldest(1_000)).await?;
         }
         let max = if self.has(Quirk::PurgesOneOnly) { 1 } else { max };
-        let purged = self.honest.purge(&queue, max).await?;
+        let from = from.filter(|_| !self.has(Quirk::PurgesForEver));
+        let step = self.honest.purge(&queue, max, from).await?;
         match self.has(Quirk::PurgesOneOnly) {
-            true => Ok(Purged { rest: tenure_core::driver::Rest::None, ..purged }),
-            false => Ok(purged),
+            true => Ok(PurgeStep { next: None, ..step }),
+            false => Ok(step),
         }
     }
 
@@ -385,15 +395,4 @@ impl DelayQueue for BentQueue {
             _ => Ok(real),
         }
     }
-}
-
-/// A lease of this part of another.
-pub(super) fn part_of(lease: Lease, part: f64) -> Lease {
-    let millis = (lease.get().as_millis() as f64 * part) as u64;
-    Lease::new(Duration::from_millis(millis).clamp(Lease::MIN, Lease::MAX)).unwrap_or(lease)
-}
-
-/// A delay of this part of another.
-pub(super) fn part_of_delay(delay: Delay, part: f64) -> Delay {
-    Delay::new(delay.get().mul_f64(part).min(Delay::MAX)).unwrap_or(delay)
 }

@@ -6,8 +6,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tenure_core::driver::{
     Cancelled, DeadPage, DeadPlace, DeadSelection, DelayQueue, Exclusion, Extended, Extension, Fencing,
-    KeyedConcurrency, LeaseRange, MessageInfo, NewMessage, Parking, Purged, Pushed, QueueCapabilities, QueuePage,
-    QueueStats, QueueWake, ReceiveRequest, Received, Redriven, Rescheduled, Settle, Settled, Watch,
+    KeyedConcurrency, LeaseRange, MessageInfo, NewMessage, Parking, PurgePlace, PurgeStep, Purged, Pushed,
+    QueueCapabilities, QueuePage, QueueStats, QueueWake, ReceiveRequest, Received, Redriven, Rescheduled, Settle,
+    Settled, Watch,
 };
 use tenure_core::{Attempts, Delay, Error, ErrorKind, Lease, MessageId, Payload, QueueName, Result};
 
@@ -97,7 +98,7 @@ impl DelayQueue for Empty {
         nothing()
     }
 
-    async fn purge(&self, _queue: &QueueName, _max: usize) -> Result<Purged> {
+    async fn purge(&self, _queue: &QueueName, _max: usize, _from: Option<PurgePlace>) -> Result<PurgeStep> {
         nothing()
     }
 

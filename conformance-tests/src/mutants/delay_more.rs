@@ -283,6 +283,18 @@ pub(super) const MUTANTS: &[Mutant] = &[
         ["queue/key-holds-nothing-back"]
     ),
     mutant!(
+        "operate/purge-loses-its-place",
+        "a purge passes over what waits behind messages that are settled meanwhile",
+        || quirky(Quirk::PurgesPastTheSettled),
+        ["queue/purge-while-settling"]
+    ),
+    mutant!(
+        "operate/purge-never-ends",
+        "a purge takes whatever was pushed since it began",
+        || quirky(Quirk::PurgesForEver),
+        ["queue/purge-ends"]
+    ),
+    mutant!(
         "operate/counts-mixed",
         "what is in flight is counted as ready",
         || bent(Bend {

@@ -47,8 +47,8 @@ pub use lock::DistributedLock;
 pub use queue::DelayQueue;
 pub use queue_capability::{KeyedConcurrency, LeaseRange, Parking, QueueCapabilities, QueueWake};
 pub use queue_report::{
-    Cancelled, DeadCause, DeadLetter, DeadPage, DeadPlace, DeadSelection, Flow, MessageInfo, Purged, QueuePage,
-    QueueStats, Redriven, Rescheduled, Rest,
+    Cancelled, DeadCause, DeadLetter, DeadPage, DeadPlace, DeadSelection, Flow, MessageInfo, PurgePlace, PurgeStep,
+    Purged, QueuePage, QueueStats, Redriven, Rescheduled, Rest,
 };
 pub use queue_request::{
     Cause, Due, Extended, Extension, Healed, MessageState, NamedId, NewMessage, Next, Pushed, RawDelivery, Receipt,

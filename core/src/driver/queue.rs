@@ -5,8 +5,9 @@ use std::fmt::Debug;
 use async_trait::async_trait;
 
 use super::{
-    Cancelled, DeadPage, DeadPlace, DeadSelection, Extended, Extension, MessageInfo, NewMessage, Purged, Pushed,
-    QueueCapabilities, QueuePage, QueueStats, ReceiveRequest, Received, Redriven, Rescheduled, Settle, Settled, Watch,
+    Cancelled, DeadPage, DeadPlace, DeadSelection, Extended, Extension, MessageInfo, NewMessage, PurgePlace, PurgeStep,
+    Purged, Pushed, QueueCapabilities, QueuePage, QueueStats, ReceiveRequest, Received, Redriven, Rescheduled, Settle,
+    Settled, Watch,
 };
 use crate::error::Result;
 use crate::queue::{Delay, MessageId, QueueName};
@@ -89,9 +90,14 @@ pub trait DelayQueue: Debug + Send + Sync + 'static {
     /// Ends a pause and wakes the queue's watchers. May be called again.
     async fn resume(&self, queue: &QueueName) -> Result<()>;
 
-    /// Removes up to `max` messages that wait, the soonest first; their ids are free again. Those in flight and the
-    /// dead letters stay.
-    async fn purge(&self, queue: &QueueName, max: usize) -> Result<Purged>;
+    /// One step of a purge: removes up to `max` messages that wait, the soonest first; their ids are free again. Those
+    /// in flight and the dead letters stay.
+    ///
+    /// * The first step has no place to go on from; each further one is given the place that the last one returned.
+    /// * All that waited when the purge began is gone when no place is returned, whatever was settled between two steps. A
+    ///   message that was in flight then, or was pushed or rescheduled since, may stay or go.
+    /// * A purge ends, however fast messages are pushed: a step removes something, or goes on behind what it looked at.
+    async fn purge(&self, queue: &QueueName, max: usize, from: Option<PurgePlace>) -> Result<PurgeStep>;
 
     /// The queues that hold a message, dead ones included, or are paused: up to `max`, in the order of their bytes,
     /// after the given one.

@@ -86,7 +86,25 @@ pub enum Flow {
     Paused,
 }
 
-/// The answer to a purge.
+/// Where a purge goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PurgePlace {
+    /// No message with a greater number was there when the purge began.
+    pub newest: u64,
+    /// Up to which time, as the backend counts, all messages were looked at.
+    pub at: u64,
+}
+
+/// The answer to one step of a purge.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PurgeStep {
+    /// How many were removed.
+    pub removed: u64,
+    /// Where the next step goes on; `None` when nothing is left that waited when the purge began.
+    pub next: Option<PurgePlace>,
+}
+
+/// The answer to a removal of dead letters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Purged {
     /// How many were removed.

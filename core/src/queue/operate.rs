@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::handle::Queue;
 use super::{Delay, MessageId, QueueName};
-use crate::driver::{Cancelled, MessageInfo, QueueStats, Rescheduled, Rest};
+use crate::driver::{Cancelled, MessageInfo, PurgeStep, QueueStats, Rescheduled, Rest};
 use crate::engine::shared::Shared;
 use crate::error::Result;
 
@@ -75,20 +75,22 @@ impl<T: 'static> Queue<T> {
         self.call("resume", self.driver().resume(self.name())).await
     }
 
-    /// Removes all messages that wait; tells how many. Those in flight and the dead letters stay. Done in steps, so
-    /// that messages pushed meanwhile may stay or go.
+    /// Removes all messages that wait when it begins; tells how many. Those in flight and the dead letters stay. Done in
+    /// steps, so that messages that are pushed or rescheduled meanwhile may stay or go; it ends however many these are.
     ///
     /// # Errors
     ///
     /// Whatever the driver reports.
     pub async fn purge(&self) -> Result<u64> {
-        let mut removed = 0;
+        let (mut removed, mut from) = (0, None);
         loop {
-            let step = self.call("purge", self.driver().purge(self.name(), STEP)).await?;
-            removed += step.removed;
-            if step.rest == Rest::None || step.removed == 0 {
+            let PurgeStep { removed: more, next } =
+                self.call("purge", self.driver().purge(self.name(), STEP, from)).await?;
+            removed += more;
+            if next.is_none() {
                 return Ok(removed);
             }
+            from = next;
         }
     }
 

@@ -3,8 +3,9 @@
 use async_trait::async_trait;
 use tenure_core::driver::{
     Cancelled, DeadPage, DeadPlace, DeadSelection, DelayQueue, Exclusion, Extended, Extension, Fencing,
-    KeyedConcurrency, LeaseRange, MessageInfo, NewMessage, Parking, Purged, Pushed, QueueCapabilities, QueuePage,
-    QueueStats, QueueWake, ReceiveRequest, Received, Redriven, Rescheduled, Settle, Settled, Watch,
+    KeyedConcurrency, LeaseRange, MessageInfo, NewMessage, Parking, PurgePlace, PurgeStep, Purged, Pushed,
+    QueueCapabilities, QueuePage, QueueStats, QueueWake, ReceiveRequest, Received, Redriven, Rescheduled, Settle,
+    Settled, Watch,
 };
 use tenure_core::{Attempts, Delay, Error, ErrorKind, Lease, MessageId, QueueName, Result};
 
@@ -88,8 +89,8 @@ impl DelayQueue for EtcdDriver {
         self.inner.resume(queue).await
     }
 
-    async fn purge(&self, queue: &QueueName, max: usize) -> Result<Purged> {
-        self.inner.purge(queue, max).await
+    async fn purge(&self, queue: &QueueName, max: usize, from: Option<PurgePlace>) -> Result<PurgeStep> {
+        self.inner.purge(queue, max, from).await
     }
 
     async fn list_queues(&self, after: Option<QueueName>, max: usize) -> Result<QueuePage> {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use etcd_client::{Compare, CompareOp, GetOptions, GetResponse, Txn, TxnOp};
 use tenure_core::driver::{
-    Cancelled, Cause, Flow, MessageInfo, MessageState, Purged, QueuePage, QueueStats, Rescheduled, Rest,
+    Cancelled, Cause, Flow, MessageInfo, MessageState, PurgePlace, PurgeStep, QueuePage, QueueStats, Rescheduled, Rest,
 };
 use tenure_core::{Delay, MessageId, QueueName, Result};
 
@@ -113,20 +113,25 @@ impl Inner {
     }
 
     /// Two requests for each hundred.
-    pub(super) async fn purge(&self, queue: &QueueName, max: usize) -> Result<Purged> {
-        let mut removed = 0;
+    pub(super) async fn purge(&self, queue: &QueueName, max: usize, from: Option<PurgePlace>) -> Result<PurgeStep> {
+        let (mut removed, mut next) = (0, from);
         for _ in 0..max.div_ceil(BATCH) + MOST_STARTS {
             let turn = Turn::new(self, queue);
-            let (entries, more) = turn.purgeable((max - removed).min(BATCH)).await?;
-            if entries.is_empty() {
-                let rest = if more { Rest::More } else { Rest::None };
-                return Ok(Purged { removed: removed as u64, rest });
+            // Numbers are near the clock of the client that gave them.
+            let begun = || PurgePlace { newest: self.clock.numbers(0) + 2 * turn.error(), at: 0 };
+            let place = next.unwrap_or_else(begun);
+            let (entries, behind) = turn.purgeable((max - removed).min(BATCH), place).await?;
+            next = behind;
+            if !entries.is_empty() {
+                let steps = entries.iter().map(|entry| entry.step(turn.remove(entry, Delay::ZERO))).collect();
+                let applied = turn.apply(Vec::new(), steps, None).await?;
+                removed += applied.map_or(0, |applied| applied.steps.iter().flatten().count());
             }
-            let steps = entries.iter().map(|entry| entry.step(turn.remove(entry, Delay::ZERO))).collect();
-            let applied = turn.apply(Vec::new(), steps, None).await?;
-            removed += applied.map_or(0, |applied| applied.steps.iter().flatten().count());
+            if next.is_none() || removed == max {
+                break;
+            }
         }
-        Ok(Purged { removed: removed as u64, rest: Rest::More })
+        Ok(PurgeStep { removed: removed as u64, next })
     }
 
     /// One request for a page of names, one for a look at each queue of it, and one to forget those that are empty.
@@ -161,22 +166,30 @@ impl Inner {
 }
 
 impl Turn<'_> {
-    /// Messages that wait, the soonest first; and whether there are more of them if `limit` is zero.
-    async fn purgeable(&self, limit: usize) -> Result<(Vec<Entry>, bool)> {
-        let most = i64::try_from(limit.max(1)).unwrap_or(i64::MAX);
+    /// Messages that wait, the soonest first, from `place` on; and where to go on, if there are more.
+    async fn purgeable(&self, limit: usize, place: PurgePlace) -> Result<(Vec<Entry>, Option<PurgePlace>)> {
+        let most = i64::try_from(limit).unwrap_or(i64::MAX);
+        let ended_by = self.leases_ended() + 1;
         let range = |set, to| {
-            let (from, to) = self.keys.range(set, 0, to);
+            let (from, to) = self.keys.range(set, place.at, to);
             TxnOp::get(from, Some(GetOptions::new().with_range(to).with_limit(most)))
         };
-        let ended = range(Set::Leased, Some(self.leases_ended() + 1));
+        let ended = range(Set::Leased, Some(ended_by.max(place.at)));
         let gets = vec![range(Set::Waiting, None), range(Set::Held, None), ended];
         let answers = self.look(gets).await?;
+        // Behind the last of a page that was cut, messages of that range are not known.
+        let cut = |answer: &GetResponse| self.keys.parse_place(answer.kvs().last().filter(|_| answer.more())?.key());
+        let horizon = answers.iter().filter_map(cut).map(|(place, _)| place.at()).min();
         let found = answers.iter().flat_map(GetResponse::kvs).filter_map(|found| Entry::read(&self.keys, found));
-        let mut entries: Vec<_> = found.collect();
-        let more = !entries.is_empty();
+        let mut entries: Vec<_> = found.filter(|entry| horizon.is_none_or(|at| entry.place.at() <= at)).collect();
         entries.sort_unstable_by_key(|entry| (entry.place.at(), entry.number));
+        let more = horizon.is_some() || entries.len() > limit;
         entries.truncate(limit);
-        Ok((entries, more))
+        // At one time the numbers grow: behind one that is too new, the others of its time are too new as well.
+        let behind = |last: &Entry| last.place.at() + u64::from(last.number > place.newest);
+        let at = entries.last().map(behind).or(horizon.map(|at| at + 1)).unwrap_or(place.at);
+        entries.retain(|entry| entry.number <= place.newest);
+        Ok((entries, more.then_some(PurgePlace { at, ..place })))
     }
 
     /// Whether the queue holds a message or is paused. If not, it is taken off the list, and its signal is removed.

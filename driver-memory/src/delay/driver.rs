@@ -5,8 +5,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tenure_core::driver::{
     Cancelled, DeadPage, DeadPlace, DeadSelection, DelayQueue, Due, Exclusion, Extended, Extension, Fencing, Flow,
-    KeyedConcurrency, LeaseRange, MessageInfo, NewMessage, Parking, Purged, Pushed, QueueCapabilities, QueuePage,
-    QueueStats, QueueWake, ReceiveRequest, Received, Redriven, Rescheduled, Settle, Settled, Settlement, Watch,
+    KeyedConcurrency, LeaseRange, MessageInfo, NewMessage, Parking, PurgePlace, PurgeStep, Purged, Pushed,
+    QueueCapabilities, QueuePage, QueueStats, QueueWake, ReceiveRequest, Received, Redriven, Rescheduled, Settle,
+    Settled, Settlement, Watch,
 };
 use tenure_core::{Attempts, Delay, Error, ErrorKind, Lease, MessageId, Payload, QueueName, Result};
 
@@ -100,8 +101,12 @@ impl DelayQueue for MemoryDriver {
         self.operate(queue, |state, _| state.set_flow(Flow::Running)).await
     }
 
-    async fn purge(&self, queue: &QueueName, max: usize) -> Result<Purged> {
-        self.operate(queue, move |state, turn| state.purge(turn.now, max)).await
+    async fn purge(&self, queue: &QueueName, max: usize, from: Option<PurgePlace>) -> Result<PurgeStep> {
+        self.operate(queue, move |state, turn| {
+            let newest = from.map_or(turn.counters.number, |place| place.newest);
+            state.purge(turn.now, max, newest)
+        })
+        .await
     }
 
     async fn list_queues(&self, after: Option<QueueName>, max: usize) -> Result<QueuePage> {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tenure_core::driver::{
     Cancelled, Cause, DeadCause, DeadLetter, DeadPage, DeadPlace, DeadSelection, Flow, MessageInfo, MessageState,
-    Purged, QueueStats, Redriven, Rescheduled, Rest,
+    PurgePlace, PurgeStep, Purged, QueueStats, Redriven, Rescheduled, Rest,
 };
 use tenure_core::{Delay, MessageId};
 
@@ -65,23 +65,18 @@ impl QueueState {
         self.flow = flow;
     }
 
-    pub(crate) fn purge(&mut self, now: Nanos, max: usize) -> Purged {
-        let mut removed = 0;
-        while let Some(number) = self.soonest_to_purge(now) {
-            if removed == max as u64 {
-                return Purged { removed, rest: Rest::More };
-            }
-            self.remove(number, None);
-            removed += 1;
-        }
-        Purged { removed, rest: Rest::None }
-    }
-
-    /// A message whose lease has ended waits, as for a cancellation.
-    fn soonest_to_purge(&self, now: Nanos) -> Option<u64> {
-        let held = self.keys.values().filter_map(|keyed| keyed.held.first()).min();
-        let ended = self.leased.first().filter(|(until, _)| *until <= now);
-        self.waiting.first().into_iter().chain(held).chain(ended).min().map(|(_, number)| *number)
+    /// Removes what waits, up to the number `newest`. A message whose lease has ended waits, as for a cancellation.
+    pub(crate) fn purge(&mut self, now: Nanos, max: usize, newest: u64) -> PurgeStep {
+        let old = |(_, number): &&(Nanos, u64)| *number <= newest;
+        let waiting = self.waiting.iter().filter(old).take(max);
+        let held = self.keys.values().flat_map(|keyed| keyed.held.iter().filter(old).take(max));
+        let ended = self.leased.range(..=(now, u64::MAX)).filter(old).take(max);
+        let mut soonest: Vec<_> = waiting.chain(held).chain(ended).copied().collect();
+        soonest.sort_unstable();
+        soonest.truncate(max);
+        soonest.iter().for_each(|(_, number)| self.remove(*number, None));
+        let next = (soonest.len() == max).then_some(PurgePlace { newest, at: 0 });
+        PurgeStep { removed: soonest.len() as u64, next }
     }
 
     pub(crate) fn dead_list(&self, now: Nanos, after: Option<DeadPlace>, max: usize) -> DeadPage {

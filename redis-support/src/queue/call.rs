@@ -1,6 +1,8 @@
 //! Typed calls of the queues' scripts. The scripts' headers say the same.
 
-use tenure_core::driver::{DeadPlace, DeadSelection, Due, Extension, NewMessage, ReceiveRequest, Settle, Settlement};
+use tenure_core::driver::{
+    DeadPlace, DeadSelection, Due, Extension, NewMessage, PurgePlace, ReceiveRequest, Settle, Settlement,
+};
 use tenure_core::{Delay, Error, ErrorKind, MessageId, QueueName, Reason, Result};
 
 use super::form::write_record;
@@ -128,11 +130,11 @@ impl Calls {
         self.on_queue(&script::QUEUE_RESUME, queue, 0)
     }
 
-    /// `skip` messages of the timeline were passed over already.
-    pub(super) fn queue_purge(&self, queue: &QueueName, max: usize, skip: u64) -> ScriptCall {
-        let mut call = self.on_queue(&script::QUEUE_PURGE, queue, 2);
+    pub(super) fn queue_purge(&self, queue: &QueueName, max: usize, from: Option<PurgePlace>) -> ScriptCall {
+        let mut call = self.on_queue(&script::QUEUE_PURGE, queue, 3);
         call.args.push_number(max.min(BATCH) as u64);
-        call.args.push_number(skip);
+        call.args.push(from.map_or_else(String::new, |place| format!("{:014x}", place.newest)));
+        call.args.push_number(from.map_or(0, |place| place.at));
         call
     }
 

@@ -5,8 +5,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tenure_core::driver::{
     Cancelled, DeadPage, DeadPlace, DeadSelection, DelayQueue, Exclusion, Extended, Extension, Fencing,
-    KeyedConcurrency, LeaseRange, MessageInfo, NewMessage, Parking, Purged, Pushed, QueueCapabilities, QueuePage,
-    QueueStats, QueueWake, ReceiveRequest, Received, Redriven, Rescheduled, Rest, Settle, Settled, Watch,
+    KeyedConcurrency, LeaseRange, MessageInfo, NewMessage, Parking, PurgePlace, PurgeStep, Purged, Pushed,
+    QueueCapabilities, QueuePage, QueueStats, QueueWake, ReceiveRequest, Received, Redriven, Rescheduled, Rest, Settle,
+    Settled, Watch,
 };
 use tenure_core::{Attempts, Delay, Error, ErrorKind, Lease, LockName, MessageId, Payload, QueueName, Result};
 
@@ -36,9 +37,8 @@ impl<E: RedisExecutor> RedisLocks<E> {
     }
 }
 
-/// Every method is one round trip, with these exceptions: `purge` and `list_queues` need two or more, since a script must
-/// stay short and in one slot (in a cluster, `list_queues` asks each of the 256 groups of queues); nothing is sent for an empty
-/// list.
+/// Every method is one round trip, with these exceptions: `list_queues` needs two or more, since a script must stay short
+/// and in one slot (in a cluster it asks each of the 256 groups of queues); nothing is sent for an empty list.
 #[async_trait]
 impl<E: RedisExecutor> DelayQueue for RedisLocks<E> {
     fn capabilities(&self) -> QueueCapabilities {
@@ -138,19 +138,8 @@ impl<E: RedisExecutor> DelayQueue for RedisLocks<E> {
         self.on_queue("resume", queue, Ok(self.calls().queue_resume(queue)), |_| Ok(())).await
     }
 
-    async fn purge(&self, queue: &QueueName, max: usize) -> Result<Purged> {
-        let (mut removed, mut skip) = (0, 0);
-        loop {
-            let left = max.saturating_sub(usize::try_from(removed).unwrap_or(usize::MAX));
-            let call = self.calls().queue_purge(queue, left, skip);
-            let (more, passed_over) = self.on_queue("purge", queue, Ok(call), reply::purged).await?;
-            removed += more;
-            match passed_over {
-                None => return Ok(Purged { removed, rest: Rest::None }),
-                Some(_) if removed >= max as u64 => return Ok(Purged { removed, rest: Rest::More }),
-                Some(count) => skip = count,
-            }
-        }
+    async fn purge(&self, queue: &QueueName, max: usize, from: Option<PurgePlace>) -> Result<PurgeStep> {
+        self.on_queue("purge", queue, Ok(self.calls().queue_purge(queue, max, from)), reply::purged).await
     }
 
     async fn list_queues(&self, after: Option<QueueName>, max: usize) -> Result<QueuePage> {

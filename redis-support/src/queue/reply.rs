@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tenure_core::driver::{
     Cancelled, DeadLetter, DeadPage, DeadPlace, Extended, Flow, Healed, MessageInfo, MessageState, NewMessage, Next,
-    Pushed, QueueStats, RawDelivery, Receipt, Received, Rescheduled, Rest, Settled,
+    PurgePlace, PurgeStep, Pushed, QueueStats, RawDelivery, Receipt, Received, Rescheduled, Rest, Settled,
 };
 use tenure_core::{FencingToken, MessageId, Result};
 
@@ -188,10 +188,14 @@ pub(super) fn stats(reply: &Reply) -> Result<QueueStats> {
     })
 }
 
-/// How many were removed, and how many messages to pass over next; `None` when there is no more.
-pub(super) fn purged(reply: &Reply) -> Result<(u64, Option<u64>)> {
+/// How many were removed, and where to go on, if there are more.
+pub(super) fn purged(reply: &Reply) -> Result<PurgeStep> {
     let items = reply.items()?;
-    Ok((number(at(items, 0)?)?, u64::try_from(at(items, 1)?.int()?).ok()))
+    let next = match items {
+        [_, newest, at] => Some(PurgePlace { newest: hex(newest.bytes()?)?, at: number(at)? }),
+        _ => None,
+    };
+    Ok(PurgeStep { removed: number(at(items, 0)?)?, next })
 }
 
 /// A page of dead letters.

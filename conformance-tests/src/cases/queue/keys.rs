@@ -95,7 +95,7 @@ async fn held(context: &mut Context) -> CaseResult {
     assert_eq!(third.payload.as_bytes(), b"3");
     raw.push(&[keyed("4", "k"), keyed("5", "k")]).await?;
     raw.nothing("the key is busy").await?;
-    assert_eq!(raw.driver.purge(&raw.name, 100).await?.removed, 2);
+    assert_eq!(raw.driver.purge(&raw.name, 100, None).await?.removed, 2);
     raw.ack(third.receipt).await?;
     assert_eq!(raw.counts().await?, (0, 0, 0, 0));
     Ok(())

@@ -23,6 +23,20 @@ pub(in crate::cases) const CASES: &[Case] = &[
         purge
     ),
     case!(
+        "queue/purge-while-settling",
+        "A purge removes all that waited when it began, also behind messages that are settled between two of its steps.",
+        ["P53"],
+        [Need::Queue],
+        purge_while_settling
+    ),
+    case!(
+        "queue/purge-ends",
+        "A purge removes what waited when it began, also what is due last, and ends though messages are pushed all the time.",
+        ["P53"],
+        [Need::Queue],
+        purge_ends
+    ),
+    case!(
         "queue/stats",
         "The counts of scheduled, ready, in flight and dead are exact at every step of a message's life.",
         ["P53"],
@@ -86,12 +100,56 @@ async fn purge(context: &mut Context) -> CaseResult {
     raw.settle(got[0].receipt, Settlement::Dead { reason: None }).await?;
     let far = Duration::from_secs(300);
     raw.push(&[message("a"), after(message("b"), far), named("c", "c", far)]).await?;
-    let step = raw.driver.purge(&raw.name, 1).await?;
-    assert_eq!((step.removed, step.rest), (1, tenure_core::driver::Rest::More));
+    let step = raw.driver.purge(&raw.name, 1, None).await?;
+    assert!(step.removed == 1 && step.next.is_some(), "{step:?}");
     assert_eq!(bench.queue.purge().await?, 2);
     assert_eq!(raw.counts().await?, (0, 0, 1, 1));
     raw.store(named("c again", "c", far)).await?;
     assert_eq!(raw.ack(got[1].receipt).await?, Settled::Done);
+    Ok(())
+}
+
+async fn purge_while_settling(context: &mut Context) -> CaseResult {
+    let raw = raw(context).await?;
+    let (soon, far) = (lease(context, 30_000), Duration::from_secs(3_600));
+    for _ in 0..4 {
+        raw.push(&vec![message("in flight"); 8]).await?;
+    }
+    let mut flying = raw.take(32, soon).await?;
+    assert_eq!(flying.len(), 32);
+    raw.push(&vec![after(message("waits"), far); 24]).await?;
+    let (mut removed, mut from) = (0, None);
+    loop {
+        let step = raw.driver.purge(&raw.name, 5, from).await?;
+        removed += step.removed;
+        from = step.next;
+        if from.is_none() {
+            break;
+        }
+        for delivery in flying.drain(..flying.len().min(4)) {
+            assert_eq!(raw.ack(delivery.receipt).await?, Settled::Done);
+        }
+    }
+    assert_eq!((removed, raw.counts().await?), (24, (0, 0, flying.len() as u64, 0)));
+    Ok(())
+}
+
+async fn purge_ends(context: &mut Context) -> CaseResult {
+    let raw = raw(context).await?;
+    let far = Duration::from_secs(3_600);
+    raw.push(&vec![after(message("old"), far); 6]).await?;
+    let (mut removed, mut from) = (0, None);
+    for steps in 0.. {
+        let step = raw.driver.purge(&raw.name, 3, from).await?;
+        removed += step.removed;
+        from = step.next;
+        if from.is_none() {
+            break;
+        }
+        assert!(steps < 50, "a purge goes on for ever");
+        raw.push(&vec![message("new"); 4]).await?;
+    }
+    assert_eq!((removed >= 6, raw.counts().await?.0), (true, 0), "what waited is gone");
     Ok(())
 }
 

@@ -1,31 +1,33 @@
 tick()
-local removed, looks = 0, 1000
-local held = redis.call('ZRANGE', H, 0, max, 'WITHSCORES')
-local times = redis.call('ZRANGE', T, skip, skip + looks - 1, 'WITHSCORES')
-local h, t = 1, 1
-while removed < max and (held[h] or times[t]) do
+local LOOKS = 1000
+if newest == '' then newest = string.format('%014x', math.max(number, now)) end
+local function look(set, score)
+  return redis.call('ZRANGE', set, string.format('%.0f', score), '+inf', 'BYSCORE', 'LIMIT', 0, LOOKS, 'WITHSCORES')
+end
+local held, times = look(H, math.ceil(from / 2)), look(T, from)
+local held_ends, times_end = #held < 2 * LOOKS, #times < 2 * LOOKS
+
+local removed, h, t = 0, 1, 1
+-- As long as it is known what comes next in both.
+while removed < max and (held[h] or times[t]) and (held[h] or held_ends) and (times[t] or times_end) do
   local id, place, score
   local hold_at, time = tonumber(held[h + 1] or 'inf') or math.huge, tonumber(times[t + 1] or 'inf') or math.huge
   if 2 * hold_at < time then
-    id, place, score = held[h], 'H', hold_at
+    id, place, score, from = held[h], 'H', hold_at, 2 * hold_at
     h = h + 2
-    if not redis.call('ZSCORE', H, id) then place, score = 'T', 2 * hold_at end -- an earlier removal let it go
+    if not redis.call('ZSCORE', H, id) then place, score = 'T', from end -- an earlier removal let it go
   else
-    id, place, score = times[t], 'T', time
+    id, place, score, from = times[t], 'T', time, time
     t = t + 2
   end
-  if place == 'T' and standing(place, score) == 3 then
-    skip = skip + 1
+  if id > newest or (place == 'T' and standing(place, score) == 3) then
+    from = from + 1 -- whatever else has this score is in flight as well, or newer still
   else
     local record = redis.call('HGET', M, id)
-    if record then
-      removed = removed + 1
-      remove(id, record, place, score)
-    elseif place == 'T' then
-      redis.call('ZREM', T, id)
-    end
+    if record then removed = removed + 1 end
+    remove(id, record or '', place, score)
   end
 end
 wake_if_sooner()
-if not held[h] and not times[t] and redis.call('ZCARD', T) <= skip and redis.call('ZCARD', H) == 0 then skip = -1 end
-return {removed, skip}
+if not held[h] and not times[t] and held_ends and times_end then return {removed} end
+return {removed, newest, from}

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::error::Error as StdError;
 use std::fmt;
+use std::sync::Arc;
 
 use crate::name::LockName;
 
@@ -69,9 +70,11 @@ impl fmt::Display for ErrorKind {
 /// A failed operation: its kind, what is known, and the cause.
 ///
 /// Programs act on [`Error::kind`] or the predicates; people read `Display`. The cause is kept as
-/// [`source`](StdError::source) and can be downcast to the error of the client library underneath.
+/// [`source`](StdError::source) and can be downcast to the error of the client library underneath. Clones share the cause.
+#[derive(Clone)]
 pub struct Error(Box<Inner>);
 
+#[derive(Clone)]
 struct Inner {
     kind: ErrorKind,
     message: Cow<'static, str>,
@@ -79,7 +82,7 @@ struct Inner {
     operation: Option<&'static str>,
     name: Option<LockName>,
     driver: Option<&'static str>,
-    source: Option<Box<dyn StdError + Send + Sync>>,
+    source: Option<Arc<dyn StdError + Send + Sync>>,
 }
 
 impl Error {
@@ -101,7 +104,7 @@ impl Error {
     /// Adds the cause.
     #[must_use]
     pub fn with_source(mut self, source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
-        self.0.source = Some(source.into());
+        self.0.source = Some(source.into().into());
         self
     }
 

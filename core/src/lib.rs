@@ -26,6 +26,7 @@ mod error;
 mod fence_gate;
 mod lock;
 mod name;
+mod panicked;
 mod queue;
 mod reentrant;
 mod token;

@@ -193,7 +193,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "dead/no-reason",
         "reasons are not kept",
         || bent(Bend { letters: |page| page.letters.iter_mut().for_each(|l| l.reason = None), ..STRAIGHT }),
-        ["queue/dead-after-failures", "queue/lock-by-value-fails"]
+        ["queue/dead-after-failures", "queue/lock-by-value-fails", "queue/worker-survives-its-codec"]
     ),
     mutant!(
         "dead/no-cause",

@@ -3,6 +3,7 @@
 use std::fmt::Debug;
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::panicked::caught;
 
 /// Turns values into bytes and back. A queue has one; [`Json`] is what [`Client::queue`](crate::Client::queue) uses.
 ///
@@ -19,8 +20,14 @@ pub trait Codec<T>: Debug + Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Protocol`] when the bytes are not those of a value. The message can still be settled.
+    /// [`ErrorKind::Protocol`] when the bytes are not those of a value. The message can still be settled. A panic is
+    /// taken for this error.
     fn decode(&self, bytes: &[u8]) -> Result<T>;
+}
+
+/// The value of bytes. A codec that panics has not decoded them.
+pub(super) fn decode<T: 'static>(codec: &dyn Codec<T>, bytes: &[u8]) -> Result<T> {
+    caught("the codec", || codec.decode(bytes))
 }
 
 /// Values that are bytes already.

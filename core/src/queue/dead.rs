@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::codec::decode;
 use super::handle::Queue;
 use super::{Delay, MessageId};
 use crate::driver::{DeadLetter, DeadPage, DeadPlace, DeadSelection, Purged, Redriven, Rest};
@@ -38,9 +39,10 @@ impl<T: 'static> DeadLetters<T> {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Protocol`](crate::ErrorKind::Protocol) when its payload cannot be decoded.
+    /// [`ErrorKind::Protocol`](crate::ErrorKind::Protocol) when its payload cannot be decoded, or the codec panicked
+    /// over it.
     pub fn value(&self, letter: &DeadLetter) -> Result<T, Error> {
-        self.queue.codec.decode(letter.payload.as_bytes())
+        decode(&*self.queue.codec, letter.payload.as_bytes())
     }
 
     /// Makes these letters due at once, with all attempts before them again; tells how many were there.

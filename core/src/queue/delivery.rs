@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use super::claim::Claim;
-use super::codec::Codec;
+use super::codec::{Codec, decode};
 use super::{Attempts, ConcurrencyKey, Delay, Lease, MessageId, Payload, Reason};
 use crate::driver::{Cause, Settled, Settlement};
 use crate::error::{Error, ErrorKind, Result};
@@ -26,7 +26,7 @@ pub struct Delivery<T> {
 impl<T: 'static> Delivery<T> {
     pub(super) fn new(mut claim: Claim, codec: &dyn Codec<T>) -> Self {
         claim.if_dropped(Settlement::Retry { after: Delay::ZERO, reason: Some(Reason::beginning_of("dropped")) });
-        let value = codec.decode(claim.raw.payload.as_bytes());
+        let value = decode(codec, claim.raw.payload.as_bytes());
         Self { claim, value }
     }
 
@@ -34,7 +34,8 @@ impl<T: 'static> Delivery<T> {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Protocol`] when the payload cannot be decoded. The delivery can still be settled.
+    /// [`ErrorKind::Protocol`] when the payload cannot be decoded, or the codec panicked over it. The delivery can still
+    /// be settled.
     pub fn value(&self) -> Result<&T, &Error> {
         self.value.as_ref()
     }

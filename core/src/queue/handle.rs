@@ -98,12 +98,14 @@ impl<T: 'static> Queue<T> {
     /// Waits for a message.
     ///
     /// An outage of the backend fails the call at its start. Once the backend has answered, outages of any length are
-    /// waited out. A paused queue is waited for.
+    /// waited out; an error that is not [transient](crate::Error::is_transient) ends the wait at any time, and so does a
+    /// panic in the driver. A paused queue is waited for.
     ///
     /// # Errors
     ///
     /// [`ErrorKind::InvalidArgument`](crate::ErrorKind::InvalidArgument) and
-    /// [`ErrorKind::Closed`](crate::ErrorKind::Closed); whatever the driver reports at first.
+    /// [`ErrorKind::Closed`](crate::ErrorKind::Closed); whatever the driver reports, as said above;
+    /// [`ErrorKind::Protocol`](crate::ErrorKind::Protocol) when the driver panicked.
     ///
     /// # Cancel safety
     ///

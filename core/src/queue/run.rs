@@ -12,6 +12,7 @@ use super::pump::{Answered, Demand, Patience, Pending, Pump};
 use crate::clock::LeaseInstant;
 use crate::driver::{Next, QueueWake, RawDelivery, ReceiveRequest, Received, Settle, Settled, Watch};
 use crate::error::{Error, ErrorKind, Result};
+use crate::panicked::caught_in;
 use crate::telemetry;
 
 /// How long a waiting receiver sleeps at most: the bound on its lateness when every wake-up is lost.
@@ -23,6 +24,9 @@ const LINGER: Duration = Duration::from_secs(10);
 /// The pause after the first failed request; doubled after each further one.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+
+/// Who panicked, in errors.
+const DRIVER: &str = "the driver";
 
 /// What the task knows between two requests.
 struct Turn {
@@ -96,7 +100,8 @@ impl Pump {
         if turn.watch.is_some() || self.caps.wake == QueueWake::Poll || !self.work().demands.iter().any(waits) {
             return;
         }
-        match super::bounded(self.shared.config.op_timeout, self.driver.watch(&self.name)).await {
+        let watching = super::bounded(self.shared.config.op_timeout, self.driver.watch(&self.name));
+        match caught_in(DRIVER, watching).await {
             Ok(watch) => {
                 turn.watch = Some(watch);
                 turn.ask_at = Instant::now();
@@ -130,7 +135,7 @@ impl Pump {
     async fn exchange(self: &Arc<Self>, turn: &mut Turn, load: Load) {
         let settles: Vec<Settle> = load.settles.iter().map(|pending| pending.settle.clone()).collect();
         let sent_at = LeaseInstant::before_send();
-        match self.call(settles, load.ask, sent_at).await {
+        match caught_in(DRIVER, self.call(settles, load.ask, sent_at)).await {
             Ok((settled, received)) => {
                 turn.pause = FIRST_PAUSE;
                 self.answer_settlements(load.settles, settled);
@@ -144,10 +149,10 @@ impl Pump {
                 telemetry::queue_disturbed(&self.name, &error);
                 self.fail(&load, &error);
                 for Pending { settle, until, reply } in load.settles {
-                    if is_worth_repeating(error.kind()) {
+                    if error.is_transient() {
                         carry_on(self, settle, until);
                     }
-                    let _ = reply.send(Err(copy(&error)));
+                    let _ = reply.send(Err(error.clone()));
                 }
                 turn.ask_at = Instant::now() + turn.pause;
                 turn.pause = (turn.pause * 2).min(LONGEST_PAUSE);
@@ -229,16 +234,17 @@ impl Pump {
         }
     }
 
-    /// Tells a failure to whoever has not heard from the backend yet.
+    /// Tells a failure to those who have not heard from the backend yet; one that does not pass by itself, to all.
     fn fail(&self, load: &Load, error: &Error) {
         let Some(ask) = load.ask else { return };
         let mut work = self.work();
-        let concerned = |demand: &Demand| demand.number <= ask.up_to && demand.answered == Answered::NotYet;
+        let told = |demand: &Demand| demand.answered == Answered::NotYet || !error.is_transient();
+        let concerned = |demand: &Demand| demand.number <= ask.up_to && told(demand);
         let (failed, kept) = std::mem::take(&mut work.demands).into_iter().partition::<Vec<_>, _>(concerned);
         work.demands = kept.into();
         drop(work);
         for demand in failed {
-            let _ = demand.reply.send(Err(copy(error)));
+            let _ = demand.reply.send(Err(error.clone()));
         }
     }
 
@@ -256,14 +262,4 @@ fn wait_for(next: Next) -> Duration {
         Next::In(span) => span.min(MAX_IDLE),
         Next::Never | Next::Paused => MAX_IDLE,
     }
-}
-
-/// Whether the same settlement may still come through, now that its caller was told of the failure.
-fn is_worth_repeating(kind: ErrorKind) -> bool {
-    matches!(kind, ErrorKind::Unavailable | ErrorKind::Indeterminate | ErrorKind::TimedOut)
-}
-
-/// The same failure, for one of several callers.
-fn copy(error: &Error) -> Error {
-    Error::new(error.kind(), error.message().to_owned())
 }

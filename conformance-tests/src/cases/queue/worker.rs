@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tenure_core::driver::{Cause, DeadCause};
-use tenure_core::{Job, Outcome, Reason, RetryPolicy};
+use tenure_core::{Codec, Job, Outcome, Reason, RetryPolicy};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
@@ -62,6 +62,13 @@ pub(in crate::cases) const CASES: &[Case] = &[
         ["P58"],
         [Need::Queue],
         undecodable
+    ),
+    case!(
+        "queue/worker-survives-its-codec",
+        "A message over which the codec panics moves to the dead letters with the panic's text; the worker goes on.",
+        ["P58"],
+        [Need::Queue],
+        codec_panics
     ),
     case!(
         "queue/workers-share",
@@ -252,6 +259,44 @@ async fn undecodable(context: &mut Context) -> CaseResult {
     assert_eq!((letter.cause, handled.load(Ordering::SeqCst)), (DeadCause::Rejected, 0));
     assert!(letter.reason.is_some_and(|reason| reason.as_str().starts_with("undecodable")));
     worker.shutdown(context.soon()).await;
+    Ok(())
+}
+
+/// Panics over one message.
+#[derive(Debug)]
+struct Squeamish;
+
+impl Codec<Vec<u8>> for Squeamish {
+    fn encode(&self, value: &Vec<u8>) -> tenure_core::Result<Vec<u8>> {
+        Ok(value.clone())
+    }
+
+    fn decode(&self, bytes: &[u8]) -> tenure_core::Result<Vec<u8>> {
+        match bytes {
+            b"snail" => std::panic::resume_unwind(Box::new("not that")), // without a message on the screen
+            bytes => Ok(bytes.to_vec()),
+        }
+    }
+}
+
+async fn codec_panics(context: &mut Context) -> CaseResult {
+    let bench = bench(context).await?;
+    let (tell, mut seen) = mpsc::unbounded_channel();
+    let meals = bench.client.queue_with(bench.raw.name.as_bytes(), Squeamish)?;
+    bench.raw.push(&["soup", "snail", "cake"].map(message)).await?;
+    let worker = meals.worker().concurrency(1).start(move |job: Job<Vec<u8>>| {
+        let _told = tell.send(job.value);
+        async {}
+    })?;
+    for meal in ["soup", "cake"] {
+        let next = context.within(context.soon(), "the worker goes on", seen.recv()).await?;
+        assert_eq!(next.as_deref(), Some(meal.as_bytes()));
+    }
+    worker.shutdown(context.soon()).await;
+    assert_eq!(bench.raw.counts().await?, (0, 0, 0, 1));
+    let letter = bench.queue.dead_letters().list(None, 1).await?.letters.remove(0);
+    let reason = letter.reason.as_ref().map_or("", Reason::as_str);
+    assert!(reason.ends_with("the codec panicked: not that"), "{reason}");
     Ok(())
 }
 

@@ -1,6 +1,5 @@
 //! The lock of a message, as a worker takes it.
 
-use std::any::Any;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
@@ -8,6 +7,7 @@ use super::builder::Settings;
 use crate::error::Result;
 use crate::lock::{Lock, LockGuard};
 use crate::name::LockName;
+use crate::panicked;
 use crate::queue::{Delivery, Reason};
 
 /// Which lock a message needs that was pushed without one; `None` for none.
@@ -51,12 +51,7 @@ fn name_for<T: 'static>(
     }
     let Some(lock_of) = &settings.lock_of else { return Ok(None) };
     let asked = std::panic::catch_unwind(AssertUnwindSafe(|| lock_of(value)));
-    let named = asked.map_err(|panic| Reason::beginning_of(&format!("lock_by panicked: {}", text_of(&*panic))))?;
+    let named =
+        asked.map_err(|panic| Reason::beginning_of(&format!("lock_by panicked: {}", panicked::text(&*panic))))?;
     named.transpose().map_err(|error| Reason::beginning_of(&format!("lock_by: {error}")))
-}
-
-/// What was said in a panic.
-fn text_of(panic: &(dyn Any + Send)) -> &str {
-    let said = panic.downcast_ref::<String>().map(String::as_str);
-    said.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("without a text")
 }

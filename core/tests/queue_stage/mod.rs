@@ -1,0 +1,153 @@
+//! Delay queues in memory with something wrong on their way: a call that panics, or fails in a way of its own.
+
+#![allow(dead_code, reason = "each test program uses some of it")]
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use tenure_core::driver::{
+    Backend, Cancelled, DeadPage, DeadPlace, DeadSelection, DelayQueue, Extended, Extension, MessageInfo, NewMessage,
+    PurgePlace, PurgeStep, Purged, Pushed, QueueCapabilities, QueuePage, QueueStats, ReceiveRequest, Received,
+    Redriven, Rescheduled, Settle, Settled, Watch,
+};
+use tenure_core::{Client, Delay, Error, ErrorKind, MessageId, Queue, QueueName, Result, Text};
+use tenure_memory::MemoryDriver;
+
+/// What befalls a call of the driver.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Mishap {
+    None,
+    Fail(ErrorKind),
+    Panic,
+}
+
+/// The memory driver's queues; mishaps befall calls of a kind in turn.
+#[derive(Debug)]
+pub(crate) struct QueueStage {
+    honest: MemoryDriver,
+    pub(crate) receives: Mutex<VecDeque<Mishap>>,
+    pub(crate) settles: Mutex<VecDeque<Mishap>>,
+    pub(crate) watches: Mutex<VecDeque<Mishap>>,
+    /// How many extensions each request carried.
+    pub(crate) extended: Mutex<Vec<usize>>,
+}
+
+pub(crate) const fn ms(count: u64) -> Duration {
+    Duration::from_millis(count)
+}
+
+/// A stage, and a queue of texts on it.
+pub(crate) fn staged() -> (Arc<QueueStage>, MemoryDriver, Client, Queue<String>) {
+    let honest = MemoryDriver::new();
+    let stage = Arc::new(QueueStage {
+        honest: honest.clone(),
+        receives: Mutex::default(),
+        settles: Mutex::default(),
+        watches: Mutex::default(),
+        extended: Mutex::default(),
+    });
+    let locks = Backend::from(honest.clone()).locks().clone();
+    let client = Client::new(Backend::new(locks).with_queue(Arc::clone(&stage) as Arc<dyn DelayQueue>));
+    let queue = client.queue_with("jobs", Text).unwrap();
+    (stage, honest, client, queue)
+}
+
+pub(crate) fn plan(mishaps: &Mutex<VecDeque<Mishap>>, next: impl IntoIterator<Item = Mishap>) {
+    mishaps.lock().unwrap().extend(next);
+}
+
+fn befall(mishaps: &Mutex<VecDeque<Mishap>>) -> Result<()> {
+    let mishap = mishaps.lock().unwrap().pop_front(); // unlocked again before it panics
+    match mishap.unwrap_or(Mishap::None) {
+        Mishap::None => Ok(()),
+        Mishap::Fail(kind) => Err(Error::new(kind, "on purpose")),
+        Mishap::Panic => std::panic::resume_unwind(Box::new("on purpose")), // without a message on the screen
+    }
+}
+
+#[deny(clippy::missing_trait_methods)]
+#[async_trait]
+impl DelayQueue for QueueStage {
+    fn capabilities(&self) -> QueueCapabilities {
+        self.honest.capabilities()
+    }
+
+    async fn push(&self, queue: &QueueName, messages: &[NewMessage]) -> Result<Vec<Pushed>> {
+        self.honest.push(queue, messages).await
+    }
+
+    async fn receive(&self, request: &ReceiveRequest) -> Result<Received> {
+        befall(&self.receives)?;
+        self.honest.receive(request).await
+    }
+
+    async fn settle(&self, queue: &QueueName, settles: &[Settle]) -> Result<Vec<Settled>> {
+        befall(&self.settles)?;
+        self.honest.settle(queue, settles).await
+    }
+
+    async fn settle_and_receive(
+        &self,
+        settles: &[Settle],
+        request: &ReceiveRequest,
+    ) -> Result<(Vec<Settled>, Received)> {
+        let settled = self.settle(&request.queue, settles).await?;
+        Ok((settled, self.receive(request).await?))
+    }
+
+    async fn extend(&self, queue: &QueueName, extensions: &[Extension]) -> Result<Vec<Extended>> {
+        self.extended.lock().unwrap().push(extensions.len());
+        self.honest.extend(queue, extensions).await
+    }
+
+    async fn cancel(&self, queue: &QueueName, id: &MessageId) -> Result<Cancelled> {
+        self.honest.cancel(queue, id).await
+    }
+
+    async fn reschedule(&self, queue: &QueueName, id: &MessageId, delay: Delay) -> Result<Rescheduled> {
+        self.honest.reschedule(queue, id, delay).await
+    }
+
+    async fn get(&self, queue: &QueueName, id: &MessageId) -> Result<Option<MessageInfo>> {
+        self.honest.get(queue, id).await
+    }
+
+    async fn stats(&self, queue: &QueueName) -> Result<QueueStats> {
+        self.honest.stats(queue).await
+    }
+
+    async fn pause(&self, queue: &QueueName) -> Result<()> {
+        self.honest.pause(queue).await
+    }
+
+    async fn resume(&self, queue: &QueueName) -> Result<()> {
+        self.honest.resume(queue).await
+    }
+
+    async fn purge(&self, queue: &QueueName, max: usize, from: Option<PurgePlace>) -> Result<PurgeStep> {
+        self.honest.purge(queue, max, from).await
+    }
+
+    async fn list_queues(&self, after: Option<QueueName>, max: usize) -> Result<QueuePage> {
+        self.honest.list_queues(after, max).await
+    }
+
+    async fn dead_list(&self, queue: &QueueName, after: Option<DeadPlace>, max: usize) -> Result<DeadPage> {
+        self.honest.dead_list(queue, after, max).await
+    }
+
+    async fn dead_redrive(&self, queue: &QueueName, which: &DeadSelection, delay: Delay) -> Result<Redriven> {
+        self.honest.dead_redrive(queue, which, delay).await
+    }
+
+    async fn dead_purge(&self, queue: &QueueName, which: &DeadSelection) -> Result<Purged> {
+        self.honest.dead_purge(queue, which).await
+    }
+
+    async fn watch(&self, queue: &QueueName) -> Result<Watch> {
+        befall(&self.watches)?;
+        self.honest.watch(queue).await
+    }
+}

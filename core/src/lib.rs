@@ -43,9 +43,9 @@ pub use name::{Label, LockName};
 #[cfg(feature = "json")]
 pub use queue::Json;
 pub use queue::{
-    Attempts, Bytes, Codec, ConcurrencyKey, DeadLetters, Delay, Delivery, IntoOutcome, Jitter, Job, Lease, MessageId,
-    OrPark, Outcome, Payload, Push, PushMany, Queue, QueueName, Reason, RetryPolicy, Text, Worker, WorkerBuilder,
-    WorkerStats,
+    Attempts, Bytes, Codec, ConcurrencyKey, DeadLetters, Delay, Delivery, Ending, IntoOutcome, Jitter, Job, Lease,
+    MessageId, OrPark, Outcome, Payload, Push, PushMany, Queue, QueueName, Reason, RetryPolicy, Text, Worker,
+    WorkerBuilder, WorkerEvent, WorkerStats,
 };
 pub use reentrant::{Reentrant, ReentrantGuard};
 pub use token::{FencingToken, OwnerId, OwnerToken, TokenText};

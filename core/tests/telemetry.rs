@@ -141,6 +141,12 @@ async fn everything_documented_of_queues_is_reported_and_no_payload_is() {
     reported(&recorder, "tenure.dead_letter").await;
     worker.shutdown(Duration::from_secs(5)).await;
 
+    // A worker that is refused for good.
+    faults.fail_next(Operation::Receive, ErrorKind::Denied);
+    let refused = client.queue_of_bytes("refused jobs").unwrap();
+    let mut worker = refused.worker().start(async |_: Job<Vec<u8>>| ()).unwrap();
+    assert_eq!(worker.join().await.unwrap_err().kind(), ErrorKind::Denied);
+
     for (name, queue) in [
         ("tenure.push", "jobs"),
         ("tenure.received", "jobs"),
@@ -151,6 +157,7 @@ async fn everything_documented_of_queues_is_reported_and_no_payload_is() {
         ("tenure.queue_disturbed", "more jobs"),
         ("tenure.queue_unwatched", "more jobs"),
         ("tenure.worker_started", "more jobs"),
+        ("tenure.worker_refused", "refused jobs"),
         ("tenure.worker_stopped", "more jobs"),
     ] {
         let lines = recorder.lines(name);

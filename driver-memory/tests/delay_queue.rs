@@ -104,7 +104,7 @@ async fn a_worker_retries_extends_and_shuts_down() {
     queue.push(&"y".into()).await.unwrap();
     tokio::time::sleep(ms(100)).await;
     let stats = worker.shutdown(ms(1000)).await;
-    assert_eq!((stats.settled, stats.stale), (4, 0));
+    assert_eq!((stats.handled, stats.retried, stats.returned, stats.stale), (1, 2, 1, 0));
     let back = queue.try_receive().await.unwrap().expect("what was not finished is returned");
     assert_eq!((back.attempt(), back.cause()), (1, Cause::Returned));
 }

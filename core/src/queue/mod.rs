@@ -35,7 +35,9 @@ pub use limits::{Attempts, Delay, Lease, Payload};
 pub use name::{ConcurrencyKey, MessageId, QueueName, Reason};
 pub use parked::OrPark;
 pub use push::{Push, PushMany};
-pub use worker::{IntoOutcome, Jitter, Job, Outcome, RetryPolicy, Worker, WorkerBuilder, WorkerStats};
+pub use worker::{
+    Ending, IntoOutcome, Jitter, Job, Outcome, RetryPolicy, Worker, WorkerBuilder, WorkerEvent, WorkerStats,
+};
 
 pub(crate) use operate::list_queues;
 pub(crate) use registry::Pumps;

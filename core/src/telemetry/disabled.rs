@@ -40,4 +40,6 @@ pub(crate) fn queue_unwatched(_queue: &QueueName, _error: &Error) {}
 
 pub(crate) fn worker_started(_queue: &QueueName, _concurrency: usize) {}
 
-pub(crate) fn worker_stopped(_queue: &QueueName, _stats: WorkerStats) {}
+pub(crate) fn worker_stopped(_queue: &QueueName, _stats: &WorkerStats) {}
+
+pub(crate) fn worker_refused(_queue: &QueueName, _error: &Error) {}

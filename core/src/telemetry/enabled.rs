@@ -98,7 +98,11 @@ pub(crate) fn worker_started(queue: &QueueName, concurrency: usize) {
     tracing::debug!(name: "tenure.worker_started", %queue, concurrency);
 }
 
-pub(crate) fn worker_stopped(queue: &QueueName, stats: WorkerStats) {
-    let WorkerStats { settled, dead, parked, stale, failed } = stats;
-    tracing::debug!(name: "tenure.worker_stopped", %queue, settled, dead, parked, stale, failed);
+pub(crate) fn worker_refused(queue: &QueueName, error: &Error) {
+    tracing::error!(name: "tenure.worker_refused", %queue, %error);
+}
+
+pub(crate) fn worker_stopped(queue: &QueueName, stats: &WorkerStats) {
+    let WorkerStats { handled, retried, dead, parked, returned, stale, unconfirmed, failed, .. } = stats;
+    tracing::debug!(name: "tenure.worker_stopped", %queue, handled, retried, dead, parked, returned, stale, unconfirmed, failed);
 }

@@ -104,7 +104,7 @@ async fn extends(context: &mut Context) -> CaseResult {
     assert_eq!(attempt, Some(1));
     let gone = async || other.raw.counts().await.is_ok_and(|counts| counts == (0, 0, 0, 0));
     context.eventually(context.soon(), "acknowledged", gone).await?;
-    assert_eq!(worker.shutdown(context.soon()).await.settled, 1);
+    assert_eq!(worker.shutdown(context.soon()).await.handled, 1);
     Ok(())
 }
 
@@ -209,7 +209,7 @@ async fn concurrency(context: &mut Context) -> CaseResult {
     let done = async || other.raw.counts().await.is_ok_and(|counts| counts == (0, 0, 0, 0));
     context.eventually(takes * 10 + context.soon(), "all are handled", done).await?;
     assert_eq!(most.load(Ordering::SeqCst), 4);
-    assert_eq!(worker.shutdown(context.soon()).await.settled, 20);
+    assert_eq!(worker.shutdown(context.soon()).await.handled, 20);
     Ok(())
 }
 
@@ -234,7 +234,7 @@ async fn shutdown(context: &mut Context) -> CaseResult {
     context.pass(quick / 2).await;
     other.raw.store(message("after")).await?;
     let stats = context.within(context.soon(), "stopped", stopping).await??;
-    assert_eq!(stats.settled, 2, "one done, one returned");
+    assert_eq!((stats.handled, stats.returned), (1, 1));
     assert_eq!(began.load(Ordering::SeqCst), 2, "nothing is begun after the stop");
     let left = other.raw.take(5, lease(context, 30_000)).await?;
     let mut left: Vec<_> = left.iter().map(|d| (d.payload.as_bytes().to_vec(), d.attempt)).collect();

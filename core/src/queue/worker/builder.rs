@@ -4,7 +4,9 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::event::WorkerEvent;
 use super::locking::LockOf;
+use super::observer::Hook;
 use super::outcome::IntoOutcome;
 use super::retry::RetryPolicy;
 use super::run::{Worker, start};
@@ -24,6 +26,7 @@ pub struct WorkerBuilder<T> {
     back_off: Duration,
     lock_ttl: Option<Duration>,
     lock_of: Option<LockOf<T>>,
+    hook: Option<Hook>,
 }
 
 /// The settings, checked.
@@ -35,12 +38,13 @@ pub(super) struct Settings<T> {
     pub(super) back_off: Duration,
     pub(super) lock_ttl: Duration,
     pub(super) lock_of: Option<LockOf<T>>,
+    pub(super) hook: Option<Hook>,
 }
 
 impl<T: 'static> WorkerBuilder<T> {
     pub(in crate::queue) fn new(queue: Queue<T>) -> Self {
         let (retry, back_off) = (RetryPolicy::default(), PARKED_AT_MOST);
-        Self { queue, concurrency: 16, retry, back_off, lock_ttl: None, lock_of: None }
+        Self { queue, concurrency: 16, retry, back_off, lock_ttl: None, lock_of: None, hook: None }
     }
 
     /// How many messages are handled at once. Default: 16. The worker asks for as many as it has room for, and no
@@ -87,6 +91,15 @@ impl<T: 'static> WorkerBuilder<T> {
         self
     }
 
+    /// Tells what happens in the worker, for metrics and alarms. Default: nobody is told; [`Worker::stats`] counts always.
+    ///
+    /// The hook is called where it happens, in the order in which it happens to a message, and so must return at once;
+    /// clone an event and send it elsewhere for anything that takes time. A hook that panics does no harm.
+    pub fn on_event(mut self, hook: impl Fn(&WorkerEvent) + Send + Sync + 'static) -> Self {
+        self.hook = Some(Arc::new(hook));
+        self
+    }
+
     /// Checks the settings and starts to work, on the runtime that is current here.
     ///
     /// The handler gets a [`Job`] and returns what became of it. It runs as a task of its own; a panic in it counts as
@@ -119,8 +132,8 @@ impl<T: 'static> WorkerBuilder<T> {
             Ok((lease, lock_ttl))
         };
         let (lease, lock_ttl) = checked().map_err(|error| queue.told(error, "work"))?;
-        let Self { concurrency, retry, back_off, lock_of, .. } = Self { queue: queue.clone(), ..self };
-        let settings = Settings { queue, lease, concurrency, retry, back_off, lock_ttl, lock_of };
+        let Self { concurrency, retry, back_off, lock_of, hook, .. } = Self { queue: queue.clone(), ..self };
+        let settings = Settings { queue, lease, concurrency, retry, back_off, lock_ttl, lock_of, hook };
         start(settings, handling::boxed(handler))
     }
 }

@@ -7,16 +7,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
-use tokio::sync::watch;
+use tokio::time::Instant;
 
 use super::Job;
 use super::builder::Settings;
+use super::event::{Ending, WorkerEvent};
 use super::locking::{Needed, lock_for};
 use super::outcome::{IntoOutcome, Outcome};
-use super::run::{Counters, Stage};
-use crate::driver::{Settled, Settlement};
-use crate::error::Result;
+use super::run::{Crew, Stage};
+use crate::driver::Settlement;
 use crate::lock::LockGuard;
+use crate::panicked::text;
 use crate::queue::{Delay, Delivery, Reason};
 use crate::telemetry;
 
@@ -34,56 +35,48 @@ where
     })
 }
 
-/// How the work on a message ended.
-enum End {
-    Said(Outcome),
-    Panicked,
-    LeaseLost,
-    LockLost,
-    Aborted,
-}
-
 /// Handles one message, from the delivery to its settlement.
-pub(super) async fn handle<T: Send + Sync + 'static>(
-    settings: Arc<Settings<T>>,
-    handler: Handler<T>,
-    mut delivery: Delivery<T>,
-    mut stage: watch::Receiver<Stage>,
-    counters: Arc<Counters>,
-) {
-    let value = match delivery.take_value() {
-        Ok(value) => value,
-        Err(error) => {
-            let reason = Reason::beginning_of(&format!("undecodable: {error}"));
-            return counters.note(delivery.bury(Some(reason)).await);
-        }
-    };
-    let guard = match lock_for(&settings, &delivery, &value).await {
-        Needed::None => None,
-        Needed::Held(guard) => Some(guard),
-        Needed::Busy(lock) => {
-            counters.parked();
-            return counters.note(delivery.park(&lock, settings.back_off).await);
-        }
-        Needed::Refused(reason) => {
-            let said = Outcome::Retry(Some(reason));
-            return counters.note(settle(&settings, delivery, End::Said(said)).await);
-        }
-    };
-    let job = Job::new(value, &delivery, guard.as_ref().map(LockGuard::fence));
-    let end = {
-        let work = AssertUnwindSafe(async move { handler(job).await }).catch_unwind();
-        tokio::select! {
-            biased;
-            () = aborted(&mut stage) => End::Aborted,
-            () = keep(&settings, &delivery) => End::LeaseLost,
-            () = lock_lost(guard.as_ref()) => End::LockLost,
-            said = work => said.map_or(End::Panicked, End::Said),
-        }
-    };
-    counters.note(settle(&settings, delivery, end).await);
+pub(super) async fn handle<T: Send + Sync + 'static>(crew: Arc<Crew<T>>, mut delivery: Delivery<T>) {
+    let (id, attempt, begun) = (delivery.id().clone(), delivery.attempt(), Instant::now());
+    crew.observer.tell(&WorkerEvent::Began { id: id.clone(), attempt, late: delivery.late() });
+    let mut guard = None;
+    // Also what is dropped in there may panic.
+    let handled = AssertUnwindSafe(attempted(&crew, &mut delivery, &mut guard)).catch_unwind().await;
+    let panicked = |panic: &_| Ending::Panicked(because(&format!("the handler panicked: {}", text(panic))));
+    let ending = handled.unwrap_or_else(|panic| panicked(&*panic));
+    let took = begun.elapsed();
+    let how = settlement(&crew.settings, &delivery, &ending);
+    let settled = delivery.settle(how).await;
+    crew.observer.tell(&WorkerEvent::Ended { id, attempt, ending, took, settled });
     if let Some(guard) = guard {
         let _ = guard.release().await; // what fails here goes on in the background
+    }
+}
+
+/// Decodes the message, takes its lock and lets the handler work, as long as lease, lock and worker last.
+async fn attempted<T: Send + Sync + 'static>(
+    crew: &Crew<T>,
+    delivery: &mut Delivery<T>,
+    guard: &mut Option<LockGuard>,
+) -> Ending {
+    let value = match delivery.take_value() {
+        Ok(value) => value,
+        Err(error) => return Ending::Undecodable(because(&format!("undecodable: {error}"))),
+    };
+    match lock_for(&crew.settings, delivery, &value).await {
+        Needed::None => {}
+        Needed::Held(held) => *guard = Some(held),
+        Needed::Busy(lock) => return Ending::LockTaken(lock),
+        Needed::Refused(reason) => return Ending::LockFailed(reason),
+    }
+    let job = Job::new(value, delivery, guard.as_ref().map(LockGuard::fence));
+    let work = async { (crew.handler)(job).await };
+    tokio::select! {
+        biased;
+        () = crew.reaches(Stage::Aborting) => Ending::Stopped,
+        () = keep(&crew.settings, delivery) => Ending::LeaseLost,
+        () = lock_lost(guard.as_ref()) => Ending::LockLost,
+        said = work => Ending::Said(said),
     }
 }
 
@@ -116,31 +109,28 @@ async fn lock_lost(guard: Option<&LockGuard>) {
     }
 }
 
-async fn aborted(stage: &mut watch::Receiver<Stage>) {
-    if stage.wait_for(|stage| *stage == Stage::Aborting).await.is_err() {
-        std::future::pending::<()>().await; // nobody is left to abort the work
+/// How a delivery is settled whose handling ended like this.
+fn settlement<T: 'static>(settings: &Settings<T>, delivery: &Delivery<T>, ending: &Ending) -> Settlement {
+    let delay = |span: Duration| Delay::new(span.min(settings.queue.pump.caps.delay)).unwrap_or(Delay::ZERO);
+    let retry = |after, reason| Settlement::Retry { after: delay(after), reason };
+    let failed = |reason| retry(settings.retry.random_wait(delivery.attempt()), reason);
+    match ending {
+        Ending::Said(Outcome::Done) => Settlement::Ack,
+        Ending::Said(Outcome::Retry(reason)) => failed(reason.clone()),
+        Ending::Said(Outcome::RetryAfter(after, reason)) => retry(*after, reason.clone()),
+        Ending::Said(Outcome::Dead(reason)) => Settlement::Dead { reason: reason.clone() },
+        Ending::Undecodable(reason) => Settlement::Dead { reason: Some(reason.clone()) },
+        Ending::Panicked(reason) | Ending::LockFailed(reason) => failed(Some(reason.clone())),
+        Ending::LockLost => failed(Some(because("the lock was lost"))),
+        Ending::LeaseLost => {
+            telemetry::delivery_lost(settings.queue.name(), delivery.id(), delivery.attempt());
+            retry(Duration::ZERO, Some(because("the lease was lost")))
+        }
+        Ending::LockTaken(lock) => Settlement::Park { lock: lock.clone(), at_most: delay(settings.back_off) },
+        Ending::Stopped => Settlement::Return,
     }
 }
 
-async fn settle<T: 'static>(settings: &Settings<T>, delivery: Delivery<T>, end: End) -> Result<Settled> {
-    let wait = settings.retry.random_wait(delivery.attempt());
-    let retry = |after: Duration, reason| Settlement::Retry {
-        after: Delay::new(after.min(settings.queue.pump.caps.delay)).unwrap_or(Delay::ZERO),
-        reason,
-    };
-    let because = |text| Some(Reason::beginning_of(text));
-    let how = match end {
-        End::Said(Outcome::Done) => Settlement::Ack,
-        End::Said(Outcome::Retry(reason)) => retry(wait, reason),
-        End::Said(Outcome::RetryAfter(after, reason)) => retry(after, reason),
-        End::Said(Outcome::Dead(reason)) => Settlement::Dead { reason },
-        End::Panicked => retry(wait, because("the handler panicked")),
-        End::LockLost => retry(wait, because("the lock was lost")),
-        End::LeaseLost => {
-            telemetry::delivery_lost(settings.queue.name(), delivery.id(), delivery.attempt());
-            retry(Duration::ZERO, because("the lease was lost"))
-        }
-        End::Aborted => Settlement::Return,
-    };
-    delivery.settle(how).await
+fn because(text: &str) -> Reason {
+    Reason::beginning_of(text)
 }

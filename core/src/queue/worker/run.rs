@@ -1,16 +1,18 @@
 //! The worker itself: asks for as many messages as it has room for, and stops in good order.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tokio::sync::watch;
-use tokio::task::{JoinHandle, JoinSet};
+use tokio::task::{JoinError, JoinHandle, JoinSet};
 
 use super::builder::Settings;
+use super::event::WorkerEvent;
 use super::handling::{Handler, handle};
-use crate::driver::Settled;
+use super::observer::Observer;
+use super::stats::WorkerStats;
 use crate::error::{Error, ErrorKind, Result};
+use crate::panicked::text;
 use crate::telemetry;
 
 /// The pause after a failed request for messages.
@@ -18,12 +20,17 @@ const PAUSE: Duration = Duration::from_secs(1);
 
 /// A worker at work. Dropping it is like an [`abort`](Worker::abort): handlers are dropped, and their messages are
 /// returned to the queue in the background.
+///
+/// It waits outages out, and stops by itself when its client is closed, or when the backend refuses it for good: see
+/// [`join`](Worker::join).
 #[derive(Debug)]
 #[must_use = "dropping the worker stops it"]
 pub struct Worker {
     stage: watch::Sender<Stage>,
-    counters: Arc<Counters>,
-    task: Option<JoinHandle<()>>,
+    observer: Arc<Observer>,
+    task: Option<JoinHandle<Result<()>>>,
+    /// How it ended, once that is known.
+    over: Result<()>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -35,128 +42,80 @@ pub(super) enum Stage {
     Aborting,
 }
 
-/// What a worker has done so far.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct WorkerStats {
-    /// Messages settled as their handler asked.
-    pub settled: u64,
-    /// Messages that went to the dead letters.
-    pub dead: u64,
-    /// Messages parked because their lock was taken.
-    pub parked: u64,
-    /// Settlements that came too late: the message had been delivered again.
-    pub stale: u64,
-    /// Settlements that failed on their way; those that still can go on in the background.
-    pub failed: u64,
-}
-
-#[derive(Debug, Default)]
-pub(super) struct Counters {
-    settled: AtomicU64,
-    dead: AtomicU64,
-    parked: AtomicU64,
-    stale: AtomicU64,
-    failed: AtomicU64,
-}
-
-impl Counters {
-    pub(super) fn note(&self, settled: Result<Settled>) {
-        let counter = match settled {
-            Ok(Settled::Done | Settled::Postponed) => &self.settled,
-            Ok(Settled::Dead) => &self.dead,
-            Ok(Settled::Stale) => &self.stale,
-            Err(_) => &self.failed,
-        };
-        counter.fetch_add(1, Ordering::Relaxed);
-    }
-
-    fn stats(&self) -> WorkerStats {
-        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        WorkerStats {
-            settled: read(&self.settled),
-            dead: read(&self.dead),
-            parked: read(&self.parked),
-            stale: read(&self.stale),
-            failed: read(&self.failed),
-        }
-    }
-
-    pub(super) fn parked(&self) {
-        self.parked.fetch_add(1, Ordering::Relaxed);
-    }
+/// What all tasks of one worker have in common.
+pub(super) struct Crew<T> {
+    pub(super) settings: Settings<T>,
+    pub(super) handler: Handler<T>,
+    pub(super) observer: Arc<Observer>,
+    stage: watch::Sender<Stage>,
 }
 
 pub(super) fn start<T: Send + Sync + 'static>(settings: Settings<T>, handler: Handler<T>) -> Result<Worker> {
     let Ok(runtime) = tokio::runtime::Handle::try_current() else {
         return Err(Error::new(ErrorKind::InvalidArgument, "a worker must be started inside a tokio runtime"));
     };
-    let (stage, stages) = watch::channel(Stage::Working);
-    let counters = Arc::<Counters>::default();
-    let counted = Arc::clone(&counters);
+    let (stage, observer) = (watch::Sender::new(Stage::Working), Arc::new(Observer::new(settings.hook.clone())));
+    let crew = Arc::new(Crew { settings, handler, observer: Arc::clone(&observer), stage: stage.clone() });
     let task = runtime.spawn(async move {
-        let name = settings.queue.name().clone();
-        telemetry::worker_started(&name, settings.concurrency);
-        work(Arc::new(settings), handler, stages, Arc::clone(&counted)).await;
-        telemetry::worker_stopped(&name, counted.stats());
+        telemetry::worker_started(crew.settings.queue.name(), crew.settings.concurrency);
+        let over = work(&crew).await;
+        telemetry::worker_stopped(crew.settings.queue.name(), &crew.observer.stats());
+        crew.observer.tell(&WorkerEvent::Stopped { error: over.as_ref().err().cloned() });
+        over
     });
-    Ok(Worker { stage, counters, task: Some(task) })
+    Ok(Worker { stage, observer, task: Some(task), over: Ok(()) })
 }
 
-async fn work<T: Send + Sync + 'static>(
-    settings: Arc<Settings<T>>,
-    handler: Handler<T>,
-    mut stages: watch::Receiver<Stage>,
-    counters: Arc<Counters>,
-) {
+impl<T> Crew<T> {
+    /// Resolves when the worker is at this stage, or beyond.
+    pub(super) async fn reaches(&self, stage: Stage) {
+        // The sender lives in `self`, so waiting cannot fail.
+        let _ = self.stage.subscribe().wait_for(|now| *now >= stage).await;
+    }
+}
+
+/// Works until it is stopped or refused, and then until the last handler has ended.
+async fn work<T: Send + Sync + 'static>(crew: &Arc<Crew<T>>) -> Result<()> {
     let mut running = JoinSet::new();
-    let stopping = stages.clone();
-    let stopped = async move {
-        let mut stopping = stopping;
-        // An error means that the worker was dropped, which stops it as well.
-        let _ = stopping.wait_for(|stage| *stage != Stage::Working).await;
+    let over = tokio::select! {
+        biased;
+        () = crew.reaches(Stage::Draining) => Ok(()),
+        over = take(crew, &mut running) => over,
     };
-    tokio::pin!(stopped);
+    while running.join_next().await.is_some() {}
+    over
+}
+
+/// Takes as many messages as there is room for, again and again, until the queue refuses.
+async fn take<T: Send + Sync + 'static>(crew: &Arc<Crew<T>>, running: &mut JoinSet<()>) -> Result<()> {
+    let Settings { queue, concurrency, .. } = &crew.settings;
     loop {
-        while running.len() >= settings.concurrency {
-            tokio::select! {
-                _ = running.join_next() => {}
-                () = &mut stopped => return drain(running).await,
-            }
+        while running.len() >= *concurrency {
+            running.join_next().await;
         }
-        let room = (settings.concurrency - running.len()).min(settings.queue.pump.caps.batch);
-        let received = tokio::select! {
-            biased;
-            () = &mut stopped => return drain(running).await,
-            received = settings.queue.receive_many(room) => received,
-        };
-        match received {
-            Ok(deliveries) => {
-                for delivery in deliveries {
-                    let stage = stages.clone();
-                    let handling = handle(Arc::clone(&settings), handler.clone(), delivery, stage, counters.clone());
-                    running.spawn(handling);
+        match queue.receive_many((concurrency - running.len()).min(queue.pump.caps.batch)).await {
+            Ok(deliveries) => deliveries.into_iter().for_each(|delivery| {
+                running.spawn(handle(Arc::clone(crew), delivery));
+            }),
+            Err(error) if error.kind() == ErrorKind::Closed => return Ok(()),
+            Err(error) => {
+                crew.observer.tell(&WorkerEvent::ReceiveFailed { error: error.clone() });
+                if !error.is_transient() {
+                    telemetry::worker_refused(queue.name(), &error);
+                    return Err(error);
                 }
-            }
-            Err(error) if error.kind() == ErrorKind::Closed => return drain(running).await,
-            Err(_) => {
-                // `stages` stays subscribed, so a stop is noticed at once.
-                let _ = tokio::time::timeout(PAUSE, stages.wait_for(|stage| *stage != Stage::Working)).await;
+                tokio::time::sleep(PAUSE).await;
             }
         }
         while running.try_join_next().is_some() {}
     }
 }
 
-async fn drain(mut running: JoinSet<()>) {
-    while running.join_next().await.is_some() {}
-}
-
 impl Worker {
     /// What it has done so far.
     #[must_use]
     pub fn stats(&self) -> WorkerStats {
-        self.counters.stats()
+        self.observer.stats()
     }
 
     /// Stops in good order: takes no more messages, lets handlers finish for at most `grace`, then drops those that
@@ -185,16 +144,31 @@ impl Worker {
         self.shutdown(Duration::ZERO).await
     }
 
-    /// Waits until the worker ends by itself, which it does when its client is closed.
+    /// Waits until the worker stops by itself, and its handlers have ended. May be called again.
+    ///
+    /// # Errors
+    ///
+    /// The error of the request for messages that made it stop, one that is not [transient](Error::is_transient): no
+    /// message can be had until a person has changed something. [`ErrorKind::Indeterminate`] when the runtime that it
+    /// was started on has ended. It is no error that the client was closed.
     ///
     /// # Cancel safety
     ///
-    /// Safe.
-    pub async fn ended(&mut self) {
+    /// Safe: the worker goes on.
+    pub async fn join(&mut self) -> Result<()> {
         if let Some(task) = &mut self.task {
-            let _ = task.await;
+            self.over = task.await.unwrap_or_else(|failed| Err(fallen(failed)));
             self.task = None;
         }
+        self.over.clone()
+    }
+}
+
+/// Why the task of a worker did not end by itself.
+fn fallen(failed: JoinError) -> Error {
+    match failed.try_into_panic() {
+        Ok(panic) => Error::new(ErrorKind::Protocol, format!("the worker panicked: {}", text(&*panic))),
+        Err(_) => Error::new(ErrorKind::Indeterminate, "the runtime that carried the worker has ended"),
     }
 }
 

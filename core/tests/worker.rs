@@ -1,0 +1,155 @@
+//! What a worker counts and tells, and when it stops by itself.
+
+mod queue_stage;
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use queue_stage::{Mishap, ms, plan, staged};
+use tenure_core::{Ending, ErrorKind, Job, Outcome, Queue, RetryPolicy, WorkerEvent};
+use tenure_memory::Operation;
+use tokio::time::{Instant, timeout};
+
+const LONG: Duration = Duration::from_secs(60);
+
+async fn push(queue: &Queue<String>, texts: &[&str]) {
+    for text in texts {
+        queue.push(&(*text).to_owned()).await.unwrap();
+    }
+}
+
+/// Waits, on the paused clock.
+async fn until(what: &str, mut done: impl AsyncFnMut() -> bool) {
+    let waiting = async {
+        while !done().await {
+            tokio::time::sleep(ms(10)).await;
+        }
+    };
+    timeout(LONG, waiting).await.unwrap_or_else(|_| panic!("{what}"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_worker_that_is_refused_lets_its_handlers_finish_and_stops_with_the_error() {
+    let (stage, _, _, queue) = staged();
+    push(&queue, &["x"]).await;
+    let mut worker = queue.worker().start(async |_: Job<String>| tokio::time::sleep(ms(5_000)).await).unwrap();
+    tokio::time::sleep(ms(1_000)).await;
+    plan(&stage.receives, [Mishap::Fail(ErrorKind::Denied)]);
+    let start = Instant::now();
+    let error = timeout(LONG, worker.join()).await.expect("it stops").unwrap_err();
+    assert!(start.elapsed() >= ms(4_000), "the handler finished");
+    assert_eq!(error.kind(), ErrorKind::Denied);
+    assert_eq!(worker.join().await.unwrap_err().kind(), ErrorKind::Denied, "it says so again");
+    let stats = worker.shutdown(ms(1_000)).await;
+    assert_eq!((stats.handled, stats.receive_failed), (1, 1));
+    assert_eq!(stats.last_error.map(|error| error.kind()), Some(ErrorKind::Denied));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_outage_is_waited_out_and_counted() {
+    let (stage, _, client, queue) = staged();
+    plan(&stage.receives, [Mishap::Fail(ErrorKind::Unavailable), Mishap::Fail(ErrorKind::Indeterminate)]);
+    push(&queue, &["x"]).await;
+    let mut worker = queue.worker().start(async |_: Job<String>| ()).unwrap();
+    until("it is handled", async || worker.stats().handled == 1).await;
+    let stats = worker.stats();
+    assert_eq!((stats.receive_failed, stats.failed, stats.unconfirmed), (2, 0, 0));
+    client.close(LONG).await.unwrap();
+    timeout(LONG, worker.join()).await.expect("it stops").expect("a client that is closed is no error");
+}
+
+#[test]
+fn a_worker_whose_runtime_ends_says_so() {
+    let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let (one, other) = (runtime(), runtime());
+    let (_, _, _, queue) = staged();
+    let mut worker = one.block_on(async { queue.worker().start(async |_: Job<String>| ()) }).unwrap();
+    drop(one);
+    let error = other.block_on(worker.join()).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Indeterminate);
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_message_counts_once_and_is_told_whatever_the_hook_does() {
+    let (_, _, client, queue) = staged();
+    let held = client.lock("taken").unwrap().acquire().await.unwrap();
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let (tell, texts) = (Arc::clone(&told), ["done", "failed", "rejected", "panics", "slow"]);
+    push(&queue, &texts).await;
+    queue.push(&"locked".to_owned()).lock("taken").await.unwrap();
+    let worker = queue
+        .worker()
+        .retry(RetryPolicy::fixed(LONG * 10))
+        .lock_back_off(LONG * 10)
+        .on_event(move |event| {
+            tell.lock().unwrap().push(event.clone());
+            std::panic::resume_unwind(Box::new("the hook")); // does no harm
+        })
+        .start(async |job: Job<String>| match job.value.as_str() {
+            "failed" => Outcome::Retry(None),
+            "rejected" => Outcome::Dead(None),
+            "panics" => std::panic::resume_unwind(Box::new("oh no")),
+            "slow" => std::future::pending().await,
+            _ => Outcome::Done,
+        })
+        .unwrap();
+    until("all but one are settled", async || told.lock().unwrap().len() == 11).await;
+    let stats = worker.shutdown(ms(100)).await;
+    assert_eq!((stats.handled, stats.retried, stats.dead, stats.parked, stats.returned), (1, 2, 1, 1, 1));
+    assert_eq!((stats.stale, stats.unconfirmed, stats.failed, stats.panicked, stats.lost), (0, 0, 0, 1, 0));
+    assert!(stats.last_error.is_none() && stats.receive_failed == 0 && stats.undecodable == 0);
+    let told = told.lock().unwrap();
+    let began = told.iter().filter(|event| matches!(event, WorkerEvent::Began { attempt: 1, .. })).count();
+    let endings = told.iter().filter_map(|event| match event {
+        WorkerEvent::Ended { ending, settled: Ok(_), .. } => Some(ending),
+        _ => None,
+    });
+    let endings: Vec<&Ending> = endings.collect();
+    assert_eq!((began, endings.len()), (6, 6));
+    let panicked =
+        endings.iter().any(|ending| matches!(ending, Ending::Panicked(reason) if reason.as_str().ends_with("oh no")));
+    assert!(panicked && endings.contains(&&Ending::Stopped), "{endings:?}");
+    assert!(matches!(told.last(), Some(WorkerEvent::Stopped { error: None })), "{:?}", told.last());
+    held.release().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_goes_on_in_the_background_has_not_failed() {
+    let (_, memory, client, queue) = staged();
+    push(&queue, &["a", "b", "c"]).await;
+    let worker = queue.worker().start(async |_: Job<String>| std::future::pending::<()>().await).unwrap();
+    until("all are in flight", async || queue.stats().await.unwrap().in_flight == 3).await;
+    memory.faults().outage();
+    let stats = worker.abort().await;
+    assert_eq!((stats.unconfirmed, stats.failed, stats.returned), (3, 0, 0));
+    memory.faults().heal();
+    until("nothing is left to undo", async || client.stats().cleanups == 0).await;
+    let back = queue.try_receive_many(3).await.unwrap();
+    assert_eq!(back.iter().map(tenure_core::Delivery::attempt).collect::<Vec<_>>(), [1, 1, 1]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_settlement_that_is_refused_has_failed_and_a_lease_that_is_not_extended_is_lost() {
+    let (stage, memory, _, queue) = staged();
+    push(&queue, &["x"]).await;
+    let worker = queue
+        .clone()
+        .lease(ms(1_000))
+        .worker()
+        .start(async |_: Job<String>| tokio::time::sleep(ms(500)).await)
+        .unwrap();
+    until("it is in flight", async || queue.stats().await.unwrap().in_flight == 1).await;
+    plan(&stage.settles, [Mishap::Fail(ErrorKind::Denied)]);
+    until("refused", async || worker.stats().failed == 1).await;
+    assert_eq!(worker.stats().last_error.unwrap().kind(), ErrorKind::Denied);
+    until("delivered again and done", async || worker.stats().handled == 1).await;
+    worker.shutdown(ms(1_000)).await;
+
+    let slow = queue.clone().lease(ms(1_000)).worker().start(async |_: Job<String>| std::future::pending::<()>().await);
+    let slow = slow.unwrap();
+    push(&queue, &["y"]).await;
+    memory.faults().delay(Operation::Extend, LONG);
+    until("lost", async || slow.stats().lost == 1).await;
+    let stats = slow.abort().await;
+    assert_eq!((stats.retried, stats.dead, stats.handled), (1, 0, 0));
+}

@@ -42,7 +42,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
             },
             ..STRAIGHT
         }),
-        ["queue/key-is-freed", "queue/retry-delay"]
+        ["queue/dropped-delivery-fails", "queue/key-is-freed", "queue/retry-delay"]
     ),
     mutant!(
         "delay/wrong-order",

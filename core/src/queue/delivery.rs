@@ -11,12 +11,17 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::name::LockName;
 use crate::token::FencingToken;
 
+/// After how long a message is due again whose delivery was dropped: doubled with each attempt, up to the longest.
+const FIRST_PAUSE: Duration = Duration::from_millis(100);
+const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+
 /// A delivered message. It is a *lease*: while it lasts nobody else gets the message; then it is delivered again. A
 /// [`Worker`](crate::Worker) extends it; a delivery received by hand is extended with [`extend`](Delivery::extend).
 ///
-/// **Dropping a delivery** gives the message back at once, as a failed attempt: whoever drops it may have begun to
-/// work. The settlement runs in the background, never blocks, and works outside a runtime. To give a message back
-/// without counting the attempt, [`give_back`](Delivery::give_back).
+/// **Dropping a delivery** gives the message back, as a failed attempt: whoever drops it may have begun to work. It is due
+/// again after 100 ms, doubled with each attempt, 10 s at most, so that a consumer that panics over it does not use up all
+/// attempts in a moment. The settlement runs in the background, never blocks, and works outside a runtime. To give a message
+/// back without counting the attempt, [`give_back`](Delivery::give_back).
 #[must_use = "dropping the delivery gives the message back as a failed attempt"]
 pub struct Delivery<T> {
     claim: Claim,
@@ -25,7 +30,9 @@ pub struct Delivery<T> {
 
 impl<T: 'static> Delivery<T> {
     pub(super) fn new(mut claim: Claim, codec: &dyn Codec<T>) -> Self {
-        claim.if_dropped(Settlement::Retry { after: Delay::ZERO, reason: Some(Reason::beginning_of("dropped")) });
+        let after = after_drop(claim.raw.attempt).min(claim.pump.caps.delay);
+        let after = Delay::new(after).unwrap_or_default();
+        claim.if_dropped(Settlement::Retry { after, reason: Some(Reason::beginning_of("dropped")) });
         let value = decode(codec, claim.raw.payload.as_bytes());
         Self { claim, value }
     }
@@ -228,6 +235,12 @@ impl<T: 'static> Delivery<T> {
         let checked = Delay::new(delay).and_then(|delay| self.claim.pump.caps.check_delay(delay).map(|()| delay));
         checked.map_err(|error| self.claim.pump.told(error, "settle"))
     }
+}
+
+/// For how long a message waits after this delivery of it was dropped, 1 for the first.
+fn after_drop(attempt: u32) -> Duration {
+    let doubled = 2_u32.saturating_pow(attempt.saturating_sub(1));
+    FIRST_PAUSE.saturating_mul(doubled).min(LONGEST_PAUSE)
 }
 
 impl<T> fmt::Debug for Delivery<T> {

@@ -16,6 +16,9 @@ use crate::driver::{DelayQueue, NewMessage, Pushed, QueueCapabilities, Settled};
 use crate::error::{Error, ErrorKind, Result};
 use crate::telemetry;
 
+/// The pause of those who go on after a failed request for messages.
+pub(super) const AFTER_FAILURE: Duration = Duration::from_secs(1);
+
 /// A handle on one delay queue of messages `T`. Cheap to make and to clone; clones with other settings are the same
 /// queue.
 ///
@@ -203,18 +206,30 @@ impl<T: 'static> Queue<T> {
         Claim::ack_all(&self.pump, claims).await
     }
 
-    /// Messages as they become due, one at a time; the next is asked for when it is polled for. Ends with the first
-    /// error.
+    /// Messages as they become due, one at a time; the next is asked for when it is polled for.
+    ///
+    /// Outages are waited out, also at the start, and asked after once a second. An error that is not
+    /// [transient](crate::Error::is_transient) is the last item.
     pub fn stream(&self) -> impl Stream<Item = Result<Delivery<T>>> + use<T>
     where
         T: 'static,
     {
         futures_util::stream::unfold(Some(self.clone()), |queue| async move {
             let queue = queue?;
-            let received = queue.receive().await;
+            let received = queue.receive_in_the_end().await;
             let next = received.is_ok().then_some(queue);
             Some((received, next))
         })
+    }
+
+    /// Waits for a message, through outages.
+    async fn receive_in_the_end(&self) -> Result<Delivery<T>> {
+        loop {
+            match self.receive().await {
+                Err(error) if error.is_transient() => tokio::time::sleep(AFTER_FAILURE).await,
+                received => return received,
+            }
+        }
     }
 
     /// A worker that handles the messages of this queue.

@@ -29,7 +29,7 @@ pub(in crate::cases) const CASES: &[Case] = &[
     ),
     case!(
         "queue/dropped-delivery-fails",
-        "A delivery that is dropped comes back at once, as a failed attempt.",
+        "A delivery that is dropped comes back as a failed attempt, after a pause that grows.",
         ["P53", "P58"],
         [Need::Queue],
         dropped_delivery
@@ -145,10 +145,16 @@ async fn reply_under_way(context: &mut Context) -> CaseResult {
 async fn dropped_delivery(context: &mut Context) -> CaseResult {
     let (bench, other) = (bench(context).await?, bench(context).await?);
     other.raw.store(message("x")).await?;
-    drop(bench.queue.receive().await?);
-    let delivery = context.within(context.soon(), "given back", other.queue.receive()).await??;
-    assert_eq!((delivery.attempt(), delivery.cause()), (2, Cause::Retried));
-    delivery.ack().await?;
+    let mut dropped = bench.queue.receive().await?;
+    for (attempt, pause) in [(2, Duration::from_millis(100)), (3, Duration::from_millis(200))] {
+        let start = Instant::now();
+        drop(dropped);
+        let delivery = context.within(pause + context.soon(), "given back", other.queue.receive()).await??;
+        assert!(start.elapsed() + bench.queue.capabilities().clock_error >= pause, "after {:?}", start.elapsed());
+        assert_eq!((delivery.attempt(), delivery.cause()), (attempt, Cause::Retried));
+        dropped = delivery;
+    }
+    dropped.ack().await?;
     Ok(())
 }
 

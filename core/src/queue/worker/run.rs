@@ -13,10 +13,8 @@ use super::observer::Observer;
 use super::stats::WorkerStats;
 use crate::error::{Error, ErrorKind, Result};
 use crate::panicked::text;
+use crate::queue::handle::AFTER_FAILURE;
 use crate::telemetry;
-
-/// The pause after a failed request for messages.
-const PAUSE: Duration = Duration::from_secs(1);
 
 /// A worker at work. Dropping it is like an [`abort`](Worker::abort): handlers are dropped, and their messages are
 /// returned to the queue in the background.
@@ -104,7 +102,7 @@ async fn take<T: Send + Sync + 'static>(crew: &Arc<Crew<T>>, running: &mut JoinS
                     telemetry::worker_refused(queue.name(), &error);
                     return Err(error);
                 }
-                tokio::time::sleep(PAUSE).await;
+                tokio::time::sleep(AFTER_FAILURE).await;
             }
         }
         while running.try_join_next().is_some() {}

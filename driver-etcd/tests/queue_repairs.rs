@@ -182,7 +182,7 @@ async fn a_damaged_message_can_be_cancelled_and_purged() {
         harm(&mut etcd, &ids[1], &what).await;
         harm(&mut etcd, &ids[2], &what).await;
         assert_eq!(driver.cancel(&queue(), &ids[1]).await.unwrap(), Cancelled::Removed, "{reason}");
-        assert_eq!(driver.purge(&queue(), 10).await.unwrap().removed, 2, "{reason}");
+        assert_eq!(driver.purge(&queue(), 10, None).await.unwrap().removed, 2, "{reason}");
         assert!(driver.list_queues(None, 10).await.unwrap().queues.is_empty());
         assert_eq!(key_count(&mut etcd).await, 0, "{reason}");
     }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tenure_core::{Client, ErrorKind, Job, Queue, Worker, WorkerBuilder, WorkerStats};
+use tenure_core::{Client, ErrorKind, Job, Queue, Worker, WorkerBuilder};
 use tenure_memory::MemoryDriver;
 use tokio::sync::mpsc;
 
@@ -56,8 +56,8 @@ async fn an_abort_returns_what_is_in_hand_and_counts_no_attempt() {
     queue.push(&"x".into()).await.unwrap();
     let (worker, mut begun) = stuck(&queue);
     begun.recv().await.unwrap();
-    assert_eq!(worker.stats(), WorkerStats::default());
-    assert_eq!(worker.abort().await.settled, 1);
+    assert_eq!((worker.stats().returned, worker.stats().handled), (0, 0));
+    assert_eq!(worker.abort().await.returned, 1);
     assert_eq!(queue.try_receive().await.unwrap().unwrap().attempt(), 1);
 }
 
@@ -65,9 +65,9 @@ async fn an_abort_returns_what_is_in_hand_and_counts_no_attempt() {
 async fn a_worker_ends_with_its_client() {
     let (client, queue) = queue();
     let (mut worker, _begun) = stuck(&queue);
-    let still = tokio::time::timeout(Duration::from_secs(60), worker.ended()).await;
+    let still = tokio::time::timeout(Duration::from_secs(60), worker.join()).await;
     assert!(still.is_err(), "it ended by itself");
     client.close(Duration::from_secs(1)).await.unwrap();
-    worker.ended().await;
-    worker.ended().await; // may be asked again
+    worker.join().await.unwrap();
+    worker.join().await.unwrap(); // may be asked again
 }

@@ -39,8 +39,6 @@ pub(crate) struct Agenda {
     free: Option<u32>,
     /// The first entry of each moment, by its millisecond.
     looks: BTreeMap<u64, u32>,
-    /// When leases were asked for last, in milliseconds: what is near or far is counted from there.
-    asked: u64,
 }
 
 #[derive(Debug)]
@@ -54,8 +52,8 @@ struct Entry {
 
 impl Agenda {
     /// Plans a look at `lease`, unless a sooner one is planned; tells whether it did.
-    pub(crate) fn plan(&mut self, lease: &Arc<Lease>, at: LeaseInstant) -> bool {
-        let at = self.moment(at.millis() + 1); // a near one not before its time
+    pub(crate) fn plan(&mut self, lease: &Arc<Lease>, at: LeaseInstant, now: LeaseInstant) -> bool {
+        let at = moment(at.millis() + 1, now.millis()); // a near one not before its time
         let mut index = lease.place.get();
         if index == NONE {
             index = self.enter(lease);
@@ -89,7 +87,6 @@ impl Agenda {
     /// The leases to be looked at by `horizon`, if there are any by `now`. No look at them is planned afterwards.
     pub(crate) fn take(&mut self, now: LeaseInstant, horizon: LeaseInstant) -> Vec<Arc<Lease>> {
         let mut taken = Vec::new();
-        self.asked = now.millis();
         if self.first().is_none_or(|first| first > now) {
             return taken;
         }
@@ -112,12 +109,6 @@ impl Agenda {
     /// Every lease that is looked after.
     pub(crate) fn leases(&self) -> Vec<Arc<Lease>> {
         self.entries.iter().filter_map(|entry| entry.lease.upgrade()).collect()
-    }
-
-    /// The moment whose list a look belongs to.
-    fn moment(&self, at: u64) -> u64 {
-        let width = 1 << (at.saturating_sub(self.asked) / 256).max(1).ilog2();
-        at - at % width
     }
 
     fn entry(&mut self, index: u32) -> &mut Entry {
@@ -171,6 +162,12 @@ impl Agenda {
     }
 }
 
+/// The moment whose list a look belongs to: near looks have a millisecond each, far ones share.
+fn moment(at: u64, now: u64) -> u64 {
+    let width = 1 << (at.saturating_sub(now) / 256).max(1).ilog2();
+    at - at % width
+}
+
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
@@ -189,10 +186,9 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn leases_are_taken_when_they_are_due_and_not_before() {
         let (mut agenda, base) = (Agenda::default(), LeaseInstant::now());
-        due(&mut agenda, base);
         let leases: Vec<_> = (0..100).map(|_| lease(Duration::from_secs(30))).collect();
         for (i, lease) in leases.iter().enumerate() {
-            assert!(agenda.plan(lease, after(base, 10 * (i as u64 / 10))));
+            assert!(agenda.plan(lease, after(base, 10 * (i as u64 / 10)), base));
         }
         assert_eq!(agenda.first(), Some(LeaseInstant::at_millis(base.millis() + 1)));
         assert_eq!(due(&mut agenda, base), 0);
@@ -210,24 +206,22 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn only_a_sooner_look_changes_the_plan() {
         let (mut agenda, base) = (Agenda::default(), LeaseInstant::now());
-        due(&mut agenda, base);
         let (one, other) = (lease(Duration::from_secs(30)), lease(Duration::from_secs(30)));
-        assert!(agenda.plan(&other, after(base, 5)));
-        assert!(agenda.plan(&one, after(base, 5)));
-        assert!(!agenda.plan(&one, after(base, 6)));
-        assert!(agenda.plan(&one, after(base, 2)));
+        assert!(agenda.plan(&other, after(base, 5), base));
+        assert!(agenda.plan(&one, after(base, 5), base));
+        assert!(!agenda.plan(&one, after(base, 6), base));
+        assert!(agenda.plan(&one, after(base, 2), base));
         assert_eq!(due(&mut agenda, after(base, 4)), 1);
-        assert!(agenda.plan(&one, after(base, 6)), "nothing is planned for one in hand");
+        assert!(agenda.plan(&one, after(base, 6), base), "nothing is planned for one in hand");
         assert_eq!(due(&mut agenda, after(base, 10)), 2);
     }
 
     #[tokio::test(start_paused = true)]
     async fn far_looks_come_together_and_at_most_a_little_early() {
         let (mut agenda, base) = (Agenda::default(), LeaseInstant::now());
-        due(&mut agenda, base);
         let leases: Vec<_> = (0..100).map(|_| lease(Duration::from_secs(30))).collect();
         for (i, lease) in leases.iter().enumerate() {
-            agenda.plan(lease, after(base, 10_000 + i as u64));
+            agenda.plan(lease, after(base, 10_000 + i as u64), base);
         }
         assert!(agenda.looks.len() <= 5, "{}", agenda.looks.len());
         assert_eq!(due(&mut agenda, after(base, 10_000 - 40)), 0);
@@ -235,12 +229,21 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn a_near_look_is_not_early_however_long_nobody_looked() {
+        let (mut agenda, base) = (Agenda::default(), LeaseInstant::now());
+        assert_eq!(due(&mut agenda, base), 0);
+        let later = after(base, 60_000);
+        agenda.plan(&lease(Duration::from_secs(30)), after(later, 2), later);
+        assert!(agenda.first() >= Some(after(later, 2)));
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn entries_are_used_again() {
         let (mut agenda, base) = (Agenda::default(), LeaseInstant::now());
         for round in 0..1000 {
             let (kept, gone) = (lease(Duration::from_secs(30)), lease(Duration::from_secs(30)));
-            agenda.plan(&kept, after(base, round));
-            agenda.plan(&gone, after(base, round));
+            agenda.plan(&kept, after(base, round), base);
+            agenda.plan(&gone, after(base, round), base);
             agenda.remove(&kept);
             drop(gone); // forgotten by nobody
             assert_eq!(due(&mut agenda, after(base, round + 1)), 0);

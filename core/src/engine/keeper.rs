@@ -48,7 +48,7 @@ impl Keeper {
     pub(crate) fn watch_over(&self, lease: &Arc<Lease>) {
         let Some(at) = lease.next_look() else { return self.forget(lease) };
         let mut plan = self.plan();
-        if plan.agenda.plan(lease, at) && plan.sleeping_until.is_none_or(|until| at < until) {
+        if plan.agenda.plan(lease, at, LeaseInstant::now()) && plan.sleeping_until.is_none_or(|until| at < until) {
             drop(plan);
             self.sooner.notify_one();
         }

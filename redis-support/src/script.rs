@@ -112,7 +112,7 @@ scripts! {
     QUEUE_PURGE = "queue_purge":
         "queue/purge" "queue/part/keys" "queue/part/clock" "queue/part/form" "queue/part/insert" "queue/part/key"
         "queue/part/find" "queue/part/remove" "queue/purge_do";
-    QUEUE_DEAD_LIST = "queue_dead_list": "queue/dead_list" "queue/part/keys" "queue/part/clock" "queue/dead_list_do";
+    QUEUE_DEAD_LIST = "queue_dead_list": "queue/dead_list" "queue/part/keys" "queue/part/clock" "queue/part/form" "queue/dead_list_do";
     QUEUE_DEAD_REDRIVE = "queue_dead_redrive":
         "queue/dead_redrive" "queue/part/keys" "queue/part/clock" "queue/part/form" "queue/part/insert"
         "queue/part/look_up" "queue/part/selected" "queue/dead_redrive_do";

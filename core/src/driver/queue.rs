@@ -44,6 +44,8 @@ pub trait DelayQueue: Debug + Send + Sync + 'static {
     ///
     /// * A message whose lease has ended is due at that instant: it is delivered again, and the older receipt dies.
     /// * A message without attempts left moves to the dead letters instead ([`DeadCause::Exhausted`](super::DeadCause)).
+    /// * A damaged message moves to the dead letters ([`DeadCause::Damaged`](super::DeadCause)), with the reason; it harms
+    ///   no other. Purges, cancellations and lists work on it.
     /// * A message whose key is in flight is passed over, and not looked at again until the key is free.
     /// * A paused queue hands out nothing and repairs nothing.
     /// * Looks at a bounded number of messages; [`Next::Now`](super::Next::Now) when that bound cut it short.

@@ -176,7 +176,8 @@ pub enum DeadCause {
     Exhausted,
     /// A worker said that it will never succeed.
     Rejected,
-    /// Something of it cannot be read; the reason begins with `damaged: `. What can be read is kept.
+    /// What is stored of it cannot be read: a foreign hand changed it, or the backend lost a part. The reason begins with
+    /// `damaged: `; what can be read is kept, the payload up to [`Payload::MAX_LEN`].
     Damaged,
 }
 

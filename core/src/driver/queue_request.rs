@@ -110,7 +110,7 @@ pub enum Next {
 pub struct Healed {
     /// Leases found ended, whose messages were delivered again or died.
     pub expired: u32,
-    /// Messages moved to the dead letters because they had no attempts left.
+    /// Messages moved to the dead letters because they had no attempts left, or are damaged.
     pub dead: u32,
     /// Messages that should have died but found the dead letters full; they wait another minute.
     pub postponed: u32,

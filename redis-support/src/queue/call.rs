@@ -6,6 +6,7 @@ use tenure_core::driver::{
 use tenure_core::{Delay, Error, ErrorKind, MessageId, QueueName, Reason, Result};
 
 use super::form::write_record;
+use super::reply::Damaged;
 use crate::args::ArgList;
 use crate::call::Calls;
 use crate::executor::ScriptCall;
@@ -72,7 +73,22 @@ impl Calls {
     ) -> Result<ScriptCall> {
         check_count(settles.len())?;
         check_count(request.map_or(0, |request| request.max))?;
-        let mut call = self.on_queue(&script::QUEUE_TURN, queue, 5 + settles.len());
+        let mut call = self.turn_of(queue, request, listening, settles.len());
+        for settle in settles {
+            call.args.push(settlement(settle)?);
+        }
+        Ok(call)
+    }
+
+    /// A turn whose settlements are to follow.
+    fn turn_of(
+        &self,
+        queue: &QueueName,
+        request: Option<&ReceiveRequest>,
+        listening: Listening,
+        settles: usize,
+    ) -> ScriptCall {
+        let mut call = self.on_queue(&script::QUEUE_TURN, queue, 5 + settles);
         call.args.push(match self.settings.fences {
             Fences::ClockSeeded => "clock",
             Fences::Counter => "counter",
@@ -81,10 +97,16 @@ impl Calls {
         call.args.push(if listening == Listening::Yes { self.keys.client() } else { "" });
         call.args.push_number(request.map_or(0, |request| request.max.min(HANDED_OUT) as u64));
         call.args.push_number(request.map_or(0, |request| request.lease.as_micros()));
-        for settle in settles {
-            call.args.push(settlement(settle)?);
+        call
+    }
+
+    pub(super) fn queue_bury_damaged(&self, queue: &QueueName, damaged: &[Damaged]) -> ScriptCall {
+        let mut call = self.turn_of(queue, None, Listening::No, damaged.len());
+        for Damaged { receipt, reason } in damaged {
+            let [number, fence, _] = receipt.parts();
+            call.args.push(format!("{number:014x}{fence:014x}x={}", reason.as_str()));
         }
-        Ok(call)
+        call
     }
 
     pub(super) fn queue_extend(&self, queue: &QueueName, extensions: &[Extension]) -> Result<ScriptCall> {

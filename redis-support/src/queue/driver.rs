@@ -12,7 +12,7 @@ use tenure_core::driver::{
 use tenure_core::{Attempts, Delay, Error, ErrorKind, Lease, LockName, MessageId, Payload, QueueName, Result};
 
 use super::call::{BATCH, Listening};
-use super::reply;
+use super::reply::{self, Damaged};
 use crate::executor::{Placement, RedisExecutor, Reply, ScriptCall};
 use crate::lock::RedisLocks;
 use crate::settings::Fences;
@@ -32,12 +32,21 @@ impl<E: RedisExecutor> RedisLocks<E> {
         read(&reply).map_err(told)
     }
 
+    /// Moves deliveries that this client cannot read to the dead letters. One for which that fails comes again.
+    async fn bury_damaged(&self, queue: &QueueName, damaged: Vec<Damaged>) {
+        if !damaged.is_empty() {
+            let call = self.calls().queue_bury_damaged(queue, &damaged);
+            let _ = self.on_queue("receive", queue, Ok(call), |_| Ok(())).await;
+        }
+    }
+
     fn listening(&self, queue: &QueueName) -> Listening {
         if self.wake().queues().is_watched(queue) { Listening::Yes } else { Listening::No }
     }
 }
 
-/// Every method is one round trip, with these exceptions: `list_queues` needs two or more, since a script must stay short
+/// Every method is one round trip, with these exceptions: a receive that meets a message which only the client finds damaged
+/// sends one more; `list_queues` needs two or more, since a script must stay short
 /// and in one slot (in a cluster it asks each of the 256 groups of queues); nothing is sent for an empty list.
 #[async_trait]
 impl<E: RedisExecutor> DelayQueue for RedisLocks<E> {
@@ -81,7 +90,9 @@ impl<E: RedisExecutor> DelayQueue for RedisLocks<E> {
 
     async fn receive(&self, request: &ReceiveRequest) -> Result<Received> {
         let call = self.calls().queue_turn(&request.queue, &[], Some(request), self.listening(&request.queue));
-        self.on_queue("receive", &request.queue, call, reply::received).await
+        let (received, damaged) = self.on_queue("receive", &request.queue, call, reply::received).await?;
+        self.bury_damaged(&request.queue, damaged).await;
+        Ok(received)
     }
 
     async fn settle(&self, queue: &QueueName, settles: &[Settle]) -> Result<Vec<Settled>> {
@@ -99,10 +110,10 @@ impl<E: RedisExecutor> DelayQueue for RedisLocks<E> {
     ) -> Result<(Vec<Settled>, Received)> {
         let queue = &request.queue;
         let call = self.calls().queue_turn(queue, settles, Some(request), self.listening(queue));
-        self.on_queue("settle_and_receive", queue, call, |answer| {
-            Ok((reply::settled(answer, settles.len())?, reply::received(answer)?))
-        })
-        .await
+        let read = |answer: &Reply| Ok((reply::settled(answer, settles.len())?, reply::received(answer)?));
+        let (settled, (received, damaged)) = self.on_queue("settle_and_receive", queue, call, read).await?;
+        self.bury_damaged(queue, damaged).await;
+        Ok((settled, received))
     }
 
     async fn extend(&self, queue: &QueueName, extensions: &[Extension]) -> Result<Vec<Extended>> {

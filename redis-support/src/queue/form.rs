@@ -69,6 +69,32 @@ impl Record {
     }
 }
 
+/// What can be told of a message whose record and state may be damaged: then the payload is all that is there, up to the most
+/// that a payload may be.
+pub(super) fn read_or_guess(record: &[u8], state: &[u8]) -> (Record, State) {
+    let state = State::read(state);
+    let record = Record::read(record).map_err(|error| {
+        let beginning = &record[..record.len().min(Payload::MAX_LEN)];
+        (Payload::new(beginning).expect("short enough"), error)
+    });
+    let reason = |error: &Error| Some(damaged_because(error));
+    match (record, state) {
+        (Ok(record), Ok(state)) => (record, state),
+        (Ok(record), Err(error)) => (record, State { reason: reason(&error), ..State::UNKNOWN }),
+        (Err((payload, error)), state) => {
+            let attempts = Attempts::new(1).expect("one is allowed");
+            let record = Record { attempts, name: None, key: None, lock: None, payload };
+            let state = state.unwrap_or(State::UNKNOWN);
+            (record, State { dead: DeadCause::Damaged, reason: state.reason.or(reason(&error)), ..state })
+        }
+    }
+}
+
+/// What dead letters say of a damaged message.
+pub(super) fn damaged_because(error: &Error) -> Reason {
+    Reason::beginning_of(&format!("damaged: {}", error.message()))
+}
+
 /// A state, taken apart.
 #[derive(Debug)]
 pub(super) struct State {
@@ -80,6 +106,8 @@ pub(super) struct State {
 }
 
 impl State {
+    const UNKNOWN: Self = Self { attempt: 0, cause: Cause::First, dead: DeadCause::Damaged, fence: 0, reason: None };
+
     /// Nothing stands for a message that was not delivered yet.
     pub(super) fn read(bytes: &[u8]) -> Result<Self> {
         if bytes.is_empty() {
@@ -99,9 +127,13 @@ impl State {
             _ => return Err(damaged()),
         };
         take(&mut rest, 1)?;
-        let dead = if take(&mut rest, 1)? == b"R" { DeadCause::Rejected } else { DeadCause::Exhausted };
+        let dead = match take(&mut rest, 1)? {
+            b"R" => DeadCause::Rejected,
+            b"X" => DeadCause::Damaged,
+            _ => DeadCause::Exhausted,
+        };
         let fence = hex(take(&mut rest, 14)?)?;
-        let reason = rest.strip_prefix(b"=").map(|text| Reason::new(String::from_utf8_lossy(text))).transpose()?;
+        let reason = rest.strip_prefix(b"=").map(|text| Reason::beginning_of(&String::from_utf8_lossy(text)));
         Ok(Self { attempt, cause, dead, fence, reason })
     }
 }

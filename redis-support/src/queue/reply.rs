@@ -6,9 +6,9 @@ use tenure_core::driver::{
     Cancelled, DeadLetter, DeadPage, DeadPlace, Extended, Flow, Healed, MessageInfo, MessageState, NewMessage, Next,
     PurgePlace, PurgeStep, Pushed, QueueStats, RawDelivery, Receipt, Received, Rescheduled, Rest, Settled,
 };
-use tenure_core::{FencingToken, MessageId, Result};
+use tenure_core::{Error, FencingToken, MessageId, Reason, Result};
 
-use super::form::{Record, State, hex, span};
+use super::form::{Record, State, damaged_because, hex, read_or_guess, span};
 use crate::executor::Reply;
 use crate::reply::unexpected;
 
@@ -81,8 +81,15 @@ pub(super) fn settled(reply: &Reply, count: usize) -> Result<Vec<Settled>> {
     })
 }
 
-/// What a receive handed out.
-pub(super) fn received(reply: &Reply) -> Result<Received> {
+/// A delivery that cannot be read.
+#[derive(Debug)]
+pub(super) struct Damaged {
+    pub(super) receipt: Receipt,
+    pub(super) reason: Reason,
+}
+
+/// What a receive handed out, and what of it cannot be read.
+pub(super) fn received(reply: &Reply) -> Result<(Received, Vec<Damaged>)> {
     let items = at(reply.items()?, 1)?.items()?;
     let now = number(at(items, 0)?)?;
     let next = match at(items, 1)?.int()? {
@@ -97,8 +104,22 @@ pub(super) fn received(reply: &Reply) -> Result<Received> {
         postponed: small(at(items, 4)?)?,
         orphans: small(at(items, 5)?)?,
     };
-    let deliveries = items[6..].chunks(4).map(|delivery| one_delivery(delivery, now)).collect::<Result<_>>()?;
-    Ok(Received { deliveries, next, healed })
+    let (mut deliveries, mut damaged) = (Vec::new(), Vec::new());
+    for items in items[6..].chunks(4) {
+        match one_delivery(items, now) {
+            Ok(delivery) => deliveries.push(delivery),
+            Err(error) => damaged.extend(damage(items, &error)),
+        }
+    }
+    Ok((Received { deliveries, next, healed }, damaged))
+}
+
+/// A delivery that cannot even be named is left to the end of its lease.
+fn damage(items: &[Reply], error: &Error) -> Option<Damaged> {
+    let [id, _, state, _] = items else { return None };
+    let fence = hex(state.bytes().ok()?.get(11..25)?).ok()?;
+    let receipt = Receipt::new([hex(id.bytes().ok()?).ok()?, fence, 0]);
+    Some(Damaged { receipt, reason: damaged_because(error) })
 }
 
 fn one_delivery(items: &[Reply], now: u64) -> Result<RawDelivery> {
@@ -115,7 +136,7 @@ fn one_delivery(items: &[Reply], now: u64) -> Result<RawDelivery> {
         cause: state.cause,
         fence,
         receipt: Receipt::new([number_, state.fence, 0]),
-        late: span(number(score)? / 2, now),
+        late: number(score).map_or(Duration::ZERO, |score| span(score / 2, now)),
         age: span(number_, now),
         key: record.key,
         lock: record.lock,
@@ -156,8 +177,7 @@ pub(super) fn info(reply: &Reply) -> Result<Option<MessageInfo>> {
         return if items.is_empty() { Ok(None) } else { Err(unexpected("a message is cut")) };
     };
     let (now, number_) = (number(now)?, hex(id.bytes()?)?);
-    let record = Record::read(record.bytes()?)?;
-    let stored = State::read(stored.bytes()?)?;
+    let (record, stored) = read_or_guess(record.bytes()?, stored.bytes()?);
     Ok(Some(MessageInfo {
         id: record.id(number_),
         state: state(standing.int()?)?,
@@ -205,7 +225,7 @@ pub(super) fn dead_page(reply: &Reply) -> Result<DeadPage> {
     let one = |items: &[Reply]| {
         let [id, stamp, record, stored] = items else { return Err(unexpected("a dead letter is cut")) };
         let place = DeadPlace { stamp: number(stamp)?, number: hex(id.bytes()?)? };
-        let (record, stored) = (Record::read(record.bytes()?)?, State::read(stored.bytes()?)?);
+        let (record, stored) = read_or_guess(record.bytes()?, stored.bytes()?);
         Ok(DeadLetter {
             id: record.id(place.number),
             place,

@@ -4,16 +4,23 @@ local skip = 0
 for _, id in ipairs(redis.call('ZRANGE', D, from, from, 'BYSCORE', 'LIMIT', 0, 1000)) do
   if id <= number_before then skip = skip + 1 end
 end
-local found = redis.call('ZRANGE', D, from, '+inf', 'BYSCORE', 'LIMIT', skip, max + 1, 'WITHSCORES')
-local out, bytes, listed = {now, 0}, 0, 0
-for i = 1, #found, 2 do
-  if listed == max or bytes >= BYTES then
-    out[2] = 1
-    break
+local out, bytes, listed, looks = {now, 0}, 0, 0, 1000
+while looks > 0 do
+  local found = redis.call('ZRANGE', D, from, '+inf', 'BYSCORE', 'LIMIT', skip, max + 1, 'WITHSCORES')
+  for i = 1, #found, 2 do
+    if listed == max or bytes >= BYTES then
+      out[2] = 1
+      return out
+    end
+    local id, at = found[i], found[i + 1]
+    if is_number(id) and string.find(at, '^%d+$') then -- anything else is no letter, and is passed over
+      local record = redis.call('HGET', M, id) or ''
+      local n = #out
+      out[n + 1], out[n + 2], out[n + 3], out[n + 4] = id, at, record, redis.call('HGET', O, id) or ''
+      listed, bytes = listed + 1, bytes + string.len(record)
+    end
   end
-  local record = redis.call('HGET', M, found[i]) or ''
-  local n = #out
-  out[n + 1], out[n + 2], out[n + 3], out[n + 4] = found[i], found[i + 1], record, redis.call('HGET', O, found[i]) or ''
-  listed, bytes = listed + 1, bytes + string.len(record)
+  if #found < 2 * (max + 1) then break end
+  skip, looks = skip + max + 1, looks - max - 1
 end
 return out

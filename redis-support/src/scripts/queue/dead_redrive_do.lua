@@ -2,9 +2,11 @@ tick()
 local numbers, more = selected(5)
 local moved = 0
 for _, id in ipairs(numbers) do
-  local state = redis.call('HGET', O, id)
-  if redis.call('ZREM', D, id) == 1 and state then
+  local record = redis.call('HGET', M, id)
+  if record and is_number(id) and redis.call('ZREM', D, id) == 1 then
     moved = moved + 1
+    local state = redis.call('HGET', O, id)
+    if not state or flaw_of_state(state, record) then state = first_state(record) end
     redis.call('HSET', O, id, after(state, 0, 'D', '-'))
     insert(id, 2 * (now + delay))
   end

@@ -20,7 +20,7 @@ while removed < max and (held[h] or times[t]) and (held[h] or held_ends) and (ti
     id, place, score, from = times[t], 'T', time, time
     t = t + 2
   end
-  if id > newest or (place == 'T' and standing(place, score) == 3) then
+  if (is_number(id) and id > newest) or (place == 'T' and standing(place, score) == 3) then
     from = from + 1 -- whatever else has this score is in flight as well, or newer still
   else
     local record = redis.call('HGET', M, id)

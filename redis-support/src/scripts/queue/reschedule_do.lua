@@ -11,8 +11,8 @@ if place == 'H' then unhold(found, key, score) end
 if place == 'T' and score % 2 == 1 then
   local last = redis.call('HGET', R, found) or first_state(record)
   redis.call('HDEL', R, found)
-  redis.call('HSET', O, found, after(last, tonumber(string.sub(last, 1, 4), 16), 'L', '-'))
+  redis.call('HSET', O, found, after(last, attempt_of(last), 'L', '-'))
 end
-leave(found, key)
+depart(found, record)
 wake_if_sooner()
 return 1

@@ -18,7 +18,7 @@ while scheduled > 0 and next_due < 0 do
   for i = 2, #later, 2 do
     local score = tonumber(later[i])
     if score % 2 == 0 or (i == #later and page == LOOKS) then
-      next_due = math.floor(score / 2) - now
+      next_due = math.min(math.floor(score / 2), 4503599627370496) - now
       break
     end
   end

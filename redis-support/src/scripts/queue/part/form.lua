@@ -2,20 +2,60 @@
 -- A record (in M) is: attempts (4 hex), '-' or '+', and after '+': cause of the first delivery (1), window in us
 -- (14 hex), lengths of name (2 hex), key (2 hex) and lock (4 hex), name, key, lock. Then the payload.
 -- A state (in R while delivered, in O otherwise) is: attempt (4 hex), attempts (4 hex), cause (1), '-' or '+' as in the
--- record, doom ('-', 'E' exhausted, 'R' rejected), fence (14 hex, zeros when no receipt is valid), then the reason.
+-- record, doom ('-', 'E' exhausted, 'R' rejected, 'X' damaged), fence (14 hex, zeros when no receipt is valid), then the
+-- reason.
+-- A foreign hand may have changed anything: what is read is checked, and no form of it fails a script.
 local NO_FENCE = '00000000000000'
+local BLANK = '00000001F--' .. NO_FENCE
 
--- Name, key and window of a record; '' for what it does not have.
+-- Whether it is a message's number.
+local function is_number(id)
+  return string.find(id, '^[0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f]'
+    .. '[0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f]$')
+end
+
+-- Window and lengths of name, key and lock, each in hex, of a record that has them.
+local function extension(record)
+  return string.match(record, '^[FP](%x%x%x%x%x%x%x%x%x%x%x%x%x%x)(%x%x)(%x%x)(%x%x%x%x)', 6)
+end
+
+-- What is wrong with a record; nil when it can be read.
+local function flaw(record)
+  local attempts, sign = string.match(record, '^(%x%x%x%x)([-+])')
+  if not attempts or attempts == '0000' or attempts > '2710' then return 'its head is cut or foreign' end
+  local rest = string.len(record) - 5
+  if sign == '+' then
+    local window, name, key, lock = extension(record)
+    if not window then return 'its head is cut or foreign' end
+    name, key, lock = tonumber(name, 16), tonumber(key, 16), tonumber(lock, 16)
+    rest = rest - 23 - name - key - lock
+    if rest < 0 or name > 128 or key > 128 or lock > 512 then return 'its lengths do not fit' end
+  end
+  if rest > 1048576 then return 'its payload is too long' end
+end
+
+-- What is wrong with a state; nil when it can be read and belongs to the record.
+local function flaw_of_state(state, record)
+  local sign = string.match(state, '^%x%x%x%x%x%x%x%x[FTBPLD]([-+])[-ERX]%x%x%x%x%x%x%x%x%x%x%x%x%x%x')
+  if sign ~= string.sub(record, 5, 5) then return 'its state is cut or foreign' end
+end
+
+local function attempt_of(state)
+  return tonumber(string.sub(state, 1, 4), 16) or 0
+end
+
+-- Name, key and window of a record; '' for what it does not have, and for all of a damaged one.
 local function about(record)
-  if string.sub(record, 5, 5) ~= '+' then return '', '', 0 end
-  local key = 29 + tonumber(string.sub(record, 21, 22), 16)
-  local lock = key + tonumber(string.sub(record, 23, 24), 16)
-  local window = tonumber(string.sub(record, 7, 20), 16)
-  return string.sub(record, 29, key - 1), string.sub(record, key, lock - 1), window
+  if string.sub(record, 5, 5) ~= '+' or flaw(record) then return '', '', 0 end
+  local window, name_len, key_len = extension(record)
+  local key = 29 + tonumber(name_len, 16)
+  local lock = key + tonumber(key_len, 16)
+  return string.sub(record, 29, key - 1), string.sub(record, key, lock - 1), tonumber(window, 16)
 end
 
 -- The state before the first delivery.
 local function first_state(record)
+  if flaw(record) then return BLANK end
   local extended = string.sub(record, 5, 5) == '+'
   local cause = extended and string.sub(record, 6, 6) or 'F'
   return '0000' .. string.sub(record, 1, 4) .. cause .. string.sub(record, 5, 5) .. '-' .. NO_FENCE
@@ -23,6 +63,6 @@ end
 
 -- A state with another attempt, cause and doom, without a receipt; the reason stays unless one is given.
 local function after(state, attempt, cause, doom, reason)
-  return string.format('%04x', attempt) .. string.sub(state, 5, 8) .. cause .. string.sub(state, 10, 10) .. doom
+  return string.format('%04x', math.max(attempt, 0)) .. string.sub(state, 5, 8) .. cause .. string.sub(state, 10, 10) .. doom
     .. NO_FENCE .. (reason or string.sub(state, 26))
 end

@@ -1,4 +1,4 @@
--- Part: hold() and leave(). Needs keys and insertion.
+-- Part: hold(), leave() and depart(). Needs keys, form and insertion.
 -- In I a field is 'n' and a name, or 'k' and a concurrency key; its value is the number of the message that has the
 -- name, or that is in flight with the key. What finds its key in flight is held: in H by its due time, in J (all scores
 -- 0) by length and bytes of the key, due time.
@@ -13,17 +13,61 @@ local function hold(id, key, at)
 end
 
 -- A message of this key went away, or is not in flight any more: the first that was held may go. Tells whether one did.
+-- A member of J that is not in H is of no account.
 local function leave(id, key)
   if key == '' then return false end
   local busy = redis.call('HGET', I, 'k' .. key)
   if busy and busy ~= id then return false end
   if busy then redis.call('HDEL', I, 'k' .. key) end
   local own = string.format('%02x', string.len(key)) .. key
-  local held = redis.call('ZRANGE', J, '[' .. own, '(' .. own .. 'g', 'BYLEX', 'LIMIT', 0, 1)[1]
-  if not held then return false end
-  local other, at = string.sub(held, -14), tonumber(string.sub(held, -28, -15), 16)
-  redis.call('ZREM', J, held)
-  redis.call('ZREM', H, other)
-  insert(other, 2 * at)
-  return true
+  for _ = 1, 64 do
+    local held = redis.call('ZRANGE', J, '[' .. own, '(' .. own .. 'g', 'BYLEX', 'LIMIT', 0, 1)[1]
+    if not held then return false end
+    local other, at = string.sub(held, -14), tonumber(string.sub(held, -28, -15), 16)
+    redis.call('ZREM', J, held)
+    if redis.call('ZREM', H, other) == 1 then
+      insert(other, 2 * (at or now))
+      return true
+    end
+  end
+  return false
+end
+
+-- Keys whose messages this run hands out.
+local taken = {}
+
+-- Whether a message of the key is in flight. A mark without a delivery is of no account.
+local function is_busy(id, key)
+  if taken[key] then return true end
+  local other = redis.call('HGET', I, 'k' .. key)
+  return other and other ~= id and redis.call('HEXISTS', R, other) == 1
+end
+
+-- A message went whose key nobody can tell: of each key that is not in flight, the first that was held may go. Looks at
+-- 256 keys.
+local function leave_any()
+  local from, freed = '-', false
+  for _ = 1, 256 do
+    local held = redis.call('ZRANGE', J, from, '+', 'BYLEX', 'LIMIT', 0, 1)[1]
+    if not held then break end
+    local length = tonumber(string.sub(held, 1, 2), 16)
+    if length then
+      local key = string.sub(held, 3, 2 + length)
+      if not is_busy('', key) then
+        redis.call('HDEL', I, 'k' .. key)
+        freed = leave('', key) or freed
+      end
+      from = '(' .. string.sub(held, 1, 2 + length) .. 'g'
+    else
+      redis.call('ZREM', J, held)
+    end
+  end
+  return freed
+end
+
+-- The message of this record went away, or is not in flight any more. Tells whether another one may go.
+local function depart(id, record)
+  if not record or flaw(record) then return leave_any() end
+  local _, key = about(record)
+  return leave(id, key)
 end

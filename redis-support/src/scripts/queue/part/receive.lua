@@ -2,15 +2,8 @@
 -- Returns {now, next, expired, dead, postponed, orphans, then for each delivery: number, score before, state, record};
 -- next is -2 paused, -1 never, 0 at once, else in so many us. Looks at 256 messages beyond those handed out, 64 at a
 -- time, and stops after 4 MiB, so that no run is long.
-local PAGE, BYTES = 64, 4194304
+local PAGE, BYTES, FAR = 64, 4194304, 4503599627370496 -- FAR: a score by a foreign hand may be any
 local counts
-
--- Whether a message of the key is in flight. A mark without a delivery is of no account.
-local function is_busy(id, key, taken)
-  if taken[key] then return true end
-  local other = redis.call('HGET', I, 'k' .. key)
-  return other and other ~= id and redis.call('HEXISTS', R, other) == 1
-end
 
 -- One page: sorts what is due into what is handed out and the rest, until the order may have changed.
 local function sort_page(due, ids, records, looks)
@@ -19,7 +12,7 @@ local function sort_page(due, ids, records, looks)
     if tonumber(due[2 * i]) % 2 == 1 then odd[#odd + 1] = id end
   end
   local running, o = #odd > 0 and redis.call('HMGET', R, unpack(odd)) or {}, 0
-  local page, taken = {}, {}
+  local page = {}
   for i, id in ipairs(ids) do
     local record, state, ended = records[i], found[i], tonumber(due[2 * i]) % 2 == 1
     if ended then
@@ -33,17 +26,29 @@ local function sort_page(due, ids, records, looks)
       redis.call('HDEL', O, id)
       counts.orphans = counts.orphans + 1
     else
-      state = state or first_state(record)
       if ended then counts.expired = counts.expired + 1 end
-      local attempt, doom = tonumber(string.sub(state, 1, 4), 16), string.sub(state, 11, 11)
-      if doom == '-' and attempt >= tonumber(string.sub(state, 5, 8), 16) then doom = 'E' end
-      local _, key = about(record)
+      local why = flaw(record) or (state and flaw_of_state(state, record))
+      if not is_number(id) then why = 'its number is foreign' end
+      local attempt, doom, _, key
+      if why then
+        doom = 'X'
+      else
+        state = state or first_state(record)
+        attempt, doom = attempt_of(state), string.sub(state, 11, 11)
+        if doom == '-' and attempt >= tonumber(string.sub(state, 5, 8), 16) then doom = 'E' end
+        _, key = about(record)
+      end
       if doom ~= '-' then
         looks = looks - 1
-        local done, freed = bury(id, state, doom, record)
+        local done, freed
+        if why then
+          done, freed = bury_damaged(id, record, state, why)
+        else
+          done, freed = bury(id, state, doom, record)
+        end
         if done then counts.dead = counts.dead + 1 else counts.postponed = counts.postponed + 1 end
         if freed then return page, looks end
-      elseif key ~= '' and is_busy(id, key, taken) then
+      elseif key ~= '' and is_busy(id, key) then
         looks = looks - 1
         if ended then
           redis.call('HDEL', R, id)
@@ -105,7 +110,7 @@ local function receive()
     end
   end
   local first = not paused and redis.call('ZRANGE', T, 0, 0, 'WITHSCORES')[2]
-  out[2] = paused and -2 or first and math.max(math.floor(tonumber(first) / 2) - now, 0) or -1
+  out[2] = paused and -2 or first and math.min(math.max(math.floor(tonumber(first) / 2) - now, 0), FAR) or -1
   out[3], out[4], out[5], out[6] = counts.expired, counts.dead, counts.postponed, counts.orphans
   if handed > 0 or stepped or now > clock + 1000000 then
     if handed == 0 then redis.call('HDEL', O, '') end -- works without memory, and lets the next one work

@@ -18,5 +18,5 @@ local function remove(id, record, place, score)
   redis.call('HDEL', R, id)
   redis.call('HDEL', O, id)
   if name ~= '' then redis.call('HDEL', I, 'n' .. name) end
-  if place ~= 'D' then leave(id, key) end
+  if place ~= 'D' then depart(id, record) end
 end

@@ -1,17 +1,19 @@
 -- Part: settle(). Needs the parts of form, insertion, keys and burial.
 -- A settlement is one argument: number (14 hex), fence (14 hex), kind, then for 'r' and 'p' the delay in us (14 hex),
--- then for 'r' and 'd' the reason ('=' and its text, or nothing). Kinds: a ack, r retry, b return, p park, d dead.
+-- then for 'r', 'd' and 'x' the reason ('=' and its text, or nothing). Kinds: a ack, r retry, b return, p park, d dead, x
+-- damaged.
 -- Answers 1 done, 2 dead, 3 postponed, 0 stale. The first write of each frees memory, so that it works without any.
 local function settle_other(id, state, arg)
   tick()
   redis.call('HDEL', R, id)
-  local kind, attempt = string.sub(arg, 29, 29), tonumber(string.sub(state, 1, 4), 16)
+  local kind, attempt = string.sub(arg, 29, 29), attempt_of(state)
   local doom
-  if kind == 'd' then
-    state, doom = after(state, attempt, string.sub(state, 9, 9), 'R', string.sub(arg, 30)), 'R'
+  if kind == 'd' or kind == 'x' then
+    doom = kind == 'd' and 'R' or 'X'
+    state = after(state, attempt, string.sub(state, 9, 9), doom, string.sub(arg, 30))
   elseif kind == 'r' then
     state = after(state, attempt, 'T', '-', string.sub(arg, 44))
-    if attempt >= tonumber(string.sub(state, 5, 8), 16) then doom = 'E' end
+    if attempt >= (tonumber(string.sub(state, 5, 8), 16) or 0) then doom = 'E' end
   else
     state = after(state, attempt - 1, kind == 'b' and 'B' or 'P', '-')
   end
@@ -19,16 +21,13 @@ local function settle_other(id, state, arg)
   redis.call('HSET', O, id, state)
   local delay = kind == 'b' and 0 or tonumber(string.sub(arg, 30, 43), 16)
   insert(id, 2 * (now + delay))
-  if string.sub(state, 10, 10) == '+' then
-    local _, key = about(redis.call('HGET', M, id))
-    leave(id, key)
-  end
+  if string.sub(state, 10, 10) == '+' then depart(id, redis.call('HGET', M, id)) end
   return 1
 end
 
 -- What is left to do for acknowledged messages with a name or a key.
 local function forget(id, record)
-  local name, key, window = about(record)
+  local name, key, window = about(record or '')
   if name ~= '' then
     redis.call('HDEL', I, 'n' .. name)
     if window > 0 then
@@ -38,9 +37,9 @@ local function forget(id, record)
       if redis.call('PTTL', S) < life then redis.call('PEXPIRE', S, life) end
     end
   end
-  if key ~= '' then
+  if key ~= '' or not record or flaw(record) then
     tick()
-    leave(id, key)
+    depart(id, record)
   end
 end
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 use common::queue::{delay, key, message, queue, up_to};
 use common::{Client, server};
 use tenure_core::driver::{DeadSelection, DelayQueue, Due, NewMessage, Next, ReceiveRequest, Rest, Settle, Settlement};
-use tenure_core::{Attempts, Delay, Payload, QueueName};
+use tenure_core::{Attempts, Delay, ErrorKind, Payload, QueueName};
 use tenure_testkit::RedisServer;
 
 const MANY: usize = 100_000;
@@ -175,6 +175,26 @@ async fn a_message_costs_little_memory() {
     let in_flight = (memory(&server) - before - per_message * MANY as u64) * 2 / MANY as u64;
     println!("one in flight takes {in_flight} more");
     assert!(in_flight <= 200);
+}
+
+/// All or none of a batch means one script; so its bytes are bounded.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn the_most_bytes_of_a_push_cost_a_short_script_and_more_are_refused() {
+    let server = server();
+    let q = Client::of(&server).await.queues;
+    let jobs = queue("jobs");
+    let large = NewMessage { payload: Payload::new(vec![b'x'; Payload::DEFAULT_CAP]).unwrap(), ..message("", 0) };
+    let mut costs = Costs::of(&server);
+    for _ in 0..20 {
+        costs.of_call("push of a megabyte", q.push(&jobs, &vec![large.clone(); 4])).await;
+    }
+    costs.judge();
+    for count in [5, 256] {
+        let error = q.push(&jobs, &vec![large.clone(); count]).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+        assert!(error.message().contains("push fewer at once"), "{error}");
+    }
+    assert_eq!(q.stats(&jobs).await.unwrap().ready, 80, "nothing of what was refused");
 }
 
 /// One worker's share: pushes and receives by turns, and settles with the next request.

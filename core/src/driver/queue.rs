@@ -36,6 +36,8 @@ pub trait DelayQueue: Debug + Send + Sync + 'static {
     /// * A message whose [`id`](NewMessage::id) is known (waiting, in flight, dead, or settled within its window, also
     ///   from earlier in the same batch) is not stored: [`Pushed::Duplicate`], and nothing of the known one changes.
     /// * If the soonest due time of the queue is a new one, its watchers are woken.
+    /// * A batch of more bytes than the backend takes at once is refused before it is sent, with
+    ///   [`ErrorKind::InvalidArgument`](crate::ErrorKind::InvalidArgument).
     /// * A full queue refuses the whole batch with [`ErrorKind::LimitReached`](crate::ErrorKind::LimitReached).
     async fn push(&self, queue: &QueueName, messages: &[NewMessage]) -> Result<Vec<Pushed>>;
 

@@ -90,7 +90,9 @@ impl<T: 'static> Queue<T> {
     }
 
     /// Stores messages, all or none, once the returned request is awaited: up to the
-    /// [`batch`](QueueCapabilities::batch) of the driver.
+    /// [`batch`](QueueCapabilities::batch) of the driver. A driver may also bound the bytes of one push (1 MiB on Redis and
+    /// etcd), so that it does not hold up others: more is refused with
+    /// [`ErrorKind::InvalidArgument`](crate::ErrorKind::InvalidArgument), since what is split is not all or none.
     pub fn push_many<'a>(&self, values: impl IntoIterator<Item = &'a T>) -> PushMany<'_, T>
     where
         T: 'a,

@@ -17,6 +17,9 @@ use crate::settings::Fences;
 pub(super) const BATCH: usize = 256;
 /// The most messages that one script hands out, which is the longest of its work.
 const HANDED_OUT: usize = 128;
+/// The most bytes of payloads that one push carries: some 4 ms of the server's time. Less than the batch of the largest ones,
+/// since a push is all or none and cannot be split.
+const PUSHED_BYTES: usize = 1024 * 1024;
 /// How long the counters of a queue outlive their last use, in ms: 30 days. Both begin at the clock again.
 const KEEP_MS: u64 = 30 * 86_400_000;
 
@@ -52,6 +55,7 @@ impl Calls {
 
     pub(super) fn queue_push(&self, queue: &QueueName, messages: &[NewMessage]) -> Result<ScriptCall> {
         check_count(messages.len())?;
+        check_bytes(messages.iter().map(|message| message.payload.len()).sum())?;
         let mut call = self.on_queue(&script::QUEUE_PUSH, queue, 1 + 3 * messages.len());
         call.args.push_number(self.settings.max_backlog.unwrap_or(0));
         for message in messages {
@@ -221,6 +225,16 @@ impl Calls {
 fn check_count(count: usize) -> Result<()> {
     if count > BATCH {
         let text = format!("{count} at once are more than {BATCH}, the batch of these queues");
+        return Err(Error::new(ErrorKind::InvalidArgument, text));
+    }
+    Ok(())
+}
+
+fn check_bytes(bytes: usize) -> Result<()> {
+    if bytes > PUSHED_BYTES {
+        let text = format!(
+            "{bytes} bytes in one push are more than {PUSHED_BYTES}, the most that these queues take: push fewer at once"
+        );
         return Err(Error::new(ErrorKind::InvalidArgument, text));
     }
     Ok(())

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use tenure_backends::chaos::{Data, Harm, Options, Report, run};
+use tenure_backends::chaos::{Data, Harm, Options, Report, Subject, run};
 
 const ALL: Harm = Harm { clients: true, servers: true, links: true };
 
@@ -61,9 +61,26 @@ async fn a_server_that_loses_its_data_makes_no_fence_repeat_or_fall() {
     clean(&options).await;
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn ten_seconds_of_faults_on_a_queue_break_no_promise() {
+    let mut options = options("fred/single", 10);
+    options.subject = Subject::Queue;
+    let report = run(&options).await.unwrap();
+    println!("{report}");
+    assert!(report.is_clean(), "{}", report.broken_rules().join(", "));
+    let (clients, servers) = report.faults();
+    assert!(clients > 0 && servers > 0, "the faults do not bite");
+    assert!(report.deliveries() > 50, "{} deliveries prove too little", report.deliveries());
+}
+
 /// The judge finds what is wrong with these drivers; a run that cannot fail would prove nothing.
 async fn caught(mutant: &str, rule: &str) {
+    caught_with(Subject::Locks, mutant, rule).await;
+}
+
+async fn caught_with(subject: Subject, mutant: &str, rule: &str) {
     let mut options = options("redis/single", 6);
+    options.subject = subject;
     options.broken = Some(mutant.into());
     let report = run(&options).await.unwrap();
     let found = report.broken_rules();
@@ -83,4 +100,17 @@ async fn a_driver_whose_clients_count_fences_for_themselves_is_caught() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_driver_whose_leases_have_no_end_is_caught() {
     caught("lease/never-expires", "a task that did not come to an end").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn consumers_that_lie_are_caught() {
+    caught_with(Subject::Queue, "consumer/tells-nothing", "a message that was lost").await;
+    caught_with(Subject::Queue, "consumer/tells-twice", "a message that was settled twice").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn queues_with_something_wrong_are_caught() {
+    caught_with(Subject::Queue, "key/ignored", "two messages of a concurrency key at once").await;
+    caught_with(Subject::Queue, "delay/early", "a delivery that came too early").await;
+    caught_with(Subject::Queue, "dead/dropped", "a message that was lost").await;
 }

@@ -30,6 +30,7 @@ cargo xtask <command>
   chaos                      client processes over servers that are stopped, killed and cut off, and a judge
       --list                 print the backends
       --backend <id>         the backend to run
+      --queue                producers and consumers of a delay queue, in place of locks
       --seconds <n>          for how long there are faults (default 30)
       --seed <n>             decides the faults (default 1)
       --faults <kinds>       none, or some of clients,servers,links (default: all)
@@ -38,7 +39,7 @@ cargo xtask <command>
                              client processes (4), tasks of each (5) on the names that all want (3), and locks of each
                              that are held for several ttls (8)
       --patience <s>         how soon after the last fault everybody has to be served
-      --broken <mutant>      clients whose driver has something wrong, to try the judge
+      --broken <mutant>      clients whose driver has something wrong, or that lie, to try the judge
       --logs <folder>        leave the logs of the clients there
       --brief                one line, if nothing is wrong
   compare locks|queue        measure beside other libraries, print the tables, rewrite docs/performance.md

@@ -8,6 +8,8 @@ use std::time::Duration;
 
 use tenure_conformance::BoxError;
 
+use super::jobs::Told;
+
 /// Whose operation: a process is started again under the same number, with its next life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Origin {
@@ -54,6 +56,8 @@ pub(crate) enum What {
     Closed { outcome: String, holds: usize, waiters: usize, cleanups: usize },
     /// What the quorum counted until then: grants, and those that took one round.
     Elections { won: u64, in_one_round: u64 },
+    /// Of a message of a queue; its name is the event's.
+    Told(Told),
 }
 
 /// The ways of asking and of leaving; a log holds no others.
@@ -89,6 +93,7 @@ impl fmt::Display for Event {
                 write!(f, "closed {} {holds} {waiters} {cleanups}", word(outcome))
             }
             What::Elections { won, in_one_round } => write!(f, "elections {won} {in_one_round}"),
+            What::Told(told) => told.fmt(f),
         }
     }
 }
@@ -121,7 +126,7 @@ impl FromStr for Event {
                 cleanups: cleanups.parse()?,
             },
             ["elections", won, one] => What::Elections { won: won.parse()?, in_one_round: one.parse()? },
-            _ => return Err(format!("no line of a log: {line:?}").into()),
+            words => What::Told(Told::parse(words)?.ok_or_else(|| format!("no line of a log: {line:?}"))?),
         };
         let by = Origin { process: process.parse()?, life: life.parse()?, task: task.parse()?, op: op.parse()? };
         Ok(Self { at: nanos(at)?, by, name: (*name).into(), what })
@@ -143,7 +148,9 @@ mod tests {
         let log = "\
 1 0 1 2 3 hot-0 asked nested 7\n2 0 1 2 3 hot-0 granted 9 50\n3 0 1 2 3 hot-0 held 60\n4 0 1 2 3 hot-0 lost true
 5 0 1 2 3 hot-0 leaving drop false\n6 0 1 2 3 hot-0 left not-held\n7 0 1 2 3 hot-0 failed Lost lease_lost:_so
-8 0 1 0 0 - closed ok 0 0 1\n9 0 1 0 0 - elections 5 4\n9 0 1 1 0 - finished\n";
+8 0 1 0 0 - closed ok 0 0 1\n9 0 1 2 3 0.1.2.3.0 pushing done-2 5 - 7 9\n9 0 1 2 3 0.1.2.3.0 pushed stored
+9 0 1 2 3 0.1.2.3.0 got 8 7 1 First\n9 0 1 2 3 0.1.2.3.0 settling 7 ack 0\n9 0 1 2 3 0.1.2.3.0 settled 7 Done
+9 0 1 0 0 - elections 5 4\n9 0 1 1 0 - finished\n";
         let events = read(&format!("{log}10 0 1 2 4 hot-0 ask")).unwrap();
         let again: String = events.iter().map(|event| format!("{event}\n")).collect();
         assert_eq!(again, log);

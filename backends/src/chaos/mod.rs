@@ -7,12 +7,14 @@
 //! | `client` | a client process, and its log of `event`s |
 //! | `crew`, `servers`, `nemesis` | the processes, the servers, and what harms them: `fault`s |
 //! | `judge` | the rules, over logs alone |
+//! | `jobs` | the queue mode: what differs from that of locks |
 //! | `run`, `report` | all of it, and what it came to |
 
 mod client;
 mod crew;
 mod event;
 mod fault;
+mod jobs;
 mod judge;
 mod nemesis;
 mod options;
@@ -22,7 +24,7 @@ mod run;
 mod servers;
 
 pub use client::serve;
-pub use options::{Data, Harm, Options};
+pub use options::{Data, Harm, Options, Subject};
 pub use report::Report;
 pub use run::run;
 

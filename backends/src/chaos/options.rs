@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use tenure_conformance::{BoxError, mutants};
 
+use super::jobs::LIES;
 use super::profile::Profile;
 
 /// What happens to the data of a server that is killed.
@@ -14,6 +15,15 @@ pub enum Data {
     Kept,
     /// It is gone, where the driver has a promise for that.
     Lost,
+}
+
+/// What the clients use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Subject {
+    /// Locks.
+    Locks,
+    /// A delay queue.
+    Queue,
 }
 
 /// What is harmed.
@@ -33,6 +43,8 @@ pub struct Options {
     /// The program that this is, which serves as the client process as well.
     pub program: PathBuf,
     pub(super) profile: &'static Profile,
+    /// See [`Subject`].
+    pub subject: Subject,
     /// For how long there are faults.
     pub span: Duration,
     /// Decides which faults there are, and what each task does.
@@ -49,7 +61,7 @@ pub struct Options {
     pub data: Data,
     /// See [`Harm`].
     pub harm: Harm,
-    /// A mutant of the driver that the clients use, which the judge has to catch.
+    /// A mutant of the driver that the clients use, or a consumer that lies, which the judge has to catch.
     pub broken: Option<String>,
     /// How long everybody may need to come to an end after the last fault; the backend's own bound if it is not given.
     pub patience: Option<Duration>,
@@ -71,6 +83,7 @@ impl Options {
         Ok(Self {
             program,
             profile: Profile::of(backend)?,
+            subject: Subject::Locks,
             span: Duration::from_secs(30),
             seed: 1,
             processes: 4,
@@ -98,12 +111,17 @@ impl Options {
         let mut options = Self::new(program, backend)?;
         let mut words = words.iter();
         while let Some(word) = words.next() {
-            if word == "--brief" {
-                options.brief = true;
-                continue;
+            match word.as_str() {
+                "--brief" => options.brief = true,
+                "--queue" => options.subject = Subject::Queue,
+                _ => {
+                    let value = words.next().ok_or_else(|| format!("{word} needs a value"))?;
+                    options.set(word, value).map_err(|error| format!("{word} {value}: {error}"))?;
+                }
             }
-            let value = words.next().ok_or_else(|| format!("{word} needs a value"))?;
-            options.set(word, value).map_err(|error| format!("{word} {value}: {error}"))?;
+        }
+        if options.subject == Subject::Queue && (options.data == Data::Lost || !options.profile.has_queues()) {
+            return Err("queues are those of one server or of a cluster, which keep their data".into());
         }
         if options.data == Data::Lost && !options.profile.may_lose_data() {
             return Err("the members of an etcd cluster promise nothing once a majority lost its data".into());
@@ -163,6 +181,9 @@ fn harm(list: &str) -> Result<Harm, BoxError> {
 }
 
 fn mutant(id: &str) -> Result<String, BoxError> {
+    if LIES.contains(&id) {
+        return Ok(id.to_owned());
+    }
     let found = mutants::all().find(|mutant| mutant.id == id);
     Ok(found.ok_or("there is no such mutant; conformance-tests/src/mutants has them")?.id.to_owned())
 }
@@ -186,6 +207,8 @@ mod tests {
         for bad in ["--processes 0", "--faults moon", "--broken no/such", "--seed", "--what 1"] {
             assert!(parse(&format!("--backend redis/single {bad}")).is_err(), "{bad}");
         }
+        assert_eq!(parse("--queue --backend fred/single --seed 2").unwrap().subject, Subject::Queue);
+        assert!(parse("--queue --backend redlock/3-live").is_err());
         #[cfg(feature = "etcd")]
         assert!(parse("--backend etcd/single --data lost").is_err());
     }

@@ -111,6 +111,10 @@ impl Profile {
         matches!(self.kind, Kind::Redlock { .. })
     }
 
+    pub(crate) fn has_queues(&self) -> bool {
+        !matches!(self.kind, Kind::Redlock { .. })
+    }
+
     /// Starts the servers.
     pub(crate) fn start(&self, data: Data) -> Result<Box<dyn Servers>, BoxError> {
         let options = match data {
@@ -138,7 +142,7 @@ impl Profile {
                 format!("redlock+redis://{hosts}/?restarts={restarts}&max_ttl_ms={ttl}&{link}")
             }
             #[cfg(feature = "etcd")]
-            Kind::Etcd { .. } => EtcdCluster::url_of(ports),
+            Kind::Etcd { .. } => format!("{}/?clock_error_ms=100", EtcdCluster::url_of(ports)),
         }
     }
 }

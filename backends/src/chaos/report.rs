@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use super::event::{Event, Origin, What};
 use super::fault::Fault;
+use super::jobs::tally;
 use super::judge::{Ending, Stall, Violation, stalls};
-use super::options::{Data, Options};
+use super::options::{Data, Options, Subject};
 
 /// The most lines around a violation, the most violations that are shown with theirs, and the most that are named.
 const LINES: usize = 60;
@@ -92,6 +93,12 @@ impl Report {
         self.total().grants
     }
 
+    /// How many deliveries of messages there were.
+    #[must_use]
+    pub fn deliveries(&self) -> usize {
+        tally(&self.events).deliveries
+    }
+
     /// How many holds were lost.
     #[must_use]
     pub fn lost(&self) -> usize {
@@ -128,19 +135,42 @@ impl Report {
     /// The run in one line.
     #[must_use]
     pub fn line(&self) -> String {
-        let Options { profile, seed, span, .. } = &self.options;
-        let (total, (clients, servers)) = (self.total(), self.faults());
+        let Options { profile, seed, span, subject, .. } = &self.options;
+        let (clients, servers) = self.faults();
+        let (subject, figures) = match subject {
+            Subject::Locks => ("", self.figures_of_locks()),
+            Subject::Queue => (" queue", self.figures_of_queue()),
+        };
         format!(
-            "chaos {:<15} seed {seed}, {} s: {} grants, {} lost, {clients} faults of clients, {servers} of servers, {} of \
-             connections, longest stall {:.1} s, settled in {:.1} s, {} violations",
+            "chaos {:<15}{subject} seed {seed}, {} s: {figures}; {clients} faults of clients, {servers} of servers, {} of \
+             connections, settled in {:.1} s, {} violations",
             profile.id,
             span.as_secs(),
-            total.grants,
-            total.lost,
             self.faults.len() - clients - servers,
-            total.stall.span.as_secs_f64(),
             (self.ending.span.1.saturating_sub(self.ending.span.0)).as_secs_f64(),
             self.violations.len(),
+        )
+    }
+
+    fn figures_of_locks(&self) -> String {
+        let Row { grants, lost, stall, .. } = self.total();
+        format!("{grants} grants, {lost} lost, longest stall {:.1} s", stall.span.as_secs_f64())
+    }
+
+    fn figures_of_queue(&self) -> String {
+        let tally = tally(&self.events);
+        format!(
+            "{} messages pushed ({} duplicates, {} unanswered), {} deliveries ({} after a lease had ended), {} \
+             acknowledged, {} dead, {} stale, the latest {:.1} s late",
+            tally.pushed,
+            tally.duplicates,
+            tally.unanswered,
+            tally.deliveries,
+            tally.expired,
+            tally.acknowledged,
+            tally.dead,
+            tally.stale,
+            tally.latest.as_secs_f64(),
         )
     }
 
@@ -246,18 +276,22 @@ impl fmt::Display for Report {
             return Ok(());
         }
         let data = if *data == Data::Kept { "kept" } else { "lost" };
-        writeln!(
-            f,
-            "  {processes} processes: {tasks} tasks each on {names} hot names, {} on {steady} of their own and as many of \
-             another process; servers that are killed have their data {data}",
-            2 * steady
-        )?;
+        if self.options.subject == Subject::Locks {
+            writeln!(
+                f,
+                "  {processes} processes: {tasks} tasks each on {names} hot names, {} on {steady} of their own and as many \
+                 of another process; servers that are killed have their data {data}",
+                2 * steady
+            )?;
+        }
         self.write_counts(f)?;
-        self.write_table(f)?;
+        if self.options.subject == Subject::Locks {
+            self.write_table(f)?;
+        }
         for (number, violation) in self.violations.iter().enumerate().take(NAMED) {
             let (from, to) = violation.span;
             let span = format!("{:.6} to {:.6}", self.seconds(from), self.seconds(to));
-            writeln!(f, "\n  {}, lock {}, {span}: {}", violation.rule, violation.name, violation.text)?;
+            writeln!(f, "\n  {}, {}, {span}: {}", violation.rule, violation.name, violation.text)?;
             if number < SHOWN {
                 self.write_violation(f, violation)?;
             }
@@ -267,7 +301,7 @@ impl fmt::Display for Report {
             writeln!(f, "\n  {count} violations, of which {} are named: {rules}", count.min(NAMED))?;
             writeln!(
                 f,
-                "  a line is: seconds, process and life, task, operation, lock, what happened; -- begins a fault"
+                "  a line is: seconds, process and life, task, operation, lock or message, what happened; -- begins a fault"
             )?;
         }
         Ok(())

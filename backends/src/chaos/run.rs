@@ -11,9 +11,10 @@ use tenure_testkit::{TcpProxy, TempDir};
 
 use super::crew::Crew;
 use super::event::{self, Event};
+use super::jobs::{self, Remains};
 use super::judge::{Ending, Seen, judge};
 use super::nemesis::Nemesis;
-use super::options::Options;
+use super::options::{Options, Subject};
 use super::report::Report;
 use super::servers::Servers;
 
@@ -50,13 +51,23 @@ pub async fn run(options: &Options) -> Result<Report, BoxError> {
     let patience = options.patience.unwrap_or(options.profile.settle).mul_f64(options.slack);
     let all_ended = crew.end(patience).await?;
     let settled = monotonic();
+    let remains = match options.subject {
+        Subject::Queue if all_ended => Some(jobs::empty(&options.profile.url(&servers.ports(), options.data)).await?),
+        Subject::Queue => Some(Remains::default()),
+        Subject::Locks => None,
+    };
     // What lives is not judged by what it leaves.
     let left = if all_ended {
         what_is_left(&mut *servers, options.profile.clean.mul_f64(options.slack)).await?
     } else {
         Vec::new()
     };
-    let ending = Ending { alive, tasks: options.tasks + 2 * options.steady, span: (calm, settled), left };
+    let tasks = match options.subject {
+        Subject::Locks => options.tasks + 2 * options.steady,
+        Subject::Queue => jobs::TASKS,
+    };
+    let left = left.into_iter().chain(remains.iter().flat_map(|remains| remains.odd.clone())).collect();
+    let ending = Ending { alive, tasks, span: (calm, settled), left };
     let counters = servers.counters()?;
     let events = read_all(&folder)?;
     let assumption = match options.profile.excludes_over(options.data) {
@@ -66,6 +77,7 @@ pub async fn run(options: &Options) -> Result<Report, BoxError> {
     let violations = judge(
         &Seen { events: &events, faults: &faults, assumption, bounds: options.profile.bounds(options.slack) },
         &ending,
+        remains.as_ref(),
     );
     Ok(Report { options: options.clone(), began, events, faults, ending, counters, violations })
 }

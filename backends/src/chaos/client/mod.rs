@@ -15,14 +15,15 @@ use std::time::Duration;
 use tenure::Client;
 use tenure::redis::{RedisConfig, RedisDriver};
 use tenure::redlock::Redlock;
-use tenure_conformance::{BoxError, mutants};
+use tenure_conformance::{BoxError, Rng, mutants};
 use tenure_core::driver::{Backend, BackendUrl};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use super::event::What;
-use super::options::Options;
-use recorder::Recorder;
+use super::jobs;
+use super::options::{Options, Subject};
+pub(super) use recorder::{Recorder, failed};
 use task::{Role, Task};
 
 /// How long closing the client may take.
@@ -41,25 +42,28 @@ pub(super) struct Orders {
     names: u32,
     steady: u32,
     ttl: Duration,
+    subject: Subject,
     broken: Option<String>,
 }
 
 impl Orders {
     pub(super) fn new(options: &Options, url: String, log: PathBuf, process: usize, life: u32) -> Self {
         let Options { seed, processes, tasks, names, steady, ref broken, .. } = *options;
-        let (ttl, broken) = (options.profile.ttl, broken.clone());
-        Self { url, log, process, life, seed, processes, tasks, names, steady, ttl, broken }
+        let (ttl, subject, broken) = (options.profile.ttl, options.subject, broken.clone());
+        Self { url, log, process, life, seed, processes, tasks, names, steady, ttl, subject, broken }
     }
 
     pub(super) fn words(&self) -> Vec<String> {
         let Self { process, life, seed, processes, tasks, names, steady, .. } = self;
         let numbers = format!("{process} {life} {seed} {processes} {tasks} {names} {steady} {}", self.ttl.as_millis());
         let places = [self.url.clone(), self.log.display().to_string()];
-        places.into_iter().chain(numbers.split(' ').map(String::from)).chain(self.broken.clone()).collect()
+        let subject = if self.subject == Subject::Queue { "queue" } else { "locks" };
+        let words = places.into_iter().chain(numbers.split(' ').map(String::from)).chain([subject.into()]);
+        words.chain(self.broken.clone()).collect()
     }
 
     fn parse(words: &[String]) -> Result<Self, BoxError> {
-        let [url, log, process, life, seed, processes, tasks, names, steady, ttl, broken @ ..] = words else {
+        let [url, log, process, life, seed, processes, tasks, names, steady, ttl, subject, broken @ ..] = words else {
             return Err("not the words of a client process".into());
         };
         Ok(Self {
@@ -73,6 +77,7 @@ impl Orders {
             names: names.parse()?,
             steady: steady.parse()?,
             ttl: Duration::from_millis(ttl.parse()?),
+            subject: if subject == "queue" { Subject::Queue } else { Subject::Locks },
             broken: broken.first().cloned(),
         })
     }
@@ -95,8 +100,13 @@ pub async fn serve(words: &[String]) -> Result<(), BoxError> {
     let (backend, quorum) = connect(&orders, &recorder).await?;
     let client = Client::new(backend);
     let mut tasks = JoinSet::new();
-    for (number, role) in roles(&orders) {
-        tasks.spawn(Task::new(&client, recorder.clone(), calm.clone(), &orders, number, role).run());
+    match orders.subject {
+        Subject::Locks => roles(&orders).into_iter().for_each(|(number, role)| {
+            tasks.spawn(Task::new(&client, recorder.clone(), calm.clone(), &orders, number, role).run());
+        }),
+        Subject::Queue => {
+            jobs::spawn(&mut tasks, &client, &recorder, &calm, |task| rng(&orders, task), orders.broken.as_deref())?
+        }
     }
     while let Some(ended) = tasks.join_next().await {
         ended??;
@@ -109,6 +119,13 @@ pub async fn serve(words: &[String]) -> Result<(), BoxError> {
     let (holds, waiters, cleanups) = (left.holds, left.waiters, left.cleanups);
     recorder.of_process(What::Closed { outcome, holds, waiters, cleanups })?;
     say("end")
+}
+
+/// The randomness of a task.
+fn rng(orders: &Orders, task: u32) -> Rng {
+    let mut mixed = Rng::new(orders.seed);
+    let salt = (orders.process as u64) << 40 | u64::from(orders.life) << 20 | u64::from(task);
+    Rng::new(mixed.bits() ^ salt)
 }
 
 /// The tasks: some take turns on the hot names; a steady one has a name of its own, or another process's.

@@ -12,7 +12,7 @@ use crate::chaos::event::{Event, Origin, What};
 
 /// Writes each event as soon as it is told, whole: a kill loses nothing that was told before.
 #[derive(Clone, Debug)]
-pub(super) struct Recorder {
+pub(crate) struct Recorder {
     file: Arc<Mutex<File>>,
     process: usize,
     life: u32,
@@ -24,7 +24,7 @@ impl Recorder {
     }
 
     /// The events of one operation of a task.
-    pub(super) fn of(&self, task: u32, op: u64) -> Origin {
+    pub(crate) fn of(&self, task: u32, op: u64) -> Origin {
         Origin { process: self.process, life: self.life, task, op }
     }
 
@@ -32,13 +32,13 @@ impl Recorder {
         self.note(monotonic(), self.of(0, 0), "-", what)
     }
 
-    pub(super) fn note(&self, at: Duration, by: Origin, name: &str, what: What) -> Result<(), BoxError> {
+    pub(crate) fn note(&self, at: Duration, by: Origin, name: &str, what: What) -> Result<(), BoxError> {
         let line = format!("{}\n", Event { at, by, name: name.into(), what });
         let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
         Ok(file.write_all(line.as_bytes())?)
     }
 }
 
-pub(super) fn failed(error: &tenure::Error) -> What {
+pub(crate) fn failed(error: &tenure::Error) -> What {
     What::Failed { kind: format!("{:?}", error.kind()), text: error.to_string() }
 }

@@ -83,9 +83,7 @@ impl Task {
         number: u32,
         role: Role,
     ) -> Self {
-        let mut mixed = Rng::new(orders.seed);
-        let salt = (orders.process as u64) << 40 | u64::from(orders.life) << 20 | u64::from(number);
-        let rng = Rng::new(mixed.bits() ^ salt);
+        let rng = super::rng(orders, number);
         Self { client: client.clone(), recorder, calm, rng, number, role, ttl: orders.ttl, op: 0 }
     }
 

@@ -14,6 +14,7 @@ use tenure_conformance::history::Assumption;
 
 use super::event::{Event, Origin};
 use super::fault::Fault;
+use super::jobs::{self, Remains};
 pub(crate) use end::Ending;
 pub(crate) use hold::{Hold, holds};
 pub(crate) use stall::{Stall, stalls};
@@ -64,6 +65,14 @@ pub(crate) enum Rule {
     Hang,
     NotClosed,
     Left,
+    LostMessage,
+    SettledTwice,
+    Unknown,
+    Early,
+    Attempts,
+    WronglyDead,
+    KeyTwice,
+    NameTwice,
 }
 
 impl fmt::Display for Rule {
@@ -79,14 +88,25 @@ impl fmt::Display for Rule {
             Self::Hang => "a task that did not come to an end",
             Self::NotClosed => "a client that did not close with nothing under way",
             Self::Left => "something was left behind",
+            Self::LostMessage => "a message that was lost",
+            Self::SettledTwice => "a message that was settled twice",
+            Self::Unknown => "a message that should not be there",
+            Self::Early => "a delivery that came too early",
+            Self::Attempts => "attempts that were not counted",
+            Self::WronglyDead => "a wrong dead letter",
+            Self::KeyTwice => "two messages of a concurrency key at once",
+            Self::NameTwice => "two messages under one name",
         })
     }
 }
 
-/// Everything that is wrong with a run, by its instant.
-pub(crate) fn judge(seen: &Seen<'_>, ending: &Ending) -> Vec<Violation> {
+/// Everything that is wrong with a run, by its instant; `remains` is what was found in the queue, if there was one.
+pub(crate) fn judge(seen: &Seen<'_>, ending: &Ending, remains: Option<&Remains>) -> Vec<Violation> {
     let mut found = rules::check(seen);
-    found.extend(stall::check(seen));
+    match remains {
+        Some(remains) => found.extend(jobs::check(seen.events, remains)),
+        None => found.extend(stall::check(seen)),
+    }
     found.extend(end::check(seen, ending));
     found.sort_by_key(|violation| violation.span);
     found

@@ -35,7 +35,7 @@ fn fault(at: u64, end: Option<u64>, what: Harmed) -> Fault {
 
 fn found(text: &str, faults: &[Fault], assumption: Assumption) -> Vec<Violation> {
     let events = log(text);
-    judge(&Seen { events: &events, faults, assumption, bounds: BOUNDS }, &Ending::default())
+    judge(&Seen { events: &events, faults, assumption, bounds: BOUNDS }, &Ending::default(), None)
 }
 
 fn rules(text: &str) -> Vec<Rule> {
@@ -173,7 +173,7 @@ fn a_task_without_an_end_a_client_that_does_not_close_and_what_is_left() {
             left: left.iter().map(|what| (*what).into()).collect(),
         };
         let seen = Seen { events: &log(text), faults: &[], assumption: Assumption::Timed, bounds: BOUNDS };
-        judge(&seen, &ending).into_iter().map(|violation| violation.rule).collect::<Vec<_>>()
+        judge(&seen, &ending, None).into_iter().map(|violation| violation.rule).collect::<Vec<_>>()
     };
     assert_eq!(judged(whole, &[]), []);
     assert_eq!(judged(whole, &["the key n"]), [Rule::Left]);

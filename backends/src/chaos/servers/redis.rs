@@ -126,12 +126,13 @@ fn left_at(node: &RedisServer) -> Result<Vec<String>, BoxError> {
 /// What is wrong with a key of that ttl (-1: it has no end; -2: it ended just now) after the last client has ended.
 fn judged(key: &str, ttl: i64) -> Option<String> {
     let is_counter_of_all = key.ends_with(":{fence}") || key.ends_with(":{electorate}");
+    let is_counter_of_queue = key.contains(":dq:") && (key.ends_with("}:c") || key.ends_with("}:n"));
     let is_memory = ["}:q", "}:w", "}:a"].iter().any(|side| key.ends_with(side)) || key.contains("}:x:");
     match ttl {
         -2 => None,
         -1 if is_counter_of_all => None,
         -1 => Some("has no end".into()),
-        _ if is_counter_of_all || key.ends_with("}:f") => None,
+        _ if is_counter_of_all || key.ends_with("}:f") || is_counter_of_queue => None,
         _ if is_memory && u128::try_from(ttl).is_ok_and(|ttl| ttl <= MEMORY.as_millis()) => None,
         _ => Some(format!("is left, for {ttl} ms more")),
     }
@@ -150,6 +151,8 @@ mod tests {
             ("{t:a}:q", 60_000),
             ("t:a", -2),
             ("t:{electorate}", -1),
+            ("{t:dq:jobs}:c", 600_000),
+            ("{t:dq:jobs}:n", 2_592_000_000),
         ] {
             assert_eq!(judged(key, ttl), None, "{key}");
         }
@@ -160,6 +163,8 @@ mod tests {
             ("{t:a}:x:abc", 61_000),
             ("{t:a}:w", 61_000),
             ("t:a", 900),
+            ("{t:dq:jobs}:c", -1),
+            ("{t:dq:jobs}:t", 60_000),
         ] {
             assert!(judged(key, ttl).is_some(), "{key}");
         }

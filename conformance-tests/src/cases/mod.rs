@@ -60,6 +60,7 @@ pub fn all() -> impl Iterator<Item = &'static Case> {
         queue::MODEL,
         queue::OPERATE,
         queue::REFUSAL,
+        queue::SERVER,
         queue::TIME,
         queue::WAKE,
         queue::WORKER,

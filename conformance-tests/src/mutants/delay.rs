@@ -93,6 +93,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
             "queue/cut-connections",
             "queue/lost-wake-ups-are-bounded",
             "queue/outage-while-waiting",
+            "queue/pause-of-the-server",
+            "queue/restart-while-waiting",
             "queue/waiting-is-bounded"
         ]
     ),
@@ -118,7 +120,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "lease/at-most-once",
         "messages are gone once they are delivered",
         || quirky(Quirk::AtMostOnce),
-        ["queue/closed-client"]
+        ["queue/closed-client", "queue/restart-with-data-keeps-messages"]
     ),
     mutant!(
         "lease/extends-nothing",

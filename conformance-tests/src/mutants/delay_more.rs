@@ -162,7 +162,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "dead/dropped",
         "dead letters are thrown away",
         || quirky(Quirk::DropsTheDead),
-        ["queue/dead-letters-in-pages"]
+        ["queue/dead-letters-in-pages", "queue/restart-with-data-keeps-messages"]
     ),
     mutant!(
         "dead/acknowledged",

@@ -31,9 +31,17 @@ pub(super) enum Look {
     Thorough,
 }
 
-/// By queue, as its keys begin: when what is held back was last looked at thoroughly, and behind which key a look goes on.
+/// The last looks at what is held back, by what the keys of it begin with in each queue.
 #[derive(Debug, Default)]
-pub(crate) struct HeldLooks(Mutex<HashMap<Vec<u8>, (Micros, Option<Vec<u8>>)>>);
+pub(crate) struct HeldLooks(Mutex<HashMap<Vec<u8>, LastLook>>);
+
+#[derive(Debug)]
+struct LastLook {
+    /// When the last thorough one was.
+    at: Micros,
+    /// Where the next one begins, if that is not the first key.
+    behind: Option<Vec<u8>>,
+}
 
 impl Turn<'_> {
     /// What leaving its place for this set means for a message's concurrency key.
@@ -180,10 +188,10 @@ impl HeldLooks {
     /// Whether the last thorough look at what the keys of this queue hold back was some time ago.
     pub(super) fn is_due(&self, keys: &QueueKeys, now: Micros) -> bool {
         let mut queues = self.queues();
-        let (since, _) = queues.entry(keys.all_held().0).or_insert((now, None));
-        let due = *since + BETWEEN <= now;
+        let last = queues.entry(keys.all_held().0).or_insert(LastLook { at: now, behind: None });
+        let due = last.at + BETWEEN <= now;
         if due {
-            *since = now;
+            last.at = now;
         }
         due
     }
@@ -194,16 +202,16 @@ impl HeldLooks {
     }
 
     fn began_behind(&self, queue: &[u8]) -> Option<Vec<u8>> {
-        self.queues().get(queue).and_then(|(_, behind)| behind.clone())
+        self.queues().get(queue).and_then(|last| last.behind.clone())
     }
 
     fn ended(&self, keys: &QueueKeys, at: Option<Vec<u8>>) {
-        if let Some((_, behind)) = self.queues().get_mut(&keys.all_held().0) {
-            *behind = at;
+        if let Some(last) = self.queues().get_mut(&keys.all_held().0) {
+            last.behind = at;
         }
     }
 
-    fn queues(&self) -> MutexGuard<'_, HashMap<Vec<u8>, (Micros, Option<Vec<u8>>)>> {
+    fn queues(&self) -> MutexGuard<'_, HashMap<Vec<u8>, LastLook>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use tenure_core::driver::{Cause, Pushed, Settled};
+use tenure_core::driver::{Cause, DeadPlace, Pushed, Settled};
 use tenure_core::{Client, Job, OrPark, Outcome, Queue, RetryPolicy};
 use tenure_memory::{MemoryDriver, Wakeups};
 use tokio::time::Instant;
@@ -164,4 +164,16 @@ fn a_receiver_goes_on_when_the_runtime_ends_that_asked_for_it() {
         tokio::time::timeout(Duration::from_secs(5), here).await.expect("somebody asks for it").unwrap().unwrap()
     });
     assert_eq!(delivery.value().unwrap(), "for the second");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_listing_of_dead_letters_goes_on_behind_any_place() {
+    let (_, _, queue) = queue();
+    queue.push(&"dead".into()).await.unwrap();
+    queue.receive().await.unwrap().bury(None).await.unwrap();
+    let behind = |stamp, number| Some(DeadPlace { stamp, number });
+    let dead = queue.dead_letters();
+    assert_eq!(dead.list(behind(0, u64::MAX), 10).await.unwrap().letters.len(), 0, "it died at the clock's beginning");
+    assert_eq!(dead.list(behind(u64::MAX, u64::MAX), 10).await.unwrap().letters.len(), 0);
+    assert_eq!(dead.list(behind(0, 0), 10).await.unwrap().letters.len(), 1);
 }

@@ -1,5 +1,6 @@
 //! What operators do with a queue.
 
+use std::ops::Bound;
 use std::time::Duration;
 
 use tenure_core::driver::{
@@ -80,8 +81,8 @@ impl QueueState {
     }
 
     pub(crate) fn dead_list(&self, now: Nanos, after: Option<DeadPlace>, max: usize) -> DeadPage {
-        let from = after.map_or((0, 0), |place| (place.stamp, place.number + 1));
-        let mut places = self.dead.range(from..);
+        let from = after.map_or(Bound::Unbounded, |place| Bound::Excluded((place.stamp, place.number)));
+        let mut places = self.dead.range((from, Bound::Unbounded));
         let letters = places.by_ref().take(max).map(|(stamp, number)| self.letter(now, *stamp, *number)).collect();
         let rest = if places.next().is_some() { Rest::More } else { Rest::None };
         DeadPage { letters, rest }

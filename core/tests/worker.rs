@@ -153,3 +153,49 @@ async fn a_settlement_that_is_refused_has_failed_and_a_lease_that_is_not_extende
     let stats = slow.abort().await;
     assert_eq!((stats.retried, stats.dead, stats.handled), (1, 0, 0));
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_handler_that_takes_too_long_is_dropped_and_has_failed() {
+    let (_, _, _, queue) = staged();
+    queue.push(&"x".to_owned()).attempts(2).await.unwrap();
+    let start = Instant::now();
+    let worker = queue
+        .clone()
+        .lease(ms(900))
+        .worker()
+        .retry(RetryPolicy::fixed(ms(1_000)))
+        .handler_timeout(ms(3_000))
+        .start(async |_: Job<String>| std::future::pending::<()>().await)
+        .unwrap();
+    until("it is dead", async || worker.stats().dead == 1).await;
+    assert!(start.elapsed() >= ms(7_000) && start.elapsed() < ms(7_100), "{:?}", start.elapsed());
+    let stats = worker.shutdown(ms(0)).await;
+    assert_eq!((stats.timed_out, stats.retried, stats.returned), (2, 1, 0));
+    let letter = queue.dead_letters().list(None, 1).await.unwrap().letters.remove(0);
+    assert_eq!(letter.reason.unwrap().as_str(), "the handler took longer than 3s");
+    let refused = queue.worker().handler_timeout(Duration::ZERO).start(async |_: Job<String>| ());
+    assert_eq!(refused.map(drop).unwrap_err().kind(), ErrorKind::InvalidArgument);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_handler_is_told_that_its_worker_stops_also_by_itself() {
+    for by_itself in [false, true] {
+        let (stage, _, _, queue) = staged();
+        push(&queue, &["x"]).await;
+        let mut worker = queue
+            .worker()
+            .start(async |job: Job<String>| {
+                assert!(!job.is_shutting_down());
+                job.shutting_down().await;
+                if job.is_shutting_down() { Outcome::Done } else { Outcome::Dead(None) }
+            })
+            .unwrap();
+        until("it is in flight", async || queue.stats().await.unwrap().in_flight == 1).await;
+        if by_itself {
+            plan(&stage.receives, [Mishap::Fail(ErrorKind::Denied)]);
+            timeout(LONG, worker.join()).await.expect("it stops").unwrap_err();
+        }
+        let stats = timeout(LONG, worker.shutdown(LONG)).await.expect("the handler ends");
+        assert_eq!((stats.handled, stats.returned), (1, 0));
+    }
+}

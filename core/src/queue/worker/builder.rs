@@ -25,6 +25,7 @@ pub struct WorkerBuilder<T> {
     retry: RetryPolicy,
     back_off: Duration,
     lock_ttl: Option<Duration>,
+    handler_timeout: Option<Duration>,
     lock_of: Option<LockOf<T>>,
     hook: Option<Hook>,
 }
@@ -37,6 +38,7 @@ pub(super) struct Settings<T> {
     pub(super) retry: RetryPolicy,
     pub(super) back_off: Duration,
     pub(super) lock_ttl: Duration,
+    pub(super) handler_timeout: Option<Duration>,
     pub(super) lock_of: Option<LockOf<T>>,
     pub(super) hook: Option<Hook>,
 }
@@ -44,7 +46,8 @@ pub(super) struct Settings<T> {
 impl<T: 'static> WorkerBuilder<T> {
     pub(in crate::queue) fn new(queue: Queue<T>) -> Self {
         let (retry, back_off) = (RetryPolicy::default(), PARKED_AT_MOST);
-        Self { queue, concurrency: 16, retry, back_off, lock_ttl: None, lock_of: None, hook: None }
+        let (lock_ttl, handler_timeout, lock_of, hook) = (None, None, None, None);
+        Self { queue, concurrency: 16, retry, back_off, lock_ttl, handler_timeout, lock_of, hook }
     }
 
     /// How many messages are handled at once. Default: 16. The worker asks for as many as it has room for, and no
@@ -72,6 +75,15 @@ impl<T: 'static> WorkerBuilder<T> {
     /// at most: so the lock of a message is free by the time when the message is back.
     pub fn lock_ttl(mut self, ttl: Duration) -> Self {
         self.lock_ttl = Some(ttl);
+        self
+    }
+
+    /// For how long a handler may work on one message, its lock not included. Default: without a limit; the lease is
+    /// extended for as long as the handler works.
+    ///
+    /// A handler that takes longer is dropped, and its attempt has failed. Zero is refused at the start.
+    pub fn handler_timeout(mut self, most: Duration) -> Self {
+        self.handler_timeout = Some(most);
         self
     }
 
@@ -123,6 +135,9 @@ impl<T: 'static> WorkerBuilder<T> {
             if self.concurrency == 0 {
                 return Err(Error::new(ErrorKind::InvalidArgument, "a worker with a concurrency of zero does nothing"));
             }
+            if self.handler_timeout.is_some_and(|most| most.is_zero()) {
+                return Err(Error::new(ErrorKind::InvalidArgument, "a handler needs more time than none"));
+            }
             let range = queue.pump.shared.backend.locks().capabilities().ttl;
             let lock_ttl = match self.lock_ttl {
                 Some(ttl) => Ttl::new(ttl).and_then(|checked| range.check(checked)).map(|()| ttl)?,
@@ -132,8 +147,10 @@ impl<T: 'static> WorkerBuilder<T> {
             Ok((lease, lock_ttl))
         };
         let (lease, lock_ttl) = checked().map_err(|error| queue.told(error, "work"))?;
-        let Self { concurrency, retry, back_off, lock_of, hook, .. } = Self { queue: queue.clone(), ..self };
-        let settings = Settings { queue, lease, concurrency, retry, back_off, lock_ttl, lock_of, hook };
+        let Self { concurrency, retry, back_off, handler_timeout, lock_of, hook, .. } =
+            Self { queue: queue.clone(), ..self };
+        let settings =
+            Settings { queue, lease, concurrency, retry, back_off, lock_ttl, handler_timeout, lock_of, hook };
         start(settings, handling::boxed(handler))
     }
 }

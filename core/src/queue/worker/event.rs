@@ -58,6 +58,9 @@ pub enum Ending {
     Undecodable(Reason),
     /// The handler panicked: a failed attempt. With the text of the panic.
     Panicked(Reason),
+    /// The handler took longer than [`handler_timeout`](super::WorkerBuilder::handler_timeout), and was dropped: a failed
+    /// attempt.
+    TimedOut,
     /// The lease of the delivery was lost, and the handler dropped: a failed attempt.
     LeaseLost,
     /// The lock of the message was lost, and the handler dropped: a failed attempt.

@@ -69,7 +69,7 @@ async fn attempted<T: Send + Sync + 'static>(
         Needed::Busy(lock) => return Ending::LockTaken(lock),
         Needed::Refused(reason) => return Ending::LockFailed(reason),
     }
-    let job = Job::new(value, delivery, guard.as_ref().map(LockGuard::fence));
+    let job = Job::new(value, delivery, guard.as_ref().map(LockGuard::fence), crew.stage.subscribe());
     let work = async { (crew.handler)(job).await };
     tokio::select! {
         biased;
@@ -77,6 +77,7 @@ async fn attempted<T: Send + Sync + 'static>(
         () = keep(&crew.settings, delivery) => Ending::LeaseLost,
         () = lock_lost(guard.as_ref()) => Ending::LockLost,
         said = work => Ending::Said(said),
+        () = passed(crew.settings.handler_timeout) => Ending::TimedOut,
     }
 }
 
@@ -109,6 +110,14 @@ async fn lock_lost(guard: Option<&LockGuard>) {
     }
 }
 
+/// Resolves when the time of a handler is up, if it has a limit.
+async fn passed(limit: Option<Duration>) {
+    match limit {
+        Some(limit) => tokio::time::sleep(limit).await,
+        None => std::future::pending().await,
+    }
+}
+
 /// How a delivery is settled whose handling ended like this.
 fn settlement<T: 'static>(settings: &Settings<T>, delivery: &Delivery<T>, ending: &Ending) -> Settlement {
     let delay = |span: Duration| Delay::new(span.min(settings.queue.pump.caps.delay)).unwrap_or(Delay::ZERO);
@@ -121,6 +130,10 @@ fn settlement<T: 'static>(settings: &Settings<T>, delivery: &Delivery<T>, ending
         Ending::Said(Outcome::Dead(reason)) => Settlement::Dead { reason: reason.clone() },
         Ending::Undecodable(reason) => Settlement::Dead { reason: Some(reason.clone()) },
         Ending::Panicked(reason) | Ending::LockFailed(reason) => failed(Some(reason.clone())),
+        Ending::TimedOut => {
+            let limit = settings.handler_timeout.unwrap_or_default();
+            failed(Some(because(&format!("the handler took longer than {limit:?}"))))
+        }
         Ending::LockLost => failed(Some(because("the lock was lost"))),
         Ending::LeaseLost => {
             telemetry::delivery_lost(settings.queue.name(), delivery.id(), delivery.attempt());

@@ -3,6 +3,9 @@
 use std::fmt;
 use std::time::Duration;
 
+use tokio::sync::watch;
+
+use super::run::Stage;
 use crate::driver::Cause;
 use crate::queue::{Attempts, Delivery, MessageId, Payload};
 use crate::token::FencingToken;
@@ -28,10 +31,16 @@ pub struct Job<T> {
     pub late: Duration,
     /// The bytes of the message.
     pub payload: Payload,
+    stage: watch::Receiver<Stage>,
 }
 
 impl<T: 'static> Job<T> {
-    pub(super) fn new(value: T, delivery: &Delivery<T>, lock_fence: Option<FencingToken>) -> Self {
+    pub(super) fn new(
+        value: T,
+        delivery: &Delivery<T>,
+        lock_fence: Option<FencingToken>,
+        stage: watch::Receiver<Stage>,
+    ) -> Self {
         Self {
             value,
             id: delivery.id().clone(),
@@ -42,7 +51,28 @@ impl<T: 'static> Job<T> {
             lock_fence,
             late: delivery.late(),
             payload: delivery.payload().clone(),
+            stage,
         }
+    }
+}
+
+impl<T> Job<T> {
+    /// Whether the worker takes no more messages, because it was told to stop or stops by itself. A handler that sees it
+    /// should come to an end soon; one that has not when the grace of [`Worker::shutdown`](super::Worker::shutdown) is over
+    /// is dropped, and its message returned.
+    #[must_use]
+    pub fn is_shutting_down(&self) -> bool {
+        *self.stage.borrow() != Stage::Working
+    }
+
+    /// Resolves when [`is_shutting_down`](Self::is_shutting_down) becomes true.
+    ///
+    /// # Cancel safety
+    ///
+    /// Safe.
+    pub async fn shutting_down(&self) {
+        // The sender lives for as long as the handlers of the worker do.
+        let _ = self.stage.clone().wait_for(|stage| *stage != Stage::Working).await;
     }
 }
 

@@ -45,7 +45,7 @@ pub(super) struct Crew<T> {
     pub(super) settings: Settings<T>,
     pub(super) handler: Handler<T>,
     pub(super) observer: Arc<Observer>,
-    stage: watch::Sender<Stage>,
+    pub(super) stage: watch::Sender<Stage>,
 }
 
 pub(super) fn start<T: Send + Sync + 'static>(settings: Settings<T>, handler: Handler<T>) -> Result<Worker> {
@@ -80,6 +80,11 @@ async fn work<T: Send + Sync + 'static>(crew: &Arc<Crew<T>>) -> Result<()> {
         () = crew.reaches(Stage::Draining) => Ok(()),
         over = take(crew, &mut running) => over,
     };
+    // Also when it stops by itself: handlers want to know.
+    crew.stage.send_if_modified(|stage| {
+        let before = std::mem::replace(stage, Stage::Draining.max(*stage));
+        before != *stage
+    });
     while running.join_next().await.is_some() {}
     over
 }

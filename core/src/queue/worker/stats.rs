@@ -30,6 +30,8 @@ pub struct WorkerStats {
     pub failed: u64,
     /// Handlers that panicked.
     pub panicked: u64,
+    /// Handlers that were dropped because they took too long.
+    pub timed_out: u64,
     /// Handlers that were dropped because the lease or the lock of their message was lost.
     pub lost: u64,
     /// Messages that could not be decoded.
@@ -75,6 +77,7 @@ impl WorkerStats {
     fn handling(&mut self, ending: &Ending) {
         match ending {
             Ending::Panicked(_) => self.panicked += 1,
+            Ending::TimedOut => self.timed_out += 1,
             Ending::LeaseLost | Ending::LockLost => self.lost += 1,
             Ending::Undecodable(_) => self.undecodable += 1,
             Ending::Said(_) | Ending::LockTaken(_) | Ending::LockFailed(_) | Ending::Stopped => {}

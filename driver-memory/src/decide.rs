@@ -76,13 +76,6 @@ impl NameState {
         self.hold.is_none() && self.queue.is_empty()
     }
 
-    /// After which span the name could be free for a newcomer; zero when it is.
-    pub(crate) fn free_in(&mut self, now: Instant) -> Duration {
-        self.settle(now);
-        let head = self.queue.head_lapses_in(now);
-        self.hold.as_ref().map(|held| held.left(now)).or(head).unwrap_or_default()
-    }
-
     #[cfg(test)]
     pub(crate) fn leave_a_waiter(&mut self, present_until: Instant) {
         self.queue.join(OwnerToken::random(), present_until, None);

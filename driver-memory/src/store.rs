@@ -145,47 +145,32 @@ impl Store {
         beyond.tombstones.step(|until| *until <= now);
         beyond.voting.step(now);
         names.step(|state| state.is_idle(now));
-        let (answer, idle) = match names.get_mut(name) {
+        match names.get_mut(name) {
             Some(state) => {
                 let answer = decision(&mut Entry { state, now, name, beyond });
-                let idle = state.is_idle(now);
-                if idle {
+                if state.is_idle(now) {
                     names.remove(name);
                 }
-                (answer, idle)
+                answer
             }
             None => {
                 let mut state = NameState::default();
                 let answer = decision(&mut Entry { state: &mut state, now, name, beyond });
-                let idle = state.is_idle(now);
-                if !idle {
+                if !state.is_idle(now) {
                     names.insert(name.clone(), state);
                 }
-                (answer, idle)
+                answer
             }
-        };
-        if idle && let Some(queue) = self.queues.lock_is_free(name) {
-            self.wake_queue(&queue);
         }
-        answer
     }
 
-    /// Decides on one queue, then wakes its watchers if a message is due sooner than before. With `parks` the decision
-    /// sees which locks are free, and none of them changes meanwhile.
+    /// Decides on one queue, then wakes its watchers if a message is due sooner than before.
     pub(crate) fn decide_queue<T>(
         &self,
         queue: &QueueName,
-        parks: bool,
         decision: impl FnOnce(&mut QueueState, &mut Turn<'_>) -> T,
     ) -> T {
-        let mut locks = parks.then(|| self.locked());
-        let now = Instant::now();
-        let mut free_in = |lock: &LockName| {
-            let names = locks.as_mut().map(|state| &mut state.names);
-            names.and_then(|names| names.get_mut(lock)).map_or(Duration::ZERO, |state| state.free_in(now))
-        };
-        let (answer, sooner) = self.queues.decide(queue, self.caps.queues, &mut free_in, decision);
-        drop(locks);
+        let (answer, sooner) = self.queues.decide(queue, self.caps.queues, decision);
         if sooner {
             self.wake_queue(queue);
         }

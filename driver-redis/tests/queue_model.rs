@@ -254,7 +254,7 @@ impl Draw {
         let rng = &mut self.rng;
         self.pushed += 1;
         let due = match rng.below(6) {
-            0 => Due::LockFree { at_most: rng.delay() },
+            0 => Due::Parked { at_most: rng.delay() },
             _ => Due::After(rng.delay()),
         };
         let window = Delay::new(UNIT * [0, 2][rng.below(2) as usize]).unwrap();

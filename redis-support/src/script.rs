@@ -102,6 +102,9 @@ scripts! {
     QUEUE_RESCHEDULE = "queue_reschedule":
         "queue/reschedule" "queue/part/keys" "queue/part/clock" "queue/part/form" "queue/part/insert" "queue/part/key"
         "queue/part/find" "queue/part/remove" "queue/part/look_up" "queue/reschedule_do";
+    QUEUE_GIVE_TURN = "queue_give_turn":
+        "queue/give_turn" "queue/part/keys" "queue/part/clock" "queue/part/form" "queue/part/insert"
+        "queue/part/look_up" "queue/give_turn_do";
     QUEUE_GET = "queue_get":
         "queue/get" "queue/part/keys" "queue/part/clock" "queue/part/form" "queue/part/find" "queue/part/look_up"
         "queue/get_do";

@@ -48,10 +48,8 @@ pub enum Need {
     QueueWakeups,
     /// Its queues keep concurrency keys.
     QueueKeys,
-    /// A parked message comes back when its lock is free, if the client that parked it lives.
+    /// A parked message is given its turn at the lock, if the client that parked it lives.
     FollowsLock,
-    /// A parked message comes back when its lock is free.
-    WokenByLock,
     /// The dead letters can be filled in reasonable time.
     ReachableDeadLetters,
     /// The driver has **no** delay queues.
@@ -151,11 +149,7 @@ impl Need {
             }
             Self::FollowsLock => {
                 let follows = declared.queue.is_some_and(|queue| queue.parking != Parking::BackOff);
-                unless(follows, "parked messages are not declared to come back when their lock is free")
-            }
-            Self::WokenByLock => {
-                let woken = declared.queue.is_some_and(|queue| queue.parking == Parking::Woken);
-                unless(woken, "parked messages are not declared to be woken by their lock")
+                unless(follows, "parked messages are not declared to be given their turns")
             }
             Self::ReachableDeadLetters => {
                 let reachable = declared.queue.is_some_and(|queue| queue.dead_letters <= 200);

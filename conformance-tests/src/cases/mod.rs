@@ -62,6 +62,7 @@ pub fn all() -> impl Iterator<Item = &'static Case> {
         queue::REFUSAL,
         queue::SERVER,
         queue::TIME,
+        queue::TURNS,
         queue::WAKE,
         queue::WORKER,
         queue::PARKED,

@@ -36,6 +36,8 @@ pub enum Op {
     Settle,
     /// `DelayQueue::extend`
     Extend,
+    /// `DelayQueue::give_turn`
+    GiveTurn,
     /// Everything that operators do with a queue.
     Operate,
     /// `DelayQueue::watch`

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use tenure_core::driver::{
-    Cancelled, DeadPage, DeadPlace, DeadSelection, DelayQueue, Extended, Extension, MessageInfo, NewMessage,
+    Cancelled, DeadPage, DeadPlace, DeadSelection, DelayQueue, Extended, Extension, LockTurn, MessageInfo, NewMessage,
     PurgePlace, PurgeStep, Purged, Pushed, QueueCapabilities, QueuePage, QueueStats, ReceiveRequest, Received,
-    Redriven, Rescheduled, Settle, Settled, Watch,
+    Redriven, Rescheduled, Settle, Settled, TurnGiven, Watch,
 };
 use tenure_core::{Delay, LockName, MessageId, QueueName, Result};
 
@@ -101,6 +101,10 @@ impl DelayQueue for LayeredQueue {
 
     async fn reschedule(&self, queue: &QueueName, id: &MessageId, delay: Delay) -> Result<Rescheduled> {
         send!(self, Op::Operate, queue, |inner| inner.reschedule(&queue, &id, delay).await, queue, id)
+    }
+
+    async fn give_turn(&self, queue: &QueueName, id: &MessageId, turn: &LockTurn) -> Result<TurnGiven> {
+        send!(self, Op::GiveTurn, queue, |inner| inner.give_turn(&queue, &id, &turn).await, queue, id, turn)
     }
 
     async fn get(&self, queue: &QueueName, id: &MessageId) -> Result<Option<MessageInfo>> {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tenure_core::driver::{Cause, Due, Extended, Next, Parking, Settled, Settlement};
+use tenure_core::driver::{Cause, Due, Extended, LockTurn, Next, Settled, Settlement};
 use tenure_core::{Attempts, Delay, FencingToken, Lease};
 
 use super::delay_bend::{Bend, Quirk, STRAIGHT, bent, quirky};
@@ -228,7 +228,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
             },
             ..STRAIGHT
         }),
-        ["queue/parked-behind-a-free-lock"]
+        ["queue/parked-without-attempt"]
     ),
     mutant!(
         "attempt/one-too-many",
@@ -258,7 +258,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "wake/queue-never",
         "nobody who waits on a queue is woken",
         || quirky(Quirk::NeverWakes),
-        ["queue/parked-until-free", "queue/retry-wakes", "queue/sooner-arrival-wakes"]
+        ["queue/retry-wakes", "queue/sooner-arrival-wakes"]
     ),
     mutant!(
         "wake/queue-often",
@@ -269,21 +269,38 @@ pub(super) const MUTANTS: &[Mutant] = &[
     mutant!(
         "park/by-the-clock",
         "parked messages come back by the clock alone",
-        || quirky(Quirk::ParksByTheClock),
-        ["queue/parked-behind-a-dead-holder", "queue/parked-without-attempt"]
+        || quirky(Quirk::GivesNoTurn),
+        [
+            "queue/parked-behind-a-dead-holder",
+            "queue/parked-behind-a-free-lock",
+            "queue/parked-comes-when-its-lock-is-free"
+        ]
     ),
     mutant!(
-        "park/attended-in-vain",
-        "parked messages, which the client has to make due, cannot be",
+        "park/turns-are-lost",
+        "a message that is given its turn is due without it",
+        || quirky(Quirk::LosesTurns),
+        [
+            "queue/parked-owns-its-turn",
+            "queue/parked-owns-its-turn-by-push",
+            "queue/turn-is-adopted",
+            "queue/turn-only-for-the-parked"
+        ]
+    ),
+    mutant!(
+        "park/turns-stick",
+        "every delivery of a message brings the turn along that it was given once",
+        || quirky(Quirk::TurnsStick),
+        ["queue/turn-is-not-adopted-twice"]
+    ),
+    mutant!(
+        "park/turn-with-another-fence",
+        "a turn arrives with another fence than it was given",
         || bent(Bend {
-            capabilities: |c| c.parking = Parking::Attended,
-            push: |m| if let Due::LockFree { at_most } = m.due {
-                m.due = Due::After(at_most)
-            },
-            quirk: Quirk::ReschedulesNothing,
+            turn: |t| LockTurn { fence: FencingToken::new(t.fence.get() + 7).unwrap_or(t.fence), ..t.clone() },
             ..STRAIGHT
         }),
-        ["queue/parked-comes-when-its-lock-is-free"]
+        ["queue/turn-is-adopted"]
     ),
     mutant!(
         "park/free-at-once",
@@ -311,14 +328,14 @@ fn retry(after: Delay) -> Settlement {
 fn part(due: Due, part: f64) -> Due {
     match due {
         Due::After(delay) => Due::After(part_of_delay(delay, part)),
-        parked @ Due::LockFree { .. } => parked,
+        parked @ Due::Parked { .. } => parked,
     }
 }
 
 fn later(due: Due) -> Due {
     match due {
         Due::After(delay) => Due::After(Delay::new(delay.get() + Duration::from_millis(50)).unwrap_or(delay)),
-        parked @ Due::LockFree { .. } => parked,
+        parked @ Due::Parked { .. } => parked,
     }
 }
 

@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use tenure_core::driver::{
-    Cancelled, DeadPage, DeadPlace, DeadSelection, DelayQueue, Extended, Extension, MessageInfo, NewMessage, Next,
-    PurgePlace, PurgeStep, Purged, Pushed, QueueCapabilities, QueuePage, QueueStats, Receipt, ReceiveRequest, Received,
-    Redriven, Rescheduled, Settle, Settled, Settlement, Watch,
+    Cancelled, DeadPage, DeadPlace, DeadSelection, DelayQueue, Extended, Extension, LockTurn, MessageInfo, NewMessage,
+    Next, PurgePlace, PurgeStep, Purged, Pushed, QueueCapabilities, QueuePage, QueueStats, Receipt, ReceiveRequest,
+    Received, Redriven, Rescheduled, Settle, Settled, Settlement, TurnGiven, Watch,
 };
 use tenure_core::{Delay, MessageId, QueueName, Result};
 
@@ -29,6 +29,7 @@ pub(super) struct Bend {
     pub(super) extended: fn(Extended) -> Extended,
     pub(super) cancelled: fn(Cancelled) -> Cancelled,
     pub(super) reschedule: fn(Delay) -> Delay,
+    pub(super) turn: fn(&LockTurn) -> LockTurn,
     pub(super) rescheduled: fn(Rescheduled) -> Rescheduled,
     pub(super) info: fn(&mut MessageInfo),
     pub(super) stats: fn(&mut QueueStats),
@@ -47,7 +48,9 @@ pub(super) enum Quirk {
     AtMostOnce,
     StaleSettlesTheNext,
     ExtendsNothing,
-    ParksByTheClock,
+    GivesNoTurn,
+    LosesTurns,
+    TurnsStick,
     CancelsNothing,
     ReschedulesNothing,
     PausesNothing,
@@ -82,6 +85,7 @@ pub(super) const STRAIGHT: Bend = Bend {
     extended: |answer| answer,
     cancelled: |answer| answer,
     reschedule: |delay| delay,
+    turn: LockTurn::clone,
     rescheduled: |answer| answer,
     info: |_| {},
     stats: |_| {},
@@ -113,6 +117,7 @@ struct Seen {
     paused: bool,
     /// Whether anything was settled since the last step of a purge.
     settled: bool,
+    turns: HashMap<(QueueName, MessageId), LockTurn>,
 }
 
 impl Twist for Bender {
@@ -185,18 +190,14 @@ impl BentQueue {
             let all: Vec<_> = received.deliveries.iter().map(|delivery| back(delivery.receipt)).collect();
             self.honest.settle(queue, &all).await?;
         }
+        if self.has(Quirk::TurnsStick) {
+            let seen = self.seen();
+            for delivery in &mut received.deliveries {
+                delivery.turn = seen.turns.get(&(queue.clone(), delivery.id.clone())).cloned();
+            }
+        }
         (self.bend.received)(&mut received);
         Ok(received)
-    }
-
-    async fn park_by_the_clock(&self, queue: &QueueName, settle: &Settle, at_most: Delay) -> Result<Vec<Settled>> {
-        let id = self.seen().of.get(&settle.receipt).cloned();
-        let back = Settle { receipt: settle.receipt, how: Settlement::Return };
-        let settled = self.honest.settle(queue, &[back]).await?;
-        if let Some(id) = id {
-            self.honest.reschedule(queue, &id, at_most).await?;
-        }
-        Ok(settled)
     }
 }
 
@@ -235,12 +236,6 @@ impl DelayQueue for BentQueue {
         let queue = (self.bend.queue)(queue);
         if self.has(Quirk::PauseStopsSettlements) && self.seen().paused {
             return Ok(vec![Settled::Stale; settles.len()]);
-        }
-        if self.has(Quirk::ParksByTheClock)
-            && let [settle] = settles
-            && let Settlement::Park { at_most, .. } = &settle.how
-        {
-            return self.park_by_the_clock(&queue, settle, *at_most).await;
         }
         self.seen().settled = true;
         let mut settled = self.honest.settle(&queue, &self.settles(&queue, settles)).await?;
@@ -301,6 +296,22 @@ impl DelayQueue for BentQueue {
         }
         let moved = self.honest.reschedule(&(self.bend.queue)(queue), id, (self.bend.reschedule)(delay)).await?;
         Ok((self.bend.rescheduled)(moved))
+    }
+
+    async fn give_turn(&self, queue: &QueueName, id: &MessageId, turn: &LockTurn) -> Result<TurnGiven> {
+        let queue = (self.bend.queue)(queue);
+        match self.bend.quirk {
+            Quirk::GivesNoTurn => Ok(TurnGiven::NotParked),
+            Quirk::LosesTurns => {
+                let moved = self.honest.reschedule(&queue, id, Delay::ZERO).await?;
+                Ok(if moved == Rescheduled::Moved { TurnGiven::Due } else { TurnGiven::NotParked })
+            }
+            Quirk::TurnsStick => {
+                self.seen().turns.insert((queue.clone(), id.clone()), turn.clone());
+                self.honest.give_turn(&queue, id, turn).await
+            }
+            _ => self.honest.give_turn(&queue, id, &(self.bend.turn)(turn)).await,
+        }
     }
 
     async fn get(&self, queue: &QueueName, id: &MessageId) -> Result<Option<MessageInfo>> {

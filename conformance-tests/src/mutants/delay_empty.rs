@@ -6,9 +6,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tenure_core::driver::{
     Cancelled, DeadPage, DeadPlace, DeadSelection, DelayQueue, Exclusion, Extended, Extension, Fencing,
-    KeyedConcurrency, LeaseRange, MessageInfo, NewMessage, Parking, PurgePlace, PurgeStep, Purged, Pushed,
+    KeyedConcurrency, LeaseRange, LockTurn, MessageInfo, NewMessage, Parking, PurgePlace, PurgeStep, Purged, Pushed,
     QueueCapabilities, QueuePage, QueueStats, QueueWake, ReceiveRequest, Received, Redriven, Rescheduled, Settle,
-    Settled, Watch,
+    Settled, TurnGiven, Watch,
 };
 use tenure_core::{Attempts, Delay, Error, ErrorKind, Lease, MessageId, Payload, QueueName, Result};
 
@@ -79,6 +79,10 @@ impl DelayQueue for Empty {
     }
 
     async fn reschedule(&self, _queue: &QueueName, _id: &MessageId, _delay: Delay) -> Result<Rescheduled> {
+        nothing()
+    }
+
+    async fn give_turn(&self, _queue: &QueueName, _id: &MessageId, _turn: &LockTurn) -> Result<TurnGiven> {
         nothing()
     }
 

@@ -256,7 +256,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "operate/pause-ignored",
         "a pause is acknowledged and not done",
         || quirky(Quirk::PausesNothing),
-        ["queue/list"]
+        ["queue/list", "queue/turn-needs-a-receiver"]
     ),
     mutant!(
         "operate/pause-stops-settlements",

@@ -81,7 +81,12 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "release/does-nothing",
         "a release is confirmed and not done",
         || Arc::new(KeepsIt),
-        ["label/long-is-refused-unsent", "lock/released-is-free", "relay/cancelled-waiter-loses-nothing"]
+        [
+            "queue/turn-needs-a-receiver",
+            "label/long-is-refused-unsent",
+            "lock/released-is-free",
+            "relay/cancelled-waiter-loses-nothing"
+        ]
     ),
     mutant!(
         "release/never-answers",

@@ -19,6 +19,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
             "hygiene/runtime-gone-with-guards-alive",
             "lease/ends-by-itself",
             "queue/lock-follows-the-lease",
+            "queue/turn-nobody-takes-up",
             "wait/acquire-outlasts-a-dead-holder",
             "window/renewal-counts-from-its-request"
         ]

@@ -19,6 +19,7 @@ pub struct ClientBuilder {
     drift: DriftBound,
     op_timeout: Duration,
     presence: Duration,
+    parked_turn: Duration,
     max_holds: usize,
     holders_per_grant: u32,
     confirmation: Confirmation,
@@ -35,6 +36,7 @@ impl ClientBuilder {
             drift: DriftBound::DEFAULT,
             op_timeout: Duration::from_secs(1),
             presence: Duration::from_secs(15),
+            parked_turn: Duration::from_secs(2),
             max_holds: 1_000_000,
             holders_per_grant: 8,
             confirmation: Confirmation::default(),
@@ -66,6 +68,14 @@ impl ClientBuilder {
     /// notice dead waiters sooner and cost more requests while waiting.
     pub fn presence(mut self, presence: Duration) -> Self {
         self.presence = presence;
+        self
+    }
+
+    /// For how long a lock is kept for a message that this client parked behind it, once its turn has come, until a receiver
+    /// takes it up: nobody has the lock meanwhile. It is given to the next in line when that is over. Default: 2 s; moved to
+    /// what the driver keeps as a ttl. Makes sense for workers that take long to notice that a message is due.
+    pub fn parked_turn(mut self, most: Duration) -> Self {
+        self.parked_turn = most;
         self
     }
 
@@ -110,6 +120,7 @@ impl ClientBuilder {
         self.backend.locks().capabilities().ttl.check(ttl)?;
         within("op_timeout", self.op_timeout, Duration::from_millis(1), Duration::from_secs(60))?;
         within("presence", self.presence, Duration::from_millis(30), Duration::from_secs(3600))?;
+        Ttl::new(self.parked_turn)?;
         if self.drift.believable(ttl.get()).is_none() {
             let text = format!("the drift bound leaves nothing of a ttl of {:?}", self.ttl);
             return Err(Error::new(ErrorKind::InvalidArgument, text));
@@ -126,9 +137,21 @@ impl ClientBuilder {
 
     /// Makes the client with a ttl that is known to be good.
     pub(super) fn assemble(self, ttl: Ttl) -> Client {
-        let Self { backend, drift, op_timeout, presence, max_holds, holders_per_grant, confirmation, .. } = self;
+        let Self { backend, drift, op_timeout, presence, parked_turn, .. } = self;
+        let Self { max_holds, holders_per_grant, confirmation, .. } = self;
+        let parked_turn = backend.locks().capabilities().ttl.at_most(parked_turn);
         let shares = holders_per_grant > 0;
-        let config = Config { ttl, drift, op_timeout, presence, max_holds, holders_per_grant, shares, confirmation };
+        let config = Config {
+            ttl,
+            drift,
+            op_timeout,
+            presence,
+            parked_turn,
+            max_holds,
+            holders_per_grant,
+            shares,
+            confirmation,
+        };
         Client::from_shared(Arc::new(Shared::new(backend, config)))
     }
 }

@@ -51,8 +51,8 @@ pub use queue_report::{
     Purged, QueuePage, QueueStats, Redriven, Rescheduled, Rest,
 };
 pub use queue_request::{
-    Cause, Due, Extended, Extension, Healed, MessageState, NamedId, NewMessage, Next, Pushed, RawDelivery, Receipt,
-    ReceiveRequest, Received, Settle, Settled, Settlement,
+    Cause, Due, Extended, Extension, Healed, LockTurn, MessageState, NamedId, NewMessage, Next, Pushed, RawDelivery,
+    Receipt, ReceiveRequest, Received, Settle, Settled, Settlement, TurnGiven,
 };
 pub use queue_router::QueueRouter;
 pub use quorum_node::{Ballot, Electorate, QuorumNode, Raised, Vote};

@@ -5,9 +5,9 @@ use std::fmt::Debug;
 use async_trait::async_trait;
 
 use super::{
-    Cancelled, DeadPage, DeadPlace, DeadSelection, Extended, Extension, MessageInfo, NewMessage, PurgePlace, PurgeStep,
-    Purged, Pushed, QueueCapabilities, QueuePage, QueueStats, ReceiveRequest, Received, Redriven, Rescheduled, Settle,
-    Settled, Watch,
+    Cancelled, DeadPage, DeadPlace, DeadSelection, Extended, Extension, LockTurn, MessageInfo, NewMessage, PurgePlace,
+    PurgeStep, Purged, Pushed, QueueCapabilities, QueuePage, QueueStats, ReceiveRequest, Received, Redriven,
+    Rescheduled, Settle, Settled, TurnGiven, Watch,
 };
 use crate::error::Result;
 use crate::queue::{Delay, MessageId, QueueName};
@@ -81,6 +81,19 @@ pub trait DelayQueue: Debug + Send + Sync + 'static {
     /// Makes a message that waits, or whose lease has ended, due `delay` from now, sooner or later than before; wakes watchers if it became the
     /// soonest. Tells the truth otherwise, and changes nothing.
     async fn reschedule(&self, queue: &QueueName, id: &MessageId, delay: Delay) -> Result<Rescheduled>;
+
+    /// Makes a parked message due, and keeps the turn with it until it is delivered; wakes watchers if it became the soonest.
+    ///
+    /// * Parked is a message that waits because of [`Settlement::Park`](super::Settlement::Park) or
+    ///   [`Due::Parked`](super::Due::Parked). One that is due already is given the turn all the same, in place of an
+    ///   earlier one.
+    /// * Its due time is then that of its push: it goes before all that was pushed later, since a lock is kept for it.
+    /// * The next delivery carries the turn, whoever gets it, and no other delivery does. What else happens to the message
+    ///   may keep the turn or drop it.
+    ///
+    /// A driver that declares [`Parking::BackOff`](super::Parking::BackOff) is not asked; it refuses with
+    /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported).
+    async fn give_turn(&self, queue: &QueueName, id: &MessageId, turn: &LockTurn) -> Result<TurnGiven>;
 
     /// Looks at a message without changing it; `None` when it is not stored (any more).
     async fn get(&self, queue: &QueueName, id: &MessageId) -> Result<Option<MessageInfo>>;

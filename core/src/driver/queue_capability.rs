@@ -64,12 +64,10 @@ pub enum KeyedConcurrency {
 pub enum Parking {
     /// After its back-off.
     BackOff,
-    /// The driver brings it back after its back-off. The client that parked it stands in the lock's line, as long as it
-    /// lives, and makes the message due when its turn comes: one each time, the one that it parked first.
+    /// When its turn comes, and after its back-off at the latest. The client that parked it stands in the lock's line, as
+    /// long as it lives and has somebody to handle messages, and gives the message its turn
+    /// ([`DelayQueue::give_turn`](super::DelayQueue::give_turn)): one each time, the one that it parked first.
     Attended,
-    /// When its lock becomes free in the same backend, however that came; after its back-off at the latest. One
-    /// message is woken each time the lock becomes free, the one pushed first.
-    Woken,
 }
 
 /// The leases that a backend can keep.

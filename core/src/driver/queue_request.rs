@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::name::LockName;
 use crate::queue::{Attempts, ConcurrencyKey, Delay, Lease, MessageId, Payload, QueueName, Reason};
-use crate::token::FencingToken;
+use crate::token::{FencingToken, OwnerToken};
 
 /// A message to be stored.
 #[derive(Clone, Debug)]
@@ -38,9 +38,9 @@ pub struct NamedId {
 pub enum Due {
     /// This long after the backend accepted it.
     After(Delay),
-    /// When the message's [`lock`](NewMessage::lock) is free, but no later than this. Free already: due at once. Only a
-    /// driver that declares [`Parking::Woken`](super::Parking::Woken) tells; the others take it as [`Due::After`].
-    LockFree {
+    /// It is parked behind its [`lock`](NewMessage::lock), as by a [`Settlement::Park`]: due after this, or when it is
+    /// given its turn.
+    Parked {
         /// The latest.
         at_most: Delay,
     },
@@ -143,6 +143,30 @@ pub struct RawDelivery {
     pub key: Option<ConcurrencyKey>,
     /// The lock that a worker should hold while it handles the message.
     pub lock: Option<LockName>,
+    /// The turn that the message was given since it was parked. It belongs to this delivery: no later one has it.
+    pub turn: Option<LockTurn>,
+}
+
+/// A hold on a lock that goes along with a parked message: whoever knows the token can renew it and give it back.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LockTurn {
+    /// Which lock.
+    pub lock: LockName,
+    /// The secret of the hold.
+    pub token: OwnerToken,
+    /// The fence of the hold.
+    pub fence: FencingToken,
+}
+
+/// The answer to a turn that is given to a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum TurnGiven {
+    /// The message is due, and has it.
+    Due,
+    /// The queue is paused: nobody would take it up. Nothing was changed.
+    Paused,
+    /// The message is not parked (any more). Nothing was changed.
+    NotParked,
 }
 
 /// Why a message was delivered.
@@ -207,9 +231,8 @@ pub enum Settlement {
     },
     /// The work was not begun: the message is due at once, and the attempt is not counted.
     Return,
-    /// The work cannot begin while the lock is taken: the message is due when the lock becomes free (where the driver
-    /// declares [`Parking::Woken`](super::Parking::Woken)), but no later than `at_most` from now. The attempt is not
-    /// counted.
+    /// The work cannot begin while the lock is taken: the message is parked. It is due after `at_most`, or when it is given
+    /// its turn ([`give_turn`](super::DelayQueue::give_turn)). The attempt is not counted.
     Park {
         /// Which lock.
         lock: LockName,

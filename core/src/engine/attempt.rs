@@ -30,6 +30,19 @@ pub(crate) struct Ask {
     pub(crate) label: Option<Label>,
 }
 
+impl Ask {
+    /// Refuses what the backend cannot keep, and what a closed client is asked for.
+    pub(crate) fn check(&self, shared: &Shared) -> Result<()> {
+        shared.ensure_open()?;
+        shared.backend.locks().capabilities().ttl.check(self.ttl)?;
+        if shared.config.drift.believable(self.ttl.get()).is_none() {
+            let text = format!("a ttl of {:?} is shorter than the drift bound", self.ttl.get());
+            return Err(Error::new(ErrorKind::InvalidArgument, text));
+        }
+        shared.start()
+    }
+}
+
 /// Exists before the token is sent. Dropped, it hands the token to the reaper, unless nothing can have come of it.
 pub(crate) struct Attempt {
     /// `None` once a lease has taken it over.

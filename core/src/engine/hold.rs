@@ -9,11 +9,13 @@ use std::time::Duration;
 
 use super::entry::{Entry, Past};
 use super::lease::Lease;
+use super::loose::LooseHold;
 use super::outcome::{HoldState, LostReason};
 use super::reaper::Cleanup;
 use super::relay::Baton;
 use super::shared::{Reservation, Shared};
 use crate::clock::LeaseInstant;
+use crate::driver::LockTurn;
 use crate::error::{Error, ErrorKind, Result};
 use crate::token::{FencingToken, OwnerToken};
 
@@ -78,6 +80,19 @@ impl HeldEntry {
 
     pub(super) fn baton(&self) -> Option<&Baton> {
         self.baton.as_ref()
+    }
+
+    /// Takes a plain hold out of the hands of its guard: nobody renews it any more, and whoever is told its token may adopt
+    /// it. `None` when it is lost, or when a request of its token may still be on its way: then it is given back.
+    pub(crate) fn let_loose(mut self) -> Option<LooseHold> {
+        self.baton = None;
+        let (entry, state) = self.lease.leave(&self.token)?;
+        if entry.past == Past::Unanswered || matches!(state, HoldState::Lost(_)) {
+            self.shared().reaper.push(Cleanup::of_lease(&self.lease, &entry));
+            return None;
+        }
+        let (lock, token) = (self.lease.name().clone(), self.lease.token_of(&entry));
+        Some(LooseHold::new(self.shared(), LockTurn { lock, token, fence: self.fence() }))
     }
 
     pub(crate) fn lease(&self) -> &Arc<Lease> {

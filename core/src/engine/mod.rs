@@ -4,6 +4,7 @@
 //! * [`attempt`] owns a token from before it is sent until it is a lease or is undone;
 //! * [`entry`] says who a lease is for, and how it is kept;
 //! * [`lease`] is the client's view of one grant, and ends by itself; [`lease_state`] is what it knows;
+//! * [`loose`] is a hold on its way from one client to another;
 //! * [`relay`] lets the waiters of the client wait in one place, and passes a lease on among them;
 //! * [`keeper`] is the one timer of a client: renewals in batches, deadlines; its plan is the [`agenda`];
 //! * [`reaper`] undoes what was given up, until the backend has acknowledged it;
@@ -19,6 +20,7 @@ pub(crate) mod hold;
 pub(crate) mod keeper;
 pub(crate) mod lease;
 mod lease_state;
+pub(crate) mod loose;
 pub(crate) mod outcome;
 pub(crate) mod owners;
 mod pause;

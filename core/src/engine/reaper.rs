@@ -46,6 +46,8 @@ pub(crate) enum Undo {
     Lease { mark: UndoMark, past: Past },
     /// An attempt whose requests may still be on their way.
     Attempt,
+    /// A hold that was in nobody's hands: no request that could take the lock is on its way.
+    Loose,
     /// A delivery whose settlement nobody waits for.
     Delivery(Arc<dyn DelayQueue>, QueueName, Settle),
 }
@@ -55,6 +57,7 @@ impl fmt::Debug for Undo {
         f.write_str(match self {
             Self::Lease { .. } => "Lease",
             Self::Attempt => "Attempt",
+            Self::Loose => "Loose",
             Self::Delivery(..) => "Delivery",
         })
     }
@@ -233,7 +236,7 @@ async fn call(cleanup: &Cleanup, backend: &Backend, op_timeout: Duration) -> Res
         if let Undo::Delivery(driver, queue, settle) = &cleanup.undo {
             return driver.settle(queue, std::slice::from_ref(settle)).await.map(drop);
         }
-        let all_answered = matches!(cleanup.undo, Undo::Lease { past: Past::Answered, .. });
+        let all_answered = matches!(cleanup.undo, Undo::Lease { past: Past::Answered, .. } | Undo::Loose);
         match (all_answered, cleanup.owner, backend.reentrant()) {
             (true, Some(owner), Some(driver)) => driver.exit(&ReentrantHold { name, owner, token }).await.map(drop),
             (false, Some(owner), Some(driver)) => driver.abandon(&ReentrantHold { name, owner, token }).await,

@@ -27,6 +27,8 @@ pub(crate) struct Config {
     pub(crate) drift: DriftBound,
     pub(crate) op_timeout: Duration,
     pub(crate) presence: Duration,
+    /// For how long a lock is kept for a parked message.
+    pub(crate) parked_turn: Duration,
     pub(crate) max_holds: usize,
     pub(crate) holders_per_grant: u32,
     /// Whether tasks that want the same share a place in the backend's queue.

@@ -31,13 +31,7 @@ pub(crate) enum Patience {
 /// Takes the lock; `None` when it is busy and there is no patience.
 pub(crate) async fn acquire(shared: &Arc<Shared>, ask: &Ask, patience: Patience) -> Result<Option<HeldEntry>> {
     let work = async {
-        shared.ensure_open()?;
-        shared.backend.locks().capabilities().ttl.check(ask.ttl)?;
-        if shared.config.drift.believable(ask.ttl.get()).is_none() {
-            let text = format!("a ttl of {:?} is shorter than the drift bound", ask.ttl.get());
-            return Err(Error::new(ErrorKind::InvalidArgument, text));
-        }
-        shared.start()?;
+        ask.check(shared)?;
         match patience {
             Patience::None => once(shared, ask).await,
             Patience::Within(Duration::ZERO) => match once(shared, ask).await? {

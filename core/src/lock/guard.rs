@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::driver::{Hold, Released};
 use crate::engine::hold::{HeldEntry, Standing};
+use crate::engine::loose::LooseHold;
 use crate::error::Result;
 
 /// A held lock. It is a *lease*: it protects from concurrent work while this process is scheduled and clocks run at
@@ -29,6 +30,10 @@ impl LockGuard {
     /// For patience that always ends in a guard or an error.
     pub(crate) fn certain(guard: Option<Self>) -> Self {
         guard.expect("waiting ends with a lock or an error")
+    }
+
+    pub(crate) fn let_loose(self) -> Option<LooseHold> {
+        self.held.let_loose()
     }
 
     guard_methods!();

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::{LockGuard, Options, option_setters};
 use crate::driver::{ForceReleased, Inspection, Introspection, Revocation};
+use crate::engine::loose::LooseHold;
 use crate::engine::shared::Shared;
 use crate::engine::wait::{Patience, acquire};
 use crate::error::{Error, ErrorKind, Result};
@@ -91,6 +92,17 @@ impl Lock {
         let ask =
             self.options.ask(&self.name, None, &self.shared.config).map_err(|error| self.told(error, "acquire"))?;
         Ok(acquire(&self.shared, &ask, patience).await?.map(LockGuard::new))
+    }
+
+    /// Goes on with a hold that somebody else began. `None` when it has ended.
+    pub(crate) async fn adopt(&self, hold: LooseHold) -> Result<Option<LockGuard>> {
+        let told = |error| self.told(error, "adopt");
+        let ask = self.options.ask(&self.name, None, &self.shared.config).map_err(told)?;
+        Ok(hold.adopt(&ask).await.map_err(told)?.map(LockGuard::new))
+    }
+
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
+        &self.shared
     }
 
     /// Looks at the lock: who holds it and how many wait. Changes nothing.

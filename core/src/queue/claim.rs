@@ -8,8 +8,11 @@ use super::Lease;
 use super::pump::Pump;
 use crate::clock::LeaseInstant;
 use crate::driver::{Extended, Extension, RawDelivery, Settle, Settled, Settlement};
+use crate::engine::loose::LooseHold;
 use crate::engine::reaper::{Cleanup, Undo};
+use crate::engine::shared::Shared;
 use crate::error::{Error, ErrorKind, Result};
+use crate::name::LockName;
 use crate::telemetry;
 use crate::token::OwnerToken;
 
@@ -21,6 +24,8 @@ pub(crate) struct Claim {
     standing: Mutex<Standing>,
     /// Told when the standing changes.
     changed: Notify,
+    /// The hold on a lock that came along, if nobody has taken it up yet. Given back when the claim ends.
+    turn: Mutex<Option<LooseHold>>,
     /// `None` once it is settled, or once its settlement is on its way.
     if_dropped: Option<Settlement>,
 }
@@ -35,11 +40,19 @@ enum Standing {
 
 impl Claim {
     /// A delivery that nobody has seen: dropped, it is returned.
-    pub(super) fn new(pump: &Arc<Pump>, raw: RawDelivery, sent_at: LeaseInstant, lease: Lease) -> Self {
+    pub(super) fn new(pump: &Arc<Pump>, mut raw: RawDelivery, sent_at: LeaseInstant, lease: Lease) -> Self {
         let until = believable(pump, sent_at, lease);
         let standing = Mutex::new(Standing::Until(until));
         let (pump, if_dropped) = (Arc::clone(pump), Some(Settlement::Return));
-        Self { pump, raw, standing, changed: Notify::new(), if_dropped }
+        let turn = Mutex::new(raw.turn.take().map(|turn| LooseHold::new(&pump.shared, turn)));
+        pump.comes_in_hand();
+        Self { pump, raw, standing, changed: Notify::new(), turn, if_dropped }
+    }
+
+    /// The hold on this lock that came along. One on another lock is given back: it is not what is needed.
+    pub(super) fn take_turn(&self, shared: &Arc<Shared>, lock: &LockName) -> Option<LooseHold> {
+        let turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner).take();
+        turn.filter(|turn| turn.is_on(shared, lock))
     }
 
     /// Changes what is done if it is dropped.
@@ -180,6 +193,7 @@ fn believable(pump: &Pump, sent_at: LeaseInstant, lease: Lease) -> LeaseInstant 
 
 impl Drop for Claim {
     fn drop(&mut self) {
+        self.pump.leaves_hand();
         if let Some(how) = self.if_dropped.take() {
             let settle = Settle { receipt: self.raw.receipt, how };
             carry_on(&self.pump, settle, self.until());

@@ -102,7 +102,8 @@ impl<T: 'static> Delivery<T> {
         self.claim.raw.key.as_ref()
     }
 
-    /// The lock that should be held while the message is handled.
+    /// The lock that should be held while the message is handled: take it with
+    /// [`Lock::try_acquire_for`](crate::Lock::try_acquire_for).
     #[must_use]
     pub fn lock(&self) -> Option<&LockName> {
         self.claim.raw.lock.as_ref()
@@ -200,9 +201,9 @@ impl<T: 'static> Delivery<T> {
         self.claim.settle(Settlement::Return).await
     }
 
-    /// The work cannot begin while the lock is taken: the message is due when the lock becomes free, as the driver
+    /// The work cannot begin while the lock is taken: the message is due when its turn at the lock comes, as the driver
     /// declares by its [`Parking`](crate::driver::Parking), but no later than `at_most` from now. The attempt is not
-    /// counted.
+    /// counted. The lock is kept for the message then: [`Lock::try_acquire_for`](crate::Lock::try_acquire_for) takes it.
     ///
     /// # Errors
     ///
@@ -219,6 +220,10 @@ impl<T: 'static> Delivery<T> {
     /// As [`Delivery::ack`].
     pub async fn settle(self, how: Settlement) -> Result<Settled> {
         self.claim.settle(how).await
+    }
+
+    pub(super) fn claim(&self) -> &Claim {
+        &self.claim
     }
 
     pub(super) fn into_claim(self) -> Claim {

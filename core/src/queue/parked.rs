@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::delivery::Delivery;
 use super::handle::Queue;
 use crate::driver::Pushed;
 use crate::error::Result;
@@ -20,12 +21,14 @@ pub enum OrPark {
 pub(crate) const PARKED_AT_MOST: Duration = Duration::from_secs(5);
 
 impl Lock {
-    /// Takes the lock if it is free; else stores the message, to be handled under this lock later: when it becomes free
+    /// Takes the lock if it is free; else stores the message, to be handled under this lock later: when its turn comes
     /// (how, the driver declares as its [`Parking`](crate::driver::Parking)), and 5 s from now at the latest. For request
     /// handlers, which should not wait.
     ///
-    /// A worker of the queue takes the lock again before it handles the message. A lock that is busy then parks the
-    /// message once more, without using up an attempt.
+    /// The message waits in the line of the lock as any other waiter, as long as this client lives. When its turn comes, the
+    /// lock is kept for it for 2 s ([`ClientBuilder::parked_turn`](crate::ClientBuilder::parked_turn)), and a worker of the
+    /// queue handles it under that hold. A message that comes back without a turn takes the lock if it is free; if not, it is
+    /// parked once more, without using up an attempt.
     ///
     /// # Errors
     ///
@@ -39,5 +42,28 @@ impl Lock {
             return Ok(OrPark::Acquired(guard));
         }
         queue.push(message).parked(self.name().as_bytes(), PARKED_AT_MOST).await.map(OrPark::Parked)
+    }
+
+    /// Takes the lock for a message: with the hold that the message brings along if it was parked behind this lock and its
+    /// turn has come, or as [`try_acquire`](Lock::try_acquire) does. For those who receive messages without a
+    /// [`Worker`](crate::Worker), which does the same.
+    ///
+    /// A hold that came along keeps its fence and its label, and is renewed to the ttl of this handle from now on. It can be
+    /// taken up once, from a delivery and a lock of the same client; it is given back if the delivery ends before that.
+    ///
+    /// # Errors
+    ///
+    /// As [`Lock::try_acquire`].
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future leaves no lock behind, also not the one that the message brought along.
+    pub async fn try_acquire_for<T: 'static>(&self, delivery: &Delivery<T>) -> Result<Option<LockGuard>> {
+        if let Some(turn) = delivery.claim().take_turn(self.shared(), self.name())
+            && let Some(guard) = self.adopt(turn).await?
+        {
+            return Ok(Some(guard));
+        }
+        self.try_acquire().await
     }
 }

@@ -7,6 +7,7 @@
 
 use std::collections::VecDeque;
 use std::fmt;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::{Notify, oneshot};
@@ -24,6 +25,8 @@ pub(crate) struct Pump {
     pub(crate) name: QueueName,
     pub(crate) caps: QueueCapabilities,
     work: Mutex<Work>,
+    /// How many messages this client has received and not settled.
+    in_hand: AtomicUsize,
     /// Told when there is work, or less of it.
     pub(super) changed: Notify,
     /// Told when all settlements are answered.
@@ -89,7 +92,8 @@ impl Drop for Leaving<'_> {
 impl Pump {
     pub(super) fn new(shared: Arc<Shared>, driver: Arc<dyn DelayQueue>, name: QueueName) -> Self {
         let caps = driver.capabilities();
-        Self { shared, driver, name, caps, work: Mutex::default(), changed: Notify::new(), settled: Notify::new() }
+        let (work, in_hand) = (Mutex::default(), AtomicUsize::new(0));
+        Self { shared, driver, name, caps, work, in_hand, changed: Notify::new(), settled: Notify::new() }
     }
 
     pub(super) fn work(&self) -> MutexGuard<'_, Work> {
@@ -116,7 +120,24 @@ impl Pump {
             self.ensure_running(&mut work)?;
         }
         self.changed.notify_one();
+        self.shared.pumps.attended.room.notify_waiters();
         answer.await.unwrap_or_else(|_| Err(ended()))
+    }
+
+    /// Whether a message that becomes due now may find somebody to handle it: a receiver of this client waits; or the client
+    /// has no message in hand, and leaves them to others.
+    pub(super) fn has_room(&self) -> bool {
+        self.in_hand.load(Ordering::Acquire) == 0 || self.work().demands.iter().any(|demand| !demand.reply.is_closed())
+    }
+
+    /// A message came into the hands of this client, or left them.
+    pub(super) fn comes_in_hand(&self) {
+        self.in_hand.fetch_add(1, Ordering::AcqRel);
+    }
+
+    pub(super) fn leaves_hand(&self) {
+        self.in_hand.fetch_sub(1, Ordering::AcqRel);
+        self.shared.pumps.attended.room.notify_waiters();
     }
 
     /// Carries out a settlement, also if the caller does not wait for it.

@@ -76,7 +76,7 @@ impl<'a, T: 'static> Push<'a, T> {
         self
     }
 
-    /// The message is due when the lock is free, but no later than `at_most` from now; how, the driver declares as its
+    /// The message is due when its turn at the lock comes, but no later than `at_most` from now; how, the driver declares as its
     /// [`Parking`](crate::driver::Parking). A worker holds the lock while it handles the message. In place of a
     /// [`delay`](Push::delay), and of [`lock`](Push::lock).
     pub fn parked(mut self, lock: impl AsRef<[u8]>, at_most: Duration) -> Self {
@@ -99,7 +99,7 @@ impl<'a, T: 'static> Push<'a, T> {
         let unanswered = || queue.told(Error::new(ErrorKind::Protocol, "a push was not answered"), "push");
         let answer = answers.pop().ok_or_else(unanswered)?;
         let [NewMessage { due, lock, .. }] = &batch;
-        if let (Due::LockFree { at_most }, Some(lock), Pushed::Stored(id)) = (due, lock, &answer) {
+        if let (Due::Parked { at_most }, Some(lock), Pushed::Stored(id)) = (due, lock, &answer) {
             queue.pump.attend(lock, id.clone(), since, *at_most);
         }
         Ok(answer)
@@ -132,7 +132,7 @@ fn message<T: 'static>(queue: &Queue<T>, bytes: Result<Vec<u8>>, options: &Optio
         return Err(Error::new(ErrorKind::InvalidArgument, "a dedup_window needs an id"));
     }
     let named = |id: &Vec<u8>| MessageId::named(id).map(|id| NamedId { id, window });
-    let due = options.parked.map_or(Due::After(delay), |_| Due::LockFree { at_most: delay });
+    let due = options.parked.map_or(Due::After(delay), |_| Due::Parked { at_most: delay });
     Ok(NewMessage {
         payload,
         due,

@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use tenure_core::driver::{
-    Backend, Cancelled, DeadPage, DeadPlace, DeadSelection, DelayQueue, Extended, Extension, MessageInfo, NewMessage,
-    PurgePlace, PurgeStep, Purged, Pushed, QueueCapabilities, QueuePage, QueueStats, ReceiveRequest, Received,
-    Redriven, Rescheduled, Settle, Settled, Watch,
+    Backend, Cancelled, DeadPage, DeadPlace, DeadSelection, DelayQueue, Extended, Extension, LockTurn, MessageInfo,
+    NewMessage, PurgePlace, PurgeStep, Purged, Pushed, QueueCapabilities, QueuePage, QueueStats, ReceiveRequest,
+    Received, Redriven, Rescheduled, Settle, Settled, TurnGiven, Watch,
 };
 use tenure_core::{Client, Delay, Error, ErrorKind, MessageId, Queue, QueueName, Result, Text};
 use tenure_memory::MemoryDriver;
@@ -108,6 +108,10 @@ impl DelayQueue for QueueStage {
 
     async fn reschedule(&self, queue: &QueueName, id: &MessageId, delay: Delay) -> Result<Rescheduled> {
         self.honest.reschedule(queue, id, delay).await
+    }
+
+    async fn give_turn(&self, queue: &QueueName, id: &MessageId, turn: &LockTurn) -> Result<TurnGiven> {
+        self.honest.give_turn(queue, id, turn).await
     }
 
     async fn get(&self, queue: &QueueName, id: &MessageId) -> Result<Option<MessageInfo>> {

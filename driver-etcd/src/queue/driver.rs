@@ -3,9 +3,9 @@
 use async_trait::async_trait;
 use tenure_core::driver::{
     Cancelled, DeadPage, DeadPlace, DeadSelection, DelayQueue, Exclusion, Extended, Extension, Fencing,
-    KeyedConcurrency, LeaseRange, MessageInfo, NewMessage, Parking, PurgePlace, PurgeStep, Purged, Pushed,
+    KeyedConcurrency, LeaseRange, LockTurn, MessageInfo, NewMessage, Parking, PurgePlace, PurgeStep, Purged, Pushed,
     QueueCapabilities, QueuePage, QueueStats, QueueWake, ReceiveRequest, Received, Redriven, Rescheduled, Settle,
-    Settled, Watch,
+    Settled, TurnGiven, Watch,
 };
 use tenure_core::{Attempts, Delay, Error, ErrorKind, Lease, MessageId, QueueName, Result};
 
@@ -71,6 +71,10 @@ impl DelayQueue for EtcdDriver {
 
     async fn reschedule(&self, queue: &QueueName, id: &MessageId, delay: Delay) -> Result<Rescheduled> {
         self.inner.reschedule(queue, id, delay).await
+    }
+
+    async fn give_turn(&self, queue: &QueueName, id: &MessageId, turn: &LockTurn) -> Result<TurnGiven> {
+        self.inner.give_turn(queue, id, turn).await
     }
 
     async fn get(&self, queue: &QueueName, id: &MessageId) -> Result<Option<MessageInfo>> {

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use etcd_client::{Compare, CompareOp, GetOptions, GetResponse, Txn, TxnOp};
 use tenure_core::driver::{
-    Cancelled, Cause, Flow, MessageInfo, MessageState, PurgePlace, PurgeStep, QueuePage, QueueStats, Rescheduled, Rest,
+    Cancelled, Cause, Flow, LockTurn, MessageInfo, MessageState, PurgePlace, PurgeStep, QueuePage, QueueStats,
+    Rescheduled, Rest, TurnGiven,
 };
 use tenure_core::{Delay, MessageId, QueueName, Result};
 
@@ -51,6 +52,28 @@ impl Inner {
             if turn.apply_one(step, Some(turn.signal(after(turn.now, delay.get())))).await? {
                 turn.let_next_go([&entry]).await;
                 return Ok(Rescheduled::Moved);
+            }
+        }
+        Err(moving())
+    }
+
+    /// Two requests, three for a message with a caller's id; one more if the queue is paused. Starts over when the message
+    /// moves.
+    pub(super) async fn give_turn(&self, queue: &QueueName, id: &MessageId, given: &LockTurn) -> Result<TurnGiven> {
+        for _ in 0..MOST_STARTS {
+            let turn = Turn::new(self, queue);
+            let Some(entry) = turn.find(id).await? else { return Ok(TurnGiven::NotParked) };
+            if entry.place.set() != Set::Waiting || entry.record.cause != Cause::Parked {
+                return Ok(TurnGiven::NotParked);
+            }
+            let record = Record { turn: Some(given.clone()), ..entry.record.clone() };
+            let due = record.pushed.min(turn.now);
+            let running = Compare::create_revision(turn.keys.paused(), CompareOp::Equal, 0);
+            let step = entry.step(turn.relocate(&entry, Place::Waiting(due), &record));
+            match turn.apply(vec![running], vec![step], Some(turn.signal(due))).await? {
+                None => return Ok(TurnGiven::Paused),
+                Some(applied) if applied.steps.iter().all(Option::is_some) => return Ok(TurnGiven::Due),
+                Some(_) => {}
             }
         }
         Err(moving())

@@ -101,7 +101,7 @@ impl Turn<'_> {
         let mut fresh: HashMap<&MessageId, MessageState> = HashMap::new();
         for (number, message) in (first..).zip(messages) {
             let delay = match message.due {
-                Due::After(delay) | Due::LockFree { at_most: delay } => delay,
+                Due::After(delay) | Due::Parked { at_most: delay } => delay,
             };
             let place = Place::Waiting(after(self.now, delay.get()));
             if let Some(named) = &message.id {
@@ -132,11 +132,12 @@ impl Turn<'_> {
             serial: 0,
             cause: match message.due {
                 Due::After(_) => Cause::First,
-                Due::LockFree { .. } => Cause::Parked,
+                Due::Parked { .. } => Cause::Parked,
             },
             named: message.id.clone(),
             key: message.key.clone(),
             lock: message.lock.clone(),
+            turn: None,
             reason: None,
             doomed: None,
         };

@@ -242,8 +242,8 @@ impl Turn<'_> {
             _ => plan.left = plan.left.checked_sub(1)?,
         }
         let until = after(self.now, plan.lease.get());
-        let record =
-            Record { attempt: entry.record.attempt + 1, serial: entry.record.serial + 1, ..entry.record.clone() };
+        let mut record = Record { turn: None, ..entry.record.clone() };
+        (record.attempt, record.serial) = (record.attempt + 1, record.serial + 1);
         let mut operations = self.relocate(entry, Place::Leased(until), &record);
         operations.push(TxnOp::get(self.keys.body(entry.number), None));
         let step = match key {
@@ -273,6 +273,7 @@ impl Turn<'_> {
             age: span(record.pushed, self.now),
             key: record.key,
             lock: record.lock,
+            turn: entry.record.turn.clone(),
         }
     }
 

@@ -14,8 +14,8 @@
 
 use std::time::Duration;
 
-use tenure_core::driver::{Cause, DeadCause, NamedId};
-use tenure_core::{Attempts, ConcurrencyKey, Delay, LockName, MessageId, Reason};
+use tenure_core::driver::{Cause, DeadCause, LockTurn, NamedId};
+use tenure_core::{Attempts, ConcurrencyKey, Delay, FencingToken, LockName, MessageId, OwnerToken, Reason};
 
 use super::clock::Micros;
 use crate::keys::{decode, encode};
@@ -37,6 +37,8 @@ pub(super) struct Record {
     pub(super) named: Option<NamedId>,
     pub(super) key: Option<ConcurrencyKey>,
     pub(super) lock: Option<LockName>,
+    /// The hold that it was given since it was parked.
+    pub(super) turn: Option<LockTurn>,
     pub(super) reason: Option<Reason>,
     /// Set when it is, or should be, among the dead letters.
     pub(super) doomed: Option<DeadCause>,
@@ -93,6 +95,10 @@ impl Record {
         if let Some(lock) = &self.lock {
             line("lock=", lock.as_bytes());
         }
+        if let Some(LockTurn { lock, token, fence }) = &self.turn {
+            let token = token.expose();
+            line(&format!("turn={},{fence},", String::from_utf8_lossy(token.as_ref())), lock.as_bytes());
+        }
         if let Some(reason) = &self.reason {
             line("reason=", reason.as_str().as_bytes());
         }
@@ -114,6 +120,7 @@ impl Record {
             named: None,
             key: None,
             lock: None,
+            turn: None,
             reason: None,
             doomed: None,
         };
@@ -165,12 +172,22 @@ impl Record {
             "window" => self.named.as_mut()?.window = Delay::new(Duration::from_micros(value.parse().ok()?)).ok()?,
             "key" => self.key = Some(ConcurrencyKey::new(decode(value.as_bytes())?).ok()?),
             "lock" => self.lock = Some(LockName::new(decode(value.as_bytes())?).ok()?),
+            "turn" => self.turn = Some(read_turn(value)?),
             "reason" => self.reason = Some(Reason::new(String::from_utf8(decode(value.as_bytes())?).ok()?).ok()?),
             "doomed" => self.doomed = Some(meant(DOOMS, value)?),
             _ => {} // a later version's
         }
         Some(())
     }
+}
+
+/// Token, fence and lock.
+fn read_turn(value: &str) -> Option<LockTurn> {
+    let mut parts = value.splitn(3, ',');
+    let token = OwnerToken::parse(parts.next()?).ok()?;
+    let fence = FencingToken::new(parts.next()?.parse().ok()?)?;
+    let lock = LockName::new(decode(parts.next()?.as_bytes())?).ok()?;
+    Some(LockTurn { lock, token, fence })
 }
 
 fn word<T: PartialEq + Copy>(words: &[(T, &'static str)], value: T) -> &'static str {
@@ -198,12 +215,18 @@ mod tests {
             named: Some(NamedId { id: id.clone(), window: Delay::new(Duration::from_secs(6)).unwrap() }),
             key: Some(ConcurrencyKey::new([255, 10]).unwrap()),
             lock: Some(LockName::new([0, 255]).unwrap()),
+            turn: Some(LockTurn {
+                lock: LockName::new("a\nb").unwrap(),
+                token: OwnerToken::random(),
+                fence: FencingToken::new(u64::MAX).unwrap(),
+            }),
             reason: Some(Reason::new("it \u{fc}\nfailed").unwrap()),
             doomed: Some(DeadCause::Rejected),
         };
         let back = Record::decode(&record.encode());
         assert_eq!(format!("{back:?}"), format!("{record:?}"));
-        let plain = Record { named: None, key: None, lock: None, reason: None, doomed: None, ..record };
+        assert_eq!(back.turn, record.turn, "the whole token");
+        let plain = Record { named: None, key: None, lock: None, turn: None, reason: None, doomed: None, ..record };
         let back = Record::decode(&plain.encode());
         assert_eq!(format!("{back:?}"), format!("{plain:?}"));
         assert_eq!((back.id(7), back.doom()), (MessageId::assigned(7), None));

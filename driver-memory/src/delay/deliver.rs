@@ -86,6 +86,7 @@ impl QueueState {
             age: span(slot.pushed, turn.now),
             key: slot.key.clone(),
             lock: slot.lock.clone(),
+            turn: slot.turn.take(),
         }
     }
 

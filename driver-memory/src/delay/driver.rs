@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use tenure_core::driver::{
-    Cancelled, DeadPage, DeadPlace, DeadSelection, DelayQueue, Due, Exclusion, Extended, Extension, Fencing, Flow,
-    KeyedConcurrency, LeaseRange, MessageInfo, NewMessage, Parking, PurgePlace, PurgeStep, Purged, Pushed,
+    Cancelled, DeadPage, DeadPlace, DeadSelection, DelayQueue, Exclusion, Extended, Extension, Fencing, Flow,
+    KeyedConcurrency, LeaseRange, LockTurn, MessageInfo, NewMessage, Parking, PurgePlace, PurgeStep, Purged, Pushed,
     QueueCapabilities, QueuePage, QueueStats, QueueWake, ReceiveRequest, Received, Redriven, Rescheduled, Settle,
-    Settled, Settlement, Watch,
+    Settled, TurnGiven, Watch,
 };
 use tenure_core::{Attempts, Delay, Error, ErrorKind, Lease, MessageId, Payload, QueueName, Result};
 
@@ -28,7 +28,7 @@ impl DelayQueue for MemoryDriver {
             durability: Exclusion::Process,
             fencing: Fencing::Strict,
             keys: KeyedConcurrency::OneInFlight,
-            parking: Parking::Woken,
+            parking: Parking::Attended,
             payload: Payload::MAX_LEN,
             batch: BATCH,
             delay: Delay::MAX,
@@ -40,20 +40,19 @@ impl DelayQueue for MemoryDriver {
     }
 
     async fn push(&self, queue: &QueueName, messages: &[NewMessage]) -> Result<Vec<Pushed>> {
-        let parks = messages.iter().any(|message| matches!(message.due, Due::LockFree { .. }));
         let (messages, most) = (messages.to_vec(), self.caps().queues.backlog);
-        let pushed = self.turn(Operation::Push, queue, parks, move |state, turn| state.push(turn, &messages)).await?;
+        let pushed = self.turn(Operation::Push, queue, move |state, turn| state.push(turn, &messages)).await?;
         pushed.ok_or_else(|| Error::new(ErrorKind::LimitReached, format!("the queue is full: it holds up to {most}")))
     }
 
     async fn receive(&self, request: &ReceiveRequest) -> Result<Received> {
         let asked = request.clone();
-        self.turn(Operation::Receive, &request.queue, false, move |state, turn| state.receive(turn, &asked)).await
+        self.turn(Operation::Receive, &request.queue, move |state, turn| state.receive(turn, &asked)).await
     }
 
     async fn settle(&self, queue: &QueueName, settles: &[Settle]) -> Result<Vec<Settled>> {
-        let (parks, settles) = (parks(settles), settles.to_vec());
-        self.turn(Operation::Settle, queue, parks, move |state, turn| state.settle(turn, &settles)).await
+        let settles = settles.to_vec();
+        self.turn(Operation::Settle, queue, move |state, turn| state.settle(turn, &settles)).await
     }
 
     async fn settle_and_receive(
@@ -61,8 +60,8 @@ impl DelayQueue for MemoryDriver {
         settles: &[Settle],
         request: &ReceiveRequest,
     ) -> Result<(Vec<Settled>, Received)> {
-        let (parks, settles, asked) = (parks(settles), settles.to_vec(), request.clone());
-        self.turn(Operation::Receive, &request.queue, parks, move |state, turn| {
+        let (settles, asked) = (settles.to_vec(), request.clone());
+        self.turn(Operation::Receive, &request.queue, move |state, turn| {
             let settled = state.settle(turn, &settles);
             (settled, state.receive(turn, &asked))
         })
@@ -71,7 +70,7 @@ impl DelayQueue for MemoryDriver {
 
     async fn extend(&self, queue: &QueueName, extensions: &[Extension]) -> Result<Vec<Extended>> {
         let asked = extensions.to_vec();
-        self.turn(Operation::Extend, queue, false, move |state, turn| state.extend(turn.now, &asked)).await
+        self.turn(Operation::Extend, queue, move |state, turn| state.extend(turn.now, &asked)).await
     }
 
     async fn cancel(&self, queue: &QueueName, id: &MessageId) -> Result<Cancelled> {
@@ -82,6 +81,11 @@ impl DelayQueue for MemoryDriver {
     async fn reschedule(&self, queue: &QueueName, id: &MessageId, delay: Delay) -> Result<Rescheduled> {
         let id = id.clone();
         self.operate(queue, move |state, turn| state.reschedule(turn.now, &id, delay)).await
+    }
+
+    async fn give_turn(&self, queue: &QueueName, id: &MessageId, turn: &LockTurn) -> Result<TurnGiven> {
+        let (id, given) = (id.clone(), turn.clone());
+        self.operate(queue, move |state, _| state.give_turn(&id, &given)).await
     }
 
     async fn get(&self, queue: &QueueName, id: &MessageId) -> Result<Option<MessageInfo>> {
@@ -135,29 +139,24 @@ impl DelayQueue for MemoryDriver {
     }
 }
 
-fn parks(settles: &[Settle]) -> bool {
-    settles.iter().any(|settle| matches!(settle.how, Settlement::Park { .. }))
-}
-
 impl MemoryDriver {
     async fn operate<T: Send + 'static>(
         &self,
         queue: &QueueName,
         decision: impl FnOnce(&mut QueueState, &mut Turn<'_>) -> T + Send + 'static,
     ) -> Result<T> {
-        self.turn(Operation::Operate, queue, false, decision).await
+        self.turn(Operation::Operate, queue, decision).await
     }
 
-    /// Carries one decision over the link; `parks` if it needs to see the locks.
+    /// Carries one decision over the link.
     async fn turn<T: Send + 'static>(
         &self,
         operation: Operation,
         queue: &QueueName,
-        parks: bool,
         decision: impl FnOnce(&mut QueueState, &mut Turn<'_>) -> T + Send + 'static,
     ) -> Result<T> {
         let queue = queue.clone();
-        let apply = move |store: &crate::store::Store| store.decide_queue(&queue, parks, decision);
+        let apply = move |store: &crate::store::Store| store.decide_queue(&queue, decision);
         self.carry(operation, apply).await.map_err(Failure::error)
     }
 }

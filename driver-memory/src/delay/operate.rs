@@ -4,8 +4,8 @@ use std::ops::Bound;
 use std::time::Duration;
 
 use tenure_core::driver::{
-    Cancelled, Cause, DeadCause, DeadLetter, DeadPage, DeadPlace, DeadSelection, Flow, MessageInfo, MessageState,
-    PurgePlace, PurgeStep, Purged, QueueStats, Redriven, Rescheduled, Rest,
+    Cancelled, Cause, DeadCause, DeadLetter, DeadPage, DeadPlace, DeadSelection, Flow, LockTurn, MessageInfo,
+    MessageState, PurgePlace, PurgeStep, Purged, QueueStats, Redriven, Rescheduled, Rest, TurnGiven,
 };
 use tenure_core::{Delay, MessageId};
 
@@ -34,9 +34,24 @@ impl QueueState {
             Place::Leased(_) => return Rescheduled::InFlight,
             Place::Dead(_) => return Rescheduled::Dead,
         }
-        slot.parked = None;
         self.relocate(number, Place::Waiting(after(now, delay.get())));
         Rescheduled::Moved
+    }
+
+    pub(crate) fn give_turn(&mut self, id: &MessageId, turn: &LockTurn) -> TurnGiven {
+        if self.flow == Flow::Paused {
+            return TurnGiven::Paused;
+        }
+        let slot = self.find(id).and_then(|number| Some((number, self.slots.get_mut(&number)?)));
+        match slot {
+            Some((number, slot)) if slot.cause == Cause::Parked && matches!(slot.place, Place::Waiting(_)) => {
+                slot.turn = Some(turn.clone());
+                let pushed = slot.pushed;
+                self.relocate(number, Place::Waiting(pushed));
+                TurnGiven::Due
+            }
+            _ => TurnGiven::NotParked,
+        }
     }
 
     pub(crate) fn get(&self, now: Nanos, id: &MessageId) -> Option<MessageInfo> {

@@ -4,7 +4,7 @@ use tenure_core::driver::{Cause, DeadCause, Extended, Extension, Settle, Settled
 
 use super::deliver::Burial;
 use super::slot::{Nanos, Place, after};
-use super::state::{QueueState, Turn, park};
+use super::state::{QueueState, Turn};
 
 impl QueueState {
     pub(crate) fn settle(&mut self, turn: &mut Turn<'_>, settles: &[Settle]) -> Vec<Settled> {
@@ -41,11 +41,10 @@ impl QueueState {
                 slot.cause = Cause::Returned;
                 turn.now
             }
-            Settlement::Park { lock, at_most } => {
+            Settlement::Park { at_most, .. } => {
                 slot.attempt -= 1;
                 slot.cause = Cause::Parked;
-                let delay = park(turn, slot, number, lock, at_most.get());
-                after(turn.now, delay)
+                after(turn.now, at_most.get())
             }
             other => unreachable!("a settlement that this driver does not know: {other:?}"),
         };
@@ -66,20 +65,6 @@ impl QueueState {
             }
         };
         extensions.iter().map(one).collect()
-    }
-
-    /// The lock of a parked message is free: the message is due. Tells whether it was still parked there.
-    pub(crate) fn unpark(&mut self, now: Nanos, number: u64, lock: &tenure_core::LockName) -> bool {
-        match self.slots.get_mut(&number) {
-            Some(slot) if slot.parked.as_ref() == Some(lock) => {
-                slot.parked = None;
-                if let Place::Waiting(due) = slot.place {
-                    self.relocate(number, Place::Waiting(due.min(now)));
-                }
-                true
-            }
-            _ => false,
-        }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tenure_core::driver::{Cause, DeadCause, MessageInfo, MessageState, NamedId, NewMessage, Receipt};
+use tenure_core::driver::{Cause, DeadCause, LockTurn, MessageInfo, MessageState, NamedId, NewMessage, Receipt};
 use tenure_core::{Attempts, ConcurrencyKey, LockName, MessageId, Payload, Reason};
 
 /// An instant of the queue's clock: nanoseconds since the store was first used.
@@ -39,8 +39,8 @@ pub(crate) struct Slot {
     pub(crate) fence: u64,
     pub(crate) key: Option<ConcurrencyKey>,
     pub(crate) lock: Option<LockName>,
-    /// The lock that it is parked behind.
-    pub(crate) parked: Option<LockName>,
+    /// The hold that it was given since it was parked.
+    pub(crate) turn: Option<LockTurn>,
     pub(crate) reason: Option<Reason>,
     /// Set when it is, or should be, among the dead letters.
     pub(crate) doomed: Option<DeadCause>,
@@ -59,7 +59,7 @@ impl Slot {
             fence: 0,
             key: message.key.clone(),
             lock: message.lock.clone(),
-            parked: None,
+            turn: None,
             reason: None,
             doomed: None,
         }

@@ -1,10 +1,9 @@
 //! The state of one queue, and how a message moves between its sets.
 
 use std::collections::{BTreeSet, HashMap};
-use std::time::Duration;
 
-use tenure_core::driver::{Due, Flow, MessageState, NewMessage, Pushed};
-use tenure_core::{ConcurrencyKey, LockName, MessageId};
+use tenure_core::driver::{Cause, Due, Flow, MessageState, NewMessage, Pushed};
+use tenure_core::{ConcurrencyKey, MessageId};
 
 use super::numbered::Numbered;
 use super::slot::{At, Nanos, Place, Slot, after};
@@ -32,10 +31,6 @@ pub(crate) struct Turn<'a> {
     pub(crate) now: Nanos,
     pub(crate) caps: QueueCaps,
     pub(crate) counters: &'a mut Counters,
-    /// After which span the lock could be free, zero when it is.
-    pub(crate) lock_free_in: &'a mut dyn FnMut(&LockName) -> Duration,
-    /// Messages that begin to wait for a lock.
-    pub(crate) parked: Vec<(LockName, u64)>,
 }
 
 #[derive(Debug)]
@@ -120,18 +115,18 @@ impl QueueState {
         turn.counters.number += 1;
         let number = turn.counters.number;
         let mut slot = Slot::new(turn.now, message);
-        let delay = match (message.due, &message.lock) {
-            (Due::LockFree { at_most }, Some(lock)) => {
-                slot.cause = tenure_core::driver::Cause::Parked;
-                park(turn, &mut slot, number, lock, at_most.get())
+        let delay = match message.due {
+            Due::After(delay) => delay,
+            Due::Parked { at_most } => {
+                slot.cause = Cause::Parked;
+                at_most
             }
-            (Due::After(delay) | Due::LockFree { at_most: delay }, _) => delay.get(),
         };
         let id = slot.id(number);
         if message.id.is_some() {
             self.names.insert(id.clone(), Known::Stored(number));
         }
-        let due = after(turn.now, delay);
+        let due = after(turn.now, delay.get());
         slot.place = Place::Waiting(due);
         self.waiting.insert((due, number));
         self.slots.insert(number, slot);
@@ -176,9 +171,6 @@ impl QueueState {
         let Some(slot) = self.slots.get_mut(&number) else { return };
         let from = std::mem::replace(&mut slot.place, to);
         let key = slot.key.clone();
-        if !matches!(to, Place::Waiting(_)) {
-            slot.parked = None;
-        }
         self.take_out(number, from, key.as_ref());
         match to {
             Place::Waiting(at) => self.waiting.insert((at, number)),
@@ -247,14 +239,4 @@ impl QueueState {
             self.keys.remove(key);
         }
     }
-}
-
-/// Parks a message behind a lock; tells after which span it is due even if nobody tells that the lock is free.
-pub(super) fn park(turn: &mut Turn<'_>, slot: &mut Slot, number: u64, lock: &LockName, at_most: Duration) -> Duration {
-    let free_in = (turn.lock_free_in)(lock);
-    if !free_in.is_zero() {
-        slot.parked = Some(lock.clone());
-        turn.parked.push((lock.clone(), number));
-    }
-    free_in.min(at_most)
 }

@@ -1,11 +1,11 @@
 //! Typed calls of the queues' scripts. The scripts' headers say the same.
 
 use tenure_core::driver::{
-    DeadPlace, DeadSelection, Due, Extension, NewMessage, PurgePlace, ReceiveRequest, Settle, Settlement,
+    DeadPlace, DeadSelection, Due, Extension, LockTurn, NewMessage, PurgePlace, ReceiveRequest, Settle, Settlement,
 };
 use tenure_core::{Delay, Error, ErrorKind, MessageId, QueueName, Reason, Result};
 
-use super::form::write_record;
+use super::form::{write_record, write_turn};
 use super::reply::Damaged;
 use crate::args::ArgList;
 use crate::call::Calls;
@@ -59,7 +59,7 @@ impl Calls {
         let mut call = self.on_queue(&script::QUEUE_PUSH, queue, 1 + 3 * messages.len());
         call.args.push_number(self.settings.max_backlog.unwrap_or(0));
         for message in messages {
-            let (Due::After(delay) | Due::LockFree { at_most: delay }) = message.due;
+            let (Due::After(delay) | Due::Parked { at_most: delay }) = message.due;
             call.args.push_number(delay.as_micros());
             call.args.push(message.id.as_ref().and_then(|named| named.id.as_name()).unwrap_or_default());
             call.args.push_with(|out| write_record(out, message));
@@ -135,6 +135,13 @@ impl Calls {
         let mut call = self.on_queue(&script::QUEUE_RESCHEDULE, queue, 2);
         push_id(&mut call.args, id);
         call.args.push_number(delay.as_micros());
+        call
+    }
+
+    pub(super) fn queue_give_turn(&self, queue: &QueueName, id: &MessageId, turn: &LockTurn) -> ScriptCall {
+        let mut call = self.on_queue(&script::QUEUE_GIVE_TURN, queue, 2);
+        push_id(&mut call.args, id);
+        call.args.push_with(|out| write_turn(out, turn));
         call
     }
 

@@ -5,9 +5,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tenure_core::driver::{
     Cancelled, DeadPage, DeadPlace, DeadSelection, DelayQueue, Exclusion, Extended, Extension, Fencing,
-    KeyedConcurrency, LeaseRange, MessageInfo, NewMessage, Parking, PurgePlace, PurgeStep, Purged, Pushed,
+    KeyedConcurrency, LeaseRange, LockTurn, MessageInfo, NewMessage, Parking, PurgePlace, PurgeStep, Purged, Pushed,
     QueueCapabilities, QueuePage, QueueStats, QueueWake, ReceiveRequest, Received, Redriven, Rescheduled, Rest, Settle,
-    Settled, Watch,
+    Settled, TurnGiven, Watch,
 };
 use tenure_core::{Attempts, Delay, Error, ErrorKind, Lease, LockName, MessageId, Payload, QueueName, Result};
 
@@ -131,6 +131,10 @@ impl<E: RedisExecutor> DelayQueue for RedisLocks<E> {
     async fn reschedule(&self, queue: &QueueName, id: &MessageId, delay: Delay) -> Result<Rescheduled> {
         let call = self.calls().queue_reschedule(queue, id, delay);
         self.on_queue("reschedule", queue, Ok(call), reply::rescheduled).await
+    }
+
+    async fn give_turn(&self, queue: &QueueName, id: &MessageId, turn: &LockTurn) -> Result<TurnGiven> {
+        self.on_queue("give_turn", queue, Ok(self.calls().queue_give_turn(queue, id, turn)), reply::turn_given).await
     }
 
     async fn get(&self, queue: &QueueName, id: &MessageId) -> Result<Option<MessageInfo>> {

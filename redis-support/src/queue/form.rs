@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
-use tenure_core::driver::{Cause, DeadCause, Due, NewMessage};
-use tenure_core::{Attempts, ConcurrencyKey, Error, LockName, MessageId, Payload, Reason, Result};
+use tenure_core::driver::{Cause, DeadCause, Due, LockTurn, NewMessage};
+use tenure_core::{
+    Attempts, ConcurrencyKey, Error, FencingToken, LockName, MessageId, OwnerToken, Payload, Reason, Result,
+};
 
 use crate::reply::unexpected;
 
@@ -17,7 +19,7 @@ pub(super) fn write_record(out: &mut Vec<u8>, message: &NewMessage) {
     let name = message.id.as_ref().and_then(|named| named.id.as_name()).unwrap_or_default();
     let key = message.key.as_ref().map_or(&[][..], ConcurrencyKey::as_bytes);
     let lock = message.lock.as_ref().map_or(&[][..], LockName::as_bytes);
-    let parked = matches!(message.due, Due::LockFree { .. }) && message.lock.is_some();
+    let parked = matches!(message.due, Due::Parked { .. }) && message.lock.is_some();
     out.extend_from_slice(format!("{:04x}", message.attempts.get()).as_bytes());
     if name.is_empty() && key.is_empty() && lock.is_empty() && !parked {
         out.push(b'-');
@@ -29,6 +31,23 @@ pub(super) fn write_record(out: &mut Vec<u8>, message: &NewMessage) {
         [head.as_bytes(), name, key, lock].iter().for_each(|part| out.extend_from_slice(part));
     }
     out.extend_from_slice(message.payload.as_bytes());
+}
+
+/// Writes a turn, as a state has it.
+pub(super) fn write_turn(out: &mut Vec<u8>, turn: &LockTurn) {
+    let LockTurn { lock, token, fence } = turn;
+    let (token, lock) = (token.expose(), lock.as_bytes());
+    let head = format!("@{}{:016x}{:04x}", token.as_str(), fence.get(), lock.len());
+    [head.as_bytes(), lock].iter().for_each(|part| out.extend_from_slice(part));
+}
+
+fn read_turn(rest: &mut &[u8]) -> Result<LockTurn> {
+    let text = std::str::from_utf8(take(rest, 22)?).map_err(|_| damaged())?;
+    let token = OwnerToken::parse(text).map_err(|_| damaged())?;
+    let fence = FencingToken::new(hex(take(rest, 16)?)?).ok_or_else(damaged)?;
+    let length = hex(take(rest, 4)?)?;
+    let lock = LockName::new(take(rest, usize::try_from(length).map_err(|_| damaged())?)?)?;
+    Ok(LockTurn { lock, token, fence })
 }
 
 /// A record, taken apart.
@@ -102,17 +121,19 @@ pub(super) struct State {
     pub(super) cause: Cause,
     pub(super) dead: DeadCause,
     pub(super) fence: u64,
+    pub(super) turn: Option<LockTurn>,
     pub(super) reason: Option<Reason>,
 }
 
 impl State {
-    const UNKNOWN: Self = Self { attempt: 0, cause: Cause::First, dead: DeadCause::Damaged, fence: 0, reason: None };
+    const UNKNOWN: Self =
+        Self { attempt: 0, cause: Cause::First, dead: DeadCause::Damaged, fence: 0, turn: None, reason: None };
 
     /// Nothing stands for a message that was not delivered yet.
     pub(super) fn read(bytes: &[u8]) -> Result<Self> {
         if bytes.is_empty() {
             let dead = DeadCause::Exhausted;
-            return Ok(Self { attempt: 0, cause: Cause::First, dead, fence: 0, reason: None });
+            return Ok(Self { attempt: 0, cause: Cause::First, dead, fence: 0, turn: None, reason: None });
         }
         let mut rest = bytes;
         let attempt = u32::try_from(hex(take(&mut rest, 4)?)?).map_err(|_| damaged())?;
@@ -133,8 +154,15 @@ impl State {
             _ => DeadCause::Exhausted,
         };
         let fence = hex(take(&mut rest, 14)?)?;
+        let turn = match rest.strip_prefix(b"@") {
+            Some(after) => {
+                rest = after;
+                Some(read_turn(&mut rest)?)
+            }
+            None => None,
+        };
         let reason = rest.strip_prefix(b"=").map(|text| Reason::beginning_of(&String::from_utf8_lossy(text)));
-        Ok(Self { attempt, cause, dead, fence, reason })
+        Ok(Self { attempt, cause, dead, fence, turn, reason })
     }
 }
 
@@ -197,7 +225,7 @@ mod tests {
             }),
             key: Some(ConcurrencyKey::new([0xff; ConcurrencyKey::MAX_LEN]).unwrap()),
             lock: Some(LockName::new([0; LockName::MAX_LEN]).unwrap()),
-            due: Due::LockFree { at_most: Delay::ZERO },
+            due: Due::Parked { at_most: Delay::ZERO },
             ..message(b"")
         };
         let (bytes, record) = there_and_back(&full);
@@ -205,6 +233,23 @@ mod tests {
         assert_eq!(record.name.as_ref(), full.id.as_ref().map(|named| &named.id));
         assert_eq!((record.key, record.lock), (full.key, full.lock));
         assert!(record.payload.is_empty());
+    }
+
+    #[test]
+    fn a_state_has_its_turn_before_the_reason() {
+        let turn = LockTurn {
+            lock: LockName::new([b'@'; LockName::MAX_LEN]).unwrap(),
+            token: OwnerToken::random(),
+            fence: FencingToken::new(u64::MAX).unwrap(),
+        };
+        let mut bytes = b"0000000aP--00000000000000".to_vec();
+        write_turn(&mut bytes, &turn);
+        let cut = State::read(&bytes[..bytes.len() - 1]).unwrap_err();
+        bytes.extend_from_slice(b"=@why");
+        let state = State::read(&bytes).unwrap();
+        assert_eq!((state.turn, state.reason.unwrap().as_str()), (Some(turn), "@why"));
+        assert_eq!(cut.kind(), ErrorKind::Protocol);
+        assert!(State::read(b"0003000aT--00000000000000=@").unwrap().turn.is_none());
     }
 
     #[test]

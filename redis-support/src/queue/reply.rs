@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tenure_core::driver::{
     Cancelled, DeadLetter, DeadPage, DeadPlace, Extended, Flow, Healed, MessageInfo, MessageState, NewMessage, Next,
-    PurgePlace, PurgeStep, Pushed, QueueStats, RawDelivery, Receipt, Received, Rescheduled, Rest, Settled,
+    PurgePlace, PurgeStep, Pushed, QueueStats, RawDelivery, Receipt, Received, Rescheduled, Rest, Settled, TurnGiven,
 };
 use tenure_core::{Error, FencingToken, MessageId, Reason, Result};
 
@@ -140,6 +140,7 @@ fn one_delivery(items: &[Reply], now: u64) -> Result<RawDelivery> {
         age: span(number_, now),
         key: record.key,
         lock: record.lock,
+        turn: state.turn,
     })
 }
 
@@ -167,6 +168,16 @@ pub(super) fn rescheduled(reply: &Reply) -> Result<Rescheduled> {
         3 => Rescheduled::InFlight,
         4 => Rescheduled::Dead,
         _ => return Err(unexpected("an unknown change of the due time")),
+    })
+}
+
+/// The answer to a turn that is given to a message.
+pub(super) fn turn_given(reply: &Reply) -> Result<TurnGiven> {
+    Ok(match reply.int()? {
+        0 => TurnGiven::NotParked,
+        1 => TurnGiven::Due,
+        2 => TurnGiven::Paused,
+        _ => return Err(unexpected("an unknown answer to a turn")),
     })
 }
 

@@ -14,6 +14,7 @@ mod refusal;
 mod server;
 mod support;
 mod time;
+mod turns;
 mod wake;
 mod worker;
 
@@ -30,5 +31,6 @@ pub(super) use parked::CASES as PARKED;
 pub(super) use refusal::CASES as REFUSAL;
 pub(super) use server::CASES as SERVER;
 pub(super) use time::CASES as TIME;
+pub(super) use turns::CASES as TURNS;
 pub(super) use wake::CASES as WAKE;
 pub(super) use worker::CASES as WORKER;

@@ -4,14 +4,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use tenure_core::driver::{Cause, Due, NewMessage, Pushed, Settled, Settlement};
-use tenure_core::{Client, Job, OrPark, RetryPolicy};
+use tenure_core::driver::{Cause, NewMessage, Pushed, Settled};
+use tenure_core::{Client, Job, LockName, OrPark, RetryPolicy};
 use tokio::sync::mpsc;
-use tokio::time::Instant;
 
-use super::support::{Raw, attempts, bench, delay, lease, message, span};
+use super::support::{Bench, attempts, bench, message, span};
 use crate::case::{Case, CaseResult, Context, Need, case};
-use crate::cases::support::{is_free, keep};
+use crate::cases::support::{free_within, keep, must, take_raw};
 use crate::layer::{Action, Op, Rule};
 
 pub(in crate::cases) const CASES: &[Case] = &[
@@ -30,13 +29,6 @@ pub(in crate::cases) const CASES: &[Case] = &[
         without_attempt
     ),
     case!(
-        "queue/parked-until-free",
-        "A message that is parked behind a lock is due as soon as the lock is released, long before its back-off.",
-        ["P55"],
-        [Need::Queue, Need::WokenByLock],
-        until_free
-    ),
-    case!(
         "queue/parked-comes-when-its-lock-is-free",
         "What a client parks behind a lock comes soon after each release, one by one, long before its back-off, and no attempt is counted.",
         ["P53", "P55"],
@@ -47,14 +39,14 @@ pub(in crate::cases) const CASES: &[Case] = &[
         "queue/parked-behind-a-dead-holder",
         "A message that is parked behind a lock whose holder died comes when the lease has ended.",
         ["P55"],
-        [Need::Queue, Need::WokenByLock],
+        [Need::Queue, Need::FollowsLock],
         dead_holder
     ),
     case!(
         "queue/parked-behind-a-free-lock",
-        "A message that is parked behind a lock that is free by then is due at once.",
+        "A message that is parked behind a lock that is free by then comes at once.",
         ["P55"],
-        [Need::Queue, Need::WokenByLock],
+        [Need::Queue, Need::FollowsLock],
         free_already
     ),
     case!(
@@ -73,7 +65,7 @@ pub(in crate::cases) const CASES: &[Case] = &[
     ),
 ];
 
-fn with_lock(text: &str, lock: &tenure_core::LockName) -> NewMessage {
+fn with_lock(text: &str, lock: &LockName) -> NewMessage {
     NewMessage { lock: Some(lock.clone()), ..message(text) }
 }
 
@@ -114,7 +106,7 @@ async fn lock_per_message(context: &mut Context) -> CaseResult {
         worker.shutdown(context.soon()).await;
     }
     assert_eq!(other.raw.counts().await?, (0, 0, 0, 0));
-    assert!(is_free(&other.client, &name).await?);
+    free_within(context, &other.client, &name, context.soon()).await?; // an attendant may look once more
     Ok(())
 }
 
@@ -136,42 +128,6 @@ async fn without_attempt(context: &mut Context) -> CaseResult {
     assert_eq!(handled, Some((1, Cause::Parked)));
     worker.shutdown(context.soon()).await;
     assert_eq!(other.raw.counts().await?, (0, 0, 0, 0));
-    Ok(())
-}
-
-/// Parks a message behind the lock, for at most an hour.
-async fn park(context: &Context, raw: &Raw, lock: &tenure_core::LockName) -> CaseResult {
-    raw.store(message("x")).await?;
-    let delivery = raw.one(lease(context, 30_000)).await?;
-    let how = Settlement::Park { lock: lock.clone(), at_most: delay(Duration::from_secs(3_600)) };
-    assert_eq!(raw.settle(delivery.receipt, how).await?, Settled::Done);
-    Ok(())
-}
-
-async fn until_free(context: &mut Context) -> CaseResult {
-    let (bench, other) = (bench(context).await?, bench(context).await?);
-    let name = context.name("account");
-    for round in 0..2 {
-        let guard = keep(&other.client, &name, context.ttl(20_000)).await?;
-        match round {
-            0 => park(context, &other.raw, &name).await?,
-            _ => {
-                let due = Due::LockFree { at_most: delay(Duration::from_secs(3_600)) };
-                other.raw.store(NewMessage { due, ..with_lock("x", &name) }).await?;
-            }
-        }
-        other.raw.nothing("the lock is taken").await?;
-        let queue = bench.queue.clone();
-        let waiting = tokio::spawn(async move { queue.receive().await });
-        context.pass(span(context, 300)).await;
-        assert!(!waiting.is_finished(), "the lock is taken");
-        let start = Instant::now();
-        guard.release().await?;
-        let delivery = context.within(context.soon(), "delivered", waiting).await???;
-        assert!(start.elapsed() < span(context, 500), "{:?} after the release", start.elapsed());
-        assert_eq!((delivery.attempt(), delivery.cause()), (1, Cause::Parked));
-        delivery.ack().await?;
-    }
     Ok(())
 }
 
@@ -206,24 +162,28 @@ async fn comes_when_free(context: &mut Context) -> CaseResult {
     Ok(())
 }
 
-async fn dead_holder(context: &mut Context) -> CaseResult {
-    let (bench, other) = (bench(context).await?, bench(context).await?);
-    let (name, ttl) = (context.name("account"), context.ttl(800));
-    let (_, _fence) = crate::cases::support::take_raw(&**context.backend().await?.locks(), &name, ttl).await?;
-    park(context, &other.raw, &name).await?;
-    let delivery = context.within(ttl + context.soon(), "delivered after the lease", bench.queue.receive()).await??;
-    assert!(is_free(&other.client, &name).await?, "delivered while the lock is taken");
+/// A message that is parked behind the lock for at most an hour comes, with the lock.
+async fn comes_with_the_lock(context: &mut Context, bench: &Bench, name: &LockName, within: Duration) -> CaseResult {
+    bench.queue.push(&b"x".to_vec()).parked(name.as_bytes(), Duration::from_secs(3_600)).await?;
+    let delivery = context.within(within, "delivered", bench.queue.receive()).await??;
+    assert_eq!((delivery.attempt(), delivery.cause()), (1, Cause::Parked));
+    let guard = must(bench.client.lock(name.as_bytes())?.try_acquire_for(&delivery).await?, name)?;
     delivery.ack().await?;
+    guard.release().await?;
     Ok(())
 }
 
+async fn dead_holder(context: &mut Context) -> CaseResult {
+    let bench = bench(context).await?;
+    let (name, ttl) = (context.name("account"), context.ttl(800));
+    let (_, _fence) = take_raw(&**context.backend().await?.locks(), &name, ttl).await?;
+    comes_with_the_lock(context, &bench, &name, ttl + context.soon()).await
+}
+
 async fn free_already(context: &mut Context) -> CaseResult {
-    let other = bench(context).await?;
+    let bench = bench(context).await?;
     let name = context.name("account");
-    park(context, &other.raw, &name).await?;
-    let delivery = other.raw.one(lease(context, 30_000)).await?;
-    assert_eq!(delivery.attempt, 1);
-    Ok(())
+    comes_with_the_lock(context, &bench, &name, context.soon()).await
 }
 
 async fn or_park(context: &mut Context) -> CaseResult {

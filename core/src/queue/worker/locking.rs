@@ -32,7 +32,7 @@ pub(super) async fn lock_for<T: 'static>(settings: &Settings<T>, delivery: &Deli
         Err(reason) => return Needed::Refused(reason),
     };
     let lock = Lock::new(Arc::clone(&settings.queue.pump.shared), name.clone()).ttl(settings.lock_ttl);
-    match lock.try_acquire().await {
+    match lock.try_acquire_for(delivery).await {
         Ok(Some(guard)) => Needed::Held(guard),
         Ok(None) => Needed::Busy(name),
         Err(error) if error.is_transient() => Needed::Busy(name), // an outage is waited out like a holder

@@ -2,8 +2,9 @@
 -- A record (in M) is: attempts (4 hex), '-' or '+', and after '+': cause of the first delivery (1), window in us
 -- (14 hex), lengths of name (2 hex), key (2 hex) and lock (4 hex), name, key, lock. Then the payload.
 -- A state (in R while delivered, in O otherwise) is: attempt (4 hex), attempts (4 hex), cause (1), '-' or '+' as in the
--- record, doom ('-', 'E' exhausted, 'R' rejected, 'X' damaged), fence (14 hex, zeros when no receipt is valid), then the
--- reason.
+-- record, doom ('-', 'E' exhausted, 'R' rejected, 'X' damaged), fence (14 hex, zeros when no receipt is valid), then the turn,
+-- if the message was given one, then the reason ('=' and its text, or nothing). A turn is '@', token (22), fence (16 hex),
+-- length of the lock's name (4 hex), the name.
 -- A foreign hand may have changed anything: what is read is checked, and no form of it fails a script.
 local NO_FENCE = '00000000000000'
 local BLANK = '00000001F--' .. NO_FENCE
@@ -61,8 +62,18 @@ local function first_state(record)
   return '0000' .. string.sub(record, 1, 4) .. cause .. string.sub(record, 5, 5) .. '-' .. NO_FENCE
 end
 
--- A state with another attempt, cause and doom, without a receipt; the reason stays unless one is given.
+-- Where the reason begins in a state.
+local function reason_at(state)
+  if string.byte(state, 26) ~= 64 then return 26 end -- '@'
+  return 69 + (tonumber(string.sub(state, 65, 68), 16) or 0)
+end
+
+local function reason_of(state)
+  return string.sub(state, reason_at(state))
+end
+
+-- A state with another attempt, cause and doom, without receipt and turn; the reason stays unless one is given.
 local function after(state, attempt, cause, doom, reason)
   return string.format('%04x', math.max(attempt, 0)) .. string.sub(state, 5, 8) .. cause .. string.sub(state, 10, 10) .. doom
-    .. NO_FENCE .. (reason or string.sub(state, 26))
+    .. NO_FENCE .. (reason or reason_of(state))
 end

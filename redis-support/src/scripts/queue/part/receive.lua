@@ -74,15 +74,17 @@ local function hand_out(page, out)
   local score = string.format('%.0f', 2 * (now + lease) + 1)
   for i, one in ipairs(page) do
     local id, state = one[1], one[3]
+    local reason = reason_of(state)
+    local turn = string.sub(state, 26, -1 - string.len(reason)) -- of this delivery alone
     fence = fence + 1
     local cause = one[5] and 'L' or string.sub(state, 9, 9)
     state = string.format('%04x', tonumber(string.sub(state, 1, 4), 16) + 1) .. string.sub(state, 5, 8) .. cause
-      .. string.sub(state, 10, 11) .. string.format('%014x', fence) .. string.sub(state, 26)
+      .. string.sub(state, 10, 11) .. string.format('%014x', fence)
     ids[i] = id
     scores[2 * i - 1], scores[2 * i] = score, id
-    states[2 * i - 1], states[2 * i] = id, state
+    states[2 * i - 1], states[2 * i] = id, state .. reason
     local n = #out
-    out[n + 1], out[n + 2], out[n + 3], out[n + 4] = id, one[2], state, one[4]
+    out[n + 1], out[n + 2], out[n + 3], out[n + 4] = id, one[2], state .. turn .. reason, one[4]
   end
   redis.call('HDEL', O, unpack(ids)) -- first, because it works without memory and lets the others work
   redis.call('ZADD', T, unpack(scores))

@@ -13,6 +13,7 @@ use tenure_core::driver::{
 };
 use tenure_core::{Delay, MessageId, QueueName, Result};
 
+pub(super) use super::delay_quirk::Quirk;
 use super::twist::Twist;
 
 /// A delay queue with one thing wrong: requests and answers pass through these.
@@ -37,40 +38,6 @@ pub(super) struct Bend {
     pub(super) letters: fn(&mut DeadPage),
     pub(super) capabilities: fn(&mut QueueCapabilities),
     pub(super) quirk: Quirk,
-}
-
-/// What takes more than a change on the way.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Quirk {
-    None,
-    NeverWakes,
-    WakesOften,
-    AtMostOnce,
-    StaleSettlesTheNext,
-    ExtendsNothing,
-    GivesNoTurn,
-    LosesTurns,
-    TurnsStick,
-    CancelsNothing,
-    ReschedulesNothing,
-    PausesNothing,
-    PauseStopsSettlements,
-    ForgetsToResume,
-    PurgesTheDead,
-    PurgesOneOnly,
-    PurgesPastTheSettled,
-    PurgesForEver,
-    FusedForgetsSettlements,
-    FusedForgetsToReceive,
-    HalfOfABatch,
-    DropsTheDead,
-    RedrivesAll,
-    RedrivesNothing,
-    PurgesNoLetter,
-    StealsLeases,
-    LeasesForget,
-    SlowReceives,
-    EmptyReceivesHang,
 }
 
 pub(super) const STRAIGHT: Bend = Bend {

@@ -10,6 +10,7 @@ mod delay;
 mod delay_bend;
 mod delay_empty;
 mod delay_more;
+mod delay_quirk;
 mod entries;
 mod exits;
 mod fences;

@@ -1,0 +1,35 @@
+//! What is wrong with a delay queue beyond what goes in and what comes out.
+
+/// What takes more than a change on the way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Quirk {
+    None,
+    NeverWakes,
+    WakesOften,
+    AtMostOnce,
+    StaleSettlesTheNext,
+    ExtendsNothing,
+    GivesNoTurn,
+    LosesTurns,
+    TurnsStick,
+    CancelsNothing,
+    ReschedulesNothing,
+    PausesNothing,
+    PauseStopsSettlements,
+    ForgetsToResume,
+    PurgesTheDead,
+    PurgesOneOnly,
+    PurgesPastTheSettled,
+    PurgesForEver,
+    FusedForgetsSettlements,
+    FusedForgetsToReceive,
+    HalfOfABatch,
+    DropsTheDead,
+    RedrivesAll,
+    RedrivesNothing,
+    PurgesNoLetter,
+    StealsLeases,
+    LeasesForget,
+    SlowReceives,
+    EmptyReceivesHang,
+}

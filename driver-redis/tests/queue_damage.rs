@@ -176,7 +176,7 @@ async fn what_a_damaged_message_held_back_goes_on() {
     assert!(drain(&*q, &jobs).await.is_empty(), "held behind c");
     let ways = [
         Settlement::Ack,
-        Settlement::Return,
+        Settlement::Return { after: Delay::ZERO },
         Settlement::Retry { after: delay(600_000), reason: None },
         Settlement::Dead { reason: None },
     ];
@@ -191,7 +191,7 @@ async fn what_a_damaged_message_held_back_goes_on() {
     }
     // Its record is gone while it is in flight.
     server.cli(&["HDEL", "{tenure:dq:jobs}:m", &number(&flying.id)]).unwrap();
-    assert_eq!(settle(&*q, &jobs, flying.receipt, Settlement::Return).await, Settled::Done);
+    assert_eq!(settle(&*q, &jobs, flying.receipt, Settlement::Return { after: Delay::ZERO }).await, Settled::Done);
     assert_eq!(drain(&*q, &jobs).await.len(), 1);
 }
 

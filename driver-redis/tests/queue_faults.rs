@@ -39,7 +39,7 @@ async fn out_of_memory_nothing_is_stored_and_everything_stored_can_be_worked_off
     let retry = Settlement::Retry { after: delay(60_000), reason: because("no memory") };
     let lock = tenure_core::LockName::new("l").unwrap();
     let park = Settlement::Park { lock, at_most: delay(60_000) };
-    for (delivery, how) in first[1..].iter().zip([retry, Settlement::Return, park]) {
+    for (delivery, how) in first[1..].iter().zip([retry, Settlement::Return { after: Default::default() }, park]) {
         assert_eq!(settle(q, &jobs, delivery.receipt, how).await, Settled::Done);
     }
     let dead = one(q, &jobs).await;

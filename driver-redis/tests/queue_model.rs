@@ -96,10 +96,13 @@ impl Side {
         assert!(delivery.fence.get() > self.fence, "fences grow");
         self.fence = delivery.fence.get();
         self.receipts.push(delivery.receipt);
-        let RawDelivery { attempt, attempts, cause, key, lock, payload, .. } = delivery;
+        let RawDelivery { attempt, attempts, cause, key, lock, payload, reason, .. } = delivery;
         let (late, age) = (round(delivery.late), round(delivery.age));
         let id = self.index(&delivery.id);
-        format!("{id} {attempt}/{attempts:?} {cause:?} {late} {age} {key:?} {lock:?} {:?}", payload.as_bytes())
+        format!(
+            "{id} {attempt}/{attempts:?} {cause:?} {late} {age} {key:?} {lock:?} {reason:?} {:?}",
+            payload.as_bytes()
+        )
     }
 }
 
@@ -274,7 +277,7 @@ impl Draw {
         match rng.below(9) {
             0..4 => Settlement::Ack,
             4..6 => Settlement::Retry { after: rng.delay(), reason: rng.reason() },
-            6 => Settlement::Return,
+            6 => Settlement::Return { after: rng.delay() },
             7 => Settlement::Park { lock: self.lock.clone(), at_most: rng.delay() },
             _ => Settlement::Dead { reason: rng.reason() },
         }

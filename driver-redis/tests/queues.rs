@@ -70,7 +70,7 @@ async fn only_the_valid_receipt_settles_and_extends() {
     assert_eq!(q.extend(&jobs, &[stale, valid]).await.unwrap(), [Extended::Stale, Extended::Extended]);
     for how in [
         Settlement::Ack,
-        Settlement::Return,
+        Settlement::Return { after: Default::default() },
         Settlement::Dead { reason: None },
         Settlement::Retry { after: Delay::ZERO, reason: None },
         Settlement::Park { lock: LockName::new("l").unwrap(), at_most: Delay::ZERO },
@@ -79,7 +79,7 @@ async fn only_the_valid_receipt_settles_and_extends() {
     }
     let twice = [
         Settle { receipt: second.receipt, how: Settlement::Ack },
-        Settle { receipt: second.receipt, how: Settlement::Return },
+        Settle { receipt: second.receipt, how: Settlement::Return { after: Default::default() } },
     ];
     assert_eq!(q.settle(&jobs, &twice).await.unwrap(), [Settled::Done, Settled::Stale]);
     assert_eq!(receive(&*q, &jobs, 1).await.next, Next::Never);
@@ -261,7 +261,10 @@ async fn a_waiting_message_is_cancelled_moved_and_seen_as_it_is() {
     assert_eq!((&delivery.payload, &delivery.lock), (&full.payload, &full.lock));
     assert_eq!(q.cancel(&jobs, &named("id")).await.unwrap(), Cancelled::InFlight);
     assert_eq!(q.reschedule(&jobs, &named("id"), Delay::ZERO).await.unwrap(), Rescheduled::InFlight);
-    assert_eq!(settle(&*q, &jobs, delivery.receipt, Settlement::Return).await, Settled::Done);
+    assert_eq!(
+        settle(&*q, &jobs, delivery.receipt, Settlement::Return { after: Default::default() }).await,
+        Settled::Done
+    );
     let again = one(&*q, &jobs).await;
     assert_eq!((again.attempt, again.cause), (1, Cause::Returned));
     let dead = Settlement::Dead { reason: None };

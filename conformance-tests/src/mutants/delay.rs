@@ -168,7 +168,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "acknowledged messages come back",
         || bent(Bend {
             settle: |s| if s.how == Settlement::Ack {
-                s.how = Settlement::Return
+                s.how = Settlement::Return { after: Delay::ZERO }
             },
             ..STRAIGHT
         }),
@@ -207,8 +207,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "attempt/returns-count",
         "returned deliveries count as attempts",
         || bent(Bend {
-            settle: |s| if s.how == Settlement::Return {
-                s.how = retry(Delay::ZERO)
+            settle: |s| if let Settlement::Return { after } = s.how {
+                s.how = retry(after)
             },
             ..STRAIGHT
         }),
@@ -218,6 +218,23 @@ pub(super) const MUTANTS: &[Mutant] = &[
             "queue/return-does-not-count",
             "queue/worker-shuts-down"
         ]
+    ),
+    mutant!(
+        "attempt/returned-at-once",
+        "what is returned for later is due at once",
+        || bent(Bend {
+            settle: |s| if let Settlement::Return { after } = &mut s.how {
+                *after = Delay::ZERO
+            },
+            ..STRAIGHT
+        }),
+        ["queue/returned-for-later", "queue/worker-puts-off"]
+    ),
+    mutant!(
+        "attempt/reason-hidden",
+        "deliveries do not tell why the last one failed",
+        || bent(Bend { received: |r| r.deliveries.iter_mut().for_each(|d| d.reason = None), ..STRAIGHT }),
+        ["queue/reason-of-the-last-failure"]
     ),
     mutant!(
         "attempt/parking-counts",
@@ -307,7 +324,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "parked messages are due at once",
         || bent(Bend {
             settle: |s| if let Settlement::Park { .. } = s.how {
-                s.how = Settlement::Return
+                s.how = Settlement::Return { after: Delay::ZERO }
             },
             ..STRAIGHT
         }),

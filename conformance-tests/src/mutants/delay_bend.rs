@@ -153,7 +153,7 @@ impl BentQueue {
             self.honest.settle(queue, &all).await?;
         }
         if self.has(Quirk::LeasesForget) {
-            let back = |receipt| Settle { receipt, how: Settlement::Return };
+            let back = |receipt| Settle { receipt, how: Settlement::Return { after: Default::default() } };
             let all: Vec<_> = received.deliveries.iter().map(|delivery| back(delivery.receipt)).collect();
             self.honest.settle(queue, &all).await?;
         }
@@ -252,7 +252,9 @@ impl DelayQueue for BentQueue {
         let queue = (self.bend.queue)(queue);
         let receipt = self.seen().last.get(&(queue.clone(), id.clone())).copied();
         if let (true, Some(receipt)) = (self.has(Quirk::StealsLeases), receipt) {
-            self.honest.settle(&queue, &[Settle { receipt, how: Settlement::Return }]).await?;
+            self.honest
+                .settle(&queue, &[Settle { receipt, how: Settlement::Return { after: Default::default() } }])
+                .await?;
         }
         Ok((self.bend.cancelled)(self.honest.cancel(&queue, id).await?))
     }

@@ -193,7 +193,12 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "dead/no-reason",
         "reasons are not kept",
         || bent(Bend { letters: |page| page.letters.iter_mut().for_each(|l| l.reason = None), ..STRAIGHT }),
-        ["queue/dead-after-failures", "queue/lock-by-value-fails", "queue/worker-survives-its-codec"]
+        [
+            "queue/dead-after-crashes",
+            "queue/dead-after-failures",
+            "queue/lock-by-value-fails",
+            "queue/worker-survives-its-codec"
+        ]
     ),
     mutant!(
         "dead/no-cause",
@@ -378,9 +383,8 @@ fn as_text(payload: &Payload) -> Payload {
 }
 
 fn until_nul(payload: &Payload) -> Payload {
-    let bytes = payload.as_bytes();
-    let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
-    Payload::new(&bytes[..end]).unwrap_or_else(|_| payload.clone())
+    let bytes = payload.as_bytes().split(|byte| *byte == 0).next().unwrap_or_default();
+    Payload::new(bytes).unwrap_or_else(|_| payload.clone())
 }
 
 /// The name without a digit at its end.

@@ -45,7 +45,8 @@ pub trait DelayQueue: Debug + Send + Sync + 'static {
     /// fence greater than that of every earlier delivery of the queue. Never waits.
     ///
     /// * A message whose lease has ended is due at that instant: it is delivered again, and the older receipt dies.
-    /// * A message without attempts left moves to the dead letters instead ([`DeadCause::Exhausted`](super::DeadCause)).
+    /// * A message without attempts left moves to the dead letters instead ([`DeadCause::Exhausted`](super::DeadCause)); if it
+    ///   is there because a lease has ended, with the reason [`Reason::lease_ended`](crate::Reason::lease_ended).
     /// * A damaged message moves to the dead letters ([`DeadCause::Damaged`](super::DeadCause)), with the reason; it harms
     ///   no other. Purges, cancellations and lists work on it.
     /// * A message whose key is in flight is passed over, and not looked at again until the key is free.

@@ -145,6 +145,8 @@ pub struct RawDelivery {
     pub lock: Option<LockName>,
     /// The turn that the message was given since it was parked. It belongs to this delivery: no later one has it.
     pub turn: Option<LockTurn>,
+    /// What the last failure said about why, if one did: kept until the next settlement that says something about it.
+    pub reason: Option<Reason>,
 }
 
 /// A hold on a lock that goes along with a parked message: whoever knows the token can renew it and give it back.
@@ -229,8 +231,12 @@ pub enum Settlement {
         /// Kept with the message until the next settlement.
         reason: Option<Reason>,
     },
-    /// The work was not begun: the message is due at once, and the attempt is not counted.
-    Return,
+    /// The work was not begun, or is not to be done now: the message is due again after the delay, and the attempt is not
+    /// counted.
+    Return {
+        /// From now on the queue's clock.
+        after: Delay,
+    },
     /// The work cannot begin while the lock is taken: the message is parked. It is due after `at_most`, or when it is given
     /// its turn ([`give_turn`](super::DelayQueue::give_turn)). The attempt is not counted.
     Park {

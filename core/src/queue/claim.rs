@@ -4,8 +4,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
 
-use super::Lease;
 use super::pump::Pump;
+use super::{Delay, Lease};
 use crate::clock::LeaseInstant;
 use crate::driver::{Extended, Extension, RawDelivery, Settle, Settled, Settlement};
 use crate::engine::loose::LooseHold;
@@ -43,7 +43,7 @@ impl Claim {
     pub(super) fn new(pump: &Arc<Pump>, mut raw: RawDelivery, sent_at: LeaseInstant, lease: Lease) -> Self {
         let until = believable(pump, sent_at, lease);
         let standing = Mutex::new(Standing::Until(until));
-        let (pump, if_dropped) = (Arc::clone(pump), Some(Settlement::Return));
+        let (pump, if_dropped) = (Arc::clone(pump), Some(Settlement::Return { after: Delay::ZERO }));
         let turn = Mutex::new(raw.turn.take().map(|turn| LooseHold::new(&pump.shared, turn)));
         pump.comes_in_hand();
         Self { pump, raw, standing, changed: Notify::new(), turn, if_dropped }

@@ -109,6 +109,13 @@ impl<T: 'static> Delivery<T> {
         self.claim.raw.lock.as_ref()
     }
 
+    /// What the last failure of the message said about why, if one did. A crash says nothing; the
+    /// [`cause`](Self::cause) tells of it.
+    #[must_use]
+    pub fn last_failure(&self) -> Option<&Reason> {
+        self.claim.raw.reason.as_ref()
+    }
+
     /// How long the lease surely lasts from now; zero once it is lost.
     #[must_use]
     pub fn remaining(&self) -> Duration {
@@ -198,7 +205,17 @@ impl<T: 'static> Delivery<T> {
     ///
     /// As [`Delivery::ack`].
     pub async fn give_back(self) -> Result<Settled> {
-        self.claim.settle(Settlement::Return).await
+        self.claim.settle(Settlement::Return { after: Delay::ZERO }).await
+    }
+
+    /// The work is not to be done now: the message is due after `delay`, and the attempt is not counted.
+    ///
+    /// # Errors
+    ///
+    /// As [`Delivery::nack`].
+    pub async fn put_off(self, delay: Duration) -> Result<Settled> {
+        let after = self.delay(delay)?;
+        self.claim.settle(Settlement::Return { after }).await
     }
 
     /// The work cannot begin while the lock is taken: the message is due when its turn at the lock comes, as the driver

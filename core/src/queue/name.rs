@@ -181,6 +181,13 @@ impl Reason {
         Self(text[..end].into())
     }
 
+    /// The reason of a message that is dead because the lease of its last delivery ended: its consumer crashed, hung, or
+    /// lost the answer.
+    #[must_use]
+    pub fn lease_ended() -> Self {
+        Self("the lease of its last delivery ended".into())
+    }
+
     /// The text.
     #[must_use]
     pub fn as_str(&self) -> &str {

@@ -67,7 +67,7 @@ pub(crate) fn settled(queue: &QueueName, id: &MessageId, attempt: u32, how: &Set
     let (how, reason) = match how {
         Settlement::Ack => ("ack", None),
         Settlement::Retry { reason, .. } => ("retry", reason.as_ref()),
-        Settlement::Return => ("return", None),
+        Settlement::Return { .. } => ("return", None),
         Settlement::Park { .. } => ("park", None),
         Settlement::Dead { reason } => ("dead", reason.as_ref()),
     };
@@ -103,6 +103,6 @@ pub(crate) fn worker_refused(queue: &QueueName, error: &Error) {
 }
 
 pub(crate) fn worker_stopped(queue: &QueueName, stats: &WorkerStats) {
-    let WorkerStats { handled, retried, dead, parked, returned, stale, unconfirmed, failed, .. } = stats;
-    tracing::debug!(name: "tenure.worker_stopped", %queue, handled, retried, dead, parked, returned, stale, unconfirmed, failed);
+    let WorkerStats { handled, retried, dead, put_off, parked, returned, stale, unconfirmed, failed, .. } = stats;
+    tracing::debug!(name: "tenure.worker_stopped", %queue, handled, retried, dead, put_off, parked, returned, stale, unconfirmed, failed);
 }

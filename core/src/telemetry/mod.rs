@@ -19,7 +19,7 @@
 //! | `tenure.queue_unwatched` | event | warn | `queue`, `error` | there are no wake-ups; the queue is asked every two seconds until there are |
 //! | `tenure.worker_started` | event | debug | `queue`, `concurrency` | a worker begins |
 //! | `tenure.worker_refused` | event | error | `queue`, `error` | a worker stops, since the queue refuses it for good |
-//! | `tenure.worker_stopped` | event | debug | `queue`, `handled`, `retried`, `dead`, `parked`, `returned`, `stale`, `unconfirmed`, `failed` | a worker has ended |
+//! | `tenure.worker_stopped` | event | debug | `queue`, `handled`, `retried`, `dead`, `put_off`, `parked`, `returned`, `stale`, `unconfirmed`, `failed` | a worker has ended |
 //!
 //! No field holds an owner token, a credential or a payload.
 

@@ -4,8 +4,8 @@ use std::collections::HashSet;
 use std::sync::atomic::Ordering;
 
 use etcd_client::{Compare, CompareOp, GetOptions, GetResponse, TxnOp};
-use tenure_core::driver::{Healed, Next, RawDelivery, Receipt, ReceiveRequest, Received};
-use tenure_core::{ConcurrencyKey, FencingToken, Lease, Payload, Result};
+use tenure_core::driver::{DeadCause, Healed, Next, RawDelivery, Receipt, ReceiveRequest, Received};
+use tenure_core::{ConcurrencyKey, FencingToken, Lease, Payload, Reason, Result};
 
 use super::clock::{Micros, after, span};
 use super::entry::{BATCH, Burial, Entry, MOST_STARTS, Turn, cause_of, payload};
@@ -232,7 +232,11 @@ impl Turn<'_> {
         match (doom, key) {
             (Some(_), _) if !alone => return None,
             (Some(cause), _) => {
-                let (burial, operations) = self.bury(entry, entry.record.clone(), cause, plan.room > 0);
+                let mut record = entry.record.clone();
+                if !waits && cause == DeadCause::Exhausted {
+                    record.reason = Some(Reason::lease_ended());
+                }
+                let (burial, operations) = self.bury(entry, record, cause, plan.room > 0);
                 plan.room = plan.room.saturating_sub(1);
                 return Some((Fate::Buried(burial), entry.step(operations)));
             }
@@ -274,6 +278,7 @@ impl Turn<'_> {
             key: record.key,
             lock: record.lock,
             turn: entry.record.turn.clone(),
+            reason: record.reason,
         }
     }
 

@@ -167,10 +167,10 @@ impl Turn<'_> {
                 }
                 *after
             }
-            Settlement::Return => {
+            Settlement::Return { after } => {
                 record.attempt = record.attempt.saturating_sub(1);
                 record.cause = Cause::Returned;
-                Delay::ZERO
+                *after
             }
             Settlement::Park { at_most, .. } => {
                 record.attempt = record.attempt.saturating_sub(1);

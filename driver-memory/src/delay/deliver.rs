@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use tenure_core::driver::{Cause, DeadCause, Flow, Healed, Next, RawDelivery, Receipt, ReceiveRequest, Received};
-use tenure_core::{FencingToken, Lease};
+use tenure_core::{FencingToken, Lease, Reason};
 
-use super::slot::{Nanos, Place, Slot, after, span};
+use super::slot::{Nanos, Place, after, span};
 use super::state::{QueueState, Turn};
 
 /// How many messages one receive looks at beyond those that it hands out.
@@ -26,14 +26,17 @@ impl QueueState {
         while deliveries.len() < request.max && looks > 0 {
             let Some((at, number, expired)) = self.head().filter(|(at, ..)| *at <= now) else { break };
             healed.expired += u32::from(expired);
-            let slot = &self.slots[&number];
+            let slot = self.slots.get_mut(&number).expect("the head is stored");
             if let Some(cause) = slot.doom() {
                 looks -= 1;
+                if expired {
+                    slot.reason = Some(Reason::lease_ended());
+                }
                 match self.bury(turn, number, cause) {
                     Burial::Done => healed.dead += 1,
                     Burial::Postponed => healed.postponed += 1,
                 }
-            } else if self.must_be_held(number, slot) {
+            } else if self.must_be_held(number) {
                 looks -= 1;
                 self.relocate(number, Place::Held(at));
             } else {
@@ -56,8 +59,9 @@ impl QueueState {
         [waiting, leased].into_iter().flatten().min()
     }
 
-    fn must_be_held(&self, number: u64, slot: &Slot) -> bool {
-        let busy = slot.key.as_ref().and_then(|key| self.keys.get(key)).and_then(|keyed| keyed.in_flight);
+    fn must_be_held(&self, number: u64) -> bool {
+        let busy =
+            self.slots[&number].key.as_ref().and_then(|key| self.keys.get(key)).and_then(|keyed| keyed.in_flight);
         busy.is_some_and(|other| other != number)
     }
 
@@ -87,6 +91,7 @@ impl QueueState {
             key: slot.key.clone(),
             lock: slot.lock.clone(),
             turn: slot.turn.take(),
+            reason: slot.reason.clone(),
         }
     }
 

@@ -36,10 +36,10 @@ impl QueueState {
                 }
                 after(turn.now, delay.get())
             }
-            Settlement::Return => {
+            Settlement::Return { after: delay } => {
                 slot.attempt -= 1;
                 slot.cause = Cause::Returned;
-                turn.now
+                after(turn.now, delay.get())
             }
             Settlement::Park { at_most, .. } => {
                 slot.attempt -= 1;

@@ -263,7 +263,7 @@ fn settlement(settle: &Settle) -> Result<Vec<u8>> {
             text.push_str(&format!("r{:014x}", after.as_micros()));
             tell(&mut text, reason);
         }
-        Settlement::Return => text.push('b'),
+        Settlement::Return { after } => text.push_str(&format!("b{:014x}", after.as_micros())),
         Settlement::Park { at_most, .. } => text.push_str(&format!("p{:014x}", at_most.as_micros())),
         Settlement::Dead { reason } => {
             text.push('d');

@@ -141,6 +141,7 @@ fn one_delivery(items: &[Reply], now: u64) -> Result<RawDelivery> {
         key: record.key,
         lock: record.lock,
         turn: state.turn,
+        reason: state.reason,
     })
 }
 

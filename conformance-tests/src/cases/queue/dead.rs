@@ -18,7 +18,7 @@ pub(in crate::cases) const CASES: &[Case] = &[
     ),
     case!(
         "queue/dead-after-crashes",
-        "A message whose last lease ended moves to the dead letters instead of being delivered once more.",
+        "A message whose last lease ended moves to the dead letters instead of being delivered once more, and says so.",
         ["P58"],
         [Need::Queue],
         after_crashes
@@ -117,6 +117,7 @@ async fn after_crashes(context: &mut Context) -> CaseResult {
     assert!(received.deliveries.is_empty() && received.healed.dead == 1, "{received:?}");
     let letter = raw.driver.dead_list(&raw.name, None, 10).await?.letters.remove(0);
     assert_eq!((letter.attempt, letter.cause), (2, DeadCause::Exhausted));
+    assert_eq!(letter.reason, Some(Reason::lease_ended()));
     Ok(())
 }
 

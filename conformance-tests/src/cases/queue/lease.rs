@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use tenure_core::ErrorKind;
 use tenure_core::driver::{Cause, Extended, MessageState, Settled, Settlement};
+use tenure_core::{Delivery, ErrorKind, Reason};
 use tokio::time::Instant;
 
 use super::support::{attempts, bench, lease, message, raw, span};
@@ -82,6 +82,20 @@ pub(in crate::cases) const CASES: &[Case] = &[
         returned
     ),
     case!(
+        "queue/returned-for-later",
+        "A delivery that is returned with a delay is due after it, and its attempt is not counted.",
+        ["P58"],
+        [Need::Queue],
+        returned_for_later
+    ),
+    case!(
+        "queue/reason-of-the-last-failure",
+        "A delivery tells why the last one failed, through returns as well, until another failure says otherwise.",
+        ["P58"],
+        [Need::Queue],
+        last_failure
+    ),
+    case!(
         "queue/loss-is-told",
         "A delivery whose backend is silent is told lost before anybody else can get the message.",
         ["P56"],
@@ -121,7 +135,7 @@ async fn stale(context: &mut Context) -> CaseResult {
     let new = raw.one(long).await?;
     for how in [
         Settlement::Ack,
-        Settlement::Return,
+        Settlement::Return { after: Default::default() },
         Settlement::Dead { reason: None },
         Settlement::Retry { after: Default::default(), reason: None },
     ] {
@@ -240,10 +254,51 @@ async fn returned(context: &mut Context) -> CaseResult {
     for _ in 0..5 {
         let delivery = raw.one(lease(context, 30_000)).await?;
         assert_eq!(delivery.attempt, 1);
-        assert_eq!(raw.settle(delivery.receipt, Settlement::Return).await?, Settled::Done);
+        assert_eq!(
+            raw.settle(delivery.receipt, Settlement::Return { after: Default::default() }).await?,
+            Settled::Done
+        );
     }
     let delivery = raw.one(lease(context, 30_000)).await?;
     assert_eq!(delivery.cause, Cause::Returned);
+    Ok(())
+}
+
+async fn returned_for_later(context: &mut Context) -> CaseResult {
+    let bench = bench(context).await?;
+    let wait = span(context, 300);
+    bench.raw.store(attempts(message("x"), 1)).await?;
+    for _ in 0..3 {
+        let delivery = context.within(wait + context.soon(), "due again", bench.queue.receive()).await??;
+        assert_eq!(delivery.attempt(), 1);
+        let start = Instant::now();
+        assert_eq!(delivery.put_off(wait).await?, Settled::Done);
+        assert_eq!(bench.raw.counts().await?, (1, 0, 0, 0));
+        let again = context.within(wait + context.soon(), "due again", bench.queue.receive()).await??;
+        let error = bench.queue.capabilities().clock_error;
+        assert!(start.elapsed() + error >= wait, "after {:?}", start.elapsed());
+        assert_eq!((again.attempt(), again.cause()), (1, Cause::Returned));
+        again.give_back().await?;
+    }
+    Ok(())
+}
+
+async fn last_failure(context: &mut Context) -> CaseResult {
+    let bench = bench(context).await?;
+    bench.queue.push(&b"x".to_vec()).await?;
+    let told = |delivery: &Delivery<Vec<u8>>| delivery.last_failure().map(|reason| reason.as_str().to_owned());
+    let first = bench.queue.receive().await?;
+    assert_eq!(told(&first), None);
+    first.nack_because(Duration::ZERO, Some(Reason::new("no 1")?)).await?;
+    let second = bench.queue.receive().await?;
+    assert_eq!(told(&second).as_deref(), Some("no 1"));
+    second.give_back().await?;
+    let third = bench.queue.receive().await?;
+    assert_eq!(told(&third).as_deref(), Some("no 1"), "a return says nothing");
+    third.nack(Duration::ZERO).await?;
+    let fourth = bench.queue.receive().await?;
+    assert_eq!(told(&fourth), None, "it failed without a reason");
+    fourth.ack().await?;
     Ok(())
 }
 

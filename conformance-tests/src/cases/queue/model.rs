@@ -124,10 +124,10 @@ async fn settle(context: &mut Context, raw: &Raw, model: &mut Model) -> CaseResu
         1 => (now, Settled::Done, Some(At::Ready)),
         2 if last => (far, Settled::Dead, Some(At::Dead)),
         2 => (far, Settled::Done, Some(At::Scheduled)),
-        3 => (Settlement::Return, Settled::Done, Some(At::Ready)),
+        3 => (Settlement::Return { after: Default::default() }, Settled::Done, Some(At::Ready)),
         _ => (Settlement::Dead { reason: None }, Settled::Dead, Some(At::Dead)),
     };
-    if how == Settlement::Return {
+    if matches!(how, Settlement::Return { .. }) {
         model.messages.get_mut(&id).expect("it was picked").1 -= 1;
     }
     assert_eq!(raw.settle(receipt, how.clone()).await?, settled, "{how:?} of {id}");

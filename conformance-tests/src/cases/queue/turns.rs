@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tenure_core::driver::{Cause, Due, LockTurn, NewMessage, Settlement, TurnGiven};
-use tenure_core::{Client, Job, LockName, MessageId, OrPark, Result};
+use tenure_core::{Client, Delay, Job, LockName, MessageId, OrPark, Result};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
@@ -219,7 +219,7 @@ async fn not_adopted_twice(context: &mut Context) -> CaseResult {
     context.pass(short.get() + other.raw.driver.capabilities().clock_error * 2).await;
     let again = other.raw.one(lease(context, 30_000)).await?;
     assert_eq!((again.attempt, again.turn), (2, None), "after its lease");
-    other.raw.settle(again.receipt, Settlement::Return).await?;
+    other.raw.settle(again.receipt, Settlement::Return { after: Delay::ZERO }).await?;
     let returned = other.raw.one(lease(context, 30_000)).await?;
     assert_eq!(returned.turn, None, "after its return");
     other.raw.ack(returned.receipt).await?;

@@ -71,6 +71,13 @@ pub(in crate::cases) const CASES: &[Case] = &[
         codec_panics
     ),
     case!(
+        "queue/worker-puts-off",
+        "A handler that says later gets its message again after that span, as often as it says so, without an attempt.",
+        ["P58"],
+        [Need::Queue],
+        puts_off
+    ),
+    case!(
         "queue/workers-share",
         "Several workers of several clients handle every message once.",
         ["P53", "P56"],
@@ -297,6 +304,29 @@ async fn codec_panics(context: &mut Context) -> CaseResult {
     let letter = bench.queue.dead_letters().list(None, 1).await?.letters.remove(0);
     let reason = letter.reason.as_ref().map_or("", Reason::as_str);
     assert!(reason.ends_with("the codec panicked: not that"), "{reason}");
+    Ok(())
+}
+
+async fn puts_off(context: &mut Context) -> CaseResult {
+    let (bench, other) = (bench(context).await?, bench(context).await?);
+    let (wait, times) = (span(context, 300), AtomicUsize::new(0));
+    other.raw.store(attempts(message("x"), 1)).await?;
+    let (tell, mut tries) = mpsc::unbounded_channel();
+    let worker = bench.queue.worker().start(move |job: Job<Vec<u8>>| {
+        let _told = tell.send((job.attempt, Instant::now()));
+        let said = if times.fetch_add(1, Ordering::SeqCst) < 2 { Outcome::Later(wait) } else { Outcome::Done };
+        async move { said }
+    })?;
+    let (mut last, error): (Option<Instant>, _) = (None, bench.queue.capabilities().clock_error);
+    for _ in 0..3 {
+        let (attempt, at) = context.within(wait + context.soon(), "again", tries.recv()).await?.expect("it works");
+        assert_eq!(attempt, 1);
+        assert!(last.is_none_or(|last| at - last + error >= wait), "too early");
+        last = Some(at);
+    }
+    let stats = worker.shutdown(context.soon()).await;
+    assert_eq!((stats.put_off, stats.handled, stats.dead), (2, 1, 0));
+    assert_eq!(other.raw.counts().await?, (0, 0, 0, 0));
     Ok(())
 }
 

@@ -127,6 +127,7 @@ fn settlement<T: 'static>(settings: &Settings<T>, delivery: &Delivery<T>, ending
         Ending::Said(Outcome::Done) => Settlement::Ack,
         Ending::Said(Outcome::Retry(reason)) => failed(reason.clone()),
         Ending::Said(Outcome::RetryAfter(after, reason)) => retry(*after, reason.clone()),
+        Ending::Said(Outcome::Later(after)) => Settlement::Return { after: delay(*after) },
         Ending::Said(Outcome::Dead(reason)) => Settlement::Dead { reason: reason.clone() },
         Ending::Undecodable(reason) => Settlement::Dead { reason: Some(reason.clone()) },
         Ending::Panicked(reason) | Ending::LockFailed(reason) => failed(Some(reason.clone())),
@@ -140,7 +141,7 @@ fn settlement<T: 'static>(settings: &Settings<T>, delivery: &Delivery<T>, ending
             retry(Duration::ZERO, Some(because("the lease was lost")))
         }
         Ending::LockTaken(lock) => Settlement::Park { lock: lock.clone(), at_most: delay(settings.back_off) },
-        Ending::Stopped => Settlement::Return,
+        Ending::Stopped => Settlement::Return { after: Delay::ZERO },
     }
 }
 

@@ -7,7 +7,7 @@ use tokio::sync::watch;
 
 use super::run::Stage;
 use crate::driver::Cause;
-use crate::queue::{Attempts, Delivery, MessageId, Payload};
+use crate::queue::{Attempts, Delivery, MessageId, Payload, Reason};
 use crate::token::FencingToken;
 
 /// One message for a handler. The worker settles it, extends its lease, and drops the handler's future when the lease
@@ -23,6 +23,8 @@ pub struct Job<T> {
     pub attempts: Attempts,
     /// Why it was delivered.
     pub cause: Cause,
+    /// What the last failure of the message said about why, if one did. A crash says nothing; the `cause` tells of it.
+    pub last_failure: Option<Reason>,
     /// The order of this delivery among all deliveries of the queue.
     pub fence: FencingToken,
     /// The fence of the lock that is held for this message, if one is.
@@ -47,6 +49,7 @@ impl<T: 'static> Job<T> {
             attempt: delivery.attempt(),
             attempts: delivery.attempts(),
             cause: delivery.cause(),
+            last_failure: delivery.last_failure().cloned(),
             fence: delivery.fence(),
             lock_fence,
             late: delivery.late(),

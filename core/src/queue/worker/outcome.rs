@@ -14,6 +14,9 @@ pub enum Outcome {
     Retry(Option<Reason>),
     /// The work failed: the message is tried again after this span.
     RetryAfter(Duration, Option<Reason>),
+    /// The work is not to be done now: the message is due again after this span, and the attempt is not counted. Nobody
+    /// counts how often.
+    Later(Duration),
     /// The work will never succeed: the message moves to the dead letters.
     Dead(Option<Reason>),
 }

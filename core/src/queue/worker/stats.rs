@@ -18,6 +18,8 @@ pub struct WorkerStats {
     pub retried: u64,
     /// Messages that moved to the dead letters, or wait for a place there.
     pub dead: u64,
+    /// Messages that their handlers put off: [`Outcome::Later`].
+    pub put_off: u64,
     /// Messages parked because their lock was taken.
     pub parked: u64,
     /// Messages that were returned because the worker stopped first.
@@ -68,6 +70,7 @@ impl WorkerStats {
             (Ok(Settled::Stale), _) => &mut self.stale,
             (Ok(Settled::Dead | Settled::Postponed), _) => &mut self.dead,
             (Ok(Settled::Done), Ending::Said(Outcome::Done)) => &mut self.handled,
+            (Ok(Settled::Done), Ending::Said(Outcome::Later(_))) => &mut self.put_off,
             (Ok(Settled::Done), Ending::LockTaken(_)) => &mut self.parked,
             (Ok(Settled::Done), Ending::Stopped) => &mut self.returned,
             (Ok(Settled::Done), _) => &mut self.retried,

@@ -40,6 +40,7 @@ local function sort_page(due, ids, records, looks)
       end
       if doom ~= '-' then
         looks = looks - 1
+        if ended and not why then state = string.sub(state, 1, 25) .. '=the lease of its last delivery ended' end
         local done, freed
         if why then
           done, freed = bury_damaged(id, record, state, why)

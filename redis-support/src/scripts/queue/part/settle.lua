@@ -1,5 +1,5 @@
 -- Part: settle(). Needs the parts of form, insertion, keys and burial.
--- A settlement is one argument: number (14 hex), fence (14 hex), kind, then for 'r' and 'p' the delay in us (14 hex),
+-- A settlement is one argument: number (14 hex), fence (14 hex), kind, then for 'r', 'b' and 'p' the delay in us (14 hex),
 -- then for 'r', 'd' and 'x' the reason ('=' and its text, or nothing). Kinds: a ack, r retry, b return, p park, d dead, x
 -- damaged.
 -- Answers 1 done, 2 dead, 3 postponed, 0 stale. The first write of each frees memory, so that it works without any.
@@ -19,8 +19,7 @@ local function settle_other(id, state, arg)
   end
   if doom then return bury(id, state, doom) and 2 or 3 end
   redis.call('HSET', O, id, state)
-  local delay = kind == 'b' and 0 or tonumber(string.sub(arg, 30, 43), 16)
-  insert(id, 2 * (now + delay))
+  insert(id, 2 * (now + tonumber(string.sub(arg, 30, 43), 16)))
   if string.sub(state, 10, 10) == '+' then depart(id, redis.call('HGET', M, id)) end
   return 1
 end

@@ -123,7 +123,7 @@ scripts! {
         "queue/dead_purge" "queue/part/keys" "queue/part/clock" "queue/part/form" "queue/part/insert" "queue/part/key"
         "queue/part/remove" "queue/part/look_up" "queue/part/selected" "queue/dead_purge_do";
     QUEUE_LISTEN = "queue_listen":
-        "queue/listen" "queue/part/keys" "queue/part/clock" "queue/part/listen" "queue/listen_do";
+        "queue/listen" "queue/part/keys" "queue/part/clock" "queue/part/insert" "queue/part/listen" "queue/listen_do";
     QUEUE_LIST = "queue_list": "queue/list";
     QUEUE_LIVING = "queue_living": "queue/living";
 }

@@ -35,7 +35,8 @@ pub trait DelayQueue: Debug + Send + Sync + 'static {
     /// * Each gets a number greater than all before it; equal due times are delivered in this order.
     /// * A message whose [`id`](NewMessage::id) is known (waiting, in flight, dead, or settled within its window, also
     ///   from earlier in the same batch) is not stored: [`Pushed::Duplicate`], and nothing of the known one changes.
-    /// * If the soonest due time of the queue is a new one, its watchers are woken.
+    /// * A watcher asks in time for each message that is due, woken if need be; a driver may wake them all, or as many as
+    ///   there are messages.
     /// * A batch of more bytes than the backend takes at once is refused before it is sent, with
     ///   [`ErrorKind::InvalidArgument`](crate::ErrorKind::InvalidArgument).
     /// * A full queue refuses the whole batch with [`ErrorKind::LimitReached`](crate::ErrorKind::LimitReached).
@@ -133,7 +134,8 @@ pub trait DelayQueue: Debug + Send + Sync + 'static {
     /// Listens for changes that make a message of the queue due sooner than before: a push, a settlement, a reschedule,
     /// a redrive, a key or lock that became free, the end of a pause.
     ///
-    /// Returns once a wake-up cannot be missed any more. After every gap in the link the driver wakes all watchers.
+    /// Whoever watches receives when [`next`](Received::next) says, and every 20 s at the latest: a driver that wakes one of
+    /// many counts on the others. Returns once a wake-up cannot be missed any more. After every gap in the link the driver wakes all watchers.
     /// Dropping the [`Watch`] ends the listening. Usually no round trip: one subscription serves the whole client. A
     /// driver that declares [`QueueWake::Poll`](super::QueueWake::Poll) is not asked; it refuses with
     /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported).

@@ -15,8 +15,13 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::panicked::caught_in;
 use crate::telemetry;
 
-/// How long a waiting receiver sleeps at most: the bound on its lateness when every wake-up is lost.
-pub(crate) const MAX_IDLE: Duration = Duration::from_secs(2);
+/// How long a waiting receiver sleeps at most where nothing wakes it, or it is not known yet whether the watch can be trusted:
+/// the bound on its lateness when every wake-up is lost.
+pub(crate) const FIRST_IDLE: Duration = Duration::from_secs(2);
+
+/// How long it sleeps at most behind a watch: reached in steps, each twice as long as the last, as long as nothing fails.
+/// A backend may wake one client for each message, and counts on the others to ask within this span.
+pub(crate) const MAX_IDLE: Duration = Duration::from_secs(20);
 
 /// How long the task stays after its last work, listening, in case more comes.
 const LINGER: Duration = Duration::from_secs(10);
@@ -33,6 +38,8 @@ struct Turn {
     watch: Option<Watch>,
     /// When to ask again for those who wait.
     ask_at: Instant,
+    /// How long to sleep at most before that.
+    idle: Duration,
     pause: Duration,
     /// Until when it stays without work.
     lingers_until: Option<Instant>,
@@ -54,7 +61,8 @@ struct Ask {
 
 impl Pump {
     pub(super) async fn run(self: Arc<Self>) {
-        let mut turn = Turn { watch: None, ask_at: Instant::now(), pause: FIRST_PAUSE, lingers_until: None };
+        let mut turn =
+            Turn { watch: None, ask_at: Instant::now(), idle: FIRST_IDLE, pause: FIRST_PAUSE, lingers_until: None };
         loop {
             if self.shared.ensure_open().is_err() {
                 self.refuse_demands();
@@ -105,6 +113,7 @@ impl Pump {
             Ok(watch) => {
                 turn.watch = Some(watch);
                 turn.ask_at = Instant::now();
+                turn.idle = FIRST_IDLE;
             }
             Err(error) => telemetry::queue_unwatched(&self.name, &error),
         }
@@ -141,7 +150,10 @@ impl Pump {
                 self.answer_settlements(load.settles, settled);
                 if let (Some(ask), Some(received)) = (load.ask, received) {
                     telemetry::received(&self.name, &received);
-                    turn.ask_at = Instant::now() + wait_for(received.next);
+                    turn.ask_at = Instant::now() + wait_for(received.next, turn.idle);
+                    if turn.watch.is_some() && received.deliveries.is_empty() {
+                        turn.idle = (turn.idle * 2).min(MAX_IDLE);
+                    }
                     self.hand_out(ask, received, sent_at);
                 }
             }
@@ -154,6 +166,7 @@ impl Pump {
                     }
                     let _ = reply.send(Err(error.clone()));
                 }
+                turn.idle = FIRST_IDLE;
                 turn.ask_at = Instant::now() + turn.pause;
                 turn.pause = (turn.pause * 2).min(LONGEST_PAUSE);
             }
@@ -256,10 +269,10 @@ impl Pump {
     }
 }
 
-fn wait_for(next: Next) -> Duration {
+fn wait_for(next: Next, idle: Duration) -> Duration {
     match next {
         Next::Now => Duration::ZERO,
-        Next::In(span) => span.min(MAX_IDLE),
-        Next::Never | Next::Paused => MAX_IDLE,
+        Next::In(span) => span.min(idle),
+        Next::Never | Next::Paused => idle,
     }
 }

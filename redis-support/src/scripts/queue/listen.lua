@@ -5,3 +5,4 @@
 -- Returns 1.
 -- Atomic so that the oldest of too many is the one that is forgotten. Works when out of memory.
 local keep, client = ARGV[1], ARGV[2]
+local queue, channel = '', '' -- nobody is woken

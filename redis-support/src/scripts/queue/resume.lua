@@ -1,4 +1,4 @@
--- queue_resume: ends a pause, and wakes whoever waits.
+-- queue_resume: ends a pause, and wakes as many who wait as there is work for.
 -- KEYS  T timeline, M messages, R deliveries, O outcomes, D dead letters, I names and keys, S settled names, H held,
 --       J held by key, N counters, Z pause, C clients that wait, X all queues
 -- ARGV  queue, channel prefix

@@ -1,4 +1,4 @@
 tick()
 redis.call('DEL', Z)
-wake()
+watch_over()
 return 1

@@ -1,6 +1,11 @@
--- Part: insert(), wake() and wake_if_sooner(). Needs keys and clock; queue its name; channel what the clients' channels
--- begin with. In T a score is twice a time in us, plus one for the end of a lease.
+-- Part: insert(), watch_over() and wake_if_sooner(). Needs keys and clock; queue its name; channel what the clients'
+-- channels begin with. In T a score is twice a time in us, plus one for the end of a lease. In C a score is the queue time
+-- by which a client that waits has promised to ask.
 local head, soonest = nil, math.huge
+
+-- A promise counts for GRACE us behind its time. BACKUP us behind the time at which one is to ask, another one asks too: the
+-- first may be dead, or have no use for a message any more.
+local GRACE, BACKUP, MOST_WOKEN = 1000000, 1500000, 64
 
 -- Puts a message on the timeline, and notes whether it is sooner than all others.
 local function insert(id, score)
@@ -11,14 +16,35 @@ local function insert(id, score)
   if score < soonest then soonest = score end
 end
 
--- Wakes the clients that asked last, 64 at most. One that does not listen any more is removed.
-local function wake()
-  local clients = redis.call('ZRANGE', C, '+inf', '(' .. string.format('%.0f', now), 'BYSCORE', 'REV', 'LIMIT', 0, 64)
-  for _, client in ipairs(clients) do
-    if redis.call('PUBLISH', channel .. client, '!' .. queue) == 0 then redis.call('ZREM', C, client) end
+-- How many clients ask by this time.
+local function promised(by)
+  return redis.call('ZCOUNT', C, string.format('%.0f', now - GRACE), string.format('%.0f', by))
+end
+
+-- Sees to it that somebody asks when the next message is due: for each that is due already one client, and one more
+-- within BACKUP. Wakes those that would ask the latest. One that does not listen any more is removed.
+local function watch_over()
+  if redis.call('ZCARD', C) == 0 then return end
+  local first = redis.call('ZRANGE', T, 0, 0, 'WITHSCORES')[2]
+  if not first then return end
+  local by, needed = math.floor(tonumber(first) / 2), 1
+  if by <= now then
+    by, needed = now, math.min(redis.call('ZCOUNT', T, '-inf', 2 * now + 1), MOST_WOKEN)
+  end
+  local missing = math.max(needed - promised(by), needed + 1 - promised(by + BACKUP))
+  if missing <= 0 then return end
+  local later = '(' .. string.format('%.0f', by)
+  for _, client in ipairs(redis.call('ZRANGE', C, '+inf', later, 'BYSCORE', 'REV', 'LIMIT', 0, MOST_WOKEN)) do
+    if redis.call('PUBLISH', channel .. client, '!' .. queue) == 0 then
+      redis.call('ZREM', C, client)
+    else
+      redis.call('ZADD', C, string.format('%.0f', now), client)
+      missing = missing - 1
+      if missing == 0 then return end
+    end
   end
 end
 
 local function wake_if_sooner()
-  if soonest < (head or math.huge) then wake() end
+  if soonest < (head or math.huge) or (head and soonest <= 2 * now + 1) then watch_over() end
 end

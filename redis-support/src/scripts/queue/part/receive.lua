@@ -119,9 +119,14 @@ local function receive()
     if handed == 0 then redis.call('HDEL', O, '') end -- works without memory, and lets the next one work
     save()
   end
-  if client ~= '' and handed < max then
-    redis.call('HDEL', O, '')
-    listen(client)
+  if client ~= '' then
+    if handed < max then
+      redis.call('HDEL', O, '')
+      out[2] = listen(client, out[2])
+    elseif redis.call('ZCARD', C) > 0 then
+      redis.call('ZREM', C, client) -- it has all it wants, and others may have to look after the rest
+      watch_over()
+    end
   end
   return out
 end

@@ -98,7 +98,7 @@ async fn every_message_counts_once_and_is_told_whatever_the_hook_does() {
     assert_eq!((stats.handled, stats.retried, stats.dead, stats.parked, stats.returned), (1, 2, 1, 1, 1));
     assert_eq!((stats.stale, stats.unconfirmed, stats.failed, stats.panicked, stats.lost), (0, 0, 0, 1, 0));
     assert!(stats.last_error.is_none() && stats.receive_failed == 0 && stats.undecodable == 0);
-    let told = told.lock().unwrap();
+    let told = told.lock().unwrap().clone();
     let began = told.iter().filter(|event| matches!(event, WorkerEvent::Began { attempt: 1, .. })).count();
     let endings = told.iter().filter_map(|event| match event {
         WorkerEvent::Ended { ending, settled: Ok(_), .. } => Some(ending),

@@ -12,7 +12,7 @@ use tenure_core::driver::{
     Cancelled, Cause, DeadCause, DeadSelection, Extended, Extension, Flow, MessageState, NewMessage, Next, Pushed,
     Receipt, Rescheduled, Rest, Settle, Settled, Settlement,
 };
-use tenure_core::{Attempts, Delay, ErrorKind, LockName, MessageId, Payload};
+use tenure_core::{Attempts, Delay, ErrorKind, LockName, MessageId, Payload, Reason};
 
 #[tokio::test]
 async fn due_messages_come_in_order_and_leave_nothing_behind() {
@@ -140,7 +140,7 @@ async fn exhausted_and_rejected_messages_are_dead_and_come_back_on_request() {
     let expected = [
         (&b"retried"[..], DeadCause::Exhausted, because("twice"), 2),
         (b"rejected", DeadCause::Rejected, because(""), 1),
-        (b"crashed", DeadCause::Exhausted, None, 2),
+        (b"crashed", DeadCause::Exhausted, Some(Reason::lease_ended()), 2),
     ];
     assert_eq!(told, expected);
     let ids = DeadSelection::Ids(vec![letters[0].id.clone(), MessageId::assigned(1)]);

@@ -19,7 +19,7 @@ pub(super) fn write_record(out: &mut Vec<u8>, message: &NewMessage) {
     let name = message.id.as_ref().and_then(|named| named.id.as_name()).unwrap_or_default();
     let key = message.key.as_ref().map_or(&[][..], ConcurrencyKey::as_bytes);
     let lock = message.lock.as_ref().map_or(&[][..], LockName::as_bytes);
-    let parked = matches!(message.due, Due::Parked { .. }) && message.lock.is_some();
+    let parked = matches!(message.due, Due::Parked { .. });
     out.extend_from_slice(format!("{:04x}", message.attempts.get()).as_bytes());
     if name.is_empty() && key.is_empty() && lock.is_empty() && !parked {
         out.push(b'-');

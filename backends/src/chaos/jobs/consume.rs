@@ -27,6 +27,9 @@ pub(crate) struct Consumer {
     pub(crate) lie: Option<&'static str>,
 }
 
+/// In how many of its deliveries a message may be dropped: the pause behind each is twice as long as the one before.
+const DROPS: u32 = 3;
+
 type Deliveries = Vec<Delivery<Vec<u8>>>;
 
 fn millis(span: u64) -> Duration {
@@ -149,7 +152,7 @@ impl Consumer {
             Plan::Buried => "bury",
             Plan::Exhausted => "nack",
             Plan::Returned if often => "return",
-            Plan::Dropped if often => "drop",
+            Plan::Dropped if often && delivery.attempt() <= DROPS => "drop",
             Plan::Returned | Plan::Dropped => "ack",
         };
         let span = if how == "nack" { after } else { Duration::ZERO };

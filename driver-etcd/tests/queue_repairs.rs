@@ -6,38 +6,13 @@ use std::time::{Duration, Instant};
 
 use common::*;
 use tenure_core::driver::{
-    Cancelled, DeadCause, DeadSelection, DelayQueue as _, Due, NamedId, NewMessage, Pushed, RawDelivery,
-    ReceiveRequest, Received, Settle, Settled, Settlement,
+    Cancelled, DeadCause, DeadSelection, DelayQueue as _, NamedId, NewMessage, Pushed, RawDelivery, Settled,
 };
-use tenure_core::{Attempts, ConcurrencyKey, Delay, Lease, MessageId, Payload, QueueName};
+use tenure_core::{ConcurrencyKey, Delay, MessageId};
 use tenure_etcd::EtcdDriver;
-
-fn queue() -> QueueName {
-    QueueName::new("jobs").unwrap()
-}
-
-fn message(payload: &[u8]) -> NewMessage {
-    NewMessage {
-        payload: Payload::new(payload).unwrap(),
-        due: Due::After(Delay::ZERO),
-        id: None,
-        key: None,
-        lock: None,
-        attempts: Attempts::DEFAULT,
-    }
-}
 
 fn keyed(payload: &[u8], key: &str) -> NewMessage {
     NewMessage { key: Some(ConcurrencyKey::new(key).unwrap()), ..message(payload) }
-}
-
-async fn receive(driver: &EtcdDriver, max: usize, lease: Duration) -> Received {
-    driver.receive(&ReceiveRequest { queue: queue(), max, lease: Lease::new(lease).unwrap() }).await.unwrap()
-}
-
-async fn ack(driver: &EtcdDriver, deliveries: &[RawDelivery]) -> Vec<Settled> {
-    let settle = |delivery: &RawDelivery| Settle { receipt: delivery.receipt, how: Settlement::Ack };
-    driver.settle(&queue(), &deliveries.iter().map(settle).collect::<Vec<_>>()).await.unwrap()
 }
 
 async fn push(driver: &EtcdDriver, messages: &[NewMessage]) -> Vec<MessageId> {

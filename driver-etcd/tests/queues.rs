@@ -10,38 +10,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use common::*;
-use tenure_core::driver::{
-    DelayQueue as _, Due, NewMessage, Next, Pushed, RawDelivery, ReceiveRequest, Received, Settle, Settled, Settlement,
-};
-use tenure_core::{Attempts, ConcurrencyKey, Delay, ErrorKind, Lease, Payload, QueueName};
+use tenure_core::driver::{DelayQueue as _, Due, NewMessage, Next, Pushed, ReceiveRequest, Settled};
+use tenure_core::{ConcurrencyKey, Delay, ErrorKind, Lease};
 use tenure_etcd::EtcdDriver;
 use tenure_testkit::{ClockShim, EtcdCluster, TcpProxy, TempDir};
 
 const URL: &str = "TENURE_TEST_ETCD_URL";
-
-fn queue() -> QueueName {
-    QueueName::new("jobs").unwrap()
-}
-
-fn message(payload: &[u8]) -> NewMessage {
-    NewMessage {
-        payload: Payload::new(payload).unwrap(),
-        due: Due::After(Delay::ZERO),
-        id: None,
-        key: None,
-        lock: None,
-        attempts: Attempts::DEFAULT,
-    }
-}
-
-async fn receive(driver: &EtcdDriver, max: usize, lease: Duration) -> Received {
-    driver.receive(&ReceiveRequest { queue: queue(), max, lease: Lease::new(lease).unwrap() }).await.unwrap()
-}
-
-async fn ack(driver: &EtcdDriver, deliveries: &[RawDelivery]) -> Vec<Settled> {
-    let settle = |delivery: &RawDelivery| Settle { receipt: delivery.receipt, how: Settlement::Ack };
-    driver.settle(&queue(), &deliveries.iter().map(settle).collect::<Vec<_>>()).await.unwrap()
-}
 
 fn requests(cluster: &EtcdCluster) -> f64 {
     cluster.metric(0, "grpc_server_started_total{").unwrap()

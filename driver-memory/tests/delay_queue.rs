@@ -177,3 +177,21 @@ async fn a_listing_of_dead_letters_goes_on_behind_any_place() {
     assert_eq!(dead.list(behind(u64::MAX, u64::MAX), 10).await.unwrap().letters.len(), 0);
     assert_eq!(dead.list(behind(0, 0), 10).await.unwrap().letters.len(), 1);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_lock_is_kept_for_a_parked_message_as_long_as_was_asked() {
+    let driver = MemoryDriver::new();
+    let parking = Client::builder(driver.clone()).parked_turn(Duration::from_secs(3)).build().unwrap();
+    let queue: Queue<String> = parking.queue_with("jobs", tenure_core::Text).unwrap();
+    let lock = Client::new(driver).lock("account").unwrap();
+    let held = lock.acquire().await.unwrap();
+    let parked = parking.lock("account").unwrap().or_park(&queue, &"x".to_owned()).await.unwrap();
+    assert!(matches!(parked, OrPark::Parked(Pushed::Stored(_))));
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    held.release().await.unwrap();
+    let start = Instant::now();
+    lock.acquire().await.unwrap().release().await.unwrap();
+    let kept = start.elapsed();
+    assert!(kept >= Duration::from_secs(3) && kept < Duration::from_millis(3_200), "{kept:?}");
+    assert!(Client::builder(MemoryDriver::new()).parked_turn(Duration::ZERO).build().is_err());
+}

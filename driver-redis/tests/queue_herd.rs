@@ -47,7 +47,7 @@ async fn crowd(server: &RedisServer, count: usize) -> (JoinSet<()>, tokio::sync:
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_message_costs_three_requests_beside_a_hundred_clients_that_wait() {
+async fn a_message_costs_few_requests_beside_a_hundred_clients_that_wait() {
     let server = server();
     let producer = Client::of(&server).await.queues;
     let jobs = queue("jobs");

@@ -30,8 +30,6 @@ pub(crate) struct QueueStage {
     pub(crate) receives: Mutex<VecDeque<Mishap>>,
     pub(crate) settles: Mutex<VecDeque<Mishap>>,
     pub(crate) watches: Mutex<VecDeque<Mishap>>,
-    /// How many extensions each request carried.
-    pub(crate) extended: Mutex<Vec<usize>>,
 }
 
 pub(crate) const fn ms(count: u64) -> Duration {
@@ -46,7 +44,6 @@ pub(crate) fn staged() -> (Arc<QueueStage>, MemoryDriver, Client, Queue<String>)
         receives: Mutex::default(),
         settles: Mutex::default(),
         watches: Mutex::default(),
-        extended: Mutex::default(),
     });
     let locks = Backend::from(honest.clone()).locks().clone();
     let client = Client::new(Backend::new(locks).with_queue(Arc::clone(&stage) as Arc<dyn DelayQueue>));
@@ -98,7 +95,6 @@ impl DelayQueue for QueueStage {
     }
 
     async fn extend(&self, queue: &QueueName, extensions: &[Extension]) -> Result<Vec<Extended>> {
-        self.extended.lock().unwrap().push(extensions.len());
         self.honest.extend(queue, extensions).await
     }
 

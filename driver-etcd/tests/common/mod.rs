@@ -3,8 +3,11 @@
 
 use std::time::Duration;
 
-use tenure_core::driver::{AcquireRequest, Acquisition, Busy, Grant, Handing, Hold, Queueing, ReentrantHold, Renewal};
-use tenure_core::{Client, LockName, OwnerId, OwnerToken, Ttl};
+use tenure_core::driver::{
+    AcquireRequest, Acquisition, Busy, DelayQueue as _, Due, Grant, Handing, Hold, NewMessage, Queueing, RawDelivery,
+    ReceiveRequest, Received, ReentrantHold, Renewal, Settle, Settled, Settlement,
+};
+use tenure_core::{Attempts, Client, Delay, Lease, LockName, OwnerId, OwnerToken, Payload, QueueName, Ttl};
 use tenure_etcd::EtcdDriver;
 use tenure_testkit::{EtcdCluster, EtcdOptions};
 
@@ -79,6 +82,30 @@ pub fn entry(name: &LockName, owner: OwnerId, token: OwnerToken) -> ReentrantHol
 
 pub fn renewal(name: &LockName, token: OwnerToken, secs: u64) -> Renewal {
     Renewal { hold: hold(name, token), ttl: Ttl::new(Duration::from_secs(secs)).unwrap() }
+}
+
+pub fn queue() -> QueueName {
+    QueueName::new("jobs").unwrap()
+}
+
+pub fn message(payload: &[u8]) -> NewMessage {
+    NewMessage {
+        payload: Payload::new(payload).unwrap(),
+        due: Due::After(Delay::ZERO),
+        id: None,
+        key: None,
+        lock: None,
+        attempts: Attempts::DEFAULT,
+    }
+}
+
+pub async fn ack(driver: &EtcdDriver, deliveries: &[RawDelivery]) -> Vec<Settled> {
+    let settle = |delivery: &RawDelivery| Settle { receipt: delivery.receipt, how: Settlement::Ack };
+    driver.settle(&queue(), &deliveries.iter().map(settle).collect::<Vec<_>>()).await.unwrap()
+}
+
+pub async fn receive(driver: &EtcdDriver, max: usize, lease: Duration) -> Received {
+    driver.receive(&ReceiveRequest { queue: queue(), max, lease: Lease::new(lease).unwrap() }).await.unwrap()
 }
 
 #[track_caller]

@@ -9,7 +9,7 @@ use super::support::{Raw, after, bench, bytes, lease, message, named, span};
 use crate::case::{Case, CaseResult, Context, Failure, Need, case};
 use crate::harness::{ClockStep, Data, Fault, FaultKind};
 
-/// What the engine states: the longest that a waiting receiver is late if every wake-up is lost.
+/// What the engine states: how late a receiver that has just begun to wait is at most if every wake-up is lost.
 const FALLBACK: Duration = Duration::from_secs(2);
 
 pub(in crate::cases) const CASES: &[Case] = &[

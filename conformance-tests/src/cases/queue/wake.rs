@@ -11,7 +11,7 @@ use crate::case::{Case, CaseResult, Context, Need, case};
 use crate::harness::{Fault, FaultKind};
 use crate::layer::Op;
 
-/// What the engine states: the longest that a waiting receiver is late if every wake-up is lost.
+/// What the engine states: how late a receiver that has just begun to wait is at most if every wake-up is lost.
 const FALLBACK: Duration = Duration::from_secs(2);
 
 pub(in crate::cases) const CASES: &[Case] = &[

@@ -95,8 +95,11 @@ impl<T: 'static> WorkerBuilder<T> {
     /// dropped, and its message is tried again. A panic of the function and a name that no lock can have count as failed
     /// attempts, with their texts as the reason.
     ///
-    /// ```ignore
-    /// queue.worker().lock_by(|order: &Order| Some(format!("account/{}", order.account)))
+    /// ```
+    /// # struct Order { account: u64 }
+    /// # fn example(queue: tenure_core::Queue<Order>) {
+    /// let worker = queue.worker().lock_by(|order| Some(format!("account/{}", order.account)));
+    /// # }
     /// ```
     pub fn lock_by<N: AsRef<[u8]>>(mut self, lock_of: impl Fn(&T) -> Option<N> + Send + Sync + 'static) -> Self {
         self.lock_of = Some(Arc::new(move |value| lock_of(value).map(LockName::new)));

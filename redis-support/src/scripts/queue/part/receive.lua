@@ -40,11 +40,11 @@ local function sort_page(due, ids, records, looks)
       end
       if doom ~= '-' then
         looks = looks - 1
-        if ended and not why then state = string.sub(state, 1, 25) .. '=the lease of its last delivery ended' end
         local done, freed
         if why then
           done, freed = bury_damaged(id, record, state, why)
         else
+          if ended then state = string.sub(state, 1, 25) .. '=the lease of its last delivery ended' end
           done, freed = bury(id, state, doom, record)
         end
         if done then counts.dead = counts.dead + 1 else counts.postponed = counts.postponed + 1 end

@@ -11,7 +11,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
 use tenure_core::driver::{DelayQueue, Due, NewMessage, Next, ReceiveRequest, Settle, Settled, Settlement};
-use tenure_core::{Attempts, Delay, Lease, Payload, QueueName};
+use tenure_core::{Delay, Lease, Payload, QueueName};
 use tenure_testkit::{RedisOptions, RedisServer};
 
 const BATCH: usize = 16;
@@ -29,12 +29,8 @@ fn queue() -> QueueName {
 
 fn message(payload: &str, after: Duration) -> NewMessage {
     NewMessage {
-        payload: Payload::new(payload.as_bytes()).unwrap(),
         due: Due::After(Delay::new(after).unwrap()),
-        id: None,
-        key: None,
-        lock: None,
-        attempts: Attempts::DEFAULT,
+        ..NewMessage::new(Payload::new(payload.as_bytes()).unwrap())
     }
 }
 

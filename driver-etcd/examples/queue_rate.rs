@@ -9,8 +9,8 @@
 
 use std::time::{Duration, Instant};
 
-use tenure_core::driver::{DelayQueue, Due, NewMessage, ReceiveRequest, Settle, Settled, Settlement};
-use tenure_core::{Attempts, Delay, Lease, Payload, QueueName};
+use tenure_core::driver::{DelayQueue, NewMessage, ReceiveRequest, Settle, Settled, Settlement};
+use tenure_core::{Lease, Payload, QueueName};
 use tenure_etcd::EtcdDriver;
 use tenure_testkit::{EtcdCluster, EtcdOptions};
 
@@ -47,14 +47,7 @@ fn driver(server: &EtcdCluster) -> EtcdDriver {
 }
 
 async fn push(driver: &EtcdDriver, queue: &QueueName, batch: usize, count: usize) -> Duration {
-    let message = NewMessage {
-        payload: Payload::new(vec![b'x'; PAYLOAD]).expect("small"),
-        due: Due::After(Delay::ZERO),
-        id: None,
-        key: None,
-        lock: None,
-        attempts: Attempts::DEFAULT,
-    };
+    let message = NewMessage::new(Payload::new(vec![b'x'; PAYLOAD]).expect("small"));
     let begun = Instant::now();
     for _ in 0..count / batch {
         driver.push(queue, &vec![message.clone(); batch]).await.expect("pushed");

@@ -18,7 +18,7 @@ fn keyed(payload: &[u8], key: &str) -> NewMessage {
 async fn push(driver: &EtcdDriver, messages: &[NewMessage]) -> Vec<MessageId> {
     let stored = |pushed| match pushed {
         Pushed::Stored(id) => id,
-        Pushed::Duplicate(state) => panic!("it is {state:?}"),
+        other => panic!("it is not stored: {other:?}"),
     };
     driver.push(&queue(), messages).await.unwrap().into_iter().map(stored).collect()
 }

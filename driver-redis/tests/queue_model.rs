@@ -265,13 +265,13 @@ impl Draw {
         };
         let window = Delay::new(UNIT * [0, 2][rng.below(2) as usize]).unwrap();
         NewMessage {
-            payload: Payload::new(format!("message {}", self.pushed).into_bytes()).unwrap(),
             due,
             id: (rng.below(3) == 0).then(|| NamedId { id: name(rng), window }),
             key: (rng.below(3) == 0)
                 .then(|| ConcurrencyKey::new(["a", "ab", "\0\u{ff}"][rng.below(3) as usize]).unwrap()),
             lock: (rng.below(3) == 0).then(|| self.lock.clone()),
             attempts: Attempts::new(1 + rng.below(3) as u32).unwrap(),
+            ..NewMessage::new(Payload::new(format!("message {}", self.pushed).into_bytes()).unwrap())
         }
     }
 

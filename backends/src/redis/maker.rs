@@ -101,6 +101,7 @@ fn queue(durability: Exclusion) -> QueueCapabilities {
         parking: Parking::Attended,
         payload: 256 * 1024,
         batch: 256,
+        request_bytes: 1024 * 1024,
         delay: Duration::from_secs(3_650 * 86_400),
         lease: LeaseRange { min: Duration::from_millis(10), max: Duration::from_secs(86_400) },
         attempts: 10_000,

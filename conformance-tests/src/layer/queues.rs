@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use tenure_core::driver::{
-    Cancelled, DeadPage, DeadPlace, DeadSelection, DelayQueue, Extended, Extension, LockTurn, MessageInfo, NewMessage,
-    PurgePlace, PurgeStep, Purged, Pushed, QueueCapabilities, QueuePage, QueueStats, ReceiveRequest, Received,
-    Redriven, Rescheduled, Settle, Settled, TurnGiven, Watch,
+    Cancelled, DeadPage, DeadPlace, DeadSelection, DelayQueue, Extended, Extension, ListPlace, Listed, LockTurn,
+    MessageInfo, MessagePage, NewMessage, PurgePlace, PurgeStep, Purged, Pushed, QueueCapabilities, QueuePage,
+    QueueStats, ReceiveRequest, Received, Redriven, Rescheduled, Settle, Settled, TurnGiven, Watch,
 };
-use tenure_core::{Delay, LockName, MessageId, QueueName, Result};
+use tenure_core::{Delay, LockName, MessageId, QueueLimits, QueueName, Result};
 
 use super::locks::pump;
 use super::{Answer, FaultLayer, Op};
@@ -109,6 +109,14 @@ impl DelayQueue for LayeredQueue {
 
     async fn get(&self, queue: &QueueName, id: &MessageId) -> Result<Option<MessageInfo>> {
         send!(self, Op::Operate, queue, |inner| inner.get(&queue, &id).await, queue, id)
+    }
+
+    async fn list(&self, queue: &QueueName, which: Listed, from: Option<ListPlace>, max: usize) -> Result<MessagePage> {
+        send!(self, Op::Operate, queue, |inner| inner.list(&queue, which, from, max).await, queue)
+    }
+
+    async fn limit(&self, queue: &QueueName, limits: &QueueLimits) -> Result<()> {
+        send!(self, Op::Operate, queue, |inner| inner.limit(&queue, &limits).await, queue, limits)
     }
 
     async fn stats(&self, queue: &QueueName) -> Result<QueueStats> {

@@ -7,11 +7,12 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use tenure_core::driver::{
-    Cancelled, DeadPage, DeadPlace, DeadSelection, DelayQueue, Extended, Extension, LockTurn, MessageInfo, NewMessage,
-    Next, PurgePlace, PurgeStep, Purged, Pushed, QueueCapabilities, QueuePage, QueueStats, Receipt, ReceiveRequest,
-    Received, Redriven, Rescheduled, Settle, Settled, Settlement, TurnGiven, Watch,
+    Cancelled, DeadPage, DeadPlace, DeadSelection, DelayQueue, Extended, Extension, ListPlace, Listed, LockTurn,
+    MessageInfo, MessagePage, NewMessage, Next, PurgePlace, PurgeStep, Purged, Pushed, QueueCapabilities, QueuePage,
+    QueueStats, Receipt, ReceiveRequest, Received, Redriven, Rescheduled, Settle, Settled, Settlement, TurnGiven,
+    Watch,
 };
-use tenure_core::{Delay, MessageId, QueueName, Result};
+use tenure_core::{Delay, MessageId, QueueLimits, QueueName, Result};
 
 pub(super) use super::delay_quirk::Quirk;
 use super::twist::Twist;
@@ -287,6 +288,14 @@ impl DelayQueue for BentQueue {
         let mut info = self.honest.get(&(self.bend.queue)(queue), id).await?;
         info.iter_mut().for_each(self.bend.info);
         Ok(info)
+    }
+
+    async fn list(&self, queue: &QueueName, which: Listed, from: Option<ListPlace>, max: usize) -> Result<MessagePage> {
+        self.honest.list(&(self.bend.queue)(queue), which, from, max).await
+    }
+
+    async fn limit(&self, queue: &QueueName, limits: &QueueLimits) -> Result<()> {
+        self.honest.limit(&(self.bend.queue)(queue), limits).await
     }
 
     async fn stats(&self, queue: &QueueName) -> Result<QueueStats> {

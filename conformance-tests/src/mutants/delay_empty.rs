@@ -6,11 +6,11 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tenure_core::driver::{
     Cancelled, DeadPage, DeadPlace, DeadSelection, DelayQueue, Exclusion, Extended, Extension, Fencing,
-    KeyedConcurrency, LeaseRange, LockTurn, MessageInfo, NewMessage, Parking, PurgePlace, PurgeStep, Purged, Pushed,
-    QueueCapabilities, QueuePage, QueueStats, QueueWake, ReceiveRequest, Received, Redriven, Rescheduled, Settle,
-    Settled, TurnGiven, Watch,
+    KeyedConcurrency, LeaseRange, ListPlace, Listed, LockTurn, MessageInfo, MessagePage, NewMessage, Parking,
+    PurgePlace, PurgeStep, Purged, Pushed, QueueCapabilities, QueuePage, QueueStats, QueueWake, ReceiveRequest,
+    Received, Redriven, Rescheduled, Settle, Settled, TurnGiven, Watch,
 };
-use tenure_core::{Attempts, Delay, Error, ErrorKind, Lease, MessageId, Payload, QueueName, Result};
+use tenure_core::{Attempts, Delay, Error, ErrorKind, Lease, MessageId, Payload, QueueLimits, QueueName, Result};
 
 use super::twist::Twist;
 
@@ -42,6 +42,7 @@ impl DelayQueue for Empty {
             parking: Parking::BackOff,
             payload: Payload::DEFAULT_CAP,
             batch: 1,
+            request_bytes: Payload::DEFAULT_CAP,
             delay: Delay::MAX,
             lease: LeaseRange { min: Lease::MIN, max: Lease::MAX },
             attempts: Attempts::MAX,
@@ -87,6 +88,20 @@ impl DelayQueue for Empty {
     }
 
     async fn get(&self, _queue: &QueueName, _id: &MessageId) -> Result<Option<MessageInfo>> {
+        nothing()
+    }
+
+    async fn list(
+        &self,
+        _queue: &QueueName,
+        _which: Listed,
+        _from: Option<ListPlace>,
+        _max: usize,
+    ) -> Result<MessagePage> {
+        nothing()
+    }
+
+    async fn limit(&self, _queue: &QueueName, _limits: &QueueLimits) -> Result<()> {
         nothing()
     }
 

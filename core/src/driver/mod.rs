@@ -47,12 +47,12 @@ pub use lock::DistributedLock;
 pub use queue::DelayQueue;
 pub use queue_capability::{KeyedConcurrency, LeaseRange, Parking, QueueCapabilities, QueueWake};
 pub use queue_report::{
-    Cancelled, DeadCause, DeadLetter, DeadPage, DeadPlace, DeadSelection, Flow, MessageInfo, PurgePlace, PurgeStep,
-    Purged, QueuePage, QueueStats, Redriven, Rescheduled, Rest,
+    Cancelled, DeadCause, DeadLetter, DeadPage, DeadPlace, DeadSelection, Flow, ListPlace, Listed, MessageInfo,
+    MessagePage, PurgePlace, PurgeStep, Purged, QueuePage, QueueStats, Redriven, Rescheduled, Rest,
 };
 pub use queue_request::{
-    Cause, Due, Extended, Extension, Healed, LockTurn, MessageState, NamedId, NewMessage, Next, Pushed, RawDelivery,
-    Receipt, ReceiveRequest, Received, Settle, Settled, Settlement, TurnGiven,
+    Cause, Due, Extended, Extension, Healed, IfKnown, LockTurn, MessageState, NamedId, NewMessage, Next, Pushed,
+    RawDelivery, Receipt, ReceiveRequest, Received, Settle, Settled, Settlement, TurnGiven,
 };
 pub use queue_router::QueueRouter;
 pub use quorum_node::{Ballot, Electorate, QuorumNode, Raised, Vote};

@@ -5,12 +5,12 @@ use std::fmt::Debug;
 use async_trait::async_trait;
 
 use super::{
-    Cancelled, DeadPage, DeadPlace, DeadSelection, Extended, Extension, LockTurn, MessageInfo, NewMessage, PurgePlace,
-    PurgeStep, Purged, Pushed, QueueCapabilities, QueuePage, QueueStats, ReceiveRequest, Received, Redriven,
-    Rescheduled, Settle, Settled, TurnGiven, Watch,
+    Cancelled, DeadPage, DeadPlace, DeadSelection, Extended, Extension, ListPlace, Listed, LockTurn, MessageInfo,
+    MessagePage, NewMessage, PurgePlace, PurgeStep, Purged, Pushed, QueueCapabilities, QueuePage, QueueStats,
+    ReceiveRequest, Received, Redriven, Rescheduled, Settle, Settled, TurnGiven, Watch,
 };
 use crate::error::Result;
-use crate::queue::{Delay, MessageId, QueueName};
+use crate::queue::{Delay, MessageId, QueueLimits, QueueName};
 
 /// Delay queues of one backend. The rules that all methods share are in the [module's documentation](super).
 ///
@@ -34,10 +34,12 @@ pub trait DelayQueue: Debug + Send + Sync + 'static {
     ///
     /// * Each gets a number greater than all before it; equal due times are delivered in this order.
     /// * A message whose [`id`](NewMessage::id) is known (waiting, in flight, dead, or settled within its window, also
-    ///   from earlier in the same batch) is not stored: [`Pushed::Duplicate`], and nothing of the known one changes.
+    ///   from earlier in the same batch) is not stored: [`Pushed::Duplicate`], and nothing of the known one changes. With
+    ///   [`IfKnown::Replace`](super::IfKnown::Replace) it takes the place of one that waits, as if that had been cancelled
+    ///   and this one pushed, in one step.
     /// * A watcher asks in time for each message that is due, woken if need be; a driver may wake them all, or as many as
     ///   there are messages.
-    /// * A batch of more bytes than the backend takes at once is refused before it is sent, with
+    /// * A batch of more bytes than [`request_bytes`](QueueCapabilities::request_bytes) is refused before it is sent, with
     ///   [`ErrorKind::InvalidArgument`](crate::ErrorKind::InvalidArgument).
     /// * A full queue refuses the whole batch with [`ErrorKind::LimitReached`](crate::ErrorKind::LimitReached).
     async fn push(&self, queue: &QueueName, messages: &[NewMessage]) -> Result<Vec<Pushed>>;
@@ -50,7 +52,10 @@ pub trait DelayQueue: Debug + Send + Sync + 'static {
     ///   is there because a lease has ended, with the reason [`Reason::lease_ended`](crate::Reason::lease_ended).
     /// * A damaged message moves to the dead letters ([`DeadCause::Damaged`](super::DeadCause)), with the reason; it harms
     ///   no other. Purges, cancellations and lists work on it.
+    /// * A message that is due later than its [`ttl`](NewMessage::ttl) allows moves to the dead letters
+    ///   ([`DeadCause::Expired`](super::DeadCause::Expired)).
     /// * A message whose key is in flight is passed over, and not looked at again until the key is free.
+    /// * Hands out no more than the queue's [limits](Self::limit) allow, and then says when it is worth asking again.
     /// * A paused queue hands out nothing and repairs nothing.
     /// * Looks at a bounded number of messages; [`Next::Now`](super::Next::Now) when that bound cut it short.
     async fn receive(&self, request: &ReceiveRequest) -> Result<Received>;
@@ -100,6 +105,24 @@ pub trait DelayQueue: Debug + Send + Sync + 'static {
     /// Looks at a message without changing it; `None` when it is not stored (any more).
     async fn get(&self, queue: &QueueName, id: &MessageId) -> Result<Option<MessageInfo>>;
 
+    /// Looks at messages without changing them: up to `max` of those asked for, after the given place.
+    ///
+    /// * In the order of their due times, or of the ends of their leases; but messages whose key is in flight may come
+    ///   after all others.
+    /// * What is in the list from the first page to the last is on exactly one of them. What comes or goes meanwhile may be
+    ///   missing, or be listed twice.
+    /// * Damaged messages are left out; a page may have fewer than `max` messages, or none, and still not be the last.
+    async fn list(&self, queue: &QueueName, which: Listed, from: Option<ListPlace>, max: usize) -> Result<MessagePage>;
+
+    /// Sets how much the queue hands out to all clients together, in place of what was set before; kept until it is set
+    /// again, whoever comes or goes. Wakes the queue's watchers. May be called again.
+    ///
+    /// * [`in_flight`](QueueLimits::in_flight): a receive hands out as many as are missing to the limit, leases that have
+    ///   ended not counted. A settlement that makes room wakes watchers if a message is due.
+    /// * [`rate`](QueueLimits::rate): a bucket of as many tokens as the rate says, full at first, refilled evenly; each
+    ///   delivery takes one, whatever becomes of it. What is set anew begins with a full bucket.
+    async fn limit(&self, queue: &QueueName, limits: &QueueLimits) -> Result<()>;
+
     /// Counts, lag and the next due time. A queue that nobody has used is empty, not an error.
     async fn stats(&self, queue: &QueueName) -> Result<QueueStats>;
 
@@ -118,7 +141,7 @@ pub trait DelayQueue: Debug + Send + Sync + 'static {
     /// * A purge ends, however fast messages are pushed: a step removes something, or goes on behind what it looked at.
     async fn purge(&self, queue: &QueueName, max: usize, from: Option<PurgePlace>) -> Result<PurgeStep>;
 
-    /// The queues that hold a message, dead ones included, or are paused: up to `max`, in the order of their bytes,
+    /// The queues that hold a message, dead ones included, or are paused or limited: up to `max`, in the order of their bytes,
     /// after the given one.
     async fn list_queues(&self, after: Option<QueueName>, max: usize) -> Result<QueuePage>;
 
@@ -132,7 +155,7 @@ pub trait DelayQueue: Debug + Send + Sync + 'static {
     async fn dead_purge(&self, queue: &QueueName, which: &DeadSelection) -> Result<Purged>;
 
     /// Listens for changes that make a message of the queue due sooner than before: a push, a settlement, a reschedule,
-    /// a redrive, a key or lock that became free, the end of a pause.
+    /// a redrive, a key or lock that became free, room under a limit, the end of a pause.
     ///
     /// Whoever watches receives when [`next`](Received::next) says, and every 20 s at the latest: a driver that wakes one of
     /// many counts on the others. Returns once a wake-up cannot be missed any more. After every gap in the link the driver wakes all watchers.

@@ -26,6 +26,9 @@ pub struct QueueCapabilities {
     pub payload: usize,
     /// The most messages, settlements or extensions of one request.
     pub batch: usize,
+    /// The most bytes of one push, as [`NewMessage::bytes`](super::NewMessage::bytes) counts them; at least those of one message
+    /// of the largest payload. The client splits what is more.
+    pub request_bytes: usize,
     /// The longest delay.
     pub delay: Duration,
     /// Which leases the backend can keep: the shortest and the longest.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::name::LockName;
-use crate::queue::{Attempts, ConcurrencyKey, MessageId, Payload, QueueName, Reason};
+use crate::queue::{Attempts, ConcurrencyKey, MessageId, Payload, QueueLimits, QueueName, Reason, Recurrence};
 
 use super::MessageState;
 
@@ -56,6 +56,47 @@ pub struct MessageInfo {
     pub lock: Option<LockName>,
     /// Why its last delivery failed.
     pub reason: Option<Reason>,
+    /// How long it may still be delivered, if it has an end ([`NewMessage::ttl`](super::NewMessage::ttl)); zero when that
+    /// is past.
+    pub expires_in: Option<Duration>,
+    /// On which schedule it comes again.
+    pub recurrence: Option<Recurrence>,
+}
+
+/// Which messages are listed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Listed {
+    /// Those that are [`Scheduled`](MessageState::Scheduled) or [`Ready`](MessageState::Ready).
+    Waiting,
+    /// Those that are [`InFlight`](MessageState::InFlight).
+    InFlight,
+}
+
+/// Where a listing goes on. Opaque: of the driver that gave it, of the queue and the kind of messages that were asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ListPlace([u64; 3]);
+
+impl ListPlace {
+    /// A place of these parts; what they mean is the driver's business.
+    #[must_use]
+    pub const fn new(parts: [u64; 3]) -> Self {
+        Self(parts)
+    }
+
+    /// The parts, as the driver gave them.
+    #[must_use]
+    pub const fn parts(&self) -> [u64; 3] {
+        self.0
+    }
+}
+
+/// A page of messages.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MessagePage {
+    /// The messages.
+    pub messages: Vec<MessageInfo>,
+    /// Where the next page begins; `None` when this is the last.
+    pub next: Option<ListPlace>,
 }
 
 /// What can be seen of a queue. Every message counts in one of the first four numbers.
@@ -75,6 +116,8 @@ pub struct QueueStats {
     pub next_due: Option<Duration>,
     /// Whether messages are handed out.
     pub flow: Flow,
+    /// How much is handed out.
+    pub limits: QueueLimits,
 }
 
 /// Whether a queue hands out messages.
@@ -176,6 +219,8 @@ pub enum DeadCause {
     Exhausted,
     /// A worker said that it will never succeed.
     Rejected,
+    /// It was not delivered within its [`ttl`](super::NewMessage::ttl).
+    Expired,
     /// What is stored of it cannot be read: a foreign hand changed it, or the backend lost a part. The reason begins with
     /// `damaged: `; what can be read is kept, the payload up to [`Payload::MAX_LEN`].
     Damaged,

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::name::LockName;
-use crate::queue::{Attempts, ConcurrencyKey, Delay, Lease, MessageId, Payload, QueueName, Reason};
+use crate::queue::{Attempts, ConcurrencyKey, Delay, Lease, MessageId, Payload, QueueName, Reason, Recurrence};
 use crate::token::{FencingToken, OwnerToken};
 
 /// A message to be stored.
@@ -21,6 +21,53 @@ pub struct NewMessage {
     pub lock: Option<LockName>,
     /// How often it may be delivered.
     pub attempts: Attempts,
+    /// For how long after it became due by its push it may be delivered; then it is dead
+    /// ([`DeadCause::Expired`](super::DeadCause::Expired)). That instant is fixed by the push: neither a retry nor a
+    /// reschedule moves it. A redrive and a [`Settlement::Recur`] take it away.
+    pub ttl: Option<Delay>,
+    /// What becomes of a message that is known by the same id.
+    pub if_known: IfKnown,
+    /// On which schedule it comes again; the driver keeps it, and hands it out.
+    pub recurrence: Option<Recurrence>,
+}
+
+impl NewMessage {
+    /// A message that is due at once, has all that is optional left out, and keeps what is known.
+    #[must_use]
+    pub fn new(payload: Payload) -> Self {
+        Self {
+            payload,
+            due: Due::After(Delay::ZERO),
+            id: None,
+            key: None,
+            lock: None,
+            attempts: Attempts::DEFAULT,
+            ttl: None,
+            if_known: IfKnown::Keep,
+            recurrence: None,
+        }
+    }
+
+    /// How many bytes of payload, names and texts it has, which is what a request's bound counts.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        let id = self.id.as_ref().and_then(|named| named.id.as_name()).map_or(0, <[u8]>::len);
+        let key = self.key.as_ref().map_or(0, |key| key.as_bytes().len());
+        let lock = self.lock.as_ref().map_or(0, |lock| lock.as_bytes().len());
+        let recurrence = self.recurrence.as_ref().map_or(0, |recurrence| recurrence.as_str().len());
+        self.payload.len() + id + key + lock + recurrence
+    }
+}
+
+/// What a push does to a message that is known by the same id.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum IfKnown {
+    /// Nothing: the new one is not stored ([`Pushed::Duplicate`]).
+    #[default]
+    Keep,
+    /// If it waits, or its lease has ended, it is cancelled and the new one is stored, in one step
+    /// ([`Pushed::Replaced`]). Otherwise nothing, as for [`IfKnown::Keep`].
+    Replace,
 }
 
 /// A caller's name for a message.
@@ -53,6 +100,8 @@ pub enum Pushed {
     Stored(MessageId),
     /// A message of its id is known already; this one was not stored.
     Duplicate(MessageState),
+    /// It is stored under its id, and the message that waited under this id is gone: it will not be delivered.
+    Replaced(MessageId),
 }
 
 /// Where a message stands.
@@ -97,7 +146,8 @@ pub struct Received {
 pub enum Next {
     /// At once: more may be due than was looked at or asked for.
     Now,
-    /// After this span, when the next message becomes due or the next lease ends. Rounded up, never down.
+    /// After this span, when the next message becomes due, the next lease ends, or a limit allows the next delivery.
+    /// Rounded up, never down.
     In(Duration),
     /// Only when woken: the queue has nothing waiting and nothing in flight.
     Never,
@@ -110,7 +160,7 @@ pub enum Next {
 pub struct Healed {
     /// Leases found ended, whose messages were delivered again or died.
     pub expired: u32,
-    /// Messages moved to the dead letters because they had no attempts left, or are damaged.
+    /// Messages moved to the dead letters because they had no attempts left, came too late, or are damaged.
     pub dead: u32,
     /// Messages that should have died but found the dead letters full; they wait another minute.
     pub postponed: u32,
@@ -147,6 +197,8 @@ pub struct RawDelivery {
     pub turn: Option<LockTurn>,
     /// What the last failure said about why, if one did: kept until the next settlement that says something about it.
     pub reason: Option<Reason>,
+    /// On which schedule it comes again.
+    pub recurrence: Option<Recurrence>,
 }
 
 /// A hold on a lock that goes along with a parked message: whoever knows the token can renew it and give it back.
@@ -175,7 +227,7 @@ pub enum TurnGiven {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Cause {
-    /// For the first time.
+    /// For the first time, or for the first time since [`Settlement::Recur`].
     First,
     /// Its last delivery asked for another one: [`Settlement::Retry`].
     Retried,
@@ -249,6 +301,17 @@ pub enum Settlement {
     /// ([`DeadCause::Rejected`](super::DeadCause::Rejected)).
     Dead {
         /// Kept with the message.
+        reason: Option<Reason>,
+    },
+    /// This occurrence of a recurring message is over: the same message is due again after the delay, with all its
+    /// attempts before it, without a turn and without the end of its [`ttl`](NewMessage::ttl), and with the cause
+    /// [`Cause::First`].
+    Recur {
+        /// From now on the queue's clock.
+        after: Delay,
+        /// In place of the one that it was delivered with.
+        recurrence: Recurrence,
+        /// Why this occurrence failed, if it did: kept with the message.
         reason: Option<Reason>,
     },
 }

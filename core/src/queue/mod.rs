@@ -20,6 +20,7 @@ mod operate;
 mod parked;
 mod pump;
 mod push;
+mod rate;
 mod registry;
 mod request;
 mod run;
@@ -32,9 +33,10 @@ pub use dead::DeadLetters;
 pub use delivery::Delivery;
 pub use handle::Queue;
 pub use limits::{Attempts, Delay, Lease, Payload};
-pub use name::{ConcurrencyKey, MessageId, QueueName, Reason};
+pub use name::{ConcurrencyKey, MessageId, QueueName, Reason, Recurrence};
 pub use parked::OrPark;
 pub use push::{Push, PushMany};
+pub use rate::{QueueLimits, Rate};
 pub use worker::{
     Ending, IntoOutcome, Jitter, Job, Outcome, RetryPolicy, Worker, WorkerBuilder, WorkerEvent, WorkerStats,
 };

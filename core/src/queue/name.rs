@@ -1,4 +1,4 @@
-//! Names around a queue: its own, a message's, a concurrency key's, and the reason of a failure.
+//! Names around a queue: its own, a message's, a concurrency key's, the reason of a failure, and the text of a schedule.
 
 use std::fmt;
 use std::sync::Arc;
@@ -207,6 +207,39 @@ impl fmt::Debug for Reason {
     }
 }
 
+/// On which schedule a message comes again, as the client writes it; drivers keep it as it is. 1 to
+/// [`Recurrence::MAX_LEN`] bytes of UTF-8.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct Recurrence(Arc<str>);
+
+impl Recurrence {
+    /// The longest text, in bytes.
+    pub const MAX_LEN: usize = 256;
+
+    /// Checks `text` and takes a copy of it.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::InvalidArgument`] when it is empty or longer than [`Recurrence::MAX_LEN`] bytes.
+    pub fn new(text: impl AsRef<str>) -> Result<Self> {
+        let text = text.as_ref();
+        checked("a recurrence", text.as_bytes(), Self::MAX_LEN)?;
+        Ok(Self(text.into()))
+    }
+
+    /// The text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Recurrence {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Recurrence(\"{}\")", self.0.escape_debug())
+    }
+}
+
 fn checked<'a>(what: &str, bytes: &'a [u8], most: usize) -> Result<&'a [u8]> {
     if bytes.is_empty() {
         return Err(Error::new(ErrorKind::InvalidArgument, format!("{what} must not be empty")));
@@ -231,6 +264,8 @@ mod tests {
             MessageId::named([0; MessageId::MAX_LEN + 1]).map(drop),
             ConcurrencyKey::new("").map(drop),
             Reason::new("x".repeat(Reason::MAX_LEN + 1)).map(drop),
+            Recurrence::new("").map(drop),
+            Recurrence::new("x".repeat(Recurrence::MAX_LEN + 1)).map(drop),
         ] {
             assert_eq!(refused.unwrap_err().kind(), ErrorKind::InvalidArgument);
         }

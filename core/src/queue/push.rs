@@ -134,12 +134,12 @@ fn message<T: 'static>(queue: &Queue<T>, bytes: Result<Vec<u8>>, options: &Optio
     let named = |id: &Vec<u8>| MessageId::named(id).map(|id| NamedId { id, window });
     let due = options.parked.map_or(Due::After(delay), |_| Due::Parked { at_most: delay });
     Ok(NewMessage {
-        payload,
         due,
         id: options.id.as_ref().map(named).transpose()?,
         key,
         lock: options.lock.as_ref().map(LockName::new).transpose()?,
         attempts,
+        ..NewMessage::new(payload)
     })
 }
 

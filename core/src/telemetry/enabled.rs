@@ -70,6 +70,7 @@ pub(crate) fn settled(queue: &QueueName, id: &MessageId, attempt: u32, how: &Set
         Settlement::Return { .. } => ("return", None),
         Settlement::Park { .. } => ("park", None),
         Settlement::Dead { reason } => ("dead", reason.as_ref()),
+        Settlement::Recur { reason, .. } => ("recur", reason.as_ref()),
     };
     tracing::debug!(name: "tenure.settled", %queue, %id, attempt, how, ?answer);
     match answer {

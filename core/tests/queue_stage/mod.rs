@@ -8,11 +8,11 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use tenure_core::driver::{
-    Backend, Cancelled, DeadPage, DeadPlace, DeadSelection, DelayQueue, Extended, Extension, LockTurn, MessageInfo,
-    NewMessage, PurgePlace, PurgeStep, Purged, Pushed, QueueCapabilities, QueuePage, QueueStats, ReceiveRequest,
-    Received, Redriven, Rescheduled, Settle, Settled, TurnGiven, Watch,
+    Backend, Cancelled, DeadPage, DeadPlace, DeadSelection, DelayQueue, Extended, Extension, ListPlace, Listed,
+    LockTurn, MessageInfo, MessagePage, NewMessage, PurgePlace, PurgeStep, Purged, Pushed, QueueCapabilities,
+    QueuePage, QueueStats, ReceiveRequest, Received, Redriven, Rescheduled, Settle, Settled, TurnGiven, Watch,
 };
-use tenure_core::{Client, Delay, Error, ErrorKind, MessageId, Queue, QueueName, Result, Text};
+use tenure_core::{Client, Delay, Error, ErrorKind, MessageId, Queue, QueueLimits, QueueName, Result, Text};
 use tenure_memory::MemoryDriver;
 
 /// What befalls a call of the driver.
@@ -112,6 +112,14 @@ impl DelayQueue for QueueStage {
 
     async fn get(&self, queue: &QueueName, id: &MessageId) -> Result<Option<MessageInfo>> {
         self.honest.get(queue, id).await
+    }
+
+    async fn list(&self, queue: &QueueName, which: Listed, from: Option<ListPlace>, max: usize) -> Result<MessagePage> {
+        self.honest.list(queue, which, from, max).await
+    }
+
+    async fn limit(&self, queue: &QueueName, limits: &QueueLimits) -> Result<()> {
+        self.honest.limit(queue, limits).await
     }
 
     async fn stats(&self, queue: &QueueName) -> Result<QueueStats> {

@@ -3,11 +3,11 @@
 use async_trait::async_trait;
 use tenure_core::driver::{
     Cancelled, DeadPage, DeadPlace, DeadSelection, DelayQueue, Exclusion, Extended, Extension, Fencing,
-    KeyedConcurrency, LeaseRange, LockTurn, MessageInfo, NewMessage, Parking, PurgePlace, PurgeStep, Purged, Pushed,
-    QueueCapabilities, QueuePage, QueueStats, QueueWake, ReceiveRequest, Received, Redriven, Rescheduled, Settle,
-    Settled, TurnGiven, Watch,
+    KeyedConcurrency, LeaseRange, ListPlace, Listed, LockTurn, MessageInfo, MessagePage, NewMessage, Parking,
+    PurgePlace, PurgeStep, Purged, Pushed, QueueCapabilities, QueuePage, QueueStats, QueueWake, ReceiveRequest,
+    Received, Redriven, Rescheduled, Settle, Settled, TurnGiven, Watch,
 };
-use tenure_core::{Attempts, Delay, Error, ErrorKind, Lease, MessageId, QueueName, Result};
+use tenure_core::{Attempts, Delay, Error, ErrorKind, Lease, MessageId, QueueLimits, QueueName, Result};
 
 use super::entry::BATCH;
 use crate::driver::EtcdDriver;
@@ -27,6 +27,7 @@ impl DelayQueue for EtcdDriver {
             parking: Parking::Attended,
             payload: PAYLOAD,
             batch: BATCH,
+            request_bytes: super::push::MOST_BYTES,
             delay: Delay::MAX,
             lease: LeaseRange { min: Lease::MIN, max: Lease::MAX },
             attempts: Attempts::MAX,
@@ -81,6 +82,20 @@ impl DelayQueue for EtcdDriver {
         self.inner.get(queue, id).await
     }
 
+    async fn list(
+        &self,
+        _queue: &QueueName,
+        _which: Listed,
+        _from: Option<ListPlace>,
+        _max: usize,
+    ) -> Result<MessagePage> {
+        Err(unsupported())
+    }
+
+    async fn limit(&self, _queue: &QueueName, _limits: &QueueLimits) -> Result<()> {
+        Err(unsupported())
+    }
+
     async fn stats(&self, queue: &QueueName) -> Result<QueueStats> {
         self.inner.stats(queue).await
     }
@@ -116,4 +131,8 @@ impl DelayQueue for EtcdDriver {
     async fn watch(&self, queue: &QueueName) -> Result<Watch> {
         self.inner.signals.listen(queue).await
     }
+}
+
+fn unsupported() -> Error {
+    Error::new(ErrorKind::Unsupported, "not on this driver yet")
 }

@@ -145,6 +145,8 @@ impl<'a> Turn<'a> {
             key: entry.record.key,
             lock: entry.record.lock,
             reason: entry.record.reason,
+            expires_in: None,
+            recurrence: None,
         }
     }
 

@@ -120,6 +120,7 @@ impl Inner {
             lag: oldest.map_or(Duration::ZERO, |at| span(at, turn.now)),
             next_due: at(scheduled).map(|at| span(turn.now, at)),
             flow: if paused.kvs().is_empty() { Flow::Running } else { Flow::Paused },
+            limits: Default::default(),
         })
     }
 

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use etcd_client::{Compare, CompareOp, Txn, TxnOp};
-use tenure_core::driver::{Cause, Due, MessageState, NewMessage, Pushed};
+use tenure_core::driver::{Cause, Due, IfKnown, MessageState, NewMessage, Pushed};
 use tenure_core::{MessageId, QueueName, Result};
 
 use super::clock::{Micros, after};
@@ -36,11 +36,17 @@ struct Plan {
 impl Inner {
     /// One request; three if a message has a caller's id that is known.
     pub(super) async fn push(&self, queue: &QueueName, messages: &[NewMessage]) -> Result<Vec<Pushed>> {
-        let bytes: usize = messages.iter().map(|message| message.payload.len()).sum();
+        let bytes: usize = messages.iter().map(NewMessage::bytes).sum();
         if bytes > MOST_BYTES {
             return Err(invalid(format!(
                 "{bytes} bytes at once are more than {MOST_BYTES}, which etcd takes in a request"
             )));
+        }
+        let new = |message: &NewMessage| {
+            message.ttl.is_some() || message.recurrence.is_some() || message.if_known != IfKnown::Keep
+        };
+        if messages.iter().any(new) {
+            return Err(tenure_core::Error::new(tenure_core::ErrorKind::Unsupported, "not on this driver yet"));
         }
         for _ in 0..MOST_STARTS {
             let turn = Turn::new(self, queue);

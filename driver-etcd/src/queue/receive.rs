@@ -279,6 +279,7 @@ impl Turn<'_> {
             lock: record.lock,
             turn: entry.record.turn.clone(),
             reason: record.reason,
+            recurrence: None,
         }
     }
 

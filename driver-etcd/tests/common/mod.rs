@@ -4,10 +4,10 @@
 use std::time::Duration;
 
 use tenure_core::driver::{
-    AcquireRequest, Acquisition, Busy, DelayQueue as _, Due, Grant, Handing, Hold, NewMessage, Queueing, RawDelivery,
+    AcquireRequest, Acquisition, Busy, DelayQueue as _, Grant, Handing, Hold, NewMessage, Queueing, RawDelivery,
     ReceiveRequest, Received, ReentrantHold, Renewal, Settle, Settled, Settlement,
 };
-use tenure_core::{Attempts, Client, Delay, Lease, LockName, OwnerId, OwnerToken, Payload, QueueName, Ttl};
+use tenure_core::{Client, Lease, LockName, OwnerId, OwnerToken, Payload, QueueName, Ttl};
 use tenure_etcd::EtcdDriver;
 use tenure_testkit::{EtcdCluster, EtcdOptions};
 
@@ -89,14 +89,7 @@ pub fn queue() -> QueueName {
 }
 
 pub fn message(payload: &[u8]) -> NewMessage {
-    NewMessage {
-        payload: Payload::new(payload).unwrap(),
-        due: Due::After(Delay::ZERO),
-        id: None,
-        key: None,
-        lock: None,
-        attempts: Attempts::DEFAULT,
-    }
+    NewMessage::new(Payload::new(payload).unwrap())
 }
 
 pub async fn ack(driver: &EtcdDriver, deliveries: &[RawDelivery]) -> Vec<Settled> {

@@ -39,9 +39,9 @@ impl Queues {
             None => states.entry(queue.clone()).or_default(),
         };
         let mut turn = Turn { now, caps, counters };
-        let before = state.soonest();
+        let before = state.soonest(now);
         let answer = decision(state, &mut turn);
-        let sooner = state.soonest().is_some_and(|at| before.is_none_or(|before| at < before));
+        let sooner = state.soonest(now).is_some_and(|at| before.is_none_or(|before| at < before));
         if state.is_idle() {
             states.remove(queue);
         }

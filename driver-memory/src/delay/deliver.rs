@@ -23,11 +23,13 @@ impl QueueState {
         }
         let now = turn.now;
         let mut looks = LOOKS;
-        while deliveries.len() < request.max && looks > 0 {
+        let room = self.room(now);
+        while deliveries.len() < request.max.min(room) && looks > 0 {
             let Some((at, number, expired)) = self.head().filter(|(at, ..)| *at <= now) else { break };
             healed.expired += u32::from(expired);
             let slot = self.slots.get_mut(&number).expect("the head is stored");
-            if let Some(cause) = slot.doom() {
+            let late = slot.is_expired(now).then_some(DeadCause::Expired);
+            if let Some(cause) = slot.doom().or(late) {
                 looks -= 1;
                 if expired {
                     slot.reason = Some(Reason::lease_ended());
@@ -44,7 +46,8 @@ impl QueueState {
                 deliveries.push(self.hand_out(turn, number, (at, cause), request.lease));
             }
         }
-        let next = match self.soonest() {
+        self.limiter.spend(now, deliveries.len());
+        let next = match self.soonest(now) {
             None => Next::Never,
             Some(at) if at <= now => Next::Now,
             Some(at) => Next::In(span(now, at)),
@@ -92,6 +95,7 @@ impl QueueState {
             lock: slot.lock.clone(),
             turn: slot.turn.take(),
             reason: slot.reason.clone(),
+            recurrence: slot.recurrence.clone(),
         }
     }
 

@@ -5,11 +5,11 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tenure_core::driver::{
     Cancelled, DeadPage, DeadPlace, DeadSelection, DelayQueue, Exclusion, Extended, Extension, Fencing, Flow,
-    KeyedConcurrency, LeaseRange, LockTurn, MessageInfo, NewMessage, Parking, PurgePlace, PurgeStep, Purged, Pushed,
-    QueueCapabilities, QueuePage, QueueStats, QueueWake, ReceiveRequest, Received, Redriven, Rescheduled, Settle,
-    Settled, TurnGiven, Watch,
+    KeyedConcurrency, LeaseRange, ListPlace, Listed, LockTurn, MessageInfo, MessagePage, NewMessage, Parking,
+    PurgePlace, PurgeStep, Purged, Pushed, QueueCapabilities, QueuePage, QueueStats, QueueWake, ReceiveRequest,
+    Received, Redriven, Rescheduled, Settle, Settled, TurnGiven, Watch,
 };
-use tenure_core::{Attempts, Delay, Error, ErrorKind, Lease, MessageId, Payload, QueueName, Result};
+use tenure_core::{Attempts, Delay, Error, ErrorKind, Lease, MessageId, Payload, QueueLimits, QueueName, Result};
 
 use super::state::{QueueState, Turn};
 use crate::driver::MemoryDriver;
@@ -31,6 +31,7 @@ impl DelayQueue for MemoryDriver {
             parking: Parking::Attended,
             payload: Payload::MAX_LEN,
             batch: BATCH,
+            request_bytes: usize::MAX,
             delay: Delay::MAX,
             lease: LeaseRange { min: Lease::MIN, max: Lease::MAX },
             attempts: Attempts::MAX,
@@ -91,6 +92,15 @@ impl DelayQueue for MemoryDriver {
     async fn get(&self, queue: &QueueName, id: &MessageId) -> Result<Option<MessageInfo>> {
         let id = id.clone();
         self.operate(queue, move |state, turn| state.get(turn.now, &id)).await
+    }
+
+    async fn list(&self, queue: &QueueName, which: Listed, from: Option<ListPlace>, max: usize) -> Result<MessagePage> {
+        self.operate(queue, move |state, turn| state.list(turn.now, which, from, max)).await
+    }
+
+    async fn limit(&self, queue: &QueueName, limits: &QueueLimits) -> Result<()> {
+        let limits = *limits;
+        self.operate(queue, move |state, _| state.limit(&limits)).await
     }
 
     async fn stats(&self, queue: &QueueName) -> Result<QueueStats> {

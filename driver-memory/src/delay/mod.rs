@@ -6,6 +6,7 @@
 mod all;
 mod deliver;
 mod driver;
+mod limiter;
 mod numbered;
 mod operate;
 mod settle;

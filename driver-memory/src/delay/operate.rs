@@ -1,15 +1,17 @@
 //! What operators do with a queue.
 
-use std::ops::Bound;
+use std::ops::{Bound, RangeBounds as _};
 use std::time::Duration;
 
 use tenure_core::driver::{
-    Cancelled, Cause, DeadCause, DeadLetter, DeadPage, DeadPlace, DeadSelection, Flow, LockTurn, MessageInfo,
-    MessageState, PurgePlace, PurgeStep, Purged, QueueStats, Redriven, Rescheduled, Rest, TurnGiven,
+    Cancelled, Cause, DeadCause, DeadLetter, DeadPage, DeadPlace, DeadSelection, Flow, ListPlace, Listed, LockTurn,
+    MessageInfo, MessagePage, MessageState, PurgePlace, PurgeStep, Purged, QueueStats, Redriven, Rescheduled, Rest,
+    TurnGiven,
 };
-use tenure_core::{Delay, MessageId};
+use tenure_core::{Delay, MessageId, QueueLimits};
 
-use super::slot::{Nanos, Place, after, span};
+use super::limiter::Limiter;
+use super::slot::{At, Nanos, Place, after, span};
 use super::state::QueueState;
 
 impl QueueState {
@@ -74,7 +76,35 @@ impl QueueState {
             lag: oldest.map_or(Duration::ZERO, |at| span(at, now)),
             next_due: scheduled.map(|at| span(now, at)),
             flow: self.flow,
+            limits: *self.limiter.limits(),
         }
+    }
+
+    pub(crate) fn list(&self, now: Nanos, which: Listed, from: Option<ListPlace>, max: usize) -> MessagePage {
+        let from = from.map_or(Bound::Unbounded, |place| Bound::Excluded((place.parts()[0], place.parts()[1])));
+        let mut places: Vec<At> = match which {
+            Listed::InFlight => {
+                self.live(now).filter(|at| (from, Bound::Unbounded).contains(*at)).take(max).copied().collect()
+            }
+            Listed::Waiting => {
+                let after = |set: &std::collections::BTreeSet<At>| {
+                    set.range((from, Bound::Unbounded)).take(max).copied().collect::<Vec<_>>()
+                };
+                let mut ended = after(&self.leased);
+                ended.retain(|(until, _)| *until <= now);
+                let held = self.keys.values().flat_map(|keyed| after(&keyed.held));
+                after(&self.waiting).into_iter().chain(ended).chain(held).collect()
+            }
+        };
+        places.sort_unstable();
+        places.truncate(max);
+        let next = places.last().filter(|_| places.len() == max).map(|(at, number)| ListPlace::new([*at, *number, 0]));
+        let messages = places.iter().map(|(_, number)| self.slots[number].info(*number, now)).collect();
+        MessagePage { messages, next }
+    }
+
+    pub(crate) fn limit(&mut self, limits: &QueueLimits) {
+        self.limiter = Limiter::new(*limits);
     }
 
     pub(crate) fn set_flow(&mut self, flow: Flow) {
@@ -139,6 +169,7 @@ impl QueueState {
             slot.attempt = 0;
             slot.doomed = None;
             slot.cause = Cause::Redriven;
+            slot.expires = None;
             self.relocate(*number, Place::Waiting(after(now, delay.get())));
         }
         Redriven { moved: numbers.len() as u64, rest }

@@ -46,6 +46,14 @@ impl QueueState {
                 slot.cause = Cause::Parked;
                 after(turn.now, at_most.get())
             }
+            Settlement::Recur { after: delay, recurrence, reason } => {
+                slot.attempt = 0;
+                slot.cause = Cause::First;
+                slot.expires = None;
+                slot.recurrence = Some(recurrence.clone());
+                slot.reason.clone_from(reason);
+                after(turn.now, delay.get())
+            }
             other => unreachable!("a settlement that this driver does not know: {other:?}"),
         };
         self.relocate(number, Place::Waiting(due));

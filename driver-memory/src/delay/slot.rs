@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tenure_core::driver::{Cause, DeadCause, LockTurn, MessageInfo, MessageState, NamedId, NewMessage, Receipt};
-use tenure_core::{Attempts, ConcurrencyKey, LockName, MessageId, Payload, Reason};
+use tenure_core::{Attempts, ConcurrencyKey, LockName, MessageId, Payload, Reason, Recurrence};
 
 /// An instant of the queue's clock: nanoseconds since the store was first used.
 pub(crate) type Nanos = u64;
@@ -42,6 +42,9 @@ pub(crate) struct Slot {
     /// The hold that it was given since it was parked.
     pub(crate) turn: Option<LockTurn>,
     pub(crate) reason: Option<Reason>,
+    /// Until when it may be delivered.
+    pub(crate) expires: Option<Nanos>,
+    pub(crate) recurrence: Option<Recurrence>,
     /// Set when it is, or should be, among the dead letters.
     pub(crate) doomed: Option<DeadCause>,
 }
@@ -61,6 +64,8 @@ impl Slot {
             lock: message.lock.clone(),
             turn: None,
             reason: None,
+            expires: None,
+            recurrence: message.recurrence.clone(),
             doomed: None,
         }
     }
@@ -83,6 +88,11 @@ impl Slot {
         self.doomed.or((self.attempt >= self.attempts.get()).then_some(DeadCause::Exhausted))
     }
 
+    /// Whether its time to be delivered is over.
+    pub(crate) fn is_expired(&self, now: Nanos) -> bool {
+        self.expires.is_some_and(|until| until < now)
+    }
+
     /// Whether the receipt is of the last delivery, and that is not settled.
     pub(crate) fn is_delivered_as(&self, receipt: Receipt) -> bool {
         matches!(self.place, Place::Leased(_)) && self.fence == receipt.parts()[1]
@@ -101,6 +111,8 @@ impl Slot {
             key: self.key.clone(),
             lock: self.lock.clone(),
             reason: self.reason.clone(),
+            expires_in: self.expires.map(|until| span(now, until)),
+            recurrence: self.recurrence.clone(),
         }
     }
 }

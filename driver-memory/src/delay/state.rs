@@ -2,9 +2,10 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use tenure_core::driver::{Cause, Due, Flow, MessageState, NewMessage, Pushed};
+use tenure_core::driver::{Cause, Due, Flow, IfKnown, MessageState, NewMessage, Pushed};
 use tenure_core::{ConcurrencyKey, MessageId};
 
+use super::limiter::Limiter;
 use super::numbered::Numbered;
 use super::slot::{At, Nanos, Place, Slot, after};
 
@@ -44,6 +45,7 @@ pub(crate) struct QueueState {
     /// Names of acknowledged messages, by the end of their window.
     settled: BTreeSet<(Nanos, MessageId)>,
     pub(super) flow: Flow,
+    pub(super) limiter: Limiter,
 }
 
 /// The messages of one key that matter to each other.
@@ -70,6 +72,7 @@ impl Default for QueueState {
             names: HashMap::new(),
             settled: BTreeSet::new(),
             flow: Flow::Running,
+            limiter: Limiter::default(),
         }
     }
 }
@@ -77,7 +80,7 @@ impl Default for QueueState {
 impl QueueState {
     /// Whether an operator should see it.
     pub(crate) fn is_listed(&self) -> bool {
-        !self.slots.is_empty() || self.flow == Flow::Paused
+        !self.slots.is_empty() || self.flow == Flow::Paused || !self.limiter.limits().is_none()
     }
 
     /// Whether it is worth memory.
@@ -86,12 +89,34 @@ impl QueueState {
     }
 
     /// The soonest instant at which asking is worthwhile; `None` while paused.
-    pub(crate) fn soonest(&self) -> Option<Nanos> {
+    pub(crate) fn soonest(&self, now: Nanos) -> Option<Nanos> {
         if self.flow == Flow::Paused {
             return None;
         }
         let heads = [self.waiting.first(), self.leased.first()];
-        heads.into_iter().flatten().map(|(at, _)| *at).min()
+        let due = heads.into_iter().flatten().map(|(at, _)| *at).min()?;
+        Some(due.max(self.room_at(now)))
+    }
+
+    /// How many deliveries the limits allow.
+    pub(super) fn room(&self, now: Nanos) -> usize {
+        self.free_places(now).min(self.limiter.tokens(now))
+    }
+
+    /// When the limits allow a delivery, as far as is known now.
+    fn room_at(&self, now: Nanos) -> Nanos {
+        let place = if self.free_places(now) > 0 { None } else { self.live(now).next() };
+        place.map_or(0, |(at, _)| *at).max(self.limiter.next_token(now))
+    }
+
+    fn free_places(&self, now: Nanos) -> usize {
+        let most = self.limiter.limits().most_in_flight();
+        most.map_or(usize::MAX, |most| (most.get() as usize).saturating_sub(self.live(now).count()))
+    }
+
+    /// The leases that last, the soonest end first.
+    pub(super) fn live(&self, now: Nanos) -> impl Iterator<Item = &At> {
+        self.leased.range((now + 1, 0)..)
     }
 
     pub(super) fn alive(&self) -> u64 {
@@ -109,8 +134,15 @@ impl QueueState {
     }
 
     fn push_one(&mut self, turn: &mut Turn<'_>, message: &NewMessage) -> Pushed {
-        if let Some(state) = self.known(turn.now, message) {
-            return Pushed::Duplicate(state);
+        let replaced = match (self.known(turn.now, message), message.if_known) {
+            (None, _) => None,
+            (Some(MessageState::Scheduled | MessageState::Ready), IfKnown::Replace) => {
+                message.id.as_ref().and_then(|named| self.find(&named.id))
+            }
+            (Some(state), _) => return Pushed::Duplicate(state),
+        };
+        if let Some(number) = replaced {
+            self.remove(number, None);
         }
         turn.counters.number += 1;
         let number = turn.counters.number;
@@ -128,9 +160,10 @@ impl QueueState {
         }
         let due = after(turn.now, delay.get());
         slot.place = Place::Waiting(due);
+        slot.expires = message.ttl.map(|ttl| after(due, ttl.get()));
         self.waiting.insert((due, number));
         self.slots.insert(number, slot);
-        Pushed::Stored(id)
+        if replaced.is_some() { Pushed::Replaced(id) } else { Pushed::Stored(id) }
     }
 
     fn known(&self, now: Nanos, message: &NewMessage) -> Option<MessageState> {

@@ -6,7 +6,7 @@ use tenure_core::driver::{
     DelayQueue, Due, NamedId, NewMessage, Pushed, RawDelivery, Receipt, ReceiveRequest, Received, Settle, Settled,
     Settlement,
 };
-use tenure_core::{Attempts, ConcurrencyKey, Delay, Lease, MessageId, Payload, QueueName, Reason};
+use tenure_core::{ConcurrencyKey, Delay, Lease, MessageId, Payload, QueueName, Reason};
 
 use super::LONG;
 
@@ -36,14 +36,7 @@ pub(crate) fn because(text: &str) -> Option<Reason> {
 
 /// A message that is due after so many ms.
 pub(crate) fn message(payload: &str, after: u64) -> NewMessage {
-    NewMessage {
-        payload: Payload::new(payload.as_bytes()).unwrap(),
-        due: Due::After(delay(after)),
-        id: None,
-        key: None,
-        lock: None,
-        attempts: Attempts::DEFAULT,
-    }
+    NewMessage { due: Due::After(delay(after)), ..NewMessage::new(Payload::new(payload.as_bytes()).unwrap()) }
 }
 
 /// One with a name that stays known for so many ms.
@@ -59,7 +52,7 @@ pub(crate) fn up_to(queue: &QueueName, max: usize) -> ReceiveRequest {
 pub(crate) async fn push(queues: &dyn DelayQueue, queue: &QueueName, message: NewMessage) -> MessageId {
     match queues.push(queue, &[message]).await.unwrap().remove(0) {
         Pushed::Stored(id) => id,
-        Pushed::Duplicate(state) => panic!("known already: {state:?}"),
+        other => panic!("not stored: {other:?}"),
     }
 }
 

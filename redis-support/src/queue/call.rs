@@ -1,7 +1,8 @@
 //! Typed calls of the queues' scripts. The scripts' headers say the same.
 
 use tenure_core::driver::{
-    DeadPlace, DeadSelection, Due, Extension, LockTurn, NewMessage, PurgePlace, ReceiveRequest, Settle, Settlement,
+    DeadPlace, DeadSelection, Due, Extension, IfKnown, LockTurn, NewMessage, PurgePlace, ReceiveRequest, Settle,
+    Settlement,
 };
 use tenure_core::{Delay, Error, ErrorKind, MessageId, QueueName, Reason, Result};
 
@@ -19,7 +20,7 @@ pub(super) const BATCH: usize = 256;
 const HANDED_OUT: usize = 128;
 /// The most bytes of payloads that one push carries: some 4 ms of the server's time. Less than the batch of the largest ones,
 /// since a push is all or none and cannot be split.
-const PUSHED_BYTES: usize = 1024 * 1024;
+pub(super) const PUSHED_BYTES: usize = 1024 * 1024;
 /// How long the counters of a queue outlive their last use, in ms: 30 days. Both begin at the clock again.
 const KEEP_MS: u64 = 30 * 86_400_000;
 
@@ -55,7 +56,8 @@ impl Calls {
 
     pub(super) fn queue_push(&self, queue: &QueueName, messages: &[NewMessage]) -> Result<ScriptCall> {
         check_count(messages.len())?;
-        check_bytes(messages.iter().map(|message| message.payload.len()).sum())?;
+        check_bytes(messages.iter().map(NewMessage::bytes).sum())?;
+        check_known(messages)?;
         let mut call = self.on_queue(&script::QUEUE_PUSH, queue, 1 + 3 * messages.len());
         call.args.push_number(self.settings.max_backlog.unwrap_or(0));
         for message in messages {
@@ -275,6 +277,16 @@ fn settlement(settle: &Settle) -> Result<Vec<u8>> {
         }
     }
     Ok(text.into_bytes())
+}
+
+fn check_known(messages: &[NewMessage]) -> Result<()> {
+    let new = |message: &NewMessage| {
+        message.ttl.is_some() || message.recurrence.is_some() || message.if_known != IfKnown::Keep
+    };
+    match messages.iter().any(new) {
+        true => Err(Error::new(ErrorKind::Unsupported, "not on this driver yet")),
+        false => Ok(()),
+    }
 }
 
 fn push_id(args: &mut ArgList, id: &MessageId) {

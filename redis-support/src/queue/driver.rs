@@ -5,13 +5,15 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tenure_core::driver::{
     Cancelled, DeadPage, DeadPlace, DeadSelection, DelayQueue, Exclusion, Extended, Extension, Fencing,
-    KeyedConcurrency, LeaseRange, LockTurn, MessageInfo, NewMessage, Parking, PurgePlace, PurgeStep, Purged, Pushed,
-    QueueCapabilities, QueuePage, QueueStats, QueueWake, ReceiveRequest, Received, Redriven, Rescheduled, Rest, Settle,
-    Settled, TurnGiven, Watch,
+    KeyedConcurrency, LeaseRange, ListPlace, Listed, LockTurn, MessageInfo, MessagePage, NewMessage, Parking,
+    PurgePlace, PurgeStep, Purged, Pushed, QueueCapabilities, QueuePage, QueueStats, QueueWake, ReceiveRequest,
+    Received, Redriven, Rescheduled, Rest, Settle, Settled, TurnGiven, Watch,
 };
-use tenure_core::{Attempts, Delay, Error, ErrorKind, Lease, LockName, MessageId, Payload, QueueName, Result};
+use tenure_core::{
+    Attempts, Delay, Error, ErrorKind, Lease, LockName, MessageId, Payload, QueueLimits, QueueName, Result,
+};
 
-use super::call::{BATCH, Listening};
+use super::call::{BATCH, Listening, PUSHED_BYTES};
 use super::reply::{self, Damaged};
 use crate::executor::{Placement, RedisExecutor, Reply, ScriptCall};
 use crate::lock::RedisLocks;
@@ -67,6 +69,7 @@ impl<E: RedisExecutor> DelayQueue for RedisLocks<E> {
             parking: Parking::Attended,
             payload: Payload::DEFAULT_CAP,
             batch: BATCH,
+            request_bytes: PUSHED_BYTES,
             delay: Delay::MAX,
             lease: LeaseRange { min: Lease::MIN, max: Lease::MAX },
             attempts: Attempts::MAX,
@@ -141,6 +144,20 @@ impl<E: RedisExecutor> DelayQueue for RedisLocks<E> {
         self.on_queue("get", queue, Ok(self.calls().queue_get(queue, id)), reply::info).await
     }
 
+    async fn list(
+        &self,
+        _queue: &QueueName,
+        _which: Listed,
+        _from: Option<ListPlace>,
+        _max: usize,
+    ) -> Result<MessagePage> {
+        Err(unsupported())
+    }
+
+    async fn limit(&self, _queue: &QueueName, _limits: &QueueLimits) -> Result<()> {
+        Err(unsupported())
+    }
+
     async fn stats(&self, queue: &QueueName) -> Result<QueueStats> {
         self.on_queue("stats", queue, Ok(self.calls().queue_stats(queue)), reply::stats).await
     }
@@ -200,4 +217,8 @@ impl<E: RedisExecutor> DelayQueue for RedisLocks<E> {
         self.on_queue("watch", queue, Ok(self.calls().queue_listen(queue)), |_| Ok(())).await?;
         Ok(watch)
     }
+}
+
+fn unsupported() -> Error {
+    Error::new(ErrorKind::Unsupported, "not on this driver yet")
 }

@@ -191,14 +191,7 @@ mod tests {
     use super::*;
 
     fn message(payload: &[u8]) -> NewMessage {
-        NewMessage {
-            payload: Payload::new(payload).unwrap(),
-            due: Due::After(Delay::ZERO),
-            id: None,
-            key: None,
-            lock: None,
-            attempts: Attempts::DEFAULT,
-        }
+        NewMessage::new(Payload::new(payload).unwrap())
     }
 
     fn there_and_back(message: &NewMessage) -> (Vec<u8>, Record) {

@@ -142,6 +142,7 @@ fn one_delivery(items: &[Reply], now: u64) -> Result<RawDelivery> {
         lock: record.lock,
         turn: state.turn,
         reason: state.reason,
+        recurrence: None,
     })
 }
 
@@ -201,6 +202,8 @@ pub(super) fn info(reply: &Reply) -> Result<Option<MessageInfo>> {
         key: record.key,
         lock: record.lock,
         reason: stored.reason,
+        expires_in: None,
+        recurrence: None,
     }))
 }
 
@@ -217,6 +220,7 @@ pub(super) fn stats(reply: &Reply) -> Result<QueueStats> {
         lag: Duration::from_micros(count(4)?),
         next_due: u64::try_from(next_due).ok().map(Duration::from_micros),
         flow: if count(6)? == 1 { Flow::Paused } else { Flow::Running },
+        limits: Default::default(),
     })
 }
 

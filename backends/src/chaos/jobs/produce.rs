@@ -134,7 +134,7 @@ impl Producer {
         };
         for (index, draft) in drafts.iter().enumerate() {
             let answer = match answer.as_ref().map(|answers| &answers[index]) {
-                Ok(Pushed::Stored(_)) => "stored".into(),
+                Ok(Pushed::Stored(_) | Pushed::Replaced(_)) => "stored".into(),
                 Ok(Pushed::Duplicate(_)) => "duplicate".into(),
                 Err(_) => kind.clone(),
             };

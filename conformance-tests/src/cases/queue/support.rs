@@ -59,14 +59,7 @@ pub(super) fn delay(length: Duration) -> Delay {
 
 /// A message of bytes, due at once.
 pub(super) fn message(bytes: impl AsRef<[u8]>) -> NewMessage {
-    NewMessage {
-        payload: Payload::new(bytes.as_ref()).expect("cases send small payloads"),
-        due: Due::After(Delay::ZERO),
-        id: None,
-        key: None,
-        lock: None,
-        attempts: Attempts::DEFAULT,
-    }
+    NewMessage::new(Payload::new(bytes.as_ref()).expect("cases send small payloads"))
 }
 
 pub(super) fn named(bytes: impl AsRef<[u8]>, id: &str, window: Duration) -> NewMessage {

@@ -3,7 +3,9 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
+use tokio::time::Instant;
 
+use super::extending::Confirmed;
 use super::pump::Pump;
 use super::{Delay, Lease};
 use crate::clock::LeaseInstant;
@@ -153,15 +155,15 @@ impl Claim {
         Ok(settled)
     }
 
-    pub(super) async fn extend(&self, lease: Lease) -> Result<()> {
-        self.pump.caps.check_lease(lease).map_err(|error| self.pump.told(error, "extend"))?;
-        let (queue, limit) = (&self.pump.name, self.pump.shared.config.op_timeout);
-        let sent_at = LeaseInstant::before_send();
-        let extension = [Extension { receipt: self.raw.receipt, lease }];
-        let call = self.pump.driver.extend(queue, &extension);
-        let answers = super::bounded(limit, call).await.map_err(|error| self.pump.told(error, "extend"))?;
-        match answers.first() {
-            Some(Extended::Extended) => {
+    /// Extends the lease, in a request that leaves at any time from now on and at `latest`.
+    pub(super) async fn extend(&self, lease: Lease, latest: Instant) -> Result<()> {
+        let asked = async {
+            self.pump.caps.check_lease(lease)?;
+            self.pump.extend(Extension { receipt: self.raw.receipt, lease }, latest).await
+        };
+        let Confirmed { sent_at, answer } = asked.await.map_err(|error| self.pump.told(error, "extend"))?;
+        match answer {
+            Extended::Extended => {
                 let until = believable(&self.pump, sent_at, lease);
                 match &mut *self.standing() {
                     Standing::Until(old) if *old < until && *old > LeaseInstant::now() => {
@@ -172,12 +174,11 @@ impl Claim {
                 }
                 if self.is_lost() { Err(self.lost_error()) } else { Ok(()) }
             }
-            Some(Extended::Stale) => {
+            Extended::Stale => {
                 self.set_stale();
                 telemetry::delivery_lost(&self.pump.name, &self.raw.id, self.raw.attempt);
                 Err(self.lost_error())
             }
-            None => Err(Error::new(ErrorKind::Protocol, "an extension was not answered")),
         }
     }
 

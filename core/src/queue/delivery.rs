@@ -3,6 +3,8 @@
 use std::fmt;
 use std::time::Duration;
 
+use tokio::time::Instant;
+
 use super::claim::Claim;
 use super::codec::{Codec, decode};
 use super::{Attempts, ConcurrencyKey, Delay, Lease, MessageId, Payload, Reason};
@@ -149,7 +151,7 @@ impl<T: 'static> Delivery<T> {
     /// Dropping the future may leave the lease extended at the backend; this delivery then believes in the old one.
     pub async fn extend(&self, lease: Duration) -> Result<()> {
         let lease = Lease::new(lease).map_err(|error| self.claim.pump.told(error, "extend"))?;
-        self.claim.extend(lease).await
+        self.claim.extend(lease, Instant::now()).await
     }
 
     /// The work is done: removes the message.

@@ -13,6 +13,7 @@ mod claim;
 mod codec;
 mod dead;
 mod delivery;
+mod extending;
 mod handle;
 mod limits;
 mod name;

@@ -13,11 +13,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::{Notify, oneshot};
 
 use super::claim::Claim;
+use super::extending::Extensions;
 use super::{Lease, QueueName};
 use crate::clock::LeaseInstant;
 use crate::driver::{DelayQueue, QueueCapabilities, Settle, Settled};
 use crate::engine::shared::Shared;
 use crate::error::{Error, ErrorKind, Result};
+
+/// Who panicked, in errors.
+pub(super) const DRIVER: &str = "the driver";
 
 pub(crate) struct Pump {
     pub(crate) shared: Arc<Shared>,
@@ -25,6 +29,7 @@ pub(crate) struct Pump {
     pub(crate) name: QueueName,
     pub(crate) caps: QueueCapabilities,
     work: Mutex<Work>,
+    pub(super) extensions: Extensions,
     /// How many messages this client has received and not settled.
     in_hand: AtomicUsize,
     /// Told when there is work, or less of it.
@@ -92,8 +97,9 @@ impl Drop for Leaving<'_> {
 impl Pump {
     pub(super) fn new(shared: Arc<Shared>, driver: Arc<dyn DelayQueue>, name: QueueName) -> Self {
         let caps = driver.capabilities();
-        let (work, in_hand) = (Mutex::default(), AtomicUsize::new(0));
-        Self { shared, driver, name, caps, work, in_hand, changed: Notify::new(), settled: Notify::new() }
+        let (work, extensions, in_hand) = (Mutex::default(), Extensions::default(), AtomicUsize::new(0));
+        let (changed, settled) = (Notify::new(), Notify::new());
+        Self { shared, driver, name, caps, work, extensions, in_hand, changed, settled }
     }
 
     pub(super) fn work(&self) -> MutexGuard<'_, Work> {
@@ -231,7 +237,7 @@ impl Pump {
     }
 }
 
-fn ended() -> Error {
+pub(super) fn ended() -> Error {
     Error::new(ErrorKind::Indeterminate, "the runtime that carried the request has ended")
 }
 

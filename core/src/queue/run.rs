@@ -8,7 +8,7 @@ use tokio::time::{Instant, timeout};
 use super::Lease;
 use super::alarm;
 use super::claim::{Claim, carry_on};
-use super::pump::{Answered, Demand, Patience, Pending, Pump};
+use super::pump::{Answered, DRIVER, Demand, Patience, Pending, Pump};
 use crate::clock::LeaseInstant;
 use crate::driver::{Next, QueueWake, RawDelivery, ReceiveRequest, Received, Settle, Settled, Watch};
 use crate::error::{Error, ErrorKind, Result};
@@ -29,9 +29,6 @@ const LINGER: Duration = Duration::from_secs(10);
 /// The pause after the first failed request; doubled after each further one.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
-
-/// Who panicked, in errors.
-const DRIVER: &str = "the driver";
 
 /// What the task knows between two requests.
 struct Turn {

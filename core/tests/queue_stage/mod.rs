@@ -30,6 +30,9 @@ pub(crate) struct QueueStage {
     pub(crate) receives: Mutex<VecDeque<Mishap>>,
     pub(crate) settles: Mutex<VecDeque<Mishap>>,
     pub(crate) watches: Mutex<VecDeque<Mishap>>,
+    pub(crate) extends: Mutex<VecDeque<Mishap>>,
+    /// How many leases each request extended.
+    pub(crate) extended: Mutex<Vec<usize>>,
 }
 
 pub(crate) const fn ms(count: u64) -> Duration {
@@ -44,6 +47,8 @@ pub(crate) fn staged() -> (Arc<QueueStage>, MemoryDriver, Client, Queue<String>)
         receives: Mutex::default(),
         settles: Mutex::default(),
         watches: Mutex::default(),
+        extends: Mutex::default(),
+        extended: Mutex::default(),
     });
     let locks = Backend::from(honest.clone()).locks().clone();
     let client = Client::new(Backend::new(locks).with_queue(Arc::clone(&stage) as Arc<dyn DelayQueue>));
@@ -95,6 +100,8 @@ impl DelayQueue for QueueStage {
     }
 
     async fn extend(&self, queue: &QueueName, extensions: &[Extension]) -> Result<Vec<Extended>> {
+        self.extended.lock().unwrap().push(extensions.len());
+        befall(&self.extends)?;
         self.honest.extend(queue, extensions).await
     }
 

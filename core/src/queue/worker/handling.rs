@@ -81,16 +81,20 @@ async fn attempted<T: Send + Sync + 'static>(
     }
 }
 
-/// Extends the lease at a third of it, until it is lost.
+/// Extends the lease at a third of it, or before that along with others, until it is lost.
 async fn keep<T: 'static>(settings: &Settings<T>, delivery: &Delivery<T>) {
     let third = settings.lease.get() / 3;
     let extending = async {
-        let mut pause = third;
+        let (mut soonest, mut latest) = (third / 2, third);
         loop {
-            tokio::time::sleep(pause).await;
-            pause = match delivery.extend(settings.lease.get()).await {
-                Ok(()) => third,
-                Err(_) => (third / 4).max(Duration::from_millis(1)), // the deadline decides, not a failure
+            let since = Instant::now();
+            tokio::time::sleep_until(since + soonest).await;
+            (soonest, latest) = match delivery.claim().extend(settings.lease, since + latest).await {
+                Ok(()) => (third / 2, third),
+                Err(_) => {
+                    let pause = (third / 4).max(Duration::from_millis(1)); // the deadline decides, not a failure
+                    (pause, pause)
+                }
             };
         }
     };

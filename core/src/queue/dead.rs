@@ -76,6 +76,25 @@ impl<T: 'static> DeadLetters<T> {
         Ok(moved)
     }
 
+    /// Makes the letters due `delay` from now for which `which` says so, with all attempts before them again; tells how many.
+    /// Asked once for each letter that is there at the beginning, those that died first in front.
+    ///
+    /// ```ignore
+    /// let of_the_outage = |letter: &DeadLetter| letter.died < Duration::from_secs(3600) && letter.cause == DeadCause::Exhausted;
+    /// queue.dead_letters().redrive_where(Duration::ZERO, of_the_outage).await?;
+    /// ```
+    ///
+    /// Every letter is read by this client, and moved in steps: a failure may leave some moved.
+    ///
+    /// # Errors
+    ///
+    /// Whatever the driver reports.
+    pub async fn redrive_where(&self, delay: Duration, which: impl FnMut(&DeadLetter) -> bool) -> Result<u64> {
+        let delay = self.queue.checked_delay(delay, "dead_redrive")?;
+        let step = async |chosen: &DeadSelection| Ok(self.redrive_step(chosen, delay).await?.moved);
+        self.each_page(which, step).await
+    }
+
     /// Removes these letters; tells how many were there.
     ///
     /// # Errors
@@ -100,6 +119,41 @@ impl<T: 'static> DeadLetters<T> {
                 return Ok(removed);
             }
         }
+    }
+
+    /// Removes the letters for which `which` says so; tells how many. As [`DeadLetters::redrive_where`].
+    ///
+    /// # Errors
+    ///
+    /// Whatever the driver reports.
+    pub async fn purge_where(&self, which: impl FnMut(&DeadLetter) -> bool) -> Result<u64> {
+        let step = async |chosen: &DeadSelection| Ok(self.purge_step(chosen).await?.removed);
+        self.each_page(which, step).await
+    }
+
+    /// Does something to the letters that are chosen of those that are there now; tells to how many it was done.
+    async fn each_page(
+        &self,
+        mut which: impl FnMut(&DeadLetter) -> bool,
+        step: impl AsyncFn(&DeadSelection) -> Result<u64>,
+    ) -> Result<u64> {
+        let mut left = self.queue.stats_dead().await?; // a letter that dies again is behind all these
+        let (mut after, mut done) = (None, 0);
+        while left > 0 {
+            let count = STEP.min(self.queue.pump.caps.batch).min(usize::try_from(left).unwrap_or(usize::MAX));
+            let page = self.list(after, count).await?;
+            let Some(last) = page.letters.last() else { break };
+            after = Some(last.place);
+            left -= page.letters.len() as u64;
+            let chosen: Vec<_> = page.letters.iter().filter(|letter| which(letter)).map(|l| l.id.clone()).collect();
+            if !chosen.is_empty() {
+                done += step(&DeadSelection::Ids(chosen)).await?;
+            }
+            if page.rest == Rest::None {
+                break;
+            }
+        }
+        Ok(done)
     }
 
     fn ids(&self, ids: impl IntoIterator<Item = MessageId>, what: &'static str) -> Result<DeadSelection> {

@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
+use futures_util::{Stream, TryStreamExt as _};
+
 use super::handle::Queue;
-use super::{Delay, MessageId, QueueName};
-use crate::driver::{Cancelled, MessageInfo, PurgeStep, QueueStats, Rescheduled, Rest};
+use super::{Delay, MessageId, QueueLimits, QueueName};
+use crate::driver::{Cancelled, ListPlace, Listed, MessageInfo, MessagePage, PurgeStep, QueueStats, Rescheduled, Rest};
 use crate::engine::shared::Shared;
 use crate::error::Result;
 
@@ -13,6 +15,9 @@ const STEP: usize = 1000;
 
 /// How many queues one step of a listing asks for.
 const PAGE: usize = 1000;
+
+/// How many messages one step of a listing asks for: with their payloads, which may be large.
+const LISTED: usize = 100;
 
 impl<T: 'static> Queue<T> {
     /// Removes a message that waits; it will not be delivered. Its id is free again.
@@ -46,6 +51,60 @@ impl<T: 'static> Queue<T> {
     /// Whatever the driver reports.
     pub async fn get(&self, id: &MessageId) -> Result<Option<MessageInfo>> {
         self.call("get", self.driver().get(self.name(), id)).await
+    }
+
+    /// Messages that wait or are in flight, in the order of their due times or the ends of their leases, without changing
+    /// them; those whose key is in flight may come last. Asked for page by page, as the stream is polled: what comes or goes
+    /// meanwhile may be missing or be listed twice. A failure is the last item.
+    pub fn list(&self, which: Listed) -> impl Stream<Item = Result<MessageInfo>> + use<T> {
+        let pages = futures_util::stream::try_unfold(Some((self.clone(), None)), move |place| async move {
+            let Some((queue, from)) = place else { return Ok(None) };
+            let MessagePage { messages, next } = queue.list_page(which, from, LISTED).await?;
+            let rest = next.map(|next| (queue, Some(next)));
+            Ok(Some((futures_util::stream::iter(messages.into_iter().map(Ok)), rest)))
+        });
+        pages.try_flatten()
+    }
+
+    /// One page of [`list`](Queue::list): up to `max` messages, and no more than the driver's
+    /// [`batch`](crate::driver::QueueCapabilities::batch), from the place that the page before named.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::InvalidArgument`](crate::ErrorKind::InvalidArgument) when `max` is zero; whatever the driver reports.
+    pub async fn list_page(&self, which: Listed, from: Option<ListPlace>, max: usize) -> Result<MessagePage> {
+        let max = max.min(self.pump.caps.batch);
+        self.pump.caps.check_batch(max).map_err(|error| self.told(error, "list"))?;
+        self.call("list", self.driver().list(self.name(), which, from, max)).await
+    }
+
+    /// The message that is the first in line, due or not, without changing it.
+    ///
+    /// # Errors
+    ///
+    /// Whatever the driver reports.
+    pub async fn peek(&self) -> Result<Option<MessageInfo>> {
+        let mut from = None;
+        loop {
+            let page = self.list_page(Listed::Waiting, from, 1).await?;
+            match page.messages.into_iter().next() {
+                None if page.next.is_some() => from = page.next, // what is damaged is left out
+                first => return Ok(first),
+            }
+        }
+    }
+
+    /// Sets how much the queue hands out, to all clients together, until it is set again; [`QueueLimits::none`] ends it.
+    ///
+    /// ```ignore
+    /// queue.limit(QueueLimits::none().in_flight(10)?.rate(Rate::new(100, Duration::from_secs(1))?)).await?;
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Whatever the driver reports.
+    pub async fn limit(&self, limits: QueueLimits) -> Result<()> {
+        self.call("limit", self.driver().limit(self.name(), &limits)).await
     }
 
     /// Counts, lag and the next due time.
@@ -100,7 +159,7 @@ impl<T: 'static> Queue<T> {
     }
 }
 
-/// All queues of the backend that hold a message or are paused.
+/// All queues of the backend that hold a message, or are paused or limited.
 pub(crate) async fn list_queues(shared: &Shared) -> Result<Vec<QueueName>> {
     shared.ensure_open()?;
     let driver = super::registry::driver(shared)?;

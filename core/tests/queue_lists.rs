@@ -1,0 +1,79 @@
+//! Looking through what is stored, and choosing among dead letters.
+
+mod queue_stage;
+
+use std::pin::pin;
+
+use futures_util::{StreamExt as _, TryStreamExt as _};
+use queue_stage::{ms, staged};
+use tenure_core::driver::{DeadLetter, Listed, MessageInfo};
+use tenure_core::{Queue, QueueLimits, Rate, Reason};
+
+fn texts(messages: &[MessageInfo]) -> Vec<String> {
+    messages.iter().map(|info| String::from_utf8(info.payload.as_bytes().to_vec()).unwrap()).collect()
+}
+
+async fn dead(queue: &Queue<String>, reasons: &[&str]) {
+    for reason in reasons {
+        queue.push(&(*reason).to_owned()).await.unwrap();
+        queue.receive().await.unwrap().bury(Some(Reason::new(reason).unwrap())).await.unwrap();
+    }
+}
+
+fn because(reason: &'static str) -> impl FnMut(&DeadLetter) -> bool {
+    move |letter| letter.reason.as_ref().is_some_and(|told| told.as_str() == reason)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_goes_through_all_pages_and_changes_nothing() {
+    let (_, _, _, queue) = staged();
+    for number in 0..250_u64 {
+        queue.push(&number.to_string()).delay(ms(1_000 - number)).await.unwrap();
+    }
+    let all: Vec<_> = queue.list(Listed::Waiting).try_collect().await.unwrap();
+    let soonest_first: Vec<_> = (0..250).rev().map(|number: u64| number.to_string()).collect();
+    assert_eq!(texts(&all), soonest_first);
+    assert_eq!(queue.peek().await.unwrap().map(|info| info.due_in), Some(ms(751)));
+    assert!(pin!(queue.list(Listed::InFlight)).next().await.is_none());
+    tokio::time::advance(ms(900)).await;
+    let deliveries = queue.receive_many(10).await.unwrap();
+    let in_flight: Vec<_> = queue.list(Listed::InFlight).try_collect().await.unwrap();
+    assert_eq!(in_flight.len(), deliveries.len());
+    assert!(queue.list_page(Listed::Waiting, None, 0).await.is_err());
+}
+
+#[tokio::test(start_paused = true)]
+async fn dead_letters_are_chosen_by_what_they_say() {
+    let (_, _, _, queue) = staged();
+    dead(&queue, &["outage", "poison", "outage", "poison", "poison"]).await;
+    let letters = queue.dead_letters();
+    assert_eq!(letters.purge_where(because("poison")).await.unwrap(), 3);
+    assert_eq!(letters.redrive_where(ms(0), because("no such thing")).await.unwrap(), 0);
+    assert_eq!(letters.redrive_where(ms(0), because("outage")).await.unwrap(), 2);
+    let stats = queue.stats().await.unwrap();
+    assert_eq!((stats.ready, stats.dead), (2, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn limits_hold_for_all_receivers_until_they_are_taken_away() {
+    let (_, _, _, queue) = staged();
+    let limits = QueueLimits::none().in_flight(2).unwrap().rate(Rate::new(3, ms(3_000)).unwrap());
+    queue.limit(limits).await.unwrap();
+    assert_eq!(queue.stats().await.unwrap().limits, limits);
+    for number in 0..5 {
+        queue.push(&number.to_string()).await.unwrap();
+    }
+    let two = queue.try_receive_many(5).await.unwrap();
+    assert_eq!(two.len(), 2, "two in flight");
+    queue.ack_many(two).await.unwrap();
+    let one = queue.try_receive_many(5).await.unwrap();
+    assert_eq!(one.len(), 1, "three tokens were in the bucket");
+    queue.ack_many(one).await.unwrap();
+    assert!(queue.try_receive().await.unwrap().is_none());
+    let start = tokio::time::Instant::now();
+    queue.receive().await.unwrap().ack().await.unwrap();
+    let waited = start.elapsed();
+    assert!(waited >= ms(999) && waited < ms(1_100), "a token a second: {waited:?}");
+    queue.limit(QueueLimits::none()).await.unwrap();
+    assert!(queue.try_receive().await.unwrap().is_some());
+}

@@ -26,9 +26,12 @@
 //! * **For efficiency?** Doing the work twice is a nuisance: an e-mail goes out again, a report is computed again. Then
 //!   take a lock, and you are done.
 //! * **For correctness?** A second writer corrupts data. Then the lock alone is not enough on *any* backend. Give
-//!   [`guard.fence()`](LockGuard::fence) to the resource along with the write, and let it refuse a token that is
-//!   smaller than the largest it has seen. [`FenceGate`] is that check within a process; in SQL it is
-//!   `UPDATE … SET …, fence = $1 WHERE id = $2 AND fence <= $1`.
+//!   [`guard.fence()`](LockGuard::fence) to the resource *before you read* what you will change, and again along with
+//!   the write, and let it refuse a token that is smaller than the largest it has seen. [`FenceGate`] is that check
+//!   within a process. In SQL the first statement claims the row and reads it:
+//!   `UPDATE … SET fence = $1 WHERE id = $2 AND fence <= $1 RETURNING …`, and the second writes:
+//!   `UPDATE … SET … WHERE id = $2 AND fence = $1`. A check of the write alone loses updates: who was paused between read
+//!   and write may write just after the next holder has read.
 //!
 //! A resource that cannot check a fence (an e-mail gateway, a robot's arm) gets what a lease can give: use
 //! [`guard.run(work)`](LockGuard::run), which drops the work when the lease ends, and choose a ttl that is much longer

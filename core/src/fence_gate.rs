@@ -7,19 +7,39 @@ use crate::token::FencingToken;
 
 /// Guards one resource: admits a fencing token unless a greater one was admitted before.
 ///
-/// This is the in-process form of a check that belongs where the data is: in SQL,
-/// `UPDATE … SET …, fence = $1 WHERE id = $2 AND fence <= $1`.
+/// Ask it **before you read** what you are going to change, and again before you write. A check of the write alone loses
+/// updates: Anna reads and is paused past her lease, Bert reads, Anna writes (nothing greater was seen: admitted), and
+/// Bert writes what he computed from the value before hers.
 ///
 /// ```
 /// use tenure_core::{FenceGate, FencingToken};
 ///
-/// let gate = FenceGate::new();
-/// let (old, new) = (FencingToken::new(7).unwrap(), FencingToken::new(8).unwrap());
-/// gate.admit(new)?;
-/// gate.admit(new)?; // one holder may write many times
-/// assert_eq!(gate.admit(old).unwrap_err().seen, new);
+/// let (gate, mut balance) = (FenceGate::new(), 100);
+/// let (anna, bert) = (FencingToken::new(7).unwrap(), FencingToken::new(8).unwrap());
+/// gate.admit(anna)?;
+/// let _read_by_anna = balance; // and here she is paused past her lease
+/// gate.admit(bert)?;
+/// let read_by_bert = balance;
+/// assert_eq!(gate.admit(anna).unwrap_err().seen, bert); // she cannot write any more
+/// gate.admit(bert)?;
+/// balance = read_by_bert + 5;
+/// # assert_eq!(balance, 105);
 /// # Ok::<(), tenure_core::StaleFence>(())
 /// ```
+///
+/// What guards the resource itself, a mutex for example, must be held from the check to the end of the read or write.
+///
+/// This is the in-process form of a check that belongs where the data is. In SQL, with a column `fence bigint NOT NULL
+/// DEFAULT 0` (see [`FencingToken`] for its type), the first statement claims the row and reads it, and the second writes; a statement
+/// that finds no row says that somebody holds the lock after you:
+///
+/// ```sql
+/// UPDATE account SET fence = $1 WHERE id = $2 AND fence <= $1 RETURNING balance;
+/// UPDATE account SET balance = $3 WHERE id = $2 AND fence = $1;
+/// ```
+///
+/// A blind write, which depends on nothing that was read, needs only one:
+/// `UPDATE … SET …, fence = $1 WHERE id = $2 AND fence <= $1`.
 #[derive(Debug, Default)]
 pub struct FenceGate(AtomicU64);
 

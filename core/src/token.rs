@@ -1,7 +1,7 @@
 //! Identities: who made an acquisition, who re-enters, and in which order grants were made.
 
 use std::fmt;
-use std::num::NonZeroU64;
+use std::num::{NonZeroU64, TryFromIntError};
 use std::str::FromStr;
 
 use crate::error::{Error, ErrorKind, Result};
@@ -148,8 +148,8 @@ impl fmt::Debug for TokenText {
 
 /// The order of a grant among all grants of the same name: strictly greater than every earlier one.
 ///
-/// Give it to the resource that the lock protects, and let the resource refuse smaller tokens than it has seen
-/// ([`FenceGate`](crate::FenceGate) is the in-process form). Then a holder that was paused past its lease can do no
+/// Give it to the resource that the lock protects, before you read and when you write, and let the resource refuse smaller
+/// tokens than it has seen ([`FenceGate`](crate::FenceGate) is the in-process form, and shows the statements of SQL). Then a holder that was paused past its lease can do no
 /// harm. The idea and the name are Martin Kleppmann's ("How to do distributed locking", 2016).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FencingToken(NonZeroU64);
@@ -168,6 +168,24 @@ impl FencingToken {
     #[must_use]
     pub const fn get(self) -> u64 {
         self.0.get()
+    }
+}
+
+/// For a column of SQL: `bigint`. All drivers' fences fit; they are below 2⁶³.
+impl TryFrom<FencingToken> for i64 {
+    type Error = TryFromIntError;
+
+    fn try_from(fence: FencingToken) -> Result<Self, TryFromIntError> {
+        Self::try_from(fence.get())
+    }
+}
+
+/// Out of a column of SQL; fails for what is not positive.
+impl TryFrom<i64> for FencingToken {
+    type Error = TryFromIntError;
+
+    fn try_from(number: i64) -> Result<Self, TryFromIntError> {
+        u64::try_from(number).and_then(NonZeroU64::try_from).map(Self)
     }
 }
 
@@ -239,5 +257,15 @@ mod tests {
     fn fencing_tokens_are_ordered_and_not_zero() {
         assert!(FencingToken::new(0).is_none());
         assert!(FencingToken::new(2) > FencingToken::new(1));
+    }
+
+    #[test]
+    fn a_fence_goes_into_a_bigint_and_comes_back() {
+        for number in [1, 1 << 53, i64::MAX] {
+            let fence = FencingToken::try_from(number).unwrap();
+            assert_eq!((fence.get(), i64::try_from(fence)), (number as u64, Ok(number)));
+        }
+        assert!(FencingToken::try_from(0_i64).is_err() && FencingToken::try_from(-1_i64).is_err());
+        assert!(i64::try_from(FencingToken::new(1 << 63).unwrap()).is_err());
     }
 }

@@ -53,7 +53,15 @@ impl Database {
         self.shelves.lock().unwrap().get(item).map_or(0, |shelf| shelf.left)
     }
 
-    /// Takes one away if the fence is not stale: `UPDATE shelf SET count = count - 1, fence = $2 WHERE fence <= $2`.
+    /// How many are left, for the holder of the item's lock: `UPDATE shelf SET fence = $2 WHERE fence <= $2 RETURNING count`.
+    fn claim(&self, item: &str, fence: FencingToken) -> Result<u32, StaleFence> {
+        let mut shelves = self.shelves.lock().unwrap();
+        let shelf = shelves.entry(item.to_owned()).or_default();
+        shelf.gate.admit(fence)?;
+        Ok(shelf.left)
+    }
+
+    /// Takes one away if the fence is not stale: `UPDATE shelf SET count = count - 1 WHERE fence = $2`.
     pub(crate) fn take(&self, item: &str, fence: FencingToken) -> Result<(), StaleFence> {
         let mut shelves = self.shelves.lock().unwrap();
         let shelf = shelves.entry(item.to_owned()).or_default();
@@ -84,15 +92,17 @@ impl Shop {
     pub(crate) async fn sell_within(&self, items: &[&str], patience: Duration) -> Result<Sold> {
         let names: Vec<_> = items.iter().map(|item| self.name_of(item)).collect();
         let guard = self.locks.lock_all(&names)?.label("sale").acquire_within(patience).await?;
-        if items.iter().any(|item| self.database.left(item) == 0) {
+        let fenced = |name: &String| guard.fence(name).expect("every item is locked");
+        let claims = items.iter().zip(&names).map(|(item, name)| self.database.claim(item, fenced(name)));
+        let left = claims.collect::<Result<Vec<_>, _>>().expect("nobody passed us while we held the lock");
+        if left.contains(&0) {
             guard.release().await?;
             return Ok(Sold::Out);
         }
         tokio::task::yield_now().await; // the card terminal takes its time
         guard.check()?;
         for (item, name) in items.iter().zip(&names) {
-            let fence = guard.fence(name).expect("every item is locked");
-            self.database.take(item, fence).expect("nobody passed us while we held the lock");
+            self.database.take(item, fenced(name)).expect("nobody passed us while we held the lock");
         }
         guard.release().await?;
         Ok(Sold::Yes)

@@ -6,7 +6,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tenure::{Client, FenceGate, FencingToken, Result, StaleFence};
 
-/// The plan of the seats, shared by all box offices. A database in real life; like one, it refuses stale writers.
+/// The plan of the seats, shared by all box offices. A database in real life; like one, it refuses those whose lease is over,
+/// when they read as well as when they write.
 #[derive(Clone, Debug, Default)]
 pub struct Plan(Arc<Mutex<HashMap<String, Seat>>>);
 
@@ -30,11 +31,24 @@ impl Plan {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).get(seat)?.guest.clone()
     }
 
-    /// Writes a guest down, unless a later holder of the seat's lock wrote before.
+    /// Claims a seat for the holder of its lock, and tells who sits there. From now on no earlier holder can write: what was
+    /// read stays true until this one writes, or a later one claims the seat.
     ///
     /// # Errors
     ///
-    /// [`StaleFence`] for a writer whose lease is over.
+    /// [`StaleFence`] when a later holder has claimed the seat.
+    pub fn claim(&self, seat: &str, fence: FencingToken) -> std::result::Result<Option<String>, StaleFence> {
+        let mut plan = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let seat = plan.entry(seat.to_owned()).or_default();
+        seat.gate.admit(fence)?;
+        Ok(seat.guest.clone())
+    }
+
+    /// Writes a guest down.
+    ///
+    /// # Errors
+    ///
+    /// [`StaleFence`] when a later holder has claimed the seat.
     pub fn write(&self, seat: &str, guest: &str, fence: FencingToken) -> std::result::Result<(), StaleFence> {
         let mut plan = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let seat = plan.entry(seat.to_owned()).or_default();
@@ -62,11 +76,15 @@ impl BoxOffice {
     /// Dropped, it has sold the seat or not, and holds no lock.
     pub async fn sell(&self, seat: &str, guest: &str) -> Result<bool> {
         let guard = self.locks.lock(seat)?.acquire().await?;
-        let free = self.plan.guest(seat).is_none();
-        if free && self.plan.write(seat, guest, guard.fence()).is_err() {
+        let fence = guard.fence();
+        let sold = self.plan.claim(seat, fence).and_then(|sitting| match sitting {
+            None => self.plan.write(seat, guest, fence).map(|()| true),
+            Some(_) => Ok(false),
+        });
+        if sold.is_err() {
             guard.check()?; // somebody held the lock after us, so this tells of the loss
         }
         guard.release().await?;
-        Ok(free)
+        Ok(sold.unwrap_or(false))
     }
 }

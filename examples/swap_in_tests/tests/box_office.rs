@@ -51,6 +51,23 @@ async fn a_seat_is_sold_once_however_many_ask() {
 }
 
 #[tokio::test]
+async fn a_pause_between_reading_and_writing_sells_no_seat_twice() {
+    let (stage, plan) = (Stage::new(), Plan::default());
+    let (slow, other) = (stage.client().await, BoxOffice::new(stage.client().await, plan.clone()));
+    let seat = stage.seat(3);
+    let paused = slow.lock(&*seat).unwrap().fixed_ttl(Duration::from_secs(2)).acquire().await.unwrap();
+    assert_eq!(plan.claim(&seat, paused.fence()), Ok(None), "the seat is free, and here she is paused");
+    // The next holder has read, and not written yet: a check of the write alone would let her through here.
+    let next = stage.client().await.lock(&*seat).unwrap().acquire().await.unwrap();
+    assert_eq!(plan.claim(&seat, next.fence()), Ok(None));
+    plan.write(&seat, "Anna", paused.fence()).unwrap_err();
+    plan.write(&seat, "Bert", next.fence()).unwrap();
+    next.release().await.unwrap();
+    assert!(!other.sell(&seat, "Carl").await.unwrap());
+    assert_eq!(plan.guest(&seat).as_deref(), Some("Bert"));
+}
+
+#[tokio::test]
 async fn an_office_that_lost_its_lease_writes_nothing() {
     let (stage, plan) = (Stage::new(), Plan::default());
     let (slow, other) = (stage.client().await, BoxOffice::new(stage.client().await, plan.clone()));

@@ -91,10 +91,12 @@ scripts! {
     ENROLL = "enroll": "enroll";
     RIGHTS = "rights": "rights";
     QUEUE_PUSH = "queue_push":
-        "queue/push" "queue/part/keys" "queue/part/clock" "queue/part/insert" "queue/part/find" "queue/push_do";
+        "queue/push" "queue/part/keys" "queue/part/clock" "queue/part/seldom" "queue/part/insert" "queue/part/find"
+        "queue/part/known" "queue/push_seldom" "queue/part/seldom_end" "queue/push_do";
     QUEUE_TURN = "queue_turn":
-        "queue/turn" "queue/part/keys" "queue/part/clock" "queue/part/form" "queue/part/insert" "queue/part/key"
-        "queue/part/bury" "queue/part/settle" "queue/part/listen" "queue/part/receive" "queue/turn_do";
+        "queue/turn" "queue/part/keys" "queue/part/clock" "queue/part/seldom" "queue/part/form" "queue/part/insert"
+        "queue/part/key" "queue/part/bury" "queue/part/settle_other" "queue/part/unusual" "queue/part/listen"
+        "queue/turn_seldom" "queue/part/seldom_end" "queue/part/settle" "queue/part/receive" "queue/turn_do";
     QUEUE_EXTEND = "queue_extend": "queue/extend" "queue/part/keys" "queue/part/clock" "queue/extend_do";
     QUEUE_CANCEL = "queue_cancel":
         "queue/cancel" "queue/part/keys" "queue/part/clock" "queue/part/form" "queue/part/insert" "queue/part/key"
@@ -109,7 +111,7 @@ scripts! {
         "queue/get" "queue/part/keys" "queue/part/clock" "queue/part/form" "queue/part/find" "queue/part/look_up"
         "queue/get_do";
     QUEUE_STATS = "queue_stats": "queue/stats" "queue/part/keys" "queue/part/clock" "queue/stats_do";
-    QUEUE_PAUSE = "queue_pause": "queue/pause" "queue/part/keys" "queue/pause_do";
+    QUEUE_PAUSE = "queue_pause": "queue/pause" "queue/part/keys" "queue/part/clock" "queue/pause_do";
     QUEUE_RESUME = "queue_resume":
         "queue/resume" "queue/part/keys" "queue/part/clock" "queue/part/insert" "queue/resume_do";
     QUEUE_PURGE = "queue_purge":

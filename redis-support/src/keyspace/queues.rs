@@ -15,7 +15,7 @@ impl Keyspace {
     /// All keys of a queue, in the order that its scripts take them.
     pub(crate) fn push_dq(&self, keys: &mut ArgList, queue: &QueueName) {
         let group = self.group(queue);
-        b"tmrodishjnzc".iter().for_each(|suffix| self.push_dq_key(keys, queue, group, *suffix));
+        b"tmrodishjnc".iter().for_each(|suffix| self.push_dq_key(keys, queue, group, *suffix));
         self.push_dq_index(keys, group);
     }
 
@@ -34,10 +34,10 @@ impl Keyspace {
         0..if self.over_slots { GROUPS } else { 1 }
     }
 
-    /// The keys of a queue that exist while it holds something or is paused.
+    /// The keys of a queue that tell whether it holds something or is paused.
     pub(crate) fn push_dq_signs(&self, keys: &mut ArgList, queue: &QueueName) {
         let group = self.group(queue);
-        b"tdhz".iter().for_each(|suffix| self.push_dq_key(keys, queue, group, *suffix));
+        b"tdhn".iter().for_each(|suffix| self.push_dq_key(keys, queue, group, *suffix));
     }
 
     /// The names of the queues of a group.
@@ -80,7 +80,7 @@ mod tests {
         let space = space(FenceScope::Name);
         let queue = QueueName::new("a {b}").unwrap();
         let keys = spelled(|keys| space.push_dq(keys, &queue));
-        let suffixes = "tmrodishjnzc".chars().map(|suffix| format!("{{tenure:dq:a%20%7Bb%7D}}:{suffix}"));
+        let suffixes = "tmrodishjnc".chars().map(|suffix| format!("{{tenure:dq:a%20%7Bb%7D}}:{suffix}"));
         assert_eq!(keys, suffixes.chain(["tenure:{dq}".to_owned()]).collect::<Vec<_>>());
         let lock = LockName::new("dq:a {b}").unwrap();
         let locks = spelled(|keys| {

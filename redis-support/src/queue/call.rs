@@ -42,7 +42,7 @@ impl Calls {
     }
 
     fn on_keys(&self, script: &'static Script, queue: &QueueName, args: usize) -> ScriptCall {
-        let mut keys = ArgList::with_capacity(13);
+        let mut keys = ArgList::with_capacity(12);
         self.keys.push_dq(&mut keys, queue);
         ScriptCall { script, keys, args: ArgList::with_capacity(args) }
     }

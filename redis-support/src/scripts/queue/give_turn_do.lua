@@ -1,5 +1,5 @@
-if redis.call('EXISTS', Z) == 1 then return 2 end
 tick()
+if string.find(marks, 'p', 1, true) then return 2 end
 local found, record = look_up(id)
 local score = found and tonumber(redis.call('ZSCORE', T, found) or 1)
 if not found or score % 2 == 1 then return 0 end

@@ -1,3 +1,5 @@
-redis.call('SET', Z, '1')
+tick()
+if not string.find(marks, 'p', 1, true) then marks = marks .. 'p' end
+save()
 redis.call('ZADD', X, 0, queue)
 return 1

@@ -1,6 +1,6 @@
 -- queue_push: stores messages, all or none.
 -- KEYS  T timeline, M messages, R deliveries, O outcomes, D dead letters, I names and keys, S settled names, H held,
---       J held by key, N counters, Z pause, C clients that wait, X all queues
+--       J held by key, N counters, C clients that wait, X all queues
 -- ARGV  queue, channel prefix, keep ms, most messages (0: no limit), then for each message: delay us, name ('' for
 --       none), record
 -- Returns for each message its number (14 hex) when it is stored, or where the known one stands: 1 scheduled, 2 ready,

@@ -1,23 +1,15 @@
 tick()
--- Where the message of a name stands; nil when the name is free.
-local function known(name)
-  local id = redis.call('HGET', I, 'n' .. name)
-  if id then return standing(find(id)) end
-  local known_until = redis.call('ZSCORE', S, name)
-  if known_until and tonumber(known_until) > now then return 5 end
-  return nil
-end
-
 if limit > 0 then
   local fresh = 0
   for i = 5, #ARGV, 3 do
-    if ARGV[i + 1] == '' or not known(ARGV[i + 1]) then fresh = fresh + 1 end
+    if ARGV[i + 1] == '' or not seldom().known(ARGV[i + 1]) then fresh = fresh + 1 end
   end
   if redis.call('HLEN', M) - redis.call('ZCARD', D) + fresh > limit then return -1 end
 end
 
-local first = redis.call('ZRANGE', T, 0, 0, 'WITHSCORES')[2]
-head = first and tonumber(first) or math.huge
+local there = redis.call('EXISTS', C, T, T) -- T counts twice
+local empty, heard = there < 2, there % 2 == 1
+local soonest = math.huge
 -- A message's number tells when it was pushed: those of a batch end at now, unless that many were given already.
 local count = (#ARGV - 4) / 3
 if number < now - count then number = now - count end
@@ -25,7 +17,7 @@ local answers, scores, records, batch = {}, {}, {}, {}
 local saved = false
 for i = 5, #ARGV, 3 do
   local due, name = now + tonumber(ARGV[i]), ARGV[i + 1]
-  local state = name ~= '' and (batch[name] or known(name))
+  local state = name ~= '' and (batch[name] or seldom().known(name))
   if state then
     answers[#answers + 1] = state
   else
@@ -47,10 +39,11 @@ for i = 5, #ARGV, 3 do
 end
 if #scores > 0 then
   save()
+  if heard then seldom().expect(soonest) end
   redis.call('ZADD', T, unpack(scores))
   redis.call('HSET', M, unpack(records))
-  if not first then redis.call('ZADD', X, 0, queue) end
-  wake_if_sooner()
+  if empty then redis.call('ZADD', X, 0, queue) end
+  if heard then made.wake_if_sooner() end
 end
 if next(batch) then -- forgets a few names whose window has ended
   local ended = redis.call('ZRANGE', S, '-inf', now, 'BYSCORE', 'LIMIT', 0, 512)

@@ -1,6 +1,6 @@
 -- queue_resume: ends a pause, and wakes as many who wait as there is work for.
 -- KEYS  T timeline, M messages, R deliveries, O outcomes, D dead letters, I names and keys, S settled names, H held,
---       J held by key, N counters, Z pause, C clients that wait, X all queues
+--       J held by key, N counters, C clients that wait, X all queues
 -- ARGV  queue, channel prefix
 -- Returns 1.
 -- Atomic so that nobody who is woken finds the pause. Works when out of memory.

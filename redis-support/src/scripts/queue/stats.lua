@@ -1,6 +1,6 @@
 -- queue_stats: counts, lag and the next due time.
 -- KEYS  T timeline, M messages, R deliveries, O outcomes, D dead letters, I names and keys, S settled names, H held,
---       J held by key, N counters, Z pause, C clients that wait, X all queues
+--       J held by key, N counters, C clients that wait, X all queues
 -- ARGV  none
 -- Returns {scheduled, ready, in flight, dead, lag us, us until the next due (-1: none), paused 1|0}. Reads only.
 -- Atomic so that each message is counted once. Ended leases are told from messages that are due among the first 2000

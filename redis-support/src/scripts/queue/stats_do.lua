@@ -26,4 +26,4 @@ while scheduled > 0 and next_due < 0 do
   page = LOOKS
 end
 return {scheduled, ready + redis.call('ZCARD', H), in_flight, redis.call('ZCARD', D), now - oldest, next_due,
-  redis.call('EXISTS', Z)}
+  string.find(marks, 'p', 1, true) and 1 or 0}

@@ -2,17 +2,18 @@
 -- ever.
 -- tick() sets `now`, the queue's time in microseconds: the server's time plus `shift`, which grows by the size of every
 -- step back, so that the queue's time goes on at the same pace. Then `number` is the last message's number, `fence` the
--- last delivery's. save() stores them; a step back is seen as far as the last save, and time stands still until then.
-local now, number, fence, clock, shift
-local stepped = false
+-- last delivery's, and `marks` are letters for what is unusual about the queue: 'p' it is paused. save() stores them; a
+-- step back is seen as far as the last save, and time stands still until then.
+local now, number, fence, clock, shift, marks
+local stepped, HOUR = false, 3600000000
 local function tick()
   if now then return end
   local time = redis.call('TIME')
   local counters = redis.call('GET', N)
-  number, fence, clock, shift = 0, 0, 0, 0
+  number, fence, clock, shift, marks = 0, 0, 0, 0, ''
   if counters then
-    local a, b, c, d = string.match(counters, '^(%d+);(%d+);(%d+);(%d+)$')
-    number, fence, clock, shift = tonumber(a), tonumber(b), tonumber(c), tonumber(d)
+    local a, b, c, d, letters = string.match(counters, '^(%d+);(%d+);(%d+);(%d+);(%a*)$')
+    number, fence, clock, shift, marks = tonumber(a), tonumber(b), tonumber(c), tonumber(d), letters
   end
   now = time[1] * 1000000 + time[2] + shift
   if now < clock then
@@ -22,11 +23,16 @@ local function tick()
   end
 end
 
+-- Counters live for ever when time was set back, or the queue is marked. To make them last longer costs more than to leave
+-- that as it is: once an hour is enough.
 local function save()
+  local same_hour = now - now % HOUR == clock - clock % HOUR
   clock = now
-  local text = string.format('%.0f;%.0f;%.0f;%.0f', number, fence, clock, shift)
-  if keep == '0' or shift > 0 then
+  local text = string.format('%.0f;%.0f;%.0f;%.0f;%s', number, fence, clock, shift, marks)
+  if keep == '0' or shift > 0 or marks ~= '' then
     redis.call('SET', N, text)
+  elseif same_hour then
+    redis.call('SET', N, text, 'KEEPTTL')
   else
     redis.call('SET', N, text, 'PX', keep)
   end

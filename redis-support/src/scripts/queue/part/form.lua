@@ -11,28 +11,23 @@ local BLANK = '00000001F--' .. NO_FENCE
 
 -- Whether it is a message's number.
 local function is_number(id)
-  return string.find(id, '^[0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f]'
-    .. '[0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f]$')
+  return string.len(id) == 14 and not string.find(id, '[^0-9a-f]')
 end
 
--- Window and lengths of name, key and lock, each in hex, of a record that has them.
-local function extension(record)
-  return string.match(record, '^[FP](%x%x%x%x%x%x%x%x%x%x%x%x%x%x)(%x%x)(%x%x)(%x%x%x%x)', 6)
-end
-
--- What is wrong with a record; nil when it can be read.
-local function flaw(record)
+-- What is wrong with a record (nil when it can be read); then its name, key and window, '' for what it does not have.
+local function read(record)
   local attempts, sign = string.match(record, '^(%x%x%x%x)([-+])')
   if not attempts or attempts == '0000' or attempts > '2710' then return 'its head is cut or foreign' end
-  local rest = string.len(record) - 5
-  if sign == '+' then
-    local window, name, key, lock = extension(record)
-    if not window then return 'its head is cut or foreign' end
-    name, key, lock = tonumber(name, 16), tonumber(key, 16), tonumber(lock, 16)
-    rest = rest - 23 - name - key - lock
-    if rest < 0 or name > 128 or key > 128 or lock > 512 then return 'its lengths do not fit' end
+  if sign == '-' then
+    return string.len(record) - 5 > 1048576 and 'its payload is too long' or nil, '', '', 0
   end
+  local window, name, key, lock = string.match(record, '^[FP](%x%x%x%x%x%x%x%x%x%x%x%x%x%x)(%x%x)(%x%x)(%x%x%x%x)', 6)
+  if not window then return 'its head is cut or foreign' end
+  name, key, lock = tonumber(name, 16), tonumber(key, 16), tonumber(lock, 16)
+  local rest = string.len(record) - 28 - name - key - lock
+  if rest < 0 or name > 128 or key > 128 or lock > 512 then return 'its lengths do not fit' end
   if rest > 1048576 then return 'its payload is too long' end
+  return nil, string.sub(record, 29, 28 + name), string.sub(record, 29 + name, 28 + name + key), tonumber(window, 16)
 end
 
 -- What is wrong with a state; nil when it can be read and belongs to the record.
@@ -47,16 +42,14 @@ end
 
 -- Name, key and window of a record; '' for what it does not have, and for all of a damaged one.
 local function about(record)
-  if string.sub(record, 5, 5) ~= '+' or flaw(record) then return '', '', 0 end
-  local window, name_len, key_len = extension(record)
-  local key = 29 + tonumber(name_len, 16)
-  local lock = key + tonumber(key_len, 16)
-  return string.sub(record, 29, key - 1), string.sub(record, key, lock - 1), tonumber(window, 16)
+  local why, name, key, window = read(record)
+  if why then return '', '', 0 end
+  return name, key, window
 end
 
 -- The state before the first delivery.
 local function first_state(record)
-  if flaw(record) then return BLANK end
+  if read(record) then return BLANK end
   local extended = string.sub(record, 5, 5) == '+'
   local cause = extended and string.sub(record, 6, 6) or 'F'
   return '0000' .. string.sub(record, 1, 4) .. cause .. string.sub(record, 5, 5) .. '-' .. NO_FENCE

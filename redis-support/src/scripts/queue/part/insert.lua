@@ -1,4 +1,4 @@
--- Part: insert(), watch_over() and wake_if_sooner(). Needs keys and clock; queue its name; channel what the clients'
+-- Part: expect(), insert(), watch_over() and wake_if_sooner(). Needs keys and clock; queue its name; channel what the clients'
 -- channels begin with. In T a score is twice a time in us, plus one for the end of a lease. In C a score is the queue time
 -- by which a client that waits has promised to ask.
 local head, soonest = nil, math.huge
@@ -7,13 +7,17 @@ local head, soonest = nil, math.huge
 -- first may be dead, or have no use for a message any more.
 local GRACE, BACKUP, MOST_WOKEN = 1000000, 1500000, 64
 
--- Puts a message on the timeline, and notes whether it is sooner than all others.
-local function insert(id, score)
+-- A message is about to be put on the timeline: notes whether it is sooner than all others.
+local function expect(score)
   if not head then
     head = tonumber(redis.call('ZRANGE', T, 0, 0, 'WITHSCORES')[2]) or math.huge
   end
-  redis.call('ZADD', T, score, id)
   if score < soonest then soonest = score end
+end
+
+local function insert(id, score)
+  expect(score)
+  redis.call('ZADD', T, score, id)
 end
 
 -- How many clients ask by this time.

@@ -1,15 +1,9 @@
--- Part: hold(), leave() and depart(). Needs keys, form and insertion.
+-- Part: leave() and depart(). Needs keys, form and insertion.
 -- In I a field is 'n' and a name, or 'k' and a concurrency key; its value is the number of the message that has the
 -- name, or that is in flight with the key. What finds its key in flight is held: in H by its due time, in J (all scores
 -- 0) by length and bytes of the key, due time.
 local function place_in_j(key, at, id)
   return string.format('%02x', string.len(key)) .. key .. string.format('%014x', at) .. id
-end
-
-local function hold(id, key, at)
-  redis.call('ZREM', T, id)
-  redis.call('ZADD', H, at, id)
-  redis.call('ZADD', J, 0, place_in_j(key, at, id))
 end
 
 -- A message of this key went away, or is not in flight any more: the first that was held may go. Tells whether one did.
@@ -67,7 +61,8 @@ end
 
 -- The message of this record went away, or is not in flight any more. Tells whether another one may go.
 local function depart(id, record)
-  if not record or flaw(record) then return leave_any() end
-  local _, key = about(record)
+  if not record then return leave_any() end
+  local why, _, key = read(record)
+  if why then return leave_any() end
   return leave(id, key)
 end

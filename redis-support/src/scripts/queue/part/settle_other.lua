@@ -1,0 +1,40 @@
+-- Part: settle_other() and forget(). Needs the parts of form, insertion, keys and burial. The part of settling says what a
+-- settlement is.
+local function settle_other(id, state, arg)
+  tick()
+  redis.call('HDEL', R, id)
+  local kind, attempt = string.sub(arg, 29, 29), attempt_of(state)
+  local doom
+  if kind == 'd' or kind == 'x' then
+    doom = kind == 'd' and 'R' or 'X'
+    state = after(state, attempt, string.sub(state, 9, 9), doom, string.sub(arg, 30))
+  elseif kind == 'r' then
+    state = after(state, attempt, 'T', '-', string.sub(arg, 44))
+    if attempt >= (tonumber(string.sub(state, 5, 8), 16) or 0) then doom = 'E' end
+  else
+    state = after(state, attempt - 1, kind == 'b' and 'B' or 'P', '-')
+  end
+  if doom then return bury(id, state, doom) and 2 or 3 end
+  redis.call('HSET', O, id, state)
+  insert(id, 2 * (now + tonumber(string.sub(arg, 30, 43), 16)))
+  if string.sub(state, 10, 10) == '+' then depart(id, redis.call('HGET', M, id)) end
+  return 1
+end
+
+-- What is left to do for acknowledged messages with a name or a key.
+local function forget(id, record)
+  local name, key, window = about(record or '')
+  if name ~= '' then
+    redis.call('HDEL', I, 'n' .. name)
+    if window > 0 then
+      tick()
+      redis.call('ZADD', S, now + window, name)
+      local life = math.ceil(window / 1000)
+      if redis.call('PTTL', S) < life then redis.call('PEXPIRE', S, life) end
+    end
+  end
+  if key ~= '' or not record or read(record) then
+    tick()
+    depart(id, record)
+  end
+end

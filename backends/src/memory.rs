@@ -54,7 +54,8 @@ impl HarnessMaker for MemoryMaker {
 
 /// A store with caps that the suite can reach.
 fn store() -> MemoryDriver {
-    MemoryDriver::builder().max_waiters(100).max_depth(50).build().expect("the caps are within their limits")
+    let builder = MemoryDriver::builder().max_waiters(100).max_depth(50).max_request_bytes(2 * 1024 * 1024);
+    builder.build().expect("the caps are within their limits")
 }
 
 struct MemoryHarness {

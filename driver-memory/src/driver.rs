@@ -177,6 +177,14 @@ impl MemoryDriverBuilder {
         self
     }
 
+    /// How many bytes one push to a delay queue may have, as
+    /// [`QueueCapabilities::request_bytes`](tenure_core::driver::QueueCapabilities::request_bytes) counts them; more are
+    /// refused, and a payload has half of them at most. Default: no bound.
+    pub fn max_request_bytes(mut self, most: usize) -> Self {
+        self.caps.queues.request_bytes = most;
+        self
+    }
+
     /// A new, empty store.
     ///
     /// # Errors

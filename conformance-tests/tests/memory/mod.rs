@@ -20,6 +20,7 @@ fn driver() -> MemoryDriver {
         .max_waiters(40)
         .max_depth(50)
         .max_dead_letters(30)
+        .max_request_bytes(2 * 1024 * 1024)
         .build()
         .expect("the caps are within their limits")
 }

@@ -11,7 +11,7 @@ use tenure_core::driver::{
 };
 use tenure_core::{Attempts, Delay, Error, ErrorKind, Lease, MessageId, Payload, QueueLimits, QueueName, Result};
 
-use super::state::{QueueState, Turn};
+use super::state::{QueueCaps, QueueState, Turn};
 use crate::driver::MemoryDriver;
 use crate::faults::Operation;
 use crate::link::Failure;
@@ -29,9 +29,9 @@ impl DelayQueue for MemoryDriver {
             fencing: Fencing::Strict,
             keys: KeyedConcurrency::OneInFlight,
             parking: Parking::Attended,
-            payload: Payload::MAX_LEN,
+            payload: Payload::MAX_LEN.min(self.caps().queues.request_bytes / 2),
             batch: BATCH,
-            request_bytes: usize::MAX,
+            request_bytes: self.caps().queues.request_bytes,
             delay: Delay::MAX,
             lease: LeaseRange { min: Lease::MIN, max: Lease::MAX },
             attempts: Attempts::MAX,
@@ -41,7 +41,13 @@ impl DelayQueue for MemoryDriver {
     }
 
     async fn push(&self, queue: &QueueName, messages: &[NewMessage]) -> Result<Vec<Pushed>> {
-        let (messages, most) = (messages.to_vec(), self.caps().queues.backlog);
+        let QueueCaps { backlog: most, request_bytes, .. } = self.caps().queues;
+        let bytes: usize = messages.iter().map(NewMessage::bytes).sum();
+        if bytes > request_bytes {
+            let text = format!("{bytes} bytes in one push are more than {request_bytes}");
+            return Err(Error::new(ErrorKind::InvalidArgument, text));
+        }
+        let messages = messages.to_vec();
         let pushed = self.turn(Operation::Push, queue, move |state, turn| state.push(turn, &messages)).await?;
         pushed.ok_or_else(|| Error::new(ErrorKind::LimitReached, format!("the queue is full: it holds up to {most}")))
     }

@@ -1,6 +1,7 @@
 //! What operators do with a queue.
 
-use std::ops::{Bound, RangeBounds as _};
+use std::collections::BTreeSet;
+use std::ops::Bound;
 use std::time::Duration;
 
 use tenure_core::driver::{
@@ -61,7 +62,7 @@ impl QueueState {
     }
 
     pub(crate) fn stats(&self, now: Nanos) -> QueueStats {
-        let due = |set: &std::collections::BTreeSet<(Nanos, u64)>| set.range(..=(now, u64::MAX)).count() as u64;
+        let due = |set: &BTreeSet<At>| set.range(..=(now, u64::MAX)).count() as u64;
         let held: u64 = self.keys.values().map(|keyed| keyed.held.len() as u64).sum();
         let (waiting_due, expired) = (due(&self.waiting), due(&self.leased));
         let heads = [self.waiting.first(), self.leased.first()];
@@ -82,18 +83,16 @@ impl QueueState {
 
     pub(crate) fn list(&self, now: Nanos, which: Listed, from: Option<ListPlace>, max: usize) -> MessagePage {
         let from = from.map_or(Bound::Unbounded, |place| Bound::Excluded((place.parts()[0], place.parts()[1])));
-        let mut places: Vec<At> = match which {
-            Listed::InFlight => {
-                self.live(now).filter(|at| (from, Bound::Unbounded).contains(*at)).take(max).copied().collect()
-            }
+        let behind = |set: &BTreeSet<At>, wanted: fn(Nanos, Nanos) -> bool| {
+            let places = set.range((from, Bound::Unbounded)).filter(|(at, _)| wanted(*at, now));
+            places.take(max).copied().collect::<Vec<_>>()
+        };
+        let mut places = match which {
+            Listed::InFlight => behind(&self.leased, |until, now| until > now),
             Listed::Waiting => {
-                let after = |set: &std::collections::BTreeSet<At>| {
-                    set.range((from, Bound::Unbounded)).take(max).copied().collect::<Vec<_>>()
-                };
-                let mut ended = after(&self.leased);
-                ended.retain(|(until, _)| *until <= now);
-                let held = self.keys.values().flat_map(|keyed| after(&keyed.held));
-                after(&self.waiting).into_iter().chain(ended).chain(held).collect()
+                let held = self.keys.values().flat_map(|keyed| behind(&keyed.held, |_, _| true));
+                let ended = behind(&self.leased, |until, now| until <= now);
+                behind(&self.waiting, |_, _| true).into_iter().chain(ended).chain(held).collect()
             }
         };
         places.sort_unstable();

@@ -14,10 +14,11 @@ use super::slot::{At, Nanos, Place, Slot, after};
 pub(crate) struct QueueCaps {
     pub(crate) backlog: u64,
     pub(crate) dead_letters: u64,
+    pub(crate) request_bytes: usize,
 }
 
 impl QueueCaps {
-    pub(crate) const DEFAULT: Self = Self { backlog: 100_000_000, dead_letters: 100_000 };
+    pub(crate) const DEFAULT: Self = Self { backlog: 100_000_000, dead_letters: 100_000, request_bytes: usize::MAX };
 }
 
 /// Numbers that grow over all queues of a store, so that a forgotten queue does not begin again.
@@ -105,13 +106,17 @@ impl QueueState {
 
     /// When the limits allow a delivery, as far as is known now.
     fn room_at(&self, now: Nanos) -> Nanos {
-        let place = if self.free_places(now) > 0 { None } else { self.live(now).next() };
+        let surplus = self.most_in_flight().and_then(|most| self.live(now).count().checked_sub(most));
+        let place = surplus.and_then(|surplus| self.live(now).nth(surplus));
         place.map_or(0, |(at, _)| *at).max(self.limiter.next_token(now))
     }
 
     fn free_places(&self, now: Nanos) -> usize {
-        let most = self.limiter.limits().most_in_flight();
-        most.map_or(usize::MAX, |most| (most.get() as usize).saturating_sub(self.live(now).count()))
+        self.most_in_flight().map_or(usize::MAX, |most| most.saturating_sub(self.live(now).count()))
+    }
+
+    fn most_in_flight(&self) -> Option<usize> {
+        self.limiter.limits().most_in_flight().map(|most| most.get() as usize)
     }
 
     /// The leases that last, the soonest end first.

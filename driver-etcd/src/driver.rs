@@ -40,7 +40,7 @@ pub(crate) struct Inner {
     pub(crate) watcher: Watcher,
     pub(crate) session: Arc<Session>,
     pub(crate) queues: QueueSpace,
-    pub(crate) clock: Clock,
+    pub(crate) clock: Arc<Clock>,
     pub(crate) signals: Signals,
     pub(crate) delivered: Delivered,
     pub(crate) held_looks: HeldLooks,
@@ -58,13 +58,15 @@ impl EtcdDriver {
         let leases = Arc::new(Leases::new(Arc::clone(&link)));
         let watcher = Watcher::new(Arc::clone(&link), keyspace.clone());
         let session = Session::new(Arc::clone(&link), Arc::clone(&leases), keyspace.clone(), watcher.clone());
+        let clock = Arc::new(Clock::default());
+        let signals = Signals::new(Arc::clone(&link), Arc::clone(&leases), queues.clone(), Arc::clone(&clock));
         let inner = Inner {
             leases,
             idle: Arc::default(),
             watcher,
             session,
-            signals: Signals::new(Arc::clone(&link), queues.clone()),
-            clock: Clock::default(),
+            signals,
+            clock,
             delivered: Delivered::default(),
             held_looks: HeldLooks::default(),
             crowded: AtomicU32::new(0),

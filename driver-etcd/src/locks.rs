@@ -133,6 +133,7 @@ impl DistributedLock for EtcdDriver {
         let idle = self.inner.idle.take_all();
         // What cannot be revoked ends by itself.
         join_all(idle.iter().map(|lease| self.inner.leases.revoke(lease.id))).await;
+        self.inner.signals.leave().await;
         if self.inner.link.close() {
             self.inner.watcher.close().await;
             self.inner.signals.close().await;

@@ -33,6 +33,9 @@ pub(crate) trait Audience: Send + Sync + 'static {
 
     /// Whether nobody listens.
     fn is_empty(&self) -> bool;
+
+    /// What is to be done as time passes, while the watch stands. Does not end.
+    fn attend(&self) -> impl Future<Output = ()> + Send;
 }
 
 pub(crate) struct Standing<A> {
@@ -98,6 +101,7 @@ impl<A: Audience> Standing<A> {
         loop {
             let ended = tokio::select! {
                 ended = self.follow(&mut stream) => ended,
+                () = self.audience.attend() => Ended::Broken,
                 _ = turns.changed() => Ended::Broken,
             };
             if ended == Ended::Idle {

@@ -121,6 +121,11 @@ impl Audience for Places {
     fn is_empty(&self) -> bool {
         self.view().is_empty()
     }
+
+    /// The session's keeper looks after those who wait.
+    async fn attend(&self) {
+        std::future::pending().await
+    }
 }
 
 impl Drop for Asking<'_> {

@@ -139,7 +139,7 @@ impl Turn<'_> {
         };
         let signal = match deed {
             Deed::Purge => None,
-            Deed::Redrive(delay) => Some(self.signal(after(self.now, delay.get()))),
+            Deed::Redrive(delay) => Some(self.signal_all(&vec![after(self.now, delay.get()); entries.len()])),
         };
         let applied = self.apply(Vec::new(), entries.iter().map(step).collect(), signal).await?;
         Ok(applied.map_or(0, |applied| applied.steps.iter().flatten().count() as u64))

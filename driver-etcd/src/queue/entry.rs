@@ -9,6 +9,7 @@ use tenure_core::{Delay, Error, ErrorKind, MessageId, Payload, QueueName, Result
 
 use super::clock::{Micros, after, span};
 use super::keys::{Place, QueueKeys, Set};
+use super::line::Soonest;
 use super::record::Record;
 use crate::driver::Inner;
 use crate::txn::{odd, reads};
@@ -208,11 +209,22 @@ impl<'a> Turn<'a> {
 
     /// What makes those who wait look: something becomes due by then.
     pub(super) fn signal(&self, due: Micros) -> TxnOp {
-        TxnOp::put(self.keys.wake.as_slice(), due.to_string(), None)
+        self.signal_all(&[due])
+    }
+
+    /// What makes as many look as there are due times.
+    pub(super) fn signal_all(&self, due: &[Micros]) -> TxnOp {
+        TxnOp::put(self.keys.wake.as_slice(), Soonest::of(due, self.now).spelled(), None)
     }
 
     pub(super) async fn look(&self, gets: Vec<TxnOp>) -> Result<Vec<GetResponse>> {
-        Ok(reads(&self.inner.txn(Txn::new().and_then(gets)).await?))
+        Ok(self.look_at(gets).await?.1)
+    }
+
+    /// Also tells the revision.
+    pub(super) async fn look_at(&self, gets: Vec<TxnOp>) -> Result<(i64, Vec<GetResponse>)> {
+        let answer = self.inner.txn(Txn::new().and_then(gets)).await?;
+        Ok((crate::txn::revision(&answer)?, reads(&answer)))
     }
 
     /// Carries out steps in one transaction, and `also` along with them; `None` when a condition does not hold.

@@ -20,6 +20,15 @@ pub(crate) struct QueueKeys {
     pub(super) wake: Vec<u8>,
 }
 
+/// A key that the clients that wait watch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Signalled {
+    /// The signal.
+    Soonest,
+    /// A place in the line of those who wait.
+    Place,
+}
+
 /// Where a message is, and since or until when.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
@@ -63,14 +72,17 @@ impl QueueSpace {
         format!("{}name/", self.root)
     }
 
-    /// What all signals begin with.
+    /// What all signals and lines begin with.
     pub(super) fn signals(&self) -> String {
         format!("{}wake/", self.root)
     }
 
-    /// Whose signal it is.
-    pub(super) fn signalled(&self, key: &[u8]) -> Option<QueueName> {
-        QueueName::new(decode(key.strip_prefix(self.signals().as_bytes())?)?).ok()
+    /// Of which queue a key is that begins as all signals do, and what it is.
+    pub(super) fn signalled(&self, key: &[u8]) -> Option<(QueueName, Signalled)> {
+        let rest = key.strip_prefix(self.signals().as_bytes())?;
+        let end = rest.iter().position(|byte| *byte == b'/');
+        let what = end.map_or(Signalled::Soonest, |_| Signalled::Place);
+        Some((QueueName::new(decode(&rest[..end.unwrap_or(rest.len())])?).ok()?, what))
     }
 
     /// Which queue is registered by this key.
@@ -102,6 +114,16 @@ impl QueueKeys {
 
     pub(super) fn body(&self, number: u64) -> Vec<u8> {
         self.key(&format!("b/{number:016x}"))
+    }
+
+    /// A place in the line of those who wait, behind those that were taken before. No two are the same.
+    pub(super) fn place_in_line(&self, now: Micros, random: u64) -> Vec<u8> {
+        [self.line().0, format!("{now:016x}{random:016x}").into_bytes()].concat()
+    }
+
+    /// The ends of the range of all places in the line.
+    pub(super) fn line(&self) -> (Vec<u8>, Vec<u8>) {
+        ([self.wake.as_slice(), b"/"].concat(), [self.wake.as_slice(), b"0"].concat())
     }
 
     pub(super) fn paused(&self) -> Vec<u8> {
@@ -272,7 +294,9 @@ mod tests {
         assert_eq!(keys.parse_held(&keys.held_by(&key, 5, 6)), Some(key.clone()));
         assert!(keys.held_by(&key, u64::MAX, u64::MAX) < keys.behind_held_by(&key));
         assert_eq!(keys.parse_forgotten(&keys.forgotten(5, b"x/y")), Some((5, b"x/y".to_vec())));
-        assert_eq!((space.signalled(&keys.wake), space.registered(&keys.registered)), (Some(name.clone()), Some(name)));
+        assert_eq!(space.registered(&keys.registered), Some(name.clone()));
+        assert_eq!(space.signalled(&keys.wake), Some((name.clone(), Signalled::Soonest)));
+        assert_eq!(space.signalled(&keys.place_in_line(1, 2)), Some((name, Signalled::Place)));
         assert_eq!(keys.parse_place(b"shop:queue/of/a%2Fb%00%25/x"), None);
     }
 

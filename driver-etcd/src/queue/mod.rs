@@ -17,7 +17,8 @@
 //! | `shop:queue/of/jobs/s/<until>/<id>` | which ids are to be forgotten when |
 //! | `shop:queue/of/jobs/paused` | that it is paused |
 //! | `shop:queue/name/<hexadecimal>` | that there is such a queue |
-//! | `shop:queue/wake/jobs` | written whenever something becomes due sooner: when it will be |
+//! | `shop:queue/wake/jobs` | written whenever something becomes due sooner: when it will be; and what is left by whoever takes something |
+//! | `shop:queue/wake/jobs/<place>` | that a client waits, on a lease |
 //!
 //! Every move is a transaction that fails if the message has moved since it was read, so a message is in one place, and
 //! the clocks of clients decide *when* it moves, never whether it moves twice.
@@ -29,6 +30,7 @@ mod driver;
 mod entry;
 mod keyed;
 mod keys;
+mod line;
 mod operate;
 mod push;
 mod receive;
@@ -36,6 +38,7 @@ mod record;
 mod repair;
 mod settle;
 mod signals;
+mod stand;
 
 pub(crate) use clock::Clock;
 pub(crate) use delivered::Delivered;

@@ -30,7 +30,7 @@ struct Plan {
     conditions: Vec<Compare>,
     operations: Vec<TxnOp>,
     answers: Vec<Pushed>,
-    soonest: Option<Micros>,
+    due: Vec<Micros>,
 }
 
 impl Inner {
@@ -52,9 +52,11 @@ impl Inner {
             let turn = Turn::new(self, queue);
             let known = turn.known(messages).await?;
             let plan = turn.plan(messages, &known);
-            let Some(soonest) = plan.soonest else { return Ok(plan.answers) };
+            if plan.due.is_empty() {
+                return Ok(plan.answers);
+            }
             let register = turn.register();
-            let operations = [plan.operations, vec![register, turn.signal(soonest)]].concat();
+            let operations = [plan.operations, vec![register, turn.signal_all(&plan.due)]].concat();
             let free = Compare::create_revision(turn.keys.pointer(plan.first), CompareOp::Equal, 0)
                 .with_range(turn.keys.pointer(plan.first + messages.len() as u64));
             let conditions = [plan.conditions, vec![free]].concat();
@@ -103,7 +105,7 @@ impl Turn<'_> {
     fn plan(&self, messages: &[NewMessage], known: &HashMap<MessageId, Known>) -> Plan {
         let first = self.inner.clock.numbers(messages.len());
         let mut plan =
-            Plan { first, conditions: Vec::new(), operations: Vec::new(), answers: Vec::new(), soonest: None };
+            Plan { first, conditions: Vec::new(), operations: Vec::new(), answers: Vec::new(), due: Vec::new() };
         let mut fresh: HashMap<&MessageId, MessageState> = HashMap::new();
         for (number, message) in (first..).zip(messages) {
             let delay = match message.due {
@@ -124,7 +126,7 @@ impl Turn<'_> {
             plan.operations.push(self.store(number, place, message));
             let record = message.id.as_ref().map_or_else(|| MessageId::assigned(number), |named| named.id.clone());
             plan.answers.push(Pushed::Stored(record));
-            plan.soonest = Some(plan.soonest.map_or(place.at(), |soonest| soonest.min(place.at())));
+            plan.due.push(place.at());
         }
         plan
     }

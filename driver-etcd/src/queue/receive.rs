@@ -10,9 +10,12 @@ use tenure_core::{ConcurrencyKey, FencingToken, Lease, Payload, Reason, Result};
 use super::clock::{Micros, after, span};
 use super::entry::{BATCH, Burial, Entry, MOST_STARTS, Turn, cause_of, payload};
 use super::keys::{Place, Set};
+use super::line::Soonest;
 use super::push::MOST_BYTES;
 use super::record::Record;
 use super::repair::FORGOTTEN;
+use super::signals::Part;
+use super::stand::{Ahead, Waiters};
 use crate::driver::Inner;
 use crate::txn::odd;
 
@@ -29,8 +32,11 @@ pub(super) struct Due {
     pub(super) entries: Vec<Entry>,
     /// Whether there is more than was read.
     pub(super) more: bool,
-    /// When the next message becomes due or the next lease ends, if that is soon.
-    soon: Option<Micros>,
+    /// When the next message becomes due or the next lease ends.
+    next: Ahead,
+    /// How many are due.
+    count: u64,
+    waiters: Waiters,
     /// Whether concurrency keys hold messages back.
     pub(super) held: bool,
 }
@@ -78,12 +84,12 @@ impl Inner {
     /// Two requests; a third one when nothing is due soon, or when messages have to be buried. Starts over for what
     /// others took in between, and for what stands behind messages whose concurrency key is in flight.
     pub(super) async fn receive(&self, request: &ReceiveRequest) -> Result<Received> {
-        self.signals.asks(&request.queue);
         let mut turn = Turn::new(self, &request.queue);
+        let mut asking = self.signals.asks(&request.queue, turn.now);
         let mut gathered = Gathered::default();
         let mut next = None;
         for _ in 0..MOST_STARTS {
-            next = match turn.gather(request, &mut gathered).await {
+            next = match turn.gather(request, &mut gathered, asking.part.as_mut()).await {
                 // What was handed out is not to be lost over what could not be asked after.
                 Err(_) if !gathered.deliveries.is_empty() => Some(Next::Now),
                 asked => asked?,
@@ -92,30 +98,45 @@ impl Inner {
                 break;
             }
         }
-        let next = next.unwrap_or(Next::Now);
-        self.signals.answered(&request.queue, next, turn.now);
+        let next = asking.answered(next.unwrap_or(Next::Now));
         Ok(Received { deliveries: gathered.deliveries, next, healed: gathered.healed })
     }
 }
 
 impl Turn<'_> {
     /// Hands out once what is due; tells when to ask again, if that was all.
-    async fn gather(&mut self, request: &ReceiveRequest, gathered: &mut Gathered) -> Result<Option<Next>> {
+    async fn gather(
+        &mut self,
+        request: &ReceiveRequest,
+        gathered: &mut Gathered,
+        mut part: Option<&mut Part>,
+    ) -> Result<Option<Next>> {
         self.tick();
         let limit = if gathered.passing { BATCH } else { request.max - gathered.deliveries.len() };
-        let Some(due) = self.due(limit).await? else { return Ok(Some(Next::Paused)) };
+        let Some(due) = self.due(limit, part.as_deref()).await? else { return Ok(Some(Next::Paused)) };
         if self.found_stranded(&due).await? {
             return Ok(None);
         }
-        let complete = due.entries.is_empty() || self.take(&due.entries, request, gathered).await?;
+        let complete = due.entries.is_empty() || self.take(&due, request, gathered, part.as_deref_mut()).await?;
         if !complete || due.more {
             return Ok(None);
         }
-        self.next(due.soon, gathered.own).await.map(Some)
+        let next = match part {
+            // It has what it asked for, and waits no more.
+            Some(_) if gathered.deliveries.len() == request.max => return Ok(Some(Next::Now)),
+            Some(part) => self.wait_in_line(&request.queue, part, &due.waiters, due.next).await?,
+            None => self.next(due.next, gathered.own).await?,
+        };
+        let own = gathered.own.map(|until| self.noticed(until));
+        Ok(Some(match [next, own].into_iter().flatten().min() {
+            None => Next::Never,
+            Some(at) if at <= self.now => Next::Now,
+            Some(at) => Next::In(span(self.now, at)),
+        }))
     }
 
     /// What is due, up to `limit` messages; `None` while the queue is paused.
-    async fn due(&self, limit: usize) -> Result<Option<Due>> {
+    async fn due(&self, limit: usize, part: Option<&Part>) -> Result<Option<Due>> {
         let (now, ended, limit) = (self.now + 1, self.leases_ended() + 1, limit.min(BATCH));
         let crowded = self.inner.crowded.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1));
         let most = if crowded.is_ok() { BATCH as i64 } else { limit as i64 };
@@ -126,17 +147,20 @@ impl Turn<'_> {
         let first = |(from, to): (Vec<u8>, Vec<u8>), limit| {
             TxnOp::get(from, Some(GetOptions::new().with_range(to).with_limit(limit).with_keys_only()))
         };
-        let answers = self.look(vec![
+        // Whoever stays in the line has to know in any case.
+        let near = part.is_none_or(|part| part.place.is_none()).then_some(now + NEAR);
+        let mut gets = vec![
             TxnOp::get(self.keys.paused(), None),
             range(Set::Waiting, 0, Some(now), most),
             range(Set::Leased, 0, Some(ended), most),
-            range(Set::Waiting, now, Some(now + NEAR), 1),
-            range(Set::Leased, ended, Some(now + NEAR), 1),
+            range(Set::Waiting, now, near, 1),
+            range(Set::Leased, ended, near, 1),
             first(self.keys.forgotten_until(self.now), FORGOTTEN),
             first(self.keys.range(Set::Held, 0, None), 1),
-        ]);
-        let answers = answers.await?;
-        let [paused, waiting, leased, later, ending, forgotten, held] = answers.as_slice() else {
+        ];
+        gets.extend(self.look_at_waiters(part));
+        let (revision, answers) = self.look_at(gets).await?;
+        let [paused, waiting, leased, later, ending, forgotten, held, waiters @ ..] = answers.as_slice() else {
             return Err(odd("an answer of another shape"));
         };
         if !paused.kvs().is_empty() {
@@ -157,18 +181,30 @@ impl Turn<'_> {
             entries.drain(..getrandom::u32().unwrap_or_default() as usize % (spare + 1));
         }
         entries.truncate(limit);
-        Ok(Some(Due { entries, more, soon: self.soonest([later, ending]), held: !held.kvs().is_empty() }))
+        let next = match (self.soonest([later, ending]), near) {
+            (None, Some(_)) => Ahead::NotSoon,
+            (soonest, _) => Ahead::Known(soonest),
+        };
+        let count = u64::try_from(waiting.count() + leased.count()).unwrap_or_default();
+        let waiters = self.waiters(revision, waiters)?;
+        Ok(Some(Due { entries, more, next, count, waiters, held: !held.kvs().is_empty() }))
     }
 
     /// Hands out messages, or buries them; tells whether all went as it was meant to.
-    async fn take(&self, entries: &[Entry], request: &ReceiveRequest, gathered: &mut Gathered) -> Result<bool> {
+    async fn take(
+        &self,
+        due: &Due,
+        request: &ReceiveRequest,
+        gathered: &mut Gathered,
+        part: Option<&mut Part>,
+    ) -> Result<bool> {
         let mut bytes = 0;
         let fits = |entry: &&Entry| {
             let first = bytes == 0;
             bytes = entry.record.size.max(1).saturating_add(bytes);
             first || bytes <= MOST_BYTES
         };
-        let chosen: Vec<&Entry> = entries.iter().take_while(fits).collect();
+        let chosen: Vec<&Entry> = due.entries.iter().take_while(fits).collect();
         let chosen = self.with_payloads(chosen, gathered).await?;
         let doomed = chosen.iter().any(|entry| entry.record.doom().is_some());
         let mut plan = Plan {
@@ -180,8 +216,13 @@ impl Turn<'_> {
         let decided = chosen.iter().filter_map(|entry| Some((*entry, self.decide(entry, &mut plan)?)));
         let (planned, steps): (Vec<_>, Vec<_>) = decided.map(|(entry, (fate, step))| ((entry, fate), step)).unzip();
         let running = Compare::create_revision(self.keys.paused(), CompareOp::Equal, 0);
-        let Some(applied) = self.apply(vec![running], steps, None).await? else { return Ok(false) };
-        let mut complete = planned.len() == entries.len();
+        let left = self.left(due, steps.len(), after(self.now, request.lease.get()));
+        let leave = self.leave_line(&due.waiters, part.as_deref(), left);
+        let Some(applied) = self.apply(vec![running], steps, leave).await? else { return Ok(false) };
+        if let Some(part) = part {
+            part.place = None;
+        }
+        let mut complete = planned.len() == due.entries.len();
         let mut spoiled = Vec::new();
         let answers = applied.steps.into_iter().zip(applied.instead);
         for (index, ((entry, fate), (answer, held))) in planned.into_iter().zip(answers).enumerate() {
@@ -283,32 +324,37 @@ impl Turn<'_> {
         }
     }
 
-    /// When it is worth asking again.
-    async fn next(&self, soon: Option<Micros>, own: Option<Micros>) -> Result<Next> {
-        let own = own.map(|until| self.noticed(until));
-        let near = own.is_some_and(|own| own <= self.now + NEAR);
-        let head = match soon {
-            None if !near => self.head().await?,
-            soon => soon,
-        };
-        Ok(match [head, own].into_iter().flatten().min() {
-            None => Next::Never,
-            Some(at) if at <= self.now => Next::Now,
-            Some(at) => Next::In(span(self.now, at)),
-        })
+    /// What is left to others by a receive that takes so many, until `own` at the latest; `None` when that is not known.
+    fn left(&self, due: &Due, taken: usize, own: Micros) -> Option<Soonest> {
+        match (due.count.saturating_sub(taken as u64), due.next) {
+            (0, Ahead::NotSoon) => None,
+            (0, Ahead::Known(next)) => {
+                let own = self.noticed(own);
+                Some(Soonest { due: next.map_or(own, |next| next.min(own)), wanted: 1 })
+            }
+            (wanted, _) => Some(Soonest { due: self.now, wanted }),
+        }
     }
 
-    /// When the first message becomes due, or the first lease ends.
-    async fn head(&self) -> Result<Option<Micros>> {
-        let first = |set, from| {
-            let (from, to) = self.keys.range(set, from, None);
-            TxnOp::get(from, Some(GetOptions::new().with_range(to).with_limit(1).with_keys_only()))
-        };
-        let gets = vec![first(Set::Waiting, 0), first(Set::Leased, 0)];
-        Ok(self.soonest(&self.look(gets).await?))
+    /// When the first message becomes due, or the first lease ends, unless only `own` is soon.
+    async fn next(&self, next: Ahead, own: Option<Micros>) -> Result<Option<Micros>> {
+        match next {
+            Ahead::Known(next) => Ok(next),
+            Ahead::NotSoon if own.is_some_and(|own| self.noticed(own) <= self.now + NEAR) => Ok(None),
+            Ahead::NotSoon => {
+                let gets = vec![self.first(Set::Waiting, 0), self.first(Set::Leased, 0)];
+                Ok(self.soonest(&self.look(gets).await?))
+            }
+        }
     }
 
-    fn soonest<'a>(&self, answers: impl IntoIterator<Item = &'a GetResponse>) -> Option<Micros> {
+    /// The first key of a set whose time is `from` or later.
+    pub(super) fn first(&self, set: Set, from: Micros) -> TxnOp {
+        let (from, to) = self.keys.range(set, from, None);
+        TxnOp::get(from, Some(GetOptions::new().with_range(to).with_limit(1).with_keys_only()))
+    }
+
+    pub(super) fn soonest<'a>(&self, answers: impl IntoIterator<Item = &'a GetResponse>) -> Option<Micros> {
         let places =
             answers.into_iter().flat_map(GetResponse::kvs).filter_map(|found| self.keys.parse_place(found.key()));
         let noticed = places.map(|(place, _)| match place {

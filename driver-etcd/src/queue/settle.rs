@@ -51,7 +51,8 @@ impl Inner {
             if moves.is_empty() {
                 continue;
             }
-            let signal = moves.iter().filter_map(|(_, one)| one.due).min().map(|due| turn.signal(due));
+            let due: Vec<Micros> = moves.iter().filter_map(|(_, one)| one.due).collect();
+            let signal = (!due.is_empty()).then(|| turn.signal_all(&due));
             let steps = moves.iter().map(|(_, one)| one.step.clone()).collect();
             let Some(applied) = turn.apply(Vec::new(), steps, signal).await? else { continue };
             let settled = moves.iter().zip(&applied.steps).filter(|(_, answer)| answer.is_some());

@@ -1,0 +1,336 @@
+//! The line of clients that wait on a queue, as one of them sees it: pure, so that a test can step it.
+//!
+//! A client that waits has a place in the line, and counts the places before its own by the events of its watch. All of
+//! them learn when the soonest message is due and how many are due then; so many clients ask at that time, those in front.
+//! Each of the others would ask a little later than the one before it: the first may be dead. They need not, since whoever
+//! takes messages leaves the line and says what is left, in the same step.
+
+use std::collections::VecDeque;
+
+use super::clock::Micros;
+
+/// How many events are remembered while a request is on its way.
+const MOST_EVENTS: usize = 1_024;
+
+/// How long after it is due a message is left to those in front: enough for a server that is slow for a moment.
+pub(super) const BACKUP: Micros = 1_000_000;
+
+/// Within how long after that all others would ask, and how many of them in the first half of it: however many are dead,
+/// the delay is bounded, and where few are, few ask.
+const SPREAD: Micros = 1_000_000;
+const HALF: u64 = 20;
+
+/// An event of a queue.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum News {
+    /// So many messages more are due then.
+    Sooner(Soonest),
+    /// This is what is due first, by somebody who looked: nothing that was told before counts.
+    Exactly(Soonest),
+    /// A client took this place.
+    Came(Vec<u8>),
+    /// A client left this place.
+    Went(Vec<u8>),
+}
+
+/// What is due first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Soonest {
+    /// `Micros::MAX`: nothing is.
+    pub(super) due: Micros,
+    /// How many clients are to ask then.
+    pub(super) wanted: u64,
+}
+
+/// How things stood in a revision.
+#[derive(Clone, Debug)]
+pub(super) struct Stands {
+    pub(super) place: Place,
+    pub(super) soonest: Soonest,
+    pub(super) revision: i64,
+}
+
+/// A place in the line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Place {
+    pub(super) key: Vec<u8>,
+    /// How many are before it.
+    pub(super) ahead: u64,
+}
+
+/// What one client knows of a queue on which it waits.
+#[derive(Debug)]
+pub(super) struct Sleeper {
+    place: Option<Place>,
+    soonest: Soonest,
+    /// Up to this revision everything is counted in.
+    read_at: i64,
+    asks: Asks,
+    /// What happened while a request was on its way.
+    recent: VecDeque<(i64, News)>,
+    /// The place that it took last, or tried to take: it may stand even if the answer was lost.
+    pub(super) last: Option<Vec<u8>>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Asks {
+    /// It sleeps.
+    No,
+    /// It was woken, and has not asked yet.
+    Woken,
+    /// A request is on its way.
+    Yes,
+    /// A request is on its way, and events of the meantime are missing.
+    Blindly,
+}
+
+impl Soonest {
+    pub(super) const NEVER: Self = Self { due: Micros::MAX, wanted: 0 };
+    const AT_ONCE: Self = Self { due: 0, wanted: 1 };
+
+    /// Of messages that are due then.
+    pub(super) fn of(due: &[Micros], now: Micros) -> Self {
+        let Some(first) = due.iter().min() else { return Self::NEVER };
+        let wanted = due.iter().filter(|due| **due <= now.max(*first)).count() as u64;
+        Self { due: *first, wanted }
+    }
+
+    /// As it stands in the signal's key, with an equals sign before it if it is [exact](News::Exactly).
+    pub(super) fn spelled(self) -> String {
+        format!("{} {}", self.due, self.wanted)
+    }
+
+    fn parse(text: &str) -> Option<Self> {
+        let (due, wanted) = text.split_once(' ')?;
+        Some(Self { due: due.parse().ok()?, wanted: wanted.parse().ok()? })
+    }
+}
+
+impl News {
+    /// What a signal says; one that cannot be read has everybody look who does not wait for less.
+    pub(super) fn parse(value: &[u8]) -> Self {
+        let text = std::str::from_utf8(value).unwrap_or_default();
+        let exact = text.strip_prefix('=').and_then(Soonest::parse).map(Self::Exactly);
+        exact.unwrap_or_else(|| Self::Sooner(Soonest::parse(text).unwrap_or(Soonest::AT_ONCE)))
+    }
+}
+
+impl Default for Sleeper {
+    fn default() -> Self {
+        Self { place: None, soonest: Soonest::NEVER, read_at: 0, asks: Asks::No, recent: VecDeque::new(), last: None }
+    }
+}
+
+impl Sleeper {
+    /// A request leaves, unless one is on its way that looks after the place; tells the place that it has, and whether it
+    /// asks since those before it did not.
+    pub(super) fn asks(&mut self, now: Micros) -> Option<(Option<Vec<u8>>, bool)> {
+        if matches!(self.asks, Asks::Yes | Asks::Blindly) {
+            return None;
+        }
+        self.asks = Asks::Yes;
+        let place = self.place.take();
+        let late = self.soonest.due.saturating_add(BACKUP) <= now;
+        let instead = late && place.as_ref().is_some_and(|place| place.ahead >= self.soonest.wanted);
+        Some((place.map(|place| place.key), instead))
+    }
+
+    /// The request was answered, or failed; without a place the client does not wait.
+    pub(super) fn answered(&mut self, stands: Option<Stands>, now: Micros) {
+        let blindly = std::mem::replace(&mut self.asks, Asks::No) == Asks::Blindly;
+        let recent = std::mem::take(&mut self.recent);
+        (self.place, self.soonest) = (None, Soonest::NEVER);
+        if blindly {
+            self.soonest = Soonest::AT_ONCE;
+            return;
+        }
+        if let Some(Stands { place, soonest, revision }) = stands {
+            (self.read_at, self.soonest, self.place) = (revision, soonest, Some(place));
+        }
+        for (revision, news) in recent {
+            self.count(revision, news, now);
+        }
+    }
+
+    /// Something happened.
+    pub(super) fn take_in(&mut self, revision: i64, news: News, now: Micros) {
+        match self.asks {
+            Asks::Yes if self.recent.len() < MOST_EVENTS => self.recent.push_back((revision, news)),
+            Asks::Yes => self.asks = Asks::Blindly,
+            Asks::Blindly => {}
+            Asks::No | Asks::Woken => self.count(revision, news, now),
+        }
+    }
+
+    /// Events are missing: its place is not known any more.
+    pub(super) fn gap(&mut self) {
+        (self.place, self.soonest) = (None, Soonest::NEVER);
+        self.recent.clear();
+        self.asks = match self.asks {
+            Asks::Yes | Asks::Blindly => Asks::Blindly,
+            Asks::No | Asks::Woken => Asks::No,
+        };
+    }
+
+    /// When it is to ask, as far as it is known now.
+    pub(super) fn alarm(&self) -> Option<Micros> {
+        let Soonest { due, wanted } = self.soonest;
+        if self.asks != Asks::No || due == Micros::MAX {
+            return None;
+        }
+        let Some(Place { ahead, .. }) = self.place else { return Some(0) };
+        let Some(behind) = ahead.checked_sub(wanted.max(1)) else { return Some(due) };
+        Some(due.saturating_add(BACKUP + SPREAD * behind / (behind + HALF)))
+    }
+
+    /// Whether it is one of those that ask when the next message is due.
+    pub(super) fn is_in_front(&self) -> bool {
+        self.place.as_ref().is_none_or(|place| place.ahead < self.soonest.wanted.max(1))
+    }
+
+    /// It was woken: once, until it asks.
+    pub(super) fn woken(&mut self) {
+        self.asks = Asks::Woken;
+    }
+
+    fn count(&mut self, revision: i64, news: News, now: Micros) {
+        if revision <= self.read_at {
+            return;
+        }
+        match news {
+            News::Exactly(soonest) if self.place.is_some() => self.soonest = soonest,
+            News::Exactly(_) => {}
+            News::Sooner(Soonest { due, wanted }) if due < self.soonest.due => {
+                let outstanding = if self.soonest.due <= now { self.soonest.wanted } else { 0 };
+                self.soonest = Soonest { due, wanted: wanted + outstanding };
+            }
+            News::Sooner(Soonest { due, wanted }) if due <= now => self.soonest.wanted += wanted,
+            News::Sooner(_) => {}
+            News::Came(key) => {
+                if let Some(place) = self.place.as_mut().filter(|place| key < place.key) {
+                    place.ahead += 1;
+                }
+            }
+            News::Went(key) => self.went(&key),
+        }
+    }
+
+    fn went(&mut self, key: &[u8]) {
+        let Some(place) = &mut self.place else { return };
+        if place.key == key {
+            // Somebody else took it for dead, or its lease has ended.
+            (self.place, self.soonest) = (None, Soonest::AT_ONCE);
+        } else if key < place.key.as_slice() {
+            place.ahead = place.ahead.saturating_sub(1);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: Micros = 10_000_000;
+
+    fn soonest(due: Micros, wanted: u64) -> Soonest {
+        Soonest { due, wanted }
+    }
+
+    /// One that waits with so many before it, as of revision 10.
+    fn waiting(ahead: u64, soonest: Soonest) -> Sleeper {
+        let mut sleeper = Sleeper::default();
+        assert_eq!(sleeper.asks(NOW), Some((None, false)));
+        let place = Place { key: b"m".to_vec(), ahead };
+        sleeper.answered(Some(Stands { place, soonest, revision: 10 }), NOW);
+        sleeper
+    }
+
+    #[test]
+    fn as_many_ask_as_there_are_messages_and_the_others_later() {
+        for (ahead, wanted, asks_at) in
+            [(0, 1, NOW), (1, 1, NOW + BACKUP), (1, 2, NOW), (21, 1, NOW + BACKUP + SPREAD / 2)]
+        {
+            assert_eq!(
+                waiting(ahead, soonest(NOW, wanted)).alarm(),
+                Some(asks_at),
+                "{ahead} before it, {wanted} wanted"
+            );
+        }
+        assert_eq!(waiting(0, Soonest::NEVER).alarm(), None);
+        assert!(waiting(999, soonest(NOW, 1)).alarm() < Some(NOW + 2_000_000), "however many are dead");
+    }
+
+    #[test]
+    fn events_that_the_answer_knew_of_are_not_counted_again() {
+        let mut sleeper = waiting(2, soonest(NOW + 50, 1));
+        for revision in [9, 10, 11] {
+            sleeper.take_in(revision, News::Went(b"a".to_vec()), NOW);
+        }
+        sleeper.take_in(12, News::Came(b"z".to_vec()), NOW);
+        assert!(!sleeper.is_in_front());
+        sleeper.take_in(13, News::Went(b"b".to_vec()), NOW);
+        assert_eq!(sleeper.alarm(), Some(NOW + 50));
+    }
+
+    #[test]
+    fn what_happened_during_a_request_counts_behind_its_answer() {
+        let mut sleeper = waiting(1, soonest(NOW + 50, 1));
+        sleeper.asks(NOW);
+        sleeper.take_in(11, News::Went(b"a".to_vec()), NOW);
+        sleeper.take_in(12, News::Sooner(soonest(NOW, 1)), NOW);
+        assert_eq!((sleeper.alarm(), sleeper.asks(NOW)), (None, None), "one request at a time");
+        let place = Place { key: b"m".to_vec(), ahead: 0 };
+        sleeper.answered(Some(Stands { place, soonest: soonest(NOW + 50, 1), revision: 11 }), NOW);
+        assert_eq!(sleeper.alarm(), Some(NOW));
+    }
+
+    #[test]
+    fn whoever_takes_a_message_tells_what_is_left() {
+        let mut sleeper = waiting(1, soonest(NOW, 1));
+        sleeper.take_in(11, News::Went(b"a".to_vec()), NOW);
+        sleeper.take_in(11, News::Exactly(Soonest::NEVER), NOW);
+        assert_eq!(sleeper.alarm(), None);
+        sleeper.take_in(12, News::Sooner(soonest(NOW, 1)), NOW);
+        sleeper.take_in(13, News::Sooner(soonest(NOW + 1, 2)), NOW + 1);
+        assert_eq!((sleeper.alarm(), sleeper.soonest.wanted), (Some(NOW), 3), "both pushes are due");
+    }
+
+    #[test]
+    fn one_that_was_taken_for_dead_asks_and_so_does_one_that_missed_events() {
+        let mut sleeper = waiting(0, Soonest::NEVER);
+        sleeper.take_in(11, News::Went(b"m".to_vec()), NOW);
+        assert_eq!(sleeper.alarm(), Some(0));
+        let mut sleeper = waiting(0, Soonest::NEVER);
+        let asked = sleeper.asks(NOW);
+        assert_eq!(asked, Some((Some(b"m".to_vec()), false)));
+        sleeper.gap();
+        sleeper.answered(None, NOW);
+        assert_eq!(sleeper.alarm(), Some(0));
+    }
+
+    #[test]
+    fn one_that_does_not_wait_is_woken_by_pushes_alone() {
+        let mut sleeper = Sleeper::default();
+        sleeper.take_in(1, News::Exactly(soonest(NOW, 1)), NOW);
+        assert_eq!(sleeper.alarm(), None);
+        sleeper.take_in(2, News::Sooner(soonest(NOW + 50, 1)), NOW);
+        assert_eq!(sleeper.alarm(), Some(0));
+        sleeper.woken();
+        assert_eq!(sleeper.alarm(), None, "once");
+    }
+
+    #[test]
+    fn one_far_behind_that_asks_nevertheless_does_so_instead_of_others() {
+        assert_eq!(waiting(1, soonest(NOW, 1)).asks(NOW + BACKUP), Some((Some(b"m".to_vec()), true)));
+        assert_eq!(waiting(0, soonest(NOW, 1)).asks(NOW + BACKUP), Some((Some(b"m".to_vec()), false)));
+        assert_eq!(waiting(1, soonest(NOW, 1)).asks(NOW), Some((Some(b"m".to_vec()), false)));
+    }
+
+    #[test]
+    fn signals_are_read_back() {
+        let told = soonest(17, 3);
+        assert_eq!(News::parse(told.spelled().as_bytes()), News::Sooner(told));
+        assert_eq!(News::parse(format!("={}", told.spelled()).as_bytes()), News::Exactly(told));
+        assert_eq!(News::parse(b"?"), News::Sooner(Soonest::AT_ONCE));
+    }
+}

@@ -1,0 +1,134 @@
+//! One message costs the requests of one client, however many wait; and when that one is dead, another one notices.
+
+#![allow(clippy::print_stdout, reason = "measurements")]
+
+mod common;
+
+use std::time::{Duration, Instant};
+
+use common::*;
+use tenure_core::driver::{DelayQueue as _, Due, NewMessage};
+use tenure_core::{Client, Delay, Queue};
+use tenure_testkit::EtcdCluster;
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+use tokio::task::JoinSet;
+
+const CLIENTS: usize = 100;
+const MESSAGES: u32 = 20;
+
+fn requests(cluster: &EtcdCluster) -> f64 {
+    cluster.metric(0, "grpc_server_started_total{").unwrap()
+}
+
+fn delayed(delay: Duration) -> NewMessage {
+    NewMessage { due: Due::After(Delay::new(delay).unwrap()), ..message(b"a") }
+}
+
+/// A client of its own, with a connection of its own.
+fn engine(cluster: &EtcdCluster) -> Queue<Vec<u8>> {
+    Client::new(driver(cluster)).queue_of_bytes(b"jobs").unwrap()
+}
+
+/// Clients that take one message after the other, for ever, and say when they got one.
+fn crowd(cluster: &EtcdCluster, count: usize) -> (JoinSet<()>, UnboundedReceiver<Instant>) {
+    let mut crowd = JoinSet::new();
+    let (told, taken) = unbounded_channel();
+    for _ in 0..count {
+        let (jobs, told) = (engine(cluster), told.clone());
+        crowd.spawn(async move {
+            let mut delivery = jobs.receive().await.unwrap();
+            loop {
+                let _ = told.send(Instant::now());
+                let (acked, next) = tokio::join!(delivery.ack(), jobs.receive());
+                acked.unwrap();
+                delivery = next.unwrap();
+            }
+        });
+    }
+    (crowd, taken)
+}
+
+/// Pushes messages one after the other; tells the requests and the greatest lateness of one.
+async fn cost(cluster: &EtcdCluster, delay: Duration, taken: &mut UnboundedReceiver<Instant>) -> (f64, Duration) {
+    let producer = driver(cluster);
+    producer.stats(&queue()).await.unwrap(); // connected
+    let before = requests(cluster);
+    let mut late = Duration::ZERO;
+    for _ in 0..MESSAGES {
+        let due = Instant::now() + delay;
+        producer.push(&queue(), &[delayed(delay)]).await.unwrap();
+        let took = tokio::time::timeout(PATIENCE, taken.recv()).await.unwrap().unwrap();
+        late = late.max(took.saturating_duration_since(due));
+        tokio::time::sleep(Duration::from_millis(50)).await; // until it waits again
+    }
+    (requests(cluster) - before, late)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_message_costs_few_requests_beside_a_hundred_clients_that_wait() {
+    let cluster = server();
+    let (crowd, mut taken) = crowd(&cluster, CLIENTS);
+    tokio::time::sleep(Duration::from_secs(16)).await; // until they trust their watches
+    let (before, started) = (requests(&cluster), Instant::now());
+    tokio::time::sleep(Duration::from_secs(20)).await;
+    let idle = (requests(&cluster) - before) / started.elapsed().as_secs_f64();
+    for (what, delay) in [("due at once", 0), ("due after 150 ms", 150)] {
+        let started = Instant::now();
+        let (requests, late) = cost(&cluster, Duration::from_millis(delay), &mut taken).await;
+        let each = (requests - idle * started.elapsed().as_secs_f64()) / f64::from(MESSAGES);
+        println!("{what}: {each:.2} requests a message, {late:?} late at most, {idle:.2} requests/s idle");
+        // A push, a look, a lease, a settlement, and a look and a place for the next one: six, as for a client alone.
+        assert!(each <= 8.0, "{each} requests a message");
+    }
+    let each = idle / CLIENTS as f64;
+    assert!(each <= 0.1, "{each} requests a second of each client while nothing happens");
+    drop(crowd);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_batch_wakes_as_many_as_it_has_messages() {
+    let cluster = server();
+    let (_crowd, mut taken) = crowd(&cluster, 30);
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    let producer = driver(&cluster);
+    for delay in [Duration::ZERO, Duration::from_millis(300)] {
+        let due = Instant::now() + delay;
+        producer.push(&queue(), &vec![delayed(delay); 20]).await.unwrap();
+        let before = requests(&cluster);
+        let mut late = Duration::ZERO;
+        for _ in 0..20 {
+            let took = tokio::time::timeout(PATIENCE, taken.recv()).await.unwrap().unwrap();
+            late = late.max(took.saturating_duration_since(due));
+        }
+        println!("20 due after {delay:?}: {late:?} late at most, {} requests", requests(&cluster) - before);
+        assert!(late < SECOND, "{late:?} late: those who come instead of others are not needed");
+        tokio::time::sleep(SECOND).await;
+    }
+}
+
+/// Those in front never ask: they are dead, and etcd does not know of it yet.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn when_those_in_front_are_dead_another_one_asks_within_two_seconds() {
+    let cluster = server();
+    let mut dead = Vec::new();
+    for _ in 0..3 {
+        let driver = driver(&cluster);
+        let watch = driver.watch(&queue()).await.unwrap();
+        assert!(receive(&driver, 1, SECOND).await.deliveries.is_empty(), "it waits");
+        dead.push((driver, watch));
+    }
+    let (_crowd, mut taken) = crowd(&cluster, 5);
+    let producer = driver(&cluster);
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    for (round, delay) in [0, 300, 0].into_iter().enumerate() {
+        let delay = Duration::from_millis(delay);
+        let due = Instant::now() + delay;
+        producer.push(&queue(), &[delayed(delay)]).await.unwrap();
+        let took = tokio::time::timeout(PATIENCE, taken.recv()).await.unwrap().unwrap();
+        let late = took.saturating_duration_since(due);
+        println!("due after {delay:?}: {late:?} late");
+        assert!(late < Duration::from_secs(2), "{late:?} late");
+        assert!(round == 0 || late < SECOND, "{late:?} late, though it is known that they are dead");
+        tokio::time::sleep(SECOND / 2).await;
+    }
+}

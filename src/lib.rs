@@ -166,8 +166,8 @@ pub use tenure_core::Json;
 pub use tenure_core::telemetry;
 pub use tenure_core::{
     Attempts, Bytes, Codec, ConcurrencyKey, DeadLetters, Delay, Delivery, Ending, IntoOutcome, Jitter, Job, Lease,
-    MessageId, OrPark, Outcome, Payload, Push, PushMany, Queue, QueueLimits, QueueName, Rate, Reason, Recurrence,
-    RetryPolicy, Text, Worker, WorkerBuilder, WorkerEvent, WorkerStats,
+    Message, MessageId, OrPark, Outcome, Payload, Push, PushMany, PushManyError, Queue, QueueLimits, QueueName, Rate,
+    Reason, Recurrence, RetryPolicy, Text, Worker, WorkerBuilder, WorkerEvent, WorkerStats,
 };
 pub use tenure_core::{
     Client, ClientBuilder, Confirmation, DriftBound, Error, ErrorKind, FenceGate, FencingToken, HoldState, Label,

@@ -44,8 +44,8 @@ pub use name::{Label, LockName};
 pub use queue::Json;
 pub use queue::{
     Attempts, Bytes, Codec, ConcurrencyKey, DeadLetters, Delay, Delivery, Ending, IntoOutcome, Jitter, Job, Lease,
-    MessageId, OrPark, Outcome, Payload, Push, PushMany, Queue, QueueLimits, QueueName, Rate, Reason, Recurrence,
-    RetryPolicy, Text, Worker, WorkerBuilder, WorkerEvent, WorkerStats,
+    Message, MessageId, OrPark, Outcome, Payload, Push, PushMany, PushManyError, Queue, QueueLimits, QueueName, Rate,
+    Reason, Recurrence, RetryPolicy, Text, Worker, WorkerBuilder, WorkerEvent, WorkerStats,
 };
 pub use reentrant::{Reentrant, ReentrantGuard};
 pub use token::{FencingToken, OwnerId, OwnerToken, TokenText};

@@ -136,10 +136,10 @@ pub(super) async fn is_free_raw(locks: &dyn DistributedLock, name: &LockName) ->
 
 #[track_caller]
 pub(super) fn must_fail<T: std::fmt::Debug>(
-    result: tenure_core::Result<T>,
+    result: tenure_core::Result<T, impl Into<tenure_core::Error>>,
     kind: tenure_core::ErrorKind,
 ) -> CaseResult<tenure_core::Error> {
-    match result {
+    match result.map_err(Into::into) {
         Err(error) if error.kind() == kind => Ok(error),
         other => Err(Failure::new(format!("{other:?} instead of an error of kind {kind:?}"))),
     }

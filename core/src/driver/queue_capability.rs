@@ -116,6 +116,17 @@ impl QueueCapabilities {
         Ok(())
     }
 
+    pub(crate) fn check_request(&self, bytes: usize) -> Result<()> {
+        if bytes > self.request_bytes {
+            let text = format!(
+                "a message has {bytes} bytes with its names, a push to this backend's queues takes {}",
+                self.request_bytes
+            );
+            return Err(Error::new(ErrorKind::InvalidArgument, text));
+        }
+        Ok(())
+    }
+
     pub(crate) fn check_batch(&self, length: usize) -> Result<()> {
         if length == 0 || length > self.batch {
             let text = format!("{length} at once are outside 1 to {}, the batch of this backend's queues", self.batch);

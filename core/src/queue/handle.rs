@@ -10,11 +10,10 @@ use super::codec::Codec;
 use super::delivery::Delivery;
 use super::pump::{Patience, Pump};
 use super::push::{Push, PushMany};
-use super::{Attempts, DeadLetters, Lease, QueueName, WorkerBuilder};
+use super::{Attempts, DeadLetters, Lease, Message, QueueName, WorkerBuilder};
 use crate::clock::LeaseInstant;
-use crate::driver::{DelayQueue, NewMessage, Pushed, QueueCapabilities, Settled};
+use crate::driver::{DelayQueue, QueueCapabilities, Settled};
 use crate::error::{Error, ErrorKind, Result};
-use crate::telemetry;
 
 /// The pause of those who go on after a failed request for messages.
 pub(super) const AFTER_FAILURE: Duration = Duration::from_secs(1);
@@ -81,23 +80,26 @@ impl<T: 'static> Queue<T> {
     /// queue.push(&invoice).delay(Duration::from_secs(300)).id("invoice/42").await?;
     /// ```
     pub fn push(&self, value: &T) -> Push<'_, T> {
-        Push::new(self, self.codec.encode(value))
+        Push::new(self, Message::new(value))
     }
 
     /// Stores a message of bytes, without the codec.
     pub fn push_bytes(&self, bytes: impl Into<Vec<u8>>) -> Push<'_, T> {
-        Push::new(self, Ok(bytes.into()))
+        Push::new(self, Message::bytes(bytes))
     }
 
-    /// Stores messages, all or none, once the returned request is awaited: up to the
-    /// [`batch`](QueueCapabilities::batch) of the driver. A driver may also bound the bytes of one push (1 MiB on Redis and
-    /// etcd), so that it does not hold up others: more is refused with
-    /// [`ErrorKind::InvalidArgument`](crate::ErrorKind::InvalidArgument), since what is split is not all or none.
-    pub fn push_many<'a>(&self, values: impl IntoIterator<Item = &'a T>) -> PushMany<'_, T>
+    /// Stores messages, once the returned request is awaited: values, or [`Message`]s with options of their own.
+    ///
+    /// They leave in order, one request after the other, each of [`batch`](QueueCapabilities::batch) messages and
+    /// [`request_bytes`](QueueCapabilities::request_bytes) bytes at most, so that they hold up nobody else. **Each request is
+    /// stored all or none**; when one fails, those before it are stored, and [`PushManyError`](crate::PushManyError) says how
+    /// many. So up to a batch of small messages is stored all or none.
+    pub fn push_many<'v, M>(&self, messages: impl IntoIterator<Item = M>) -> PushMany<'_, T>
     where
-        T: 'a,
+        M: Into<Message<'v, T>>,
+        T: 'v,
     {
-        PushMany::new(self, values.into_iter().map(|value| self.codec.encode(value)).collect())
+        PushMany::new(self, messages.into_iter().map(Into::into))
     }
 
     /// Waits for a message.
@@ -270,12 +272,6 @@ impl<T: 'static> Queue<T> {
     pub(super) async fn call<R>(&self, what: &'static str, call: impl Future<Output = Result<R>>) -> Result<R> {
         self.pump.shared.ensure_open().map_err(|error| self.told(error, what))?;
         super::bounded(self.pump.shared.config.op_timeout, call).await.map_err(|error| self.told(error, what))
-    }
-
-    /// Stores messages.
-    pub(super) async fn send(&self, batch: &[NewMessage]) -> Result<Vec<Pushed>> {
-        let work = self.call("push", self.driver().push(self.name(), batch));
-        telemetry::in_push_span(self.pump.shared.driver(), self.name(), batch.len(), work).await
     }
 
     pub(super) fn told(&self, error: Error, operation: &'static str) -> Error {

@@ -2,7 +2,7 @@
 //!
 //! | here | what |
 //! |---|---|
-//! | [`Queue`], [`Push`], [`PushMany`] | storing messages, and waiting for them |
+//! | [`Queue`], [`Message`], [`Push`], [`PushMany`] | storing messages, and waiting for them |
 //! | [`Delivery`] | one message in hand: settle it, extend it, learn of its loss |
 //! | [`Worker`] | handles messages for you |
 //! | [`DeadLetters`] | messages that are delivered no more |
@@ -16,6 +16,7 @@ mod delivery;
 mod extending;
 mod handle;
 mod limits;
+mod message;
 mod name;
 mod operate;
 mod parked;
@@ -25,6 +26,7 @@ mod rate;
 mod registry;
 mod request;
 mod run;
+mod wall;
 mod worker;
 
 #[cfg(feature = "json")]
@@ -34,9 +36,10 @@ pub use dead::DeadLetters;
 pub use delivery::Delivery;
 pub use handle::Queue;
 pub use limits::{Attempts, Delay, Lease, Payload};
+pub use message::Message;
 pub use name::{ConcurrencyKey, MessageId, QueueName, Reason, Recurrence};
 pub use parked::OrPark;
-pub use push::{Push, PushMany};
+pub use push::{Push, PushMany, PushManyError};
 pub use rate::{QueueLimits, Rate};
 pub use worker::{
     Ending, IntoOutcome, Jitter, Job, Outcome, RetryPolicy, Worker, WorkerBuilder, WorkerEvent, WorkerStats,

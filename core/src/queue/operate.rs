@@ -8,7 +8,7 @@ use super::handle::Queue;
 use super::{Delay, MessageId, QueueLimits, QueueName};
 use crate::driver::{Cancelled, ListPlace, Listed, MessageInfo, MessagePage, PurgeStep, QueueStats, Rescheduled, Rest};
 use crate::engine::shared::Shared;
-use crate::error::Result;
+use crate::error::{Error, Result};
 
 /// How many messages one step of a purge removes: short enough for a backend to do other work in between.
 const STEP: usize = 1000;
@@ -58,7 +58,7 @@ impl<T: 'static> Queue<T> {
     /// meanwhile may be missing or be listed twice. A failure is the last item.
     pub fn list(&self, which: Listed) -> impl Stream<Item = Result<MessageInfo>> + use<T> {
         let pages = futures_util::stream::try_unfold(Some((self.clone(), None)), move |place| async move {
-            let Some((queue, from)) = place else { return Ok(None) };
+            let Some((queue, from)) = place else { return Ok::<_, Error>(None) };
             let MessagePage { messages, next } = queue.list_page(which, from, LISTED).await?;
             let rest = next.map(|next| (queue, Some(next)));
             Ok(Some((futures_util::stream::iter(messages.into_iter().map(Ok)), rest)))

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::Message;
 use super::delivery::Delivery;
 use super::handle::Queue;
 use crate::driver::Pushed;
@@ -22,8 +23,11 @@ pub(crate) const PARKED_AT_MOST: Duration = Duration::from_secs(5);
 
 impl Lock {
     /// Takes the lock if it is free; else stores the message, to be handled under this lock later: when its turn comes
-    /// (how, the driver declares as its [`Parking`](crate::driver::Parking)), and 5 s from now at the latest. For request
-    /// handlers, which should not wait.
+    /// (how, the driver declares as its [`Parking`](crate::driver::Parking)), and 5 s from now at the latest, or as it says
+    /// ([`Message::parked_at_most`]). For request handlers, which should not wait.
+    ///
+    /// A [`Message`] with an id is parked once, however often the request is made; it is refused when it is due at a time, or
+    /// carries another lock.
     ///
     /// The message waits in the line of the lock as any other waiter, as long as this client lives. When its turn comes, the
     /// lock is kept for it for 2 s ([`ClientBuilder::parked_turn`](crate::ClientBuilder::parked_turn)), and a worker of the
@@ -37,11 +41,17 @@ impl Lock {
     /// # Cancel safety
     ///
     /// Dropping the future leaves no lock behind; the message may be stored or not.
-    pub async fn or_park<T: 'static>(&self, queue: &Queue<T>, message: &T) -> Result<OrPark> {
+    pub async fn or_park<'v, T: 'static>(
+        &self,
+        queue: &Queue<T>,
+        message: impl Into<Message<'v, T>>,
+    ) -> Result<OrPark> {
+        let parked = message.into().encoded(&*queue.codec).parked_behind(self.name(), PARKED_AT_MOST);
+        let parked = parked.and_then(|message| message.checked(queue)).map_err(|error| queue.told(error, "push"))?;
         if let Some(guard) = self.try_acquire().await? {
             return Ok(OrPark::Acquired(guard));
         }
-        queue.push(message).parked(self.name().as_bytes(), PARKED_AT_MOST).await.map(OrPark::Parked)
+        queue.store(parked).await.map(OrPark::Parked)
     }
 
     /// Takes the lock for a message: with the hold that the message brings along if it was parked behind this lock and its

@@ -3,144 +3,87 @@
 use std::fmt;
 use std::future::{Future, IntoFuture};
 use std::pin::Pin;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
+use super::Message;
 use super::handle::Queue;
-use super::{Attempts, ConcurrencyKey, Delay, MessageId, Payload};
+use super::message::Encoded;
 use crate::clock::LeaseInstant;
-use crate::driver::{Due, KeyedConcurrency, NamedId, NewMessage, Pushed, QueueCapabilities};
+use crate::driver::{Due, NewMessage, Pushed, QueueCapabilities};
 use crate::error::{Error, ErrorKind, Result};
-use crate::name::LockName;
-
-/// For how long an id stays known after its message was acknowledged, unless told otherwise.
-const DEFAULT_WINDOW: Duration = Duration::from_secs(3600);
+use crate::telemetry;
 
 /// A future that lasts as long as what it was made from.
 type Boxed<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// A message on its way into a queue; made by [`Queue::push`]. Awaiting it stores the message.
+/// A message on its way into a queue; made by [`Queue::push`]. Awaiting it stores the message. The options are those of a
+/// [`Message`].
 #[must_use = "a push does nothing until it is awaited"]
 pub struct Push<'a, T> {
     queue: &'a Queue<T>,
-    bytes: Result<Vec<u8>>,
-    options: Options,
-}
-
-/// As it was given; checked when the message is pushed.
-#[derive(Clone, Debug, Default)]
-struct Options {
-    delay: Option<Duration>,
-    /// The latest, for a message that is due when its lock is free.
-    parked: Option<Duration>,
-    id: Option<Vec<u8>>,
-    window: Option<Duration>,
-    key: Option<Vec<u8>>,
-    lock: Option<Vec<u8>>,
-    attempts: Option<u32>,
+    message: Encoded,
 }
 
 impl<'a, T: 'static> Push<'a, T> {
-    pub(super) fn new(queue: &'a Queue<T>, bytes: Result<Vec<u8>>) -> Self {
-        Self { queue, bytes, options: Options::default() }
+    pub(super) fn new(queue: &'a Queue<T>, message: Message<'_, T>) -> Self {
+        Self { queue, message: message.encoded(&*queue.codec) }
     }
 
-    /// How long until the message is due, counted by the backend from when it accepts the message. Up to
-    /// [`Delay::MAX`]; default: due at once.
-    pub fn delay(mut self, delay: Duration) -> Self {
-        self.options.delay = Some(delay);
-        self
+    /// How long until the message is due: [`Message::delay`].
+    pub fn delay(self, delay: Duration) -> Self {
+        Self { message: self.message.delay(delay), ..self }
     }
 
-    /// A name for the message, 1 to [`MessageId::MAX_LEN`] bytes: pushing it again stores nothing and says so, as long
-    /// as the message is stored, and for the [`dedup_window`](Push::dedup_window) after it was acknowledged.
-    pub fn id(mut self, id: impl AsRef<[u8]>) -> Self {
-        self.options.id = Some(id.as_ref().to_vec());
-        self
+    /// When the message is due, by the wall clock of this machine: [`Message::at`].
+    pub fn at(self, time: SystemTime) -> Self {
+        Self { message: self.message.at(time), ..self }
     }
 
-    /// For how long the id stays known after the message was acknowledged. Default: one hour; zero: not at all.
-    pub fn dedup_window(mut self, window: Duration) -> Self {
-        self.options.window = Some(window);
-        self
+    /// For how long after it is due the message may be delivered: [`Message::ttl`].
+    pub fn ttl(self, ttl: Duration) -> Self {
+        Self { message: self.message.ttl(ttl), ..self }
     }
 
-    /// At most one message of this key is in flight at a time, in this queue. 1 to [`ConcurrencyKey::MAX_LEN`] bytes.
-    pub fn concurrency_key(mut self, key: impl AsRef<[u8]>) -> Self {
-        self.options.key = Some(key.as_ref().to_vec());
-        self
+    /// A name for the message, which is stored once: [`Message::id`].
+    pub fn id(self, id: impl AsRef<[u8]>) -> Self {
+        Self { message: self.message.id(id), ..self }
     }
 
-    /// The lock that a [`Worker`](crate::Worker) holds while it handles the message.
-    pub fn lock(mut self, name: impl AsRef<[u8]>) -> Self {
-        self.options.lock = Some(name.as_ref().to_vec());
-        self
+    /// Takes the place of a message of the same id that waits: [`Message::replace`].
+    pub fn replace(self) -> Self {
+        Self { message: self.message.replace(), ..self }
     }
 
-    /// The message is due when its turn at the lock comes, but no later than `at_most` from now; how, the driver declares as its
-    /// [`Parking`](crate::driver::Parking). A worker holds the lock while it handles the message. In place of a
-    /// [`delay`](Push::delay), and of [`lock`](Push::lock).
-    pub fn parked(mut self, lock: impl AsRef<[u8]>, at_most: Duration) -> Self {
-        self.options.lock = Some(lock.as_ref().to_vec());
-        self.options.parked = Some(at_most);
-        self
+    /// For how long the id stays known after the message was acknowledged: [`Message::dedup_window`].
+    pub fn dedup_window(self, window: Duration) -> Self {
+        Self { message: self.message.dedup_window(window), ..self }
     }
 
-    /// How often the message may be delivered before it is dead. Default: that of the queue's handle.
-    pub fn attempts(mut self, most: u32) -> Self {
-        self.options.attempts = Some(most);
-        self
+    /// At most one message of this key is in flight at a time: [`Message::concurrency_key`].
+    pub fn concurrency_key(self, key: impl AsRef<[u8]>) -> Self {
+        Self { message: self.message.concurrency_key(key), ..self }
+    }
+
+    /// The lock that a worker holds while it handles the message: [`Message::lock`].
+    pub fn lock(self, name: impl AsRef<[u8]>) -> Self {
+        Self { message: self.message.lock(name), ..self }
+    }
+
+    /// The message is due when its turn at the lock comes: [`Message::parked`].
+    pub fn parked(self, lock: impl AsRef<[u8]>, at_most: Duration) -> Self {
+        Self { message: self.message.parked(lock, at_most), ..self }
+    }
+
+    /// How often the message may be delivered before it is dead: [`Message::attempts`].
+    pub fn attempts(self, most: u32) -> Self {
+        Self { message: self.message.attempts(most), ..self }
     }
 
     async fn store(self) -> Result<Pushed> {
-        let Self { queue, bytes, options } = self;
-        let message = message(queue, bytes, &options).map_err(|error| queue.told(error, "push"))?;
-        let (batch, since) = ([message], LeaseInstant::now());
-        let mut answers = queue.send(&batch).await?;
-        let unanswered = || queue.told(Error::new(ErrorKind::Protocol, "a push was not answered"), "push");
-        let answer = answers.pop().ok_or_else(unanswered)?;
-        let [NewMessage { due, lock, .. }] = &batch;
-        if let (Due::Parked { at_most }, Some(lock), Pushed::Stored(id)) = (due, lock, &answer) {
-            queue.pump.attend(lock, id.clone(), since, *at_most);
-        }
-        Ok(answer)
+        let Self { queue, message } = self;
+        let message = message.checked(queue).map_err(|error| queue.told(error, "push"))?;
+        queue.store(message).await
     }
-}
-
-fn message<T: 'static>(queue: &Queue<T>, bytes: Result<Vec<u8>>, options: &Options) -> Result<NewMessage> {
-    let caps: QueueCapabilities = queue.pump.caps;
-    let bytes = bytes?;
-    caps.check_payload(bytes.len())?;
-    let payload = Payload::new(bytes)?;
-    if options.delay.is_some() && options.parked.is_some() {
-        let text = "a message is either due after a delay or parked behind a lock";
-        return Err(Error::new(ErrorKind::InvalidArgument, text));
-    }
-    let delay = Delay::new(options.parked.or(options.delay).unwrap_or_default())?;
-    caps.check_delay(delay)?;
-    let attempts = Attempts::new(options.attempts.unwrap_or(queue.attempts))?;
-    caps.check_attempts(attempts)?;
-    let key = options.key.as_ref().map(ConcurrencyKey::new).transpose()?;
-    if key.is_some() && caps.keys == KeyedConcurrency::None {
-        return Err(Error::new(ErrorKind::Unsupported, "this driver's queues have no concurrency keys"));
-    }
-    let span = options.window.unwrap_or(DEFAULT_WINDOW);
-    let window = Delay::new(span).and_then(|window| caps.check_delay(window).map(|()| window)).map_err(|_| {
-        let text = format!("a dedup_window of {span:?} is longer than {:?}", caps.delay.min(Delay::MAX));
-        Error::new(ErrorKind::InvalidArgument, text)
-    })?;
-    if options.window.is_some() && options.id.is_none() {
-        return Err(Error::new(ErrorKind::InvalidArgument, "a dedup_window needs an id"));
-    }
-    let named = |id: &Vec<u8>| MessageId::named(id).map(|id| NamedId { id, window });
-    let due = options.parked.map_or(Due::After(delay), |_| Due::Parked { at_most: delay });
-    Ok(NewMessage {
-        due,
-        id: options.id.as_ref().map(named).transpose()?,
-        key,
-        lock: options.lock.as_ref().map(LockName::new).transpose()?,
-        attempts,
-        ..NewMessage::new(payload)
-    })
 }
 
 impl<'a, T: 'static> IntoFuture for Push<'a, T> {
@@ -165,65 +108,85 @@ impl<'a, T: 'static> IntoFuture for Push<'a, T> {
 
 impl<T: 'static> fmt::Debug for Push<'_, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Push").field("queue", self.queue.name()).field("options", &self.options).finish_non_exhaustive()
+        f.debug_struct("Push").field("queue", self.queue.name()).field("message", &self.message).finish()
     }
 }
 
-/// Messages on their way into a queue, all or none; made by [`Queue::push_many`].
+/// Messages on their way into a queue; made by [`Queue::push_many`]. Awaiting it stores them.
 #[must_use = "a push does nothing until it is awaited"]
 pub struct PushMany<'a, T> {
     queue: &'a Queue<T>,
-    values: Vec<Result<Vec<u8>>>,
-    options: Options,
+    messages: Vec<Encoded>,
+}
+
+/// A push of many messages that failed. The first [`pushed`](Self::pushed) of them were answered, in requests before the one
+/// that failed.
+///
+/// Of that one the [kind](Error::kind) of the error tells: after [`ErrorKind::Indeterminate`] its messages are stored, all or
+/// none; after any other none is. Those of later requests were not sent. With [ids](Message::id) simply push all again.
+#[derive(Clone, Debug)]
+pub struct PushManyError {
+    pushed: Vec<Pushed>,
+    error: Error,
 }
 
 impl<'a, T: 'static> PushMany<'a, T> {
-    pub(super) fn new(queue: &'a Queue<T>, values: Vec<Result<Vec<u8>>>) -> Self {
-        Self { queue, values, options: Options::default() }
+    pub(super) fn new<'v>(queue: &'a Queue<T>, messages: impl Iterator<Item = Message<'v, T>>) -> Self
+    where
+        T: 'v,
+    {
+        Self { queue, messages: messages.map(|message| message.encoded(&*queue.codec)).collect() }
     }
 
-    /// How long until the messages are due, counted by the backend from when it accepts them. Default: at once.
-    pub fn delay(mut self, delay: Duration) -> Self {
-        self.options.delay = Some(delay);
-        self
-    }
-
-    /// At most one message of this key is in flight at a time, in this queue.
-    pub fn concurrency_key(mut self, key: impl AsRef<[u8]>) -> Self {
-        self.options.key = Some(key.as_ref().to_vec());
-        self
-    }
-
-    /// How often each message may be delivered before it is dead. Default: that of the queue's handle.
-    pub fn attempts(mut self, most: u32) -> Self {
-        self.options.attempts = Some(most);
-        self
-    }
-
-    async fn store(self) -> Result<Vec<Pushed>> {
-        let Self { queue, values, options } = self;
-        let batch = || {
-            queue.pump.caps.check_batch(values.len())?;
-            values.into_iter().map(|bytes| message(queue, bytes, &options)).collect::<Result<Vec<_>>>()
-        };
-        let batch = batch().map_err(|error| queue.told(error, "push"))?;
-        queue.send(&batch).await
+    async fn store(self) -> Result<Vec<Pushed>, PushManyError> {
+        let Self { queue, messages } = self;
+        let mut pushed = Vec::with_capacity(messages.len());
+        let checked = messages.into_iter().map(|message| message.checked(queue)).collect::<Result<Vec<_>>>();
+        let requests = checked.map(|messages| requests(messages, &queue.pump.caps));
+        let requests = requests.map_err(|error| PushManyError { pushed: Vec::new(), error: queue.told(error, "push") });
+        for request in requests? {
+            match queue.send(&request).await {
+                Ok(answers) => pushed.extend(answers),
+                Err(error) => return Err(PushManyError { pushed, error }),
+            }
+        }
+        Ok(pushed)
     }
 }
 
-impl<'a, T: 'static> IntoFuture for PushMany<'a, T> {
-    type Output = Result<Vec<Pushed>>;
-    type IntoFuture = Boxed<'a, Result<Vec<Pushed>>>;
+/// Splits messages into what one request takes.
+fn requests(messages: Vec<NewMessage>, caps: &QueueCapabilities) -> Vec<Vec<NewMessage>> {
+    let mut requests: Vec<Vec<NewMessage>> = Vec::new();
+    let mut bytes = 0_usize;
+    for message in messages {
+        let more = bytes.saturating_add(message.bytes());
+        match requests.last_mut() {
+            Some(request) if request.len() < caps.batch && more <= caps.request_bytes => {
+                bytes = more;
+                request.push(message);
+            }
+            _ => {
+                bytes = message.bytes();
+                requests.push(vec![message]);
+            }
+        }
+    }
+    requests
+}
 
-    /// Stores the messages, all or none; one answer for each, in order.
+impl<'a, T: 'static> IntoFuture for PushMany<'a, T> {
+    type Output = Result<Vec<Pushed>, PushManyError>;
+    type IntoFuture = Boxed<'a, Self::Output>;
+
+    /// Stores the messages, in order; one answer for each.
     ///
     /// # Errors
     ///
-    /// As for a single [`Push`]; [`ErrorKind::InvalidArgument`] also when there are none or too many.
+    /// As for a single [`Push`]. What is outside a limit is refused before anything is sent.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future may leave all messages stored, or none.
+    /// Dropping the future may leave the messages of some requests stored: the first ones.
     fn into_future(self) -> Self::IntoFuture {
         Box::pin(self.store())
     }
@@ -231,6 +194,65 @@ impl<'a, T: 'static> IntoFuture for PushMany<'a, T> {
 
 impl<T: 'static> fmt::Debug for PushMany<'_, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PushMany").field("queue", self.queue.name()).field("count", &self.values.len()).finish()
+        f.debug_struct("PushMany").field("queue", self.queue.name()).field("count", &self.messages.len()).finish()
+    }
+}
+
+impl PushManyError {
+    /// What became of the messages of the requests before, the first of all: as many as were answered.
+    #[must_use]
+    pub fn pushed(&self) -> &[Pushed] {
+        &self.pushed
+    }
+
+    /// Why the next request failed.
+    #[must_use]
+    pub fn error(&self) -> &Error {
+        &self.error
+    }
+}
+
+impl fmt::Display for PushManyError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.pushed.len() {
+            0 => fmt::Display::fmt(&self.error, f),
+            count => write!(f, "{} (behind {count} messages that are stored or known)", self.error),
+        }
+    }
+}
+
+impl std::error::Error for PushManyError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        std::error::Error::source(&self.error)
+    }
+}
+
+impl From<PushManyError> for Error {
+    /// Forgets what was pushed before.
+    fn from(failed: PushManyError) -> Self {
+        failed.error
+    }
+}
+
+impl<T: 'static> Queue<T> {
+    /// Stores a message.
+    pub(super) async fn store(&self, message: NewMessage) -> Result<Pushed> {
+        let unanswered = || self.told(Error::new(ErrorKind::Protocol, "a push was not answered"), "push");
+        self.send(&[message]).await?.pop().ok_or_else(unanswered)
+    }
+
+    /// Stores messages in one request, and stands in line for those that are parked.
+    async fn send(&self, batch: &[NewMessage]) -> Result<Vec<Pushed>> {
+        let since = LeaseInstant::now();
+        let work = self.call("push", self.driver().push(self.name(), batch));
+        let answers = telemetry::in_push_span(self.pump.shared.driver(), self.name(), batch.len(), work).await?;
+        for (NewMessage { due, lock, .. }, answer) in batch.iter().zip(&answers) {
+            if let (Due::Parked { at_most }, Some(lock)) = (due, lock)
+                && let Pushed::Stored(id) | Pushed::Replaced(id) = answer
+            {
+                self.pump.attend(lock, id.clone(), since, *at_most);
+            }
+        }
+        Ok(answers)
     }
 }

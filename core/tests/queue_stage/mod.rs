@@ -27,12 +27,16 @@ pub(crate) enum Mishap {
 #[derive(Debug)]
 pub(crate) struct QueueStage {
     honest: MemoryDriver,
+    caps: QueueCapabilities,
+    pub(crate) pushes: Mutex<VecDeque<Mishap>>,
     pub(crate) receives: Mutex<VecDeque<Mishap>>,
     pub(crate) settles: Mutex<VecDeque<Mishap>>,
     pub(crate) watches: Mutex<VecDeque<Mishap>>,
     pub(crate) extends: Mutex<VecDeque<Mishap>>,
     /// How many leases each request extended.
     pub(crate) extended: Mutex<Vec<usize>>,
+    /// How many messages each request pushed.
+    pub(crate) pushed: Mutex<Vec<usize>>,
 }
 
 pub(crate) const fn ms(count: u64) -> Duration {
@@ -41,14 +45,26 @@ pub(crate) const fn ms(count: u64) -> Duration {
 
 /// A stage, and a queue of texts on it.
 pub(crate) fn staged() -> (Arc<QueueStage>, MemoryDriver, Client, Queue<String>) {
+    staged_with(|_| ())
+}
+
+/// A stage of other capabilities.
+pub(crate) fn staged_with(
+    change: impl FnOnce(&mut QueueCapabilities),
+) -> (Arc<QueueStage>, MemoryDriver, Client, Queue<String>) {
     let honest = MemoryDriver::new();
+    let mut caps = honest.capabilities();
+    change(&mut caps);
     let stage = Arc::new(QueueStage {
         honest: honest.clone(),
+        caps,
+        pushes: Mutex::default(),
         receives: Mutex::default(),
         settles: Mutex::default(),
         watches: Mutex::default(),
         extends: Mutex::default(),
         extended: Mutex::default(),
+        pushed: Mutex::default(),
     });
     let locks = Backend::from(honest.clone()).locks().clone();
     let client = Client::new(Backend::new(locks).with_queue(Arc::clone(&stage) as Arc<dyn DelayQueue>));
@@ -73,10 +89,12 @@ fn befall(mishaps: &Mutex<VecDeque<Mishap>>) -> Result<()> {
 #[async_trait]
 impl DelayQueue for QueueStage {
     fn capabilities(&self) -> QueueCapabilities {
-        self.honest.capabilities()
+        self.caps
     }
 
     async fn push(&self, queue: &QueueName, messages: &[NewMessage]) -> Result<Vec<Pushed>> {
+        self.pushed.lock().unwrap().push(messages.len());
+        befall(&self.pushes)?;
         self.honest.push(queue, messages).await
     }
 

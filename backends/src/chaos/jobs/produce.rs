@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tenure::Queue;
+use tenure::{Message, Queue};
 use tenure_conformance::{BoxError, Rng, worker::monotonic};
 use tenure_core::driver::Pushed;
 use tokio::sync::watch;
@@ -119,11 +119,11 @@ impl Producer {
             (0..count).map(|index| Draft { plan: first.plan, delay: first.delay, key, ..self.draft(index) }).collect();
         drafts.iter().try_for_each(|draft| self.announce(draft))?;
         let payloads: Vec<Vec<u8>> = drafts.iter().map(|draft| payload(&draft.message, draft.plan)).collect();
-        let mut push = self.queue.push_many(&payloads).delay(first.delay).attempts(first.plan.attempts());
-        if let Some(key) = key {
-            push = push.concurrency_key(format!("key-{key}"));
-        }
-        let answer = push.await;
+        let messages = payloads.iter().map(|payload| {
+            let message = Message::new(payload).delay(first.delay).attempts(first.plan.attempts());
+            key.into_iter().fold(message, |message, key| message.concurrency_key(format!("key-{key}")))
+        });
+        let answer = self.queue.push_many(messages).await.map_err(tenure::Error::from);
         self.pushed(&drafts, answer)
     }
 

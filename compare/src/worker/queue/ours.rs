@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tenure_core::driver::Backend;
-use tenure_core::{Client, Queue};
+use tenure_core::{Client, Message, Queue};
 
 use super::super::ours::{fred, memory, redis};
 use super::Subject;
@@ -31,7 +31,9 @@ impl Subject for Ours {
     async fn push(&self, payloads: Vec<Vec<u8>>, delay: Duration) -> Outcome {
         match &payloads[..] {
             [payload] => drop(self.0.push(payload).delay(delay).await?),
-            several => drop(self.0.push_many(several).delay(delay).await?),
+            several => {
+                drop(self.0.push_many(several.iter().map(|payload| Message::new(payload).delay(delay))).await?);
+            }
         }
         Ok(())
     }

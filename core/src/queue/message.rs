@@ -1,0 +1,263 @@
+//! A message before it is stored: what it says, and its options.
+
+use std::convert::Infallible;
+use std::fmt;
+use std::time::{Duration, SystemTime};
+
+use super::codec::Codec;
+use super::handle::Queue;
+use super::{Attempts, ConcurrencyKey, Delay, MessageId, Payload, wall};
+use crate::driver::{Due, IfKnown, KeyedConcurrency, NamedId, NewMessage, QueueCapabilities};
+use crate::error::{Error, ErrorKind, Result};
+use crate::name::LockName;
+
+/// For how long an id stays known after its message was acknowledged, unless told otherwise.
+const DEFAULT_WINDOW: Duration = Duration::from_secs(3600);
+
+/// A message to be stored, with options of its own: for [`Queue::push_many`] and [`Lock::or_park`](crate::Lock::or_park).
+/// [`Queue::push`] has the same options. They are checked when the message is pushed.
+///
+/// ```
+/// # use std::time::Duration;
+/// # use tenure_core::{Message, Queue};
+/// # struct Mail { number: u64 }
+/// # async fn example(queue: Queue<Mail>, outbox: Vec<Mail>) -> Result<(), tenure_core::Error> {
+/// let messages = outbox.iter().map(|mail| Message::new(mail).id(format!("mail/{}", mail.number)).attempts(3));
+/// queue.push_many(messages).await?;
+/// # Ok(()) }
+/// ```
+#[must_use = "a message does nothing until it is pushed"]
+pub struct Message<'v, T> {
+    content: Content<'v, T>,
+    options: Options,
+}
+
+/// A message whose value is bytes already.
+pub(super) type Encoded = Message<'static, Infallible>;
+
+enum Content<'v, T> {
+    Value(&'v T),
+    Bytes(Result<Vec<u8>>),
+}
+
+/// As it was given.
+#[derive(Clone, Debug, Default)]
+struct Options {
+    time: Option<Time>,
+    parked: bool,
+    at_most: Option<Duration>,
+    ttl: Option<Duration>,
+    id: Option<Vec<u8>>,
+    if_known: IfKnown,
+    window: Option<Duration>,
+    key: Option<Vec<u8>>,
+    lock: Option<Vec<u8>>,
+    attempts: Option<u32>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Time {
+    After(Duration),
+    At(SystemTime),
+}
+
+impl<'v, T> Message<'v, T> {
+    /// A message that says this: due at once, without a name, key and lock.
+    pub fn new(value: &'v T) -> Self {
+        Self { content: Content::Value(value), options: Options::default() }
+    }
+
+    /// A message of bytes, without the codec.
+    pub fn bytes(bytes: impl Into<Vec<u8>>) -> Self {
+        Self { content: Content::Bytes(Ok(bytes.into())), options: Options::default() }
+    }
+
+    /// How long until the message is due, counted by the backend from when it accepts the message. Up to [`Delay::MAX`];
+    /// default: due at once.
+    pub fn delay(mut self, delay: Duration) -> Self {
+        self.options.time = Some(Time::After(delay));
+        self
+    }
+
+    /// When the message is due; at once if that is past. In place of a [`delay`](Self::delay), which it becomes when the
+    /// message is pushed, by the wall clock **of this machine**: a clock that is wrong makes it early or late by as much. From
+    /// then on the backend counts, whatever any wall clock does.
+    pub fn at(mut self, time: SystemTime) -> Self {
+        self.options.time = Some(Time::At(time));
+        self
+    }
+
+    /// For how long after it is due the message may be delivered. If nobody has it by then, it is a dead letter
+    /// ([`DeadCause::Expired`](crate::driver::DeadCause::Expired)); a delivery that began before goes on, and a retry after it
+    /// is too late. Default: without an end.
+    pub fn ttl(mut self, ttl: Duration) -> Self {
+        self.options.ttl = Some(ttl);
+        self
+    }
+
+    /// A name for the message, 1 to [`MessageId::MAX_LEN`] bytes: pushing it again stores nothing and says so, as long
+    /// as the message is stored, and for the [`dedup_window`](Self::dedup_window) after it was acknowledged.
+    pub fn id(mut self, id: impl AsRef<[u8]>) -> Self {
+        self.options.id = Some(id.as_ref().to_vec());
+        self
+    }
+
+    /// Takes the place of a message of the same [`id`](Self::id) that waits, which will not be delivered
+    /// ([`Pushed::Replaced`](crate::driver::Pushed::Replaced)). With a [`delay`](Self::delay) that is a debounce: the last of
+    /// many pushes is delivered, once no other has come for that long. One that is in flight, dead or settled is not
+    /// replaced, and the new one not stored
+    /// ([`Pushed::Duplicate`](crate::driver::Pushed::Duplicate)).
+    pub fn replace(mut self) -> Self {
+        self.options.if_known = IfKnown::Replace;
+        self
+    }
+
+    /// For how long the id stays known after the message was acknowledged. Default: one hour; zero: not at all.
+    pub fn dedup_window(mut self, window: Duration) -> Self {
+        self.options.window = Some(window);
+        self
+    }
+
+    /// At most one message of this key is in flight at a time, in this queue. 1 to [`ConcurrencyKey::MAX_LEN`] bytes.
+    pub fn concurrency_key(mut self, key: impl AsRef<[u8]>) -> Self {
+        self.options.key = Some(key.as_ref().to_vec());
+        self
+    }
+
+    /// The lock that a [`Worker`](crate::Worker) holds while it handles the message.
+    pub fn lock(mut self, name: impl AsRef<[u8]>) -> Self {
+        self.options.lock = Some(name.as_ref().to_vec());
+        self
+    }
+
+    /// The message is due when its turn at the lock comes, but no later than `at_most` from now; how, the driver declares as
+    /// its [`Parking`](crate::driver::Parking). A worker holds the lock while it handles the message. In place of a
+    /// [`delay`](Self::delay), and of [`lock`](Self::lock).
+    pub fn parked(mut self, lock: impl AsRef<[u8]>, at_most: Duration) -> Self {
+        self.options.parked = true;
+        self.lock(lock).parked_at_most(at_most)
+    }
+
+    /// The latest that the message comes back if it is parked, by [`Lock::or_park`](crate::Lock::or_park), whose default is
+    /// 5 s. If its lock is taken then, the worker parks it again, for
+    /// [`lock_back_off`](crate::WorkerBuilder::lock_back_off).
+    pub fn parked_at_most(mut self, at_most: Duration) -> Self {
+        self.options.at_most = Some(at_most);
+        self
+    }
+
+    /// How often the message may be delivered before it is dead: 1 to [`Attempts::MAX`]. Default: that of the queue's
+    /// handle. With one attempt, a delivery whose reply is lost is the last: nobody saw the message, and it is dead.
+    pub fn attempts(mut self, most: u32) -> Self {
+        self.options.attempts = Some(most);
+        self
+    }
+
+    /// The same, with its value as bytes.
+    pub(super) fn encoded(self, codec: &dyn Codec<T>) -> Encoded
+    where
+        T: 'static,
+    {
+        let bytes = match self.content {
+            Content::Value(value) => codec.encode(value),
+            Content::Bytes(bytes) => bytes,
+        };
+        Message { content: Content::Bytes(bytes), options: self.options }
+    }
+
+    /// The same, parked behind this lock, for so long unless it says otherwise.
+    pub(super) fn parked_behind(mut self, lock: &LockName, at_most: Duration) -> Result<Self> {
+        if self.options.lock.as_deref().is_some_and(|own| own != lock.as_bytes()) {
+            let text = "a message is parked behind the lock that it is handled under";
+            return Err(Error::new(ErrorKind::InvalidArgument, text));
+        }
+        let at_most = self.options.at_most.unwrap_or(at_most);
+        self = self.parked(lock.as_bytes(), at_most);
+        Ok(self)
+    }
+}
+
+impl Encoded {
+    /// What a driver stores of it, checked.
+    pub(super) fn checked<T>(self, queue: &Queue<T>) -> Result<NewMessage> {
+        let Self { content, options } = self;
+        let (bytes, caps) = match content {
+            Content::Bytes(bytes) => (bytes?, queue.pump.caps),
+            Content::Value(none) => match *none {},
+        };
+        caps.check_payload(bytes.len())?;
+        let attempts = Attempts::new(options.attempts.unwrap_or(queue.attempts))?;
+        caps.check_attempts(attempts)?;
+        let key = options.key.as_ref().map(ConcurrencyKey::new).transpose()?;
+        if key.is_some() && caps.keys == KeyedConcurrency::None {
+            return Err(Error::new(ErrorKind::Unsupported, "this driver's queues have no concurrency keys"));
+        }
+        let message = NewMessage {
+            due: options.due(&caps)?,
+            ttl: options.ttl.map(|ttl| checked_ttl(ttl, &caps)).transpose()?,
+            id: options.named(&caps)?,
+            if_known: options.if_known,
+            key,
+            lock: options.lock.as_ref().map(LockName::new).transpose()?,
+            attempts,
+            ..NewMessage::new(Payload::new(bytes)?)
+        };
+        caps.check_request(message.bytes())?;
+        Ok(message)
+    }
+}
+
+impl Options {
+    fn due(&self, caps: &QueueCapabilities) -> Result<Due> {
+        let span = match (self.time, self.at_most) {
+            (None, None) => Duration::ZERO,
+            (Some(Time::After(delay)), None) => delay,
+            (Some(Time::At(time)), None) => wall::until(time),
+            (None, Some(at_most)) if self.parked => at_most,
+            (None, Some(_)) => return refused("a message that is not parked has no bound to that"),
+            (Some(_), Some(_)) => return refused("a message is either due at a time or parked behind a lock"),
+        };
+        let delay = Delay::new(span)?;
+        caps.check_delay(delay)?;
+        Ok(if self.parked { Due::Parked { at_most: delay } } else { Due::After(delay) })
+    }
+
+    fn named(&self, caps: &QueueCapabilities) -> Result<Option<NamedId>> {
+        let span = self.window.unwrap_or(DEFAULT_WINDOW);
+        let window = Delay::new(span).and_then(|window| caps.check_delay(window).map(|()| window)).map_err(|_| {
+            let text = format!("a dedup_window of {span:?} is longer than {:?}", caps.delay.min(Delay::MAX));
+            Error::new(ErrorKind::InvalidArgument, text)
+        })?;
+        match &self.id {
+            Some(id) => Ok(Some(NamedId { id: MessageId::named(id)?, window })),
+            None if self.window.is_some() => refused("a dedup_window needs an id"),
+            None if self.if_known == IfKnown::Replace => refused("replacing a message needs an id"),
+            None => Ok(None),
+        }
+    }
+}
+
+fn checked_ttl(span: Duration, caps: &QueueCapabilities) -> Result<Delay> {
+    let ttl = Delay::new(span).and_then(|ttl| caps.check_delay(ttl).map(|()| ttl)).ok();
+    ttl.filter(|ttl| *ttl > Delay::ZERO).ok_or_else(|| {
+        let text = format!("a ttl of {span:?} is zero or longer than {:?}", caps.delay.min(Delay::MAX));
+        Error::new(ErrorKind::InvalidArgument, text)
+    })
+}
+
+fn refused<R>(text: &'static str) -> Result<R> {
+    Err(Error::new(ErrorKind::InvalidArgument, text))
+}
+
+impl<'v, T> From<&'v T> for Message<'v, T> {
+    fn from(value: &'v T) -> Self {
+        Self::new(value)
+    }
+}
+
+impl<T> fmt::Debug for Message<'_, T> {
+    /// Without what it says, which may be a secret.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Message").field("options", &self.options).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,171 @@
+//! Messages with options of their own, one by one and many at once.
+
+mod queue_stage;
+
+use std::time::{Duration, SystemTime};
+
+use queue_stage::{Mishap, QueueStage, ms, plan, staged, staged_with};
+use tenure_core::driver::{DeadCause, MessageState, Pushed};
+use tenure_core::{ErrorKind, Message, MessageId, OrPark, Queue};
+use tokio::time::sleep;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn texts(count: usize, length: usize) -> Vec<String> {
+    (0..count).map(|number| format!("{number:0length$}")).collect()
+}
+
+fn pushed(stage: &QueueStage) -> Vec<usize> {
+    std::mem::take(&mut *stage.pushed.lock().unwrap())
+}
+
+async fn due_in(queue: &Queue<String>, id: &str) -> Option<Duration> {
+    queue.get(&MessageId::named(id).unwrap()).await.unwrap().map(|info| info.due_in)
+}
+
+async fn take(queue: &Queue<String>) -> Vec<String> {
+    let mut taken = Vec::new();
+    for delivery in queue.try_receive_many(queue.capabilities().batch).await.unwrap() {
+        taken.push(delivery.value().unwrap().clone());
+        delivery.ack().await.unwrap();
+    }
+    taken
+}
+
+#[tokio::test(start_paused = true)]
+async fn many_messages_leave_in_requests_of_bounded_number_and_bytes() {
+    let (stage, _, _, queue) = staged_with(|caps| (caps.batch, caps.request_bytes) = (100, 1_000));
+    let small = texts(250, 3);
+    assert_eq!(queue.push_many(&small).await.unwrap().len(), 250);
+    assert_eq!(pushed(&stage), [100, 100, 50]);
+    let taken = [take(&queue).await, take(&queue).await, take(&queue).await].concat();
+    assert_eq!(taken, small, "in order");
+    let large = texts(7, 400);
+    queue.push_many(large.iter().map(|text| Message::new(text).lock("l").concurrency_key("key"))).await.unwrap();
+    assert_eq!(pushed(&stage), [2, 2, 2, 1]);
+    queue.push_many(large.iter().map(|text| Message::new(text).id([text.as_bytes()[399]; 101]))).await.unwrap();
+    assert_eq!(pushed(&stage), [1; 7], "names count as well");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_push_that_fails_half_way_tells_what_was_stored() {
+    let (stage, _, _, queue) = staged_with(|caps| caps.batch = 10);
+    plan(&stage.pushes, [Mishap::None, Mishap::None, Mishap::Fail(ErrorKind::Unavailable)]);
+    let texts = texts(45, 2);
+    let failed = queue.push_many(texts.iter().map(|text| Message::new(text).id(text))).await.unwrap_err();
+    assert_eq!((failed.pushed().len(), failed.error().kind()), (20, ErrorKind::Unavailable));
+    assert!(failed.to_string().contains("20 messages"), "{failed}");
+    assert_eq!(queue.stats().await.unwrap().ready, 20, "nothing was sent behind it");
+    let again = queue.push_many(texts.iter().map(|text| Message::new(text).id(text))).await.unwrap();
+    let known = |pushed: &Pushed| *pushed == Pushed::Duplicate(MessageState::Ready);
+    assert!(again[..20].iter().all(known) && !again[20..].iter().any(known));
+    assert_eq!(queue.stats().await.unwrap().ready, 45);
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_message_of_many_has_its_own_options() {
+    let (stage, _, client, queue) = staged();
+    let texts = texts(5, 1);
+    let holder = client.lock("account").unwrap().acquire().await.unwrap();
+    let messages = [
+        Message::new(&texts[0]).id("a").delay(SECOND * 10),
+        Message::new(&texts[1]).id("b").lock("door").attempts(1),
+        Message::new(&texts[2]).id("c").concurrency_key("key").ttl(SECOND),
+        Message::new(&texts[3]).id("d").parked("account", SECOND * 60),
+        Message::bytes("4").id("a"),
+    ];
+    let answers = queue.push_many(messages).await.unwrap();
+    assert_eq!((pushed(&stage), &answers[4]), (vec![5], &Pushed::Duplicate(MessageState::Scheduled)));
+    assert_eq!(due_in(&queue, "a").await, Some(SECOND * 10));
+    let receiving = tokio::spawn({
+        let queue = queue.clone();
+        async move { [queue.receive().await.unwrap(), queue.receive().await.unwrap(), queue.receive().await.unwrap()] }
+    });
+    sleep(ms(100)).await;
+    holder.release().await.unwrap();
+    let [b, c, d] = receiving.await.unwrap(); // the last one when its turn comes: the client stands in line for it
+    assert_eq!((b.lock().unwrap().as_bytes(), b.attempts().get()), (&b"door"[..], 1));
+    assert_eq!(c.concurrency_key().unwrap().as_bytes(), b"key");
+    assert!(client.lock("account").unwrap().try_acquire_for(&d).await.unwrap().is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_time_of_day_is_a_delay_by_the_clock_of_the_client() {
+    let (_, _, _, queue) = staged();
+    let text = "x".to_owned();
+    let soon = SystemTime::now() + SECOND * 10;
+    queue.push(&text).id("soon").delay(SECOND * 99).at(soon).await.unwrap();
+    let due = due_in(&queue, "soon").await.unwrap();
+    assert!(due > SECOND * 9 && due < SECOND * 11, "{due:?}");
+    queue.push(&text).id("past").at(SystemTime::UNIX_EPOCH).await.unwrap();
+    assert_eq!(due_in(&queue, "past").await, Some(Duration::ZERO));
+    let never = queue.push(&text).at(SystemTime::now() + SECOND * 86_400 * 4_000).await.unwrap_err();
+    assert_eq!(never.kind(), ErrorKind::InvalidArgument);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_replacing_push_is_a_debounce() {
+    let (_, _, _, queue) = staged();
+    for (number, text) in texts(5, 1).iter().enumerate() {
+        let answer = queue.push(text).id("page").replace().delay(SECOND).await.unwrap();
+        assert_eq!(matches!(answer, Pushed::Replaced(_)), number > 0, "{answer:?}");
+        sleep(SECOND / 2).await;
+    }
+    assert_eq!(take(&queue).await, Vec::<String>::new());
+    sleep(SECOND).await;
+    let delivery = queue.try_receive().await.unwrap().unwrap();
+    assert_eq!(delivery.value().unwrap(), "4");
+    let while_handled = queue.push(&"5".to_owned()).id("page").replace().await.unwrap();
+    assert_eq!(while_handled, Pushed::Duplicate(MessageState::InFlight));
+    delivery.ack().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_message_that_nobody_has_within_its_ttl_is_dead() {
+    let (_, _, _, queue) = staged();
+    queue.push(&"x".to_owned()).delay(SECOND).ttl(SECOND).await.unwrap();
+    sleep(SECOND * 3).await;
+    assert_eq!(take(&queue).await, Vec::<String>::new());
+    let letter = queue.dead_letters().list(None, 1).await.unwrap().letters.remove(0);
+    assert_eq!(letter.cause, DeadCause::Expired);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_finds_its_lock_taken_is_parked_with_its_options() {
+    let (_, _, client, queue) = staged();
+    let (lock, text) = (client.lock("account").unwrap(), "x".to_owned());
+    let message = || Message::new(&text).id("request").attempts(3).parked_at_most(SECOND * 30);
+    let OrPark::Acquired(guard) = lock.or_park(&queue, message()).await.unwrap() else { panic!("it is free") };
+    assert!(matches!(lock.or_park(&queue, message()).await.unwrap(), OrPark::Parked(Pushed::Stored(_))));
+    let again = lock.or_park(&queue, message()).await.unwrap();
+    assert!(matches!(again, OrPark::Parked(Pushed::Duplicate(MessageState::Scheduled))), "{again:?}");
+    let info = queue.get(&MessageId::named("request").unwrap()).await.unwrap().unwrap();
+    assert_eq!((info.due_in, info.attempts.get(), info.lock.unwrap().as_bytes()), (SECOND * 30, 3, &b"account"[..]));
+    guard.release().await.unwrap();
+    for refused in [message().delay(SECOND), message().lock("other"), message().attempts(0)] {
+        let error = lock.or_park(&queue, refused).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidArgument, "also while the lock is free");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_cannot_be_is_refused_before_anything_is_sent() {
+    let (stage, _, _, queue) = staged_with(|caps| caps.request_bytes = 1_000);
+    let text = "x".to_owned();
+    let refused = [
+        Message::bytes([0; 1_001]),
+        Message::bytes([0; 1_000]).id("x"),
+        Message::new(&text).ttl(Duration::ZERO),
+        Message::new(&text).ttl(Duration::MAX),
+        Message::new(&text).replace(),
+        Message::new(&text).parked_at_most(SECOND),
+        Message::new(&text).delay(SECOND).parked("lock", SECOND),
+        Message::new(&text).dedup_window(SECOND),
+    ];
+    for message in refused {
+        let failed = queue.push_many([Message::new(&text), message]).await.unwrap_err();
+        assert_eq!((failed.error().kind(), failed.pushed().len()), (ErrorKind::InvalidArgument, 0));
+    }
+    assert!(queue.push_many(&Vec::new()).await.unwrap().is_empty());
+    assert_eq!(pushed(&stage), [0; 0]);
+}

@@ -1,19 +1,14 @@
-//! How a delay queue is bent: what goes in, what comes out, and a few things that need more.
+//! What is wrong with a delay queue, said in what goes in and what comes out.
 
-use std::collections::HashMap;
-use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::sync::Arc;
 
-use async_trait::async_trait;
 use tenure_core::driver::{
-    Cancelled, DeadPage, DeadPlace, DeadSelection, DelayQueue, Extended, Extension, ListPlace, Listed, LockTurn,
-    MessageInfo, MessagePage, NewMessage, Next, PurgePlace, PurgeStep, Purged, Pushed, QueueCapabilities, QueuePage,
-    QueueStats, Receipt, ReceiveRequest, Received, Redriven, Rescheduled, Settle, Settled, Settlement, TurnGiven,
-    Watch,
+    Cancelled, DeadPage, Extended, Extension, Listed, LockTurn, MessageInfo, MessagePage, NewMessage, Pushed,
+    QueueCapabilities, QueuePage, QueueStats, ReceiveRequest, Received, Rescheduled, Settle, Settled,
 };
-use tenure_core::{Delay, MessageId, QueueLimits, QueueName, Result};
+use tenure_core::{Delay, QueueLimits, QueueName};
 
+use super::delay_bent::Bender;
 pub(super) use super::delay_quirk::Quirk;
 use super::twist::Twist;
 
@@ -34,6 +29,9 @@ pub(super) struct Bend {
     pub(super) turn: fn(&LockTurn) -> LockTurn,
     pub(super) rescheduled: fn(Rescheduled) -> Rescheduled,
     pub(super) info: fn(&mut MessageInfo),
+    pub(super) list: fn(Listed) -> Listed,
+    pub(super) page: fn(&mut MessagePage),
+    pub(super) limit: fn(&QueueLimits) -> QueueLimits,
     pub(super) stats: fn(&mut QueueStats),
     pub(super) queues: fn(&mut QueuePage),
     pub(super) letters: fn(&mut DeadPage),
@@ -56,6 +54,9 @@ pub(super) const STRAIGHT: Bend = Bend {
     turn: LockTurn::clone,
     rescheduled: |answer| answer,
     info: |_| {},
+    list: |which| which,
+    page: |_| {},
+    limit: QueueLimits::clone,
     stats: |_| {},
     queues: |_| {},
     letters: |_| {},
@@ -65,323 +66,9 @@ pub(super) const STRAIGHT: Bend = Bend {
 
 /// The twist of a bend.
 pub(super) fn bent(bend: Bend) -> Arc<dyn Twist> {
-    Arc::new(Bender { bend, seen: Arc::default() })
+    Arc::new(Bender::new(bend))
 }
 
 pub(super) fn quirky(quirk: Quirk) -> Arc<dyn Twist> {
     bent(Bend { quirk, ..STRAIGHT })
-}
-
-struct Bender {
-    bend: Bend,
-    seen: Arc<Mutex<Seen>>,
-}
-
-/// What the clients of a case did so far.
-#[derive(Default)]
-struct Seen {
-    last: HashMap<(QueueName, MessageId), Receipt>,
-    of: HashMap<Receipt, MessageId>,
-    paused: bool,
-    /// Whether anything was settled since the last step of a purge.
-    settled: bool,
-    turns: HashMap<(QueueName, MessageId), LockTurn>,
-}
-
-impl Twist for Bender {
-    fn queue(&self, honest: Option<Arc<dyn DelayQueue>>) -> Option<Arc<dyn DelayQueue>> {
-        honest.map(|honest| Arc::new(BentQueue { honest, bend: self.bend, seen: Arc::clone(&self.seen) }) as _)
-    }
-}
-
-struct BentQueue {
-    honest: Arc<dyn DelayQueue>,
-    bend: Bend,
-    seen: Arc<Mutex<Seen>>,
-}
-
-impl fmt::Debug for BentQueue {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("BentQueue")
-    }
-}
-
-impl BentQueue {
-    fn has(&self, quirk: Quirk) -> bool {
-        self.bend.quirk == quirk
-    }
-
-    fn seen(&self) -> std::sync::MutexGuard<'_, Seen> {
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn remember(&self, queue: &QueueName, received: &Received) {
-        let mut seen = self.seen();
-        for delivery in &received.deliveries {
-            seen.last.insert((queue.clone(), delivery.id.clone()), delivery.receipt);
-            seen.of.insert(delivery.receipt, delivery.id.clone());
-        }
-    }
-
-    /// The receipt of the message's last delivery.
-    fn newest(&self, queue: &QueueName, receipt: Receipt) -> Receipt {
-        let seen = self.seen();
-        let id = seen.of.get(&receipt);
-        id.and_then(|id| seen.last.get(&(queue.clone(), id.clone()))).copied().unwrap_or(receipt)
-    }
-
-    fn settles(&self, queue: &QueueName, settles: &[Settle]) -> Vec<Settle> {
-        let mut settles = settles.to_vec();
-        for settle in &mut settles {
-            (self.bend.settle)(settle);
-            if self.has(Quirk::StaleSettlesTheNext) {
-                settle.receipt = self.newest(queue, settle.receipt);
-            }
-        }
-        settles
-    }
-
-    async fn received(&self, queue: &QueueName, mut received: Received) -> Result<Received> {
-        self.remember(queue, &received);
-        match self.bend.quirk {
-            Quirk::SlowReceives => tokio::time::sleep(Duration::from_millis(700)).await,
-            Quirk::EmptyReceivesHang if received.deliveries.is_empty() => std::future::pending().await,
-            _ => {}
-        }
-        if self.has(Quirk::AtMostOnce) {
-            let ack = |receipt| Settle { receipt, how: Settlement::Ack };
-            let all: Vec<_> = received.deliveries.iter().map(|delivery| ack(delivery.receipt)).collect();
-            self.honest.settle(queue, &all).await?;
-        }
-        if self.has(Quirk::LeasesForget) {
-            let back = |receipt| Settle { receipt, how: Settlement::Return { after: Default::default() } };
-            let all: Vec<_> = received.deliveries.iter().map(|delivery| back(delivery.receipt)).collect();
-            self.honest.settle(queue, &all).await?;
-        }
-        if self.has(Quirk::TurnsStick) {
-            let seen = self.seen();
-            for delivery in &mut received.deliveries {
-                delivery.turn = seen.turns.get(&(queue.clone(), delivery.id.clone())).cloned();
-            }
-        }
-        (self.bend.received)(&mut received);
-        Ok(received)
-    }
-}
-
-#[deny(clippy::missing_trait_methods)]
-#[async_trait]
-impl DelayQueue for BentQueue {
-    fn capabilities(&self) -> QueueCapabilities {
-        let mut capabilities = self.honest.capabilities();
-        (self.bend.capabilities)(&mut capabilities);
-        capabilities
-    }
-
-    async fn push(&self, queue: &QueueName, messages: &[NewMessage]) -> Result<Vec<Pushed>> {
-        let mut messages = messages.to_vec();
-        messages.iter_mut().for_each(self.bend.push);
-        let queue = (self.bend.queue)(queue);
-        let mut pushed = if self.has(Quirk::HalfOfABatch) && messages.len() > 1 {
-            let half = self.honest.push(&queue, &messages[..messages.len() / 2]).await?;
-            half.iter().cycle().take(messages.len()).cloned().collect()
-        } else {
-            self.honest.push(&queue, &messages).await?
-        };
-        (self.bend.pushed)(&mut pushed);
-        Ok(pushed)
-    }
-
-    async fn receive(&self, request: &ReceiveRequest) -> Result<Received> {
-        let mut request = request.clone();
-        request.queue = (self.bend.queue)(&request.queue);
-        (self.bend.ask)(&mut request);
-        let received = self.honest.receive(&request).await?;
-        self.received(&request.queue, received).await
-    }
-
-    async fn settle(&self, queue: &QueueName, settles: &[Settle]) -> Result<Vec<Settled>> {
-        let queue = (self.bend.queue)(queue);
-        if self.has(Quirk::PauseStopsSettlements) && self.seen().paused {
-            return Ok(vec![Settled::Stale; settles.len()]);
-        }
-        self.seen().settled = true;
-        let mut settled = self.honest.settle(&queue, &self.settles(&queue, settles)).await?;
-        if self.has(Quirk::DropsTheDead) {
-            self.honest.dead_purge(&queue, &DeadSelection::Oldest(1_000)).await?;
-        }
-        (self.bend.settled)(&mut settled);
-        Ok(settled)
-    }
-
-    async fn settle_and_receive(
-        &self,
-        settles: &[Settle],
-        request: &ReceiveRequest,
-    ) -> Result<(Vec<Settled>, Received)> {
-        if self.has(Quirk::FusedForgetsSettlements) {
-            return Ok((vec![Settled::Done; settles.len()], self.receive(request).await?));
-        }
-        let settled = self.settle(&request.queue, settles).await?;
-        if self.has(Quirk::FusedForgetsToReceive) {
-            let nothing = Received { deliveries: Vec::new(), next: Next::Never, healed: Default::default() };
-            return Ok((settled, nothing));
-        }
-        Ok((settled, self.receive(request).await?))
-    }
-
-    async fn extend(&self, queue: &QueueName, extensions: &[Extension]) -> Result<Vec<Extended>> {
-        let queue = (self.bend.queue)(queue);
-        if self.has(Quirk::ExtendsNothing) {
-            return Ok(vec![Extended::Extended; extensions.len()]);
-        }
-        let mut extensions = extensions.to_vec();
-        for extension in &mut extensions {
-            (self.bend.extend)(extension);
-            if self.has(Quirk::StaleSettlesTheNext) {
-                extension.receipt = self.newest(&queue, extension.receipt);
-            }
-        }
-        let extended = self.honest.extend(&queue, &extensions).await?;
-        Ok(extended.into_iter().map(self.bend.extended).collect())
-    }
-
-    async fn cancel(&self, queue: &QueueName, id: &MessageId) -> Result<Cancelled> {
-        if self.has(Quirk::CancelsNothing) {
-            return Ok(Cancelled::Removed);
-        }
-        let queue = (self.bend.queue)(queue);
-        let receipt = self.seen().last.get(&(queue.clone(), id.clone())).copied();
-        if let (true, Some(receipt)) = (self.has(Quirk::StealsLeases), receipt) {
-            self.honest
-                .settle(&queue, &[Settle { receipt, how: Settlement::Return { after: Default::default() } }])
-                .await?;
-        }
-        Ok((self.bend.cancelled)(self.honest.cancel(&queue, id).await?))
-    }
-
-    async fn reschedule(&self, queue: &QueueName, id: &MessageId, delay: Delay) -> Result<Rescheduled> {
-        if self.has(Quirk::ReschedulesNothing) {
-            return Ok(Rescheduled::Moved);
-        }
-        let moved = self.honest.reschedule(&(self.bend.queue)(queue), id, (self.bend.reschedule)(delay)).await?;
-        Ok((self.bend.rescheduled)(moved))
-    }
-
-    async fn give_turn(&self, queue: &QueueName, id: &MessageId, turn: &LockTurn) -> Result<TurnGiven> {
-        let queue = (self.bend.queue)(queue);
-        match self.bend.quirk {
-            Quirk::GivesNoTurn => Ok(TurnGiven::NotParked),
-            Quirk::LosesTurns => {
-                let moved = self.honest.reschedule(&queue, id, Delay::ZERO).await?;
-                Ok(if moved == Rescheduled::Moved { TurnGiven::Due } else { TurnGiven::NotParked })
-            }
-            Quirk::TurnsStick => {
-                self.seen().turns.insert((queue.clone(), id.clone()), turn.clone());
-                self.honest.give_turn(&queue, id, turn).await
-            }
-            _ => self.honest.give_turn(&queue, id, &(self.bend.turn)(turn)).await,
-        }
-    }
-
-    async fn get(&self, queue: &QueueName, id: &MessageId) -> Result<Option<MessageInfo>> {
-        let mut info = self.honest.get(&(self.bend.queue)(queue), id).await?;
-        info.iter_mut().for_each(self.bend.info);
-        Ok(info)
-    }
-
-    async fn list(&self, queue: &QueueName, which: Listed, from: Option<ListPlace>, max: usize) -> Result<MessagePage> {
-        self.honest.list(&(self.bend.queue)(queue), which, from, max).await
-    }
-
-    async fn limit(&self, queue: &QueueName, limits: &QueueLimits) -> Result<()> {
-        self.honest.limit(&(self.bend.queue)(queue), limits).await
-    }
-
-    async fn stats(&self, queue: &QueueName) -> Result<QueueStats> {
-        let mut stats = self.honest.stats(&(self.bend.queue)(queue)).await?;
-        (self.bend.stats)(&mut stats);
-        Ok(stats)
-    }
-
-    async fn pause(&self, queue: &QueueName) -> Result<()> {
-        self.seen().paused = true;
-        match self.has(Quirk::PausesNothing) {
-            true => Ok(()),
-            false => self.honest.pause(&(self.bend.queue)(queue)).await,
-        }
-    }
-
-    async fn resume(&self, queue: &QueueName) -> Result<()> {
-        self.seen().paused = false;
-        match self.has(Quirk::ForgetsToResume) {
-            true => Ok(()),
-            false => self.honest.resume(&(self.bend.queue)(queue)).await,
-        }
-    }
-
-    async fn purge(&self, queue: &QueueName, max: usize, from: Option<PurgePlace>) -> Result<PurgeStep> {
-        let queue = (self.bend.queue)(queue);
-        let settled = std::mem::take(&mut self.seen().settled);
-        if self.has(Quirk::PurgesPastTheSettled) && from.is_some() && settled {
-            return Ok(PurgeStep { removed: 0, next: None });
-        }
-        if self.has(Quirk::PurgesTheDead) {
-            self.honest.dead_purge(&queue, &DeadSelection::Oldest(1_000)).await?;
-        }
-        let max = if self.has(Quirk::PurgesOneOnly) { 1 } else { max };
-        let from = from.filter(|_| !self.has(Quirk::PurgesForEver));
-        let step = self.honest.purge(&queue, max, from).await?;
-        match self.has(Quirk::PurgesOneOnly) {
-            true => Ok(PurgeStep { next: None, ..step }),
-            false => Ok(step),
-        }
-    }
-
-    async fn list_queues(&self, after: Option<QueueName>, max: usize) -> Result<QueuePage> {
-        let mut page = self.honest.list_queues(after, max).await?;
-        (self.bend.queues)(&mut page);
-        Ok(page)
-    }
-
-    async fn dead_list(&self, queue: &QueueName, after: Option<DeadPlace>, max: usize) -> Result<DeadPage> {
-        let mut page = self.honest.dead_list(&(self.bend.queue)(queue), after, max).await?;
-        (self.bend.letters)(&mut page);
-        Ok(page)
-    }
-
-    async fn dead_redrive(&self, queue: &QueueName, which: &DeadSelection, delay: Delay) -> Result<Redriven> {
-        let all = DeadSelection::Oldest(1_000);
-        let which = if self.has(Quirk::RedrivesAll) { &all } else { which };
-        if self.has(Quirk::RedrivesNothing) {
-            return Ok(Redriven { moved: 1, rest: tenure_core::driver::Rest::None });
-        }
-        self.honest.dead_redrive(&(self.bend.queue)(queue), which, delay).await
-    }
-
-    async fn dead_purge(&self, queue: &QueueName, which: &DeadSelection) -> Result<Purged> {
-        if self.has(Quirk::PurgesNoLetter) {
-            return Ok(Purged { removed: 1, rest: tenure_core::driver::Rest::None });
-        }
-        self.honest.dead_purge(&(self.bend.queue)(queue), which).await
-    }
-
-    async fn watch(&self, queue: &QueueName) -> Result<Watch> {
-        let real = self.honest.watch(&(self.bend.queue)(queue)).await?;
-        let (handle, watch) = Watch::channel();
-        match self.bend.quirk {
-            Quirk::NeverWakes => Ok(watch.on_drop(move || drop(real))),
-            Quirk::WakesOften => {
-                let task = tokio::spawn(async move {
-                    let _real = real;
-                    loop {
-                        tokio::time::sleep(Duration::from_millis(20)).await;
-                        handle.wake();
-                    }
-                });
-                Ok(watch.on_drop(move || task.abort()))
-            }
-            _ => Ok(real),
-        }
-    }
 }

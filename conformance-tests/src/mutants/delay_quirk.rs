@@ -32,4 +32,10 @@ pub(super) enum Quirk {
     LeasesForget,
     SlowReceives,
     EmptyReceivesHang,
+    ListingReceives,
+    ReplacesInFlight,
+    ReplacementsKeepTheKey,
+    ExpiresInFlight,
+    RecursNothing,
+    LimitsStay,
 }

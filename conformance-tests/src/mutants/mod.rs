@@ -8,9 +8,11 @@ mod abandons;
 mod crowds;
 mod delay;
 mod delay_bend;
+mod delay_bent;
 mod delay_empty;
 mod delay_more;
 mod delay_quirk;
+mod delay_rules;
 mod entries;
 mod exits;
 mod fences;
@@ -36,6 +38,7 @@ pub fn all() -> impl Iterator<Item = &'static Mutant> {
         crowds::MUTANTS,
         delay::MUTANTS,
         delay_more::MUTANTS,
+        delay_rules::MUTANTS,
         entries::MUTANTS,
         exits::MUTANTS,
         fences::MUTANTS,

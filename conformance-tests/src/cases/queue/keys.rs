@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use tenure_core::ConcurrencyKey;
-use tenure_core::driver::{Cancelled, NewMessage, Settled, Settlement};
+use tenure_core::driver::{Cancelled, Settled, Settlement};
 
-use super::support::{bench, lease, message, raw, texts};
+use super::support::{bench, keyed, lease, message, raw, texts};
 use crate::case::{Case, CaseResult, Context, Need, case};
 
 pub(in crate::cases) const CASES: &[Case] = &[
@@ -38,10 +38,6 @@ pub(in crate::cases) const CASES: &[Case] = &[
         wakes
     ),
 ];
-
-fn keyed(text: &str, key: &str) -> NewMessage {
-    NewMessage { key: Some(ConcurrencyKey::new(key).expect("a short key")), ..message(text) }
-}
 
 async fn one_in_flight(context: &mut Context) -> CaseResult {
     let raw = raw(context).await?;

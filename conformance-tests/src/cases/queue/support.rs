@@ -7,7 +7,7 @@ use tenure_core::driver::{
     DelayQueue, Due, Extended, Extension, MessageState, NamedId, NewMessage, Pushed, QueueStats, RawDelivery, Receipt,
     ReceiveRequest, Received, Settle, Settled, Settlement,
 };
-use tenure_core::{Attempts, Client, Delay, Lease, MessageId, Payload, Queue, QueueName};
+use tenure_core::{Attempts, Client, ConcurrencyKey, Delay, Lease, MessageId, Payload, Queue, QueueName};
 
 use crate::case::{CaseResult, Context, Failure};
 
@@ -73,6 +73,10 @@ pub(super) fn attempts(message: NewMessage, count: u32) -> NewMessage {
 
 pub(super) fn after(message: NewMessage, length: Duration) -> NewMessage {
     NewMessage { due: Due::After(delay(length)), ..message }
+}
+
+pub(super) fn keyed(bytes: impl AsRef<[u8]>, key: &str) -> NewMessage {
+    NewMessage { key: Some(ConcurrencyKey::new(key).expect("cases use short keys")), ..message(bytes) }
 }
 
 impl Raw {

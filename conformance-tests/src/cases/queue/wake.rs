@@ -115,7 +115,7 @@ async fn at_due(context: &mut Context) -> CaseResult {
 }
 
 /// Waits on one client while `act` is done through another; tells how long after it the message came.
-async fn woken_by(
+pub(super) async fn woken_by(
     context: &mut Context,
     act: impl AsyncFnOnce(&super::support::Bench) -> CaseResult,
 ) -> CaseResult<Duration> {
@@ -132,7 +132,7 @@ async fn woken_by(
 }
 
 /// Much sooner than whoever looks now and then.
-fn at_once(context: &Context, took: Duration) {
+pub(super) fn at_once(context: &Context, took: Duration) {
     assert!(took < span(context, 1_200), "{took:?} after it was due");
 }
 

@@ -1,0 +1,168 @@
+//! Mutants of delay queues: lists, messages that replace, end or come again, limits.
+
+use std::time::Duration;
+
+use tenure_core::Delay;
+use tenure_core::driver::{Due, IfKnown, Listed, MessageState, Pushed, Settle, Settlement};
+
+use super::delay_bend::{Bend, Quirk, STRAIGHT, bent, quirky};
+use super::maker::{Mutant, mutant};
+
+pub(super) const MUTANTS: &[Mutant] = &[
+    mutant!(
+        "list/first-page-only",
+        "the first page of a list is called the last",
+        || bent(Bend { page: |page| page.next = None, ..STRAIGHT }),
+        ["queue/list-held", "queue/list-in-flight", "queue/list-waiting"]
+    ),
+    mutant!(
+        "list/kinds-mixed",
+        "what waits is listed for what is in flight",
+        || bent(Bend { list: |_| Listed::Waiting, ..STRAIGHT }),
+        ["queue/list-in-flight"]
+    ),
+    mutant!(
+        "list/wrong-order",
+        "pages are listed in the wrong order",
+        || bent(Bend { page: |page| page.messages.reverse(), ..STRAIGHT }),
+        ["queue/list-in-flight", "queue/list-waiting"]
+    ),
+    mutant!(
+        "list/without-keys",
+        "messages with a concurrency key are not listed",
+        || bent(Bend { page: |page| page.messages.retain(|info| info.key.is_none()), ..STRAIGHT }),
+        ["queue/list-held"]
+    ),
+    mutant!(
+        "list/without-ended-leases",
+        "messages whose lease has ended are not listed",
+        || bent(Bend {
+            page: |page| page.messages.retain(|info| info.state != MessageState::Ready || info.attempt == 0),
+            ..STRAIGHT
+        }),
+        ["queue/list-waiting"]
+    ),
+    mutant!(
+        "list/receives",
+        "what is listed is taken along",
+        || quirky(Quirk::ListingReceives),
+        ["queue/list-in-flight", "queue/list-waiting"]
+    ),
+    mutant!(
+        "replace/ignored",
+        "what is known stays, whatever the push says",
+        || bent(Bend { push: |m| m.if_known = IfKnown::Keep, ..STRAIGHT }),
+        ["queue/replace-in-a-batch", "queue/replace-wakes", "queue/replace-what-waits"]
+    ),
+    mutant!(
+        "replace/hidden",
+        "what was replaced is said to have been unknown",
+        || bent(Bend {
+            pushed: |all| all.iter_mut().for_each(|p| if let Pushed::Replaced(id) = p {
+                *p = Pushed::Stored(id.clone())
+            }),
+            ..STRAIGHT
+        }),
+        ["queue/replace-what-waits"]
+    ),
+    mutant!(
+        "replace/always",
+        "every push with a known id replaces",
+        || bent(Bend { push: |m| m.if_known = IfKnown::Replace, ..STRAIGHT }),
+        ["queue/duplicate-in-a-batch", "queue/duplicate-tells-the-state", "queue/replace-in-a-batch"]
+    ),
+    mutant!(
+        "replace/in-flight",
+        "what is in flight is replaced as well",
+        || quirky(Quirk::ReplacesInFlight),
+        ["queue/replace-not-in-flight"]
+    ),
+    mutant!(
+        "replace/keeps-the-key",
+        "a message that replaces gets the key of the one before it",
+        || quirky(Quirk::ReplacementsKeepTheKey),
+        ["queue/replace-frees-the-key"]
+    ),
+    mutant!(
+        "ttl/ignored",
+        "messages may be delivered for ever",
+        || bent(Bend { push: |m| m.ttl = None, ..STRAIGHT }),
+        ["queue/ttl-counts-from-the-due-time", "queue/ttl-expired-is-dead", "queue/ttl-redriven"]
+    ),
+    mutant!(
+        "ttl/from-the-push",
+        "the time of a message counts from its push",
+        || bent(Bend { push: |m| m.ttl = m.ttl.map(|ttl| without_delay(ttl, m.due)), ..STRAIGHT }),
+        ["queue/ttl-counts-from-the-due-time"]
+    ),
+    mutant!(
+        "ttl/in-flight",
+        "a message dies at the end of its time though it is handled",
+        || quirky(Quirk::ExpiresInFlight),
+        ["queue/ttl-delivered-in-time"]
+    ),
+    mutant!(
+        "ttl/outlives-a-redrive",
+        "what is redriven is said to be at the end of its time",
+        || bent(Bend { info: |info| info.expires_in = info.expires_in.or(Some(Duration::ZERO)), ..STRAIGHT }),
+        ["queue/recur-begins-anew", "queue/ttl-redriven"]
+    ),
+    mutant!(
+        "recur/ends",
+        "a message that should recur is acknowledged",
+        || bent(Bend { settle: |s| recurs(s, |_| Settlement::Ack), ..STRAIGHT }),
+        ["queue/recur", "queue/recur-wakes"]
+    ),
+    mutant!(
+        "recur/retries",
+        "a message that recurs goes on with its attempts",
+        || bent(Bend { settle: |s| recurs(s, |after| Settlement::Retry { after, reason: None }), ..STRAIGHT }),
+        ["queue/recur", "queue/recur-begins-anew"]
+    ),
+    mutant!(
+        "recur/at-once",
+        "a message that recurs is due at once",
+        || bent(Bend {
+            settle: |s| if let Settlement::Recur { after, .. } = &mut s.how {
+                *after = Delay::ZERO
+            },
+            ..STRAIGHT
+        }),
+        ["queue/recur", "queue/recur-frees-the-key"]
+    ),
+    mutant!(
+        "recur/forgets-the-reason",
+        "a message that recurs does not tell why the last occurrence failed",
+        || bent(Bend {
+            settle: |s| if let Settlement::Recur { reason, .. } = &mut s.how {
+                *reason = None
+            },
+            ..STRAIGHT
+        }),
+        ["queue/recur"]
+    ),
+    mutant!(
+        "recur/forgets-the-schedule",
+        "deliveries do not tell on which schedule they come",
+        || bent(Bend { received: |r| r.deliveries.iter_mut().for_each(|d| d.recurrence = None), ..STRAIGHT }),
+        ["queue/recur"]
+    ),
+    mutant!(
+        "recur/nothing",
+        "what should recur is acknowledged and stays in flight",
+        || quirky(Quirk::RecursNothing),
+        ["queue/recur-frees-the-key", "queue/recur-needs-the-receipt"]
+    ),
+];
+
+fn without_delay(ttl: Delay, due: Due) -> Delay {
+    let Due::After(delay) = due else { return ttl };
+    Delay::new(ttl.get().saturating_sub(delay.get())).unwrap_or_default()
+}
+
+/// Puts another settlement in place of a recurrence.
+fn recurs(settle: &mut Settle, other: fn(Delay) -> Settlement) {
+    if let Settlement::Recur { after, .. } = settle.how {
+        settle.how = other(after);
+    }
+}

@@ -18,6 +18,7 @@ pub mod telemetry;
 #[cfg(feature = "mock")]
 pub mod mock;
 
+mod alarm;
 mod background;
 mod client;
 mod clock;

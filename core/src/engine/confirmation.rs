@@ -31,6 +31,7 @@ impl Confirmation {
     }
 }
 
-fn has_one_worker(runtime: &Handle) -> bool {
+/// Whether nobody is left to drive the runtime when a task blocks its worker.
+pub(super) fn has_one_worker(runtime: &Handle) -> bool {
     runtime.runtime_flavor() == RuntimeFlavor::CurrentThread || runtime.metrics().num_workers() == 1
 }

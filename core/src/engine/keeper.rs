@@ -4,19 +4,22 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
+use tokio::runtime::Handle;
 use tokio::sync::Notify;
 
 use super::agenda::Agenda;
 use super::attempt::CHASE;
+use super::confirmation::has_one_worker;
 use super::entry::{Entry, LeaseKey, Past};
 use super::lease::{Due, Lease, Verdict};
 use super::outcome::LostReason;
 use super::reaper::{Cleanup, Reaper, Undo};
 use super::undoing::UndoMark;
+use crate::alarm::{self, Alarm};
 use crate::clock::LeaseInstant;
 use crate::driver::{Backend, Renewed};
 use crate::error::{Error, ErrorKind, Result};
@@ -26,13 +29,15 @@ use crate::ttl::{DriftBound, Ttl};
 /// Renewals due within this span of each other leave together.
 const BATCH_WINDOW: Duration = Duration::from_millis(10);
 /// The longest sleep while there are leases. Timers stand still in suspend and leases do not: this is how late after a
-/// resume the leases that ended in it are noticed.
+/// resume the leases that ended in it are noticed. A program that blocks some workers may also leave the others asleep, with
+/// nobody to read answers and to look at the timers of drivers: for at most as long.
 const LONGEST_SLEEP: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Default)]
 pub(crate) struct Keeper {
     plan: Mutex<Plan>,
-    sooner: Notify,
+    /// Wakes the task.
+    bell: Arc<Notify>,
     stopped: AtomicBool,
 }
 
@@ -40,7 +45,22 @@ pub(crate) struct Keeper {
 struct Plan {
     agenda: Agenda,
     /// When the task wakes by itself.
-    sleeping_until: Option<LeaseInstant>,
+    wakes_at: Option<LeaseInstant>,
+    /// What wakes it then, if its runtime has several workers. A sooner look only sets the alarm: whoever has just got a lease
+    /// may block its worker next, and a task that it woke would wait for that worker.
+    alarm: Option<Alarm>,
+    by_alarm: bool,
+}
+
+impl Plan {
+    /// When the task looks next; from now on a sooner look changes that.
+    fn sleep(&mut self, bell: &Arc<Notify>) -> Option<LeaseInstant> {
+        let longest = LeaseInstant::now().after(LONGEST_SLEEP);
+        self.wakes_at = self.agenda.first().map(|first| first.min(longest));
+        let left = self.wakes_at.filter(|_| self.by_alarm).map(LeaseInstant::remaining);
+        self.alarm = left.and_then(|left| Alarm::set(Instant::now() + left, bell));
+        self.wakes_at
+    }
 }
 
 impl Keeper {
@@ -48,9 +68,12 @@ impl Keeper {
     pub(crate) fn watch_over(&self, lease: &Arc<Lease>) {
         let Some(at) = lease.next_look() else { return self.forget(lease) };
         let mut plan = self.plan();
-        if plan.agenda.plan(lease, at, LeaseInstant::now()) && plan.sleeping_until.is_none_or(|until| at < until) {
-            drop(plan);
-            self.sooner.notify_one();
+        if plan.agenda.plan(lease, at, LeaseInstant::now()) && plan.wakes_at.is_none_or(|wakes_at| at < wakes_at) {
+            plan.sleep(&self.bell);
+            if plan.alarm.is_none() {
+                drop(plan);
+                self.bell.notify_one();
+            }
         }
     }
 
@@ -66,18 +89,11 @@ impl Keeper {
 
     pub(crate) fn stop(&self) {
         self.stopped.store(true, Ordering::Release);
-        self.sooner.notify_one();
+        self.bell.notify_one();
     }
 
     fn plan(&self) -> MutexGuard<'_, Plan> {
         self.plan.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// When the next look is due; from now on a sooner one wakes the task.
-    fn sleep_plan(&self) -> Option<LeaseInstant> {
-        let mut plan = self.plan();
-        plan.sleeping_until = plan.agenda.first();
-        plan.sleeping_until
     }
 }
 
@@ -95,15 +111,16 @@ type Answer = Pin<Box<dyn Future<Output = Vec<(Arc<Lease>, Verdict)>> + Send>>;
 impl Round {
     /// Runs until the client is gone.
     pub(crate) async fn run(self) {
+        self.keeper.plan().by_alarm = !has_one_worker(&Handle::current());
         let mut on_their_way: FuturesUnordered<Answer> = FuturesUnordered::new();
         while !self.keeper.stopped.load(Ordering::Acquire) {
             let due = self.look();
             self.send(due, &mut on_their_way);
-            let next = self.keeper.sleep_plan();
+            let next = self.keeper.plan().sleep(&self.keeper.bell);
             tokio::select! {
                 Some(answers) = on_their_way.next() => self.take_in(answers),
-                () = sleep_towards(next) => {}
-                () = self.keeper.sooner.notified() => {}
+                () = sleep_until(next) => {}
+                () = self.keeper.bell.notified() => {}
             }
         }
     }
@@ -178,7 +195,7 @@ impl Round {
         let mut unanswered = Unanswered(leases);
         Box::pin(async move {
             let sent_at = LeaseInstant::before_send();
-            let results = tokio::time::timeout(limit, call).await.unwrap_or_default();
+            let results = alarm::timeout(limit, call).await.unwrap_or_default();
             let mut results = results.into_iter();
             let leases = std::mem::take(&mut unanswered.0);
             let verdict = |lease: Arc<Lease>| {
@@ -241,9 +258,9 @@ fn batches<R>(mut all: Vec<(Ttl, Arc<Lease>, R)>, most: usize) -> Vec<Batch<R>> 
     batches
 }
 
-async fn sleep_towards(at: Option<LeaseInstant>) {
+async fn sleep_until(at: Option<LeaseInstant>) {
     match at {
-        Some(at) => tokio::time::sleep(at.remaining().min(LONGEST_SLEEP)).await,
+        Some(at) => tokio::time::sleep(at.remaining()).await,
         None => std::future::pending().await,
     }
 }
@@ -267,8 +284,6 @@ impl Cleanup {
 
 #[cfg(test)]
 mod tests {
-    use tokio::time::Instant;
-
     use super::super::lease::tests::lease;
     use super::super::outcome::HoldState;
     use super::*;
@@ -281,7 +296,7 @@ mod tests {
         let now = LeaseInstant::now();
         assert_eq!(keeper.plan().agenda.take(now, now).len(), 1);
         assert_eq!(keeper.leases().len(), 1, "whoever ends all leases must not miss one");
-        assert_eq!(keeper.sleep_plan(), None);
+        assert_eq!(keeper.plan().sleep(&keeper.bell), None);
         keeper.forget(&lease);
         assert!(keeper.leases().is_empty());
     }
@@ -309,8 +324,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn the_clock_is_looked_at_every_second() {
-        let start = Instant::now();
-        sleep_towards(Some(LeaseInstant::now().after(Duration::from_secs(3600)))).await;
-        assert!(start.elapsed() <= LONGEST_SLEEP + Duration::from_millis(2), "{:?}", start.elapsed());
+        let (keeper, lease) = (Keeper::default(), lease(Duration::from_secs(30)));
+        keeper.watch_over(&lease);
+        assert_eq!(keeper.plan().sleep(&keeper.bell), Some(LeaseInstant::now().after(LONGEST_SLEEP)));
     }
 }

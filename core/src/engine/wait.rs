@@ -233,7 +233,7 @@ impl<'a> Wait<'a> {
             match self.sleep(pause).await? {
                 Woken::Passed(held) => return Ok(held),
                 Woken::Told(Signal::Handed(handed)) => {
-                    if let Some(held) = self.take_over(handed).await? {
+                    if let Some(held) = self.take_over(handed)? {
                         return Ok(self.won(held));
                     }
                 }
@@ -243,17 +243,12 @@ impl<'a> Wait<'a> {
     }
 
     /// Takes over a lease that was handed to this waiter, or leaves it to the next request to make it last.
-    async fn take_over(&mut self, handed: Handed) -> Result<Option<HeldEntry>> {
+    fn take_over(&mut self, handed: Handed) -> Result<Option<HeldEntry>> {
         let short = handed.ttl < self.ask.ttl.get();
         if short && self.shared.config.confirmation.comes_first() {
             return Ok(None);
         }
-        let held = self.attempt.take_over(handed)?;
-        if short && held.is_some() {
-            // The keeper was told, and is next on this thread. Whoever gets the guard may block it.
-            tokio::task::yield_now().await;
-        }
-        Ok(held)
+        self.attempt.take_over(handed)
     }
 
     /// Lets others of the client wait along.

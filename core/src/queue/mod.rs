@@ -7,7 +7,6 @@
 //! | [`Worker`] | handles messages for you |
 //! | [`DeadLetters`] | messages that are delivered no more |
 
-mod alarm;
 mod attend;
 mod claim;
 mod codec;

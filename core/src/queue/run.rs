@@ -6,9 +6,9 @@ use std::time::Duration;
 use tokio::time::{Instant, timeout};
 
 use super::Lease;
-use super::alarm;
 use super::claim::{Claim, carry_on};
 use super::pump::{Answered, DRIVER, Demand, Patience, Pending, Pump};
+use crate::alarm;
 use crate::clock::LeaseInstant;
 use crate::driver::{Next, QueueWake, RawDelivery, ReceiveRequest, Received, Settle, Settled, Watch};
 use crate::error::{Error, ErrorKind, Result};

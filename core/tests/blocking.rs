@@ -8,9 +8,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use stage::{Stage, Step, TTL, steps};
-use tenure_core::driver::Handed;
-use tenure_core::{Client, Confirmation, FencingToken, LockGuard};
+use tenure_core::driver::{Backend, Handed};
+use tenure_core::{Client, Confirmation, Ending, FencingToken, Job, LockGuard, Outcome, Text, WorkerEvent};
+use tenure_memory::MemoryDriver;
 use tokio::runtime::{Builder, Handle};
+use tokio::sync::mpsc;
 use tokio::time::sleep;
 
 /// How long the leases last that begin here.
@@ -99,5 +101,31 @@ fn a_renewal_whose_answer_nobody_reads_is_repeated() {
         });
         sleep(QUIET).await;
         block_and_check(&stage, &guard);
+    });
+}
+
+/// The second one blocks when an extension is wanted, and has not left yet.
+#[test]
+fn a_message_is_extended_while_other_tasks_block() {
+    on_workers(3, async {
+        let client = Client::new(Backend::from(MemoryDriver::new()));
+        let queue = client.queue_with("jobs", Text).unwrap().lease(LEASE);
+        let (told, mut endings) = mpsc::unbounded_channel();
+        let worker = queue.worker().on_event(move |event| drop(told.send(event.clone())));
+        let worker = worker.start(async |_: Job<String>| sleep(BLOCKED).await).unwrap();
+        queue.push(&"x".to_owned()).await.unwrap();
+        tokio::spawn(async {
+            sleep(LEASE / 4).await;
+            std::thread::sleep(BLOCKED);
+        });
+        sleep(QUIET).await;
+        std::thread::sleep(BLOCKED);
+        let ending = loop {
+            if let WorkerEvent::Ended { ending, .. } = endings.recv().await.unwrap() {
+                break ending;
+            }
+        };
+        assert!(matches!(ending, Ending::Said(Outcome::Done)), "{ending:?}");
+        worker.abort().await;
     });
 }

@@ -9,9 +9,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 use tokio::sync::{Notify, oneshot};
-use tokio::time::{Instant, sleep_until};
+use tokio::time::Instant;
 
 use super::pump::{DRIVER, Pump, ended};
+use crate::alarm::sleep_until;
 use crate::clock::LeaseInstant;
 use crate::driver::{Extended, Extension};
 use crate::error::{Error, ErrorKind, Result};

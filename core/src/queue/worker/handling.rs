@@ -15,6 +15,7 @@ use super::event::{Ending, WorkerEvent};
 use super::locking::{Needed, lock_for};
 use super::outcome::{IntoOutcome, Outcome};
 use super::run::{Crew, Stage};
+use crate::alarm;
 use crate::driver::Settlement;
 use crate::lock::LockGuard;
 use crate::panicked::text;
@@ -88,7 +89,7 @@ async fn keep<T: 'static>(settings: &Settings<T>, delivery: &Delivery<T>) {
         let (mut soonest, mut latest) = (third / 2, third);
         loop {
             let since = Instant::now();
-            tokio::time::sleep_until(since + soonest).await;
+            alarm::sleep_until(since + soonest).await;
             (soonest, latest) = match delivery.claim().extend(settings.lease, since + latest).await {
                 Ok(()) => (third / 2, third),
                 Err(_) => {

@@ -158,7 +158,7 @@ pub trait DelayQueue: Debug + Send + Sync + 'static {
     /// a redrive, a key or lock that became free, room under a limit, the end of a pause.
     ///
     /// Whoever watches receives when [`next`](Received::next) says, and every 20 s at the latest: a driver that wakes one of
-    /// many counts on the others. Returns once a wake-up cannot be missed any more. After every gap in the link the driver wakes all watchers.
+    /// many counts on the others. It may leave out who received as many as it asked for, until it asks again. Returns once a wake-up cannot be missed any more. After every gap in the link the driver wakes all watchers.
     /// Dropping the [`Watch`] ends the listening. Usually no round trip: one subscription serves the whole client. A
     /// driver that declares [`QueueWake::Poll`](super::QueueWake::Poll) is not asked; it refuses with
     /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported).

@@ -151,7 +151,11 @@ impl Pump {
                     if turn.watch.is_some() && received.deliveries.is_empty() {
                         turn.idle = (turn.idle * 2).min(MAX_IDLE);
                     }
+                    let full = received.deliveries.len() >= ask.max;
                     self.hand_out(ask, received, sent_at);
+                    if full && !self.work().demands.is_empty() {
+                        turn.ask_at = Instant::now(); // others wait, with another lease, and the backend does not know
+                    }
                 }
             }
             Err(error) => {

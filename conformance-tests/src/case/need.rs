@@ -52,6 +52,8 @@ pub enum Need {
     FollowsLock,
     /// The dead letters can be filled in reasonable time.
     ReachableDeadLetters,
+    /// A push of more bytes than its queues take can be made in reasonable time.
+    ReachableRequest,
     /// The driver has **no** delay queues.
     NoQueue,
     /// Its queues keep **no** concurrency keys.
@@ -81,6 +83,9 @@ pub enum Verdict {
 
 /// How far caps are filled.
 const REACHABLE: u32 = 20_000;
+
+/// How large a request is made.
+const REACHABLE_BYTES: usize = 8 * 1024 * 1024;
 
 impl Need {
     /// Whether cases with this need check a refusal.
@@ -154,6 +159,10 @@ impl Need {
             Self::ReachableDeadLetters => {
                 let reachable = declared.queue.is_some_and(|queue| queue.dead_letters <= 200);
                 unless(reachable, "no cap of dead letters within reach is declared")
+            }
+            Self::ReachableRequest => {
+                let reachable = declared.queue.is_some_and(|queue| queue.request_bytes <= REACHABLE_BYTES);
+                unless(reachable, "no bound of bytes of a push within reach is declared")
             }
             Self::NoQueue => only(declared.queue.is_none()),
             Self::NoQueueKeys => only(declared.queue.is_some_and(|queue| queue.keys == KeyedConcurrency::None)),

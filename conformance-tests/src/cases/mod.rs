@@ -56,6 +56,7 @@ pub fn all() -> impl Iterator<Item = &'static Case> {
         queue::IDS,
         queue::KEYS,
         queue::LEASE,
+        queue::LIMITED,
         queue::LIST,
         queue::LOCKED,
         queue::MODEL,

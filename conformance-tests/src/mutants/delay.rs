@@ -275,7 +275,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "wake/queue-never",
         "nobody who waits on a queue is woken",
         || quirky(Quirk::NeverWakes),
-        ["queue/retry-wakes", "queue/sooner-arrival-wakes"]
+        ["queue/limit-wakes-when-there-is-room", "queue/retry-wakes", "queue/sooner-arrival-wakes"]
     ),
     mutant!(
         "wake/queue-often",

@@ -166,11 +166,19 @@ impl DelayQueue for BentQueue {
         for message in &mut messages {
             self.before_push(&queue, message).await?;
         }
-        let mut pushed = if self.has(Quirk::HalfOfABatch) && messages.len() > 1 {
-            let half = self.honest.push(&queue, &messages[..messages.len() / 2]).await?;
-            half.iter().cycle().take(messages.len()).cloned().collect()
-        } else {
-            self.honest.push(&queue, &messages).await?
+        let mut pushed = match self.bend.quirk {
+            Quirk::HalfOfABatch if messages.len() > 1 => {
+                let half = self.honest.push(&queue, &messages[..messages.len() / 2]).await?;
+                half.iter().cycle().take(messages.len()).cloned().collect()
+            }
+            Quirk::PushesOneByOne => {
+                let mut pushed = Vec::new();
+                for message in messages.chunks(1) {
+                    pushed.extend(self.honest.push(&queue, message).await?);
+                }
+                pushed
+            }
+            _ => self.honest.push(&queue, &messages).await?,
         };
         (self.bend.pushed)(&mut pushed);
         Ok(pushed)
@@ -289,7 +297,7 @@ impl DelayQueue for BentQueue {
     }
 
     async fn limit(&self, queue: &QueueName, limits: &QueueLimits) -> Result<()> {
-        if self.has(Quirk::LimitsStay) && limits.is_none() {
+        if self.has(Quirk::LimitsNothing) || self.has(Quirk::LimitsStay) && limits.is_none() {
             return Ok(());
         }
         self.honest.limit(&(self.bend.queue)(queue), &(self.bend.limit)(limits)).await

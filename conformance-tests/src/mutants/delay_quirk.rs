@@ -24,6 +24,7 @@ pub(super) enum Quirk {
     FusedForgetsSettlements,
     FusedForgetsToReceive,
     HalfOfABatch,
+    PushesOneByOne,
     DropsTheDead,
     RedrivesAll,
     RedrivesNothing,
@@ -37,5 +38,6 @@ pub(super) enum Quirk {
     ReplacementsKeepTheKey,
     ExpiresInFlight,
     RecursNothing,
+    LimitsNothing,
     LimitsStay,
 }

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use tenure_core::Delay;
 use tenure_core::driver::{Due, IfKnown, Listed, MessageState, Pushed, Settle, Settlement};
+use tenure_core::{Delay, QueueLimits, Rate};
 
 use super::delay_bend::{Bend, Quirk, STRAIGHT, bent, quirky};
 use super::maker::{Mutant, mutant};
@@ -153,6 +153,55 @@ pub(super) const MUTANTS: &[Mutant] = &[
         || quirky(Quirk::RecursNothing),
         ["queue/recur-frees-the-key", "queue/recur-needs-the-receipt"]
     ),
+    mutant!(
+        "batch/any-number-of-bytes",
+        "what is too much for one request is stored in several",
+        || quirky(Quirk::PushesOneByOne),
+        ["queue/too-many-bytes-are-refused"]
+    ),
+    mutant!(
+        "limit/ignored",
+        "a limit is told and not kept",
+        || quirky(Quirk::LimitsNothing),
+        [
+            "queue/limit-ignores-ended-leases",
+            "queue/limit-in-flight",
+            "queue/limit-is-kept",
+            "queue/limit-is-replaced",
+            "queue/limit-rate",
+            "queue/limit-rate-in-time"
+        ]
+    ),
+    mutant!(
+        "limit/one-too-many",
+        "one more message is in flight than allowed",
+        || bent(Bend { limit: |limits| with_more(limits, 1), ..STRAIGHT }),
+        ["queue/limit-ignores-ended-leases", "queue/limit-in-flight", "queue/limit-is-kept"]
+    ),
+    mutant!(
+        "limit/without-rate",
+        "rates are not kept",
+        || bent(Bend { limit: |limits| with_rate(limits, None), ..STRAIGHT }),
+        ["queue/limit-is-kept", "queue/limit-rate", "queue/limit-rate-in-time"]
+    ),
+    mutant!(
+        "limit/rate-too-slow",
+        "a rate allows a tenth of what it says",
+        || bent(Bend { limit: |limits| with_rate(limits, limits.most_in_a_time().and_then(slower)), ..STRAIGHT }),
+        ["queue/limit-rate-in-time"]
+    ),
+    mutant!(
+        "limit/stays",
+        "a limit is not lifted",
+        || quirky(Quirk::LimitsStay),
+        ["queue/limit-is-kept", "queue/limit-is-replaced", "queue/limit-lifted-wakes"]
+    ),
+    mutant!(
+        "limit/not-listed",
+        "the statistics do not tell the limits",
+        || bent(Bend { stats: |s| s.limits = QueueLimits::none(), ..STRAIGHT }),
+        ["queue/limit-is-kept", "queue/limit-is-replaced"]
+    ),
 ];
 
 fn without_delay(ttl: Delay, due: Due) -> Delay {
@@ -165,4 +214,19 @@ fn recurs(settle: &mut Settle, other: fn(Delay) -> Settlement) {
     if let Settlement::Recur { after, .. } = settle.how {
         settle.how = other(after);
     }
+}
+
+fn with_more(limits: &QueueLimits, more: u32) -> QueueLimits {
+    let most = limits.most_in_flight().map(|most| most.get() + more);
+    most.and_then(|most| limits.in_flight(most).ok()).unwrap_or(*limits)
+}
+
+fn with_rate(limits: &QueueLimits, rate: Option<Rate>) -> QueueLimits {
+    let none = QueueLimits::none();
+    let limited = limits.most_in_flight().and_then(|most| none.in_flight(most.get()).ok()).unwrap_or(none);
+    rate.map_or(limited, |rate| limited.rate(rate))
+}
+
+fn slower(rate: Rate) -> Option<Rate> {
+    Rate::new(rate.deliveries().get(), rate.per() * 10).ok()
 }

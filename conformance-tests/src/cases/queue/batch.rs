@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tenure_core::ErrorKind;
-use tenure_core::driver::{Next, Settle, Settled, Settlement};
+use tenure_core::driver::{NewMessage, Next, Settle, Settled, Settlement};
 
 use super::support::{bench, bytes, lease, message, raw, texts};
 use crate::case::{Case, CaseResult, Context, Need, case};
@@ -59,6 +59,13 @@ pub(in crate::cases) const CASES: &[Case] = &[
         ["P61"],
         [Need::Queue],
         exact
+    ),
+    case!(
+        "queue/too-many-bytes-are-refused",
+        "A push of more bytes than a driver declares is refused as a whole, with the bound in the message; one of as many is taken.",
+        ["P26"],
+        [Need::Queue, Need::ReachableRequest],
+        too_many_bytes
     ),
     case!(
         "queue/limits-are-refused",
@@ -184,6 +191,24 @@ async fn exact(context: &mut Context) -> CaseResult {
         assert!(bytes(&delivery) == payload, "{} bytes came back as {}", payload.len(), delivery.payload.len());
         raw.ack(delivery.receipt).await?;
     }
+    Ok(())
+}
+
+async fn too_many_bytes(context: &mut Context) -> CaseResult {
+    let raw = raw(context).await?;
+    let caps = raw.driver.capabilities();
+    let size = caps.payload.min(caps.request_bytes / 2);
+    let mut batch = vec![message(vec![b'x'; size]); caps.request_bytes / size];
+    batch.push(message(vec![b'x'; caps.request_bytes % size]));
+    let bytes = |batch: &[NewMessage]| batch.iter().map(NewMessage::bytes).sum::<usize>();
+    assert!(bytes(&batch) == caps.request_bytes && batch.len() < caps.batch, "{caps:?}");
+    batch.push(message("x"));
+    let error = must_fail(raw.driver.push(&raw.name, &batch).await, ErrorKind::InvalidArgument)?;
+    assert!(error.to_string().contains(&caps.request_bytes.to_string()), "{error} does not tell the bound");
+    assert_eq!(raw.counts().await?, (0, 0, 0, 0), "a part was stored");
+    batch.pop();
+    raw.push(&batch).await?;
+    assert_eq!(raw.counts().await?, (0, batch.len() as u64, 0, 0));
     Ok(())
 }
 

@@ -74,6 +74,7 @@ fn classify(error: &EtcdError, member: &str) -> (ErrorKind, String) {
         code::INVALID_ARGUMENT if text.contains("authentication failed") || text.contains("user name is empty") => {
             said(ErrorKind::Denied)
         }
+        code::INVALID_ARGUMENT if text.contains("request is too large") => said(ErrorKind::InvalidArgument),
         code::FAILED_PRECONDITION if text.contains("authentication is not enabled") => said(ErrorKind::Misconfigured),
         code::RESOURCE_EXHAUSTED if text.contains("database space") => said(ErrorKind::Misconfigured),
         code::RESOURCE_EXHAUSTED if text.contains("too many requests") => said(ErrorKind::Unavailable),

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use common::*;
 use tenure_core::driver::{DelayQueue as _, Due, NewMessage, Next, Pushed, ReceiveRequest, Settled};
-use tenure_core::{ConcurrencyKey, Delay, ErrorKind, Lease};
+use tenure_core::{ConcurrencyKey, Delay, Lease};
 use tenure_etcd::EtcdDriver;
 use tenure_testkit::{ClockShim, EtcdCluster, TcpProxy, TempDir};
 
@@ -177,19 +177,6 @@ async fn of_a_key_no_two_are_in_flight_whoever_receives() {
     };
     tokio::time::timeout(6 * PATIENCE, async { tokio::join!(consume(&first), consume(&second)) }).await.unwrap();
     assert_eq!(key_count(&mut raw(&cluster).await).await, 2, "the queue's name and its signal");
-}
-
-#[tokio::test]
-async fn a_batch_that_is_too_large_is_refused_before_it_is_sent() {
-    let cluster = server();
-    let driver = driver(&cluster);
-    let large = vec![message(&[0; 64 * 1024]); 17];
-    let error = driver.push(&queue(), &large).await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::InvalidArgument);
-    assert_eq!(driver.push(&queue(), &large[..16]).await.unwrap().len(), 16);
-    // Also what is handed out at once stays within what a client takes.
-    let received = receive(&driver, 16, 30 * SECOND).await;
-    assert!(!received.deliveries.is_empty());
 }
 
 #[tokio::test]

@@ -20,7 +20,7 @@ enum Deed {
 }
 
 impl Inner {
-    /// Two requests for each hundred: the letters, and their payloads.
+    /// Two requests for each hundred: the letters, and their payloads; one more for each further mebibyte of those.
     pub(super) async fn dead_list(&self, queue: &QueueName, after: Option<DeadPlace>, max: usize) -> Result<DeadPage> {
         let turn = Turn::new(self, queue);
         let mut letters = Vec::new();
@@ -132,7 +132,13 @@ impl Turn<'_> {
             entry.step(match deed {
                 Deed::Purge => self.remove(entry, Delay::ZERO),
                 Deed::Redrive(delay) => {
-                    let record = Record { attempt: 0, doomed: None, cause: Cause::Redriven, ..entry.record.clone() };
+                    let record = Record {
+                        attempt: 0,
+                        doomed: None,
+                        expires: None,
+                        cause: Cause::Redriven,
+                        ..entry.record.clone()
+                    };
                     self.delayed(entry, delay.get(), &record)
                 }
             })

@@ -27,7 +27,7 @@ impl DelayQueue for EtcdDriver {
             parking: Parking::Attended,
             payload: PAYLOAD,
             batch: BATCH,
-            request_bytes: super::push::MOST_BYTES,
+            request_bytes: super::push::REQUEST_BYTES,
             delay: Delay::MAX,
             lease: LeaseRange { min: Lease::MIN, max: Lease::MAX },
             attempts: Attempts::MAX,
@@ -82,14 +82,8 @@ impl DelayQueue for EtcdDriver {
         self.inner.get(queue, id).await
     }
 
-    async fn list(
-        &self,
-        _queue: &QueueName,
-        _which: Listed,
-        _from: Option<ListPlace>,
-        _max: usize,
-    ) -> Result<MessagePage> {
-        Err(unsupported())
+    async fn list(&self, queue: &QueueName, which: Listed, from: Option<ListPlace>, max: usize) -> Result<MessagePage> {
+        self.inner.list_messages(queue, which, from, max).await
     }
 
     async fn limit(&self, _queue: &QueueName, _limits: &QueueLimits) -> Result<()> {

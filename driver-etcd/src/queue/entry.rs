@@ -18,6 +18,13 @@ use crate::txn::{odd, reads};
 /// otherwise; what is left serves the operations inside.
 pub(super) const BATCH: usize = 100;
 
+/// How many bytes of payloads one answer has, and how many one request to move messages.
+pub(super) const MOST_BYTES: usize = 1024 * 1024;
+
+/// How many keys one message has in a request, those of its concurrency key included. Its record is there twice: leased, and
+/// held back if that cannot be.
+const MOST_KEYS: usize = 14;
+
 /// How often a request starts over when messages move under it.
 pub(super) const MOST_STARTS: usize = 32;
 
@@ -84,6 +91,18 @@ impl Entry {
         Ok((self, payload))
     }
 
+    /// How many of these messages, the first ones, have payloads that fit into one answer, and can be moved by one request;
+    /// one at least.
+    pub(super) fn fitting(entries: &[Self]) -> usize {
+        let (mut answer, mut request) = (0_usize, 0);
+        let fits = |entry: &&Self| {
+            answer = answer.saturating_add(entry.record.size);
+            request += MOST_KEYS * entry.key.len() + 2 * entry.record.encode().len();
+            answer <= MOST_BYTES && request <= MOST_BYTES
+        };
+        entries.iter().take_while(fits).count().max(1).min(entries.len())
+    }
+
     pub(super) fn is_damaged(&self) -> bool {
         self.record.doomed == Some(DeadCause::Damaged)
     }
@@ -146,8 +165,8 @@ impl<'a> Turn<'a> {
             key: entry.record.key,
             lock: entry.record.lock,
             reason: entry.record.reason,
-            expires_in: None,
-            recurrence: None,
+            expires_in: entry.record.expires.map(|until| span(self.now, until)),
+            recurrence: entry.record.recurrence,
         }
     }
 
@@ -170,18 +189,19 @@ impl<'a> Turn<'a> {
         self.relocate(entry, Place::Waiting(after(self.now, delay)), record)
     }
 
+    /// The operations that remove a message, all but its caller's id.
+    pub(super) fn take_away(&self, entry: &Entry) -> Vec<TxnOp> {
+        let (pointer, body) = (self.keys.pointer(entry.number), self.keys.body(entry.number));
+        let keys = [entry.key.clone(), pointer, body].map(|key| TxnOp::delete(key, None));
+        keys.into_iter().chain(self.leave(entry, Set::Waiting)).collect()
+    }
+
     /// The operations that remove a message. Its caller's id is free again, unless it stays known for a window.
     pub(super) fn remove(&self, entry: &Entry, window: Delay) -> Vec<TxnOp> {
-        let delete = |key: Vec<u8>| TxnOp::delete(key, None);
-        let mut operations = vec![
-            delete(entry.key.clone()),
-            delete(self.keys.pointer(entry.number)),
-            delete(self.keys.body(entry.number)),
-        ];
-        operations.extend(self.leave(entry, Set::Waiting));
+        let mut operations = self.take_away(entry);
         let Some(name) = entry.record.named.as_ref().and_then(|named| named.id.as_name()) else { return operations };
         if window == Delay::ZERO {
-            operations.push(delete(self.keys.named(name)));
+            operations.push(TxnOp::delete(self.keys.named(name), None));
         } else {
             let until = after(self.now, window.get());
             operations.push(TxnOp::put(self.keys.named(name), format!("until={until}"), None));
@@ -323,10 +343,16 @@ impl<'a> Turn<'a> {
         Ok((entry.record.id(number) == *id).then_some(entry))
     }
 
-    /// The payload of a message, unless it is gone.
-    pub(super) async fn payloads(&self, entries: &[Entry]) -> Result<Vec<Option<Payload>>> {
-        let gets = entries.iter().map(|entry| TxnOp::get(self.keys.body(entry.number), None));
-        Ok(self.look(gets.collect()).await?.iter().map(payload).collect())
+    /// The payload of each message, unless it is gone: as many requests as there are mebibytes, about.
+    pub(super) async fn payloads(&self, mut entries: &[Entry]) -> Result<Vec<Option<Payload>>> {
+        let mut payloads = Vec::with_capacity(entries.len());
+        while !entries.is_empty() {
+            let (some, rest) = entries.split_at(Entry::fitting(entries));
+            let gets = some.iter().map(|entry| TxnOp::get(self.keys.body(entry.number), None));
+            payloads.extend(self.look(gets.collect()).await?.iter().map(payload));
+            entries = rest;
+        }
+        Ok(payloads)
     }
 }
 

@@ -31,6 +31,7 @@ mod entry;
 mod keyed;
 mod keys;
 mod line;
+mod list;
 mod operate;
 mod push;
 mod receive;

@@ -3,18 +3,19 @@
 use std::collections::HashMap;
 
 use etcd_client::{Compare, CompareOp, Txn, TxnOp};
-use tenure_core::driver::{Cause, Due, IfKnown, MessageState, NewMessage, Pushed};
+use tenure_core::driver::{Due, IfKnown, MessageState, NewMessage, Pushed};
 use tenure_core::{MessageId, QueueName, Result};
 
 use super::clock::{Micros, after};
-use super::entry::{MOST_STARTS, Turn, known_until, moving, stored_as};
+use super::entry::{Entry, MOST_STARTS, Turn, known_until, moving, stored_as};
 use super::keys::Place;
 use super::record::Record;
 use crate::config::invalid;
 use crate::driver::Inner;
 
-/// What one request may carry; etcd takes 1.5 MiB, unless it is told otherwise.
-pub(super) const MOST_BYTES: usize = 1024 * 1024;
+/// What one push may carry. etcd takes requests of 1.5 MiB, unless it is told otherwise; the rest is for keys, of which each
+/// message has four and names the queue in each, and for names, in which a byte may be spelled as three.
+pub(super) const REQUEST_BYTES: usize = 384 * 1024;
 
 /// What is known of a caller's id.
 struct Known {
@@ -22,6 +23,8 @@ struct Known {
     written: i64,
     /// `None` if it is free.
     state: Option<MessageState>,
+    /// The stored message.
+    entry: Option<Entry>,
 }
 
 /// Messages that are to be stored, and the answers for all.
@@ -31,22 +34,50 @@ struct Plan {
     operations: Vec<TxnOp>,
     answers: Vec<Pushed>,
     due: Vec<Micros>,
+    /// Stored messages that make way.
+    replaced: Vec<Entry>,
+}
+
+/// A message that is to be stored there.
+#[derive(Clone, Copy)]
+struct Stored<'a> {
+    number: u64,
+    place: Place,
+    message: &'a NewMessage,
+}
+
+/// A message of the same batch.
+struct Fresh<'a> {
+    /// Which operation stores it.
+    at: usize,
+    state: MessageState,
+    /// In whose place.
+    replaced: Option<&'a Entry>,
+}
+
+impl Plan {
+    fn add(&mut self, operation: TxnOp, place: Place) {
+        self.operations.push(operation);
+        self.due.push(place.at());
+    }
+
+    fn change(&mut self, at: usize, operation: TxnOp, place: Place) {
+        self.operations[at] = operation;
+        self.due[at] = place.at();
+    }
+}
+
+fn may_replace(message: &NewMessage, state: MessageState) -> bool {
+    message.if_known == IfKnown::Replace && matches!(state, MessageState::Scheduled | MessageState::Ready)
 }
 
 impl Inner {
     /// One request; three if a message has a caller's id that is known.
     pub(super) async fn push(&self, queue: &QueueName, messages: &[NewMessage]) -> Result<Vec<Pushed>> {
         let bytes: usize = messages.iter().map(NewMessage::bytes).sum();
-        if bytes > MOST_BYTES {
-            return Err(invalid(format!(
-                "{bytes} bytes at once are more than {MOST_BYTES}, which etcd takes in a request"
-            )));
-        }
-        let new = |message: &NewMessage| {
-            message.ttl.is_some() || message.recurrence.is_some() || message.if_known != IfKnown::Keep
-        };
-        if messages.iter().any(new) {
-            return Err(tenure_core::Error::new(tenure_core::ErrorKind::Unsupported, "not on this driver yet"));
+        if bytes > REQUEST_BYTES {
+            let text = format!("{bytes} bytes at once are more than {REQUEST_BYTES}, the most of a push to etcd");
+            return Err(invalid(text));
         }
         for _ in 0..MOST_STARTS {
             let turn = Turn::new(self, queue);
@@ -61,6 +92,7 @@ impl Inner {
                 .with_range(turn.keys.pointer(plan.first + messages.len() as u64));
             let conditions = [plan.conditions, vec![free]].concat();
             if self.txn(Txn::new().when(conditions).and_then(operations)).await?.succeeded() {
+                turn.let_next_go(&plan.replaced).await;
                 return Ok(plan.answers);
             }
         }
@@ -87,73 +119,85 @@ impl Turn<'_> {
                 stored.extend(stored_as(found.value()).map(|number| (id.clone(), number)));
                 state = known_until(found.value()).filter(|until| *until > self.now).map(|_| MessageState::Settled);
             }
-            known.insert(id.clone(), Known { written, state });
+            known.insert(id.clone(), Known { written, state, entry: None });
         }
         if stored.is_empty() {
             return Ok(known);
         }
         let wanted: Vec<_> = stored.iter().map(|(_, number)| (*number, None)).collect();
-        let entries = self.entries(&wanted).await?;
+        let mut entries = self.entries(&wanted).await?;
         for (id, number) in stored {
             // The id of a message that is gone is free; if that was just now, the id has been written since.
-            let state = entries.get(&number).map(|entry| self.state(entry.place));
-            known.entry(id).and_modify(|known| known.state = state);
+            if let (Some(entry), Some(known)) = (entries.remove(&number), known.get_mut(&id)) {
+                known.state = Some(self.state(entry.place));
+                known.entry = Some(entry);
+            }
         }
         Ok(known)
     }
 
     fn plan(&self, messages: &[NewMessage], known: &HashMap<MessageId, Known>) -> Plan {
         let first = self.inner.clock.numbers(messages.len());
-        let mut plan =
-            Plan { first, conditions: Vec::new(), operations: Vec::new(), answers: Vec::new(), due: Vec::new() };
-        let mut fresh: HashMap<&MessageId, MessageState> = HashMap::new();
+        let mut plan = Plan {
+            first,
+            conditions: Vec::new(),
+            operations: Vec::new(),
+            answers: Vec::new(),
+            due: Vec::new(),
+            replaced: Vec::new(),
+        };
+        let mut fresh: HashMap<&MessageId, Fresh<'_>> = HashMap::new();
         for (number, message) in (first..).zip(messages) {
             let delay = match message.due {
                 Due::After(delay) | Due::Parked { at_most: delay } => delay,
             };
             let place = Place::Waiting(after(self.now, delay.get()));
-            if let Some(named) = &message.id {
-                let state = known.get(&named.id).and_then(|known| known.state);
-                if let Some(state) = state.or_else(|| fresh.get(&named.id).copied()) {
+            let stored = Stored { number, place, message };
+            let Some(id) = message.id.as_ref().map(|named| &named.id) else {
+                plan.add(self.store(stored, None), place);
+                plan.answers.push(Pushed::Stored(MessageId::assigned(number)));
+                continue;
+            };
+            let known = known.get(id);
+            let state = fresh.get(id).map(|fresh| fresh.state).or_else(|| known.and_then(|known| known.state));
+            match state {
+                Some(state) if !may_replace(message, state) => {
                     plan.answers.push(Pushed::Duplicate(state));
                     continue;
                 }
-                fresh.insert(&named.id, self.state(place));
-                let written = known.get(&named.id).map_or(0, |known| known.written);
-                let name = self.keys.named(named.id.as_name().unwrap_or_default());
-                plan.conditions.push(Compare::mod_revision(name, CompareOp::Equal, written));
+                Some(_) => plan.answers.push(Pushed::Replaced(id.clone())),
+                None => plan.answers.push(Pushed::Stored(id.clone())),
             }
-            plan.operations.push(self.store(number, place, message));
-            let record = message.id.as_ref().map_or_else(|| MessageId::assigned(number), |named| named.id.clone());
-            plan.answers.push(Pushed::Stored(record));
-            plan.due.push(place.at());
+            if let Some(earlier) = fresh.get_mut(id) {
+                earlier.state = self.state(place);
+                plan.change(earlier.at, self.store(stored, earlier.replaced), place);
+                continue;
+            }
+            let replaced = known.and_then(|known| known.entry.as_ref()).filter(|_| state.is_some());
+            // What moves or goes takes its id along.
+            plan.conditions.push(match replaced {
+                Some(entry) => entry.unmoved(),
+                None => {
+                    let name = self.keys.named(id.as_name().unwrap_or_default());
+                    Compare::mod_revision(name, CompareOp::Equal, known.map_or(0, |known| known.written))
+                }
+            });
+            fresh.insert(id, Fresh { at: plan.operations.len(), state: self.state(place), replaced });
+            plan.replaced.extend(replaced.cloned());
+            plan.add(self.store(stored, replaced), place);
         }
         plan
     }
 
-    fn store(&self, number: u64, place: Place, message: &NewMessage) -> TxnOp {
-        let record = Record {
-            pushed: self.now,
-            size: message.payload.len(),
-            attempt: 0,
-            attempts: message.attempts,
-            serial: 0,
-            cause: match message.due {
-                Due::After(_) => Cause::First,
-                Due::Parked { .. } => Cause::Parked,
-            },
-            named: message.id.clone(),
-            key: message.key.clone(),
-            lock: message.lock.clone(),
-            turn: None,
-            reason: None,
-            doomed: None,
-        };
-        let mut operations = vec![
+    /// What takes the place of the message that is known, if there is one.
+    fn store(&self, Stored { number, place, message }: Stored<'_>, replaced: Option<&Entry>) -> TxnOp {
+        let record = Record::of(message, self.now, place.at());
+        let mut operations = replaced.map_or_else(Vec::new, |entry| self.take_away(entry));
+        operations.extend([
             TxnOp::put(self.keys.place(place, number), record.encode(), None),
             TxnOp::put(self.keys.pointer(number), place.spelled(), None),
             TxnOp::put(self.keys.body(number), message.payload.as_bytes(), None),
-        ];
+        ]);
         if let Some(name) = message.id.as_ref().and_then(|named| named.id.as_name()) {
             operations.push(TxnOp::put(self.keys.named(name), format!("number={number}"), None));
         }

@@ -11,7 +11,6 @@ use super::clock::{Micros, after, span};
 use super::entry::{BATCH, Burial, Entry, MOST_STARTS, Turn, cause_of, payload};
 use super::keys::{Place, Set};
 use super::line::Soonest;
-use super::push::MOST_BYTES;
 use super::record::Record;
 use super::repair::FORGOTTEN;
 use super::signals::Part;
@@ -198,15 +197,9 @@ impl Turn<'_> {
         gathered: &mut Gathered,
         part: Option<&mut Part>,
     ) -> Result<bool> {
-        let mut bytes = 0;
-        let fits = |entry: &&Entry| {
-            let first = bytes == 0;
-            bytes = entry.record.size.max(1).saturating_add(bytes);
-            first || bytes <= MOST_BYTES
-        };
-        let chosen: Vec<&Entry> = due.entries.iter().take_while(fits).collect();
+        let chosen: Vec<&Entry> = due.entries[..Entry::fitting(&due.entries)].iter().collect();
         let chosen = self.with_payloads(chosen, gathered).await?;
-        let doomed = chosen.iter().any(|entry| entry.record.doom().is_some());
+        let doomed = chosen.iter().any(|entry| entry.record.doom_at(self.now).is_some());
         let mut plan = Plan {
             lease: request.lease,
             left: request.max - gathered.deliveries.len(),
@@ -267,14 +260,14 @@ impl Turn<'_> {
     fn decide<'a>(&self, entry: &'a Entry, plan: &mut Plan<'a>) -> Option<(Fate, TxnOp)> {
         let key = entry.record.key.as_ref();
         let waits = entry.place.set() == Set::Waiting;
-        let doom = entry.record.doom();
+        let doom = entry.record.doom_at(self.now);
         let changes_key = (waits && plan.left > 0) || doom.is_some();
         let alone = key.is_none_or(|key| !changes_key || plan.keys.insert(key));
         match (doom, key) {
             (Some(_), _) if !alone => return None,
             (Some(cause), _) => {
                 let mut record = entry.record.clone();
-                if !waits && cause == DeadCause::Exhausted {
+                if !waits && matches!(cause, DeadCause::Exhausted | DeadCause::Expired) {
                     record.reason = Some(Reason::lease_ended());
                 }
                 let (burial, operations) = self.bury(entry, record, cause, plan.room > 0);
@@ -320,7 +313,7 @@ impl Turn<'_> {
             lock: record.lock,
             turn: entry.record.turn.clone(),
             reason: record.reason,
-            recurrence: None,
+            recurrence: record.recurrence,
         }
     }
 

@@ -14,10 +14,10 @@
 
 use std::time::Duration;
 
-use tenure_core::driver::{Cause, DeadCause, LockTurn, NamedId};
-use tenure_core::{Attempts, ConcurrencyKey, Delay, FencingToken, LockName, MessageId, OwnerToken, Reason};
+use tenure_core::driver::{Cause, DeadCause, Due, LockTurn, NamedId, NewMessage};
+use tenure_core::{Attempts, ConcurrencyKey, Delay, FencingToken, LockName, MessageId, OwnerToken, Reason, Recurrence};
 
-use super::clock::Micros;
+use super::clock::{Micros, after};
 use crate::keys::{decode, encode};
 
 const HEADER: &str = "tenure-message/1";
@@ -40,6 +40,9 @@ pub(super) struct Record {
     /// The hold that it was given since it was parked.
     pub(super) turn: Option<LockTurn>,
     pub(super) reason: Option<Reason>,
+    /// Until when it may be delivered.
+    pub(super) expires: Option<Micros>,
+    pub(super) recurrence: Option<Recurrence>,
     /// Set when it is, or should be, among the dead letters.
     pub(super) doomed: Option<DeadCause>,
 }
@@ -53,15 +56,60 @@ const CAUSES: &[(Cause, &str)] = &[
     (Cause::Redriven, "redriven"),
 ];
 
-const DOOMS: &[(DeadCause, &str)] =
-    &[(DeadCause::Exhausted, "exhausted"), (DeadCause::Rejected, "rejected"), (DeadCause::Damaged, "damaged")];
+const DOOMS: &[(DeadCause, &str)] = &[
+    (DeadCause::Exhausted, "exhausted"),
+    (DeadCause::Rejected, "rejected"),
+    (DeadCause::Expired, "expired"),
+    (DeadCause::Damaged, "damaged"),
+];
 
 /// The lines that every record has.
 const REQUIRED: [&str; 6] = ["pushed", "size", "attempt", "attempts", "serial", "cause"];
 
 impl Record {
+    const EMPTY: Self = Self {
+        pushed: 0,
+        size: 0,
+        attempt: 0,
+        attempts: Attempts::DEFAULT,
+        serial: 0,
+        cause: Cause::First,
+        named: None,
+        key: None,
+        lock: None,
+        turn: None,
+        reason: None,
+        expires: None,
+        recurrence: None,
+        doomed: None,
+    };
+
     pub(super) fn id(&self, number: u64) -> MessageId {
         self.named.as_ref().map_or_else(|| MessageId::assigned(number), |named| named.id.clone())
+    }
+
+    /// Of a message that is pushed now, and due then.
+    pub(super) fn of(message: &NewMessage, now: Micros, due: Micros) -> Self {
+        Self {
+            pushed: now,
+            size: message.payload.len(),
+            attempts: message.attempts,
+            cause: match message.due {
+                Due::After(_) => Cause::First,
+                Due::Parked { .. } => Cause::Parked,
+            },
+            named: message.id.clone(),
+            key: message.key.clone(),
+            lock: message.lock.clone(),
+            expires: message.ttl.map(|ttl| after(due, ttl.get())),
+            recurrence: message.recurrence.clone(),
+            ..Self::EMPTY
+        }
+    }
+
+    /// Why it must not be delivered now, if so.
+    pub(super) fn doom_at(&self, now: Micros) -> Option<DeadCause> {
+        self.doom().or(self.expires.is_some_and(|until| until < now).then_some(DeadCause::Expired))
     }
 
     /// Why it must not be delivered again, if so.
@@ -102,6 +150,12 @@ impl Record {
         if let Some(reason) = &self.reason {
             line("reason=", reason.as_str().as_bytes());
         }
+        if let Some(expires) = self.expires {
+            line("expires=", expires.to_string().as_bytes());
+        }
+        if let Some(recurrence) = &self.recurrence {
+            line("recurrence=", recurrence.as_str().as_bytes());
+        }
         if let Some(doomed) = self.doomed {
             line("doomed=", word(DOOMS, doomed).as_bytes());
         }
@@ -110,20 +164,7 @@ impl Record {
 
     /// Of a damaged one what can be read, and that it is damaged: such a message is not delivered.
     pub(super) fn decode(value: &[u8]) -> Self {
-        let mut record = Self {
-            pushed: 0,
-            size: 0,
-            attempt: 0,
-            attempts: Attempts::DEFAULT,
-            serial: 0,
-            cause: Cause::First,
-            named: None,
-            key: None,
-            lock: None,
-            turn: None,
-            reason: None,
-            doomed: None,
-        };
+        let mut record = Self::EMPTY;
         if let Some(what) = record.read(value) {
             record.is_damaged(what);
         }
@@ -174,6 +215,10 @@ impl Record {
             "lock" => self.lock = Some(LockName::new(decode(value.as_bytes())?).ok()?),
             "turn" => self.turn = Some(read_turn(value)?),
             "reason" => self.reason = Some(Reason::new(String::from_utf8(decode(value.as_bytes())?).ok()?).ok()?),
+            "expires" => self.expires = Some(value.parse().ok()?),
+            "recurrence" => {
+                self.recurrence = Some(Recurrence::new(String::from_utf8(decode(value.as_bytes())?).ok()?).ok()?);
+            }
             "doomed" => self.doomed = Some(meant(DOOMS, value)?),
             _ => {} // a later version's
         }
@@ -221,12 +266,14 @@ mod tests {
                 fence: FencingToken::new(u64::MAX).unwrap(),
             }),
             reason: Some(Reason::new("it \u{fc}\nfailed").unwrap()),
-            doomed: Some(DeadCause::Rejected),
+            expires: Some(u64::MAX),
+            recurrence: Some(Recurrence::new("every=1d\n\u{fc}").unwrap()),
+            doomed: Some(DeadCause::Expired),
         };
         let back = Record::decode(&record.encode());
         assert_eq!(format!("{back:?}"), format!("{record:?}"));
         assert_eq!(back.turn, record.turn, "the whole token");
-        let plain = Record { named: None, key: None, lock: None, turn: None, reason: None, doomed: None, ..record };
+        let plain = Record { attempts: record.attempts, cause: record.cause, ..Record::EMPTY };
         let back = Record::decode(&plain.encode());
         assert_eq!(format!("{back:?}"), format!("{plain:?}"));
         assert_eq!((back.id(7), back.doom()), (MessageId::assigned(7), None));

@@ -178,6 +178,12 @@ impl Turn<'_> {
                 record.cause = Cause::Parked;
                 *at_most
             }
+            Settlement::Recur { after, recurrence, reason } => {
+                (record.attempt, record.cause, record.expires) = (0, Cause::First, None);
+                record.recurrence = Some(recurrence.clone());
+                record.reason.clone_from(reason);
+                *after
+            }
             other => {
                 let text = format!("a settlement that this driver does not know: {other:?}");
                 return Err(Error::new(ErrorKind::Unsupported, text));

@@ -86,8 +86,8 @@ impl DelayQueue for EtcdDriver {
         self.inner.list_messages(queue, which, from, max).await
     }
 
-    async fn limit(&self, _queue: &QueueName, _limits: &QueueLimits) -> Result<()> {
-        Err(unsupported())
+    async fn limit(&self, queue: &QueueName, limits: &QueueLimits) -> Result<()> {
+        self.inner.limit(queue, limits).await
     }
 
     async fn stats(&self, queue: &QueueName) -> Result<QueueStats> {
@@ -125,8 +125,4 @@ impl DelayQueue for EtcdDriver {
     async fn watch(&self, queue: &QueueName) -> Result<Watch> {
         self.inner.signals.listen(queue).await
     }
-}
-
-fn unsupported() -> Error {
-    Error::new(ErrorKind::Unsupported, "not on this driver yet")
 }

@@ -252,7 +252,7 @@ impl<'a> Turn<'a> {
         &self,
         conditions: Vec<Compare>,
         steps: Vec<TxnOp>,
-        also: Option<TxnOp>,
+        also: impl IntoIterator<Item = TxnOp>,
     ) -> Result<Option<Applied>> {
         let count = steps.len();
         let answer =

@@ -126,6 +126,14 @@ impl QueueKeys {
         ([self.wake.as_slice(), b"/"].concat(), [self.wake.as_slice(), b"0"].concat())
     }
 
+    pub(super) fn limits(&self) -> Vec<u8> {
+        self.key("limits")
+    }
+
+    pub(super) fn bucket(&self) -> Vec<u8> {
+        self.key("bucket")
+    }
+
     pub(super) fn paused(&self) -> Vec<u8> {
         self.key("paused")
     }

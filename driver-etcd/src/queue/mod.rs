@@ -16,6 +16,8 @@
 //! | `shop:queue/of/jobs/n/<id>` | the number of a message with a caller's id, or until when the id stays known |
 //! | `shop:queue/of/jobs/s/<until>/<id>` | which ids are to be forgotten when |
 //! | `shop:queue/of/jobs/paused` | that it is paused |
+//! | `shop:queue/of/jobs/limits` | how much it hands out |
+//! | `shop:queue/of/jobs/bucket` | when the bucket of its rate is full again |
 //! | `shop:queue/name/<hexadecimal>` | that there is such a queue |
 //! | `shop:queue/wake/jobs` | written whenever something becomes due sooner: when it will be; and what is left by whoever takes something |
 //! | `shop:queue/wake/jobs/<place>` | that a client waits, on a lease |
@@ -30,6 +32,7 @@ mod driver;
 mod entry;
 mod keyed;
 mod keys;
+mod limits;
 mod line;
 mod list;
 mod operate;

@@ -104,9 +104,10 @@ impl Inner {
             first(Set::Leased, 0, Some(ended)),
             first(Set::Leased, ended, None),
             first(Set::Dead, 0, None),
+            TxnOp::get(turn.keys.limits(), None),
         ]);
         let answers = answers.await?;
-        let [paused, waiting, scheduled, held, over, in_flight, dead] = answers.as_slice() else {
+        let [paused, waiting, scheduled, held, over, in_flight, dead, limits] = answers.as_slice() else {
             return Err(odd("an answer of another shape"));
         };
         let count = |answer: &GetResponse| u64::try_from(answer.count()).unwrap_or_default();
@@ -120,7 +121,7 @@ impl Inner {
             lag: oldest.map_or(Duration::ZERO, |at| span(at, turn.now)),
             next_due: at(scheduled).map(|at| span(turn.now, at)),
             flow: if paused.kvs().is_empty() { Flow::Running } else { Flow::Paused },
-            limits: Default::default(),
+            limits: super::limits::limits(limits),
         })
     }
 
@@ -216,14 +217,16 @@ impl Turn<'_> {
         Ok((entries, more.then_some(PurgePlace { at, ..place })))
     }
 
-    /// Whether the queue holds a message or is paused. If not, it is taken off the list, and its signal is removed.
+    /// Whether the queue holds a message, is paused, or limited. If not, it is taken off the list, and its signal is removed.
     async fn is_listed(&self) -> Result<bool> {
         let empty = [
             Compare::create_revision(self.keys.pointers(), CompareOp::Equal, 0).with_prefix(),
             Compare::create_revision(self.keys.paused(), CompareOp::Equal, 0),
+            Compare::create_revision(self.keys.limits(), CompareOp::Equal, 0),
         ];
         let first = GetOptions::new().with_prefix().with_limit(1).with_keys_only();
-        let gets = vec![TxnOp::get(self.keys.pointers(), Some(first)), TxnOp::get(self.keys.paused(), None)];
+        let set = [self.keys.paused(), self.keys.limits()].map(|key| TxnOp::get(key, None));
+        let gets = [vec![TxnOp::get(self.keys.pointers(), Some(first))], set.to_vec()].concat();
         if self.look(gets).await?.iter().any(|answer| !answer.kvs().is_empty()) {
             return Ok(true);
         }

@@ -10,6 +10,7 @@ use tenure_core::{ConcurrencyKey, FencingToken, Lease, Payload, Reason, Result};
 use super::clock::{Micros, after, span};
 use super::entry::{BATCH, Burial, Entry, MOST_STARTS, Turn, cause_of, payload};
 use super::keys::{Place, Set};
+use super::limits::Limiter;
 use super::line::Soonest;
 use super::record::Record;
 use super::repair::FORGOTTEN;
@@ -35,6 +36,7 @@ pub(super) struct Due {
     next: Ahead,
     /// How many are due.
     count: u64,
+    limiter: Limiter,
     waiters: Waiters,
     /// Whether concurrency keys hold messages back.
     pub(super) held: bool,
@@ -80,7 +82,8 @@ enum Fate {
 }
 
 impl Inner {
-    /// Two requests; a third one when nothing is due soon, or when messages have to be buried. Starts over for what
+    /// Two requests; a third one when nothing is due soon, when messages have to be buried, or when the number of those in
+    /// flight is limited. Starts over for what
     /// others took in between, and for what stands behind messages whose concurrency key is in flight.
     pub(super) async fn receive(&self, request: &ReceiveRequest) -> Result<Received> {
         let mut turn = Turn::new(self, &request.queue);
@@ -120,11 +123,12 @@ impl Turn<'_> {
         if !complete || due.more {
             return Ok(None);
         }
+        let room_at = due.limiter.room_at(self.now);
         let next = match part {
             // It has what it asked for, and waits no more.
             Some(_) if gathered.deliveries.len() == request.max => return Ok(Some(Next::Now)),
-            Some(part) => self.wait_in_line(&request.queue, part, &due.waiters, due.next).await?,
-            None => self.next(due.next, gathered.own).await?,
+            Some(part) => self.wait_in_line(&request.queue, part, &due.waiters, due.next, room_at).await?,
+            None => self.next(due.next, gathered.own).await?.map(|next| next.max(room_at)),
         };
         let own = gathered.own.map(|until| self.noticed(until));
         Ok(Some(match [next, own].into_iter().flatten().min() {
@@ -157,9 +161,12 @@ impl Turn<'_> {
             first(self.keys.forgotten_until(self.now), FORGOTTEN),
             first(self.keys.range(Set::Held, 0, None), 1),
         ];
+        gets.extend(self.look_at_limits());
         gets.extend(self.look_at_waiters(part));
         let (revision, answers) = self.look_at(gets).await?;
-        let [paused, waiting, leased, later, ending, forgotten, held, waiters @ ..] = answers.as_slice() else {
+        let [paused, waiting, leased, later, ending, forgotten, held, limits, bucket, waiters @ ..] =
+            answers.as_slice()
+        else {
             return Err(odd("an answer of another shape"));
         };
         if !paused.kvs().is_empty() {
@@ -180,13 +187,18 @@ impl Turn<'_> {
             entries.drain(..getrandom::u32().unwrap_or_default() as usize % (spare + 1));
         }
         entries.truncate(limit);
-        let next = match (self.soonest([later, ending]), near) {
-            (None, Some(_)) => Ahead::NotSoon,
-            (soonest, _) => Ahead::Known(soonest),
-        };
+        let limiter = self.limiter([limits, bucket]).await?;
         let count = u64::try_from(waiting.count() + leased.count()).unwrap_or_default();
+        let mut next = match (self.soonest([later, ending]), near) {
+            (None, Some(_)) => Ahead::NotSoon,
+            (soonest, _) => Ahead::Known(soonest.map(|soonest| soonest.max(limiter.room_at(self.now)))),
+        };
+        if limiter.room(self.now) == 0 && count > 0 {
+            entries.clear();
+            (more, next) = (false, Ahead::Known(Some(limiter.room_at(self.now))));
+        }
         let waiters = self.waiters(revision, waiters)?;
-        Ok(Some(Due { entries, more, next, count, waiters, held: !held.kvs().is_empty() }))
+        Ok(Some(Due { entries, more, next, count, limiter, waiters, held: !held.kvs().is_empty() }))
     }
 
     /// Hands out messages, or buries them; tells whether all went as it was meant to.
@@ -202,16 +214,24 @@ impl Turn<'_> {
         let doomed = chosen.iter().any(|entry| entry.record.doom_at(self.now).is_some());
         let mut plan = Plan {
             lease: request.lease,
-            left: request.max - gathered.deliveries.len(),
+            left: (request.max - gathered.deliveries.len()).min(due.limiter.room(self.now)),
             room: if doomed { self.room_for_dead().await? } else { 0 },
             keys: HashSet::new(),
         };
         let decided = chosen.iter().filter_map(|entry| Some((*entry, self.decide(entry, &mut plan)?)));
         let (planned, steps): (Vec<_>, Vec<_>) = decided.map(|(entry, (fate, step))| ((entry, fate), step)).unzip();
         let running = Compare::create_revision(self.keys.paused(), CompareOp::Equal, 0);
-        let left = self.left(due, steps.len(), after(self.now, request.lease.get()));
+        let delivered = |(_, fate): &(&Entry, Fate)| matches!(fate, Fate::Delivered(..));
+        let (wanted, until) =
+            (planned.iter().filter(|one| delivered(one)).count(), after(self.now, request.lease.get()));
+        let limiter = due.limiter.with(self.now, wanted, self.noticed(until));
+        let left = self.left(due, steps.len(), until, &limiter);
         let leave = self.leave_line(&due.waiters, part.as_deref(), left);
-        let Some(applied) = self.apply(vec![running], steps, leave).await? else { return Ok(false) };
+        let conditions = [self.within(&due.limiter), vec![running]].concat();
+        let also = leave.into_iter().chain(self.counted(&limiter));
+        let Some(applied) = self.apply(conditions, steps, also).await? else { return Ok(false) };
+        let missed = planned.iter().zip(&applied.steps).filter(|(one, step)| delivered(one) && step.is_none()).count();
+        self.give_back(&limiter, missed, applied.revision).await;
         if let Some(part) = part {
             part.place = None;
         }
@@ -318,14 +338,14 @@ impl Turn<'_> {
     }
 
     /// What is left to others by a receive that takes so many, until `own` at the latest; `None` when that is not known.
-    fn left(&self, due: &Due, taken: usize, own: Micros) -> Option<Soonest> {
+    fn left(&self, due: &Due, taken: usize, own: Micros, limiter: &Limiter) -> Option<Soonest> {
         match (due.count.saturating_sub(taken as u64), due.next) {
             (0, Ahead::NotSoon) => None,
             (0, Ahead::Known(next)) => {
                 let own = self.noticed(own);
                 Some(Soonest { due: next.map_or(own, |next| next.min(own)), wanted: 1 })
             }
-            (wanted, _) => Some(Soonest { due: self.now, wanted }),
+            (count, _) => Some(limiter.allowed(self.now, count)),
         }
     }
 

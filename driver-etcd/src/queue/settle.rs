@@ -52,9 +52,9 @@ impl Inner {
                 continue;
             }
             let due: Vec<Micros> = moves.iter().filter_map(|(_, one)| one.due).collect();
-            let signal = (!due.is_empty()).then(|| turn.signal_all(&due));
+            let signal = turn.signal_settled(&due, moves.len());
             let steps = moves.iter().map(|(_, one)| one.step.clone()).collect();
-            let Some(applied) = turn.apply(Vec::new(), steps, signal).await? else { continue };
+            let Some(applied) = turn.apply(Vec::new(), steps, Some(signal)).await? else { continue };
             let settled = moves.iter().zip(&applied.steps).filter(|(_, answer)| answer.is_some());
             turn.let_next_go(settled.map(|((_, one), _)| &one.entry)).await;
             for ((at, one), answer) in moves.into_iter().zip(applied.steps) {

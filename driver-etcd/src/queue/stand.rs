@@ -39,17 +39,20 @@ impl Turn<'_> {
         let (from, to) = self.keys.line();
         let count =
             |from: &[u8], to: Vec<u8>| TxnOp::get(from, Some(GetOptions::new().with_range(to).with_count_only()));
-        let signal = TxnOp::get(self.keys.wake.as_slice(), Some(GetOptions::new().with_keys_only()));
-        let mut gets = vec![signal, count(&from, to)];
+        let mut gets = vec![self.look_at_signal(), count(&from, to)];
         if let Some(place) = part.and_then(|part| part.place.as_ref()) {
             gets.extend([count(&from, place.clone()), count(&from, [place.as_slice(), &[0]].concat())]);
         }
         gets
     }
 
+    fn look_at_signal(&self) -> TxnOp {
+        TxnOp::get(self.keys.wake.as_slice(), Some(GetOptions::new().with_keys_only()))
+    }
+
     pub(super) fn waiters(&self, revision: i64, answers: &[GetResponse]) -> Result<Waiters> {
         let [signal, all, own @ ..] = answers else { return Err(odd("an answer of another shape")) };
-        let signal = signal.kvs().first().map_or(0, etcd_client::KeyValue::mod_revision);
+        let signal = written(signal);
         let ahead = match own {
             [before, upto] if upto.count() > before.count() => u64::try_from(before.count()).ok(),
             _ => None,
@@ -77,32 +80,35 @@ impl Turn<'_> {
         (!operations.is_empty()).then(|| TxnOp::txn(Txn::new().and_then(operations)))
     }
 
-    /// The client waits where it is in the line, or takes a place; tells when something is due.
+    /// The client waits where it is in the line, or takes a place; tells when something is due, which is not to be asked for
+    /// before there is room under the queue's limits.
     pub(super) async fn wait_in_line(
         &self,
         queue: &QueueName,
         part: &mut Part,
         waiters: &Waiters,
         next: Ahead,
+        room_at: Micros,
     ) -> Result<Option<Micros>> {
         let (stands, next) = match (part.place.take(), waiters.ahead, next) {
             (Some(key), Some(ahead), Ahead::Known(next)) => {
                 (stands(Place { key, ahead }, next, waiters.revision), next)
             }
-            _ => self.stand(queue).await?,
+            _ => self.stand(queue, waiters.signal, room_at).await?,
         };
         part.stands = Some(stands);
         Ok(next)
     }
 
     /// Takes a place in the line, and looks when something is due, in one step.
-    async fn stand(&self, queue: &QueueName) -> Result<(Stands, Option<Micros>)> {
+    async fn stand(&self, queue: &QueueName, signal: i64, room_at: Micros) -> Result<(Stands, Option<Micros>)> {
         let key = self.keys.place_in_line(self.now, getrandom::u64().unwrap_or_default());
         let last = self.inner.signals.takes(queue, &key);
         let (from, _) = self.keys.line();
         let ahead = GetOptions::new().with_range(key.clone()).with_count_only();
         let mut operations: Vec<_> = last.into_iter().map(|last| TxnOp::delete(last, None)).collect();
         operations.extend([self.first(Set::Waiting, 0), self.first(Set::Leased, 0), TxnOp::get(from, Some(ahead))]);
+        operations.push(self.look_at_signal());
         let mut again = true;
         let answer = loop {
             let lease = self.inner.signals.lease().await?;
@@ -115,11 +121,19 @@ impl Turn<'_> {
                 answer => break answer?,
             }
         };
-        let [waiting, leased, before] = reads(&answer).try_into().map_err(|_| odd("an answer of another shape"))?;
-        let due = self.soonest([&waiting, &leased]);
+        let [waiting, leased, before, now] =
+            reads(&answer).try_into().map_err(|_| odd("an answer of another shape"))?;
+        // Who made room since the look has told so.
+        let room_at = if written(&now) == signal { room_at } else { 0 };
+        let due = self.soonest([&waiting, &leased]).map(|due| due.max(room_at));
         let place = Place { key, ahead: u64::try_from(before.count()).unwrap_or_default() };
         Ok((stands(place, due, revision(&answer)?), due))
     }
+}
+
+/// In which revision the key was last written; zero if it is not there.
+fn written(answer: &GetResponse) -> i64 {
+    answer.kvs().first().map_or(0, etcd_client::KeyValue::mod_revision)
 }
 
 fn stands(place: Place, due: Option<Micros>, revision: i64) -> Stands {

@@ -1,0 +1,233 @@
+//! How much a queue hands out to all clients together.
+//!
+//! One key says what is set, another one is the bucket of the rate: the instant at which it is full again. Every receive
+//! of a limited queue writes the bucket, on condition that nobody has since it looked: no two hand out on the same room.
+
+use std::time::Duration;
+
+use etcd_client::{Compare, CompareOp, GetResponse, KeyValue, Txn, TxnOp};
+use tenure_core::{QueueLimits, QueueName, Rate, Result};
+
+use super::clock::{Micros, after};
+use super::entry::Turn;
+use super::keys::Set;
+use super::line::Soonest;
+use crate::driver::Inner;
+
+/// The limits of a queue, and what counts against them.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Limiter {
+    limits: QueueLimits,
+    /// The revision in which they were set, zero if they never were.
+    set: i64,
+    /// The revision in which the bucket was written.
+    counted: i64,
+    /// When the bucket is full again.
+    full_at: Micros,
+    /// The leases that last.
+    live: u64,
+    /// When the first of them ends.
+    first_end: Option<Micros>,
+}
+
+impl Inner {
+    /// One request.
+    pub(super) async fn limit(&self, queue: &QueueName, limits: &QueueLimits) -> Result<()> {
+        let turn = Turn::new(self, queue);
+        let (key, bucket) = (turn.keys.limits(), turn.keys.bucket());
+        let set = match limits.is_none() {
+            true => TxnOp::delete(key, None),
+            false => TxnOp::put(key, spelled(limits), None),
+        };
+        let operations = [set, TxnOp::delete(bucket, None), turn.register(), turn.signal(0)];
+        self.txn(Txn::new().and_then(operations)).await.map(drop)
+    }
+}
+
+impl Limiter {
+    /// How many deliveries there is room for.
+    pub(super) fn room(&self, now: Micros) -> usize {
+        let places = self.limits.most_in_flight().map(|most| u64::from(most.get()).saturating_sub(self.live));
+        let room = [places, self.tokens(now)].into_iter().flatten().min();
+        room.map_or(usize::MAX, |room| usize::try_from(room).unwrap_or(usize::MAX))
+    }
+
+    /// When there is room, as far as is known now; zero when there is.
+    pub(super) fn room_at(&self, now: Micros) -> Micros {
+        if self.room(now) > 0 {
+            return 0;
+        }
+        let full = self.limits.most_in_flight().is_some_and(|most| self.live >= u64::from(most.get()));
+        let place = self.first_end.filter(|_| full).unwrap_or(now + 1);
+        let token = match self.bucket() {
+            Some((interval, tokens)) if self.tokens(now) == Some(0) => {
+                self.full_at.saturating_sub(interval * (tokens - 1))
+            }
+            _ => 0,
+        };
+        place.max(token)
+    }
+
+    /// As it is when so many more are in flight, until `end`.
+    pub(super) fn with(&self, now: Micros, deliveries: usize, end: Micros) -> Self {
+        let mut with = self.clone();
+        with.live += deliveries as u64;
+        with.first_end = Some(self.first_end.map_or(end, |first| first.min(end)));
+        if let Some((interval, _)) = self.bucket() {
+            with.full_at = self.full_at.max(now).saturating_add(interval * deliveries as u64);
+        }
+        with
+    }
+
+    /// What may be handed out when this many are due.
+    pub(super) fn allowed(&self, now: Micros, due: u64) -> Soonest {
+        match self.room(now) as u64 {
+            0 => Soonest { due: self.room_at(now), wanted: 1 },
+            room => Soonest { due: now, wanted: due.min(room) },
+        }
+    }
+
+    fn tokens(&self, now: Micros) -> Option<u64> {
+        let (interval, tokens) = self.bucket()?;
+        Some(tokens.saturating_sub(self.full_at.saturating_sub(now).div_ceil(interval)))
+    }
+
+    /// From one token to the next, and how many there may be.
+    fn bucket(&self) -> Option<(Micros, u64)> {
+        let rate = self.limits.most_in_a_time()?;
+        Some((after(0, rate.interval()), u64::from(rate.deliveries().get())))
+    }
+}
+
+impl Turn<'_> {
+    /// The reads of [`limiter`](Self::limiter).
+    pub(super) fn look_at_limits(&self) -> [TxnOp; 2] {
+        [self.keys.limits(), self.keys.bucket()].map(|key| TxnOp::get(key, None))
+    }
+
+    /// One request more where the messages in flight are limited.
+    pub(super) async fn limiter(&self, answers: [&GetResponse; 2]) -> Result<Limiter> {
+        let [set, bucket] = answers.map(|answer| answer.kvs().first());
+        let full_at = bucket.and_then(|found| std::str::from_utf8(found.value()).ok()?.parse().ok());
+        let mut limiter = Limiter {
+            limits: limits(answers[0]),
+            set: set.map_or(0, KeyValue::mod_revision),
+            counted: bucket.map_or(0, KeyValue::mod_revision),
+            full_at: full_at.unwrap_or_default(),
+            ..Limiter::default()
+        };
+        if limiter.limits.most_in_flight().is_some() {
+            let live = self.look(vec![self.first(Set::Leased, self.leases_ended() + 1)]).await?;
+            limiter.live = live.first().map_or(0, |live| u64::try_from(live.count()).unwrap_or_default());
+            limiter.first_end = self.soonest(&live);
+        }
+        Ok(limiter)
+    }
+
+    /// That the limits are the same, and that nobody has handed out anything since the look if there are any.
+    pub(super) fn within(&self, limiter: &Limiter) -> Vec<Compare> {
+        let same = |key, revision| Compare::mod_revision(key, CompareOp::Equal, revision);
+        let mut conditions = vec![same(self.keys.limits(), limiter.set)];
+        if !limiter.limits.is_none() {
+            conditions.push(same(self.keys.bucket(), limiter.counted));
+        }
+        conditions
+    }
+
+    /// Counts what is handed out.
+    pub(super) fn counted(&self, limiter: &Limiter) -> Option<TxnOp> {
+        (!limiter.limits.is_none()).then(|| TxnOp::put(self.keys.bucket(), limiter.full_at.to_string(), None))
+    }
+
+    /// Gives tokens back of deliveries that were not made after all. What is lost over a failure is a moment's rate.
+    pub(super) async fn give_back(&self, limiter: &Limiter, deliveries: usize, written: i64) {
+        let Some((interval, _)) = limiter.bucket().filter(|_| deliveries > 0) else { return };
+        let full_at = limiter.full_at.saturating_sub(interval * deliveries as u64);
+        let same = Compare::mod_revision(self.keys.bucket(), CompareOp::Equal, written);
+        let put = TxnOp::put(self.keys.bucket(), full_at.to_string(), None);
+        let _ = self.inner.txn(Txn::new().when([same]).and_then([put])).await;
+    }
+
+    /// What goes along with so many settlements, which make messages due at these times: those who wait look, also for the room
+    /// in a limited queue where something is due.
+    pub(super) fn signal_settled(&self, due: &[Micros], count: usize) -> TxnOp {
+        let told: Vec<_> = (!due.is_empty()).then(|| self.signal_all(due)).into_iter().collect();
+        let unlimited = Compare::create_revision(self.keys.limits(), CompareOp::Equal, 0);
+        let (from, to) = self.keys.range(Set::Waiting, 0, Some(self.now + 1));
+        let idle = Compare::create_revision(from, CompareOp::Equal, 0).with_range(to);
+        let room = TxnOp::txn(Txn::new().when([idle]).and_then(told.clone()).or_else([self.signal_room(count)]));
+        TxnOp::txn(Txn::new().when([unlimited]).and_then(told).or_else([room]))
+    }
+
+    fn signal_room(&self, count: usize) -> TxnOp {
+        self.signal_all(&vec![self.now; count])
+    }
+}
+
+/// What is set, by the key of the limits.
+pub(super) fn limits(answer: &GetResponse) -> QueueLimits {
+    answer.kvs().first().and_then(|found| parse(std::str::from_utf8(found.value()).ok()?)).unwrap_or_default()
+}
+
+fn spelled(limits: &QueueLimits) -> String {
+    let in_flight = limits.most_in_flight().map(|most| format!("in_flight={most}\n"));
+    let rate = limits.most_in_a_time();
+    let rate = rate.map(|rate| format!("rate={}/{}\n", rate.deliveries(), rate.per().as_micros()));
+    [in_flight, rate].into_iter().flatten().collect()
+}
+
+fn parse(text: &str) -> Option<QueueLimits> {
+    let mut limits = QueueLimits::none();
+    for line in text.lines() {
+        limits = match line.split_once('=')? {
+            ("in_flight", most) => limits.in_flight(most.parse().ok()?).ok()?,
+            ("rate", rate) => {
+                let (deliveries, per) = rate.split_once('/')?;
+                let per = Duration::from_micros(per.parse().ok()?);
+                limits.rate(Rate::new(deliveries.parse().ok()?, per).ok()?)
+            }
+            _ => limits,
+        };
+    }
+    Some(limits)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: Micros = 10_000_000;
+
+    fn limiter(limits: QueueLimits) -> Limiter {
+        Limiter { limits, ..Limiter::default() }
+    }
+
+    #[test]
+    fn limits_are_read_back() {
+        let rate = Rate::new(3, Duration::from_millis(10)).unwrap();
+        let none = QueueLimits::none();
+        for limits in [none, none.rate(rate), none.in_flight(7).unwrap(), none.in_flight(7).unwrap().rate(rate)] {
+            assert_eq!(parse(&spelled(&limits)), Some(limits));
+        }
+        assert_eq!(parse("rate=0/0"), None);
+    }
+
+    #[test]
+    fn a_bucket_is_full_at_first_and_fills_again() {
+        let limiter = limiter(QueueLimits::none().rate(Rate::new(4, Duration::from_secs(4)).unwrap()));
+        assert_eq!((limiter.room(NOW), limiter.room_at(NOW)), (4, 0));
+        let empty = limiter.with(NOW, 3, NOW).with(NOW, 1, NOW);
+        assert_eq!((empty.room(NOW), empty.room_at(NOW)), (0, NOW + 1_000_000));
+        assert_eq!(empty.allowed(NOW, 9), Soonest { due: NOW + 1_000_000, wanted: 1 });
+        assert_eq!((empty.room(NOW + 999_999), empty.room(NOW + 1_000_000), empty.room(NOW + 9_000_000)), (0, 1, 4));
+    }
+
+    #[test]
+    fn messages_in_flight_take_the_room_until_the_first_lease_ends() {
+        let limiter = limiter(QueueLimits::none().in_flight(3).unwrap());
+        assert_eq!(limiter.allowed(NOW, 2), Soonest { due: NOW, wanted: 2 });
+        let full = limiter.with(NOW, 2, NOW + 70).with(NOW, 1, NOW + 90);
+        assert_eq!((full.room(NOW), full.room_at(NOW)), (0, NOW + 70));
+        assert_eq!(Limiter::default().room(NOW), usize::MAX);
+    }
+}

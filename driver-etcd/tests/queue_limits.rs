@@ -1,0 +1,150 @@
+//! Limits of a queue over all clients.
+
+#![allow(clippy::print_stdout, reason = "measurements")]
+
+mod common;
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use common::*;
+use futures_util::future::join_all;
+use tenure_core::driver::{DelayQueue as _, Healed, NewMessage, Next, Settled};
+use tenure_core::{Client, ConcurrencyKey, QueueLimits, Rate};
+use tenure_etcd::EtcdDriver;
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+fn in_flight(most: u32) -> QueueLimits {
+    QueueLimits::none().in_flight(most).unwrap()
+}
+
+fn rate(deliveries: u32, per: Duration) -> QueueLimits {
+    QueueLimits::none().rate(Rate::new(deliveries, per).unwrap())
+}
+
+async fn push(driver: &EtcdDriver, count: usize) {
+    driver.push(&queue(), &vec![message(b"x"); count]).await.unwrap();
+}
+
+#[tokio::test]
+async fn what_is_set_is_seen_and_what_is_taken_away_leaves_nothing() {
+    let cluster = server();
+    let driver = driver(&cluster);
+    let limits = in_flight(3).rate(Rate::new(7, MINUTE).unwrap());
+    driver.limit(&queue(), &limits).await.unwrap();
+    assert_eq!(driver.stats(&queue()).await.unwrap().limits, limits);
+    assert_eq!(driver.list_queues(None, 9).await.unwrap().queues, [queue()]);
+    push(&driver, 1).await;
+    let got = receive(&driver, 1, MINUTE).await.deliveries;
+    assert_eq!(ack(&driver, &got).await, [Settled::Done]);
+    driver.limit(&queue(), &QueueLimits::none()).await.unwrap();
+    assert!(driver.stats(&queue()).await.unwrap().limits.is_none());
+    assert!(driver.list_queues(None, 9).await.unwrap().queues.is_empty());
+    assert_eq!(key_count(&mut raw(&cluster).await).await, 0);
+}
+
+#[tokio::test]
+async fn no_more_are_in_flight_than_said_and_a_settlement_wakes_who_waits() {
+    let cluster = server();
+    let (first, second) = (driver(&cluster), driver(&cluster));
+    first.limit(&queue(), &in_flight(3)).await.unwrap();
+    push(&first, 10).await;
+    let mut watch = second.watch(&queue()).await.unwrap();
+    let (one, other) = tokio::join!(receive(&first, 10, MINUTE), receive(&second, 10, MINUTE));
+    assert_eq!(one.deliveries.len() + other.deliveries.len(), 3);
+    let full = receive(&second, 10, MINUTE).await;
+    assert_eq!((full.deliveries.len(), full.healed), (0, Healed::default()));
+    let Next::In(left) = full.next else { panic!("{:?}", full.next) };
+    assert!(left > MINUTE / 2, "until a lease ends, unless it is woken: {left:?}");
+    while tokio::time::timeout(Duration::from_millis(100), watch.next()).await.is_ok() {} // by what is past
+    let taken = [one.deliveries, other.deliveries].concat();
+    ack(&first, &taken[..2]).await;
+    tokio::time::timeout(PATIENCE, watch.next()).await.expect("woken");
+    assert_eq!(receive(&second, 10, MINUTE).await.deliveries.len(), 2);
+    // What is set anew counts at once.
+    first.limit(&queue(), &in_flight(4)).await.unwrap();
+    assert_eq!(receive(&first, 10, MINUTE).await.deliveries.len(), 1);
+    first.limit(&queue(), &QueueLimits::none()).await.unwrap();
+    assert_eq!(receive(&first, 10, MINUTE).await.deliveries.len(), 4);
+}
+
+#[tokio::test]
+async fn a_lease_that_has_ended_makes_room() {
+    let cluster = server();
+    let driver = EtcdDriver::connect(&format!("{}/?clock_error_ms=0", cluster.url())).await.unwrap();
+    driver.limit(&queue(), &in_flight(1)).await.unwrap();
+    push(&driver, 2).await;
+    assert_eq!(receive(&driver, 2, SECOND).await.deliveries.len(), 1);
+    until("it ends", async || !receive(&driver, 2, SECOND).await.deliveries.is_empty()).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_rate_is_kept_over_clients_that_take_from_each_other() {
+    let cluster = server();
+    let clients: Vec<_> = (0..4).map(|_| driver(&cluster)).collect();
+    push(&clients[0], 25).await;
+    clients[0].limit(&queue(), &rate(5, SECOND)).await.unwrap();
+    let (begun, taken) = (Instant::now(), AtomicUsize::new(0));
+    let consume = async |driver: &EtcdDriver| {
+        while taken.load(Ordering::SeqCst) < 25 {
+            let received = receive(driver, 3, MINUTE).await;
+            let so_far = taken.fetch_add(received.deliveries.len(), Ordering::SeqCst) + received.deliveries.len();
+            let allowed = 5.0 + 5.0 * begun.elapsed().as_secs_f64();
+            assert!(so_far as f64 <= allowed, "{so_far}, though {allowed} were allowed");
+            match received.next {
+                Next::In(left) => tokio::time::sleep(left.min(SECOND)).await,
+                _ => tokio::task::yield_now().await,
+            }
+        }
+    };
+    tokio::time::timeout(PATIENCE, join_all(clients.iter().map(consume))).await.unwrap();
+    assert!(begun.elapsed() < 10 * SECOND, "{:?} for what takes four seconds", begun.elapsed());
+}
+
+#[tokio::test]
+async fn a_delivery_that_was_not_made_takes_no_token() {
+    let cluster = server();
+    let driver = driver(&cluster);
+    let keyed = || NewMessage { key: Some(ConcurrencyKey::new("k").unwrap()), ..message(b"x") };
+    driver.limit(&queue(), &rate(3, 24 * 60 * MINUTE)).await.unwrap();
+    driver.push(&queue(), &[keyed()]).await.unwrap();
+    assert_eq!(receive(&driver, 1, MINUTE).await.deliveries.len(), 1);
+    driver.push(&queue(), &[keyed(), message(b"y")]).await.unwrap();
+    assert_eq!(receive(&driver, 2, MINUTE).await.deliveries.len(), 1, "the key of the other one is in flight");
+    push(&driver, 2).await;
+    let last = receive(&driver, 9, MINUTE).await;
+    assert_eq!(last.deliveries.len(), 1);
+    assert!(matches!(last.next, Next::In(left) if left > MINUTE / 2), "{:?}", last.next);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn clients_that_wait_take_turns_under_a_limit() {
+    let cluster = server();
+    let control = driver(&cluster);
+    control.limit(&queue(), &in_flight(2)).await.unwrap();
+    let (busy, handled) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let clients: Vec<_> = (0..6).map(|_| Client::new(driver(&cluster)).queue_of_bytes(b"jobs").unwrap()).collect();
+    let consume = async |jobs: &tenure_core::Queue<Vec<u8>>| {
+        loop {
+            let delivery = jobs.receive().await.unwrap();
+            assert!(busy.fetch_add(1, Ordering::SeqCst) < 2, "three at once");
+            tokio::time::sleep(Duration::from_millis(10)).await;
+            busy.fetch_sub(1, Ordering::SeqCst);
+            delivery.ack().await.unwrap();
+            handled.fetch_add(1, Ordering::SeqCst);
+        }
+    };
+    let all = async {
+        tokio::time::sleep(SECOND).await;
+        let begun = Instant::now();
+        push(&control, 40).await;
+        until("all are handled", async || handled.load(Ordering::SeqCst) == 40).await;
+        println!("40 messages, two at a time, in {:?}", begun.elapsed());
+        assert!(begun.elapsed() < 8 * SECOND, "{:?}", begun.elapsed());
+    };
+    tokio::select! {
+        _ = join_all(clients.iter().map(consume)) => unreachable!("they go on"),
+        () = all => {}
+    }
+}

@@ -88,6 +88,8 @@
 //! | you want | take |
 //! |---|---|
 //! | to store a message for later | [`Queue::push`] with [`delay`](Push::delay); with [`id`](Push::id) it is idempotent |
+//! | to empty an outbox | [`Queue::push_many`] of [`Message`]s, each with its [`id`](Message::id) |
+//! | a nightly job on exactly one of many instances | [`Queue::recurring`], [`ensured`](Recurring::ensure) by each when it starts, and a worker |
 //! | to handle messages for good | [`Queue::worker`]: extends, retries, stops in good order |
 //! | to handle them by hand | [`Queue::receive`], then [`Delivery::ack`] or [`nack`](Delivery::nack); many at once: [`Queue::receive_many`], [`ack_many`](Queue::ack_many) |
 //! | no two messages of one customer at once | [`Push::concurrency_key`], or [`Push::lock`] where other code takes that lock as well |
@@ -165,9 +167,10 @@ pub use connect::{connect, connect_backend, connect_builder};
 pub use tenure_core::Json;
 pub use tenure_core::telemetry;
 pub use tenure_core::{
-    Attempts, Bytes, Codec, ConcurrencyKey, DeadLetters, Delay, Delivery, Ending, IntoOutcome, Jitter, Job, Lease,
-    Message, MessageId, OrPark, Outcome, Payload, Push, PushMany, PushManyError, Queue, QueueLimits, QueueName, Rate,
-    Reason, Recurrence, RetryPolicy, Text, Worker, WorkerBuilder, WorkerEvent, WorkerStats,
+    Attempts, Bytes, Codec, ConcurrencyKey, DeadLetters, Delay, Delivery, Ending, Ensured, IntoOutcome, Jitter, Job,
+    Lease, Message, MessageId, Missed, OccurrenceEnd, OrPark, Outcome, Payload, Push, PushMany, PushManyError, Queue,
+    QueueLimits, QueueName, Rate, Reason, Recurrence, Recurring, RetryPolicy, Text, Worker, WorkerBuilder, WorkerEvent,
+    WorkerStats,
 };
 pub use tenure_core::{
     Client, ClientBuilder, Confirmation, DriftBound, Error, ErrorKind, FenceGate, FencingToken, HoldState, Label,

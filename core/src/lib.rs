@@ -44,9 +44,10 @@ pub use name::{Label, LockName};
 #[cfg(feature = "json")]
 pub use queue::Json;
 pub use queue::{
-    Attempts, Bytes, Codec, ConcurrencyKey, DeadLetters, Delay, Delivery, Ending, IntoOutcome, Jitter, Job, Lease,
-    Message, MessageId, OrPark, Outcome, Payload, Push, PushMany, PushManyError, Queue, QueueLimits, QueueName, Rate,
-    Reason, Recurrence, RetryPolicy, Text, Worker, WorkerBuilder, WorkerEvent, WorkerStats,
+    Attempts, Bytes, Codec, ConcurrencyKey, DeadLetters, Delay, Delivery, Ending, Ensured, IntoOutcome, Jitter, Job,
+    Lease, Message, MessageId, Missed, OccurrenceEnd, OrPark, Outcome, Payload, Push, PushMany, PushManyError, Queue,
+    QueueLimits, QueueName, Rate, Reason, Recurrence, Recurring, RetryPolicy, Text, Worker, WorkerBuilder, WorkerEvent,
+    WorkerStats,
 };
 pub use reentrant::{Reentrant, ReentrantGuard};
 pub use token::{FencingToken, OwnerId, OwnerToken, TokenText};

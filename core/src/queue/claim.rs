@@ -7,6 +7,7 @@ use tokio::time::Instant;
 
 use super::extending::Confirmed;
 use super::pump::Pump;
+use super::recurring::{Occurrence, OccurrenceEnd, left_to_others};
 use super::{Delay, Lease};
 use crate::clock::LeaseInstant;
 use crate::driver::{Extended, Extension, RawDelivery, Settle, Settled, Settlement};
@@ -24,6 +25,8 @@ pub(crate) struct Claim {
     pub(super) pump: Arc<Pump>,
     pub(super) raw: RawDelivery,
     standing: Mutex<Standing>,
+    /// What it is an occurrence of, if the message recurs.
+    occurrence: Option<Result<Occurrence>>,
     /// Told when the standing changes.
     changed: Notify,
     /// The hold on a lock that came along, if nobody has taken it up yet. Given back when the claim ends.
@@ -47,8 +50,9 @@ impl Claim {
         let standing = Mutex::new(Standing::Until(until));
         let (pump, if_dropped) = (Arc::clone(pump), Some(Settlement::Return { after: Delay::ZERO }));
         let turn = Mutex::new(raw.turn.take().map(|turn| LooseHold::new(&pump.shared, turn)));
+        let occurrence = raw.recurrence.as_ref().map(|recurrence| Occurrence::read(recurrence, pump.caps.delay));
         pump.comes_in_hand();
-        Self { pump, raw, standing, changed: Notify::new(), turn, if_dropped }
+        Self { pump, raw, standing, occurrence, changed: Notify::new(), turn, if_dropped }
     }
 
     /// The hold on this lock that came along. One on another lock is given back: it is not what is needed.
@@ -61,6 +65,45 @@ impl Claim {
     pub(super) fn if_dropped(&mut self, settlement: Settlement) {
         if self.if_dropped.is_some() {
             self.if_dropped = Some(settlement);
+        }
+    }
+
+    /// The occurrence of a message that recurs.
+    pub(super) fn occurrence(&self) -> Option<&Occurrence> {
+        self.occurrence.as_ref().and_then(|occurrence| occurrence.as_ref().ok())
+    }
+
+    /// From now on the message recurs no more.
+    pub(super) fn end_recurrence(&mut self) {
+        self.occurrence = None;
+    }
+
+    /// Whether somebody may handle it: not if it is an occurrence that was missed or that has no attempts left. Dropped,
+    /// the message goes on as such.
+    pub(super) fn is_to_be_handled(&mut self) -> bool {
+        let otherwise = match &self.occurrence {
+            None => None,
+            Some(Ok(occurrence)) => occurrence.passed_over(&self.raw),
+            Some(Err(_)) => Some(left_to_others(self.pump.caps.delay)),
+        };
+        if let Some(settlement) = &otherwise {
+            telemetry::passed_over(&self.pump.name, &self.raw.id, self.raw.attempt, settlement);
+        }
+        let handled = otherwise.is_none();
+        self.if_dropped = otherwise.or(self.if_dropped.take());
+        handled
+    }
+
+    /// How this settlement ends the occurrence of a message that recurs, if it does.
+    pub(super) fn occurrence_end(&self, how: &Settlement) -> Option<OccurrenceEnd> {
+        self.occurrence().and_then(|occurrence| occurrence.end(self.raw.attempt, how))
+    }
+
+    /// What the settlement is for a message that recurs; the same for all others.
+    fn translated(&self, how: Settlement) -> Settlement {
+        match self.occurrence() {
+            Some(occurrence) => occurrence.translated(self.raw.attempt, how),
+            None => how,
         }
     }
 
@@ -120,6 +163,7 @@ impl Claim {
 
     pub(super) async fn settle(mut self, how: Settlement) -> Result<Settled> {
         self.if_dropped = None;
+        let how = self.translated(how);
         let parked = match &how {
             Settlement::Park { lock, at_most } => Some((lock.clone(), *at_most, LeaseInstant::now())),
             _ => None,
@@ -137,12 +181,13 @@ impl Claim {
     pub(super) async fn ack_all(pump: &Arc<Pump>, mut claims: Vec<Self>) -> Result<Vec<Settled>> {
         let ack = |claim: &mut Self| {
             claim.if_dropped = None;
-            (Settle { receipt: claim.raw.receipt, how: Settlement::Ack }, claim.until())
+            (Settle { receipt: claim.raw.receipt, how: claim.translated(Settlement::Ack) }, claim.until())
         };
-        let answers = pump.settle_all(claims.iter_mut().map(ack));
+        let settles: Vec<_> = claims.iter_mut().map(ack).collect();
+        let answers = pump.settle_all(settles.clone());
         let answers = answers.map_err(|error| pump.told(error, "settle"))?.await;
-        let told = answers.into_iter().zip(&claims);
-        told.map(|(settled, claim)| claim.settled(&Settlement::Ack, settled)).collect()
+        let told = answers.into_iter().zip(claims.iter().zip(&settles));
+        told.map(|(settled, (claim, (settle, _)))| claim.settled(&settle.how, settled)).collect()
     }
 
     /// What was answered to a settlement.
@@ -196,7 +241,7 @@ impl Drop for Claim {
     fn drop(&mut self) {
         self.pump.leaves_hand();
         if let Some(how) = self.if_dropped.take() {
-            let settle = Settle { receipt: self.raw.receipt, how };
+            let settle = Settle { receipt: self.raw.receipt, how: self.translated(how) };
             carry_on(&self.pump, settle, self.until());
         }
     }

@@ -1,12 +1,13 @@
 //! One delivery of a message, in the hands of whoever handles it.
 
 use std::fmt;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use tokio::time::Instant;
 
 use super::claim::Claim;
 use super::codec::{Codec, decode};
+use super::recurring::Occurrence;
 use super::{Attempts, ConcurrencyKey, Delay, Lease, MessageId, Payload, Reason};
 use crate::driver::{Cause, Settled, Settlement};
 use crate::error::{Error, ErrorKind, Result};
@@ -67,10 +68,16 @@ impl<T: 'static> Delivery<T> {
         self.claim.raw.attempt
     }
 
-    /// How many deliveries there may be.
+    /// How many deliveries there may be; of a [recurring](crate::Recurring) message, of this occurrence.
     #[must_use]
     pub fn attempts(&self) -> Attempts {
-        self.claim.raw.attempts
+        self.claim.occurrence().map_or(self.claim.raw.attempts, Occurrence::attempts)
+    }
+
+    /// The time of this occurrence of a [recurring](crate::Recurring) message, by its schedule; `None` for others.
+    #[must_use]
+    pub fn occurrence(&self) -> Option<SystemTime> {
+        self.claim.occurrence().map(Occurrence::time)
     }
 
     /// Why it was delivered.
@@ -154,7 +161,8 @@ impl<T: 'static> Delivery<T> {
         self.claim.extend(lease, Instant::now()).await
     }
 
-    /// The work is done: removes the message.
+    /// The work is done: removes the message. The end of an occurrence of a [recurring](crate::Recurring) message, by whatever
+    /// settlement, schedules the next one instead.
     ///
     /// [`Settled::Stale`] means that the message was delivered again meanwhile, and that this delivery changes nothing
     /// any more. An acknowledgement after the end of the lease counts if nobody else got the message yet.
@@ -169,6 +177,16 @@ impl<T: 'static> Delivery<T> {
     /// like dropping the delivery. This holds for all settlements.
     pub async fn ack(self) -> Result<Settled> {
         self.claim.settle(Settlement::Ack).await
+    }
+
+    /// The work is done, and the message recurs no more: removes it. For one that does not recur, as [`ack`](Delivery::ack).
+    ///
+    /// # Errors
+    ///
+    /// As [`Delivery::ack`].
+    pub async fn end_recurrence(mut self) -> Result<Settled> {
+        self.claim.end_recurrence();
+        self.ack().await
     }
 
     /// The work failed: the message is due again after `delay`. The last attempt moves it to the dead letters:
@@ -243,6 +261,10 @@ impl<T: 'static> Delivery<T> {
 
     pub(super) fn claim(&self) -> &Claim {
         &self.claim
+    }
+
+    pub(super) fn claim_mut(&mut self) -> &mut Claim {
+        &mut self.claim
     }
 
     pub(super) fn into_claim(self) -> Claim {

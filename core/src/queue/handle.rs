@@ -256,7 +256,7 @@ impl<T: 'static> Queue<T> {
         };
         let mut claims = asked.await.map_err(|error| self.told(error, "receive"))?;
         let now = LeaseInstant::now();
-        claims.retain(|claim| claim.lasts(now)); // those that took too long to arrive are returned
+        claims.retain_mut(|claim| claim.lasts(now) && claim.is_to_be_handled()); // the others are settled in the background
         Ok(claims)
     }
 

@@ -5,6 +5,7 @@
 //! | [`Queue`], [`Message`], [`Push`], [`PushMany`] | storing messages, and waiting for them |
 //! | [`Delivery`] | one message in hand: settle it, extend it, learn of its loss |
 //! | [`Worker`] | handles messages for you |
+//! | [`Recurring`] | a message that comes again and again |
 //! | [`DeadLetters`] | messages that are delivered no more |
 
 mod attend;
@@ -22,6 +23,7 @@ mod parked;
 mod pump;
 mod push;
 mod rate;
+mod recurring;
 mod registry;
 mod request;
 mod run;
@@ -40,6 +42,7 @@ pub use name::{ConcurrencyKey, MessageId, QueueName, Reason, Recurrence};
 pub use parked::OrPark;
 pub use push::{Push, PushMany, PushManyError};
 pub use rate::{QueueLimits, Rate};
+pub use recurring::{Ensured, Missed, OccurrenceEnd, Recurring};
 pub use worker::{
     Ending, IntoOutcome, Jitter, Job, Outcome, RetryPolicy, Worker, WorkerBuilder, WorkerEvent, WorkerStats,
 };

@@ -34,6 +34,8 @@ pub(crate) fn settled(_queue: &QueueName, _id: &MessageId, _attempt: u32, _how: 
 
 pub(crate) fn delivery_lost(_queue: &QueueName, _id: &MessageId, _attempt: u32) {}
 
+pub(crate) fn passed_over(_queue: &QueueName, _id: &MessageId, _attempt: u32, _how: &Settlement) {}
+
 pub(crate) fn queue_disturbed(_queue: &QueueName, _error: &Error) {}
 
 pub(crate) fn queue_unwatched(_queue: &QueueName, _error: &Error) {}

@@ -83,6 +83,10 @@ pub(crate) fn settled(queue: &QueueName, id: &MessageId, attempt: u32, how: &Set
     }
 }
 
+pub(crate) fn passed_over(queue: &QueueName, id: &MessageId, attempt: u32, how: &Settlement) {
+    tracing::warn!(name: "tenure.occurrence_passed_over", %queue, %id, attempt, ?how);
+}
+
 pub(crate) fn delivery_lost(queue: &QueueName, id: &MessageId, attempt: u32) {
     tracing::warn!(name: "tenure.delivery_lost", %queue, %id, attempt);
 }

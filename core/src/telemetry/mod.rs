@@ -14,6 +14,7 @@
 //! | `tenure.healed` | event | warn | `queue`, `expired`, `dead`, `postponed`, `orphans` | a request found leases that had ended, or messages that are delivered no more |
 //! | `tenure.settled` | event | debug | `queue`, `id`, `attempt`, `how`, `answer` | a settlement was answered |
 //! | `tenure.dead_letter` | event | warn | `queue`, `id`, `attempt`, `reason` | a settlement moved a message to the dead letters, or left it waiting for a place there |
+//! | `tenure.occurrence_passed_over` | event | warn | `queue`, `id`, `attempt`, `how` | an occurrence of a recurring message is not handled: it was missed, has no attempts left, or is not understood |
 //! | `tenure.delivery_lost` | event | warn | `queue`, `id`, `attempt` | a lease ended before its message was settled |
 //! | `tenure.queue_disturbed` | event | warn | `queue`, `error` | a request for messages or of settlements failed; who waits goes on waiting |
 //! | `tenure.queue_unwatched` | event | warn | `queue`, `error` | there are no wake-ups; the queue is asked every two seconds until there are |

@@ -6,7 +6,7 @@ use super::outcome::Outcome;
 use crate::driver::Settled;
 use crate::error::{Error, Result};
 use crate::name::LockName;
-use crate::queue::{MessageId, Reason};
+use crate::queue::{MessageId, OccurrenceEnd, Reason};
 
 /// Something that happened in a worker, for metrics and alarms: see
 /// [`WorkerBuilder::on_event`](super::WorkerBuilder::on_event).
@@ -32,6 +32,9 @@ pub enum WorkerEvent {
         ending: Ending,
         /// How long it took, the lock of the message included, the settlement not.
         took: Duration,
+        /// How an occurrence of a [recurring](crate::Recurring) message ended with it; `None` for other messages, and for an
+        /// occurrence that goes on.
+        occurrence: Option<OccurrenceEnd>,
         /// What the backend answered to the settlement.
         settled: Result<Settled>,
     },

@@ -46,9 +46,13 @@ pub(super) async fn handle<T: Send + Sync + 'static>(crew: Arc<Crew<T>>, mut del
     let panicked = |panic: &_| Ending::Panicked(because(&format!("the handler panicked: {}", text(panic))));
     let ending = handled.unwrap_or_else(|panic| panicked(&*panic));
     let took = begun.elapsed();
+    if ending == Ending::Said(Outcome::End) {
+        delivery.claim_mut().end_recurrence();
+    }
     let how = settlement(&crew.settings, &delivery, &ending);
+    let occurrence = delivery.claim().occurrence_end(&how);
     let settled = delivery.settle(how).await;
-    crew.observer.tell(&WorkerEvent::Ended { id, attempt, ending, took, settled });
+    crew.observer.tell(&WorkerEvent::Ended { id, attempt, ending, took, occurrence, settled });
     if let Some(guard) = guard {
         let _ = guard.release().await; // what fails here goes on in the background
     }
@@ -129,7 +133,7 @@ fn settlement<T: 'static>(settings: &Settings<T>, delivery: &Delivery<T>, ending
     let retry = |after, reason| Settlement::Retry { after: delay(after), reason };
     let failed = |reason| retry(settings.retry.random_wait(delivery.attempt()), reason);
     match ending {
-        Ending::Said(Outcome::Done) => Settlement::Ack,
+        Ending::Said(Outcome::Done | Outcome::End) => Settlement::Ack,
         Ending::Said(Outcome::Retry(reason)) => failed(reason.clone()),
         Ending::Said(Outcome::RetryAfter(after, reason)) => retry(*after, reason.clone()),
         Ending::Said(Outcome::Later(after)) => Settlement::Return { after: delay(*after) },

@@ -1,7 +1,7 @@
 //! What a handler is given.
 
 use std::fmt;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use tokio::sync::watch;
 
@@ -29,6 +29,8 @@ pub struct Job<T> {
     pub fence: FencingToken,
     /// The fence of the lock that is held for this message, if one is.
     pub lock_fence: Option<FencingToken>,
+    /// The time of this occurrence of a [recurring](crate::Recurring) message, by its schedule; `None` for others.
+    pub occurrence: Option<SystemTime>,
     /// How long after its due time the message was handed out.
     pub late: Duration,
     /// The bytes of the message.
@@ -52,6 +54,7 @@ impl<T: 'static> Job<T> {
             last_failure: delivery.last_failure().cloned(),
             fence: delivery.fence(),
             lock_fence,
+            occurrence: delivery.occurrence(),
             late: delivery.late(),
             payload: delivery.payload().clone(),
             stage,

@@ -17,8 +17,11 @@ pub enum Outcome {
     /// The work is not to be done now: the message is due again after this span, and the attempt is not counted. Nobody
     /// counts how often.
     Later(Duration),
-    /// The work will never succeed: the message moves to the dead letters.
+    /// The work will never succeed: the message moves to the dead letters. Of a [recurring](crate::Recurring) message this
+    /// occurrence is over.
     Dead(Option<Reason>),
+    /// The work is done, and the message [recurs](crate::Recurring) no more: it is removed.
+    End,
 }
 
 /// What a handler may return: an [`Outcome`], nothing (done), or a result, whose error is a reason to try again.

@@ -4,6 +4,7 @@ use super::event::{Ending, WorkerEvent};
 use super::outcome::Outcome;
 use crate::driver::Settled;
 use crate::error::{Error, Result};
+use crate::queue::OccurrenceEnd;
 
 /// What a worker has done so far.
 ///
@@ -12,12 +13,14 @@ use crate::error::{Error, Result};
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct WorkerStats {
-    /// Messages that were handled, and are gone.
+    /// Messages that were handled, and are gone, or recur.
     pub handled: u64,
     /// Messages whose handling failed, and that will be tried again.
     pub retried: u64,
     /// Messages that moved to the dead letters, or wait for a place there.
     pub dead: u64,
+    /// Occurrences of [recurring](crate::Recurring) messages that failed for good; the next ones are scheduled.
+    pub occurrences_failed: u64,
     /// Messages that their handlers put off: [`Outcome::Later`].
     pub put_off: u64,
     /// Messages parked because their lock was taken.
@@ -48,8 +51,8 @@ impl WorkerStats {
     pub(super) fn note(&mut self, event: &WorkerEvent) {
         match event {
             WorkerEvent::Began { .. } | WorkerEvent::Stopped { .. } => {}
-            WorkerEvent::Ended { ending, settled, .. } => {
-                *self.message(ending, settled) += 1;
+            WorkerEvent::Ended { ending, settled, occurrence, .. } => {
+                *self.message(ending, *occurrence, settled) += 1;
                 self.handling(ending);
                 if let Err(error) = settled {
                     self.last_error = Some(error.clone());
@@ -63,13 +66,14 @@ impl WorkerStats {
     }
 
     /// The number in which a message counts.
-    fn message(&mut self, ending: &Ending, settled: &Result<Settled>) -> &mut u64 {
+    fn message(&mut self, ending: &Ending, occurrence: Option<OccurrenceEnd>, settled: &Result<Settled>) -> &mut u64 {
         match (settled, ending) {
             (Err(error), _) if error.is_transient() => &mut self.unconfirmed,
             (Err(_), _) => &mut self.failed,
             (Ok(Settled::Stale), _) => &mut self.stale,
             (Ok(Settled::Dead | Settled::Postponed), _) => &mut self.dead,
-            (Ok(Settled::Done), Ending::Said(Outcome::Done)) => &mut self.handled,
+            (Ok(Settled::Done), _) if occurrence == Some(OccurrenceEnd::Failed) => &mut self.occurrences_failed,
+            (Ok(Settled::Done), Ending::Said(Outcome::Done | Outcome::End)) => &mut self.handled,
             (Ok(Settled::Done), Ending::Said(Outcome::Later(_))) => &mut self.put_off,
             (Ok(Settled::Done), Ending::LockTaken(_)) => &mut self.parked,
             (Ok(Settled::Done), Ending::Stopped) => &mut self.returned,

@@ -1,0 +1,92 @@
+//! When a recurring message comes.
+
+use std::fmt;
+use std::time::Duration;
+
+#[cfg(feature = "cron")]
+use super::cron::Cron;
+use crate::error::{Error, ErrorKind, Result};
+
+/// The shortest interval.
+const SHORTEST: Duration = Duration::from_secs(1);
+
+/// Times are milliseconds since 1970, by the wall clock.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Schedule {
+    /// Milliseconds apart.
+    Every(u64),
+    #[cfg(feature = "cron")]
+    Cron(Box<Cron>),
+}
+
+impl Schedule {
+    pub(super) fn every(interval: Duration) -> Result<Self> {
+        let millis = u64::try_from(interval.as_millis()).ok().filter(|_| interval >= SHORTEST);
+        let refused = || format!("an interval of {interval:?} is shorter than {SHORTEST:?} or beyond all times");
+        millis.map(Self::Every).ok_or_else(|| Error::new(ErrorKind::InvalidArgument, refused()))
+    }
+
+    /// What `Display` has written.
+    pub(super) fn parse(text: &str) -> Result<Self> {
+        let unknown = || Error::new(ErrorKind::Unsupported, format!("no schedule is known that is called \"{text}\""));
+        match text.split_once(' ') {
+            Some(("every", millis)) => {
+                millis.parse().ok().filter(|millis| *millis > 0).map(Self::Every).ok_or_else(unknown)
+            }
+            #[cfg(feature = "cron")]
+            Some(("cron", text)) => {
+                let (zone, pattern) = text.split_once(' ').ok_or_else(unknown)?;
+                Cron::new(pattern, zone).map(|cron| Self::Cron(Box::new(cron)))
+            }
+            _ => Err(unknown()),
+        }
+    }
+
+    /// The first time after both, if there is one. An interval counts from the `nominal` time of an occurrence.
+    pub(super) fn next(&self, nominal: u64, after: u64) -> Option<u64> {
+        match self {
+            Self::Every(millis) => {
+                let times = after.saturating_sub(nominal) / millis + 1;
+                times.checked_mul(*millis).and_then(|span| nominal.checked_add(span))
+            }
+            #[cfg(feature = "cron")]
+            Self::Cron(cron) => cron.next(nominal.max(after)),
+        }
+    }
+}
+
+impl fmt::Display for Schedule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Every(millis) => write!(f, "every {millis}"),
+            #[cfg(feature = "cron")]
+            Self::Cron(cron) => write!(f, "cron {} {}", cron.zone(), cron.pattern()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_interval_counts_from_the_nominal_time() {
+        let every = Schedule::every(Duration::from_secs(10)).unwrap();
+        assert_eq!(every.next(5_000, 5_000), Some(15_000));
+        assert_eq!(every.next(5_000, 0), Some(15_000), "also by a clock that is behind");
+        assert_eq!(every.next(5_000, 14_999), Some(15_000));
+        assert_eq!(every.next(5_000, 15_000), Some(25_000));
+        assert_eq!(every.next(5_000, 99_000), Some(105_000));
+        assert_eq!(every.next(u64::MAX, 0), None);
+    }
+
+    #[test]
+    fn what_is_written_is_read_again_and_the_rest_refused() {
+        let every = Schedule::every(Duration::from_millis(1_500)).unwrap();
+        assert_eq!(Schedule::parse(&every.to_string()).unwrap(), every);
+        for text in ["", "every", "every 0", "every x", "yearly 5", "cron", "cron Europe/Berlin"] {
+            assert_eq!(Schedule::parse(text).unwrap_err().kind(), ErrorKind::Unsupported, "{text}");
+        }
+        assert!(Schedule::every(Duration::from_millis(999)).is_err() && Schedule::every(Duration::MAX).is_err());
+    }
+}

@@ -3,15 +3,17 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use tenure_core::MessageId;
-use tenure_core::driver::{Cancelled, Receipt, Rescheduled, Settled, Settlement};
+use tenure_core::driver::{
+    Cancelled, IfKnown, Listed, MessageState, NamedId, NewMessage, Pushed, Receipt, Rescheduled, Settled, Settlement,
+};
+use tenure_core::{MessageId, Recurrence};
 
 use super::support::{Raw, after, attempts, lease, message, named, raw};
 use crate::case::{Case, CaseResult, Context, Need, case};
 
 pub(in crate::cases) const CASES: &[Case] = &[case!(
     "queue/random-steps",
-    "Through thousands of random steps every answer and every count is the one that a plain model predicts, and every delivery goes to the first that is due.",
+    "Through thousands of random steps every answer, every count and every list is the one that a plain model predicts, and every delivery goes to the first that is due.",
     ["P53", "P57", "P58"],
     [Need::Queue],
     random_steps
@@ -57,7 +59,8 @@ async fn random_steps(context: &mut Context) -> CaseResult {
     for step in 0..3_000 {
         let choice = context.rng().below(100);
         match choice {
-            0..30 => push(context, &raw, &mut model).await?,
+            0..24 => push(context, &raw, &mut model).await?,
+            24..30 => replace(context, &raw, &mut model).await?,
             30..55 => receive(context, &raw, &mut model).await?,
             55..75 => settle(context, &raw, &mut model).await?,
             75..85 => cancel(context, &raw, &mut model).await?,
@@ -74,6 +77,9 @@ async fn random_steps(context: &mut Context) -> CaseResult {
             );
             assert_eq!(raw.counts().await?, expected, "after step {step}");
         }
+        if step % 250 == 0 {
+            list(&raw, &model).await?;
+        }
     }
     Ok(())
 }
@@ -83,10 +89,56 @@ async fn push(context: &mut Context, raw: &Raw, model: &mut Model) -> CaseResult
     let text = model.pushed.to_string();
     let scheduled = context.rng().below(2) == 0;
     let new = if context.rng().below(2) == 0 { message(&text) } else { named(&text, &text, FAR) };
-    let new = attempts(new, ATTEMPTS);
+    let ttl = (context.rng().below(2) == 0).then(|| super::support::delay(FAR));
+    let new = NewMessage { ttl, ..attempts(new, ATTEMPTS) };
     let id = raw.store(if scheduled { after(new, FAR) } else { new }).await?;
     assert!(!model.messages.contains_key(&id), "{id} is known already");
     model.messages.insert(id, (if scheduled { At::Scheduled } else { At::Ready }, 0));
+    Ok(())
+}
+
+async fn replace(context: &mut Context, raw: &Raw, model: &mut Model) -> CaseResult {
+    let mut named_ones = model.ids(|_| true);
+    named_ones.retain(|id| id.as_name().is_some());
+    let Some(id) = pick(context, &named_ones) else { return Ok(()) };
+    let (known, to) = (model.messages[&id].0, if context.rng().below(2) == 0 { At::Scheduled } else { At::Ready });
+    let new = NewMessage {
+        id: Some(NamedId { id: id.clone(), window: super::support::delay(FAR) }),
+        if_known: IfKnown::Replace,
+        ..attempts(message("new"), ATTEMPTS)
+    };
+    let pushed = raw.push(&[if to == At::Scheduled { after(new, FAR) } else { new }]).await?.remove(0);
+    let expected = match known {
+        At::Scheduled | At::Ready => Pushed::Replaced(id.clone()),
+        At::InFlight(_) => Pushed::Duplicate(MessageState::InFlight),
+        At::Dead => Pushed::Duplicate(MessageState::Dead),
+    };
+    assert_eq!(pushed, expected, "{id}");
+    if matches!(pushed, Pushed::Replaced(_)) {
+        model.messages.insert(id, (to, 0));
+    }
+    Ok(())
+}
+
+/// What waits and what is in flight is listed, each once.
+async fn list(raw: &Raw, model: &Model) -> CaseResult {
+    let waits = |at| matches!(at, At::Scheduled | At::Ready);
+    for (which, wanted) in
+        [(Listed::Waiting, model.ids(waits)), (Listed::InFlight, model.ids(|at| matches!(at, At::InFlight(_))))]
+    {
+        let (mut seen, mut from) = (Vec::new(), None);
+        loop {
+            let page = raw.driver.list(&raw.name, which, from, 7).await?;
+            seen.extend(page.messages.into_iter().map(|info| (info.id, info.attempt)));
+            from = page.next;
+            if from.is_none() {
+                break;
+            }
+        }
+        seen.sort();
+        let expected: Vec<_> = wanted.into_iter().map(|id| (id.clone(), model.messages[&id].1)).collect();
+        assert_eq!(seen, expected, "{which:?}");
+    }
     Ok(())
 }
 
@@ -118,17 +170,22 @@ async fn settle(context: &mut Context, raw: &Raw, model: &mut Model) -> CaseResu
     let last = attempt == ATTEMPTS;
     let far = Settlement::Retry { after: super::support::delay(FAR), reason: None };
     let now = Settlement::Retry { after: Default::default(), reason: None };
-    let (how, settled, to) = match context.rng().below(5) {
+    let recur = |after| Settlement::Recur { after, recurrence: recurrence(), reason: None };
+    let (how, settled, to) = match context.rng().below(7) {
         0 => (Settlement::Ack, Settled::Done, None),
         1 if last => (now, Settled::Dead, Some(At::Dead)),
         1 => (now, Settled::Done, Some(At::Ready)),
         2 if last => (far, Settled::Dead, Some(At::Dead)),
         2 => (far, Settled::Done, Some(At::Scheduled)),
-        3 => (Settlement::Return { after: Default::default() }, Settled::Done, Some(At::Ready)),
+        3 => (recur(Default::default()), Settled::Done, Some(At::Ready)),
+        4 => (recur(super::support::delay(FAR)), Settled::Done, Some(At::Scheduled)),
+        5 => (Settlement::Return { after: Default::default() }, Settled::Done, Some(At::Ready)),
         _ => (Settlement::Dead { reason: None }, Settled::Dead, Some(At::Dead)),
     };
-    if matches!(how, Settlement::Return { .. }) {
-        model.messages.get_mut(&id).expect("it was picked").1 -= 1;
+    match how {
+        Settlement::Return { .. } => model.messages.get_mut(&id).expect("it was picked").1 -= 1,
+        Settlement::Recur { .. } => model.messages.get_mut(&id).expect("it was picked").1 = 0,
+        _ => {}
     }
     assert_eq!(raw.settle(receipt, how.clone()).await?, settled, "{how:?} of {id}");
     match to {
@@ -181,6 +238,10 @@ async fn redrive(context: &mut Context, raw: &Raw, model: &mut Model) -> CaseRes
     assert_eq!(raw.driver.dead_redrive(&raw.name, &which, Default::default()).await?.moved, 1);
     model.messages.insert(id, (At::Ready, 0));
     Ok(())
+}
+
+fn recurrence() -> Recurrence {
+    Recurrence::new("now and then").expect("a short recurrence")
 }
 
 fn pick<T: Clone>(context: &mut Context, from: &[T]) -> Option<T> {

@@ -62,6 +62,7 @@ pub fn all() -> impl Iterator<Item = &'static Case> {
         queue::MODEL,
         queue::OPERATE,
         queue::RECUR,
+        queue::RECURRING,
         queue::REFUSAL,
         queue::REPLACE,
         queue::SERVER,

@@ -111,7 +111,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "recur/ends",
         "a message that should recur is acknowledged",
         || bent(Bend { settle: |s| recurs(s, |_| Settlement::Ack), ..STRAIGHT }),
-        ["queue/recur", "queue/recur-wakes"]
+        ["queue/recur", "queue/recur-wakes", "queue/recurring-on-many-instances"]
     ),
     mutant!(
         "recur/retries",
@@ -139,7 +139,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
             },
             ..STRAIGHT
         }),
-        ["queue/recur"]
+        ["queue/recur", "queue/recurring-outlives-failures"]
     ),
     mutant!(
         "recur/forgets-the-schedule",

@@ -61,6 +61,7 @@ pub fn all() -> impl Iterator<Item = &'static Case> {
         queue::LOCKED,
         queue::MODEL,
         queue::OPERATE,
+        queue::PUSH,
         queue::RECUR,
         queue::RECURRING,
         queue::REFUSAL,

@@ -16,7 +16,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "id/ignored",
         "ids of callers are ignored",
         || bent(Bend { push: |m| m.id = None, ..STRAIGHT }),
-        ["queue/duplicate-in-a-batch"]
+        ["queue/duplicate-in-a-batch", "queue/push-many-whole-messages"]
     ),
     mutant!(
         "id/no-window",
@@ -45,7 +45,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "id/half-of-a-batch",
         "half of a batch is stored",
         || quirky(Quirk::HalfOfABatch),
-        ["queue/batch-is-all-or-none"]
+        ["queue/batch-is-all-or-none", "queue/push-many-is-split", "queue/push-many-is-split-by-bytes"]
     ),
     mutant!(
         "id/batch-not-checked",

@@ -52,7 +52,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "replace/ignored",
         "what is known stays, whatever the push says",
         || bent(Bend { push: |m| m.if_known = IfKnown::Keep, ..STRAIGHT }),
-        ["queue/replace-in-a-batch", "queue/replace-wakes", "queue/replace-what-waits"]
+        ["queue/debounce", "queue/replace-in-a-batch", "queue/replace-wakes", "queue/replace-what-waits"]
     ),
     mutant!(
         "replace/hidden",

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use common::*;
 use futures_util::future::join_all;
-use tenure_core::driver::{DelayQueue as _, Healed, NewMessage, Next, Settled};
-use tenure_core::{Client, ConcurrencyKey, QueueLimits, Rate};
+use tenure_core::driver::{DelayQueue as _, Due, Healed, NewMessage, Next, Settled};
+use tenure_core::{Client, ConcurrencyKey, Delay, QueueLimits, Rate};
 use tenure_etcd::EtcdDriver;
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -147,4 +147,25 @@ async fn clients_that_wait_take_turns_under_a_limit() {
         _ = join_all(clients.iter().map(consume)) => unreachable!("they go on"),
         () = all => {}
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn room_is_used_by_what_becomes_due_later() {
+    let cluster = server();
+    let other = driver(&cluster);
+    other.limit(&queue(), &in_flight(1)).await.unwrap();
+    push(&other, 1).await;
+    let first = receive(&other, 1, MINUTE).await.deliveries;
+    let waiting = Client::new(driver(&cluster)).queue_of_bytes(b"jobs").unwrap();
+    let due = Instant::now() + SECOND;
+    let later = NewMessage { due: Due::After(Delay::new(SECOND).unwrap()), ..message(b"later") };
+    other.push(&queue(), &[later]).await.unwrap();
+    let settled = async {
+        tokio::time::sleep(SECOND / 2).await;
+        ack(&other, &first).await;
+    };
+    let (delivery, ()) = tokio::join!(tokio::time::timeout(PATIENCE, waiting.receive()), settled);
+    delivery.unwrap().unwrap().ack().await.unwrap();
+    let late = Instant::now().saturating_duration_since(due);
+    assert!(late < SECOND / 2, "{late:?} late");
 }

@@ -128,7 +128,7 @@ impl Turn<'_> {
             // It has what it asked for, and waits no more.
             Some(_) if gathered.deliveries.len() == request.max => return Ok(Some(Next::Now)),
             Some(part) => self.wait_in_line(&request.queue, part, &due.waiters, due.next, room_at).await?,
-            None => self.next(due.next, gathered.own).await?.map(|next| next.max(room_at)),
+            None => self.next(due.next, gathered.own).await?,
         };
         let own = gathered.own.map(|until| self.noticed(until));
         Ok(Some(match [next, own].into_iter().flatten().min() {
@@ -191,8 +191,9 @@ impl Turn<'_> {
         let count = u64::try_from(waiting.count() + leased.count()).unwrap_or_default();
         let mut next = match (self.soonest([later, ending]), near) {
             (None, Some(_)) => Ahead::NotSoon,
-            (soonest, _) => Ahead::Known(soonest.map(|soonest| soonest.max(limiter.room_at(self.now)))),
+            (soonest, _) => Ahead::Known(soonest),
         };
+        // A settlement makes room, and tells so if something is due: whatever is due later is asked for then.
         if limiter.room(self.now) == 0 && count > 0 {
             entries.clear();
             (more, next) = (false, Ahead::Known(Some(limiter.room_at(self.now))));

@@ -80,8 +80,8 @@ impl Turn<'_> {
         (!operations.is_empty()).then(|| TxnOp::txn(Txn::new().and_then(operations)))
     }
 
-    /// The client waits where it is in the line, or takes a place; tells when something is due, which is not to be asked for
-    /// before there is room under the queue's limits.
+    /// The client waits where it is in the line, or takes a place; tells when something is due; what is due already
+    /// is not to be asked for before there is room under the queue's limits.
     pub(super) async fn wait_in_line(
         &self,
         queue: &QueueName,
@@ -125,7 +125,7 @@ impl Turn<'_> {
             reads(&answer).try_into().map_err(|_| odd("an answer of another shape"))?;
         // Who made room since the look has told so.
         let room_at = if written(&now) == signal { room_at } else { 0 };
-        let due = self.soonest([&waiting, &leased]).map(|due| due.max(room_at));
+        let due = self.soonest([&waiting, &leased]).map(|due| if due <= self.now { due.max(room_at) } else { due });
         let place = Place { key, ahead: u64::try_from(before.count()).unwrap_or_default() };
         Ok((stands(place, due, revision(&answer)?), due))
     }

@@ -44,8 +44,8 @@ const RECORDS: [&[u8]; 10] = [
     b"0000-none of its attempts",
     b"zzzz-digits",
     b"ffff-more attempts than there may be",
-    b"000a+F00000000000000ffff0000lengths beyond the end",
-    b"000a+F00000000000000f0000000a name that is longer than names are, though it does not end before the record does: \
+    b"000a+F0000000000000000000000000000ffff00000000lengths beyond the end",
+    b"000a+F0000000000000000000000000000f000000000000a name that is longer than names are, though it does not end before the record does: \
       a name that is longer than names are, though it does not end before the record does, which is here, at least: \
       and here, and so on, until two hundred and forty are over, long over",
     b"\x00\xff\r\nforeign",

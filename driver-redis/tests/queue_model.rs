@@ -7,6 +7,8 @@
 #![allow(clippy::print_stdout, reason = "the operations are shown when the test fails")]
 
 mod common;
+#[path = "queue_model/draw.rs"]
+mod draw;
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -14,14 +16,13 @@ use std::time::{Duration, Instant};
 
 use common::queue::queue;
 use common::server_with;
+use draw::{Draw, Op, Rng, Target, UNIT};
 use tenure_core::driver::{
-    AcquireRequest, Acquisition, Backend, DeadPlace, DeadSelection, DelayQueue, DistributedLock, Due, Extension, Hold,
-    NamedId, NewMessage, Next, Pushed, Queueing, RawDelivery, Receipt, ReceiveRequest, Received, Renewal, Settle,
+    AcquireRequest, Acquisition, Backend, DeadPlace, DeadSelection, DelayQueue, DistributedLock, Extension, Hold,
+    Listed, MessageInfo, Next, Pushed, Queueing, RawDelivery, Receipt, ReceiveRequest, Received, Renewal, Settle,
     Settlement,
 };
-use tenure_core::{
-    Attempts, ConcurrencyKey, Delay, Lease, LockName, MessageId, OwnerToken, Payload, QueueName, Reason, Ttl,
-};
+use tenure_core::{LockName, MessageId, OwnerToken, QueueName, Ttl};
 use tenure_memory::MemoryDriver;
 use tenure_redis::{RedisConfig, RedisDriver, RedisSettings};
 use tenure_testkit::{RedisOptions, RedisServer};
@@ -30,34 +31,6 @@ use tokio::runtime::{Builder, Runtime};
 const DEAD_LETTERS: u64 = 6;
 /// What passes in memory between two operations, at least: no two put anything at the same time.
 const STEP: Duration = Duration::from_millis(1);
-const UNIT: Duration = Duration::from_secs(1_000);
-/// Keeps the ends of leases away from due times: at the same microsecond, Redis puts what waits before what was leased.
-const LEASES_APART: Duration = Duration::from_secs(250);
-
-/// SplitMix64.
-struct Rng(u64);
-
-impl Rng {
-    fn below(&mut self, end: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (z ^ (z >> 31)) % end
-    }
-
-    fn delay(&mut self) -> Delay {
-        Delay::new(UNIT * [0, 0, 1, 2, 5][self.below(5) as usize]).unwrap()
-    }
-
-    fn lease(&mut self) -> Lease {
-        Lease::new(UNIT * (1 + self.below(3) as u32) + LEASES_APART).unwrap()
-    }
-
-    fn reason(&mut self) -> Option<Reason> {
-        (self.below(2) == 0).then(|| Reason::new(["", "because"][self.below(2) as usize]).unwrap())
-    }
-}
 
 /// One of the two backends.
 struct Side {
@@ -96,13 +69,22 @@ impl Side {
         assert!(delivery.fence.get() > self.fence, "fences grow");
         self.fence = delivery.fence.get();
         self.receipts.push(delivery.receipt);
-        let RawDelivery { attempt, attempts, cause, key, lock, payload, reason, .. } = delivery;
+        let RawDelivery { attempt, attempts, cause, key, lock, payload, reason, recurrence, .. } = delivery;
         let (late, age) = (round(delivery.late), round(delivery.age));
         let id = self.index(&delivery.id);
         format!(
-            "{id} {attempt}/{attempts:?} {cause:?} {late} {age} {key:?} {lock:?} {reason:?} {:?}",
+            "{id} {attempt}/{attempts:?} {cause:?} {late} {age} {key:?} {lock:?} {reason:?} {recurrence:?} {:?}",
             payload.as_bytes()
         )
+    }
+}
+
+impl Side {
+    fn info(&self, info: &MessageInfo) -> String {
+        let (id, due, age) = (self.index(&info.id), round(info.due_in), round(info.age));
+        let (expires, payload) = (info.expires_in.map(round), info.payload.as_bytes());
+        let rest = (info.state, info.attempt, info.attempts, &info.key, &info.lock, &info.reason, &info.recurrence);
+        format!("{id} {due} {age} {expires:?} {rest:?} {payload:?}")
     }
 }
 
@@ -115,33 +97,6 @@ fn next(next: Next) -> String {
         Next::In(span) => format!("in {}", round(span)),
         other => format!("{other:?}"),
     }
-}
-
-/// One operation, by numbers that mean the same for both sides.
-#[derive(Clone, Debug)]
-enum Op {
-    Push(Vec<NewMessage>),
-    Receive(Vec<(usize, Settlement)>, usize, Lease),
-    Settle(Vec<(usize, Settlement)>),
-    Extend(usize, Lease),
-    Cancel(Target),
-    Reschedule(Target, Delay),
-    Get(Target),
-    Stats,
-    Pause,
-    Resume,
-    Purge(usize),
-    List,
-    DeadList(Option<usize>, usize),
-    Redrive(Vec<Target>, Delay),
-    RedriveOldest(usize, Delay),
-    DeadPurge(usize),
-}
-
-#[derive(Clone, Debug)]
-enum Target {
-    Index(usize),
-    Named(MessageId),
 }
 
 fn settles(side: &Side, list: &[(usize, Settlement)]) -> Vec<Settle> {
@@ -174,6 +129,10 @@ fn apply(side: &mut Side, jobs: &QueueName, op: &Op) -> String {
                     side.ids.push(id.clone());
                     side.index(id)
                 }
+                Pushed::Replaced(id) => {
+                    side.ids.push(id.clone());
+                    format!("{} anew", side.index(id))
+                }
                 known => told(known),
             };
             told(pushed.iter().map(tell).collect::<Vec<_>>())
@@ -196,16 +155,32 @@ fn apply(side: &mut Side, jobs: &QueueName, op: &Op) -> String {
         Op::Reschedule(which, delay) => told(done!(queues.reschedule(jobs, &target(side, which), *delay))),
         Op::Get(which) => match done!(queues.get(jobs, &target(side, which))) {
             None => "none".into(),
-            Some(info) => {
-                let (id, due, age) = (side.index(&info.id), round(info.due_in), round(info.age));
-                let rest = (info.state, info.attempt, info.attempts, info.key, info.lock, info.reason);
-                format!("{id} {due} {age} {rest:?} {:?}", info.payload.as_bytes())
-            }
+            Some(info) => side.info(&info),
         },
+        Op::Messages(which, max) => {
+            // Messages behind their keys may come after all others.
+            let (mut all, mut from) = (Vec::new(), None);
+            loop {
+                let page = done!(queues.list(jobs, *which, from, *max));
+                assert!(page.messages.len() <= *max);
+                assert!(*which == Listed::Waiting || page.messages.is_sorted_by_key(|info| info.due_in));
+                all.extend(page.messages.iter().map(|info| side.info(info)));
+                from = page.next;
+                if from.is_none() {
+                    break;
+                }
+            }
+            all.sort();
+            told(all)
+        }
+        Op::Limit(limits) => {
+            done!(queues.limit(jobs, limits));
+            String::new()
+        }
         Op::Stats => {
             let stats = done!(queues.stats(jobs));
             let (lag, due) = (round(stats.lag), stats.next_due.map(round));
-            told((stats.scheduled, stats.ready, stats.in_flight, stats.dead, lag, due, stats.flow))
+            told((stats.scheduled, stats.ready, stats.in_flight, stats.dead, lag, due, stats.flow, stats.limits))
         }
         Op::Pause => {
             done!(queues.pause(jobs));
@@ -244,94 +219,6 @@ fn apply(side: &mut Side, jobs: &QueueName, op: &Op) -> String {
         }
         Op::DeadPurge(count) => told(done!(queues.dead_purge(jobs, &DeadSelection::Oldest(*count)))),
     }
-}
-
-/// What is drawn from.
-struct Draw {
-    rng: Rng,
-    lock: LockName,
-    pushed: u64,
-    /// Whether anything was pushed, and delivered.
-    known: (bool, bool),
-}
-
-impl Draw {
-    fn message(&mut self) -> NewMessage {
-        let rng = &mut self.rng;
-        self.pushed += 1;
-        let due = match rng.below(6) {
-            0 => Due::Parked { at_most: rng.delay() },
-            _ => Due::After(rng.delay()),
-        };
-        let window = Delay::new(UNIT * [0, 2][rng.below(2) as usize]).unwrap();
-        NewMessage {
-            due,
-            id: (rng.below(3) == 0).then(|| NamedId { id: name(rng), window }),
-            key: (rng.below(3) == 0)
-                .then(|| ConcurrencyKey::new(["a", "ab", "\0\u{ff}"][rng.below(3) as usize]).unwrap()),
-            lock: (rng.below(3) == 0).then(|| self.lock.clone()),
-            attempts: Attempts::new(1 + rng.below(3) as u32).unwrap(),
-            ..NewMessage::new(Payload::new(format!("message {}", self.pushed).into_bytes()).unwrap())
-        }
-    }
-
-    fn settlement(&mut self) -> Settlement {
-        let rng = &mut self.rng;
-        match rng.below(9) {
-            0..4 => Settlement::Ack,
-            4..6 => Settlement::Retry { after: rng.delay(), reason: rng.reason() },
-            6 => Settlement::Return { after: rng.delay() },
-            7 => Settlement::Park { lock: self.lock.clone(), at_most: rng.delay() },
-            _ => Settlement::Dead { reason: rng.reason() },
-        }
-    }
-
-    /// Receipts of the last deliveries mostly, of old ones sometimes.
-    fn settlements(&mut self, side: &Side, most: u64) -> Vec<(usize, Settlement)> {
-        let count = if self.known.1 { self.rng.below(most + 1) } else { 0 };
-        (0..count).map(|_| (self.recent(side), self.settlement())).collect()
-    }
-
-    fn recent(&mut self, side: &Side) -> usize {
-        let all = side.receipts.len();
-        all - 1 - self.rng.below((all as u64).min(if self.rng.0.is_multiple_of(8) { 100 } else { 8 })) as usize
-    }
-
-    fn target(&mut self, side: &Side) -> Target {
-        match self.rng.below(3) {
-            0 => Target::Named(name(&mut self.rng)),
-            _ => Target::Index(side.ids.len() - 1 - self.rng.below((side.ids.len() as u64).min(20)) as usize),
-        }
-    }
-
-    fn op(&mut self, side: &Side) -> Op {
-        self.known = (!side.ids.is_empty(), !side.receipts.is_empty());
-        let (max, delay) = (1 + self.rng.below(4) as usize, self.rng.delay());
-        match self.rng.below(100) {
-            0..15 => Op::Push((0..max).map(|_| self.message()).collect()),
-            _ if !self.known.0 => Op::Stats,
-            15..44 => Op::Receive(vec![], max, self.rng.lease()),
-            44..56 => Op::Receive(self.settlements(side, 3), max, self.rng.lease()),
-            56..68 if self.known.1 => Op::Settle(self.settlements(side, 4)),
-            68..73 if self.known.1 => Op::Extend(self.recent(side), self.rng.lease()),
-            73..77 => Op::Cancel(self.target(side)),
-            77..82 => Op::Reschedule(self.target(side), delay),
-            82..86 => Op::Get(self.target(side)),
-            86..90 => Op::DeadList((self.rng.below(2) == 0).then_some(max), max),
-            90..92 => Op::Redrive((0..max).map(|_| self.target(side)).collect(), delay),
-            92 => Op::RedriveOldest(max, delay),
-            93 => Op::DeadPurge(max * 5),
-            94 => Op::Purge(max * 5),
-            95 => Op::Pause,
-            96..98 => Op::Resume,
-            98 => Op::List,
-            _ => Op::Stats,
-        }
-    }
-}
-
-fn name(rng: &mut Rng) -> MessageId {
-    MessageId::named(format!("n{}", rng.below(6))).unwrap()
 }
 
 fn redis(server: &RedisServer) -> Side {

@@ -91,21 +91,25 @@ scripts! {
     ENROLL = "enroll": "enroll";
     RIGHTS = "rights": "rights";
     QUEUE_PUSH = "queue_push":
-        "queue/push" "queue/part/keys" "queue/part/clock" "queue/part/seldom" "queue/part/insert" "queue/part/find"
-        "queue/part/known" "queue/push_seldom" "queue/part/seldom_end" "queue/push_do";
+        "queue/push" "queue/part/keys" "queue/part/clock" "queue/part/seldom" "queue/part/limit" "queue/part/insert"
+        "queue/part/find" "queue/part/known" "queue/push_replace" "queue/part/form" "queue/part/key"
+        "queue/part/remove" "queue/push_replace_end" "queue/part/until_when" "queue/push_seldom"
+        "queue/part/seldom_end" "queue/push_do";
     QUEUE_TURN = "queue_turn":
-        "queue/turn" "queue/part/keys" "queue/part/clock" "queue/part/seldom" "queue/part/form" "queue/part/insert"
-        "queue/part/key" "queue/part/bury" "queue/part/settle_other" "queue/part/unusual" "queue/part/listen"
-        "queue/turn_seldom" "queue/part/seldom_end" "queue/part/settle" "queue/part/receive" "queue/turn_do";
+        "queue/turn" "queue/part/keys" "queue/part/clock" "queue/part/seldom" "queue/part/form" "queue/part/limit"
+        "queue/part/insert" "queue/part/key" "queue/part/bury" "queue/part/settle_other" "queue/part/unusual"
+        "queue/part/listen" "queue/turn_seldom" "queue/part/seldom_end" "queue/part/settle" "queue/part/receive"
+        "queue/turn_do";
     QUEUE_EXTEND = "queue_extend": "queue/extend" "queue/part/keys" "queue/part/clock" "queue/extend_do";
     QUEUE_CANCEL = "queue_cancel":
-        "queue/cancel" "queue/part/keys" "queue/part/clock" "queue/part/form" "queue/part/insert" "queue/part/key"
-        "queue/part/find" "queue/part/remove" "queue/part/look_up" "queue/cancel_do";
+        "queue/cancel" "queue/part/keys" "queue/part/clock" "queue/part/form" "queue/part/limit" "queue/part/insert"
+        "queue/part/key" "queue/part/find" "queue/part/remove" "queue/part/look_up" "queue/cancel_do";
     QUEUE_RESCHEDULE = "queue_reschedule":
-        "queue/reschedule" "queue/part/keys" "queue/part/clock" "queue/part/form" "queue/part/insert" "queue/part/key"
-        "queue/part/find" "queue/part/remove" "queue/part/look_up" "queue/reschedule_do";
+        "queue/reschedule" "queue/part/keys" "queue/part/clock" "queue/part/form" "queue/part/limit"
+        "queue/part/insert" "queue/part/key" "queue/part/find" "queue/part/remove" "queue/part/look_up"
+        "queue/reschedule_do";
     QUEUE_GIVE_TURN = "queue_give_turn":
-        "queue/give_turn" "queue/part/keys" "queue/part/clock" "queue/part/form" "queue/part/insert"
+        "queue/give_turn" "queue/part/keys" "queue/part/clock" "queue/part/form" "queue/part/limit" "queue/part/insert"
         "queue/part/look_up" "queue/give_turn_do";
     QUEUE_GET = "queue_get":
         "queue/get" "queue/part/keys" "queue/part/clock" "queue/part/form" "queue/part/find" "queue/part/look_up"
@@ -113,19 +117,26 @@ scripts! {
     QUEUE_STATS = "queue_stats": "queue/stats" "queue/part/keys" "queue/part/clock" "queue/stats_do";
     QUEUE_PAUSE = "queue_pause": "queue/pause" "queue/part/keys" "queue/part/clock" "queue/pause_do";
     QUEUE_RESUME = "queue_resume":
-        "queue/resume" "queue/part/keys" "queue/part/clock" "queue/part/insert" "queue/resume_do";
+        "queue/resume" "queue/part/keys" "queue/part/clock" "queue/part/limit" "queue/part/insert" "queue/resume_do";
     QUEUE_PURGE = "queue_purge":
-        "queue/purge" "queue/part/keys" "queue/part/clock" "queue/part/form" "queue/part/insert" "queue/part/key"
-        "queue/part/find" "queue/part/remove" "queue/purge_do";
-    QUEUE_DEAD_LIST = "queue_dead_list": "queue/dead_list" "queue/part/keys" "queue/part/clock" "queue/part/form" "queue/dead_list_do";
+        "queue/purge" "queue/part/keys" "queue/part/clock" "queue/part/form" "queue/part/limit" "queue/part/insert"
+        "queue/part/key" "queue/part/find" "queue/part/remove" "queue/purge_do";
+    QUEUE_DEAD_LIST = "queue_dead_list":
+        "queue/dead_list" "queue/part/keys" "queue/part/clock" "queue/part/form" "queue/dead_list_do";
     QUEUE_DEAD_REDRIVE = "queue_dead_redrive":
-        "queue/dead_redrive" "queue/part/keys" "queue/part/clock" "queue/part/form" "queue/part/insert"
-        "queue/part/look_up" "queue/part/selected" "queue/dead_redrive_do";
+        "queue/dead_redrive" "queue/part/keys" "queue/part/clock" "queue/part/form" "queue/part/limit"
+        "queue/part/insert" "queue/part/look_up" "queue/part/selected" "queue/part/until_when" "queue/dead_redrive_do";
     QUEUE_DEAD_PURGE = "queue_dead_purge":
-        "queue/dead_purge" "queue/part/keys" "queue/part/clock" "queue/part/form" "queue/part/insert" "queue/part/key"
-        "queue/part/remove" "queue/part/look_up" "queue/part/selected" "queue/dead_purge_do";
+        "queue/dead_purge" "queue/part/keys" "queue/part/clock" "queue/part/form" "queue/part/limit"
+        "queue/part/insert" "queue/part/key" "queue/part/remove" "queue/part/look_up" "queue/part/selected"
+        "queue/dead_purge_do";
     QUEUE_LISTEN = "queue_listen":
-        "queue/listen" "queue/part/keys" "queue/part/clock" "queue/part/insert" "queue/part/listen" "queue/listen_do";
+        "queue/listen" "queue/part/keys" "queue/part/clock" "queue/part/limit" "queue/part/insert" "queue/part/listen"
+        "queue/listen_do";
+    QUEUE_LIMIT = "queue_limit":
+        "queue/limit" "queue/part/keys" "queue/part/clock" "queue/part/limit" "queue/part/insert" "queue/limit_do";
+    QUEUE_PAGE = "queue_page":
+        "queue/page" "queue/part/keys" "queue/part/clock" "queue/part/form" "queue/part/find" "queue/page_do";
     QUEUE_LIST = "queue_list": "queue/list";
     QUEUE_LIVING = "queue_living": "queue/living";
 }

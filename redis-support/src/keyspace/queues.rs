@@ -15,7 +15,7 @@ impl Keyspace {
     /// All keys of a queue, in the order that its scripts take them.
     pub(crate) fn push_dq(&self, keys: &mut ArgList, queue: &QueueName) {
         let group = self.group(queue);
-        b"tmrodishjnc".iter().for_each(|suffix| self.push_dq_key(keys, queue, group, *suffix));
+        b"tmrodishjncl".iter().for_each(|suffix| self.push_dq_key(keys, queue, group, *suffix));
         self.push_dq_index(keys, group);
     }
 
@@ -80,7 +80,7 @@ mod tests {
         let space = space(FenceScope::Name);
         let queue = QueueName::new("a {b}").unwrap();
         let keys = spelled(|keys| space.push_dq(keys, &queue));
-        let suffixes = "tmrodishjnc".chars().map(|suffix| format!("{{tenure:dq:a%20%7Bb%7D}}:{suffix}"));
+        let suffixes = "tmrodishjncl".chars().map(|suffix| format!("{{tenure:dq:a%20%7Bb%7D}}:{suffix}"));
         assert_eq!(keys, suffixes.chain(["tenure:{dq}".to_owned()]).collect::<Vec<_>>());
         let lock = LockName::new("dq:a {b}").unwrap();
         let locks = spelled(|keys| {

@@ -1,10 +1,10 @@
 //! Typed calls of the queues' scripts. The scripts' headers say the same.
 
 use tenure_core::driver::{
-    DeadPlace, DeadSelection, Due, Extension, IfKnown, LockTurn, NewMessage, PurgePlace, ReceiveRequest, Settle,
-    Settlement,
+    DeadPlace, DeadSelection, Due, Extension, IfKnown, ListPlace, Listed, LockTurn, NewMessage, PurgePlace,
+    ReceiveRequest, Settle, Settlement,
 };
-use tenure_core::{Delay, Error, ErrorKind, MessageId, QueueName, Reason, Result};
+use tenure_core::{Delay, Error, ErrorKind, MessageId, QueueLimits, QueueName, Reason, Result};
 
 use super::form::{write_record, write_turn};
 use super::reply::Damaged;
@@ -57,13 +57,15 @@ impl Calls {
     pub(super) fn queue_push(&self, queue: &QueueName, messages: &[NewMessage]) -> Result<ScriptCall> {
         check_count(messages.len())?;
         check_bytes(messages.iter().map(NewMessage::bytes).sum())?;
-        check_known(messages)?;
         let mut call = self.on_queue(&script::QUEUE_PUSH, queue, 1 + 3 * messages.len());
         call.args.push_number(self.settings.max_backlog.unwrap_or(0));
         for message in messages {
             let (Due::After(delay) | Due::Parked { at_most: delay }) = message.due;
-            call.args.push_number(delay.as_micros());
-            call.args.push(message.id.as_ref().and_then(|named| named.id.as_name()).unwrap_or_default());
+            match message.ttl {
+                Some(ttl) => call.args.push_format(format_args!("{};{}", delay.as_micros(), ttl.as_micros())),
+                None => call.args.push_number(delay.as_micros()),
+            }
+            call.args.push_with(|out| push_name(out, message));
             call.args.push_with(|out| write_record(out, message));
         }
         Ok(call)
@@ -150,6 +152,35 @@ impl Calls {
     pub(super) fn queue_get(&self, queue: &QueueName, id: &MessageId) -> ScriptCall {
         let mut call = self.on_keys(&script::QUEUE_GET, queue, 1);
         push_id(&mut call.args, id);
+        call
+    }
+
+    pub(super) fn queue_page(
+        &self,
+        queue: &QueueName,
+        which: Listed,
+        from: Option<ListPlace>,
+        max: usize,
+    ) -> ScriptCall {
+        let mut call = self.on_keys(&script::QUEUE_PAGE, queue, 5);
+        call.args.push(match which {
+            Listed::Waiting => "waiting",
+            Listed::InFlight => "flying",
+        });
+        let [held, score, number] = from.map_or([0; 3], |place| place.parts());
+        call.args.push(if held == 0 { "T" } else { "H" });
+        call.args.push_number(score);
+        call.args.push(format!("{number:014x}"));
+        call.args.push_number(max.min(BATCH) as u64);
+        call
+    }
+
+    pub(super) fn queue_limit(&self, queue: &QueueName, limits: &QueueLimits) -> ScriptCall {
+        let (most, rate) = (limits.most_in_flight(), limits.most_in_a_time());
+        let mut call = self.on_queue(&script::QUEUE_LIMIT, queue, 3);
+        call.args.push_number(most.map_or(0, |most| most.get().into()));
+        call.args.push_number(rate.map_or(0, |rate| rate.deliveries().get().into()));
+        call.args.push_number(rate.map_or(0, |rate| rate.per().as_micros() as u64)); // at most a day
         call
     }
 
@@ -267,6 +298,11 @@ fn settlement(settle: &Settle) -> Result<Vec<u8>> {
         }
         Settlement::Return { after } => text.push_str(&format!("b{:014x}", after.as_micros())),
         Settlement::Park { at_most, .. } => text.push_str(&format!("p{:014x}", at_most.as_micros())),
+        Settlement::Recur { after, recurrence, reason } => {
+            let recurrence = recurrence.as_str();
+            text.push_str(&format!("c{:014x}{:04x}{recurrence}", after.as_micros(), recurrence.len()));
+            tell(&mut text, reason);
+        }
         Settlement::Dead { reason } => {
             text.push('d');
             tell(&mut text, reason);
@@ -279,13 +315,14 @@ fn settlement(settle: &Settle) -> Result<Vec<u8>> {
     Ok(text.into_bytes())
 }
 
-fn check_known(messages: &[NewMessage]) -> Result<()> {
-    let new = |message: &NewMessage| {
-        message.ttl.is_some() || message.recurrence.is_some() || message.if_known != IfKnown::Keep
-    };
-    match messages.iter().any(new) {
-        true => Err(Error::new(ErrorKind::Unsupported, "not on this driver yet")),
-        false => Ok(()),
+/// The name of a message, behind what is to become of a known one.
+fn push_name(out: &mut Vec<u8>, message: &NewMessage) {
+    if let Some(name) = message.id.as_ref().and_then(|named| named.id.as_name()) {
+        out.push(match message.if_known {
+            IfKnown::Keep => b'k',
+            IfKnown::Replace => b'r',
+        });
+        out.extend_from_slice(name);
     }
 }
 

@@ -144,18 +144,12 @@ impl<E: RedisExecutor> DelayQueue for RedisLocks<E> {
         self.on_queue("get", queue, Ok(self.calls().queue_get(queue, id)), reply::info).await
     }
 
-    async fn list(
-        &self,
-        _queue: &QueueName,
-        _which: Listed,
-        _from: Option<ListPlace>,
-        _max: usize,
-    ) -> Result<MessagePage> {
-        Err(unsupported())
+    async fn list(&self, queue: &QueueName, which: Listed, from: Option<ListPlace>, max: usize) -> Result<MessagePage> {
+        self.on_queue("list", queue, Ok(self.calls().queue_page(queue, which, from, max)), reply::page).await
     }
 
-    async fn limit(&self, _queue: &QueueName, _limits: &QueueLimits) -> Result<()> {
-        Err(unsupported())
+    async fn limit(&self, queue: &QueueName, limits: &QueueLimits) -> Result<()> {
+        self.on_queue("limit", queue, Ok(self.calls().queue_limit(queue, limits)), |_| Ok(())).await
     }
 
     async fn stats(&self, queue: &QueueName) -> Result<QueueStats> {
@@ -217,8 +211,4 @@ impl<E: RedisExecutor> DelayQueue for RedisLocks<E> {
         self.on_queue("watch", queue, Ok(self.calls().queue_listen(queue)), |_| Ok(())).await?;
         Ok(watch)
     }
-}
-
-fn unsupported() -> Error {
-    Error::new(ErrorKind::Unsupported, "not on this driver yet")
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tenure_core::driver::{Cause, DeadCause, Due, LockTurn, NewMessage};
 use tenure_core::{
-    Attempts, ConcurrencyKey, Error, FencingToken, LockName, MessageId, OwnerToken, Payload, Reason, Result,
+    Attempts, ConcurrencyKey, Error, FencingToken, LockName, MessageId, OwnerToken, Payload, Reason, Recurrence, Result,
 };
 
 use crate::reply::unexpected;
@@ -14,21 +14,24 @@ fn damaged() -> Error {
     unexpected("a stored message is damaged")
 }
 
-/// Writes the record of a message.
+/// Writes the record of a message. When its ttl ends is filled in by the script, which knows the time.
 pub(super) fn write_record(out: &mut Vec<u8>, message: &NewMessage) {
     let name = message.id.as_ref().and_then(|named| named.id.as_name()).unwrap_or_default();
     let key = message.key.as_ref().map_or(&[][..], ConcurrencyKey::as_bytes);
     let lock = message.lock.as_ref().map_or(&[][..], LockName::as_bytes);
+    let recurrence = message.recurrence.as_ref().map_or(&[][..], |recurrence| recurrence.as_str().as_bytes());
     let parked = matches!(message.due, Due::Parked { .. });
+    let texts = [name, key, lock, recurrence];
     out.extend_from_slice(format!("{:04x}", message.attempts.get()).as_bytes());
-    if name.is_empty() && key.is_empty() && lock.is_empty() && !parked {
+    if texts.iter().all(|text| text.is_empty()) && !parked && message.ttl.is_none() {
         out.push(b'-');
     } else {
         let window = message.id.as_ref().map_or(0, |named| named.window.as_micros());
-        let (name_len, key_len, lock_len) = (name.len(), key.len(), lock.len());
+        let [name, key, lock, recurrence] = texts.map(<[u8]>::len);
         let cause = if parked { 'P' } else { 'F' };
-        let head = format!("+{cause}{window:014x}{name_len:02x}{key_len:02x}{lock_len:04x}");
-        [head.as_bytes(), name, key, lock].iter().for_each(|part| out.extend_from_slice(part));
+        let head = format!("+{cause}{window:014x}{:014x}{name:02x}{key:02x}{lock:04x}{recurrence:04x}", 0);
+        out.extend_from_slice(head.as_bytes());
+        texts.iter().for_each(|text| out.extend_from_slice(text));
     }
     out.extend_from_slice(message.payload.as_bytes());
 }
@@ -57,6 +60,9 @@ pub(super) struct Record {
     pub(super) name: Option<MessageId>,
     pub(super) key: Option<ConcurrencyKey>,
     pub(super) lock: Option<LockName>,
+    pub(super) recurrence: Option<Recurrence>,
+    /// Until when it may be delivered, on the queue's clock; 0 for ever.
+    pub(super) expires: u64,
     pub(super) payload: Payload,
 }
 
@@ -64,20 +70,27 @@ impl Record {
     pub(super) fn read(bytes: &[u8]) -> Result<Self> {
         let mut rest = bytes;
         let attempts = Attempts::new(u32::try_from(hex(take(&mut rest, 4)?)?).map_err(|_| damaged())?)?;
-        let (mut name, mut key, mut lock) = (&[][..], &[][..], &[][..]);
+        let (mut name, mut key, mut lock, mut recurrence, mut expires) = (&[][..], &[][..], &[][..], &[][..], 0);
         if take(&mut rest, 1)? == b"+" {
             take(&mut rest, 15)?; // cause and window are the scripts' affair
-            let lengths = [hex(take(&mut rest, 2)?)?, hex(take(&mut rest, 2)?)?, hex(take(&mut rest, 4)?)?];
-            for (part, length) in [&mut name, &mut key, &mut lock].into_iter().zip(lengths) {
-                *part = take(&mut rest, usize::try_from(length).map_err(|_| damaged())?)?;
+            expires = hex(take(&mut rest, 14)?)?;
+            let mut lengths = [0; 4];
+            for (length, digits) in lengths.iter_mut().zip([2, 2, 4, 4]) {
+                *length = usize::try_from(hex(take(&mut rest, digits)?)?).map_err(|_| damaged())?;
+            }
+            for (part, length) in [&mut name, &mut key, &mut lock, &mut recurrence].into_iter().zip(lengths) {
+                *part = take(&mut rest, length)?;
             }
         }
         let some = |part: &[u8]| Some(part.to_vec()).filter(|part| !part.is_empty());
+        let text = |part| String::from_utf8(part).map_err(|_| damaged()).and_then(Recurrence::new);
         Ok(Self {
             attempts,
             name: some(name).map(MessageId::named).transpose()?,
             key: some(key).map(ConcurrencyKey::new).transpose()?,
             lock: some(lock).map(LockName::new).transpose()?,
+            recurrence: some(recurrence).map(text).transpose()?,
+            expires,
             payload: Payload::new(rest)?,
         })
     }
@@ -102,7 +115,7 @@ pub(super) fn read_or_guess(record: &[u8], state: &[u8]) -> (Record, State) {
         (Ok(record), Err(error)) => (record, State { reason: reason(&error), ..State::UNKNOWN }),
         (Err((payload, error)), state) => {
             let attempts = Attempts::new(1).expect("one is allowed");
-            let record = Record { attempts, name: None, key: None, lock: None, payload };
+            let record = Record { attempts, name: None, key: None, lock: None, recurrence: None, expires: 0, payload };
             let state = state.unwrap_or(State::UNKNOWN);
             (record, State { dead: DeadCause::Damaged, reason: state.reason.or(reason(&error)), ..state })
         }
@@ -150,6 +163,7 @@ impl State {
         take(&mut rest, 1)?;
         let dead = match take(&mut rest, 1)? {
             b"R" => DeadCause::Rejected,
+            b"T" => DeadCause::Expired,
             b"X" => DeadCause::Damaged,
             _ => DeadCause::Exhausted,
         };
@@ -219,12 +233,14 @@ mod tests {
             key: Some(ConcurrencyKey::new([0xff; ConcurrencyKey::MAX_LEN]).unwrap()),
             lock: Some(LockName::new([0; LockName::MAX_LEN]).unwrap()),
             due: Due::Parked { at_most: Delay::ZERO },
+            recurrence: Some(Recurrence::new("x".repeat(Recurrence::MAX_LEN)).unwrap()),
             ..message(b"")
         };
         let (bytes, record) = there_and_back(&full);
         assert!(bytes.starts_with(b"000a+P"));
         assert_eq!(record.name.as_ref(), full.id.as_ref().map(|named| &named.id));
-        assert_eq!((record.key, record.lock), (full.key, full.lock));
+        assert_eq!((record.key, record.lock, record.recurrence), (full.key, full.lock, full.recurrence));
+        assert_eq!(record.expires, 0);
         assert!(record.payload.is_empty());
     }
 
@@ -247,7 +263,9 @@ mod tests {
 
     #[test]
     fn damage_is_told() {
-        for bytes in [b"".as_slice(), b"00", b"0000-", b"000a+F", b"zzzz-", b"000a+F00000000000000ff0000"] {
+        for bytes in
+            [b"".as_slice(), b"00", b"0000-", b"000a+F", b"zzzz-", b"000a+F0000000000000000000000000000ff00000000"]
+        {
             assert!(matches!(
                 Record::read(bytes).unwrap_err().kind(),
                 ErrorKind::Protocol | ErrorKind::InvalidArgument

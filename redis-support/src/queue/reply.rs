@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use tenure_core::driver::{
-    Cancelled, DeadLetter, DeadPage, DeadPlace, Extended, Flow, Healed, MessageInfo, MessageState, NewMessage, Next,
-    PurgePlace, PurgeStep, Pushed, QueueStats, RawDelivery, Receipt, Received, Rescheduled, Rest, Settled, TurnGiven,
+    Cancelled, DeadLetter, DeadPage, DeadPlace, Extended, Flow, Healed, ListPlace, MessageInfo, MessagePage,
+    MessageState, NewMessage, Next, PurgePlace, PurgeStep, Pushed, QueueStats, RawDelivery, Receipt, Received,
+    Rescheduled, Rest, Settled, TurnGiven,
 };
-use tenure_core::{Error, FencingToken, MessageId, Reason, Result};
+use tenure_core::{Error, FencingToken, MessageId, QueueLimits, Rate, Reason, Result};
 
 use super::form::{Record, State, damaged_because, hex, read_or_guess, span};
 use crate::executor::Reply;
@@ -60,8 +61,12 @@ pub(super) fn pushed(reply: &Reply, messages: &[NewMessage]) -> Result<Option<Ve
         Ok(match answer {
             Reply::Int(code) => Pushed::Duplicate(state(code)?),
             stored => {
-                let number = hex(stored.bytes()?)?;
-                Pushed::Stored(named.map_or_else(|| MessageId::assigned(number), |named| named.id.clone()))
+                let bytes = stored.bytes()?;
+                let id = |number| named.map_or_else(|| MessageId::assigned(number), |named| named.id.clone());
+                match bytes.strip_prefix(b"r") {
+                    Some(number) => Pushed::Replaced(id(hex(number)?)),
+                    None => Pushed::Stored(id(hex(bytes)?)),
+                }
             }
         })
     };
@@ -142,7 +147,7 @@ fn one_delivery(items: &[Reply], now: u64) -> Result<RawDelivery> {
         lock: record.lock,
         turn: state.turn,
         reason: state.reason,
-        recurrence: None,
+        recurrence: record.recurrence,
     })
 }
 
@@ -189,9 +194,13 @@ pub(super) fn info(reply: &Reply) -> Result<Option<MessageInfo>> {
     let [now, id, standing, time, record, stored] = items else {
         return if items.is_empty() { Ok(None) } else { Err(unexpected("a message is cut")) };
     };
-    let (now, number_) = (number(now)?, hex(id.bytes()?)?);
-    let (record, stored) = read_or_guess(record.bytes()?, stored.bytes()?);
-    Ok(Some(MessageInfo {
+    let read = read_or_guess(record.bytes()?, stored.bytes()?);
+    one_message(number(now)?, [id, standing, time], read).map(Some)
+}
+
+fn one_message(now: u64, [id, standing, time]: [&Reply; 3], (record, stored): (Record, State)) -> Result<MessageInfo> {
+    let number_ = hex(id.bytes()?)?;
+    Ok(MessageInfo {
         id: record.id(number_),
         state: state(standing.int()?)?,
         attempt: stored.attempt,
@@ -202,9 +211,25 @@ pub(super) fn info(reply: &Reply) -> Result<Option<MessageInfo>> {
         key: record.key,
         lock: record.lock,
         reason: stored.reason,
-        expires_in: None,
-        recurrence: None,
-    }))
+        expires_in: (record.expires > 0).then(|| span(now, record.expires)),
+        recurrence: record.recurrence,
+    })
+}
+
+/// A page of messages, without those that are damaged.
+pub(super) fn page(reply: &Reply) -> Result<MessagePage> {
+    let items = reply.items()?;
+    let (now, set) = (number(at(items, 0)?)?, at(items, 1)?.bytes()?);
+    let place = [u64::from(set == b"H"), number(at(items, 2)?)?, hex(at(items, 3)?.bytes()?)?];
+    let next = (!set.is_empty()).then(|| ListPlace::new(place));
+    let mut messages = Vec::new();
+    for items in items[4..].chunks(5) {
+        let [id, standing, time, record, stored] = items else { return Err(unexpected("a message is cut")) };
+        if let (Ok(record), Ok(stored)) = (Record::read(record.bytes()?), State::read(stored.bytes()?)) {
+            messages.push(one_message(now, [id, standing, time], (record, stored))?);
+        }
+    }
+    Ok(MessagePage { messages, next })
 }
 
 /// What can be seen of a queue.
@@ -220,8 +245,20 @@ pub(super) fn stats(reply: &Reply) -> Result<QueueStats> {
         lag: Duration::from_micros(count(4)?),
         next_due: u64::try_from(next_due).ok().map(Duration::from_micros),
         flow: if count(6)? == 1 { Flow::Paused } else { Flow::Running },
-        limits: Default::default(),
+        limits: limits(&items[7..])?,
     })
+}
+
+fn limits(items: &[Reply]) -> Result<QueueLimits> {
+    let mut limits = QueueLimits::none();
+    let (most, deliveries) = (small(at(items, 0)?)?, small(at(items, 1)?)?);
+    if most > 0 {
+        limits = limits.in_flight(most)?;
+    }
+    if deliveries > 0 {
+        limits = limits.rate(Rate::new(deliveries, Duration::from_micros(number(at(items, 2)?)?))?);
+    }
+    Ok(limits)
 }
 
 /// How many were removed, and where to go on, if there are more.

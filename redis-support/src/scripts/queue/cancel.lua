@@ -1,6 +1,6 @@
 -- queue_cancel: removes a message that waits; its name is free at once.
 -- KEYS  T timeline, M messages, R deliveries, O outcomes, D dead letters, I names and keys, S settled names, H held,
---       J held by key, N counters, C clients that wait, X all queues
+--       J held by key, N counters, C clients that wait, L counted leases, X all queues
 -- ARGV  queue, channel prefix, keep ms, id ('#' and number in 14 hex, or 'n' and name)
 -- Returns 1 removed; 3 in flight, 4 dead, 0 not found: nothing touched.
 -- Atomic because the message may be handed out between the look and the removal. Works when out of memory.

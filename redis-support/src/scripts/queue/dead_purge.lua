@@ -1,6 +1,6 @@
 -- queue_dead_purge: removes dead letters; their names are free.
 -- KEYS  T timeline, M messages, R deliveries, O outcomes, D dead letters, I names and keys, S settled names, H held,
---       J held by key, N counters, C clients that wait, X all queues
+--       J held by key, N counters, C clients that wait, L counted leases, X all queues
 -- ARGV  queue, channel prefix, keep ms, then 'ids' and ids ('#' and number in 14 hex, or 'n' and name), or 'oldest' and
 --       how many (at most 256)
 -- Returns {removed, 1 when there are more than asked for, else 0}.

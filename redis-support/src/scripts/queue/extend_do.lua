@@ -10,7 +10,10 @@ for i, id in ipairs(ids) do
     ends = tonumber(ends)
     if ends > 2 * now + 1 then
       local asked = 2 * (now + tonumber(ARGV[2 * i + 1])) + 1
-      if asked > ends then redis.call('ZADD', T, asked, id) end
+      if asked > ends then
+        redis.call('ZADD', T, asked, id)
+        if string.find(marks, 'i', 1, true) then redis.call('ZADD', L, (asked - 1) / 2, id) end
+      end
       answers[i] = 1
     end
   end

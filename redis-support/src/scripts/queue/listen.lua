@@ -1,6 +1,6 @@
 -- queue_listen: remembers a client that waits, so that it is woken.
 -- KEYS  T timeline, M messages, R deliveries, O outcomes, D dead letters, I names and keys, S settled names, H held,
---       J held by key, N counters, C clients that wait, X all queues
+--       J held by key, N counters, C clients that wait, L counted leases, X all queues
 -- ARGV  keep ms, client
 -- Returns 1.
 -- Atomic so that the oldest of too many is the one that is forgotten. Works when out of memory.

@@ -1,6 +1,6 @@
 -- queue_pause: stops deliveries.
 -- KEYS  T timeline, M messages, R deliveries, O outcomes, D dead letters, I names and keys, S settled names, H held,
---       J held by key, N counters, C clients that wait, X all queues
+--       J held by key, N counters, C clients that wait, L counted leases, X all queues
 -- ARGV  queue
 -- Returns 1.
 -- Atomic so that a paused queue is always listed.

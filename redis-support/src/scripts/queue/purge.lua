@@ -1,6 +1,6 @@
 -- queue_purge: removes messages that wait, the soonest first; their names are free.
 -- KEYS  T timeline, M messages, R deliveries, O outcomes, D dead letters, I names and keys, S settled names, H held,
---       J held by key, N counters, C clients that wait, X all queues
+--       J held by key, N counters, C clients that wait, L counted leases, X all queues
 -- ARGV  queue, channel prefix, keep ms, max (at most 256), number (14 hex) of the newest message that is removed ('' for
 --       the newest of all), score in T from which to look
 -- Returns {removed}, and when there may be more also the newest number and the score from which to look next.

@@ -2,46 +2,59 @@ tick()
 if limit > 0 then
   local fresh = 0
   for i = 5, #ARGV, 3 do
-    if ARGV[i + 1] == '' or not seldom().known(ARGV[i + 1]) then fresh = fresh + 1 end
+    if ARGV[i + 1] == '' or not seldom().known(string.sub(ARGV[i + 1], 2)) then fresh = fresh + 1 end
   end
   if redis.call('HLEN', M) - redis.call('ZCARD', D) + fresh > limit then return -1 end
 end
 
 local there = redis.call('EXISTS', C, T, T) -- T counts twice
 local empty, heard = there < 2, there % 2 == 1
-local soonest = math.huge
 -- A message's number tells when it was pushed: those of a batch end at now, unless that many were given already.
 local count = (#ARGV - 4) / 3
 if number < now - count then number = now - count end
-local answers, scores, records, batch = {}, {}, {}, {}
-local saved = false
+local answers, batch, scores, records, soonest = {}, {}, {}, {}, math.huge
+
+local function store()
+  save()
+  if heard then seldom().expect(soonest) end
+  redis.call('ZADD', T, unpack(scores))
+  redis.call('HSET', M, unpack(records))
+  scores, records = {}, {}
+end
+
 for i = 5, #ARGV, 3 do
-  local due, name = now + tonumber(ARGV[i]), ARGV[i + 1]
-  local state = name ~= '' and (batch[name] or seldom().known(name))
-  if state then
+  local name, record = ARGV[i + 1], ARGV[i + 2]
+  local delay = tonumber(ARGV[i])
+  local due = delay and now + delay
+  if not due then due, record = seldom().due_and_end(ARGV[i], record) end
+  local state, old, place, score, replaces
+  if name ~= '' then
+    replaces, name = string.sub(name, 1, 1) == 'r', string.sub(name, 2)
+    if batch[name] and replaces then store() end
+    if batch[name] and not replaces then state = batch[name] else state, old, place, score = seldom().known(name) end
+    replaces = replaces and (state == 1 or state == 2)
+  end
+  if state and not replaces then
     answers[#answers + 1] = state
   else
     number = number + 1
     local id = string.format('%014x', number)
     if name ~= '' then
-      if not saved then save() end
-      saved = true
+      if not next(batch) then save() end
+      if replaces then made.replace(old, place, score) end
       redis.call('HSET', I, 'n' .. name, id)
       redis.call('ZREM', S, name)
       batch[name] = due <= now and 2 or 1
     end
     local n = #scores
     scores[n + 1], scores[n + 2] = 2 * due, id
-    records[n + 1], records[n + 2] = id, ARGV[i + 2]
+    records[n + 1], records[n + 2] = id, record
     if 2 * due < soonest then soonest = 2 * due end
-    answers[#answers + 1] = id
+    answers[#answers + 1] = replaces and 'r' .. id or id
   end
 end
 if #scores > 0 then
-  save()
-  if heard then seldom().expect(soonest) end
-  redis.call('ZADD', T, unpack(scores))
-  redis.call('HSET', M, unpack(records))
+  store()
   if empty then redis.call('ZADD', X, 0, queue) end
   if heard then made.wake_if_sooner() end
 end

@@ -1,7 +1,7 @@
 -- queue_resume: ends a pause, and wakes as many who wait as there is work for.
 -- KEYS  T timeline, M messages, R deliveries, O outcomes, D dead letters, I names and keys, S settled names, H held,
---       J held by key, N counters, C clients that wait, X all queues
--- ARGV  queue, channel prefix
+--       J held by key, N counters, C clients that wait, L counted leases, X all queues
+-- ARGV  queue, channel prefix, keep ms
 -- Returns 1.
 -- Atomic so that nobody who is woken finds the pause. Works when out of memory.
-local queue, channel, keep = ARGV[1], ARGV[2], '0'
+local queue, channel, keep = ARGV[1], ARGV[2], ARGV[3]

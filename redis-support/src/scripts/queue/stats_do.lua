@@ -25,5 +25,7 @@ while scheduled > 0 and next_due < 0 do
   if page == LOOKS or #later < 2 * page then break end
   page = LOOKS
 end
+local deliveries, per = string.match(marks, 'r(%d+),(%d+)')
 return {scheduled, ready + redis.call('ZCARD', H), in_flight, redis.call('ZCARD', D), now - oldest, next_due,
-  string.find(marks, 'p', 1, true) and 1 or 0}
+  string.find(marks, 'p', 1, true) and 1 or 0, tonumber(string.match(marks, 'i(%d+)')) or 0, tonumber(deliveries) or 0,
+  tonumber(per) or 0}

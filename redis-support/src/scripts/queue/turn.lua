@@ -1,6 +1,6 @@
 -- queue_turn: ends deliveries, then hands out messages that are due, with a lease each.
 -- KEYS  T timeline, M messages, R deliveries, O outcomes, D dead letters, I names and keys, S settled names, H held,
---       J held by key, N counters, C clients that wait, X all queues
+--       J held by key, N counters, C clients that wait, L counted leases, X all queues
 -- ARGV  queue, channel prefix, keep ms, fences clock|counter, most dead letters, client that waits ('' for none), max
 --       (0: do not receive), lease us, then the settlements, each as the part of settling says
 -- Returns {answers of the settlements, {} or what the part of receiving says}.

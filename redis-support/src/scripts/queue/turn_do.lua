@@ -1,4 +1,4 @@
 local answers = settle(9)
 local received = max > 0 and receive() or {}
-if made then made.wake_if_sooner() end
+if made then made.wake() end
 return {answers, received}

@@ -1,4 +1,4 @@
--- Part: expect(), insert(), watch_over() and wake_if_sooner(). Needs keys and clock; queue its name; channel what the clients'
+-- Part: expect(), insert(), watch_over() and wake_if_sooner(). Needs keys, clock and limits; queue its name; channel what the clients'
 -- channels begin with. In T a score is twice a time in us, plus one for the end of a lease. In C a score is the queue time
 -- by which a client that waits has promised to ask.
 local head, soonest = nil, math.huge
@@ -32,8 +32,10 @@ local function watch_over()
   local first = redis.call('ZRANGE', T, 0, 0, 'WITHSCORES')[2]
   if not first then return end
   local by, needed = math.floor(tonumber(first) / 2), 1
+  if marks ~= '' then by = math.max(by, room_at()) end
   if by <= now then
     by, needed = now, math.min(redis.call('ZCOUNT', T, '-inf', 2 * now + 1), MOST_WOKEN)
+    if marks ~= '' then needed = math.min(needed, room()) end
   end
   local missing = math.max(needed - promised(by), needed + 1 - promised(by + BACKUP))
   if missing <= 0 then return end

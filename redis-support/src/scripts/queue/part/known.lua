@@ -1,9 +1,12 @@
 -- Part: known(). Needs keys, clock and find().
 
--- Where the message of a name stands; nil when the name is free.
+-- Where the message of a name stands, its number, set and score; nil when the name is free.
 local function known(name)
   local id = redis.call('HGET', I, 'n' .. name)
-  if id then return standing(find(id)) end
+  if id then
+    local place, score = find(id)
+    return standing(place, score), id, place, score
+  end
   local known_until = redis.call('ZSCORE', S, name)
   if known_until and tonumber(known_until) > now then return 5 end
   return nil

@@ -27,12 +27,13 @@ end
 local function receive()
   tick()
   local out, handed, bytes, looks = {now, 0, 0, 0, 0, 0}, 0, 0, 256
-  local paused = string.find(marks, 'p', 1, true)
+  local paused, most = string.find(marks, 'p', 1, true), max
+  if marks ~= '' then most = paused and 0 or math.min(max, seldom().room()) end
   if fences == 'clock' and fence < now then fence = now end
   local leased, first = string.format('%.0f', 2 * (now + lease) + 1), nil
-  while not paused and handed < max and looks > 0 and bytes < BYTES do
+  while handed < most and looks > 0 and bytes < BYTES do
     -- The more was passed over, the more is looked at.
-    local ids, scores, behind = due(math.min(max - handed + 256 - looks, max - handed + looks, PAGE))
+    local ids, scores, behind = due(math.min(most - handed + math.min(256 - looks, looks), PAGE))
     first = behind
     if #ids == 0 then break end
     local records, states = redis.call('HMGET', M, unpack(ids)), redis.call('HMGET', O, unpack(ids))
@@ -50,7 +51,7 @@ local function receive()
         local last = #out
         out[last + 1], out[last + 2], out[last + 3], out[last + 4] = id, scores[i], state .. turn .. reason, record
         handed, bytes = handed + 1, bytes + string.len(record)
-        if handed == max then break end
+        if handed == most then break end
       else
         looks = looks - 1
         if turn then break end -- the order changed
@@ -62,6 +63,7 @@ local function receive()
       if made or not written then redis.call('HDEL', O, unpack(given)) end
       redis.call('ZADD', T, unpack(leases))
       redis.call('HSET', R, unpack(running))
+      if marks ~= '' then made.count(given, now + lease) end
     end
   end
   if made and not paused then
@@ -69,7 +71,13 @@ local function receive()
   elseif handed > 0 and (not first or tonumber(first) > tonumber(leased)) then
     first = leased
   end
-  out[2] = paused and -2 or first and math.min(math.max(math.floor(tonumber(first) / 2) - now, 0), FAR) or -1
+  if paused or not first then
+    out[2] = paused and -2 or -1
+  else
+    local at = math.floor(tonumber(first) / 2)
+    if marks ~= '' then at = math.max(at, made.room_at()) end
+    out[2] = math.min(math.max(at - now, 0), FAR)
+  end
   if handed > 0 or stepped or now > clock + 1000000 then
     if handed == 0 then redis.call('HDEL', O, '') end -- works without memory, and lets the next one work
     save()

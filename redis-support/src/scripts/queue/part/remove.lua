@@ -13,6 +13,7 @@ local function remove(id, record, place, score)
     unhold(id, key, score)
   else
     redis.call('ZREM', place == 'D' and D or T, id)
+    if place == 'T' and score % 2 == 1 then redis.call('ZREM', L, id) end -- its lease has ended
   end
   redis.call('HDEL', M, id)
   redis.call('HDEL', R, id)

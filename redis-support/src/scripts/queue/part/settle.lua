@@ -1,14 +1,14 @@
 -- Part: settle(). Needs the clock, and what is seldom.
--- A settlement is one argument: number (14 hex), fence (14 hex), kind, then for 'r', 'b' and 'p' the delay in us (14 hex),
--- then for 'r', 'd' and 'x' the reason ('=' and its text, or nothing). Kinds: a ack, r retry, b return, p park, d dead, x
--- damaged.
+-- A settlement is one argument: number (14 hex), fence (14 hex), kind, then for 'r', 'b', 'p' and 'c' the delay in us (14
+-- hex), then for 'c' length (4 hex) and text of the recurrence, then for 'r', 'c', 'd' and 'x' the reason ('=' and its text, or
+-- nothing). Kinds: a ack, r retry, b return, p park, c come again, d dead, x damaged.
 -- Answers 1 done, 2 dead, 3 postponed, 0 stale. The first write of each frees memory, so that it works without any.
 
 -- Whether this run has written something that works without memory: then everything else does.
 local written = false
 
 local function settle(from)
-  local ids, answers, gone, extended = {}, {}, {}, {}
+  local ids, answers, gone, extended, valid = {}, {}, {}, {}, {}
   for i = from, #ARGV do ids[#ids + 1] = string.sub(ARGV[i], 1, 14) end
   if #ids == 0 then return answers end
   local states = redis.call('HMGET', R, unpack(ids))
@@ -19,6 +19,7 @@ local function settle(from)
       answers[i] = 0
     else
       settled[id] = true
+      valid[#valid + 1] = id
       if string.sub(arg, 29, 29) == 'a' then
         answers[i] = 1
         gone[#gone + 1] = id
@@ -35,5 +36,7 @@ local function settle(from)
     redis.call('HDEL', R, unpack(gone))
     for id, record in pairs(extended) do seldom().forget(id, record) end
   end
+  load()
+  if marks ~= '' and #valid > 0 then seldom().make_room(valid) end
   return answers
 end

@@ -1,5 +1,17 @@
 -- Part: settle_other() and forget(). Needs the parts of form, insertion, keys and burial. The part of settling says what a
 -- settlement is.
+
+-- The state of a message that comes again, whose record is changed for that. A damaged record stays as it is.
+local function recur(id, state, arg)
+  local length = tonumber(string.sub(arg, 44, 47), 16)
+  local recurrence, reason = string.sub(arg, 48, 47 + length), string.sub(arg, 48 + length)
+  local record = redis.call('HGET', M, id)
+  if not record or read(record) then return after(state, 0, 'F', '-', reason) end
+  record = again(record, recurrence)
+  redis.call('HSET', M, id, record)
+  return first_state(record) .. reason
+end
+
 local function settle_other(id, state, arg)
   tick()
   redis.call('HDEL', R, id)
@@ -11,6 +23,8 @@ local function settle_other(id, state, arg)
   elseif kind == 'r' then
     state = after(state, attempt, 'T', '-', string.sub(arg, 44))
     if attempt >= (tonumber(string.sub(state, 5, 8), 16) or 0) then doom = 'E' end
+  elseif kind == 'c' then
+    state = recur(id, state, arg)
   else
     state = after(state, attempt - 1, kind == 'b' and 'B' or 'P', '-')
   end

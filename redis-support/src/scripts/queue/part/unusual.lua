@@ -27,13 +27,14 @@ end
 
 -- What is wrong with a message that is due, how it has to die ('-': it does not), and its key.
 local function examine(id, record, state)
-  local why, _, key = read(record)
+  local why, _, key, _, expires = read(record)
   why = why or (state and flaw_of_state(state, record))
   if not is_number(id) then why = 'its number is foreign' end
   if why then return why, 'X' end
-  local doom = string.sub(state or '', 11, 11)
+  local doom = state and string.sub(state, 11, 11) or '-'
   if state and doom == '-' and attempt_of(state) >= tonumber(string.sub(state, 5, 8), 16) then doom = 'E' end
-  return nil, state and doom or '-', key
+  if doom == '-' and expires > 0 and expires < now then doom = 'T' end
+  return nil, doom, key
 end
 
 -- Makes a message ready for its delivery: its state up to the fence, its turn and the reason. Or moves it out of the way:
@@ -50,6 +51,7 @@ local function prepare(id, score, record, state, counts)
   end
   if ended then counts[3] = counts[3] + 1 end
   local why, doom, key = examine(id, record, state)
+  if not why then state = state or first_state(record) end
   if doom ~= '-' then
     put_held() -- one of them may go now
     in_flight = {}
@@ -64,7 +66,6 @@ local function prepare(id, score, record, state, counts)
     counts[place] = counts[place] + 1
     return nil, freed
   end
-  state = state or first_state(record)
   local attempt = attempt_of(state)
   if key ~= '' and must_wait(id, key) then
     if ended then

@@ -1,0 +1,183 @@
+//! The operations, and how they are drawn.
+
+use std::time::Duration;
+
+use tenure_core::driver::{Due, IfKnown, Listed, NamedId, NewMessage, Settlement};
+use tenure_core::{
+    Attempts, ConcurrencyKey, Delay, Lease, LockName, MessageId, Payload, QueueLimits, Rate, Reason, Recurrence,
+};
+
+use super::Side;
+
+pub(super) const UNIT: Duration = Duration::from_secs(1_000);
+/// Keeps the ends of leases away from due times: at the same microsecond, Redis puts what waits before what was leased.
+const LEASES_APART: Duration = Duration::from_secs(250);
+
+/// SplitMix64.
+pub(super) struct Rng(pub(super) u64);
+
+impl Rng {
+    pub(super) fn below(&mut self, end: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (z ^ (z >> 31)) % end
+    }
+
+    fn delay(&mut self) -> Delay {
+        Delay::new(UNIT * [0, 0, 1, 2, 5][self.below(5) as usize]).unwrap()
+    }
+
+    fn lease(&mut self) -> Lease {
+        Lease::new(UNIT * (1 + self.below(3) as u32) + LEASES_APART).unwrap()
+    }
+
+    /// One in six times what `draw` draws.
+    fn seldom<T>(&mut self, draw: impl FnOnce(&mut Self) -> T) -> Option<T> {
+        (self.below(6) == 0).then(|| draw(self))
+    }
+
+    fn recurrence(&mut self) -> Recurrence {
+        Recurrence::new(["every day", "\u{e9}"][self.below(2) as usize]).unwrap()
+    }
+
+    fn limits(&mut self) -> QueueLimits {
+        let places = QueueLimits::none().in_flight(3 + self.below(4) as u32).unwrap();
+        let rate = Rate::new(3 + self.below(4) as u32, UNIT * 3).unwrap();
+        match self.below(4) {
+            0 => places,
+            1 => QueueLimits::none().rate(rate),
+            2 => places.rate(rate),
+            _ => QueueLimits::none(),
+        }
+    }
+
+    fn reason(&mut self) -> Option<Reason> {
+        (self.below(2) == 0).then(|| Reason::new(["", "because"][self.below(2) as usize]).unwrap())
+    }
+}
+
+/// One operation, by numbers that mean the same for both sides.
+#[derive(Clone, Debug)]
+pub(super) enum Op {
+    Push(Vec<NewMessage>),
+    Receive(Vec<(usize, Settlement)>, usize, Lease),
+    Settle(Vec<(usize, Settlement)>),
+    Extend(usize, Lease),
+    Cancel(Target),
+    Reschedule(Target, Delay),
+    Get(Target),
+    Stats,
+    Pause,
+    Resume,
+    Purge(usize),
+    List,
+    Messages(Listed, usize),
+    Limit(QueueLimits),
+    DeadList(Option<usize>, usize),
+    Redrive(Vec<Target>, Delay),
+    RedriveOldest(usize, Delay),
+    DeadPurge(usize),
+}
+
+#[derive(Clone, Debug)]
+pub(super) enum Target {
+    Index(usize),
+    Named(MessageId),
+}
+
+/// What is drawn from.
+pub(super) struct Draw {
+    pub(super) rng: Rng,
+    pub(super) lock: LockName,
+    pub(super) pushed: u64,
+    /// Whether anything was pushed, and delivered.
+    pub(super) known: (bool, bool),
+}
+
+impl Draw {
+    fn message(&mut self) -> NewMessage {
+        let rng = &mut self.rng;
+        self.pushed += 1;
+        let due = match rng.below(6) {
+            0 => Due::Parked { at_most: rng.delay() },
+            _ => Due::After(rng.delay()),
+        };
+        let window = Delay::new(UNIT * [0, 2][rng.below(2) as usize]).unwrap();
+        NewMessage {
+            due,
+            id: (rng.below(3) == 0).then(|| NamedId { id: name(rng), window }),
+            key: (rng.below(3) == 0)
+                .then(|| ConcurrencyKey::new(["a", "ab", "\0\u{ff}"][rng.below(3) as usize]).unwrap()),
+            lock: (rng.below(3) == 0).then(|| self.lock.clone()),
+            attempts: Attempts::new(1 + rng.below(3) as u32).unwrap(),
+            ttl: rng.seldom(|rng| Delay::new(UNIT * [1, 3][rng.below(2) as usize]).unwrap()),
+            if_known: [IfKnown::Keep, IfKnown::Keep, IfKnown::Replace][rng.below(3) as usize],
+            recurrence: rng.seldom(Rng::recurrence),
+            ..NewMessage::new(Payload::new(format!("message {}", self.pushed).into_bytes()).unwrap())
+        }
+    }
+
+    fn settlement(&mut self) -> Settlement {
+        let rng = &mut self.rng;
+        match rng.below(10) {
+            0..4 => Settlement::Ack,
+            4..6 => Settlement::Retry { after: rng.delay(), reason: rng.reason() },
+            6 => Settlement::Return { after: rng.delay() },
+            7 => Settlement::Recur { after: rng.delay(), recurrence: rng.recurrence(), reason: rng.reason() },
+            8 => Settlement::Park { lock: self.lock.clone(), at_most: rng.delay() },
+            _ => Settlement::Dead { reason: rng.reason() },
+        }
+    }
+
+    /// Receipts of the last deliveries mostly, of old ones sometimes.
+    fn settlements(&mut self, side: &Side, most: u64) -> Vec<(usize, Settlement)> {
+        let count = if self.known.1 { self.rng.below(most + 1) } else { 0 };
+        (0..count).map(|_| (self.recent(side), self.settlement())).collect()
+    }
+
+    fn recent(&mut self, side: &Side) -> usize {
+        let all = side.receipts.len();
+        all - 1 - self.rng.below((all as u64).min(if self.rng.0.is_multiple_of(8) { 100 } else { 8 })) as usize
+    }
+
+    fn target(&mut self, side: &Side) -> Target {
+        match self.rng.below(3) {
+            0 => Target::Named(name(&mut self.rng)),
+            _ => Target::Index(side.ids.len() - 1 - self.rng.below((side.ids.len() as u64).min(20)) as usize),
+        }
+    }
+
+    pub(super) fn op(&mut self, side: &Side) -> Op {
+        self.known = (!side.ids.is_empty(), !side.receipts.is_empty());
+        let (max, delay) = (1 + self.rng.below(4) as usize, self.rng.delay());
+        match self.rng.below(100) {
+            0..15 => Op::Push((0..max).map(|_| self.message()).collect()),
+            _ if !self.known.0 => Op::Stats,
+            15..44 => Op::Receive(vec![], max, self.rng.lease()),
+            44..56 => Op::Receive(self.settlements(side, 3), max, self.rng.lease()),
+            56..68 if self.known.1 => Op::Settle(self.settlements(side, 4)),
+            68..73 if self.known.1 => Op::Extend(self.recent(side), self.rng.lease()),
+            73..77 => Op::Cancel(self.target(side)),
+            77..82 => Op::Reschedule(self.target(side), delay),
+            82..85 => Op::Get(self.target(side)),
+            85 if self.rng.below(2) == 0 => Op::Limit(self.rng.limits()),
+            86 => Op::Limit(QueueLimits::none()),
+            87 => Op::Messages([Listed::Waiting, Listed::InFlight][self.rng.below(2) as usize], max),
+            88 => Op::DeadList((self.rng.below(2) == 0).then_some(max), max),
+            89 => Op::Redrive((0..max).map(|_| self.target(side)).collect(), delay),
+            90 => Op::RedriveOldest(max, delay),
+            91..94 => Op::DeadPurge(max * 5),
+            94 => Op::Purge(max * 5),
+            95 => Op::Pause,
+            96..98 => Op::Resume,
+            98 => Op::List,
+            _ => Op::Stats,
+        }
+    }
+}
+
+fn name(rng: &mut Rng) -> MessageId {
+    MessageId::named(format!("n{}", rng.below(6))).unwrap()
+}

@@ -1,0 +1,3 @@
+
+remove(id, redis.call('HGET', M, id) or '', place, score)
+end

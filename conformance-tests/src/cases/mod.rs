@@ -60,6 +60,7 @@ pub fn all() -> impl Iterator<Item = &'static Case> {
         queue::LIST,
         queue::LOCKED,
         queue::MODEL,
+        queue::OCCURRENCE,
         queue::OPERATE,
         queue::PUSH,
         queue::RECUR,

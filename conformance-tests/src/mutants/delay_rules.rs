@@ -111,13 +111,19 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "recur/ends",
         "a message that should recur is acknowledged",
         || bent(Bend { settle: |s| recurs(s, |_| Settlement::Ack), ..STRAIGHT }),
-        ["queue/recur", "queue/recur-wakes", "queue/recurring-on-many-instances"]
+        [
+            "queue/recur",
+            "queue/recur-wakes",
+            "queue/recurring-on-many-instances",
+            "queue/recurring-after-an-ack",
+            "queue/recurring-is-changed"
+        ]
     ),
     mutant!(
         "recur/retries",
         "a message that recurs goes on with its attempts",
         || bent(Bend { settle: |s| recurs(s, |after| Settlement::Retry { after, reason: None }), ..STRAIGHT }),
-        ["queue/recur", "queue/recur-begins-anew"]
+        ["queue/recur", "queue/recur-begins-anew", "queue/recurring-after-the-last-failure"]
     ),
     mutant!(
         "recur/at-once",
@@ -128,7 +134,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
             },
             ..STRAIGHT
         }),
-        ["queue/recur", "queue/recur-frees-the-key"]
+        ["queue/recur", "queue/recur-frees-the-key", "queue/recurring-with-a-lost-reply"]
     ),
     mutant!(
         "recur/forgets-the-reason",
@@ -139,7 +145,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
             },
             ..STRAIGHT
         }),
-        ["queue/recur", "queue/recurring-outlives-failures"]
+        ["queue/recur", "queue/recurring-outlives-failures", "queue/recurring-after-a-crash"]
     ),
     mutant!(
         "recur/forgets-the-schedule",
@@ -151,7 +157,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "recur/nothing",
         "what should recur is acknowledged and stays in flight",
         || quirky(Quirk::RecursNothing),
-        ["queue/recur-frees-the-key", "queue/recur-needs-the-receipt"]
+        ["queue/recur-frees-the-key", "queue/recur-needs-the-receipt", "queue/recurring-ends"]
     ),
     mutant!(
         "batch/any-number-of-bytes",

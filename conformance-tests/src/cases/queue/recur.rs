@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use tenure_core::driver::{Cause, DeadCause, MessageState, NewMessage, Pushed, Settled, Settlement};
-use tenure_core::{Reason, Recurrence};
+use tenure_core::{MessageId, Missed, Reason, Recurrence};
 
-use super::support::{Raw, attempts, delay, keyed, lease, message, named, raw, span};
+use super::support::{attempts, bench, delay, keyed, lease, message, named, raw, span};
 use super::wake::{at_once, woken_by};
 use crate::case::{Case, CaseResult, Context, Need, case};
 
@@ -143,11 +143,15 @@ async fn frees_the_key(context: &mut Context) -> CaseResult {
 }
 
 async fn wakes(context: &mut Context) -> CaseResult {
-    let first: Raw = raw(context).await?;
-    first.store(recurring(message("x"))).await?;
-    let delivery = first.one(lease(context, 60_000)).await?;
+    let first = bench(context).await?;
+    first.queue.recurring("id").every(HOUR).missed(Missed::RunOnce).ensure(&Vec::new()).await?;
+    first.queue.reschedule(&MessageId::named("id")?, Duration::ZERO).await?;
+    let delivery = first.raw.one(lease(context, 60_000)).await?;
+    // One that clients understand: they leave others alone.
+    let recurrence = delivery.recurrence.expect("it recurs");
+    let how = Settlement::Recur { after: Default::default(), recurrence, reason: None };
     let took = woken_by(context, async |other| {
-        assert_eq!(other.raw.settle(delivery.receipt, again(Duration::ZERO)).await?, Settled::Done);
+        assert_eq!(other.raw.settle(delivery.receipt, how).await?, Settled::Done);
         Ok(())
     });
     let took = took.await?;

@@ -115,10 +115,11 @@ pub trait DelayQueue: Debug + Send + Sync + 'static {
     async fn list(&self, queue: &QueueName, which: Listed, from: Option<ListPlace>, max: usize) -> Result<MessagePage>;
 
     /// Sets how much the queue hands out to all clients together, in place of what was set before; kept until it is set
-    /// again, whoever comes or goes. Wakes the queue's watchers. May be called again.
+    /// again, whoever comes or goes. Wakes watchers if a message may be delivered sooner than before. May be called again.
     ///
     /// * [`in_flight`](QueueLimits::in_flight): a receive hands out as many as are missing to the limit, leases that have
-    ///   ended not counted. A settlement that makes room wakes watchers if a message is due.
+    ///   ended not counted. A settlement that makes room wakes watchers if a message is due, and one that becomes due later is
+    ///   not missed: [`next`](Received::next) names its time although there is no room, or its time wakes.
     /// * [`rate`](QueueLimits::rate): a bucket of as many tokens as the rate says, full at first, refilled evenly; each
     ///   delivery takes one, whatever becomes of it. What is set anew begins with a full bucket.
     async fn limit(&self, queue: &QueueName, limits: &QueueLimits) -> Result<()>;

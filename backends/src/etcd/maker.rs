@@ -70,7 +70,7 @@ fn queue() -> QueueCapabilities {
         parking: Parking::Attended,
         payload: 64 * 1024,
         batch: 100,
-        request_bytes: 1024 * 1024,
+        request_bytes: 384 * 1024,
         delay: Duration::from_secs(3_650 * 86_400),
         lease: LeaseRange { min: Duration::from_millis(10), max: Duration::from_secs(86_400) },
         attempts: 10_000,

@@ -193,7 +193,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     mutant!(
         "limit/rate-too-slow",
         "a rate allows a tenth of what it says",
-        || bent(Bend { limit: |limits| with_rate(limits, limits.most_in_a_time().and_then(slower)), ..STRAIGHT }),
+        || bent(Bend { limit: |limits| with_rate(limits, limits.max_rate().and_then(slower)), ..STRAIGHT }),
         ["queue/limit-rate-in-time"]
     ),
     mutant!(
@@ -223,13 +223,13 @@ fn recurs(settle: &mut Settle, other: fn(Delay) -> Settlement) {
 }
 
 fn with_more(limits: &QueueLimits, more: u32) -> QueueLimits {
-    let most = limits.most_in_flight().map(|most| most.get() + more);
+    let most = limits.max_in_flight().map(|most| most.get() + more);
     most.and_then(|most| limits.in_flight(most).ok()).unwrap_or(*limits)
 }
 
 fn with_rate(limits: &QueueLimits, rate: Option<Rate>) -> QueueLimits {
     let none = QueueLimits::none();
-    let limited = limits.most_in_flight().and_then(|most| none.in_flight(most.get()).ok()).unwrap_or(none);
+    let limited = limits.max_in_flight().and_then(|most| none.in_flight(most.get()).ok()).unwrap_or(none);
     rate.map_or(limited, |rate| limited.rate(rate))
 }
 

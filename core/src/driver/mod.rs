@@ -18,6 +18,7 @@
 //! `docs/writing-a-driver.md` walks through a whole driver, and the crate `tenure-conformance` proves it.
 
 mod backend;
+mod bucket;
 mod capability;
 mod counted;
 mod credible;
@@ -36,6 +37,7 @@ mod url;
 mod watch;
 
 pub use backend::Backend;
+pub use bucket::TokenBucket;
 pub use capability::{
     Exclusion, Fencing, Introspection, LockCapabilities, OwnerScope, ReentrantCapabilities, Revocation, TtlRange,
     Waiting,

@@ -82,11 +82,12 @@ pub trait DelayQueue: Debug + Send + Sync + 'static {
     /// an extension never revives. May be called again.
     async fn extend(&self, queue: &QueueName, extensions: &[Extension]) -> Result<Vec<Extended>>;
 
-    /// Removes a message that waits, or whose lease has ended. Its id is free again at once. Tells the truth otherwise, and changes nothing.
+    /// Removes a message that waits, or whose lease has ended. Its id is free again at once. Otherwise it tells where the message
+    /// is, and changes nothing.
     async fn cancel(&self, queue: &QueueName, id: &MessageId) -> Result<Cancelled>;
 
-    /// Makes a message that waits, or whose lease has ended, due `delay` from now, sooner or later than before; wakes watchers if it became the
-    /// soonest. Tells the truth otherwise, and changes nothing.
+    /// Makes a message that waits, or whose lease has ended, due `delay` from now, sooner or later than before. Wakes
+    /// watchers if it became the soonest. Otherwise it tells where the message is, and changes nothing.
     async fn reschedule(&self, queue: &QueueName, id: &MessageId, delay: Delay) -> Result<Rescheduled>;
 
     /// Makes a parked message due, and keeps the turn with it until it is delivered; wakes watchers if it became the soonest.
@@ -159,8 +160,9 @@ pub trait DelayQueue: Debug + Send + Sync + 'static {
     /// a redrive, a key or lock that became free, room under a limit, the end of a pause.
     ///
     /// Whoever watches receives when [`next`](Received::next) says, and every 20 s at the latest: a driver that wakes one of
-    /// many counts on the others. It may leave out who received as many as it asked for, until it asks again. Returns once a wake-up cannot be missed any more. After every gap in the link the driver wakes all watchers.
-    /// Dropping the [`Watch`] ends the listening. Usually no round trip: one subscription serves the whole client. A
+    /// many counts on the others. It may leave out who received as many as it asked for, until it asks again.
+    ///
+    /// Returns once a wake-up cannot be missed any more. After every gap in the link the driver wakes all watchers. Dropping the [`Watch`] ends the listening. Usually no round trip: one subscription serves the whole client. A
     /// driver that declares [`QueueWake::Poll`](super::QueueWake::Poll) is not asked; it refuses with
     /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported).
     async fn watch(&self, queue: &QueueName) -> Result<Watch>;

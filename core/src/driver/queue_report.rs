@@ -116,7 +116,7 @@ pub struct QueueStats {
     pub next_due: Option<Duration>,
     /// Whether messages are handed out.
     pub flow: Flow,
-    /// How much is handed out.
+    /// The limits that were set; none if there are none.
     pub limits: QueueLimits,
 }
 

@@ -144,7 +144,7 @@ impl<T: 'static> DeadLetters<T> {
             let page = self.list(after, count).await?;
             let Some(last) = page.letters.last() else { break };
             after = Some(last.place);
-            left -= page.letters.len() as u64;
+            left = left.saturating_sub(page.letters.len() as u64);
             let chosen: Vec<_> = page.letters.iter().filter(|letter| which(letter)).map(|l| l.id.clone()).collect();
             if !chosen.is_empty() {
                 done += step(&DeadSelection::Ids(chosen)).await?;

@@ -216,7 +216,7 @@ impl fmt::Display for PushManyError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.pushed.len() {
             0 => fmt::Display::fmt(&self.error, f),
-            count => write!(f, "{} (behind {count} messages that are stored or known)", self.error),
+            count => write!(f, "{} (the first {count} messages were stored, or known already)", self.error),
         }
     }
 }

@@ -1,11 +1,11 @@
-//! How much a queue hands out.
+//! Limits on the deliveries of a queue.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
 
 use crate::error::{Error, ErrorKind, Result};
 
-/// How much a queue hands out to all clients together. The default is no limit.
+/// Limits on the deliveries of a queue, over all its clients together. The default is no limit.
 ///
 /// ```
 /// # use std::time::Duration;
@@ -37,7 +37,7 @@ impl QueueLimits {
         Ok(self)
     }
 
-    /// At most so many deliveries in a time.
+    /// Deliveries come no faster than this.
     #[must_use]
     pub const fn rate(mut self, rate: Rate) -> Self {
         self.rate = Some(rate);
@@ -46,13 +46,13 @@ impl QueueLimits {
 
     /// The most messages in flight, if that is limited.
     #[must_use]
-    pub const fn most_in_flight(&self) -> Option<NonZeroU32> {
+    pub const fn max_in_flight(&self) -> Option<NonZeroU32> {
         self.in_flight
     }
 
-    /// The deliveries in a time, if they are limited.
+    /// How fast deliveries may come, if that is limited.
     #[must_use]
-    pub const fn most_in_a_time(&self) -> Option<Rate> {
+    pub const fn max_rate(&self) -> Option<Rate> {
         self.rate
     }
 
@@ -63,8 +63,10 @@ impl QueueLimits {
     }
 }
 
-/// So many deliveries in a time: a bucket of so many tokens that is refilled evenly. After an idle time `deliveries` may
-/// come at once; over any `per` no more than twice as many, over many of them as many as said.
+/// At most `deliveries` in each `per`: a bucket of `deliveries` tokens, refilled evenly, from which each delivery takes one.
+///
+/// After an idle time the bucket is full, so `deliveries` may come at once, and up to twice as many within one `per`. Over a long
+/// time the rate is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rate {
     deliveries: NonZeroU32,

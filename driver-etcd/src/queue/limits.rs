@@ -6,9 +6,10 @@
 use std::time::Duration;
 
 use etcd_client::{Compare, CompareOp, GetResponse, KeyValue, Txn, TxnOp};
+use tenure_core::driver::TokenBucket;
 use tenure_core::{QueueLimits, QueueName, Rate, Result};
 
-use super::clock::{Micros, after};
+use super::clock::Micros;
 use super::entry::Turn;
 use super::keys::Set;
 use super::line::Soonest;
@@ -47,7 +48,7 @@ impl Inner {
 impl Limiter {
     /// How many deliveries there is room for.
     pub(super) fn room(&self, now: Micros) -> usize {
-        let places = self.limits.most_in_flight().map(|most| u64::from(most.get()).saturating_sub(self.live));
+        let places = self.limits.max_in_flight().map(|most| u64::from(most.get()).saturating_sub(self.live));
         let room = [places, self.tokens(now)].into_iter().flatten().min();
         room.map_or(usize::MAX, |room| usize::try_from(room).unwrap_or(usize::MAX))
     }
@@ -57,14 +58,9 @@ impl Limiter {
         if self.room(now) > 0 {
             return 0;
         }
-        let full = self.limits.most_in_flight().is_some_and(|most| self.live >= u64::from(most.get()));
+        let full = self.limits.max_in_flight().is_some_and(|most| self.live >= u64::from(most.get()));
         let place = self.first_end.filter(|_| full).unwrap_or(now + 1);
-        let token = match self.bucket() {
-            Some((interval, tokens)) if self.tokens(now) == Some(0) => {
-                self.full_at.saturating_sub(interval * (tokens - 1))
-            }
-            _ => 0,
-        };
+        let token = self.bucket().map_or(0, |bucket| bucket.token_at(self.full_at, now));
         place.max(token)
     }
 
@@ -73,8 +69,8 @@ impl Limiter {
         let mut with = self.clone();
         with.live += deliveries as u64;
         with.first_end = Some(self.first_end.map_or(end, |first| first.min(end)));
-        if let Some((interval, _)) = self.bucket() {
-            with.full_at = self.full_at.max(now).saturating_add(interval * deliveries as u64);
+        if let Some(bucket) = self.bucket() {
+            with.full_at = bucket.spent(self.full_at, now, deliveries);
         }
         with
     }
@@ -88,14 +84,11 @@ impl Limiter {
     }
 
     fn tokens(&self, now: Micros) -> Option<u64> {
-        let (interval, tokens) = self.bucket()?;
-        Some(tokens.saturating_sub(self.full_at.saturating_sub(now).div_ceil(interval)))
+        Some(self.bucket()?.tokens(self.full_at, now))
     }
 
-    /// From one token to the next, and how many there may be.
-    fn bucket(&self) -> Option<(Micros, u64)> {
-        let rate = self.limits.most_in_a_time()?;
-        Some((after(0, rate.interval()), u64::from(rate.deliveries().get())))
+    fn bucket(&self) -> Option<TokenBucket> {
+        Some(TokenBucket::new(self.limits.max_rate()?, Duration::from_micros(1)))
     }
 }
 
@@ -116,7 +109,7 @@ impl Turn<'_> {
             full_at: full_at.unwrap_or_default(),
             ..Limiter::default()
         };
-        if limiter.limits.most_in_flight().is_some() {
+        if limiter.limits.max_in_flight().is_some() {
             let live = self.look(vec![self.first(Set::Leased, self.leases_ended() + 1)]).await?;
             limiter.live = live.first().map_or(0, |live| u64::try_from(live.count()).unwrap_or_default());
             limiter.first_end = self.soonest(&live);
@@ -141,8 +134,8 @@ impl Turn<'_> {
 
     /// Gives tokens back of deliveries that were not made after all. What is lost over a failure is a moment's rate.
     pub(super) async fn give_back(&self, limiter: &Limiter, deliveries: usize, written: i64) {
-        let Some((interval, _)) = limiter.bucket().filter(|_| deliveries > 0) else { return };
-        let full_at = limiter.full_at.saturating_sub(interval * deliveries as u64);
+        let Some(bucket) = limiter.bucket().filter(|_| deliveries > 0) else { return };
+        let full_at = bucket.given_back(limiter.full_at, deliveries);
         let same = Compare::mod_revision(self.keys.bucket(), CompareOp::Equal, written);
         let put = TxnOp::put(self.keys.bucket(), full_at.to_string(), None);
         let _ = self.inner.txn(Txn::new().when([same]).and_then([put])).await;
@@ -170,8 +163,8 @@ pub(super) fn limits(answer: &GetResponse) -> QueueLimits {
 }
 
 fn spelled(limits: &QueueLimits) -> String {
-    let in_flight = limits.most_in_flight().map(|most| format!("in_flight={most}\n"));
-    let rate = limits.most_in_a_time();
+    let in_flight = limits.max_in_flight().map(|most| format!("in_flight={most}\n"));
+    let rate = limits.max_rate();
     let rate = rate.map(|rate| format!("rate={}/{}\n", rate.deliveries(), rate.per().as_micros()));
     [in_flight, rate].into_iter().flatten().collect()
 }

@@ -106,17 +106,17 @@ impl QueueState {
 
     /// When the limits allow a delivery, as far as is known now.
     fn room_at(&self, now: Nanos) -> Nanos {
-        let surplus = self.most_in_flight().and_then(|most| self.live(now).count().checked_sub(most));
+        let surplus = self.max_in_flight().and_then(|most| self.live(now).count().checked_sub(most));
         let place = surplus.and_then(|surplus| self.live(now).nth(surplus));
         place.map_or(0, |(at, _)| *at).max(self.limiter.next_token(now))
     }
 
     fn free_places(&self, now: Nanos) -> usize {
-        self.most_in_flight().map_or(usize::MAX, |most| most.saturating_sub(self.live(now).count()))
+        self.max_in_flight().map_or(usize::MAX, |most| most.saturating_sub(self.live(now).count()))
     }
 
-    fn most_in_flight(&self) -> Option<usize> {
-        self.limiter.limits().most_in_flight().map(|most| most.get() as usize)
+    fn max_in_flight(&self) -> Option<usize> {
+        self.limiter.limits().max_in_flight().map(|most| most.get() as usize)
     }
 
     /// The leases that last, the soonest end first.

@@ -176,7 +176,7 @@ impl Calls {
     }
 
     pub(super) fn queue_limit(&self, queue: &QueueName, limits: &QueueLimits) -> ScriptCall {
-        let (most, rate) = (limits.most_in_flight(), limits.most_in_a_time());
+        let (most, rate) = (limits.max_in_flight(), limits.max_rate());
         let mut call = self.on_queue(&script::QUEUE_LIMIT, queue, 3);
         call.args.push_number(most.map_or(0, |most| most.get().into()));
         call.args.push_number(rate.map_or(0, |rate| rate.deliveries().get().into()));

@@ -203,9 +203,7 @@ async fn replaced(context: &mut Context) -> CaseResult {
     raw.push(&vec![message("x"); 12]).await?;
     let slow = most(2).rate(Rate::new(5, Duration::from_secs(3_600))?);
     // A smaller limit takes nothing from those who have it already; a rate that is set begins with a full bucket.
-    for (limits, more) in
-        [(most(3), 3), (slow, 0), (most(4), 1), (most(7).rate(slow.most_in_a_time().expect("set")), 3)]
-    {
+    for (limits, more) in [(most(3), 3), (slow, 0), (most(4), 1), (most(7).rate(slow.max_rate().expect("set")), 3)] {
         limit(&raw, limits).await?;
         assert_eq!(raw.stats().await?.limits, limits);
         assert_eq!(raw.take(10, long).await?.len(), more, "under {limits:?}");

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::occurrence::millis;
 use super::plan::{Missed, Plan};
 use super::schedule::Schedule;
-use crate::driver::{IfKnown, MessageInfo, MessageState, NewMessage, Pushed};
+use crate::driver::{Due, IfKnown, MessageInfo, MessageState, NamedId, NewMessage, Pushed};
 use crate::error::{Error, ErrorKind, Result};
 use crate::queue::{Attempts, Delay, MessageId, Payload, Queue, wall};
 
@@ -166,6 +166,8 @@ impl<'a, T: 'static> Recurring<'a, T> {
 }
 
 /// The message of the occurrence that is the first from now on.
+///
+/// It has all the attempts that the driver counts, more than the plan: a driver takes away a message that has none left.
 fn first<T: 'static>(queue: &Queue<T>, plan: &Plan, payload: &Payload, id: &MessageId) -> Result<NewMessage> {
     let (now, caps) = (millis(wall::now()), queue.pump.caps);
     let never = || Error::new(ErrorKind::InvalidArgument, "a schedule has no time that is to come");
@@ -173,7 +175,14 @@ fn first<T: 'static>(queue: &Queue<T>, plan: &Plan, payload: &Payload, id: &Mess
     let after = Delay::new(Duration::from_millis(nominal - now))?;
     caps.check_delay(after)?;
     let most = Attempts::new(caps.attempts.min(Attempts::MAX))?;
-    Ok(NewMessage { attempts: most, ..plan.message(payload.clone(), id.clone(), after, nominal)? })
+    Ok(NewMessage {
+        due: Due::After(after),
+        id: Some(NamedId { id: id.clone(), window: Delay::ZERO }),
+        if_known: IfKnown::Keep,
+        attempts: most,
+        recurrence: Some(plan.recurrence(nominal)?),
+        ..NewMessage::new(payload.clone())
+    })
 }
 
 /// Whether the stored message is of this plan and payload.

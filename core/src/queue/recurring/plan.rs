@@ -1,9 +1,8 @@
 //! What a recurring message carries of its schedule.
 
 use super::schedule::Schedule;
-use crate::driver::{Due, IfKnown, NamedId, NewMessage};
 use crate::error::{Error, ErrorKind, Result};
-use crate::queue::{Attempts, Delay, MessageId, Payload, Recurrence};
+use crate::queue::{Attempts, Recurrence};
 
 /// What becomes of occurrences whose time has passed without anybody to handle them, or while the one before was handled.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -58,19 +57,6 @@ impl Plan {
         };
         let schedule = Schedule::parse(schedule).map_err(|cause| unreadable().with_source(cause))?;
         Ok((Self { schedule, attempts, missed }, nominal))
-    }
-
-    /// The message of its first occurrence, which is at this time.
-    ///
-    /// It has more attempts than the plan: a driver takes away a message that has none left.
-    pub(super) fn message(&self, payload: Payload, id: MessageId, after: Delay, nominal: u64) -> Result<NewMessage> {
-        Ok(NewMessage {
-            due: Due::After(after),
-            id: Some(NamedId { id, window: Delay::ZERO }),
-            if_known: IfKnown::Keep,
-            recurrence: Some(self.recurrence(nominal)?),
-            ..NewMessage::new(payload)
-        })
     }
 }
 

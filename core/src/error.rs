@@ -38,6 +38,9 @@ pub enum ErrorKind {
     Closed,
     /// The backend answered something that its protocol does not allow.
     Protocol,
+    /// What is stored is not what this library writes: a counter that is not a number, a record that cannot be read, a key of
+    /// another type. The message names the key and what is wrong with it; waiting does not help. Nothing was changed.
+    Damaged,
 }
 
 impl ErrorKind {
@@ -57,6 +60,7 @@ impl ErrorKind {
             Self::Denied => "denied",
             Self::Closed => "client closed",
             Self::Protocol => "protocol violation",
+            Self::Damaged => "stored data damaged",
         }
     }
 }
@@ -131,7 +135,7 @@ impl Error {
         use ErrorKind as Kind;
         match self.kind() {
             Kind::Unavailable | Kind::Unsupported | Kind::InvalidArgument | Kind::LimitReached => !self.0.half_way,
-            Kind::Misconfigured | Kind::Denied | Kind::Closed | Kind::NotHeld => !self.0.half_way,
+            Kind::Misconfigured | Kind::Denied | Kind::Closed | Kind::NotHeld | Kind::Damaged => !self.0.half_way,
             Kind::TimedOut | Kind::Lost | Kind::Indeterminate | Kind::Protocol => false,
         }
     }

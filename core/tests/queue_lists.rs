@@ -30,11 +30,13 @@ async fn a_list_goes_through_all_pages_and_changes_nothing() {
     for number in 0..250_u64 {
         queue.push(&number.to_string()).delay(ms(1_000 - number)).await.unwrap();
     }
+    let before = queue.stats().await.unwrap();
     let all: Vec<_> = queue.list(Listed::Waiting).try_collect().await.unwrap();
     let soonest_first: Vec<_> = (0..250).rev().map(|number: u64| number.to_string()).collect();
     assert_eq!(texts(&all), soonest_first);
     assert_eq!(queue.peek().await.unwrap().map(|info| info.due_in), Some(ms(751)));
     assert!(pin!(queue.list(Listed::InFlight)).next().await.is_none());
+    assert_eq!(queue.stats().await.unwrap(), before);
     tokio::time::advance(ms(900)).await;
     let deliveries = queue.receive_many(10).await.unwrap();
     let in_flight: Vec<_> = queue.list(Listed::InFlight).try_collect().await.unwrap();

@@ -257,6 +257,34 @@ async fn what_is_no_schedule_is_refused() {
     next(&queue).await.ack().await.unwrap();
     let error = queue.recurring("report").every(MINUTE).ensure(&text()).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidArgument, "and known for a while: {error}");
+    queue.push(&text()).id("dead").await.unwrap();
+    next(&queue).await.bury(None).await.unwrap();
+    let error = queue.recurring("dead").every(MINUTE).ensure(&text()).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidArgument, "somebody's dead letter: {error}");
+    assert_eq!(queue.stats().await.unwrap().dead, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_put_off_or_parked_beyond_the_next_time_is_not_missed() {
+    let (_, _, _, queue) = staged();
+    ensure(&queue, MINUTE).await;
+    let first = next(&queue).await;
+    let time = first.occurrence().unwrap();
+    first.put_off(MINUTE * 3).await.unwrap();
+    let same = next(&queue).await;
+    assert_eq!((same.attempt(), same.occurrence().unwrap()), (1, time));
+    same.ack().await.unwrap();
+    assert_eq!(next(&queue).await.occurrence().unwrap(), time + MINUTE * 4, "those of that time are left out");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_passed_over_hides_nothing_behind_it() {
+    let (_, _, _, queue) = staged();
+    ensure(&queue, MINUTE).await;
+    sleep(MINUTE * 5 + MINUTE / 2).await; // nobody is there
+    queue.push(&"behind".to_owned()).await.unwrap();
+    let got = queue.try_receive().await.unwrap().expect("it is due");
+    assert_eq!((got.value().unwrap().as_str(), got.occurrence()), ("behind", None));
 }
 
 #[cfg(feature = "cron")]

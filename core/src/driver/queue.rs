@@ -37,8 +37,8 @@ pub trait DelayQueue: Debug + Send + Sync + 'static {
     ///   from earlier in the same batch) is not stored: [`Pushed::Duplicate`], and nothing of the known one changes. With
     ///   [`IfKnown::Replace`](super::IfKnown::Replace) it takes the place of one that waits, as if that had been cancelled
     ///   and this one pushed, in one step.
-    /// * A watcher asks in time for each message that is due, woken if need be; a driver may wake them all, or as many as
-    ///   there are messages.
+    /// * For each message, one of those who [watch](Self::watch) receives when it is due: it knew of the time already, or this
+    ///   push wakes it. A driver may wake all of them, or as many as there are messages.
     /// * A batch of more bytes than [`request_bytes`](QueueCapabilities::request_bytes) is refused before it is sent, with
     ///   [`ErrorKind::InvalidArgument`](crate::ErrorKind::InvalidArgument).
     /// * A full queue refuses the whole batch with [`ErrorKind::LimitReached`](crate::ErrorKind::LimitReached).
@@ -119,8 +119,8 @@ pub trait DelayQueue: Debug + Send + Sync + 'static {
     /// again, whoever comes or goes. Wakes watchers if a message may be delivered sooner than before. May be called again.
     ///
     /// * [`in_flight`](QueueLimits::in_flight): a receive hands out as many as are missing to the limit, leases that have
-    ///   ended not counted. A settlement that makes room wakes watchers if a message is due, and one that becomes due later is
-    ///   not missed: [`next`](Received::next) names its time although there is no room, or its time wakes.
+    ///   ended not counted. A settlement that makes room wakes watchers if a message is due. A message that becomes due later is
+    ///   not missed: [`next`](Received::next) names its due time even while there is no room, or the driver wakes then.
     /// * [`rate`](QueueLimits::rate): a bucket of as many tokens as the rate says, full at first, refilled evenly; each
     ///   delivery takes one, whatever becomes of it. What is set anew begins with a full bucket.
     async fn limit(&self, queue: &QueueName, limits: &QueueLimits) -> Result<()>;
@@ -160,7 +160,8 @@ pub trait DelayQueue: Debug + Send + Sync + 'static {
     /// a redrive, a key or lock that became free, room under a limit, the end of a pause.
     ///
     /// Whoever watches receives when [`next`](Received::next) says, and every 20 s at the latest: a driver that wakes one of
-    /// many counts on the others. It may leave out who received as many as it asked for, until it asks again.
+    /// many counts on the others. It need not wake a watcher whose
+    /// last receive was answered with as many messages as it asked for, until that one asks again.
     ///
     /// Returns once a wake-up cannot be missed any more. After every gap in the link the driver wakes all watchers. Dropping the [`Watch`] ends the listening. Usually no round trip: one subscription serves the whole client. A
     /// driver that declares [`QueueWake::Poll`](super::QueueWake::Poll) is not asked; it refuses with

@@ -210,7 +210,8 @@ impl<T: 'static> Delivery<T> {
         self.claim.settle(Settlement::Retry { after, reason }).await
     }
 
-    /// The work will never succeed: moves the message to the dead letters.
+    /// The work will never succeed: moves the message to the dead letters. Of a [recurring](crate::Recurring) message this
+    /// occurrence has failed, and the next one comes.
     ///
     /// # Errors
     ///

@@ -252,12 +252,19 @@ impl<T: 'static> Queue<T> {
             let lease = Lease::new(self.lease)?;
             self.pump.caps.check_lease(lease)?;
             self.pump.caps.check_batch(max)?;
-            self.pump.demand(max, lease, patience).await
+            loop {
+                let mut claims = self.pump.demand(max, lease, patience).await?;
+                let now = LeaseInstant::now();
+                claims.retain(|claim| claim.lasts(now));
+                let lasting = claims.len();
+                claims.retain_mut(Claim::is_to_be_handled); // the others are settled in the background
+                // Behind occurrences that are passed over there may be something for the caller.
+                if !claims.is_empty() || lasting == 0 {
+                    return Ok(claims);
+                }
+            }
         };
-        let mut claims = asked.await.map_err(|error| self.told(error, "receive"))?;
-        let now = LeaseInstant::now();
-        claims.retain_mut(|claim| claim.lasts(now) && claim.is_to_be_handled()); // the others are settled in the background
-        Ok(claims)
+        asked.await.map_err(|error| self.told(error, "receive"))
     }
 
     fn delivery(&self, claim: Claim) -> Delivery<T> {

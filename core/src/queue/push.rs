@@ -237,8 +237,7 @@ impl From<PushManyError> for Error {
 impl<T: 'static> Queue<T> {
     /// Stores a message.
     pub(super) async fn store(&self, message: NewMessage) -> Result<Pushed> {
-        let unanswered = || self.told(Error::new(ErrorKind::Protocol, "a push was not answered"), "push");
-        self.send(&[message]).await?.pop().ok_or_else(unanswered)
+        self.send(&[message]).await.map(|mut answers| answers.swap_remove(0))
     }
 
     /// Stores messages in one request, and stands in line for those that are parked.
@@ -246,6 +245,10 @@ impl<T: 'static> Queue<T> {
         let since = LeaseInstant::now();
         let work = self.call("push", self.driver().push(self.name(), batch));
         let answers = telemetry::in_push_span(self.pump.shared.driver(), self.name(), batch.len(), work).await?;
+        if answers.len() != batch.len() {
+            let text = format!("a push of {} messages was answered with {}", batch.len(), answers.len());
+            return Err(self.told(Error::new(ErrorKind::Protocol, text), "push"));
+        }
         for (NewMessage { due, lock, .. }, answer) in batch.iter().zip(&answers) {
             if let (Due::Parked { at_most }, Some(lock)) = (due, lock)
                 && let Pushed::Stored(id) | Pushed::Replaced(id) = answer

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use tenure_core::driver::{Next, Settled};
+use tenure_core::driver::{NewMessage, Next, Receipt, Settled};
 use tenure_core::{QueueLimits, QueueName, Rate};
+use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use super::support::{Bench, Raw, after, bench, lease, message, raw, span};
@@ -120,15 +121,22 @@ async fn ended_leases(context: &mut Context) -> CaseResult {
     Ok(())
 }
 
-/// A queue of one place, with a message in it that another client has, and a receive that waits.
-async fn full(
-    context: &mut Context,
-    next: tenure_core::driver::NewMessage,
-) -> CaseResult<(Bench, tenure_core::driver::Receipt, tokio::task::JoinHandle<CaseResult<Instant>>)> {
+/// A queue of one place, and a receive that waits.
+struct Full {
+    /// Who has the place, by this receipt.
+    other: Bench,
+    receipt: Receipt,
+    /// When the next message was pushed.
+    pushed: Instant,
+    waiting: JoinHandle<CaseResult<Instant>>,
+}
+
+async fn full(context: &mut Context, next: NewMessage) -> CaseResult<Full> {
     let (bench, other) = (bench(context).await?, bench(context).await?);
     limit(&other.raw, most(1)).await?;
     other.raw.store(message("first")).await?;
     let first = other.raw.one(lease(context, 60_000)).await?;
+    let pushed = Instant::now();
     other.raw.store(next).await?;
     let waiting = tokio::spawn(async move {
         let delivery = bench.queue.receive().await?;
@@ -138,21 +146,21 @@ async fn full(
     });
     context.pass(span(context, 200)).await;
     assert!(!waiting.is_finished(), "beyond the limit");
-    Ok((other, first.receipt, waiting))
+    Ok(Full { other, receipt: first.receipt, pushed, waiting })
 }
 
 async fn room_wakes(context: &mut Context) -> CaseResult {
-    let (other, receipt, waiting) = full(context, message("next")).await?;
+    let Full { other, receipt, waiting, .. } = full(context, message("next")).await?;
     let start = Instant::now();
     other.raw.ack(receipt).await?;
     let came = context.within(context.soon(), "delivered", waiting).await???;
     at_once(context, came.duration_since(start));
     let wait = span(context, 400);
-    let (start, (other, receipt, waiting)) = (Instant::now(), full(context, after(message("later"), wait)).await?);
+    let Full { other, receipt, pushed, waiting } = full(context, after(message("later"), wait)).await?;
     other.raw.ack(receipt).await?;
     let came = context.within(context.soon(), "delivered", waiting).await???;
-    assert!(came.duration_since(start) + other.raw.driver.capabilities().clock_error >= wait, "early");
-    at_once(context, came.duration_since(start).saturating_sub(wait));
+    assert!(came.duration_since(pushed) + other.raw.driver.capabilities().clock_error >= wait, "early");
+    at_once(context, came.duration_since(pushed).saturating_sub(wait));
     Ok(())
 }
 
@@ -217,7 +225,7 @@ async fn replaced(context: &mut Context) -> CaseResult {
 }
 
 async fn lifted_wakes(context: &mut Context) -> CaseResult {
-    let (other, _receipt, waiting) = full(context, message("next")).await?;
+    let Full { other, waiting, .. } = full(context, message("next")).await?;
     let start = Instant::now();
     other.queue.limit(QueueLimits::none()).await?;
     let came = context.within(context.soon(), "delivered", waiting).await???;

@@ -65,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn times_are_of_the_zone_and_each_comes_once_also_when_clocks_are_changed() {
+    fn times_are_of_the_zone_and_one_time_a_day_comes_once_also_when_clocks_are_changed() {
         let nightly = times("0 3 * * *", "2026-03-27T12:00:00Z", 3);
         assert_eq!(nightly, ["2026-03-28T02:00:00Z", "2026-03-29T01:00:00Z", "2026-03-30T01:00:00Z"]);
         let in_the_gap = times("30 2 * * *", "2026-03-27T12:00:00Z", 3);
@@ -74,6 +74,14 @@ mod tests {
         assert_eq!(twice_on_the_clock, ["2026-10-25T00:30:00Z", "2026-10-26T01:30:00Z"]);
         let weekdays = times(" 0  9 * *   MON-FRI", "2026-01-02T12:00:00Z", 1);
         assert_eq!(weekdays, ["2026-01-05T08:00:00Z"]);
+    }
+
+    #[test]
+    fn several_times_a_day_follow_the_clock_on_the_wall() {
+        let in_the_gap = times("30 2,14 * * *", "2026-03-28T20:00:00Z", 2);
+        assert_eq!(in_the_gap, ["2026-03-29T12:30:00Z", "2026-03-30T00:30:00Z"]);
+        let twice_on_the_clock = times("30 2,14 * * *", "2026-10-24T20:00:00Z", 3);
+        assert_eq!(twice_on_the_clock, ["2026-10-25T00:30:00Z", "2026-10-25T01:30:00Z", "2026-10-25T13:30:00Z"]);
     }
 
     #[test]

@@ -16,7 +16,7 @@ const AGAIN: Duration = Duration::from_secs(1);
 /// A message that comes again and again: a name, a schedule, and what to do about failures. Made by [`Queue::recurring`].
 ///
 /// There is **one** message, of a constant id: the name. When an occurrence of it ends, its settlement schedules the next one
-/// in the same step: none is lost, and none doubled, whichever instance handled it and whatever crashes. So a job runs on
+/// in the same step: none is left out and none is scheduled twice, whichever instance handled it and whatever crashes. So a job runs on
 /// exactly one of many instances, each of which calls [`ensure`](Self::ensure) when it starts, and has a
 /// [`Worker`](crate::Worker) or receives by hand.
 ///
@@ -27,14 +27,15 @@ const AGAIN: Duration = Duration::from_secs(1);
 /// * At least once, as for all messages: an occurrence that an instance died over is delivered again, and counts an attempt.
 ///   Occurrences that only crashed are over when there are no attempts left, and not handled once more.
 /// * Times are those of the wall clocks of the clients; the backend counts the spans between. The time of the next occurrence is
-///   stored, so a clock that is behind does not run one twice.
+///   stored, so a clock that is behind does not run one twice. To a clock that is ahead by an interval or more, each occurrence
+///   looks missed: with [`Missed::Skip`] it handles none.
 /// * [`Queue::cancel`] of the name ends the schedule. While an occurrence is in flight nothing is cancelled; its handler can end
 ///   the schedule with [`Outcome::End`](crate::Outcome::End) ([`Delivery::end_recurrence`](crate::Delivery::end_recurrence) by
 ///   hand).
 ///
 /// It is not a calendar: it keeps no list of occurrences past or to come, and one name has one schedule. Thousands of schedules
-/// are thousands of messages, which is fine; the second of a leap or a change of the zone's rules is up to the zone data of the
-/// instance that handles an occurrence.
+/// are thousands of messages, which is fine. The rules of a time zone are those that the instance knows that handles an occurrence.
+/// An occurrence beyond the longest delay of the driver (ten years) comes too soon.
 ///
 /// ```
 /// # use std::time::Duration;
@@ -73,8 +74,7 @@ impl<T: 'static> Queue<T> {
 }
 
 impl<'a, T: 'static> Recurring<'a, T> {
-    /// It comes in this interval, for the first time one interval after it was stored: a second at least, whole milliseconds.
-    /// Counted from one nominal time to the next, so that it does not drift.
+    /// It comes in this interval, for the first time one interval after it was stored: whole milliseconds, a second at least. Counted from one nominal time to the next, so that it does not drift.
     pub fn every(mut self, interval: Duration) -> Self {
         self.schedule = Some(Schedule::every(interval));
         self
@@ -83,8 +83,9 @@ impl<'a, T: 'static> Recurring<'a, T> {
     /// It comes at the times of a cron expression in a time zone (`"0 3 * * *", "Europe/Berlin"`): five fields, or six with
     /// seconds in front; names, ranges, steps, `L`, `W` and `#` are understood.
     ///
-    /// When clocks are changed, a fixed time of day that does not exist comes right after the gap, and one that exists
-    /// twice comes once. The zones are those of the machine, or else those that were built in.
+    /// When clocks are changed, an expression with a single time of day (`"30 2 * * *"`) comes once: right after the gap if its
+    /// time does not exist that day, at the first of the two if it exists twice. An expression with several (`"30 2,14 * * *"`,
+    /// `"*/10 * * * *"`) leaves out the times that do not exist, and comes twice at those that exist twice. The zones are those of the machine, or else those that were built in.
     #[cfg(feature = "cron")]
     pub fn cron(mut self, expression: &str, zone: &str) -> Self {
         self.schedule = Some(super::cron::Cron::new(expression, zone).map(|cron| Schedule::Cron(Box::new(cron))));
@@ -126,12 +127,12 @@ impl<'a, T: 'static> Recurring<'a, T> {
         loop {
             let if_known = match queue.get(&id).await? {
                 None => IfKnown::Keep,
+                Some(info) if info.recurrence.is_none() => return Err(told(taken(&id))),
                 Some(info) if info.state == MessageState::Dead => {
                     queue.dead_letters().purge([id.clone()]).await?; // it has died in spite of its attempts
                     IfKnown::Keep
                 }
                 Some(info) if is_that(&plan, &payload, &info) => return Ok(Ensured::Unchanged),
-                Some(info) if info.recurrence.is_none() => return Err(told(taken(&id))),
                 Some(_) => IfKnown::Replace,
             };
             let first = first(queue, &plan, &payload, &id).map_err(told)?;

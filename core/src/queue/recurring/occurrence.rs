@@ -82,7 +82,8 @@ impl Occurrence {
         }
         let next_has_come =
             || self.plan.schedule.next(self.nominal, self.nominal).is_some_and(|next| next <= self.received);
-        if self.plan.missed == Missed::Skip && raw.attempt == 1 && next_has_come() {
+        // Not what was put off or parked since: it came in time, and somebody wanted it later.
+        if self.plan.missed == Missed::Skip && raw.cause == Cause::First && next_has_come() {
             return self.recur(Some(Reason::beginning_of("missed")));
         }
         None

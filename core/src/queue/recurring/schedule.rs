@@ -21,8 +21,13 @@ pub(super) enum Schedule {
 
 impl Schedule {
     pub(super) fn every(interval: Duration) -> Result<Self> {
-        let millis = u64::try_from(interval.as_millis()).ok().filter(|_| interval >= SHORTEST);
-        let refused = || format!("an interval of {interval:?} is shorter than {SHORTEST:?} or beyond all times");
+        let is_whole = interval >= SHORTEST && interval.subsec_nanos().is_multiple_of(1_000_000);
+        let millis = u64::try_from(interval.as_millis()).ok().filter(|_| is_whole);
+        let refused = || {
+            format!(
+                "an interval of {interval:?} is shorter than {SHORTEST:?}, not in whole milliseconds, or beyond all times"
+            )
+        };
         millis.map(Self::Every).ok_or_else(|| Error::new(ErrorKind::InvalidArgument, refused()))
     }
 
@@ -87,6 +92,8 @@ mod tests {
         for text in ["", "every", "every 0", "every x", "yearly 5", "cron", "cron Europe/Berlin"] {
             assert_eq!(Schedule::parse(text).unwrap_err().kind(), ErrorKind::Unsupported, "{text}");
         }
-        assert!(Schedule::every(Duration::from_millis(999)).is_err() && Schedule::every(Duration::MAX).is_err());
+        for refused in [Duration::from_millis(999), Duration::from_micros(1_000_500), Duration::MAX] {
+            assert_eq!(Schedule::every(refused).unwrap_err().kind(), ErrorKind::InvalidArgument, "{refused:?}");
+        }
     }
 }

@@ -118,7 +118,8 @@ impl<T: 'static> WorkerBuilder<T> {
     /// Checks the settings and starts to work, on the runtime that is current here.
     ///
     /// The handler gets a [`Job`] and returns what became of it. It runs as a task of its own; a panic in it counts as
-    /// a failed attempt. A message that cannot be decoded moves to the dead letters without being handled.
+    /// a failed attempt. A message that cannot be decoded moves to the dead letters
+    /// without being handled; of a [recurring](crate::Recurring) message the occurrence has failed.
     ///
     /// # Errors
     ///

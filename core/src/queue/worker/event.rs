@@ -57,7 +57,7 @@ pub enum WorkerEvent {
 pub enum Ending {
     /// The handler said this.
     Said(Outcome),
-    /// The payload could not be decoded: the message moves to the dead letters.
+    /// The payload could not be decoded: the message moves to the dead letters, or the occurrence of a recurring one has failed.
     Undecodable(Reason),
     /// The handler panicked: a failed attempt. With the text of the panic.
     Panicked(Reason),

@@ -9,7 +9,7 @@ use std::time::Duration;
 use common::queue::{delay, key, message, queue, up_to};
 use common::{Client, server};
 use tenure_core::driver::{DeadSelection, DelayQueue, Due, NewMessage, Next, ReceiveRequest, Rest, Settle, Settlement};
-use tenure_core::{Attempts, Delay, ErrorKind, Payload, QueueName};
+use tenure_core::{Attempts, Delay, ErrorKind, Payload, QueueLimits, QueueName};
 use tenure_testkit::RedisServer;
 
 const MANY: usize = 100_000;
@@ -154,6 +154,29 @@ async fn exhausted_and_held_messages_and_operators_cost_short_scripts_too() {
     }
     assert_eq!(removed, 9_999);
     costs.judge();
+}
+
+/// The first limit of the messages in flight counts those that are.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_limit_costs_a_short_script_also_with_many_in_flight() {
+    let server = server();
+    let q = Client::of(&server).await.queues;
+    let flying = queue("flying");
+    fill(&*q, &flying, 10_000, &small()).await;
+    let mut got = 0;
+    while got < 10_000 {
+        got += q.receive(&up_to(&flying, 256)).await.unwrap().deliveries.len();
+    }
+    server.cli(&["CONFIG", "SET", "slowlog-log-slower-than", "200"]).unwrap();
+    server.cli(&["SLOWLOG", "RESET"]).unwrap();
+    q.limit(&flying, &QueueLimits::none().in_flight(10_000).unwrap()).await.unwrap();
+    let steps = server.cli(&["SLOWLOG", "GET", "100"]).unwrap();
+    let micros = steps.items().iter().map(|step| step.items()[2].int().unwrap());
+    let longest = Duration::from_micros(micros.max().unwrap() as u64);
+    println!("limit with 10,000 in flight: {} scripts over 200 us, the longest {longest:?}", steps.items().len());
+    assert!(longest < MEDIAN, "{longest:?}");
+    fill(&*q, &flying, 1, &small()).await;
+    assert!(q.receive(&up_to(&flying, 1)).await.unwrap().deliveries.is_empty(), "all were counted");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]

@@ -18,7 +18,7 @@ use crate::settings::Fences;
 pub(super) const BATCH: usize = 256;
 /// The most messages that one script hands out, which is the longest of its work.
 const HANDED_OUT: usize = 128;
-/// The most bytes of payloads that one push carries: some 4 ms of the server's time. Less than the batch of the largest ones,
+/// The most bytes of payloads, names and texts that one push carries: some 4 ms of the server's time. Less than the batch of the largest ones,
 /// since a push is all or none and cannot be split.
 pub(super) const PUSHED_BYTES: usize = 1024 * 1024;
 /// How long the counters of a queue outlive their last use, in ms: 30 days. Both begin at the clock again.
@@ -42,7 +42,7 @@ impl Calls {
     }
 
     fn on_keys(&self, script: &'static Script, queue: &QueueName, args: usize) -> ScriptCall {
-        let mut keys = ArgList::with_capacity(12);
+        let mut keys = ArgList::with_capacity(13);
         self.keys.push_dq(&mut keys, queue);
         ScriptCall { script, keys, args: ArgList::with_capacity(args) }
     }
@@ -175,12 +175,13 @@ impl Calls {
         call
     }
 
-    pub(super) fn queue_limit(&self, queue: &QueueName, limits: &QueueLimits) -> ScriptCall {
+    pub(super) fn queue_limit(&self, queue: &QueueName, limits: &QueueLimits, from: u64) -> ScriptCall {
         let (most, rate) = (limits.max_in_flight(), limits.max_rate());
-        let mut call = self.on_queue(&script::QUEUE_LIMIT, queue, 3);
+        let mut call = self.on_queue(&script::QUEUE_LIMIT, queue, 4);
         call.args.push_number(most.map_or(0, |most| most.get().into()));
         call.args.push_number(rate.map_or(0, |rate| rate.deliveries().get().into()));
         call.args.push_number(rate.map_or(0, |rate| rate.per().as_micros() as u64)); // at most a day
+        call.args.push_number(from);
         call
     }
 

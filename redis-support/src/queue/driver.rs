@@ -149,7 +149,15 @@ impl<E: RedisExecutor> DelayQueue for RedisLocks<E> {
     }
 
     async fn limit(&self, queue: &QueueName, limits: &QueueLimits) -> Result<()> {
-        self.on_queue("limit", queue, Ok(self.calls().queue_limit(queue, limits)), |_| Ok(())).await
+        // A request, and another one for each 1,000 messages in flight when their number was not limited before.
+        let mut from = 0;
+        loop {
+            let call = self.calls().queue_limit(queue, limits, from);
+            from = self.on_queue("limit", queue, Ok(call), reply::number).await?;
+            if from == 0 {
+                return Ok(());
+            }
+        }
     }
 
     async fn stats(&self, queue: &QueueName) -> Result<QueueStats> {

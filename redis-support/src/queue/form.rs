@@ -264,7 +264,7 @@ mod tests {
     #[test]
     fn damage_is_told() {
         for bytes in
-            [b"".as_slice(), b"00", b"0000-", b"000a+F", b"zzzz-", b"000a+F0000000000000000000000000000ff00000000"]
+            [b"".as_slice(), b"00", b"0000-", b"000a+F", b"zzzz-", b"000a+F0000000000000000000000000000ff0000000000"]
         {
             assert!(matches!(
                 Record::read(bytes).unwrap_err().kind(),

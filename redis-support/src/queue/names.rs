@@ -19,7 +19,7 @@ impl<E: RedisExecutor> RedisLocks<E> {
         Ok(names)
     }
 
-    /// Those that hold something or are paused. The others are taken from their list.
+    /// Those that hold something, or are paused or limited. The others are taken from their list.
     pub(super) async fn living<'a>(&self, names: &'a [QueueName]) -> Result<BTreeSet<QueueName>> {
         let mut groups: BTreeMap<u16, Vec<&'a QueueName>> = BTreeMap::new();
         for name in names {

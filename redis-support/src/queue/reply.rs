@@ -17,7 +17,8 @@ fn at(items: &[Reply], i: usize) -> Result<&Reply> {
     items.get(i).ok_or_else(|| unexpected("the answer is too short"))
 }
 
-fn number(reply: &Reply) -> Result<u64> {
+/// A count, or where to go on.
+pub(super) fn number(reply: &Reply) -> Result<u64> {
     u64::try_from(reply.int()?).map_err(|_| unexpected("a number is negative"))
 }
 

@@ -4,9 +4,12 @@ mod queue_stage;
 
 use std::time::{Duration, SystemTime};
 
+use futures_util::FutureExt as _;
+use futures_util::future::join_all;
 use queue_stage::{Mishap, QueueStage, ms, plan, staged, staged_with};
 use tenure_core::driver::{DeadCause, MessageState, Pushed};
 use tenure_core::{ErrorKind, Message, MessageId, OrPark, Queue};
+use tenure_memory::Operation;
 use tokio::time::sleep;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -168,4 +171,67 @@ async fn what_cannot_be_is_refused_before_anything_is_sent() {
     }
     assert!(queue.push_many(&Vec::new()).await.unwrap().is_empty());
     assert_eq!(pushed(&stage), [0; 0]);
+}
+
+/// A queue whose pushes take a moment, and the results of as many as asked for that began at once.
+async fn at_once(queue: &Queue<String>, count: usize) -> Vec<tenure_core::Result<Pushed>> {
+    let texts = texts(count, 2);
+    join_all(texts.iter().map(|text| async move { queue.push(text).id(text).await })).await
+}
+
+#[tokio::test(start_paused = true)]
+async fn pushes_that_leave_at_the_same_moment_share_a_request() {
+    let (stage, memory, _, queue) = staged_with(|caps| caps.batch = 5);
+    memory.faults().delay(Operation::Push, ms(10));
+    let stored = at_once(&queue, 8).await;
+    assert_eq!(pushed(&stage), [1, 5, 2], "the first one waits for nobody");
+    let ids: Vec<_> = stored.into_iter().map(|one| one.unwrap()).collect();
+    let own = (0..8).map(|number| Pushed::Stored(MessageId::named(format!("{number:02}")).unwrap()));
+    assert_eq!(ids, own.collect::<Vec<_>>(), "each has its own answer");
+    let batches: [Vec<String>; 4] = std::array::from_fn(|number| vec![format!("batch {number}"); 3]);
+    join_all(batches.iter().map(async |batch| queue.push_many(batch).await.unwrap())).await;
+    assert_eq!(pushed(&stage), [3, 3, 3, 3], "those of a caller are stored all or none, so they stay together");
+    for text in texts(3, 1) {
+        queue.push(&text).await.unwrap();
+    }
+    assert_eq!(pushed(&stage), [1, 1, 1], "one after the other");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_wrong_with_one_push_harms_no_other_and_what_is_unknown_is_told_to_all() {
+    let (stage, memory, _, queue) = staged();
+    memory.faults().delay(Operation::Push, ms(10));
+    let kinds = |told: Vec<tenure_core::Result<Pushed>>| {
+        told.into_iter().map(|one| one.err().map(|error| error.kind())).collect::<Vec<_>>()
+    };
+    let full = Mishap::Fail(ErrorKind::LimitReached);
+    plan(&stage.pushes, [Mishap::None, full, Mishap::None, full]);
+    assert_eq!(kinds(at_once(&queue, 4).await), [None, None, Some(ErrorKind::LimitReached), None]);
+    assert_eq!(pushed(&stage), [1, 3, 1, 1, 1]);
+    take(&queue).await;
+    for (mishap, kind) in [
+        (Mishap::Fail(ErrorKind::Indeterminate), ErrorKind::Indeterminate),
+        (Mishap::Fail(ErrorKind::Unavailable), ErrorKind::Unavailable),
+        (Mishap::Panic, ErrorKind::Protocol),
+    ] {
+        plan(&stage.pushes, [Mishap::None, mishap]);
+        assert_eq!(kinds(at_once(&queue, 3).await), [None, Some(kind), Some(kind)]);
+        assert_eq!(pushed(&stage), [1, 2], "nothing is repeated");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_push_that_is_dropped_before_it_left_is_not_sent() {
+    let (stage, memory, _, queue) = staged();
+    memory.faults().delay(Operation::Push, ms(10));
+    let texts = texts(3, 1);
+    let mut pushes: Vec<_> = texts.iter().map(|text| queue.push(text).into_future()).collect();
+    for push in &mut pushes {
+        assert!(push.now_or_never().is_none());
+    }
+    drop(pushes.pop());
+    for push in pushes {
+        push.await.unwrap();
+    }
+    assert_eq!((pushed(&stage), take(&queue).await.len()), (vec![1, 1], 2));
 }

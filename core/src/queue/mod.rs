@@ -27,6 +27,7 @@ mod recurring;
 mod registry;
 mod request;
 mod run;
+mod together;
 mod wall;
 mod worker;
 

@@ -14,6 +14,7 @@ use tokio::sync::{Notify, oneshot};
 
 use super::claim::Claim;
 use super::extending::Extensions;
+use super::together::Pushes;
 use super::{Lease, QueueName};
 use crate::clock::LeaseInstant;
 use crate::driver::{DelayQueue, QueueCapabilities, Settle, Settled};
@@ -30,6 +31,7 @@ pub(crate) struct Pump {
     pub(crate) caps: QueueCapabilities,
     work: Mutex<Work>,
     pub(super) extensions: Extensions,
+    pub(super) pushes: Pushes,
     /// How many messages this client has received and not settled.
     in_hand: AtomicUsize,
     /// Told when there is work, or less of it.
@@ -97,9 +99,10 @@ impl Drop for Leaving<'_> {
 impl Pump {
     pub(super) fn new(shared: Arc<Shared>, driver: Arc<dyn DelayQueue>, name: QueueName) -> Self {
         let caps = driver.capabilities();
-        let (work, extensions, in_hand) = (Mutex::default(), Extensions::default(), AtomicUsize::new(0));
+        let (work, extensions, pushes) = (Mutex::default(), Extensions::default(), Pushes::default());
+        let in_hand = AtomicUsize::new(0);
         let (changed, settled) = (Notify::new(), Notify::new());
-        Self { shared, driver, name, caps, work, extensions, in_hand, changed, settled }
+        Self { shared, driver, name, caps, work, extensions, pushes, in_hand, changed, settled }
     }
 
     pub(super) fn work(&self) -> MutexGuard<'_, Work> {

@@ -10,7 +10,7 @@ use super::handle::Queue;
 use super::message::Encoded;
 use crate::clock::LeaseInstant;
 use crate::driver::{Due, NewMessage, Pushed, QueueCapabilities};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 use crate::telemetry;
 
 /// A future that lasts as long as what it was made from.
@@ -94,9 +94,9 @@ impl<'a, T: 'static> IntoFuture for Push<'a, T> {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::InvalidArgument`] when the message is outside a limit, and [`ErrorKind::Unsupported`], before
-    /// anything is sent; [`ErrorKind::LimitReached`] when the queue is full; whatever the driver reports. After
-    /// [`ErrorKind::Indeterminate`] the message may be stored or not: with an [`id`](Push::id), push again.
+    /// [`ErrorKind::InvalidArgument`](crate::ErrorKind::InvalidArgument) when the message is outside a limit, and [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported), before
+    /// anything is sent; [`ErrorKind::LimitReached`](crate::ErrorKind::LimitReached) when the queue is full; whatever the driver reports. After
+    /// [`ErrorKind::Indeterminate`](crate::ErrorKind::Indeterminate) the message may be stored or not: with an [`id`](Push::id), push again.
     ///
     /// # Cancel safety
     ///
@@ -122,7 +122,7 @@ pub struct PushMany<'a, T> {
 /// A push of many messages that failed. The first [`pushed`](Self::pushed) of them were answered, in requests before the one
 /// that failed.
 ///
-/// Of that one the [kind](Error::kind) of the error tells: after [`ErrorKind::Indeterminate`] its messages are stored, all or
+/// Of that one the [kind](Error::kind) of the error tells: after [`ErrorKind::Indeterminate`](crate::ErrorKind::Indeterminate) its messages are stored, all or
 /// none; after any other none is. Those of later requests were not sent. With [ids](Message::id) simply push all again.
 #[derive(Clone, Debug)]
 pub struct PushManyError {
@@ -240,15 +240,12 @@ impl<T: 'static> Queue<T> {
         self.send(&[message]).await.map(|mut answers| answers.swap_remove(0))
     }
 
-    /// Stores messages in one request, and stands in line for those that are parked.
+    /// Stores messages, all or none, and stands in line for those that are parked.
     async fn send(&self, batch: &[NewMessage]) -> Result<Vec<Pushed>> {
         let since = LeaseInstant::now();
-        let work = self.call("push", self.driver().push(self.name(), batch));
-        let answers = telemetry::in_push_span(self.pump.shared.driver(), self.name(), batch.len(), work).await?;
-        if answers.len() != batch.len() {
-            let text = format!("a push of {} messages was answered with {}", batch.len(), answers.len());
-            return Err(self.told(Error::new(ErrorKind::Protocol, text), "push"));
-        }
+        let work = self.pump.push(batch);
+        let answers = telemetry::in_push_span(self.pump.shared.driver(), self.name(), batch.len(), work).await;
+        let answers = answers.map_err(|error| self.told(error, "push"))?;
         for (NewMessage { due, lock, .. }, answer) in batch.iter().zip(&answers) {
             if let (Due::Parked { at_most }, Some(lock)) = (due, lock)
                 && let Pushed::Stored(id) | Pushed::Replaced(id) = answer

@@ -32,6 +32,9 @@ use crate::scheme::Scheme;
 /// | `op_timeout_ms` | 1000 | [`ClientBuilder::op_timeout`] |
 /// | `presence_ms` | 15000 | [`ClientBuilder::presence`] |
 ///
+/// And this setting of the driver: `fence_floor`, the [number](crate::FenceFloor) that all fences are greater than, for rows
+/// that were fenced with another backend, prefix or name before. `docs/changing-the-backend.md` says when it is needed.
+///
 /// Schemes may be in capitals; user, password, path and values are percent-encoded where they need it. What else a URL may say is told by `redis::RedisConfig::from_url` and `etcd::EtcdConfig`, and that of a quorum beside
 /// it by `redlock::RedlockBuilder::settings_from_url`. The backend is reached once, so that a wrong address or password
 /// is told here and now; later outages are waited out. Of a quorum a majority has to be there, and the rest joins later.
@@ -184,8 +187,9 @@ async fn backend_of(scheme: Scheme, url: BackendUrl) -> Result<Backend> {
 }
 
 #[cfg(feature = "memory")]
-fn memory(url: BackendUrl) -> Result<Backend> {
-    use tenure_memory::MemoryDriver;
+fn memory(mut url: BackendUrl) -> Result<Backend> {
+    use tenure_core::FenceFloor;
+    use tenure_memory::{MemoryDriver, MemoryDriverBuilder};
 
     let name = url.path().to_owned();
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
@@ -194,6 +198,8 @@ fn memory(url: BackendUrl) -> Result<Backend> {
                     `-`, `_` and `.`";
         return Err(crate::scheme::invalid(text.to_owned()));
     }
+    let floor = FenceFloor::read(&mut url)?;
     url.finish()?;
-    Ok(Backend::from(if name.is_empty() { MemoryDriver::new() } else { MemoryDriver::named(&name) }))
+    let store = floor.into_iter().fold(MemoryDriver::builder(), MemoryDriverBuilder::fence_floor);
+    Ok(Backend::from(if name.is_empty() { store.build()? } else { store.named(&name)? }))
 }

@@ -173,8 +173,8 @@ pub use tenure_core::{
     WorkerStats,
 };
 pub use tenure_core::{
-    Client, ClientBuilder, Confirmation, DriftBound, Error, ErrorKind, FenceGate, FencingToken, HoldState, Label,
-    LeaseInstant, Lock, LockAll, LockGuard, LockName, LostReason, MultiGuard, OwnerId, OwnerToken, Reentrant,
+    Client, ClientBuilder, Confirmation, DriftBound, Error, ErrorKind, FenceFloor, FenceGate, FencingToken, HoldState,
+    Label, LeaseInstant, Lock, LockAll, LockGuard, LockName, LostReason, MultiGuard, OwnerId, OwnerToken, Reentrant,
     ReentrantGuard, Result, StaleFence, Stats, TokenText, Ttl,
 };
 

@@ -9,7 +9,7 @@
 //! | [`Client`], [`Lock`], [`Reentrant`], [`LockAll`] | handles: how a lock is asked for |
 //! | [`LockGuard`], [`ReentrantGuard`], [`MultiGuard`] | held locks, and how their loss is told |
 //! | [`Queue`], [`Delivery`], [`Worker`], [`DeadLetters`] | delay queues: messages that are due later, and who handles them |
-//! | [`FencingToken`], [`FenceGate`] | protection for the resource, from holders that lost the lock without knowing |
+//! | [`FencingToken`], [`FenceGate`], [`FenceFloor`] | protection for the resource, from holders that lost the lock without knowing |
 //! | [`telemetry`] | names of spans and events |
 
 pub mod driver;
@@ -24,6 +24,7 @@ mod client;
 mod clock;
 mod engine;
 mod error;
+mod fence_floor;
 mod fence_gate;
 mod lock;
 mod name;
@@ -38,6 +39,7 @@ pub use clock::LeaseInstant;
 pub use engine::confirmation::Confirmation;
 pub use engine::outcome::{HoldState, LostReason};
 pub use error::{Error, ErrorKind, Result};
+pub use fence_floor::FenceFloor;
 pub use fence_gate::{FenceGate, StaleFence};
 pub use lock::{Lock, LockAll, LockGuard, MultiGuard};
 pub use name::{Label, LockName};

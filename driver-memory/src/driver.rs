@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use tenure_core::driver::Backend;
-use tenure_core::{Error, ErrorKind, LockName, Result};
+use tenure_core::{Error, ErrorKind, FenceFloor, LockName, Result};
 
 use crate::decide::Caps;
 use crate::faults::{Faults, Operation};
@@ -26,23 +26,24 @@ pub struct MemoryDriver {
     closed: AtomicBool,
 }
 
-/// Sets the caps of a store. Made by [`MemoryDriver::builder`].
+/// Sets the caps of a store, and where its fences begin. Made by [`MemoryDriver::builder`].
 #[derive(Clone, Copy, Debug)]
 #[must_use]
 pub struct MemoryDriverBuilder {
     caps: Caps,
+    floor: Option<FenceFloor>,
 }
 
 impl MemoryDriver {
     /// A new, empty store with the default caps.
     #[must_use]
     pub fn new() -> Self {
-        Self::over(Store::new(Caps::DEFAULT))
+        Self::over(Store::new(Caps::DEFAULT, None))
     }
 
     /// A new, empty store with caps of your own.
     pub fn builder() -> MemoryDriverBuilder {
-        MemoryDriverBuilder { caps: Caps::DEFAULT }
+        MemoryDriverBuilder { caps: Caps::DEFAULT, floor: None }
     }
 
     /// A new client of the store that this process knows by `name`, with the default caps. The store lives as long as
@@ -52,13 +53,19 @@ impl MemoryDriver {
     /// each a name of its own, or better a store of its own.
     #[must_use]
     pub fn named(name: &str) -> Self {
-        Self::over(Store::named(name))
+        Self::over(Store::named(name, Caps::DEFAULT, None))
     }
 
     /// Another client of the same store, with a link of its own: faults of one do not meet the other.
     #[must_use]
     pub fn another_client(&self) -> Self {
         Self::over(Arc::clone(&self.store))
+    }
+
+    /// Makes all fences of the store, of locks and of deliveries, greater than this from now on. They never fall: a floor behind
+    /// them changes nothing. Votes, as a node of a quorum, go by the quorum's floor.
+    pub fn raise_fences(&self, floor: FenceFloor) {
+        self.store.raise_fences(floor);
     }
 
     /// The hooks that make this connection, or the leases of its store, go wrong.
@@ -185,15 +192,42 @@ impl MemoryDriverBuilder {
         self
     }
 
+    /// Where fences begin: all of locks, and all of deliveries, are greater. Default: the wall clock when the store is
+    /// made, in microseconds since 1970, so that they go on from those of any other backend. With
+    /// [`FenceFloor::NONE`] they are 1, 2, 3 …, the same each time.
+    ///
+    /// A store counts by itself from there. Its fences stay behind the clock while it grants fewer than 125,000 locks a second
+    /// (a grant carries up to eight fences).
+    pub fn fence_floor(mut self, floor: FenceFloor) -> Self {
+        self.floor = Some(floor);
+        self
+    }
+
     /// A new, empty store.
     ///
     /// # Errors
     ///
     /// [`ErrorKind::InvalidArgument`] when a cap is outside its limits.
     pub fn build(self) -> Result<MemoryDriver> {
+        self.check()?;
+        Ok(MemoryDriver::over(Store::new(self.caps, self.floor)))
+    }
+
+    /// A new client of the store that this process knows by `name`, as [`MemoryDriver::named`], which these settings are for
+    /// if nobody uses it now. Of one that is in use the caps stay as they are, and its fences go on beyond the
+    /// [floor](Self::fence_floor).
+    ///
+    /// # Errors
+    ///
+    /// As [`build`](Self::build).
+    pub fn named(self, name: &str) -> Result<MemoryDriver> {
+        self.check()?;
+        Ok(MemoryDriver::over(Store::named(name, self.caps, self.floor)))
+    }
+
+    fn check(self) -> Result<()> {
         check("max_waiters", self.caps.max_waiters, Caps::MOST_WAITERS)?;
-        check("max_depth", self.caps.max_depth, Caps::DEEPEST)?;
-        Ok(MemoryDriver::over(Store::new(self.caps)))
+        check("max_depth", self.caps.max_depth, Caps::DEEPEST)
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use tenure_core::driver::Handed;
-use tenure_core::{FencingToken, LockName, OwnerToken, QueueName};
+use tenure_core::{FenceFloor, FencingToken, LockName, OwnerToken, QueueName};
 use tokio::time::Instant;
 
 use crate::decide::{Caps, NameState, Outcome};
@@ -21,6 +21,8 @@ pub(crate) const TOMBSTONE_FOR: Duration = Duration::from_secs(60);
 #[derive(Debug)]
 pub(crate) struct Store {
     pub(crate) caps: Caps,
+    /// Where fences begin, also after everything was forgotten.
+    floor: FenceFloor,
     state: Mutex<State>,
     queues: Queues,
     links: Mutex<Vec<Weak<Link>>>,
@@ -31,6 +33,13 @@ pub(crate) struct Store {
 struct State {
     names: Sweep<LockName, NameState>,
     beyond: Beyond,
+}
+
+impl State {
+    /// Empty, with fences beyond this floor.
+    fn beyond(floor: FenceFloor) -> Self {
+        Self { beyond: Beyond { last_fence: floor.get(), ..Beyond::default() }, ..Self::default() }
+    }
 }
 
 /// What outlives the state of a name.
@@ -93,26 +102,38 @@ pub struct Residue {
 }
 
 impl Store {
-    pub(crate) fn new(caps: Caps) -> Arc<Self> {
+    pub(crate) fn new(caps: Caps, floor: Option<FenceFloor>) -> Arc<Self> {
+        let floor = floor.unwrap_or_else(FenceFloor::now);
         Arc::new(Self {
             caps,
-            state: Mutex::default(),
-            queues: Queues::default(),
+            floor,
+            state: Mutex::new(State::beyond(floor)),
+            queues: Queues::beyond(floor),
             links: Mutex::default(),
             started: Instant::now(),
         })
     }
 
-    /// The store that this process knows by this name, made if nobody uses it now.
-    pub(crate) fn named(name: &str) -> Arc<Self> {
+    /// The store that this process knows by this name, made if nobody uses it now. The fences of one that is there go on
+    /// beyond the floor.
+    pub(crate) fn named(name: &str, caps: Caps, floor: Option<FenceFloor>) -> Arc<Self> {
         static NAMED: Mutex<BTreeMap<String, Weak<Store>>> = Mutex::new(BTreeMap::new());
         let mut named = NAMED.lock().unwrap_or_else(PoisonError::into_inner);
         named.retain(|_, store| store.strong_count() > 0);
-        named.get(name).and_then(Weak::upgrade).unwrap_or_else(|| {
-            let store = Self::new(Caps::DEFAULT);
-            named.insert(name.to_owned(), Arc::downgrade(&store));
-            store
-        })
+        if let Some(store) = named.get(name).and_then(Weak::upgrade) {
+            store.raise_fences(floor.unwrap_or_default());
+            return store;
+        }
+        let store = Self::new(caps, floor);
+        named.insert(name.to_owned(), Arc::downgrade(&store));
+        store
+    }
+
+    /// Makes all fences from now on greater than the floor.
+    pub(crate) fn raise_fences(&self, floor: FenceFloor) {
+        let last = &mut self.locked().beyond.last_fence;
+        *last = floor.get().max(*last);
+        self.queues.raise_fences(floor);
     }
 
     /// A new connection, which is woken like all others.
@@ -193,7 +214,9 @@ impl Store {
     /// Forgets everything, and wakes all watchers, as after a reconnect.
     pub(crate) fn forget_everything(&self) {
         let voting = Voting::emptied(Instant::now());
-        *self.locked() = State { beyond: Beyond { voting, ..Beyond::default() }, ..State::default() };
+        let mut empty = State::beyond(self.floor);
+        empty.beyond.voting = voting;
+        *self.locked() = empty;
         self.links().iter().for_each(|link| link.wake_all());
     }
 
@@ -274,7 +297,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn what_nobody_ended_is_swept_by_later_calls_on_other_names() {
-        let store = Store::new(Caps::DEFAULT);
+        let store = Store::new(Caps::DEFAULT, None);
         for number in 0..1000 {
             leave_something(&store, &number.to_string());
         }

@@ -46,6 +46,12 @@ impl CredibleFences {
         Self { most: self.most.max(other.most) }
     }
 
+    /// The greatest of them.
+    #[must_use]
+    pub fn greatest(self) -> u64 {
+        self.most
+    }
+
     /// Whether the fence is one of them.
     #[must_use]
     pub fn contain(self, fence: FencingToken) -> bool {

@@ -3,27 +3,39 @@
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
-use tenure_core::QueueName;
 use tenure_core::driver::{QueuePage, Rest};
+use tenure_core::{FenceFloor, QueueName};
 use tokio::time::Instant;
 
 use super::slot::Nanos;
 use super::state::{Counters, QueueCaps, QueueState, Turn};
 
 /// Locked after the locks of the store, never before them.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Queues {
     inner: Mutex<Inner>,
     start: OnceLock<Instant>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Inner {
     states: BTreeMap<QueueName, QueueState>,
     counters: Counters,
 }
 
 impl Queues {
+    /// None yet; the fences of their deliveries are beyond this floor.
+    pub(crate) fn beyond(floor: FenceFloor) -> Self {
+        let counters = Counters { fence: floor.get(), ..Counters::default() };
+        Self { inner: Mutex::new(Inner { states: BTreeMap::new(), counters }), start: OnceLock::new() }
+    }
+
+    /// Makes all fences from now on greater than the floor.
+    pub(crate) fn raise_fences(&self, floor: FenceFloor) {
+        let last = &mut self.locked().counters.fence;
+        *last = floor.get().max(*last);
+    }
+
     /// Decides on one queue. Tells also whether a message of it is due sooner than before.
     pub(crate) fn decide<T>(
         &self,

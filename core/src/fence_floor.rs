@@ -1,0 +1,129 @@
+//! The number that fences have to be beyond.
+
+use std::fmt;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use crate::driver::{BackendUrl, CredibleFences};
+use crate::error::{Error, ErrorKind, Result};
+use crate::token::FencingToken;
+
+/// A number that every fence of a driver is greater than: `fence_floor` in its settings or its URL.
+///
+/// Resources that check fences remember the greatest one, and refuse whoever comes with a smaller one. So the fences of a
+/// new backend, prefix or name have to go on from those of the old one. They do so by themselves where both count by the
+/// clock, which all drivers of tenure do by default; otherwise the floor is the greatest fence that was ever stored:
+/// `SELECT max(fence) FROM …`. The page `docs/changing-the-backend.md` of the repository says when that is.
+///
+/// ```
+/// use tenure_core::{FenceFloor, FencingToken};
+///
+/// let seen = FencingToken::new(1_795_340_360_187_546).unwrap(); // the greatest in the table
+/// let floor = FenceFloor::new(seen.get())?;
+/// assert!(floor.first() > seen);
+/// assert!(FenceFloor::new(1 << 62).is_err()); // nobody would believe in the fences beyond it
+/// # Ok::<(), tenure_core::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct FenceFloor(u64);
+
+impl FenceFloor {
+    /// Zero: every fence is beyond it.
+    pub const NONE: Self = Self(0);
+
+    /// The floor with this number.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::InvalidArgument`] for one that is more than [a day](crate::driver::CLOCKS_APART) ahead of the wall
+    /// clock in microseconds since 1970, or not below 2^53: a counter that far ahead is taken for damaged, and quorums do
+    /// not believe in it.
+    pub fn new(number: u64) -> Result<Self> {
+        let (floor, credible) = (Self(number), CredibleFences::now());
+        if number < u64::MAX && credible.contain(floor.first()) {
+            return Ok(floor);
+        }
+        let text = format!(
+            "a fence_floor of {number} is too far ahead: fences are believed in up to {}, a day ahead of this machine's \
+             clock in microseconds since 1970",
+            credible.greatest()
+        );
+        Err(Error::new(ErrorKind::InvalidArgument, text))
+    }
+
+    /// The wall clock, in microseconds since 1970; [`NONE`](Self::NONE) where it shows a time before 1970 or from the year
+    /// 2255 on (2^53 µs).
+    #[must_use]
+    pub fn now() -> Self {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).ok();
+        let micros = since.and_then(|since| u64::try_from(since.as_micros()).ok());
+        micros.filter(|micros| *micros < 1 << 53).map_or(Self::NONE, Self)
+    }
+
+    /// Takes the parameter `fence_floor` out of a URL.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::InvalidArgument`] when it is no number, and as [`new`](Self::new).
+    pub fn read(url: &mut BackendUrl) -> Result<Option<Self>> {
+        url.number("fence_floor")?.map(Self::new).transpose()
+    }
+
+    /// The number.
+    #[must_use]
+    pub const fn get(self) -> u64 {
+        self.0
+    }
+
+    /// The smallest fence beyond it.
+    ///
+    /// # Panics
+    ///
+    /// Never: a floor is far below the greatest number.
+    #[must_use]
+    pub fn first(self) -> FencingToken {
+        FencingToken::new(self.0 + 1).expect("what was added to is not zero")
+    }
+
+    /// Whether the fence is beyond it.
+    #[must_use]
+    pub fn admits(self, fence: FencingToken) -> bool {
+        fence.get() > self.0
+    }
+}
+
+impl fmt::Display for FenceFloor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HOUR: u64 = 3_600_000_000;
+
+    #[test]
+    fn a_floor_is_at_most_a_day_ahead_of_the_clock() {
+        let now = FenceFloor::now().get();
+        for taken in [0, 1, 54, now, now + 23 * HOUR] {
+            let floor = FenceFloor::new(taken).unwrap();
+            assert!(floor.admits(floor.first()) && !FencingToken::new(taken).is_some_and(|fence| floor.admits(fence)));
+        }
+        for refused in [now + 25 * HOUR, (1 << 53) - 1, 1 << 53, i64::MAX as u64, u64::MAX] {
+            let error = FenceFloor::new(refused).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+            assert!(error.message().contains(&refused.to_string()) && error.message().contains("a day"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_url_may_name_one() {
+        let read = |url: &str| FenceFloor::read(&mut BackendUrl::parse(url).unwrap());
+        assert_eq!(read("memory:").unwrap(), None);
+        assert_eq!(read("memory:?fence_floor=54").unwrap(), Some(FenceFloor(54)));
+        for bad in ["memory:?fence_floor=", "memory:?fence_floor=-1", "memory:?fence_floor=9223372036854775807"] {
+            assert!(read(bad).unwrap_err().message().contains("fence_floor"), "{bad}");
+        }
+    }
+}

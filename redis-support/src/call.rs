@@ -5,7 +5,7 @@ use std::ops::RangeInclusive;
 use tenure_core::driver::{
     AcquireRequest, Ballot, Electorate, Handing, Hold, Queueing, ReentrantHold, ReentrantRenewal, Renewal,
 };
-use tenure_core::{FencingToken, LockName, OwnerId, OwnerToken};
+use tenure_core::{FenceFloor, FencingToken, LockName, OwnerId, OwnerToken};
 
 use crate::args::ArgList;
 use crate::executor::ScriptCall;
@@ -44,7 +44,7 @@ impl Calls {
             (Fences::ClockSeeded, FenceScope::Node) => ("clock", 0),
             (Fences::Counter, _) => ("counter", 0), // a counter that is forgotten would start again
         };
-        let turn = format!("{};{};{CLAIM_MS};{channel_prefix}", fencing.0, fencing.1);
+        let turn = format!("{};{};{};{CLAIM_MS};{channel_prefix}", fencing.0, fencing.1, settings.fence_floor);
         Self { keys, settings, channel_prefix, fencing, turn }
     }
 
@@ -126,13 +126,15 @@ impl Calls {
     /// microsecond.
     fn push_unusual(&self, args: &mut ArgList, request: &AcquireRequest) {
         let label = request.label.as_ref().map_or("", |label| label.as_str());
-        let usual_fences = self.fencing == ("clock", 0);
+        let floor = self.settings.fence_floor;
+        let usual_fences = self.fencing == ("clock", 0) && floor == FenceFloor::NONE;
         if !(usual_fences && label.is_empty()) {
             args.push(label);
         }
         if !usual_fences {
             args.push(self.fencing.0);
             args.push_number(self.fencing.1);
+            args.push_number(floor.get());
         }
     }
 

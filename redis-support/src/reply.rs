@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tenure_core::driver::{Acquisition, Begun, Busy, Exited, Grant, Handed, Holder, Inspection, Renewed};
-use tenure_core::{Error, ErrorKind, FencingToken, Label, Result};
+use tenure_core::{Error, ErrorKind, FenceFloor, FencingToken, Label, Result};
 
 use crate::call::{FENCES, MAX_DEPTH};
 use crate::executor::Reply;
@@ -99,9 +99,18 @@ pub(crate) fn acquisition(reply: &Reply, ttl: Duration, settings: &RedisSettings
             let text = format!("the lock is entered {MAX_DEPTH} times already, the deepest that is kept");
             Err(Error::new(ErrorKind::LimitReached, text))
         }
-        -6 => Err(damaged(at(1)?, at(2)?)),
+        -6 => Err(no_fence(at(1)?, at(2)?, settings.fence_floor)),
         _ => Err(unexpected("an unknown answer")),
     }
+}
+
+/// Why a script gave no fence: the answer shows the floor, or what the counter holds.
+fn no_fence(key: &Reply, shown: &Reply, floor: FenceFloor) -> Error {
+    if !shown.bytes().is_ok_and(|shown| shown == floor.to_string().as_bytes()) {
+        return damaged(key, shown);
+    }
+    let text = format!("the fence_floor of {floor} is more than a day ahead of the server's clock; no fence was given");
+    Error::new(ErrorKind::Misconfigured, text)
 }
 
 /// What a script that hands out fences says of a counter that it cannot go on from.

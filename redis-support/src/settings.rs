@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tenure_core::driver::CLOCKS_APART;
-use tenure_core::{Error, ErrorKind, Result};
+use tenure_core::{Error, ErrorKind, FenceFloor, Result};
 
 use crate::keyspace::{FenceScope, Prefix};
 
@@ -16,7 +16,8 @@ pub enum Fences {
     /// the server was lost, unless its clock stepped back behind the last grant as well.
     #[default]
     ClockSeeded,
-    /// The one after the last eight: small numbers, which start again when the data was lost.
+    /// The one after the last eight: small numbers from the [floor](RedisSettings::fence_floor) on, which start again there
+    /// when the data was lost. No other backend's fences are comparable.
     Counter,
 }
 
@@ -37,6 +38,7 @@ pub struct RedisSettings {
     pub(crate) prefix: Prefix,
     pub(crate) fences: Fences,
     pub(crate) fence_scope: FenceScope,
+    pub(crate) fence_floor: FenceFloor,
     pub(crate) counter_life: Duration,
     pub(crate) eviction: Eviction,
     pub(crate) max_waiters: u32,
@@ -47,13 +49,14 @@ pub struct RedisSettings {
 }
 
 impl Default for RedisSettings {
-    /// Prefix `tenure`, clock-seeded fences per node, a day for the counters of names, no eviction, 10 000 waiters, tombstones of 60 s, queues of
+    /// Prefix `tenure`, clock-seeded fences per node and no floor for them, a day for the counters of names, no eviction, 10 000 waiters, tombstones of 60 s, queues of
     /// any length, 100 000 dead letters, functions where they are to be had.
     fn default() -> Self {
         Self {
             prefix: Prefix::default(),
             fences: Fences::default(),
             fence_scope: FenceScope::default(),
+            fence_floor: FenceFloor::NONE,
             counter_life: CLOCKS_APART,
             eviction: Eviction::default(),
             max_waiters: 10_000,
@@ -85,6 +88,17 @@ impl RedisSettings {
     #[must_use]
     pub fn fence_scope(mut self, scope: FenceScope) -> Self {
         self.fence_scope = scope;
+        self
+    }
+
+    /// What all fences of locks and of deliveries are greater than, however they are counted; default nothing. For names whose
+    /// fences were greater before: under another backend or prefix, or in front of [`Fences::Counter`]. The same for all
+    /// clients of a prefix; once a counter is beyond it, it may be left out. A node of a quorum goes by the quorum's.
+    ///
+    /// Where it turns out to be more than a day ahead of the *server's* clock, acquisitions fail and say so.
+    #[must_use]
+    pub fn fence_floor(mut self, floor: FenceFloor) -> Self {
+        self.fence_floor = floor;
         self
     }
 

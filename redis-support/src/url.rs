@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use tenure_core::driver::BackendUrl;
-use tenure_core::{Error, ErrorKind, Result};
+use tenure_core::{Error, ErrorKind, FenceFloor, Result};
 
 use crate::config::{Address, Protocol, RedisConfig, Tls, Topology};
 use crate::keyspace::Prefix;
@@ -135,6 +135,9 @@ fn settings(url: &mut BackendUrl, mut settings: RedisSettings) -> Result<RedisSe
     }
     if let Some(fences) = url.choice("fences", &[("clock", Fences::ClockSeeded), ("counter", Fences::Counter)])? {
         settings = settings.fences(fences);
+    }
+    if let Some(floor) = FenceFloor::read(url)? {
+        settings = settings.fence_floor(floor);
     }
     if let Some(life) = url.millis("counter_life_ms")? {
         settings = settings.counter_life(life)?;
@@ -281,6 +284,7 @@ mod tests {
             ("redis://:s3cret@h?max_backlog=0", InvalidArgument, "max_backlog"),
             ("redis://:s3cret@h?max_dead_letters=many", InvalidArgument, "max_dead_letters"),
             ("redis://:s3cret@h?fences=no", InvalidArgument, "fences"),
+            ("redis://:s3cret@h?fence_floor=9223372036854775807", InvalidArgument, "fence_floor"),
             ("redis://:s3cret@h?counter_life_ms=59999", InvalidArgument, "counter_life"),
             ("redis://:s3cret@h?allow_eviction=1", InvalidArgument, "allow_eviction"),
             ("redis://:s3cret@h?connect_timeout_ms=1", InvalidArgument, "connect timeout"),

@@ -96,7 +96,7 @@ impl Calls {
         listening: Listening,
         settles: usize,
     ) -> ScriptCall {
-        let mut call = self.on_queue(&script::QUEUE_TURN, queue, 5 + settles);
+        let mut call = self.on_queue(&script::QUEUE_TURN, queue, 6 + settles);
         call.args.push(match self.settings.fences {
             Fences::ClockSeeded => "clock",
             Fences::Counter => "counter",
@@ -105,6 +105,7 @@ impl Calls {
         call.args.push(if listening == Listening::Yes { self.keys.client() } else { "" });
         call.args.push_number(request.map_or(0, |request| request.max.min(HANDED_OUT) as u64));
         call.args.push_number(request.map_or(0, |request| request.lease.as_micros()));
+        call.args.push_number(self.settings.fence_floor.get());
         call
     }
 

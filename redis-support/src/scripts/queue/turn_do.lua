@@ -1,4 +1,4 @@
-local answers = settle(9)
+local answers = settle(10)
 local received = max > 0 and receive() or {}
 if made then made.wake() end
 return {answers, received}

@@ -1,4 +1,4 @@
--- Part: receive(). Needs the part of settling; fences, max, lease in us, client ('' for nobody).
+-- Part: receive(). Needs the part of settling; fences, floor, max, lease in us, client ('' for nobody).
 -- Returns {now, next, expired, dead, postponed, orphans, then for each delivery: number, score before, state, record};
 -- next is -2 paused, -1 never, 0 at once, else in so many us. Looks at 256 messages beyond those handed out, and stops
 -- after 4 MiB, so that no run is long.
@@ -30,6 +30,7 @@ local function receive()
   local paused, most = string.find(marks, 'p', 1, true), max
   if marks ~= '' then most = paused and 0 or math.min(max, seldom().room()) end
   if fences == 'clock' and fence < now then fence = now end
+  if fence < floor then fence = floor end
   local leased, first = string.format('%.0f', 2 * (now + lease) + 1), nil
   while handed < most and looks > 0 and bytes < BYTES do
     -- The more was passed over, the more is looked at.

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
 use tenure_core::driver::{Electorate, ProcessOwners, QuorumNode};
-use tenure_core::{Error, ErrorKind, FencingToken, Result, Ttl};
+use tenure_core::{Error, ErrorKind, FenceFloor, FencingToken, Result, Ttl};
 
 use crate::background::Background;
 use crate::driver::Redlock;
@@ -37,6 +37,7 @@ pub struct RedlockBuilder {
     max_ttl: Duration,
     restarts: Restarts,
     proposals: Proposals,
+    floor: FenceFloor,
 }
 
 impl RedlockBuilder {
@@ -47,6 +48,7 @@ impl RedlockBuilder {
             max_ttl: Duration::from_secs(60),
             restarts: Restarts::default(),
             proposals: wall_clock(),
+            floor: FenceFloor::NONE,
         }
     }
 
@@ -95,6 +97,16 @@ impl RedlockBuilder {
         self
     }
 
+    /// What all fences are greater than, wherever proposals come from; default nothing. For names whose fences were
+    /// greater before, under another backend or another list of nodes.
+    ///
+    /// A fence below it is no vote. While it is ahead of the clock, nodes often need another round trip to agree; nodes by
+    /// whose clocks it is more than a day ahead do not vote, and say so.
+    pub fn fence_floor(mut self, floor: FenceFloor) -> Self {
+        self.floor = floor;
+        self
+    }
+
     /// Checks the settings and makes the driver. Does no I/O.
     ///
     /// # Errors
@@ -103,7 +115,7 @@ impl RedlockBuilder {
     /// when a setting is outside its limits. An even number of nodes is allowed; it needs a majority as great as the
     /// next odd number's and survives no more failures than the one below.
     pub fn build(self) -> Result<Redlock> {
-        let Self { mut nodes, node_timeout, max_ttl, restarts, proposals } = self;
+        let Self { mut nodes, node_timeout, max_ttl, restarts, proposals, floor } = self;
         nodes.sort_by(|(one, _), (other, _)| one.cmp(other));
         let text = if nodes.is_empty() {
             Some(String::from("a quorum needs at least one node"))
@@ -134,6 +146,7 @@ impl RedlockBuilder {
             nodes: nodes.into_iter().map(node).collect(),
             electorate,
             proposals,
+            floor,
             max_ttl,
             slots: Slots::default(),
             owners,

@@ -10,7 +10,7 @@ use futures_util::stream::FuturesUnordered;
 use tenure_core::driver::{
     AcquireRequest, Acquisition, Ballot, Begun, Busy, CredibleFences, Grant, Handing, Queueing, Raised, Vote,
 };
-use tenure_core::{Error, ErrorKind, FencingToken, Result};
+use tenure_core::{Error, ErrorKind, FenceFloor, FencingToken, Result};
 
 use crate::background::undo_all;
 use crate::node::Node;
@@ -60,7 +60,7 @@ pub(crate) struct Round<'a> {
 
 impl<'a> Round<'a> {
     pub(crate) fn new(shared: &'a Arc<Shared>, slot: &'a Arc<Slot>, request: &'a AcquireRequest) -> Self {
-        let proposal = (shared.proposals)();
+        let proposal = shared.proposal();
         let clock = CredibleFences::now();
         Self {
             shared,
@@ -227,6 +227,9 @@ impl<'a> Round<'a> {
                 if !self.credible.contain(grant.fence) {
                     return self.annul(node, incredible(grant.fence));
                 }
+                if !self.shared.floor.admits(grant.fence) {
+                    return self.annul(node, below(self.shared.floor, grant.fence));
+                }
                 self.ttls.push((node, grant.ttl));
                 Event::Granted { node, fence: grant.fence.get() }
             }
@@ -362,6 +365,14 @@ async fn settle_late(mut late: Pending, slot: Arc<Slot>, nodes: Vec<Arc<Node>>) 
             undo_all(chores, slot.undo_until(Duration::ZERO)).await;
         }
     }
+}
+
+/// What is wrong with a node that did not take up the proposal of a fence beyond the floor.
+fn below(floor: FenceFloor, fence: FencingToken) -> Error {
+    let text = format!(
+        "its fence {fence} is below the fence_floor of {floor}, which has to be more than a day ahead of the node's clock"
+    );
+    Error::new(ErrorKind::Misconfigured, text)
 }
 
 /// What is wrong with a node whose counter is damaged, or that lies.

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tenure_core::driver::{Electorate, ProcessOwners};
-use tenure_core::{Error, ErrorKind, FencingToken, LeaseInstant, LockName, Result};
+use tenure_core::{Error, ErrorKind, FenceFloor, FencingToken, LeaseInstant, LockName, Result};
 
 use crate::background::{Background, Chore, undo_all};
 use crate::elections::Counters;
@@ -22,6 +22,8 @@ pub(crate) struct Shared {
     pub(crate) nodes: Vec<Arc<Node>>,
     pub(crate) electorate: Electorate,
     pub(crate) proposals: Proposals,
+    /// What fences have to be greater than.
+    pub(crate) floor: FenceFloor,
     pub(crate) max_ttl: Duration,
     pub(crate) slots: Slots,
     /// Shared by drivers of one process over the same nodes.
@@ -45,6 +47,13 @@ impl Shared {
             return Err(Error::new(ErrorKind::Closed, "the driver was closed"));
         }
         Ok(())
+    }
+
+    /// What nodes are asked to begin a fence with. Without a floor that may be nothing.
+    pub(crate) fn proposal(&self) -> Option<FencingToken> {
+        let proposal = (self.proposals)();
+        let first = (self.floor > FenceFloor::NONE).then(|| self.floor.first());
+        proposal.max(first)
     }
 
     /// The nodes in the order in which waiters of this name prefer them; the same for all clients.

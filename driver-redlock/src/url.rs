@@ -1,7 +1,7 @@
 //! The quorum's own settings in a URL.
 
-use tenure_core::Result;
 use tenure_core::driver::BackendUrl;
+use tenure_core::{FenceFloor, Result};
 
 use crate::builder::{RedlockBuilder, Restarts};
 
@@ -13,6 +13,7 @@ impl RedlockBuilder {
     /// | `node_timeout_ms` | 250 | [`node_timeout`](Self::node_timeout) |
     /// | `max_ttl_ms` | 60000 | [`max_ttl`](Self::max_ttl) |
     /// | `restarts` | `may_forget` | [`Restarts::MayForget`]; `durable`: [`Restarts::Durable`] |
+    /// | `fence_floor` | 0 | [`fence_floor`](Self::fence_floor) |
     ///
     /// # Errors
     ///
@@ -28,6 +29,9 @@ impl RedlockBuilder {
             url.choice("restarts", &[("may_forget", Restarts::MayForget), ("durable", Restarts::Durable)])?
         {
             self = self.restarts(restarts);
+        }
+        if let Some(floor) = FenceFloor::read(url)? {
+            self = self.fence_floor(floor);
         }
         Ok(self)
     }

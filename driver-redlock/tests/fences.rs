@@ -10,7 +10,7 @@ use common::{Nodes, attempt, grant, hold, name, quiet, refused};
 use tenure_core::driver::{
     Acquisition, Ballot, CLOCKS_APART, DistributedLock as _, Electorate, QuorumNode, Released, Vote,
 };
-use tenure_core::{ErrorKind, FencingToken};
+use tenure_core::{ErrorKind, FenceFloor, FencingToken};
 use tenure_memory::MemoryDriver;
 use tenure_redis::{RedisConfig, RedisDriver};
 use tenure_redlock::{Redlock, RedlockBuilder, Restarts};
@@ -165,5 +165,58 @@ async fn a_servers_counter_that_ran_away_is_taken_over_by_nobody() {
             let counter = server.cli(&["GET", "{tenure:a}:f"]).unwrap().int().unwrap();
             assert!(counter.unsigned_abs() <= now(), "the counter of another server is {counter}");
         }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_fence_is_beyond_the_floor_whatever_is_proposed() {
+    let floor = FenceFloor::new(now() + micros(CLOCKS_APART) / 24).unwrap();
+    for proposes in [true, false] {
+        let nodes = Nodes::new(3);
+        let (plain, _) = nodes.client();
+        let (floored, _) = nodes.client_with(|builder| match proposes {
+            true => builder.fence_floor(floor),
+            false => builder.fence_floor(floor).proposals(|| None),
+        });
+        let mut last = FenceFloor::NONE.get();
+        for (turn, driver) in [&plain, &floored, &floored, &plain, &floored].into_iter().enumerate() {
+            let request = attempt("a");
+            let fence = grant(driver, &request).await.fence;
+            assert!(fence.get() > last && floor.admits(fence) == (turn > 0), "turn {turn}: {fence} after {last}");
+            last = fence.get();
+            assert_eq!(driver.release(&hold(&request)).await.unwrap(), Released::Released);
+            quiet(driver).await;
+        }
+    }
+}
+
+/// Whoever sets the floor goes by a clock that is a day ahead of the nodes'.
+#[tokio::test]
+async fn nodes_that_do_not_believe_in_the_floor_make_no_quorum_and_say_so() {
+    let servers: Vec<_> = (0..3).map(|_| RedisServer::start(RedisOptions::new().movable_clock()).unwrap()).collect();
+    let floor = FenceFloor::new(now() + 23 * micros(CLOCKS_APART) / 24).unwrap();
+    let mut builder = Redlock::builder().restarts(Restarts::Durable).fence_floor(floor);
+    for (i, server) in servers.iter().enumerate() {
+        let config = RedisConfig::from_url(&server.unix_url()).unwrap();
+        builder = builder.node(format!("n{i}"), RedisDriver::connect(config).await.unwrap().node());
+    }
+    let driver = builder.build().unwrap();
+    let behind = -2 * i64::try_from(micros(CLOCKS_APART) / 24).unwrap();
+    servers[0].set_clock_offset(behind).unwrap();
+    let request = attempt("a");
+    assert!(floor.admits(grant(&driver, &request).await.fence), "the others are a majority");
+    quiet(&driver).await;
+    assert_eq!(driver.release(&hold(&request)).await.unwrap(), Released::Released);
+    quiet(&driver).await;
+    for server in &servers {
+        server.set_clock_offset(behind).unwrap();
+        server.cli(&["FLUSHALL"]).unwrap();
+    }
+    let error = refused(&driver, &attempt("a")).await;
+    assert_eq!(error.kind(), ErrorKind::Misconfigured, "{error}");
+    assert!(error.to_string().contains(&format!("fence_floor of {floor}")), "{error}");
+    quiet(&driver).await;
+    for server in &servers {
+        assert_eq!(server.cli(&["EXISTS", "tenure:a"]).unwrap().int(), Some(0), "no vote is left");
     }
 }

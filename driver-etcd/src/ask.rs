@@ -4,19 +4,19 @@ use std::future::Future;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use etcd_client::Txn;
 use tenure_core::driver::{AcquireRequest, Acquisition, Begun, Busy, Grant, Queueing};
-use tenure_core::{Error, ErrorKind, FencingToken, LeaseInstant, OwnerId, OwnerToken, Result};
+use tenure_core::{Error, ErrorKind, LeaseInstant, OwnerId, OwnerToken, Result};
 
 use crate::driver::Inner;
 use crate::error::says_lease_gone;
+use crate::fences::{self, Base};
 use crate::grants::{Lease, new_id, seconds};
 use crate::idle::most_passed;
 use crate::keys::{NameKeys, Spot};
 use crate::record::Record;
 use crate::session::CLAIM;
 use crate::tickets::{Place, Remains, Waiting};
-use crate::txn::{self, HoldSeen, Seen, Tried};
+use crate::txn::{self, HoldSeen, Seen, Take, Tried};
 use crate::watcher::Asking;
 
 /// How often one request starts over when things change under it.
@@ -77,14 +77,16 @@ impl Ask<'_> {
     /// Asks for a token that has no place in the queue, as far as is known. `None` if it is to be asked again: things
     /// have changed on the way.
     async fn afresh(&self) -> Result<Option<Acquisition>> {
+        let base = self.inner.fences.base().await?;
         let lease = self.lease(self.secs).await?;
         // A place that was asked for without an answer.
         let unanswered = self.inner.tickets.waiting(self.token());
-        let (spot, record) = (unanswered.map(|waiting| waiting.spot), self.record(lease));
-        let take = |foreign| txn::take_free(self.keys, spot.as_ref(), &record, lease.id, foreign);
-        let seen = match self.try_past_others_keys(lease, self.keys.queue_end(), take).await? {
+        let (spot, record) = (unanswered.map(|waiting| waiting.spot), self.record(lease, &base));
+        let take = self.taking(&record, lease, &base);
+        let free = |foreign| take.free(spot.as_ref(), foreign);
+        let seen = match self.try_past_others_keys(&take, self.keys.queue_end(), free).await? {
             Some(Tried::Done(revision)) => {
-                let answer = self.won(revision, lease)?;
+                let answer = self.won(&record, revision, lease)?;
                 self.is_in().await?;
                 return Ok(Some(answer));
             }
@@ -184,11 +186,13 @@ impl Ask<'_> {
 
     /// Takes the lock for the first in line. `None` if its place has lapsed.
     async fn take_place(&self, place: Place, lease: Lease) -> Result<Option<Acquisition>> {
-        let record = self.record(lease);
-        let take = |foreign| txn::take_place(self.keys, &place, &record, lease.id, foreign);
-        let seen = match self.try_past_others_keys(lease, self.keys.place(&place.spot), take).await? {
+        let base = self.inner.fences.base().await?;
+        let record = self.record(lease, &base);
+        let take = self.taking(&record, lease, &base);
+        let first = |foreign| take.place(&place, foreign);
+        let seen = match self.try_past_others_keys(&take, self.keys.place(&place.spot), first).await? {
             Some(Tried::Done(revision)) => {
-                let answer = self.won(revision, lease)?;
+                let answer = self.won(&record, revision, lease)?;
                 self.is_in().await?; // the place went with the same transaction
                 return Ok(Some(answer));
             }
@@ -257,19 +261,19 @@ impl Ask<'_> {
         }
         let whole = seconds(record.lease_secs);
         // It may have served before.
-        self.grant(hold.fence, whole.saturating_sub(most_passed(whole)), Begun::Earlier, record.depth())
+        self.grant(record, hold.granted, whole.saturating_sub(most_passed(whole)), Begun::Earlier)
     }
 
-    fn won(&self, revision: i64, lease: Lease) -> Result<Acquisition> {
+    fn won(&self, record: &Record, revision: i64, lease: Lease) -> Result<Acquisition> {
         self.inner.tickets.set_hold(self.token(), lease.id, Some(revision));
         // Of a lease that served before, some has passed.
-        self.grant(revision, lease.left_at(self.began), Begun::Now, 1)
+        self.grant(record, revision, lease.left_at(self.began), Begun::Now)
     }
 
-    pub(crate) fn grant(&self, fence: i64, ttl: Duration, begun: Begun, depth: u32) -> Result<Acquisition> {
-        let fence = u64::try_from(fence).ok().and_then(FencingToken::new);
-        let fence = fence.ok_or_else(|| txn::odd("a revision that is not positive"))?;
-        Ok(Acquisition::Granted(Grant { fence, ttl, begun, depth, fences: 1 }))
+    /// The answer that the lock is the token's, since a grant in this revision.
+    pub(crate) fn grant(&self, record: &Record, granted: i64, ttl: Duration, begun: Begun) -> Result<Acquisition> {
+        let fence = fences::of_lock(record.base, granted)?;
+        Ok(Acquisition::Granted(Grant { fence, ttl, begun, depth: record.depth(), fences: 1 }))
     }
 
     /// Etcd tells of an expiry as it tells of a release, so there is no time at which asking would help.
@@ -297,7 +301,7 @@ impl Ask<'_> {
     }
 
     /// Parts with a lease that nothing is on.
-    async fn give_back(&self, lease: Lease) -> Result<()> {
+    pub(crate) async fn give_back(&self, lease: Lease) -> Result<()> {
         if !self.keep_for_later(lease.id) {
             self.inner.give_up(self.token(), lease.id).await?;
         }
@@ -319,7 +323,7 @@ impl Ask<'_> {
     }
 
     /// A request that puts something on the lease. `None` if the lease served before and has ended meanwhile.
-    async fn on<T>(&self, lease: Lease, request: impl Future<Output = Result<T>>) -> Result<Option<T>> {
+    pub(crate) async fn on<T>(&self, lease: Lease, request: impl Future<Output = Result<T>>) -> Result<Option<T>> {
         self.inner.tickets.asks(self.token(), lease.id);
         match request.await {
             Ok(answer) => {
@@ -335,29 +339,22 @@ impl Ask<'_> {
         }
     }
 
-    pub(crate) async fn try_on(&self, lease: Lease, txn: Txn) -> Result<Option<Tried<Seen>>> {
-        self.on(lease, self.try_txn(txn)).await
+    fn taking<'a>(&'a self, record: &'a Record, lease: Lease, base: &'a Base) -> Take<'a> {
+        Take { keys: self.keys, record, lease, fences: &self.inner.fences, base }
     }
 
-    pub(crate) fn record(&self, lease: Lease) -> Record {
+    fn record(&self, lease: Lease, base: &Base) -> Record {
         Record {
             owner: self.owner,
             entries: vec![*self.token()],
             lease_secs: lease.secs,
             term: lease.term,
+            base: base.locks,
             label: self.request.label.clone(),
         }
     }
 
-    async fn try_txn(&self, txn: Txn) -> Result<Tried<Seen>> {
-        let answer = self.inner.txn(txn).await?;
-        if answer.succeeded() {
-            return txn::revision(&answer).map(Tried::Done);
-        }
-        Ok(Tried::Not(self.take_in(txn::seen(&answer, self.keys)?)))
-    }
-
-    fn take_in(&self, seen: Seen) -> Seen {
+    pub(crate) fn take_in(&self, seen: Seen) -> Seen {
         self.inner.watcher.view().read(self.name(), self.asking.epoch(), self.token(), &seen);
         seen
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use etcd_client::ConnectOptions;
 use tenure_core::driver::{BackendUrl, host_and_port};
-use tenure_core::{Error, ErrorKind, Result};
+use tenure_core::{Error, ErrorKind, FenceFloor, Result};
 
 /// Where etcd serves its clients.
 pub(crate) const DEFAULT_PORT: u16 = 2379;
@@ -30,6 +30,7 @@ pub(crate) const DEFAULT_PORT: u16 = 2379;
 /// | `prefix` | what all keys begin with | `tenure` |
 /// | `max_waiters` | the most places in the queue of a lock | 10000 |
 /// | `max_depth` | the deepest re-entry | 1000 |
+/// | `fence_floor` | what all fences are greater than, beside the clock of the first grant | 0 |
 /// | `clock_error_ms` | how far the clocks of the clients of a delay queue may be apart | 1000 |
 /// | `max_dead_letters` | the most dead letters of a queue | 100000 |
 /// | `connect_timeout_ms` | the most for one attempt to connect | 1000 |
@@ -43,6 +44,7 @@ pub struct EtcdConfig {
     pub(crate) connect_timeout: Duration,
     pub(crate) max_waiters: u32,
     pub(crate) max_depth: u32,
+    pub(crate) fence_floor: FenceFloor,
     pub(crate) clock_error: Duration,
     pub(crate) max_dead_letters: u64,
     #[cfg(feature = "tls")]
@@ -101,6 +103,7 @@ impl EtcdConfig {
             connect_timeout: Duration::from_secs(1),
             max_waiters: 10_000,
             max_depth: 1_000,
+            fence_floor: FenceFloor::NONE,
             clock_error: Duration::from_secs(1),
             max_dead_letters: 100_000,
             #[cfg(feature = "tls")]
@@ -174,6 +177,15 @@ impl EtcdConfig {
         }
         self.max_depth = most;
         Ok(self)
+    }
+
+    /// What all fences of locks and of deliveries under the prefix are greater than, from the first grant of a client that says
+    /// so on, whichever client grants. For names whose fences were greater before, under another backend or prefix.
+    /// Default: nothing; but fences are always greater than the wall clock, in microseconds since 1970, of the first grant of
+    /// each client.
+    pub fn fence_floor(mut self, floor: FenceFloor) -> Self {
+        self.fence_floor = floor;
+        self
     }
 
     /// How far the wall clocks of any two clients of a delay queue may be apart; etcd has no clock of its own to go by.

@@ -10,6 +10,7 @@ use tenure_core::{Error, ErrorKind, FencingToken, LockName, OwnerToken, Result};
 
 use crate::config::EtcdConfig;
 use crate::error::of_a_read;
+use crate::fences::Fences;
 use crate::grants::{Leases, Revoked};
 use crate::idle::Idle;
 use crate::keys::{Keyspace, NameKeys};
@@ -36,6 +37,7 @@ pub(crate) struct Inner {
     pub(crate) leases: Arc<Leases>,
     pub(crate) idle: Arc<Idle>,
     pub(crate) keyspace: Keyspace,
+    pub(crate) fences: Fences,
     pub(crate) tickets: Tickets,
     pub(crate) watcher: Watcher,
     pub(crate) session: Arc<Session>,
@@ -59,6 +61,7 @@ impl EtcdDriver {
         let watcher = Watcher::new(Arc::clone(&link), keyspace.clone());
         let session = Session::new(Arc::clone(&link), Arc::clone(&leases), keyspace.clone(), watcher.clone());
         let clock = Arc::new(Clock::default());
+        let fences = Fences::new(Arc::clone(&link), keyspace.fences(), config.fence_floor);
         let signals = Signals::new(Arc::clone(&link), Arc::clone(&leases), queues.clone(), Arc::clone(&clock));
         let inner = Inner {
             leases,
@@ -71,6 +74,7 @@ impl EtcdDriver {
             held_looks: HeldLooks::default(),
             crowded: AtomicU32::new(0),
             queues,
+            fences,
             tickets: Tickets::default(),
             config,
             link,
@@ -138,7 +142,8 @@ impl EtcdDriver {
     /// The comparison that makes a transaction on the same etcd succeed only while this hold lasts: give it the name
     /// and the fence of a guard.
     ///
-    /// This is the strongest protection there is: no clock is trusted, the write and the check are one step.
+    /// This is the strongest protection there is: no clock is trusted, the write and the check are one step. One request,
+    /// which learns in which revision the lock was granted.
     ///
     /// ```no_run
     /// # use tenure_core::LockGuard;
@@ -147,7 +152,7 @@ impl EtcdDriver {
     /// # -> Result<(), Box<dyn std::error::Error>> {
     /// use etcd_client::{Txn, TxnOp};
     ///
-    /// let still_mine = driver.txn_guard(guard.name(), guard.fence());
+    /// let still_mine = driver.txn_guard(guard.name(), guard.fence()).await?;
     /// let write = Txn::new().when([still_mine]).and_then([TxnOp::put("stock/42", "7", None)]);
     /// if !etcd.txn(write).await?.succeeded() {
     ///     // the lock was lost, and nothing was written
@@ -155,10 +160,22 @@ impl EtcdDriver {
     /// # Ok(())
     /// # }
     /// ```
-    #[must_use]
-    pub fn txn_guard(&self, name: &LockName, fence: FencingToken) -> Compare {
-        let revision = i64::try_from(fence.get()).unwrap_or(-1); // no revision is that large
-        Compare::create_revision(self.inner.keys(name).hold(), CompareOp::Equal, revision)
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::NotHeld`] when the hold with this fence has ended; otherwise why the cluster did not answer.
+    ///
+    /// # Cancel safety
+    ///
+    /// Safe.
+    pub async fn txn_guard(&self, name: &LockName, fence: FencingToken) -> Result<Compare> {
+        let keys = self.inner.keys(name);
+        let during = |error: Error| error.during(DRIVER, "guard", name);
+        let hold = self.inner.hold(&keys).await.map_err(of_a_read).map_err(during)?;
+        let Some(hold) = hold.filter(|hold| hold.fence() == Some(fence)) else {
+            return Err(during(Error::new(ErrorKind::NotHeld, format!("the hold with the fence {fence} has ended"))));
+        };
+        Ok(Compare::create_revision(keys.hold(), CompareOp::Equal, hold.granted))
     }
 
     /// The key that exists exactly while the lock is held.

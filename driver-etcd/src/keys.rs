@@ -72,6 +72,11 @@ impl Keyspace {
         }
     }
 
+    /// The key of what is added to revisions to make fences of them.
+    pub(crate) fn fences(&self) -> Vec<u8> {
+        [&self.root, b"%/fences".as_slice()].concat()
+    }
+
     /// The key of a client's session, by its lease. No name is spelled with a percent sign alone.
     pub(crate) fn session(&self, lease: i64) -> Vec<u8> {
         [&self.root, format!("%/{lease:016x}").as_bytes()].concat()
@@ -211,6 +216,7 @@ mod tests {
             assert_eq!(space.parse(foreign.as_bytes()), Parsed::Foreign, "{foreign}");
         }
         assert_eq!(space.parse(&space.session(7)), Parsed::Foreign);
+        assert_eq!((space.parse(&space.fences()), space.fences()), (Parsed::Foreign, b"ns/%/fences".to_vec()));
     }
 
     #[test]

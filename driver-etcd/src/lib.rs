@@ -1,5 +1,5 @@
-//! Locks and delay queues of [tenure](https://docs.rs/tenure) on etcd (3.4 or newer): leases, FIFO waiting, fences that
-//! are revisions.
+//! Locks and delay queues of [tenure](https://docs.rs/tenure) on etcd (3.4 or newer): leases, FIFO waiting, fences
+//! out of revisions.
 //!
 //! ```no_run
 //! use tenure_core::Client;
@@ -8,7 +8,7 @@
 //! # async fn example() -> tenure_core::Result<()> {
 //! let client = Client::new(EtcdDriver::new("etcd://127.0.0.1:2379/?prefix=shop".parse()?));
 //! let guard = client.lock("orders/42")?.acquire().await?;
-//! // ... guard.fence() is the revision in which etcd granted the lock ...
+//! // ... guard.fence() grows with the revision in which etcd granted the lock ...
 //! guard.release().await?;
 //! # Ok(())
 //! # }
@@ -20,10 +20,11 @@
 //! |---|---|---|
 //! | `shop/orders%2F42/hold` | who holds the lock | the hold |
 //! | `shop/orders%2F42/wait/<arrival>-<token>` | a place in the queue | the client's session |
+//! | `shop/%/fences` | what is added to revisions to make fences of them | none: it stays |
 //! | `shop/%/<lease>` | a session, which its client keeps alive while anybody waits | itself |
 //!
 //! * **Grant**: one transaction makes the key `hold` if it does not exist and nobody waits, or if no place is before the
-//!   asker's. Its create revision is the fence.
+//!   asker's. Its create revision makes the fence.
 //! * **One lease for each hold**, never shared: a lease that dies takes one hold along.
 //! * **Undoing is revoking.** A request that arrives after the lease that it names was revoked is refused by etcd, so
 //!   whatever was on its way comes to nothing. A session carries the places of others too: there its key is written, and a
@@ -44,6 +45,7 @@ mod ask;
 mod config;
 mod driver;
 mod error;
+mod fences;
 mod grants;
 mod idle;
 mod keys;

@@ -8,7 +8,7 @@ use tenure_core::driver::{
     AcquireRequest, Acquisition, DistributedLock, Exclusion, Fencing, ForceReleased, Hold, Holder, Inspection,
     Introspection, LockCapabilities, Released, Renewal, Renewed, Revocation, TtlRange, Waiting, Watch,
 };
-use tenure_core::{FencingToken, LockName, OwnerToken, Result, Ttl};
+use tenure_core::{LockName, OwnerToken, Result, Ttl};
 
 use crate::driver::{DRIVER, EtcdDriver, Inner};
 use crate::error::of_a_read;
@@ -122,7 +122,7 @@ impl DistributedLock for EtcdDriver {
         loop {
             match self.inner.change(txn::delete(&keys, &hold)).await? {
                 // The same hold, and its owner has just entered once more.
-                Tried::Not(Some(now)) if now.fence == first.fence => hold = now,
+                Tried::Not(Some(now)) if now.granted == first.granted => hold = now,
                 Tried::Done(_) | Tried::Not(_) => return Ok(ForceReleased::Released),
             }
         }
@@ -172,14 +172,9 @@ impl Inner {
                 None => return Ok(None),
             },
         };
+        let fence = hold.fence();
         Ok(Some(match hold.record {
-            Some(record) => Holder {
-                depth: record.depth(),
-                label: record.label,
-                fence: u64::try_from(hold.fence).ok().and_then(FencingToken::new),
-                held_for: None,
-                remaining,
-            },
+            Some(record) => Holder { depth: record.depth(), label: record.label, fence, held_for: None, remaining },
             None => Holder { label: None, fence: None, held_for: None, remaining, depth: 1 },
         }))
     }

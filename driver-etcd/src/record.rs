@@ -5,6 +5,7 @@
 //! ```text
 //! tenure/1
 //! lease=30
+//! base=1795340360187114
 //! term=4
 //! owner=AAAAAAAAAAAAAAAAAAAAAQ
 //! entry=AAAAAAAAAAAAAAAAAAAAAg
@@ -26,6 +27,8 @@ pub(crate) struct Record {
     pub(crate) lease_secs: i64,
     /// The raft term that the lease was granted in, or an earlier one: the hold belongs to it. `None` if that is not known.
     pub(crate) term: Option<u64>,
+    /// What the revision of the grant is added to, for the fence.
+    pub(crate) base: u64,
     pub(crate) label: Option<Label>,
 }
 
@@ -59,7 +62,7 @@ impl Record {
     }
 
     pub(crate) fn encode(&self) -> Vec<u8> {
-        let mut text = format!("{HEADER}\nlease={}\n", self.lease_secs);
+        let mut text = format!("{HEADER}\nlease={}\nbase={}\n", self.lease_secs, self.base);
         if let Some(term) = &self.term {
             text.push_str(&format!("term={term}\n"));
         }
@@ -79,7 +82,7 @@ impl Record {
     /// `None` if somebody else wrote the value.
     pub(crate) fn decode(value: &[u8]) -> Option<Self> {
         let mut rest = std::str::from_utf8(value).ok()?.strip_prefix(HEADER)?.strip_prefix('\n')?;
-        let mut record = Self { owner: None, entries: Vec::new(), lease_secs: 0, term: None, label: None };
+        let mut record = Self { owner: None, entries: Vec::new(), lease_secs: 0, term: None, base: 0, label: None };
         loop {
             if let Some(label) = rest.strip_prefix("label=") {
                 record.label = Some(Label::new(label).ok()?);
@@ -90,6 +93,7 @@ impl Record {
             match line.split_once('=')? {
                 ("lease", secs) => record.lease_secs = secs.parse().ok()?,
                 ("term", term) => record.term = Some(term.parse().ok()?),
+                ("base", base) => record.base = base.parse().ok()?,
                 ("owner", owner) => record.owner = Some(owner.parse().ok()?),
                 ("entry", token) => record.entries.push(OwnerToken::parse(token).ok()?),
                 _ => {} // a later version's
@@ -112,7 +116,7 @@ mod tests {
         let lease = |term| Lease { id: 1, secs: 60, since: LeaseInstant::now(), term };
         for (owner, term) in [(None, None), (Some(OwnerId::new()), Some(4))] {
             for label in [None, label.clone(), Some(Label::new("").unwrap())] {
-                let record = Record { owner, entries: vec![first], lease_secs: 30, term, label };
+                let record = Record { owner, entries: vec![first], lease_secs: 30, term, base: 7, label };
                 let deeper = record.with(second, &lease(term.map(|term| term + 1)));
                 assert_eq!(Record::decode(&record.encode()), Some(record.clone()));
                 assert_eq!(Record::decode(&deeper.encode()), Some(deeper.clone()));

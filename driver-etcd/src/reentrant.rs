@@ -115,7 +115,7 @@ impl Ask<'_> {
         let _ = self.inner.leases.revoke(before.lease).await;
         // A place that stays ends with the presence of its waiter.
         let _ = self.leave().await;
-        self.grant(before.fence, seconds(lease.secs), Begun::Now, now.depth())
+        self.grant(now, before.granted, seconds(lease.secs), Begun::Now)
     }
 
     async fn give_up(&self, lease: Option<Lease>) -> Result<()> {

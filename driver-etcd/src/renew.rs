@@ -37,9 +37,7 @@ impl Whose {
         let Some(record) = &hold.record else { return false };
         match self {
             Self::Token(token) => record.has(None, token),
-            Self::Owner(owner, fence) => {
-                record.owner == Some(*owner) && u64::try_from(hold.fence).is_ok_and(|number| number == fence.get())
-            }
+            Self::Owner(owner, fence) => record.owner == Some(*owner) && hold.fence() == Some(*fence),
         }
     }
 }

@@ -5,10 +5,10 @@ use tenure_core::Result;
 
 use crate::ask::Ask;
 use crate::driver::Inner;
-use crate::grants::Lease;
+use crate::fences::Base;
 use crate::keys::NameKeys;
 use crate::tickets::Place;
-use crate::txn::{self, Head, Seen, Tried};
+use crate::txn::{self, Head, Seen, Take, Tried};
 
 /// How many keys are read at once.
 const PAGE: usize = 64;
@@ -20,13 +20,13 @@ impl Ask<'_> {
     /// condition that no others came since.
     pub(crate) async fn try_past_others_keys(
         &self,
-        lease: Lease,
+        take: &Take<'_>,
         end: Vec<u8>,
         txn: impl Fn(i64) -> Txn,
     ) -> Result<Option<Tried<Seen>>> {
         let (mut foreign, mut tries) = (0, 0);
         loop {
-            let answer = self.try_on(lease, txn(foreign)).await?;
+            let answer = self.try_on(take, txn(foreign)).await?;
             let Some(Tried::Not(seen)) = &answer else { return Ok(answer) };
             if !seen.is_obstructed() || tries == MOST_TRIES {
                 return Ok(answer);
@@ -37,6 +37,25 @@ impl Ask<'_> {
                 None => return Ok(answer),
             }
         }
+    }
+
+    /// Tries a transaction that takes the lock. `None` also if the base of the fences was written meanwhile.
+    async fn try_on(&self, take: &Take<'_>, txn: Txn) -> Result<Option<Tried<Seen>>> {
+        let Some(tried) = self.on(take.lease, self.try_txn(take.base, txn)).await? else { return Ok(None) };
+        if tried.is_none() {
+            self.give_back(take.lease).await?;
+        }
+        Ok(tried)
+    }
+
+    async fn try_txn(&self, base: &Base, txn: Txn) -> Result<Option<Tried<Seen>>> {
+        let answer = self.inner.txn(txn).await?;
+        if answer.succeeded() {
+            return txn::revision(&answer).map(Tried::Done).map(Some);
+        }
+        let (seen, look) = txn::not_taken(&answer, self.keys)?;
+        let seen = self.take_in(seen);
+        Ok((!self.inner.fences.has_moved(base, &look)).then_some(Tried::Not(seen)))
     }
 
     /// Takes the place of the first in line away, which leaves a free lock alone, and what its client has before this

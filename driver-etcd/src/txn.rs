@@ -4,8 +4,10 @@ use etcd_client::{
     Compare, CompareOp, DeleteOptions, GetOptions, GetResponse, KeyValue, PutOptions, Txn, TxnOp, TxnOpResponse,
     TxnResponse,
 };
-use tenure_core::{Error, ErrorKind, OwnerToken, Result};
+use tenure_core::{Error, ErrorKind, FencingToken, OwnerToken, Result};
 
+use crate::fences::{self, Base, Fences};
+use crate::grants::Lease;
 use crate::keys::{NameKeys, Spot};
 use crate::record::Record;
 use crate::session::Live;
@@ -17,7 +19,7 @@ pub(crate) struct HoldSeen {
     /// `None` if somebody else wrote it.
     pub(crate) record: Option<Record>,
     /// The revision in which it was granted.
-    pub(crate) fence: i64,
+    pub(crate) granted: i64,
     /// The revision in which it was last written.
     pub(crate) written: i64,
     pub(crate) lease: i64,
@@ -65,6 +67,13 @@ pub(crate) enum Tried<T> {
     Not(T),
 }
 
+impl HoldSeen {
+    /// The first fence of the grant; `None` if somebody else wrote it.
+    pub(crate) fn fence(&self) -> Option<FencingToken> {
+        fences::of_lock(self.record.as_ref()?.base, self.granted).ok()
+    }
+}
+
 impl Seen {
     /// Whether the lock is free and the token the first in line.
     pub(crate) fn is_next(&self, token: &OwnerToken) -> bool {
@@ -106,28 +115,41 @@ pub(crate) fn just_look(keys: &NameKeys, spot: Option<&Spot>) -> Txn {
     Txn::new().and_then(look(keys, spot))
 }
 
-/// Takes a lock that nobody holds and nobody waits for.
-pub(crate) fn take_free(keys: &NameKeys, spot: Option<&Spot>, record: &Record, lease: i64, foreign: i64) -> Txn {
-    Txn::new()
-        .when([absent(keys.hold()), nobody_before(keys, keys.queue_end(), foreign)])
-        .and_then([TxnOp::put(keys.hold(), record.encode(), Some(PutOptions::new().with_lease(lease)))])
-        .or_else(look(keys, spot))
+/// What taking a lock writes, and under which base of fences.
+pub(crate) struct Take<'a> {
+    pub(crate) keys: &'a NameKeys,
+    pub(crate) record: &'a Record,
+    pub(crate) lease: Lease,
+    pub(crate) fences: &'a Fences,
+    pub(crate) base: &'a Base,
 }
 
-/// Takes a free lock for the first in line.
-pub(crate) fn take_place(keys: &NameKeys, place: &Place, record: &Record, lease: i64, foreign: i64) -> Txn {
-    let own = keys.place(&place.spot);
-    Txn::new()
-        .when([
-            absent(keys.hold()),
-            Compare::create_revision(own.clone(), CompareOp::Equal, place.revision),
-            nobody_before(keys, own.clone(), foreign),
-        ])
-        .and_then([
-            TxnOp::put(keys.hold(), record.encode(), Some(PutOptions::new().with_lease(lease))),
-            TxnOp::delete(own, None),
-        ])
-        .or_else(look(keys, Some(&place.spot)))
+impl Take<'_> {
+    /// Takes a lock that nobody holds and nobody waits for.
+    pub(crate) fn free(&self, spot: Option<&Spot>, foreign: i64) -> Txn {
+        let nobody = nobody_before(self.keys, self.keys.queue_end(), foreign);
+        self.unless(spot, vec![nobody], vec![])
+    }
+
+    /// Takes a free lock for the first in line.
+    pub(crate) fn place(&self, place: &Place, foreign: i64) -> Txn {
+        let own = self.keys.place(&place.spot);
+        let same = Compare::create_revision(own.clone(), CompareOp::Equal, place.revision);
+        let nobody = nobody_before(self.keys, own.clone(), foreign);
+        self.unless(Some(&place.spot), vec![same, nobody], vec![TxnOp::delete(own, None)])
+    }
+
+    /// Otherwise it looks at the name, and last at the base.
+    fn unless(&self, spot: Option<&Spot>, also: Vec<Compare>, and: Vec<TxnOp>) -> Txn {
+        let hold =
+            TxnOp::put(self.keys.hold(), self.record.encode(), Some(PutOptions::new().with_lease(self.lease.id)));
+        let mut instead = look(self.keys, spot);
+        instead.push(self.fences.look());
+        Txn::new()
+            .when([vec![absent(self.keys.hold()), self.fences.unwritten(self.base)], also].concat())
+            .and_then([vec![hold], and].concat())
+            .or_else(instead)
+    }
 }
 
 /// Takes a place, unless the token has it, or the session's key was written since it was last seen.
@@ -231,6 +253,13 @@ pub(crate) fn seen(answer: &TxnResponse, keys: &NameKeys) -> Result<Seen> {
     seen_in(revision(answer)?, &reads(answer), keys)
 }
 
+/// What a lock was not taken for, and what was read of the base.
+pub(crate) fn not_taken(answer: &TxnResponse, keys: &NameKeys) -> Result<(Seen, GetResponse)> {
+    let mut reads = reads(answer);
+    let base = reads.pop().ok_or_else(|| odd("an answer of another shape"))?;
+    Ok((seen_in(revision(answer)?, &reads, keys)?, base))
+}
+
 pub(crate) fn enqueued(answer: &TxnResponse, keys: &NameKeys) -> Result<Enqueued> {
     let reads = reads(answer);
     let Some((first, look)) = reads.split_first() else { return Err(odd("an answer of another shape")) };
@@ -268,7 +297,7 @@ pub(crate) fn places_in<'a>(found: &'a GetResponse, keys: &'a NameKeys) -> impl 
 pub(crate) fn hold_in(found: &GetResponse) -> Option<HoldSeen> {
     found.kvs().first().map(|key| HoldSeen {
         record: Record::decode(key.value()),
-        fence: key.create_revision(),
+        granted: key.create_revision(),
         written: key.mod_revision(),
         lease: key.lease(),
     })

@@ -1,7 +1,7 @@
 //! `etcd://user:password@host:port,host/?prefix=…`
 
-use tenure_core::Result;
 use tenure_core::driver::BackendUrl;
+use tenure_core::{FenceFloor, Result};
 
 use crate::config::{DEFAULT_PORT, EtcdConfig, endpoint, invalid};
 
@@ -32,6 +32,9 @@ pub(crate) fn read(mut url: BackendUrl) -> Result<EtcdConfig> {
     }
     if let Some(most) = url.number("max_depth")? {
         config = config.max_depth(most)?;
+    }
+    if let Some(floor) = FenceFloor::read(&mut url)? {
+        config = config.fence_floor(floor);
     }
     if let Some(most) = url.millis("clock_error_ms")? {
         config = config.clock_error(most)?;
@@ -102,6 +105,7 @@ mod tests {
             "etcd://a/?ca=x",
             "etcd://a/?clock_error_ms=3600001",
             "etcd://a/?max_dead_letters=0",
+            "etcd://a/?fence_floor=9223372036854775807",
             "etcd://a b",
             "etcds://a/?cert=x",
         ] {

@@ -180,7 +180,7 @@ mod tests {
         }
 
         fn seen(&self, revision: i64, ahead: u32) -> Seen {
-            let hold = Some(HoldSeen { record: None, fence: 1, written: 1, lease: 1 });
+            let hold = Some(HoldSeen { record: None, granted: 1, written: 1, lease: 1 });
             let place = Some(Place { spot: self.0, revision: self.0.arrival + 1, lease: 1 });
             Seen { revision, hold, head: None, place, ahead }
         }

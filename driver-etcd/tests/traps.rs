@@ -5,7 +5,7 @@ mod common;
 use std::time::Duration;
 
 use common::*;
-use etcd_client::{GetOptions, LeaseGrantOptions, PutOptions, SortOrder, SortTarget, Txn, TxnOp};
+use etcd_client::{Compare, GetOptions, LeaseGrantOptions, PutOptions, SortOrder, SortTarget, Txn, TxnOp};
 use tenure_core::driver::{Begun, DistributedLock as _, Released, Renewed};
 use tenure_core::{HoldState, LostReason, OwnerToken};
 use tenure_testkit::{EtcdCluster, EtcdOptions, Link, TcpProxy};
@@ -208,15 +208,18 @@ async fn trap_9_a_guarded_write_of_a_former_holder_does_nothing() {
     let client = tenure_core::Client::new(driver.clone());
     let mut etcd = raw(&cluster).await;
     let first = client.lock("guarded").unwrap().try_acquire().await.unwrap().unwrap();
-    let write = |guard: &tenure_core::LockGuard, value: &'static str| {
-        Txn::new().when([driver.txn_guard(guard.name(), guard.fence())]).and_then([TxnOp::put("data", value, None)])
+    let held_by = async |guard: &tenure_core::LockGuard| driver.txn_guard(guard.name(), guard.fence()).await;
+    let write = |held: &Compare, value: &'static str| {
+        Txn::new().when([held.clone()]).and_then([TxnOp::put("data", value, None)])
     };
-    assert!(etcd.txn(write(&first, "first")).await.unwrap().succeeded());
+    let by_first = held_by(&first).await.unwrap();
+    assert!(etcd.txn(write(&by_first, "first")).await.unwrap().succeeded());
     client.lock("guarded").unwrap().force_release().await.unwrap();
-    assert!(!etcd.txn(write(&first, "nobody")).await.unwrap().succeeded());
+    assert!(!etcd.txn(write(&by_first, "nobody")).await.unwrap().succeeded());
     let second = client.lock("guarded").unwrap().try_acquire().await.unwrap().unwrap();
-    assert!(!etcd.txn(write(&first, "stale")).await.unwrap().succeeded());
-    assert!(etcd.txn(write(&second, "second")).await.unwrap().succeeded());
+    assert!(!etcd.txn(write(&by_first, "stale")).await.unwrap().succeeded());
+    assert_eq!(held_by(&first).await.unwrap_err().kind(), tenure_core::ErrorKind::NotHeld);
+    assert!(etcd.txn(write(&held_by(&second).await.unwrap(), "second")).await.unwrap().succeeded());
     assert_eq!(etcd.get("data", None).await.unwrap().kvs()[0].value(), b"second");
 }
 

@@ -255,9 +255,10 @@ impl<'a> Turn<'a> {
         also: impl IntoIterator<Item = TxnOp>,
     ) -> Result<Option<Applied>> {
         let count = steps.len();
-        let answer =
-            self.inner.txn(Txn::new().when(conditions).and_then([steps, Vec::from_iter(also)].concat())).await?;
+        let txn = Txn::new().when(conditions).and_then([steps, Vec::from_iter(also)].concat());
+        let answer = self.inner.txn(txn.or_else([self.inner.fences.look()])).await?;
         if !answer.succeeded() {
+            self.inner.fences.look_again(reads(&answer).first());
             return Ok(None);
         }
         let revision = crate::txn::revision(&answer)?;

@@ -228,7 +228,8 @@ impl Turn<'_> {
         let limiter = due.limiter.with(self.now, wanted, self.noticed(until));
         let left = self.left(due, steps.len(), until, &limiter);
         let leave = self.leave_line(&due.waiters, part.as_deref(), left);
-        let conditions = [self.within(&due.limiter), vec![running]].concat();
+        let base = self.inner.fences.base().await?;
+        let conditions = [self.within(&due.limiter), vec![running, self.inner.fences.unwritten(&base)]].concat();
         let also = leave.into_iter().chain(self.counted(&limiter));
         let Some(applied) = self.apply(conditions, steps, also).await? else { return Ok(false) };
         let missed = planned.iter().zip(&applied.steps).filter(|(one, step)| delivered(one) && step.is_none()).count();
@@ -258,7 +259,7 @@ impl Turn<'_> {
                 }
                 Fate::Delivered(until, record) => match reads.first().and_then(payload) {
                     Some(payload) if payload.len() == entry.record.size => {
-                        let fence = fence(applied.revision, index)?;
+                        let fence = base.of_delivery(applied.revision, index)?;
                         let to = Place::Leased(until);
                         let held = entry.moved(&self.keys, to, record.clone(), applied.revision);
                         self.inner.delivered.remember(held.key.clone(), held, self.now);
@@ -382,10 +383,4 @@ impl Turn<'_> {
     fn noticed(&self, until: Micros) -> Micros {
         if until > self.now { until } else { until + self.error() }
     }
-}
-
-/// Greater for each delivery: the revision of the transaction, and which message of it.
-fn fence(revision: i64, index: usize) -> Result<FencingToken> {
-    let fence = u64::try_from(revision).ok().map(|revision| revision << 7 | index as u64);
-    fence.and_then(FencingToken::new).ok_or_else(|| odd("a revision that is not positive"))
 }

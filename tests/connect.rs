@@ -45,6 +45,31 @@ async fn an_unknown_parameter_is_told_the_known_ones_by_every_driver() {
     }
 }
 
+#[tokio::test]
+async fn every_driver_takes_a_floor_for_fences_and_refuses_one_that_nobody_believes_in() {
+    let servers = SERVERS.iter().map(|scheme| format!("{scheme}host/"));
+    let memory = cfg!(feature = "memory").then(|| String::from("memory:"));
+    for url in servers.chain(memory) {
+        for floor in ["9223372036854775807", "18446744073709551615", "-1", "many"] {
+            let text = refused(&format!("{url}?fence_floor={floor}")).await;
+            assert!(text.contains("fence_floor"), "{url}: {text}");
+        }
+        let text = refused(&format!("{url}?fence_floor=54&prefx=x")).await;
+        assert!(text.contains("known are ") && text.contains("fence_floor"), "{url}: {text}");
+    }
+}
+
+#[cfg(feature = "memory")]
+#[tokio::test]
+async fn fences_of_a_store_in_memory_begin_beyond_the_floor() {
+    for (url, fence) in [("memory:?fence_floor=0", 1), ("memory:floored?fence_floor=41", 42)] {
+        let client = tenure::connect(url).await.unwrap();
+        assert_eq!(client.lock("a").unwrap().acquire().await.unwrap().fence().get(), fence, "{url}");
+    }
+    let client = tenure::connect("memory:").await.unwrap();
+    assert!(client.lock("a").unwrap().acquire().await.unwrap().fence().get() > 1 << 50, "the clock");
+}
+
 /// Also where it was forgotten to encode it.
 #[tokio::test]
 async fn no_part_of_a_password_is_in_any_error() {

@@ -9,9 +9,10 @@ use std::time::{Duration, Instant};
 
 use common::*;
 use futures_util::future::join_all;
-use tenure_core::driver::{DelayQueue as _, Due, Healed, NewMessage, Next, Settled};
+use tenure_core::driver::{Cancelled, DelayQueue as _, Due, Healed, NewMessage, Next, Pushed, Settled, Watch};
 use tenure_core::{Client, ConcurrencyKey, Delay, QueueLimits, Rate};
 use tenure_etcd::EtcdDriver;
+use tenure_testkit::{EtcdCluster, Link, TcpProxy};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -21,6 +22,26 @@ fn in_flight(most: u32) -> QueueLimits {
 
 fn rate(deliveries: u32, per: Duration) -> QueueLimits {
     QueueLimits::none().rate(Rate::new(deliveries, per).unwrap())
+}
+
+fn due_after(delay: Duration) -> NewMessage {
+    NewMessage { due: Due::After(Delay::new(delay).unwrap()), ..message(b"later") }
+}
+
+/// Asks until nothing wakes the client any more: it sleeps since the queue is full.
+async fn falls_asleep(driver: &EtcdDriver, watch: &mut Watch) {
+    loop {
+        let full = receive(driver, 1, MINUTE).await;
+        assert!(full.deliveries.is_empty());
+        if tokio::time::timeout(SECOND / 2, watch.next()).await.is_err() {
+            assert!(matches!(full.next, Next::In(left) if left > MINUTE / 4), "until a lease ends: {:?}", full.next);
+            return;
+        }
+    }
+}
+
+async fn is_woken(watch: &mut Watch) {
+    tokio::time::timeout(5 * SECOND, watch.next()).await.expect("woken by the room, not by the end of a lease");
 }
 
 async fn push(driver: &EtcdDriver, count: usize) {
@@ -158,8 +179,7 @@ async fn room_is_used_by_what_becomes_due_later() {
     let first = receive(&other, 1, MINUTE).await.deliveries;
     let waiting = Client::new(driver(&cluster)).queue_of_bytes(b"jobs").unwrap();
     let due = Instant::now() + SECOND;
-    let later = NewMessage { due: Due::After(Delay::new(SECOND).unwrap()), ..message(b"later") };
-    other.push(&queue(), &[later]).await.unwrap();
+    other.push(&queue(), &[due_after(SECOND)]).await.unwrap();
     let settled = async {
         tokio::time::sleep(SECOND / 2).await;
         ack(&other, &first).await;
@@ -168,4 +188,68 @@ async fn room_is_used_by_what_becomes_due_later() {
     delivery.unwrap().unwrap().ack().await.unwrap();
     let late = Instant::now().saturating_duration_since(due);
     assert!(late < SECOND / 2, "{late:?} late");
+}
+
+/// A lease has ended, but the queue is full: its message is handed out again as soon as there is room.
+#[tokio::test]
+async fn room_is_used_by_a_message_whose_lease_has_ended() {
+    let cluster = server();
+    let url = format!("{}/?clock_error_ms=0", cluster.url());
+    let (other, waiting) = (EtcdDriver::connect(&url).await.unwrap(), EtcdDriver::connect(&url).await.unwrap());
+    push(&other, 2).await;
+    let lasting = receive(&other, 1, MINUTE).await.deliveries;
+    assert_eq!(receive(&other, 1, SECOND).await.deliveries.len(), 1);
+    until("its lease ends", async || other.stats(&queue()).await.unwrap().ready == 1).await;
+    other.limit(&queue(), &in_flight(1)).await.unwrap();
+    let mut watch = waiting.watch(&queue()).await.unwrap();
+    falls_asleep(&waiting, &mut watch).await;
+    ack(&other, &lasting).await;
+    is_woken(&mut watch).await;
+    assert_eq!(receive(&waiting, 1, MINUTE).await.deliveries.len(), 1);
+}
+
+/// The settlement left its client before the message was due, and reaches etcd after another client was told to wait.
+#[tokio::test]
+async fn room_of_a_settlement_that_was_slow_is_used() {
+    let cluster = server();
+    let proxy = TcpProxy::start(cluster.ports()[0]).unwrap();
+    let slow = EtcdDriver::new(EtcdCluster::url_of(&[proxy.port()]).parse().unwrap());
+    let (waiting, other) = (driver(&cluster), driver(&cluster));
+    other.limit(&queue(), &in_flight(1)).await.unwrap();
+    push(&other, 1).await;
+    let taken = receive(&slow, 1, MINUTE).await.deliveries;
+    let mut watch = waiting.watch(&queue()).await.unwrap();
+    other.push(&queue(), &[due_after(SECOND / 5)]).await.unwrap();
+    proxy.set_present(Link::Jammed);
+    let settled = async {
+        assert_eq!(ack(&slow, &taken).await, [Settled::Done]);
+    };
+    let freed = async {
+        until("it is due", async || other.stats(&queue()).await.unwrap().ready == 1).await;
+        falls_asleep(&waiting, &mut watch).await;
+        proxy.set_present(Link::Open);
+        is_woken(&mut watch).await;
+        assert_eq!(receive(&waiting, 1, MINUTE).await.deliveries.len(), 1);
+    };
+    tokio::join!(settled, freed);
+}
+
+/// A client that met a full queue knows of nothing that is due later: it looks when there is room, though what was due then
+/// is gone.
+#[tokio::test]
+async fn room_is_used_though_what_was_due_is_cancelled() {
+    let cluster = server();
+    let (waiting, other) = (driver(&cluster), driver(&cluster));
+    other.limit(&queue(), &in_flight(1)).await.unwrap();
+    push(&other, 1).await;
+    let taken = receive(&other, 1, MINUTE).await.deliveries;
+    let pushed = other.push(&queue(), &[message(b"due"), due_after(20 * SECOND)]).await.unwrap();
+    let Pushed::Stored(due) = &pushed[0] else { panic!("{pushed:?}") };
+    let mut watch = waiting.watch(&queue()).await.unwrap();
+    falls_asleep(&waiting, &mut watch).await;
+    assert_eq!(other.cancel(&queue(), due).await.unwrap(), Cancelled::Removed);
+    ack(&other, &taken).await;
+    is_woken(&mut watch).await;
+    let next = receive(&waiting, 1, MINUTE).await.next;
+    assert!(matches!(next, Next::In(left) if left <= 20 * SECOND), "{next:?}");
 }

@@ -15,6 +15,12 @@ use super::keys::Set;
 use super::line::Soonest;
 use crate::driver::Inner;
 
+/// How limits begin that limit the messages in flight. It is less than [`RATE`], so that a comparison in etcd finds out.
+const IN_FLIGHT: &str = "in_flight";
+
+/// How limits begin that are a rate alone: a settlement makes no room under it.
+const RATE: &str = "rate";
+
 /// The limits of a queue, and what counts against them.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Limiter {
@@ -138,22 +144,18 @@ impl Turn<'_> {
         let full_at = bucket.given_back(limiter.full_at, deliveries);
         let same = Compare::mod_revision(self.keys.bucket(), CompareOp::Equal, written);
         let put = TxnOp::put(self.keys.bucket(), full_at.to_string(), None);
-        let _ = self.inner.txn(Txn::new().when([same]).and_then([put])).await;
+        let told = self.signal_all(&vec![self.now; deliveries]);
+        let _ = self.inner.txn(Txn::new().when([same]).and_then([put, told])).await;
     }
 
-    /// What goes along with so many settlements, which make messages due at these times: those who wait look, also for the room
-    /// in a limited queue where something is due.
+    /// What goes along with so many settlements, which make messages due at these times: those who wait look. Where the
+    /// messages in flight are limited, so many of them look in any case: whether somebody was told to wait for the room
+    /// cannot be seen by what is due, as the clocks of the two may be apart, and the settlement slow.
     pub(super) fn signal_settled(&self, due: &[Micros], count: usize) -> TxnOp {
         let told: Vec<_> = (!due.is_empty()).then(|| self.signal_all(due)).into_iter().collect();
-        let unlimited = Compare::create_revision(self.keys.limits(), CompareOp::Equal, 0);
-        let (from, to) = self.keys.range(Set::Waiting, 0, Some(self.now + 1));
-        let idle = Compare::create_revision(from, CompareOp::Equal, 0).with_range(to);
-        let room = TxnOp::txn(Txn::new().when([idle]).and_then(told.clone()).or_else([self.signal_room(count)]));
-        TxnOp::txn(Txn::new().when([unlimited]).and_then(told).or_else([room]))
-    }
-
-    fn signal_room(&self, count: usize) -> TxnOp {
-        self.signal_all(&vec![self.now; count])
+        let limited = Compare::value(self.keys.limits(), CompareOp::Less, RATE);
+        let room = self.signal_all(&vec![self.now; count]);
+        TxnOp::txn(Txn::new().when([limited]).and_then([room]).or_else(told))
     }
 }
 
@@ -163,9 +165,9 @@ pub(super) fn limits(answer: &GetResponse) -> QueueLimits {
 }
 
 fn spelled(limits: &QueueLimits) -> String {
-    let in_flight = limits.max_in_flight().map(|most| format!("in_flight={most}\n"));
+    let in_flight = limits.max_in_flight().map(|most| format!("{IN_FLIGHT}={most}\n"));
     let rate = limits.max_rate();
-    let rate = rate.map(|rate| format!("rate={}/{}\n", rate.deliveries(), rate.per().as_micros()));
+    let rate = rate.map(|rate| format!("{RATE}={}/{}\n", rate.deliveries(), rate.per().as_micros()));
     [in_flight, rate].into_iter().flatten().collect()
 }
 
@@ -173,8 +175,8 @@ fn parse(text: &str) -> Option<QueueLimits> {
     let mut limits = QueueLimits::none();
     for line in text.lines() {
         limits = match line.split_once('=')? {
-            ("in_flight", most) => limits.in_flight(most.parse().ok()?).ok()?,
-            ("rate", rate) => {
+            (IN_FLIGHT, most) => limits.in_flight(most.parse().ok()?).ok()?,
+            (RATE, rate) => {
                 let (deliveries, per) = rate.split_once('/')?;
                 let per = Duration::from_micros(per.parse().ok()?);
                 limits.rate(Rate::new(deliveries.parse().ok()?, per).ok()?)
@@ -203,6 +205,19 @@ mod tests {
             assert_eq!(parse(&spelled(&limits)), Some(limits));
         }
         assert_eq!(parse("rate=0/0"), None);
+    }
+
+    #[test]
+    fn a_comparison_tells_whether_messages_in_flight_are_limited() {
+        let rate = Rate::new(3, Duration::from_millis(10)).unwrap();
+        let none = QueueLimits::none();
+        for (limits, limited) in [
+            (none.in_flight(7).unwrap(), true),
+            (none.in_flight(7).unwrap().rate(rate), true),
+            (none.rate(rate), false),
+        ] {
+            assert_eq!(spelled(&limits).as_str() < RATE, limited, "{limits:?}");
+        }
     }
 
     #[test]

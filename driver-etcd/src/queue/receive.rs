@@ -193,7 +193,7 @@ impl Turn<'_> {
             (None, Some(_)) => Ahead::NotSoon,
             (soonest, _) => Ahead::Known(soonest),
         };
-        // A settlement makes room, and tells so if something is due: whatever is due later is asked for then.
+        // Whoever makes room tells so: whatever is due later is asked for then.
         if limiter.room(self.now) == 0 && count > 0 {
             entries.clear();
             (more, next) = (false, Ahead::Known(Some(limiter.room_at(self.now))));

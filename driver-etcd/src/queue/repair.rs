@@ -67,7 +67,7 @@ impl Turn<'_> {
                 operations
             }
         };
-        self.apply_one(entry.step(operations), None).await?;
+        self.apply_one(entry.step(operations), Some(self.signal_settled(&[], 1))).await?;
         self.let_next_go([entry]).await;
         Ok(())
     }

@@ -7,8 +7,10 @@ mod common;
 use std::time::{Duration, Instant};
 
 use common::*;
-use tenure_core::driver::{DelayQueue as _, Due, NewMessage};
-use tenure_core::{Client, Delay, Queue};
+use futures_util::future::join_all;
+use tenure_core::driver::{DelayQueue as _, Due, NewMessage, Watch};
+use tenure_core::{Client, ConcurrencyKey, Delay, Queue};
+use tenure_etcd::EtcdDriver;
 use tenure_testkit::EtcdCluster;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::task::JoinSet;
@@ -104,6 +106,36 @@ async fn a_batch_wakes_as_many_as_it_has_messages() {
         assert!(late < SECOND, "{late:?} late: those who come instead of others are not needed");
         tokio::time::sleep(SECOND).await;
     }
+}
+
+/// What a concurrency key held back became due long ago, and nobody could know: those in front have not missed it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_message_that_its_key_held_back_for_long_wakes_one_client_and_evicts_none() {
+    let cluster = server();
+    let (producer, mut etcd) = (driver(&cluster), raw(&cluster).await);
+    let keyed = NewMessage { key: Some(ConcurrencyKey::new("k").unwrap()), ..message(b"a") };
+    producer.push(&queue(), &[keyed.clone(), keyed]).await.unwrap();
+    let pushed = Instant::now();
+    let first = receive(&producer, 1, 60 * SECOND).await.deliveries;
+    let mut waiting = Vec::new();
+    for _ in 0..10 {
+        let driver = driver(&cluster);
+        let watch = driver.watch(&queue()).await.unwrap();
+        assert!(receive(&driver, 1, SECOND).await.deliveries.is_empty(), "it waits");
+        waiting.push((driver, watch));
+    }
+    tokio::time::sleep((3 * SECOND).saturating_sub(pushed.elapsed())).await; // all would ask by then
+    ack(&producer, &first).await;
+    let awake = |(driver, mut watch): (EtcdDriver, Watch)| async move {
+        let woken = tokio::time::timeout(SECOND / 2, watch.next()).await.is_ok();
+        (woken, driver, watch)
+    };
+    let (woken, asleep): (Vec<_>, Vec<_>) =
+        join_all(waiting.into_iter().map(awake)).await.into_iter().partition(|(woken, ..)| *woken);
+    assert_eq!((woken.len(), asleep.len()), (1, 9));
+    assert_eq!(receive(&woken[0].1, 1, SECOND).await.deliveries.len(), 1);
+    let line = etcd_client::GetOptions::new().with_prefix().with_count_only();
+    assert_eq!(etcd.get("tenure:queue/wake/jobs/", Some(line)).await.unwrap().count(), 9);
 }
 
 /// Those in front never ask: they are dead, and etcd does not know of it yet.

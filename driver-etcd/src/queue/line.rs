@@ -95,6 +95,12 @@ impl Soonest {
         Self { due: *first, wanted }
     }
 
+    /// As it counts for a client that hears of it now: nobody asked before for what became due without being told, and a
+    /// client whose clock is ahead did not miss it.
+    fn heard_of(self, now: Micros) -> Self {
+        Self { due: self.due.max(now), ..self }
+    }
+
     /// As it stands in the signal's key, with an equals sign before it if it is [exact](News::Exactly).
     pub(super) fn spelled(self) -> String {
         format!("{} {}", self.due, self.wanted)
@@ -145,7 +151,7 @@ impl Sleeper {
             return;
         }
         if let Some(Stands { place, soonest, revision }) = stands {
-            (self.read_at, self.soonest, self.place) = (revision, soonest, Some(place));
+            (self.read_at, self.soonest, self.place) = (revision, soonest.heard_of(now), Some(place));
         }
         for (revision, news) in recent {
             self.count(revision, news, now);
@@ -198,14 +204,13 @@ impl Sleeper {
             return;
         }
         match news {
-            News::Exactly(soonest) if self.place.is_some() => self.soonest = soonest,
+            News::Exactly(soonest) if self.place.is_some() => self.soonest = soonest.heard_of(now),
             News::Exactly(_) => {}
-            News::Sooner(Soonest { due, wanted }) if due < self.soonest.due => {
-                let outstanding = if self.soonest.due <= now { self.soonest.wanted } else { 0 };
-                self.soonest = Soonest { due, wanted: wanted + outstanding };
-            }
-            News::Sooner(Soonest { due, wanted }) if due <= now => self.soonest.wanted += wanted,
-            News::Sooner(_) => {}
+            News::Sooner(soonest) => match soonest.heard_of(now) {
+                sooner if sooner.due < self.soonest.due => self.soonest = sooner,
+                more if more.due <= now => self.soonest.wanted += more.wanted,
+                _ => {}
+            },
             News::Came(key) => {
                 if let Some(place) = self.place.as_mut().filter(|place| key < place.key) {
                     place.ahead += 1;
@@ -258,6 +263,22 @@ mod tests {
         }
         assert_eq!(waiting(0, Soonest::NEVER).alarm(), None);
         assert!(waiting(999, soonest(NOW, 1)).alarm() < Some(NOW + 2_000_000), "however many are dead");
+    }
+
+    /// A concurrency key lets go of what has been due for long, and clocks are apart.
+    #[test]
+    fn what_was_due_before_it_was_told_is_left_to_those_in_front_all_the_same() {
+        let past = soonest(NOW - 10_000_000, 1);
+        for news in [News::Sooner(past), News::Exactly(past), News::Sooner(Soonest::AT_ONCE)] {
+            let mut sleeper = waiting(1, Soonest::NEVER);
+            sleeper.take_in(11, news, NOW);
+            assert_eq!(sleeper.alarm(), Some(NOW + BACKUP));
+            assert_eq!(sleeper.asks(NOW), Some((Some(b"m".to_vec()), false)), "not instead of others");
+        }
+        assert_eq!(waiting(1, past).alarm(), Some(NOW + BACKUP));
+        let mut sleeper = waiting(1, soonest(NOW, 1));
+        sleeper.take_in(11, News::Sooner(past), NOW + 5);
+        assert_eq!((sleeper.alarm(), sleeper.soonest.wanted), (Some(NOW), 2), "both are due");
     }
 
     #[test]

@@ -138,6 +138,23 @@ async fn a_message_that_its_key_held_back_for_long_wakes_one_client_and_evicts_n
     assert_eq!(etcd.get("tenure:queue/wake/jobs/", Some(line)).await.unwrap().count(), 9);
 }
 
+/// A client that waits, and asks now and then, keeps its place: the lease of it does not end in between.
+#[tokio::test]
+async fn a_place_lasts_for_as_long_as_its_client_asks() {
+    let cluster = server();
+    let (waiting, mut etcd) = (driver(&cluster), raw(&cluster).await);
+    let _watch = waiting.watch(&queue()).await.unwrap();
+    assert!(receive(&waiting, 1, SECOND).await.deliveries.is_empty(), "it waits");
+    let lease = etcd.leases().await.unwrap().leases()[0].id();
+    let mut left = async || etcd.lease_time_to_live(lease, None).await.unwrap().ttl();
+    while left().await >= 29 {
+        tokio::time::sleep(SECOND).await; // until half of it has passed
+    }
+    assert!(receive(&waiting, 1, SECOND).await.deliveries.is_empty(), "it still waits");
+    let left = left().await;
+    assert!(left > 50, "{left} s are left");
+}
+
 /// Those in front never ask: they are dead, and etcd does not know of it yet.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn when_those_in_front_are_dead_another_one_asks_within_two_seconds() {

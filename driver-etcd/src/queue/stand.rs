@@ -92,6 +92,8 @@ impl Turn<'_> {
     ) -> Result<Option<Micros>> {
         let (stands, next) = match (part.place.take(), waiters.ahead, next) {
             (Some(key), Some(ahead), Ahead::Known(next)) => {
+                // The place lasts for as long as somebody asks. Its end would be an event of the watch.
+                self.inner.signals.lease().await?;
                 (stands(Place { key, ahead }, next, waiters.revision), next)
             }
             _ => self.stand(queue, waiters.signal, room_at).await?,

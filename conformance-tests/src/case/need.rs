@@ -20,7 +20,8 @@ pub enum Need {
     Wakeups,
     /// Waiters are served in order of arrival.
     Fifo,
-    /// The driver can reserve fences, and the clients pass leases on.
+    /// The driver can reserve fences and wakes its waiters, and the clients pass leases on: one wait at the backend serves
+    /// all waiters of a client only where somebody wakes it.
     Passing,
     /// The queue has a cap that can be reached in reasonable time.
     ReachableQueueCap,
@@ -122,7 +123,8 @@ impl Need {
             Self::Wakeups => unless(locks.waiting != Waiting::Poll, "wake-ups are not declared"),
             Self::Fifo => unless(locks.waiting == Waiting::Fifo, "FIFO waiting is not declared"),
             Self::Passing => {
-                let passing = locks.max_fences > 1 && declared.passing == Passing::On;
+                let wakes = locks.waiting != Waiting::Poll;
+                let passing = wakes && locks.max_fences > 1 && declared.passing == Passing::On;
                 unless(passing, "passing leases on within a client is not declared")
             }
             Self::ReachableQueueCap => unless(

@@ -21,6 +21,7 @@ use crate::harness::{BoxError, CaseContext, Declared, Harness, HarnessMaker, Mis
 pub struct ReducedMaker {
     inner: Arc<dyn HarnessMaker>,
     id: String,
+    reduced: Reduced,
 }
 
 impl ReducedMaker {
@@ -28,7 +29,15 @@ impl ReducedMaker {
     #[must_use]
     pub fn new(inner: Arc<dyn HarnessMaker>) -> Self {
         let id = format!("{}-reduced", inner.id());
-        Self { inner, id }
+        Self { inner, id, reduced: Reduced { max_fences: 1 } }
+    }
+
+    /// The same, but a grant carries as many fences as the honest driver's. A driver that polls is never asked for more
+    /// than one by a client, and is right to carry more.
+    #[must_use]
+    pub fn with_fences(inner: Arc<dyn HarnessMaker>) -> Self {
+        let (id, max_fences) = (format!("{}-polling-with-fences", inner.id()), inner.declared().locks.max_fences);
+        Self { inner, id, reduced: Reduced { max_fences } }
     }
 }
 
@@ -40,7 +49,7 @@ impl HarnessMaker for ReducedMaker {
 
     fn declared(&self) -> Declared {
         let mut declared = self.inner.declared();
-        declared.locks = reduced(declared.locks);
+        declared.locks = self.reduced.locks(declared.locks);
         declared.reentrant = None;
         declared.queue = None;
         declared.processes = Processes::Single; // a worker would not be reduced
@@ -52,7 +61,7 @@ impl HarnessMaker for ReducedMaker {
     }
 
     async fn make(&self, context: CaseContext) -> Result<Box<dyn Harness>, BoxError> {
-        Ok(twisted_harness(self.inner.make(context).await?, Arc::new(Reduced), None))
+        Ok(twisted_harness(self.inner.make(context).await?, Arc::new(self.reduced), None))
     }
 
     fn server(&self) -> String {
@@ -66,21 +75,26 @@ impl fmt::Debug for ReducedMaker {
     }
 }
 
-fn reduced(locks: LockCapabilities) -> LockCapabilities {
-    let ms = Duration::from_millis;
-    LockCapabilities {
-        waiting: Waiting::Poll,
-        introspection: Introspection::None,
-        revocation: Revocation::None,
-        max_waiters: None,
-        renew_batch: 1,
-        max_fences: 1,
-        ttl: TtlRange { min: ms(50), max: Duration::from_secs(86_400), granularity: ms(50) },
-        ..locks
-    }
+#[derive(Clone, Copy)]
+struct Reduced {
+    max_fences: u32,
 }
 
-struct Reduced;
+impl Reduced {
+    fn locks(self, full: LockCapabilities) -> LockCapabilities {
+        let ms = Duration::from_millis;
+        LockCapabilities {
+            waiting: Waiting::Poll,
+            introspection: Introspection::None,
+            revocation: Revocation::None,
+            max_waiters: None,
+            renew_batch: 1,
+            max_fences: self.max_fences,
+            ttl: TtlRange { min: ms(50), max: Duration::from_secs(86_400), granularity: ms(50) },
+            ..full
+        }
+    }
+}
 
 fn unsupported<T>(what: &'static str) -> Result<T> {
     Err(Error::new(ErrorKind::Unsupported, what))
@@ -89,7 +103,7 @@ fn unsupported<T>(what: &'static str) -> Result<T> {
 #[async_trait]
 impl Twist for Reduced {
     fn capabilities(&self, inner: &Inner) -> LockCapabilities {
-        reduced(inner.locks().capabilities())
+        self.locks(inner.locks().capabilities())
     }
 
     fn reentrant_capabilities(&self, _inner: &Inner) -> Option<ReentrantCapabilities> {
@@ -101,7 +115,8 @@ impl Twist for Reduced {
     }
 
     async fn acquire(&self, inner: &Inner, request: &AcquireRequest) -> Result<Acquisition> {
-        let request = AcquireRequest { queue: Queueing::None, fences: 1, ..request.clone() };
+        let request =
+            AcquireRequest { queue: Queueing::None, fences: request.fences.min(self.max_fences), ..request.clone() };
         Ok(match inner.locks().acquire(&request).await? {
             Acquisition::Busy(_) => Acquisition::Busy(Busy::default()),
             granted => granted,

@@ -4,6 +4,9 @@ use std::fmt;
 use std::num::{NonZeroU64, TryFromIntError};
 use std::str::FromStr;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+
 use crate::error::{Error, ErrorKind, Result};
 
 /// Length of the text form of a 128-bit identity: unpadded base64url.
@@ -121,9 +124,7 @@ pub struct TokenText([u8; TEXT_LEN]);
 impl TokenText {
     fn of(bits: [u8; 16]) -> Self {
         let mut text = [0; TEXT_LEN];
-        for (i, letter) in text.iter_mut().enumerate() {
-            *letter = ALPHABET[sextet(&bits, i)];
-        }
+        URL_SAFE_NO_PAD.encode_slice(bits, &mut text).expect("16 bytes are 22 characters");
         Self(text)
     }
 
@@ -201,35 +202,17 @@ impl fmt::Display for FencingToken {
     }
 }
 
-const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
-
 fn random_bits() -> [u8; 16] {
     let mut bits = [0; 16];
     getrandom::fill(&mut bits).expect("the operating system gives random bytes");
     bits
 }
 
-/// The `i`-th group of six bits, padded with zeros at the end.
-fn sextet(bits: &[u8; 16], i: usize) -> usize {
-    let (byte, shift) = (i * 6 / 8, i * 6 % 8);
-    let pair = u16::from(bits[byte]) << 8 | u16::from(*bits.get(byte + 1).unwrap_or(&0));
-    usize::from(pair >> (10 - shift) & 0x3f)
-}
-
+/// Refuses what is not exactly the text of 16 bytes, bits behind the last of them included.
 fn decode(text: &str) -> Option<[u8; 16]> {
-    let letters: &[u8; TEXT_LEN] = text.as_bytes().try_into().ok()?;
-    let mut all = 0_u128;
-    for (i, letter) in letters.iter().enumerate() {
-        let value = ALPHABET.iter().position(|c| c == letter)? as u128;
-        if i + 1 < TEXT_LEN {
-            all = all << 6 | value;
-        } else if value & 0xf == 0 {
-            all = all << 2 | value >> 4;
-        } else {
-            return None; // the last character carries two bits, the rest must be zero
-        }
-    }
-    Some(all.to_be_bytes())
+    let mut bits = [0; 16];
+    let read = URL_SAFE_NO_PAD.decode_slice(text, &mut bits).ok()?;
+    (read == bits.len()).then_some(bits)
 }
 
 #[cfg(test)]
@@ -245,6 +228,15 @@ mod tests {
         assert_eq!(OwnerToken([0xff; 16]).expose().as_str(), "_____________________w");
         assert!(OwnerToken::parse("_____________________x").is_err());
         assert!(OwnerToken::parse("short").is_err());
+        for wrong in [
+            "AAAAAAAAAAAAAAAAAAAAAAA",
+            "AAAAAAAAAAAAAAAAAAAAAAAA",
+            "AAAAAAAAAAAAAAAAAAAAA=",
+            "AAAAAAAAAAAAAAAAAAAA==",
+            "+AAAAAAAAAAAAAAAAAAAAA",
+        ] {
+            assert!(OwnerToken::parse(wrong).is_err(), "{wrong}");
+        }
     }
 
     #[test]

@@ -1,10 +1,12 @@
 //! What all clones of one driver share.
 
 use std::fmt;
+use std::hash::Hasher as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use fnv::FnvHasher;
 use tenure_core::driver::{Electorate, ProcessOwners};
 use tenure_core::{Error, ErrorKind, FenceFloor, FencingToken, LeaseInstant, LockName, Result};
 
@@ -58,9 +60,9 @@ impl Shared {
 
     /// The nodes in the order in which waiters of this name prefer them; the same for all clients.
     pub(crate) fn order(&self, name: &LockName) -> impl Iterator<Item = usize> + Clone + use<> {
-        let fnv = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
-        let hash = name.as_bytes().iter().fold(0xcbf2_9ce4_8422_2325, fnv);
-        let (n, first) = (self.n(), usize::try_from(hash >> 33).unwrap_or_default());
+        let mut hash = FnvHasher::default();
+        hash.write(name.as_bytes());
+        let (n, first) = (self.n(), usize::try_from(hash.finish() >> 33).unwrap_or_default());
         (0..n).map(move |i| (first + i) % n)
     }
 

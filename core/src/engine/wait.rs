@@ -146,7 +146,6 @@ impl<'a> Wait<'a> {
             _ => 1,
         };
         let attempt = Attempt::new(place, ask, queue, fences);
-        let pause = Pause::new(attempt.token().expose().as_ref());
         Self {
             shared,
             ask,
@@ -160,7 +159,7 @@ impl<'a> Wait<'a> {
             sharing: if shared.config.shares && queue != Queueing::None { Sharing::Possible } else { Sharing::Alone },
             first: None,
             last_error: None,
-            pause,
+            pause: Pause::default(),
         }
     }
 

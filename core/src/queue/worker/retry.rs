@@ -65,10 +65,9 @@ impl RetryPolicy {
         Duration::try_from_secs_f64(seconds * share).unwrap_or(self.longest)
     }
 
-    /// As [`wait`](Self::wait), with chance from the operating system.
+    /// As [`wait`](Self::wait), by chance.
     pub(super) fn random_wait(&self, attempt: u32) -> Duration {
-        let chance = getrandom::u32().map_or(0.5, |number| f64::from(number) / f64::from(u32::MAX));
-        self.wait(attempt, chance)
+        self.wait(attempt, fastrand::f64())
     }
 }
 

@@ -89,6 +89,12 @@ impl DriftBound {
         let margin = (ttl / 1000).max(Duration::from_millis(1));
         ttl.checked_sub(ttl.mul_f64(self.rate) + self.fixed + margin).filter(|left| !left.is_zero())
     }
+
+    /// A ttl of which the holder may believe in `span`, and little more.
+    pub(crate) fn covering(&self, span: Duration) -> Duration {
+        // A millisecond for the smallest margin, and one for what is rounded.
+        (span + self.fixed + Duration::from_millis(2)).div_f64(1.0 - self.rate - 0.001)
+    }
 }
 
 #[cfg(test)]
@@ -114,6 +120,11 @@ mod tests {
         let left = DriftBound::DEFAULT.believable(Duration::from_secs(10)).unwrap();
         assert_eq!(left, Duration::from_millis(10_000 - 100 - 2 - 10));
         assert!(DriftBound::DEFAULT.believable(Ttl::MIN).is_some());
+        for span in [0, 1, 10, 999, 86_400_000].map(Duration::from_millis) {
+            let ttl = DriftBound::DEFAULT.covering(span);
+            let believable = DriftBound::DEFAULT.believable(ttl).unwrap();
+            assert!(believable >= span && believable <= span + span / 100 + Duration::from_millis(2), "{span:?}");
+        }
         assert!(DriftBound::DEFAULT.believable(Duration::from_millis(3)).is_none());
         assert!(DriftBound::new(0.6, Duration::ZERO).is_err());
         assert!(DriftBound::new(f64::NAN, Duration::ZERO).is_err());

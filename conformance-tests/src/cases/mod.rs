@@ -11,6 +11,7 @@ mod hygiene;
 mod idempotence;
 mod inspection;
 mod lease;
+mod least;
 mod limits;
 mod loss;
 mod meta;
@@ -45,6 +46,7 @@ pub fn all() -> impl Iterator<Item = &'static Case> {
         idempotence::CASES,
         inspection::CASES,
         lease::CASES,
+        least::CASES,
         limits::CASES,
         loss::CASES,
         meta::CASES,

@@ -74,6 +74,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
         [
             "hygiene/client-dropped-with-guards-alive",
             "lease/renewed-outlives-its-ttl",
+            "least/closing-leaves-it-taken",
+            "least/released-lock-stays-taken",
             "loss/run-returns-the-output",
             "loss/short-outage-is-survived",
             "server/cut-connections-are-replaced",

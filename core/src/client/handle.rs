@@ -37,6 +37,8 @@ pub struct Stats {
     pub waiters: usize,
     /// Releases and abandoned attempts that the backend has not acknowledged.
     pub cleanups: usize,
+    /// Leases without a guard that are [left standing](Lock::at_least).
+    pub standing: usize,
 }
 
 impl Client {
@@ -189,6 +191,7 @@ impl Client {
             holds: self.shared.holds.load(Ordering::Acquire),
             waiters: self.shared.waiters.load(Ordering::Acquire),
             cleanups: self.shared.reaper.pending(),
+            standing: self.shared.reaper.standing(),
         }
     }
 
@@ -196,7 +199,8 @@ impl Client {
     /// driver then takes no longer than the client's `op_timeout`.
     ///
     /// New acquisitions and those that wait fail with [`ErrorKind::Closed`]. Guards that still exist are told
-    /// [`LostReason::Closed`](crate::LostReason::Closed), and their leases are given back.
+    /// [`LostReason::Closed`](crate::LostReason::Closed), and their leases are given back; those of
+    /// [`at_least`](Lock::at_least) are left standing for the rest.
     ///
     /// # Errors
     ///

@@ -145,6 +145,14 @@ impl TtlRange {
         let whole = wanted.min(self.max).as_nanos() / step * step;
         Duration::from_nanos(u64::try_from(whole).unwrap_or(u64::MAX)).max(self.min)
     }
+
+    /// The shortest ttl of the backend that is not below `wanted`; `None` if that is longer than any.
+    pub(crate) fn at_least(&self, wanted: Duration) -> Option<Ttl> {
+        let step = self.granularity.max(Duration::from_millis(1)).as_nanos();
+        let whole = wanted.max(self.min).as_nanos().div_ceil(step) * step;
+        let whole = Duration::from_nanos(u64::try_from(whole).ok()?);
+        Ttl::new(whole).ok().filter(|_| whole <= self.max)
+    }
 }
 
 #[cfg(test)]
@@ -159,6 +167,10 @@ mod tests {
             let kept = Duration::from_millis(kept);
             assert_eq!(range.at_most(Duration::from_millis(wanted)), kept);
             range.check(Ttl::new(kept).unwrap()).unwrap();
+        }
+        for (wanted, kept) in [(0, Some(2000)), (2001, Some(3000)), (60_000, Some(60_000)), (60_001, None)] {
+            let ttl = range.at_least(Duration::from_millis(wanted));
+            assert_eq!(ttl.map(Ttl::as_millis), kept);
         }
     }
 }

@@ -27,6 +27,7 @@ pub(crate) struct Ask {
     pub(crate) ttl: Ttl,
     pub(crate) upkeep: Upkeep,
     pub(crate) max_hold: Option<Duration>,
+    pub(crate) at_least: Option<Duration>,
     pub(crate) label: Option<Label>,
 }
 
@@ -39,7 +40,23 @@ impl Ask {
             let text = format!("a ttl of {:?} is shorter than the drift bound", self.ttl.get());
             return Err(Error::new(ErrorKind::InvalidArgument, text));
         }
+        if let Some(least) = self.at_least {
+            self.check_least(shared, least)?;
+        }
         shared.start()
+    }
+
+    /// Whether one renewal can leave the lease standing for as long as `least`.
+    fn check_least(&self, shared: &Shared, least: Duration) -> Result<()> {
+        let (range, wanted) = (shared.backend.locks().capabilities().ttl, shared.config.drift.covering(least));
+        if range.at_least(wanted).is_none() {
+            let text = format!(
+                "at_least of {least:?} needs a lease of {wanted:?}, and this backend keeps none above {:?}",
+                range.max
+            );
+            return Err(Error::new(ErrorKind::InvalidArgument, text));
+        }
+        Ok(())
     }
 }
 
@@ -51,6 +68,7 @@ pub(crate) struct Attempt {
     request: AcquireRequest,
     upkeep: Upkeep,
     max_hold: Option<Duration>,
+    at_least: Option<Duration>,
     /// Whether the backend may have something of this token: a lease, a place, a request on its way.
     traces: bool,
     /// When the first request left whose answer is not known.
@@ -84,6 +102,7 @@ impl Attempt {
             request: AcquireRequest { name, token, ttl: ask.ttl, queue, label, fences },
             upkeep: ask.upkeep,
             max_hold: ask.max_hold,
+            at_least: ask.at_least,
             traces: false,
             unanswered_since: None,
             first_sent: None,
@@ -210,7 +229,8 @@ impl Attempt {
             });
         }
         let AcquireRequest { name, token, ttl, .. } = &self.request;
-        let entry = Entry { token: *token, ttl: *ttl, upkeep: self.upkeep, cap, past };
+        let least = self.at_least.map(|least| now.after(least)); // the grant may have been made just now
+        let entry = Entry { token: *token, ttl: *ttl, upkeep: self.upkeep, cap, least, past };
         let lease = match self.owner {
             None => {
                 let key = LeaseKey::Plain(Hold { name: name.clone(), token: *token });
@@ -224,8 +244,13 @@ impl Attempt {
         shared.reaper.attempt_ends();
         let held = HeldEntry::new(place, lease, *token, grant.depth);
         let fences = grant.fences.min(self.request.fences);
-        let (ttl, upkeep, max_hold) = (self.request.ttl, self.upkeep, self.max_hold);
-        let terms = || Terms { ttl, upkeep, max_hold, label: self.request.label.clone() };
+        let terms = || Terms {
+            ttl: self.request.ttl,
+            upkeep: self.upkeep,
+            max_hold: self.max_hold,
+            at_least: self.at_least,
+            label: self.request.label.clone(),
+        };
         Ok(Answered::Won(held.with_baton((fences > 1).then(|| Baton::new(fences, now, &terms())))))
     }
 }

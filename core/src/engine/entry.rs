@@ -24,7 +24,16 @@ pub(crate) struct Entry {
     pub(crate) upkeep: Upkeep,
     /// When holding must end, renewed or not.
     pub(crate) cap: Option<LeaseInstant>,
+    /// Before that it is not given back: the lease is left standing.
+    pub(crate) least: Option<LeaseInstant>,
     pub(crate) past: Past,
+}
+
+impl Entry {
+    /// Until when the lease has to be left standing, if it ends now.
+    pub(crate) fn stands_until(&self) -> Option<LeaseInstant> {
+        self.least.filter(|least| !least.remaining().is_zero())
+    }
 }
 
 /// The entries of one hold. The first one needs no memory of its own.

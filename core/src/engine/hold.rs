@@ -147,10 +147,11 @@ impl HeldEntry {
     }
 
     /// Gives the entry back with `call`, once no renewal can come behind it. `None` when it was lost and is being
-    /// cleaned up already. Dropped or failed half-way, the reaper carries on with the same token.
+    /// cleaned up already. Dropped or failed half-way, the reaper carries on with the same token, and it gives back in the end
+    /// what is left standing.
     pub(crate) async fn give_back<T, F>(
         self,
-        call: impl FnOnce(Arc<Shared>, OwnerToken) -> F,
+        call: impl FnOnce(Arc<Shared>, OwnerToken, Option<LeaseInstant>) -> F,
     ) -> Result<Option<(T, Standing)>>
     where
         F: Future<Output = Result<T>>,
@@ -166,7 +167,7 @@ impl HeldEntry {
         let pass = self.shared().giving.enter(limit, None).await.map_err(told)?;
         let work = async {
             self.lease.quiet().await;
-            call(Arc::clone(self.shared()), self.lease.token_of(&entry)).await
+            call(Arc::clone(self.shared()), self.lease.token_of(&entry), entry.stands_until()).await
         };
         let outcome = match pass.answer(limit, work).await {
             Some(outcome) => outcome,
@@ -175,8 +176,8 @@ impl HeldEntry {
             }
         };
         let value = outcome.map_err(told)?;
-        if entry.past == Past::Answered {
-            unacknowledged.entry = None; // else the reaper abandons the token as well
+        if entry.past == Past::Answered && entry.stands_until().is_none() {
+            unacknowledged.entry = None; // else the reaper has more to do for the token
         }
         Ok(Some((value, standing)))
     }

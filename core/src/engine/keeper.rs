@@ -258,7 +258,7 @@ fn batches<R>(mut all: Vec<(Ttl, Arc<Lease>, R)>, most: usize) -> Vec<Batch<R>> 
     batches
 }
 
-async fn sleep_until(at: Option<LeaseInstant>) {
+pub(super) async fn sleep_until(at: Option<LeaseInstant>) {
     match at {
         Some(at) => tokio::time::sleep(at.remaining()).await,
         None => std::future::pending().await,
@@ -276,8 +276,9 @@ impl Cleanup {
             Past::Answered => Duration::from_secs(5),
             Past::Unanswered => CHASE,
         };
-        let until = LeaseInstant::now().after(entry.ttl.get() * 2 + chase);
-        let undo = Undo::Lease { mark: UndoMark::of(lease), past: entry.past };
+        let now = LeaseInstant::now();
+        let until = entry.least.map_or(now, |least| least.max(now)).after(entry.ttl.get() * 2 + chase);
+        let undo = Undo::Lease { mark: UndoMark::of(lease), past: entry.past, least: entry.least };
         Self { name: lease.name().clone(), owner, token: lease.token_of(entry), undo, until, done: None }
     }
 }

@@ -135,6 +135,17 @@ impl Lease {
         }
     }
 
+    /// Until when the backend surely keeps it.
+    pub(crate) fn deadline(&self) -> LeaseInstant {
+        self.lock().deadline
+    }
+
+    /// It lasts that long, as a request found that was not the keeper's.
+    pub(crate) fn lengthen(&self, deadline: LeaseInstant) {
+        let mut state = self.lock();
+        state.deadline = state.deadline.max(deadline);
+    }
+
     /// Resolves when the lease is lost; never when it is released.
     pub(crate) async fn lost(&self) -> LostReason {
         loop {
@@ -321,7 +332,7 @@ pub(super) mod tests {
 
     pub(in crate::engine) fn lease(ttl: Duration) -> Arc<Lease> {
         let (token, ttl) = (OwnerToken::random(), Ttl::new(ttl).unwrap());
-        let entry = Entry { token, ttl, upkeep: Upkeep::Renewed, cap: None, past: Past::Answered };
+        let entry = Entry { token, ttl, upkeep: Upkeep::Renewed, cap: None, least: None, past: Past::Answered };
         let key = LeaseKey::Plain(Hold { name: LockName::new("a").unwrap(), token });
         let now = LeaseInstant::now();
         Arc::new(Lease::new(key, FencingToken::new(1).unwrap(), (now, now.after(ttl.get())), entry, now))

@@ -68,7 +68,14 @@ impl LooseHold {
             return Ok(None); // the answer took too long to be worth anything
         }
         self.turn = None;
-        let entry = Entry { token, ttl: ask.ttl, upkeep: ask.upkeep, cap, past: Past::Answered };
+        let entry = Entry {
+            token,
+            ttl: ask.ttl,
+            upkeep: ask.upkeep,
+            cap,
+            least: ask.at_least.map(|least| now.after(least)),
+            past: Past::Answered,
+        };
         let lease = Arc::new(Lease::new(LeaseKey::Plain(hold), fence, (sent_at, deadline), entry, now));
         shared.keeper.watch_over(&lease);
         Ok(Some(HeldEntry::new(place, lease, token, 1)))

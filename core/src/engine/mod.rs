@@ -8,6 +8,7 @@
 //! * [`relay`] lets the waiters of the client wait in one place, and passes a lease on among them;
 //! * [`keeper`] is the one timer of a client: renewals in batches, deadlines; its plan is the [`agenda`];
 //! * [`reaper`] undoes what was given up, until the backend has acknowledged it;
+//! * [`standing`] is a lease that outlasts its guard;
 //! * [`gate`] bounds how many requests are on their way at once;
 //! * [`shared`] is what all handles and guards of a client have in common.
 
@@ -27,5 +28,6 @@ mod pause;
 pub(crate) mod reaper;
 pub(crate) mod relay;
 pub(crate) mod shared;
+pub(crate) mod standing;
 pub(crate) mod undoing;
 pub(crate) mod wait;

@@ -98,7 +98,8 @@ mod tests {
 
     fn enter(owners: &Owners, owner: OwnerId) -> Arc<Lease> {
         let (token, now) = (OwnerToken::random(), LeaseInstant::now());
-        let entry = Entry { token, ttl: Ttl::DEFAULT, upkeep: Upkeep::Renewed, cap: None, past: Past::Answered };
+        let entry =
+            Entry { token, ttl: Ttl::DEFAULT, upkeep: Upkeep::Renewed, cap: None, least: None, past: Past::Answered };
         let window = (now, now.after(Duration::from_secs(30)));
         let name = LockName::new("a").unwrap();
         owners.enter(&name, owner, FencingToken::new(1).unwrap(), window, entry).unwrap()

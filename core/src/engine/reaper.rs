@@ -4,7 +4,7 @@
 //! the backend has acknowledged, or until the token cannot matter any more. What a task had in hand when its runtime
 //! ended is put back, and the next runtime that uses the client carries on.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,6 +15,8 @@ use futures_util::stream::FuturesUnordered;
 use tokio::sync::{Notify, oneshot};
 
 use super::entry::Past;
+use super::keeper::sleep_until;
+use super::standing::outlast;
 use super::undoing::UndoMark;
 use crate::clock::LeaseInstant;
 use crate::driver::{Backend, DelayQueue, Hold, ReentrantHold, Settle};
@@ -23,6 +25,7 @@ use crate::name::LockName;
 use crate::queue::QueueName;
 use crate::telemetry;
 use crate::token::{OwnerId, OwnerToken};
+use crate::ttl::DriftBound;
 
 /// How many clean-ups are on their way at once.
 const IN_FLIGHT: usize = 64;
@@ -42,8 +45,8 @@ pub(crate) struct Cleanup {
 }
 
 pub(crate) enum Undo {
-    /// A lease that was granted, and that a renewal may be on its way for.
-    Lease { mark: UndoMark, past: Past },
+    /// A lease that was granted, and that a renewal may be on its way for. It is left standing until `least`.
+    Lease { mark: UndoMark, past: Past, least: Option<LeaseInstant> },
     /// An attempt whose requests may still be on their way.
     Attempt,
     /// A hold that was in nobody's hands: no request that could take the lock is on its way.
@@ -69,6 +72,9 @@ pub(crate) struct Reaper {
     queue: Mutex<VecDeque<Cleanup>>,
     /// Handed over and not yet acknowledged or expired.
     pending: AtomicUsize,
+    /// What is undone later: leases that are left standing. Nobody waits for them.
+    standing: Mutex<BTreeMap<LeaseInstant, Vec<Cleanup>>>,
+    stand: AtomicUsize,
     /// Attempts under way, each of which may still hand something over.
     attempts: AtomicUsize,
     more: Notify,
@@ -107,6 +113,33 @@ impl Reaper {
 
     pub(crate) fn pending(&self) -> usize {
         self.pending.load(Ordering::Acquire)
+    }
+
+    /// How many leases are left standing.
+    pub(crate) fn standing(&self) -> usize {
+        self.stand.load(Ordering::Acquire)
+    }
+
+    /// Puts a clean-up off until then.
+    fn put_off(&self, cleanup: Cleanup, until: LeaseInstant) {
+        self.stand.fetch_add(1, Ordering::AcqRel);
+        self.standing.lock().unwrap_or_else(PoisonError::into_inner).entry(until).or_default().push(cleanup);
+        self.one_less(&self.pending);
+    }
+
+    /// Takes up again what was put off until now. Returns when there will be more.
+    fn take_up(&self) -> Option<LeaseInstant> {
+        let mut standing = self.standing.lock().unwrap_or_else(PoisonError::into_inner);
+        while let Some(first) = standing.first_entry() {
+            if !first.key().remaining().is_zero() {
+                return Some(*first.key());
+            }
+            for cleanup in first.remove() {
+                self.push(cleanup);
+                self.stand.fetch_sub(1, Ordering::AcqRel);
+            }
+        }
+        None
     }
 
     /// Lets the task end once everything is undone.
@@ -152,13 +185,14 @@ impl Reaper {
     }
 
     /// The task. Ends when the client is gone and nothing is left to undo.
-    pub(crate) async fn run(self: Arc<Self>, backend: Backend, op_timeout: Duration) {
+    pub(crate) async fn run(self: Arc<Self>, calls: Calls) {
         let mut running = FuturesUnordered::new();
         loop {
+            let next = self.take_up();
             while running.len() < IN_FLIGHT {
                 let Some(cleanup) = self.pop() else { break };
                 let job = Job { reaper: Arc::clone(&self), cleanup: Some(cleanup) };
-                running.push(job.carry_out(&backend, op_timeout));
+                running.push(job.carry_out(&calls));
             }
             if running.is_empty() && self.closing.load(Ordering::Acquire) && self.pending() == 0 {
                 return;
@@ -166,9 +200,17 @@ impl Reaper {
             tokio::select! {
                 Some(()) = running.next() => {}
                 () = self.more.notified() => {}
+                () = sleep_until(next) => {}
             }
         }
     }
+}
+
+/// How the backend is called.
+pub(crate) struct Calls {
+    pub(crate) backend: Backend,
+    pub(crate) drift: DriftBound,
+    pub(crate) op_timeout: Duration,
 }
 
 /// A clean-up in hand; put back if the task ends before it does.
@@ -178,14 +220,16 @@ struct Job {
 }
 
 impl Job {
-    async fn carry_out(mut self, backend: &Backend, op_timeout: Duration) {
-        if let Some(cleanup) = &self.cleanup
-            && undo(cleanup, backend, op_timeout, &self.reaper).await == Undone::NotYet
-        {
-            return; // dropped, it goes to the end of the queue
+    async fn carry_out(mut self, calls: &Calls) {
+        let Some(cleanup) = &self.cleanup else { return };
+        match undo(cleanup, calls, &self.reaper).await {
+            Undone::NotYet => return, // dropped, it goes to the end of the queue
+            Undone::Settled => self.reaper.one_less(&self.reaper.pending),
+            Undone::Stands(until) => {
+                self.cleanup.take().into_iter().for_each(|cleanup| self.reaper.put_off(cleanup, until));
+            }
         }
         self.cleanup = None;
-        self.reaper.one_less(&self.reaper.pending);
     }
 }
 
@@ -204,16 +248,18 @@ enum Undone {
     Settled,
     /// It fails again and again, and others wait for their turn.
     NotYet,
+    /// The lease is left standing until then.
+    Stands(LeaseInstant),
 }
 
-async fn undo(cleanup: &Cleanup, backend: &Backend, op_timeout: Duration, reaper: &Reaper) -> Undone {
+async fn undo(cleanup: &Cleanup, calls: &Calls, reaper: &Reaper) -> Undone {
     if let Undo::Lease { mark, .. } = &cleanup.undo {
         mark.lease().quiet().await;
     }
     let mut pause = Duration::from_millis(20);
     loop {
-        let error = match call(cleanup, backend, op_timeout).await {
-            Ok(()) => return Undone::Settled,
+        let error = match call(cleanup, calls).await {
+            Ok(undone) => return undone,
             Err(error) if matches!(error.kind(), ErrorKind::NotHeld | ErrorKind::Closed) => return Undone::Settled,
             Err(error) => error,
         };
@@ -230,21 +276,29 @@ async fn undo(cleanup: &Cleanup, backend: &Backend, op_timeout: Duration, reaper
     }
 }
 
-async fn call(cleanup: &Cleanup, backend: &Backend, op_timeout: Duration) -> Result<()> {
+async fn call(cleanup: &Cleanup, calls: &Calls) -> Result<Undone> {
     let (name, token) = (cleanup.name.clone(), cleanup.token);
+    let Calls { backend, drift, op_timeout } = calls;
     let work = async {
+        if let Undo::Lease { mark, least: Some(least), .. } = &cleanup.undo
+            && !least.remaining().is_zero()
+            && outlast(backend, *drift, mark.lease(), *least).await?
+        {
+            return Ok(Undone::Stands(*least));
+        }
         if let Undo::Delivery(driver, queue, settle) = &cleanup.undo {
-            return driver.settle(queue, std::slice::from_ref(settle)).await.map(drop);
+            return driver.settle(queue, std::slice::from_ref(settle)).await.map(|_| Undone::Settled);
         }
         let all_answered = matches!(cleanup.undo, Undo::Lease { past: Past::Answered, .. } | Undo::Loose);
         match (all_answered, cleanup.owner, backend.reentrant()) {
-            (true, Some(owner), Some(driver)) => driver.exit(&ReentrantHold { name, owner, token }).await.map(drop),
-            (false, Some(owner), Some(driver)) => driver.abandon(&ReentrantHold { name, owner, token }).await,
-            (true, ..) => backend.locks().release(&Hold { name, token }).await.map(drop),
-            (false, ..) => backend.locks().abandon(&Hold { name, token }).await,
+            (true, Some(owner), Some(driver)) => drop(driver.exit(&ReentrantHold { name, owner, token }).await?),
+            (false, Some(owner), Some(driver)) => driver.abandon(&ReentrantHold { name, owner, token }).await?,
+            (true, ..) => drop(backend.locks().release(&Hold { name, token }).await?),
+            (false, ..) => backend.locks().abandon(&Hold { name, token }).await?,
         }
+        Ok(Undone::Settled)
     };
-    match tokio::time::timeout(op_timeout, work).await {
+    match tokio::time::timeout(*op_timeout, work).await {
         Ok(result) => result,
         Err(_) => Err(Error::new(ErrorKind::Indeterminate, format!("no answer within {op_timeout:?}"))),
     }

@@ -11,7 +11,7 @@ use super::gate::Gate;
 use super::keeper::{Keeper, Round};
 use super::outcome::LostReason;
 use super::owners::Owners;
-use super::reaper::{Cleanup, Reaper};
+use super::reaper::{Calls, Cleanup, Reaper};
 use super::relay::Relays;
 use crate::background::Background;
 use crate::driver::Backend;
@@ -98,10 +98,7 @@ impl Shared {
                 Round { keeper, reaper, backend, drift, op_timeout }.run()
             });
             let (reaper, backend) = (Arc::clone(&self.reaper), self.backend.clone());
-            self.background.run(move || {
-                let (reaper, backend) = (Arc::clone(&reaper), backend.clone());
-                async move { reaper.run(backend, op_timeout).await }
-            });
+            self.background.run(move || Arc::clone(&reaper).run(Calls { backend: backend.clone(), drift, op_timeout }));
         });
         Ok(())
     }
@@ -160,7 +157,7 @@ impl Shared {
     /// Counts one more attempt or hold, unless the cap is reached.
     pub(crate) fn reserve(self: &Arc<Self>) -> Result<Reservation> {
         let most = self.config.max_holds;
-        let left = most.saturating_sub(self.reaper.pending());
+        let left = most.saturating_sub(self.reaper.pending() + self.reaper.standing());
         let counted =
             self.busy.fetch_update(Ordering::AcqRel, Ordering::Acquire, |count| (count < left).then_some(count + 1));
         match counted {

@@ -7,6 +7,7 @@ use crate::clock::LeaseInstant;
 
 /// What a lease knows of the clean-ups of its entries.
 #[derive(Debug, Default)]
+#[repr(Rust, packed(4))] // it is a part of every lease, between fields of a few bytes
 pub(crate) struct Undoing {
     pending: u32,
     last: Option<LeaseInstant>,

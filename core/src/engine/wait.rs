@@ -140,7 +140,8 @@ impl<'a> Wait<'a> {
             }
         };
         let fences = match queue {
-            Queueing::Join { accepts: Handing::Direct, .. } => {
+            // A lease that is left standing is passed on to nobody.
+            Queueing::Join { accepts: Handing::Direct, .. } if ask.at_least.is_none() => {
                 shared.config.holders_per_grant.min(capabilities.max_fences).max(1)
             }
             _ => 1,

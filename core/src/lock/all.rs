@@ -63,6 +63,12 @@ impl LockAll {
         self.each(|lock| lock.max_hold(most))
     }
 
+    /// As [`Lock::at_least`], for every lock.
+    #[must_use]
+    pub fn at_least(self, least: Duration) -> Self {
+        self.each(|lock| lock.at_least(least))
+    }
+
     /// As [`Lock::label`], for every lock.
     #[must_use]
     pub fn label(self, label: &str) -> Self {

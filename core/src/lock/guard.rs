@@ -2,9 +2,12 @@
 
 use std::sync::Arc;
 
+use crate::clock::LeaseInstant;
 use crate::driver::{Hold, Released};
 use crate::engine::hold::{HeldEntry, Standing};
 use crate::engine::loose::LooseHold;
+use crate::engine::shared::Shared;
+use crate::engine::standing::outlast;
 use crate::error::Result;
 
 /// A held lock. It is a *lease*: it protects from concurrent work while this process is scheduled and clocks run at
@@ -12,7 +15,8 @@ use crate::error::Result;
 ///
 /// **Dropping the guard gives the lock back, but not at once**: its token goes to the client's reaper, which calls the
 /// backend until it is acknowledged. Dropping never blocks, and works outside a runtime.
-/// [`release`](LockGuard::release) is the form that can be awaited.
+/// [`release`](LockGuard::release) is the form that can be awaited. With [`Lock::at_least`](crate::Lock::at_least) it is given
+/// back when the rest of that span is over.
 ///
 /// **A forgotten guard** (`std::mem::forget`) is renewed as long as the process lives, unless the lock has a
 /// [`max_hold`](crate::Lock::max_hold).
@@ -39,7 +43,8 @@ impl LockGuard {
     guard_methods!();
 
     /// Gives the lock back and waits for the backend's word; or gives it to the client's next waiter, see
-    /// [`holders_per_grant`](crate::ClientBuilder::holders_per_grant).
+    /// [`holders_per_grant`](crate::ClientBuilder::holders_per_grant); or sees to it that the lease is left standing, see
+    /// [`Lock::at_least`](crate::Lock::at_least).
     ///
     /// [`Released::NotHeld`] means that the lease had ended before; nobody else's lock was touched.
     ///
@@ -55,8 +60,13 @@ impl LockGuard {
         if self.held.pass_on() {
             return Ok(Released::Released);
         }
-        let name = self.name().clone();
-        let call = |shared: Arc<crate::engine::shared::Shared>, token| async move {
+        let (name, lease) = (self.name().clone(), Arc::clone(self.held.lease()));
+        let call = |shared: Arc<Shared>, token, stands_until: Option<LeaseInstant>| async move {
+            if let Some(until) = stands_until
+                && outlast(&shared.backend, shared.config.drift, &lease, until).await?
+            {
+                return Ok(Released::Released);
+            }
             shared.backend.locks().release(&Hold { name, token }).await
         };
         Ok(match self.held.give_back(call).await? {

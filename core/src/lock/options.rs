@@ -15,6 +15,7 @@ use crate::ttl::Ttl;
 pub(crate) struct Options {
     pub(crate) ttl: Option<(Duration, Upkeep)>,
     pub(crate) max_hold: Option<Duration>,
+    pub(crate) at_least: Option<Duration>,
     pub(crate) label: Option<String>,
 }
 
@@ -27,8 +28,21 @@ impl Options {
         if self.max_hold.is_some_and(|most| most.is_zero()) {
             return Err(Error::new(ErrorKind::InvalidArgument, "a max_hold of zero leaves nothing to hold"));
         }
+        let at_least = self.at_least.filter(|least| !least.is_zero());
+        for (what, end) in [("max_hold", self.max_hold), ("fixed ttl", self.fixed_ttl())] {
+            if let (Some(least), Some(end)) = (at_least, end)
+                && least > end
+            {
+                let text = format!("at_least of {least:?} is longer than the {what} of {end:?}");
+                return Err(Error::new(ErrorKind::InvalidArgument, text));
+            }
+        }
         let label = self.label.as_deref().map(Label::new).transpose()?;
-        Ok(Ask { name: name.clone(), owner, ttl, upkeep, max_hold: self.max_hold, label })
+        Ok(Ask { name: name.clone(), owner, ttl, upkeep, max_hold: self.max_hold, at_least, label })
+    }
+
+    fn fixed_ttl(&self) -> Option<Duration> {
+        self.ttl.filter(|(_, upkeep)| *upkeep == Upkeep::Fixed).map(|(ttl, _)| ttl)
     }
 }
 

@@ -34,6 +34,28 @@ impl Lock {
 
     option_setters!();
 
+    /// Nobody else gets the lock before this span is over, counted from the grant, however soon it is given back. For work that
+    /// several instances begin at about the same time and that one of them shall do: the span is longer than their clocks are
+    /// apart, so that whoever comes late finds the lock taken although the work is done. Default: zero.
+    ///
+    /// A release or a drop before that leaves the lease *standing*: it is renewed once, to the rest of the span, if it does not
+    /// last as long anyway, and no more. The client gives it back when the rest is over. If the client is closed by then, or its
+    /// process has ended, the lease ends by itself, up to a ttl later. Other tasks of the same client do not get the lock sooner
+    /// either.
+    ///
+    /// It is no promise of a holder that dies at work: as always, the lock is free after the ttl, and somebody else may begin the
+    /// work again. If every occurrence has to be done, though instances fail or none runs at the time, use a
+    /// [recurring message](crate::Queue::recurring).
+    ///
+    /// Checked when the lock is asked for: no longer than [`max_hold`](Self::max_hold) and [`fixed_ttl`](Self::fixed_ttl), and a
+    /// lease of this length (and what clocks may run apart in it) has to be in the driver's range. Such a lease is not passed on
+    /// within the client ([`holders_per_grant`](crate::ClientBuilder::holders_per_grant)).
+    #[must_use]
+    pub fn at_least(mut self, least: Duration) -> Self {
+        self.options.at_least = Some(least);
+        self
+    }
+
     /// Takes the lock if it is free now; `None` if it is not. Never waits for it, and leaves no trace when it is busy.
     ///
     /// Returns within the client's `op_timeout`, counted from when the request leaves: a client has at most 128 requests for

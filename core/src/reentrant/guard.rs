@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::driver::{Exited, ReentrantHold};
 use crate::engine::hold::{HeldEntry, Standing};
+use crate::engine::shared::Shared;
 use crate::error::{Error, ErrorKind, Result};
 use crate::lock::guard_methods;
 use crate::token::OwnerId;
@@ -55,7 +56,7 @@ impl ReentrantGuard {
     /// Dropping the future is like dropping the guard: the exit goes on in the background.
     pub async fn release(self) -> Result<Exited> {
         let (name, owner) = (self.name().clone(), self.owner);
-        let call = |shared: Arc<crate::engine::shared::Shared>, token| async move {
+        let call = |shared: Arc<Shared>, token, _| async move {
             match shared.backend.reentrant() {
                 Some(driver) => driver.exit(&ReentrantHold { name, owner, token }).await,
                 None => Err(Error::new(ErrorKind::Unsupported, "this driver has no re-entrant locks")),

@@ -20,19 +20,20 @@ pub(crate) struct Terms {
     pub(crate) ttl: Ttl,
     pub(crate) upkeep: Upkeep,
     pub(crate) max_hold: Option<Duration>,
+    pub(crate) at_least: Option<Duration>,
     pub(crate) label: Option<Label>,
 }
 
 impl Terms {
     /// What is asked for, if others may want the same: a lease that joins others of its owner may not.
     pub(super) fn of(ask: &Ask) -> Option<Self> {
-        let Ask { ttl, upkeep, max_hold, .. } = *ask;
-        ask.owner.is_none().then(|| Self { ttl, upkeep, max_hold, label: ask.label.clone() })
+        let Ask { ttl, upkeep, max_hold, at_least, .. } = *ask;
+        ask.owner.is_none().then(|| Self { ttl, upkeep, max_hold, at_least, label: ask.label.clone() })
     }
 
     pub(super) fn ask(&self, name: &LockName) -> Ask {
-        let Self { ttl, upkeep, max_hold, label } = self.clone();
-        Ask { name: name.clone(), owner: None, ttl, upkeep, max_hold, label }
+        let Self { ttl, upkeep, max_hold, at_least, label } = self.clone();
+        Ask { name: name.clone(), owner: None, ttl, upkeep, max_hold, at_least, label }
     }
 
     /// Their hash: a baton is carried by every hold, and the terms are many times as large.

@@ -1,0 +1,44 @@
+//! A lease that outlasts its guard: the holder is done, and nobody else may have the lock before the rest of a span is over.
+//!
+//! The lease is renewed once, to that rest, if it does not last as long anyway. Whoever is still there when the rest is over gives
+//! it back; if nobody is, it ends by itself.
+
+use super::lease::Lease;
+use crate::clock::LeaseInstant;
+use crate::driver::{Backend, Renewed};
+use crate::error::{Error, ErrorKind, Result};
+use crate::ttl::{DriftBound, Ttl};
+
+/// Sees to it that the lease lasts until then without anybody's doing; `false` when it has ended.
+pub(crate) async fn outlast(backend: &Backend, drift: DriftBound, lease: &Lease, until: LeaseInstant) -> Result<bool> {
+    if lease.deadline() >= until {
+        return Ok(true);
+    }
+    let sent_at = LeaseInstant::before_send();
+    let wanted = drift.covering(until.since(sent_at));
+    let Some(ttl) = backend.locks().capabilities().ttl.at_least(wanted) else {
+        let text = format!("this backend keeps no lease of {wanted:?}");
+        return Err(Error::new(ErrorKind::InvalidArgument, text));
+    };
+    match renew(backend, lease, ttl).await? {
+        Renewed::Extended { ttl } => {
+            lease.lengthen(sent_at.after(drift.believable(ttl).unwrap_or_default()));
+            Ok(true)
+        }
+        Renewed::Lost => Ok(false),
+    }
+}
+
+/// One renewal by itself. No other may be on its way.
+async fn renew(backend: &Backend, lease: &Lease, ttl: Ttl) -> Result<Renewed> {
+    let answers = match (lease.renewal(ttl), backend.reentrant()) {
+        (Ok(renewal), _) => backend.locks().renew(&[renewal]).await,
+        (Err(renewal), Some(driver)) => driver.renew(&[renewal]).await,
+        (Err(_), None) => Vec::new(),
+    };
+    match answers.into_iter().next() {
+        Some(Err(error)) if error.kind() == ErrorKind::NotHeld => Ok(Renewed::Lost),
+        Some(answer) => answer,
+        None => Err(Error::new(ErrorKind::Protocol, "the driver did not answer a renewal")),
+    }
+}

@@ -1,0 +1,143 @@
+//! Locks that are left standing after their release, under a paused clock: what leaves, and when.
+
+mod stage;
+
+use std::time::Duration;
+
+use stage::{Stage, Step, TTL, steps};
+use tenure_core::{Client, ErrorKind, LostReason};
+use tenure_memory::MemoryDriver;
+use tokio::time::{Instant, sleep};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// Releases after a second, and returns what was sent: until the release returned, a moment before the span was over, and a
+/// moment after it.
+async fn sent_around(stage: Stage, span: Duration) -> [(usize, usize); 3] {
+    let (stage, client) = stage.client();
+    let guard = client.lock("a").unwrap().at_least(span).acquire().await.unwrap();
+    sleep(SECOND).await;
+    guard.release().await.unwrap();
+    let sent = || (stage.sent("renew").len(), stage.sent("release").len());
+    let at_once = sent();
+    sleep(span - SECOND - Duration::from_millis(1)).await;
+    let before = sent();
+    sleep(Duration::from_millis(10)).await;
+    assert_eq!((client.stats().holds, client.stats().cleanups, client.stats().standing), (0, 0, 0));
+    [at_once, before, sent()]
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_lasts_is_left_as_it_is() {
+    assert_eq!(sent_around(Stage::default(), 5 * SECOND).await, [(0, 0), (0, 0), (0, 1)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_does_not_last_is_renewed_once_to_the_rest() {
+    let span = TTL + 20 * SECOND;
+    assert_eq!(sent_around(Stage::default(), span).await, [(1, 0), (1, 0), (1, 1)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failed_renewal_is_an_error_and_is_repeated() {
+    let (stage, client) = Stage { renew: steps([Step::Fail(ErrorKind::Unavailable)]), ..Stage::default() }.client();
+    let guard = client.lock("a").unwrap().at_least(TTL + SECOND).acquire().await.unwrap();
+    assert_eq!(guard.release().await.unwrap_err().kind(), ErrorKind::Unavailable);
+    sleep(SECOND).await;
+    assert_eq!((stage.sent("renew").len(), stage.sent("release").len(), client.stats().standing), (2, 0, 1));
+    sleep(TTL + SECOND / 10).await;
+    assert_eq!((stage.sent("renew").len(), stage.sent("release").len()), (2, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dropped_guard_leaves_the_lease_standing_too() {
+    let (stage, client) = Stage::default().client();
+    let span = TTL + SECOND;
+    drop(client.lock("a").unwrap().at_least(span).acquire().await.unwrap());
+    sleep(span - Duration::from_millis(1)).await;
+    assert_eq!((stage.sent("renew").len(), stage.sent("release").len(), client.stats().standing), (1, 0, 1));
+    sleep(Duration::from_millis(10)).await;
+    assert_eq!((stage.sent("renew").len(), stage.sent("release").len(), client.stats().standing), (1, 1, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_release_after_the_span_is_a_release() {
+    let (stage, client) = Stage::default().client();
+    let guard = client.lock("a").unwrap().at_least(SECOND).acquire().await.unwrap();
+    sleep(SECOND).await;
+    guard.release().await.unwrap();
+    assert_eq!((stage.sent("renew").len(), stage.sent("release").len()), (0, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn close_keeps_it_whether_its_guard_is_gone_or_not() {
+    let (stage, client) = Stage::default().client();
+    let lock = |name| client.lock(name).unwrap().at_least(TTL + SECOND);
+    lock("done").acquire().await.unwrap().release().await.unwrap();
+    drop(lock("dropped").acquire().await.unwrap());
+    let at_work = lock("at work").acquire().await.unwrap();
+    client.close(SECOND).await.unwrap();
+    assert_eq!(at_work.check().unwrap_err().message(), LostReason::Closed.to_string());
+    drop(at_work);
+    assert_eq!((stage.sent("renew").len(), stage.sent("release").len()), (3, 0), "the driver was closed afterwards");
+    sleep(2 * TTL).await;
+    assert_eq!(stage.sent("release").len(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_left_standing_counts_as_a_hold_of_the_client() {
+    let (_, client) = Stage::default().client_with(|builder| builder.max_holds(2));
+    for name in ["a", "b"] {
+        client.lock(name).unwrap().at_least(SECOND).acquire().await.unwrap().release().await.unwrap();
+    }
+    sleep(SECOND / 2).await;
+    let error = client.lock("c").unwrap().acquire().await.unwrap_err();
+    assert_eq!((error.kind(), client.stats().standing), (ErrorKind::LimitReached, 2));
+    sleep(SECOND).await;
+    client.lock("c").unwrap().acquire().await.unwrap().release().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn it_is_not_passed_on_to_waiters_of_the_client_before_its_time() {
+    let client = Client::new(MemoryDriver::new());
+    let lock = client.lock("a").unwrap().at_least(SECOND);
+    let (start, guard) = (Instant::now(), lock.acquire().await.unwrap());
+    let waiters: Vec<_> = (0..3)
+        .map(|_| {
+            let lock = lock.clone();
+            tokio::spawn(async move {
+                let guard = lock.acquire().await.unwrap();
+                let since = start.elapsed();
+                guard.release().await.unwrap();
+                since
+            })
+        })
+        .collect();
+    tokio::task::yield_now().await;
+    guard.release().await.unwrap();
+    let mut got = Vec::new();
+    for waiter in waiters {
+        got.push(waiter.await.unwrap());
+    }
+    got.sort();
+    for (at, turn) in got.iter().zip(1..) {
+        assert!(*at >= turn * SECOND && *at < turn * SECOND + SECOND / 10, "{got:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_span_that_cannot_be_kept_is_refused() {
+    let (stage, client) = Stage::default().client();
+    let lock = client.lock("a").unwrap().at_least(10 * SECOND);
+    for (bad, says) in [
+        (lock.clone().max_hold(9 * SECOND), "max_hold"),
+        (lock.clone().fixed_ttl(9 * SECOND), "fixed ttl"),
+        (lock.clone().at_least(2 * TTL), "keeps none above"),
+    ] {
+        let error = bad.try_acquire().await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+        assert!(error.message().contains(says), "{error}");
+    }
+    assert!(stage.sent("acquire").is_empty());
+    assert!(lock.max_hold(10 * SECOND).fixed_ttl(10 * SECOND).try_acquire().await.unwrap().is_some());
+}

@@ -47,6 +47,7 @@
 //! | a task that several instances begin at about the same time, done by one | [`Lock::at_least`], longer than their clocks are apart, and `try_acquire` |
 //! | several names at once, without deadlock | [`Client::lock_all`] |
 //! | to do the work later, or when the lock is free | [`Client::queue`], [`Lock::or_park`], [`Worker`]: see below |
+//! | any of these without an async runtime | the module `blocking`, with the feature `blocking` |
 //! | a semaphore, leader election | nothing here |
 //!
 //! ## Which lease?
@@ -137,6 +138,10 @@ mod connect;
 mod scheme;
 
 pub mod driver;
+
+#[cfg(feature = "blocking")]
+#[cfg_attr(docsrs, doc(cfg(feature = "blocking")))]
+pub mod blocking;
 
 #[cfg(feature = "memory")]
 #[cfg_attr(docsrs, doc(cfg(feature = "memory")))]

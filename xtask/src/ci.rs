@@ -26,6 +26,8 @@ const FACADE: &[&str] = &[
     "redlock,fred",
     "mock",
     "tracing",
+    "blocking",
+    "blocking,memory",
 ];
 
 pub(crate) fn run(args: &[String]) -> Outcome {

@@ -143,7 +143,7 @@ impl<'a, T: 'static> PushMany<'a, T> {
         let mut pushed = Vec::with_capacity(messages.len());
         let checked = messages.into_iter().map(|message| message.checked(queue)).collect::<Result<Vec<_>>>();
         let requests = checked.map(|messages| requests(messages, &queue.pump.caps));
-        let requests = requests.map_err(|error| PushManyError { pushed: Vec::new(), error: queue.told(error, "push") });
+        let requests = requests.map_err(|error| PushManyError::from(queue.told(error, "push")));
         for request in requests? {
             match queue.send(&request).await {
                 Ok(answers) => pushed.extend(answers),
@@ -224,6 +224,13 @@ impl fmt::Display for PushManyError {
 impl std::error::Error for PushManyError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         std::error::Error::source(&self.error)
+    }
+}
+
+impl From<Error> for PushManyError {
+    /// Before anything was pushed.
+    fn from(error: Error) -> Self {
+        Self { pushed: Vec::new(), error }
     }
 }
 

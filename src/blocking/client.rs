@@ -1,0 +1,90 @@
+//! A client of one backend.
+
+use std::time::Duration;
+
+use super::runtime::wait;
+use super::{Lock, Queue, Reentrant};
+use crate::{Codec, OwnerId, Result};
+
+/// A client of one backend: [`tenure::Client`](crate::Client) with calls that block. Clones are the same client; make one and
+/// share it among threads.
+///
+/// Made by [`connect`](super::connect), or from an async client, with which it then shares connections, holds and
+/// settings. Connections that another runtime opened are served by that one.
+#[derive(Clone, Debug)]
+pub struct Client {
+    inner: crate::Client,
+}
+
+impl From<crate::Client> for Client {
+    fn from(inner: crate::Client) -> Self {
+        Self { inner }
+    }
+}
+
+impl Client {
+    /// The same client for async code, and for what has no blocking form.
+    #[must_use]
+    pub fn as_async(&self) -> &crate::Client {
+        &self.inner
+    }
+
+    /// A handle on the lock of this name. Cheap; does no I/O.
+    ///
+    /// # Errors
+    ///
+    /// As [`Client::lock`](crate::Client::lock).
+    pub fn lock(&self, name: impl AsRef<[u8]>) -> Result<Lock> {
+        self.inner.lock(name).map(Lock::from)
+    }
+
+    /// A handle on the lock of this name, to be entered and re-entered by `owner`: a value, not this thread. Cheap; does no I/O.
+    ///
+    /// # Errors
+    ///
+    /// As [`Client::reentrant`](crate::Client::reentrant).
+    pub fn reentrant(&self, name: impl AsRef<[u8]>, owner: &OwnerId) -> Result<Reentrant> {
+        self.inner.reentrant(name, owner).map(Reentrant::from)
+    }
+
+    /// A handle on the delay queue of this name, with messages in JSON. Cheap; does no I/O.
+    ///
+    /// # Errors
+    ///
+    /// As [`Client::queue`](crate::Client::queue).
+    #[cfg(feature = "json")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "json")))]
+    pub fn queue<T: 'static>(&self, name: impl AsRef<[u8]>) -> Result<Queue<T>>
+    where
+        crate::Json: Codec<T>,
+    {
+        self.queue_with(name, crate::Json)
+    }
+
+    /// A handle on the delay queue of this name, with messages of bytes. Cheap; does no I/O.
+    ///
+    /// # Errors
+    ///
+    /// As [`Client::queue_with`](crate::Client::queue_with).
+    pub fn queue_of_bytes(&self, name: impl AsRef<[u8]>) -> Result<Queue<Vec<u8>>> {
+        self.inner.queue_of_bytes(name).map(Queue::from)
+    }
+
+    /// A handle on the delay queue of this name, with messages in a form of your own. Cheap; does no I/O.
+    ///
+    /// # Errors
+    ///
+    /// As [`Client::queue_with`](crate::Client::queue_with).
+    pub fn queue_with<T: 'static>(&self, name: impl AsRef<[u8]>, codec: impl Codec<T>) -> Result<Queue<T>> {
+        self.inner.queue_with(name, codec).map(Queue::from)
+    }
+
+    /// Closes the client, for all its clones: waits until everything given up is undone, at most `limit`.
+    ///
+    /// # Errors
+    ///
+    /// As [`Client::close`](crate::Client::close).
+    pub fn close(&self, limit: Duration) -> Result<()> {
+        wait(self.inner.close(limit))
+    }
+}

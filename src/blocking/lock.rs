@@ -1,0 +1,108 @@
+//! One plain lock, and what both kinds of locks can do.
+
+use super::LockGuard;
+
+/// A handle on one lock: how it will be asked for. Cheap to make and to clone; holds nothing.
+///
+/// Not re-entrant: a thread that holds the lock and asks again waits for itself. [`Reentrant`](super::Reentrant) is.
+///
+/// An async [`Lock`](crate::Lock) with settings that have no name here becomes one by `Lock::from`.
+#[derive(Clone, Debug)]
+pub struct Lock {
+    inner: crate::Lock,
+}
+
+impl From<crate::Lock> for Lock {
+    fn from(inner: crate::Lock) -> Self {
+        Self { inner }
+    }
+}
+
+/// What every handle with a field `inner` can do.
+macro_rules! lock_methods {
+    ($async:ty, $guard:ident) => {
+        /// The same handle for async code, and for what has no blocking form.
+        #[must_use]
+        pub fn as_async(&self) -> &$async {
+            &self.inner
+        }
+
+        /// The name of the lock.
+        #[must_use]
+        pub fn name(&self) -> &$crate::LockName {
+            self.inner.name()
+        }
+
+        /// A lease of this length, renewed for as long as the guard lives: [`Lock::ttl`](crate::Lock::ttl).
+        #[must_use]
+        pub fn ttl(self, ttl: std::time::Duration) -> Self {
+            Self { inner: self.inner.ttl(ttl) }
+        }
+
+        /// A lease of this length that is not renewed: [`Lock::fixed_ttl`](crate::Lock::fixed_ttl).
+        #[must_use]
+        pub fn fixed_ttl(self, ttl: std::time::Duration) -> Self {
+            Self { inner: self.inner.fixed_ttl(ttl) }
+        }
+
+        /// The longest time to hold the lock, renewed or not: [`Lock::max_hold`](crate::Lock::max_hold).
+        #[must_use]
+        pub fn max_hold(self, most: std::time::Duration) -> Self {
+            Self { inner: self.inner.max_hold(most) }
+        }
+
+        /// A note for operators: [`Lock::label`](crate::Lock::label).
+        #[must_use]
+        pub fn label(self, label: impl Into<String>) -> Self {
+            Self { inner: self.inner.label(label) }
+        }
+
+        /// Takes the lock if it can be had now; `None` if somebody else has it. Never waits for it.
+        ///
+        /// # Errors
+        ///
+        /// As [`Lock::try_acquire`](crate::Lock::try_acquire).
+        pub fn try_acquire(&self) -> $crate::Result<Option<$guard>> {
+            let taken = $crate::blocking::runtime::wait(self.inner.try_acquire())?;
+            Ok(taken.map($guard::from))
+        }
+
+        /// Takes the lock, waiting as long as it takes. The thread sleeps meanwhile.
+        ///
+        /// # Errors
+        ///
+        /// As [`Lock::acquire`](crate::Lock::acquire).
+        pub fn acquire(&self) -> $crate::Result<$guard> {
+            $crate::blocking::runtime::wait(self.inner.acquire()).map($guard::from)
+        }
+
+        /// Takes the lock, waiting for at most `most`; zero is one attempt.
+        ///
+        /// # Errors
+        ///
+        /// As [`Lock::acquire_within`](crate::Lock::acquire_within).
+        pub fn acquire_within(&self, most: std::time::Duration) -> $crate::Result<$guard> {
+            $crate::blocking::runtime::wait(self.inner.acquire_within(most)).map($guard::from)
+        }
+
+        /// Takes the lock, does the work on this thread, and gives the lock back, also when the work panics.
+        ///
+        /// The lease is renewed meanwhile. If it is lost all the same, the work is not stopped: it can
+        /// [`check`](super::LockGuard::check), and its output comes back as an error.
+        ///
+        /// # Errors
+        ///
+        /// As [`acquire`](Self::acquire): the work was not begun. [`ErrorKind::Lost`](crate::ErrorKind::Lost) when the lease had
+        /// ended before the work did. A release that fails is no error: it goes on in the background.
+        pub fn with<T>(&self, work: impl FnOnce(&$guard) -> T) -> $crate::Result<T> {
+            let guard = self.acquire()?;
+            let done = work(&guard);
+            guard.end().map(|()| done)
+        }
+    };
+}
+pub(super) use lock_methods;
+
+impl Lock {
+    lock_methods!(crate::Lock, LockGuard);
+}

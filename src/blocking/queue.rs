@@ -1,0 +1,146 @@
+//! One delay queue.
+
+use std::fmt;
+use std::time::Duration;
+
+use super::Delivery;
+use super::runtime::wait;
+use crate::driver::{Pushed, Settled};
+use crate::{Error, ErrorKind, Message, PushManyError, QueueName, Result};
+
+/// A handle on one delay queue of messages `T`: [`tenure::Queue`](crate::Queue) with calls that block. Cheap to make and to
+/// clone.
+///
+/// A message is delivered once it is due, to one receiver at a time, until somebody settles it: **at least once**.
+pub struct Queue<T> {
+    inner: crate::Queue<T>,
+}
+
+impl<T> Clone for Queue<T> {
+    fn clone(&self) -> Self {
+        Self { inner: self.inner.clone() }
+    }
+}
+
+impl<T> From<crate::Queue<T>> for Queue<T> {
+    fn from(inner: crate::Queue<T>) -> Self {
+        Self { inner }
+    }
+}
+
+impl<T: 'static> Queue<T> {
+    /// The same queue for async code, and for what has no blocking form: workers, dead letters, limits, lists.
+    #[must_use]
+    pub fn as_async(&self) -> &crate::Queue<T> {
+        &self.inner
+    }
+
+    /// The name of the queue.
+    #[must_use]
+    pub fn name(&self) -> &QueueName {
+        self.inner.name()
+    }
+
+    /// For how long a received message is hidden from others: [`Queue::lease`](crate::Queue::lease).
+    #[must_use]
+    pub fn lease(self, lease: Duration) -> Self {
+        Self { inner: self.inner.lease(lease) }
+    }
+
+    /// How often a message that is pushed through this handle may be delivered: [`Queue::attempts`](crate::Queue::attempts).
+    #[must_use]
+    pub fn attempts(self, most: u32) -> Self {
+        Self { inner: self.inner.attempts(most) }
+    }
+
+    /// Stores a message: a value that is due at once, or a [`Message`] with options.
+    ///
+    /// ```
+    /// # #[cfg(all(feature = "memory", feature = "json"))]
+    /// # fn main() -> tenure::Result<()> {
+    /// use std::time::Duration;
+    /// use tenure::Message;
+    /// use tenure::blocking::{self, Queue};
+    ///
+    /// let reminders: Queue<String> = blocking::connect("memory:")?.queue("reminders")?;
+    /// reminders.push(&"put the kettle on".into())?;
+    /// reminders.push(Message::new(&"pay the bill".into()).delay(Duration::from_secs(3600)).id("bill/7"))?;
+    /// # Ok(())
+    /// # }
+    /// # #[cfg(not(all(feature = "memory", feature = "json")))]
+    /// # fn main() {}
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`Queue::push`](crate::Queue::push) when it is awaited.
+    pub fn push<'v>(&self, message: impl Into<Message<'v, T>>) -> Result<Pushed> {
+        let unanswered = || Error::new(ErrorKind::Protocol, "a push was not answered");
+        self.push_many([message])?.pop().ok_or_else(unanswered)
+    }
+
+    /// Stores messages, in as few requests as they fit into: one answer for each, in order.
+    ///
+    /// # Errors
+    ///
+    /// As [`Queue::push_many`](crate::Queue::push_many) when it is awaited.
+    pub fn push_many<'v, M>(&self, messages: impl IntoIterator<Item = M>) -> Result<Vec<Pushed>, PushManyError>
+    where
+        M: Into<Message<'v, T>>,
+        T: 'v,
+    {
+        let push = self.inner.push_many(messages);
+        wait(async { Ok(push.await) })?
+    }
+
+    /// Waits for a message. The thread sleeps meanwhile.
+    ///
+    /// # Errors
+    ///
+    /// As [`Queue::receive`](crate::Queue::receive).
+    pub fn receive(&self) -> Result<Delivery<T>> {
+        wait(self.inner.receive()).map(Delivery::from)
+    }
+
+    /// A message, if one is due now. Never waits for one.
+    ///
+    /// # Errors
+    ///
+    /// As [`Queue::receive`](crate::Queue::receive).
+    pub fn try_receive(&self) -> Result<Option<Delivery<T>>> {
+        Ok(wait(self.inner.try_receive())?.map(Delivery::from))
+    }
+
+    /// Waits for a message for at most `most`; `None` when that has passed.
+    ///
+    /// # Errors
+    ///
+    /// As [`Queue::receive`](crate::Queue::receive).
+    pub fn receive_within(&self, most: Duration) -> Result<Option<Delivery<T>>> {
+        Ok(wait(self.inner.receive_within(most))?.map(Delivery::from))
+    }
+
+    /// Waits for messages: at least one, up to `max`, in the order of their due times.
+    ///
+    /// # Errors
+    ///
+    /// As [`Queue::receive_many`](crate::Queue::receive_many).
+    pub fn receive_many(&self, max: usize) -> Result<Vec<Delivery<T>>> {
+        Ok(wait(self.inner.receive_many(max))?.into_iter().map(Delivery::from).collect())
+    }
+
+    /// Acknowledges deliveries of this queue, in as few requests as they fit into: one answer for each, in order.
+    ///
+    /// # Errors
+    ///
+    /// As [`Queue::ack_many`](crate::Queue::ack_many).
+    pub fn ack_many(&self, deliveries: impl IntoIterator<Item = Delivery<T>>) -> Result<Vec<Settled>> {
+        wait(self.inner.ack_many(deliveries.into_iter().map(Delivery::into_async)))
+    }
+}
+
+impl<T> fmt::Debug for Queue<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Queue").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,285 @@
+//! The blocking API, on memory and on a real server: renewals while the caller computes, losses, drops and panics.
+
+#![cfg(feature = "blocking")]
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::thread::{scope, sleep};
+use std::time::{Duration, Instant};
+
+use tenure::blocking::{self, Client, Delivery, Lock, LockGuard, Queue, Reentrant, ReentrantGuard};
+use tenure::{ErrorKind, OwnerId};
+
+const TTL: Duration = Duration::from_millis(600);
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Runs a test on a store of its own, through as many clients as there would be processes.
+fn on_each_backend(test: impl Fn(&dyn Fn() -> Client)) {
+    #[cfg(feature = "memory")]
+    {
+        let url = format!("memory:{}", OwnerId::new());
+        test(&|| blocking::connect(&url).unwrap());
+    }
+    #[cfg(feature = "redis")]
+    {
+        let server = tenure_testkit::RedisServer::start(tenure_testkit::RedisOptions::new()).unwrap();
+        test(&|| blocking::connect(&server.url()).unwrap());
+    }
+}
+
+/// Waits until the lock can be had.
+fn becomes_free(lock: &Lock) {
+    lock.acquire_within(PATIENCE).unwrap().release().unwrap();
+}
+
+#[test]
+fn handles_and_guards_go_from_thread_to_thread() {
+    fn shared<T: Send + Sync + 'static>() {}
+    shared::<Client>();
+    shared::<Lock>();
+    shared::<LockGuard>();
+    shared::<Reentrant>();
+    shared::<ReentrantGuard>();
+    shared::<Queue<String>>();
+    shared::<Delivery<String>>();
+}
+
+#[test]
+fn work_that_takes_longer_than_the_ttl_keeps_the_lock() {
+    on_each_backend(|connect| {
+        let (one, other) = (connect(), connect());
+        let guard = one.lock("a").unwrap().ttl(TTL).acquire().unwrap();
+        let since = Instant::now();
+        while since.elapsed() < TTL * 3 {
+            std::hint::black_box((0..10_000).sum::<u64>()); // this thread never sleeps
+        }
+        guard.check().unwrap();
+        assert!(other.lock("a").unwrap().try_acquire().unwrap().is_none());
+        guard.release().unwrap();
+        becomes_free(&other.lock("a").unwrap());
+    });
+}
+
+#[test]
+fn threads_take_turns() {
+    on_each_backend(|connect| {
+        let clients = [connect(), connect()];
+        let (inside, turns) = (AtomicBool::new(false), AtomicU32::new(0));
+        scope(|threads| {
+            for number in 0..4 {
+                let lock = clients[number % 2].lock("a").unwrap();
+                let (inside, turns) = (&inside, &turns);
+                threads.spawn(move || {
+                    for _ in 0..25 {
+                        lock.with(|_| {
+                            assert!(!inside.swap(true, Ordering::SeqCst), "two at once");
+                            sleep(Duration::from_micros(200));
+                            inside.store(false, Ordering::SeqCst);
+                            turns.fetch_add(1, Ordering::SeqCst);
+                        })
+                        .unwrap();
+                    }
+                });
+            }
+        });
+        assert_eq!(turns.into_inner(), 100);
+    });
+}
+
+#[test]
+fn patience_has_an_end_and_contention_is_a_value() {
+    on_each_backend(|connect| {
+        let (one, other) = (connect(), connect());
+        let _held = one.lock("a").unwrap().acquire().unwrap();
+        let lock = other.lock("a").unwrap();
+        assert!(lock.try_acquire().unwrap().is_none());
+        let error = lock.acquire_within(Duration::from_millis(50)).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::TimedOut);
+    });
+}
+
+#[test]
+fn a_loss_is_seen_and_fails_the_work() {
+    on_each_backend(|connect| {
+        let client = connect();
+        let lock = client.lock("a").unwrap().fixed_ttl(TTL);
+        let guard = lock.acquire().unwrap();
+        assert_eq!(guard.lost_within(Duration::ZERO).unwrap(), None);
+        assert!(guard.lost_within(PATIENCE).unwrap().is_some());
+        assert_eq!(guard.check().unwrap_err().kind(), ErrorKind::Lost);
+
+        let begun = AtomicBool::new(false);
+        let error = lock.with(|guard| {
+            begun.store(true, Ordering::SeqCst);
+            while guard.is_held() {
+                sleep(Duration::from_millis(5));
+            }
+        });
+        assert!(begun.into_inner());
+        assert_eq!(error.unwrap_err().kind(), ErrorKind::Lost);
+    });
+}
+
+#[test]
+fn a_hold_that_an_operator_took_fails_the_work() {
+    on_each_backend(|connect| {
+        let (one, other) = (connect(), connect());
+        let lock = one.lock("a").unwrap();
+        let error = lock.with(|guard| {
+            let name = guard.name().as_bytes();
+            let theirs = other.lock(name).unwrap();
+            blocking::block_on(theirs.as_async().force_release()).unwrap().unwrap();
+            assert!(guard.is_held(), "nothing was renewed meanwhile, so this client does not know yet");
+        });
+        assert_eq!(error.unwrap_err().kind(), ErrorKind::Lost);
+    });
+}
+
+#[test]
+fn a_dropped_guard_and_a_panic_give_the_lock_back() {
+    on_each_backend(|connect| {
+        let (one, other) = (connect(), connect());
+        let lock = one.lock("a").unwrap();
+        let guard = lock.acquire().unwrap();
+        let before = Instant::now();
+        drop(guard);
+        assert!(before.elapsed() < Duration::from_secs(1), "dropping does not wait for anybody");
+        becomes_free(&other.lock("a").unwrap());
+
+        let panicked = catch_unwind(AssertUnwindSafe(|| lock.with(|_| panic!("on purpose")).unwrap()));
+        assert!(panicked.is_err());
+        becomes_free(&other.lock("a").unwrap());
+
+        let guard = lock.acquire().unwrap();
+        drop((lock, one)); // the client is gone before its guard
+        drop(guard);
+        becomes_free(&other.lock("a").unwrap());
+    });
+}
+
+#[test]
+fn an_owner_enters_again_from_any_thread() {
+    on_each_backend(|connect| {
+        let (one, other) = (connect(), connect());
+        let me = OwnerId::new();
+        let lock = one.reentrant("a", &me).unwrap().ttl(TTL);
+        let outer = lock.acquire().unwrap();
+        let depth = scope(|threads| threads.spawn(|| lock.with(|inner| inner.depth())).join().unwrap()).unwrap();
+        assert_eq!((outer.depth(), depth), (1, 2));
+        assert!(other.reentrant("a", &OwnerId::new()).unwrap().try_acquire().unwrap().is_none());
+        outer.release().unwrap();
+        becomes_free(&other.lock("a").unwrap());
+    });
+}
+
+#[test]
+fn a_closed_client_says_so() {
+    on_each_backend(|connect| {
+        let client = connect();
+        let guard = client.lock("a").unwrap().acquire().unwrap();
+        client.close(PATIENCE).unwrap();
+        assert_eq!(guard.check().unwrap_err().kind(), ErrorKind::Lost);
+        assert_eq!(client.lock("a").unwrap().acquire().unwrap_err().kind(), ErrorKind::Closed);
+    });
+}
+
+/// With more requests than one turn of a task has budget for.
+#[test]
+fn it_works_on_threads_of_another_runtime() {
+    on_each_backend(|connect| {
+        let client = connect();
+        let many = |client: Client| async move {
+            for _ in 0..300 {
+                client.lock("a").unwrap().acquire().unwrap().release().unwrap();
+            }
+        };
+        let current = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        current.block_on(many(client.clone()));
+        let several = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        several.block_on(several.spawn(many(client.clone()))).unwrap();
+        // Also where one call is inside another one's future.
+        blocking::block_on(many(client.clone())).unwrap();
+        drop((current, several));
+        client.lock("a").unwrap().acquire().unwrap().release().unwrap();
+    });
+}
+
+#[test]
+fn on_the_background_thread_it_fails_instead_of_waiting_for_itself() {
+    on_each_backend(|connect| {
+        let client = connect();
+        let error = blocking::block_on(async {
+            tokio::spawn(async move { client.lock("a").unwrap().acquire().unwrap_err() }).await.unwrap()
+        });
+        assert_eq!(error.unwrap().kind(), ErrorKind::InvalidArgument);
+    });
+}
+
+#[cfg(feature = "json")]
+mod queues {
+    use tenure::Message;
+    use tenure::driver::{Pushed, Settled};
+
+    use super::*;
+
+    fn queue(client: &Client) -> Queue<String> {
+        client.queue("letters").unwrap()
+    }
+
+    #[test]
+    fn messages_are_pushed_received_and_settled() {
+        on_each_backend(|connect| {
+            let (one, other) = (connect(), connect());
+            let (out, into) = (queue(&one), queue(&other));
+            assert!(into.try_receive().unwrap().is_none());
+            let order = || Message::new(&*ORDER).id("order/7");
+            assert!(matches!(out.push(order()).unwrap(), Pushed::Stored(_)));
+            assert!(matches!(out.push(order()).unwrap(), Pushed::Duplicate(_)));
+
+            let first = into.receive().unwrap();
+            assert_eq!((first.value().unwrap(), first.attempt()), (&*ORDER, 1));
+            first.extend(Duration::from_secs(60)).unwrap();
+            assert!(first.remaining() > Duration::from_secs(50));
+            first.nack(Duration::ZERO).unwrap();
+            let second = into.receive_within(PATIENCE).unwrap().expect("it is due again");
+            assert_eq!(second.attempt(), 2);
+            assert_eq!(second.give_back().unwrap(), Settled::Done);
+            let again = into.receive_within(PATIENCE).unwrap().expect("it was given back");
+            assert_eq!(again.ack().unwrap(), Settled::Done);
+
+            out.push_many([&*ORDER, &*ORDER]).unwrap();
+            let both = into.receive_many(2).unwrap();
+            let count = both.len();
+            assert_eq!(into.ack_many(both).unwrap(), vec![Settled::Done; count]);
+        });
+    }
+
+    static ORDER: std::sync::LazyLock<String> = std::sync::LazyLock::new(|| "seven".into());
+
+    #[test]
+    fn a_receiver_is_woken_by_a_push_and_at_the_due_time() {
+        on_each_backend(|connect| {
+            let (one, other) = (connect(), connect());
+            let (out, into) = (queue(&one), queue(&other));
+            scope(|threads| {
+                let receiving = threads.spawn(|| into.receive_within(PATIENCE).unwrap().expect("a message").ack());
+                sleep(Duration::from_millis(100)); // so that it waits already, as a rule
+                out.push(Message::new(&*ORDER).delay(Duration::from_millis(200))).unwrap();
+                assert_eq!(receiving.join().unwrap().unwrap(), Settled::Done);
+            });
+        });
+    }
+
+    #[test]
+    fn a_dropped_delivery_comes_back_as_a_failed_attempt() {
+        on_each_backend(|connect| {
+            let client = connect();
+            let queue = queue(&client);
+            queue.push(&*ORDER).unwrap();
+            drop(queue.receive().unwrap());
+            let again = queue.receive_within(PATIENCE).unwrap().expect("it comes back");
+            assert_eq!(again.attempt(), 2);
+            again.bury(None).unwrap();
+        });
+    }
+}

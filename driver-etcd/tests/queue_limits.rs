@@ -5,11 +5,13 @@
 mod common;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use common::*;
 use futures_util::future::join_all;
-use tenure_core::driver::{Cancelled, DelayQueue as _, Due, Healed, NewMessage, Next, Pushed, Settled, Watch};
+use tenure_core::driver::{
+    Cancelled, DelayQueue as _, Due, Healed, NewMessage, Next, Pushed, Settle, Settled, Settlement, Watch,
+};
 use tenure_core::{Client, ConcurrencyKey, Delay, QueueLimits, Rate};
 use tenure_etcd::EtcdDriver;
 use tenure_testkit::{EtcdCluster, Link, TcpProxy};
@@ -121,6 +123,31 @@ async fn a_rate_is_kept_over_clients_that_take_from_each_other() {
     };
     tokio::time::timeout(PATIENCE, join_all(clients.iter().map(consume))).await.unwrap();
     assert!(begun.elapsed() < 10 * SECOND, "{:?} for what takes four seconds", begun.elapsed());
+}
+
+#[tokio::test]
+async fn a_clock_that_was_far_ahead_stops_a_rate_for_a_moment_only() {
+    let cluster = server();
+    let (driver, mut etcd) = (driver(&cluster), raw(&cluster).await);
+    driver.limit(&queue(), &rate(2, SECOND)).await.unwrap();
+    push(&driver, 1).await;
+    let ahead = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap() + 60 * MINUTE;
+    for full_at in [ahead.as_micros() as u64, u64::MAX] {
+        etcd.put("tenure:queue/of/jobs/bucket", full_at.to_string(), None).await.unwrap();
+        let begun = Instant::now();
+        let received = receive(&driver, 1, MINUTE).await;
+        assert!(received.deliveries.is_empty());
+        assert!(matches!(received.next, Next::In(left) if left < 3 * SECOND), "{:?}", received.next);
+        let mut got = Vec::new();
+        until("there is a token", async || {
+            got = receive(&driver, 1, MINUTE).await.deliveries;
+            !got.is_empty()
+        })
+        .await;
+        assert!(begun.elapsed() > SECOND, "{:?}: no token was there at first", begun.elapsed());
+        let again = Settle { receipt: got[0].receipt, how: Settlement::Return { after: Delay::ZERO } };
+        assert_eq!(driver.settle(&queue(), &[again]).await.unwrap(), [Settled::Done]);
+    }
 }
 
 #[tokio::test]

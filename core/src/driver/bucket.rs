@@ -45,6 +45,12 @@ impl TokenBucket {
         full_at.max(now).saturating_add(self.interval.saturating_mul(deliveries as u64))
     }
 
+    /// When it is full again if it is empty now. What says more was counted by a clock that is ahead of this one.
+    #[must_use]
+    pub fn emptied(&self, now: u64) -> u64 {
+        now.saturating_add(self.interval.saturating_mul(self.size))
+    }
+
     /// When it is full again after so many deliveries that were counted, but not made.
     #[must_use]
     pub fn given_back(&self, full_at: u64, deliveries: usize) -> u64 {
@@ -82,6 +88,16 @@ mod tests {
         }
         assert_eq!(bucket.token_at(empty, 0), 10 * MS);
         assert_eq!(bucket.token_at(empty, 10 * MS), 0, "there is one now");
+    }
+
+    #[test]
+    fn no_spending_that_there_are_tokens_for_goes_beyond_the_empty_bucket() {
+        let bucket = bucket(3, 30);
+        for tokens in 0..=3 {
+            let full_at = bucket.spent(0, 7 * MS, tokens);
+            assert!(full_at <= bucket.emptied(7 * MS));
+            assert_eq!(full_at == bucket.emptied(7 * MS), bucket.tokens(full_at, 7 * MS) == 0);
+        }
     }
 
     #[test]

@@ -120,7 +120,23 @@ impl Turn<'_> {
             limiter.live = live.first().map_or(0, |live| u64::try_from(live.count()).unwrap_or_default());
             limiter.first_end = self.soonest(&live);
         }
+        self.correct(&mut limiter).await?;
         Ok(limiter)
+    }
+
+    /// A clock that was further ahead than clocks may be has counted: the bucket fills from now on, and not when that clock
+    /// says. The correction is stored, since the bucket would be as far from full at the next look. One request, then.
+    async fn correct(&self, limiter: &mut Limiter) -> Result<()> {
+        let Some(latest) = limiter.bucket().map(|bucket| bucket.emptied(self.now.saturating_add(self.error()))) else {
+            return Ok(());
+        };
+        if limiter.full_at <= latest {
+            return Ok(());
+        }
+        limiter.full_at = latest;
+        let same = Compare::mod_revision(self.keys.bucket(), CompareOp::Equal, limiter.counted);
+        let put = TxnOp::put(self.keys.bucket(), latest.to_string(), None);
+        self.inner.txn(Txn::new().when([same]).and_then([put])).await.map(drop)
     }
 
     /// That the limits are the same, and that nobody has handed out anything since the look if there are any.

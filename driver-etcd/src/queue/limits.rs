@@ -160,7 +160,7 @@ impl Turn<'_> {
         let full_at = bucket.given_back(limiter.full_at, deliveries);
         let same = Compare::mod_revision(self.keys.bucket(), CompareOp::Equal, written);
         let put = TxnOp::put(self.keys.bucket(), full_at.to_string(), None);
-        let told = self.signal_all(&vec![self.now; deliveries]);
+        let told = self.signal_room(deliveries);
         let _ = self.inner.txn(Txn::new().when([same]).and_then([put, told])).await;
     }
 
@@ -170,8 +170,12 @@ impl Turn<'_> {
     pub(super) fn signal_settled(&self, due: &[Micros], count: usize) -> TxnOp {
         let told: Vec<_> = (!due.is_empty()).then(|| self.signal_all(due)).into_iter().collect();
         let limited = Compare::value(self.keys.limits(), CompareOp::Less, RATE);
-        let room = self.signal_all(&vec![self.now; count]);
-        TxnOp::txn(Txn::new().when([limited]).and_then([room]).or_else(told))
+        TxnOp::txn(Txn::new().when([limited]).and_then([self.signal_room(count)]).or_else(told))
+    }
+
+    /// Has so many look at once, whatever their clocks say.
+    fn signal_room(&self, count: usize) -> TxnOp {
+        self.signal_all(&vec![0; count])
     }
 }
 

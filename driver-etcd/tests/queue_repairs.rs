@@ -211,3 +211,26 @@ async fn numbers_at_their_end_stop_nothing() {
     let causes: Vec<_> = letters.iter().map(|letter| letter.cause).collect();
     assert_eq!(causes, [DeadCause::Exhausted, DeadCause::Damaged]);
 }
+
+/// A message at the end of time, and one whose number is greater than any that a purge removes.
+#[tokio::test]
+async fn a_purge_ends_at_the_end_of_time() {
+    let cluster = server();
+    let (driver, mut etcd) = (driver(&cluster), raw(&cluster).await);
+    push(&driver, &[message(b"one")]).await;
+    for set in ["w", "h"] {
+        for number in [u64::MAX - 1, u64::MAX] {
+            let key = format!("tenure:queue/of/jobs/{set}/{:016x}/{number:016x}", u64::MAX);
+            etcd.put(key, "not ours", None).await.unwrap();
+        }
+    }
+    let (mut from, mut removed) = (None, 0);
+    for _ in 0..10 {
+        let step = driver.purge(&queue(), 1, from).await.unwrap();
+        (from, removed) = (step.next, removed + step.removed);
+        if from.is_none() {
+            break;
+        }
+    }
+    assert_eq!((from, removed), (None, 1));
+}

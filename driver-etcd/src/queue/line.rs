@@ -208,7 +208,7 @@ impl Sleeper {
             News::Exactly(_) => {}
             News::Sooner(soonest) => match soonest.heard_of(now) {
                 sooner if sooner.due < self.soonest.due => self.soonest = sooner,
-                more if more.due <= now => self.soonest.wanted += more.wanted,
+                more if more.due <= now => self.soonest.wanted = self.soonest.wanted.saturating_add(more.wanted),
                 _ => {}
             },
             News::Came(key) => {
@@ -345,6 +345,13 @@ mod tests {
         assert_eq!(waiting(1, soonest(NOW, 1)).asks(NOW + BACKUP), Some((Some(b"m".to_vec()), true)));
         assert_eq!(waiting(0, soonest(NOW, 1)).asks(NOW + BACKUP), Some((Some(b"m".to_vec()), false)));
         assert_eq!(waiting(1, soonest(NOW, 1)).asks(NOW), Some((Some(b"m".to_vec()), false)));
+    }
+
+    #[test]
+    fn numbers_of_a_foreign_hand_are_counted_to_their_end() {
+        let mut sleeper = waiting(1, soonest(NOW, 1));
+        sleeper.take_in(11, News::parse(b"0 18446744073709551615"), NOW);
+        assert_eq!((sleeper.alarm(), sleeper.soonest.wanted), (Some(NOW), u64::MAX));
     }
 
     #[test]

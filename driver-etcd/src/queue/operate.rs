@@ -211,10 +211,14 @@ impl Turn<'_> {
         let more = horizon.is_some() || entries.len() > limit;
         entries.truncate(limit);
         // At one time the numbers grow: behind one that is too new, the others of its time are too new as well.
-        let behind = |last: &Entry| last.place.at() + u64::from(last.number > place.newest);
-        let at = entries.last().map(behind).or(horizon.map(|at| at + 1)).unwrap_or(place.at);
+        let behind = |last: &Entry| last.place.at().checked_add(u64::from(last.number > place.newest));
+        let at = match (entries.last(), horizon) {
+            (Some(last), _) => behind(last),
+            (None, Some(at)) => at.checked_add(1),
+            (None, None) => Some(place.at),
+        };
         entries.retain(|entry| entry.number <= place.newest);
-        Ok((entries, more.then_some(PurgePlace { at, ..place })))
+        Ok((entries, at.filter(|_| more).map(|at| PurgePlace { at, ..place })))
     }
 
     /// Whether the queue holds a message, is paused, or limited. If not, it is taken off the list, and its signal is removed.

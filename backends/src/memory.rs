@@ -6,8 +6,8 @@ use async_trait::async_trait;
 use tenure_conformance::{
     BoxError, CaseContext, Declared, Fault, FaultKind, Harness, HarnessMaker, Healer, Inspector, Residue,
 };
-use tenure_core::LockName;
 use tenure_core::driver::{Backend, DistributedLock as _};
+use tenure_core::{FenceFloor, LockName};
 use tenure_memory::{MemoryDriver, Wakeups};
 
 /// Makes a fresh store for each case.
@@ -71,6 +71,11 @@ impl Harness for MemoryHarness {
         Ok(Backend::from(client))
     }
 
+    async fn backend_beyond(&mut self, floor: FenceFloor) -> Result<Backend, BoxError> {
+        self.store.raise_fences(floor);
+        self.backend().await
+    }
+
     async fn inject(&mut self, fault: Fault) -> Result<Healer, BoxError> {
         inject(std::slice::from_ref(&self.store), &self.clients, fault)
     }
@@ -85,6 +90,7 @@ pub(crate) fn declare(backend: &Backend) -> Declared {
     let declared = Declared::new(backend.locks().capabilities())
         .virtual_time()
         .visible_leftovers()
+        .fence_floors()
         .faults([FaultKind::ExpireLease, FaultKind::CutConnections, FaultKind::MuteNotifications])
         .faults([FaultKind::PauseServer]);
     let declared = match backend.reentrant() {

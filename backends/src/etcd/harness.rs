@@ -8,8 +8,8 @@ use async_trait::async_trait;
 use etcd_client::Client;
 use tenure_conformance::harness::Data;
 use tenure_conformance::{BoxError, Fault, Harness, Healer, Inspector};
-use tenure_core::LockName;
 use tenure_core::driver::Backend;
+use tenure_core::{FenceFloor, LockName};
 use tenure_etcd::{EtcdConfig, EtcdDriver};
 use tenure_testkit::{EtcdCluster, TcpProxy};
 
@@ -39,9 +39,9 @@ pub(super) async fn raw(cluster: &Cluster) -> Result<Client, BoxError> {
 }
 
 /// A driver with the settings of the cases.
-fn driver(url: &str) -> Result<EtcdDriver, BoxError> {
+fn driver(url: &str, floor: FenceFloor) -> Result<EtcdDriver, BoxError> {
     let config: EtcdConfig = url.parse()?;
-    let config = config.max_waiters(MAX_WAITERS)?.max_depth(MAX_DEPTH)?;
+    let config = config.fence_floor(floor).max_waiters(MAX_WAITERS)?.max_depth(MAX_DEPTH)?;
     Ok(EtcdDriver::new(config.clock_error(CLOCK_ERROR)?.max_dead_letters(MAX_DEAD_LETTERS)?))
 }
 
@@ -66,8 +66,12 @@ impl EtcdHarness {
 #[async_trait]
 impl Harness for EtcdHarness {
     async fn backend(&mut self) -> Result<Backend, BoxError> {
+        self.backend_beyond(FenceFloor::NONE).await
+    }
+
+    async fn backend_beyond(&mut self, floor: FenceFloor) -> Result<Backend, BoxError> {
         // Not connected here: a case may use it on another runtime.
-        let backend = Backend::from(driver(&self.url())?);
+        let backend = Backend::from(driver(&self.url(), floor)?);
         self.opened.push(backend.clone());
         Ok(backend)
     }
@@ -114,7 +118,7 @@ impl Harness for EtcdHarness {
 /// Ends the lease of a hold, as its ttl would.
 async fn expire(cluster: &Cluster, name: &LockName) -> Result<(), BoxError> {
     let mut etcd = raw(cluster).await?;
-    let key = driver(&lock(cluster).url())?.hold_key(name);
+    let key = driver(&lock(cluster).url(), FenceFloor::NONE)?.hold_key(name);
     let found = etcd.get(key, None).await?;
     let hold = found.kvs().first().ok_or("nobody holds the lock")?;
     etcd.lease_revoke(hold.lease()).await?;

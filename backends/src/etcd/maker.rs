@@ -112,6 +112,7 @@ impl HarnessMaker for EtcdMaker {
             .several_processes()
             .past_killed_waiters(Duration::from_millis(2_500))
             .visible_leftovers()
+            .fence_floors()
             .faults([FaultKind::ExpireLease, FaultKind::CutConnections])
             .faults([FaultKind::PauseServer, FaultKind::RestartKeepingData])
     }

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use async_trait::async_trait;
 use tenure_conformance::harness::{ClockStep, Data};
 use tenure_conformance::{BoxError, Fault, Harness, Healer, Inspector};
+use tenure_core::FenceFloor;
 use tenure_core::driver::Backend;
 use tenure_redis_support::{ClientId, FenceScope, Keyspace, Prefix};
 
@@ -52,7 +53,11 @@ impl RedisHarness {
 #[async_trait]
 impl Harness for RedisHarness {
     async fn backend(&mut self) -> Result<Backend, BoxError> {
-        let backend = tenure::connect_backend(&self.url()).await?;
+        self.backend_beyond(FenceFloor::NONE).await
+    }
+
+    async fn backend_beyond(&mut self, floor: FenceFloor) -> Result<Backend, BoxError> {
+        let backend = tenure::connect_backend(&format!("{}&fence_floor={floor}", self.url())).await?;
         self.opened.push(backend.clone());
         Ok(backend)
     }

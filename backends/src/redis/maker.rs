@@ -141,6 +141,7 @@ impl HarnessMaker for RedisMaker {
             .several_processes()
             .past_killed_waiters(Duration::from_millis(50))
             .visible_leftovers()
+            .fence_floors()
             .faults([FaultKind::ExpireLease, FaultKind::CutConnections, FaultKind::CutNotifications])
             .faults([FaultKind::PauseServer, FaultKind::RestartKeepingData, FaultKind::RestartLosingData])
             .faults([FaultKind::ForgetScripts])

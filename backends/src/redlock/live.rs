@@ -9,11 +9,11 @@ use async_trait::async_trait;
 use tenure_conformance::{
     BoxError, CaseContext, Declared, Fault, FaultKind, Harness, HarnessMaker, Healer, Inspector, Isolation, Missing,
 };
-use tenure_core::Ttl;
 use tenure_core::driver::{
     Backend, BackendUrl, Exclusion, Fencing, Introspection, LockCapabilities, OwnerScope, ReentrantCapabilities,
     Revocation, TtlRange, Waiting,
 };
+use tenure_core::{FenceFloor, Ttl};
 use tenure_redis::{RedisConfig, RedisDriver};
 use tenure_redlock::Redlock;
 use tenure_testkit::{RedisOptions, RedisServer};
@@ -92,6 +92,7 @@ impl HarnessMaker for RedlockMaker {
             .several_processes()
             .past_killed_waiters(Duration::from_millis(100))
             .visible_leftovers()
+            .fence_floors()
             .faults([FaultKind::ExpireLease, FaultKind::CutConnections, FaultKind::CutNotifications])
             .faults([FaultKind::PauseServer, FaultKind::RestartKeepingData, FaultKind::RestartLosingData])
             .faults([FaultKind::ForgetScripts, FaultKind::JumpServerClock])
@@ -149,11 +150,15 @@ impl RedlockHarness {
 impl Harness for RedlockHarness {
     /// Clients connect while the slow servers work, so that requests leave to them that nobody answers.
     async fn backend(&mut self) -> Result<Backend, BoxError> {
+        self.backend_beyond(FenceFloor::NONE).await
+    }
+
+    async fn backend_beyond(&mut self, floor: FenceFloor) -> Result<Backend, BoxError> {
         if !self.opened.is_empty() {
             self.slow(RedisServer::resume)?;
         }
         let mut url = BackendUrl::parse(&self.url())?;
-        let builder = Redlock::builder().settings_from_url(&mut url)?;
+        let builder = Redlock::builder().settings_from_url(&mut url)?.fence_floor(floor);
         let nodes = RedisDriver::connect_nodes(&RedisConfig::read_nodes(url)?).await?;
         self.slow(RedisServer::pause)?;
         let backend = Backend::from(builder.nodes(nodes).build()?);

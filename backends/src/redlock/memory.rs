@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use tenure_conformance::{BoxError, CaseContext, Declared, Fault, Harness, HarnessMaker, Healer, Inspector};
-use tenure_core::Ttl;
 use tenure_core::driver::{Backend, QuorumNode};
+use tenure_core::{FenceFloor, Ttl};
 use tenure_memory::MemoryDriver;
 use tenure_redlock::Redlock;
 
@@ -24,7 +24,7 @@ impl HarnessMaker for RedlockMemoryMaker {
     }
 
     fn declared(&self) -> Declared {
-        let backend = Backend::from(driver(&stores()).expect("the settings are within their limits"));
+        let backend = Backend::from(driver(&stores(), FenceFloor::NONE).expect("the settings are within their limits"));
         declare(&backend)
     }
 
@@ -38,9 +38,9 @@ fn stores() -> Vec<MemoryDriver> {
     (0..NODES).map(|_| store()).collect()
 }
 
-fn driver(links: &[MemoryDriver]) -> Result<Redlock, BoxError> {
+fn driver(links: &[MemoryDriver], floor: FenceFloor) -> Result<Redlock, BoxError> {
     let named = links.iter().enumerate().map(|(i, link)| (format!("n{i}"), Arc::new(link.clone())));
-    let builder = Redlock::builder().max_ttl(Ttl::MAX);
+    let builder = Redlock::builder().max_ttl(Ttl::MAX).fence_floor(floor);
     let builder = named.fold(builder, |builder, (name, link)| builder.node(name, link as Arc<dyn QuorumNode>));
     Ok(builder.build()?)
 }
@@ -53,8 +53,12 @@ struct RedlockMemoryHarness {
 #[async_trait]
 impl Harness for RedlockMemoryHarness {
     async fn backend(&mut self) -> Result<Backend, BoxError> {
+        self.backend_beyond(FenceFloor::NONE).await
+    }
+
+    async fn backend_beyond(&mut self, floor: FenceFloor) -> Result<Backend, BoxError> {
         let links: Vec<MemoryDriver> = self.stores.iter().map(MemoryDriver::another_client).collect();
-        let driver = driver(&links)?;
+        let driver = driver(&links, floor)?;
         self.links.extend(links);
         Ok(driver.into())
     }

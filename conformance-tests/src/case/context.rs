@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tenure_core::driver::Backend;
-use tenure_core::{Client, ClientBuilder, Confirmation, LockName};
+use tenure_core::{Client, ClientBuilder, Confirmation, FenceFloor, LockName};
 use tokio::time::Instant;
 
 use super::{CaseResult, Failure};
@@ -73,6 +73,16 @@ impl Context {
     /// The backend cannot be reached.
     pub async fn client(&mut self) -> CaseResult<Client> {
         let backend = self.backend().await?;
+        Ok(self.client_over(backend).build()?)
+    }
+
+    /// A client of its own, whose fences have to be greater than this.
+    ///
+    /// # Errors
+    ///
+    /// The backend cannot be reached, or takes no floor.
+    pub async fn client_beyond(&mut self, floor: FenceFloor) -> CaseResult<Client> {
+        let backend = self.harness.backend_beyond(floor).await?;
         Ok(self.client_over(backend).build()?)
     }
 

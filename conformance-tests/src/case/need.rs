@@ -4,7 +4,7 @@ use tenure_core::driver::{
     Fencing, Introspection, KeyedConcurrency, OwnerScope, Parking, QueueWake, Revocation, Waiting,
 };
 
-use crate::harness::{Declared, FaultKind, Leftovers, Passing, Processes, Time};
+use crate::harness::{Declared, FaultKind, Floors, Leftovers, Passing, Processes, Time};
 
 /// Something without which a case makes no sense.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,6 +39,8 @@ pub enum Need {
     PastKilledWaiters,
     /// The harness can look at the raw store.
     Leftovers,
+    /// The harness can open a backend with a floor for fences.
+    FenceFloors,
     /// The case passes hours.
     VirtualTime,
     /// The case blocks threads and measures the machine's clock.
@@ -143,6 +145,7 @@ impl Need {
                 unless(bounded, "no bound for waiters whose process was killed is declared")
             }
             Self::Leftovers => unless(declared.leftovers == Leftovers::Visible, "the harness has no inspector"),
+            Self::FenceFloors => unless(declared.floors == Floors::Settable, "the harness sets no floor for fences"),
             Self::VirtualTime => unless(declared.time == Time::Virtual, "passes hours; needs virtual time"),
             Self::RealTime => unless(declared.time == Time::Real, "blocks threads; needs the machine's clock"),
             Self::Queue => unless(declared.queue.is_some(), "delay queues are not declared"),

@@ -63,10 +63,13 @@ fn is_required(id: &str, required: &[String]) -> bool {
 }
 
 impl Case {
-    /// Whether the case may share its server with others.
+    /// Whether the case may share its server with others: not if it harms it, nor if it makes fences begin elsewhere.
     #[must_use]
     pub fn isolation(&self) -> Isolation {
-        let alone = |need: &Need| matches!(need, Need::Fault(kind) if !kind.is_local());
+        let alone = |need: &Need| match need {
+            Need::Fault(kind) => !kind.is_local(),
+            need => *need == Need::FenceFloors,
+        };
         if self.needs.iter().any(alone) { Isolation::Exclusive } else { Isolation::Shared }
     }
 }

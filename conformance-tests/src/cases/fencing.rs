@@ -3,8 +3,8 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use tenure_core::FencingToken;
 use tenure_core::driver::Begun;
+use tenure_core::{Client, FenceFloor, FencingToken};
 
 use super::support::{free_within, granted, hold, keep, lock, renewal, request, take, take_raw};
 use crate::case::{Case, CaseResult, Context, Failure, Need, case};
@@ -67,6 +67,13 @@ pub(super) const CASES: &[Case] = &[
         ["P19", "P20", "P21"],
         [],
         stale_writer_is_refused
+    ),
+    case!(
+        "fence/beyond-a-floor",
+        "A driver with a floor for fences is granted greater ones, and so is every other one of the same locks after it.",
+        ["P19", "P20", "P23"],
+        [Need::FenceFloors],
+        beyond_a_floor
     ),
     case!(
         "fence/outlives-lost-data",
@@ -217,6 +224,29 @@ async fn stale_writer_is_refused(context: &mut Context) -> CaseResult {
     unfenced.write(paused.fence());
     assert!(refused.is_err() && fenced.is_in_order(), "the stale write went through");
     assert!(unfenced.is_corrupt(), "the bad day was too kind: nothing was written out of order");
+    Ok(())
+}
+
+async fn beyond_a_floor(context: &mut Context) -> CaseResult {
+    let (one, name, ttl) = (context.client().await?, context.name("floor"), context.ttl(5_000));
+    let grant = async |client: &Client| {
+        let guard = keep(client, &name, ttl).await?;
+        let fence = guard.fence();
+        guard.release().await?;
+        Ok::<_, Failure>(fence)
+    };
+    let mut last = grant(&one).await?;
+    // Further than clocks and counters get while the case runs.
+    let floor = FenceFloor::new(last.get() + 3_600_000_000)?;
+    let floored = context.client_beyond(floor).await?;
+    for client in [&floored, &one, &floored, &one] {
+        let fence = grant(client).await?;
+        assert!(floor.admits(fence) && fence > last, "fence {fence} after {last}, with a floor of {floor}");
+        last = fence;
+    }
+    let fresh = context.client().await?;
+    let fence = grant(&fresh).await?;
+    assert!(fence > last, "fence {fence} after {last}, of a client that begins without the floor");
     Ok(())
 }
 

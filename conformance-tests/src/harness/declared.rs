@@ -24,6 +24,8 @@ pub struct Declared {
     pub processes: Processes,
     /// Whether the harness can look at the raw store.
     pub leftovers: Leftovers,
+    /// Whether the harness can open a backend with a floor for fences.
+    pub floors: Floors,
     /// Whether the suite's clients pass leases on among their own waiters.
     pub passing: Passing,
     /// How soon a lock that is released goes past a waiter whose process was killed, on a machine with nothing else to do.
@@ -60,6 +62,16 @@ pub enum Leftovers {
     Visible,
 }
 
+/// Whether [`Harness::backend_beyond`](super::Harness::backend_beyond) gives a backend.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Floors {
+    /// It does not: the driver has no floor to set.
+    Fixed,
+    /// It does.
+    Settable,
+}
+
 /// Whether the suite's clients pass leases on among their own waiters, where the driver can reserve fences for that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -82,6 +94,7 @@ impl Declared {
             time: Time::Real,
             processes: Processes::Single,
             leftovers: Leftovers::Hidden,
+            floors: Floors::Fixed,
             passing: Passing::On,
             past_killed_waiters: None,
         }
@@ -133,6 +146,13 @@ impl Declared {
     #[must_use]
     pub fn past_killed_waiters(mut self, within: Duration) -> Self {
         self.past_killed_waiters = Some(within);
+        self
+    }
+
+    /// States that the harness opens backends with a floor for fences.
+    #[must_use]
+    pub fn fence_floors(mut self) -> Self {
+        self.floors = Floors::Settable;
         self
     }
 

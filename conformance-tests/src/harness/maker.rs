@@ -5,6 +5,7 @@ use std::process::Command;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use tenure_core::FenceFloor;
 use tenure_core::driver::Backend;
 
 use super::{Declared, Fault, Healer, Inspector};
@@ -51,6 +52,11 @@ pub trait HarnessMaker: Send + Sync + 'static {
 pub trait Harness: Send {
     /// A new connection to the backend. Every call is another client; no two share a connection or client identity.
     async fn backend(&mut self) -> Result<Backend, BoxError>;
+
+    /// As [`backend`](Self::backend), but of a driver whose fences have to be greater than this, if that is declared.
+    async fn backend_beyond(&mut self, floor: FenceFloor) -> Result<Backend, BoxError> {
+        Err(format!("the harness cannot set a floor for fences, such as {floor}").into())
+    }
 
     /// Does something bad to the server. Called only with faults whose kind is declared.
     async fn inject(&mut self, fault: Fault) -> Result<Healer, BoxError> {

@@ -5,7 +5,7 @@ mod fault;
 mod inspector;
 mod maker;
 
-pub use declared::{Declared, Leftovers, Passing, Processes, Time};
+pub use declared::{Declared, Floors, Leftovers, Passing, Processes, Time};
 pub use fault::{ClockStep, Data, Fault, FaultKind, Healer};
 pub use inspector::{Inspector, Residue};
 pub use maker::{BoxError, CaseContext, Harness, HarnessMaker, Isolation, Missing};

@@ -59,6 +59,12 @@ pub(super) const MUTANTS: &[Mutant] = &[
         ["fence/grows-after-force", "fence/stale-writer-is-refused"]
     ),
     mutant!(
+        "fence/no-floor",
+        "fences count on from the first one, whatever floor there is",
+        || Arc::new(CountsOn::default()),
+        ["fence/beyond-a-floor"]
+    ),
+    mutant!(
         "fence/per-client",
         "each connection counts for itself",
         || Arc::new(PerClient::default()),
@@ -190,6 +196,25 @@ impl Twist for Sinks {
 
     async fn enter(&self, inner: &Inner, owner: &OwnerId, request: &AcquireRequest) -> Result<Acquisition> {
         inner.reentrant()?.enter(owner, request).await.map(sunk)
+    }
+}
+
+#[derive(Default)]
+struct CountsOn(Mutex<HashMap<LockName, u64>>);
+
+#[async_trait]
+impl Twist for CountsOn {
+    async fn acquire(&self, inner: &Inner, request: &AcquireRequest) -> Result<Acquisition> {
+        Ok(match inner.locks().acquire(request).await? {
+            Acquisition::Granted(grant) if grant.begun == Begun::Now => {
+                let mut names = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+                let next = names.entry(request.name.clone()).or_insert(grant.fence.get());
+                let fence = FencingToken::new(*next).unwrap_or(grant.fence);
+                *next += u64::from(grant.fences);
+                Acquisition::Granted(Grant { fence, ..grant })
+            }
+            answer => answer,
+        })
     }
 }
 

@@ -5,6 +5,7 @@ use std::process::Command;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use tenure_core::FenceFloor;
 use tenure_core::driver::Backend;
 
 use super::reduced::ReducedMaker;
@@ -139,6 +140,10 @@ struct MutantHarness {
 impl Harness for MutantHarness {
     async fn backend(&mut self) -> Result<Backend, BoxError> {
         Ok(twisted(self.inner.backend().await?, Arc::clone(&self.twist)))
+    }
+
+    async fn backend_beyond(&mut self, floor: FenceFloor) -> Result<Backend, BoxError> {
+        Ok(twisted(self.inner.backend_beyond(floor).await?, Arc::clone(&self.twist)))
     }
 
     async fn inject(&mut self, fault: Fault) -> Result<Healer, BoxError> {

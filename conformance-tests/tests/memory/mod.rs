@@ -5,8 +5,8 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use tenure_conformance::harness::{Data, Residue};
 use tenure_conformance::{BoxError, CaseContext, Declared, Fault, FaultKind, Harness, HarnessMaker, Healer, Inspector};
-use tenure_core::LockName;
 use tenure_core::driver::{Backend, DelayQueue, DistributedLock, ReentrantLock};
+use tenure_core::{FenceFloor, LockName};
 use tenure_memory::{MemoryDriver, Wakeups};
 
 pub(crate) struct Memory;
@@ -40,6 +40,7 @@ impl HarnessMaker for Memory {
             .faults([FaultKind::CutConnections, FaultKind::CutNotifications, FaultKind::RestartKeepingData])
             .virtual_time()
             .visible_leftovers()
+            .fence_floors()
     }
 
     async fn make(&self, _context: CaseContext) -> Result<Box<dyn Harness>, BoxError> {
@@ -58,6 +59,11 @@ impl Harness for World {
         let client = self.driver.another_client();
         self.clients.push(client.clone());
         Ok(Backend::from(client))
+    }
+
+    async fn backend_beyond(&mut self, floor: FenceFloor) -> Result<Backend, BoxError> {
+        self.driver.raise_fences(floor);
+        self.backend().await
     }
 
     async fn inject(&mut self, fault: Fault) -> Result<Healer, BoxError> {

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use common::*;
 use tenure_core::Client;
 use tenure_etcd::EtcdDriver;
+use tenure_testkit::TempDir;
 
 const PROCESSES: usize = 8;
 const TASKS: usize = 4;
@@ -75,7 +76,8 @@ fn processes_that_are_killed_each_second_hold_nobody_up() {
     let seconds = std::env::var("TENURE_ETCD_KILLS").ok().and_then(|kills| kills.parse().ok()).unwrap_or(12);
     let slack: f64 = std::env::var("TENURE_SLACK").ok().and_then(|slack| slack.parse().ok()).unwrap_or(1.0);
     let cluster = server();
-    let ledger = std::env::temp_dir().join(format!("tenure-etcd-counted-{}", std::process::id()));
+    let dir = TempDir::new("etcd-counted").unwrap();
+    let ledger = dir.path().join("fences");
     std::fs::write(&ledger, "").unwrap();
     let mut processes: Vec<_> = (0..PROCESSES).map(|_| Process::start(&cluster.url(), &ledger)).collect();
     let started = Instant::now();
@@ -100,7 +102,6 @@ fn processes_that_are_killed_each_second_hold_nobody_up() {
     let rate = (fences(&ledger).len() - before) as f64 / began.elapsed().as_secs_f64();
     drop(processes);
     let fences = fences(&ledger);
-    std::fs::remove_file(&ledger).unwrap();
     eprintln!("{rate:.0} increments each second over {seconds} kills, the longest stall {stall:?}");
     assert!(fences.is_sorted_by(|earlier, later| earlier < later), "written out of order");
     assert!(rate >= 20.0 / slack, "{rate:.1} increments each second, the longest stall {stall:?}");

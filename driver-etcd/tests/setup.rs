@@ -8,7 +8,7 @@ use common::*;
 use tenure_core::driver::DistributedLock as _;
 use tenure_core::{Client, ErrorKind, OwnerId, OwnerToken};
 use tenure_etcd::{EtcdConfig, EtcdDriver};
-use tenure_testkit::{EtcdCluster, EtcdOptions, TcpProxy};
+use tenure_testkit::{EtcdCluster, EtcdOptions, TcpProxy, TempDir};
 
 #[tokio::test]
 async fn nobody_there_is_said_at_once() {
@@ -80,12 +80,12 @@ async fn a_request_that_did_not_leave_over_a_cut_link_is_said_to_have_failed() {
 #[tokio::test]
 async fn a_change_of_users_makes_a_client_sign_in_again() {
     use etcd_client::{ConnectOptions, Permission};
-    let secret = std::env::temp_dir().join(format!("tenure-etcd-jwt-{}", std::process::id()));
+    let dir = TempDir::new("etcd-jwt").unwrap();
+    let secret = dir.path().join("secret");
     std::fs::write(&secret, "not much of a secret, but long enough for a test").unwrap();
     // A token of this kind names the revision of the users that it was made in, and is old with the next.
     let tokens = format!("jwt,priv-key={},sign-method=HS256,ttl=10m", secret.display());
     let cluster = EtcdCluster::single(EtcdOptions::new().flag("auth-token", &tokens)).unwrap();
-    std::fs::remove_file(&secret).unwrap();
     let mut etcd = raw(&cluster).await;
     etcd.user_add("root", "rootpw", None).await.unwrap();
     etcd.user_grant_role("root", "root").await.unwrap();

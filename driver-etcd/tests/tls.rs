@@ -3,54 +3,20 @@
 
 mod common;
 
-use std::fs;
-use std::path::{Path, PathBuf};
-
-use rcgen::{BasicConstraints, CertificateParams, IsCa, KeyPair};
 use tenure_core::{Client, ErrorKind};
 use tenure_etcd::EtcdDriver;
-use tenure_testkit::{EtcdCertificates, EtcdCluster, EtcdOptions, TempDir};
-
-struct Authority {
-    certificate: rcgen::Certificate,
-    key: KeyPair,
-}
-
-impl Authority {
-    fn new() -> Self {
-        let key = KeyPair::generate().unwrap();
-        let mut params = CertificateParams::new(Vec::new()).unwrap();
-        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        Self { certificate: params.self_signed(&key).unwrap(), key }
-    }
-
-    /// Writes `<name>.pem` and `<name>.key`.
-    fn issue(&self, dir: &Path, name: &str) -> (PathBuf, PathBuf) {
-        let key = KeyPair::generate().unwrap();
-        let mut params = CertificateParams::new(vec!["127.0.0.1".into(), "localhost".into()]).unwrap();
-        params.distinguished_name.push(rcgen::DnType::CommonName, name);
-        let certificate = params.signed_by(&key, &self.certificate, &self.key).unwrap();
-        let (cert, secret) = (dir.join(format!("{name}.pem")), dir.join(format!("{name}.key")));
-        fs::write(&cert, certificate.pem()).unwrap();
-        fs::write(&secret, key.serialize_pem()).unwrap();
-        (cert, secret)
-    }
-
-    fn write(&self, file: &Path) {
-        fs::write(file, self.certificate.pem()).unwrap();
-    }
-}
+use tenure_testkit::{Authority, EtcdCertificates, EtcdCluster, EtcdOptions, TempDir};
 
 #[tokio::test]
 async fn both_sides_prove_who_they_are() {
     let dir = TempDir::new("tls").unwrap();
     let path = |file: &str| dir.path().join(file);
-    let (authority, stranger) = (Authority::new(), Authority::new());
-    authority.write(&path("ca.pem"));
-    stranger.write(&path("other.pem"));
-    let (cert, key) = authority.issue(dir.path(), "server");
-    authority.issue(dir.path(), "client");
-    stranger.issue(dir.path(), "foreign");
+    let (authority, stranger) = (Authority::new().unwrap(), Authority::new().unwrap());
+    authority.write(&path("ca.pem")).unwrap();
+    stranger.write(&path("other.pem")).unwrap();
+    let (cert, key) = authority.issue(dir.path(), "server").unwrap();
+    authority.issue(dir.path(), "client").unwrap();
+    stranger.issue(dir.path(), "foreign").unwrap();
     let certificates = EtcdCertificates { cert, key, client_ca: Some(path("ca.pem")) };
     let cluster = EtcdCluster::single(EtcdOptions::new().tls(certificates)).unwrap();
     let base = cluster.url().replace("etcd://", "etcds://");

@@ -1,8 +1,8 @@
 //! Certificates for a test: an authority, and one certificate each for a server and for a client.
 
+#[cfg(feature = "tls")]
 use std::io;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::path::PathBuf;
 
 use crate::dir::TempDir;
 
@@ -13,22 +13,17 @@ pub struct Certificates {
 }
 
 impl Certificates {
-    /// Makes them, with `openssl`.
+    /// Makes them.
     ///
     /// # Errors
     ///
-    /// [`io::ErrorKind::NotFound`] when `openssl` (or what `TENURE_OPENSSL` names) is not installed; [`io::ErrorKind::Other`] with its words when it
-    /// failed.
+    /// Those of making a key, and of writing.
+    #[cfg(feature = "tls")]
     pub fn make() -> io::Result<Self> {
-        let dir = TempDir::new("tls")?;
-        let at = dir.path();
-        openssl(at, "req -x509 -days 2 -subj /CN=tenure-test-authority -keyout ca.key -out ca.pem")?;
-        std::fs::write(at.join("server.ext"), "subjectAltName=IP:127.0.0.1,DNS:localhost\n")?;
-        std::fs::write(at.join("client.ext"), "extendedKeyUsage=clientAuth\n")?;
+        let (dir, authority) = (TempDir::new("tls")?, crate::Authority::new()?);
+        authority.write(&dir.path().join("ca.pem"))?;
         for who in ["server", "client"] {
-            openssl(at, &format!("req -subj /CN=tenure-test-{who} -keyout {who}.key -out {who}.csr"))?;
-            let sign = "x509 -req -days 2 -CA ca.pem -CAkey ca.key -CAcreateserial";
-            openssl(at, &format!("{sign} -in {who}.csr -out {who}.pem -extfile {who}.ext"))?;
+            authority.issue(dir.path(), who)?;
         }
         Ok(Self { dir })
     }
@@ -61,19 +56,4 @@ impl Certificates {
         all.extend(["--tls-auth-clients", "yes", "--tls-replication", "yes"].map(String::from));
         all
     }
-}
-
-fn openssl(dir: &Path, arguments: &str) -> io::Result<()> {
-    let program = std::env::var_os("TENURE_OPENSSL").unwrap_or_else(|| "openssl".into());
-    let mut command = Command::new(program);
-    command.args(arguments.split_whitespace()).current_dir(dir).stdin(Stdio::null());
-    if arguments.starts_with("req") {
-        command.args(["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]);
-    }
-    let output =
-        command.output().map_err(|error| io::Error::new(error.kind(), format!("cannot start openssl: {error}")))?;
-    if output.status.success() {
-        return Ok(());
-    }
-    Err(io::Error::other(format!("openssl failed: {}", String::from_utf8_lossy(&output.stderr))))
 }

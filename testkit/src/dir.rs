@@ -1,12 +1,11 @@
 //! Directories that last as long as a test.
 
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::{env, fs, io, process};
+use std::path::Path;
+use std::{env, io};
 
 /// A directory of its own under the system's temporary directory, removed with everything in it when dropped.
 #[derive(Debug)]
-pub struct TempDir(PathBuf);
+pub struct TempDir(tempfile::TempDir);
 
 impl TempDir {
     /// Makes the directory; `kind` is part of its name.
@@ -35,27 +34,13 @@ impl TempDir {
     }
 
     fn under(parent: &Path, kind: &str) -> io::Result<Self> {
-        static COUNTER: AtomicU64 = AtomicU64::new(0);
         // Short: the path of a unix socket has room for some 100 bytes.
-        loop {
-            let number = COUNTER.fetch_add(1, Ordering::Relaxed);
-            let path = parent.join(format!("tenure-{kind}-{}-{number}", process::id()));
-            match fs::create_dir(&path) {
-                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {} // left by an earlier process
-                result => return result.map(|()| Self(path)),
-            }
-        }
+        tempfile::Builder::new().prefix(&format!("tenure-{kind}-")).tempdir_in(parent).map(Self)
     }
 
     /// Where it is.
     #[must_use]
     pub fn path(&self) -> &Path {
-        &self.0
-    }
-}
-
-impl Drop for TempDir {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
+        self.0.path()
     }
 }

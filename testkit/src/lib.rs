@@ -13,6 +13,8 @@
 //! # Ok::<(), std::io::Error>(())
 //! ```
 
+#[cfg(feature = "tls")]
+mod authority;
 mod certificates;
 mod clock;
 mod cluster;
@@ -26,6 +28,8 @@ mod resp;
 mod sentinel;
 mod wait;
 
+#[cfg(feature = "tls")]
+pub use authority::Authority;
 pub use certificates::Certificates;
 pub use clock::ClockShim;
 pub use cluster::RedisCluster;

@@ -14,7 +14,6 @@ struct Needed {
 
 const NEEDED: &[Needed] = &[
     Needed { program: "redis-server", package: "redis-server", purpose: "the Redis backends" },
-    Needed { program: "openssl", package: "openssl", purpose: "the certificates of the backends with TLS" },
     Needed { program: "etcd", package: "etcd-server", purpose: "the etcd backends" },
     Needed { program: "protoc", package: "protobuf-compiler", purpose: "building the etcd driver's client library" },
     Needed { program: "python3", package: "python3", purpose: "the lock of redis-py, a foreign client" },

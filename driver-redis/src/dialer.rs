@@ -2,9 +2,10 @@
 
 use std::convert::Infallible;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::StreamExt;
-use redis::aio::PubSubSink;
+use redis::aio::{MultiplexedConnection, PubSubSink};
 use redis::{
     AsyncConnectionConfig, Client, Cmd, ConnectionAddr, IntoConnectionInfo, ProtocolVersion, PushInfo, PushKind,
     RedisConnectionInfo, RedisError, Value,
@@ -17,9 +18,21 @@ use tokio::task::JoinHandle;
 
 use crate::combine::Combined;
 
+/// Longer than the link waits for anything, and it says what took too long.
+const NO_LIMIT: Duration = Duration::from_secs(3600);
+
 /// Opens connections of the `redis` crate.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct RedisDialer;
+#[derive(Clone, Debug, Default)]
+pub(crate) struct RedisDialer {
+    /// What commands are sent on in place of a connection of its own.
+    given: Option<MultiplexedConnection>,
+}
+
+impl RedisDialer {
+    pub(crate) fn on(given: MultiplexedConnection) -> Self {
+        Self { given: Some(given) }
+    }
+}
 
 /// One connection.
 pub(crate) enum RedisSocket {
@@ -37,6 +50,9 @@ impl Dialer for RedisDialer {
     }
 
     async fn dial(&self, endpoint: &Endpoint, listen: Option<Listen>) -> Result<RedisSocket, ExecError> {
+        if let (Some(given), None) = (&self.given, &listen) {
+            return on_given(given.clone()).await;
+        }
         let client = client(endpoint)?;
         let opened = match (listen, endpoint.protocol) {
             (Some(listen), Protocol::Resp2) => messages(&client, listen).await,
@@ -66,6 +82,18 @@ async fn commands(client: &Client, endpoint: &Endpoint, listen: Option<Listen>) 
         connection.subscribe(&listen.channel).await?;
     }
     Ok(RedisSocket::Commands { connection: Combined::new(connection), ended })
+}
+
+/// The connection that was given, if it lives.
+async fn on_given(mut connection: MultiplexedConnection) -> Result<RedisSocket, ExecError> {
+    connection.set_response_timeout(NO_LIMIT); // of this clone
+    match connection.send_packed_command(&redis::cmd("PING")).await {
+        Err(error) if error.code().is_none() => {
+            let message = format!("the connection that was given has ended, and nobody makes another one: {error}");
+            Err(ExecError::NotSent { message, source: Some(Arc::new(error)) })
+        }
+        _ => Ok(RedisSocket::Commands { connection: Combined::new(connection), ended: Arc::default() }),
+    }
 }
 
 async fn messages(client: &Client, listen: Listen) -> Result<RedisSocket, RedisError> {

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use redis::aio::MultiplexedConnection;
 use tenure_core::Result;
 use tenure_core::driver::{Backend, DelayQueue, DistributedLock, QuorumNode, ReentrantLock};
 use tenure_redis_support::{Notes, RedisConfig, RedisLocks, Remote};
@@ -31,7 +32,44 @@ impl RedisDriver {
     ///
     /// Dropping the future closes what was opened.
     pub async fn connect(config: RedisConfig) -> Result<Self> {
-        RedisLocks::connect(RedisDialer, &config).await.map(|locks| Self { locks })
+        RedisLocks::connect(RedisDialer::default(), &config).await.map(|locks| Self { locks })
+    }
+
+    /// Sends commands on a connection of yours (version 1 of the crate `redis`), which others may go on using. A second
+    /// connection, which only listens for wake-ups, is opened by `config`: that says where the same server is, how to log in
+    /// there, and all the rest. Say the [`database`](RedisConfig::database) that your connection has selected.
+    ///
+    /// A [`MultiplexedConnection`] sends each command at most once, which locks need. (A `ConnectionManager` is not accepted,
+    /// since nobody could tell what became of a command that it carried while it connected anew.) Its response timeout and its name are
+    /// left alone; its limit of concurrent commands holds, and counts into the response timeout of `config`.
+    ///
+    /// **It is never replaced**: when it ends, requests on their way are `Indeterminate`, later ones `Unavailable`, and a new
+    /// driver has to be made. [`connect`](Self::connect) opens connections that are.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` when `config` is of a cluster or of sentinels; `Misconfigured` when the two connections
+    /// lead to different servers, by a message that is published on the one and has to be heard on the other; otherwise those of
+    /// [`connect`](Self::connect).
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future closes what was opened, and leaves the given connection open.
+    ///
+    /// # Example
+    ///
+    /// ```no_run
+    /// use tenure_redis::{RedisConfig, RedisDriver};
+    ///
+    /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+    /// let client = redis::Client::open("redis://127.0.0.1/")?;
+    /// let connection = client.get_multiplexed_async_connection().await?;
+    /// let driver = RedisDriver::connect_on(connection, RedisConfig::from_url("redis://127.0.0.1/")?).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn connect_on(connection: MultiplexedConnection, config: RedisConfig) -> Result<Self> {
+        RedisLocks::connect_given(RedisDialer::on(connection), &config).await.map(|locks| Self { locks })
     }
 
     /// Connects to what a URL names; see [`RedisConfig::from_url`].
@@ -58,7 +96,7 @@ impl RedisDriver {
     ///
     /// As [`RedisDriver::connect`].
     pub async fn connect_nodes(nodes: &[RedisConfig]) -> Result<Vec<(String, Arc<dyn QuorumNode>)>> {
-        tenure_redis_support::connect_nodes(RedisDialer, nodes).await
+        tenure_redis_support::connect_nodes(RedisDialer::default(), nodes).await
     }
 
     /// What the check at the start could not look at, or was told to overlook.

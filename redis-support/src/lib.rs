@@ -14,6 +14,7 @@
 //! | `config`, `url` | how to reach servers, in code and as text |
 //! | `link` | when a connection is to be replaced |
 //! | `sentinel`, `cluster`, `slot` | which server a request goes to |
+//! | `given` | what is to be checked of a connection that somebody else opened |
 //! | `voting`, `nodes` | the servers of a quorum, of which some may be down |
 //! | `check` | what a server must be like before it is trusted |
 //! | `queue` | the same for delay queues |
@@ -27,6 +28,7 @@ mod dial;
 mod doctor;
 mod error;
 mod executor;
+mod given;
 mod keyspace;
 mod link;
 mod lock;

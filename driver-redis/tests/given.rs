@@ -1,0 +1,106 @@
+//! Locks on a connection that somebody else opened.
+
+mod common;
+
+use std::time::Duration;
+
+use common::{LONG, server};
+use redis::aio::MultiplexedConnection;
+use tenure_core::driver::{Backend, Released};
+use tenure_core::{Client, Error, ErrorKind};
+use tenure_redis::{RedisConfig, RedisDriver};
+use tenure_testkit::RedisServer;
+
+async fn connection(server: &RedisServer) -> MultiplexedConnection {
+    redis::Client::open(server.url()).unwrap().get_multiplexed_async_connection().await.unwrap()
+}
+
+fn config(server: &RedisServer) -> RedisConfig {
+    RedisConfig::from_url(&server.url()).unwrap()
+}
+
+async fn on(connection: &MultiplexedConnection, server: &RedisServer) -> Client {
+    let driver = RedisDriver::connect_on(connection.clone(), config(server).name("tenure")).await.unwrap();
+    Client::new(Backend::from(driver))
+}
+
+/// The connections of the server, as it lists them.
+fn connections(server: &RedisServer) -> Vec<String> {
+    server.cli(&["CLIENT", "LIST"]).unwrap().text().lines().map(str::to_owned).collect()
+}
+
+#[tokio::test]
+async fn commands_leave_on_the_given_connection_and_wake_ups_come_on_another() {
+    let server = server();
+    let mut given = connection(&server).await;
+    let number: u64 = redis::cmd("CLIENT").arg("ID").query_async(&mut given).await.unwrap();
+    let client = on(&given, &server).await;
+    let guard = client.lock("a").unwrap().acquire().await.unwrap();
+
+    let connections = connections(&server);
+    let listening = connections.iter().filter(|line| line.contains(" sub=1 ")).count();
+    assert_eq!(
+        (connections.len(), listening),
+        (3, 1),
+        "the given one, one that listens, and this one: {connections:#?}"
+    );
+    let ours = connections.iter().find(|line| line.starts_with(&format!("id={number} "))).unwrap();
+    assert!(ours.contains(" cmd=fcall ") && ours.contains(" name= "), "{ours}");
+
+    let other = Client::new(Backend::from(RedisDriver::connect_url(&server.url()).await.unwrap()));
+    assert!(other.lock("a").unwrap().try_acquire().await.unwrap().is_none());
+    let waiting = tokio::spawn({
+        let lock = client.lock("b").unwrap();
+        let held = other.lock("b").unwrap().acquire().await.unwrap();
+        async move {
+            let waiting = tokio::spawn(async move { lock.acquire().await });
+            tokio::time::sleep(Duration::from_millis(100)).await; // so that it waits, as a rule
+            held.release().await.unwrap();
+            waiting.await.unwrap()
+        }
+    });
+    let woken = tokio::time::timeout(Duration::from_secs(3), waiting).await; // it would ask after 5 s
+    woken.expect("a wake-up").unwrap().unwrap().release().await.unwrap();
+    assert_eq!(guard.release().await.unwrap(), Released::Released);
+    client.close(LONG).await.unwrap();
+    let alive: String = redis::cmd("PING").query_async(&mut given).await.unwrap();
+    assert_eq!(alive, "PONG", "the connection is its owner's");
+}
+
+#[tokio::test]
+async fn a_given_connection_that_ends_is_said_to_have() {
+    let server = server();
+    let mut given = connection(&server).await;
+    let number: u64 = redis::cmd("CLIENT").arg("ID").query_async(&mut given).await.unwrap();
+    let client = on(&given, &server).await;
+    let guard = client.lock("a").unwrap().acquire().await.unwrap();
+    server.cli(&["CLIENT", "KILL", "ID", &number.to_string()]).unwrap();
+
+    let refused = async || -> Error { client.lock("b").unwrap().try_acquire().await.unwrap_err() };
+    let said = async {
+        loop {
+            let error = refused().await;
+            assert!(error.is_transient(), "{error}");
+            if error.kind() == ErrorKind::Unavailable
+                && error.message().contains("the connection that was given has ended")
+            {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await; // it fails at once, and the link has to have its turn
+        }
+    };
+    tokio::time::timeout(LONG, said).await.expect("it is said in the end");
+    assert_eq!(server.cli(&["EXISTS", "{tenure:b}"]).unwrap().int(), Some(0), "nothing was applied");
+    assert!(guard.is_held(), "a lease lasts until its deadline, whatever the connection does");
+}
+
+#[tokio::test]
+async fn a_connection_to_another_server_than_the_configuration_names_is_refused() {
+    let (one, other) = (server(), server());
+    let refused = async |config| RedisDriver::connect_on(connection(&one).await, config).await.unwrap_err();
+    let error = refused(config(&other)).await;
+    assert_eq!(error.kind(), ErrorKind::Misconfigured, "{error}");
+    assert!(error.message().contains("different servers"), "{error}");
+    let cluster = RedisConfig::from_url(&format!("redis+cluster://127.0.0.1:{}", one.port())).unwrap();
+    assert_eq!(refused(cluster).await.kind(), ErrorKind::InvalidArgument);
+}

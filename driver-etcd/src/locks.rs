@@ -114,17 +114,24 @@ impl DistributedLock for EtcdDriver {
 
     /// Two requests: who holds it, and the deletion. Not a revocation: by the time that it arrived, the lease could
     /// carry another lock.
-    async fn force_release(&self, name: &LockName) -> Result<ForceReleased> {
+    async fn force_release(&self, name: &LockName, expected: Option<FencingToken>) -> Result<ForceReleased> {
         self.inner.link.ensure_open()?;
         let keys = self.inner.keys(name);
         let Some(first) = self.inner.hold(&keys).await? else { return Ok(ForceReleased::NotHeld) };
+        if expected.is_some_and(|fence| first.fence() != Some(fence)) {
+            return Ok(ForceReleased::Changed);
+        }
         let mut hold = first.clone();
         loop {
-            match self.inner.change(txn::delete(&keys, &hold)).await? {
+            hold = match self.inner.change(txn::delete(&keys, &hold)).await? {
+                Tried::Done(_) => return Ok(ForceReleased::Released),
                 // The same hold, and its owner has just entered once more.
-                Tried::Not(Some(now)) if now.granted == first.granted => hold = now,
-                Tried::Done(_) | Tried::Not(_) => return Ok(ForceReleased::Released),
-            }
+                Tried::Not(Some(now)) if now.granted == first.granted => now,
+                // It has just ended.
+                Tried::Not(_) if expected.is_none() => return Ok(ForceReleased::Released),
+                Tried::Not(Some(_)) => return Ok(ForceReleased::Changed),
+                Tried::Not(None) => return Ok(ForceReleased::NotHeld),
+            };
         }
     }
 

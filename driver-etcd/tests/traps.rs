@@ -131,7 +131,7 @@ async fn trap_6_the_end_of_a_lease_is_noticed_without_an_answer() {
     let through = tenure_etcd::EtcdDriver::new(EtcdCluster::url_of(&[proxy.port()]).parse().unwrap());
     let client = tenure_core::Client::new(through);
     let gone = client.lock("gone").unwrap().ttl(3 * SECOND).try_acquire().await.unwrap().unwrap();
-    driver(&cluster).force_release(gone.name()).await.unwrap();
+    driver(&cluster).force_release(gone.name(), None).await.unwrap();
     assert_eq!(tokio::time::timeout(PATIENCE, gone.lost()).await.unwrap(), LostReason::Gone);
     let stalled = client.lock("stalled").unwrap().ttl(3 * SECOND).try_acquire().await.unwrap().unwrap();
     let kept = std::time::Instant::now();

@@ -242,13 +242,15 @@ impl NameState {
         Outcome { answer: (), wake: if passed_on { self.queue.call_head(now) } else { wake } }
     }
 
-    /// Takes the name from whoever holds it.
-    pub(crate) fn force_release(&mut self, now: Instant) -> Outcome<ForceReleased> {
+    /// Takes the name from whoever holds it, or from the hold with the expected fence alone.
+    pub(crate) fn force_release(&mut self, now: Instant, expected: Option<FencingToken>) -> Outcome<ForceReleased> {
         self.settle(now);
-        match self.hold.take() {
-            Some(_) => Outcome { answer: ForceReleased::Released, wake: self.queue.call_head(now) },
-            None => Outcome::quiet(ForceReleased::NotHeld),
+        let Some(held) = &self.hold else { return Outcome::quiet(ForceReleased::NotHeld) };
+        if expected.is_some_and(|fence| fence != held.fence) {
+            return Outcome::quiet(ForceReleased::Changed);
         }
+        self.hold = None;
+        Outcome { answer: ForceReleased::Released, wake: self.queue.call_head(now) }
     }
 
     /// Ends the lease as if its time had come: nobody is told.

@@ -146,7 +146,7 @@ impl Faults {
     /// [`ErrorKind::InvalidArgument`] when `name` is not the name of a lock.
     pub fn lose(&self, name: impl AsRef<[u8]>) -> Result<ForceReleased> {
         let name = LockName::new(name)?;
-        Ok(self.store.decide(&name, |entry| entry.state.force_release(entry.now)))
+        Ok(self.store.decide(&name, |entry| entry.state.force_release(entry.now, None)))
     }
 
     /// The store forgets everything at once, fence counters included, as a server without persistence does when it

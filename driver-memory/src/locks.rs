@@ -7,7 +7,7 @@ use tenure_core::driver::{
     AcquireRequest, Acquisition, Busy, DistributedLock, Exclusion, Fencing, ForceReleased, Hold, Inspection,
     Introspection, LockCapabilities, Released, Renewal, Renewed, Revocation, TtlRange, Waiting, Watch,
 };
-use tenure_core::{Error, ErrorKind, LockName, OwnerToken, Result, Ttl};
+use tenure_core::{Error, ErrorKind, FencingToken, LockName, OwnerToken, Result, Ttl};
 
 use crate::decide::{Caps, Outcome, Refusal};
 use crate::driver::{DRIVER, MemoryDriver};
@@ -80,9 +80,9 @@ impl DistributedLock for MemoryDriver {
         .await
     }
 
-    async fn force_release(&self, name: &LockName) -> Result<ForceReleased> {
-        self.call(Operation::ForceRelease, name, |store, name| {
-            Ok(store.decide(name, |entry| entry.state.force_release(entry.now)))
+    async fn force_release(&self, name: &LockName, expected: Option<FencingToken>) -> Result<ForceReleased> {
+        self.call(Operation::ForceRelease, name, move |store, name| {
+            Ok(store.decide(name, |entry| entry.state.force_release(entry.now, expected)))
         })
         .await
     }

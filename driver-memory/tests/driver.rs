@@ -212,8 +212,8 @@ async fn force_release_keeps_fences_growing() {
     let driver = MemoryDriver::new();
     let [holder, next] = std::array::from_fn(|_| OwnerToken::random());
     let first = take(&driver, "a", holder).await;
-    assert_eq!(driver.force_release(&name("a")).await.unwrap(), ForceReleased::Released);
-    assert_eq!(driver.force_release(&name("a")).await.unwrap(), ForceReleased::NotHeld);
+    assert_eq!(driver.force_release(&name("a"), None).await.unwrap(), ForceReleased::Released);
+    assert_eq!(driver.force_release(&name("a"), None).await.unwrap(), ForceReleased::NotHeld);
     assert!(take(&driver, "a", next).await.fence > first.fence);
     assert_eq!(driver.release(&hold("a", holder)).await.unwrap(), Released::NotHeld);
 }

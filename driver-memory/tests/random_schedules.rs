@@ -271,7 +271,7 @@ impl World {
         if expected == ForceReleased::Released {
             self.model.call_head();
         }
-        assert_eq!(self.driver.force_release(&self.name).await.unwrap(), expected);
+        assert_eq!(self.driver.force_release(&self.name, None).await.unwrap(), expected);
         format!("forced: {expected:?}")
     }
 

@@ -194,7 +194,11 @@ async fn a_server_that_takes_no_writes_still_lets_go() {
             assert!(woken(&mut watch).await, "the turn is given");
         }
         server.cli(&["CONFIG", "SET", setting, "0"]).unwrap();
-        assert_eq!(client.locks.force_release(&attempt("b").name).await.unwrap(), ForceReleased::NotHeld, "{setting}");
+        assert_eq!(
+            client.locks.force_release(&attempt("b").name, None).await.unwrap(),
+            ForceReleased::NotHeld,
+            "{setting}"
+        );
     }
 }
 

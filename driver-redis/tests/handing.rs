@@ -203,7 +203,7 @@ async fn whatever_frees_a_lock_hands_it_over() {
             handed(&mut first_watch).await.fence
         },
         {
-            client.locks.force_release(&name("a")).await.unwrap();
+            client.locks.force_release(&name("a"), None).await.unwrap();
             handed(&mut second_watch).await.fence
         },
         {

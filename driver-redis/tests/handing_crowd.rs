@@ -101,7 +101,7 @@ async fn whatever_frees_a_lock_gets_past_them() {
         match way {
             "exit" => assert_eq!(client.reentrant.exit(&entry(&owner, &holder)).await.unwrap(), Exited::Released),
             "abandon an entry" => client.reentrant.abandon(&entry(&owner, &holder)).await.unwrap(),
-            "force" => drop(client.locks.force_release(&name("a")).await.unwrap()),
+            "force" => drop(client.locks.force_release(&name("a"), None).await.unwrap()),
             _ => client.locks.abandon(&hold(&holder)).await.unwrap(),
         }
         given(&server, &mut watch, since).await;

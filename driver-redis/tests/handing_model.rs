@@ -265,9 +265,9 @@ impl Real {
                 }
                 Said::Nothing
             }
-            Step::Force => match self.clients[0].force_release(&name("m")).await.unwrap() {
+            Step::Force => match self.clients[0].force_release(&name("m"), None).await.unwrap() {
                 ForceReleased::Released => Said::Freed,
-                ForceReleased::NotHeld => Said::NotHeld,
+                ForceReleased::NotHeld | ForceReleased::Changed => Said::NotHeld,
             },
             Step::Expire => {
                 self.server.call(&["DEL", "tenure:m"]).unwrap();

@@ -133,7 +133,7 @@ async fn an_operator_sees_the_holder_and_can_free_the_lock() {
     let server = server();
     let client = Client::of(&server).await;
     assert_eq!(client.locks.inspect(&name("a")).await.unwrap(), Inspection::default());
-    assert_eq!(client.locks.force_release(&name("a")).await.unwrap(), ForceReleased::NotHeld);
+    assert_eq!(client.locks.force_release(&name("a"), None).await.unwrap(), ForceReleased::NotHeld);
     let mine = attempt("a");
     let grant = client.grant(&mine).await;
     client.busy(&waiter("a")).await;
@@ -143,7 +143,7 @@ async fn an_operator_sees_the_holder_and_can_free_the_lock() {
     assert_eq!((label, fence, depth), (Some(Label::new("label;with;signs").unwrap()), Some(grant.fence), 1));
     assert!(held_for.unwrap() < Duration::from_secs(60));
     assert!(remaining.unwrap() <= Duration::from_secs(10));
-    assert_eq!(client.locks.force_release(&name("a")).await.unwrap(), ForceReleased::Released);
+    assert_eq!(client.locks.force_release(&name("a"), None).await.unwrap(), ForceReleased::Released);
     let renewal = Renewal { hold: hold(&mine), ttl: ttl(10_000) };
     assert_eq!(client.locks.renew(&[renewal]).await.remove(0).unwrap(), Renewed::Lost);
 }
@@ -163,8 +163,15 @@ async fn a_foreign_holder_is_busy_and_has_no_details() {
     server.cli(&["RPUSH", "tenure:c", "x"]).unwrap();
     client.busy(&attempt("c")).await;
     assert_eq!(client.locks.inspect(&name("c")).await.unwrap().holder, Some(foreign));
+    let expected = client.grant(&attempt("d")).await.fence;
+    server.cli(&["HSET", "tenure:e", "f", &expected.to_string()]).unwrap();
+    server.cli(&["PEXPIRE", "tenure:e", "100000"]).unwrap();
+    for other in ["a", "c", "e"] {
+        assert_eq!(client.locks.force_release(&name(other), Some(expected)).await.unwrap(), ForceReleased::Changed);
+    }
+    assert_eq!(client.locks.force_release(&name("d"), Some(expected)).await.unwrap(), ForceReleased::Released);
     assert_eq!(client.locks.release(&hold(&attempt("c"))).await.unwrap(), Released::NotHeld);
-    assert_eq!(client.locks.force_release(&name("c")).await.unwrap(), ForceReleased::Released);
+    assert_eq!(client.locks.force_release(&name("c"), None).await.unwrap(), ForceReleased::Released);
 }
 
 #[tokio::test]

@@ -123,7 +123,8 @@ async fn a_hold_is_renewed_by_owner_and_fence() {
     let seen = client.locks.inspect(&name("r")).await.unwrap().holder.unwrap();
     assert_eq!((seen.fence, seen.label), (Some(grant.fence), mine.label));
     assert!(seen.remaining.unwrap() > Duration::from_secs(50));
-    assert_eq!(client.locks.force_release(&name("r")).await.unwrap(), ForceReleased::Released);
+    assert_eq!(client.locks.force_release(&name("r"), Some(other_fence)).await.unwrap(), ForceReleased::Changed);
+    assert_eq!(client.locks.force_release(&name("r"), Some(grant.fence)).await.unwrap(), ForceReleased::Released);
     client.grant(&attempt("r")).await;
     let answers: Vec<Renewed> = client.reentrant.renew(&asked).await.into_iter().map(Result::unwrap).collect();
     assert_eq!(answers, [Renewed::Lost; 3], "a plain holder is no reason for an error");

@@ -29,7 +29,7 @@ async fn every_operation_works_with_the_documented_rights() {
     client.locks.release(&hold(&plain)).await.unwrap();
     assert!(woken(&mut watch).await);
     client.locks.abandon(&hold(&next)).await.unwrap();
-    client.locks.force_release(&next.name).await.unwrap();
+    client.locks.force_release(&next.name, None).await.unwrap();
     let grant = client.enter(&owner, &outer).await;
     client.enter(&owner, &inner).await;
     client.busy(&waiter("r")).await;

@@ -167,7 +167,7 @@ async fn a_forced_release_wakes_the_head() {
     let first = waiter("a");
     let mut watch = client.watch(&first).await;
     client.busy(&first).await;
-    client.locks.force_release(&name("a")).await.unwrap();
+    client.locks.force_release(&name("a"), None).await.unwrap();
     assert!(woken(&mut watch).await);
     client.grant(&first).await;
 }

@@ -10,7 +10,7 @@ use tenure_core::driver::{
     AcquireRequest, Acquisition, Backend, CountedReentry, DistributedLock, Exclusion, Fencing, ForceReleased, Hold,
     Inspection, Introspection, LockCapabilities, Released, Renewal, Renewed, Revocation, TtlRange, Waiting, Watch,
 };
-use tenure_core::{LockName, OwnerToken, Result, Ttl};
+use tenure_core::{FencingToken, LockName, OwnerToken, Result, Ttl};
 
 use crate::builder::RedlockBuilder;
 use crate::elections::Elections;
@@ -153,8 +153,10 @@ impl DistributedLock for Redlock {
         inspect::inspect(&self.0, name).await.map_err(|error| error.during(DRIVER, "inspect", name))
     }
 
-    async fn force_release(&self, name: &LockName) -> Result<ForceReleased> {
-        release::force_release(&self.0, name).await.map_err(|error| error.during(DRIVER, "force_release", name))
+    async fn force_release(&self, name: &LockName, expected: Option<FencingToken>) -> Result<ForceReleased> {
+        release::force_release(&self.0, name, expected)
+            .await
+            .map_err(|error| error.during(DRIVER, "force_release", name))
     }
 
     async fn close(&self) {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 use tenure_core::driver::{ForceReleased, Hold, Released};
-use tenure_core::{Error, LeaseInstant, LockName, Result};
+use tenure_core::{Error, FencingToken, LeaseInstant, LockName, Result};
 
 use crate::background::{Chore, Undo, undo_all};
 use crate::quorum::{Freed, NodeSet};
@@ -129,29 +129,83 @@ fn finish(
     });
 }
 
-/// Takes the lock from whoever holds it: done when so many nodes are free of it that nobody has a majority.
-pub(crate) async fn force_release(shared: &Arc<Shared>, name: &LockName) -> Result<ForceReleased> {
+/// Takes the lock from whoever holds it, or from the hold with the expected fence alone: done when so many nodes are free of
+/// it that nobody has a majority.
+///
+/// Each node compares for itself. One that voted late or was taken back may keep the hold under a greater fence; it is in
+/// the minority, and its lease ends with the holder's next renewal.
+pub(crate) async fn force_release(
+    shared: &Arc<Shared>,
+    name: &LockName,
+    expected: Option<FencingToken>,
+) -> Result<ForceReleased> {
     shared.ensure_open()?;
     let mut pending: FuturesUnordered<_> = shared
         .nodes
         .iter()
         .enumerate()
-        .map(|(index, node)| async move { (index, node.bounded(node.api.force_release(name)).await) })
+        .map(|(index, node)| async move { (index, node.bounded(node.api.force_release(name, expected)).await) })
         .collect();
-    let (mut answered, mut released, mut faults) = (0, 0, Vec::<(usize, Error)>::new());
+    let (mut forced, mut faults) = (Forced::default(), Vec::<(usize, Error)>::new());
     while let Some((node, answer)) = pending.next().await {
         match answer {
-            Ok(answer) => {
-                answered += 1;
-                released += usize::from(answer == ForceReleased::Released);
-            }
+            Ok(answer) => forced.count(answer),
             Err(error) => faults.push((node, error)),
         }
     }
-    if answered < shared.needed() {
-        return Err(shared.failure("no quorum was freed", &faults));
+    let verdict = forced.verdict(faults.len(), shared.needed());
+    verdict.ok_or_else(|| shared.failure("no quorum was freed", &faults))
+}
+
+/// What the nodes said to a forced release.
+#[derive(Clone, Copy, Debug, Default)]
+struct Forced {
+    released: usize,
+    changed: usize,
+    not_held: usize,
+}
+
+impl Forced {
+    fn count(&mut self, answer: ForceReleased) {
+        match answer {
+            ForceReleased::Released => self.released += 1,
+            ForceReleased::Changed => self.changed += 1,
+            ForceReleased::NotHeld => self.not_held += 1,
+        }
     }
-    // Nodes that did not answer may have been part of the majority that held it.
-    let held = released > 0 && released + faults.len() >= shared.needed();
-    Ok(if held { ForceReleased::Released } else { ForceReleased::NotHeld })
+
+    /// `None` if it cannot be told. Nodes that did not answer may have been part of any majority.
+    fn verdict(self, unheard: usize, needed: usize) -> Option<ForceReleased> {
+        let may_be_most = |nodes: usize| nodes > 0 && nodes + unheard >= needed;
+        if self.released + self.changed + self.not_held < needed {
+            return None;
+        }
+        match (may_be_most(self.released), may_be_most(self.changed)) {
+            (true, true) => None,
+            (true, false) => Some(ForceReleased::Released),
+            (false, true) => Some(ForceReleased::Changed),
+            (false, false) => Some(ForceReleased::NotHeld),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_forced_release_tells_what_a_majority_had() {
+        let verdict = |released, changed, not_held| {
+            let forced = Forced { released, changed, not_held };
+            forced.verdict(5 - released - changed - not_held, 3)
+        };
+        assert_eq!(verdict(3, 2, 0), Some(ForceReleased::Released), "two nodes know it by a greater fence");
+        assert_eq!(verdict(2, 0, 2), Some(ForceReleased::Released), "it may have had the node that is away");
+        assert_eq!(verdict(1, 3, 1), Some(ForceReleased::Changed));
+        assert_eq!(verdict(0, 2, 1), Some(ForceReleased::Changed));
+        assert_eq!(verdict(2, 2, 0), None, "either may have the node that is away");
+        assert_eq!(verdict(1, 1, 3), Some(ForceReleased::NotHeld), "neither had a majority");
+        assert_eq!(verdict(0, 0, 3), Some(ForceReleased::NotHeld));
+        assert_eq!(verdict(2, 0, 0), None);
+    }
 }

@@ -195,7 +195,7 @@ async fn a_re_entrant_hold_that_is_taken_away_is_lost_as_a_whole() {
     let me = OwnerId::new();
     let outer = client.reentrant("a", &me).unwrap().ttl(TTL).acquire().await.unwrap();
     let inner = client.reentrant("a", &me).unwrap().ttl(TTL).acquire().await.unwrap();
-    driver.force_release(&common::name("a")).await.unwrap();
+    driver.force_release(&common::name("a"), None).await.unwrap();
     sleep(TTL).await;
     assert!(!outer.is_held() && !inner.is_held());
     let anew = client.reentrant("a", &me).unwrap().acquire().await.unwrap();

@@ -252,13 +252,15 @@ async fn an_operator_sees_and_frees_what_a_majority_holds() {
     let holder = driver.inspect(&name("a")).await.unwrap().holder.unwrap();
     assert_eq!((holder.fence, holder.depth), (Some(fence), 1));
     assert_eq!(driver.inspect(&name("nobody's")).await.unwrap().holder, None);
-    assert_eq!(driver.force_release(&name("a")).await.unwrap(), ForceReleased::Released);
-    assert_eq!(driver.force_release(&name("a")).await.unwrap(), ForceReleased::NotHeld);
+    let other = FencingToken::new(fence.get() + 1).unwrap();
+    assert_eq!(driver.force_release(&name("a"), Some(other)).await.unwrap(), ForceReleased::Changed);
+    assert_eq!(driver.force_release(&name("a"), Some(fence)).await.unwrap(), ForceReleased::Released);
+    assert_eq!(driver.force_release(&name("a"), None).await.unwrap(), ForceReleased::NotHeld);
     links[0].faults().heal();
     assert_eq!(driver.renew(&[renewal(&request)]).await.remove(0).unwrap(), Renewed::Lost);
     links[1].faults().outage();
     links[2].faults().outage();
-    assert_eq!(driver.force_release(&name("a")).await.unwrap_err().kind(), ErrorKind::Unavailable);
+    assert_eq!(driver.force_release(&name("a"), None).await.unwrap_err().kind(), ErrorKind::Unavailable);
     assert_eq!(driver.inspect(&name("a")).await.unwrap_err().kind(), ErrorKind::Unavailable);
 }
 

@@ -166,8 +166,12 @@ impl Calls {
         ScriptCall { script: &script::EXIT, keys: self.turn_keys(&hold.name, None), args }
     }
 
-    pub(crate) fn force_release(&self, name: &LockName) -> ScriptCall {
-        self.turn(&script::FORCE_RELEASE, name)
+    pub(crate) fn force_release(&self, name: &LockName, expected: Option<FencingToken>) -> ScriptCall {
+        let mut call = self.turn(&script::FORCE_RELEASE, name);
+        if let Some(fence) = expected {
+            call.args.push_number(fence.get());
+        }
+        call
     }
 
     pub(crate) fn pass(&self, name: &LockName) -> ScriptCall {

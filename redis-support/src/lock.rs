@@ -11,7 +11,7 @@ use tenure_core::driver::{
     Introspection, LockCapabilities, ReentrantRenewal, Released, Renewal, Renewed, Revocation, TtlRange, Waiting,
     Watch,
 };
-use tenure_core::{Error, ErrorKind, LockName, OwnerToken, Result, Ttl};
+use tenure_core::{Error, ErrorKind, FencingToken, LockName, OwnerToken, Result, Ttl};
 use tokio::sync::OnceCell;
 
 use crate::call::{Calls, FENCES};
@@ -321,9 +321,13 @@ impl<E: RedisExecutor> DistributedLock for RedisLocks<E> {
         reply::inspection(&reply).map_err(|error| error.during(self.driver(), "inspect", name))
     }
 
-    async fn force_release(&self, name: &LockName) -> Result<ForceReleased> {
-        let answer = self.free("force_release", name, self.calls().force_release(name)).await?;
-        Ok(if answer == 0 { ForceReleased::NotHeld } else { ForceReleased::Released })
+    async fn force_release(&self, name: &LockName, expected: Option<FencingToken>) -> Result<ForceReleased> {
+        let answer = self.free("force_release", name, self.calls().force_release(name, expected)).await?;
+        Ok(match answer {
+            0 => ForceReleased::NotHeld,
+            -1 => ForceReleased::Changed,
+            _ => ForceReleased::Released,
+        })
     }
 
     async fn close(&self) {

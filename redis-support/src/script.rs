@@ -76,7 +76,8 @@ scripts! {
     ABANDON = "abandon": "abandon" "part/refusal" "part/turn" "part/now" "part/fence" "part/queue" "abandon_do";
     RENEW = "renew": "renew" "part/lengthen" "renew_do";
     INSPECT = "inspect": "inspect" "part/now" "inspect_do";
-    FORCE_RELEASE = "force_release": "force_release" "part/turn" "part/now" "part/fence" "part/queue" "release_wake";
+    FORCE_RELEASE = "force_release":
+        "part/refusal" "force_release" "part/turn" "part/now" "part/fence" "part/queue" "release_wake";
     PASS = "pass": "pass" "part/turn" "part/now" "part/fence" "part/queue" "release_wake";
     ENTER = "enter":
         "enter" "part/refusal" "part/now" "part/fence" "part/wait" "part/queue" "part/join" "enter_do";

@@ -62,6 +62,13 @@ pub(super) const CASES: &[Case] = &[
         wakes_the_first_waiter
     ),
     case!(
+        "force/spares-the-next-holder",
+        "A forced release of the hold with one fence frees that hold alone: it leaves the next holder's lock, and tells so.",
+        ["P9", "P10"],
+        [Need::Revocation],
+        spares_the_next_holder
+    ),
+    case!(
         "force/old-token-is-powerless",
         "After a forced release the old token can neither renew nor release what the next holder has.",
         ["P7", "P9"],
@@ -193,11 +200,27 @@ async fn wakes_the_first_waiter(context: &mut Context) -> CaseResult {
     Ok(())
 }
 
+async fn spares_the_next_holder(context: &mut Context) -> CaseResult {
+    let (client, operator) = (context.client().await?, context.client().await?);
+    let (name, ttl) = (context.name("expected"), context.ttl(20_000));
+    let before = take(&client, &name, ttl).await?;
+    let stuck = before.fence();
+    assert_eq!(before.release().await?, Released::Released);
+    assert_eq!(lock(&operator, &name)?.force_release_if(stuck).await?, ForceReleased::NotHeld);
+    let next = take(&client, &name, ttl).await?;
+    assert_eq!(lock(&operator, &name)?.force_release_if(stuck).await?, ForceReleased::Changed);
+    assert!(!is_free(&operator, &name).await?, "the next holder's lock was freed");
+    assert_eq!(lock(&operator, &name)?.force_release_if(next.fence()).await?, ForceReleased::Released);
+    assert!(is_free(&operator, &name).await?);
+    assert_eq!(next.release().await?, Released::NotHeld);
+    clean(context, &operator, &name, &[&client, &operator]).await
+}
+
 async fn old_token_is_powerless(context: &mut Context) -> CaseResult {
     let backend = context.backend().await?;
     let (locks, name, ttl) = (&**backend.locks(), context.name("powerless"), context.ttl(5_000));
     let (old, _) = take_raw(locks, &name, ttl).await?;
-    assert_eq!(locks.force_release(&name).await?, ForceReleased::Released);
+    assert_eq!(locks.force_release(&name, None).await?, ForceReleased::Released);
     assert_eq!(locks.renew(&[renewal(&name, old, ttl)?]).await.remove(0)?, Renewed::Lost);
     let (next, _) = take_raw(locks, &name, ttl).await?;
     assert_eq!(locks.renew(&[renewal(&name, old, ttl)?]).await.remove(0)?, Renewed::Lost);

@@ -100,7 +100,7 @@ pub(super) const CASES: &[Case] = &[
     ),
     case!(
         "reentrant/force-ends-every-entry",
-        "A forced release ends all entries together; none of them can be undone afterwards.",
+        "A forced release of an owner's hold, by its fence and no other, ends all entries together; none can be undone afterwards.",
         ["P36"],
         [Need::Reentrant, Need::Revocation],
         force_ends_every_entry
@@ -334,8 +334,13 @@ async fn force_ends_every_entry(context: &mut Context) -> CaseResult {
     let (client, operator) = (context.client().await?, context.client().await?);
     let (name, me, ttl) = (context.name("forced"), OwnerId::new(), context.ttl(1_200));
     let handle = reentrant(&client, &name, &me)?.ttl(ttl);
+    let before = must(handle.try_acquire().await?, &name)?;
+    let gone = before.fence();
+    before.release().await?;
     let (outer, inner) = (must(handle.try_acquire().await?, &name)?, must(handle.try_acquire().await?, &name)?);
-    assert_eq!(lock(&operator, &name)?.force_release().await?, ForceReleased::Released);
+    assert_eq!(lock(&operator, &name)?.force_release_if(gone).await?, ForceReleased::Changed);
+    assert!(!is_free(&operator, &name).await?, "an earlier hold's fence freed the owner's lock");
+    assert_eq!(lock(&operator, &name)?.force_release_if(outer.fence()).await?, ForceReleased::Released);
     let next = keep(&operator, &name, context.ttl(20_000)).await?;
     context.within(ttl, "the outer guard is told", outer.lost()).await?;
     context.within(ttl, "the inner guard is told", inner.lost()).await?;

@@ -75,7 +75,7 @@ async fn force(context: &mut Context) -> CaseResult {
     let guard = keep(&client, &name, ttl).await?;
     must_fail(lock(&client, &name)?.force_release().await, ErrorKind::Unsupported)?;
     assert!(layer.frames_of(Op::ForceRelease, &name).is_empty(), "something was sent");
-    must_fail(backend.locks().force_release(&name).await, ErrorKind::Unsupported)?;
+    must_fail(backend.locks().force_release(&name, None).await, ErrorKind::Unsupported)?;
     context.pass(ttl * 2).await;
     assert!(guard.is_held() && !is_free(&client, &name).await?, "the refused force took the lock away");
     assert_eq!(guard.release().await?, Released::Released);

@@ -7,7 +7,7 @@ use tenure_core::driver::{
     AcquireRequest, Acquisition, DistributedLock, Exited, ForceReleased, Hold, Inspection, LockCapabilities,
     ReentrantCapabilities, ReentrantHold, ReentrantLock, ReentrantRenewal, Released, Renewal, Renewed, Signal, Watch,
 };
-use tenure_core::{Error, LockName, OwnerId, OwnerToken, Result};
+use tenure_core::{Error, FencingToken, LockName, OwnerId, OwnerToken, Result};
 
 use super::{Answer, FaultLayer, Op};
 
@@ -100,8 +100,8 @@ impl DistributedLock for LayeredLocks {
         send!(self, Op::Inspect, name, None, done, |inner| inner.inspect(&name).await, name)
     }
 
-    async fn force_release(&self, name: &LockName) -> Result<ForceReleased> {
-        send!(self, Op::ForceRelease, name, None, done, |inner| inner.force_release(&name).await, name)
+    async fn force_release(&self, name: &LockName, expected: Option<FencingToken>) -> Result<ForceReleased> {
+        send!(self, Op::ForceRelease, name, None, done, |inner| inner.force_release(&name, expected).await, name)
     }
 
     async fn close(&self) {

@@ -124,7 +124,7 @@ struct AbandonsAll;
 impl Twist for AbandonsAll {
     async fn abandon(&self, inner: &Inner, hold: &Hold) -> Result<()> {
         inner.locks().abandon(hold).await?;
-        inner.locks().force_release(&hold.name).await.map(drop)
+        inner.locks().force_release(&hold.name, None).await.map(drop)
     }
 }
 

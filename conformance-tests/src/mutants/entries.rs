@@ -276,7 +276,7 @@ impl Twist for Shortens {
                 tokio::time::sleep(ttl).await;
                 let holder = inner.locks().inspect(&name).await.ok().and_then(|seen| seen.holder);
                 if holder.is_some_and(|holder| holder.fence == Some(fence)) {
-                    let _forced = inner.locks().force_release(&name).await;
+                    let _forced = inner.locks().force_release(&name, None).await;
                 }
             });
         }

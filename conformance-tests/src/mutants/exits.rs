@@ -77,7 +77,7 @@ impl Twist for FreesAtOnce {
     async fn exit(&self, inner: &Inner, hold: &ReentrantHold) -> Result<Exited> {
         let exited = inner.reentrant()?.exit(hold).await?;
         if matches!(exited, Exited::Inside { .. }) {
-            inner.locks().force_release(&hold.name).await?;
+            inner.locks().force_release(&hold.name, None).await?;
         }
         Ok(exited)
     }
@@ -126,7 +126,7 @@ impl Twist for Anyones {
     async fn exit(&self, inner: &Inner, hold: &ReentrantHold) -> Result<Exited> {
         let exited = inner.reentrant()?.exit(hold).await?;
         if exited == Exited::NotHeld {
-            inner.locks().force_release(&hold.name).await?;
+            inner.locks().force_release(&hold.name, None).await?;
         }
         Ok(exited)
     }
@@ -157,7 +157,7 @@ struct UndoesAll;
 impl Twist for UndoesAll {
     async fn abandon_entry(&self, inner: &Inner, hold: &ReentrantHold) -> Result<()> {
         inner.reentrant()?.abandon(hold).await?;
-        inner.locks().force_release(&hold.name).await.map(drop)
+        inner.locks().force_release(&hold.name, None).await.map(drop)
     }
 }
 

@@ -170,9 +170,14 @@ impl Twist for Fences {
         inner.locks().renew(renewals).await
     }
 
-    async fn force_release(&self, inner: &Inner, name: &LockName) -> Result<ForceReleased> {
+    async fn force_release(
+        &self,
+        inner: &Inner,
+        name: &LockName,
+        expected: Option<FencingToken>,
+    ) -> Result<ForceReleased> {
         self.ended(name, self.resets == Resets::Forced);
-        inner.locks().force_release(name).await
+        inner.locks().force_release(name, expected).await
     }
 }
 

@@ -191,9 +191,9 @@ struct AnyonesLock;
 #[async_trait]
 impl Twist for AnyonesLock {
     async fn release(&self, inner: &Inner, hold: &Hold) -> Result<Released> {
-        match inner.locks().force_release(&hold.name).await? {
+        match inner.locks().force_release(&hold.name, None).await? {
             ForceReleased::Released => Ok(Released::Released),
-            ForceReleased::NotHeld => Ok(Released::NotHeld),
+            ForceReleased::NotHeld | ForceReleased::Changed => Ok(Released::NotHeld),
         }
     }
 }

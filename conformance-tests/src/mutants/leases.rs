@@ -281,7 +281,7 @@ impl Twist for TakesOver {
         let mut answers = inner.locks().renew(renewals).await;
         for (answer, renewal) in answers.iter_mut().zip(renewals) {
             if matches!(answer, Ok(Renewed::Lost)) {
-                *answer = match inner.locks().force_release(&renewal.hold.name).await {
+                *answer = match inner.locks().force_release(&renewal.hold.name, None).await {
                     Ok(_) => retake(inner, renewal).await,
                     Err(error) => Err(error),
                 };

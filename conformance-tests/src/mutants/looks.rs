@@ -9,7 +9,7 @@ use tenure_core::driver::{
     AcquireRequest, Acquisition, ForceReleased, Hold, Inspection, LockCapabilities, Released, Renewal, Renewed,
     TtlRange, Watch,
 };
-use tenure_core::{ErrorKind, LockName, OwnerToken, Result};
+use tenure_core::{ErrorKind, FencingToken, LockName, OwnerToken, Result};
 
 use super::leases::made_up;
 use super::maker::{Mutant, mutant};
@@ -75,6 +75,18 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "a forced release says that it freed something",
         || Arc::new(ForceSays),
         ["force/free-lock-says-not-held"]
+    ),
+    mutant!(
+        "force/any-fence",
+        "a forced release does not compare the fence",
+        || Arc::new(ForceAny),
+        ["force/spares-the-next-holder", "reentrant/force-ends-every-entry"]
+    ),
+    mutant!(
+        "force/never-the-fence",
+        "a forced release with a fence finds another hold, always",
+        || Arc::new(ForceNever),
+        ["force/spares-the-next-holder", "reentrant/force-ends-every-entry"]
     ),
     mutant!(
         "force/spares-the-token",
@@ -175,7 +187,7 @@ struct LookingForces;
 impl Twist for LookingForces {
     async fn inspect(&self, inner: &Inner, name: &LockName) -> Result<Inspection> {
         let seen = inner.locks().inspect(name).await;
-        inner.locks().force_release(name).await?;
+        inner.locks().force_release(name, None).await?;
         seen
     }
 }
@@ -193,7 +205,7 @@ struct ForceNothing;
 
 #[async_trait]
 impl Twist for ForceNothing {
-    async fn force_release(&self, _inner: &Inner, _name: &LockName) -> Result<ForceReleased> {
+    async fn force_release(&self, _: &Inner, _: &LockName, _: Option<FencingToken>) -> Result<ForceReleased> {
         Ok(ForceReleased::Released)
     }
 }
@@ -202,8 +214,39 @@ struct ForceSays;
 
 #[async_trait]
 impl Twist for ForceSays {
-    async fn force_release(&self, inner: &Inner, name: &LockName) -> Result<ForceReleased> {
-        inner.locks().force_release(name).await.map(|_| ForceReleased::Released)
+    async fn force_release(
+        &self,
+        inner: &Inner,
+        name: &LockName,
+        expected: Option<FencingToken>,
+    ) -> Result<ForceReleased> {
+        inner.locks().force_release(name, expected).await.map(|_| ForceReleased::Released)
+    }
+}
+
+struct ForceAny;
+
+#[async_trait]
+impl Twist for ForceAny {
+    async fn force_release(&self, inner: &Inner, name: &LockName, _: Option<FencingToken>) -> Result<ForceReleased> {
+        inner.locks().force_release(name, None).await
+    }
+}
+
+struct ForceNever;
+
+#[async_trait]
+impl Twist for ForceNever {
+    async fn force_release(
+        &self,
+        inner: &Inner,
+        name: &LockName,
+        fence: Option<FencingToken>,
+    ) -> Result<ForceReleased> {
+        match fence {
+            Some(_) => Ok(ForceReleased::Changed),
+            None => inner.locks().force_release(name, None).await,
+        }
     }
 }
 
@@ -213,9 +256,14 @@ struct Spares(AtomicBool);
 
 #[async_trait]
 impl Twist for Spares {
-    async fn force_release(&self, inner: &Inner, name: &LockName) -> Result<ForceReleased> {
+    async fn force_release(
+        &self,
+        inner: &Inner,
+        name: &LockName,
+        expected: Option<FencingToken>,
+    ) -> Result<ForceReleased> {
         self.0.store(true, Ordering::SeqCst);
-        inner.locks().force_release(name).await
+        inner.locks().force_release(name, expected).await
     }
 
     async fn renew(&self, inner: &Inner, renewals: &[Renewal]) -> Vec<Result<Renewed>> {
@@ -338,7 +386,7 @@ impl Twist for Allows {
         Ok(Inspection::default())
     }
 
-    async fn force_release(&self, _inner: &Inner, _name: &LockName) -> Result<ForceReleased> {
+    async fn force_release(&self, _: &Inner, _: &LockName, _: Option<FencingToken>) -> Result<ForceReleased> {
         Ok(ForceReleased::Released)
     }
 }

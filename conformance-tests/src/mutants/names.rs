@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use tenure_core::driver::{AcquireRequest, Acquisition, ForceReleased, Hold, Released, Renewal, Renewed, Watch};
-use tenure_core::{LockName, OwnerToken, Result};
+use tenure_core::{FencingToken, LockName, OwnerToken, Result};
 
 use super::maker::{Mutant, mutant};
 use super::twist::{Inner, Twist};
@@ -128,8 +128,13 @@ impl Twist for Names {
         inner.locks().watch(&self.name(name), token).await
     }
 
-    async fn force_release(&self, inner: &Inner, name: &LockName) -> Result<ForceReleased> {
-        inner.locks().force_release(&self.name(name)).await
+    async fn force_release(
+        &self,
+        inner: &Inner,
+        name: &LockName,
+        expected: Option<FencingToken>,
+    ) -> Result<ForceReleased> {
+        inner.locks().force_release(&self.name(name), expected).await
     }
 }
 

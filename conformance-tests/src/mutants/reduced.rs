@@ -9,7 +9,7 @@ use tenure_core::driver::{
     AcquireRequest, Acquisition, Busy, DelayQueue, ForceReleased, Inspection, Introspection, LockCapabilities,
     Queueing, ReentrantCapabilities, Revocation, TtlRange, Waiting, Watch,
 };
-use tenure_core::{Error, ErrorKind, LockName, OwnerToken, Result};
+use tenure_core::{Error, ErrorKind, FencingToken, LockName, OwnerToken, Result};
 
 use super::maker::twisted_harness;
 use super::twist::{Inner, Twist};
@@ -131,7 +131,7 @@ impl Twist for Reduced {
         unsupported("this driver cannot look at locks")
     }
 
-    async fn force_release(&self, _inner: &Inner, _name: &LockName) -> Result<ForceReleased> {
+    async fn force_release(&self, _: &Inner, _: &LockName, _: Option<FencingToken>) -> Result<ForceReleased> {
         unsupported("this driver cannot force locks")
     }
 }

@@ -10,7 +10,7 @@ use tenure_core::driver::{
     LockCapabilities, ReentrantCapabilities, ReentrantHold, ReentrantLock, ReentrantRenewal, Released, Renewal,
     Renewed, Watch,
 };
-use tenure_core::{Error, ErrorKind, LockName, OwnerId, OwnerToken, Result};
+use tenure_core::{Error, ErrorKind, FencingToken, LockName, OwnerId, OwnerToken, Result};
 
 /// What is wrong. Whatever is not overridden goes straight to the driver below. One twist serves all clients of a
 /// case, as a server would.
@@ -44,8 +44,13 @@ pub(super) trait Twist: Send + Sync + 'static {
         inner.locks().inspect(name).await
     }
 
-    async fn force_release(&self, inner: &Inner, name: &LockName) -> Result<ForceReleased> {
-        inner.locks().force_release(name).await
+    async fn force_release(
+        &self,
+        inner: &Inner,
+        name: &LockName,
+        expected: Option<FencingToken>,
+    ) -> Result<ForceReleased> {
+        inner.locks().force_release(name, expected).await
     }
 
     /// What is wrong with the delay queues.
@@ -162,8 +167,8 @@ impl DistributedLock for Twisted {
         self.twist.inspect(&self.inner, name).await
     }
 
-    async fn force_release(&self, name: &LockName) -> Result<ForceReleased> {
-        self.twist.force_release(&self.inner, name).await
+    async fn force_release(&self, name: &LockName, expected: Option<FencingToken>) -> Result<ForceReleased> {
+        self.twist.force_release(&self.inner, name, expected).await
     }
 
     async fn close(&self) {

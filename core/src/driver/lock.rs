@@ -9,7 +9,7 @@ use super::{
 };
 use crate::error::Result;
 use crate::name::LockName;
-use crate::token::OwnerToken;
+use crate::token::{FencingToken, OwnerToken};
 
 /// Plain locks of one backend. The rules that all methods share are in the [module's documentation](super).
 #[cfg_attr(feature = "mock", mockall::automock)]
@@ -57,8 +57,10 @@ pub trait DistributedLock: Debug + Send + Sync + 'static {
     /// Looks at a lock without changing it.
     async fn inspect(&self, name: &LockName) -> Result<Inspection>;
 
-    /// Takes the lock from whoever holds it, plain or re-entrant, and wakes the first live waiter.
-    async fn force_release(&self, name: &LockName) -> Result<ForceReleased>;
+    /// Takes the lock from whoever holds it, plain or re-entrant, and wakes the first live waiter; only from the hold with
+    /// the `expected` fence, if there is one, compared in the same atomic step. The fence of a hold is the one that
+    /// [`inspect`](Self::inspect) tells. A foreign client's has none: it is not the expected one.
+    async fn force_release(&self, name: &LockName, expected: Option<FencingToken>) -> Result<ForceReleased>;
 
     /// Ends connections and background work. Later calls fail with [`ErrorKind::Closed`](crate::ErrorKind::Closed).
     async fn close(&self);

@@ -155,7 +155,7 @@ pub(crate) mod mock {
             async fn abandon(&self, hold: &Hold) -> Result<()>;
             async fn watch(&self, name: &LockName, token: &OwnerToken) -> Result<Watch>;
             async fn inspect(&self, name: &LockName) -> Result<Inspection>;
-            async fn force_release(&self, name: &LockName) -> Result<ForceReleased>;
+            async fn force_release(&self, name: &LockName, expected: Option<FencingToken>) -> Result<ForceReleased>;
             async fn close(&self);
         }
 

@@ -181,6 +181,8 @@ pub enum ForceReleased {
     Released,
     /// Nobody held it.
     NotHeld,
+    /// Another hold than the expected one has it now. Nothing was changed.
+    Changed,
 }
 
 /// What an operator can see of a lock.

@@ -10,6 +10,7 @@ use crate::engine::shared::Shared;
 use crate::engine::wait::{Patience, acquire};
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::LockName;
+use crate::token::FencingToken;
 
 /// A handle on one lock: how it will be asked for. Cheap to make and to clone; holds nothing.
 ///
@@ -146,6 +147,9 @@ impl Lock {
     /// Takes the lock from whoever holds it, plain or re-entrant. An operator's tool: the holder may still be at work,
     /// and learns of it at its next renewal. Fencing tokens keep growing.
     ///
+    /// Between a look at the lock and this call it may have changed hands; [`force_release_if`](Self::force_release_if)
+    /// then leaves it alone.
+    ///
     /// # Errors
     ///
     /// [`ErrorKind::Unsupported`] when the driver cannot; whatever the driver reports.
@@ -154,12 +158,48 @@ impl Lock {
     ///
     /// Dropping the future may leave the lock released or not.
     pub async fn force_release(&self) -> Result<ForceReleased> {
+        self.force(None).await
+    }
+
+    /// Takes the lock from the hold with this fence, as [`force_release`](Self::force_release) does, and from no other:
+    /// [`ForceReleased::Changed`] when somebody else holds it by now.
+    ///
+    /// `fence` is that of [`Holder::fence`](crate::driver::Holder::fence), as [`inspect`](Self::inspect) tells it. Tasks of
+    /// one client that pass a grant on among themselves ([`holders_per_grant`](crate::ClientBuilder::holders_per_grant)) are
+    /// one hold, which goes by its first fence.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> tenure_core::Result<()> {
+    /// # let client = tenure_core::Client::new(tenure_memory::MemoryDriver::new());
+    /// # let _guard = client.lock("ledger")?.acquire().await?;
+    /// let lock = client.lock("ledger")?;
+    /// if let Some(fence) = lock.inspect().await?.holder.and_then(|holder| holder.fence) {
+    ///     // … somebody decides that this holder is stuck …
+    ///     println!("{:?}", lock.force_release_if(fence).await?);
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`force_release`](Self::force_release).
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future may leave the lock released or not.
+    pub async fn force_release_if(&self, fence: FencingToken) -> Result<ForceReleased> {
+        self.force(Some(fence)).await
+    }
+
+    async fn force(&self, expected: Option<FencingToken>) -> Result<ForceReleased> {
         if self.shared.backend.locks().capabilities().revocation == Revocation::None {
             return Err(
                 self.told(Error::new(ErrorKind::Unsupported, "this driver cannot force locks"), "force_release")
             );
         }
-        self.bounded("force_release", self.shared.backend.locks().force_release(&self.name)).await
+        self.bounded("force_release", self.shared.backend.locks().force_release(&self.name, expected)).await
     }
 
     async fn bounded<T>(&self, operation: &'static str, call: impl Future<Output = Result<T>>) -> Result<T> {

@@ -173,7 +173,7 @@ impl DistributedLock for Stage {
         Err(Error::new(ErrorKind::Unsupported, "scripted"))
     }
 
-    async fn force_release(&self, _name: &LockName) -> Result<ForceReleased> {
+    async fn force_release(&self, _: &LockName, _: Option<FencingToken>) -> Result<ForceReleased> {
         Err(Error::new(ErrorKind::Unsupported, "scripted"))
     }
 

@@ -315,12 +315,25 @@ fn a_later_hold_of_the_same_owner_is_another_one() {
 fn force_takes_any_hold_and_wakes_the_head() {
     let mut bench = Bench::new();
     let [holder, waiter] = tokens();
-    assert_eq!(bench.state.force_release(bench.now).answer, ForceReleased::NotHeld);
+    assert_eq!(bench.state.force_release(bench.now, None).answer, ForceReleased::NotHeld);
     bench.take(Claimant::Owner(OwnerId::new()), holder);
     bench.wait(waiter);
-    let forced = bench.state.force_release(bench.now);
+    let forced = bench.state.force_release(bench.now, None);
     assert_eq!((forced.answer, forced.wake), (ForceReleased::Released, Some(waiter)));
     bench.claim(waiter);
+}
+
+#[test]
+fn force_takes_the_expected_hold_alone() {
+    let mut bench = Bench::new();
+    let [first, second] = tokens();
+    let before = bench.take(Claimant::Plain, first).fence;
+    bench.state.release(bench.now, &first);
+    assert_eq!(bench.state.force_release(bench.now, Some(before)).answer, ForceReleased::NotHeld);
+    let now = bench.take(Claimant::Owner(OwnerId::new()), second).fence;
+    let changed = bench.state.force_release(bench.now, Some(before));
+    assert_eq!((changed.answer, changed.wake), (ForceReleased::Changed, None));
+    assert_eq!(bench.state.force_release(bench.now, Some(now)).answer, ForceReleased::Released);
 }
 
 #[test]

@@ -141,8 +141,8 @@ impl DistributedLock for Way {
         self.store.inspect(name).await
     }
 
-    async fn force_release(&self, name: &LockName) -> Result<ForceReleased> {
-        self.store.force_release(name).await
+    async fn force_release(&self, name: &LockName, expected: Option<FencingToken>) -> Result<ForceReleased> {
+        self.store.force_release(name, expected).await
     }
 
     async fn close(&self) {

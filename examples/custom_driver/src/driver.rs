@@ -146,7 +146,7 @@ impl DistributedLock for TableDriver {
         self.unsupported("the table shows nothing")
     }
 
-    async fn force_release(&self, _: &LockName) -> Result<ForceReleased> {
+    async fn force_release(&self, _: &LockName, _: Option<FencingToken>) -> Result<ForceReleased> {
         self.unsupported("the table takes nothing away")
     }
 

@@ -9,7 +9,6 @@
 
 use std::time::Duration;
 
-use tenure::driver::Exited;
 use tenure::{Client, FenceGate, FencingToken, LockGuard, OwnerId, Result};
 use tokio::time::{Instant, sleep};
 
@@ -64,7 +63,7 @@ async fn hand_over(anna: &Client, bert: &Client) -> Result<()> {
         clock.tell("Anna is done and releases");
         held.release().await
     };
-    let (guard, _): (LockGuard, _) = tokio::try_join!(waiting, working)?;
+    let (guard, ()): (LockGuard, ()) = tokio::try_join!(waiting, working)?;
     guard.release().await?;
     Ok(())
 }
@@ -98,12 +97,10 @@ async fn re_entry(anna: &Client, bert: &Client) -> Result<()> {
     if bert.lock("quickstart/ledger")?.try_acquire().await?.is_none() {
         clock.tell("for everybody else it is busy");
     }
-    if let Exited::Inside { depth } = inner.release().await? {
-        clock.tell(&format!("one exit: still inside, depth {depth}"));
-    }
-    if let Exited::Released = outer.release().await? {
-        clock.tell("the last exit frees it");
-    }
+    let left = inner.release().await?;
+    clock.tell(&format!("one exit: {left} entry is left"));
+    let left = outer.release().await?;
+    clock.tell(&format!("the last exit leaves {left}: it is free"));
     Ok(())
 }
 

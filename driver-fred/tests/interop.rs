@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use tenure_core::driver::{Backend, ForceReleased, Released};
-use tenure_core::{Client, OwnerId};
+use tenure_core::driver::{Backend, ForceReleased};
+use tenure_core::{Client, ErrorKind, OwnerId};
 use tenure_fred::FredDriver;
 use tenure_redis::RedisDriver;
 use tenure_testkit::{RedisOptions, RedisServer};
@@ -35,7 +35,7 @@ async fn what_one_holds_the_other_finds_busy_and_can_inspect_and_free() {
         assert_eq!((seen.label.unwrap().as_str(), seen.fence), ("billing", Some(guard.fence())));
         assert_eq!(lock.force_release().await.unwrap(), ForceReleased::Released);
         let fence = guard.fence();
-        assert_eq!(guard.release().await.unwrap(), Released::NotHeld);
+        assert_eq!(guard.release().await.unwrap_err().kind(), ErrorKind::Lost);
         let next = lock.acquire().await.unwrap();
         assert!(next.fence() > fence, "the fences of both come from one counter");
         next.release().await.unwrap();

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use tenure_core::driver::{Exclusion, Released};
+use tenure_core::driver::Exclusion;
 use tenure_core::{Client, ErrorKind, FencingToken};
 use tenure_testkit::{RedisOptions, RedisSentinels};
 use tokio::sync::watch;
@@ -35,7 +35,7 @@ async fn sentinels_are_followed_when_they_announce_another_primary() {
         println!("{library}redis+sentinel: followed after {all:?}");
         sleep(TTL / 2).await;
         guard.check().unwrap(); // the hold had been replicated, and is renewed at the new primary
-        assert_eq!(guard.release().await.unwrap(), Released::Released);
+        guard.release().await.unwrap();
     }
 }
 
@@ -86,7 +86,7 @@ async fn a_failover_that_loses_a_lock_breaks_exclusion_and_not_the_order_of_fenc
                 }
             })
             .await;
-            assert_eq!(guard.release().await.unwrap(), Released::NotHeld);
+            assert_eq!(guard.release().await.unwrap_err().kind(), ErrorKind::Lost);
             other.check().unwrap();
         }
     }
@@ -153,8 +153,8 @@ async fn contend(place: usize, client: Client, mut order: watch::Receiver<Order>
         let mut ledger = ledger.lock().unwrap();
         match released {
             _ if told => ledger.told += 1,
-            Ok(Released::Released) => ledger.released += 1,
-            Ok(Released::NotHeld) => panic!("a hold was lost, and nobody told"),
+            Ok(()) => ledger.released += 1,
+            Err(error) if error.is_lost() => panic!("a hold was lost, and nobody told: {error}"),
             Err(_) => ledger.unknown += 1,
         }
     }

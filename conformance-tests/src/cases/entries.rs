@@ -209,8 +209,8 @@ async fn entry_never_shortens(context: &mut Context) -> CaseResult {
     context.pass(short * 3).await;
     assert!(outer.is_held() && inner.is_held(), "the shorter entry shortened the view");
     assert!(!is_free(&other, &name).await?, "the shorter entry shortened the lease");
-    assert_eq!(inner.release().await?, Exited::Inside { depth: 1 });
-    assert_eq!(outer.release().await?, Exited::Released);
+    assert_eq!(inner.release().await?, 1);
+    assert_eq!(outer.release().await?, 0);
     Ok(())
 }
 
@@ -224,7 +224,7 @@ async fn entry_may_lengthen(context: &mut Context) -> CaseResult {
     assert!(outer.is_held() && inner.is_held(), "the longer entry did not lengthen the view");
     assert!(!is_free(&other, &name).await?, "the longer entry did not lengthen the lease");
     inner.release().await?;
-    assert_eq!(outer.release().await?, Exited::Released);
+    assert_eq!(outer.release().await?, 0);
     Ok(())
 }
 
@@ -236,10 +236,10 @@ async fn renewed_as_a_whole(context: &mut Context) -> CaseResult {
     context.pass(ttl * 2).await;
     let inner = must(handle.try_acquire().await?, &name)?;
     assert_eq!((inner.depth(), inner.fence()), (2, outer.fence()));
-    assert_eq!(outer.release().await?, Exited::Inside { depth: 1 });
+    assert_eq!(outer.release().await?, 1);
     context.pass(ttl * 3).await;
     assert!(inner.is_held() && !is_free(&other, &name).await?, "the hold was not renewed for its later entry");
-    assert_eq!(inner.release().await?, Exited::Released);
+    assert_eq!(inner.release().await?, 0);
     assert!(is_free(&other, &name).await?);
     Ok(())
 }
@@ -260,7 +260,7 @@ async fn lost_as_a_whole(context: &mut Context) -> CaseResult {
     assert_eq!(next.depth(), 1, "the count went on after the loss");
     assert!(!outer.is_held() && !inner.is_held(), "a lost entry came back");
     drop((outer, inner));
-    assert_eq!(next.release().await?, Exited::Released);
+    assert_eq!(next.release().await?, 0);
     clean(context, &probe, &name, &[&client]).await
 }
 
@@ -307,9 +307,9 @@ async fn lost_reply_is_undone(context: &mut Context) -> CaseResult {
     context.eventually(context.soon(), "the entries are undone", async || client.stats().cleanups == 0).await?;
     let inner = enter(&client, &name, &me).await?;
     assert_eq!(inner.depth(), 2, "an entry that nobody has was counted");
-    assert_eq!(inner.release().await?, Exited::Inside { depth: 1 });
+    assert_eq!(inner.release().await?, 1);
     assert!(outer.is_held());
-    assert_eq!(outer.release().await?, Exited::Released);
+    assert_eq!(outer.release().await?, 0);
     clean(context, &probe, &name, &[&client]).await
 }
 
@@ -339,7 +339,7 @@ async fn enter_at_every_poll(context: &mut Context) -> CaseResult {
                 tokio::time::sleep(std::time::Duration::from_millis(5)).await;
             }
             assert!(outer.is_held() && !is_free(probe, name).await?, "the dropped entry took the outer one along");
-            assert_eq!(outer.release().await?, Exited::Released);
+            assert_eq!(outer.release().await?, 0);
             Ok(done)
         }
         .boxed_local()

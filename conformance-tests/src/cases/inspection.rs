@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use tenure_core::driver::{ForceReleased, Inspection, Introspection, Released, Renewed};
-use tenure_core::{LostReason, OwnerToken};
+use tenure_core::{ErrorKind, LostReason, OwnerToken};
 
 use super::support::{
-    busy, clean, free_within, granted, hold, is_free, is_free_raw, joining, keep, lock, must, renewal, request, take,
-    take_raw,
+    busy, clean, free_within, granted, hold, is_free, is_free_raw, joining, keep, lock, must, must_fail, renewal,
+    request, take, take_raw,
 };
 use crate::case::{Case, CaseResult, Context, Need, case};
 
@@ -114,7 +114,7 @@ async fn tells_the_holder(context: &mut Context) -> CaseResult {
         let plausible = |held| held >= Duration::from_millis(50) && held < ttl / 2;
         assert!(holder.held_for.is_none_or(plausible), "held for {:?}", holder.held_for);
         assert_eq!(seen.waiters, 0);
-        assert_eq!(guard.release().await?, Released::Released);
+        guard.release().await?;
     }
     Ok(())
 }
@@ -165,9 +165,9 @@ async fn frees_and_tells_the_holder(context: &mut Context) -> CaseResult {
     assert!(next.fence() > guard.fence());
     let reason = context.within(ttl, "the holder learns of it", guard.lost()).await?;
     assert_eq!(reason, LostReason::Gone);
-    assert_eq!(guard.release().await?, Released::NotHeld);
+    must_fail(guard.release().await, ErrorKind::Lost)?;
     assert!(!is_free(&client, &name).await?, "the old holder freed the next one's lock");
-    assert_eq!(next.release().await?, Released::Released);
+    next.release().await?;
     clean(context, &operator, &name, &[&client, &operator]).await
 }
 
@@ -178,7 +178,7 @@ async fn free_lock_says_not_held(context: &mut Context) -> CaseResult {
     let guard = take(&other, &name, context.ttl(20_000)).await?;
     assert_eq!(lock(&client, &context.name("another"))?.force_release().await?, ForceReleased::NotHeld);
     assert!(!is_free(&client, &name).await?, "forcing one name freed another");
-    assert_eq!(guard.release().await?, Released::Released);
+    guard.release().await?;
     assert_eq!(lock(&client, &name)?.force_release().await?, ForceReleased::NotHeld);
     assert!(is_free(&client, &name).await?);
     Ok(())
@@ -195,7 +195,7 @@ async fn wakes_the_first_waiter(context: &mut Context) -> CaseResult {
     assert_eq!(lock(&holder, &name)?.force_release().await?, ForceReleased::Released);
     let next = context.within(context.ms(2_000), "the waiter is granted soon", waiting).await???;
     assert!(next.fence() > guard.fence());
-    assert_eq!(next.release().await?, Released::Released);
+    next.release().await?;
     free_within(context, &client, &name, context.soon()).await?;
     Ok(())
 }

@@ -146,7 +146,7 @@ async fn renewed_outlives_its_ttl(context: &mut Context) -> CaseResult {
         assert!(guard.is_held(), "lost while it is renewed: {:?}", guard.state());
         context.pass(ttl / 10).await;
     }
-    assert_eq!(guard.release().await?, Released::Released);
+    guard.release().await?;
     Ok(())
 }
 

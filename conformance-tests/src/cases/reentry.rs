@@ -1,6 +1,6 @@
 //! Re-entry: who may, how deep, and when the lock is free again.
 
-use tenure_core::driver::{Exited, ForceReleased, Released};
+use tenure_core::driver::ForceReleased;
 use tenure_core::{Client, ErrorKind, LockName, OwnerId, Reentrant, ReentrantGuard};
 
 use super::support::{clean, free_within, is_free, keep, lock, must, must_fail};
@@ -142,10 +142,10 @@ async fn another_owner_is_busy(context: &mut Context) -> CaseResult {
         let refused = reentrant(client, &name, &you)?.try_acquire().await?;
         assert!(refused.is_none(), "two owners are inside");
     }
-    assert_eq!(guard.release().await?, Exited::Released);
+    assert_eq!(guard.release().await?, 0);
     let yours = enter(&other, &name, &you).await?;
     assert!(reentrant(&client, &name, &me)?.try_acquire().await?.is_none());
-    assert_eq!(yours.release().await?, Exited::Released);
+    assert_eq!(yours.release().await?, 0);
     Ok(())
 }
 
@@ -153,10 +153,10 @@ async fn plain_and_re_entrant_exclude_each_other(context: &mut Context) -> CaseR
     let (client, name, me) = (context.client().await?, context.name("both"), OwnerId::new());
     let plain = keep(&client, &name, context.ttl(20_000)).await?;
     assert!(reentrant(&client, &name, &me)?.try_acquire().await?.is_none(), "entered a name that is held");
-    assert_eq!(plain.release().await?, Released::Released);
+    plain.release().await?;
     let entry = enter(&client, &name, &me).await?;
     assert!(!is_free(&client, &name).await?, "a plain lock was granted on a name that is entered");
-    assert_eq!(entry.release().await?, Exited::Released);
+    assert_eq!(entry.release().await?, 0);
     assert!(is_free(&client, &name).await?);
     Ok(())
 }
@@ -168,9 +168,9 @@ async fn owner_is_a_value_not_a_client(context: &mut Context) -> CaseResult {
     let here = enter(&client, &name, &me).await?;
     let there = enter(&other, &name, &copy).await?;
     assert_eq!((there.depth(), there.fence()), (2, here.fence()));
-    assert_eq!(here.release().await?, Exited::Inside { depth: 1 });
+    assert_eq!(here.release().await?, 1);
     assert!(!is_free(&client, &name).await? && there.is_held());
-    assert_eq!(there.release().await?, Exited::Released);
+    assert_eq!(there.release().await?, 0);
     clean(context, &client, &name, &[&client, &other]).await
 }
 
@@ -185,8 +185,7 @@ async fn n_entries_need_n_exits(context: &mut Context) -> CaseResult {
         for left in (0..entries).rev() {
             assert!(!is_free(&other, &name).await?, "free with {} of {entries} entries", left + 1);
             let guard = guards.pop().ok_or_else(|| Failure::new("fewer guards than entries"))?;
-            let expected = if left == 0 { Exited::Released } else { Exited::Inside { depth: left } };
-            assert_eq!(guard.release().await?, expected);
+            assert_eq!(guard.release().await?, left);
         }
         assert!(is_free(&other, &name).await?, "held after the last of {entries} exits");
     }
@@ -198,14 +197,14 @@ async fn exits_in_any_order(context: &mut Context) -> CaseResult {
     let (name, me) = (context.name("order"), OwnerId::new());
     let (outer, middle, inner) =
         (enter(&client, &name, &me).await?, enter(&client, &name, &me).await?, enter(&client, &name, &me).await?);
-    assert_eq!(outer.release().await?, Exited::Inside { depth: 2 });
-    assert_eq!(inner.release().await?, Exited::Inside { depth: 1 });
+    assert_eq!(outer.release().await?, 2);
+    assert_eq!(inner.release().await?, 1);
     assert!(middle.is_held() && !is_free(&other, &name).await?);
     let again = enter(&client, &name, &me).await?;
     assert_eq!((again.depth(), again.fence()), (2, middle.fence()));
-    assert_eq!(middle.release().await?, Exited::Inside { depth: 1 });
+    assert_eq!(middle.release().await?, 1);
     assert!(!is_free(&other, &name).await?);
-    assert_eq!(again.release().await?, Exited::Released);
+    assert_eq!(again.release().await?, 0);
     clean(context, &other, &name, &[&client]).await
 }
 
@@ -231,7 +230,7 @@ async fn entries_share_the_fence(context: &mut Context) -> CaseResult {
         assert!(last.is_none_or(|last| outer.fence() > last), "a new hold of the same owner");
         last = Some(outer.fence());
         inner.release().await?;
-        assert_eq!(outer.release().await?, Exited::Released);
+        assert_eq!(outer.release().await?, 0);
     }
     Ok(())
 }
@@ -268,11 +267,11 @@ async fn depth_is_limited(context: &mut Context) -> CaseResult {
     }
     must_fail(reentrant(&client, &name, &me)?.try_acquire().await, ErrorKind::LimitReached)?;
     let guard = guards.pop().ok_or_else(|| Failure::new("the greatest depth is 0"))?;
-    assert_eq!(guard.release().await?, Exited::Inside { depth: deepest - 1 }, "the refused entry was counted");
+    assert_eq!(guard.release().await?, deepest - 1, "the refused entry was counted");
     guards.push(enter(&client, &name, &me).await?);
     for left in (0..deepest).rev() {
         let guard = guards.pop().ok_or_else(|| Failure::new("fewer guards than entries"))?;
-        assert_eq!(guard.release().await? == Exited::Released, left == 0);
+        assert_eq!(guard.release().await?, left);
     }
     clean(context, &client, &name, &[&client]).await
 }
@@ -284,13 +283,13 @@ async fn waits_for_another_owner(context: &mut Context) -> CaseResult {
     let waiter = reentrant(&other, &name, &you)?;
     let waiting = tokio::spawn(async move { waiter.acquire().await });
     context.pass(context.ms(200)).await;
-    assert_eq!(inner.release().await?, Exited::Inside { depth: 1 });
+    assert_eq!(inner.release().await?, 1);
     context.pass(context.ms(200)).await;
     assert!(!waiting.is_finished(), "granted while the first owner is inside");
-    assert_eq!(outer.release().await?, Exited::Released);
+    assert_eq!(outer.release().await?, 0);
     let guard = context.within(context.soon(), "granted after the last exit", waiting).await???;
     assert_eq!((guard.depth(), guard.owner()), (1, &you));
-    assert_eq!(guard.release().await?, Exited::Released);
+    assert_eq!(guard.release().await?, 0);
     clean(context, &client, &name, &[&client, &other]).await
 }
 
@@ -304,10 +303,10 @@ async fn passes_the_queue(context: &mut Context) -> CaseResult {
     context.pass(context.ms(200)).await;
     let inner = reentrant(&client, &name, &me)?.acquire_within(context.ms(1_000)).await?;
     assert_eq!(inner.depth(), 2);
-    assert_eq!(outer.release().await?, Exited::Inside { depth: 1 });
-    assert_eq!(inner.release().await?, Exited::Released);
+    assert_eq!(outer.release().await?, 1);
+    assert_eq!(inner.release().await?, 0);
     let guard = context.within(context.soon(), "the waiter is granted after the last exit", waiting).await???;
-    assert_eq!(guard.release().await?, Released::Released);
+    guard.release().await?;
     clean(context, &client, &name, &[&client, &other]).await
 }
 
@@ -344,9 +343,9 @@ async fn force_ends_every_entry(context: &mut Context) -> CaseResult {
     let next = keep(&operator, &name, context.ttl(20_000)).await?;
     context.within(ttl, "the outer guard is told", outer.lost()).await?;
     context.within(ttl, "the inner guard is told", inner.lost()).await?;
-    assert_eq!(inner.release().await?, Exited::NotHeld);
-    assert_eq!(outer.release().await?, Exited::NotHeld);
+    must_fail(inner.release().await, ErrorKind::Lost)?;
+    must_fail(outer.release().await, ErrorKind::Lost)?;
     assert!(next.is_held() && !is_free(&client, &name).await?, "an old entry's exit freed the next holder's lock");
-    assert_eq!(next.release().await?, Released::Released);
+    next.release().await?;
     clean(context, &operator, &name, &[&client, &operator]).await
 }

@@ -1,19 +1,26 @@
 //! Releases: by their owner, once, and surely.
 
 use tenure_core::driver::Released;
-use tenure_core::{HoldState, LostReason, OwnerToken};
+use tenure_core::{ErrorKind, HoldState, LostReason, OwnerToken};
 
-use super::support::{clean, free_within, hold, is_free, is_free_raw, keep, lock, must, take, take_raw};
+use super::support::{clean, free_within, hold, is_free, is_free_raw, keep, lock, must, must_fail, take, take_raw};
 use crate::case::{Case, CaseResult, Context, case};
 use crate::layer::{Action, Op, Rule};
 
 pub(super) const CASES: &[Case] = &[
     case!(
         "lock/expired-holder-cannot-release",
-        "A holder whose lease has ended cannot release the next holder's lock.",
+        "A holder whose lease has ended cannot release the next holder's lock, and its release says why the lease was lost.",
         ["P9", "P10"],
         [],
         expired_holder_cannot_release
+    ),
+    case!(
+        "lock/release-says-that-it-was-lost",
+        "The release of a hold that the backend no longer knows is an error that says so, although the holder had not noticed.",
+        ["P9", "P10"],
+        [],
+        release_says_that_it_was_lost
     ),
     case!(
         "lock/stale-guard-of-the-same-handle",
@@ -87,10 +94,22 @@ async fn expired_holder_cannot_release(context: &mut Context) -> CaseResult {
     context.within(ttl, "the first lease is lost", stale.lost()).await?;
     let next = lock(&other, &name)?.ttl(context.ttl(5_000)).acquire_within(context.soon()).await?;
     assert_eq!(stale.state(), HoldState::Lost(LostReason::Expired));
-    assert_eq!(stale.release().await?, Released::NotHeld);
+    let error = must_fail(stale.release().await, ErrorKind::Lost)?;
+    assert_eq!(error.message(), LostReason::Expired.to_string());
     assert!(!is_free(&one, &name).await?, "the stale release freed the next holder's lock");
-    assert_eq!(next.release().await?, Released::Released);
+    next.release().await?;
     Ok(())
+}
+
+async fn release_says_that_it_was_lost(context: &mut Context) -> CaseResult {
+    let (client, backend) = (context.client().await?, context.backend().await?);
+    let (name, ttl) = (context.name("lost"), context.ttl(20_000));
+    let guard = keep(&client, &name, ttl).await?;
+    backend.locks().release(&hold(&name, *guard.token())).await?; // as good as any other loss
+    assert!(guard.is_held(), "the holder cannot know yet");
+    let error = must_fail(guard.release().await, ErrorKind::Lost)?;
+    assert_eq!(error.message(), LostReason::Gone.to_string());
+    clean(context, &client, &name, &[&client]).await
 }
 
 async fn stale_guard_of_the_same_handle(context: &mut Context) -> CaseResult {
@@ -101,10 +120,10 @@ async fn stale_guard_of_the_same_handle(context: &mut Context) -> CaseResult {
     context.within(ttl, "the first lease is lost", stale.lost()).await?;
     let next = handle.clone().ttl(context.ttl(5_000)).acquire_within(context.soon()).await?;
     assert_ne!(stale.token(), next.token(), "two acquisitions share a token");
-    assert_eq!(stale.release().await?, Released::NotHeld);
+    must_fail(stale.release().await, ErrorKind::Lost)?;
     assert!(!is_free(&other, &name).await?, "the stale guard freed the second acquisition's lock");
     assert!(next.is_held());
-    assert_eq!(next.release().await?, Released::Released);
+    next.release().await?;
     Ok(())
 }
 
@@ -139,7 +158,7 @@ async fn release_with_lost_reply_ends_free(context: &mut Context) -> CaseResult 
     let (probe, name) = (context.client().await?, context.name("lost-reply"));
     let guard = keep(&client, &name, context.ttl(60_000)).await?;
     layer.rule(Rule::on(Op::Release, Action::LoseReply).once());
-    let error = super::support::must_fail(guard.release().await, tenure_core::ErrorKind::Indeterminate)?;
+    let error = must_fail(guard.release().await, ErrorKind::Indeterminate)?;
     assert_eq!(error.name(), Some(&name), "the error names the lock");
     clean(context, &probe, &name, &[&client]).await
 }
@@ -162,11 +181,11 @@ async fn duplicated_release_harms_nobody(context: &mut Context) -> CaseResult {
     let (other, name) = (context.client().await?, context.name("duplicated"));
     let guard = keep(&client, &name, context.ttl(5_000)).await?;
     layer.rule(Rule::on(Op::Release, Action::Duplicate));
-    assert_eq!(guard.release().await?, Released::Released);
+    guard.release().await?;
     let next = keep(&other, &name, context.ttl(5_000)).await?;
     layer.heal();
     assert!(next.is_held() && !is_free(&client, &name).await?);
-    assert_eq!(next.release().await?, Released::Released);
+    next.release().await?;
     clean(context, &other, &name, &[&client, &other]).await
 }
 
@@ -180,7 +199,7 @@ async fn late_release_harms_nobody(context: &mut Context) -> CaseResult {
     layer.heal();
     context.pass(context.ms(200)).await;
     assert!(!is_free(&other, &name).await?, "the late release freed the next holder's lock");
-    assert_eq!(next.release().await?, Released::Released);
+    next.release().await?;
     clean(context, &other, &name, &[&client, &other]).await
 }
 

@@ -32,7 +32,7 @@ pub(super) fn must<T>(guard: Option<T>, name: &LockName) -> CaseResult<T> {
 /// Whether the lock can be taken now; gives it back at once.
 pub(super) async fn is_free(client: &Client, name: &LockName) -> CaseResult<bool> {
     match lock(client, name)?.try_acquire().await? {
-        Some(guard) => Ok(guard.release().await? == Released::Released),
+        Some(guard) => guard.release().await.map(|()| true).map_err(Failure::from),
         None => Ok(false),
     }
 }

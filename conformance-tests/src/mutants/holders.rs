@@ -69,7 +69,11 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "release/says-released",
         "a release says that it freed something, always",
         || Arc::new(SaysReleased),
-        ["driver/release-by-another-token-changes-nothing", "driver/second-release-says-not-held"]
+        [
+            "driver/release-by-another-token-changes-nothing",
+            "driver/second-release-says-not-held",
+            "lock/release-says-that-it-was-lost"
+        ]
     ),
     mutant!(
         "release/says-not-held",

@@ -3,7 +3,7 @@
 use std::io::{BufRead, Write};
 use std::time::Duration;
 
-use tenure_core::driver::{Backend, Exited, Released};
+use tenure_core::driver::Backend;
 use tenure_core::{Client, FencingToken, LockGuard, OwnerId, ReentrantGuard};
 use tokio::sync::mpsc;
 
@@ -83,11 +83,16 @@ async fn obey(backend: &Backend, client: &Client, words: &[&str], held: &mut Opt
         }
         ["release"] => {
             let released = match held.take() {
-                Some(Held::Plain(guard)) => guard.release().await? == Released::Released,
-                Some(Held::Entry(guard)) => guard.release().await? != Exited::NotHeld,
-                None => false,
+                Some(Held::Plain(guard)) => Some(guard.release().await),
+                Some(Held::Entry(guard)) => Some(guard.release().await.map(drop)),
+                None => None,
             };
-            Ok(if released { "released" } else { "not-held" }.to_owned())
+            let text = match released {
+                Some(Err(error)) if !error.is_lost() => return Err(error.into()),
+                Some(Ok(())) => "released",
+                Some(Err(_)) | None => "not-held",
+            };
+            Ok(text.to_owned())
         }
         ["turns", name, count, ttl] => turns(client, &bytes(name)?, count.parse()?, millis(ttl)?).await,
         _ => Err(format!("unknown command {words:?}").into()),

@@ -17,6 +17,7 @@ use super::shared::{Reservation, Shared};
 use crate::clock::LeaseInstant;
 use crate::driver::LockTurn;
 use crate::error::{Error, ErrorKind, Result};
+use crate::telemetry;
 use crate::token::{FencingToken, OwnerToken};
 
 /// Dropped, it hands its token to the reaper.
@@ -30,13 +31,6 @@ pub(crate) struct HeldEntry {
     depth: u32,
     /// With it, the lease may be passed on.
     baton: Option<Baton>,
-}
-
-/// Whether the lease was still the guard's when its release began.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Standing {
-    Held,
-    Lost,
 }
 
 impl HeldEntry {
@@ -120,15 +114,16 @@ impl HeldEntry {
         self.shared().driver()
     }
 
-    pub(crate) fn lost_error(&self, reason: LostReason) -> Error {
-        Error::new(ErrorKind::Lost, reason.to_string()).during(self.driver(), "hold", self.lease.name())
+    /// That the hold was lost, as this state of its lease says.
+    fn lost_during(&self, operation: &'static str, state: HoldState) -> Error {
+        let reason = if let HoldState::Lost(reason) = state { reason } else { LostReason::Gone };
+        Error::new(ErrorKind::Lost, reason.to_string()).during(self.driver(), operation, self.lease.name())
     }
 
     pub(crate) fn check(&self) -> Result<()> {
         match self.lease.state() {
             HoldState::Held | HoldState::Suspect => Ok(()),
-            HoldState::Lost(reason) => Err(self.lost_error(reason)),
-            HoldState::Released => Err(self.lost_error(LostReason::Gone)),
+            state => Err(self.lost_during("hold", state)),
         }
     }
 
@@ -136,7 +131,7 @@ impl HeldEntry {
         let (mut lost, mut work) = (pin!(self.lease.lost()), pin!(work));
         poll_fn(|cx| {
             if let Poll::Ready(reason) = lost.as_mut().poll(cx) {
-                return Poll::Ready(Err(self.lost_error(reason)));
+                return Poll::Ready(Err(self.lost_during("hold", HoldState::Lost(reason))));
             }
             // Timers are late after a suspend, or when something blocked the runtime. The clock is not.
             self.check()?;
@@ -146,40 +141,42 @@ impl HeldEntry {
         .await
     }
 
-    /// Gives the entry back with `call`, once no renewal can come behind it. `None` when it was lost and is being
-    /// cleaned up already. Dropped or failed half-way, the reaper carries on with the same token, and it gives back in the end
-    /// what is left standing.
+    /// Gives the entry back with `call`, once no renewal can come behind it. `call` tells `None` when it was not held any more.
+    /// Dropped or failed half-way, the reaper carries on with the same token, and it gives back in the end what is left standing.
     pub(crate) async fn give_back<T, F>(
         self,
         call: impl FnOnce(Arc<Shared>, OwnerToken, Option<LeaseInstant>) -> F,
-    ) -> Result<Option<(T, Standing)>>
+    ) -> Result<T>
     where
-        F: Future<Output = Result<T>>,
+        F: Future<Output = Result<Option<T>>>,
     {
-        let Some((entry, state)) = self.lease.leave(&self.token) else { return Ok(None) };
-        let standing = match state {
-            HoldState::Lost(_) => Standing::Lost,
-            _ => Standing::Held,
+        let Some((entry, state)) = self.lease.leave(&self.token) else {
+            return Err(self.lost_during("release", self.lease.state())); // it is being cleaned up already
         };
         let mut unacknowledged = Unacknowledged { hold: &self, entry: Some(entry) };
         let limit = self.shared().config.op_timeout;
-        let told = |error: Error| error.during(self.driver(), "release", self.lease.name());
-        let pass = self.shared().giving.enter(limit, None).await.map_err(told)?;
         let work = async {
             self.lease.quiet().await;
             call(Arc::clone(self.shared()), self.lease.token_of(&entry), entry.stands_until()).await
         };
-        let outcome = match pass.answer(limit, work).await {
-            Some(outcome) => outcome,
-            None => {
+        let outcome = match self.shared().giving.enter(limit, None).await {
+            Ok(pass) => pass.answer(limit, work).await.unwrap_or_else(|| {
                 Err(Error::new(ErrorKind::Indeterminate, format!("no answer within {limit:?}, the release goes on")))
-            }
+            }),
+            Err(error) => Err(error),
         };
-        let value = outcome.map_err(told)?;
-        if entry.past == Past::Answered && entry.stands_until().is_none() {
+        if outcome.is_ok() && entry.past == Past::Answered && entry.stands_until().is_none() {
             unacknowledged.entry = None; // else the reaper has more to do for the token
         }
-        Ok(Some((value, standing)))
+        match (state, outcome) {
+            (HoldState::Lost(_), _) => Err(self.lost_during("release", state)),
+            (_, Ok(Some(value))) => Ok(value),
+            (_, Ok(None)) => {
+                telemetry::lost(self.lease.name(), self.fence(), LostReason::Gone);
+                Err(self.lost_during("release", HoldState::Lost(LostReason::Gone)))
+            }
+            (_, Err(error)) => Err(error.during(self.driver(), "release", self.lease.name())),
+        }
     }
 }
 

@@ -10,7 +10,6 @@ use futures_util::future::select_all;
 
 use super::{Lock, LockGuard};
 use crate::clock::LeaseInstant;
-use crate::driver::Released;
 use crate::engine::outcome::LostReason;
 use crate::engine::shared::Shared;
 use crate::error::{Error, ErrorKind, Result};
@@ -216,22 +215,23 @@ impl MultiGuard {
         .await
     }
 
-    /// Gives all locks back, the last taken first. [`Released::NotHeld`] if one of them had been lost before.
+    /// Gives all locks back, the last taken first.
     ///
     /// # Errors
     ///
-    /// The first that a driver reports; the others are given back all the same.
+    /// [`ErrorKind::Lost`] when one of them had been lost before, naming the first that is found; otherwise the first error
+    /// that a driver reports. The others are given back all the same.
     ///
     /// # Cancel safety
     ///
     /// Dropping the future is like dropping the guard.
-    pub async fn release(mut self) -> Result<Released> {
-        let mut outcome = Ok(Released::Released);
+    pub async fn release(mut self) -> Result<()> {
+        let mut outcome = Ok(());
         while let Some(guard) = self.guards.pop() {
-            match (guard.release().await, &outcome) {
-                (Ok(Released::NotHeld), Ok(_)) => outcome = Ok(Released::NotHeld),
-                (Err(error), Ok(_)) => outcome = Err(error),
-                _ => {}
+            let released = guard.release().await;
+            let known = outcome.as_ref().err().map(Error::is_lost);
+            if known.is_none() || (known == Some(false) && released.as_ref().is_err_and(Error::is_lost)) {
+                outcome = released;
             }
         }
         outcome

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::clock::LeaseInstant;
 use crate::driver::{Hold, Released};
-use crate::engine::hold::{HeldEntry, Standing};
+use crate::engine::hold::HeldEntry;
 use crate::engine::loose::LooseHold;
 use crate::engine::shared::Shared;
 use crate::engine::standing::outlast;
@@ -46,33 +46,30 @@ impl LockGuard {
     /// [`holders_per_grant`](crate::ClientBuilder::holders_per_grant); or sees to it that the lease is left standing, see
     /// [`Lock::at_least`](crate::Lock::at_least).
     ///
-    /// [`Released::NotHeld`] means that the lease had ended before; nobody else's lock was touched.
-    ///
     /// # Errors
     ///
-    /// Whatever the driver reports. The release goes on in the background with the same token, and the lease is no
-    /// longer renewed.
+    /// [`ErrorKind::Lost`](crate::ErrorKind::Lost), with the reason, when the lease had ended before, so that somebody else may
+    /// have been at work since; nobody else's lock was touched. Otherwise whatever the driver reports: the release goes on in
+    /// the background with the same token, and the lease is no longer renewed.
     ///
     /// # Cancel safety
     ///
     /// Dropping the future is like dropping the guard: the release goes on in the background.
-    pub async fn release(mut self) -> Result<Released> {
+    pub async fn release(mut self) -> Result<()> {
         if self.held.pass_on() {
-            return Ok(Released::Released);
+            return Ok(());
         }
         let (name, lease) = (self.name().clone(), Arc::clone(self.held.lease()));
         let call = |shared: Arc<Shared>, token, stands_until: Option<LeaseInstant>| async move {
             if let Some(until) = stands_until
                 && outlast(&shared.backend, shared.config.drift, &lease, until).await?
             {
-                return Ok(Released::Released);
+                return Ok(Some(()));
             }
-            shared.backend.locks().release(&Hold { name, token }).await
+            let released = shared.backend.locks().release(&Hold { name, token }).await?;
+            Ok((released == Released::Released).then_some(()))
         };
-        Ok(match self.held.give_back(call).await? {
-            Some((released, Standing::Held)) => released,
-            Some((_, Standing::Lost)) | None => Released::NotHeld,
-        })
+        self.held.give_back(call).await
     }
 }
 

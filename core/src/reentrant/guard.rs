@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::driver::{Exited, ReentrantHold};
-use crate::engine::hold::{HeldEntry, Standing};
+use crate::engine::hold::HeldEntry;
 use crate::engine::shared::Shared;
 use crate::error::{Error, ErrorKind, Result};
 use crate::lock::guard_methods;
@@ -43,28 +43,29 @@ impl ReentrantGuard {
         self.held.depth()
     }
 
-    /// Undoes this entry and waits for the backend's word; the last one frees the lock.
-    ///
-    /// [`Exited::NotHeld`] means that the hold had ended before; nobody else's lock was touched.
+    /// Undoes this entry and waits for the backend's word. Returns how many entries of the owner are left; with the last one
+    /// the lock is free.
     ///
     /// # Errors
     ///
-    /// Whatever the driver reports. The exit goes on in the background with the same token.
+    /// [`ErrorKind::Lost`], with the reason, when the hold had ended before; nobody else's lock was touched. Otherwise whatever
+    /// the driver reports: the exit goes on in the background with the same token.
     ///
     /// # Cancel safety
     ///
     /// Dropping the future is like dropping the guard: the exit goes on in the background.
-    pub async fn release(self) -> Result<Exited> {
+    pub async fn release(self) -> Result<u32> {
         let (name, owner) = (self.name().clone(), self.owner);
         let call = |shared: Arc<Shared>, token, _| async move {
-            match shared.backend.reentrant() {
-                Some(driver) => driver.exit(&ReentrantHold { name, owner, token }).await,
-                None => Err(Error::new(ErrorKind::Unsupported, "this driver has no re-entrant locks")),
-            }
+            let Some(driver) = shared.backend.reentrant() else {
+                return Err(Error::new(ErrorKind::Unsupported, "this driver has no re-entrant locks"));
+            };
+            Ok(match driver.exit(&ReentrantHold { name, owner, token }).await? {
+                Exited::Inside { depth } => Some(depth),
+                Exited::Released => Some(0),
+                Exited::NotHeld => None,
+            })
         };
-        Ok(match self.held.give_back(call).await? {
-            Some((exited, Standing::Held)) => exited,
-            Some((_, Standing::Lost)) | None => Exited::NotHeld,
-        })
+        self.held.give_back(call).await
     }
 }

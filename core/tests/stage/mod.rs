@@ -110,14 +110,16 @@ impl Stage {
         }
     }
 
-    async fn end(&self, name: &LockName, token: &OwnerToken) -> Result<()> {
+    /// Whether it was held.
+    async fn end(&self, name: &LockName, token: &OwnerToken) -> Result<bool> {
         let step = self.play("release", token, &self.release).await;
         if self.refused.is_some_and(|start| name.as_bytes().starts_with(start.as_bytes())) {
             return Err(Error::new(ErrorKind::Denied, "scripted"));
         }
         match step {
             Some(Step::Fail(kind)) => Err(Error::new(kind, "scripted")),
-            _ => Ok(()),
+            Some(Step::Lost) => Ok(false),
+            _ => Ok(true),
         }
     }
 }
@@ -155,7 +157,8 @@ impl DistributedLock for Stage {
     }
 
     async fn release(&self, hold: &Hold) -> Result<Released> {
-        self.end(&hold.name, &hold.token).await.map(|()| Released::Released)
+        let held = self.end(&hold.name, &hold.token).await?;
+        Ok(if held { Released::Released } else { Released::NotHeld })
     }
 
     async fn abandon(&self, hold: &Hold) -> Result<()> {
@@ -201,7 +204,8 @@ impl ReentrantLock for Stage {
     }
 
     async fn exit(&self, hold: &ReentrantHold) -> Result<Exited> {
-        self.end(&hold.name, &hold.token).await.map(|()| Exited::Released)
+        let held = self.end(&hold.name, &hold.token).await?;
+        Ok(if held { Exited::Released } else { Exited::NotHeld })
     }
 
     async fn abandon(&self, hold: &ReentrantHold) -> Result<()> {

@@ -8,7 +8,7 @@ use tenure_core::driver::{
     AcquireRequest, Acquisition, DistributedLock, Exclusion, Fencing, ForceReleased, Hold, Holder, Inspection,
     Introspection, LockCapabilities, Released, Renewal, Renewed, Revocation, TtlRange, Waiting, Watch,
 };
-use tenure_core::{LockName, OwnerToken, Result, Ttl};
+use tenure_core::{FencingToken, LockName, OwnerToken, Result, Ttl};
 
 use crate::driver::{DRIVER, EtcdDriver, Inner};
 use crate::error::of_a_read;

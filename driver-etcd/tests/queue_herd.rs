@@ -4,6 +4,7 @@
 
 mod common;
 
+use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use common::*;
@@ -134,8 +135,62 @@ async fn a_message_that_its_key_held_back_for_long_wakes_one_client_and_evicts_n
         join_all(waiting.into_iter().map(awake)).await.into_iter().partition(|(woken, ..)| *woken);
     assert_eq!((woken.len(), asleep.len()), (1, 9));
     assert_eq!(receive(&woken[0].1, 1, SECOND).await.deliveries.len(), 1);
+    assert_eq!(places(&mut etcd).await, 9);
+}
+
+async fn places(etcd: &mut etcd_client::Client) -> i64 {
     let line = etcd_client::GetOptions::new().with_prefix().with_count_only();
-    assert_eq!(etcd.get("tenure:queue/wake/jobs/", Some(line)).await.unwrap().count(), 9);
+    etcd.get("tenure:queue/wake/jobs/", Some(line)).await.unwrap().count()
+}
+
+/// Polls it so many times; tells whether it is ready by then.
+async fn polled<F: Future>(times: usize, future: F) -> bool {
+    let mut future = std::pin::pin!(future);
+    let mut left = times;
+    std::future::poll_fn(|context| {
+        let ready = future.as_mut().poll(context).is_ready();
+        left -= 1;
+        if ready || left == 0 { Poll::Ready(ready) } else { Poll::Pending }
+    })
+    .await
+}
+
+/// Whatever requests a client gives up, it has one place at most; the others would wait for the second one for nothing.
+#[tokio::test]
+async fn a_client_that_gives_requests_up_has_one_place() {
+    let cluster = server();
+    let (waiting, mut etcd) = (driver(&cluster), raw(&cluster).await);
+    let _watch = waiting.watch(&queue()).await.unwrap();
+    assert!(receive(&waiting, 1, SECOND).await.deliveries.is_empty(), "it waits");
+    for times in 1.. {
+        // It does not know how things stand, and then takes a place.
+        assert!(!polled(1, receive(&waiting, 1, SECOND)).await);
+        let ready = polled(times, receive(&waiting, 1, SECOND)).await;
+        assert!(receive(&waiting, 1, SECOND).await.deliveries.is_empty());
+        assert_eq!(places(&mut etcd).await, 1, "given up after {times} polls");
+        if ready {
+            break;
+        }
+    }
+}
+
+/// It was woken, and nobody waits any more: it leaves when it hears of something again.
+#[tokio::test]
+async fn a_client_that_was_woken_and_never_asked_leaves_the_line() {
+    let cluster = server();
+    let (first, second, other) = (driver(&cluster), driver(&cluster), driver(&cluster));
+    let mut etcd = raw(&cluster).await;
+    let mut watch = first.watch(&queue()).await.unwrap();
+    let _watch = second.watch(&queue()).await.unwrap();
+    for driver in [&first, &second] {
+        assert!(receive(driver, 1, SECOND).await.deliveries.is_empty(), "it waits");
+    }
+    other.push(&queue(), &[message(b"a")]).await.unwrap();
+    tokio::time::timeout(PATIENCE, watch.next()).await.expect("woken");
+    drop(watch);
+    assert_eq!(receive(&other, 1, 60 * SECOND).await.deliveries.len(), 1);
+    other.push(&queue(), &[delayed(60 * SECOND)]).await.unwrap();
+    until("it has left", async || places(&mut etcd).await == 1).await;
 }
 
 /// A client that waits, and asks now and then, keeps its place: the lease of it does not end in between.

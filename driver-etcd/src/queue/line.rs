@@ -58,23 +58,32 @@ pub(super) struct Place {
     pub(super) ahead: u64,
 }
 
+/// A place that this client has, or may have.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Spot {
+    pub(super) key: Vec<u8>,
+    /// Whether it was seen in etcd. If not, it may be there all the same, or come to be there.
+    pub(super) seen: bool,
+}
+
 /// What one client knows of a queue on which it waits.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Sleeper {
     place: Option<Place>,
+    /// The client's only place, also if it is not known how things stand: until it is known to be gone.
+    spot: Option<Spot>,
     soonest: Soonest,
     /// Up to this revision everything is counted in.
     read_at: i64,
     asks: Asks,
     /// What happened while a request was on its way.
     recent: VecDeque<(i64, News)>,
-    /// The place that it took last, or tried to take: it may stand even if the answer was lost.
-    pub(super) last: Option<Vec<u8>>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Asks {
     /// It sleeps.
+    #[default]
     No,
     /// It was woken, and has not asked yet.
     Woken,
@@ -82,6 +91,12 @@ enum Asks {
     Yes,
     /// A request is on its way, and events of the meantime are missing.
     Blindly,
+}
+
+impl Default for Soonest {
+    fn default() -> Self {
+        Self::NEVER
+    }
 }
 
 impl Soonest {
@@ -121,28 +136,23 @@ impl News {
     }
 }
 
-impl Default for Sleeper {
-    fn default() -> Self {
-        Self { place: None, soonest: Soonest::NEVER, read_at: 0, asks: Asks::No, recent: VecDeque::new(), last: None }
-    }
-}
-
 impl Sleeper {
-    /// A request leaves, unless one is on its way that looks after the place; tells the place that it has, and whether it
-    /// asks since those before it did not.
-    pub(super) fn asks(&mut self, now: Micros) -> Option<(Option<Vec<u8>>, bool)> {
-        if matches!(self.asks, Asks::Yes | Asks::Blindly) {
+    /// A request leaves, unless one is on its way that looks after the place; tells the place that it may have, and
+    /// whether it asks since those before it did not.
+    pub(super) fn asks(&mut self, now: Micros) -> Option<(Option<Spot>, bool)> {
+        if self.is_asking() {
             return None;
         }
         self.asks = Asks::Yes;
         let place = self.place.take();
         let late = self.soonest.due.saturating_add(BACKUP) <= now;
         let instead = late && place.as_ref().is_some_and(|place| place.ahead >= self.soonest.wanted);
-        Some((place.map(|place| place.key), instead))
+        Some((self.spot.clone(), instead))
     }
 
-    /// The request was answered, or failed; without a place the client does not wait.
-    pub(super) fn answered(&mut self, stands: Option<Stands>, now: Micros) {
+    /// The request was answered, or failed, and left this place; without knowing how things stand the client does not wait.
+    pub(super) fn answered(&mut self, spot: Option<Spot>, stands: Option<Stands>, now: Micros) {
+        self.spot = spot;
         let blindly = std::mem::replace(&mut self.asks, Asks::No) == Asks::Blindly;
         let recent = std::mem::take(&mut self.recent);
         (self.place, self.soonest) = (None, Soonest::NEVER);
@@ -194,6 +204,17 @@ impl Sleeper {
         self.place.as_ref().is_none_or(|place| place.ahead < self.soonest.wanted.max(1))
     }
 
+    /// Whether a request is on its way that looks after the place.
+    pub(super) fn is_asking(&self) -> bool {
+        matches!(self.asks, Asks::Yes | Asks::Blindly)
+    }
+
+    /// It waits no more; tells which place it may have.
+    pub(super) fn leaves(&mut self) -> Option<Vec<u8>> {
+        self.place = None;
+        self.spot.take().map(|spot| spot.key)
+    }
+
     /// It was woken: once, until it asks.
     pub(super) fn woken(&mut self) {
         self.asks = Asks::Woken;
@@ -221,6 +242,7 @@ impl Sleeper {
     }
 
     fn went(&mut self, key: &[u8]) {
+        self.spot.take_if(|spot| spot.key == key);
         let Some(place) = &mut self.place else { return };
         if place.key == key {
             // Somebody else took it for dead, or its lease has ended.
@@ -241,12 +263,16 @@ mod tests {
         Soonest { due, wanted }
     }
 
+    fn spot(seen: bool) -> Option<Spot> {
+        Some(Spot { key: b"m".to_vec(), seen })
+    }
+
     /// One that waits with so many before it, as of revision 10.
     fn waiting(ahead: u64, soonest: Soonest) -> Sleeper {
         let mut sleeper = Sleeper::default();
         assert_eq!(sleeper.asks(NOW), Some((None, false)));
         let place = Place { key: b"m".to_vec(), ahead };
-        sleeper.answered(Some(Stands { place, soonest, revision: 10 }), NOW);
+        sleeper.answered(spot(true), Some(Stands { place, soonest, revision: 10 }), NOW);
         sleeper
     }
 
@@ -273,7 +299,7 @@ mod tests {
             let mut sleeper = waiting(1, Soonest::NEVER);
             sleeper.take_in(11, news, NOW);
             assert_eq!(sleeper.alarm(), Some(NOW + BACKUP));
-            assert_eq!(sleeper.asks(NOW), Some((Some(b"m".to_vec()), false)), "not instead of others");
+            assert_eq!(sleeper.asks(NOW), Some((spot(true), false)), "not instead of others");
         }
         assert_eq!(waiting(1, past).alarm(), Some(NOW + BACKUP));
         let mut sleeper = waiting(1, soonest(NOW, 1));
@@ -301,7 +327,7 @@ mod tests {
         sleeper.take_in(12, News::Sooner(soonest(NOW, 1)), NOW);
         assert_eq!((sleeper.alarm(), sleeper.asks(NOW)), (None, None), "one request at a time");
         let place = Place { key: b"m".to_vec(), ahead: 0 };
-        sleeper.answered(Some(Stands { place, soonest: soonest(NOW + 50, 1), revision: 11 }), NOW);
+        sleeper.answered(spot(true), Some(Stands { place, soonest: soonest(NOW + 50, 1), revision: 11 }), NOW);
         assert_eq!(sleeper.alarm(), Some(NOW));
     }
 
@@ -323,10 +349,27 @@ mod tests {
         assert_eq!(sleeper.alarm(), Some(0));
         let mut sleeper = waiting(0, Soonest::NEVER);
         let asked = sleeper.asks(NOW);
-        assert_eq!(asked, Some((Some(b"m".to_vec()), false)));
+        assert_eq!(asked, Some((spot(true), false)));
         sleeper.gap();
-        sleeper.answered(None, NOW);
+        sleeper.answered(spot(true), None, NOW);
         assert_eq!(sleeper.alarm(), Some(0));
+    }
+
+    #[test]
+    fn a_place_is_forgotten_only_when_it_is_known_to_be_gone() {
+        let mut sleeper = Sleeper::default();
+        sleeper.asks(NOW);
+        sleeper.answered(spot(false), None, NOW);
+        assert_eq!(sleeper.asks(NOW), Some((spot(false), false)), "it may have been taken");
+        sleeper.answered(spot(false), None, NOW);
+        sleeper.take_in(11, News::Went(b"m".to_vec()), NOW);
+        assert_eq!(sleeper.asks(NOW), Some((None, false)));
+        let mut sleeper = waiting(0, Soonest::NEVER);
+        sleeper.asks(NOW);
+        sleeper.answered(spot(true), None, NOW);
+        sleeper.gap();
+        assert_eq!(sleeper.leaves(), Some(b"m".to_vec()), "no answer, and events are missing");
+        assert_eq!(sleeper.leaves(), None);
     }
 
     #[test]
@@ -342,9 +385,9 @@ mod tests {
 
     #[test]
     fn one_far_behind_that_asks_nevertheless_does_so_instead_of_others() {
-        assert_eq!(waiting(1, soonest(NOW, 1)).asks(NOW + BACKUP), Some((Some(b"m".to_vec()), true)));
-        assert_eq!(waiting(0, soonest(NOW, 1)).asks(NOW + BACKUP), Some((Some(b"m".to_vec()), false)));
-        assert_eq!(waiting(1, soonest(NOW, 1)).asks(NOW), Some((Some(b"m".to_vec()), false)));
+        assert_eq!(waiting(1, soonest(NOW, 1)).asks(NOW + BACKUP), Some((spot(true), true)));
+        assert_eq!(waiting(0, soonest(NOW, 1)).asks(NOW + BACKUP), Some((spot(true), false)));
+        assert_eq!(waiting(1, soonest(NOW, 1)).asks(NOW), Some((spot(true), false)));
     }
 
     #[test]

@@ -127,7 +127,7 @@ impl Turn<'_> {
         let next = match part {
             // It has what it asked for, and waits no more.
             Some(_) if gathered.deliveries.len() == request.max => return Ok(Some(Next::Now)),
-            Some(part) => self.wait_in_line(&request.queue, part, &due.waiters, due.next, room_at).await?,
+            Some(part) => self.wait_in_line(part, &due.waiters, due.next, room_at).await?,
             None => self.next(due.next, gathered.own).await?,
         };
         let own = gathered.own.map(|until| self.noticed(until));
@@ -151,7 +151,7 @@ impl Turn<'_> {
             TxnOp::get(from, Some(GetOptions::new().with_range(to).with_limit(limit).with_keys_only()))
         };
         // Whoever stays in the line has to know in any case.
-        let near = part.is_none_or(|part| part.place.is_none()).then_some(now + NEAR);
+        let near = part.is_none_or(|part| part.spot.is_none()).then_some(now + NEAR);
         let mut gets = vec![
             TxnOp::get(self.keys.paused(), None),
             range(Set::Waiting, 0, Some(now), most),
@@ -235,7 +235,7 @@ impl Turn<'_> {
         let missed = planned.iter().zip(&applied.steps).filter(|(one, step)| delivered(one) && step.is_none()).count();
         self.give_back(&limiter, missed, applied.revision).await;
         if let Some(part) = part {
-            part.place = None;
+            part.spot = None;
         }
         let mut complete = planned.len() == due.entries.len();
         let mut spoiled = Vec::new();

@@ -15,7 +15,7 @@ use tokio::sync::Notify;
 
 use super::clock::{Clock, Micros, span};
 use super::keys::{QueueSpace, Signalled};
-use super::line::{News, Sleeper, Stands};
+use super::line::{News, Sleeper, Spot, Stands};
 use crate::grants::{Lease, Leases, new_id, seconds};
 use crate::link::Link;
 use crate::standing::{Audience, Standing};
@@ -56,8 +56,8 @@ pub(super) struct Asking<'a> {
 /// What a receive does about the client's place.
 #[derive(Debug, Default)]
 pub(super) struct Part {
-    /// The place that the client had when it asked, until it leaves it.
-    pub(super) place: Option<Vec<u8>>,
+    /// The place that the client has, or may have, until it leaves it.
+    pub(super) spot: Option<Spot>,
     /// Whether it asks since those before it did not, in time.
     pub(super) instead: bool,
     /// How things stand when it is answered, if the client waits on.
@@ -93,13 +93,8 @@ impl Signals {
         let mut queues = sleepers.queues();
         let sleeper = queues.get_mut(queue).filter(|_| sleepers.router.is_watched(queue));
         let asked = sleeper.and_then(|sleeper| sleeper.asks(now));
-        let part = asked.map(|(place, instead)| Part { place, instead, stands: None });
+        let part = asked.map(|(spot, instead)| Part { spot, instead, stands: None });
         Asking { signals: self, queue, part }
-    }
-
-    /// Notes which place is being taken; tells the one that was taken last, if it may still be there.
-    pub(super) fn takes(&self, queue: &QueueName, place: &[u8]) -> Option<Vec<u8>> {
-        self.standing.audience.queues().get_mut(queue).and_then(|sleeper| sleeper.last.replace(place.to_vec()))
     }
 
     /// The lease for the client's places, alive for a while.
@@ -140,6 +135,21 @@ impl Signals {
     }
 }
 
+impl Part {
+    /// The place to take: the one that the client may have already, so that it never has two, and this one if it has none.
+    pub(super) fn takes(&mut self, fresh: Vec<u8>) -> Vec<u8> {
+        let fresh = Spot { key: fresh, seen: false };
+        let spot = self.spot.take().filter(|spot| !spot.seen).unwrap_or(fresh);
+        self.spot.insert(spot).key.clone()
+    }
+
+    /// The client has its place.
+    pub(super) fn waits(&mut self, stands: Stands) {
+        self.spot = Some(Spot { key: stands.place.key.clone(), seen: true });
+        self.stands = Some(stands);
+    }
+}
+
 impl Asking<'_> {
     /// The receive is answered; tells when it is worth asking again, now that others may do so.
     pub(super) fn answered(mut self, next: Next) -> Next {
@@ -155,7 +165,7 @@ impl Asking<'_> {
         let sleepers = &self.signals.standing.audience;
         let mut queues = sleepers.queues();
         let Some(sleeper) = queues.get_mut(self.queue) else { return true };
-        sleeper.answered(part.stands, sleepers.clock.now());
+        sleeper.answered(part.spot, part.stands, sleepers.clock.now());
         sleepers.changed.notify_one();
         sleeper.is_in_front()
     }
@@ -172,18 +182,19 @@ impl Sleepers {
         self.queues.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Wakes those whose time has come; tells for how long the others sleep.
+    /// Wakes those whose time has come, and has those leave whom nobody would notice; tells for how long the others sleep.
     fn wake_due(&self) -> Option<Duration> {
         let now = self.clock.now();
         let (mut next, mut left) = (None, Vec::new());
         self.queues().retain(|queue, sleeper| {
+            if !sleeper.is_asking() && !self.router.is_watched(queue) {
+                left.extend(sleeper.leaves());
+                return false;
+            }
             match sleeper.alarm() {
                 Some(at) if at <= now => {
                     sleeper.woken();
-                    if !self.router.wake(queue) {
-                        left.extend(sleeper.last.take());
-                        return false; // nobody waits any more
-                    }
+                    self.router.wake(queue);
                 }
                 Some(at) => next = Some(next.map_or(at, |next: Micros| next.min(at))),
                 None => {}

@@ -1,12 +1,12 @@
 //! What a receive does in the line of those who wait: it takes a place when nothing is due, and leaves it with a message.
 
 use etcd_client::{Compare, CompareOp, DeleteOptions, GetOptions, GetResponse, PutOptions, Txn, TxnOp};
-use tenure_core::{QueueName, Result};
+use tenure_core::Result;
 
 use super::clock::Micros;
 use super::entry::Turn;
 use super::keys::Set;
-use super::line::{Place, Soonest, Stands};
+use super::line::{Place, Soonest, Spot, Stands};
 use super::signals::Part;
 use crate::error::says_lease_gone;
 use crate::txn::{odd, reads, revision};
@@ -40,7 +40,7 @@ impl Turn<'_> {
         let count =
             |from: &[u8], to: Vec<u8>| TxnOp::get(from, Some(GetOptions::new().with_range(to).with_count_only()));
         let mut gets = vec![self.look_at_signal(), count(&from, to)];
-        if let Some(place) = part.and_then(|part| part.place.as_ref()) {
+        if let Some(place) = part.and_then(|part| part.spot.as_ref()).map(|spot| &spot.key) {
             gets.extend([count(&from, place.clone()), count(&from, [place.as_slice(), &[0]].concat())]);
         }
         gets
@@ -64,11 +64,11 @@ impl Turn<'_> {
     /// instead of them, and the others learn what is left. Unless more came since the look: they know of that.
     pub(super) fn leave_line(&self, waiters: &Waiters, part: Option<&Part>, left: Option<Soonest>) -> Option<TxnOp> {
         let mut operations = Vec::new();
-        if let Some((place, part)) = part.and_then(|part| Some((part.place.as_ref()?, part))) {
-            let upto = DeleteOptions::new().with_range([place.as_slice(), &[0]].concat());
+        if let Some((place, part)) = part.and_then(|part| Some((part.spot.as_ref()?.key.as_slice(), part))) {
+            let upto = DeleteOptions::new().with_range([place, &[0]].concat());
             operations.push(match part.instead {
                 true => TxnOp::delete(self.keys.line().0, Some(upto)),
-                false => TxnOp::delete(place.as_slice(), None),
+                false => TxnOp::delete(place, None),
             });
         }
         if let Some(left) = left.filter(|_| waiters.any) {
@@ -84,38 +84,34 @@ impl Turn<'_> {
     /// is not to be asked for before there is room under the queue's limits.
     pub(super) async fn wait_in_line(
         &self,
-        queue: &QueueName,
         part: &mut Part,
         waiters: &Waiters,
         next: Ahead,
         room_at: Micros,
     ) -> Result<Option<Micros>> {
-        let (stands, next) = match (part.place.take(), waiters.ahead, next) {
-            (Some(key), Some(ahead), Ahead::Known(next)) => {
+        let (stands, next) = match (&part.spot, waiters.ahead, next) {
+            (Some(Spot { key, .. }), Some(ahead), Ahead::Known(next)) => {
                 // The place lasts for as long as somebody asks. Its end would be an event of the watch.
                 self.inner.signals.lease().await?;
-                (stands(Place { key, ahead }, next, waiters.revision), next)
+                (stands(Place { key: key.clone(), ahead }, next, waiters.revision), next)
             }
-            _ => self.stand(queue, waiters.signal, room_at).await?,
+            _ => self.stand(part, waiters.signal, room_at).await?,
         };
-        part.stands = Some(stands);
+        part.waits(stands);
         Ok(next)
     }
 
     /// Takes a place in the line, and looks when something is due, in one step.
-    async fn stand(&self, queue: &QueueName, signal: i64, room_at: Micros) -> Result<(Stands, Option<Micros>)> {
-        let key = self.keys.place_in_line(self.now, getrandom::u64().unwrap_or_default());
-        let last = self.inner.signals.takes(queue, &key);
+    async fn stand(&self, part: &mut Part, signal: i64, room_at: Micros) -> Result<(Stands, Option<Micros>)> {
+        let key = part.takes(self.keys.place_in_line(self.now, getrandom::u64().unwrap_or_default()));
         let (from, _) = self.keys.line();
         let ahead = GetOptions::new().with_range(key.clone()).with_count_only();
-        let mut operations: Vec<_> = last.into_iter().map(|last| TxnOp::delete(last, None)).collect();
-        operations.extend([self.first(Set::Waiting, 0), self.first(Set::Leased, 0), TxnOp::get(from, Some(ahead))]);
-        operations.push(self.look_at_signal());
+        let look = [self.first(Set::Waiting, 0), self.first(Set::Leased, 0), TxnOp::get(from, Some(ahead))];
         let mut again = true;
         let answer = loop {
             let lease = self.inner.signals.lease().await?;
             let put = TxnOp::put(key.as_slice(), "", Some(PutOptions::new().with_lease(lease)));
-            match self.inner.txn(Txn::new().and_then([operations.clone(), vec![put]].concat())).await {
+            match self.inner.txn(Txn::new().and_then([&look[..], &[self.look_at_signal(), put]].concat())).await {
                 Err(error) if again && says_lease_gone(&error) => {
                     self.inner.signals.lease_is_gone(lease).await;
                     again = false;

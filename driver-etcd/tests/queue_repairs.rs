@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 
 use common::*;
 use tenure_core::driver::{
-    Cancelled, DeadCause, DeadSelection, DelayQueue as _, NamedId, NewMessage, Pushed, RawDelivery, Settled,
+    Cancelled, DeadCause, DeadSelection, DelayQueue as _, NamedId, NewMessage, Pushed, RawDelivery, Settle, Settled,
+    Settlement,
 };
 use tenure_core::{ConcurrencyKey, Delay, MessageId};
 use tenure_etcd::EtcdDriver;
@@ -233,4 +234,29 @@ async fn a_purge_ends_at_the_end_of_time() {
         }
     }
     assert_eq!((from, removed), (None, 1));
+}
+
+/// No list would find it: the signal of a queue that is not listed.
+#[tokio::test]
+async fn a_queue_that_was_struck_off_the_list_has_no_signal() {
+    let cluster = server();
+    let url = format!("{}/?clock_error_ms=0", cluster.url());
+    let (late, other) = (EtcdDriver::connect(&url).await.unwrap(), EtcdDriver::connect(&url).await.unwrap());
+    let mut etcd = raw(&cluster).await;
+    other.resume(&queue()).await.unwrap();
+    assert_eq!(key_count(&mut etcd).await, 0);
+    push(&other, &[message(b"a")]).await;
+    let lost = receive(&late, 1, SECOND).await.deliveries;
+    let mut again = Vec::new();
+    until("the lease has ended", async || {
+        again = receive(&other, 1, 30 * SECOND).await.deliveries;
+        !again.is_empty()
+    })
+    .await;
+    ack(&other, &again).await;
+    assert!(other.list_queues(None, 10).await.unwrap().queues.is_empty());
+    let retry = Settlement::Retry { after: Delay::ZERO, reason: None };
+    let settle = Settle { receipt: lost[0].receipt, how: retry };
+    assert_eq!(late.settle(&queue(), &[settle]).await.unwrap(), [Settled::Stale]);
+    assert_eq!(key_count(&mut etcd).await, 0);
 }

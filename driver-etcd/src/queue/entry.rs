@@ -232,8 +232,15 @@ impl<'a> Turn<'a> {
         self.signal_all(&[due])
     }
 
-    /// What makes as many look as there are due times.
+    /// What makes as many look as there are due times. Of a queue that was struck off the list nobody waits for anything,
+    /// and no list would remove the signal.
     pub(super) fn signal_all(&self, due: &[Micros]) -> TxnOp {
+        let listed = Compare::create_revision(self.keys.registered.as_slice(), CompareOp::Greater, 0);
+        TxnOp::txn(Txn::new().when([listed]).and_then([self.signal_listed(due)]))
+    }
+
+    /// The same for whoever lists the queue in the same step.
+    pub(super) fn signal_listed(&self, due: &[Micros]) -> TxnOp {
         TxnOp::put(self.keys.wake.as_slice(), Soonest::of(due, self.now).spelled(), None)
     }
 

@@ -46,7 +46,7 @@ impl Inner {
             true => TxnOp::delete(key, None),
             false => TxnOp::put(key, spelled(limits), None),
         };
-        let operations = [set, TxnOp::delete(bucket, None), turn.register(), turn.signal(0)];
+        let operations = [set, TxnOp::delete(bucket, None), turn.register(), turn.signal_listed(&[0])];
         self.txn(Txn::new().and_then(operations)).await.map(drop)
     }
 }

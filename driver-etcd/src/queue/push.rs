@@ -87,7 +87,7 @@ impl Inner {
                 return Ok(plan.answers);
             }
             let register = turn.register();
-            let operations = [plan.operations, vec![register, turn.signal_all(&plan.due)]].concat();
+            let operations = [plan.operations, vec![register, turn.signal_listed(&plan.due)]].concat();
             let free = Compare::create_revision(turn.keys.pointer(plan.first), CompareOp::Equal, 0)
                 .with_range(turn.keys.pointer(plan.first + messages.len() as u64));
             let conditions = [plan.conditions, vec![free]].concat();

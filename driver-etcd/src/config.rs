@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::str::FromStr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use etcd_client::ConnectOptions;
@@ -38,7 +39,7 @@ pub(crate) const DEFAULT_PORT: u16 = 2379;
 #[derive(Clone, PartialEq, Eq)]
 #[must_use = "a configuration does nothing until a driver is made of it"]
 pub struct EtcdConfig {
-    pub(crate) endpoints: Vec<String>,
+    pub(crate) members: Members,
     pub(crate) prefix: String,
     pub(crate) user: Option<(String, String)>,
     pub(crate) connect_timeout: Duration,
@@ -50,6 +51,27 @@ pub struct EtcdConfig {
     #[cfg(feature = "tls")]
     pub(crate) tls: Option<EtcdTls>,
 }
+
+/// How the members of the cluster are reached.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) enum Members {
+    /// By connections of the driver's own, one at a time.
+    Endpoints(Vec<String>),
+    /// Through a client that somebody else made.
+    Through(Given),
+}
+
+/// A client that somebody else made, and knows itself.
+#[derive(Clone)]
+pub(crate) struct Given(pub(crate) Arc<etcd_client::Client>);
+
+impl PartialEq for Given {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Eq for Given {}
 
 /// How to speak TLS with etcd. Everything is PEM.
 #[cfg(feature = "tls")]
@@ -96,8 +118,40 @@ impl EtcdConfig {
         if endpoints.is_empty() {
             return Err(invalid("an etcd configuration needs an endpoint"));
         }
-        Ok(Self {
-            endpoints,
+        Ok(Self::of(Members::Endpoints(endpoints)))
+    }
+
+    /// The cluster that a client of yours leads to (version 0.21 of the crate `etcd-client`), which others may go on using. All
+    /// requests, streams and watches of the driver go through it; `user`, `tls` and the endpoints are those of the client, and
+    /// what is set of them here is not used.
+    ///
+    /// The client library sends each request once; what it repeats after a new sign-in was refused before. Not to be seen from
+    /// outside, and so not checked, is how the client was set up. Make it with:
+    ///
+    /// * `with_require_leader(true)`: otherwise a watch through a member that is cut off from the others says nothing, and waiters
+    ///   ask by themselves a while later;
+    /// * `with_keep_alive(…, …)`: otherwise a connection that died in silence is noticed late;
+    /// * `with_auto_token_refresh(true)` where users have passwords;
+    /// * one endpoint, or several that are all well: the library spreads requests over all of them, and the driver, which
+    ///   uses one member of its own list at a time and passes over those that do not answer, cannot do so here.
+    ///
+    /// ```no_run
+    /// use tenure_etcd::{EtcdConfig, EtcdDriver};
+    ///
+    /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+    /// let options = etcd_client::ConnectOptions::new().with_require_leader(true);
+    /// let etcd = etcd_client::Client::connect(["127.0.0.1:2379"], Some(options)).await?;
+    /// let driver = EtcdDriver::connect_to(EtcdConfig::through(etcd.clone()).prefix("shop")?).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn through(client: etcd_client::Client) -> Self {
+        Self::of(Members::Through(Given(Arc::new(client))))
+    }
+
+    fn of(members: Members) -> Self {
+        Self {
+            members,
             prefix: "tenure".into(),
             user: None,
             connect_timeout: Duration::from_secs(1),
@@ -108,7 +162,7 @@ impl EtcdConfig {
             max_dead_letters: 100_000,
             #[cfg(feature = "tls")]
             tls: None,
-        })
+        }
     }
 
     /// Reads a URL, of which others may have taken parameters out.
@@ -225,12 +279,12 @@ impl EtcdConfig {
     }
 
     /// The endpoints as the client library wants them.
-    pub(crate) fn urls(&self) -> Vec<String> {
+    pub(crate) fn urls(&self, endpoints: &[String]) -> Vec<String> {
         #[cfg(feature = "tls")]
         let scheme = if self.tls.is_some() { "https" } else { "http" };
         #[cfg(not(feature = "tls"))]
         let scheme = "http";
-        self.endpoints.iter().map(|endpoint| format!("{scheme}://{endpoint}")).collect()
+        endpoints.iter().map(|endpoint| format!("{scheme}://{endpoint}")).collect()
     }
 
     pub(crate) fn options(&self) -> ConnectOptions {
@@ -279,7 +333,11 @@ impl FromStr for EtcdConfig {
 impl fmt::Debug for EtcdConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut text = f.debug_struct("EtcdConfig");
-        text.field("endpoints", &self.endpoints).field("prefix", &self.prefix);
+        match &self.members {
+            Members::Endpoints(endpoints) => text.field("endpoints", endpoints),
+            Members::Through(_) => text.field("through", &"a given client"),
+        };
+        text.field("prefix", &self.prefix);
         text.field("user", &self.user.as_ref().map(|(name, _)| name));
         #[cfg(feature = "tls")]
         text.field("tls", &self.tls);

@@ -109,11 +109,12 @@ impl EtcdDriver {
     /// Safe.
     pub async fn connect_to(config: EtcdConfig) -> Result<Self> {
         let driver = Self::new(config);
-        let (limit, members) = (driver.inner.config.connect_timeout, driver.inner.config.urls());
+        let (limit, members) = (driver.inner.config.connect_timeout, driver.inner.link.names());
         for _ in &members {
             // A member that does not answer is passed over by the next call.
             if let Ok(answered) = tokio::time::timeout(limit, driver.ping()).await {
-                return answered.map(|()| driver);
+                answered?;
+                return Ok(driver.clone());
             }
         }
         let text = format!("no answer within {limit:?} from any of {}", members.join(", "));

@@ -10,7 +10,7 @@ use tenure_core::{Error, ErrorKind, Result};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use crate::config::EtcdConfig;
+use crate::config::{EtcdConfig, Given, Members};
 use crate::error::{EtcdError, of_a_read, says_token_is_old, translate};
 
 /// A call that was given up after this long counts against the member that did not answer.
@@ -41,7 +41,8 @@ struct Connected {
     client: Arc<Client>,
     /// Cleared when the runtime ends that the connection lives on.
     alive: Arc<AtomicBool>,
-    canary: tokio::task::AbortHandle,
+    /// A given client is its owner's affair.
+    canary: Option<tokio::task::AbortHandle>,
 }
 
 /// The parts of the client library that are used here. Each call makes the one that it needs.
@@ -63,13 +64,14 @@ impl Stubs {
 
 impl Link {
     pub(crate) fn new(config: EtcdConfig) -> Self {
-        let member = |url| Member {
-            url,
-            connected: Mutex::default(),
-            connecting: tokio::sync::Mutex::default(),
-            signed_in: AtomicUsize::new(0),
+        let members = match &config.members {
+            Members::Endpoints(endpoints) => {
+                config.urls(endpoints).into_iter().map(|url| Member::new(url, None)).collect()
+            }
+            Members::Through(Given(client)) => {
+                vec![Member::new("etcd through the given client".into(), Some(Connected::given(Arc::clone(client))))]
+            }
         };
-        let members = config.urls().into_iter().map(member).collect();
         let (turned, _) = watch::channel(0);
         Self {
             config,
@@ -79,6 +81,11 @@ impl Link {
             closed: AtomicBool::new(false),
             term: AtomicU64::new(0),
         }
+    }
+
+    /// The members, as errors name them.
+    pub(crate) fn names(&self) -> Vec<&str> {
+        self.members.iter().map(|member| &*member.url).collect()
     }
 
     pub(crate) fn ensure_open(&self) -> Result<()> {
@@ -212,6 +219,15 @@ impl Link {
 }
 
 impl Member {
+    fn new(url: String, connected: Option<Connected>) -> Self {
+        Self {
+            url,
+            connected: Mutex::new(connected),
+            connecting: tokio::sync::Mutex::default(),
+            signed_in: AtomicUsize::new(0),
+        }
+    }
+
     fn ready(&self) -> Option<Stubs> {
         let connected = self.connected.lock().unwrap_or_else(PoisonError::into_inner);
         connected.as_ref().filter(|connected| connected.alive.load(Ordering::Acquire)).map(Connected::stubs)
@@ -226,7 +242,11 @@ impl Connected {
             let _fall = fall;
             std::future::pending::<()>().await;
         });
-        Self { client: Arc::new(client), alive, canary: canary.abort_handle() }
+        Self { client: Arc::new(client), alive, canary: Some(canary.abort_handle()) }
+    }
+
+    fn given(client: Arc<Client>) -> Self {
+        Self { client, alive: Arc::new(AtomicBool::new(true)), canary: None }
     }
 
     fn stubs(&self) -> Stubs {
@@ -236,7 +256,7 @@ impl Connected {
 
 impl Drop for Connected {
     fn drop(&mut self) {
-        self.canary.abort();
+        self.canary.iter().for_each(tokio::task::AbortHandle::abort);
     }
 }
 

@@ -18,6 +18,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("tenure-conformance", &["tenure-core"]),
     ("tenure-testkit", &[]),
     ("tenure", &["tenure-core", "tenure-fred", "tenure-memory", "tenure-redis", "tenure-redlock", "tenure-etcd"]),
+    ("cookbook-example", &["tenure"]),
     ("custom-driver-example", &["tenure-core"]),
     ("swap-in-tests-example", &["tenure"]),
 ];

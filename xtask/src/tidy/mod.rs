@@ -1,6 +1,7 @@
 //! Rules of this workspace that a program can check. Each says why it is there.
 
 mod arrows;
+mod cookbook;
 mod docs;
 mod lengths;
 mod msrv;
@@ -24,6 +25,7 @@ pub(crate) fn run(args: &[String]) -> Outcome {
     findings.extend(msrv::check(&metadata));
     findings.extend(lengths::check()?);
     findings.extend(docs::check(fix)?);
+    findings.extend(cookbook::check(fix)?);
     if findings.is_empty() {
         println!("tidy: nothing to complain about");
         return Ok(());

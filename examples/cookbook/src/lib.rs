@@ -4,5 +4,6 @@
 pub mod cron;
 pub mod file;
 pub mod leader;
+pub mod once;
 pub mod payment;
 pub mod worker;

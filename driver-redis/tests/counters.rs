@@ -30,7 +30,7 @@ fn wrong(server: &Server) -> Vec<String> {
 
 #[track_caller]
 fn damaged(error: &Error, key: &str) {
-    assert_eq!(error.kind(), ErrorKind::Protocol, "{error}");
+    assert_eq!(error.kind(), ErrorKind::Damaged, "{error}");
     assert!(error.message().contains(key), "{key}: {error}");
 }
 
@@ -116,7 +116,9 @@ async fn a_counter_is_not_raised_by_more_than_clocks_are_apart() {
     let mine = attempt("a");
     let fence = won(node.vote(&ballot(mine.clone(), 0)).await.unwrap());
     let at = |micros| FencingToken::new(micros).unwrap();
-    damaged(&node.raise(&hold(&mine), at(now(&server) + DAY + 60_000_000)).await.unwrap_err(), "{tenure:a}:f");
+    let error = node.raise(&hold(&mine), at(now(&server) + DAY + 60_000_000)).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Protocol, "{error}");
+    assert!(error.message().contains("{tenure:a}:f"), "{error}");
     let counter = server.cli(&["GET", "{tenure:a}:f"]).unwrap().text();
     assert_eq!(counter, fence.to_string());
     let credible = at(now(&server) + DAY - 60_000_000);

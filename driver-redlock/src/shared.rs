@@ -81,7 +81,8 @@ impl Shared {
         let all: Vec<String> = faults.iter().map(told).collect();
         let kind = faults.iter().map(|(_, error)| error.kind()).max_by_key(|kind| uncertainty(*kind));
         let text = format!("{what} ({} of {} nodes are needed): {}", self.needed(), self.n(), all.join("; "));
-        Error::new(kind.unwrap_or(ErrorKind::Unavailable), text)
+        let whole = Error::new(kind.unwrap_or(ErrorKind::Unavailable), text);
+        if faults.iter().all(|(_, error)| error.was_not_applied()) { whole } else { whole.half_way() }
     }
 }
 
@@ -90,7 +91,7 @@ fn uncertainty(kind: ErrorKind) -> u8 {
     match kind {
         ErrorKind::Indeterminate | ErrorKind::Protocol | ErrorKind::TimedOut | ErrorKind::Lost => 5,
         ErrorKind::NotHeld => 4,
-        ErrorKind::Misconfigured | ErrorKind::Denied => 3,
+        ErrorKind::Misconfigured | ErrorKind::Denied | ErrorKind::Damaged => 3,
         ErrorKind::LimitReached | ErrorKind::InvalidArgument | ErrorKind::Unsupported => 2,
         ErrorKind::Unavailable => 1,
         _ => 0,

@@ -129,8 +129,15 @@ async fn clocks<E: RedisExecutor + ?Sized>(executor: &E, checkup: &mut Checkup) 
         let Ok(reply) = answer else { continue }; // what keeps it from answering is told elsewhere
         let part = |at: usize| reply.items().ok().and_then(|items| items.get(at)).map_or(Ok(0), Reply::int);
         let (seconds, micros) = (part(0)?, part(1)?);
-        let time =
-            UNIX_EPOCH + Duration::from_secs(seconds.unsigned_abs()) + Duration::from_micros(micros.unsigned_abs());
+        let told = u64::try_from(seconds).ok().zip(u64::try_from(micros).ok());
+        let time = told.and_then(|(seconds, micros)| {
+            UNIX_EPOCH.checked_add(Duration::from_secs(seconds))?.checked_add(Duration::from_micros(micros))
+        });
+        let Some(time) = time else {
+            let meaning = "this is no time; clocks were not compared";
+            checkup.add(finding(&server, Topic::Clock, Concern::Note, format!("{seconds} s and {micros} us"), meaning));
+            continue;
+        };
         let (ahead, behind) = (time.duration_since(answered), asked.duration_since(time));
         let difference = ahead.or(behind).unwrap_or_default();
         let seen = format!("{} ms apart", difference.as_millis());

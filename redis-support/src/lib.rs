@@ -24,6 +24,7 @@ mod call;
 mod check;
 mod cluster;
 mod config;
+mod damage;
 mod dial;
 mod doctor;
 mod error;

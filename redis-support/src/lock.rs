@@ -14,14 +14,17 @@ use tenure_core::driver::{
 use tenure_core::{Error, ErrorKind, FencingToken, LockName, OwnerToken, Result, Ttl};
 use tokio::sync::OnceCell;
 
+use crate::args::ArgList;
 use crate::call::{Calls, FENCES};
 use crate::check::{self, Notes};
 use crate::config::{RedisConfig, Topology};
+use crate::damage::{self, Met};
 use crate::dial::Dialer;
 use crate::executor::{Placement, RedisExecutor, Reply, Runner, ScriptCall};
 use crate::keyspace::{ClientId, FenceScope, Keyspace};
 use crate::remote::Remote;
 use crate::reply;
+use crate::script;
 use crate::seats::Seat;
 use crate::settings::{Fences, RedisSettings};
 use crate::slot;
@@ -39,7 +42,7 @@ pub(crate) const GO_ON: i64 = -2;
 /// does not know the function (its data was lost, `FUNCTION FLUSH`), which is then loaded. Without functions (a version
 /// before 7.0, no right to them) it is one more when the server has forgotten its scripts (a restart, a failover, `SCRIPT
 /// FLUSH`): the script is then sent whole, once. A server that takes no writes refuses functions
-/// unread; that script is then sent as if there were none. `watch` needs none. A node of a quorum that was down at the start is checked before its first vote, in five more.
+/// unread; that script is then sent as if there were none. One more names a key of another type. `watch` needs none. A node of a quorum that was down at the start is checked before its first vote, in five more.
 #[derive(Debug)]
 pub struct RedisLocks<E>(Arc<Inner<E>>);
 
@@ -168,11 +171,32 @@ impl<E: RedisExecutor> RedisLocks<E> {
     /// Runs a script for `operation` on `name`.
     pub(crate) async fn run(&self, operation: &'static str, name: &LockName, call: ScriptCall) -> Result<Reply> {
         let inner = &*self.0;
-        let result = inner.runner.run(&inner.executor, &call).await;
-        result.map_err(|error| {
-            let error = error.into_error(&inner.calls.keys, Some(call.script));
-            error.during(inner.executor.driver(), operation, name)
-        })
+        match inner.runner.run(&inner.executor, &call).await {
+            Ok(reply) => Ok(reply),
+            Err(error) => {
+                let error = match Met::by(&error) {
+                    None => error.into_error(&inner.calls.keys, Some(call.script)),
+                    Some(met) => self.damage(met, call).boxed().await,
+                };
+                Err(error.during(inner.executor.driver(), operation, name))
+            }
+        }
+    }
+
+    /// The error about what a script met: one request more where the server does not tell the key.
+    async fn damage(&self, met: Met, call: ScriptCall) -> Error {
+        let inner = &*self.0;
+        match met {
+            Met::Unreadable { key, found } => {
+                let what = "which are not the counters of a queue; put them back, or delete the key and set limits and pause anew";
+                damage::unreadable(key.as_bytes(), found.as_bytes(), what)
+            }
+            Met::AnotherType => {
+                let asked = ScriptCall { script: &script::TYPES, args: ArgList::default(), ..call };
+                let types = inner.runner.run(&inner.executor, &asked).await;
+                damage::another_type(asked.keys.iter(), types.as_ref().ok())
+            }
+        }
     }
 
     /// Runs a script that may free the lock, and returns its answer. Where more dead waiters stood in front than one script

@@ -6,6 +6,7 @@ use tenure_core::driver::{Acquisition, Begun, Busy, Exited, Grant, Handed, Holde
 use tenure_core::{Error, ErrorKind, FenceFloor, FencingToken, Label, Result};
 
 use crate::call::{FENCES, MAX_DEPTH};
+use crate::damage;
 use crate::executor::Reply;
 use crate::lock::GO_ON;
 use crate::settings::RedisSettings;
@@ -99,6 +100,7 @@ pub(crate) fn acquisition(reply: &Reply, ttl: Duration, settings: &RedisSettings
             let text = format!("the lock is entered {MAX_DEPTH} times already, the deepest that is kept");
             Err(Error::new(ErrorKind::LimitReached, text))
         }
+        -8 => Err(stored(at(1)?, at(2)?, "which is not the fence of a hold; force_release ends it")),
         -6 => Err(no_fence(at(1)?, at(2)?, settings.fence_floor)),
         _ => Err(unexpected("an unknown answer")),
     }
@@ -115,10 +117,14 @@ fn no_fence(key: &Reply, shown: &Reply, floor: FenceFloor) -> Error {
 
 /// What a script that hands out fences says of a counter that it cannot go on from.
 pub(crate) fn damaged(key: &Reply, found: &Reply) -> Error {
-    let text = |reply: &Reply| reply.bytes().map(|bytes| bytes.escape_ascii().to_string()).unwrap_or_default();
-    let (key, found) = (text(key), text(found));
-    let what = "which is no number, or more than a day ahead of the server's clock; no fence was given";
-    Error::new(ErrorKind::Protocol, format!("the fence counter {key} holds \"{found}\", {what}"))
+    let what = "which is no number, or more than a day ahead of the server's clock; no fence was given. Set it to the greatest \
+                fence that was given, or delete it if the clock seeds it";
+    stored(key, found, what)
+}
+
+fn stored(key: &Reply, found: &Reply, what: &str) -> Error {
+    let bytes = |reply| Reply::bytes(reply).unwrap_or_default();
+    damage::unreadable(bytes(key), bytes(found), what)
 }
 
 /// The answers of the renewals, one for each of `count`; or one for all of them.
@@ -183,7 +189,7 @@ fn plain_holder(value: &[u8], now: i64, remaining: Option<Duration>) -> Option<H
 fn entered_holder(items: &[Reply], now: i64, remaining: Option<Duration>) -> Option<Holder> {
     let [fence, since, label, fields] = items else { return None };
     let text = |item: &Reply| item.bytes().ok().and_then(|bytes| String::from_utf8(bytes.to_vec()).ok());
-    let depth = u32::try_from(fields.int().ok()? - 4).ok()?;
+    let depth = u32::try_from(fields.int().ok()?.checked_sub(4)?).ok()?;
     holder(&text(fence)?, text(since)?.parse().ok()?, &text(label)?, now, remaining, depth)
 }
 

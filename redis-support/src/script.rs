@@ -139,7 +139,8 @@ scripts! {
     QUEUE_PAGE = "queue_page":
         "queue/page" "queue/part/keys" "queue/part/clock" "queue/part/form" "queue/part/find" "queue/page_do";
     QUEUE_LIST = "queue_list": "queue/list";
-    QUEUE_LIVING = "queue_living": "queue/living";
+    QUEUE_LIVING = "queue_living": "queue/living" "part/refusal" "queue/living_do";
+    TYPES = "types": "types";
 }
 
 #[cfg(test)]

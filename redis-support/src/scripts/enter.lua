@@ -6,7 +6,8 @@
 -- set, so a repeated frame changes nothing and an undone entry leaves the exact rest.
 -- Returns {1, fence, depth, kept ms} entered; {2, fence, depth} this entry exists, nothing changed;
 --         {0, position|-1, recheck ms|-1, now µs} busy; {-1} the token was abandoned; {-2} the queue is full; {-3} too deep;
---         {-6, key, what it holds} the fence counter is damaged, or the floor, which is shown then, is too far ahead.
+--         {-6, key, what it holds} the fence counter is damaged, or the floor, which is shown then, is too far ahead;
+--         {-8, key, what it holds} the fence of the owner's hold is damaged.
 -- Atomic for the reasons of acquire.
 local K, F, X, Q, W, D = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local token, ttl, wait, owner, max_depth = ARGV[1], ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])

@@ -42,9 +42,8 @@ end
 
 -- Gives a free lock to a waiter that takes it without asking, and tells it the fence, the time, how long the lease lasts, no
 -- longer than a dead one may hold up others, and how many fences there are. Whether its client heard.
-local function hand(waiter, terms, number, fence, count)
+local function hand(waiter, ttl, label, number, fence, count)
   local token, client = string.sub(waiter, 1, 22), string.sub(waiter, 24)
-  local ttl, label = string.match(terms, '^(%d+);(.*)$')
   local span = math.min(tonumber(ttl), claim)
   local told = fence .. ';' .. now .. ';' .. string.format('%.0f', span) .. ';' .. count
   if not tell(client, token .. ';' .. told) then return false end
@@ -62,9 +61,9 @@ local number, fence, count -- a fence that nobody heard of is as good as new
 local function give(waiter, dies)
   local client = string.sub(waiter, 24)
   if dies <= now_ms or deaf[client] then return false end
-  local terms = hands and redis.call('HGET', D, waiter)
-  if terms and not number then number, fence, count = next_fence() end
-  if terms and number then return hand(waiter, terms, number, fence, count) end -- else it asks, and learns what is wrong
+  local ttl, label = string.match(hands and redis.call('HGET', D, waiter) or '', '^(%d+);(.*)$')
+  if ttl and not number then number, fence, count = next_fence() end
+  if ttl and number then return hand(waiter, ttl, label, number, fence, count) end -- else it asks, and learns what is wrong
   if not tell(client, string.sub(waiter, 1, 22)) then return false end
   if dies > now_ms + claim then redis.call('ZADD', W, now_ms + claim, waiter) end
   return true

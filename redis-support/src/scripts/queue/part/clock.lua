@@ -5,15 +5,28 @@
 -- last delivery's, and `marks` tell what is unusual about the queue: 'p' it is paused, 'i' and 'r' it is limited, as the
 -- part of limits says. save() stores them; a step back is seen as far as the last save, and time stands still until then.
 local now, number, fence, clock, shift, marks
-local stepped, HOUR = false, 3600000000
+local stepped, HOUR, FAR = false, 3600000000, 4503599627370496 -- FAR: 2^52, in the year 2112; twice a time is a score
+-- Whether the marks are as limits and pauses write them, with times that a queue can have.
+local function known(found)
+  local rest = string.gsub(string.gsub(found, 'p', '', 1), 'i[1-9]%d*', '', 1)
+  local full_at = string.match(rest, '^r[1-9]%d*,[1-9]%d*,(%d+)$')
+  return rest == '' or full_at and tonumber(full_at) < FAR
+end
+
+-- What cannot be counted on with ends the run, before it has changed anything: the error is read by the driver.
+local function damaged(found)
+  error('DAMAGED ' .. N .. '|' .. string.gsub(string.sub(found, 1, 64), '[^%w ;,.+-]', '?') .. '|', 0)
+end
+
 local function load()
   if marks then return end
   local counters = redis.call('GET', N)
   number, fence, clock, shift, marks = 0, 0, 0, 0, ''
-  if counters then
-    local a, b, c, d, rest = string.match(counters, '^(%d+);(%d+);(%d+);(%d+);([%w,]*)$')
-    number, fence, clock, shift, marks = tonumber(a), tonumber(b), tonumber(c), tonumber(d), rest
-  end
+  if not counters then return end
+  local a, b, c, d, rest = string.match(counters, '^(%d+);(%d+);(%d+);(%d+);([%w,]*)$')
+  if not a or rest ~= '' and not known(rest) then damaged(counters) end
+  number, fence, clock, shift, marks = tonumber(a), tonumber(b), tonumber(c), tonumber(d), rest
+  if math.max(number, fence, clock, shift) >= FAR then damaged(counters) end
 end
 
 local function tick()
@@ -21,6 +34,7 @@ local function tick()
   local time = redis.call('TIME')
   load()
   now = time[1] * 1000000 + time[2] + shift
+  if now >= FAR then damaged(redis.call('GET', N) or '') end
   if now < clock then
     shift = shift + clock - now
     now = clock

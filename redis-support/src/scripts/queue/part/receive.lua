@@ -2,7 +2,7 @@
 -- Returns {now, next, expired, dead, postponed, orphans, then for each delivery: number, score before, state, record};
 -- next is -2 paused, -1 never, 0 at once, else in so many us. Looks at 256 messages beyond those handed out, and stops
 -- after 4 MiB, so that no run is long.
-local PAGE, BYTES, FAR = 64, 4194304, 4503599627370496 -- FAR: a score by a foreign hand may be any
+local PAGE, BYTES = 64, 4194304
 
 -- What is due of the first `most`, and the score of the next one.
 local function due(most)
@@ -28,6 +28,7 @@ local function receive()
   tick()
   local out, handed, bytes, looks = {now, 0, 0, 0, 0, 0}, 0, 0, 256
   local paused, most = string.find(marks, 'p', 1, true), max
+  local listeners = client == '' and 0 or redis.call('ZCARD', C) -- now: what is handed out must not be lost to a damaged C
   if marks ~= '' then most = paused and 0 or math.min(max, seldom().room()) end
   if fences == 'clock' and fence < now then fence = now end
   if fence < floor then fence = floor end
@@ -77,7 +78,7 @@ local function receive()
   else
     local at = math.floor(tonumber(first) / 2)
     if marks ~= '' then at = math.max(at, made.room_at()) end
-    out[2] = math.min(math.max(at - now, 0), FAR)
+    out[2] = math.min(math.max(at - now, 0), FAR) -- a score by a foreign hand may be any
   end
   if handed > 0 or stepped or now > clock + 1000000 then
     if handed == 0 then redis.call('HDEL', O, '') end -- works without memory, and lets the next one work
@@ -87,7 +88,7 @@ local function receive()
     if handed < max then
       redis.call('HDEL', O, '')
       out[2] = seldom().listen(client, out[2])
-    elseif redis.call('ZCARD', C) > 0 then
+    elseif listeners > 0 then
       redis.call('ZREM', C, client) -- it has all it wants, and others may have to look after the rest
       seldom().watch_over()
     end

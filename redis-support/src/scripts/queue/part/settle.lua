@@ -11,6 +11,7 @@ local function settle(from)
   local ids, answers, gone, extended, valid = {}, {}, {}, {}, {}
   for i = from, #ARGV do ids[#ids + 1] = string.sub(ARGV[i], 1, 14) end
   if #ids == 0 then return answers end
+  load() -- what is damaged ends the run before it changes anything
   local states = redis.call('HMGET', R, unpack(ids))
   local settled = {}
   for i, id in ipairs(ids) do
@@ -36,7 +37,6 @@ local function settle(from)
     redis.call('HDEL', R, unpack(gone))
     for id, record in pairs(extended) do seldom().forget(id, record) end
   end
-  load()
   if marks ~= '' and #valid > 0 then seldom().make_room(valid) end
   return answers
 end

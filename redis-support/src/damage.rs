@@ -1,0 +1,100 @@
+//! Stored data that no script has written: which key it is, and what to do about it.
+
+use tenure_core::{Error, ErrorKind};
+
+use crate::error::ExecError;
+use crate::executor::Reply;
+
+/// What a script met, by the server's words.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Met {
+    /// A key of another type; the server does not tell which.
+    AnotherType,
+    /// A value that it cannot go on from. Nothing was changed.
+    Unreadable { key: String, found: String },
+}
+
+impl Met {
+    /// What a refusal tells of damage; `None` when it is about something else.
+    pub(crate) fn by(error: &ExecError) -> Option<Self> {
+        let ExecError::Server { code, message } = error else { return None };
+        if code == "WRONGTYPE" || message.contains("WRONGTYPE ") {
+            return Some(Self::AnotherType);
+        }
+        let mut parts = message.split_once("DAMAGED ")?.1.split('|').map(str::to_owned);
+        Some(Self::Unreadable { key: parts.next()?, found: parts.next()? })
+    }
+}
+
+/// The error about a key whose value cannot be read: `what` says why, and what to do about it.
+pub(crate) fn unreadable(key: &[u8], found: &[u8], what: &str) -> Error {
+    let (key, found) = (key.escape_ascii(), found.escape_ascii());
+    let text = format!("the key \"{key}\" holds \"{found}\", {what}");
+    Error::new(ErrorKind::Damaged, text)
+}
+
+/// The error about a key of another type, from the answer of the script that asks for the types of `keys`. What the script
+/// that met it had done before stands.
+pub(crate) fn another_type<'a>(keys: impl Iterator<Item = &'a [u8]>, types: Option<&Reply>) -> Error {
+    let types = types.and_then(|types| types.items().ok()).unwrap_or_default();
+    let odd = keys.zip(types).find_map(|(key, found)| {
+        let (found, written) = (found.bytes().ok()?, types_of(key));
+        let fits = found == b"none" || written.iter().any(|name| name.as_bytes() == found);
+        (!fits).then(|| {
+            let (key, found, written) = (key.escape_ascii(), found.escape_ascii(), written.join(" or "));
+            format!("the key \"{key}\" is a {found}, not a {written}; put back what it held, or delete it")
+        })
+    });
+    let text = odd.unwrap_or_else(|| "a key was of another type than this library writes".to_owned());
+    Error::new(ErrorKind::Damaged, text).half_way()
+}
+
+/// The types that a key may have, by its spelling.
+fn types_of(key: &[u8]) -> &'static [&'static str] {
+    let Some(end) = key.iter().rposition(|byte| *byte == b'}') else { return &["string", "hash"] };
+    match &key[end + 1..] {
+        [] if key.ends_with(b":{fence}") || key.ends_with(b":{electorate}") => &["string"],
+        [.., b':', b'f' | b'n'] => &["string"],
+        [b':', b'x', b':', ..] => &["string"],
+        [.., b':', b'a' | b'm' | b'r' | b'o' | b'i'] => &["hash"],
+        _ => &["zset"],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn damage_is_told_from_other_refusals() {
+        for text in [
+            "WRONGTYPE Operation against a key holding the wrong kind of value script: f, on @user_function:9.",
+            "ERR Error running script (call to f_1): @user_script:9: WRONGTYPE Operation against a key",
+        ] {
+            assert_eq!(Met::by(&ExecError::refused(text)), Some(Met::AnotherType));
+        }
+        let unreadable = Met::Unreadable { key: "{tenure:dq:a}:n".into(), found: "x y".into() };
+        let text = "ERR DAMAGED {tenure:dq:a}:n|x y| script: f, on @user_function:9.";
+        assert_eq!(Met::by(&ExecError::refused(text)), Some(unreadable));
+        assert_eq!(Met::by(&ExecError::refused("ERR something new")), None);
+    }
+
+    #[test]
+    fn every_key_has_its_type() {
+        for (key, written) in [
+            ("tenure:a", "string or hash"),
+            ("{tenure:a}:q", "zset"),
+            ("{tenure:a}:a", "hash"),
+            ("{tenure:a}:f", "string"),
+            ("{tenure:a}:x:AAAAAAAAAAAAAAAAAAAAAA", "string"),
+            ("tenure:{fence}", "string"),
+            ("tenure:{dq}", "zset"),
+            ("{tenure:dq%-a7}", "zset"),
+            ("{tenure:dq%-a7}:orders:m", "hash"),
+            ("{tenure:dq:orders}:n", "string"),
+            ("{tenure:dq:orders}:l", "zset"),
+        ] {
+            assert_eq!(types_of(key.as_bytes()).join(" or "), written, "{key}");
+        }
+    }
+}

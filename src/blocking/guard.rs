@@ -3,8 +3,7 @@
 use std::time::Duration;
 
 use super::runtime::wait;
-use crate::driver::{Exited, Released};
-use crate::{Error, ErrorKind, FencingToken, HoldState, LockName, LostReason, OwnerId, OwnerToken, Result};
+use crate::{FencingToken, HoldState, LockName, LostReason, OwnerId, OwnerToken, Result};
 
 /// A held lock: a *lease*, which the background thread renews. What is said of [`LockGuard`](crate::LockGuard) holds here too.
 ///
@@ -96,16 +95,14 @@ impl LockGuard {
     /// # Errors
     ///
     /// As [`LockGuard::release`](crate::LockGuard::release).
-    pub fn release(self) -> Result<Released> {
+    pub fn release(self) -> Result<()> {
         wait(self.inner.release())
     }
 
     /// Ends work under the lock: a lease that was lost is an error, a release that is not answered is not.
     pub(super) fn end(self) -> Result<()> {
         self.check()?;
-        let name = self.name().clone();
-        let ended = self.release().map(|released| released == Released::NotHeld);
-        of_the_work(ended, &name)
+        of_the_work(self.release())
     }
 }
 
@@ -124,33 +121,28 @@ impl ReentrantGuard {
         self.inner.depth()
     }
 
-    /// Undoes this entry and waits for the backend's word; the last one frees the lock.
+    /// Undoes this entry and waits for the backend's word. Returns how many entries of the owner are left; with the last one the lock
+    /// is free.
     ///
     /// # Errors
     ///
     /// As [`ReentrantGuard::release`](crate::ReentrantGuard::release).
-    pub fn release(self) -> Result<Exited> {
+    pub fn release(self) -> Result<u32> {
         wait(self.inner.release())
     }
 
     /// Ends work under the lock, as that of a [`LockGuard`].
     pub(super) fn end(self) -> Result<()> {
         self.check()?;
-        let name = self.name().clone();
-        let ended = self.release().map(|exited| exited == Exited::NotHeld);
-        of_the_work(ended, &name)
+        of_the_work(self.release())
     }
 }
 
-/// Whether work was done under its lock to its end, by how the release went that followed it.
-fn of_the_work(lost: Result<bool>, name: &LockName) -> Result<()> {
-    match lost {
-        Ok(true) => {
-            let text = format!("the backend no longer knew the hold on \"{name}\" when the work was done");
-            Err(Error::new(ErrorKind::Lost, text))
-        }
+/// Whether work was done under its lock to its end, by the release that followed it.
+fn of_the_work<T>(released: Result<T>) -> Result<()> {
+    match released {
         Err(error) if error.is_lost() => Err(error),
-        Ok(false) | Err(_) => Ok(()),
+        Ok(_) | Err(_) => Ok(()),
     }
 }
 

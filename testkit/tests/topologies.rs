@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tenure_testkit::{RedisCluster, RedisOptions, RedisSentinels, RedisServer, Reply, RespClient};
+use tenure_testkit::{RedisCluster, RedisOptions, RedisSentinels, Reply};
 
 #[test]
 fn a_cluster_serves_every_key_from_one_node_and_redirects_from_the_others() {
@@ -22,14 +22,4 @@ fn sentinels_fail_over_when_they_are_asked_to() {
     let before = group.primary().unwrap();
     group.fail_over().unwrap();
     tenure_testkit::eventually("another primary", || (group.primary().ok()? != before).then_some(())).unwrap();
-}
-
-#[cfg(feature = "tls")]
-#[test]
-fn a_server_with_tls_speaks_nothing_else_on_its_port() {
-    let certificates = std::sync::Arc::new(tenure_testkit::Certificates::make().unwrap());
-    let server = RedisServer::start(RedisOptions::new().tls(certificates)).unwrap();
-    assert!(server.url().starts_with("rediss://"));
-    assert!(RespClient::tcp(server.port()).unwrap().call(&["PING"]).is_err());
-    assert_eq!(server.cli(&["PING"]).unwrap(), Reply::Status("PONG".into()));
 }

@@ -73,6 +73,7 @@ fn encrypt(_: EtcdConfig, _: &mut BackendUrl) -> Result<EtcdConfig> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::Members;
 
     fn parse(url: &str) -> Result<EtcdConfig> {
         url.parse()
@@ -81,7 +82,8 @@ mod tests {
     #[test]
     fn urls_say_everything() {
         let config = parse("etcd://u%40x:p%3Aw@a,b:1,[::1]:2/?prefix=x/y&max_waiters=7&max_depth=9").unwrap();
-        assert_eq!(config.endpoints, ["a:2379", "b:1", "[::1]:2"]);
+        let endpoints = ["a:2379", "b:1", "[::1]:2"].map(String::from);
+        assert!(config.members == Members::Endpoints(endpoints.into()));
         assert_eq!(config.user, Some(("u@x".into(), "p:w".into())));
         assert_eq!((config.prefix.as_str(), config.max_waiters, config.max_depth), ("x/y", 7, 9));
         assert!(!format!("{config:?}").contains("p:w"));

@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use fred::bytes::BytesMut;
-use fred::clients::Client;
+use fred::clients::{Client, WithOptions};
 use fred::error::{Error, ErrorKind};
 use fred::interfaces::{ClientLike, EventInterface, PubsubInterface, Resp3Frame};
-use fred::types::{ClusterHash, CustomCommand, Message, Value};
+use fred::types::config::Options;
+use fred::types::{ClientState, ClusterHash, CustomCommand, Message, Value};
 use tenure_redis_support::{Dialer, Endpoint, ExecError, Heard, Listen, Reply, Request, Socket};
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
@@ -16,15 +17,23 @@ use tokio::task::{AbortHandle, JoinHandle};
 use crate::tuning::{Tuning, tuning};
 
 /// Opens connections of the `fred` crate.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct FredDialer;
+#[derive(Clone, Debug, Default)]
+pub(crate) struct FredDialer {
+    /// What commands are sent through in place of a connection of its own.
+    given: Option<Client>,
+}
 
-/// One connection: a client that never reconnects.
+/// One connection: a client that never reconnects, or one that was given.
 pub(crate) struct FredSocket {
-    client: Client,
-    /// Closed when the client ends.
-    alive: watch::Receiver<()>,
+    client: WithOptions<Client>,
+    /// Closed when the client ends; none of one that was given, which may come back.
+    alive: Option<watch::Receiver<()>>,
     tasks: Vec<AbortOnDrop>,
+}
+
+/// A command leaves at most once, and does not wait for a connection; whatever the client was told.
+fn once() -> Options {
+    Options { max_attempts: Some(1), fail_fast: true, ..Options::default() }
 }
 
 struct AbortOnDrop(AbortHandle);
@@ -41,6 +50,12 @@ impl AbortOnDrop {
     }
 }
 
+impl FredDialer {
+    pub(crate) fn on(given: Client) -> Self {
+        Self { given: Some(given) }
+    }
+}
+
 impl Dialer for FredDialer {
     type Socket = FredSocket;
 
@@ -49,12 +64,17 @@ impl Dialer for FredDialer {
     }
 
     async fn dial(&self, endpoint: &Endpoint, listen: Option<Listen>) -> Result<FredSocket, ExecError> {
+        if let (Some(given), None) = (&self.given, &listen) {
+            let socket = FredSocket { client: given.with_options(&once()), alive: None, tasks: Vec::new() };
+            return socket.connected().map(|()| socket);
+        }
         let Tuning { config, performance, connection, reconnect } = tuning(endpoint)?;
         let client = Client::new(config, Some(performance), Some(connection), reconnect);
         let (mut up, messages) = (client.reconnect_rx(), client.message_rx());
         let mut router = client.connect();
         let (alive, observed) = watch::channel(());
-        let mut socket = FredSocket { client, alive: observed, tasks: vec![AbortOnDrop::of(&router)] };
+        let client = client.with_options(&once());
+        let mut socket = FredSocket { client, alive: Some(observed), tasks: vec![AbortOnDrop::of(&router)] };
         tokio::select! {
             Ok(_) = up.recv() => {}
             end = &mut router => {
@@ -93,8 +113,24 @@ async fn pass_on(mut messages: Receiver<Message>, sink: Arc<dyn Fn(Heard<'_>) + 
     }
 }
 
+impl FredSocket {
+    /// Whether a command could leave now.
+    fn connected(&self) -> Result<(), ExecError> {
+        match self.client.state() {
+            ClientState::Connected => Ok(()),
+            state => {
+                let message = format!("the client is {state:?}, not connected").to_lowercase();
+                Err(ExecError::NotSent { message, source: None })
+            }
+        }
+    }
+}
+
 impl Socket for FredSocket {
     async fn send(&self, request: &Request<'_>) -> Result<Reply, ExecError> {
+        if self.alive.is_none() {
+            self.connected()?; // the library does not say so in words of its own
+        }
         let (words, bytes) = request.size();
         let (mut name, mut all) = (None, BytesMut::with_capacity(bytes));
         let mut args = Vec::with_capacity(words);
@@ -116,7 +152,10 @@ impl Socket for FredSocket {
     }
 
     async fn ended(&self) {
-        let _ = self.alive.clone().changed().await; // nothing is ever sent: it returns when the sender is gone
+        match self.alive.clone() {
+            Some(mut alive) => drop(alive.changed().await), // nothing is ever sent: it returns when the sender is gone
+            None => std::future::pending().await,
+        }
     }
 }
 

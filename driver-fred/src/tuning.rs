@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | no reconnection | a restart of the server ends the client for good | each connection is a client of its own; the link above replaces it |
 //! | commands wait for ever | a server that stands still holds up every caller | the link gives each request its time |
-//! | three attempts a command | a lost reply means that the server executes twice | one attempt; and a client that never reconnects has nothing to repeat on |
+//! | three attempts a command | a lost reply means that the server executes twice | one attempt, which each command says itself, for clients that are given; and a client that never reconnects has nothing to repeat on |
 //! | silent connections are kept | a half-open connection is never replaced | the link tries a doubtful connection with a ping |
 //! | `TCP_NODELAY` unset | small frames wait for earlier replies | set |
 //! | a client that has ended keeps what reaches it, and does not answer | a request of that moment hangs | it ends with its client (`src/dialer.rs`) |

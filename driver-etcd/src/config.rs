@@ -235,8 +235,8 @@ impl EtcdConfig {
 
     /// What all fences of locks and of deliveries under the prefix are greater than, from the first grant of a client that says
     /// so on, whichever client grants. For names whose fences were greater before, under another backend or prefix.
-    /// Default: nothing; but fences are always greater than the wall clock, in microseconds since 1970, of the first grant of
-    /// each client.
+    /// Default: nothing; but fences are always greater than the wall clock, in microseconds since 1970, 0.1 s before the first
+    /// grant of each client.
     pub fn fence_floor(mut self, floor: FenceFloor) -> Self {
         self.fence_floor = floor;
         self

@@ -13,9 +13,10 @@
 //! 128 times its revision, and the place in its transaction.
 //!
 //! The base never falls, and whoever grants something does it on condition that the key was not written since it was read: so
-//! fences grow with revisions, whichever client grants. That costs a comparison and no request. A client raises the base
-//! once, before its first grant, so that fences are beyond its clock and its floor: also where this prefix was left for another
-//! backend and is come back to.
+//! fences grow with revisions, whichever client grants. That costs a comparison and no request. Before its first grant, a
+//! client raises the base if it lags behind its clock or its floor: so fences are beyond them also where this prefix was left for
+//! another backend and is come back to. Clients that begin together find it raised: it is written ten times a second at most,
+//! and does not make the grants of all others start over.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -33,6 +34,10 @@ const DELIVERIES: u64 = 128;
 
 /// How often other clients may write the base before it is given up to read it.
 const MOST_STARTS: usize = 16;
+
+/// How far, in microseconds, the base may lag behind the clock of a client that begins. A change of the backend takes longer:
+/// no lease of this one is shorter than two seconds.
+const LAG: u64 = 100_000;
 
 const HEADER: &str = "tenure/1";
 
@@ -74,9 +79,9 @@ impl Base {
     }
 
     /// The smallest under which all fences from this revision on are greater than the floor.
-    fn least(floor: FenceFloor, revision: i64) -> Self {
+    fn least(floor: u64, revision: i64) -> Self {
         let revision = u64::try_from(revision).unwrap_or_default();
-        let under = |each: u64| floor.get().saturating_sub(revision.saturating_mul(each));
+        let under = |each: u64| floor.saturating_sub(revision.saturating_mul(each));
         Self { locks: under(OF_A_GRANT.into()), deliveries: under(DELIVERIES), written: 0 }
     }
 
@@ -87,6 +92,11 @@ impl Base {
             deliveries: self.deliveries.max(other.deliveries),
             written: self.written.max(other.written),
         }
+    }
+
+    /// Whether it is not behind the other one.
+    fn reaches(self, other: Self) -> bool {
+        self.locks >= other.locks && self.deliveries >= other.deliveries
     }
 
     fn encode(self) -> String {
@@ -162,22 +172,23 @@ impl Fences {
 
     /// Reads the base, and raises it where it has to be.
     async fn read(&self) -> Result<Base> {
-        let (last, clock) = (self.known.lock().unwrap_or_else(PoisonError::into_inner).last, FenceFloor::now());
+        let (last, clock) = (self.known.lock().unwrap_or_else(PoisonError::into_inner).last, FenceFloor::now().get());
         for _ in 0..MOST_STARTS {
             let answer = self.link.txn(Txn::new().and_then([TxnOp::get(self.key.as_slice(), None)])).await;
             let answer = answer.map_err(of_a_read)?;
             let found = reads(&answer).first().and_then(|found| found.kvs().first().cloned());
             let found = found.map(|found| Base::decode(&found).ok_or_else(|| self.damaged())).transpose()?;
             // Who has followed the clock once does not do it again: two clients would raise each other's base for ever.
-            let floor = if last.is_some() && found.is_some() { self.floor } else { self.floor.max(clock) };
-            let least = Base::least(floor, revision(&answer)?);
-            let wanted = [last, found].into_iter().flatten().fold(least, Base::or);
+            let (clock, read_in) = (if last.is_some() && found.is_some() { 0 } else { clock }, revision(&answer)?);
+            let beyond = |clock: u64| {
+                let least = Base::least(clock.max(self.floor.get()), read_in);
+                last.map_or(least, |last| last.or(least))
+            };
             match found {
-                Some(found) if (found.locks, found.deliveries) == (wanted.locks, wanted.deliveries) => {
-                    return Ok(found);
-                }
+                Some(found) if found.reaches(beyond(clock.saturating_sub(LAG))) => return Ok(found),
                 _ => {}
             }
+            let wanted = found.map_or(beyond(clock), |found| found.or(beyond(clock)));
             let same =
                 Compare::mod_revision(self.key.as_slice(), CompareOp::Equal, found.map_or(0, |found| found.written));
             let put = TxnOp::put(self.key.as_slice(), wanted.encode(), None);
@@ -205,7 +216,7 @@ mod tests {
     #[test]
     fn fences_are_beyond_the_floor_from_the_next_revision_on_and_grow() {
         for (floor, revision) in [(0, 1), (5, 40), (1_795_340_360_187_546, 1), (1_795_340_360_187_546, 1 << 40)] {
-            let base = Base::least(FenceFloor::new(floor).unwrap(), revision);
+            let base = Base::least(floor, revision);
             let lock = |revision| of_lock(base.locks, revision).unwrap().get();
             let delivery = |revision, index| base.of_delivery(revision, index).unwrap().get();
             assert!(lock(revision + 1) > floor && delivery(revision + 1, 0) > floor, "{base:?}");

@@ -27,6 +27,9 @@ async fn a_pair_costs_two_requests() {
     // Short ones are soon too old to serve again.
     let client = Client::builder(driver(&cluster)).ttl(Duration::from_secs(600)).build().unwrap();
     let lock = client.lock("pair").unwrap();
+    let before = all_requests(&cluster);
+    lock.try_acquire().await.unwrap().unwrap().release().await.unwrap();
+    assert_eq!(all_requests(&cluster) - before, 5.0, "once for each client: the base of fences is read, and raised");
     for wait in [false, true] {
         let (mut cheap, mut dear) = (0, 0);
         for _ in 0..PAIRS {

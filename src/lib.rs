@@ -41,6 +41,7 @@
 //!
 //! | you want | take |
 //! |---|---|
+//! | work under a lock, in one call | [`Lock::with`] |
 //! | one at a time, in order of arrival | [`Client::lock`] and [`acquire`](Lock::acquire), or [`acquire_within`](Lock::acquire_within) |
 //! | skip the work if somebody is at it | [`Client::lock`] and [`try_acquire`](Lock::try_acquire): contention is a value |
 //! | to take it again further down the call stack | [`Client::reentrant`] with an [`OwnerId`] that you pass along |
@@ -99,9 +100,9 @@
 //!
 //! # When things go wrong
 //!
-//! * A lost lease is told, and never comes back: [`lost()`](LockGuard::lost) resolves, [`check()`](LockGuard::check)
-//!   fails, [`run`](LockGuard::run) drops the work. That happens by the local clock, without an answer from anywhere,
-//!   and before the backend can grant the lock to another.
+//! * A lost lease is told, and never comes back: [`lost()`](LockGuard::lost) resolves, also in other tasks
+//!   ([`loss()`](LockGuard::loss)), [`check()`](LockGuard::check) fails, [`run`](LockGuard::run) drops the work. That happens by
+//!   the local clock, without an answer from anywhere, and before the backend can grant the lock to another.
 //! * Every future may be dropped. What was sent is undone in the background with the same token; a dropped guard is
 //!   released the same way. [`Client::close`] waits for that, which is what the end of `main` is for.
 //! * An outage is not contention: [`ErrorKind::Unavailable`] was not applied, [`ErrorKind::Indeterminate`] may have
@@ -180,8 +181,8 @@ pub use tenure_core::{
 };
 pub use tenure_core::{
     Client, ClientBuilder, Confirmation, DriftBound, Error, ErrorKind, FenceFloor, FenceGate, FencingToken, HoldState,
-    Label, LeaseInstant, Lock, LockAll, LockGuard, LockName, LostReason, MultiGuard, OwnerId, OwnerToken, Reentrant,
-    ReentrantGuard, Result, StaleFence, Stats, TokenText, Ttl,
+    Label, LeaseInstant, Lock, LockAll, LockGuard, LockName, Loss, LostReason, MultiGuard, OwnerId, OwnerToken,
+    Reentrant, ReentrantGuard, Result, StaleFence, Stats, TokenText, Ttl,
 };
 
 #[cfg(all(doctest, feature = "memory"))]

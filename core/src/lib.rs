@@ -37,6 +37,7 @@ mod ttl;
 pub use client::{Client, ClientBuilder, Stats};
 pub use clock::LeaseInstant;
 pub use engine::confirmation::Confirmation;
+pub use engine::loss::Loss;
 pub use engine::outcome::{HoldState, LostReason};
 pub use error::{Error, ErrorKind, Result};
 pub use fence_floor::FenceFloor;

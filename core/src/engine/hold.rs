@@ -2,14 +2,15 @@
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, OnceLock};
 use std::task::{Poll, ready};
 use std::time::Duration;
 
 use super::entry::{Entry, Past};
 use super::lease::Lease;
 use super::loose::LooseHold;
+use super::loss::{Over, Watched};
 use super::outcome::{HoldState, LostReason};
 use super::reaper::Cleanup;
 use super::relay::Baton;
@@ -31,12 +32,14 @@ pub(crate) struct HeldEntry {
     depth: u32,
     /// With it, the lease may be passed on.
     baton: Option<Baton>,
+    /// Made by the first who watches the hold without the guard.
+    over: OnceLock<Arc<Over>>,
 }
 
 impl HeldEntry {
     pub(crate) fn new(place: Reservation, lease: Arc<Lease>, token: OwnerToken, depth: u32) -> Self {
         place.shared().holds.fetch_add(1, Ordering::AcqRel);
-        Self { place, lease, token, before: 0, depth, baton: None }
+        Self { place, lease, token, before: 0, depth, baton: None, over: OnceLock::new() }
     }
 
     /// The same hold, which may be passed on.
@@ -60,6 +63,15 @@ impl HeldEntry {
         self.shared().relays.pass_on(self, baton)
     }
 
+    pub(super) fn over(&self) -> Option<&Over> {
+        self.over.get().map(|over| &**over)
+    }
+
+    /// What can be watched of the hold without its guard.
+    pub(crate) fn watched(&self) -> Watched {
+        Watched { lease: Arc::clone(&self.lease), over: Arc::clone(self.over.get_or_init(Arc::default)) }
+    }
+
     /// Begins a hold that was passed on or won for this waiter; `false` if it has ended meanwhile.
     pub(super) fn claim(&mut self, place: Option<Reservation>, max_hold: Option<Duration>) -> bool {
         if let Some(place) = place {
@@ -80,7 +92,7 @@ impl HeldEntry {
     /// it. `None` when it is lost, or when a request of its token may still be on its way: then it is given back.
     pub(crate) fn let_loose(mut self) -> Option<LooseHold> {
         self.baton = None;
-        let (entry, state) = self.lease.leave(&self.token)?;
+        let (entry, state) = self.lease.leave(&self.token, self.over())?;
         if entry.past == Past::Unanswered || matches!(state, HoldState::Lost(_)) {
             self.shared().reaper.push(Cleanup::of_lease(&self.lease, &entry));
             return None;
@@ -150,7 +162,7 @@ impl HeldEntry {
     where
         F: Future<Output = Result<Option<T>>>,
     {
-        let Some((entry, state)) = self.lease.leave(&self.token) else {
+        let Some((entry, state)) = self.lease.leave(&self.token, self.over()) else {
             return Err(self.lost_during("release", self.lease.state())); // it is being cleaned up already
         };
         let mut unacknowledged = Unacknowledged { hold: &self, entry: Some(entry) };
@@ -183,7 +195,7 @@ impl HeldEntry {
 impl Drop for HeldEntry {
     fn drop(&mut self) {
         self.pass_on(); // then nothing of it is left here
-        if let Some((entry, _)) = self.lease.leave(&self.token) {
+        if let Some((entry, _)) = self.lease.leave(&self.token, self.over()) {
             self.shared().reaper.push(Cleanup::of_lease(&self.lease, &entry));
         }
         if self.lease.is_empty() {

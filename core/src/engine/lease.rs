@@ -9,6 +9,7 @@ use tokio::sync::Notify;
 use super::agenda::Place;
 use super::entry::{Entries, Entry, LeaseKey, Past};
 use super::lease_state::State;
+use super::loss::Over;
 use super::outcome::{HoldState, LostReason};
 use super::undoing::Undoing;
 use crate::clock::LeaseInstant;
@@ -88,6 +89,12 @@ impl Lease {
         self.observe(&mut self.lock())
     }
 
+    /// The state of one hold on it.
+    pub(super) fn state_of(&self, over: &Over) -> HoldState {
+        let mut state = self.lock();
+        if over.is_set() { HoldState::Released } else { self.observe(&mut state) }
+    }
+
     fn observe(&self, state: &mut State) -> HoldState {
         self.observe_at(state, LeaseInstant::now())
     }
@@ -148,6 +155,14 @@ impl Lease {
 
     /// Resolves when the lease is lost; never when it is released.
     pub(crate) async fn lost(&self) -> LostReason {
+        match self.ended(None).await {
+            Some(reason) => reason,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Resolves when the lease is lost, or when it is released, or the one hold on it is over that is asked for.
+    pub(super) async fn ended(&self, over: Option<&Over>) -> Option<LostReason> {
         loop {
             let changes = self.changes();
             let changed = changes.notified();
@@ -155,18 +170,18 @@ impl Lease {
             changed.as_mut().enable();
             let end_of_view = {
                 let mut state = self.lock();
+                if over.is_some_and(Over::is_set) {
+                    return None;
+                }
                 match self.observe(&mut state) {
-                    HoldState::Lost(reason) => return reason,
-                    HoldState::Released => None,
-                    HoldState::Held | HoldState::Suspect => Some(state.end_of_view()),
+                    HoldState::Lost(reason) => return Some(reason),
+                    HoldState::Released => return None,
+                    HoldState::Held | HoldState::Suspect => state.end_of_view(),
                 }
             };
-            match end_of_view {
-                None => std::future::pending().await,
-                Some(end) => tokio::select! {
-                    () = changed => {}
-                    () = end.reached() => {}
-                },
+            tokio::select! {
+                () = changed => {}
+                () = end_of_view.reached() => {}
             }
         }
     }
@@ -186,11 +201,22 @@ impl Lease {
     /// Gives the one entry of a plain lease another token, if it is `from` that has it, no renewal is in doubt, and the
     /// lease lasts for `least` even without another one. Whoever has the old token can do nothing to the lease any
     /// more; whoever gets the new one has to [claim](Self::claim) it by `until`, or the lease ends.
-    pub(crate) fn pass(&self, from: &OwnerToken, to: OwnerToken, least: Duration, until: LeaseInstant) -> bool {
+    pub(super) fn pass(
+        &self,
+        (from, over): (&OwnerToken, Option<&Over>),
+        to: OwnerToken,
+        least: Duration,
+        until: LeaseInstant,
+    ) -> bool {
         let mut state = self.lock();
         let sound = self.observe(&mut state) == HoldState::Held && state.deadline.remaining() >= least;
         let entry = state.entries.iter_mut().find(|entry| sound && entry.token == *from);
-        entry.map(|entry| (entry.token, entry.cap) = (to, Some(until))).is_some()
+        let passed = entry.map(|entry| (entry.token, entry.cap) = (to, Some(until))).is_some();
+        if let (true, Some(over)) = (passed, over) {
+            over.set();
+            state.tell();
+        }
+        passed
     }
 
     /// Takes over what was passed: holding it must end at `cap`. `false` if it has ended meanwhile.
@@ -210,16 +236,22 @@ impl Lease {
     }
 
     /// Takes one entry out, to be undone by the caller, and tells how the lease stood; `None` if somebody else took it.
-    /// The last one ends the lease.
-    pub(crate) fn leave(&self, token: &OwnerToken) -> Option<(Entry, HoldState)> {
+    /// The last one ends the lease. If it was not lost, the hold is `over`.
+    pub(crate) fn leave(&self, token: &OwnerToken, over: Option<&Over>) -> Option<(Entry, HoldState)> {
         let mut state = self.lock();
         if state.entries.is_empty() {
             return None; // no need of the clock
         }
         let phase = self.observe(&mut state);
         let entry = state.entries.remove(token)?;
-        if state.entries.is_empty() && matches!(phase, HoldState::Held | HoldState::Suspect) {
-            self.end(&mut state, HoldState::Released);
+        if matches!(phase, HoldState::Held | HoldState::Suspect) {
+            if let Some(over) = over {
+                over.set();
+                state.tell();
+            }
+            if state.entries.is_empty() {
+                self.end(&mut state, HoldState::Released);
+            }
         }
         Some((entry, phase))
     }

@@ -5,6 +5,7 @@
 //! * [`entry`] says who a lease is for, and how it is kept;
 //! * [`lease`] is the client's view of one grant, and ends by itself; [`lease_state`] is what it knows;
 //! * [`loose`] is a hold on its way from one client to another;
+//! * [`loss`] tells the end of a hold to those who have not the guard;
 //! * [`relay`] lets the waiters of the client wait in one place, and passes a lease on among them;
 //! * [`keeper`] is the one timer of a client: renewals in batches, deadlines; its plan is the [`agenda`];
 //! * [`reaper`] undoes what was given up, until the backend has acknowledged it;
@@ -22,6 +23,7 @@ pub(crate) mod keeper;
 pub(crate) mod lease;
 mod lease_state;
 pub(crate) mod loose;
+pub(crate) mod loss;
 pub(crate) mod outcome;
 pub(crate) mod owners;
 mod pause;

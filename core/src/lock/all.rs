@@ -10,6 +10,7 @@ use futures_util::future::select_all;
 
 use super::{Lock, LockGuard};
 use crate::clock::LeaseInstant;
+use crate::engine::loss::Loss;
 use crate::engine::outcome::LostReason;
 use crate::engine::shared::Shared;
 use crate::error::{Error, ErrorKind, Result};
@@ -190,6 +191,12 @@ impl MultiGuard {
     /// Safe.
     pub async fn lost(&self) -> LostReason {
         select_all(self.guards.iter().map(|guard| Box::pin(guard.lost()))).await.0
+    }
+
+    /// Tells the loss of the first that is lost to others, as [`LockGuard::loss`] does.
+    #[must_use]
+    pub fn loss(&self) -> Loss {
+        Loss::of(self.guards.iter().map(LockGuard::watched))
     }
 
     /// Runs `work` for as long as all leases last, as [`LockGuard::run`] does.

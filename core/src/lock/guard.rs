@@ -6,6 +6,7 @@ use crate::clock::LeaseInstant;
 use crate::driver::{Hold, Released};
 use crate::engine::hold::HeldEntry;
 use crate::engine::loose::LooseHold;
+use crate::engine::loss::Watched;
 use crate::engine::shared::Shared;
 use crate::engine::standing::outlast;
 use crate::error::Result;
@@ -38,6 +39,10 @@ impl LockGuard {
 
     pub(crate) fn let_loose(self) -> Option<LooseHold> {
         self.held.let_loose()
+    }
+
+    pub(super) fn watched(&self) -> Watched {
+        self.held.watched()
     }
 
     guard_methods!();
@@ -132,6 +137,12 @@ macro_rules! guard_methods {
         /// Safe.
         pub async fn lost(&self) -> $crate::LostReason {
             self.held.lease().lost().await
+        }
+
+        /// Tells the loss of this hold to others: it can be cloned, sent to a task, and watched while the guard is released.
+        #[must_use]
+        pub fn loss(&self) -> $crate::Loss {
+            $crate::Loss::of([self.held.watched()])
         }
 
         /// Runs `work` for as long as the lease lasts: when it is lost, the work is dropped where it stands. After the

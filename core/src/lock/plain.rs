@@ -111,6 +111,27 @@ impl Lock {
         self.take(Patience::Within(most)).await.map(LockGuard::certain)
     }
 
+    /// Takes the lock, waiting as long as it takes, does the work for as long as the lease lasts, and gives the lock back:
+    /// [`acquire`](Self::acquire), [`run`](LockGuard::run) and [`release`](LockGuard::release) in one.
+    ///
+    /// # Errors
+    ///
+    /// As [`acquire`](Self::acquire), before the work begins; [`ErrorKind::Lost`] when the lease ended before the work, which is
+    /// dropped where it stands, or when the release finds that it had. A release that fails otherwise goes on in the background
+    /// and is no error: the work was done under the lock.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future gives up the place in the queue, or drops the work and gives the lock back in the background.
+    pub async fn with<T>(&self, work: impl AsyncFnOnce(&LockGuard) -> T) -> Result<T> {
+        let guard = self.acquire().await?;
+        let output = guard.run(work(&guard)).await?;
+        match guard.release().await {
+            Err(error) if error.is_lost() => Err(error),
+            Ok(()) | Err(_) => Ok(output),
+        }
+    }
+
     async fn take(&self, patience: Patience) -> Result<Option<LockGuard>> {
         let ask =
             self.options.ask(&self.name, None, &self.shared.config).map_err(|error| self.told(error, "acquire"))?;

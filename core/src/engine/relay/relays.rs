@@ -159,7 +159,7 @@ impl Relays {
                 return None;
             }
             let (token, until) = (OwnerToken::random(), LeaseInstant::now().after(CLAIM));
-            if !lease.pass(from.token(), token, relay.terms.least(), until) {
+            if !lease.pass((from.token(), from.over()), token, relay.terms.least(), until) {
                 return None;
             }
             let baton = baton.passed_on();
@@ -181,7 +181,7 @@ impl Relays {
             relay.is_answered();
             relay.heard = true;
             let until = LeaseInstant::now().after(CLAIM);
-            if !relay.has_waiter() || !lease.pass(held.token(), *held.token(), Duration::ZERO, until) {
+            if !relay.has_waiter() || !lease.pass((held.token(), None), *held.token(), Duration::ZERO, until) {
                 return None;
             }
             relay.begins_passing(held.token(), held.baton());

@@ -15,11 +15,13 @@ use super::outcome::{HoldState, LostReason};
 use super::reaper::Cleanup;
 use super::relay::Baton;
 use super::shared::{Reservation, Shared};
+use super::standing::prolong;
 use crate::clock::LeaseInstant;
 use crate::driver::LockTurn;
 use crate::error::{Error, ErrorKind, Result};
 use crate::telemetry;
 use crate::token::{FencingToken, OwnerToken};
+use crate::ttl::Ttl;
 
 /// Dropped, it hands its token to the reaper.
 #[derive(Debug)]
@@ -99,6 +101,32 @@ impl HeldEntry {
         }
         let (lock, token) = (self.lease.name().clone(), self.lease.token_of(&entry));
         Some(LooseHold::new(self.shared(), LockTurn { lock, token, fence: self.fence() }))
+    }
+
+    /// Makes the lease last for `ttl` from now, by a renewal of its own.
+    pub(crate) async fn extend(&self, ttl: Duration) -> Result<()> {
+        self.extended(ttl).await.map_err(|error| error.during(self.driver(), "extend", self.lease.name()))
+    }
+
+    async fn extended(&self, ttl: Duration) -> Result<()> {
+        let (shared, ttl) = (self.shared(), Ttl::new(ttl)?);
+        let (locks, drift) = (shared.backend.locks(), shared.config.drift);
+        locks.capabilities().ttl.check(ttl)?;
+        self.check()?;
+        let pass = shared.taking.enter(shared.config.op_timeout, None).await?;
+        let limit = shared.config.op_timeout.min(ttl.get());
+        self.lease.begin_renewal().await;
+        let mut renewing = Renewing { hold: self, answered: false };
+        let unanswered = || Err(Error::new(ErrorKind::Indeterminate, format!("no answer within {limit:?}")));
+        let answer = pass.answer(limit, prolong(&shared.backend, drift, &self.lease, ttl)).await;
+        let verdict = answer.unwrap_or_else(unanswered)?;
+        renewing.answered = true;
+        if let Some((reason, entries)) = self.lease.answer(verdict, LeaseInstant::now()) {
+            telemetry::lost(self.lease.name(), self.fence(), reason);
+            entries.iter().for_each(|entry| shared.reaper.push(Cleanup::of_lease(&self.lease, entry)));
+        }
+        drop(renewing);
+        self.check()
     }
 
     pub(crate) fn lease(&self) -> &Arc<Lease> {
@@ -203,6 +231,21 @@ impl Drop for HeldEntry {
             self.shared().owners.remove(&self.lease);
         }
         self.shared().holds.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+/// A renewal that is not the keeper's, on its way.
+struct Renewing<'a> {
+    hold: &'a HeldEntry,
+    answered: bool,
+}
+
+impl Drop for Renewing<'_> {
+    fn drop(&mut self) {
+        if !self.answered {
+            self.hold.lease.end_renewal();
+        }
+        self.hold.shared().keeper.watch_over(&self.hold.lease);
     }
 }
 

@@ -277,7 +277,8 @@ impl Cleanup {
             Past::Unanswered => CHASE,
         };
         let now = LeaseInstant::now();
-        let until = entry.least.map_or(now, |least| least.max(now)).after(entry.ttl.get() * 2 + chase);
+        let from = entry.least.map_or(now, |least| least.max(now));
+        let until = from.after(entry.ttl.get() * 2).max(lease.deadline()).after(chase);
         let undo = Undo::Lease { mark: UndoMark::of(lease), past: entry.past, least: entry.least };
         Self { name: lease.name().clone(), owner, token: lease.token_of(entry), undo, until, done: None }
     }

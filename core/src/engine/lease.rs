@@ -278,6 +278,24 @@ impl Lease {
         }
     }
 
+    /// Waits until no renewal is on its way, and counts one that is not the keeper's as on its way.
+    pub(super) async fn begin_renewal(&self) {
+        loop {
+            self.quiet().await;
+            let mut state = self.lock();
+            if !std::mem::replace(&mut state.renewing, true) {
+                return;
+            }
+        }
+    }
+
+    /// Nothing is known of the renewal that was on its way.
+    pub(super) fn end_renewal(&self) {
+        let mut state = self.lock();
+        state.renewing = false;
+        state.tell();
+    }
+
     /// What is due at `now`, or soon enough after it to be renewed along with others.
     pub(crate) fn due(&self, now: LeaseInstant) -> Due {
         let mut state = self.lock();

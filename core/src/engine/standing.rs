@@ -3,7 +3,7 @@
 //! The lease is renewed once, to that rest, if it does not last as long anyway. Whoever is still there when the rest is over gives
 //! it back; if nobody is, it ends by itself.
 
-use super::lease::Lease;
+use super::lease::{Lease, Verdict};
 use crate::clock::LeaseInstant;
 use crate::driver::{Backend, Renewed};
 use crate::error::{Error, ErrorKind, Result};
@@ -27,6 +27,17 @@ pub(crate) async fn outlast(backend: &Backend, drift: DriftBound, lease: &Lease,
         }
         Renewed::Lost => Ok(false),
     }
+}
+
+/// What a renewal to this ttl, by itself, says of the lease. No other may be on its way.
+pub(super) async fn prolong(backend: &Backend, drift: DriftBound, lease: &Lease, ttl: Ttl) -> Result<Verdict> {
+    let sent_at = LeaseInstant::before_send();
+    Ok(match renew(backend, lease, ttl).await? {
+        Renewed::Extended { ttl } => {
+            Verdict::Confirmed { sent_at, believable: drift.believable(ttl).unwrap_or_default() }
+        }
+        Renewed::Lost => Verdict::Lost,
+    })
 }
 
 /// One renewal by itself. No other may be on its way.

@@ -139,6 +139,22 @@ macro_rules! guard_methods {
             self.held.lease().lost().await
         }
 
+        /// Makes the lease last for at least `ttl` from now: one more time for a fixed lease, or ahead of work that blocks the
+        /// runtime for one that is renewed anyway. Never shortens it; a [`max_hold`](crate::Lock::max_hold) stays what it is.
+        ///
+        /// # Errors
+        ///
+        /// [`ErrorKind::InvalidArgument`](crate::ErrorKind::InvalidArgument) for a ttl out of range, before anything is
+        /// sent; [`ErrorKind::Lost`](crate::ErrorKind::Lost) when the lease has ended; otherwise whatever the driver reports:
+        /// the lease then lasts as long as was known before.
+        ///
+        /// # Cancel safety
+        ///
+        /// Dropping the future may leave the lease extended or not.
+        pub async fn extend(&self, ttl: std::time::Duration) -> $crate::Result<()> {
+            self.held.extend(ttl).await
+        }
+
         /// Tells the loss of this hold to others: it can be cloned, sent to a task, and watched while the guard is released.
         #[must_use]
         pub fn loss(&self) -> $crate::Loss {

@@ -1,9 +1,12 @@
 //! What a server must be like before it is trusted with locks.
 
 use std::ops::RangeInclusive;
+use std::sync::atomic::{AtomicU64, Ordering};
 
+use futures_util::FutureExt as _;
 use futures_util::future::join_all;
 use tenure_core::{Error, ErrorKind, Result};
+use tokio::sync::{Mutex, OnceCell};
 
 use crate::call::Calls;
 use crate::error::ExecError;
@@ -54,15 +57,87 @@ impl Notes {
     }
 }
 
+/// What is known of the servers.
+#[derive(Debug, Default)]
+pub(crate) struct Checks {
+    /// What the first check found; none before it.
+    first: OnceCell<Notes>,
+    /// How often the link had come up when the servers were looked at last.
+    seen: AtomicU64,
+    /// Held by whoever looks again.
+    again: Mutex<()>,
+}
+
+impl Checks {
+    pub(crate) fn first(&self) -> Option<&Notes> {
+        self.first.get()
+    }
+
+    /// Looks whether the servers are fit to keep locks, unless that is known already: at everything at first, and at what
+    /// `INFO` tells after each new connection. `renewed` tells how often there was one. What was found unfit is looked at
+    /// again by the next request.
+    pub(crate) async fn ensure<E: RedisExecutor + ?Sized>(
+        &self,
+        executor: &E,
+        calls: &Calls,
+        renewed: impl Fn() -> u64 + Send,
+        fits: impl Fn(&Notes) -> Result<()> + Send,
+    ) -> Result<&Notes> {
+        let look = async || {
+            let before = renewed();
+            let notes = server(executor, calls).await?;
+            fits(&notes)?;
+            self.seen.store(before, Ordering::Release);
+            Ok::<_, Error>(notes)
+        };
+        let notes = self.first.get_or_try_init(look).await?;
+        if self.seen.load(Ordering::Acquire) != renewed() {
+            self.look_again(executor, calls, renewed, fits).boxed().await?;
+        }
+        Ok(notes)
+    }
+
+    async fn look_again<E: RedisExecutor + ?Sized>(
+        &self,
+        executor: &E,
+        calls: &Calls,
+        renewed: impl Fn() -> u64 + Send,
+        fits: impl Fn(&Notes) -> Result<()> + Send,
+    ) -> Result<()> {
+        let _one_at_a_time = self.again.lock().await;
+        let before = renewed();
+        if self.seen.load(Ordering::Acquire) == before {
+            return Ok(()); // by somebody else, in the meantime
+        }
+        let mut notes = Notes::default();
+        let looked = told(executor, calls, &mut notes).await.and_then(|()| fits(&notes));
+        match looked {
+            // One server of many that is away says nothing of the others, and is looked at when it is back.
+            Err(error) if !(error.is_transient() && executor.placement() == Placement::Slots) => Err(error),
+            _ => {
+                self.seen.store(before, Ordering::Release);
+                Ok(())
+            }
+        }
+    }
+}
+
 /// Looks at version, mode, role and eviction policy through `INFO`, and tries the rights that scripts need.
 pub(crate) async fn server<E: RedisExecutor + ?Sized>(executor: &E, calls: &Calls) -> Result<Notes> {
     let mut notes = Notes::default();
+    told(executor, calls, &mut notes).await?;
+    rights(executor, calls, &mut notes).await?;
+    Ok(notes)
+}
+
+/// What the servers tell about themselves.
+async fn told<E: RedisExecutor + ?Sized>(executor: &E, calls: &Calls, notes: &mut Notes) -> Result<()> {
     for section in ["server", "replication", "memory"] {
         for (_, answer) in executor.command(&["INFO", section]).await {
             match answer {
                 Ok(reply) => {
                     let info = String::from_utf8_lossy(reply.bytes()?).into_owned();
-                    look(&info, executor.placement(), calls.settings.eviction, &mut notes)?;
+                    look(&info, executor.placement(), calls.settings.eviction, notes)?;
                 }
                 Err(error) if error.is_withheld() => {
                     let text = "info is denied or unknown: version, role and eviction policy were not checked";
@@ -72,8 +147,7 @@ pub(crate) async fn server<E: RedisExecutor + ?Sized>(executor: &E, calls: &Call
             }
         }
     }
-    rights(executor, calls, &mut notes).await?;
-    Ok(notes)
+    Ok(())
 }
 
 /// Judges one section of `INFO`.

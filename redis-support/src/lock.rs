@@ -12,11 +12,10 @@ use tenure_core::driver::{
     Watch,
 };
 use tenure_core::{Error, ErrorKind, FencingToken, LockName, OwnerToken, Result, Ttl};
-use tokio::sync::OnceCell;
 
 use crate::args::ArgList;
 use crate::call::{Calls, FENCES};
-use crate::check::{self, Notes};
+use crate::check::{Checks, Notes};
 use crate::config::{RedisConfig, Topology};
 use crate::damage::{self, Met};
 use crate::dial::Dialer;
@@ -42,7 +41,8 @@ pub(crate) const GO_ON: i64 = -2;
 /// does not know the function (its data was lost, `FUNCTION FLUSH`), which is then loaded. Without functions (a version
 /// before 7.0, no right to them) it is one more when the server has forgotten its scripts (a restart, a failover, `SCRIPT
 /// FLUSH`): the script is then sent whole, once. A server that takes no writes refuses functions
-/// unread; that script is then sent as if there were none. One more names a key of another type. `watch` needs none. A node of a quorum that was down at the start is checked before its first vote, in five more.
+/// unread; that script is then sent as if there were none. One more names a key of another type. `watch` needs none. After a new connection the next
+/// request to grant, push or receive is three more, which look whether the server is still fit for it. A node of a quorum that was down at the start is checked before its first vote, in five more.
 #[derive(Debug)]
 pub struct RedisLocks<E>(Arc<Inner<E>>);
 
@@ -52,8 +52,8 @@ struct Inner<E> {
     calls: Calls,
     runner: Runner,
     wake: WakeLink,
-    /// Set once the servers have been looked at.
-    notes: OnceCell<Notes>,
+    /// What is known of the servers.
+    checks: Checks,
     /// The seat that the server takes as a node of a quorum, if it was connected to as one.
     seat: Option<Seat>,
 }
@@ -132,26 +132,24 @@ impl<E: RedisExecutor> RedisLocks<E> {
     ) -> Self {
         let runner = Runner::new(settings.functions);
         let calls = Calls::new(keys, settings);
-        Self(Arc::new(Inner { executor, calls, runner, wake, notes: OnceCell::new(), seat }))
+        Self(Arc::new(Inner { executor, calls, runner, wake, checks: Checks::default(), seat }))
     }
 
-    /// Looks whether the servers are fit to keep locks, unless that is known already.
+    /// Looks whether the servers are fit to keep locks, unless that is known already: anew after each new connection.
     pub(crate) async fn check(&self) -> Result<&Notes> {
-        let look = async || {
-            let notes = check::server(&self.0.executor, &self.0.calls).await?;
-            if let (Some(seat), Some(run)) = (&self.0.seat, notes.run_id()) {
-                seat.take(run)?;
-            }
-            Ok(notes)
+        let inner = &*self.0;
+        let fits = |notes: &Notes| match (&inner.seat, notes.run_id()) {
+            (Some(seat), Some(run)) => seat.take(run),
+            _ => Ok(()),
         };
-        self.0.notes.get_or_try_init(look).await
+        inner.checks.ensure(&inner.executor, &inner.calls, || inner.wake.renewed(), fits).await
     }
 
     /// What the check at the start could not look at, or was told to overlook.
     #[must_use]
     pub fn notes(&self) -> &Notes {
         static NONE: Notes = Notes::none();
-        self.0.notes.get().unwrap_or(&NONE)
+        self.0.checks.first().unwrap_or(&NONE)
     }
 
     /// The executor, for what is particular to its client library.

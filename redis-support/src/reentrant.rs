@@ -19,6 +19,7 @@ impl<E: RedisExecutor> ReentrantLock for RedisLocks<E> {
     }
 
     async fn enter(&self, owner: &OwnerId, request: &AcquireRequest) -> Result<Acquisition> {
+        self.check().await?;
         let reply = self.run("enter", &request.name, self.calls().enter(owner, request)).await?;
         reply::acquisition(&reply, request.ttl.get(), &self.calls().settings)
             .map_err(|error| error.during(self.executor().driver(), "enter", &request.name))

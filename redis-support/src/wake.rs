@@ -1,5 +1,8 @@
 //! Wake-ups, from a client library's push messages to the waiters of this process.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use tenure_core::driver::{QueueRouter, WakeRouter};
 use tenure_core::{OwnerToken, QueueName};
 
@@ -10,6 +13,8 @@ use crate::reply;
 pub struct WakeLink {
     router: WakeRouter,
     queues: QueueRouter,
+    /// How often a connection was made anew.
+    renewed: Arc<AtomicU64>,
 }
 
 impl WakeLink {
@@ -39,8 +44,14 @@ impl WakeLink {
 
     /// The link and the subscription stand again after a gap, in which messages may have been lost: all waiters ask.
     pub fn link_up(&self) {
+        self.renewed.fetch_add(1, Ordering::AcqRel);
         self.router.wake_all();
         self.queues.wake_all();
+    }
+
+    /// How often a link came up after a gap: each time another server may have answered, or one that was set up anew.
+    pub(crate) fn renewed(&self) -> u64 {
+        self.renewed.load(Ordering::Acquire)
     }
 
     pub(crate) fn queues(&self) -> &QueueRouter {

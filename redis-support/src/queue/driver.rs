@@ -82,6 +82,7 @@ impl<E: RedisExecutor> DelayQueue for RedisLocks<E> {
         if messages.is_empty() {
             return Ok(Vec::new());
         }
+        self.check().await?;
         self.on_queue("push", queue, self.calls().queue_push(queue, messages), |answer| {
             reply::pushed(answer, messages)?.ok_or_else(|| {
                 let most = self.calls().settings.max_backlog.unwrap_or_default();
@@ -92,6 +93,7 @@ impl<E: RedisExecutor> DelayQueue for RedisLocks<E> {
     }
 
     async fn receive(&self, request: &ReceiveRequest) -> Result<Received> {
+        self.check().await?;
         let call = self.calls().queue_turn(&request.queue, &[], Some(request), self.listening(&request.queue));
         let (received, damaged) = self.on_queue("receive", &request.queue, call, reply::received).await?;
         self.bury_damaged(&request.queue, damaged).await;

@@ -73,8 +73,12 @@ impl fmt::Display for ErrorKind {
 
 /// A failed operation: its kind, what is known, and the cause.
 ///
-/// Programs act on [`Error::kind`] or the predicates; people read `Display`. The cause is kept as
-/// [`source`](StdError::source) and can be downcast to the error of the client library underneath. Clones share the cause.
+/// Programs act on [`Error::kind`] or the predicates; people read `Display`: `{}` is one sentence about this error, which
+/// a printer of chains goes on from, and `{:#}` the same with the causes, each of them once. `Debug` is that too, so that
+/// `main() -> Result<(), tenure::Error>` prints a sentence; `{:#?}` shows the parts.
+///
+/// The cause is kept as [`source`](StdError::source) and can be downcast to the error of the client library underneath, where
+/// there is one. Clones share it. Control characters in what a server said are escaped, and what is very long is cut.
 #[derive(Clone)]
 pub struct Error(Box<Inner>);
 
@@ -87,21 +91,23 @@ struct Inner {
     name: Option<LockName>,
     driver: Option<&'static str>,
     source: Option<Arc<dyn StdError + Send + Sync>>,
+    /// Whether the message tells what the source says.
+    told: bool,
 }
 
 impl Error {
     /// An error of this kind. The message is a lowercase fragment without secrets and without a full stop.
     #[must_use]
     pub fn new(kind: ErrorKind, message: impl Into<Cow<'static, str>>) -> Self {
-        let message = message.into();
         Self(Box::new(Inner {
             kind,
-            message,
+            message: one_line(message.into(), LONGEST_MESSAGE),
             half_way: false,
             operation: None,
             name: None,
             driver: None,
             source: None,
+            told: false,
         }))
     }
 
@@ -110,6 +116,42 @@ impl Error {
     pub fn with_source(mut self, source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
         self.0.source = Some(source.into().into());
         self
+    }
+
+    /// Adds a cause that is shared already.
+    #[must_use]
+    pub fn with_shared_source(mut self, source: Arc<dyn StdError + Send + Sync>) -> Self {
+        self.0.source = Some(source);
+        self
+    }
+
+    /// Adds a cause that the message tells already, in better words: `{:#}` and `Debug` leave its own out.
+    #[must_use]
+    pub fn with_told_source(mut self, source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
+        self.0.told = true;
+        self.with_source(source)
+    }
+
+    /// The same failure as one of another kind, since more is known about what it means.
+    #[must_use]
+    pub fn with_kind(mut self, kind: ErrorKind) -> Self {
+        self.0.kind = kind;
+        self
+    }
+
+    /// The same failure, with the place where it happened before its message.
+    #[must_use]
+    pub fn at(mut self, place: impl fmt::Display) -> Self {
+        self.0.message = one_line(format!("{place}: {}", self.0.message).into(), LONGEST_MESSAGE);
+        self
+    }
+
+    /// The same failure for another operation, of which [`during`](Self::during) is told next.
+    #[must_use]
+    pub fn again(&self) -> Self {
+        let mut again = self.clone();
+        (again.0.driver, again.0.operation, again.0.name) = (None, None, None);
+        again
     }
 
     /// Adds which driver and operation failed, and on which lock; what is already known stays.
@@ -146,10 +188,16 @@ impl Error {
         self.0.kind
     }
 
-    /// What was wrong, in words, without the context that `Display` adds.
+    /// What was wrong, in words, without the context that `Display` adds and without the cause.
     #[must_use]
     pub fn message(&self) -> &str {
         &self.0.message
+    }
+
+    /// What was wrong and why: the message and the words of its causes, each once, on one line.
+    #[must_use]
+    pub fn reason(&self) -> String {
+        reason(self.message(), self.source().filter(|_| !self.0.told))
     }
 
     /// The lock that the operation was about.
@@ -180,7 +228,10 @@ impl Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let inner = &*self.0;
-        write!(f, "{}: {}", inner.kind, inner.message)?;
+        match f.alternate() {
+            true => write!(f, "{}: {}", inner.kind, self.reason())?,
+            false => write!(f, "{}: {}", inner.kind, inner.message)?,
+        }
         if let (Some(operation), Some(name)) = (inner.operation, &inner.name) {
             write!(f, " ({operation} of \"{name}\"")?;
             if let Some(driver) = inner.driver {
@@ -194,14 +245,20 @@ impl fmt::Display for Error {
 
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if !f.alternate() {
+            return write!(f, "{self:#}");
+        }
         let inner = &*self.0;
+        let causes: Vec<_> =
+            causes(self.source()).map(|cause| one_line(cause.to_string().into(), LONGEST_CAUSE)).collect();
         f.debug_struct("Error")
             .field("kind", &inner.kind)
             .field("message", &inner.message)
+            .field("half_way", &inner.half_way)
             .field("operation", &inner.operation)
             .field("name", &inner.name)
             .field("driver", &inner.driver)
-            .field("source", &inner.source)
+            .field("causes", &causes)
             .finish()
     }
 }
@@ -210,6 +267,50 @@ impl StdError for Error {
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
         self.0.source.as_deref().map(|source| source as &(dyn StdError + 'static))
     }
+}
+
+/// The most bytes of a message; one names each node of a quorum.
+const LONGEST_MESSAGE: usize = 4_000;
+/// The most bytes of a cause, which somebody else words.
+const LONGEST_CAUSE: usize = 500;
+
+/// The words of an error and of its causes on one line; what was said already is not repeated.
+#[must_use]
+pub fn reason(message: &str, source: Option<&(dyn StdError + 'static)>) -> String {
+    let mut text = message.to_owned();
+    for cause in causes(source) {
+        let words = one_line(cause.to_string().into(), LONGEST_CAUSE);
+        if !text.contains(&*words) {
+            let between = if text.is_empty() { "" } else { ": " };
+            text.push_str(between);
+            text.push_str(&words);
+        }
+    }
+    text
+}
+
+fn causes<'a>(first: Option<&'a (dyn StdError + 'static)>) -> impl Iterator<Item = &'a (dyn StdError + 'static)> {
+    std::iter::successors(first, |error: &&'a (dyn StdError + 'static)| (*error).source())
+}
+
+/// Escapes what would end a line or command a terminal, and cuts what is longer than `most`.
+#[must_use]
+pub fn one_line(text: Cow<'static, str>, most: usize) -> Cow<'static, str> {
+    if text.len() <= most && !text.contains(char::is_control) {
+        return text;
+    }
+    let mut line = String::new();
+    for letter in text.chars() {
+        if line.len() >= most {
+            line.push('\u{2026}');
+            break;
+        }
+        match letter.is_control() {
+            true => line.extend(letter.escape_debug()),
+            false => line.push(letter),
+        }
+    }
+    line.into()
 }
 
 #[cfg(test)]
@@ -228,6 +329,38 @@ mod tests {
         );
         assert!(error.source().unwrap().downcast_ref::<std::io::Error>().is_some());
         assert!(error.is_transient() && !error.is_lost());
+    }
+
+    /// As the printers of error reports do it.
+    fn chain(error: &dyn StdError) -> Vec<String> {
+        std::iter::once(error.to_string()).chain(causes(error.source()).map(ToString::to_string)).collect()
+    }
+
+    #[test]
+    fn a_chain_says_each_cause_once_and_so_does_one_line() {
+        let name = LockName::new("orders/42").unwrap();
+        let cause = || std::io::Error::other("connection refused");
+        let error = Error::new(ErrorKind::Unavailable, "cannot connect to h:1").with_source(cause());
+        let error = error.at("node 2").during("redis", "acquire", &name);
+        let sentence = "backend unavailable: node 2: cannot connect to h:1 (acquire of \"orders/42\" through redis)";
+        assert_eq!(chain(&error), [sentence, "connection refused"]);
+        let whole = "backend unavailable: node 2: cannot connect to h:1: connection refused (acquire of \"orders/42\" \
+                     through redis)";
+        assert_eq!((format!("{error:#}"), format!("{error:?}")), (whole.to_owned(), whole.to_owned()));
+        assert!(format!("{error:#?}").contains("causes: ["), "{error:#?}");
+        let again = error.again();
+        assert_eq!(again.reason(), error.reason());
+        assert!(again.name().is_none() && again.source().unwrap().is::<std::io::Error>());
+    }
+
+    #[test]
+    fn what_a_server_said_stays_on_one_line_and_is_not_endless() {
+        let said = format!("a\nb\u{1b}[31mc\0 \"quoted\" caf\u{e9}{}", "x".repeat(1_000_000));
+        let error = Error::new(ErrorKind::Protocol, said.clone()).with_source(std::io::Error::other(said));
+        for text in [error.to_string(), format!("{error:#}"), format!("{error:?}")] {
+            assert!(text.contains("a\\nb\\u{1b}[31mc\\0 \"quoted\" caf\u{e9}x"), "{text}");
+            assert!(!text.contains(char::is_control) && text.len() < 5_000, "{} bytes", text.len());
+        }
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use std::error::Error as StdError;
 
+use tenure_core::driver::{reason, tls_fault};
 use tenure_core::{Error, ErrorKind};
 
 pub(crate) type EtcdError = etcd_client::Error;
@@ -41,7 +42,7 @@ const OLD_TOKEN: &str = "revision of auth store is old";
 /// The error of a request that changes nothing: whatever became of it, nothing was applied.
 pub(crate) fn of_a_read(error: Error) -> Error {
     match error.kind() {
-        ErrorKind::Indeterminate => Error::new(ErrorKind::Unavailable, error.message().to_owned()).with_source(error),
+        ErrorKind::Indeterminate => error.with_kind(ErrorKind::Unavailable),
         _ => error,
     }
 }
@@ -49,7 +50,7 @@ pub(crate) fn of_a_read(error: Error) -> Error {
 /// The error in the words of the contract.
 pub(crate) fn translate(error: EtcdError, member: &str) -> Error {
     let (kind, text) = classify(&error, member);
-    Error::new(kind, text).with_source(error)
+    Error::new(kind, text).with_told_source(error)
 }
 
 fn classify(error: &EtcdError, member: &str) -> (ErrorKind, String) {
@@ -57,7 +58,7 @@ fn classify(error: &EtcdError, member: &str) -> (ErrorKind, String) {
         return match error {
             EtcdError::InvalidArgs(_) | EtcdError::InvalidUri(_) => (ErrorKind::InvalidArgument, error.to_string()),
             EtcdError::TransportError(_) | EtcdError::EndpointError(_) => {
-                (ErrorKind::Unavailable, format!("cannot set up the connection to {member}: {}", chain(error)))
+                not_connected("cannot set up the connection to", member, &chain(error))
             }
             _ => (ErrorKind::Indeterminate, error.to_string()),
         };
@@ -84,13 +85,21 @@ fn classify(error: &EtcdError, member: &str) -> (ErrorKind, String) {
         }
         _ => {
             // What a status displays is meant for a debugger.
-            let whole = words(text, status.source());
+            let whole = reason(text, status.source());
             if never_sent(status, &whole) {
-                (ErrorKind::Unavailable, format!("cannot connect to {member}: {whole}"))
+                not_connected("cannot connect to", member, &whole)
             } else {
                 (ErrorKind::Indeterminate, format!("the call to {member} failed: {whole}"))
             }
         }
+    }
+}
+
+/// There is no connection: an outage, unless a person has to mend how TLS is set up.
+fn not_connected(what: &str, member: &str, whole: &str) -> (ErrorKind, String) {
+    match tls_fault(whole) {
+        Some(fault) => (ErrorKind::Misconfigured, format!("{what} {member}: {fault} ({whole})")),
+        None => (ErrorKind::Unavailable, format!("{what} {member}: {whole}")),
     }
 }
 
@@ -102,7 +111,9 @@ fn never_sent(status: &(dyn StdError + 'static), whole: &str) -> bool {
             .is_some_and(|error| error.kind() == std::io::ErrorKind::ConnectionRefused)
     };
     sources(status).any(|error| refused(error) || was_waiting(error))
-        || ["connect error", "dns error", "invalid peer certificate"].iter().any(|sign| whole.contains(sign))
+        || ["connect error", "dns error", "invalid peer certificate", "received fatal alert"]
+            .iter()
+            .any(|sign| whole.contains(sign))
 }
 
 /// Whether the request was still waiting in this client's own connection when that ended.
@@ -118,19 +129,5 @@ fn sources<'a>(error: &'a (dyn StdError + 'static)) -> impl Iterator<Item = &'a 
 
 /// The error with its causes, each said once.
 fn chain(error: &(dyn StdError + 'static)) -> String {
-    words(&error.to_string(), error.source())
-}
-
-fn words(first: &str, cause: Option<&(dyn StdError + 'static)>) -> String {
-    let mut text = first.to_owned();
-    for cause in cause.into_iter().flat_map(sources) {
-        let words = cause.to_string();
-        if !text.contains(&words) {
-            if !text.is_empty() {
-                text.push_str(": ");
-            }
-            text.push_str(&words);
-        }
-    }
-    text
+    reason(&error.to_string(), error.source())
 }

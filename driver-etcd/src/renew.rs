@@ -52,7 +52,7 @@ impl Inner {
         let kept = join_all(all.iter().map(|renewable| self.keep_known(&renewable.whose))).await;
         let (term, holds) = match self.holds(all.iter().map(|renewable| &renewable.keys)).await {
             Ok(read) => read,
-            Err(error) => return all.iter().map(|_| Err(again(&error))).collect(),
+            Err(error) => return all.iter().map(|_| Err(error.again())).collect(),
         };
         join_all(all.iter().zip(kept).zip(holds).map(async |((renewable, kept), hold)| {
             let renewed = match kept {
@@ -152,9 +152,4 @@ impl Inner {
 
 fn extended(secs: i64) -> Renewed {
     Renewed::Extended { ttl: seconds(secs) }
-}
-
-/// The same error once more.
-fn again(error: &Error) -> Error {
-    Error::new(error.kind(), error.message().to_owned())
 }

@@ -67,7 +67,10 @@ fn encrypt(config: EtcdConfig, url: &mut BackendUrl) -> Result<EtcdConfig> {
 
 #[cfg(not(feature = "tls"))]
 fn encrypt(_: EtcdConfig, _: &mut BackendUrl) -> Result<EtcdConfig> {
-    Err(tenure_core::Error::new(tenure_core::ErrorKind::Unsupported, "etcds:// needs the feature `tls`"))
+    Err(tenure_core::Error::new(
+        tenure_core::ErrorKind::Unsupported,
+        "TLS (etcds://) needs the feature \"tls\" of tenure (of tenure-etcd, where that is used by itself)",
+    ))
 }
 
 #[cfg(test)]

@@ -29,12 +29,15 @@ async fn both_sides_prove_who_they_are() {
     client.lock("x").unwrap().try_acquire().await.unwrap().unwrap().release().await.unwrap();
 
     let wrong = EtcdDriver::connect(&url("other.pem", "client")).await.unwrap_err();
-    assert_eq!(wrong.kind(), ErrorKind::Unavailable, "{wrong}");
-    assert!(wrong.to_string().contains("certificate"), "{wrong}");
-    for refused in [url("ca.pem", "foreign"), format!("{base}/?ca={}", path("ca.pem").display()), cluster.url()] {
+    assert_eq!(wrong.kind(), ErrorKind::Misconfigured, "{wrong}");
+    assert!(wrong.to_string().contains("its authority (ca)"), "{wrong}");
+    for refused in [url("ca.pem", "foreign"), format!("{base}/?ca={}", path("ca.pem").display())] {
         let error = EtcdDriver::connect(&refused).await.unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+        assert_eq!(error.kind(), ErrorKind::Misconfigured, "{error}");
+        assert!(error.to_string().contains("client's certificate"), "{error}");
     }
+    let error = EtcdDriver::connect(&cluster.url()).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
     let missing = EtcdDriver::connect(&url("nowhere.pem", "client")).await.unwrap_err();
     assert_eq!(missing.kind(), ErrorKind::InvalidArgument, "{missing}");
     assert!(missing.to_string().contains("cannot read the file of ca"), "{missing}");

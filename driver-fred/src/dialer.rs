@@ -192,11 +192,10 @@ fn failure(error: Error, on_the_way: impl FnOnce(Error) -> ExecError) -> ExecErr
 
 /// The request did not leave.
 fn not_sent(error: Error) -> ExecError {
-    ExecError::NotSent { message: error.to_string(), source: Some(Arc::new(error)) }
+    ExecError::not_sent("the connection did not come about", Some(Arc::new(error)))
 }
 
 /// The request may have left.
 fn unknown(error: Error) -> ExecError {
-    let message = format!("the link broke before the reply: {error}");
-    ExecError::SentUnknown { message, source: Some(Arc::new(error)) }
+    ExecError::SentUnknown { message: "the link broke before the reply".into(), source: Some(Arc::new(error)) }
 }

@@ -113,7 +113,9 @@ fn encrypted(mut config: Config, endpoint: &Endpoint) -> Result<Config, ExecErro
 fn encrypted(config: Config, endpoint: &Endpoint) -> Result<Config, ExecError> {
     match endpoint.tls {
         None => Ok(config),
-        Some(_) => Err(ExecError::Unsupported { message: "TLS needs the feature \"tls\" of tenure-fred".into() }),
+        Some(_) => Err(ExecError::Unsupported {
+            message: "TLS needs the feature \"tls\" of tenure (of tenure-fred, where that is used by itself)".into(),
+        }),
     }
 }
 

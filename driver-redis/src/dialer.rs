@@ -162,12 +162,12 @@ fn client(endpoint: &Endpoint) -> Result<Client, ExecError> {
         }
         (Address::Unix(path), _) => ConnectionAddr::Unix(path.clone()),
     };
-    let info = address.into_connection_info().map_err(|error| not_sent(error.to_string(), error))?;
+    let info = address.into_connection_info().map_err(not_sent)?;
     let tcp = info.tcp_settings().clone().set_nodelay(true); // small frames leave at once
     let info = info.set_tcp_settings(tcp).set_redis_settings(login);
     match &endpoint.tls {
         Some(tls) => encrypted(info, tls),
-        None => Client::open(info).map_err(|error| not_sent(error.to_string(), error)),
+        None => Client::open(info).map_err(not_sent),
     }
 }
 
@@ -181,12 +181,14 @@ fn encrypted(info: redis::ConnectionInfo, tls: &Tls) -> Result<Client, ExecError
     });
     let root_cert = tls.authorities.as_ref().map(|pem| pem.to_vec());
     let certificates = redis::TlsCertificates { client_tls: identity, root_cert };
-    Client::build_with_tls(info, certificates).map_err(|error| not_sent(error.to_string(), error))
+    Client::build_with_tls(info, certificates).map_err(not_sent)
 }
 
 #[cfg(not(feature = "tls"))]
 fn encrypted(_: redis::ConnectionInfo, _: &Tls) -> Result<Client, ExecError> {
-    Err(ExecError::Unsupported { message: "TLS needs the feature \"tls\" of tenure-redis".into() })
+    Err(ExecError::Unsupported {
+        message: "TLS needs the feature \"tls\" of tenure (of tenure-redis, where that is used by itself)".into(),
+    })
 }
 
 fn reply(value: Value) -> Result<Reply, ExecError> {
@@ -212,7 +214,7 @@ fn reply(value: Value) -> Result<Reply, ExecError> {
 }
 
 /// What the library's error says about the fate of the request. `on_the_way` says how it failed if not by refusal.
-fn failure(error: RedisError, on_the_way: impl FnOnce(String, RedisError) -> ExecError) -> ExecError {
+fn failure(error: RedisError, on_the_way: impl FnOnce(RedisError) -> ExecError) -> ExecError {
     if let redis::ErrorKind::AuthenticationFailed = error.kind() {
         return ExecError::Server { code: "WRONGPASS".into(), message: error.to_string() };
     }
@@ -223,21 +225,18 @@ fn failure(error: RedisError, on_the_way: impl FnOnce(String, RedisError) -> Exe
         None if error.kind() == redis::ErrorKind::Parse => {
             ExecError::Protocol { message: "the server answered something that is not the Redis protocol".into() }
         }
-        None => on_the_way(error.to_string(), error),
+        None => on_the_way(error),
     }
 }
 
 /// The request did not leave.
-fn not_sent(message: String, error: RedisError) -> ExecError {
-    ExecError::NotSent { message, source: Some(Arc::new(error)) }
+fn not_sent(error: RedisError) -> ExecError {
+    ExecError::not_sent("the connection did not come about", Some(Arc::new(error)))
 }
 
 /// The request may have left.
-fn unknown(message: String, error: RedisError) -> ExecError {
-    ExecError::SentUnknown {
-        message: format!("the link broke before the reply: {message}"),
-        source: Some(Arc::new(error)),
-    }
+fn unknown(error: RedisError) -> ExecError {
+    ExecError::SentUnknown { message: "the link broke before the reply".into(), source: Some(Arc::new(error)) }
 }
 
 #[cfg(test)]

@@ -130,7 +130,7 @@ async fn a_dead_server_and_a_silent_one_are_told_in_bounded_time() {
     server.kill().unwrap();
     let error = refused(&url).await;
     assert_eq!(error.kind(), ErrorKind::Unavailable);
-    assert!(error.message().contains("refused"), "{error}");
+    assert!(error.reason().contains("refused"), "{error}");
     let error = refused(&server.unix_url()).await;
     assert_eq!(error.kind(), ErrorKind::Unavailable);
     assert!(started.elapsed() < Duration::from_secs(10), "{:?}", started.elapsed());

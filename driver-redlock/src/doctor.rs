@@ -41,7 +41,7 @@ async fn examine(node: &Node) -> Result<Vec<Finding>, String> {
             let named = |found: Finding| Finding { server: format!("{} ({})", node.name, found.server), ..found };
             Ok(checkup.into_iter().map(named).collect())
         }
-        Ok(Err(error)) => Err(error.to_string()),
+        Ok(Err(error)) => Err(format!("{error:#}")),
         Err(_) => Err(format!("no answer within {PATIENCE:?}")),
     }
 }

@@ -52,10 +52,7 @@ impl Node {
                 }
                 answers
             }
-            Err(error) => {
-                let same = || Err(Error::new(error.kind(), error.message().to_owned()));
-                renewals.iter().map(|_| same()).collect()
-            }
+            Err(error) => renewals.iter().map(|_| Err(error.again())).collect(),
         }
     }
 

@@ -37,7 +37,7 @@ pub(crate) async fn renew(shared: &Arc<Shared>, renewals: &[Renewal]) -> Vec<Res
     let find = |Renewal { hold, ttl }: &Renewal| (shared.slots.find(&hold.name, hold.token, shared.n()), *ttl);
     let wanted: Vec<(Arc<Slot>, Ttl)> = renewals.iter().map(find).collect();
     if let Err(error) = shared.ensure_open() {
-        return wanted.iter().map(|_| Err(Error::new(error.kind(), error.message().to_owned()))).collect();
+        return wanted.iter().map(|_| Err(error.again())).collect();
     }
     let tally = RenewTally::new(shared.n());
     let lease = |(slot, ttl): (Arc<Slot>, Ttl)| Lease {

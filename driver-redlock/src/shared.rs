@@ -76,7 +76,7 @@ impl Shared {
     /// One error out of what went wrong at the nodes. Its kind is the least certain of theirs; each is named.
     pub(crate) fn failure(&self, what: &str, faults: &[(usize, Error)]) -> Error {
         let told = |(node, error): &(usize, Error)| {
-            format!("{}: {}: {}", self.nodes[*node].name, error.kind(), error.message())
+            format!("{}: {}: {}", self.nodes[*node].name, error.kind(), error.reason())
         };
         let all: Vec<String> = faults.iter().map(told).collect();
         let kind = faults.iter().map(|(_, error)| error.kind()).max_by_key(|kind| uncertainty(*kind));

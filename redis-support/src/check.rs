@@ -196,7 +196,7 @@ async fn rights<E: RedisExecutor + ?Sized>(executor: &E, calls: &Calls, notes: &
     for (server, tried) in join_all(tries).await {
         let one_of_many = executor.placement() == Placement::Slots;
         let remarks = tried.map_err(|error| match one_of_many {
-            true => Error::new(error.kind(), format!("{server}: {}", error.message())).with_source(error),
+            true => error.at(&server),
             false => error,
         })?;
         for remark in remarks {

@@ -68,7 +68,7 @@ async fn rights<E: RedisExecutor + ?Sized>(executor: &E, calls: &Calls) -> Findi
     };
     let (concern, seen, meaning) = match check::server(executor, calls).await {
         Ok(_) => (Concern::Fine, "every right was tried".into(), "all operations can be served"),
-        Err(error) => (Concern::Danger, error.message().to_owned(), "a client that connects now is refused"),
+        Err(error) => (Concern::Danger, error.reason(), "a client that connects now is refused"),
     };
     finding(server, Topic::Rights, concern, seen, meaning)
 }

@@ -4,6 +4,7 @@ use std::error::Error as StdError;
 use std::fmt;
 use std::sync::Arc;
 
+use tenure_core::driver::{one_line, reason, tls_fault};
 use tenure_core::{Error, ErrorKind};
 
 use crate::keyspace::Keyspace;
@@ -15,14 +16,14 @@ use crate::script::Script;
 pub enum ExecError {
     /// The request did not leave: the server did not and will not see it.
     NotSent {
-        /// What was wrong, as a lowercase fragment.
+        /// What was wrong, as a lowercase fragment that does not repeat the source.
         message: String,
         /// The client library's error.
         source: Option<Arc<dyn StdError + Send + Sync>>,
     },
     /// The request left, or may have left, and no reply came.
     SentUnknown {
-        /// What was wrong, as a lowercase fragment.
+        /// What was wrong, as a lowercase fragment that does not repeat the source.
         message: String,
         /// The client library's error.
         source: Option<Arc<dyn StdError + Send + Sync>>,
@@ -54,6 +55,22 @@ impl ExecError {
     pub fn refused(text: &str) -> Self {
         let (code, message) = text.split_once(' ').unwrap_or((text, ""));
         Self::Server { code: code.to_owned(), message: message.to_owned() }
+    }
+
+    /// Nothing was sent, and that is why, if it is known.
+    #[must_use]
+    pub fn not_sent(message: impl Into<String>, source: Option<Arc<dyn StdError + Send + Sync>>) -> Self {
+        Self::NotSent { message: message.into(), source }
+    }
+
+    /// What a request that comes after this one is told: it was not sent. Keeps the client library's error.
+    pub(crate) fn so_not_sent(&self, message: String) -> Self {
+        match self {
+            Self::NotSent { message: earlier, source } | Self::SentUnknown { message: earlier, source } => {
+                Self::not_sent(format!("{message}: {earlier}"), source.clone())
+            }
+            other => Self::not_sent(format!("{message}: {other}"), None),
+        }
     }
 
     /// Whether the server does not know the script's digest; nothing was executed.
@@ -112,8 +129,8 @@ impl ExecError {
     /// The error for users. `script` is what ran, if a script did, to name the command that a right is missing for.
     pub(crate) fn into_error(self, keys: &Keyspace, script: Option<&Script>) -> Error {
         match self {
-            Self::NotSent { message, source } => with_source(Error::new(ErrorKind::Unavailable, message), source),
-            Self::SentUnknown { message, source } => with_source(Error::new(ErrorKind::Indeterminate, message), source),
+            Self::NotSent { message, source } => with_source(ErrorKind::Unavailable, message, source),
+            Self::SentUnknown { message, source } => with_source(ErrorKind::Indeterminate, message, source),
             Self::Server { code, message } => refusal(&code, &message, keys, script),
             Self::Protocol { message } => Error::new(ErrorKind::Protocol, message),
             Self::Unsupported { message } => Error::new(ErrorKind::Unsupported, message),
@@ -125,53 +142,39 @@ impl ExecError {
 impl fmt::Display for ExecError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NotSent { message, .. }
-            | Self::SentUnknown { message, .. }
-            | Self::Unsupported { message }
-            | Self::Protocol { message } => f.write_str(message),
+            Self::NotSent { message, source } | Self::SentUnknown { message, source } => {
+                let source = source.as_deref().map(|source| source as &(dyn StdError + 'static));
+                f.write_str(&reason(message, source))
+            }
+            Self::Unsupported { message } | Self::Protocol { message } => f.write_str(message),
             Self::Server { code, message } => write!(f, "the server refused: {code} {message}"),
             Self::Closed => f.write_str("the driver was closed"),
         }
     }
 }
 
-impl StdError for ExecError {
-    fn source(&self) -> Option<&(dyn StdError + 'static)> {
-        match self {
-            Self::NotSent { source, .. } | Self::SentUnknown { source, .. } => {
-                source.as_deref().map(|source| source as &(dyn StdError + 'static))
-            }
-            _ => None,
-        }
-    }
-}
+/// Its `Display` tells the causes as well.
+impl StdError for ExecError {}
 
-fn with_source(error: Error, source: Option<Arc<dyn StdError + Send + Sync>>) -> Error {
-    match source {
-        Some(source) => error.with_source(Cause(source)),
-        None => error,
-    }
-}
-
-/// A shared cause as an error of its own.
-#[derive(Debug)]
-struct Cause(Arc<dyn StdError + Send + Sync>);
-
-impl fmt::Display for Cause {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
-
-impl StdError for Cause {
-    fn source(&self) -> Option<&(dyn StdError + 'static)> {
-        Some(&*self.0)
-    }
+fn with_source(kind: ErrorKind, message: String, source: Option<Arc<dyn StdError + Send + Sync>>) -> Error {
+    let Some(source) = source else { return Error::new(kind, message) };
+    let error = match tls_fault(&reason("", Some(&*source))) {
+        // Nothing leaves before the handshake is done.
+        Some(fault) => Error::new(ErrorKind::Misconfigured, format!("{message}: {fault}")),
+        None => Error::new(kind, message),
+    };
+    error.with_shared_source(source)
 }
 
 /// Codes that older servers hide in the text of an `ERR` when a script fails.
 const HIDDEN: [&str; 8] =
     ["OOM", "READONLY", "MISCONF", "MASTERDOWN", "NOREPLICAS", "NOPERM", "CLUSTERDOWN", "NOSCRIPT"];
+
+const PROTECTED: &str = "the server is in protected mode: it has no password and takes clients of its own machine only; set a password (or \
+                         an ACL user) there, or bind it to the interface that the clients come from";
+
+/// The most bytes of a refusal that are repeated; some are essays.
+const LONGEST_REFUSAL: usize = 300;
 
 /// Wordings of a missing right that come without the code.
 const DENIALS: [&str; 3] = ["The user executing the script can't", "can't run this command", "no permissions"];
@@ -216,6 +219,7 @@ fn refusal(code: &str, message: &str, keys: &Keyspace, script: Option<&Script>) 
         "MISCONF" => (Unavailable, "the server refuses writes because it cannot persist them"),
         "NOREPLICAS" => (Unavailable, "the server refuses writes because too few replicas are attached"),
         "NOSCRIPT" => (Unavailable, "the server does not know the script"),
+        "DENIED" if message.contains("protected mode") => return Error::new(Misconfigured, PROTECTED),
         "MAXCLIENTS" => (Unavailable, "the server has reached its maxclients"),
         _ if message.contains("cluster support disabled") => (Misconfigured, "the server is not a node of a cluster"),
         _ if message.starts_with("DB index is out of range") => {
@@ -224,7 +228,8 @@ fn refusal(code: &str, message: &str, keys: &Keyspace, script: Option<&Script>) 
         _ if message.starts_with("unknown command") => (Misconfigured, "the server lacks a command"),
         _ => (Indeterminate, "the server refused"),
     };
-    Error::new(kind, format!("{what} ({code} {message})"))
+    let said = one_line(format!("{code} {message}").into(), LONGEST_REFUSAL);
+    Error::new(kind, format!("{what} ({said})"))
 }
 
 /// Whether a refusal came from a command inside a script, rather than from the call of the script.
@@ -294,6 +299,7 @@ mod tests {
             ("ERR unknown command 'evalsha'", Misconfigured, "evalsha"),
             ("ERR DB index is out of range", Misconfigured, "database"),
             ("ERR something new", Indeterminate, "something new"),
+            ("DENIED Redis is running in protected mode because protected mode is enabled", Misconfigured, "password"),
         ] {
             let error = named(text);
             assert_eq!(error.kind(), kind, "{text}");

@@ -275,10 +275,7 @@ impl<D: Dialer> Shared<D> {
         match &*self.state.borrow() {
             State::Up(live) => Ok(Arc::clone(live)),
             State::Closed => Err(ExecError::Closed),
-            State::Down { error, .. } => {
-                let message = format!("the link to {} is down: {error}", self.place());
-                Err(ExecError::NotSent { message, source: Some(Arc::new(error.clone())) })
-            }
+            State::Down { error, .. } => Err(error.so_not_sent(format!("the link to {} is down", self.place()))),
         }
     }
 

@@ -49,12 +49,9 @@ pub async fn connect_nodes<D: Dialer + Clone>(
         match outcome {
             Ok(()) => {}
             Err(error) if matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::Indeterminate) => {
-                away.push(format!("{name}: {}", error.message()));
+                away.push(format!("{name}: {}", error.reason()));
             }
-            Err(error) => {
-                let text = format!("the node {name}: {}", error.message());
-                return Err(Error::new(error.kind(), text).with_source(error));
-            }
+            Err(error) => return Err(error.at(format_args!("the node {name}"))),
         }
         nodes.push((name, Arc::new(node) as Arc<dyn QuorumNode>));
     }

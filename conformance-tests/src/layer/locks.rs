@@ -163,10 +163,7 @@ fn done<T>(_: &T) -> Answer {
 
 /// The answers of a batch; a failure of the whole is a failure of each.
 fn spread(layer: &FaultLayer, frames: &[usize], sent: Result<Vec<Result<Renewed>>>) -> Vec<Result<Renewed>> {
-    let answers = sent.unwrap_or_else(|error| {
-        let again = || Error::new(error.kind(), error.message().to_owned());
-        frames.iter().map(|_| Err(again())).collect()
-    });
+    let answers = sent.unwrap_or_else(|error| frames.iter().map(|_| Err(error.again())).collect());
     for (&frame, answer) in frames.iter().zip(&answers) {
         let told = match answer {
             Ok(Renewed::Extended { .. }) => Answer::Done,

@@ -32,10 +32,12 @@ mod queue_router;
 mod quorum_node;
 mod reentrant;
 mod request;
+mod tls;
 mod tombstones;
 mod url;
 mod watch;
 
+pub use crate::error::{one_line, reason};
 pub use backend::Backend;
 pub use bucket::TokenBucket;
 pub use capability::{
@@ -63,6 +65,7 @@ pub use request::{
     AcquireRequest, Acquisition, Begun, Busy, Exited, ForceReleased, Grant, Handing, Hold, Holder, Inspection,
     Queueing, ReentrantHold, ReentrantRenewal, Released, Renewal, Renewed,
 };
+pub use tls::tls_fault;
 pub use tombstones::Tombstones;
 pub use url::{BackendUrl, host_and_port};
 pub use watch::{Handed, Signal, WakeHandle, WakeRouter, Watch};

@@ -57,8 +57,7 @@ impl DelayQueue for EtcdDriver {
         let settled = self.inner.settle(&request.queue, settles).await?;
         let received = self.inner.receive(request).await;
         // The settlements are done, so nothing about the pair can be promised any more.
-        let unknown =
-            |error: Error| Error::new(ErrorKind::Indeterminate, error.message().to_owned()).with_source(error);
+        let unknown = |error: Error| error.with_kind(ErrorKind::Indeterminate);
         Ok((settled, received.map_err(unknown)?))
     }
 

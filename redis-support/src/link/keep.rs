@@ -89,8 +89,7 @@ impl<D: Dialer> Shared<D> {
             match timeout(patience, socket.send(&Request::words(&["PING"]))).await {
                 Ok(Ok(_) | Err(ExecError::Server { .. })) => self.heard(sent), // a refusal is an answer
                 Ok(Err(error)) => {
-                    let message = format!("the connection broke: {error}");
-                    return Some(ExecError::NotSent { message, source: Some(Arc::new(error)) });
+                    return Some(error.so_not_sent("the connection broke".into()));
                 }
                 Err(_) => {
                     let message = format!("the connection went silent: no answer to a ping within {patience:?}");
@@ -153,8 +152,8 @@ impl<D: Dialer> Shared<D> {
         })?;
         self.heard(Instant::now());
         live.map_err(|error| match error {
-            ExecError::NotSent { message, source } | ExecError::SentUnknown { message, source } => {
-                ExecError::NotSent { message: format!("cannot connect to {}: {message}", endpoint.address), source }
+            ExecError::NotSent { .. } | ExecError::SentUnknown { .. } => {
+                error.so_not_sent(format!("cannot connect to {}", endpoint.address))
             }
             error => error,
         })

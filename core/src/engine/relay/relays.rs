@@ -205,17 +205,14 @@ impl Relays {
     }
 
     /// Tells all waiters why waiting for them failed.
-    pub(super) fn fail(&self, shared: &Arc<Shared>, name: &LockName, error: Error) {
+    pub(super) fn fail(&self, shared: &Arc<Shared>, name: &LockName, error: &Error) {
         let waiters = self.with(shared, name, |relay| {
             relay.is_answered();
             std::mem::take(&mut relay.waiters)
         });
         let waiters = waiters.unwrap_or_default();
-        let (kind, text) = (error.kind(), error.message().to_owned());
-        let mut error = Some(error);
         for waiter in waiters {
-            let told = error.take().unwrap_or_else(|| Error::new(kind, text.clone()));
-            drop(waiter.offers.send(Offer::Failed(told)));
+            drop(waiter.offers.send(Offer::Failed(error.clone())));
         }
     }
 

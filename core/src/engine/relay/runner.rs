@@ -52,7 +52,7 @@ impl Runner {
                             Err(error) if error.is_transient() && !wait.was_heard() => {
                                 relays.scatter(&self.shared, &self.name);
                             }
-                            Err(error) => relays.fail(&self.shared, &self.name, error),
+                            Err(error) => relays.fail(&self.shared, &self.name, &error),
                         },
                     }
                 }

@@ -1,0 +1,67 @@
+//! What a failed handshake means, whichever client library tells of it.
+
+/// What an operator has to mend when an attempt to connect failed with these words; `None` if TLS is not what failed.
+///
+/// The client libraries hand on the words of `rustls`, some of them nothing else.
+#[must_use]
+pub fn tls_fault(words: &str) -> Option<&'static str> {
+    let says = |signs: &[&str]| signs.iter().any(|sign| words.contains(sign));
+    if says(&["invalid peer certificate"]) {
+        return Some(certificate(&says));
+    }
+    if says(&["received fatal alert"]) {
+        return Some(alert(&says));
+    }
+    let plain = ["InvalidContentType", "corrupt message"];
+    says(&plain).then_some("the server does not speak TLS at this port: use the scheme without TLS, or its TLS port")
+}
+
+/// What is wrong with the server's certificate.
+fn certificate(says: &impl Fn(&[&str]) -> bool) -> &'static str {
+    if says(&["UnknownIssuer", "BadSignature"]) {
+        "the server's certificate is not from an authority that is trusted here: name the file of its authority (ca)"
+    } else if says(&["not valid for name", "NotValidForName"]) {
+        "the server's certificate is for another name: connect to a name that it has, or issue one for this name"
+    } else if says(&["expired", "Expired"]) {
+        "the server's certificate has expired: renew it (or the clock of this machine is wrong)"
+    } else if says(&["not valid yet", "NotValidYet"]) {
+        "the server's certificate is not valid yet: the clock of this machine or of the issuer is wrong"
+    } else {
+        "the server's certificate is not one that can be trusted"
+    }
+}
+
+/// What the server did not like.
+fn alert(says: &impl Fn(&[&str]) -> bool) -> &'static str {
+    if says(&["CertificateRequired"]) {
+        "the server asks for a client's certificate: name the files of one (cert, key)"
+    } else if says(&["UnknownCA", "BadCertificate", "CertificateUnknown", "CertificateExpired", "DecryptError"]) {
+        "the server refuses the client's certificate: name one that its authority has issued and that has not expired"
+    } else {
+        "the server refuses the handshake: versions, ciphers, or a client's certificate (cert, key) that it asks for"
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::tls_fault;
+
+    #[test]
+    fn each_fault_is_told_with_what_to_do() {
+        for (words, told) in [
+            ("invalid peer certificate: UnknownIssuer", "(ca)"),
+            ("invalid peer certificate: BadSignature", "(ca)"),
+            ("invalid peer certificate: certificate not valid for name \"h\"; certificate is only valid for x", "name"),
+            ("invalid peer certificate: certificate expired: verification time 9 (UNIX)", "expired"),
+            ("invalid peer certificate: NotValidYet", "not valid yet"),
+            ("invalid peer certificate: BadEncoding", "trusted"),
+            ("tls: received fatal alert: CertificateRequired", "(cert, key)"),
+            ("received fatal alert: UnknownCA", "its authority has issued"),
+            ("received fatal alert: HandshakeFailure", "ciphers"),
+            ("received corrupt message of type InvalidContentType", "does not speak TLS"),
+        ] {
+            assert!(tls_fault(words).is_some_and(|fault| fault.contains(told)), "{words}");
+        }
+        assert_eq!(tls_fault("Connection refused (os error 111)"), None);
+    }
+}

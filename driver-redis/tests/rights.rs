@@ -207,3 +207,15 @@ fn the_documented_rules_are_these() {
         assert!(readme.contains(rule), "{rule}");
     }
 }
+
+/// Redis 6.2 gives a new user all channels, unless it is told otherwise; a rule for some of them is refused then.
+#[tokio::test]
+async fn the_documented_line_is_accepted_where_new_users_may_use_all_channels() {
+    let server = common::server_with(tenure_testkit::RedisOptions::new().setting("acl-pubsub-default", "allchannels"));
+    let readme = include_str!("../README.md");
+    let line = readme.split_once("ACL SETUSER locks ").and_then(|(_, rest)| rest.split_once("```")).unwrap().0;
+    let words: Vec<&str> = ["ACL", "SETUSER", "locks"].into_iter().chain(line.split_whitespace()).collect();
+    server.cli(&words).unwrap();
+    let client = Client::at(&format!("redis://locks:password@127.0.0.1:{}", server.port())).await;
+    client.grant(&attempt("a")).await;
+}

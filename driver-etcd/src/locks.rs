@@ -181,8 +181,15 @@ impl Inner {
         };
         let fence = hold.fence();
         Ok(Some(match hold.record {
-            Some(record) => Holder { depth: record.depth(), label: record.label, fence, held_for: None, remaining },
-            None => Holder { label: None, fence: None, held_for: None, remaining, depth: 1 },
+            Some(record) => Holder {
+                depth: record.depth(),
+                owner: record.owner,
+                label: record.label,
+                fence,
+                held_for: None,
+                remaining,
+            },
+            None => Holder { label: None, fence: None, held_for: None, remaining, depth: 1, owner: None },
         }))
     }
 }

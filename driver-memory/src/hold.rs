@@ -60,6 +60,13 @@ impl HeldBy {
         }
     }
 
+    pub(crate) fn owner(&self) -> Option<OwnerId> {
+        match self {
+            Self::Token(..) => None,
+            Self::Owner(owner, _) => Some(*owner),
+        }
+    }
+
     pub(crate) fn depth(&self) -> u32 {
         match self {
             Self::Token(..) => 1,
@@ -86,6 +93,7 @@ impl Held {
             held_for: Some(now.saturating_duration_since(self.since)),
             remaining: Some(self.left(now)),
             depth: self.by.depth(),
+            owner: self.by.owner(),
         }
     }
 }

@@ -139,8 +139,9 @@ async fn an_operator_sees_the_holder_and_can_free_the_lock() {
     client.busy(&waiter("a")).await;
     let seen = client.locks.inspect(&name("a")).await.unwrap();
     assert_eq!(seen.waiters, 1);
-    let Holder { label, fence, held_for, remaining, depth } = seen.holder.unwrap();
+    let Holder { label, fence, held_for, remaining, depth, owner } = seen.holder.unwrap();
     assert_eq!((label, fence, depth), (Some(Label::new("label;with;signs").unwrap()), Some(grant.fence), 1));
+    assert_eq!(owner, None);
     assert!(held_for.unwrap() < Duration::from_secs(60));
     assert!(remaining.unwrap() <= Duration::from_secs(10));
     assert_eq!(client.locks.force_release(&name("a"), None).await.unwrap(), ForceReleased::Released);
@@ -156,7 +157,7 @@ async fn a_foreign_holder_is_busy_and_has_no_details() {
     let waiting = client.busy(&waiter("a")).await;
     assert_eq!((waiting.position, waiting.recheck_after), (Some(0), Some(Duration::from_millis(500))));
     let seen = client.locks.inspect(&name("a")).await.unwrap();
-    let foreign = Holder { label: None, fence: None, held_for: None, remaining: None, depth: 1 };
+    let foreign = Holder { label: None, fence: None, held_for: None, remaining: None, depth: 1, owner: None };
     assert_eq!((seen.holder, seen.waiters), (Some(foreign.clone()), 1));
     server.cli(&["PEXPIRE", "tenure:a", "100000"]).unwrap();
     assert_eq!(client.busy(&attempt("a")).await.recheck_after, Some(Duration::from_millis(500)));

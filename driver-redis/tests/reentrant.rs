@@ -121,7 +121,7 @@ async fn a_hold_is_renewed_by_owner_and_fence() {
     let answers: Vec<Renewed> = client.reentrant.renew(&asked).await.into_iter().map(Result::unwrap).collect();
     assert_eq!(answers, [Renewed::Extended { ttl: Duration::from_secs(60) }, Renewed::Lost, Renewed::Lost]);
     let seen = client.locks.inspect(&name("r")).await.unwrap().holder.unwrap();
-    assert_eq!((seen.fence, seen.label), (Some(grant.fence), mine.label));
+    assert_eq!((seen.fence, seen.label, seen.owner), (Some(grant.fence), mine.label, Some(owner)));
     assert!(seen.remaining.unwrap() > Duration::from_secs(50));
     assert_eq!(client.locks.force_release(&name("r"), Some(other_fence)).await.unwrap(), ForceReleased::Changed);
     assert_eq!(client.locks.force_release(&name("r"), Some(grant.fence)).await.unwrap(), ForceReleased::Released);

@@ -9,7 +9,8 @@ use tenure_core::{LockName, Result};
 use crate::quorum::at_majority;
 use crate::shared::Shared;
 
-/// Asks all nodes. Depth is known in the holder's process only; elsewhere every hold looks one deep.
+/// Asks all nodes. Owner and depth are known in the holder's process only; elsewhere every hold looks like a
+/// plain one.
 ///
 /// A holder is one that a majority names, by fence and label; of its lease the majority's part counts.
 pub(crate) async fn inspect(shared: &Arc<Shared>, name: &LockName) -> Result<Inspection> {
@@ -28,8 +29,10 @@ pub(crate) async fn inspect(shared: &Arc<Shared>, name: &LockName) -> Result<Ins
     let waiters = seen.iter().map(|inspection| inspection.waiters).max().unwrap_or_default();
     let holders: Vec<Holder> = seen.into_iter().filter_map(|inspection| inspection.holder).collect();
     let holder = agreed(&holders, shared.needed()).map(|holder| {
-        let depth = holder.fence.and_then(|fence| shared.owners.depth(name, fence));
-        Holder { depth: depth.unwrap_or(1), ..holder }
+        match holder.fence.and_then(|fence| shared.owners.inside(name, fence)) {
+            Some((owner, depth)) => Holder { owner: Some(owner), depth, ..holder },
+            None => holder,
+        }
     });
     Ok(Inspection { holder, waiters })
 }
@@ -45,5 +48,5 @@ fn agreed(holders: &[Holder], needed: usize) -> Option<Holder> {
     let held_for = group.iter().filter_map(|holder| holder.held_for).max();
     let remaining: Vec<_> = holders.iter().filter_map(|holder| holder.remaining).collect();
     let remaining = at_majority(&remaining, needed);
-    Some(Holder { held_for, remaining, depth: 1, ..group.into_iter().next()? })
+    Some(Holder { held_for, remaining, depth: 1, owner: None, ..group.into_iter().next()? })
 }

@@ -162,7 +162,7 @@ pub(crate) fn inspection(reply: &Reply) -> Result<Inspection> {
         return Ok(Inspection { holder: None, waiters });
     }
     let remaining = millis(at(3)?.int()?);
-    let foreign = Holder { label: None, fence: None, held_for: None, remaining, depth: 1 };
+    let foreign = Holder { label: None, fence: None, held_for: None, remaining, depth: 1, owner: None };
     let holder = match kind {
         b"string" => plain_holder(at(4)?.bytes()?, now, remaining),
         b"hash" => entered_holder(&items[4..], now, remaining),
@@ -182,22 +182,25 @@ fn plain_holder(value: &[u8], now: i64, remaining: Option<Duration>) -> Option<H
     }
     let ahead = if ahead.is_empty() { 0 } else { ahead.parse::<i64>().ok()? };
     let began = fence.parse::<i64>().ok()?.checked_sub(ahead)? / 1000;
-    holder(fence, began, label, now, remaining, 1)
+    holder(fence, began, label, now, remaining)
 }
 
-/// The holder from `[fence, since, label, number of fields]`; `None` for a foreign hash.
+/// The holder from `[fence, since, label, number of fields, owner]`; `None` for a foreign hash.
 fn entered_holder(items: &[Reply], now: i64, remaining: Option<Duration>) -> Option<Holder> {
-    let [fence, since, label, fields] = items else { return None };
+    let [fence, since, label, fields, owner] = items else { return None };
     let text = |item: &Reply| item.bytes().ok().and_then(|bytes| String::from_utf8(bytes.to_vec()).ok());
     let depth = u32::try_from(fields.int().ok()?.checked_sub(4)?).ok()?;
-    holder(&text(fence)?, text(since)?.parse().ok()?, &text(label)?, now, remaining, depth)
+    let owner = text(owner)?.parse().ok()?;
+    let seen = holder(&text(fence)?, text(since)?.parse().ok()?, &text(label)?, now, remaining)?;
+    Some(Holder { depth, owner: Some(owner), ..seen })
 }
 
-fn holder(fence: &str, since: i64, label: &str, now: i64, remaining: Option<Duration>, depth: u32) -> Option<Holder> {
+/// The holder of a plain lock.
+fn holder(fence: &str, since: i64, label: &str, now: i64, remaining: Option<Duration>) -> Option<Holder> {
     let fence = FencingToken::new(fence.parse().ok()?)?;
     let held_for = millis(now.saturating_sub(since).max(0)); // the server's clock may step back
     let label = if label.is_empty() { None } else { Label::new(label).ok() };
-    Some(Holder { label, fence: Some(fence), held_for, remaining, depth })
+    Some(Holder { label, fence: Some(fence), held_for, remaining, depth: 1, owner: None })
 }
 
 #[cfg(test)]

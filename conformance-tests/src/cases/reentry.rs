@@ -3,7 +3,7 @@
 use tenure_core::driver::ForceReleased;
 use tenure_core::{Client, ErrorKind, LockName, OwnerId, Reentrant, ReentrantGuard};
 
-use super::support::{clean, free_within, is_free, keep, lock, must, must_fail};
+use super::support::{clean, free_within, is_free, keep, lock, must, must_fail, take};
 use crate::case::{Case, CaseResult, Context, Failure, Need, case};
 
 pub(super) const CASES: &[Case] = &[
@@ -97,6 +97,13 @@ pub(super) const CASES: &[Case] = &[
         ["P32"],
         [Need::Reentrant, Need::Introspection],
         inspection_tells_the_depth
+    ),
+    case!(
+        "reentrant/inspection-tells-the-owner",
+        "An operator sees whose re-entrant lock it is, and none for a plain one; `held` answers for that owner alone.",
+        ["P32"],
+        [Need::Reentrant, Need::Introspection],
+        inspection_tells_the_owner
     ),
     case!(
         "reentrant/force-ends-every-entry",
@@ -327,6 +334,29 @@ async fn inspection_tells_the_depth(context: &mut Context) -> CaseResult {
         assert_eq!(seen.map_or(0, |holder| holder.depth) as usize, guards.len());
     }
     Ok(())
+}
+
+async fn inspection_tells_the_owner(context: &mut Context) -> CaseResult {
+    let (client, operator) = (context.client().await?, context.client().await?);
+    let (name, me, you) = (context.name("whose"), OwnerId::new(), OwnerId::new());
+    let (mine, yours) = (reentrant(&operator, &name, &me)?, reentrant(&operator, &name, &you)?);
+    assert_eq!((mine.held().await?, yours.held().await?), (None, None), "nobody is inside");
+    let outer = enter(&client, &name, &me).await?;
+    let inner = enter(&client, &name, &me).await?;
+    let seen = lock(&operator, &name)?.inspect().await?.holder;
+    assert_eq!(seen.and_then(|holder| holder.owner), Some(me));
+    let held = mine.held().await?.ok_or_else(|| Failure::new("the owner is inside, and not told so"))?;
+    assert_eq!((held.depth, held.fence), (2, Some(outer.fence())));
+    assert_eq!(yours.held().await?, None, "another owner's hold");
+    inner.release().await?;
+    outer.release().await?;
+    assert_eq!(mine.held().await?, None, "it left");
+    let plain = take(&client, &name, context.ttl(20_000)).await?;
+    let seen = lock(&operator, &name)?.inspect().await?.holder;
+    assert_eq!(seen.map(|holder| holder.owner), Some(None), "a plain lock has no owner");
+    assert_eq!(mine.held().await?, None, "a plain holder");
+    plain.release().await?;
+    clean(context, &client, &name, &[&client, &operator]).await
 }
 
 async fn force_ends_every_entry(context: &mut Context) -> CaseResult {

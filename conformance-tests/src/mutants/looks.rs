@@ -1,4 +1,4 @@
-//! Mutants of what operators see and do, and of the driver as a whole.
+//! Mutants of what operators see, and of the driver as a whole.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -9,7 +9,7 @@ use tenure_core::driver::{
     AcquireRequest, Acquisition, ForceReleased, Hold, Inspection, LockCapabilities, Released, Renewal, Renewed,
     TtlRange, Watch,
 };
-use tenure_core::{ErrorKind, FencingToken, LockName, OwnerToken, Result};
+use tenure_core::{ErrorKind, FencingToken, LockName, OwnerId, OwnerToken, Result};
 
 use super::leases::made_up;
 use super::maker::{Mutant, mutant};
@@ -47,6 +47,18 @@ pub(super) const MUTANTS: &[Mutant] = &[
         ["reentrant/inspection-tells-the-depth"]
     ),
     mutant!(
+        "inspect/no-owner",
+        "the owner is not told",
+        || Arc::new(Looks(no_owner)),
+        ["reentrant/inspection-tells-the-owner"]
+    ),
+    mutant!(
+        "inspect/somebody-elses",
+        "every hold is told to be an owner's, and always the same one's",
+        || Arc::new(Looks(somebody_elses)),
+        ["reentrant/inspection-tells-the-owner"]
+    ),
+    mutant!(
         "inspect/stale-holder",
         "whoever held last is shown",
         || Arc::new(StaleHolder::default()),
@@ -63,36 +75,6 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "looking gets no answer",
         || Arc::new(LookingHangs),
         ["error/outage-is-not-contention", "wait/silent-backend-bounds-a-wait"]
-    ),
-    mutant!(
-        "force/does-nothing",
-        "a forced release is confirmed and not done",
-        || Arc::new(ForceNothing),
-        ["fence/grows-after-force", "force/free-lock-says-not-held"]
-    ),
-    mutant!(
-        "force/says-released",
-        "a forced release says that it freed something",
-        || Arc::new(ForceSays),
-        ["force/free-lock-says-not-held"]
-    ),
-    mutant!(
-        "force/any-fence",
-        "a forced release does not compare the fence",
-        || Arc::new(ForceAny),
-        ["force/spares-the-next-holder", "reentrant/force-ends-every-entry"]
-    ),
-    mutant!(
-        "force/never-the-fence",
-        "a forced release with a fence finds another hold, always",
-        || Arc::new(ForceNever),
-        ["force/spares-the-next-holder", "reentrant/force-ends-every-entry"]
-    ),
-    mutant!(
-        "force/spares-the-token",
-        "the old holder may take it back by renewing",
-        || Arc::new(Spares::default()),
-        ["force/frees-and-tells-the-holder", "force/old-token-is-powerless"]
     ),
     mutant!(
         "close/does-nothing",
@@ -159,6 +141,20 @@ fn depth_of_one(mut seen: Inspection) -> Inspection {
     seen
 }
 
+fn no_owner(mut seen: Inspection) -> Inspection {
+    if let Some(holder) = &mut seen.holder {
+        holder.owner = None;
+    }
+    seen
+}
+
+fn somebody_elses(mut seen: Inspection) -> Inspection {
+    if let Some(holder) = &mut seen.holder {
+        holder.owner = Some(OwnerId::from_bytes([7; 16]));
+    }
+    seen
+}
+
 #[async_trait]
 impl Twist for Looks {
     async fn inspect(&self, inner: &Inner, name: &LockName) -> Result<Inspection> {
@@ -198,82 +194,6 @@ struct LookingHangs;
 impl Twist for LookingHangs {
     async fn inspect(&self, _inner: &Inner, _name: &LockName) -> Result<Inspection> {
         std::future::pending().await
-    }
-}
-
-struct ForceNothing;
-
-#[async_trait]
-impl Twist for ForceNothing {
-    async fn force_release(&self, _: &Inner, _: &LockName, _: Option<FencingToken>) -> Result<ForceReleased> {
-        Ok(ForceReleased::Released)
-    }
-}
-
-struct ForceSays;
-
-#[async_trait]
-impl Twist for ForceSays {
-    async fn force_release(
-        &self,
-        inner: &Inner,
-        name: &LockName,
-        expected: Option<FencingToken>,
-    ) -> Result<ForceReleased> {
-        inner.locks().force_release(name, expected).await.map(|_| ForceReleased::Released)
-    }
-}
-
-struct ForceAny;
-
-#[async_trait]
-impl Twist for ForceAny {
-    async fn force_release(&self, inner: &Inner, name: &LockName, _: Option<FencingToken>) -> Result<ForceReleased> {
-        inner.locks().force_release(name, None).await
-    }
-}
-
-struct ForceNever;
-
-#[async_trait]
-impl Twist for ForceNever {
-    async fn force_release(
-        &self,
-        inner: &Inner,
-        name: &LockName,
-        fence: Option<FencingToken>,
-    ) -> Result<ForceReleased> {
-        match fence {
-            Some(_) => Ok(ForceReleased::Changed),
-            None => inner.locks().force_release(name, None).await,
-        }
-    }
-}
-
-/// After a forced release, whoever renews has the lock.
-#[derive(Default)]
-struct Spares(AtomicBool);
-
-#[async_trait]
-impl Twist for Spares {
-    async fn force_release(
-        &self,
-        inner: &Inner,
-        name: &LockName,
-        expected: Option<FencingToken>,
-    ) -> Result<ForceReleased> {
-        self.0.store(true, Ordering::SeqCst);
-        inner.locks().force_release(name, expected).await
-    }
-
-    async fn renew(&self, inner: &Inner, renewals: &[Renewal]) -> Vec<Result<Renewed>> {
-        let answers = inner.locks().renew(renewals).await;
-        let spared = self.0.load(Ordering::SeqCst);
-        let lie = |(answer, renewal): (Result<Renewed>, &Renewal)| match answer {
-            Ok(Renewed::Lost) if spared => Ok(Renewed::Extended { ttl: renewal.ttl.get() }),
-            answer => answer,
-        };
-        answers.into_iter().zip(renewals).map(lie).collect()
     }
 }
 

@@ -16,6 +16,7 @@ mod delay_rules;
 mod entries;
 mod exits;
 mod fences;
+mod forces;
 mod holders;
 mod leases;
 mod looks;
@@ -42,6 +43,7 @@ pub fn all() -> impl Iterator<Item = &'static Mutant> {
         entries::MUTANTS,
         exits::MUTANTS,
         fences::MUTANTS,
+        forces::MUTANTS,
         holders::MUTANTS,
         leases::MUTANTS,
         looks::MUTANTS,

@@ -124,12 +124,13 @@ impl ProcessOwners {
         owners
     }
 
-    /// How often the owner of the hold with this fence is inside; `None` if it is nobody of this process.
+    /// Who has the hold with this fence, and how often it is inside; `None` if it is nobody of this process.
     #[must_use]
-    pub fn depth(&self, name: &LockName, fence: FencingToken) -> Option<u32> {
+    pub fn inside(&self, name: &LockName, fence: FencingToken) -> Option<(OwnerId, u32)> {
         let cells = locked(&self.cells);
         let same = |cell: &Cell| cell.inside().as_ref().filter(|inside| inside.fence == fence).map(Inside::depth);
-        cells.iter().filter(|((known, _), _)| known == name).find_map(|(_, cell)| same(cell))
+        let mut of_name = cells.iter().filter(|((known, _), _)| known == name);
+        of_name.find_map(|((_, owner), cell)| Some((*owner, same(cell)?)))
     }
 
     fn cell(&self, key: &Key) -> Arc<Cell> {

@@ -209,4 +209,7 @@ pub struct Holder {
     pub remaining: Option<Duration>,
     /// How many entries: 1 for a plain lock.
     pub depth: u32,
+    /// Whose re-entrant lock it is; `None` for a plain one, and for an owner of another process where
+    /// [`OwnerScope::Process`](super::OwnerScope::Process) is declared.
+    pub owner: Option<OwnerId>,
 }

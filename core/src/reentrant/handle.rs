@@ -4,10 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::ReentrantGuard;
+use crate::driver::Holder;
 use crate::engine::shared::Shared;
 use crate::engine::wait::{Patience, acquire};
 use crate::error::Result;
-use crate::lock::{Options, option_setters};
+use crate::lock::{Lock, Options, option_setters};
 use crate::name::LockName;
 use crate::token::OwnerId;
 
@@ -83,6 +84,23 @@ impl Reentrant {
     /// Dropping the future gives up the place in the queue and leaves no entry behind.
     pub async fn acquire_within(&self, most: Duration) -> Result<ReentrantGuard> {
         self.take(Patience::Within(most)).await.map(ReentrantGuard::certain)
+    }
+
+    /// The owner's hold, as the backend has it: how deep it is inside, under which fence, for how long. `None` if the owner is
+    /// not inside. One look, which changes nothing; by the time of the answer it may be otherwise.
+    ///
+    /// Where [`OwnerScope::Process`](crate::driver::OwnerScope::Process) is declared, an owner of another process is not seen.
+    ///
+    /// # Errors
+    ///
+    /// As [`Lock::inspect`](crate::Lock::inspect).
+    ///
+    /// # Cancel safety
+    ///
+    /// Safe: nothing is changed.
+    pub async fn held(&self) -> Result<Option<Holder>> {
+        let seen = Lock::new(Arc::clone(&self.shared), self.name.clone()).inspect().await?;
+        Ok(seen.holder.filter(|holder| holder.owner == Some(self.owner)))
     }
 
     async fn take(&self, patience: Patience) -> Result<Option<ReentrantGuard>> {

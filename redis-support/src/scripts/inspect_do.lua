@@ -6,8 +6,8 @@ seen[4] = redis.call('PTTL', K)
 if kind == 'string' then
   seen[5] = redis.call('GET', K)
 elseif kind == 'hash' then
-  local fields = redis.call('HMGET', K, 'f', 's', 'l')
+  local fields = redis.call('HMGET', K, 'f', 's', 'l', 'o')
   seen[5], seen[6], seen[7] = fields[1] or '', fields[2] or '', fields[3] or ''
-  seen[8] = redis.call('HLEN', K)
+  seen[8], seen[9] = redis.call('HLEN', K), fields[4] or ''
 end
 return seen

@@ -10,6 +10,7 @@ use super::support::{
     request, take, take_raw,
 };
 use crate::case::{Case, CaseResult, Context, Need, case};
+use crate::layer::Op;
 
 pub(super) const CASES: &[Case] = &[
     case!(
@@ -39,6 +40,13 @@ pub(super) const CASES: &[Case] = &[
         ["P29"],
         [Need::Introspection],
         changes_nothing
+    ),
+    case!(
+        "inspect/until-free",
+        "`until_free` ends soon after a release and after a lease that ran out, not before; it looks seldom, and waits in no queue.",
+        ["P29", "P30"],
+        [Need::Introspection],
+        until_free
     ),
     case!(
         "force/frees-and-tells-the-holder",
@@ -154,6 +162,32 @@ async fn changes_nothing(context: &mut Context) -> CaseResult {
     let took = context.eventually(ttl + context.ms(1_500), "the lease ends when it would have", free).await?;
     assert!(took > ttl / 4, "free after {took:?}");
     Ok(())
+}
+
+async fn until_free(context: &mut Context) -> CaseResult {
+    let (client, layer) = context.layered().await?;
+    let (holder, backend, name) = (context.client().await?, context.backend().await?, context.name("until"));
+    let handle = lock(&client, &name)?;
+    context.within(context.ms(500), "a free lock needs no waiting", handle.until_free()).await??;
+    let guard = keep(&holder, &name, context.ttl(20_000)).await?;
+    let looks = || layer.frames().iter().filter(|frame| frame.op == Op::Inspect).count();
+    let before = looks();
+    let waiting = tokio::spawn(async move { handle.until_free().await });
+    let long = context.ms(2_000);
+    context.pass(long).await;
+    assert!(!waiting.is_finished(), "the lock is held");
+    let asked = looks() - before;
+    let most = 7 + (long.as_millis() / 500) as usize; // six until the longest pause, half of which is left out at most
+    assert!((2..=most).contains(&asked), "{asked} looks within {long:?}");
+    assert!(layer.frames().iter().all(|frame| frame.op == Op::Inspect), "nothing but looks: {:?}", layer.frames());
+    assert_eq!(lock(&holder, &name)?.inspect().await?.waiters, 0, "it waits in the queue");
+    guard.release().await?;
+    context.within(context.ms(2_000), "the release is noticed", waiting).await???;
+    let ttl = context.ttl(300);
+    take_raw(&**backend.locks(), &name, ttl).await?;
+    let handle = lock(&client, &name)?;
+    context.within(ttl + context.ms(3_000), "the end of the lease is noticed", handle.until_free()).await??;
+    clean(context, &holder, &name, &[&client, &holder]).await
 }
 
 async fn frees_and_tells_the_holder(context: &mut Context) -> CaseResult {

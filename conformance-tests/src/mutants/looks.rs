@@ -20,7 +20,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "inspect/sees-nothing",
         "a held lock looks free",
         || Arc::new(Looks(|_| Inspection::default())),
-        ["inspect/free-lock-has-no-holder", "reentrant/inspection-tells-the-depth"]
+        ["inspect/free-lock-has-no-holder", "inspect/until-free", "reentrant/inspection-tells-the-depth"]
     ),
     mutant!(
         "inspect/no-label",
@@ -62,7 +62,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "inspect/stale-holder",
         "whoever held last is shown",
         || Arc::new(StaleHolder::default()),
-        ["inspect/free-lock-has-no-holder", "reentrant/inspection-tells-the-depth"]
+        ["inspect/free-lock-has-no-holder", "inspect/until-free", "reentrant/inspection-tells-the-depth"]
     ),
     mutant!(
         "inspect/takes-the-lease",

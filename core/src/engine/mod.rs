@@ -26,7 +26,7 @@ pub(crate) mod loose;
 pub(crate) mod loss;
 pub(crate) mod outcome;
 pub(crate) mod owners;
-mod pause;
+pub(crate) mod pause;
 pub(crate) mod reaper;
 pub(crate) mod relay;
 pub(crate) mod shared;

@@ -4,22 +4,27 @@ use std::time::Duration;
 
 /// Pauses that grow, with jitter, so that many clients do not come back as one.
 #[derive(Default)]
-pub(super) struct Pause {
+pub(crate) struct Pause {
     step: u32,
 }
 
 impl Pause {
-    pub(super) fn reset(&mut self) {
+    pub(crate) fn reset(&mut self) {
         self.step = 0;
     }
 
     /// For drivers that cannot wake: 5 ms, doubling to 250 ms.
-    pub(super) fn polling(&mut self) -> Duration {
+    pub(crate) fn polling(&mut self) -> Duration {
         self.next(Duration::from_millis(5), Duration::from_millis(250))
     }
 
     /// While the backend fails: 50 ms, doubling to 1 s.
-    pub(super) fn outage(&mut self) -> Duration {
+    pub(crate) fn outage(&mut self) -> Duration {
+        self.next(Duration::from_millis(50), Duration::from_secs(1))
+    }
+
+    /// While a lock that nobody wants is held: 50 ms, doubling to 1 s.
+    pub(crate) fn looking(&mut self) -> Duration {
         self.next(Duration::from_millis(50), Duration::from_secs(1))
     }
 

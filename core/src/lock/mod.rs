@@ -1,6 +1,7 @@
 //! Plain locks: one at a time, or several at once.
 
 mod all;
+mod free;
 mod guard;
 mod options;
 mod plain;

@@ -83,13 +83,14 @@ impl Client {
     /// A handle on several locks, to be taken all or none. Cheap; does no I/O.
     ///
     /// The names are sorted and repetitions removed, so that overlapping sets never wait for each other in a circle.
+    /// [`LockAll::of`] takes locks of several clients.
     ///
     /// # Errors
     ///
     /// [`ErrorKind::InvalidArgument`] when there is no name, more than [`LockAll::MAX_NAMES`], or a bad one.
     pub fn lock_all<N: AsRef<[u8]>>(&self, names: impl IntoIterator<Item = N>) -> Result<LockAll> {
-        let names: Result<Vec<_>> = names.into_iter().map(LockName::new).collect();
-        LockAll::new(&self.shared, names?)
+        let locks: Result<Vec<Lock>> = names.into_iter().map(|name| self.lock(name)).collect();
+        LockAll::of(locks?)
     }
 
     /// A handle on the delay queue of this name, with messages in JSON. Cheap; does no I/O.

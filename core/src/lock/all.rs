@@ -12,12 +12,10 @@ use super::{Lock, LockGuard};
 use crate::clock::LeaseInstant;
 use crate::engine::loss::Loss;
 use crate::engine::outcome::LostReason;
-use crate::engine::shared::Shared;
 use crate::error::{Error, ErrorKind, Result};
-use crate::name::LockName;
 use crate::token::FencingToken;
 
-/// A handle on several locks, made by [`Client::lock_all`](crate::Client::lock_all).
+/// A handle on several locks, made by [`Client::lock_all`](crate::Client::lock_all) or [`LockAll::of`].
 ///
 /// They are taken one after the other in the order of their names, one round trip each. Whatever goes wrong on the
 /// way, those that were taken are given back.
@@ -27,17 +25,50 @@ pub struct LockAll {
 }
 
 impl LockAll {
-    /// The most names.
+    /// The most locks.
     pub const MAX_NAMES: usize = 1_024;
 
-    pub(crate) fn new(shared: &Arc<Shared>, mut names: Vec<LockName>) -> Result<Self> {
-        names.sort_unstable();
-        names.dedup();
-        if names.is_empty() || names.len() > Self::MAX_NAMES {
-            let text = format!("{} names to lock, it must be 1 to {}", names.len(), Self::MAX_NAMES);
+    /// A handle on these locks, of one client or of several, each with the options that it has. Cheap; does no I/O.
+    ///
+    /// Overlapping sets never wait for each other in a circle: locks are taken in the order of their names, whichever client
+    /// they belong to. Locks of the same name through different clients are taken in the order in which they are given, since
+    /// nothing else tells one backend from another in all processes: give them in the same order everywhere, say the old
+    /// backend before the new one. A lock that is given twice through one client counts once, the first time. Through two clients
+    /// of one backend it would wait for itself.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> tenure_core::Result<()> {
+    /// use tenure_core::{Client, LockAll};
+    /// use tenure_memory::MemoryDriver;
+    ///
+    /// // While a service moves from one backend to another, its new version takes each lock on both.
+    /// let (old, new) = (Client::new(MemoryDriver::new()), Client::new(MemoryDriver::new()));
+    /// let both = LockAll::of([old.lock("orders/42")?, new.lock("orders/42")?])?;
+    /// let guard = both.acquire().await?;
+    /// guard.release().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::InvalidArgument`] when there is no lock, or more than [`LockAll::MAX_NAMES`].
+    pub fn of(locks: impl IntoIterator<Item = Lock>) -> Result<Self> {
+        let mut given: Vec<Lock> = locks.into_iter().collect();
+        given.sort_by(|one, other| one.name().cmp(other.name())); // stable: those of one name stay in their order
+        let mut locks: Vec<Lock> = Vec::with_capacity(given.len());
+        for lock in given {
+            let mut of_its_name = locks.iter().rev().take_while(|known| known.name() == lock.name());
+            if !of_its_name.any(|known| Arc::ptr_eq(known.shared(), lock.shared())) {
+                locks.push(lock);
+            }
+        }
+        if locks.is_empty() || locks.len() > Self::MAX_NAMES {
+            let text = format!("{} locks to take together, it must be 1 to {}", locks.len(), Self::MAX_NAMES);
             return Err(Error::new(ErrorKind::InvalidArgument, text));
         }
-        Ok(Self { locks: names.into_iter().map(|name| Lock::new(Arc::clone(shared), name)).collect() })
+        Ok(Self { locks })
     }
 
     fn each(mut self, set: impl Fn(Lock) -> Lock) -> Self {
@@ -152,12 +183,12 @@ impl MultiGuard {
         Ok(all)
     }
 
-    /// The guard of each lock, in the order of the names.
+    /// The guard of each lock, in the order in which they were taken.
     pub fn guards(&self) -> &[LockGuard] {
         &self.guards
     }
 
-    /// The fencing token of one of the locks; `None` for a name that is not among them.
+    /// The fencing token of one of the locks, the first of this name; `None` for a name that is not among them.
     #[must_use]
     pub fn fence(&self, name: impl AsRef<[u8]>) -> Option<FencingToken> {
         self.guards.iter().find(|guard| guard.name().as_bytes() == name.as_ref()).map(LockGuard::fence)

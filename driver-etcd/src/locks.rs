@@ -13,6 +13,7 @@ use tenure_core::{FencingToken, LockName, OwnerToken, Result, Ttl};
 use crate::driver::{DRIVER, EtcdDriver, Inner};
 use crate::error::of_a_read;
 use crate::grants::Revoked;
+use crate::keys::NameKeys;
 use crate::renew::{Renewable, Whose};
 use crate::tickets::On;
 use crate::txn::{self, HoldSeen, Tried};
@@ -164,9 +165,23 @@ impl Inner {
                 Revoked::Absent => Released::NotHeld,
             });
         };
-        let ended = self.txn(txn::end(&self.keys(&hold.name), granted)).await?.succeeded();
+        let ended = self.end_granted(&self.keys(&hold.name), token, granted, lease).await?;
         self.give_back(token, lease).await?;
         Ok(if ended { Released::Released } else { Released::NotHeld })
+    }
+
+    /// Deletes the hold that was granted in this revision; tells whether it stood. It may be on another lease by now, after a
+    /// renewal; but what somebody else has written there is not ours to delete.
+    async fn end_granted(&self, keys: &NameKeys, token: &OwnerToken, granted: i64, lease: i64) -> Result<bool> {
+        let mut tried = self.change(txn::end(keys, granted, lease)).await?;
+        loop {
+            let seen = match tried {
+                Tried::Done(_) => return Ok(true),
+                Tried::Not(Some(seen)) if seen.granted == granted && seen.is_of(token) => seen,
+                Tried::Not(_) => return Ok(false),
+            };
+            tried = self.change(txn::delete(keys, &seen)).await?;
+        }
     }
 
     /// The holder as operators see it; `None` if its lease has ended. For how long it has been held is not known: etcd

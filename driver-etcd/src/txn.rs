@@ -213,11 +213,15 @@ pub(crate) fn delete(keys: &NameKeys, seen: &HoldSeen) -> Txn {
         .or_else([TxnOp::get(keys.hold(), None)])
 }
 
-/// Deletes the hold that was granted in this revision, on whichever lease it is.
-pub(crate) fn end(keys: &NameKeys, granted: i64) -> Txn {
+/// Deletes the hold that was granted in this revision, if it is still on that lease; else tells what stands there.
+pub(crate) fn end(keys: &NameKeys, granted: i64, lease: i64) -> Txn {
     Txn::new()
-        .when([Compare::create_revision(keys.hold(), CompareOp::Equal, granted)])
+        .when([
+            Compare::create_revision(keys.hold(), CompareOp::Equal, granted),
+            Compare::lease(keys.hold(), CompareOp::Equal, lease),
+        ])
         .and_then([TxnOp::delete(keys.hold(), None::<DeleteOptions>)])
+        .or_else([TxnOp::get(keys.hold(), None)])
 }
 
 /// Reads the holds of several names.

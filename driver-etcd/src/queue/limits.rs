@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use etcd_client::{Compare, CompareOp, GetResponse, KeyValue, Txn, TxnOp};
 use tenure_core::driver::TokenBucket;
-use tenure_core::{QueueLimits, QueueName, Rate, Result};
+use tenure_core::{Error, ErrorKind, QueueLimits, QueueName, Rate, Result};
 
 use super::clock::Micros;
 use super::entry::Turn;
@@ -107,12 +107,15 @@ impl Turn<'_> {
     /// One request more where the messages in flight are limited.
     pub(super) async fn limiter(&self, answers: [&GetResponse; 2]) -> Result<Limiter> {
         let [set, bucket] = answers.map(|answer| answer.kvs().first());
-        let full_at = bucket.and_then(|found| std::str::from_utf8(found.value()).ok()?.parse().ok());
+        let read = |found: &KeyValue| {
+            let full_at = std::str::from_utf8(found.value()).ok().and_then(|text| text.parse().ok());
+            full_at.ok_or_else(|| damaged(found, "counts of deliveries"))
+        };
         let mut limiter = Limiter {
-            limits: limits(answers[0]),
+            limits: limits(answers[0])?,
             set: set.map_or(0, KeyValue::mod_revision),
             counted: bucket.map_or(0, KeyValue::mod_revision),
-            full_at: full_at.unwrap_or_default(),
+            full_at: bucket.map(read).transpose()?.unwrap_or_default(),
             ..Limiter::default()
         };
         if limiter.limits.max_in_flight().is_some() {
@@ -179,9 +182,18 @@ impl Turn<'_> {
     }
 }
 
-/// What is set, by the key of the limits.
-pub(super) fn limits(answer: &GetResponse) -> QueueLimits {
-    answer.kvs().first().and_then(|found| parse(std::str::from_utf8(found.value()).ok()?)).unwrap_or_default()
+/// What is set, by the key of the limits. A queue whose limits cannot be read is not taken for one that has none.
+pub(super) fn limits(answer: &GetResponse) -> Result<QueueLimits> {
+    let Some(found) = answer.kvs().first() else { return Ok(QueueLimits::none()) };
+    let text = std::str::from_utf8(found.value()).ok();
+    text.and_then(parse).filter(|limits| !limits.is_none()).ok_or_else(|| damaged(found, "limits of a queue"))
+}
+
+fn damaged(found: &KeyValue, what: &str) -> Error {
+    let (key, value) = (found.key().escape_ascii(), found.value()[..found.value().len().min(64)].escape_ascii());
+    let text =
+        format!("the key \"{key}\" holds \"{value}\", which are no {what}; set its limits anew, or delete the key");
+    Error::new(ErrorKind::Damaged, text)
 }
 
 fn spelled(limits: &QueueLimits) -> String {

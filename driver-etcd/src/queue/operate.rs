@@ -121,7 +121,7 @@ impl Inner {
             lag: oldest.map_or(Duration::ZERO, |at| span(at, turn.now)),
             next_due: at(scheduled).map(|at| span(turn.now, at)),
             flow: if paused.kvs().is_empty() { Flow::Running } else { Flow::Paused },
-            limits: super::limits::limits(limits),
+            limits: super::limits::limits(limits)?,
         })
     }
 

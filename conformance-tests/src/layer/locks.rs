@@ -7,7 +7,7 @@ use tenure_core::driver::{
     AcquireRequest, Acquisition, DistributedLock, Exited, ForceReleased, Hold, Inspection, LockCapabilities,
     ReentrantCapabilities, ReentrantHold, ReentrantLock, ReentrantRenewal, Released, Renewal, Renewed, Signal, Watch,
 };
-use tenure_core::{Error, FencingToken, LockName, OwnerId, OwnerToken, Result};
+use tenure_core::{FencingToken, LockName, OwnerId, OwnerToken, Result};
 
 use super::{Answer, FaultLayer, Op};
 

@@ -32,6 +32,7 @@ mod queue_router;
 mod quorum_node;
 mod reentrant;
 mod request;
+mod small_file;
 mod tls;
 mod tombstones;
 mod url;

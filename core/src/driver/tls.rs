@@ -2,14 +2,14 @@
 
 /// What an operator has to mend when an attempt to connect failed with these words; `None` if TLS is not what failed.
 ///
-/// The client libraries hand on the words of `rustls`, some of them nothing else.
+/// The client libraries hand on the words of `rustls`, some of them nothing else, and one in the form for debugging.
 #[must_use]
 pub fn tls_fault(words: &str) -> Option<&'static str> {
     let says = |signs: &[&str]| signs.iter().any(|sign| words.contains(sign));
-    if says(&["invalid peer certificate"]) {
+    if says(&["invalid peer certificate", "InvalidCertificate("]) {
         return Some(certificate(&says));
     }
-    if says(&["received fatal alert"]) {
+    if says(&["received fatal alert", "AlertReceived("]) {
         return Some(alert(&says));
     }
     let plain = ["InvalidContentType", "corrupt message"];
@@ -56,6 +56,8 @@ mod tests {
             ("invalid peer certificate: NotValidYet", "not valid yet"),
             ("invalid peer certificate: BadEncoding", "trusted"),
             ("tls: received fatal alert: CertificateRequired", "(cert, key)"),
+            ("IO Error: Custom { kind: InvalidData, error: InvalidCertificate(ExpiredContext { .. }) }", "expired"),
+            ("IO Error: Custom { kind: InvalidData, error: AlertReceived(CertificateRequired) }", "(cert, key)"),
             ("received fatal alert: UnknownCA", "its authority has issued"),
             ("received fatal alert: HandshakeFailure", "ciphers"),
             ("received corrupt message of type InvalidContentType", "does not speak TLS"),

@@ -5,10 +5,8 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
+use super::small_file;
 use crate::error::{Error, ErrorKind, Result};
-
-/// The most bytes of a file that a parameter names. All authorities of a system are a quarter of it.
-const LARGEST_FILE: u64 = 1 << 20;
 
 /// The URL of a backend, in its parts: `scheme://[user[:password]@]host[:port],host…/path?parameter=value&…`, or
 /// `scheme:path?…` without the slashes.
@@ -218,16 +216,7 @@ impl BackendUrl {
     /// [`ErrorKind::InvalidArgument`] naming the parameter, when the file cannot be read, is a device, a pipe or a directory,
     /// or is larger than a mebibyte.
     pub fn file_of(&mut self, name: &'static str) -> Result<Option<Vec<u8>>> {
-        let Some(path) = self.text(name) else { return Ok(None) };
-        let cannot = |error: std::io::Error| invalid(format!("cannot read the file of {name}")).with_source(error);
-        let what = std::fs::metadata(&path).map_err(cannot)?;
-        if !what.is_file() {
-            return Err(invalid(format!("the file of {name} is no regular file")));
-        }
-        if what.len() > LARGEST_FILE {
-            return Err(invalid(format!("the file of {name} is of {} bytes, more than {LARGEST_FILE}", what.len())));
-        }
-        std::fs::read(path).map(Some).map_err(cannot)
+        self.text(name).map(|path| small_file::read(name, &path)).transpose()
     }
 
     /// Refuses parameters that nobody took out.
@@ -346,22 +335,6 @@ mod tests {
         assert_eq!((all.truth("b").unwrap(), all.truth("none").unwrap()), (Some(true), None));
         let text = all.finish().unwrap_err().to_string();
         assert!(text.contains("\"other\"; known are b, ms, n, none, t, w") && !text.contains("s3cret"), "{text}");
-    }
-
-    #[test]
-    fn only_a_regular_file_of_a_sensible_size_is_read() {
-        let file = std::env::temp_dir().join(format!("tenure-url-{}", std::process::id()));
-        let path = file.display().to_string();
-        let read = |path: &str| url(&format!("a://h?ca={path}")).file_of("ca");
-        std::fs::write(&file, "pem").unwrap();
-        assert_eq!(read(&path).unwrap().as_deref(), Some(&b"pem"[..]));
-        std::fs::File::create(&file).unwrap().set_len(LARGEST_FILE + 1).unwrap();
-        for (path, word) in [(&*path, "bytes"), ("/dev/zero", "no regular file"), ("/", "no regular file")] {
-            let error = read(path).unwrap_err();
-            assert_eq!(error.kind(), ErrorKind::InvalidArgument);
-            assert!(error.message().contains(word), "{error}");
-        }
-        std::fs::remove_file(&file).unwrap();
     }
 
     /// Whatever was not encoded in a password, no part of it is repeated.

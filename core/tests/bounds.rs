@@ -8,7 +8,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use stage::{Stage, Step, TTL, steps};
-use tenure_core::driver::Backend;
+use tenure_core::driver::{Backend, Concern, Topic};
 use tenure_core::{Client, ErrorKind, LostReason};
 use tokio::time::{Instant, sleep};
 
@@ -132,9 +132,16 @@ async fn what_may_have_been_applied_is_abandoned_until_that_is_acknowledged() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_driver_that_knows_of_no_server_has_no_doctor() {
-    let (_, client) = Stage::default().client();
-    assert_eq!(client.doctor().await.unwrap_err().kind(), ErrorKind::Unsupported);
+async fn a_driver_that_knows_of_no_server_says_whether_it_answers() {
+    let (stage, client) = Stage::default().client();
+    let checkup = client.doctor().await.unwrap();
+    assert_eq!((checkup.findings().len(), checkup.findings()[0].topic), (1, Topic::Reach), "{checkup}");
+    assert_eq!((checkup.concern(), stage.sent("release").len()), (Concern::Fine, 1));
+    client.close(Duration::from_secs(1)).await.unwrap();
+    for refused in [client.doctor().await.map(drop), client.ping().await] {
+        assert_eq!(refused.unwrap_err().kind(), ErrorKind::Closed);
+    }
+    assert_eq!(stage.sent("release").len(), 1, "nothing is sent for a closed client");
 }
 
 #[test]

@@ -238,8 +238,8 @@ impl From<EtcdDriver> for Backend {
         let driver = Arc::new(driver);
         let locks: Arc<dyn DistributedLock> = driver.clone();
         let reentrant: Arc<dyn ReentrantLock> = driver.clone();
-        let queue: Arc<dyn DelayQueue> = driver;
-        Self::new(locks).with_reentrant(reentrant).with_queue(queue)
+        let queue: Arc<dyn DelayQueue> = driver.clone();
+        Self::new(locks).with_reentrant(reentrant).with_queue(queue).with_doctor(driver)
     }
 }
 

@@ -43,6 +43,7 @@
 mod abandon;
 mod ask;
 mod config;
+mod doctor;
 mod driver;
 mod error;
 mod fences;

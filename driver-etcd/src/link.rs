@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use etcd_client::{Client, KvClient, LeaseClient, ResponseHeader, Txn, TxnResponse, WatchClient};
+use etcd_client::{Client, KvClient, LeaseClient, MaintenanceClient, ResponseHeader, Txn, TxnResponse, WatchClient};
 use tenure_core::{Error, ErrorKind, Result};
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -55,6 +55,10 @@ impl Stubs {
 
     pub(crate) fn lease(&self) -> LeaseClient {
         self.0.lease_client()
+    }
+
+    pub(crate) fn maintenance(&self) -> MaintenanceClient {
+        self.0.maintenance_client()
     }
 
     pub(crate) fn watch(&self) -> WatchClient {
@@ -148,6 +152,19 @@ impl Link {
             }
             tried += 1;
         }
+    }
+
+    /// The members, as they are connected to.
+    pub(crate) fn places(&self) -> Vec<String> {
+        self.members.iter().map(|member| member.url.clone()).collect()
+    }
+
+    /// Calls this member and no other, whichever is in use.
+    pub(crate) async fn of_member<T, F>(&self, index: usize, call: impl Fn(Stubs) -> F) -> Result<T>
+    where
+        F: Future<Output = Result<T, EtcdError>>,
+    {
+        self.call_once(index, &call).await.map_err(of_a_read)
     }
 
     async fn call_one<T, F>(&self, index: usize, call: &impl Fn(Stubs) -> F) -> Result<T>

@@ -5,14 +5,16 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::ClientBuilder;
-use crate::driver::{Backend, Checkup, LockCapabilities, QueueCapabilities, ReentrantCapabilities};
+use crate::driver::{
+    Backend, Checkup, Concern, Finding, Hold, LockCapabilities, QueueCapabilities, ReentrantCapabilities, Topic,
+};
 use crate::engine::shared::Shared;
 use crate::error::{Error, ErrorKind, Result};
 use crate::lock::{Lock, LockAll};
 use crate::name::LockName;
 use crate::queue::{Codec, Pumps, Queue, QueueName, list_queues};
 use crate::reentrant::Reentrant;
-use crate::token::OwnerId;
+use crate::token::{OwnerId, OwnerToken};
 use crate::ttl::Ttl;
 
 /// A client of one backend. Clones are the same client; make one and share it.
@@ -146,25 +148,57 @@ impl Client {
         self.shared.backend.queue().map(|driver| driver.capabilities())
     }
 
+    /// Asks the backend for something that changes nothing, to learn whether it answers and would serve a lock: for health
+    /// checks, on every driver. One request within the client's `op_timeout`; on a quorum one to each node, of which a majority has to answer.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Unavailable`] when no answer came; [`ErrorKind::Closed`] when the client was closed; otherwise why the
+    /// backend refused ([`ErrorKind::Misconfigured`], [`ErrorKind::Denied`], …).
+    ///
+    /// # Cancel safety
+    ///
+    /// Safe: nothing is changed.
+    pub async fn ping(&self) -> Result<()> {
+        self.shared.ensure_open()?;
+        let limit = self.shared.config.op_timeout;
+        // Every driver has this, it needs what serving needs, and a token that nobody has heard of holds nothing.
+        let nothing = Hold { name: LockName::new("ping")?, token: OwnerToken::random() };
+        match tokio::time::timeout(limit, self.shared.backend.locks().release(&nothing)).await {
+            Ok(Ok(_)) => Ok(()),
+            Ok(Err(error)) if error.kind() == ErrorKind::Indeterminate => {
+                Err(error.again().with_kind(ErrorKind::Unavailable))
+            }
+            Ok(Err(error)) => Err(error.again()),
+            Err(_) => Err(Error::new(ErrorKind::Unavailable, format!("no answer within {limit:?}"))),
+        }
+    }
+
     /// Looks at the backend's servers (eviction, persistence, replicas, version, clocks, rights) and tells what they mean
     /// for locks: at the start of a program, or for an operator. A few requests to each server; changes nothing.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Unsupported`] when the driver has nobody to ask; otherwise why the servers did not answer. What is
-    /// wrong with one that does is a finding.
+    /// [`ErrorKind::Closed`] when the client was closed; otherwise why the servers did not answer. What is wrong with one that
+    /// does is a finding. A driver that knows of no servers answers whether it [can be reached](Self::ping).
     ///
     /// # Cancel safety
     ///
     /// Safe: nothing is changed.
     pub async fn doctor(&self) -> Result<Checkup> {
-        match self.shared.backend.doctor() {
-            Some(doctor) => doctor.examine().await,
-            None => {
-                let text = format!("the driver \"{}\" has nothing to tell about its servers", self.driver());
-                Err(Error::new(ErrorKind::Unsupported, text))
-            }
+        self.shared.ensure_open()?;
+        if let Some(doctor) = self.shared.backend.doctor() {
+            return doctor.examine().await;
         }
+        self.ping().await?;
+        let reached = Finding {
+            server: self.driver().to_owned(),
+            topic: Topic::Reach,
+            concern: Concern::Fine,
+            seen: "it answers".into(),
+            meaning: "locks are served; the driver knows of no server to look at".into(),
+        };
+        Ok([reached].into_iter().collect())
     }
 
     /// The driver's name.

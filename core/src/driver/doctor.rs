@@ -41,6 +41,10 @@ pub enum Topic {
     Eviction,
     /// What a restart keeps.
     Persistence,
+    /// How much the server stores, and what it forgets of the past.
+    Storage,
+    /// What the server itself complains of.
+    Alarms,
     /// Who could take its place.
     Replicas,
     /// How far its clock is from ours.

@@ -1,0 +1,147 @@
+//! What an operator should know about the members of the cluster, and what it means for locks.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use etcd_client::{AlarmAction, AlarmType, StatusResponse};
+use futures_util::future::join_all;
+use tenure_core::driver::{Checkup, Concern, Doctor, Finding, Topic, one_line};
+use tenure_core::{ErrorKind, Result};
+
+use crate::driver::EtcdDriver;
+
+/// How much of the history may stay before it is worth a word: etcd's default quota is 2 GiB.
+const LARGE: i64 = 1 << 30;
+
+/// What is known against a line of versions before a patch.
+const FAULTY: [((u32, u32), u32, &str); 2] = [
+    (
+        (3, 5),
+        3,
+        "members may differ after one was killed under load, so that two clients hold a lock: use 3.5.6 or later",
+    ),
+    ((3, 5), 6, "members may differ after one was killed while it was defragmented: use 3.5.6 or later"),
+];
+
+/// Asks each member for its status, and one of them for alarms and whether users have to sign in.
+#[async_trait]
+impl Doctor for EtcdDriver {
+    async fn examine(&self) -> Result<Checkup> {
+        let link = &self.inner.link;
+        self.ping().await?; // as a user of locks, before anybody looks around
+        let limit = self.inner.config.connect_timeout.max(Duration::from_millis(500));
+        let members = link.places();
+        let asked = (0..members.len()).map(|at| {
+            tokio::time::timeout(limit, link.of_member(at, |stubs| async move { stubs.maintenance().status().await }))
+        });
+        let mut checkup = Checkup::default();
+        for (server, answer) in members.iter().zip(join_all(asked).await) {
+            match answer {
+                Ok(Ok(status)) => look(&mut checkup, server, &status),
+                Ok(Err(error)) if error.kind() == ErrorKind::Denied => checkup.add(finding(
+                    server,
+                    Topic::Rights,
+                    Concern::Note,
+                    "the user may not ask for the status",
+                    "version and size cannot be told",
+                )),
+                Ok(Err(error)) => checkup.add(away(server, &error.reason())),
+                Err(_) => checkup.add(away(server, &format!("no answer within {limit:?}"))),
+            }
+        }
+        self.alarms(&mut checkup).await;
+        checkup.add(self.clock());
+        Ok(checkup)
+    }
+}
+
+impl EtcdDriver {
+    async fn alarms(&self, checkup: &mut Checkup) {
+        let ask = |stubs: crate::link::Stubs| async move {
+            stubs.maintenance().alarm(AlarmAction::Get, AlarmType::None, None).await
+        };
+        let (concern, seen, meaning) = match self.inner.link.call(ask).await {
+            Ok(answer) if answer.alarms().is_empty() => {
+                (Concern::Fine, "no alarm is raised".to_owned(), "the cluster takes new data")
+            }
+            Ok(answer) => {
+                let raised = answer.alarms().iter().map(|alarm| format!("{:?}", alarm.alarm())).collect::<Vec<_>>();
+                let meaning = "nothing new is granted until the cause is mended and the alarm disarmed";
+                (Concern::Danger, format!("alarms are raised: {}", raised.join(", ")), meaning)
+            }
+            Err(error) => (Concern::Note, error.reason(), "whether an alarm is raised cannot be told"),
+        };
+        checkup.add(finding("the cluster", Topic::Alarms, concern, seen, meaning));
+    }
+
+    /// Members tell no time. Leases are counted by the leader alone, and delay queues go by the clients' clocks.
+    fn clock(&self) -> Finding {
+        let seen = format!("clients' clocks may be {:?} apart (clock_error_ms)", self.inner.config.clock_error);
+        let meaning = "members tell no time; leases do not depend on it, due times of delay queues do";
+        finding("the cluster", Topic::Clock, Concern::Fine, seen, meaning)
+    }
+}
+
+fn look(checkup: &mut Checkup, server: &str, status: &StatusResponse) {
+    let mut add =
+        |topic, concern, seen: String, meaning: &str| checkup.add(finding(server, topic, concern, seen, meaning));
+    match status.leader() {
+        0 => add(Topic::Reach, Concern::Danger, "it knows no leader".into(), "it serves no lock"),
+        _ => add(Topic::Reach, Concern::Fine, "it answers and knows a leader".into(), "locks are served"),
+    }
+    let (concern, meaning) = fault_of(status.version());
+    add(Topic::Version, concern, format!("version {}", status.version()), meaning);
+    for error in status.errors() {
+        add(Topic::Alarms, Concern::Danger, error.clone(), "the member tells of a fault of its own");
+    }
+    let (size, used) = (status.db_size(), status.raft_used_db_size());
+    let (concern, meaning) = match size >= LARGE {
+        true => (
+            Concern::Note,
+            "old revisions pile up: turn automatic compaction on (--auto-compaction-retention) and defragment",
+        ),
+        false => (Concern::Fine, "far from the default quota of 2 GiB"),
+    };
+    add(Topic::Storage, concern, format!("{size} bytes on disk, {used} in use"), meaning);
+}
+
+/// What is known against a version.
+fn fault_of(version: &str) -> (Concern, &'static str) {
+    let mut numbers = version.split('.').map_while(|part| part.split('-').next()?.parse::<u32>().ok());
+    let (line, patch) = ((numbers.next().unwrap_or(0), numbers.next().unwrap_or(0)), numbers.next().unwrap_or(0));
+    let known = FAULTY.iter().find(|(faulty, mended, _)| *faulty == line && patch < *mended);
+    match known {
+        Some((_, _, fault)) => (Concern::Danger, fault),
+        None if line < (3, 4) => (Concern::Note, "3.4 and later are supported"),
+        None => (Concern::Fine, "no fault is known that concerns locks"),
+    }
+}
+
+fn away(server: &str, seen: &str) -> Finding {
+    let meaning = "the others serve locks as long as they are a majority";
+    finding(server, Topic::Reach, Concern::Note, seen, meaning)
+}
+
+fn finding(server: &str, topic: Topic, concern: Concern, seen: impl Into<String>, meaning: &str) -> Finding {
+    let seen = one_line(seen.into().into(), 500).into_owned();
+    Finding { server: server.to_owned(), topic, concern, seen, meaning: meaning.to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_with_known_faults_are_told() {
+        for (version, concern) in [
+            ("3.5.2", Concern::Danger),
+            ("3.5.5", Concern::Danger),
+            ("3.5.6", Concern::Fine),
+            ("3.4.23", Concern::Fine),
+            ("3.6.0-rc.1", Concern::Fine),
+            ("3.3.10", Concern::Note),
+        ] {
+            assert_eq!(fault_of(version).0, concern, "{version}");
+        }
+    }
+}

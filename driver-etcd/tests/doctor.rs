@@ -1,0 +1,35 @@
+//! The check-up tells what the members mean for locks.
+
+mod common;
+
+use common::server;
+use tenure_core::driver::{Concern, Topic};
+use tenure_core::{Client, ErrorKind};
+use tenure_etcd::EtcdDriver;
+use tenure_testkit::EtcdCluster;
+
+#[tokio::test]
+async fn each_member_is_looked_at_and_a_ping_tells_whether_locks_are_served() {
+    let cluster = server();
+    let client = Client::new(EtcdDriver::connect(&cluster.url()).await.unwrap());
+    client.ping().await.unwrap();
+    let checkup = client.doctor().await.unwrap();
+    for topic in [Topic::Reach, Topic::Version, Topic::Storage, Topic::Alarms, Topic::Clock] {
+        let found = checkup.findings().iter().find(|finding| finding.topic == topic);
+        assert_eq!(found.map(|finding| finding.concern), Some(Concern::Fine), "{topic:?}: {checkup}");
+    }
+}
+
+#[tokio::test]
+async fn a_member_that_is_away_is_a_finding_and_a_cluster_that_is_away_an_error() {
+    let cluster = server();
+    let gone = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let client = Client::new(EtcdDriver::connect(&EtcdCluster::url_of(&[cluster.ports()[0], gone])).await.unwrap());
+    let checkup = client.doctor().await.unwrap();
+    let away = checkup.findings().iter().find(|finding| finding.server.ends_with(&gone.to_string())).unwrap();
+    assert_eq!((away.topic, away.concern), (Topic::Reach, Concern::Note), "{checkup}");
+    assert!(away.seen.contains("refused"), "{checkup}");
+    drop(cluster);
+    assert_eq!(client.doctor().await.unwrap_err().kind(), ErrorKind::Unavailable);
+    assert_eq!(client.ping().await.unwrap_err().kind(), ErrorKind::Unavailable);
+}

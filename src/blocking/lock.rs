@@ -1,5 +1,7 @@
 //! One plain lock, and what both kinds of locks can do.
 
+use std::time::Duration;
+
 use super::LockGuard;
 
 /// A handle on one lock: how it will be asked for. Cheap to make and to clone; holds nothing.
@@ -105,4 +107,10 @@ pub(super) use lock_methods;
 
 impl Lock {
     lock_methods!(crate::Lock, LockGuard);
+
+    /// Leaves the lock taken until this long after it was: [`Lock::at_least`](crate::Lock::at_least).
+    #[must_use]
+    pub fn at_least(self, least: Duration) -> Self {
+        Self { inner: self.inner.at_least(least) }
+    }
 }

@@ -180,7 +180,7 @@ pub use tenure_core::{
     WorkerStats,
 };
 pub use tenure_core::{
-    Client, ClientBuilder, Confirmation, DriftBound, Error, ErrorKind, FenceFloor, FenceGate, FencingToken, HoldState,
+    Client, ClientBuilder, Confirmation, Detached, DriftBound, Error, ErrorKind, FenceFloor, FenceGate, FencingToken, HoldState,
     Label, LeaseInstant, Lock, LockAll, LockGuard, LockName, Loss, LostReason, MultiGuard, OwnerId, OwnerToken,
     Reentrant, ReentrantGuard, Result, StaleFence, Stats, TokenText, Ttl,
 };

@@ -42,7 +42,7 @@ pub use engine::outcome::{HoldState, LostReason};
 pub use error::{Error, ErrorKind, Result};
 pub use fence_floor::FenceFloor;
 pub use fence_gate::{FenceGate, StaleFence};
-pub use lock::{Lock, LockAll, LockGuard, MultiGuard};
+pub use lock::{Detached, Lock, LockAll, LockGuard, MultiGuard};
 pub use name::{Label, LockName};
 #[cfg(feature = "json")]
 pub use queue::Json;

@@ -10,11 +10,11 @@ use crate::driver::{
 };
 use crate::engine::shared::Shared;
 use crate::error::{Error, ErrorKind, Result};
-use crate::lock::{Lock, LockAll};
+use crate::lock::{Lock, LockAll, LockGuard};
 use crate::name::LockName;
 use crate::queue::{Codec, Pumps, Queue, QueueName, list_queues};
 use crate::reentrant::Reentrant;
-use crate::token::{OwnerId, OwnerToken};
+use crate::token::{FencingToken, OwnerId, OwnerToken};
 use crate::ttl::Ttl;
 
 /// A client of one backend. Clones are the same client; make one and share it.
@@ -66,6 +66,19 @@ impl Client {
     /// [`ErrorKind::InvalidArgument`] when the name is empty or too long.
     pub fn lock(&self, name: impl AsRef<[u8]>) -> Result<Lock> {
         Ok(Lock::new(Arc::clone(&self.shared), LockName::new(name)?))
+    }
+
+    /// Goes on with a hold that was [detached](crate::LockGuard::detach), as [`Lock::adopt`] does, with the client's ttl.
+    ///
+    /// # Errors
+    ///
+    /// As [`Client::lock`] and [`Lock::adopt`].
+    ///
+    /// # Cancel safety
+    ///
+    /// As for [`Lock::adopt`].
+    pub async fn adopt(&self, name: impl AsRef<[u8]>, token: OwnerToken, fence: FencingToken) -> Result<LockGuard> {
+        self.lock(name)?.adopt(token, fence).await
     }
 
     /// A handle on the lock of this name, to be entered and re-entered by `owner`. Cheap; does no I/O.

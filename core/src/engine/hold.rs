@@ -129,6 +129,19 @@ impl HeldEntry {
         self.check()
     }
 
+    /// As [`let_loose`](Self::let_loose), with no renewal on its way, and for good; or tells why not.
+    pub(crate) async fn detach(self) -> Result<LockTurn> {
+        let (lease, driver) = (Arc::clone(&self.lease), self.driver());
+        lease.begin_renewal().await; // so that none begins
+        let detached = self.check().and_then(|()| {
+            let text = "an earlier request of this hold has no answer, and could take the lock again; it is given back";
+            let doubtful = || Error::new(ErrorKind::Indeterminate, text).during(driver, "detach", lease.name());
+            self.let_loose().and_then(LooseHold::into_turn).ok_or_else(doubtful)
+        });
+        lease.end_renewal();
+        detached
+    }
+
     pub(crate) fn lease(&self) -> &Arc<Lease> {
         &self.lease
     }

@@ -44,48 +44,60 @@ impl LooseHold {
     ///
     /// Dropped half-way, or failed, the hold is given back.
     pub(crate) async fn adopt(mut self, ask: &Ask) -> Result<Option<HeldEntry>> {
-        let shared = Arc::clone(&self.shared);
-        ask.check(&shared)?;
-        let Some(LockTurn { lock: name, token, fence }) = self.turn.clone() else { return Ok(None) };
-        let place = shared.reserve()?;
-        let hold = Hold { name, token };
-        let limit = shared.config.op_timeout.min(ask.ttl.get());
-        let pass = shared.taking.enter(shared.config.op_timeout, None).await?;
-        let sent_at = LeaseInstant::before_send();
-        let renewal = [Renewal { hold: hold.clone(), ttl: ask.ttl }];
-        let answers = pass.answer(limit, shared.backend.locks().renew(&renewal)).await;
-        let unanswered = || Err(Error::new(ErrorKind::Indeterminate, format!("no answer within {limit:?}")));
-        let kept = match answers.and_then(|mut answers| answers.pop()).unwrap_or_else(unanswered) {
-            Ok(Renewed::Extended { ttl }) => ttl,
-            Ok(Renewed::Lost) => return Ok(self.is_over()),
-            Err(error) if error.kind() == ErrorKind::NotHeld => return Ok(self.is_over()),
-            Err(error) => return Err(error),
-        };
-        let deadline = sent_at.after(shared.config.drift.believable(kept).unwrap_or_default());
-        let cap = ask.max_hold.map(|most| sent_at.after(most));
-        let now = LeaseInstant::now();
-        if cap.map_or(deadline, |cap| cap.min(deadline)) <= now {
-            return Ok(None); // the answer took too long to be worth anything
-        }
-        self.turn = None;
-        let entry = Entry {
-            token,
-            ttl: ask.ttl,
-            upkeep: ask.upkeep,
-            cap,
-            least: ask.at_least.map(|least| now.after(least)),
-            past: Past::Answered,
-        };
-        let lease = Arc::new(Lease::new(LeaseKey::Plain(hold), fence, (sent_at, deadline), entry, now));
-        shared.keeper.watch_over(&lease);
-        Ok(Some(HeldEntry::new(place, lease, token, 1)))
+        let Some(turn) = self.turn.clone() else { return Ok(None) };
+        Ok(match adopt(&self.shared, turn, ask).await? {
+            Adopted::Late => None,
+            Adopted::Over => {
+                self.turn = None; // there is nothing to give back
+                None
+            }
+            Adopted::Held(held) => {
+                self.turn = None;
+                Some(held)
+            }
+        })
     }
+}
 
-    /// The backend says that there is nothing to give back.
-    fn is_over(&mut self) -> Option<HeldEntry> {
-        self.turn = None;
-        None
+/// What became of a hold that was to be adopted.
+pub(crate) enum Adopted {
+    Held(HeldEntry),
+    /// The backend does not know it any more.
+    Over,
+    /// The answer took too long to be worth anything.
+    Late,
+}
+
+/// Renews a hold that is known by its token, and looks after it from now on. Dropped half-way, or failed, it leaves the hold as it
+/// was, but that its lease may be longer.
+pub(crate) async fn adopt(shared: &Arc<Shared>, turn: LockTurn, ask: &Ask) -> Result<Adopted> {
+    ask.check(shared)?;
+    let LockTurn { lock: name, token, fence } = turn;
+    let place = shared.reserve()?;
+    let hold = Hold { name, token };
+    let limit = shared.config.op_timeout.min(ask.ttl.get());
+    let pass = shared.taking.enter(shared.config.op_timeout, None).await?;
+    let sent_at = LeaseInstant::before_send();
+    let renewal = [Renewal { hold: hold.clone(), ttl: ask.ttl }];
+    let answers = pass.answer(limit, shared.backend.locks().renew(&renewal)).await;
+    let unanswered = || Err(Error::new(ErrorKind::Indeterminate, format!("no answer within {limit:?}")));
+    let kept = match answers.and_then(|mut answers| answers.pop()).unwrap_or_else(unanswered) {
+        Ok(Renewed::Extended { ttl }) => ttl,
+        Ok(Renewed::Lost) => return Ok(Adopted::Over),
+        Err(error) if error.kind() == ErrorKind::NotHeld => return Ok(Adopted::Over),
+        Err(error) => return Err(error),
+    };
+    let deadline = sent_at.after(shared.config.drift.believable(kept).unwrap_or_default());
+    let cap = ask.max_hold.map(|most| sent_at.after(most));
+    let now = LeaseInstant::now();
+    if cap.map_or(deadline, |cap| cap.min(deadline)) <= now {
+        return Ok(Adopted::Late);
     }
+    let least = ask.at_least.map(|least| now.after(least));
+    let entry = Entry { token, ttl: ask.ttl, upkeep: ask.upkeep, cap, least, past: Past::Answered };
+    let lease = Arc::new(Lease::new(LeaseKey::Plain(hold), fence, (sent_at, deadline), entry, now));
+    shared.keeper.watch_over(&lease);
+    Ok(Adopted::Held(HeldEntry::new(place, lease, token, 1)))
 }
 
 impl Drop for LooseHold {

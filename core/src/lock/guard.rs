@@ -1,15 +1,18 @@
 //! The guard of a plain lock, and what all guards can do.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::clock::LeaseInstant;
-use crate::driver::{Hold, Released};
+use crate::driver::{Hold, LockTurn, Released};
 use crate::engine::hold::HeldEntry;
 use crate::engine::loose::LooseHold;
 use crate::engine::loss::Watched;
 use crate::engine::shared::Shared;
 use crate::engine::standing::outlast;
 use crate::error::Result;
+use crate::name::LockName;
+use crate::token::{FencingToken, OwnerToken};
 
 /// A held lock. It is a *lease*: it protects from concurrent work while this process is scheduled and clocks run at
 /// about the same rate. Give [`fence`](LockGuard::fence) to the resource, and a paused process does no harm either.
@@ -27,6 +30,21 @@ pub struct LockGuard {
     held: HeldEntry,
 }
 
+/// A hold without a guard: what somebody else needs to go on with it; made by [`LockGuard::detach`].
+#[derive(Clone, Debug)]
+#[must_use = "nobody renews the lease; adopt it, or it ends by itself"]
+#[non_exhaustive]
+pub struct Detached {
+    /// Which lock.
+    pub name: LockName,
+    /// Who has this, has the lock. A secret: [`OwnerToken::expose`] to send it, [`OwnerToken::parse`] to read it.
+    pub token: OwnerToken,
+    /// The fence of the hold.
+    pub fence: FencingToken,
+    /// How long the lease surely lasted when it was detached.
+    pub remaining: Duration,
+}
+
 impl LockGuard {
     pub(crate) fn new(held: HeldEntry) -> Self {
         Self { held }
@@ -39,6 +57,24 @@ impl LockGuard {
 
     pub(crate) fn let_loose(self) -> Option<LooseHold> {
         self.held.let_loose()
+    }
+
+    /// Leaves the hold to whoever has its token, in this process or another one: the lock stays taken, nobody renews the lease,
+    /// and [`Lock::adopt`](crate::Lock::adopt) goes on with it. [`extend`](Self::extend) the lease before if that may take long.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Lost`](crate::ErrorKind::Lost) when the lease has ended;
+    /// [`ErrorKind::Indeterminate`](crate::ErrorKind::Indeterminate) when a request of the token is still without an answer, which
+    /// could take the lock again behind a release: the lock is then given back.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future gives the lock back, as dropping the guard does.
+    pub async fn detach(self) -> Result<Detached> {
+        let lease = Arc::clone(self.held.lease());
+        let LockTurn { lock: name, token, fence } = self.held.detach().await?;
+        Ok(Detached { name, token, fence, remaining: lease.deadline().remaining() })
     }
 
     pub(super) fn watched(&self) -> Watched {

@@ -7,7 +7,7 @@ mod options;
 mod plain;
 
 pub use all::{LockAll, MultiGuard};
-pub use guard::LockGuard;
 pub(crate) use guard::guard_methods;
+pub use guard::{Detached, LockGuard};
 pub(crate) use options::{Options, option_setters};
 pub use plain::Lock;

@@ -4,13 +4,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{LockGuard, Options, option_setters};
-use crate::driver::{ForceReleased, Inspection, Introspection, Revocation};
-use crate::engine::loose::LooseHold;
+use crate::driver::{ForceReleased, Inspection, Introspection, LockTurn, Revocation};
+use crate::engine::loose::{Adopted, LooseHold, adopt};
+use crate::engine::outcome::LostReason;
 use crate::engine::shared::Shared;
 use crate::engine::wait::{Patience, acquire};
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::LockName;
-use crate::token::FencingToken;
+use crate::token::{FencingToken, OwnerToken};
 
 /// A handle on one lock: how it will be asked for. Cheap to make and to clone; holds nothing.
 ///
@@ -138,8 +139,32 @@ impl Lock {
         Ok(acquire(&self.shared, &ask, patience).await?.map(LockGuard::new))
     }
 
-    /// Goes on with a hold that somebody else began. `None` when it has ended.
-    pub(crate) async fn adopt(&self, hold: LooseHold) -> Result<Option<LockGuard>> {
+    /// Goes on with a hold that was [detached](LockGuard::detach), here or in another process: one renewal, with the options of
+    /// this handle, proves that the token still has the lock. The fence is taken from you as it is: pass on the one of the hold.
+    ///
+    /// Adopt a hold once. Two guards of one token, or one beside the guard that it was taken from, both count as holders.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Lost`] when the hold has ended; whatever the driver reports. After another error the hold is what it was, and
+    /// may be adopted again.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future leaves the hold as it was, in nobody's hands, with a lease that may be longer.
+    pub async fn adopt(&self, token: OwnerToken, fence: FencingToken) -> Result<LockGuard> {
+        let told = |error| self.told(error, "adopt");
+        let ask = self.options.ask(&self.name, None, &self.shared.config).map_err(told)?;
+        let turn = LockTurn { lock: self.name.clone(), token, fence };
+        match adopt(&self.shared, turn, &ask).await.map_err(told)? {
+            Adopted::Held(held) => Ok(LockGuard::new(held)),
+            Adopted::Over => Err(told(Error::new(ErrorKind::Lost, LostReason::Gone.to_string()))),
+            Adopted::Late => Err(told(Error::new(ErrorKind::Lost, "the answer came when the lease could have ended"))),
+        }
+    }
+
+    /// Goes on with a hold of this client that came with a message. `None` when it has ended.
+    pub(crate) async fn take_up(&self, hold: LooseHold) -> Result<Option<LockGuard>> {
         let told = |error| self.told(error, "adopt");
         let ask = self.options.ask(&self.name, None, &self.shared.config).map_err(told)?;
         Ok(hold.adopt(&ask).await.map_err(told)?.map(LockGuard::new))

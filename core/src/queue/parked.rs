@@ -70,7 +70,7 @@ impl Lock {
     /// Dropping the future leaves no lock behind, also not the one that the message brought along.
     pub async fn try_acquire_for<T: 'static>(&self, delivery: &Delivery<T>) -> Result<Option<LockGuard>> {
         if let Some(turn) = delivery.claim().take_turn(self.shared(), self.name())
-            && let Some(guard) = self.adopt(turn).await?
+            && let Some(guard) = self.take_up(turn).await?
         {
             return Ok(Some(guard));
         }

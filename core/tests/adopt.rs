@@ -1,0 +1,72 @@
+//! Holds that go from one client to another, under a paused clock.
+
+mod stage;
+
+use std::time::Duration;
+
+use stage::{Stage, Step, TTL, steps};
+use tenure_core::{Client, ErrorKind, HoldState, LostReason, OwnerToken};
+use tenure_memory::MemoryDriver;
+use tokio::time::sleep;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn clients() -> (Client, Client) {
+    let driver = MemoryDriver::new();
+    (Client::new(driver.clone()), Client::new(driver))
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hold_goes_from_one_client_to_another() {
+    let (one, other) = clients();
+    let guard = one.lock("a").unwrap().acquire().await.unwrap();
+    let (fence, loss) = (guard.fence(), guard.loss());
+    let detached = guard.detach().await.unwrap();
+    assert!(detached.remaining > TTL / 2 && detached.name.as_bytes() == b"a" && detached.fence == fence);
+    assert_eq!((loss.ended().await, one.stats().holds), (None, 0), "it is over here, and not lost");
+    sleep(TTL / 2).await;
+    let token = OwnerToken::parse(detached.token.expose().as_str()).unwrap(); // it travelled
+    let adopted = other.adopt("a", token, detached.fence).await.unwrap();
+    sleep(3 * TTL).await;
+    assert_eq!((adopted.state(), adopted.fence()), (HoldState::Held, fence));
+    assert!(one.lock("a").unwrap().try_acquire().await.unwrap().is_none());
+    adopted.release().await.unwrap();
+    assert!(one.lock("a").unwrap().try_acquire().await.unwrap().unwrap().fence() > fence);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hold_that_ended_is_not_adopted() {
+    let (one, other) = clients();
+    let detached = one.lock("a").unwrap().acquire().await.unwrap().detach().await.unwrap();
+    sleep(2 * TTL).await;
+    let next = one.lock("a").unwrap().try_acquire().await.unwrap().unwrap();
+    let error = other.adopt("a", detached.token, detached.fence).await.unwrap_err();
+    assert_eq!((error.kind(), error.message()), (ErrorKind::Lost, &*LostReason::Gone.to_string()));
+    assert!(next.is_held() && other.lock("a").unwrap().try_acquire().await.unwrap().is_none());
+    let lost = one.lock("b").unwrap().fixed_ttl(SECOND).acquire().await.unwrap();
+    tokio::time::advance(2 * SECOND).await; // nobody has noticed
+    assert_eq!(lost.detach().await.unwrap_err().kind(), ErrorKind::Lost);
+    sleep(SECOND).await;
+    assert_eq!(one.stats().cleanups, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hold_with_a_request_in_doubt_is_given_back() {
+    let acquire = steps([Step::Busy, Step::Fail(ErrorKind::Indeterminate), Step::Grant]);
+    let (stage, client) = Stage { acquire, ..Stage::default() }.client();
+    let guard = client.lock("a").unwrap().acquire().await.unwrap();
+    assert_eq!(guard.detach().await.unwrap_err().kind(), ErrorKind::Indeterminate);
+    client.close(TTL).await.unwrap();
+    assert_eq!(stage.sent("abandon").len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_adoption_that_fails_can_be_repeated() {
+    let renew = steps([Step::Fail(ErrorKind::Unavailable)]);
+    let (stage, client) = Stage { renew, ..Stage::default() }.client();
+    let detached = client.lock("a").unwrap().acquire().await.unwrap().detach().await.unwrap();
+    let error = client.adopt("a", detached.token, detached.fence).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable);
+    let guard = client.adopt("a", detached.token, detached.fence).await.unwrap();
+    assert!(stage.sent("release").is_empty() && guard.is_held());
+}

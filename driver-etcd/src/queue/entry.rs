@@ -9,7 +9,6 @@ use tenure_core::{Delay, Error, ErrorKind, MessageId, Payload, QueueName, Result
 
 use super::clock::{Micros, after, span};
 use super::keys::{Place, QueueKeys, Set};
-use super::line::Soonest;
 use super::record::Record;
 use crate::driver::Inner;
 use crate::txn::{odd, reads};
@@ -225,23 +224,6 @@ impl<'a> Turn<'a> {
         let count = TxnOp::get(from, Some(GetOptions::new().with_range(to).with_count_only()));
         let dead = self.look(vec![count]).await?.first().map_or(0, GetResponse::count);
         Ok(self.inner.config.max_dead_letters.saturating_sub(u64::try_from(dead).unwrap_or_default()))
-    }
-
-    /// What makes those who wait look: something becomes due by then.
-    pub(super) fn signal(&self, due: Micros) -> TxnOp {
-        self.signal_all(&[due])
-    }
-
-    /// What makes as many look as there are due times. Of a queue that was struck off the list nobody waits for anything,
-    /// and no list would remove the signal.
-    pub(super) fn signal_all(&self, due: &[Micros]) -> TxnOp {
-        let listed = Compare::create_revision(self.keys.registered.as_slice(), CompareOp::Greater, 0);
-        TxnOp::txn(Txn::new().when([listed]).and_then([self.signal_listed(due)]))
-    }
-
-    /// The same for whoever lists the queue in the same step.
-    pub(super) fn signal_listed(&self, due: &[Micros]) -> TxnOp {
-        TxnOp::put(self.keys.wake.as_slice(), Soonest::of(due, self.now).spelled(), None)
     }
 
     pub(super) async fn look(&self, gets: Vec<TxnOp>) -> Result<Vec<GetResponse>> {

@@ -29,6 +29,14 @@ pub(super) enum Signalled {
     Place,
 }
 
+/// A place in the line that this client has, or may have.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Spot {
+    pub(super) key: Vec<u8>,
+    /// Whether it was seen in etcd. If not, it may be there all the same, or come to be there.
+    pub(super) seen: bool,
+}
+
 /// Where a message is, and since or until when.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {

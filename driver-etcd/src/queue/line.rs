@@ -8,6 +8,7 @@
 use std::collections::VecDeque;
 
 use super::clock::Micros;
+use super::keys::Spot;
 
 /// How many events are remembered while a request is on its way.
 const MOST_EVENTS: usize = 1_024;
@@ -56,14 +57,6 @@ pub(super) struct Place {
     pub(super) key: Vec<u8>,
     /// How many are before it.
     pub(super) ahead: u64,
-}
-
-/// A place that this client has, or may have.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Spot {
-    pub(super) key: Vec<u8>,
-    /// Whether it was seen in etcd. If not, it may be there all the same, or come to be there.
-    pub(super) seen: bool,
 }
 
 /// What one client knows of a queue on which it waits.

@@ -14,8 +14,8 @@ use tenure_core::{LeaseInstant, QueueName, Result};
 use tokio::sync::Notify;
 
 use super::clock::{Clock, Micros, span};
-use super::keys::{QueueSpace, Signalled};
-use super::line::{News, Sleeper, Spot, Stands};
+use super::keys::{QueueSpace, Signalled, Spot};
+use super::line::{News, Sleeper, Stands};
 use crate::grants::{Lease, Leases, new_id, seconds};
 use crate::link::Link;
 use crate::standing::{Audience, Standing};

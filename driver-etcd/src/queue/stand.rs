@@ -5,8 +5,8 @@ use tenure_core::Result;
 
 use super::clock::Micros;
 use super::entry::Turn;
-use super::keys::Set;
-use super::line::{Place, Soonest, Spot, Stands};
+use super::keys::{Set, Spot};
+use super::line::{Place, Soonest, Stands};
 use super::signals::Part;
 use crate::error::says_lease_gone;
 use crate::txn::{odd, reads, revision};
@@ -34,6 +34,23 @@ pub(super) enum Ahead {
 }
 
 impl Turn<'_> {
+    /// What makes those who wait look: something becomes due by then.
+    pub(super) fn signal(&self, due: Micros) -> TxnOp {
+        self.signal_all(&[due])
+    }
+
+    /// What makes as many look as there are due times. Of a queue that was struck off the list nobody waits for anything,
+    /// and no list would remove the signal.
+    pub(super) fn signal_all(&self, due: &[Micros]) -> TxnOp {
+        let listed = Compare::create_revision(self.keys.registered.as_slice(), CompareOp::Greater, 0);
+        TxnOp::txn(Txn::new().when([listed]).and_then([self.signal_listed(due)]))
+    }
+
+    /// The same for whoever lists the queue in the same step.
+    pub(super) fn signal_listed(&self, due: &[Micros]) -> TxnOp {
+        TxnOp::put(self.keys.wake.as_slice(), Soonest::of(due, self.now).spelled(), None)
+    }
+
     /// The reads of [`waiters`](Self::waiters).
     pub(super) fn look_at_waiters(&self, part: Option<&Part>) -> Vec<TxnOp> {
         let (from, to) = self.keys.line();

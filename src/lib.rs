@@ -180,9 +180,9 @@ pub use tenure_core::{
     WorkerStats,
 };
 pub use tenure_core::{
-    Client, ClientBuilder, Confirmation, Detached, DriftBound, Error, ErrorKind, FenceFloor, FenceGate, FencingToken, HoldState,
-    Label, LeaseInstant, Lock, LockAll, LockGuard, LockName, Loss, LostReason, MultiGuard, OwnerId, OwnerToken,
-    Reentrant, ReentrantGuard, Result, StaleFence, Stats, TokenText, Ttl,
+    Client, ClientBuilder, Confirmation, Detached, DriftBound, Error, ErrorKind, FenceFloor, FenceGate, FencingToken,
+    HoldState, Label, LeaseInstant, Lock, LockAll, LockGuard, LockName, Loss, LostReason, MultiGuard, OwnerId,
+    OwnerToken, Reentrant, ReentrantGuard, Result, StaleFence, Stats, TokenText, Ttl,
 };
 
 #[cfg(all(doctest, feature = "memory"))]

@@ -23,7 +23,7 @@ pub(crate) const LONG: Duration = Duration::from_secs(20);
 
 /// The rules of the README, which `rights.rs` compares.
 const COMMANDS: &str = "+ping +subscribe +info +evalsha +eval +time +get +mget +set +setrange +del +exists \
-                        +type +pttl +pexpire +hset +hget +hmget +hkeys +hexists +hlen +hdel +zadd +zrange +zrank +zscore \
+                        +type +pttl +pexpire +hset +hget +hmget +hscan +hexists +hlen +hdel +zadd +zrange +zrank +zscore \
                         +zcard +zcount +zrem +publish";
 pub(crate) const PLACES: [&str; 3] = ["~tenure:*", "~{tenure:*", "&tenure:*"];
 /// Those for functions, which are optional.

@@ -59,7 +59,7 @@ async fn a_lock_with_a_damaged_key_is_named_and_others_go_on() {
         }
         c.grant(&attempt(&format!("neighbour-{i}"))).await;
         server.cli(&["DEL", &key]).unwrap();
-        c.locks.force_release(&holder.name).await.unwrap();
+        c.locks.force_release(&holder.name, None).await.unwrap();
         server.cli(&["DEL", &format!("{{tenure:{lock}}}:q")]).unwrap();
         c.grant(&attempt(&lock)).await;
     }
@@ -113,7 +113,7 @@ async fn a_reentrant_hold_that_was_cut_is_named() {
         server.cli(damage).unwrap();
         is_named(&c.reentrant.enter(&owner, &attempt("lock")).await.unwrap_err(), "tenure:lock");
         c.locks.inspect(&first.name).await.unwrap();
-        c.locks.force_release(&first.name).await.unwrap();
+        c.locks.force_release(&first.name, None).await.unwrap();
     }
 }
 
@@ -136,7 +136,7 @@ async fn who_waits_is_told_that_the_queue_of_its_lock_is_damaged() {
         another_type(&server, &key);
         is_named(&in_time(waits).await.unwrap().unwrap_err(), &key);
         server.cli(&["DEL", &key]).unwrap();
-        other.locks.force_release(&common::name(&lock)).await.unwrap();
+        other.locks.force_release(&common::name(&lock), None).await.unwrap();
     }
 }
 

@@ -105,7 +105,7 @@ async fn of_several_locks_the_first_loss_is_told() {
 async fn with_takes_the_lock_for_the_work_and_gives_it_back() {
     let (stage, client) = Stage::default().client();
     let lock = client.lock("a").unwrap();
-    let kept = vec![1, 2, 3];
+    let kept = [1, 2, 3];
     let task = tokio::spawn(async move {
         let sum = lock.with(async |guard| kept.iter().sum::<u64>() + guard.fence().get()).await;
         (sum, lock)

@@ -99,6 +99,11 @@ fn classify(error: &EtcdError, member: &str) -> (ErrorKind, String) {
 fn not_connected(what: &str, member: &str, whole: &str) -> (ErrorKind, String) {
     match tls_fault(whole) {
         Some(fault) => (ErrorKind::Misconfigured, format!("{what} {member}: {fault} ({whole})")),
+        // In TLS 1.3 a client learns that its certificate was refused after its handshake, if the reason is read before the end.
+        None if member.starts_with("https:") && whole.contains("connection closed") => (
+            ErrorKind::Unavailable,
+            format!("{what} {member}: {whole}; perhaps the server asks for another client's certificate (cert, key)"),
+        ),
         None => (ErrorKind::Unavailable, format!("{what} {member}: {whole}")),
     }
 }

@@ -110,7 +110,7 @@ impl Checks {
             return Ok(()); // by somebody else, in the meantime
         }
         let mut notes = Notes::default();
-        let looked = told(executor, calls, &mut notes).await.and_then(|()| fits(&notes));
+        let looked = told(executor, calls, Replicas::TellThemselves, &mut notes).await.and_then(|()| fits(&notes));
         match looked {
             // One server of many that is away says nothing of the others, and is looked at when it is back.
             Err(error) if !(error.is_transient() && executor.placement() == Placement::Slots) => Err(error),
@@ -122,22 +122,37 @@ impl Checks {
     }
 }
 
+/// What to make of a server that is a replica.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Replicas {
+    /// A client that begins with one was given the wrong address.
+    Refused,
+    /// A server that became one says so in its answer to the request (READONLY), which is an outage: the connection is made anew,
+    /// and its name may lead elsewhere by then.
+    TellThemselves,
+}
+
 /// Looks at version, mode, role and eviction policy through `INFO`, and tries the rights that scripts need.
 pub(crate) async fn server<E: RedisExecutor + ?Sized>(executor: &E, calls: &Calls) -> Result<Notes> {
     let mut notes = Notes::default();
-    told(executor, calls, &mut notes).await?;
+    told(executor, calls, Replicas::Refused, &mut notes).await?;
     rights(executor, calls, &mut notes).await?;
     Ok(notes)
 }
 
 /// What the servers tell about themselves.
-async fn told<E: RedisExecutor + ?Sized>(executor: &E, calls: &Calls, notes: &mut Notes) -> Result<()> {
+async fn told<E: RedisExecutor + ?Sized>(
+    executor: &E,
+    calls: &Calls,
+    replicas: Replicas,
+    notes: &mut Notes,
+) -> Result<()> {
     for section in ["server", "replication", "memory"] {
         for (_, answer) in executor.command(&["INFO", section]).await {
             match answer {
                 Ok(reply) => {
                     let info = String::from_utf8_lossy(reply.bytes()?).into_owned();
-                    look(&info, executor.placement(), calls.settings.eviction, notes)?;
+                    look(&info, executor.placement(), calls.settings.eviction, replicas, notes)?;
                 }
                 Err(error) if error.is_withheld() => {
                     let text = "info is denied or unknown: version, role and eviction policy were not checked";
@@ -151,7 +166,7 @@ async fn told<E: RedisExecutor + ?Sized>(executor: &E, calls: &Calls, notes: &mu
 }
 
 /// Judges one section of `INFO`.
-fn look(info: &str, placement: Placement, eviction: Eviction, notes: &mut Notes) -> Result<()> {
+fn look(info: &str, placement: Placement, eviction: Eviction, replicas: Replicas, notes: &mut Notes) -> Result<()> {
     let misconfigured = |text: String| Err(Error::new(ErrorKind::Misconfigured, text));
     for (key, value) in info.lines().filter_map(|line| line.trim_end().split_once(':')) {
         match (key, value) {
@@ -173,7 +188,7 @@ fn look(info: &str, placement: Placement, eviction: Eviction, notes: &mut Notes)
                     "the server is a sentinel: it knows where the primary is, but keeps no data".into(),
                 );
             }
-            ("role", "slave") => {
+            ("role", "slave") if replicas == Replicas::Refused => {
                 return misconfigured(format!("{REPLICA} (role:slave); locks need the primary"));
             }
             ("maxmemory_policy", policy) if policy != "noeviction" => {
@@ -254,7 +269,7 @@ mod tests {
 
     fn looked(info: &str, eviction: Eviction) -> Result<Notes> {
         let mut notes = Notes::default();
-        look(info, Placement::OneServer, eviction, &mut notes).map(|()| notes)
+        look(info, Placement::OneServer, eviction, Replicas::Refused, &mut notes).map(|()| notes)
     }
 
     #[test]

@@ -9,7 +9,7 @@ use tenure_core::driver::{AcquireRequest, Backend, DelayQueue, DistributedLock, 
 use tenure_core::{Error, ErrorKind, FencingToken, LockName, OwnerToken, Result};
 
 use crate::config::EtcdConfig;
-use crate::error::of_a_read;
+use crate::error::{of_a_first_request, of_a_read};
 use crate::fences::Fences;
 use crate::grants::{Leases, Revoked};
 use crate::idle::Idle;
@@ -113,7 +113,7 @@ impl EtcdDriver {
         for _ in &members {
             // A member that does not answer is passed over by the next call.
             if let Ok(answered) = tokio::time::timeout(limit, driver.ping()).await {
-                answered?;
+                answered.map_err(of_a_first_request)?;
                 return Ok(driver.clone());
             }
         }

@@ -41,8 +41,22 @@ const OLD_TOKEN: &str = "revision of auth store is old";
 
 /// The error of a request that changes nothing: whatever became of it, nothing was applied.
 pub(crate) fn of_a_read(error: Error) -> Error {
+    match (error.kind(), tls_fault(error.message())) {
+        (ErrorKind::Indeterminate, Some(fault)) => error.with_kind(ErrorKind::Misconfigured).at(fault),
+        (ErrorKind::Indeterminate, None) => error.with_kind(ErrorKind::Unavailable),
+        _ => error,
+    }
+}
+
+/// The error of the first request of a client. In TLS 1.3 it learns after its handshake that its certificate was refused, and may
+/// see nothing but the end of the connection.
+pub(crate) fn of_a_first_request(error: Error) -> Error {
+    let says = |sign: &&str| error.message().contains(sign);
+    let ended = ["connection closed", "broken pipe", "connection reset"].iter().any(|sign| says(sign));
     match error.kind() {
-        ErrorKind::Indeterminate => error.with_kind(ErrorKind::Unavailable),
+        ErrorKind::Unavailable if ended && says(&"https://") => {
+            error.at("perhaps the server asks for another client's certificate (cert, key)")
+        }
         _ => error,
     }
 }
@@ -99,11 +113,6 @@ fn classify(error: &EtcdError, member: &str) -> (ErrorKind, String) {
 fn not_connected(what: &str, member: &str, whole: &str) -> (ErrorKind, String) {
     match tls_fault(whole) {
         Some(fault) => (ErrorKind::Misconfigured, format!("{what} {member}: {fault} ({whole})")),
-        // In TLS 1.3 a client learns that its certificate was refused after its handshake, if the reason is read before the end.
-        None if member.starts_with("https:") && whole.contains("connection closed") => (
-            ErrorKind::Unavailable,
-            format!("{what} {member}: {whole}; perhaps the server asks for another client's certificate (cert, key)"),
-        ),
         None => (ErrorKind::Unavailable, format!("{what} {member}: {whole}")),
     }
 }

@@ -70,7 +70,7 @@ macro_rules! guard_methods {
         ///
         /// # Errors
         ///
-        /// [`ErrorKind::Lost`], with the reason.
+        /// [`ErrorKind::Lost`](crate::ErrorKind::Lost), with the reason.
         pub fn check(&self) -> Result<()> {
             self.inner.check()
         }

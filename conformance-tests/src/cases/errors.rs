@@ -33,6 +33,13 @@ pub(super) const CASES: &[Case] = &[
         says_what_and_where_and_no_secret
     ),
     case!(
+        "ping/tells-whether-it-answers",
+        "A ping succeeds, changes nothing, and fails while the backend cannot be reached and on a closed client.",
+        ["P26"],
+        [],
+        ping_tells_whether_it_answers
+    ),
+    case!(
         "close/refuses-afterwards",
         "A closed client refuses every use with an error that says so, and closing again is harmless.",
         ["P26"],
@@ -118,6 +125,25 @@ async fn says_what_and_where_and_no_secret(context: &mut Context) -> CaseResult 
     assert!(text.contains("release") && text.contains(client.driver()), "{text}");
     assert!(text.contains("sec\\nret") && !text.contains('\n'), "{text}");
     assert!(!format!("{text} {error:?}").contains(secret.as_str()), "an error holds a token");
+    clean(context, &probe, &name, &[&client]).await
+}
+
+async fn ping_tells_whether_it_answers(context: &mut Context) -> CaseResult {
+    let ((client, layer), probe) = (context.layered().await?, context.client().await?);
+    let name = context.name("pinged");
+    let guard = keep(&client, &name, LONG).await?;
+    client.ping().await?;
+    probe.ping().await?;
+    assert!(guard.is_held() && !is_free(&probe, &name).await?, "a ping changes nothing");
+    layer.rule(Rule::always(Action::FailBeforeSend));
+    must_fail(client.ping().await, ErrorKind::Unavailable)?;
+    layer.heal();
+    client.ping().await?;
+    assert!(!client.doctor().await?.findings().is_empty(), "a check-up without findings");
+    guard.release().await?;
+    client.close(context.soon()).await?;
+    must_fail(client.ping().await, ErrorKind::Closed)?;
+    must_fail(client.doctor().await, ErrorKind::Closed)?;
     clean(context, &probe, &name, &[&client]).await
 }
 

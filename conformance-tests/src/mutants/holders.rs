@@ -97,6 +97,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "releases are done and not answered",
         || Arc::new(Mute),
         [
+            "ping/tells-whether-it-answers",
             "close/gives-back-what-is-held",
             "close/refuses-afterwards",
             "config/zeros-are-refused-not-panics",

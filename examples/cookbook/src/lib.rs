@@ -3,6 +3,7 @@
 
 pub mod cron;
 pub mod file;
+pub mod health;
 pub mod leader;
 pub mod once;
 pub mod payment;

@@ -51,10 +51,10 @@ pub(crate) fn of_a_read(error: Error) -> Error {
 /// The error of the first request of a client. In TLS 1.3 it learns after its handshake that its certificate was refused, and may
 /// see nothing but the end of the connection.
 pub(crate) fn of_a_first_request(error: Error) -> Error {
-    let says = |sign: &&str| error.message().contains(sign);
-    let ended = ["connection closed", "broken pipe", "connection reset"].iter().any(|sign| says(sign));
+    let says = |sign: &str| error.message().contains(sign);
+    let ended = says("connection closed") || says("broken pipe") || says("connection reset");
     match error.kind() {
-        ErrorKind::Unavailable if ended && says(&"https://") => {
+        ErrorKind::Unavailable if ended && says("https://") => {
             error.at("perhaps the server asks for another client's certificate (cert, key)")
         }
         _ => error,

@@ -140,15 +140,17 @@ pub(crate) async fn server<E: RedisExecutor + ?Sized>(executor: &E, calls: &Call
     Ok(notes)
 }
 
-/// What the servers tell about themselves.
+/// What the servers tell about themselves. One that is away keeps none of the others from being looked at.
 async fn told<E: RedisExecutor + ?Sized>(
     executor: &E,
     calls: &Calls,
     replicas: Replicas,
     notes: &mut Notes,
 ) -> Result<()> {
-    for section in ["server", "replication", "memory"] {
-        for (_, answer) in executor.command(&["INFO", section]).await {
+    let mut away = None;
+    let ask = async |section| executor.command(&["INFO", section]).await;
+    for answers in join_all(["server", "replication", "memory"].map(ask)).await {
+        for (_, answer) in answers {
             match answer {
                 Ok(reply) => {
                     let info = String::from_utf8_lossy(reply.bytes()?).into_owned();
@@ -158,11 +160,14 @@ async fn told<E: RedisExecutor + ?Sized>(
                     let text = "info is denied or unknown: version, role and eviction policy were not checked";
                     notes.remark(text.into());
                 }
-                Err(error) => return Err(error.into_error(&calls.keys, None)),
+                Err(error) => match error.into_error(&calls.keys, None) {
+                    error if error.is_transient() => away = Some(error),
+                    error => return Err(error),
+                },
             }
         }
     }
-    Ok(())
+    away.map_or(Ok(()), Err)
 }
 
 /// Judges one section of `INFO`.

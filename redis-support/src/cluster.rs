@@ -115,10 +115,14 @@ impl<D: Dialer> Cluster<D> {
         Err(ExecError::NotSent { message, source: None })
     }
 
-    /// Sends one command to every primary.
+    /// Sends one command to every primary; one that leaves the cluster before it is asked has no answer.
     pub(crate) async fn everywhere(&self, request: &Request<'_>) -> Vec<(String, Result<Reply, ExecError>)> {
         let ask = async |link: Arc<Link<D>>| (link.place(), link.request(request).await);
-        futures_util::future::join_all(self.0.links().into_iter().map(ask)).await
+        let mut answers = futures_util::future::join_all(self.0.links().into_iter().map(ask)).await;
+        if !self.0.nodes().closed {
+            answers.retain(|(_, answer)| !matches!(answer, Err(ExecError::Closed)));
+        }
+        answers
     }
 
     /// For every primary, where it is and some of the slots that it serves.

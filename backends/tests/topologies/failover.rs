@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use tenure_core::driver::Exclusion;
-use tenure_core::{Client, ErrorKind, FencingToken};
+use tenure_core::{Client, Error, ErrorKind, FencingToken};
 use tenure_testkit::{RedisOptions, RedisSentinels};
 use tokio::sync::watch;
 use tokio::time::sleep;
@@ -89,6 +89,35 @@ async fn a_failover_that_loses_a_lock_breaks_exclusion_and_not_the_order_of_fenc
             assert_eq!(guard.release().await.unwrap_err().kind(), ErrorKind::Lost);
             other.check().unwrap();
         }
+    }
+}
+
+/// A new connection has all servers looked at again, while one of them leaves the cluster for good.
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "starts clusters and sentinels; cargo xtask test"]
+async fn servers_are_looked_at_while_one_of_them_leaves_the_cluster() {
+    for library in LIBRARIES {
+        let mut cluster = Pair::all()[0]();
+        let client = client(library, &cluster.url()).await;
+        let (leaves, successor) = cluster.places("tenure:lost");
+        let stays = |name: &String| cluster.places(&format!("tenure:{name}")).0 != leaves;
+        let name = (0..).map(|number| format!("stays-{number}")).find(stays).unwrap();
+        let (home, _) = cluster.places(&format!("tenure:{name}"));
+        cluster.server(leaves).kill().unwrap();
+        within("a failover", async {
+            let lock = client.lock(&name).unwrap();
+            while cluster.server(successor).cli(&["EXISTS", "tenure:lost"]).is_err() {
+                cluster.server(home).cli(&["CLIENT", "KILL", "TYPE", "normal"]).unwrap();
+                let outage = match lock.try_acquire().await {
+                    Ok(Some(guard)) => guard.release().await.err(),
+                    Ok(None) => None, // the release before has had no answer yet
+                    Err(error) => Some(error),
+                };
+                assert!(outage.iter().all(Error::is_transient), "{outage:?}");
+            }
+        })
+        .await;
+        eventually_granted(&client, "lost").await.release().await.unwrap();
     }
 }
 

@@ -52,8 +52,14 @@ fn each<T>(reply: &Reply, count: usize, one: impl Fn(&Reply) -> Result<T>) -> Re
 
 /// The answer of a push; `None` when the queue is full.
 pub(super) fn pushed(reply: &Reply, messages: &[NewMessage]) -> Result<Option<Vec<Pushed>>> {
-    if let Reply::Int(-1) = reply {
-        return Ok(None);
+    match reply {
+        Reply::Int(-1) => return Ok(None),
+        Reply::Array(_) => {}
+        last => {
+            let (last, count) = (hex(last.bytes()?)?, messages.len() as u64);
+            let first = (last + 1).checked_sub(count).ok_or_else(|| unexpected("a number is too small"))?;
+            return Ok(Some((first..=last).map(|number| Pushed::Stored(MessageId::assigned(number))).collect()));
+        }
     }
     let mut messages_left = messages.iter();
     let answers = each(reply, messages.len(), |answer| Ok(answer.clone()))?;
@@ -129,7 +135,7 @@ fn damage(items: &[Reply], error: &Error) -> Option<Damaged> {
 }
 
 fn one_delivery(items: &[Reply], now: u64) -> Result<RawDelivery> {
-    let [id, score, before, record] = items else { return Err(unexpected("a delivery is cut")) };
+    let [id, late, before, record] = items else { return Err(unexpected("a delivery is cut")) };
     let number_ = hex(id.bytes()?)?;
     let record = Record::read(record.bytes()?)?;
     let state = State::read(before.bytes()?)?;
@@ -142,7 +148,7 @@ fn one_delivery(items: &[Reply], now: u64) -> Result<RawDelivery> {
         cause: state.cause,
         fence,
         receipt: Receipt::new([number_, state.fence, 0]),
-        late: number(score).map_or(Duration::ZERO, |score| span(score / 2, now)),
+        late: number(late).map_or(Duration::ZERO, Duration::from_micros),
         age: span(number_, now),
         key: record.key,
         lock: record.lock,

@@ -3,9 +3,9 @@
 --       J held by key, N counters, C clients that wait, L counted leases, X all queues
 -- ARGV  queue, channel prefix, keep ms, most messages (0: no limit), then for each message: delay us, and with a ttl
 --       ';' and that in us; 'k' to keep or 'r' to replace what is known, and the name, or '' for none; record
--- Returns for each message its number (14 hex) when it is stored, 'r' and its number when it took the place of another one,
---         or where the known one stands: 1 scheduled, 2 ready, 3 in flight, 4 dead, 5 settled; or -1 for all when the
---         queue is full.
+-- Returns the number (14 hex) of the last message, which those before it count up to, when none has a name; else for each
+--         its number when it is stored, 'r' and its number when it took the place of another one, or where the known one
+--         stands: 1 scheduled, 2 ready, 3 in flight, 4 dead, 5 settled; or -1 for all when the queue is full.
 -- Atomic so that a batch is whole, payload and place belong together, and a name is given once. The first write is one
 -- that a server out of memory refuses, so that it refuses all.
 local queue, channel, keep, limit = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])

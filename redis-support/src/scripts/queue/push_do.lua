@@ -12,7 +12,8 @@ local empty, heard = there < 2, there % 2 == 1
 -- A message's number tells when it was pushed: those of a batch end at now, unless that many were given already.
 local count = (#ARGV - 4) / 3
 if number < now - count then number = now - count end
-local answers, batch, scores, records, soonest = {}, {}, {}, {}, math.huge
+local answers, named, batch, scores, records, soonest = {}, false, {}, {}, {}, math.huge
+local times, delay, place_of, place_text = nil, nil, nil, nil -- those of the message before: most are as that one
 
 local function store()
   save()
@@ -22,13 +23,22 @@ local function store()
   scores, records = {}, {}
 end
 
+local function text_of(score)
+  if score ~= place_of then place_of, place_text = score, string.format('%.0f', score) end
+  return place_text
+end
+
 for i = 5, #ARGV, 3 do
   local name, record = ARGV[i + 1], ARGV[i + 2]
-  local delay = tonumber(ARGV[i])
+  if ARGV[i] ~= times then
+    times = ARGV[i]
+    delay = tonumber(times)
+  end
   local due = delay and now + delay
   if not due then due, record = seldom().due_and_end(ARGV[i], record) end
   local state, old, place, score, replaces
   if name ~= '' then
+    named = true
     replaces, name = string.sub(name, 1, 1) == 'r', string.sub(name, 2)
     if batch[name] and replaces then store() end
     if batch[name] and not replaces then state = batch[name] else state, old, place, score = seldom().known(name) end
@@ -47,7 +57,7 @@ for i = 5, #ARGV, 3 do
       batch[name] = due <= now and 2 or 1
     end
     local n = #scores
-    scores[n + 1], scores[n + 2] = 2 * due, id
+    scores[n + 1], scores[n + 2] = text_of(2 * due), id
     records[n + 1], records[n + 2] = id, record
     if 2 * due < soonest then soonest = 2 * due end
     answers[#answers + 1] = replaces and 'r' .. id or id
@@ -62,4 +72,4 @@ if next(batch) then -- forgets a few names whose window has ended
   local ended = redis.call('ZRANGE', S, '-inf', now, 'BYSCORE', 'LIMIT', 0, 512)
   if #ended > 0 then redis.call('ZREM', S, unpack(ended)) end
 end
-return answers
+return named and answers or string.format('%014x', number)

@@ -1,27 +1,26 @@
 -- Part: receive(). Needs the part of settling; fences, floor, max, lease in us, client ('' for nobody).
--- Returns {now, next, expired, dead, postponed, orphans, then for each delivery: number, score before, state, record};
+-- Returns {now, next, expired, dead, postponed, orphans, then for each delivery: number, how late in us, state, record};
 -- next is -2 paused, -1 never, 0 at once, else in so many us. Looks at 256 messages beyond those handed out, and stops
 -- after 4 MiB, so that no run is long.
 local PAGE, BYTES = 64, 4194304
 
--- What is due of the first `most`, and the score of the next one.
+-- What is due of the first `most`: numbers, scores, and whether a lease ended with them; then the score of the next one.
 local function due(most)
-  local found, ids, scores = redis.call('ZRANGE', T, 0, most, 'WITHSCORES'), {}, {}
+  local found, ids, scores, ended, last, value = redis.call('ZRANGE', T, 0, most, 'WITHSCORES'), {}, {}, {}, nil, nil
   for i = 1, most do
     local score = found[2 * i]
-    if not score or tonumber(score) > 2 * now + 1 then break end
-    ids[i], scores[i] = found[2 * i - 1], score
+    if score ~= last then last, value = score, tonumber(score) end
+    if not score or value > 2 * now + 1 then break end
+    ids[i], scores[i], ended[i] = found[2 * i - 1], value, value % 2 == 1
   end
-  return ids, scores, found[2 * #ids + 2]
+  return ids, scores, ended, found[2 * #ids + 2]
 end
 
--- The state of a first delivery, up to the fence, of a message that has nothing but a payload; nil of any other.
-local function plain(id, score, record)
-  local attempts = string.match(record, '^(%x%x%x%x)%-')
-  local readable = attempts and attempts > '0000' and attempts <= '2710' and string.len(record) <= 1048581
-  if readable and tonumber(score) % 2 == 0 and string.len(id) == 14 and not string.find(id, '[^0-9a-f]') then
-    return '0001' .. attempts .. 'F--'
-  end
+-- The state of a first delivery, as string.format takes it with the fence, by how the record begins: if that of a message
+-- that has nothing but a payload.
+local function plain(head)
+  local attempts = string.match(head, '^(%x%x%x%x)%-$')
+  return attempts and attempts > '0000' and attempts <= '2710' and '0001' .. attempts .. 'F--%014x'
 end
 
 local function receive()
@@ -32,27 +31,34 @@ local function receive()
   if marks ~= '' then most = paused and 0 or math.min(max, seldom().room()) end
   if fences == 'clock' and fence < now then fence = now end
   if fence < floor then fence = floor end
-  local leased, first = string.format('%.0f', 2 * (now + lease) + 1), nil
+  local leased, first, head, form = string.format('%.0f', 2 * (now + lease) + 1), nil, nil, nil
+  local sub, find, format = string.sub, string.find, string.format
   while handed < most and looks > 0 and bytes < BYTES do
     -- The more was passed over, the more is looked at.
-    local ids, scores, behind = due(math.min(most - handed + math.min(256 - looks, looks), PAGE))
+    local ids, scores, ended, behind = due(math.min(most - handed + math.min(256 - looks, looks), PAGE))
     first = behind
     if #ids == 0 then break end
-    local records, states = redis.call('HMGET', M, unpack(ids)), redis.call('HMGET', O, unpack(ids))
-    local given, leases, running, n = {}, {}, {}, 0
-    for i, id in ipairs(ids) do
-      local record, state, turn, reason = records[i], states[i], '', ''
-      local begun = record and not state and plain(id, scores[i], record)
-      if not begun then begun, turn, reason = seldom().prepare(id, scores[i], record, state, out) end
+    local records, states = redis.call('HMGET', M, unpack(ids)), {}
+    if #ids < 4 or redis.call('EXISTS', O) == 1 then states = redis.call('HMGET', O, unpack(ids)) end
+    local given, leases, running, again, n = {}, {}, {}, {}, 0
+    for i = 1, #ids do
+      local id, record, state, turn, reason, begun = ids[i], records[i], states[i], '', '', nil
+      if record and not state and not ended[i] and #record <= 1048581 and #id == 14 and find(id, '^[0-9a-f]+$') then
+        local begins = sub(record, 1, 5)
+        if begins ~= head then head, form = begins, plain(begins) end
+        begun = form
+      end
+      if not begun then begun, turn, reason = seldom().prepare(id, ended[i], scores[i], record, state, out) end
       if begun then
+        if state then again[#again + 1] = id end
         fence = fence + 1
-        state = begun .. string.format('%014x', fence)
+        state = format(begun, fence)
         n = n + 1
         given[n], leases[2 * n - 1], leases[2 * n] = id, leased, id
         running[2 * n - 1], running[2 * n] = id, state .. reason
-        local last = #out
-        out[last + 1], out[last + 2], out[last + 3], out[last + 4] = id, scores[i], state .. turn .. reason, record
-        handed, bytes = handed + 1, bytes + string.len(record)
+        local last = 6 + 4 * handed
+        out[last + 1], out[last + 2], out[last + 3], out[last + 4] = id, now - scores[i] / 2, state .. turn .. reason, record
+        handed, bytes = handed + 1, bytes + #record
         if handed == most then break end
       else
         looks = looks - 1
@@ -62,7 +68,7 @@ local function receive()
     if made then made.put_held() end
     if n > 0 then
       -- What works without memory first: it lets the others work.
-      if made or not written then redis.call('HDEL', O, unpack(given)) end
+      if #again > 0 then redis.call('HDEL', O, unpack(again)) elseif not written then redis.call('HDEL', O, '') end
       redis.call('ZADD', T, unpack(leases))
       redis.call('HSET', R, unpack(running))
       if marks ~= '' then made.count(given, now + lease) end

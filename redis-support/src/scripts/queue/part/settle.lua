@@ -9,22 +9,23 @@ local written = false
 
 local function settle(from)
   local ids, answers, gone, extended, valid = {}, {}, {}, {}, {}
-  for i = from, #ARGV do ids[#ids + 1] = string.sub(ARGV[i], 1, 14) end
+  local sub, byte = string.sub, string.byte
+  for i = from, #ARGV do ids[i - from + 1] = sub(ARGV[i], 1, 14) end
   if #ids == 0 then return answers end
   load() -- what is damaged ends the run before it changes anything
   local states = redis.call('HMGET', R, unpack(ids))
   local settled = {}
-  for i, id in ipairs(ids) do
-    local state, arg = states[i], ARGV[from + i - 1]
-    if not state or settled[id] or string.sub(state, 12, 25) ~= string.sub(arg, 15, 28) then
+  for i = 1, #ids do
+    local id, state, arg = ids[i], states[i], ARGV[from + i - 1]
+    if not state or settled[id] or sub(state, 12, 25) ~= sub(arg, 15, 28) then
       answers[i] = 0
     else
       settled[id] = true
       valid[#valid + 1] = id
-      if string.sub(arg, 29, 29) == 'a' then
+      if byte(arg, 29) == 97 then -- 'a'
         answers[i] = 1
         gone[#gone + 1] = id
-        if string.sub(state, 10, 10) == '+' then extended[id] = redis.call('HGET', M, id) end
+        if byte(state, 10) == 43 then extended[id] = redis.call('HGET', M, id) end
       else
         answers[i] = seldom().settle(id, state, arg)
       end

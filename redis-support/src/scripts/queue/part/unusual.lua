@@ -37,10 +37,9 @@ local function examine(id, record, state)
   return nil, doom, key
 end
 
--- Makes a message ready for its delivery: its state up to the fence, its turn and the reason. Or moves it out of the way:
--- nil, and whether the order of the others changed. `counts` is what a receive returns.
-local function prepare(id, score, record, state, counts)
-  local ended = tonumber(score) % 2 == 1
+-- Makes a message ready for its delivery: its state, as string.format takes it with the fence, its turn and the reason. Or
+-- moves it out of the way: nil, and whether the order of the others changed. `counts` is what a receive returns.
+local function prepare(id, ended, score, record, state, counts)
   if ended then state = redis.call('HGET', R, id) or state end
   if not record then
     redis.call('ZREM', T, id)
@@ -86,5 +85,6 @@ local function prepare(id, score, record, state, counts)
   local turn = string.sub(state, 26, -1 - string.len(reason)) -- of this delivery alone
   local cause = ended and 'L' or string.sub(state, 9, 9)
   local beginning = string.format('%04x', attempt + 1) .. string.sub(state, 5, 8) .. cause .. string.sub(state, 10, 11)
+    .. '%014x'
   return beginning, turn, reason
 end

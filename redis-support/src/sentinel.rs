@@ -1,11 +1,12 @@
 //! Which server is the primary, asked of sentinels and heard from them.
 
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use tokio::sync::Notify;
-use tokio::time::timeout;
+use tokio::time::{Instant, sleep_until, timeout};
 
 use crate::config::{Address, RedisConfig};
 use crate::dial::{Dialer, Endpoint, Heard, Listen, Request, Socket};
@@ -15,6 +16,8 @@ use crate::link::{Link, Route};
 
 /// Where sentinels announce a new primary: `<service> <old host> <old port> <new host> <new port>`.
 const ANNOUNCEMENTS: &str = "+switch-master";
+/// The least time from one look for another primary to the next, however many are announced.
+const PACE: Duration = Duration::from_millis(100);
 
 /// The sentinels of one service, and a link to each that listens for announcements.
 pub(crate) struct Sentinels<D: Dialer> {
@@ -23,6 +26,8 @@ pub(crate) struct Sentinels<D: Dialer> {
     addresses: Vec<Address>,
     service: String,
     moved: Arc<Notify>,
+    /// When [`Sentinels::moved`] returned last.
+    told: Mutex<Option<Instant>>,
     /// Which sentinel answered last.
     answering: AtomicUsize,
     links: Vec<Link<D>>,
@@ -52,6 +57,7 @@ impl<D: Dialer> Sentinels<D> {
             answering: AtomicUsize::new(0),
             links: links.collect(),
             moved,
+            told: Mutex::default(),
         })
     }
 
@@ -60,9 +66,16 @@ impl<D: Dialer> Sentinels<D> {
         format!("the primary of {}", self.service)
     }
 
-    /// Returns when there may be another primary.
+    /// Returns when there may be another primary: at once for the first announcement after a while. Those that follow at its
+    /// heels are one, told a moment later. Dropping the future forgets none.
     pub(crate) async fn moved(&self) {
+        let told = || self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        let last = *told();
+        if let Some(last) = last {
+            sleep_until(last + PACE).await;
+        }
         self.moved.notified().await;
+        *told() = Some(Instant::now());
     }
 
     /// The primary, and how to log in there.

@@ -21,10 +21,24 @@ pub enum Link {
     Silent,
     /// Carries nothing and loses nothing: who sends has to wait in the end.
     Jammed,
+    /// Answers with a line that never ends, in place of the server.
+    EndlessLine,
+    /// Answers with a string of the greatest length that can be announced, in place of the server.
+    EndlessString,
 }
 
 impl Link {
-    const ALL: [Self; 4] = [Self::Open, Self::LosesReplies, Self::Silent, Self::Jammed];
+    const ALL: [Self; 6] =
+        [Self::Open, Self::LosesReplies, Self::Silent, Self::Jammed, Self::EndlessLine, Self::EndlessString];
+
+    /// How the answer begins that has no end, if there is one.
+    fn flood(self) -> Option<&'static [u8]> {
+        match self {
+            Self::EndlessLine => Some(b"+"),
+            Self::EndlessString => Some(b"$9223372036854775807\r\n"),
+            _ => None,
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -141,7 +155,7 @@ impl Shared {
         let (from_server, to_server) = (server.try_clone()?, server);
         let requests = Arc::clone(&connection);
         thread::spawn(move || requests.carry(from_client, to_server, |link| link != Link::Silent));
-        thread::spawn(move || connection.carry(from_server, to_client, |link| link == Link::Open));
+        thread::spawn(move || connection.answer(from_server, to_client));
         Ok(())
     }
 
@@ -151,27 +165,58 @@ impl Shared {
 }
 
 impl Connection {
-    fn carry(&self, mut from: TcpStream, mut to: TcpStream, passes: impl Fn(Link) -> bool) {
-        let mut buffer = [0; 16 * 1024];
-        loop {
-            match from.read(&mut buffer) {
-                Ok(0) => break,
-                Ok(count) => {
-                    if passes(self.unjammed()) && to.write_all(&buffer[..count]).is_err() {
-                        break;
-                    }
-                }
-                Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {}
-                Err(_) => break,
+    /// Carries replies until it is told to flood.
+    fn answer(&self, from: TcpStream, mut to: TcpStream) {
+        let flood =
+            to.try_clone().ok().and_then(|end| self.carry_until(from, end, |link| link == Link::Open, Link::flood));
+        if let Some(head) = flood {
+            let mut sent = to.write_all(head);
+            while sent.is_ok() {
+                sent = to.write_all(&[b'a'; 64 * 1024]);
             }
         }
         self.close();
     }
 
+    fn carry(&self, from: TcpStream, to: TcpStream, passes: impl Fn(Link) -> bool) {
+        let _ = self.carry_until(from, to, passes, |_| None::<()>);
+        self.close();
+    }
+
+    /// Carries until an end is closed, or the link is one that `stop` wants something else of.
+    fn carry_until<T>(
+        &self,
+        mut from: TcpStream,
+        mut to: TcpStream,
+        passes: impl Fn(Link) -> bool,
+        stop: impl Fn(Link) -> Option<T>,
+    ) -> Option<T> {
+        let mut buffer = [0; 16 * 1024];
+        loop {
+            if let Some(other) = stop(self.link()) {
+                return Some(other);
+            }
+            match from.read(&mut buffer) {
+                Ok(0) => return None,
+                Ok(count) => {
+                    if passes(self.unjammed()) && to.write_all(&buffer[..count]).is_err() {
+                        return None;
+                    }
+                }
+                Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {}
+                Err(_) => return None,
+            }
+        }
+    }
+
+    fn link(&self) -> Link {
+        Link::ALL[usize::from(self.link.load(Ordering::Acquire))]
+    }
+
     /// What the connection does, once it does anything.
     fn unjammed(&self) -> Link {
         loop {
-            match Link::ALL[usize::from(self.link.load(Ordering::Acquire))] {
+            match self.link() {
                 Link::Jammed => thread::sleep(TICK),
                 link => return link,
             }

@@ -65,18 +65,24 @@ impl<D: Dialer> Shared<D> {
                     () = sleep(self.pace.ping_interval.saturating_sub(idle)) => false,
                 },
             };
-            if let (true, Route::Named(sentinels)) = (moved, &self.route)
-                && let Ok(address) = sentinels.primary().await
-                && address != live.address
-            {
-                let message = format!("the primary has moved from {} to {address}", live.address);
-                return ExecError::NotSent { message, source: None };
-            }
             if !moved && self.idle() < self.pace.ping_interval {
                 continue; // other requests were answered in the meantime
             }
+            // Before the sentinels are asked, which may take long: a connection that broke is replaced, wherever it led.
             if let Some(error) = self.try_out(live).await {
                 return error;
+            }
+            if let (true, Route::Named(sentinels)) = (moved, &self.route) {
+                let primary = tokio::select! {
+                    () = live.ended() => return ended(),
+                    primary = sentinels.primary() => primary,
+                };
+                if let Ok(address) = primary
+                    && address != live.address
+                {
+                    let message = format!("the primary has moved from {} to {address}", live.address);
+                    return ExecError::NotSent { message, source: None };
+                }
             }
         }
     }

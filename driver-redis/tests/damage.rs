@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use common::queue::{ack, message, one, payloads, push, queue, receive, up_to};
 use common::{Client, LONG, attempt, hold, server, waiter};
-use tenure_core::driver::{DeadSelection, DelayQueue, Listed};
+use tenure_core::driver::{DeadSelection, DelayQueue, ForceReleased, Listed, Released, Renewal, Renewed, Rest};
 use tenure_core::{Delay, Error, ErrorKind, QueueLimits, Result};
-use tenure_testkit::RedisServer;
+use tenure_testkit::{RedisServer, RespClient};
 
 /// Puts a value of a type that none of these keys has.
 fn another_type(server: &RedisServer, key: &str) {
@@ -82,6 +82,34 @@ async fn a_damaged_fence_counter_is_named_by_locks_of_both_kinds() {
     }
     server.cli(&["DEL", key]).unwrap();
     c.grant(&attempt("plain")).await;
+}
+
+/// Strings and hashes of others are their locks. Anything else is none: nobody waits for it, and who releases or renews has lost.
+#[tokio::test]
+async fn a_lock_of_another_type_is_damage_and_not_a_holder() {
+    let server = server();
+    let c = Client::of(&server).await;
+    for damage in
+        [&["RPUSH", "tenure:lock", "x"][..], &["SADD", "tenure:lock", "x"], &["ZADD", "tenure:lock", "1", "x"]]
+    {
+        server.cli(&["FLUSHALL"]).unwrap();
+        let (held, owner) = (attempt("lock"), tenure_core::OwnerId::new());
+        c.grant(&held).await;
+        server.cli(&["DEL", "tenure:lock"]).unwrap();
+        server.cli(damage).unwrap();
+        is_named(&c.locks.acquire(&attempt("lock")).await.unwrap_err(), "tenure:lock");
+        is_named(&c.locks.acquire(&waiter("lock")).await.unwrap_err(), "tenure:lock");
+        is_named(&c.reentrant.enter(&owner, &attempt("lock")).await.unwrap_err(), "tenure:lock");
+        is_named(&c.reentrant.enter(&owner, &waiter("lock")).await.unwrap_err(), "tenure:lock");
+        is_named(&c.locks.inspect(&held.name).await.unwrap_err(), "tenure:lock");
+        assert_eq!(common::keys(&server), ["tenure:lock", "tenure:{fence}"], "nobody is in line");
+        let renewal = Renewal { hold: hold(&held), ttl: held.ttl };
+        assert_eq!(c.locks.renew(&[renewal]).await.remove(0).unwrap(), Renewed::Lost);
+        assert_eq!(c.locks.release(&hold(&held)).await.unwrap(), Released::NotHeld);
+        c.locks.abandon(&hold(&held)).await.unwrap();
+        assert_eq!(c.locks.force_release(&held.name, None).await.unwrap(), ForceReleased::Released);
+        c.grant(&attempt("lock")).await;
+    }
 }
 
 /// A waiter's terms that nobody can read are as good as none: it is woken, and asks.
@@ -190,6 +218,36 @@ async fn a_queue_with_a_key_of_another_type_is_named_and_others_go_on() {
     server.cli(&["FLUSHALL"]).unwrap();
     another_type(&server, "tenure:{dq}");
     is_named(&q.list_queues(None, 9).await.unwrap_err(), "tenure:{dq}");
+}
+
+/// What is no name of a queue is passed over in the list of queues, on whichever page.
+#[tokio::test]
+async fn a_name_that_cannot_be_read_hides_no_other_queue() {
+    let server = server();
+    let q = Client::of(&server).await.queues;
+    let names = ["a", "b", "c", "z"].map(queue);
+    for name in &names {
+        push(&*q, name, message("waits", 0)).await;
+    }
+    let mut raw = RespClient::tcp(server.port()).unwrap();
+    let long = vec![b'b'; 1000];
+    for name in [&b""[..], b"a\x00b", b"b\xff", &long, b"\xff\xfe"] {
+        raw.call(&[b"ZADD", &b"tenure:{dq}"[..], b"0", name]).unwrap();
+    }
+    for size in 1..9 {
+        let (mut seen, mut after) = (Vec::new(), None);
+        loop {
+            let page = q.list_queues(after, size).await.unwrap();
+            assert!(page.queues.len() <= size);
+            after = page.queues.last().cloned();
+            seen.extend(page.queues);
+            if page.rest == Rest::None {
+                break;
+            }
+        }
+        seen.retain(|name| names.contains(name));
+        assert_eq!(seen, names, "by {size}");
+    }
 }
 
 /// Nothing is handed out, and counted as an attempt, by a run that fails after that.

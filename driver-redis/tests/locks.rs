@@ -161,7 +161,7 @@ async fn a_foreign_holder_is_busy_and_has_no_details() {
     assert_eq!((seen.holder, seen.waiters), (Some(foreign.clone()), 1));
     server.cli(&["PEXPIRE", "tenure:a", "100000"]).unwrap();
     assert_eq!(client.busy(&attempt("a")).await.recheck_after, Some(Duration::from_millis(500)));
-    server.cli(&["RPUSH", "tenure:c", "x"]).unwrap();
+    server.cli(&["HSET", "tenure:c", "x", "y"]).unwrap();
     client.busy(&attempt("c")).await;
     assert_eq!(client.locks.inspect(&name("c")).await.unwrap().holder, Some(foreign));
     let expected = client.grant(&attempt("d")).await.fence;

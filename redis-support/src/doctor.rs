@@ -8,7 +8,7 @@ use tenure_core::driver::{Checkup, Concern, Doctor, Finding, Topic};
 
 use crate::call::Calls;
 use crate::check;
-use crate::executor::{Placement, RedisExecutor, Reply};
+use crate::executor::{Placement, RedisExecutor};
 use crate::lock::RedisLocks;
 
 /// How far a server's clock may be from ours before it is worth a word.
@@ -52,7 +52,7 @@ async fn examine<E: RedisExecutor + ?Sized>(executor: &E, calls: &Calls) -> Resu
             Err(error.into_error(&calls.keys, None))
         }
         _ => {
-            clocks(executor, &mut checkup).await?;
+            clocks(executor, &mut checkup).await;
             checkup.add(rights(executor, calls).await);
             Ok(checkup)
         }
@@ -121,21 +121,21 @@ fn look(checkup: &mut Checkup, server: &str, info: &str, placement: Placement) {
 }
 
 /// Compares the servers' clocks with ours. Leases do not depend on it: they are counted on each side by itself.
-async fn clocks<E: RedisExecutor + ?Sized>(executor: &E, checkup: &mut Checkup) -> Result<()> {
+async fn clocks<E: RedisExecutor + ?Sized>(executor: &E, checkup: &mut Checkup) {
     let asked = SystemTime::now();
     let answers = executor.command(&["TIME"]).await;
     let answered = SystemTime::now();
     for (server, answer) in answers {
         let Ok(reply) = answer else { continue }; // what keeps it from answering is told elsewhere
-        let part = |at: usize| reply.items().ok().and_then(|items| items.get(at)).map_or(Ok(0), Reply::int);
-        let (seconds, micros) = (part(0)?, part(1)?);
-        let told = u64::try_from(seconds).ok().zip(u64::try_from(micros).ok());
+        let part = |at: usize| u64::try_from(reply.items().ok()?.get(at)?.int().ok()?).ok();
+        let told = part(0).zip(part(1));
         let time = told.and_then(|(seconds, micros)| {
             UNIX_EPOCH.checked_add(Duration::from_secs(seconds))?.checked_add(Duration::from_micros(micros))
         });
         let Some(time) = time else {
+            let seen = told.map_or("no number".into(), |(seconds, micros)| format!("{seconds} s and {micros} us"));
             let meaning = "this is no time; clocks were not compared";
-            checkup.add(finding(&server, Topic::Clock, Concern::Note, format!("{seconds} s and {micros} us"), meaning));
+            checkup.add(finding(&server, Topic::Clock, Concern::Note, seen, meaning));
             continue;
         };
         let (ahead, behind) = (time.duration_since(answered), asked.duration_since(time));
@@ -151,7 +151,6 @@ async fn clocks<E: RedisExecutor + ?Sized>(executor: &E, checkup: &mut Checkup) 
         };
         checkup.add(finding(&server, Topic::Clock, concern, seen, meaning));
     }
-    Ok(())
 }
 
 #[cfg(test)]

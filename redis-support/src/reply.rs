@@ -166,7 +166,7 @@ pub(crate) fn inspection(reply: &Reply) -> Result<Inspection> {
     let holder = match kind {
         b"string" => plain_holder(at(4)?.bytes()?, now, remaining),
         b"hash" => entered_holder(&items[4..], now, remaining),
-        _ => None,
+        _ => return Err(unexpected("a lock of an unknown type")),
     };
     Ok(Inspection { holder: Some(holder.unwrap_or(foreign)), waiters })
 }
@@ -220,6 +220,38 @@ mod tests {
         assert_eq!(ours.label, None);
         let ours = plain_holder(b"AAAAAAAAAAAAAAAAAAAAAA;-;1795201718160814;8;", 1_795_201_718_175, None).unwrap();
         assert_eq!(ours.held_for, millis(15));
+    }
+
+    /// Whatever stands in an answer, it is an error or a value, and no panic.
+    #[test]
+    fn no_number_is_too_absurd() {
+        let settings = RedisSettings::default();
+        let texts = [&b""[..], b"none", b"string", b"hash", b"-9223372036854775808", b"18446744073709551615", b"\xff"];
+        let numbers = [i64::MIN, -1, 0, 1, 2, 3, 4, i64::MAX].map(Reply::Int);
+        let values = numbers.into_iter().chain(texts.map(|text| Reply::Bytes(text.to_vec())));
+        let values: Vec<Reply> = values.chain([Reply::Nil, Reply::Array(vec![])]).collect();
+        let sound = |kind: &[u8]| {
+            let text = |text: &[u8]| Reply::Bytes(text.to_vec());
+            let rest = [text(b"7"), text(b"1"), text(b""), Reply::Int(5), text(b"AAAAAAAAAAAAAAAAAAAAAA")];
+            [vec![Reply::Int(1), text(b"2"), text(kind), Reply::Int(4)], rest.to_vec()].concat()
+        };
+        for kind in [&b"string"[..], b"hash", b"none"] {
+            for at in 0..sound(kind).len() {
+                for value in &values {
+                    let mut items = sound(kind);
+                    items[at] = value.clone();
+                    let lengths = (0..=items.len()).map(|length| Reply::Array(items[..length].to_vec()));
+                    for reply in lengths.chain([value.clone()]) {
+                        drop((inspection(&reply), acquisition(&reply, Duration::ZERO, &settings), renewals(&reply, 1)));
+                    }
+                }
+            }
+        }
+        for reply in &values {
+            if let Ok(answer) = reply.int() {
+                drop(exited(answer));
+            }
+        }
     }
 
     #[test]

@@ -239,12 +239,12 @@ impl Calls {
         call
     }
 
-    pub(super) fn queue_list(&self, group: u16, after: Option<&QueueName>, max: usize) -> ScriptCall {
+    pub(super) fn queue_list(&self, group: u16, after: Option<&[u8]>, max: usize) -> ScriptCall {
         let mut keys = ArgList::with_capacity(1);
         self.keys.push_dq_index(&mut keys, group);
         let mut args = ArgList::with_capacity(2);
         args.push_with(|out| match after {
-            Some(name) => [b"(", name.as_bytes()].iter().for_each(|part| out.extend_from_slice(part)),
+            Some(name) => [b"(", name].iter().for_each(|part| out.extend_from_slice(part)),
             None => out.push(b'-'),
         });
         args.push_number(max as u64);

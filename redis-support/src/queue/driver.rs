@@ -180,13 +180,16 @@ impl<E: RedisExecutor> DelayQueue for RedisLocks<E> {
 
     async fn list_queues(&self, after: Option<QueueName>, max: usize) -> Result<QueuePage> {
         let mut page = QueuePage { queues: Vec::new(), rest: Rest::None };
-        let mut after = after;
+        let mut after = after.map(|name| name.as_bytes().to_vec());
         loop {
             // One more than is wanted tells whether there are more.
             let wanted = (max - page.queues.len()).saturating_add(1).min(BATCH);
-            let names = self.listed(after.as_ref(), wanted).await?;
-            let (seen, living) = (names.len(), self.living(&names).await?);
-            after = names.last().cloned();
+            let listed = self.listed(after.as_deref(), wanted).await?;
+            let seen = listed.len();
+            // What is no name is passed over: it hides no other.
+            let names: Vec<QueueName> = listed.iter().filter_map(|name| QueueName::new(name).ok()).collect();
+            let living = self.living(&names).await?;
+            after = listed.into_iter().next_back();
             for name in names.into_iter().filter(|name| living.contains(name)) {
                 if page.queues.len() == max {
                     page.rest = Rest::More;

@@ -9,11 +9,12 @@ use crate::executor::{RedisExecutor, ScriptCall};
 use crate::lock::RedisLocks;
 
 impl<E: RedisExecutor> RedisLocks<E> {
-    /// The first `wanted` names behind `after`, in order; also of queues that hold nothing any more.
-    pub(super) async fn listed(&self, after: Option<&QueueName>, wanted: usize) -> Result<Vec<QueueName>> {
+    /// The first `wanted` entries of the list behind `after`, in order; also of queues that hold nothing any more, and what a
+    /// foreign hand put there.
+    pub(super) async fn listed(&self, after: Option<&[u8]>, wanted: usize) -> Result<Vec<Vec<u8>>> {
         let calls = self.calls().keys.groups().map(|group| self.calls().queue_list(group, after, wanted));
-        let lists = try_join_all(calls.map(|call| self.on_names(call, |name| QueueName::new(name.bytes()?)))).await?;
-        let mut names: Vec<QueueName> = lists.into_iter().flatten().collect();
+        let lists = try_join_all(calls.map(|call| self.on_names(call, |name| Ok(name.bytes()?.to_vec())))).await?;
+        let mut names: Vec<Vec<u8>> = lists.into_iter().flatten().collect();
         names.sort_unstable();
         names.truncate(wanted);
         Ok(names)

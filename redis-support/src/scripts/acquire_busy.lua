@@ -2,6 +2,7 @@ if redis.call('EXISTS', X) == 1 then return {-1} end
 local value = redis.pcall('GET', K)
 local bad = refusal(value, 'GET')
 if bad then return bad end
+if type(value) == 'table' then redis.call('HLEN', K) end -- a key that is no hash either is no lock, and the error says so
 local own = own_flag(value)
 if own and string.sub(value, 1, 22) == token then
   local fence, ahead = string.match(value, '^[^;]*;.;(%d+);(%-?%d*)')

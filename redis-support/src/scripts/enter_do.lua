@@ -18,11 +18,7 @@ if not hold.err and hold[1] == owner then
 end
 local value = hold
 if not hold.err and not hold[1] then value = redis.call('EXISTS', K) == 1 and hold or false end
-if hold.err then
-  value = redis.pcall('GET', K)
-  bad = refusal(value, 'GET')
-  if bad then return bad end
-end
+if hold.err then value = redis.call('GET', K) end -- a key that is no string either is no lock, and the error says so
 local head, dies = next_up(value)
 if not value and budget > 0 and (head or member) == member then
   if head then drop(member) end

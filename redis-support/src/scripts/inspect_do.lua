@@ -9,5 +9,7 @@ elseif kind == 'hash' then
   local fields = redis.call('HMGET', K, 'f', 's', 'l', 'o')
   seen[5], seen[6], seen[7] = fields[1] or '', fields[2] or '', fields[3] or ''
   seen[8], seen[9] = redis.call('HLEN', K), fields[4] or ''
+else
+  redis.call('HLEN', K) -- no lock, and the error says so
 end
 return seen

@@ -99,7 +99,9 @@ impl Record {
                 _ => {} // a later version's
             }
         }
-        (!record.entries.is_empty()).then_some(record)
+        // A lease of more than a century, and a base from the year 2255 on, nobody wrote.
+        let sound = (1..=i64::from(u32::MAX)).contains(&record.lease_secs) && record.base < 1 << 53;
+        (sound && !record.entries.is_empty()).then_some(record)
     }
 }
 
@@ -131,6 +133,11 @@ mod tests {
     fn foreign_values_are_not_ours() {
         for foreign in ["", "x", "tenure/1", "tenure/1\n", "tenure/1\nentry=short\n", "tenure/2\nlease=3\n"] {
             assert_eq!(Record::decode(foreign.as_bytes()), None, "{foreign}");
+        }
+        let token = OwnerToken::random().expose().as_str().to_owned();
+        for (lease, base) in [("0", "7"), ("-9", "7"), ("9223372036854775807", "7"), ("30", "9007199254740992")] {
+            let absurd = format!("tenure/1\nlease={lease}\nbase={base}\nentry={token}\n");
+            assert_eq!(Record::decode(absurd.as_bytes()), None, "{absurd}");
         }
         assert_eq!(Record::decode(&[0xff, 0xfe]), None);
     }

@@ -6,6 +6,7 @@ use etcd_client::{GetOptions, GetResponse, TxnOp};
 use tenure_core::driver::{Cause, DeadCause, DeadLetter, DeadPage, DeadPlace, DeadSelection, Purged, Redriven, Rest};
 use tenure_core::{Delay, QueueName, Result};
 
+use super::apart::by_transactions;
 use super::clock::{after, span};
 use super::entry::{BATCH, Entry, MOST_STARTS, Turn};
 use super::keys::{Place, Set};
@@ -147,7 +148,11 @@ impl Turn<'_> {
             Deed::Purge => None,
             Deed::Redrive(delay) => Some(self.signal_all(&vec![after(self.now, delay.get()); entries.len()])),
         };
-        let applied = self.apply(Vec::new(), entries.iter().map(step).collect(), signal).await?;
-        Ok(applied.map_or(0, |applied| applied.steps.iter().flatten().count() as u64))
+        let mut done = 0;
+        for entries in by_transactions(entries) {
+            let applied = self.apply(Vec::new(), entries.iter().map(step).collect(), signal.clone()).await?;
+            done += applied.map_or(0, |applied| applied.steps.iter().flatten().count() as u64);
+        }
+        Ok(done)
     }
 }

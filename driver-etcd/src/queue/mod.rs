@@ -25,6 +25,7 @@
 //! Every move is a transaction that fails if the message has moved since it was read, so a message is in one place, and
 //! the clocks of clients decide *when* it moves, never whether it moves twice.
 
+mod apart;
 mod clock;
 mod dead;
 mod delivered;

@@ -9,6 +9,7 @@ use tenure_core::driver::{
 };
 use tenure_core::{Delay, MessageId, QueueName, Result};
 
+use super::apart::by_transactions;
 use super::clock::{after, span};
 use super::entry::{BATCH, Entry, MOST_STARTS, Turn, moving};
 use super::keys::{Place, Set};
@@ -147,7 +148,7 @@ impl Inner {
             let place = next.unwrap_or_else(begun);
             let (entries, behind) = turn.purgeable((max - removed).min(BATCH), place).await?;
             next = behind;
-            if !entries.is_empty() {
+            for entries in by_transactions(entries) {
                 let steps = entries.iter().map(|entry| entry.step(turn.remove(entry, Delay::ZERO))).collect();
                 let applied = turn.apply(Vec::new(), steps, None).await?;
                 removed += applied.map_or(0, |applied| applied.steps.iter().flatten().count());

@@ -6,6 +6,7 @@ use etcd_client::TxnOp;
 use tenure_core::driver::{Cause, DeadCause, Extended, Extension, Receipt, Settle, Settled, Settlement};
 use tenure_core::{Delay, Error, ErrorKind, QueueName, Result};
 
+use super::apart::Apart;
 use super::clock::{Micros, after};
 use super::entry::{Burial, Entry, MOST_STARTS, Turn, moving};
 use super::keys::Place;
@@ -41,9 +42,10 @@ impl Inner {
                 true => turn.room_for_dead().await?,
                 false => 0,
             };
-            let mut moves = Vec::new();
+            let (mut moves, mut apart) = (Vec::new(), Apart::default());
             for (at, entry) in open.into_iter().zip(found) {
                 match entry {
+                    Some(entry) if !apart.takes(&entry) => {} // the next time
                     Some(entry) => moves.push((at, turn.settlement(entry, &settles[at].how, &mut room)?)),
                     None => answers[at] = Some(Settled::Stale),
                 }

@@ -123,7 +123,7 @@ scripts! {
         "queue/purge" "queue/part/keys" "queue/part/clock" "queue/part/form" "queue/part/limit" "queue/part/insert"
         "queue/part/key" "queue/part/find" "queue/part/remove" "queue/purge_do";
     QUEUE_DEAD_LIST = "queue_dead_list":
-        "queue/dead_list" "queue/part/keys" "queue/part/clock" "queue/part/form" "queue/dead_list_do";
+        "queue/dead_list" "queue/part/keys" "queue/part/clock" "queue/part/form" "queue/part/behind" "queue/dead_list_do";
     QUEUE_DEAD_REDRIVE = "queue_dead_redrive":
         "queue/dead_redrive" "queue/part/keys" "queue/part/clock" "queue/part/form" "queue/part/limit"
         "queue/part/insert" "queue/part/look_up" "queue/part/selected" "queue/part/until_when" "queue/dead_redrive_do";
@@ -137,7 +137,8 @@ scripts! {
     QUEUE_LIMIT = "queue_limit":
         "queue/limit" "queue/part/keys" "queue/part/clock" "queue/part/limit" "queue/part/insert" "queue/limit_do";
     QUEUE_PAGE = "queue_page":
-        "queue/page" "queue/part/keys" "queue/part/clock" "queue/part/form" "queue/part/find" "queue/page_do";
+        "queue/page" "queue/part/keys" "queue/part/clock" "queue/part/form" "queue/part/find" "queue/part/behind"
+        "queue/page_do";
     QUEUE_LIST = "queue_list": "queue/list";
     QUEUE_LIVING = "queue_living": "queue/living" "part/refusal" "queue/living_do";
     TYPES = "types": "types";

@@ -1,9 +1,5 @@
 tick()
--- Those that died in the same microsecond, as many as one run buries, are ordered by their numbers.
-local skip = 0
-for _, id in ipairs(redis.call('ZRANGE', D, from, from, 'BYSCORE', 'LIMIT', 0, 1000)) do
-  if id <= number_before then skip = skip + 1 end
-end
+local skip = behind(D, from, number_before)
 local out, bytes, listed, looks = {now, 0}, 0, 0, 1000
 while looks > 0 do
   local found = redis.call('ZRANGE', D, from, '+inf', 'BYSCORE', 'LIMIT', skip, max + 1, 'WITHSCORES')

@@ -12,7 +12,10 @@ for i, id in ipairs(ids) do
       local asked = 2 * (now + tonumber(ARGV[2 * i + 1])) + 1
       if asked > ends then
         redis.call('ZADD', T, asked, id)
-        if string.find(marks, 'i', 1, true) then redis.call('ZADD', L, (asked - 1) / 2, id) end
+        if string.find(marks, 'i', 1, true) then
+          redis.call('ZADD', L, (asked - 1) / 2, id)
+          redis.call('PEXPIRE', L, 86460000) -- as the part of limits does
+        end
       end
       answers[i] = 1
     end

@@ -14,6 +14,7 @@ if most ~= '0' and (was == '0' or was == COUNTING) then
     local ends = tonumber(redis.call('ZSCORE', T, id) or 0)
     if ends % 2 == 1 and ends > 2 * now + 1 then redis.call('ZADD', L, (ends - 1) / 2, id) end
   end
+  redis.call('PEXPIRE', L, LONGEST)
 end
 local rate = string.match(marks, 'r[%d,]+') or ''
 marks, clock = string.find(marks, 'p', 1, true) and 'p' or '', 0 -- with a new end of the counters' life

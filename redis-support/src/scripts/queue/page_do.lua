@@ -5,16 +5,15 @@ if flying then -- no lease lasts longer than a day
   upto = edge + 2 * 86400000000
 end
 upto = string.format('%.0f', upto)
-local skip = 0
-for _, id in ipairs(redis.call('ZRANGE', key, from, from, 'BYSCORE', 'LIMIT', 0, 1000)) do
-  if id <= number_before then skip = skip + 1 end
-end
+local skip = behind(key, from, number_before)
 local found = redis.call('ZRANGE', key, from, upto, 'BYSCORE', 'LIMIT', skip, LOOKS, 'WITHSCORES')
-local out, bytes, listed, i = {now, '', 0, '0'}, 0, 0, 1
+local out, bytes, listed, i, last = {now, '', 0, '0'}, 0, 0, 1, nil
 while found[i] and listed < max and bytes < BYTES do
   local id, score = found[i], tonumber(found[i + 1])
   local state = standing(set, score)
-  if is_number(id) and score % 1 == 0 and (state == 3) == flying then
+  local sound = is_number(id) and score % 1 == 0
+  if sound then last = i end
+  if sound and (state == 3) == flying then
     local record = redis.call('HGET', M, id)
     if record then
       local n = #out
@@ -26,7 +25,12 @@ while found[i] and listed < max and bytes < BYTES do
   i = i + 2
 end
 if found[i] or #found == 2 * LOOKS then
-  out[2], out[3], out[4] = set, math.ceil(tonumber(found[i - 1])), found[i - 2]
+  out[2] = set
+  if last then
+    out[3], out[4] = tonumber(found[last + 1]), found[last]
+  else -- what is no message is no place either: the page goes on behind all of this score
+    out[3] = math.floor(tonumber(found[i - 1])) + 1
+  end
 elseif set == 'T' and not flying and redis.call('ZCARD', H) > 0 then
   out[2] = 'H'
 end

@@ -1,6 +1,8 @@
 -- Part: room(), room_at(), count() and uncount(). Needs keys and clock. The marks of a limited queue are 'i' and the most
 -- messages in flight; 'r' and deliveries, in how many us, and when the bucket of as many tokens is full again, in us. L has
--- the leases of a queue with 'i', by their ends in us.
+-- the leases of a queue with 'i', by their ends in us, and ends itself after the longest of them: what is left of ended ones is
+-- removed by the next receive, if there is one.
+local LONGEST = 86460000 -- a day and a minute, in ms
 
 -- From one token to the next in us, the most tokens, and when they are there; nil when there is no rate.
 local function bucket()
@@ -45,6 +47,7 @@ local function count(ids, ends)
   local leases = {}
   for i, id in ipairs(ids) do leases[2 * i - 1], leases[2 * i] = string.format('%.0f', ends), id end
   redis.call('ZADD', L, unpack(leases))
+  redis.call('PEXPIRE', L, LONGEST)
 end
 
 -- These are in flight no more. Tells whether that makes room.

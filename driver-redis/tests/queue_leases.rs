@@ -1,0 +1,38 @@
+//! The leases that a limit of messages in flight counts.
+
+mod common;
+
+use common::queue::{message, queue, up_to};
+use common::{Client, server};
+use std::time::Duration;
+use tenure_core::driver::{DeadSelection, Extension, NewMessage, ReceiveRequest};
+use tenure_core::{Attempts, Lease, QueueLimits};
+
+/// What ended leases leave behind does not stay for ever: nobody comes to remove it from a queue that is not used any more.
+#[tokio::test]
+async fn what_is_counted_of_leases_ends_by_itself() {
+    let server = server();
+    let q = Client::of(&server).await.queues;
+    let jobs = queue("jobs");
+    let counted = || server.cli(&["PTTL", "{tenure:dq:jobs}:l"]).unwrap().int().unwrap();
+    let limits = QueueLimits::none().in_flight(9).unwrap();
+    q.push(&jobs, &[message("flies before there is a limit", 0)]).await.unwrap();
+    q.receive(&up_to(&jobs, 1)).await.unwrap();
+    q.limit(&jobs, &limits).await.unwrap();
+    let day = Lease::MAX.as_millis() as i64;
+    assert!((day / 2..2 * day).contains(&counted()), "{}", counted());
+    let dies = NewMessage { attempts: Attempts::new(1).unwrap(), ..message("dies", 0) };
+    q.push(&jobs, &[dies]).await.unwrap();
+    let request = ReceiveRequest { lease: Lease::new(Lease::MIN).unwrap(), ..up_to(&jobs, 1) };
+    let delivery = q.receive(&request).await.unwrap().deliveries.remove(0);
+    assert!((day / 2..2 * day).contains(&counted()), "{}", counted());
+    let extension = Extension { receipt: delivery.receipt, lease: Lease::new(Duration::from_secs(1)).unwrap() };
+    server.cli(&["PERSIST", "{tenure:dq:jobs}:l"]).unwrap();
+    q.extend(&jobs, &[extension]).await.unwrap();
+    assert!((day / 2..2 * day).contains(&counted()), "{}", counted());
+    while q.receive(&request).await.unwrap().healed.dead == 0 {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    q.dead_purge(&jobs, &DeadSelection::Oldest(9)).await.unwrap();
+    assert!(counted() == -2 || counted() > 0, "{}", counted());
+}

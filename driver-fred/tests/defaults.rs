@@ -1,8 +1,11 @@
 //! What the client library's defaults would do to locks, one test for each line of the table in `src/tuning.rs`.
 
+mod common;
+
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use common::server;
 use tenure_core::driver::{AcquireRequest, Acquisition, Backend, DistributedLock, Hold, Queueing, Watch};
 use tenure_core::{ErrorKind, LockName, OwnerToken, Ttl};
 use tenure_fred::FredDriver;
@@ -10,10 +13,6 @@ use tenure_testkit::{Link, RedisOptions, RedisServer, TcpProxy};
 
 /// Longer than any test waits for something that does happen.
 const LONG: Duration = Duration::from_secs(20);
-
-fn server() -> RedisServer {
-    RedisServer::start(RedisOptions::new()).unwrap()
-}
 
 async fn locks(url: &str) -> Arc<dyn DistributedLock> {
     let driver = FredDriver::connect_url(&format!("fred+{url}")).await.unwrap();

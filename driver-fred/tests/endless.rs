@@ -1,10 +1,13 @@
 //! A server whose answer never ends: the timeouts hold, and the connection that it comes on is replaced.
 
+mod common;
+
 use std::time::{Duration, Instant};
 
+use common::server;
 use tenure_core::{Client, ErrorKind};
 use tenure_fred::{FredDriver, RedisConfig};
-use tenure_testkit::{Link, RedisOptions, RedisServer, TcpProxy};
+use tenure_testkit::{Link, RedisServer, TcpProxy};
 
 const LIMIT: Duration = Duration::from_secs(1);
 /// What a busy machine adds.
@@ -22,7 +25,7 @@ fn before(server: &RedisServer) -> TcpProxy {
 
 #[tokio::test]
 async fn connecting_ends_in_time() {
-    let server = RedisServer::start(RedisOptions::new()).unwrap();
+    let server = server();
     for link in [Link::EndlessLine, Link::EndlessString] {
         for protocol in [2, 3] {
             let proxy = before(&server);
@@ -38,7 +41,7 @@ async fn connecting_ends_in_time() {
 
 #[tokio::test]
 async fn a_request_ends_in_time_and_the_connection_is_replaced() {
-    let server = RedisServer::start(RedisOptions::new()).unwrap();
+    let server = server();
     for link in [Link::EndlessLine, Link::EndlessString] {
         for protocol in [2, 3] {
             let proxy = before(&server);

@@ -1,20 +1,19 @@
 //! Locks through a client that somebody else made.
 
+mod common;
+
 use std::sync::Arc;
 use std::time::Duration;
 
+use common::server;
 use fred::prelude::*;
 use tenure_core::driver::Backend;
 use tenure_core::{Client as Locks, ErrorKind};
 use tenure_fred::{FredDriver, RedisConfig};
-use tenure_testkit::{Link, RedisOptions, RedisServer, TcpProxy};
+use tenure_testkit::{Link, RedisServer, TcpProxy};
 
 /// Longer than any test waits for something that does happen.
 const LONG: Duration = Duration::from_secs(20);
-
-fn server() -> RedisServer {
-    RedisServer::start(RedisOptions::new()).unwrap()
-}
 
 /// A client with the library's defaults: three attempts for each command. It reconnects.
 async fn fred(url: &str) -> Client {

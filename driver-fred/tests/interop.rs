@@ -1,12 +1,15 @@
 //! Locks of this driver and of tenure-redis are the same locks.
 
+mod common;
+
 use std::time::Duration;
 
+use common::server;
 use tenure_core::driver::{Backend, ForceReleased};
 use tenure_core::{Client, ErrorKind, OwnerId};
 use tenure_fred::FredDriver;
 use tenure_redis::RedisDriver;
-use tenure_testkit::{RedisOptions, RedisServer};
+use tenure_testkit::RedisServer;
 
 /// Longer than any test waits for something that does happen.
 const LONG: Duration = Duration::from_secs(20);
@@ -15,10 +18,6 @@ async fn both(server: &RedisServer) -> [Client; 2] {
     let fred = FredDriver::connect_url(&format!("fred+{}", server.url())).await.unwrap();
     let redis = RedisDriver::connect_url(&server.url()).await.unwrap();
     [Client::new(Backend::from(fred)), Client::new(Backend::from(redis))]
-}
-
-fn server() -> RedisServer {
-    RedisServer::start(RedisOptions::new()).unwrap()
 }
 
 #[tokio::test]

@@ -274,6 +274,8 @@ mod tests {
             ("redis:s3cret", InvalidArgument, "redis://"),
             ("redis://:s3cret@", InvalidArgument, "no host"),
             ("redis://app:12?3s3cret@h", InvalidArgument, "%3F"),
+            ("redis://app:12?prefix=s3cret@h", InvalidArgument, "%3F"),
+            ("redis+sentinel://app:12/s3cret@h/main", InvalidArgument, "%2F"),
             ("redis://:s3cret@h:99999", InvalidArgument, "host[:port]"),
             ("redis://:s3cret@h/x", InvalidArgument, "database"),
             ("redis://:s3cret@h?prefx=a", InvalidArgument, "\"prefx\""),

@@ -14,8 +14,9 @@ use crate::error::{Error, ErrorKind, Result};
 /// Whoever knows a parameter takes it out; [`finish`](Self::finish) refuses what nobody took, and tells what there is. The
 /// scheme is the same in capitals. User, password, path and values may be percent-encoded (a `+` is a plus sign).
 ///
-/// No error repeats a part of the URL that may belong to a password, also where a `?`, `/`, `#` or `@` in it was not
-/// encoded; neither does `Debug`.
+/// No error repeats a part of the URL that may belong to a password; neither does `Debug`. Where a `?`, `/` or `#` in a
+/// password was not encoded, its `@` comes behind the hosts: such a URL is refused. An `@` that belongs there is written as
+/// `%40`, but for the URL of a file (`scheme:///path`), which names nobody.
 ///
 /// ```
 /// use std::time::Duration;
@@ -41,8 +42,6 @@ pub struct BackendUrl {
     parameters: Vec<(String, String)>,
     /// The parameters that somebody has asked for.
     known: BTreeSet<&'static str>,
-    /// Whether the names of parameters can be shown: an `@` among them looks like the end of a password.
-    shown: bool,
 }
 
 impl BackendUrl {
@@ -68,6 +67,13 @@ impl BackendUrl {
             },
             None => (None, place),
         };
+        let names_somebody = authority != Some("");
+        if names_somebody && (query.contains('@') || authority.is_some() && path.contains('@')) {
+            return Err(invalid(
+                "the URL has an @ behind its hosts: there it is written as %40; and in a password a ? is written as %3F, a / \
+                 as %2F",
+            ));
+        }
         let (login, hosts) = match authority.and_then(|authority| authority.rsplit_once('@')) {
             Some((login, hosts)) => (Some(login), Some(hosts)),
             None => (None, authority),
@@ -89,7 +95,6 @@ impl BackendUrl {
             path: decode(path)?,
             parameters,
             known: BTreeSet::new(),
-            shown: !query.contains('@'),
         })
     }
 
@@ -227,13 +232,8 @@ impl BackendUrl {
     pub fn finish(self) -> Result<()> {
         let Some((name, _)) = self.parameters.first() else { return Ok(()) };
         let known = self.known.into_iter().collect::<Vec<_>>().join(", ");
-        Err(invalid(match self.shown {
-            true => format!("the URL has an unknown parameter \"{}\"; known are {known}", name.escape_debug()),
-            false => format!(
-                "the URL has an unknown parameter, which is not shown because of the @ behind it (a ? in a password is \
-                 written as %3F); known are {known}"
-            ),
-        }))
+        let text = format!("the URL has an unknown parameter \"{}\"; known are {known}", name.escape_debug());
+        Err(invalid(text))
     }
 }
 
@@ -317,7 +317,8 @@ mod tests {
         assert_eq!(login("a://:p@h"), (None, Some("p".into())));
         assert_eq!(login("a://u@h"), (Some("u".into()), None));
         assert_eq!(login("a://u:@h"), (Some("u".into()), Some(String::new())));
-        assert_eq!(url("redis+unix:///run/a%20b").file().unwrap(), "/run/a b");
+        assert_eq!(url("redis+unix:///run/a%20b@c").file().unwrap(), "/run/a b@c");
+        assert_eq!(url("a://h/x%40y?t=%40").path(), "x@y");
         let plain = url("memory:name?x=1");
         assert_eq!((plain.path(), plain.has_slashes(), plain.hosts(1).is_err()), ("name", false, true));
         let mut stripped = url("REDLOCK+redis://a");
@@ -352,6 +353,9 @@ mod tests {
             "a://root:x?y=s3cret@h&z",
             "a://root:x?1&s3cret@h/",
             "a://root:12/s3cret@h",
+            "a://root:12/x?t=s3cret@h",
+            "a://root:x@12/s3cret@h",
+            "a:root?s3cret@h",
             "a://root:x#s3cret@h",
             "a://root:s3cret@h@i:99999",
             "a://root:s3cret@h:99999",

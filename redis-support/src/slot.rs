@@ -46,8 +46,9 @@ impl SlotMap {
                 Reply::Bytes(bytes) => std::str::from_utf8(bytes).ok()?,
                 _ => "", // unknown to the node itself
             };
-            let node = node(host, u16::try_from(*port).ok()?, asked);
-            Some((u16::try_from(*from).ok()?, u16::try_from(*to).ok()?, node))
+            let node = node(host, u16::try_from(*port).ok()?, asked)?;
+            let (from, to) = (u16::try_from(*from).ok()?, u16::try_from(*to).ok()?);
+            (from <= to && to < SLOTS).then_some((from, to, node))
         };
         let ranges = items.iter().map(range).collect::<Option<Vec<_>>>().ok_or_else(bad)?;
         if ranges.is_empty() {
@@ -95,14 +96,17 @@ pub(crate) fn redirection(message: &str, asked: &Address) -> Option<(u16, Addres
     let (slot, place) = message.trim().split_once(' ')?;
     let (host, port) = place.rsplit_once(':')?;
     let host = host.trim_start_matches('[').trim_end_matches(']');
-    Some((slot.parse().ok()?, node(host, port.parse().ok()?, asked)))
+    let slot = slot.parse().ok().filter(|slot| *slot < SLOTS)?;
+    let port = port.parse().ok().filter(|port| *port > 0)?;
+    Some((slot, node(host, port, asked)?))
 }
 
-/// A node that does not know its own name is where it was asked.
-fn node(host: &str, port: u16, asked: &Address) -> Address {
-    match asked {
-        Address::Tcp { host: known, .. } if host.is_empty() || host == "?" => Address::tcp(known, port),
-        _ => Address::tcp(host, port),
+/// A node that does not know its own name is where it was asked. `None` for what is no name of a host.
+fn node(host: &str, port: u16, asked: &Address) -> Option<Address> {
+    let fits = |byte: u8| byte.is_ascii_alphanumeric() || b".-_:%".contains(&byte);
+    match (asked, host) {
+        (Address::Tcp { host: known, .. }, "" | "?") => Some(Address::tcp(known, port)),
+        _ => (!host.is_empty() && host.bytes().all(fits)).then(|| Address::tcp(host, port)),
     }
 }
 
@@ -135,6 +139,11 @@ mod tests {
         assert_eq!(map.nodes().len(), 3);
         assert!(SlotMap::read(&Reply::Nil, &Address::tcp("seed", 9)).is_err());
         assert!(SlotMap::read(&Reply::Array(vec![]), &Address::tcp("seed", 9)).is_err());
+        // A key would be looked for that lies in the slots, for ever.
+        for (from, to) in [(9, 8), (16384, 16384), (0, 16384)] {
+            let reply = Reply::Array(vec![range(from, to, node("a", 1))]);
+            assert!(SlotMap::read(&reply, &Address::tcp("seed", 9)).is_err(), "{from} {to}");
+        }
     }
 
     #[test]
@@ -143,6 +152,8 @@ mod tests {
         assert_eq!(redirection("3999 127.0.0.1:6381", &asked), Some((3999, Address::tcp("127.0.0.1", 6381))));
         assert_eq!(redirection("3999 :6381", &asked), Some((3999, Address::tcp("h", 6381))));
         assert_eq!(redirection("3999 ::1:6381", &asked), Some((3999, Address::tcp("::1", 6381))));
-        assert_eq!(redirection("x", &asked), None);
+        for text in ["x", "16384 h:1", "1 h:0", "1 a\nb:1", "1 a b:1", "1 :1:"] {
+            assert_eq!(redirection(text, &asked), None, "{text}");
+        }
     }
 }

@@ -188,7 +188,8 @@ fn take<'a>(rest: &mut &'a [u8], count: usize) -> Result<&'a [u8]> {
 
 /// A number in hexadecimal digits.
 pub(super) fn hex(bytes: &[u8]) -> Result<u64> {
-    let text = std::str::from_utf8(bytes).map_err(|_| damaged())?;
+    // The parser takes a sign as well.
+    let text = std::str::from_utf8(bytes).ok().filter(|text| !text.starts_with('+')).ok_or_else(damaged)?;
     u64::from_str_radix(text, 16).map_err(|_| damaged())
 }
 

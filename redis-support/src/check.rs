@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use futures_util::FutureExt as _;
 use futures_util::future::join_all;
+use tenure_core::driver::one_line;
 use tenure_core::{Error, ErrorKind, Result};
 use tokio::sync::{Mutex, OnceCell};
 
@@ -15,6 +16,9 @@ use crate::settings::Eviction;
 
 /// The oldest server that is supported.
 const OLDEST: (u32, u32) = (6, 2);
+
+/// The most bytes of a remark, and of a version: the server's words are in them.
+const LONGEST_REMARK: usize = 500;
 
 const REPLICA: &str = "the server is a read-only replica";
 
@@ -51,6 +55,7 @@ impl Notes {
 
     /// Keeps a remark, once.
     fn remark(&mut self, text: String) {
+        let text = one_line(text.into(), LONGEST_REMARK).into_owned();
         if !self.remarks.contains(&text) {
             self.remarks.push(text);
         }
@@ -124,7 +129,7 @@ impl Checks {
 
 /// What to make of a server that is a replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Replicas {
+pub(crate) enum Replicas {
     /// A client that begins with one was given the wrong address.
     Refused,
     /// A server that became one says so in its answer to the request (READONLY), which is an outage: the connection is made anew,
@@ -171,12 +176,18 @@ async fn told<E: RedisExecutor + ?Sized>(
 }
 
 /// Judges one section of `INFO`.
-fn look(info: &str, placement: Placement, eviction: Eviction, replicas: Replicas, notes: &mut Notes) -> Result<()> {
+pub(crate) fn look(
+    info: &str,
+    placement: Placement,
+    eviction: Eviction,
+    replicas: Replicas,
+    notes: &mut Notes,
+) -> Result<()> {
     let misconfigured = |text: String| Err(Error::new(ErrorKind::Misconfigured, text));
     for (key, value) in info.lines().filter_map(|line| line.trim_end().split_once(':')) {
         match (key, value) {
             ("redis_version", version) => {
-                notes.server = Some(version.to_owned());
+                notes.server = Some(one_line(version.to_owned().into(), LONGEST_REMARK).into_owned());
                 let mut numbers = version.split('.').map_while(|part| part.parse::<u32>().ok());
                 if let (Some(major), Some(minor)) = (numbers.next(), numbers.next())
                     && (major, minor) < OLDEST

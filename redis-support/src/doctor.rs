@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use async_trait::async_trait;
 use tenure_core::Result;
-use tenure_core::driver::{Checkup, Concern, Doctor, Finding, Topic};
+use tenure_core::driver::{Checkup, Concern, Doctor, Finding, Topic, one_line};
 
 use crate::call::Calls;
 use crate::check;
@@ -13,6 +13,9 @@ use crate::lock::RedisLocks;
 
 /// How far a server's clock may be from ours before it is worth a word.
 const CLOCK_NOTED: Duration = Duration::from_secs(1);
+
+/// The most bytes of what a server says that are repeated.
+const LONGEST_SEEN: usize = 500;
 
 /// Two commands to each server, those of the check at the start, and two scripts, one after the other.
 #[async_trait]
@@ -23,7 +26,8 @@ impl<E: RedisExecutor> Doctor for RedisLocks<E> {
 }
 
 fn finding(server: &str, topic: Topic, concern: Concern, seen: impl Into<String>, meaning: &str) -> Finding {
-    Finding { server: server.to_owned(), topic, concern, seen: seen.into(), meaning: meaning.to_owned() }
+    let seen = one_line(seen.into().into(), LONGEST_SEEN).into_owned();
+    Finding { server: server.to_owned(), topic, concern, seen, meaning: meaning.to_owned() }
 }
 
 /// Looks at every server that keeps locks.
@@ -73,7 +77,7 @@ async fn rights<E: RedisExecutor + ?Sized>(executor: &E, calls: &Calls) -> Findi
     finding(server, Topic::Rights, concern, seen, meaning)
 }
 
-fn look(checkup: &mut Checkup, server: &str, info: &str, placement: Placement) {
+pub(crate) fn look(checkup: &mut Checkup, server: &str, info: &str, placement: Placement) {
     let field = |name: &str| {
         info.lines().find_map(|line| line.trim_end().split_once(':').filter(|(key, _)| *key == name)).map(|(_, v)| v)
     };
@@ -127,15 +131,9 @@ async fn clocks<E: RedisExecutor + ?Sized>(executor: &E, checkup: &mut Checkup) 
     let answered = SystemTime::now();
     for (server, answer) in answers {
         let Ok(reply) = answer else { continue }; // what keeps it from answering is told elsewhere
-        let part = |at: usize| u64::try_from(reply.items().ok()?.get(at)?.int().ok()?).ok();
-        let told = part(0).zip(part(1));
-        let time = told.and_then(|(seconds, micros)| {
-            UNIX_EPOCH.checked_add(Duration::from_secs(seconds))?.checked_add(Duration::from_micros(micros))
-        });
-        let Some(time) = time else {
-            let seen = told.map_or("no number".into(), |(seconds, micros)| format!("{seconds} s and {micros} us"));
+        let Some(time) = time(&reply) else {
             let meaning = "this is no time; clocks were not compared";
-            checkup.add(finding(&server, Topic::Clock, Concern::Note, seen, meaning));
+            checkup.add(finding(&server, Topic::Clock, Concern::Note, format!("{reply:?}"), meaning));
             continue;
         };
         let (ahead, behind) = (time.duration_since(answered), asked.duration_since(time));
@@ -151,6 +149,14 @@ async fn clocks<E: RedisExecutor + ?Sized>(executor: &E, checkup: &mut Checkup) 
         };
         checkup.add(finding(&server, Topic::Clock, concern, seen, meaning));
     }
+}
+
+/// The answer to `TIME`.
+pub(crate) fn time(reply: &Reply) -> Option<SystemTime> {
+    let [seconds, micros] = reply.items().ok()? else { return None };
+    let part = |part: &Reply| u64::try_from(part.int().ok()?).ok();
+    let (seconds, micros) = (Duration::from_secs(part(seconds)?), Duration::from_micros(part(micros)?));
+    UNIX_EPOCH.checked_add(seconds)?.checked_add(micros)
 }
 
 #[cfg(test)]

@@ -111,20 +111,11 @@ impl<D: Dialer> Sentinels<D> {
             Err(ExecError::SentUnknown { message, source }) => return Err(ExecError::NotSent { message, source }),
             reply => reply?,
         };
-        let text = |reply: &Reply| match reply {
-            Reply::Bytes(bytes) => String::from_utf8(bytes.clone()).ok(),
-            _ => None,
-        };
-        let place = match &reply {
-            Reply::Array(parts) if parts.len() == 2 => text(&parts[0]).zip(text(&parts[1])),
-            Reply::Nil => {
-                let message = format!("the sentinel {sentinel} knows no primary called {}", self.service);
-                return Err(ExecError::NotSent { message, source: None });
-            }
-            _ => None,
-        };
-        let address = place.and_then(|(host, port)| Some(Address::tcp(host, port.parse().ok()?)));
-        address.ok_or_else(|| ExecError::Protocol { message: "a sentinel answered in an unexpected form".into() })
+        if reply == Reply::Nil {
+            let message = format!("the sentinel {sentinel} knows no primary called {}", self.service);
+            return Err(ExecError::NotSent { message, source: None });
+        }
+        place(&reply).ok_or_else(|| ExecError::Protocol { message: "a sentinel answered in an unexpected form".into() })
     }
 
     /// Makes sure that a server is a primary: sentinels learn late, and a restarted one may be a replica by now.
@@ -146,6 +137,13 @@ impl<D: Dialer> Sentinels<D> {
             link.close().await;
         }
     }
+}
+
+/// The primary that a sentinel names.
+pub(crate) fn place(reply: &Reply) -> Option<Address> {
+    let Reply::Array(parts) = reply else { return None };
+    let [Reply::Bytes(host), Reply::Bytes(port)] = parts.as_slice() else { return None };
+    Some(Address::tcp(std::str::from_utf8(host).ok()?, std::str::from_utf8(port).ok()?.parse().ok()?))
 }
 
 impl<D: Dialer> fmt::Debug for Sentinels<D> {

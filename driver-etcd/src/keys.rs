@@ -152,7 +152,7 @@ pub(crate) fn encode(name: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// Undoes [`encode`]; `None` for a percent sign without two hexadecimal digits.
+/// Undoes [`encode`]; `None` for what that does not write.
 pub(crate) fn decode(text: &[u8]) -> Option<Vec<u8>> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.iter();
@@ -164,7 +164,9 @@ pub(crate) fn decode(text: &[u8]) -> Option<Vec<u8>> {
         let mut digit = || rest.next().and_then(|digit| char::from(*digit).to_digit(16));
         bytes.push(u8::try_from(digit()? * 16 + digit()?).ok()?);
     }
-    Some(bytes)
+    let mut again = Vec::with_capacity(text.len());
+    encode(&bytes, &mut again);
+    (again == text).then_some(bytes)
 }
 
 #[cfg(test)]

@@ -95,10 +95,9 @@ impl QueueSpace {
 
     /// Which queue is registered by this key.
     pub(super) fn registered(&self, key: &[u8]) -> Option<QueueName> {
-        let digits = std::str::from_utf8(key.strip_prefix(self.names().as_bytes())?).ok()?;
-        let byte = |at| u8::from_str_radix(digits.get(at..at + 2)?, 16).ok();
-        let bytes: Option<Vec<u8>> = (0..digits.len()).step_by(2).map(byte).collect();
-        QueueName::new(bytes?).ok()
+        let (pairs, []) = key.strip_prefix(self.names().as_bytes())?.as_chunks::<2>() else { return None };
+        let byte = |pair: &[u8; 2]| u8::try_from(hexadecimal(pair)?).ok();
+        QueueName::new(pairs.iter().map(byte).collect::<Option<Vec<u8>>>()?).ok()
     }
 }
 
@@ -194,8 +193,8 @@ impl QueueKeys {
 
     /// Since when which message is held back by the concurrency key.
     pub(super) fn parse_held_by(&self, key: &ConcurrencyKey, found: &[u8]) -> Option<(Micros, u64)> {
-        let rest = found.strip_prefix(self.all_held_by(key).as_slice())?;
-        Some((digits(rest.get(..16)?)?, digits(rest.get(17..)?)?))
+        let (at, number) = split_at_slash(found.strip_prefix(self.all_held_by(key).as_slice())?, 16)?;
+        Some((digits(at)?, digits(number)?))
     }
 
     pub(super) fn forgotten(&self, until: Micros, id: &[u8]) -> Vec<u8> {
@@ -211,8 +210,8 @@ impl QueueKeys {
 
     /// When which id was to be forgotten.
     pub(super) fn parse_forgotten(&self, key: &[u8]) -> Option<(Micros, Vec<u8>)> {
-        let rest = key.strip_prefix(self.base.as_slice())?.strip_prefix(b"s/")?;
-        Some((digits(rest.get(..16)?)?, decode(rest.get(17..)?)?))
+        let (until, id) = split_at_slash(key.strip_prefix(self.base.as_slice())?.strip_prefix(b"s/")?, 16)?;
+        Some((digits(until)?, decode(id)?))
     }
 
     /// All of a set whose time is `from` or later and before `to`; without `to`, all of it from there on.
@@ -227,8 +226,8 @@ impl QueueKeys {
 
     /// Where which message is, by the key of its place.
     pub(super) fn parse_place(&self, key: &[u8]) -> Option<(Place, u64)> {
-        let rest = key.strip_prefix(self.base.as_slice())?;
-        Some((Place::parse(rest.get(..18)?)?, digits(rest.get(19..)?)?))
+        let (place, number) = split_at_slash(key.strip_prefix(self.base.as_slice())?, 18)?;
+        Some((Place::parse(place)?, digits(number)?))
     }
 
     /// The key of a message's id: the caller's or the number's.
@@ -284,10 +283,22 @@ impl Place {
     }
 }
 
+/// What is before and behind the slash at this place.
+fn split_at_slash(text: &[u8], at: usize) -> Option<(&[u8], &[u8])> {
+    let (before, behind) = text.split_at_checked(at)?;
+    Some((before, behind.strip_prefix(b"/")?))
+}
+
 /// Sixteen hexadecimal digits.
 pub(super) fn digits(text: &[u8]) -> Option<u64> {
-    let text = std::str::from_utf8(text).ok().filter(|text| text.len() == 16)?;
-    u64::from_str_radix(text, 16).ok()
+    hexadecimal(text).filter(|_| text.len() == 16)
+}
+
+/// A number in small hexadecimal digits, as it is written, and in nothing else: no two keys are the same place.
+fn hexadecimal(text: &[u8]) -> Option<u64> {
+    let text = std::str::from_utf8(text).ok()?;
+    let known = text.bytes().all(|digit| b"0123456789abcdef".contains(&digit));
+    u64::from_str_radix(text, 16).ok().filter(|_| known)
 }
 
 #[cfg(test)]
@@ -314,6 +325,11 @@ mod tests {
         assert_eq!(space.signalled(&keys.wake), Some((name.clone(), Signalled::Soonest)));
         assert_eq!(space.signalled(&keys.place_in_line(1, 2)), Some((name, Signalled::Place)));
         assert_eq!(keys.parse_place(b"shop:queue/of/a%2Fb%00%25/x"), None);
+        // What only looks like a place is none: a sign, a capital, another separator.
+        for (from, to) in [("/00000000000000ab/", "/+0000000000000ab/"), ("ab/", "AB/"), ("ab/", "ab-")] {
+            let place = String::from_utf8(keys.place(Place::Waiting(0xab), 9)).unwrap().replace(from, to);
+            assert_eq!(keys.parse_place(place.as_bytes()), None, "{place}");
+        }
     }
 
     #[test]

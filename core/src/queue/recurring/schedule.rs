@@ -51,7 +51,7 @@ impl Schedule {
     pub(super) fn next(&self, nominal: u64, after: u64) -> Option<u64> {
         match self {
             Self::Every(millis) => {
-                let times = after.saturating_sub(nominal) / millis + 1;
+                let times = (after.saturating_sub(nominal) / millis).checked_add(1)?;
                 times.checked_mul(*millis).and_then(|span| nominal.checked_add(span))
             }
             #[cfg(feature = "cron")]
@@ -83,6 +83,7 @@ mod tests {
         assert_eq!(every.next(5_000, 15_000), Some(25_000));
         assert_eq!(every.next(5_000, 99_000), Some(105_000));
         assert_eq!(every.next(u64::MAX, 0), None);
+        assert_eq!(Schedule::Every(1).next(0, u64::MAX), None);
     }
 
     #[test]

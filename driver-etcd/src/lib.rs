@@ -52,6 +52,8 @@ mod idle;
 mod keys;
 mod link;
 mod locks;
+#[cfg(test)]
+mod properties;
 mod queue;
 mod record;
 mod reentrant;

@@ -34,6 +34,8 @@ mod keyspace;
 mod link;
 mod lock;
 mod nodes;
+#[cfg(test)]
+mod properties;
 mod queue;
 mod reentrant;
 mod remote;

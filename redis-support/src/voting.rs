@@ -10,6 +10,7 @@ use tenure_core::{Error, ErrorKind, FencingToken, LockName, Result};
 use crate::executor::{RedisExecutor, Reply};
 use crate::lock::RedisLocks;
 use crate::reply;
+use crate::settings::RedisSettings;
 
 /// The name that stands in errors for what concerns the whole node.
 const WHOLE_NODE: &str = "*";
@@ -25,27 +26,13 @@ impl<E: RedisExecutor> QuorumNode for RedisLocks<E> {
         self.check().await?;
         let request = &ballot.request;
         let reply = self.run("vote", &request.name, self.calls().vote(ballot)).await?;
-        let vote = match answer(&reply) {
-            Some((-4, own)) => {
-                own.bytes().map(|own| Vote::Elsewhere { electorate: String::from_utf8_lossy(own).into_owned() })
-            }
-            Some((-5, left)) => Err(junior(left)),
-            _ => reply::acquisition(&reply, request.ttl.get(), &self.calls().settings).map(Vote::Cast),
-        };
-        vote.map_err(|error| error.during(self.driver(), "vote", &request.name))
+        vote(&reply, request.ttl.get(), &self.calls().settings)
+            .map_err(|error| error.during(self.driver(), "vote", &request.name))
     }
 
     async fn raise(&self, hold: &Hold, fence: FencingToken) -> Result<Raised> {
         let reply = self.run("raise", &hold.name, self.calls().raise(hold, fence)).await?;
-        let raised = match reply.items()? {
-            [Reply::Int(1)] => Ok(Raised::Acknowledged),
-            [Reply::Int(0)] => Ok(Raised::NotOwner),
-            [Reply::Int(-1), counter] => counter.fence().map(|counter| Raised::Beyond { counter }),
-            [Reply::Int(-6), key, found] => Err(reply::damaged(key, found)),
-            [Reply::Int(-7), key] => Err(too_far(key, fence)),
-            _ => Err(reply::unexpected("an unknown answer")),
-        };
-        raised.map_err(|error| error.during(self.driver(), "raise", &hold.name))
+        raised(&reply, fence).map_err(|error| error.during(self.driver(), "raise", &hold.name))
     }
 
     async fn enroll(&self, electorate: &Electorate) -> Result<()> {
@@ -60,6 +47,29 @@ impl<E: RedisExecutor> QuorumNode for RedisLocks<E> {
 
     fn doctor(&self) -> Option<Arc<dyn Doctor>> {
         Some(Arc::new(self.clone()))
+    }
+}
+
+/// The answer of vote.
+pub(crate) fn vote(reply: &Reply, ttl: Duration, settings: &RedisSettings) -> Result<Vote> {
+    match answer(reply) {
+        Some((-4, own)) => {
+            own.bytes().map(|own| Vote::Elsewhere { electorate: String::from_utf8_lossy(own).into_owned() })
+        }
+        Some((-5, left)) => Err(junior(left)),
+        _ => reply::acquisition(reply, ttl, settings).map(Vote::Cast),
+    }
+}
+
+/// The answer of raise.
+pub(crate) fn raised(reply: &Reply, fence: FencingToken) -> Result<Raised> {
+    match reply.items()? {
+        [Reply::Int(1)] => Ok(Raised::Acknowledged),
+        [Reply::Int(0)] => Ok(Raised::NotOwner),
+        [Reply::Int(-1), counter] => counter.fence().map(|counter| Raised::Beyond { counter }),
+        [Reply::Int(-6), key, found] => Err(reply::damaged(key, found)),
+        [Reply::Int(-7), key] => Err(too_far(key, fence)),
+        _ => Err(reply::unexpected("an unknown answer")),
     }
 }
 

@@ -20,6 +20,8 @@ mod clock;
 mod cluster;
 mod dir;
 mod etcd;
+#[cfg(feature = "inputs")]
+pub mod inputs;
 mod options;
 mod port;
 mod proxy;

@@ -196,14 +196,14 @@ fn damaged(found: &KeyValue, what: &str) -> Error {
     Error::new(ErrorKind::Damaged, text)
 }
 
-fn spelled(limits: &QueueLimits) -> String {
+pub(super) fn spelled(limits: &QueueLimits) -> String {
     let in_flight = limits.max_in_flight().map(|most| format!("{IN_FLIGHT}={most}\n"));
     let rate = limits.max_rate();
     let rate = rate.map(|rate| format!("{RATE}={}/{}\n", rate.deliveries(), rate.per().as_micros()));
     [in_flight, rate].into_iter().flatten().collect()
 }
 
-fn parse(text: &str) -> Option<QueueLimits> {
+pub(super) fn parse(text: &str) -> Option<QueueLimits> {
     let mut limits = QueueLimits::none();
     for line in text.lines() {
         limits = match line.split_once('=')? {

@@ -37,6 +37,8 @@ mod limits;
 mod line;
 mod list;
 mod operate;
+#[cfg(test)]
+mod properties;
 mod push;
 mod receive;
 mod record;

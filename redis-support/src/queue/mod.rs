@@ -4,4 +4,6 @@ mod call;
 mod driver;
 mod form;
 mod names;
+#[cfg(test)]
+mod properties;
 mod reply;

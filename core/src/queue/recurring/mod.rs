@@ -10,6 +10,8 @@ mod cron;
 mod ensure;
 mod occurrence;
 mod plan;
+#[cfg(test)]
+mod properties;
 mod schedule;
 
 pub use ensure::{Ensured, Recurring};

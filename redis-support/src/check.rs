@@ -36,7 +36,7 @@ impl Notes {
         Self { server: None, run_id: None, remarks: Vec::new() }
     }
 
-    /// The server's version, if it tells.
+    /// The server's version, if it tells: `7.0.15`, or `Valkey 9.1.2` where it is no Redis.
     #[must_use]
     pub fn server_version(&self) -> Option<&str> {
         self.server.as_deref()
@@ -195,6 +195,10 @@ pub(crate) fn look(
                     return misconfigured(format!("the server is version {version}, the oldest supported is 6.2"));
                 }
             }
+            // It tells the version of Redis that it is like as well, before this one.
+            ("valkey_version", version) => {
+                notes.server = Some(one_line(format!("Valkey {version}").into(), LONGEST_REMARK).into_owned());
+            }
             ("run_id", id) if !id.is_empty() => notes.run_id = Some(id.to_owned()),
             ("redis_mode", "cluster") if placement != Placement::Slots => {
                 return misconfigured("the server is a node of a cluster, and was addressed as a single one".into());
@@ -308,6 +312,8 @@ mod tests {
         let info = "# Server\r\nredis_version:7.0.15\r\nredis_mode:standalone\r\nrole:master\r\n";
         let notes = looked(info, Eviction::Refuse).unwrap();
         assert_eq!((notes.server_version(), notes.remarks().len()), (Some("7.0.15"), 0));
+        let valkey = "redis_version:7.2.4\r\nserver_name:valkey\r\nvalkey_version:9.1.2\r\n";
+        assert_eq!(looked(valkey, Eviction::Refuse).unwrap().server_version(), Some("Valkey 9.1.2"));
         assert_eq!(looked("maxmemory_policy:allkeys-lru\r\n", Eviction::Allow).unwrap().remarks().len(), 1);
     }
 }

@@ -84,7 +84,11 @@ pub(crate) fn look(checkup: &mut Checkup, server: &str, info: &str, placement: P
     let number = |name: &str| field(name).and_then(|text| text.parse::<u64>().ok()).unwrap_or(0);
     let mut add = |topic, concern, seen: String, meaning| checkup.add(finding(server, topic, concern, seen, meaning));
     if let Some(version) = field("redis_version") {
-        add(Topic::Version, Concern::Fine, format!("version {version}"), "6.2 and later are supported");
+        let seen = match field("valkey_version") {
+            Some(valkey) => format!("Valkey {valkey}, which is like version {version} of Redis"),
+            None => format!("version {version}"),
+        };
+        add(Topic::Version, Concern::Fine, seen, "6.2 and later are supported, and Valkey");
     }
     let policy = field("maxmemory_policy").unwrap_or("unknown");
     let (concern, meaning) = match (policy, number("maxmemory")) {
@@ -178,6 +182,8 @@ mod tests {
         let good = "redis_version:7.0.15\r\nmaxmemory:0\r\nmaxmemory_policy:noeviction\r\naof_enabled:1\r\n";
         let checkup = looked(good, Placement::OneServer);
         assert_eq!(checkup.concern(), Concern::Fine, "{checkup}");
+        let valkey = format!("{good}valkey_version:9.1.2\r\n");
+        assert!(looked(&valkey, Placement::OneServer).to_string().contains("Valkey 9.1.2"));
         let bad = "maxmemory:9\r\nmaxmemory_policy:allkeys-lru\r\naof_enabled:0\r\nconnected_slaves:1\r\n";
         let checkup = looked(bad, Placement::OneServer);
         assert_eq!(concern(&checkup, Topic::Eviction), Concern::Danger);

@@ -15,6 +15,11 @@
 //! | `redlock/2-live-1-dead` | the same, one of three killed before the clients connect |
 //! | `redlock/slow-minority` | the same, two of five stopped after the clients connected |
 //! | `etcd/single`, `etcd/3-members` | the `etcd` driver on clusters of the harness's own; with the feature `etcd` |
+//! | `redis/single@6.2`, `redis/acl@6.2` | the oldest server that is supported |
+//! | `redis/single@valkey-9` | Valkey |
+//! | `etcd/single@3.5` | an older etcd |
+//!
+//! The last ones run on servers that are fetched for them (`cargo xtask test` does that where it can).
 //!
 //! A backend is a [`HarnessMaker`]; `src/bin/conformance.rs` runs the suite on them.
 
@@ -22,6 +27,7 @@ pub mod chaos;
 #[cfg(feature = "etcd")]
 mod etcd;
 mod memory;
+mod other;
 mod pages;
 mod redis;
 mod redlock;
@@ -70,6 +76,11 @@ pub fn makers() -> Vec<Arc<dyn HarnessMaker>> {
         Arc::new(EtcdMaker::single()),
         #[cfg(feature = "etcd")]
         Arc::new(EtcdMaker::three_members()),
+        Arc::new(RedisMaker::other(Setup::Single, "redis-6.2")),
+        Arc::new(RedisMaker::other(Setup::Acl, "redis-6.2")),
+        Arc::new(RedisMaker::other(Setup::Single, "valkey-9")),
+        #[cfg(feature = "etcd")]
+        Arc::new(EtcdMaker::of_3_5()),
     ]);
     makers
 }

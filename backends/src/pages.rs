@@ -1,8 +1,9 @@
 //! Pages of the documentation that are made from the code.
 
 use std::fmt::Write as _;
+use std::sync::Arc;
 
-use tenure_conformance::all_cases;
+use tenure_conformance::{HarnessMaker, all_cases};
 
 use crate::makers;
 
@@ -35,7 +36,7 @@ pub fn capabilities_page() -> String {
         "| backend | exclusion | fencing | waiting | ttl | most waiters | most fences of a grant | re-entry | faults that the harness makes |\n",
     );
     page.push_str("|---|---|---|---|---|---|---|---|---|\n");
-    for maker in makers() {
+    for maker in usual() {
         let declared = maker.declared();
         let locks = declared.locks;
         let waiters = locks.max_waiters.map_or_else(|| String::from("no queue"), |most| most.to_string());
@@ -63,7 +64,7 @@ pub fn capabilities_page() -> String {
         "| backend | could lose or repeat | fencing | clock error | woken | concurrency keys | parked messages | largest payload | batch |\n",
     );
     page.push_str("|---|---|---|---|---|---|---|---|---|\n");
-    for maker in makers() {
+    for maker in usual() {
         let Some(queue) = maker.declared().queue else { continue };
         let _ = writeln!(
             page,
@@ -80,6 +81,11 @@ pub fn capabilities_page() -> String {
         );
     }
     page
+}
+
+/// All backends but those on servers of other versions, which declare the same.
+fn usual() -> impl Iterator<Item = Arc<dyn HarnessMaker>> {
+    makers().into_iter().filter(|maker| !maker.id().contains('@'))
 }
 
 /// The ids of all cases, one a line: what `docs/guarantees.md` may refer to.

@@ -19,6 +19,7 @@ const PORT_ATTEMPTS: u32 = 5;
 /// Options of an [`EtcdCluster`]; by default plain text, etcd's own timing, and data in memory where there is plenty.
 #[derive(Clone, Debug, Default)]
 pub struct EtcdOptions {
+    program: Option<PathBuf>,
     on_disk: bool,
     tls: Option<EtcdCertificates>,
     args: Vec<String>,
@@ -40,6 +41,13 @@ impl EtcdOptions {
     #[must_use]
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// Starts this program, in place of `etcd` (or what `TENURE_ETCD_BIN` names).
+    #[must_use]
+    pub fn program(mut self, path: impl Into<PathBuf>) -> Self {
+        self.program = Some(path.into());
+        self
     }
 
     /// Serves clients over TLS.
@@ -251,7 +259,8 @@ impl EtcdCluster {
     }
 
     fn spawn(&mut self, index: usize) -> io::Result<()> {
-        let program = std::env::var_os("TENURE_ETCD_BIN").unwrap_or_else(|| "etcd".into());
+        let usual = || std::env::var_os("TENURE_ETCD_BIN").map_or_else(|| "etcd".into(), PathBuf::from);
+        let program = self.options.program.clone().unwrap_or_else(usual);
         let peers: Vec<_> = self.members.iter().map(|member| format!("http://127.0.0.1:{}", member.peer)).collect();
         let all: Vec<_> = peers.iter().enumerate().map(|(index, peer)| format!("m{index}={peer}")).collect();
         let Member { client, metrics, .. } = &self.members[index];

@@ -1,5 +1,6 @@
 //! How a Redis server is to be started.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::certificates::Certificates;
@@ -17,6 +18,7 @@ pub(crate) enum Role {
 /// Options of a [`RedisServer`](crate::RedisServer); by default no password, no persistence, no limits.
 #[derive(Clone, Debug, Default)]
 pub struct RedisOptions {
+    pub(crate) program: Option<PathBuf>,
     pub(crate) password: Option<String>,
     pub(crate) append_only: bool,
     pub(crate) movable_clock: bool,
@@ -30,6 +32,13 @@ impl RedisOptions {
     #[must_use]
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// Starts this program, in place of `redis-server` (or what `TENURE_REDIS_SERVER` names).
+    #[must_use]
+    pub fn program(mut self, path: impl Into<PathBuf>) -> Self {
+        self.program = Some(path.into());
+        self
     }
 
     /// Requires this password of the default user.

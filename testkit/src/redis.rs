@@ -204,7 +204,8 @@ impl RedisServer {
     }
 
     fn spawn(&mut self) -> io::Result<()> {
-        let program = std::env::var_os("TENURE_REDIS_SERVER").unwrap_or_else(|| "redis-server".into());
+        let usual = || std::env::var_os("TENURE_REDIS_SERVER").map_or_else(|| "redis-server".into(), PathBuf::from);
+        let program = self.options.program.clone().unwrap_or_else(usual);
         let log = self.dir.path().join("log");
         let _ = fs::remove_file(self.socket());
         let mut command = Command::new(&program);

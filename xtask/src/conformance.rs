@@ -5,8 +5,9 @@ use std::process::Command;
 use std::sync::Mutex;
 use std::time::Instant;
 
-use crate::backends;
 use crate::command::{self, Failure, Outcome};
+use crate::setup::Install;
+use crate::{backends, others};
 
 /// How many backends run at a time. Their cases wait much more than they compute.
 const AT_ONCE: usize = 4;
@@ -20,15 +21,20 @@ pub(crate) fn suite() -> Command {
 
 /// Passes everything on.
 pub(crate) fn run(args: &[String]) -> Outcome {
+    if args.iter().any(|arg| arg.contains('@')) {
+        others::fetch(Install::Allowed);
+    }
     command::run(suite().args(args))
 }
 
-/// The suite on every backend, with a report for each; one that cannot run here is a failure.
+/// The suite on every backend, with a report for each; one that cannot run here is a failure. Those on servers of other
+/// versions are left out where there are none of these, by name.
 pub(crate) fn run_all(reports: &Path) -> Outcome {
     let failed = |error| Failure(format!("cannot make {}: {error}", reports.display()));
     std::fs::create_dir_all(reports).map_err(failed)?;
     let program = backends::built("conformance")?;
-    let ids = command::output(Command::new(&program).args(["--page", "backends"]))?;
+    let page = |page| command::output(suite_of(&program).args(["--page", page]));
+    let (ids, left_out) = (page("backends")?, page("left-out")?);
     let started = Instant::now();
     let waiting = Mutex::new(ids.lines());
     let next = || waiting.lock().ok()?.next();
@@ -59,6 +65,7 @@ pub(crate) fn run_all(reports: &Path) -> Outcome {
     for (_, outcome) in &ended {
         println!("  {}", outcome.as_ref().unwrap_or_else(|Failure(line)| line));
     }
+    left_out.lines().for_each(|line| println!("  {line}"));
     let red = ended.iter().filter(|(_, outcome)| outcome.is_err()).count();
     match (red, ended.len() == ids.lines().count()) {
         (0, true) => Ok(()),
@@ -67,9 +74,16 @@ pub(crate) fn run_all(reports: &Path) -> Outcome {
     }
 }
 
+/// The built program, told where the servers of other versions are.
+fn suite_of(program: &Path) -> Command {
+    let mut command = Command::new(program);
+    command.env("TENURE_SERVERS", others::folder());
+    command
+}
+
 /// Where the report on a backend lies.
 fn report_of(reports: &Path, backend: &str, kind: &str) -> PathBuf {
-    reports.join(format!("{}{kind}.json", backend.replace('/', "-")))
+    reports.join(format!("{}{kind}.json", backend.replace(['/', '@'], "-")))
 }
 
 /// The cases that failed, by the report; none if there is no report, as after a crash.
@@ -86,7 +100,7 @@ fn run_one(program: &Path, backend: &str, report: &Path, only: &[String]) -> Out
     let started = Instant::now();
     // What is there is of an earlier run.
     std::fs::remove_file(report).unwrap_or_default();
-    let mut command = Command::new(program);
+    let mut command = suite_of(program);
     command.args(["--backend", backend, "--json"]).arg(report);
     command.args(only.iter().flat_map(|case| ["--filter", case]));
     if std::env::var_os("TENURE_SLACK").is_none() {

@@ -7,6 +7,7 @@ mod ci;
 mod command;
 mod compare;
 mod conformance;
+mod others;
 mod setup;
 mod swap;
 mod test;

@@ -4,6 +4,7 @@ use crate::again;
 use crate::chaos;
 use crate::command::{self, Failure, Outcome, cargo};
 use crate::conformance;
+use crate::others;
 use crate::setup::{self, Install};
 use crate::swap;
 
@@ -25,6 +26,7 @@ pub(crate) fn run(args: &[String]) -> Outcome {
     }
     setup::prepare(install)?;
     let python = setup::python_with_redis(install)?;
+    others::fetch(install);
     again::tests()?;
     swap::run()?;
     // Tests that need more than cargo and the servers are ignored by default; here it is at hand.

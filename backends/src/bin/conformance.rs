@@ -30,7 +30,10 @@ fn main() -> ExitCode {
         Some("cases") => print!("{}", cases_page()),
         Some("capabilities") => print!("{}", capabilities_page()),
         Some("ids") => print!("{}", ids()),
-        Some("backends") => makers().iter().for_each(|maker| println!("{}", maker.id())),
+        Some("backends") => {
+            makers().iter().filter(|maker| left_out(maker).is_none()).for_each(|maker| println!("{}", maker.id()))
+        }
+        Some("left-out") => makers().iter().filter_map(left_out).for_each(|line| println!("{line}")),
         Some(other) => return fail(&format!("there is no page \"{other}\"")),
         None if arguments.list.is_some() => print_list(),
         None => return run(&arguments),
@@ -54,6 +57,12 @@ fn parse(mut words: impl Iterator<Item = String>) -> Result<Arguments, String> {
         }
     }
     Ok(arguments)
+}
+
+/// A line about a backend on a server of another version that is not there. Any other backend has to run.
+fn left_out(maker: &Arc<dyn HarnessMaker>) -> Option<String> {
+    let missing = maker.configured().err().filter(|_| maker.id().contains('@'))?;
+    Some(format!("{:<28}LEFT OUT: {missing}", maker.id()))
 }
 
 fn fail(why: &str) -> ExitCode {
@@ -98,8 +107,10 @@ fn run(arguments: &Arguments) -> ExitCode {
         passed += report.passed + report.refused;
         failed += report.failed;
         all_green &= report.is_green();
-        let named =
-            arguments.json_dir.as_ref().map(|folder| folder.join(format!("{}.json", maker.id().replace('/', "-"))));
+        let named = arguments
+            .json_dir
+            .as_ref()
+            .map(|folder| folder.join(format!("{}.json", maker.id().replace(['/', '@'], "-"))));
         for file in arguments.json.iter().chain(&named) {
             if let Err(error) = std::fs::write(file, report.to_json()) {
                 return fail(&format!("cannot write {}: {error}", file.display()));

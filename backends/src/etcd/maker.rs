@@ -1,7 +1,5 @@
 //! Which driver, on which cluster.
 
-use std::path::Path;
-use std::process::Command;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
@@ -14,12 +12,16 @@ use tenure_core::driver::{
 use tenure_testkit::{EtcdCluster, EtcdOptions};
 
 use super::harness::EtcdHarness;
+use crate::other::Program;
+
+const USUAL: Program = Program::Usual { name: "etcd", variable: "TENURE_ETCD_BIN" };
 
 /// The `etcd` driver on a cluster. Cases that only use names of their own share one; the others have one each.
 #[derive(Debug)]
 pub struct EtcdMaker {
     id: &'static str,
     members: usize,
+    program: Program,
     shared: Mutex<Weak<Mutex<EtcdCluster>>>,
     version: OnceLock<String>,
 }
@@ -28,21 +30,27 @@ impl EtcdMaker {
     /// The backend `etcd/single`.
     #[must_use]
     pub fn single() -> Self {
-        Self::new("etcd/single", 1)
+        Self::new("etcd/single", 1, USUAL)
     }
 
     /// The backend `etcd/3-members`.
     #[must_use]
     pub fn three_members() -> Self {
-        Self::new("etcd/3-members", 3)
+        Self::new("etcd/3-members", 3, USUAL)
     }
 
-    fn new(id: &'static str, members: usize) -> Self {
-        Self { id, members, shared: Mutex::default(), version: OnceLock::new() }
+    /// The backend `etcd/single@3.5`.
+    pub(crate) fn of_3_5() -> Self {
+        Self::new("etcd/single@3.5", 1, Program::Other("etcd-3.5"))
+    }
+
+    fn new(id: &'static str, members: usize, program: Program) -> Self {
+        Self { id, members, program, shared: Mutex::default(), version: OnceLock::new() }
     }
 
     fn start(&self) -> Result<Arc<Mutex<EtcdCluster>>, BoxError> {
-        Ok(Arc::new(Mutex::new(EtcdCluster::start(EtcdOptions::new(), self.members)?)))
+        let options = self.program.instead().into_iter().fold(EtcdOptions::new(), EtcdOptions::program);
+        Ok(Arc::new(Mutex::new(EtcdCluster::start(options, self.members)?)))
     }
 
     fn cluster_for(&self, isolation: Isolation) -> Result<Arc<Mutex<EtcdCluster>>, BoxError> {
@@ -77,10 +85,6 @@ fn queue() -> QueueCapabilities {
         backlog: None,
         dead_letters: super::harness::MAX_DEAD_LETTERS,
     }
-}
-
-fn program() -> std::ffi::OsString {
-    std::env::var_os("TENURE_ETCD_BIN").unwrap_or_else(|| "etcd".into())
 }
 
 #[async_trait]
@@ -118,19 +122,12 @@ impl HarnessMaker for EtcdMaker {
     }
 
     fn configured(&self) -> Result<(), Missing> {
-        let paths = std::env::var_os("PATH").unwrap_or_default();
-        let found = std::env::split_paths(&paths).any(|folder| folder.join(Path::new(&program())).is_file());
-        if found { Ok(()) } else { Err(Missing::new("no etcd on the PATH, and TENURE_ETCD_BIN names none")) }
+        self.program.found()
     }
 
     fn server(&self) -> String {
-        let version = self.version.get_or_init(|| {
-            let output = Command::new(program()).arg("--version").output();
-            let text = output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();
-            let version = text.lines().find_map(|line| line.strip_prefix("etcd Version: "));
-            format!("etcd {}, {} member(s)", version.unwrap_or("of unknown version"), self.members)
-        });
-        version.clone()
+        let version = || format!("{}, {} member(s)", self.program.version("etcd Version: "), self.members);
+        self.version.get_or_init(version).clone()
     }
 
     async fn make(&self, context: CaseContext) -> Result<Box<dyn Harness>, BoxError> {

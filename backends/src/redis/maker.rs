@@ -1,8 +1,7 @@
 //! Which driver, on which server.
 
 use std::fmt;
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
@@ -17,9 +16,12 @@ use tenure_testkit::RedisOptions;
 use super::harness::{RedisHarness, Shared};
 use super::servers::Servers;
 use super::setup::{Library, Setup};
+use crate::other::Program;
 
 /// A cap on waiters that the suite can reach.
 pub(crate) const MAX_WAITERS: u32 = 100;
+
+const USUAL: Program = Program::Usual { name: "redis-server", variable: "TENURE_REDIS_SERVER" };
 
 /// A driver on servers in some arrangement. Cases that only use names of their own share them; the others have their
 /// own.
@@ -27,6 +29,7 @@ pub struct RedisMaker {
     library: Library,
     setup: Setup,
     id: String,
+    program: Program,
     passing: bool,
     shared: Mutex<Weak<Mutex<Servers>>>,
     worker: Option<PathBuf>,
@@ -45,7 +48,7 @@ impl RedisMaker {
     pub fn new(library: Library, setup: Setup) -> Self {
         let id = format!("{}/{}", library.name(), setup.name());
         let (shared, worker, version) = (Mutex::default(), None, OnceLock::new());
-        Self { library, setup, id, passing: true, shared, worker, version }
+        Self { library, setup, id, program: USUAL, passing: true, shared, worker, version }
     }
 
     /// The backend `redis/no-passing`: one server, and clients that pass no lease on.
@@ -58,6 +61,13 @@ impl RedisMaker {
     #[must_use]
     pub fn single() -> Self {
         Self::new(Library::Redis, Setup::Single)
+    }
+
+    /// The backend `redis/<setup>@<version>`, on a server that is not the usual one: `redis-6.2`.
+    pub(crate) fn other(setup: Setup, program: &'static str) -> Self {
+        let version = program.strip_prefix("redis-").unwrap_or(program);
+        let id = format!("redis/{}@{version}", setup.name());
+        Self { id, program: Program::Other(program), ..Self::new(Library::Redis, setup) }
     }
 
     /// Every library on every setup.
@@ -73,8 +83,9 @@ impl RedisMaker {
     }
 
     fn servers_for(&self, isolation: Isolation) -> Result<Shared, BoxError> {
+        let options = self.program.instead().into_iter().fold(RedisOptions::new(), RedisOptions::program);
         if isolation == Isolation::Exclusive {
-            let mut options = RedisOptions::new().append_only();
+            let mut options = options.append_only();
             if self.setup.is_alone() {
                 options = options.movable_clock();
             }
@@ -84,7 +95,7 @@ impl RedisMaker {
         if let Some(servers) = shared.upgrade() {
             return Ok(servers);
         }
-        let servers = Arc::new(Mutex::new(Servers::start(self.setup, self.library, RedisOptions::new())?));
+        let servers = Arc::new(Mutex::new(Servers::start(self.setup, self.library, options)?));
         *shared = Arc::downgrade(&servers);
         Ok(servers)
     }
@@ -149,21 +160,11 @@ impl HarnessMaker for RedisMaker {
     }
 
     fn configured(&self) -> Result<(), Missing> {
-        if !found("redis-server", "TENURE_REDIS_SERVER") {
-            return Err(Missing::new("no redis-server on the PATH"));
-        }
-        Ok(())
+        self.program.found()
     }
 
     fn server(&self) -> String {
-        let version = self.version.get_or_init(|| {
-            let program = std::env::var_os("TENURE_REDIS_SERVER").unwrap_or_else(|| "redis-server".into());
-            let output = Command::new(program).arg("--version").output();
-            let text = output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();
-            let version = text.split_whitespace().find_map(|word| word.strip_prefix("v="));
-            format!("redis-server {}", version.unwrap_or("of unknown version"))
-        });
-        version.clone()
+        self.version.get_or_init(|| self.program.version(" v=")).clone()
     }
 
     async fn make(&self, context: CaseContext) -> Result<Box<dyn Harness>, BoxError> {
@@ -171,11 +172,4 @@ impl HarnessMaker for RedisMaker {
         let worker = self.worker.clone().map_or_else(std::env::current_exe, Ok)?;
         Ok(Box::new(RedisHarness::new(self.library, self.setup, servers, worker, context.slack)))
     }
-}
-
-/// Whether a program, or what a variable names in its place, is on the PATH.
-fn found(program: &str, variable: &str) -> bool {
-    let program = std::env::var_os(variable).unwrap_or_else(|| program.into());
-    let paths = std::env::var_os("PATH").unwrap_or_default();
-    std::env::split_paths(&paths).any(|folder| folder.join(Path::new(&program)).is_file())
 }

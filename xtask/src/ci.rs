@@ -30,7 +30,7 @@ const FACADE: &[&str] = &[
     "blocking,memory",
 ];
 
-pub(crate) fn run(args: &[String]) -> Outcome {
+pub(crate) fn run(options: &test::Options) -> Outcome {
     setup::prepare(Install::Allowed)?;
     run_step(&["fmt", "--all", "--check"])?;
     for (package, sets) in FEATURES {
@@ -41,8 +41,8 @@ pub(crate) fn run(args: &[String]) -> Outcome {
     }
     run_step(&["clippy", "--quiet", "--workspace", "--all-targets", "--all-features", "--", "-D", "warnings"])?;
     docs()?;
-    tidy::run(&[])?;
-    test::run(args)
+    tidy::run(&tidy::Options::default())?;
+    test::run(options)
 }
 
 fn docs() -> Outcome {

@@ -8,22 +8,18 @@ use crate::others;
 use crate::setup::{self, Install};
 use crate::swap;
 
-/// How long to try what only time brings to light.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Soak {
-    Seconds,
-    Minutes,
+#[derive(Debug, clap::Args)]
+pub(crate) struct Options {
+    /// Do not install anything; say what is missing
+    #[arg(long)]
+    no_install: bool,
+    /// Also three minutes of processes over servers that are stopped and killed
+    #[arg(long)]
+    full: bool,
 }
 
-pub(crate) fn run(args: &[String]) -> Outcome {
-    let (mut install, mut soak) = (Install::Allowed, Soak::Seconds);
-    for arg in args {
-        match arg.as_str() {
-            "--no-install" => install = Install::Never,
-            "--full" => soak = Soak::Minutes,
-            other => return Err(Failure(format!("test does not know {other:?}"))),
-        }
-    }
+pub(crate) fn run(options: &Options) -> Outcome {
+    let install = if options.no_install { Install::Never } else { Install::Allowed };
     setup::prepare(install)?;
     let python = setup::python_with_redis(install)?;
     others::fetch(install);
@@ -41,7 +37,7 @@ pub(crate) fn run(args: &[String]) -> Outcome {
         println!("\nagain, one at a time: {why}");
         failovers("1")?;
     }
-    if soak == Soak::Minutes {
+    if options.full {
         let long = ["test", "--package", "tenure-backends", "--all-features", "--test", "chaos"];
         command::run(cargo(&long).args(["--", "--ignored", "--nocapture"]))?;
     }

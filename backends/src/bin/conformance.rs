@@ -53,7 +53,7 @@ fn parse(mut words: impl Iterator<Item = String>) -> Result<Arguments, String> {
             "--filter" => arguments.filters.push(value()?),
             "--json" => arguments.json = Some(value()?.into()),
             "--json-dir" => arguments.json_dir = Some(value()?.into()),
-            other => return Err(format!("unknown argument \"{other}\"; see cargo xtask help")),
+            other => return Err(format!("unknown argument \"{other}\"; see cargo xtask conformance --help")),
         }
     }
     Ok(arguments)

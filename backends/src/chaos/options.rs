@@ -145,7 +145,7 @@ impl Options {
             "--broken" => self.broken = Some(mutant(value)?),
             "--patience" => self.patience = Some(Duration::from_secs(value.parse()?)),
             "--logs" => self.logs = Some(value.into()),
-            _ => return Err("there is no such option; see cargo xtask help".into()),
+            _ => return Err("there is no such option; see cargo xtask chaos --help".into()),
         }
         Ok(())
     }

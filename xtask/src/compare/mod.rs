@@ -5,29 +5,45 @@ pub(crate) mod page;
 
 use std::path::PathBuf;
 
-use crate::command::{self, Failure, Outcome, cargo};
+use crate::command::{self, Outcome, cargo};
 use crate::setup::{self, Install};
 
 /// The package is outside the workspace, so that other libraries do not enter the workspace's lock file.
 const MANIFEST: &str = "compare/Cargo.toml";
 
-pub(crate) fn run(args: &[String]) -> Outcome {
-    let (name, rest) = match args.split_first() {
-        Some((name, [])) if name == "page" => return page::rewrite(),
-        Some((name, rest)) if ["locks", "queue"].contains(&name.as_str()) => (name, rest),
-        _ => return Err(Failure(String::from("compare what? locks, queue or page"))),
-    };
-    let mut passed = Vec::new();
-    let mut json = None;
-    let mut rest = rest.iter();
-    while let Some(arg) = rest.next() {
-        match arg.as_str() {
-            "--json" => json = rest.next().map(PathBuf::from),
-            "--only" => passed.extend([arg, rest.next().unwrap_or(arg)]),
-            "--quick" => passed.push(arg),
-            other => return Err(Failure(format!("compare does not know {other:?}"))),
-        }
+#[derive(Debug, clap::Subcommand)]
+pub(crate) enum What {
+    /// Locks
+    Locks(Options),
+    /// Delay queues
+    Queue(Options),
+    /// Rewrite docs/performance.md from the figures that are there
+    Page,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Options {
+    /// Less of everything: at most ten minutes
+    #[arg(long)]
+    quick: bool,
+    /// Write the figures there, and leave the page alone
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// One section (may be repeated)
+    #[arg(long, value_name = "SECTION")]
+    only: Vec<String>,
+}
+
+pub(crate) fn run(what: What) -> Outcome {
+    match what {
+        What::Locks(options) => measure("locks", options),
+        What::Queue(options) => measure("queue", options),
+        What::Page => page::rewrite(),
     }
+}
+
+fn measure(name: &str, Options { quick, json, only }: Options) -> Outcome {
+    let passed = quick.then_some("--quick").into_iter().chain(only.iter().flat_map(|section| ["--only", section]));
     let documented = json.is_none();
     let json = json.unwrap_or_else(|| page::source(name));
     let mut command = cargo(&["run", "--release", "--quiet", "--manifest-path", MANIFEST]);

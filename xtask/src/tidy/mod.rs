@@ -11,12 +11,15 @@ use crate::command::{Failure, Outcome};
 /// What a rule found.
 type Findings = Vec<String>;
 
-pub(crate) fn run(args: &[String]) -> Outcome {
-    let fix = match args {
-        [] => docs::Stale::Report,
-        [flag] if flag == "--fix" => docs::Stale::Rewrite,
-        other => return Err(Failure(format!("tidy does not know {other:?}"))),
-    };
+#[derive(Debug, Default, clap::Args)]
+pub(crate) struct Options {
+    /// Rewrite the generated docs
+    #[arg(long)]
+    fix: bool,
+}
+
+pub(crate) fn run(options: &Options) -> Outcome {
+    let fix = if options.fix { docs::Stale::Rewrite } else { docs::Stale::Report };
     let metadata = cargo_metadata::MetadataCommand::new()
         .exec()
         .map_err(|error| Failure(format!("cargo metadata failed: {error}")))?;

@@ -38,7 +38,7 @@ pub(crate) async fn acquire(shared: &Arc<Shared>, request: &AcquireRequest) -> R
     if request.queue != Queueing::None && matches!(answer, Ok(Acquisition::Busy(_))) {
         slot.line().is_contended_now();
     }
-    if request.queue == Queueing::None && slot.state().fence.is_none() {
+    if request.queue == Queueing::None && slot.state().standing.fence().is_none() {
         shared.slots.remove(&request.token);
     }
     answer
@@ -48,7 +48,7 @@ pub(crate) async fn acquire(shared: &Arc<Shared>, request: &AcquireRequest) -> R
 async fn confirm(shared: &Arc<Shared>, slot: &Arc<Slot>, request: &AcquireRequest) -> Option<Grant> {
     let (fence, granted) = {
         let state = slot.state();
-        (state.fence?, state.granted)
+        (state.standing.fence()?, state.standing.granted())
     };
     let once = AcquireRequest { queue: Queueing::None, ..request.clone() };
     let ballots = granted.iter().map(|index| {
@@ -74,7 +74,7 @@ async fn confirm(shared: &Arc<Shared>, slot: &Arc<Slot>, request: &AcquireReques
     // It does not, any more: what is left of it goes, and the token takes part anew.
     let all = NodeSet::first(shared.n());
     shared.undo(slot.spoil(all, &shared.nodes), slot.undo_until(Duration::from_secs(60)));
-    slot.state().fence = None;
+    slot.state().standing.drop_hold();
     None
 }
 
@@ -118,7 +118,7 @@ async fn queued(
             slot.state().queue.losses = 0;
             return Ok(answer);
         }
-        head = slot.state().granted.contains(at);
+        head = slot.state().standing.granted().contains(at);
         if let Some(decided) = decision {
             return finish(shared, slot, request, round, decided);
         }

@@ -33,6 +33,8 @@ mod doctor;
 mod driver;
 mod elections;
 mod inspect;
+#[cfg(test)]
+mod model;
 mod node;
 mod node_set;
 mod quorum;
@@ -42,6 +44,7 @@ mod round;
 mod shared;
 mod slot;
 mod slots;
+mod standing;
 mod url;
 
 #[cfg(doctest)]

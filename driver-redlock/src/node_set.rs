@@ -1,7 +1,7 @@
 //! Sets of nodes.
 
 /// A set of nodes, by index.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct NodeSet(u32);
 
 /// The most nodes of a quorum.

@@ -16,7 +16,7 @@ pub(crate) fn majority(n: usize) -> usize {
 const MOST_RAISES: u32 = 3;
 
 /// What happened.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Event {
     /// The node is the token's since this vote, which carried this fence.
     Granted { node: usize, fence: u64 },
@@ -61,7 +61,7 @@ pub(crate) enum Defeat {
 }
 
 /// One attempt to win a majority.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Election {
     n: usize,
     /// Asked, and not yet heard of.
@@ -229,7 +229,8 @@ fn with(mut all: NodeSet, node: usize) -> NodeSet {
 pub(crate) struct RenewTally<T> {
     n: usize,
     kept: Vec<T>,
-    lost: usize,
+    /// Nodes that do not have the lock any more.
+    lost: NodeSet,
     failed: usize,
 }
 
@@ -248,7 +249,7 @@ pub(crate) enum Verdict<T> {
 
 impl<T: Copy + Ord> RenewTally<T> {
     pub(crate) fn new(n: usize) -> Self {
-        Self { n, kept: Vec::with_capacity(n), lost: 0, failed: 0 }
+        Self { n, kept: Vec::with_capacity(n), lost: NodeSet::EMPTY, failed: 0 }
     }
 
     pub(crate) fn kept(&mut self, for_long: T) -> Verdict<T> {
@@ -256,8 +257,8 @@ impl<T: Copy + Ord> RenewTally<T> {
         self.verdict()
     }
 
-    pub(crate) fn lost(&mut self) -> Verdict<T> {
-        self.lost += 1;
+    pub(crate) fn lost(&mut self, node: usize) -> Verdict<T> {
+        self.lost.insert(node);
         self.verdict()
     }
 
@@ -271,10 +272,16 @@ impl<T: Copy + Ord> RenewTally<T> {
         if let Some(shortest) = at_majority(&self.kept, needed) {
             return Verdict::Kept(shortest);
         }
-        if self.lost > self.n - needed {
+        if self.lost.len() > self.n - needed {
             return Verdict::Lost;
         }
-        if self.kept.len() + self.lost + self.failed == self.n { Verdict::Unknown } else { Verdict::Wait }
+        if self.kept.len() + self.lost.len() + self.failed == self.n { Verdict::Unknown } else { Verdict::Wait }
+    }
+
+    /// Which nodes are to be taken back: those that lost it, but only for a lease that a majority keeps. A lost one must
+    /// not come to life again.
+    pub(crate) fn to_heal(&self) -> NodeSet {
+        if matches!(self.verdict(), Verdict::Kept(_)) { self.lost } else { NodeSet::EMPTY }
     }
 }
 

@@ -25,8 +25,7 @@ pub(crate) async fn release(shared: &Arc<Shared>, hold: &Hold) -> Result<Release
     let slot = shared.slots.find(&hold.name, hold.token, shared.n());
     let (unknown, before) = {
         let mut state = slot.state();
-        state.ended = true;
-        (state.unknown, state.tally.ask(shared.n()))
+        (state.standing.end(), state.tally.ask(shared.n()))
     };
     let chores = chores(shared, &slot, NodeSet::first(shared.n()).without(before.answered()), unknown);
     let mut pending = send(&chores);
@@ -65,7 +64,7 @@ pub(crate) async fn abandon(shared: &Arc<Shared>, hold: &Hold) -> Result<()> {
     shared.slots.bury(hold.token);
     {
         let mut state = slot.state();
-        state.ended = true;
+        state.standing.end();
         state.queue.listener = None;
     }
     let all = NodeSet::first(shared.n());

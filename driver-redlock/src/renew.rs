@@ -18,6 +18,7 @@ use tenure_core::{Error, ErrorKind, Result, Ttl};
 use crate::quorum::{NodeSet, RenewTally, Verdict};
 use crate::shared::Shared;
 use crate::slot::Slot;
+use crate::standing::Healed;
 
 type Answers = (usize, Vec<Result<Renewed>>);
 type Pending = FuturesUnordered<Pin<Box<dyn Future<Output = Answers> + Send>>>;
@@ -27,8 +28,6 @@ struct Lease {
     slot: Arc<Slot>,
     ttl: Ttl,
     tally: RenewTally<Duration>,
-    /// Nodes that do not have it any more.
-    gone: NodeSet,
     faults: Vec<(usize, Error)>,
 }
 
@@ -40,13 +39,7 @@ pub(crate) async fn renew(shared: &Arc<Shared>, renewals: &[Renewal]) -> Vec<Res
         return wanted.iter().map(|_| Err(error.again())).collect();
     }
     let tally = RenewTally::new(shared.n());
-    let lease = |(slot, ttl): (Arc<Slot>, Ttl)| Lease {
-        slot,
-        ttl,
-        tally: tally.clone(),
-        gone: NodeSet::EMPTY,
-        faults: Vec::new(),
-    };
+    let lease = |(slot, ttl): (Arc<Slot>, Ttl)| Lease { slot, ttl, tally: tally.clone(), faults: Vec::new() };
     let mut leases: Vec<Lease> = wanted.into_iter().map(lease).collect();
     let mut pending = send(shared, &leases);
     while leases.iter().any(|lease| lease.tally.verdict() == Verdict::Wait) {
@@ -76,13 +69,12 @@ fn take_in(leases: &mut [Lease], node: usize, answers: Vec<Result<Renewed>>) {
         let missing = || Err(Error::new(ErrorKind::Protocol, "fewer answers than renewals"));
         match answers.next().unwrap_or_else(missing) {
             Ok(Renewed::Extended { ttl }) => {
-                lease.slot.state().settle_granted(node);
+                lease.slot.state().standing.settle_granted(node);
                 lease.tally.kept(ttl);
             }
             Ok(Renewed::Lost) => {
-                lease.slot.state().granted.remove(node);
-                lease.tally.lost();
-                lease.gone.insert(node);
+                lease.slot.state().standing.settle_gone(node);
+                lease.tally.lost(node);
             }
             Err(error) => {
                 lease.faults.push((node, error));
@@ -106,8 +98,8 @@ fn conclude(shared: &Arc<Shared>, lease: &Lease) -> Result<Renewed> {
             // What a minority still has is of no use to us, and in the way of others.
             {
                 let mut state = lease.slot.state();
-                state.ended = true;
-                state.fence = None;
+                state.standing.end();
+                state.standing.drop_hold();
             }
             shared.slots.remove(&lease.slot.token);
             let all = NodeSet::first(shared.n());
@@ -127,20 +119,15 @@ async fn settle_late(shared: std::sync::Weak<Shared>, mut pending: Pending, mut 
     }
 }
 
-/// Takes nodes back, but only for a lease that a majority keeps: a lost one must not come to life again.
 fn heal_gone(shared: &Arc<Shared>, lease: &Lease) {
-    if matches!(lease.tally.verdict(), Verdict::Kept(_)) {
-        lease.gone.iter().for_each(|node| heal(shared, &lease.slot, node, lease.ttl));
-    }
+    lease.tally.to_heal().iter().for_each(|node| heal(shared, &lease.slot, node, lease.ttl));
 }
 
 /// Asks a node that lost the lock to grant it again, in the background.
 fn heal(shared: &Arc<Shared>, slot: &Arc<Slot>, index: usize, ttl: Ttl) {
     let ballot = {
         let mut state = slot.state();
-        let done = state.ended || state.healing.contains(index) || state.granted.contains(index);
-        let Some(fence) = state.fence.filter(|_| !done) else { return };
-        state.healing.insert(index);
+        let Some(fence) = state.standing.begin_healing(index) else { return };
         let (name, token, label) = (slot.name.clone(), state.tokens[index], state.label.clone());
         let request = AcquireRequest { name, token, ttl, queue: Queueing::None, label, fences: 1 };
         // The vote is for who holds the lock already, so it matters not what the node may have forgotten.
@@ -150,21 +137,17 @@ fn heal(shared: &Arc<Shared>, slot: &Arc<Slot>, index: usize, ttl: Ttl) {
     let work = async move {
         let go_on = {
             let mut state = slot.state();
-            let go_on = !state.ended && state.tokens[index] == ballot.request.token;
-            if go_on {
-                state.unknown.insert(index); // a release from here on abandons
-            }
-            go_on
+            state.tokens[index] == ballot.request.token && state.standing.send_healing(index)
         };
         let vote = if go_on { Some(node.vote(&ballot).await) } else { None };
-        let mut state = slot.state();
-        state.healing.remove(index);
-        match vote {
-            Some(Ok(Vote::Cast(Acquisition::Granted(_)))) if !state.ended => state.settle_granted(index),
-            Some(Ok(_)) if !state.ended => state.settle_refused(index),
-            Some(Err(error)) if error.was_not_applied() => state.unknown.remove(index),
-            _ => {}
-        }
+        let healed = match vote {
+            Some(Ok(Vote::Cast(Acquisition::Granted(_)))) => Healed::Granted,
+            Some(Ok(_)) => Healed::Refused,
+            Some(Err(error)) if error.was_not_applied() => Healed::NotApplied,
+            Some(Err(_)) => Healed::Unknown,
+            None => Healed::NotSent,
+        };
+        slot.state().standing.settle_healing(index, healed);
     };
     shared.background.push(work);
 }

@@ -17,6 +17,7 @@ use crate::node::Node;
 use crate::quorum::{Decision, Defeat, Election, Event, NodeSet, at_majority};
 use crate::shared::Shared;
 use crate::slot::Slot;
+use crate::standing::counts;
 
 /// What comes back from a node.
 pub(crate) enum Answer {
@@ -73,7 +74,7 @@ impl<'a> Round<'a> {
             ttls: Vec::with_capacity(shared.n()),
             faults: Vec::new(),
             void: NodeSet::EMPTY,
-            asked_before: slot.state().asked,
+            asked_before: slot.state().standing.asked(),
             refusals: Vec::new(),
             sent: NodeSet::EMPTY,
             rounds: 1,
@@ -95,8 +96,7 @@ impl<'a> Round<'a> {
             {
                 let mut state = self.slot.state();
                 request.token = state.tokens[index];
-                state.asked.insert(index);
-                state.unknown.insert(index);
+                state.standing.ask(index);
                 if queue == Some(index) {
                     state.queue.joined = true;
                 }
@@ -199,7 +199,7 @@ impl<'a> Round<'a> {
                 }
                 Ok(Raised::Beyond { counter }) => Event::Beyond { node, fence, counter: counter.get() },
                 Ok(Raised::NotOwner) => {
-                    self.slot.state().settle_refused(node);
+                    self.slot.state().standing.settle_refused(node);
                     Event::NotOwner { node }
                 }
                 Err(error) => {
@@ -211,16 +211,15 @@ impl<'a> Round<'a> {
     }
 
     fn take_in_vote(&mut self, node: usize, vote: Result<Vote>) -> Event {
-        let fresh = !self.asked_before.contains(node);
         match vote {
             Ok(Vote::Cast(Acquisition::Granted(grant))) => {
                 let mut state = self.slot.state();
-                state.settle_granted(node);
+                state.standing.settle_granted(node);
                 if state.queue.at == Some(node) {
                     state.queue.joined = false; // who has the lock is not in the queue
                 }
                 drop(state);
-                if grant.begun == Begun::Earlier && !fresh {
+                if !counts(grant.begun, self.asked_before.contains(node)) {
                     let text = "an earlier request took the lock late, at a time that is not known";
                     return self.annul(node, Error::new(ErrorKind::Indeterminate, text));
                 }
@@ -234,12 +233,12 @@ impl<'a> Round<'a> {
                 Event::Granted { node, fence: grant.fence.get() }
             }
             Ok(Vote::Cast(Acquisition::Busy(busy))) => {
-                self.slot.state().settle_refused(node);
+                self.slot.state().standing.settle_refused(node);
                 self.refusals.push((node, busy));
                 Event::Refused { node }
             }
             Ok(Vote::Elsewhere { electorate }) => {
-                self.slot.state().settle_refused(node);
+                self.slot.state().standing.settle_refused(node);
                 let ours = self.shared.electorate;
                 let text = format!("the node votes in electorate {electorate}, and this client's is {ours}");
                 self.faults.push((node, Error::new(ErrorKind::Misconfigured, text)));
@@ -248,7 +247,7 @@ impl<'a> Round<'a> {
             Err(error) => {
                 if error.was_not_applied() {
                     let mut state = self.slot.state();
-                    state.settle_refused(node);
+                    state.standing.settle_refused(node);
                     if state.queue.at == Some(node) {
                         state.queue.joined = false;
                     }
@@ -270,11 +269,7 @@ impl<'a> Round<'a> {
     pub(crate) fn conclude(mut self, decision: Decision) -> Outcome {
         self.done = true;
         match decision {
-            Decision::Won { fence } if !self.slot.state().ended => self.won(fence),
-            Decision::Won { .. } => {
-                self.undo();
-                Outcome::Failed(Error::new(ErrorKind::NotHeld, "the token was abandoned while it was asked for"))
-            }
+            Decision::Won { fence } => self.won(fence),
             Decision::Lost(Defeat::Busy) => {
                 self.shared.elections.lost();
                 self.undo();
@@ -305,11 +300,13 @@ impl<'a> Round<'a> {
             self.undo();
             return Outcome::Failed(Error::new(ErrorKind::Protocol, "a quorum without a fence"));
         };
+        if !self.slot.state().standing.win(fence, granted) {
+            self.undo();
+            return Outcome::Failed(Error::new(ErrorKind::NotHeld, "the token was abandoned while it was asked for"));
+        }
         self.shared.elections.won(self.rounds);
         let left_queue = {
             let mut state = self.slot.state();
-            state.fence = Some(fence);
-            state.granted = granted;
             state.keep();
             state.queue.listener = None;
             state.queue.losses = 0;
@@ -330,8 +327,8 @@ impl<'a> Round<'a> {
     fn undo(&mut self) {
         self.pending.clear();
         let which = {
-            let state = self.slot.state();
-            state.granted.or(state.unknown).or(self.void)
+            let standing = self.slot.state().standing;
+            standing.granted().or(standing.unknown()).or(self.void)
         };
         let until = self.slot.undo_until(Duration::from_secs(60));
         self.shared.undo(self.slot.spoil(which, &self.shared.nodes), until);
@@ -353,12 +350,12 @@ async fn settle_late(mut late: Pending, slot: Arc<Slot>, nodes: Vec<Arc<Node>>) 
         let queued = {
             let mut state = slot.state();
             match vote {
-                Ok(Vote::Cast(Acquisition::Granted(_))) => state.settle_granted(node),
-                Ok(_) => state.settle_refused(node),
-                Err(error) if error.was_not_applied() => state.settle_refused(node),
+                Ok(Vote::Cast(Acquisition::Granted(_))) => state.standing.settle_granted(node),
+                Ok(_) => state.standing.settle_refused(node),
+                Err(error) if error.was_not_applied() => state.standing.settle_refused(node),
                 Err(_) => {}
             }
-            state.queue.joined && state.queue.at == Some(node) && !state.granted.contains(node)
+            state.queue.joined && state.queue.at == Some(node) && !state.standing.granted().contains(node)
         };
         if queued {
             let chores = slot.spoil(NodeSet::of(node), &nodes); // a place in a queue that is not needed any more

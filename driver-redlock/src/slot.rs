@@ -9,12 +9,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tenure_core::driver::{AcquireRequest, Hold, WakeHandle};
-use tenure_core::{FencingToken, Label, LeaseInstant, LockName, OwnerToken, Ttl};
+use tenure_core::{Label, LeaseInstant, LockName, OwnerToken, Ttl};
 use tokio::task::AbortHandle;
 
 use crate::background::{Chore, Undo};
 use crate::node::Node;
 use crate::quorum::{NodeSet, ReleaseTally};
+use crate::standing::Standing;
 
 #[derive(Debug)]
 pub(crate) struct Slot {
@@ -81,18 +82,9 @@ impl Line {
 #[derive(Debug)]
 pub(crate) struct State {
     pub(crate) tokens: Vec<OwnerToken>,
-    /// Where the present token has been sent before this call.
-    pub(crate) asked: NodeSet,
-    pub(crate) granted: NodeSet,
-    /// Where a vote may have been or may yet be cast that we do not know of.
-    pub(crate) unknown: NodeSet,
-    pub(crate) healing: NodeSet,
-    /// Set while it is held.
-    pub(crate) fence: Option<FencingToken>,
+    pub(crate) standing: Standing,
     pub(crate) ttl: Option<Ttl>,
     pub(crate) label: Option<Label>,
-    /// Released or abandoned: nothing may be won for it any more.
-    pub(crate) ended: bool,
     pub(crate) tally: ReleaseTally,
     pub(crate) queue: Place,
     pub(crate) wake: Option<WakeHandle>,
@@ -131,14 +123,9 @@ impl Slot {
     pub(crate) fn new(name: LockName, token: OwnerToken, nodes: usize, line: Arc<Line>) -> Self {
         let state = State {
             tokens: vec![token; nodes],
-            asked: NodeSet::EMPTY,
-            granted: NodeSet::EMPTY,
-            unknown: NodeSet::EMPTY,
-            healing: NodeSet::EMPTY,
-            fence: None,
+            standing: Standing::default(),
             ttl: None,
             label: None,
-            ended: false,
             tally: ReleaseTally::default(),
             queue: Place::default(),
             wake: None,
@@ -187,21 +174,18 @@ impl Slot {
     /// an abandonment where one may be on its way.
     pub(crate) fn spoil(&self, which: NodeSet, nodes: &[Arc<Node>]) -> Vec<Chore> {
         let mut state = self.state();
+        let sure = state.standing.spoil(which);
         let mut chores = Vec::with_capacity(which.len());
         for index in which.iter() {
             let token = std::mem::replace(&mut state.tokens[index], OwnerToken::random());
             let queued = state.queue.joined && state.queue.at == Some(index);
-            let sure = state.granted.contains(index) && !state.unknown.contains(index) && !queued;
-            let undo = if sure { Undo::Release } else { Undo::Abandon };
+            let undo = if sure.contains(index) && !queued { Undo::Release } else { Undo::Abandon };
             let hold = Hold { name: self.name.clone(), token };
             chores.push(Chore { node: Arc::clone(&nodes[index]), hold, undo });
             if state.queue.at == Some(index) {
                 state.queue.joined = false;
             }
         }
-        state.asked = state.asked.without(which);
-        state.granted = state.granted.without(which);
-        state.unknown = state.unknown.without(which);
         chores
     }
 
@@ -217,17 +201,5 @@ impl State {
     pub(crate) fn keep(&mut self) {
         let ttl = self.ttl.map_or(Duration::ZERO, Ttl::get);
         self.kept_until = LeaseInstant::now().after(ttl.max(Duration::from_secs(60)) * 2);
-    }
-
-    /// Takes in that a node granted.
-    pub(crate) fn settle_granted(&mut self, node: usize) {
-        self.unknown.remove(node);
-        self.granted.insert(node);
-    }
-
-    /// Takes in that a node did not grant, and will not for what was sent so far.
-    pub(crate) fn settle_refused(&mut self, node: usize) {
-        self.unknown.remove(node);
-        self.granted.remove(node);
     }
 }

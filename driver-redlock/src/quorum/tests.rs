@@ -195,10 +195,10 @@ fn a_renewal_needs_a_majority_of_all_nodes_and_tells_a_proven_loss() {
         assert_eq!(all.clone().kept(50), Verdict::Kept(50), "the majority keeps it only as long as its shortest lease");
         let most_lost = n - majority(n);
         let mut lost = RenewTally::<u32>::new(n);
-        for _ in 0..most_lost {
-            assert_eq!(lost.lost(), Verdict::Wait, "{n} nodes");
+        for node in 0..most_lost {
+            assert_eq!(lost.lost(node), Verdict::Wait, "{n} nodes");
         }
-        assert_eq!(lost.clone().lost(), Verdict::Lost, "{n} nodes");
+        assert_eq!(lost.clone().lost(most_lost), Verdict::Lost, "{n} nodes");
         for i in most_lost..n {
             let expected = if i + 1 == n { Verdict::Unknown } else { Verdict::Wait };
             assert_eq!(lost.failed(), expected, "a fault is not a proof");

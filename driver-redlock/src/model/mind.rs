@@ -1,0 +1,206 @@
+//! What a client of the model knows and decides: the driver's own [`Election`] and [`Standing`], driven as a round drives
+//! them. States of the search hold a number instead; what was decided once is not decided again.
+
+use std::collections::HashMap;
+
+use fnv::FnvHashMap;
+use tenure_core::FencingToken;
+
+use crate::node_set::NodeSet;
+use crate::quorum::{Decision, Election, Event};
+use crate::standing::{Healed, Standing};
+
+/// What a client gets to know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Input {
+    /// All nodes are asked to vote.
+    Begin,
+    Heard(Event),
+    /// The election was lost, and who refused is asked once more.
+    AskAgain,
+    Win {
+        fence: u8,
+    },
+    /// A vote was heard of after the election was won.
+    Late {
+        node: usize,
+    },
+    Renewed {
+        node: usize,
+    },
+    Gone {
+        node: usize,
+    },
+    /// The renewal says that the node is to be taken back.
+    Heal {
+        node: usize,
+    },
+    Healed {
+        node: usize,
+    },
+    /// The vote that was to take the node back is not heard of.
+    HealUnheard {
+        node: usize,
+    },
+    /// The lease is lost, or given back.
+    End,
+    /// What was won in a lost election is given up.
+    Spoil,
+}
+
+/// What a client does about it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Output {
+    Nothing,
+    Election(Decision),
+    /// Whether the hold began.
+    Won(bool),
+    /// The nodes to ask.
+    Ask(NodeSet),
+    Heal {
+        sent: bool,
+    },
+    /// How the token is undone: where a release is enough, and where a late vote has to be refused.
+    Undo {
+        release: NodeSet,
+        abandon: NodeSet,
+    },
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Mind {
+    election: Election,
+    standing: Standing,
+}
+
+impl Mind {
+    fn take(&mut self, nodes: usize, input: Input) -> Output {
+        let Self { election, standing } = self;
+        match input {
+            Input::Begin => {
+                let all = NodeSet::first(nodes);
+                all.iter().for_each(|node| standing.ask(node));
+                return Output::Ask(all);
+            }
+            Input::Heard(event) => {
+                match event {
+                    Event::Granted { node, .. } => standing.settle_granted(node),
+                    Event::Refused { node } | Event::NotOwner { node } => standing.settle_refused(node),
+                    _ => {}
+                }
+                return Output::Election(election.take(event));
+            }
+            Input::AskAgain => {
+                let again = election.ask_again();
+                again.iter().for_each(|node| standing.ask(node));
+                return Output::Ask(again);
+            }
+            Input::Win { fence } => {
+                let fence = FencingToken::new(fence.into()).expect("a fence is not zero");
+                return Output::Won(standing.win(fence, election.granted()));
+            }
+            Input::Late { node } | Input::Renewed { node } => standing.settle_granted(node),
+            Input::Gone { node } => standing.settle_gone(node),
+            Input::Heal { node } => {
+                let sent = standing.begin_healing(node).is_some() && standing.send_healing(node);
+                return Output::Heal { sent };
+            }
+            Input::Healed { node } => standing.settle_healing(node, Healed::Granted),
+            Input::HealUnheard { node } => standing.settle_healing(node, Healed::Unknown),
+            Input::End => {
+                let all = NodeSet::first(nodes);
+                let abandon = standing.end();
+                standing.drop_hold();
+                return Output::Undo { release: all.without(abandon), abandon };
+            }
+            Input::Spoil => {
+                let which = standing.granted().or(standing.unknown());
+                let release = standing.spoil(which);
+                return Output::Undo { release, abandon: which.without(release) };
+            }
+        }
+        Output::Nothing
+    }
+}
+
+/// A mind, by number. Zero stands for one that has nothing to think of.
+pub(super) type Id = u16;
+
+/// All minds that were met, and what they come to.
+#[derive(Debug)]
+pub(super) struct Minds {
+    nodes: usize,
+    /// With all that led there, to tell the same story with the nodes in another order.
+    known: Vec<(Mind, Vec<Input>)>,
+    ids: HashMap<Mind, Id>,
+    decided: FnvHashMap<(Id, Input), (Id, Output)>,
+    reordered: FnvHashMap<(Id, [u8; 4]), Id>,
+}
+
+impl Minds {
+    pub(super) fn new(nodes: usize) -> Self {
+        let blank = Mind { election: Election::new(nodes), standing: Standing::default() };
+        let ids = HashMap::from([(blank.clone(), 0)]);
+        let known = vec![(blank, Vec::new())];
+        Self { nodes, known, ids, decided: FnvHashMap::default(), reordered: FnvHashMap::default() }
+    }
+
+    /// What the mind makes of it, and what it becomes.
+    pub(super) fn take(&mut self, id: Id, input: Input) -> (Id, Output) {
+        if let Some(decided) = self.decided.get(&(id, input)) {
+            return *decided;
+        }
+        let (mut mind, mut story) = self.known[usize::from(id)].clone();
+        let output = mind.take(self.nodes, input);
+        story.push(input);
+        let decided = (self.id(mind, story), output);
+        self.decided.insert((id, input), decided);
+        decided
+    }
+
+    /// The same mind when node `i` is called `names[i]`.
+    pub(super) fn reorder(&mut self, id: Id, names: [u8; 4]) -> Id {
+        if id == 0 || names == [0, 1, 2, 3] {
+            return id;
+        }
+        if let Some(reordered) = self.reordered.get(&(id, names)) {
+            return *reordered;
+        }
+        let story = self.known[usize::from(id)].1.clone();
+        let renamed = story.into_iter().map(|input| rename(input, |node| usize::from(names[node])));
+        let other = renamed.fold(0, |id, input| self.take(id, input).0);
+        self.reordered.insert((id, names), other);
+        other
+    }
+
+    fn id(&mut self, mind: Mind, story: Vec<Input>) -> Id {
+        let next = Id::try_from(self.known.len()).expect("fewer minds than 2^16");
+        let known = &mut self.known;
+        *self.ids.entry(mind).or_insert_with_key(|mind| {
+            known.push((mind.clone(), story));
+            next
+        })
+    }
+}
+
+fn rename(input: Input, name: impl Fn(usize) -> usize) -> Input {
+    match input {
+        Input::Heard(event) => Input::Heard(match event {
+            Event::Granted { node, fence } => Event::Granted { node: name(node), fence },
+            Event::Refused { node } => Event::Refused { node: name(node) },
+            Event::Failed { node } => Event::Failed { node: name(node) },
+            Event::Elsewhere { node } => Event::Elsewhere { node: name(node) },
+            Event::Raised { node, fence } => Event::Raised { node: name(node), fence },
+            Event::Beyond { node, fence, counter } => Event::Beyond { node: name(node), fence, counter },
+            Event::NotOwner { node } => Event::NotOwner { node: name(node) },
+            Event::RaiseFailed { node } => Event::RaiseFailed { node: name(node) },
+        }),
+        Input::Late { node } => Input::Late { node: name(node) },
+        Input::Renewed { node } => Input::Renewed { node: name(node) },
+        Input::Gone { node } => Input::Gone { node: name(node) },
+        Input::Heal { node } => Input::Heal { node: name(node) },
+        Input::Healed { node } => Input::Healed { node: name(node) },
+        Input::HealUnheard { node } => Input::HealUnheard { node: name(node) },
+        other => other,
+    }
+}

@@ -1,0 +1,154 @@
+//! Where one acquisition stands at each node: what was sent, what was granted, what may yet happen. No time, no I/O.
+
+use tenure_core::FencingToken;
+use tenure_core::driver::Begun;
+
+use crate::node_set::NodeSet;
+
+/// What is known of one acquisition, node by node.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct Standing {
+    /// Where the present token has been sent.
+    asked: NodeSet,
+    granted: NodeSet,
+    /// Where a vote may have been or may yet be cast that we do not know of.
+    unknown: NodeSet,
+    healing: NodeSet,
+    /// Where two votes were sent and one of them was never heard of: what is heard from then on may be of either.
+    doubted: NodeSet,
+    /// Set while it is held.
+    fence: Option<FencingToken>,
+    /// Released, lost or abandoned: nothing may be won for it any more.
+    ended: bool,
+}
+
+/// What became of a vote that was to take a node back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Healed {
+    Granted,
+    Refused,
+    NotSent,
+    /// It failed, and was surely not applied.
+    NotApplied,
+    /// It may be applied yet.
+    Unknown,
+}
+
+impl Standing {
+    pub(crate) fn asked(&self) -> NodeSet {
+        self.asked
+    }
+
+    pub(crate) fn granted(&self) -> NodeSet {
+        self.granted
+    }
+
+    /// Where a vote may have been or may yet be cast that we do not know of.
+    pub(crate) fn unknown(&self) -> NodeSet {
+        self.unknown.or(self.doubted)
+    }
+
+    /// The fence of the hold; `None` unless it is held.
+    pub(crate) fn fence(&self) -> Option<FencingToken> {
+        self.fence
+    }
+
+    /// A vote is sent to the node.
+    pub(crate) fn ask(&mut self, node: usize) {
+        self.asked.insert(node);
+        self.unknown.insert(node);
+    }
+
+    /// The node granted.
+    pub(crate) fn settle_granted(&mut self, node: usize) {
+        self.settle(node);
+        self.granted.insert(node);
+    }
+
+    /// The node did not grant, and will not for what was sent so far.
+    pub(crate) fn settle_refused(&mut self, node: usize) {
+        self.settle(node);
+        self.granted.remove(node);
+    }
+
+    /// An answer was heard. While a node is being taken back, it may be that of the vote before.
+    fn settle(&mut self, node: usize) {
+        if !self.healing.contains(node) {
+            self.unknown.remove(node);
+        }
+    }
+
+    /// The node does not have it any more, whatever is still on its way there.
+    pub(crate) fn settle_gone(&mut self, node: usize) {
+        self.granted.remove(node);
+    }
+
+    /// The election is won by these nodes, with this fence. Not if the acquisition has ended meanwhile.
+    pub(crate) fn win(&mut self, fence: FencingToken, granted: NodeSet) -> bool {
+        if !self.ended {
+            (self.fence, self.granted) = (Some(fence), granted);
+        }
+        !self.ended
+    }
+
+    /// It is held no more, and may be asked for anew.
+    pub(crate) fn drop_hold(&mut self) {
+        self.fence = None;
+    }
+
+    /// It is over: nothing can be won or taken back for it from now on. Returns where a vote may be on its way, and has to
+    /// be refused when it arrives; anywhere else a release is enough.
+    pub(crate) fn end(&mut self) -> NodeSet {
+        self.ended = true;
+        self.unknown()
+    }
+
+    /// Gives up the present tokens at these nodes. Returns where the answer is known and a release is enough; anywhere
+    /// else a vote may be on its way, and has to be refused when it arrives.
+    pub(crate) fn spoil(&mut self, which: NodeSet) -> NodeSet {
+        let sure = self.granted.without(self.unknown()).and(which);
+        self.asked = self.asked.without(which);
+        self.granted = self.granted.without(which);
+        self.unknown = self.unknown.without(which);
+        self.doubted = self.doubted.without(which);
+        sure
+    }
+
+    /// Whether the node is to be taken back, with which fence. A node is asked once at a time.
+    pub(crate) fn begin_healing(&mut self, node: usize) -> Option<FencingToken> {
+        let done = self.ended || self.healing.contains(node) || self.granted.contains(node);
+        let fence = self.fence.filter(|_| !done)?;
+        self.healing.insert(node);
+        Some(fence)
+    }
+
+    /// Whether the vote that takes the node back is sent still: not when the hold has ended since.
+    pub(crate) fn send_healing(&mut self, node: usize) -> bool {
+        if self.ended {
+            return false;
+        }
+        if self.unknown.contains(node) {
+            self.doubted.insert(node);
+        }
+        self.unknown.insert(node); // a release from here on abandons
+        true
+    }
+
+    /// What became of it.
+    pub(crate) fn settle_healing(&mut self, node: usize, healed: Healed) {
+        self.healing.remove(node);
+        match healed {
+            Healed::Granted if !self.ended => self.settle_granted(node),
+            Healed::Refused if !self.ended => self.settle_refused(node),
+            Healed::NotApplied => self.unknown.remove(node),
+            Healed::Unknown => self.doubted.insert(node),
+            Healed::Granted | Healed::Refused | Healed::NotSent => {}
+        }
+    }
+}
+
+/// Whether a grant counts in the round that asked for it. One that an earlier request took, late, began at a time that is
+/// not known; it counts only where this round was the first to send the token.
+pub(crate) fn counts(begun: Begun, asked_before: bool) -> bool {
+    begun == Begun::Now || !asked_before
+}

@@ -255,3 +255,26 @@ async fn the_doctor_asks_every_node_and_names_it() {
         assert!(about(&checkup, "n1", Topic::Clock).is_some(), "{checkup}");
     }
 }
+
+/// A server tells its age in whole seconds, and begins to count in the middle of one.
+#[tokio::test]
+async fn no_server_is_taken_for_older_than_it_is() {
+    let second = Duration::from_secs(1);
+    for _ in 0..3 {
+        let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+        let to_late_in_a_second = (1_600 - u64::from(since.subsec_millis())) % 1_000;
+        tokio::time::sleep(Duration::from_millis(to_late_in_a_second)).await;
+        let born = Instant::now();
+        let servers = servers(1);
+        let node = nodes(&servers).await.remove(0);
+        loop {
+            let electorate = Electorate::of(["a"]);
+            let vote =
+                node.vote(&Ballot { request: attempt("k"), proposal: None, seniority: second, electorate }).await;
+            if born.elapsed() >= second {
+                break;
+            }
+            assert_eq!(vote.unwrap_err().kind(), ErrorKind::Unavailable, "{:?} after its start", born.elapsed());
+        }
+    }
+}

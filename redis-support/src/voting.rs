@@ -84,7 +84,7 @@ fn answer(reply: &Reply) -> Option<(i64, &Reply)> {
 fn too_far(key: &Reply, fence: FencingToken) -> Error {
     let key = key.bytes().map(|bytes| bytes.escape_ascii().to_string()).unwrap_or_default();
     let text = format!("the fence {fence} is more than a day ahead of the server's clock; {key} was not raised to it");
-    Error::new(ErrorKind::Protocol, text)
+    Error::new(ErrorKind::InvalidArgument, text)
 }
 
 fn junior(left: &Reply) -> Error {

@@ -7,14 +7,15 @@
 -- Atomic because both conditions must hold when the counter is written: without either, two grants can come by the
 -- same fence.
 local K, F, token, fence = KEYS[1], KEYS[2], ARGV[1], ARGV[2]
+local most = now_us + 86400000000
+if tonumber(fence) > most then return {-7, F} end
 local value = redis.pcall('GET', K)
 if type(value) ~= 'string' or string.sub(value, 1, 22) ~= token then
   return refusal(value, 'GET') or {0}
 end
 local found = redis.call('GET', F) or '0'
-local counter, most = tonumber(found), now_us + 86400000000
+local counter = tonumber(found)
 if not (counter and counter <= most) then return {-6, F, found} end
-if tonumber(fence) > most then return {-7, F} end
 if counter > tonumber(fence) then return {-1, string.format('%.0f', counter)} end
 redis.call('SET', F, fence, 'PX', ARGV[3])
 local flag, own, ahead, label = string.match(value, '^[^;]*;(.);(%d+);(%-?%d*);(.*)$')

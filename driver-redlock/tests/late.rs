@@ -1,0 +1,83 @@
+//! What comes late: votes after their undoing, and grants of requests that nobody waits for any more.
+
+mod common;
+
+use std::time::Duration;
+
+use common::{Nodes, TTL, attempt, busy, grant, hold, quiet, refused, waiter};
+use tenure_core::ErrorKind;
+use tenure_core::driver::{Acquisition, Ballot, DistributedLock, Electorate, Queueing, QuorumNode, Released, Vote};
+use tenure_memory::Operation;
+use tokio::time::{advance, sleep};
+
+#[tokio::test(start_paused = true)]
+async fn a_vote_that_arrives_after_its_election_was_lost_is_refused() {
+    let nodes = Nodes::new(3);
+    let (driver, links) = nodes.client();
+    links[0].faults().hang_next(Operation::Acquire);
+    links[1].faults().fail_next(Operation::Acquire, ErrorKind::Unavailable);
+    links[2].faults().fail_next(Operation::Acquire, ErrorKind::Unavailable);
+    refused(&driver, &attempt("a")).await;
+    quiet(&driver).await;
+    links[0].faults().heal(); // now the vote arrives
+    assert_eq!(nodes.held("a").await, 0);
+    grant(&driver, &attempt("a")).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_vote_that_arrives_after_the_release_is_refused() {
+    let nodes = Nodes::new(3);
+    let (driver, links) = nodes.client();
+    links[0].faults().hang_next(Operation::Acquire);
+    let request = attempt("a");
+    grant(&driver, &request).await;
+    assert_eq!(driver.release(&hold(&request)).await.unwrap(), Released::Released);
+    quiet(&driver).await;
+    links[0].faults().heal();
+    assert_eq!(nodes.held("a").await, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_token_that_is_abandoned_while_it_is_asked_for_is_not_reported_won() {
+    let nodes = Nodes::new(3);
+    let (driver, links) = nodes.client();
+    links.iter().for_each(|link| link.faults().delay_reply(Operation::Acquire, Duration::from_millis(50)));
+    let request = attempt("a");
+    let asking = tokio::spawn({
+        let (driver, request) = (driver.clone(), request.clone());
+        async move { driver.acquire(&request).await }
+    });
+    sleep(Duration::from_millis(20)).await;
+    driver.abandon(&hold(&request)).await.unwrap();
+    let answer = asking.await.unwrap();
+    assert_eq!(answer.unwrap_err().kind(), ErrorKind::NotHeld);
+    quiet(&driver).await;
+    assert_eq!(nodes.held("a").await, 0);
+}
+
+/// A frame that was answered with a refusal comes a second time, and takes the lock unheard. When the same token asks
+/// again, the lease that the nodes tell of has almost run out.
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_an_earlier_request_took_at_an_unknown_time_is_not_counted_as_new() {
+    let nodes = Nodes::new(3);
+    let (driver, _) = nodes.client();
+    let (other, _) = nodes.client();
+    let held = attempt("a");
+    grant(&other, &held).await;
+    let request = waiter("a");
+    busy(&driver, &request).await;
+    other.release(&hold(&held)).await.unwrap();
+    quiet(&other).await;
+    let mut taken = 0;
+    for node in &nodes.0 {
+        let again = tenure_core::driver::AcquireRequest { queue: Queueing::None, ..request.clone() };
+        let electorate = Electorate::of(["n0", "n1", "n2"]);
+        let ballot = Ballot { request: again, proposal: None, seniority: Duration::ZERO, electorate };
+        // The node that was not heard of before the election was lost refuses the token.
+        taken += usize::from(matches!(node.vote(&ballot).await, Ok(Vote::Cast(Acquisition::Granted(_)))));
+    }
+    assert_eq!(taken, 2, "a majority");
+    advance(TTL - Duration::from_secs(1)).await;
+    let answer = driver.acquire(&request).await;
+    assert!(!matches!(answer, Ok(Acquisition::Granted(_))), "a second is left of it: {answer:?}");
+}

@@ -41,11 +41,22 @@ impl Caps {
     pub(crate) const DEFAULT: Self = Self { max_waiters: 10_000, max_depth: Self::DEEPEST, queues: QueueCaps::DEFAULT };
 }
 
-/// An answer, and the waiter that has to be told.
-#[derive(Debug)]
-pub(crate) struct Outcome<T> {
-    pub(crate) answer: T,
-    pub(crate) wake: Option<OwnerToken>,
+/// What a decision takes from outside the name: fences, and the ear of those who wait.
+pub(crate) trait Outside {
+    /// The first of so many consecutive fences, greater than any before.
+    fn fences(&mut self, count: u32) -> FencingToken;
+
+    /// Tells a waiter that its turn has come, or that it was given the name. False when nobody listens for it: it is as good
+    /// as dead.
+    fn tell(&mut self, waiter: &OwnerToken, given: Option<Given>) -> bool;
+}
+
+/// A lease that a waiter has without asking for it at that moment.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Given {
+    pub(crate) fence: FencingToken,
+    pub(crate) ttl: Duration,
+    pub(crate) fences: u32,
 }
 
 /// Why a request was refused.
@@ -53,12 +64,6 @@ pub(crate) struct Outcome<T> {
 pub(crate) enum Refusal {
     QueueFull,
     TooDeep,
-}
-
-impl<T> Outcome<T> {
-    pub(crate) fn quiet(answer: T) -> Self {
-        Self { answer, wake: None }
-    }
 }
 
 impl NameState {
@@ -85,67 +90,81 @@ impl NameState {
         self.queue.len()
     }
 
-    /// Takes the name, enters it once more, or tells that it is busy. `next_fence` is called for a new grant only, with
-    /// the number of fences that it carries.
+    /// Takes the name, enters it once more, or tells that it is busy.
     pub(crate) fn acquire(
         &mut self,
         now: Instant,
         claimant: Claimant,
         request: &AcquireRequest,
         caps: Caps,
-        next_fence: impl FnOnce(u32) -> FencingToken,
-    ) -> Outcome<Result<Acquisition, Refusal>> {
+        outside: &mut impl Outside,
+    ) -> Result<Acquisition, Refusal> {
         self.settle(now);
         let (token, ttl) = (request.token, request.ttl.get());
         if let Some(held) = &mut self.hold {
             return match held.by.entry(claimant, &token) {
-                Some(told) => Outcome::quiet(Ok(match held.reached {
+                Some(told) => Ok(match held.reached {
                     Reached::Handed { fences } => held.make_last(now, token, ttl, fences),
                     Reached::Asked => grant(held, told, Begun::Earlier),
-                })),
+                }),
                 None if held.is_of(claimant) => {
                     let entered = held.enter(now, token, ttl, caps);
                     if entered.is_ok() {
                         self.queue.leave(&token);
                     }
-                    Outcome::quiet(entered)
+                    entered
                 }
-                None => Outcome::quiet(self.busy(now, request, caps)),
+                None => self.busy(now, claimant, request, caps),
             };
         }
-        if self.queue.head().is_some_and(|head| head != token) {
-            // The lease before it ran out, and nobody told the head.
-            let wake = if self.queue.head_is_called(now) { None } else { self.queue.call_head(now) };
-            return Outcome { answer: self.busy(now, request, caps), wake };
+        while self.queue.head().is_some_and(|head| head != token) {
+            // If the lease before it ran out, nobody told the head.
+            if self.queue.head_is_called(now) || self.give_turn(now, outside) {
+                return self.busy(now, claimant, request, caps);
+            }
         }
         self.queue.leave(&token);
         let by = HeldBy::new(claimant, token, ttl);
         let fences = range(claimant, request.fences);
-        let (fence, label) = (next_fence(fences), request.label.clone());
+        let (fence, label) = (outside.fences(fences), request.label.clone());
         let held = self.hold.insert(Held { by, fence, since: now, until: now + ttl, label, reached: Reached::Asked });
-        Outcome::quiet(Ok(grant_of(held, ttl, Begun::Now, fences)))
+        Ok(grant_of(held, ttl, Begun::Now, fences))
     }
 
-    /// Gives the free name to the first waiter if that is the token's and takes it without asking.
-    pub(crate) fn hand(
-        &mut self,
-        now: Instant,
-        token: OwnerToken,
-        next_fence: impl FnOnce(u32) -> FencingToken,
-    ) -> Option<(FencingToken, Duration, u32)> {
-        self.settle(now);
-        if self.hold.is_some() {
-            return None;
+    /// Gives the turn at the free name to the first waiter that listens.
+    fn pass_on(&mut self, now: Instant, outside: &mut impl Outside) {
+        while !self.queue.is_empty() && !self.give_turn(now, outside) {}
+    }
+
+    /// Gives the turn to the first waiter: the name itself, if it takes it without asking. One that nobody listens for
+    /// leaves the queue, and it is nobody's turn.
+    fn give_turn(&mut self, now: Instant, outside: &mut impl Outside) -> bool {
+        let Some((token, terms)) = self.queue.call_head(now) else { return false };
+        let given = terms.as_ref().map(|Terms { ttl, fences, .. }| Given {
+            fence: outside.fences(*fences),
+            ttl: (*ttl).min(CLAIM_WINDOW),
+            fences: *fences,
+        });
+        let heard = outside.tell(&token, given);
+        if !heard || given.is_some() {
+            self.queue.leave(&token);
         }
-        let Terms { ttl, label, fences } = self.queue.serve(&token)?;
-        let (fence, span) = (next_fence(fences), ttl.min(CLAIM_WINDOW));
-        let by = HeldBy::new(Claimant::Plain, token, span);
-        self.hold = Some(Held { by, fence, since: now, until: now + span, label, reached: Reached::Handed { fences } });
-        Some((fence, span, fences))
+        if let (true, Some(Given { fence, ttl, fences })) = (heard, given) {
+            let by = HeldBy::new(Claimant::Plain, token, ttl);
+            let (until, label) = (now + ttl, terms.and_then(|terms| terms.label));
+            self.hold = Some(Held { by, fence, since: now, until, label, reached: Reached::Handed { fences } });
+        }
+        heard
     }
 
     /// The name is held by another, or free and reserved for another.
-    fn busy(&mut self, now: Instant, request: &AcquireRequest, caps: Caps) -> Result<Acquisition, Refusal> {
+    fn busy(
+        &mut self,
+        now: Instant,
+        claimant: Claimant,
+        request: &AcquireRequest,
+        caps: Caps,
+    ) -> Result<Acquisition, Refusal> {
         let mut position = None;
         if let Queueing::Join { presence, accepts } = request.queue {
             if self.queue.position(&request.token).is_none() && self.queue.len() >= caps.max_waiters {
@@ -153,7 +172,7 @@ impl NameState {
             }
             let fences = range(Claimant::Plain, request.fences);
             let terms = || Terms { ttl: request.ttl.get(), label: request.label.clone(), fences };
-            let terms = (accepts == Handing::Direct).then(terms);
+            let terms = (accepts == Handing::Direct && claimant == Claimant::Plain).then(terms);
             self.queue.join(request.token, now + presence.min(LONGEST_PRESENCE), terms);
             position = self.queue.position(&request.token);
         }
@@ -211,46 +230,69 @@ impl NameState {
     }
 
     /// Ends a plain lease.
-    pub(crate) fn release(&mut self, now: Instant, token: &OwnerToken) -> Outcome<Released> {
-        let Outcome { answer, wake } = self.exit(now, Claimant::Plain, token);
-        let answer = if answer == Exited::NotHeld { Released::NotHeld } else { Released::Released };
-        Outcome { answer, wake }
+    pub(crate) fn release(&mut self, now: Instant, token: &OwnerToken, outside: &mut impl Outside) -> Released {
+        match self.exit(now, Claimant::Plain, token, outside) {
+            Exited::NotHeld => Released::NotHeld,
+            Exited::Released | Exited::Inside { .. } => Released::Released,
+        }
     }
 
     /// Undoes one entry; the last one ends the lease.
-    pub(crate) fn exit(&mut self, now: Instant, claimant: Claimant, token: &OwnerToken) -> Outcome<Exited> {
+    pub(crate) fn exit(
+        &mut self,
+        now: Instant,
+        claimant: Claimant,
+        token: &OwnerToken,
+        outside: &mut impl Outside,
+    ) -> Exited {
+        let exited = self.undo(now, claimant, token);
+        if exited == Exited::Released {
+            self.pass_on(now, outside);
+        }
+        exited
+    }
+
+    /// Undoes one entry, and gives the turn to nobody.
+    fn undo(&mut self, now: Instant, claimant: Claimant, token: &OwnerToken) -> Exited {
         self.settle(now);
-        let Some(held) = &mut self.hold else { return Outcome::quiet(Exited::NotHeld) };
+        let Some(held) = &mut self.hold else { return Exited::NotHeld };
         if held.by.entry(claimant, token).is_none() {
-            return Outcome::quiet(Exited::NotHeld);
+            return Exited::NotHeld;
         }
         if let HeldBy::Owner(_, entries) = &mut held.by {
             entries.remove(token);
             if !entries.is_empty() {
-                return Outcome::quiet(Exited::Inside { depth: held.by.depth() });
+                return Exited::Inside { depth: held.by.depth() };
             }
         }
         self.hold = None;
-        Outcome { answer: Exited::Released, wake: self.queue.call_head(now) }
+        Exited::Released
     }
 
     /// Undoes an entry and a place in the queue.
-    pub(crate) fn abandon(&mut self, now: Instant, claimant: Claimant, token: &OwnerToken) -> Outcome<()> {
-        let Outcome { wake, .. } = self.exit(now, claimant, token);
+    pub(crate) fn abandon(&mut self, now: Instant, claimant: Claimant, token: &OwnerToken, outside: &mut impl Outside) {
+        let exited = self.undo(now, claimant, token);
         let left = self.queue.leave(token);
-        let passed_on = left == Left::Head && self.hold.is_none();
-        Outcome { answer: (), wake: if passed_on { self.queue.call_head(now) } else { wake } }
+        if self.hold.is_none() && (exited == Exited::Released || left == Left::Head) {
+            self.pass_on(now, outside);
+        }
     }
 
     /// Takes the name from whoever holds it, or from the hold with the expected fence alone.
-    pub(crate) fn force_release(&mut self, now: Instant, expected: Option<FencingToken>) -> Outcome<ForceReleased> {
+    pub(crate) fn force_release(
+        &mut self,
+        now: Instant,
+        expected: Option<FencingToken>,
+        outside: &mut impl Outside,
+    ) -> ForceReleased {
         self.settle(now);
-        let Some(held) = &self.hold else { return Outcome::quiet(ForceReleased::NotHeld) };
+        let Some(held) = &self.hold else { return ForceReleased::NotHeld };
         if expected.is_some_and(|fence| fence != held.fence) {
-            return Outcome::quiet(ForceReleased::Changed);
+            return ForceReleased::Changed;
         }
         self.hold = None;
-        Outcome { answer: ForceReleased::Released, wake: self.queue.call_head(now) }
+        self.pass_on(now, outside);
+        ForceReleased::Released
     }
 
     /// Ends the lease as if its time had come: nobody is told.
@@ -262,9 +304,10 @@ impl NameState {
         }
     }
 
-    /// The waiter behind this one.
-    pub(crate) fn behind(&self, token: &OwnerToken) -> Option<OwnerToken> {
-        self.queue.behind(token)
+    /// Who waits, in order, and for how long each still counts as present.
+    pub(crate) fn line(&mut self, now: Instant) -> Vec<(OwnerToken, Duration)> {
+        self.settle(now);
+        self.queue.line(now)
     }
 
     /// What an operator sees.

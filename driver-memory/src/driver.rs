@@ -3,9 +3,10 @@
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use tenure_core::driver::Backend;
-use tenure_core::{Error, ErrorKind, FenceFloor, LockName, Result};
+use tenure_core::{Error, ErrorKind, FenceFloor, LockName, OwnerToken, Result};
 
 use crate::decide::Caps;
 use crate::faults::{Faults, Operation};
@@ -78,6 +79,13 @@ impl MemoryDriver {
     #[must_use]
     pub fn residue(&self) -> Residue {
         self.store.residue()
+    }
+
+    /// Who waits for a lock, in order of arrival, and for how long each still counts as present: for tests that compare the
+    /// store with another backend.
+    #[must_use]
+    pub fn waiters(&self, name: &LockName) -> Vec<(OwnerToken, Duration)> {
+        self.store.with_entry(name, |entry| entry.state.line(entry.now))
     }
 
     fn over(store: Arc<Store>) -> Self {

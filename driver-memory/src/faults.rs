@@ -7,6 +7,7 @@ use tenure_core::driver::ForceReleased;
 use tenure_core::{ErrorKind, LockName, Result};
 
 use crate::link::{Fault, Link, Traffic};
+use crate::locks;
 use crate::store::Store;
 
 /// Makes things go wrong, on purpose and without chance. Made by [`MemoryDriver::faults`](crate::MemoryDriver::faults).
@@ -146,7 +147,7 @@ impl Faults {
     /// [`ErrorKind::InvalidArgument`] when `name` is not the name of a lock.
     pub fn lose(&self, name: impl AsRef<[u8]>) -> Result<ForceReleased> {
         let name = LockName::new(name)?;
-        Ok(self.store.decide(&name, |entry| entry.state.force_release(entry.now, None)))
+        Ok(locks::force_release(&self.store, &name, None))
     }
 
     /// The store forgets everything at once, fence counters included, as a server without persistence does when it

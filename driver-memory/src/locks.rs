@@ -9,7 +9,7 @@ use tenure_core::driver::{
 };
 use tenure_core::{Error, ErrorKind, FencingToken, LockName, OwnerToken, Result, Ttl};
 
-use crate::decide::{Caps, Outcome, Refusal};
+use crate::decide::{Caps, Refusal};
 use crate::driver::{DRIVER, MemoryDriver};
 use crate::faults::Operation;
 use crate::hold::Claimant;
@@ -54,7 +54,11 @@ impl DistributedLock for MemoryDriver {
     async fn release(&self, hold: &Hold) -> Result<Released> {
         let token = hold.token;
         self.call(Operation::Release, &hold.name, move |store, name| {
-            Ok(store.decide(name, |entry| entry.state.release(entry.now, &token)))
+            Ok(store.with_entry(name, |entry| {
+                let now = entry.now;
+                let (state, mut outside) = entry.with_outside();
+                state.release(now, &token, &mut outside)
+            }))
         })
         .await
     }
@@ -81,10 +85,7 @@ impl DistributedLock for MemoryDriver {
     }
 
     async fn force_release(&self, name: &LockName, expected: Option<FencingToken>) -> Result<ForceReleased> {
-        self.call(Operation::ForceRelease, name, move |store, name| {
-            Ok(store.decide(name, |entry| entry.state.force_release(entry.now, expected)))
-        })
-        .await
+        self.call(Operation::ForceRelease, name, move |store, name| Ok(force_release(store, name, expected))).await
     }
 
     async fn close(&self) {
@@ -110,27 +111,36 @@ impl MemoryDriver {
 
 /// Takes or enters a lock, unless the token was abandoned.
 pub(crate) fn acquire(store: &Store, claimant: Claimant, request: &AcquireRequest) -> Result<Acquisition> {
-    store.decide(&request.name, |entry| {
+    store.with_entry(&request.name, |entry| {
         if entry.is_buried(&request.token) {
-            return Outcome::quiet(Err(abandoned()));
+            return Err(abandoned());
         }
         let now = entry.now;
-        let (state, next_fence) = entry.with_fences();
-        let Outcome { answer, wake } = state.acquire(now, claimant, request, store.caps, next_fence);
-        let answer = match answer {
+        let (state, mut outside) = entry.with_outside();
+        match state.acquire(now, claimant, request, store.caps, &mut outside) {
             Ok(Acquisition::Busy(busy)) => Ok(Acquisition::Busy(Busy { answered_at: Some(store.time(now)), ..busy })),
             answer => answer.map_err(|refusal| refused(refusal, store.caps)),
-        };
-        Outcome { answer, wake }
+        }
     })
 }
 
 /// Undoes whatever the token asked for, and remembers that it was abandoned.
 pub(crate) fn abandon(store: &Store, claimant: Claimant, name: &LockName, token: OwnerToken) {
-    store.decide(name, |entry| {
+    store.with_entry(name, |entry| {
         entry.bury(token);
-        entry.state.abandon(entry.now, claimant, &token)
+        let now = entry.now;
+        let (state, mut outside) = entry.with_outside();
+        state.abandon(now, claimant, &token, &mut outside);
     });
+}
+
+/// Takes the lock from whoever holds it, or from the hold with the expected fence alone.
+pub(crate) fn force_release(store: &Store, name: &LockName, expected: Option<FencingToken>) -> ForceReleased {
+    store.with_entry(name, |entry| {
+        let now = entry.now;
+        let (state, mut outside) = entry.with_outside();
+        state.force_release(now, expected, &mut outside)
+    })
 }
 
 pub(crate) fn abandoned() -> Error {

@@ -58,13 +58,6 @@ impl Queue {
         }
     }
 
-    /// Takes the waiter out if it is the first and takes the lock without asking.
-    pub(crate) fn serve(&mut self, token: &OwnerToken) -> Option<Terms> {
-        let terms = self.0.front().filter(|head| head.token == *token)?.terms.clone()?;
-        self.0.pop_front();
-        Some(terms)
-    }
-
     /// Takes the waiter out; tells whether it was the first.
     pub(crate) fn leave(&mut self, token: &OwnerToken) -> Left {
         match self.position(token) {
@@ -81,11 +74,12 @@ impl Queue {
         self.0.front().map(|head| head.present_until.saturating_duration_since(now))
     }
 
-    /// The first waiter, to be told that the lock is free: from now on it has the claim window to ask.
-    pub(crate) fn call_head(&mut self, now: Instant) -> Option<OwnerToken> {
+    /// The first waiter, to be told that the lock is free, and on which terms it takes it without asking. From now on it has
+    /// the claim window to ask.
+    pub(crate) fn call_head(&mut self, now: Instant) -> Option<(OwnerToken, Option<Terms>)> {
         let head = self.0.front_mut()?;
         head.present_until = head.present_until.min(now + CLAIM_WINDOW);
-        Some(head.token)
+        Some((head.token, head.terms.clone()))
     }
 
     /// Whether the first waiter has no more than the claim window left, because it was told or would lapse anyway.
@@ -93,10 +87,9 @@ impl Queue {
         self.head_lapses_in(now).is_none_or(|left| left <= CLAIM_WINDOW)
     }
 
-    /// The waiter behind this one.
-    pub(crate) fn behind(&self, token: &OwnerToken) -> Option<OwnerToken> {
-        let at = self.0.iter().position(|waiter| waiter.token == *token)?;
-        self.0.get(at + 1).map(|waiter| waiter.token)
+    /// Everybody, and for how long each still counts as present.
+    pub(crate) fn line(&self, now: Instant) -> Vec<(OwnerToken, Duration)> {
+        self.0.iter().map(|waiter| (waiter.token, waiter.present_until.saturating_duration_since(now))).collect()
     }
 
     /// The first waiter.

@@ -36,7 +36,11 @@ impl ReentrantLock for MemoryDriver {
     async fn exit(&self, hold: &ReentrantHold) -> Result<Exited> {
         let (claimant, token) = (Claimant::Owner(hold.owner), hold.token);
         self.call(Operation::Release, &hold.name, move |store, name| {
-            Ok(store.decide(name, |entry| entry.state.exit(entry.now, claimant, &token)))
+            Ok(store.with_entry(name, |entry| {
+                let now = entry.now;
+                let (state, mut outside) = entry.with_outside();
+                state.exit(now, claimant, &token, &mut outside)
+            }))
         })
         .await
     }

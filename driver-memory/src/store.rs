@@ -8,7 +8,7 @@ use tenure_core::driver::Handed;
 use tenure_core::{FenceFloor, FencingToken, LockName, OwnerToken, QueueName};
 use tokio::time::Instant;
 
-use crate::decide::{Caps, NameState, Outcome};
+use crate::decide::{Caps, Given, NameState, Outside};
 use crate::delay::{QueueState, Queues, Turn};
 use crate::link::{Heard, Link};
 use crate::sweep::Sweep;
@@ -56,23 +56,59 @@ pub(crate) struct Entry<'a> {
     pub(crate) now: Instant,
     name: &'a LockName,
     beyond: &'a mut Beyond,
+    ears: Ears<'a>,
+}
+
+/// Those who listen to the store's decisions of one moment.
+#[derive(Clone, Copy)]
+pub(crate) struct Ears<'a> {
+    store: &'a Store,
+    now: Instant,
+}
+
+impl Ears<'_> {
+    /// Tells a waiter that its turn has come, or what it was given; whether it may have heard.
+    pub(crate) fn tell(self, waiter: &OwnerToken, given: Option<Given>) -> bool {
+        let Self { store, now } = self;
+        let handed = given.map(|Given { fence, ttl, fences }| {
+            let began_at = store.time(now);
+            Handed { fence, ttl, began_at, fences }
+        });
+        let heard = store.tell(|link| match handed {
+            Some(handed) => link.hand(waiter, handed),
+            None => link.wake(waiter),
+        });
+        heard != Heard::ByNobody
+    }
+}
+
+/// The counter of the store, and those who listen to it.
+struct Common<'a> {
+    last_fence: &'a mut u64,
+    ears: Ears<'a>,
+}
+
+impl Outside for Common<'_> {
+    fn fences(&mut self, count: u32) -> FencingToken {
+        let first = *self.last_fence + 1;
+        *self.last_fence += u64::from(count);
+        FencingToken::new(first).expect("the counter never returns to zero")
+    }
+
+    fn tell(&mut self, waiter: &OwnerToken, given: Option<Given>) -> bool {
+        self.ears.tell(waiter, given)
+    }
 }
 
 impl Entry<'_> {
-    /// The state, and the counter, which gives that many consecutive tokens, greater than any before for any name, and
-    /// tells the first.
-    pub(crate) fn with_fences(&mut self) -> (&mut NameState, impl FnOnce(u32) -> FencingToken + use<'_>) {
-        let last = &mut self.beyond.last_fence;
-        (self.state, move |count| {
-            let first = *last + 1;
-            *last += u64::from(count);
-            FencingToken::new(first).expect("the counter never returns to zero")
-        })
+    /// The state, and what its decisions take from outside: fences greater than any before for any name.
+    pub(crate) fn with_outside(&mut self) -> (&mut NameState, impl Outside + use<'_>) {
+        (self.state, Common { last_fence: &mut self.beyond.last_fence, ears: self.ears })
     }
 
-    /// The state, and what the store keeps for quorums.
-    pub(crate) fn with_voting(&mut self) -> (&mut NameState, &mut Voting) {
-        (self.state, &mut self.beyond.voting)
+    /// The state, what the store keeps for quorums, and those who listen.
+    pub(crate) fn with_voting(&mut self) -> (&mut NameState, &mut Voting, Ears<'_>) {
+        (self.state, &mut self.beyond.voting, self.ears)
     }
 
     /// Remembers that the token was abandoned.
@@ -145,20 +181,7 @@ impl Store {
         link
     }
 
-    /// Decides on one name, then wakes whom the decision says to wake. A waiter that nobody listens for is as good as
-    /// dead: it keeps its place until it lapses, but the one behind it is told to look.
-    pub(crate) fn decide<T>(&self, name: &LockName, decision: impl FnOnce(&mut Entry<'_>) -> Outcome<T>) -> T {
-        let Outcome { answer, wake: mut next } = self.with_entry(name, decision);
-        while let Some(token) = next {
-            if self.give_turn(name, token) != Heard::ByNobody {
-                break;
-            }
-            next = self.with_entry(name, |entry| entry.state.behind(&token));
-        }
-        answer
-    }
-
-    /// Reads or changes one name without waking anybody. An idle name is not kept.
+    /// Reads or changes one name, and tells waiters on the way that their turn has come. An idle name is not kept.
     pub(crate) fn with_entry<T>(&self, name: &LockName, decision: impl FnOnce(&mut Entry<'_>) -> T) -> T {
         let mut guard = self.locked();
         let now = Instant::now();
@@ -166,9 +189,10 @@ impl Store {
         beyond.tombstones.step(|until| *until <= now);
         beyond.voting.step(now);
         names.step(|state| state.is_idle(now));
+        let ears = Ears { store: self, now };
         match names.get_mut(name) {
             Some(state) => {
-                let answer = decision(&mut Entry { state, now, name, beyond });
+                let answer = decision(&mut Entry { state, now, name, beyond, ears });
                 if state.is_idle(now) {
                     names.remove(name);
                 }
@@ -176,7 +200,7 @@ impl Store {
             }
             None => {
                 let mut state = NameState::default();
-                let answer = decision(&mut Entry { state: &mut state, now, name, beyond });
+                let answer = decision(&mut Entry { state: &mut state, now, name, beyond, ears });
                 if !state.is_idle(now) {
                     names.insert(name.clone(), state);
                 }
@@ -231,23 +255,6 @@ impl Store {
             tombstones: state.beyond.tombstones.len(),
             watches: self.links().iter().map(|link| link.watches()).sum(),
         }
-    }
-
-    /// Wakes the waiter, or gives it the lock, if it listens and takes it without asking.
-    fn give_turn(&self, name: &LockName, token: OwnerToken) -> Heard {
-        let heard = self.tell(|link| link.wake(&token));
-        if heard == Heard::ByNobody {
-            return heard;
-        }
-        let handed = self.with_entry(name, |entry| {
-            let (now, began_at) = (entry.now, self.time(entry.now));
-            let (state, next_fence) = entry.with_fences();
-            state.hand(now, token, next_fence).map(|(fence, ttl, fences)| Handed { fence, ttl, began_at, fences })
-        });
-        if let Some(handed) = handed {
-            self.tell(|link| link.hand(&token, handed));
-        }
-        heard
     }
 
     /// The store's own clock.

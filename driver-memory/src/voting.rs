@@ -7,16 +7,16 @@ use async_trait::async_trait;
 use tenure_core::driver::{
     Acquisition, Ballot, CLOCKS_APART, CredibleFences, Doctor, Electorate, Hold, QuorumNode, Raised, Vote,
 };
-use tenure_core::{Error, ErrorKind, FencingToken, LockName, Result};
+use tenure_core::{Error, ErrorKind, FencingToken, LockName, OwnerToken, Result};
 use tokio::time::Instant;
 
-use crate::decide::Outcome;
+use crate::decide::{Given, Outside};
 use crate::driver::MemoryDriver;
 use crate::faults::Operation;
 use crate::hold::Claimant;
 use crate::link::Failure;
 use crate::locks::{abandoned, refused};
-use crate::store::Store;
+use crate::store::{Ears, Store};
 use crate::sweep::Sweep;
 
 /// What a store keeps for quorums.
@@ -95,7 +95,7 @@ impl QuorumNode for MemoryDriver {
         let decide = move |store: &Store, name: &LockName| {
             Ok(store.with_entry(name, |entry| {
                 let now = entry.now;
-                let (state, voting) = entry.with_voting();
+                let (state, voting, _) = entry.with_voting();
                 state.raise(now, &token, fence, || voting.raise(name, fence, now))
             }))
         };
@@ -135,16 +135,34 @@ fn vote(store: &Store, ballot: &Ballot) -> Result<Vote> {
 /// As the acquisition of a plain lock, with a fence of the name's own counter.
 fn cast(store: &Store, ballot: &Ballot) -> Result<Acquisition> {
     let request = &ballot.request;
-    store.decide(&request.name, |entry| {
+    store.with_entry(&request.name, |entry| {
         if entry.is_buried(&request.token) {
-            return Outcome::quiet(Err(abandoned()));
+            return Err(abandoned());
         }
         let now = entry.now;
-        let (state, voting) = entry.with_voting();
-        let next_fence = |_| voting.next(&request.name, ballot.proposal, now);
-        let Outcome { answer, wake } = state.acquire(now, Claimant::Plain, request, store.caps, next_fence);
-        Outcome { answer: answer.map_err(|refusal| refused(refusal, store.caps)), wake }
+        let (state, voting, ears) = entry.with_voting();
+        let mut outside = Node { voting, ballot, now, ears };
+        let answer = state.acquire(now, Claimant::Plain, request, store.caps, &mut outside);
+        answer.map_err(|refusal| refused(refusal, store.caps))
     })
+}
+
+/// The fences of a vote, and those who listen to the node.
+struct Node<'a> {
+    voting: &'a mut Voting,
+    ballot: &'a Ballot,
+    now: Instant,
+    ears: Ears<'a>,
+}
+
+impl Outside for Node<'_> {
+    fn fences(&mut self, _count: u32) -> FencingToken {
+        self.voting.next(&self.ballot.request.name, self.ballot.proposal, self.now)
+    }
+
+    fn tell(&mut self, waiter: &OwnerToken, given: Option<Given>) -> bool {
+        self.ears.tell(waiter, given)
+    }
 }
 
 #[cfg(test)]

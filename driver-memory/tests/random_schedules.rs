@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tenure_core::driver::{
     AcquireRequest, Acquisition, Begun, Busy, DistributedLock, Exited, ForceReleased, Handing, Hold, Queueing,
-    ReentrantHold, ReentrantLock, Released, Renewal, Renewed,
+    ReentrantHold, ReentrantLock, Released, Renewal, Renewed, Watch,
 };
 use tenure_core::{ErrorKind, LockName, OwnerId, OwnerToken, Ttl};
 use tenure_memory::{MemoryDriver, Residue};
@@ -157,10 +157,16 @@ struct World {
     name: LockName,
     owners: Vec<OwnerId>,
     tokens: Vec<OwnerToken>,
+    /// Everybody listens, also for tokens that were given up.
+    watches: Vec<Watch>,
     last_fence: u64,
 }
 
 impl World {
+    async fn listen(&mut self, token: usize) {
+        self.watches.push(self.driver.watch(&self.name, &self.tokens[token]).await.unwrap());
+    }
+
     async fn step(&mut self, dice: &mut Dice) -> String {
         // Half of the tokens are plain, the others belong to one of two owners.
         let token = usize::try_from(dice.roll(10)).unwrap();
@@ -173,6 +179,7 @@ impl World {
             14 if dice.roll(4) == 0 => self.force().await,
             15 => {
                 self.tokens[token] = OwnerToken::random(); // a new attempt
+                self.listen(token).await;
                 self.model.forget(token);
                 format!("{token} is new")
             }
@@ -304,14 +311,19 @@ async fn schedule(seed: u64) {
         name: LockName::new("name").unwrap(),
         owners: vec![OwnerId::new(), OwnerId::new()],
         tokens: (0..10).map(|_| OwnerToken::random()).collect(),
+        watches: Vec::new(),
         last_fence: 0,
     };
+    for token in 0..10 {
+        world.listen(token).await;
+    }
     for step in 0..300 {
         let what = world.step(&mut dice).await;
         println!("seed {seed}, step {step}: {what}"); // shown when the test fails
         world.compare().await;
     }
     advance(Duration::from_millis(GRAVE)).await;
+    world.watches.clear();
     assert_eq!(world.driver.residue(), Residue::default());
 }
 

@@ -214,6 +214,10 @@ async fn asking_again_keeps_the_place(context: &mut Context) -> CaseResult {
     let (name, ttl) = (context.name("place"), context.ttl(20_000));
     let (token, _) = take_raw(locks, &name, ttl).await?;
     let waiters = [OwnerToken::random(), OwnerToken::random(), OwnerToken::random()];
+    let mut watches = Vec::new();
+    for waiter in &waiters {
+        watches.push(locks.watch(&name, waiter).await?); // who does not listen may be passed
+    }
     for turn in [0, 1, 2, 0, 0, 1, 0, 2, 1, 0] {
         busy(locks.acquire(&joining(&name, waiters[turn], ttl, LONG)?).await?)?;
     }

@@ -1,5 +1,7 @@
 //! The decisions, with time and fences as plain arguments. No runtime, no clock.
 
+mod reentry;
+
 use std::time::Duration;
 
 use tenure_core::driver::{
@@ -8,7 +10,7 @@ use tenure_core::driver::{
 use tenure_core::{FencingToken, Label, LockName, OwnerId, OwnerToken, Ttl};
 use tokio::time::Instant;
 
-use super::{Caps, NameState, Outcome, Refusal};
+use super::{Caps, Given, NameState, Outside, Refusal};
 use crate::hold::Claimant;
 
 const CAPS: Caps = Caps { max_waiters: 3, max_depth: 3, ..Caps::DEFAULT };
@@ -19,14 +21,36 @@ const PRESENCE: Duration = Duration::from_secs(6);
 struct Bench {
     state: NameState,
     now: Instant,
+    world: World,
+}
+
+/// Everybody listens.
+#[derive(Default)]
+struct World {
     fence: u64,
-    /// Whom the last ask woke.
-    woken: Option<OwnerToken>,
+    /// Who was told last, and what it was given.
+    told: Option<(OwnerToken, Option<Given>)>,
+    deaf: Vec<OwnerToken>,
+}
+
+impl Outside for World {
+    fn fences(&mut self, count: u32) -> FencingToken {
+        self.fence += u64::from(count);
+        FencingToken::new(self.fence).unwrap()
+    }
+
+    fn tell(&mut self, waiter: &OwnerToken, given: Option<Given>) -> bool {
+        let hears = !self.deaf.contains(waiter);
+        if hears {
+            self.told = Some((*waiter, given));
+        }
+        hears
+    }
 }
 
 impl Bench {
     fn new() -> Self {
-        Self { state: NameState::default(), now: Instant::now(), fence: 0, woken: None }
+        Self { state: NameState::default(), now: Instant::now(), world: World::default() }
     }
 
     fn pass(&mut self, time: Duration) {
@@ -42,13 +66,7 @@ impl Bench {
     ) -> Result<Acquisition, Refusal> {
         let (name, ttl) = (LockName::new("name").unwrap(), Ttl::new(ttl).unwrap());
         let request = AcquireRequest { name, token, ttl, queue, label: Some(Label::new("me").unwrap()), fences: 1 };
-        let fence = &mut self.fence;
-        let Outcome { answer, wake } = self.state.acquire(self.now, who, &request, CAPS, |_| {
-            *fence += 1;
-            FencingToken::new(*fence).unwrap()
-        });
-        self.woken = wake;
-        answer
+        self.state.acquire(self.now, who, &request, CAPS, &mut self.world)
     }
 
     fn take(&mut self, who: Claimant, token: OwnerToken) -> Grant {
@@ -63,8 +81,25 @@ impl Bench {
         granted(self.ask(Claimant::Plain, token, TTL, Queueing::Join { presence: PRESENCE, accepts: Handing::Asked }))
     }
 
-    fn release(&mut self, token: OwnerToken) -> Outcome<Released> {
-        self.state.release(self.now, &token)
+    fn release(&mut self, token: OwnerToken) -> Released {
+        self.state.release(self.now, &token, &mut self.world)
+    }
+
+    fn exit(&mut self, who: Claimant, token: OwnerToken) -> Exited {
+        self.state.exit(self.now, who, &token, &mut self.world)
+    }
+
+    fn abandon(&mut self, token: OwnerToken) {
+        self.state.abandon(self.now, Claimant::Plain, &token, &mut self.world);
+    }
+
+    fn force(&mut self, expected: Option<FencingToken>) -> ForceReleased {
+        self.state.force_release(self.now, expected, &mut self.world)
+    }
+
+    /// Who was told since the last look.
+    fn woken(&mut self) -> Option<OwnerToken> {
+        self.world.told.take().map(|(token, _)| token)
     }
 }
 
@@ -109,9 +144,9 @@ fn a_lease_is_over_at_its_end() {
     bench.pass(Duration::from_nanos(1));
     assert_eq!(bench.state.renew(bench.now, &a, TTL), Renewed::Lost);
     assert!(bench.take(Claimant::Plain, b).fence > first.fence);
-    assert_eq!(bench.release(a).answer, Released::NotHeld);
-    assert_eq!(bench.release(b).answer, Released::Released);
-    assert_eq!(bench.release(b).answer, Released::NotHeld);
+    assert_eq!(bench.release(a), Released::NotHeld);
+    assert_eq!(bench.release(b), Released::Released);
+    assert_eq!(bench.release(b), Released::NotHeld);
     assert!(bench.state.is_idle(bench.now));
 }
 
@@ -138,14 +173,17 @@ fn waiters_are_served_in_order_and_hints_go_to_the_head() {
     assert_eq!((position, recheck_after), (Some(1), None));
     assert_eq!(bench.wait(first).position, Some(0), "asking again keeps the place");
 
-    assert_eq!(bench.release(holder).wake, Some(first));
+    bench.release(holder);
+    assert_eq!(bench.woken(), Some(first));
     let reserved = busy(bench.ask(Claimant::Plain, passer_by, TTL, Queueing::None));
     assert_eq!((reserved.position, reserved.recheck_after), (None, Some(Duration::from_secs(2))));
     assert_eq!(bench.wait(second).recheck_after, Some(Duration::from_secs(2)));
     bench.claim(first);
-    assert_eq!(bench.release(first).wake, Some(second));
+    bench.release(first);
+    assert_eq!(bench.woken(), Some(second));
     bench.claim(second);
-    assert_eq!(bench.release(second).wake, None);
+    bench.release(second);
+    assert_eq!(bench.woken(), None);
     assert!(bench.state.is_idle(bench.now));
 }
 
@@ -161,7 +199,8 @@ fn a_waiter_that_stopped_asking_lapses() {
     bench.pass(Duration::from_secs(2)); // the first has been silent for its presence
     assert_eq!(bench.wait(third).position, Some(1));
     assert_eq!(bench.state.inspect(bench.now).waiters, 2);
-    assert_eq!(bench.release(holder).wake, Some(second));
+    bench.release(holder);
+    assert_eq!(bench.woken(), Some(second));
 }
 
 #[test]
@@ -198,15 +237,20 @@ fn an_abandoned_head_passes_its_wake_up_on() {
     bench.take(Claimant::Plain, holder);
     bench.wait(first);
     bench.wait(second);
-    assert_eq!(bench.release(holder).wake, Some(first));
-    assert_eq!(bench.state.abandon(bench.now, Claimant::Plain, &first).wake, Some(second));
-    assert_eq!(bench.state.abandon(bench.now, Claimant::Plain, &first).wake, None);
+    bench.release(holder);
+    assert_eq!(bench.woken(), Some(first));
+    bench.abandon(first);
+    assert_eq!(bench.woken(), Some(second));
+    bench.abandon(first);
+    assert_eq!(bench.woken(), None);
     bench.claim(second);
     bench.wait(first);
-    assert_eq!(bench.state.abandon(bench.now, Claimant::Plain, &second).wake, Some(first));
+    bench.abandon(second);
+    assert_eq!(bench.woken(), Some(first));
     bench.claim(first);
     bench.wait(holder);
-    assert_eq!(bench.state.abandon(bench.now, Claimant::Plain, &holder).wake, None, "the lock is held");
+    bench.abandon(holder);
+    assert_eq!(bench.woken(), None, "the lock is held");
 }
 
 #[test]
@@ -218,9 +262,9 @@ fn who_finds_the_lock_free_by_expiry_wakes_the_head() {
     bench.wait(first);
     bench.pass(Duration::from_secs(1));
     assert_eq!(bench.wait(second).recheck_after, Some(Duration::from_secs(2)));
-    assert_eq!(bench.woken, Some(first));
+    assert_eq!(bench.woken(), Some(first));
     bench.wait(second);
-    assert_eq!(bench.woken, None, "once is enough");
+    assert_eq!(bench.woken(), None, "once is enough");
     bench.claim(first);
 }
 
@@ -242,84 +286,14 @@ fn a_full_queue_refuses_and_lapsed_waiters_make_room() {
 }
 
 #[test]
-fn re_entry_counts_entries_and_keeps_the_fence() {
-    let mut bench = Bench::new();
-    let me = Claimant::Owner(OwnerId::new());
-    let [outer, inner, deepest, too_deep, waiter] = tokens();
-    let first = bench.take(me, outer);
-    bench.wait(waiter);
-    let second = bench.take(me, inner);
-    assert_eq!((second.fence, second.depth, second.begun), (first.fence, 2, Begun::Now));
-    let replay = bench.take(me, inner);
-    assert_eq!((replay.depth, replay.begun), (2, Begun::Earlier));
-    bench.take(me, deepest);
-    assert_eq!(bench.ask(me, too_deep, TTL, Queueing::None).unwrap_err(), Refusal::TooDeep);
-
-    assert_eq!(bench.state.exit(bench.now, me, &inner).answer, Exited::Inside { depth: 2 });
-    assert_eq!(bench.state.exit(bench.now, me, &inner).answer, Exited::NotHeld, "a replay undoes nothing");
-    assert_eq!(bench.state.exit(bench.now, me, &outer).answer, Exited::Inside { depth: 1 });
-    let last = bench.state.exit(bench.now, me, &deepest);
-    assert_eq!((last.answer, last.wake), (Exited::Released, Some(waiter)));
-}
-
-#[test]
-fn re_entry_lengthens_and_never_shortens_the_lease() {
-    let mut bench = Bench::new();
-    let me = Claimant::Owner(OwnerId::new());
-    let [outer, short, long] = tokens();
-    bench.take(me, outer);
-    bench.pass(Duration::from_secs(1));
-    let kept = granted(bench.ask(me, short, Duration::from_secs(2), Queueing::None));
-    assert_eq!(kept.ttl, Duration::from_secs(9));
-    let longer = granted(bench.ask(me, long, Duration::from_secs(20), Queueing::None));
-    assert_eq!(longer.ttl, Duration::from_secs(20));
-    let renewed = bench.state.renew_hold(bench.now, me, kept.fence, Duration::from_secs(1));
-    assert_eq!(renewed, Renewed::Extended { ttl: Duration::from_secs(20) });
-}
-
-#[test]
-fn plain_and_re_entrant_holds_exclude_each_other() {
-    let mut bench = Bench::new();
-    let (me, other) = (Claimant::Owner(OwnerId::new()), Claimant::Owner(OwnerId::new()));
-    let [a, b] = tokens();
-    bench.take(Claimant::Plain, a);
-    busy(bench.ask(me, b, TTL, Queueing::None));
-    assert_eq!(bench.state.exit(bench.now, me, &a).answer, Exited::NotHeld);
-    assert_eq!(bench.release(a).answer, Released::Released);
-
-    let grant = bench.take(me, b);
-    busy(bench.ask(Claimant::Plain, a, TTL, Queueing::None));
-    busy(bench.ask(other, a, TTL, Queueing::None));
-    assert_eq!(bench.release(b).answer, Released::NotHeld, "an entry is no plain lease");
-    assert_eq!(bench.state.renew(bench.now, &b, TTL), Renewed::Lost);
-    assert_eq!(bench.state.renew_hold(bench.now, other, grant.fence, TTL), Renewed::Lost);
-    assert_eq!(bench.state.exit(bench.now, other, &b).answer, Exited::NotHeld);
-    assert_eq!(bench.state.exit(bench.now, me, &b).answer, Exited::Released);
-}
-
-#[test]
-fn a_later_hold_of_the_same_owner_is_another_one() {
-    let mut bench = Bench::new();
-    let me = Claimant::Owner(OwnerId::new());
-    let [a, b] = tokens();
-    let first = bench.take(me, a);
-    bench.pass(TTL);
-    let second = bench.take(me, b);
-    assert_eq!((second.depth, second.begun), (1, Begun::Now));
-    assert!(second.fence > first.fence);
-    assert_eq!(bench.state.renew_hold(bench.now, me, first.fence, TTL), Renewed::Lost);
-    assert_eq!(bench.state.exit(bench.now, me, &a).answer, Exited::NotHeld);
-}
-
-#[test]
 fn force_takes_any_hold_and_wakes_the_head() {
     let mut bench = Bench::new();
     let [holder, waiter] = tokens();
-    assert_eq!(bench.state.force_release(bench.now, None).answer, ForceReleased::NotHeld);
+    assert_eq!(bench.force(None), ForceReleased::NotHeld);
     bench.take(Claimant::Owner(OwnerId::new()), holder);
     bench.wait(waiter);
-    let forced = bench.state.force_release(bench.now, None);
-    assert_eq!((forced.answer, forced.wake), (ForceReleased::Released, Some(waiter)));
+    assert_eq!(bench.force(None), ForceReleased::Released);
+    assert_eq!(bench.woken(), Some(waiter));
     bench.claim(waiter);
 }
 
@@ -328,12 +302,12 @@ fn force_takes_the_expected_hold_alone() {
     let mut bench = Bench::new();
     let [first, second] = tokens();
     let before = bench.take(Claimant::Plain, first).fence;
-    bench.state.release(bench.now, &first);
-    assert_eq!(bench.state.force_release(bench.now, Some(before)).answer, ForceReleased::NotHeld);
+    bench.release(first);
+    assert_eq!(bench.force(Some(before)), ForceReleased::NotHeld);
     let now = bench.take(Claimant::Owner(OwnerId::new()), second).fence;
-    let changed = bench.state.force_release(bench.now, Some(before));
-    assert_eq!((changed.answer, changed.wake), (ForceReleased::Changed, None));
-    assert_eq!(bench.state.force_release(bench.now, Some(now)).answer, ForceReleased::Released);
+    assert_eq!(bench.force(Some(before)), ForceReleased::Changed);
+    assert_eq!(bench.woken(), None);
+    assert_eq!(bench.force(Some(now)), ForceReleased::Released);
 }
 
 #[test]
@@ -352,4 +326,23 @@ fn inspection_tells_who_since_when_and_how_deep() {
     assert_eq!(holder.label.unwrap().as_str(), "me");
     bench.pass(TTL);
     assert_eq!(bench.state.inspect(bench.now).holder, None);
+}
+
+#[test]
+fn who_does_not_listen_leaves_the_queue_when_its_turn_comes() {
+    let mut bench = Bench::new();
+    let [holder, deaf, next, last] = tokens();
+    bench.take(Claimant::Plain, holder);
+    bench.world.deaf.push(deaf);
+    bench.wait(deaf);
+    bench.wait(next);
+    bench.release(holder);
+    assert_eq!(bench.woken(), Some(next));
+    bench.claim(next);
+    assert_eq!(bench.wait(deaf).position, Some(0), "it begins again");
+    bench.pass(TTL - Duration::from_secs(1));
+    bench.wait(deaf);
+    bench.pass(Duration::from_secs(1));
+    bench.claim(last); // the lease ran out, and whoever asks gets past the one that does not listen
+    assert_eq!((bench.state.waiters(), bench.woken()), (0, None));
 }

@@ -4,10 +4,11 @@ mod common;
 
 use std::time::Duration;
 
-use common::{Client, LONG, asleep, attempt, begun, hold, keys, name, server, ttl, waiter, woken};
-use tenure_core::ErrorKind;
+use common::{Client, LONG, asleep, attempt, begun, hold, keys, name, server, server_with, ttl, waiter, woken};
 use tenure_core::driver::{AcquireRequest, Begun, Handing, Queueing, Released};
+use tenure_core::{ErrorKind, OwnerToken};
 use tenure_redis::{RedisConfig, RedisSettings};
+use tenure_testkit::{RedisOptions, RedisServer};
 
 #[tokio::test]
 async fn waiters_are_served_in_order_and_woken_one_at_a_time() {
@@ -37,6 +38,64 @@ async fn waiters_are_served_in_order_and_woken_one_at_a_time() {
     other.grant(&second).await;
     assert_eq!(other.locks.release(&hold(&second)).await.unwrap(), Released::Released);
     assert_eq!(keys(&server), ["tenure:{fence}"]);
+}
+
+/// The clock of the server goes on by so much at once.
+fn later(server: &RedisServer, span: Duration) {
+    server.set_clock_offset(span.as_micros() as i64).unwrap();
+}
+
+#[tokio::test]
+async fn a_waiter_that_lapsed_is_before_nobody_and_begins_anew() {
+    let server = server_with(RedisOptions::new().movable_clock());
+    let client = Client::of(&server).await;
+    let holder = AcquireRequest { ttl: ttl(60_000), ..attempt("a") };
+    client.grant(&holder).await;
+    let patient = || AcquireRequest {
+        queue: Queueing::Join { presence: Duration::from_secs(40), accepts: Handing::Asked },
+        ..attempt("a")
+    };
+    let (first, lapsed, last) = (patient(), waiter("a"), patient());
+    for (place, one) in [&first, &lapsed, &last].into_iter().enumerate() {
+        assert_eq!(client.busy(one).await.position, Some(place as u32));
+    }
+    later(&server, Duration::from_secs(20));
+    assert_eq!(client.busy(&last).await.position, Some(1), "behind one that is alive");
+    assert_eq!(client.busy(&lapsed).await.position, Some(2), "it has lost its place");
+    later(&server, Duration::from_secs(50));
+    let lapsed = AcquireRequest { token: OwnerToken::random(), ..lapsed };
+    client.busy(&lapsed).await;
+    for one in [&first, &last] {
+        client.locks.abandon(&hold(one)).await.unwrap();
+    }
+    let next = patient();
+    client.busy(&next).await;
+    later(&server, Duration::from_secs(70)); // the lease is over, and so is the presence of the head
+    assert_eq!(client.busy(&lapsed).await.position, Some(1), "it is not the head any more");
+    begun(client.grant(&next).await, Begun::Now);
+}
+
+#[tokio::test]
+async fn an_abandoned_turn_is_passed_on_past_the_dead() {
+    let server = server_with(RedisOptions::new().movable_clock());
+    let client = Client::of(&server).await;
+    client.grant(&attempt("a")).await;
+    let short = AcquireRequest {
+        queue: Queueing::Join { presence: Duration::from_secs(1), accepts: Handing::Asked },
+        ..attempt("a")
+    };
+    let [second, third] = [(); 2].map(|()| AcquireRequest {
+        queue: Queueing::Join { presence: Duration::from_secs(30), accepts: Handing::Asked },
+        ..attempt("a")
+    });
+    let mut watch = client.watch(&third).await;
+    for one in [&short, &second, &third] {
+        client.busy(one).await;
+    }
+    later(&server, Duration::from_secs(11)); // the lease is over, and nobody was told
+    client.locks.abandon(&hold(&second)).await.unwrap();
+    assert!(woken(&mut watch).await);
+    begun(client.grant(&third).await, Begun::Now);
 }
 
 #[tokio::test]

@@ -1,4 +1,5 @@
-//! Preloaded into one server process: shifts its wall clock by the microseconds in a mapped file.
+//! Preloaded into one server process: shifts its wall clock by the microseconds in a mapped file, or makes it
+//! stand at the microseconds behind them, unless those are zero.
 //!
 //! Built by the test kit with `rustc --crate-type cdylib`; not part of any crate. The kernel is asked directly, because
 //! looking up the original functions allocates, and an allocator that asks for the time would then recurse.
@@ -37,25 +38,29 @@ unsafe extern "C" {
     fn mmap(at: *mut c_void, len: usize, prot: c_int, flags: c_int, fd: c_int, offset: i64) -> *mut c_void;
 }
 
-static OFFSET: AtomicPtr<AtomicI64> = AtomicPtr::new(ptr::null_mut());
-static NO_OFFSET: AtomicI64 = AtomicI64::new(0);
+/// The offset, and where the clock stands.
+type Setting = [AtomicI64; 2];
 
-/// The offset in microseconds. The file stays mapped and open for the life of the process.
-unsafe fn offset() -> i64 {
-    let mut place = OFFSET.load(Ordering::Acquire);
+static SETTING: AtomicPtr<Setting> = AtomicPtr::new(ptr::null_mut());
+static NONE: Setting = [AtomicI64::new(0), AtomicI64::new(0)];
+
+/// Both in microseconds. The file stays mapped and open for the life of the process.
+unsafe fn setting() -> (i64, i64) {
+    let mut place = SETTING.load(Ordering::Acquire);
     if place.is_null() {
-        place = (&raw const NO_OFFSET).cast_mut();
+        place = (&raw const NONE).cast_mut();
         let path = unsafe { getenv(c"TENURE_CLOCK_FILE".as_ptr()) };
         if !path.is_null() {
             let fd = unsafe { open(path, O_RDONLY) };
-            let page = unsafe { mmap(ptr::null_mut(), 8, PROT_READ, MAP_SHARED, fd, 0) };
+            let page = unsafe { mmap(ptr::null_mut(), 16, PROT_READ, MAP_SHARED, fd, 0) };
             if fd >= 0 && page as isize != -1 {
                 place = page.cast();
             }
         }
-        OFFSET.store(place, Ordering::Release);
+        SETTING.store(place, Ordering::Release);
     }
-    unsafe { (*place).load(Ordering::Relaxed) }
+    let [offset, stands] = unsafe { &*place };
+    (offset.load(Ordering::Relaxed), stands.load(Ordering::Relaxed))
 }
 
 #[unsafe(no_mangle)]
@@ -63,9 +68,14 @@ pub unsafe extern "C" fn clock_gettime(clock: c_int, out: *mut Timespec) -> c_in
     let result = unsafe { syscall(SYS_CLOCK_GETTIME, clock, out) } as c_int;
     if result == 0 && (clock == CLOCK_REALTIME || clock == CLOCK_REALTIME_COARSE) {
         let time = unsafe { &mut *out };
-        let shifted = time.nanos + unsafe { offset() } % 1_000_000 * 1000;
-        time.seconds += unsafe { offset() } / 1_000_000 + shifted.div_euclid(1_000_000_000);
-        time.nanos = shifted.rem_euclid(1_000_000_000);
+        let (offset, stands) = unsafe { setting() };
+        if stands != 0 {
+            (time.seconds, time.nanos) = (stands / 1_000_000, stands % 1_000_000 * 1000);
+        } else {
+            let shifted = time.nanos + offset % 1_000_000 * 1000;
+            time.seconds += offset / 1_000_000 + shifted.div_euclid(1_000_000_000);
+            time.nanos = shifted.rem_euclid(1_000_000_000);
+        }
     }
     result
 }

@@ -9,7 +9,7 @@ use std::sync::{Mutex, PoisonError};
 
 const SOURCE: &str = include_str!("../shim/clock.rs");
 
-/// Shifts `CLOCK_REALTIME` of the processes that are started with it; the monotonic clock stays.
+/// Shifts or stops `CLOCK_REALTIME` of the processes that are started with it; the monotonic clock stays.
 #[derive(Debug)]
 pub struct ClockShim {
     offset: File,
@@ -26,7 +26,7 @@ impl ClockShim {
     pub fn new(dir: &Path) -> io::Result<Self> {
         let offset_path = dir.join("clock-offset");
         let offset = File::create(&offset_path)?;
-        offset.write_all_at(&0_i64.to_ne_bytes(), 0)?;
+        offset.write_all_at(&[0; 16], 0)?;
         Ok(Self { offset, offset_path, library: library()? })
     }
 
@@ -42,6 +42,15 @@ impl ClockShim {
     /// Those of writing the file.
     pub fn set_offset(&self, micros: i64) -> io::Result<()> {
         self.offset.write_all_at(&micros.to_ne_bytes(), 0)
+    }
+
+    /// Makes the process's wall clock stand at so many microseconds since 1970; zero lets it go again. Effective at once.
+    ///
+    /// # Errors
+    ///
+    /// Those of writing the file.
+    pub fn stop_at(&self, micros: i64) -> io::Result<()> {
+        self.offset.write_all_at(&micros.to_ne_bytes(), 8)
     }
 }
 

@@ -192,10 +192,23 @@ impl RedisServer {
     ///
     /// [`io::ErrorKind::Unsupported`] unless started with [`RedisOptions::movable_clock`].
     pub fn set_clock_offset(&self, micros: i64) -> io::Result<()> {
-        let clock = self.clock.as_ref().ok_or_else(|| {
+        self.clock()?.set_offset(micros)
+    }
+
+    /// Makes the server's wall clock stand at so many microseconds since 1970, until it is told to stand elsewhere; zero lets
+    /// it go again. What a test does then takes no time at the server.
+    ///
+    /// # Errors
+    ///
+    /// [`io::ErrorKind::Unsupported`] unless started with [`RedisOptions::movable_clock`].
+    pub fn stop_clock_at(&self, micros: i64) -> io::Result<()> {
+        self.clock()?.stop_at(micros)
+    }
+
+    fn clock(&self) -> io::Result<&ClockShim> {
+        self.clock.as_ref().ok_or_else(|| {
             io::Error::new(io::ErrorKind::Unsupported, "the server was not started with a movable clock")
-        })?;
-        clock.set_offset(micros)
+        })
     }
 
     fn signal(&self, signal: Signal) -> io::Result<()> {

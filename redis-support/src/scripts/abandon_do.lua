@@ -1,4 +1,4 @@
-local head = redis.call('ZRANGE', Q, 0, 0)[1]
+local head = first(function(_, dies) return dies > now_ms end)
 local value = redis.pcall('GET', K)
 local bad = refusal(value, 'GET')
 if bad then return bad end

@@ -1,4 +1,4 @@
-local head = redis.call('ZRANGE', Q, 0, 0)[1]
+local head = first(function(_, dies) return dies > now_ms end)
 local freed = false
 local hold = redis.pcall('HGET', K, 'o')
 local bad = refusal(hold, 'HGET')

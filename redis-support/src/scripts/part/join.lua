@@ -21,20 +21,19 @@ local function until_free(value)
   return left + 1
 end
 
--- Removes dead waiters wherever they stand, as far as the budget goes; tells how many.
+-- Removes dead waiters wherever they stand, as far as the budget goes: they are before nobody, and have lost their places.
 local function bury()
   local dead = redis.call('ZRANGE', W, '-inf', now_ms, 'BYSCORE', 'LIMIT', 0, budget)
   if dead[1] then drop(unpack(dead)) end
   budget = budget - #dead
-  return #dead
 end
 
 local function enqueue()
+  bury()
   local place, left = redis.call('ZRANK', Q, member), redis.call('PTTL', Q)
   local life, comes = math.max(60000, 4 * presence, left), not place
   if comes then
     place = redis.call('ZCARD', Q)
-    if place >= max_waiters then place = place - bury() end
     if place >= max_waiters then return nil end
     -- Before anything is written: where memory or the right to it is missing, no key without an end is left. (XX adds
     -- nothing, and comes first because a script that has written is not refused for want of memory.)
@@ -58,7 +57,7 @@ end
 local function next_up(value)
   return first(function(waiter, dies)
     if value then return dies > now_ms end
-    return waiter == member or dies > now_ms and dies <= now_ms + claim or give(waiter, dies)
+    return dies > now_ms and (waiter == member or dies <= now_ms + claim or give(waiter, dies))
   end)
 end
 

@@ -1,7 +1,10 @@
 //! What the tests of this driver share.
 
+#![allow(clippy::print_stdout, reason = "figures are for people")]
 #![allow(dead_code, reason = "each test program uses some of it")]
 
+pub(crate) mod model;
+pub(crate) mod mutate;
 pub(crate) mod queue;
 pub(crate) mod wire;
 

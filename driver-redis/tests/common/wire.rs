@@ -8,16 +8,42 @@ use tenure_testkit::{RedisServer, Reply as Answer, RespClient};
 
 /// A client without a link: what it is not subscribed to by hand, it does not hear.
 #[derive(Debug)]
-pub(crate) struct Wire(Mutex<RespClient>);
+pub(crate) struct Wire {
+    connection: Mutex<RespClient>,
+    edit: Option<Edit>,
+}
+
+/// Something wrong in the scripts, put there by a test.
+#[derive(Clone, Debug)]
+pub(crate) struct Edit {
+    pub(crate) from: String,
+    pub(crate) to: String,
+}
+
+impl Edit {
+    pub(crate) fn concerns(&self, source: &str) -> bool {
+        source.contains(&self.from)
+    }
+}
 
 impl Wire {
     pub(crate) fn to(server: &RedisServer) -> Self {
-        Self(Mutex::new(server.connect().unwrap()))
+        Self::with(server, None)
+    }
+
+    /// A client whose scripts have this wrong, in each that has such a place.
+    pub(crate) fn with(server: &RedisServer, edit: Option<Edit>) -> Self {
+        Self { connection: Mutex::new(server.connect().unwrap()), edit }
     }
 
     fn call(&self, words: &[&[u8]]) -> Result<Reply, ExecError> {
-        let answer = self.0.lock().unwrap_or_else(PoisonError::into_inner).call(words).unwrap();
+        let answer = self.connection.lock().unwrap_or_else(PoisonError::into_inner).call(words).unwrap();
         translate(answer)
+    }
+
+    fn edited(&self, call: &ScriptCall) -> Option<String> {
+        let edit = self.edit.as_ref().filter(|edit| edit.concerns(call.script.source()))?;
+        Some(call.script.source().replacen(&edit.from, &edit.to, 1))
     }
 
     fn script(&self, command: &str, subject: &str, call: &ScriptCall) -> Result<Reply, ExecError> {
@@ -61,7 +87,10 @@ impl RedisExecutor for Wire {
     }
 
     async fn evalsha(&self, call: &ScriptCall) -> Result<Reply, ExecError> {
-        self.script("EVALSHA", call.script.sha1(), call)
+        match self.edited(call) {
+            None => self.script("EVALSHA", call.script.sha1(), call),
+            Some(source) => self.script("EVAL", &source, call),
+        }
     }
 
     async fn eval(&self, call: &ScriptCall) -> Result<Reply, ExecError> {

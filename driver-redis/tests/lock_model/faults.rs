@@ -1,0 +1,79 @@
+//! Faults that were put into the scripts by hand: each has to be noticed.
+
+use crate::common::wire::Edit;
+
+/// A fault, by name: what is written in place of what.
+pub(crate) struct Seeded {
+    pub(crate) name: &'static str,
+    from: &'static str,
+    to: &'static str,
+}
+
+impl Seeded {
+    pub(crate) fn edit(&self) -> Edit {
+        Edit { from: self.from.into(), to: self.to.into() }
+    }
+}
+
+const fn seeded(name: &'static str, from: &'static str, to: &'static str) -> Seeded {
+    Seeded { name, from, to }
+}
+
+pub(crate) const SEEDED: &[Seeded] = &[
+    seeded("a turn is given to a dead waiter", "if dies <= now_ms or deaf[client] then", "if deaf[client] then"),
+    seeded(
+        "a lock is handed to a waiter that does not hear",
+        "if not tell(client, token .. ';' .. told) then return false end",
+        "tell(client, token .. ';' .. told)",
+    ),
+    seeded("a second waiter gets the turn", "dies <= now_ms + claim or give(waiter, dies)", "give(waiter, dies)"),
+    seeded(
+        "a waiter passes those before it",
+        "if value or budget == 0 or (head or member) ~= member then",
+        "if value then",
+    ),
+    seeded("a dead waiter keeps its place", "  bury()\n", ""),
+    seeded("a release ends anybody's lease", "string.sub(value, 1, 22) == ARGV[1]\nif held", "true\nif held"),
+    seeded("a release wakes nobody", "pass_on()\nreturn budget > 0 and 1 or -2", "return 1"),
+    seeded("an exit frees the lock with entries left", "if depth > 0 then return depth end\n", ""),
+    seeded("an exit ends the hold of another owner", "if hold ~= ARGV[2] then", "if not hold then"),
+    seeded(
+        "a renewal extends anybody's lease",
+        "if value and string.sub(value, 1, 22) == ARGV[i + 1] then",
+        "if value then",
+    ),
+    seeded("a renewal shortens", "if left >= tonumber(ttl) then return left end", ""),
+    seeded("a later hold of the owner is renewed", " and hold[2] == ARGV[2 * i + 1]", ""),
+    seeded("a forced release takes another hold", "if fence ~= expected then return -1 end", ""),
+    seeded(
+        "the queue has no end",
+        "    redis.call('PEXPIRE', Q, life)\n    redis.call('PEXPIRE', W, life)",
+        "    redis.call('PEXPIRE', W, life)",
+    ),
+    seeded("presence has no end", "    redis.call('PEXPIRE', W, life)\n", ""),
+    seeded("the offers to take the lock have no end", "    redis.call('PEXPIRE', D, life)\n", ""),
+    seeded("a tombstone has no end", "redis.call('SET', X, '1', 'PX', ARGV[3])", "redis.call('SET', X, '1')"),
+    seeded(
+        "an abandoned token is granted",
+        "if redis.call('EXISTS', X) == 1 then return {-1} end\nlocal value",
+        "local value",
+    ),
+    seeded("a lease has no end", ".. label, 'PX', ttl)", ".. label)"),
+    seeded("a holder stays in the queue", "if head then drop(member) end\nif redis", "if redis"),
+    seeded(
+        "an entry stays in the queue",
+        "  drop(member)\n  local left = redis.call('PTTL', K)",
+        "  local left = redis.call('PTTL', K)",
+    ),
+    seeded("an abandoned waiter stays in the queue", "drop(member)\nredis.call('SET', X", "redis.call('SET', X"),
+    seeded("a fence comes twice", "fence = last + 8", "fence = last"),
+    seeded("the counter is not raised", "    redis.call('SET', F, kept)\n", ""),
+    seeded("the position is one too high", "return {0, place, recheck, now}", "return {0, place + 1, recheck, now}"),
+    seeded("a holder is not known to have waiters", "if own_flag(value) == '-' then", "if false then"),
+    seeded("a handed lease lasts as long as was asked", "math.min(tonumber(ttl), claim)", "tonumber(ttl)"),
+    seeded(
+        "a handed lease is never made to last",
+        "if own ~= 'h' then return given end",
+        "if own then return given end",
+    ),
+];

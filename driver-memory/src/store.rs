@@ -241,6 +241,7 @@ impl Store {
         let mut empty = State::beyond(self.floor);
         empty.beyond.voting = voting;
         *self.locked() = empty;
+        self.queues.forget(self.floor);
         self.links().iter().for_each(|link| link.wake_all());
     }
 

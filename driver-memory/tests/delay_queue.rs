@@ -44,6 +44,15 @@ async fn a_message_comes_when_it_is_due_and_a_sooner_one_comes_first() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_store_that_restarts_empty_forgets_its_queues() {
+    let (driver, client, queue) = queue();
+    queue.push(&"gone".into()).await.unwrap();
+    driver.faults().restart_empty();
+    assert!(queue.try_receive().await.unwrap().is_none());
+    drop(client);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_dropped_receive_leaves_the_message_to_others() {
     let (_, _, queue) = queue();
     for polls in 0..6 {

@@ -36,6 +36,12 @@ impl Queues {
         *last = floor.get().max(*last);
     }
 
+    /// Forgets all queues; fences begin beyond this floor again.
+    pub(crate) fn forget(&self, floor: FenceFloor) {
+        let counters = Counters { fence: floor.get(), ..Counters::default() };
+        *self.locked() = Inner { states: BTreeMap::new(), counters };
+    }
+
     /// Decides on one queue. Tells also whether a message of it is due sooner than before.
     pub(crate) fn decide<T>(
         &self,

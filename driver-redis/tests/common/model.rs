@@ -17,6 +17,15 @@ impl Rng {
     }
 }
 
+/// How fences go on after everything was lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Grow {
+    /// Beyond those before: the clock tells where.
+    On,
+    /// The same may come again.
+    Anew,
+}
+
 /// A number from the environment, for runs that take longer than CI has time for.
 pub(crate) fn number(variable: &str, default: u64) -> u64 {
     std::env::var(variable).ok().map_or(default, |text| text.parse().expect("a number"))

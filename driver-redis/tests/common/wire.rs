@@ -1,16 +1,22 @@
 //! An executor over one plain connection, which hears what it subscribes to and nothing else.
 
 use std::ops::RangeInclusive;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use tenure_redis_support::{ArgList, ExecError, Placement, RedisExecutor, Reply, ScriptCall};
+use tenure_redis_support::{ArgList, ExecError, Placement, RedisExecutor, Reply, SCRIPTS, ScriptCall};
 use tenure_testkit::{RedisServer, Reply as Answer, RespClient};
+
+/// Many times what a thousand dead waiters take.
+const MOST_PASSES: u64 = 1_000;
 
 /// A client without a link: what it is not subscribed to by hand, it does not hear.
 #[derive(Debug)]
 pub(crate) struct Wire {
     connection: Mutex<RespClient>,
     edit: Option<Edit>,
+    /// How often the script of `pass` ran in a row: with something wrong in it, it may never say that it is done.
+    passes: AtomicU64,
 }
 
 /// Something wrong in the scripts, put there by a test.
@@ -26,6 +32,22 @@ impl Edit {
     }
 }
 
+/// A fault that was put into the scripts, by name: what is written in place of what.
+pub(crate) struct Seeded {
+    pub(crate) name: &'static str,
+    pub(crate) from: &'static str,
+    pub(crate) to: &'static str,
+}
+
+impl Seeded {
+    /// Wherever it is in the scripts; somewhere it has to be.
+    pub(crate) fn edit(&self) -> Edit {
+        let edit = Edit { from: self.from.into(), to: self.to.into() };
+        assert!(SCRIPTS.iter().any(|script| edit.concerns(script.source())), "no script has {:?}", self.from);
+        edit
+    }
+}
+
 impl Wire {
     pub(crate) fn to(server: &RedisServer) -> Self {
         Self::with(server, None)
@@ -33,7 +55,7 @@ impl Wire {
 
     /// A client whose scripts have this wrong, in each that has such a place.
     pub(crate) fn with(server: &RedisServer, edit: Option<Edit>) -> Self {
-        Self { connection: Mutex::new(server.connect().unwrap()), edit }
+        Self { connection: Mutex::new(server.connect().unwrap()), edit, passes: AtomicU64::new(0) }
     }
 
     fn call(&self, words: &[&[u8]]) -> Result<Reply, ExecError> {
@@ -47,6 +69,9 @@ impl Wire {
     }
 
     fn script(&self, command: &str, subject: &str, call: &ScriptCall) -> Result<Reply, ExecError> {
+        let passes = if call.script.name() == "pass" { self.passes.load(Ordering::Relaxed) + 1 } else { 0 };
+        assert!(passes < MOST_PASSES, "the turn is passed on without end");
+        self.passes.store(passes, Ordering::Relaxed);
         let count = call.keys.len().to_string();
         let head = [command.as_bytes(), subject.as_bytes(), count.as_bytes()];
         let rest = call.keys.iter().chain(ArgList::iter(&call.args));

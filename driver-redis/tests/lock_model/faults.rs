@@ -1,19 +1,6 @@
 //! Faults that were put into the scripts by hand: each has to be noticed.
 
-use crate::common::wire::Edit;
-
-/// A fault, by name: what is written in place of what.
-pub(crate) struct Seeded {
-    pub(crate) name: &'static str,
-    from: &'static str,
-    to: &'static str,
-}
-
-impl Seeded {
-    pub(crate) fn edit(&self) -> Edit {
-        Edit { from: self.from.into(), to: self.to.into() }
-    }
-}
+use crate::common::wire::Seeded;
 
 const fn seeded(name: &'static str, from: &'static str, to: &'static str) -> Seeded {
     Seeded { name, from, to }

@@ -9,10 +9,11 @@ use tenure_redis_support::{ClientId, Keyspace, RedisLocks, WakeLink};
 use tenure_testkit::{RedisServer, RespClient};
 use tokio::runtime::{Builder, Runtime};
 
+use crate::common::model::Grow;
 use crate::common::name;
 use crate::common::wire::{Edit, Wire};
 use crate::script::{CLIENTS, Cast, DEAF, LOCK, Script, Step, Then};
-use crate::side::{Client, Grow, Said, Side};
+use crate::side::{Client, Said, Side};
 use crate::state::State;
 
 /// What every second is longer by, so that nothing ends at the very moment at which somebody looks.

@@ -11,6 +11,7 @@ use tenure_core::driver::{
 };
 use tenure_core::{FencingToken, Result};
 
+use crate::common::model::Grow;
 use crate::common::name;
 use crate::script::{Cast, LOCK, Step, seconds};
 
@@ -49,15 +50,6 @@ impl Client {
         let driver = Arc::new(driver);
         Self { locks: Arc::clone(&driver) as _, reentrant: driver }
     }
-}
-
-/// How fences go on after everything was lost.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Grow {
-    /// Beyond those before: the clock tells where.
-    On,
-    /// The same may come again.
-    Anew,
 }
 
 #[derive(Default)]

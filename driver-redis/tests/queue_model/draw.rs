@@ -7,24 +7,15 @@ use tenure_core::{
     Attempts, ConcurrencyKey, Delay, Lease, LockName, MessageId, Payload, QueueLimits, Rate, Reason, Recurrence,
 };
 
-use super::Side;
+use crate::common::model::Rng;
+use crate::side::Side;
 
-pub(super) const UNIT: Duration = Duration::from_secs(1_000);
+pub(crate) const UNIT: Duration = Duration::from_secs(1_000);
 /// Keeps the ends of leases away from due times: at the same microsecond, Redis puts what waits before what was leased.
 const LEASES_APART: Duration = Duration::from_secs(250);
 
-/// SplitMix64.
-pub(super) struct Rng(pub(super) u64);
-
+/// What is drawn of the values of queues.
 impl Rng {
-    pub(super) fn below(&mut self, end: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (z ^ (z >> 31)) % end
-    }
-
     fn delay(&mut self) -> Delay {
         Delay::new(UNIT * [0, 0, 1, 2, 5][self.below(5) as usize]).unwrap()
     }
@@ -60,7 +51,7 @@ impl Rng {
 
 /// One operation, by numbers that mean the same for both sides.
 #[derive(Clone, Debug)]
-pub(super) enum Op {
+pub(crate) enum Op {
     Push(Vec<NewMessage>),
     Receive(Vec<(usize, Settlement)>, usize, Lease),
     Settle(Vec<(usize, Settlement)>),
@@ -79,21 +70,25 @@ pub(super) enum Op {
     Redrive(Vec<Target>, Delay),
     RedriveOldest(usize, Delay),
     DeadPurge(usize),
+    /// The backend forgets everything.
+    Flush,
+    /// So much time passes, beside what passes before every operation.
+    Pass(Duration),
 }
 
 #[derive(Clone, Debug)]
-pub(super) enum Target {
+pub(crate) enum Target {
     Index(usize),
     Named(MessageId),
 }
 
 /// What is drawn from.
-pub(super) struct Draw {
-    pub(super) rng: Rng,
-    pub(super) lock: LockName,
-    pub(super) pushed: u64,
+pub(crate) struct Draw {
+    pub(crate) rng: Rng,
+    pub(crate) lock: LockName,
+    pub(crate) pushed: u64,
     /// Whether anything was pushed, and delivered.
-    pub(super) known: (bool, bool),
+    pub(crate) known: (bool, bool),
 }
 
 impl Draw {
@@ -149,24 +144,30 @@ impl Draw {
         }
     }
 
-    pub(super) fn op(&mut self, side: &Side) -> Op {
+    pub(crate) fn op(&mut self, side: &Side) -> Op {
         self.known = (!side.ids.is_empty(), !side.receipts.is_empty());
+        if self.rng.below(8) == 0 {
+            return Op::Pass(UNIT * (1 + self.rng.below(2) as u32));
+        }
+        if self.rng.below(400) == 0 {
+            return Op::Flush;
+        }
         let (max, delay) = (1 + self.rng.below(4) as usize, self.rng.delay());
         match self.rng.below(100) {
             0..15 => Op::Push((0..max).map(|_| self.message()).collect()),
-            _ if !self.known.0 => Op::Stats,
             15..44 => Op::Receive(vec![], max, self.rng.lease()),
             44..56 => Op::Receive(self.settlements(side, 3), max, self.rng.lease()),
             56..68 if self.known.1 => Op::Settle(self.settlements(side, 4)),
             68..73 if self.known.1 => Op::Extend(self.recent(side), self.rng.lease()),
+            0..82 if !self.known.0 => Op::Stats,
             73..77 => Op::Cancel(self.target(side)),
             77..82 => Op::Reschedule(self.target(side), delay),
-            82..85 => Op::Get(self.target(side)),
+            82..85 if self.known.0 => Op::Get(self.target(side)),
             85 if self.rng.below(2) == 0 => Op::Limit(self.rng.limits()),
             86 => Op::Limit(QueueLimits::none()),
             87 => Op::Messages([Listed::Waiting, Listed::InFlight][self.rng.below(2) as usize], max),
             88 => Op::DeadList((self.rng.below(2) == 0).then_some(max), max),
-            89 => Op::Redrive((0..max).map(|_| self.target(side)).collect(), delay),
+            89 if self.known.0 => Op::Redrive((0..max).map(|_| self.target(side)).collect(), delay),
             90 => Op::RedriveOldest(max, delay),
             91..94 => Op::DeadPurge(max * 5),
             94 => Op::Purge(max * 5),

@@ -1,0 +1,220 @@
+//! One of the two queues.
+
+use std::fmt::Debug;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tenure_core::driver::{
+    DeadPlace, DeadSelection, DelayQueue, Extension, Listed, MessageInfo, Next, Pushed, RawDelivery, Receipt,
+    ReceiveRequest, Received, Settle, Settlement,
+};
+use tenure_core::{MessageId, QueueName, Result};
+
+use crate::common::model::Grow;
+use crate::draw::{Op, Target};
+
+/// One of the two backends.
+pub(crate) struct Side {
+    pub(crate) queues: Arc<dyn DelayQueue>,
+    /// What this backend calls the messages, in the order of their pushes.
+    pub(crate) ids: Vec<MessageId>,
+    pub(crate) receipts: Vec<Receipt>,
+    letters: Vec<DeadPlace>,
+    fence: u64,
+}
+
+impl Side {
+    pub(crate) fn new(queues: Arc<dyn DelayQueue>) -> Self {
+        Self { queues, ids: vec![], receipts: vec![], letters: vec![], fence: 0 }
+    }
+
+    /// Everything was lost. Only where the clock tells them, fences go on beyond those before.
+    pub(crate) fn forget(&mut self, fences: Grow) {
+        let fence = if fences == Grow::On { self.fence } else { 0 };
+        *self = Self { fence, ..Self::new(Arc::clone(&self.queues)) };
+    }
+
+    fn index(&self, id: &MessageId) -> String {
+        match id.as_name() {
+            Some(name) => String::from_utf8_lossy(name).into_owned(),
+            None => match self.ids.iter().position(|known| known == id) {
+                Some(at) => format!("#{at}"),
+                None => "a number that nobody was told".into(),
+            },
+        }
+    }
+
+    fn receipt(&self, index: usize) -> Option<Receipt> {
+        self.receipts.get(index % self.receipts.len().max(1)).copied()
+    }
+
+    fn deliveries(&mut self, received: &Received) -> String {
+        let told: Vec<String> = received.deliveries.iter().map(|delivery| self.delivery(delivery)).collect();
+        format!("{told:?} {} {:?}", next(received.next), received.healed)
+    }
+
+    fn delivery(&mut self, delivery: &RawDelivery) -> String {
+        let falls = if delivery.fence.get() > self.fence { "" } else { " with a fence that falls" };
+        self.fence = delivery.fence.get();
+        self.receipts.push(delivery.receipt);
+        let RawDelivery { attempt, attempts, cause, key, lock, payload, reason, recurrence, .. } = delivery;
+        let (late, age) = (round(delivery.late), age(delivery.age));
+        let id = self.index(&delivery.id);
+        format!(
+            "{id}{falls} {attempt}/{attempts:?} {cause:?} {late} {age} {key:?} {lock:?} {reason:?} {recurrence:?} {:?}",
+            payload.as_bytes()
+        )
+    }
+}
+
+impl Side {
+    fn info(&self, info: &MessageInfo) -> String {
+        let (id, due, age) = (self.index(&info.id), round(info.due_in), age(info.age));
+        let (expires, payload) = (info.expires_in.map(round), info.payload.as_bytes());
+        let rest = (info.state, info.attempt, info.attempts, &info.key, &info.lock, &info.reason, &info.recurrence);
+        format!("{id} {due} {age} {expires:?} {rest:?} {payload:?}")
+    }
+}
+
+fn round(span: Duration) -> u128 {
+    span.as_micros()
+}
+
+/// In whole seconds: at the server, a message is as old as its number says, and those of a batch follow one another.
+fn age(span: Duration) -> u128 {
+    (span + Duration::from_millis(500)).as_secs().into()
+}
+
+fn next(next: Next) -> String {
+    match next {
+        Next::In(span) => format!("in {}", round(span)),
+        other => format!("{other:?}"),
+    }
+}
+
+fn settles(side: &Side, list: &[(usize, Settlement)]) -> Vec<Settle> {
+    list.iter().filter_map(|(index, how)| Some(Settle { receipt: side.receipt(*index)?, how: how.clone() })).collect()
+}
+
+fn target(side: &Side, target: &Target) -> MessageId {
+    match target {
+        Target::Index(index) if !side.ids.is_empty() => side.ids[index % side.ids.len()].clone(),
+        Target::Index(_) => MessageId::named("nobody").unwrap(),
+        Target::Named(id) => id.clone(),
+    }
+}
+
+/// What an operation came to, in words that are the same on both sides.
+pub(crate) async fn apply(side: &mut Side, jobs: &QueueName, op: &Op) -> String {
+    done(side, jobs, op).await.unwrap_or_else(|error| format!("refused: {:?}", error.kind()))
+}
+
+fn told(answer: impl Debug) -> String {
+    format!("{answer:?}")
+}
+
+async fn done(side: &mut Side, jobs: &QueueName, op: &Op) -> Result<String> {
+    let queues = Arc::clone(&side.queues);
+    let request = |max, lease| ReceiveRequest { queue: jobs.clone(), max, lease };
+    Ok(match op {
+        Op::Push(messages) => {
+            let pushed = queues.push(jobs, messages).await?;
+            let tell = |answer: &Pushed| match answer {
+                Pushed::Stored(id) => {
+                    side.ids.push(id.clone());
+                    side.index(id)
+                }
+                Pushed::Replaced(id) => {
+                    side.ids.push(id.clone());
+                    format!("{} anew", side.index(id))
+                }
+                known => told(known),
+            };
+            told(pushed.iter().map(tell).collect::<Vec<_>>())
+        }
+        Op::Receive(list, max, lease) if list.is_empty() => {
+            let received = queues.receive(&request(*max, *lease)).await?;
+            side.deliveries(&received)
+        }
+        Op::Receive(list, max, lease) => {
+            let settles = settles(side, list);
+            let (settled, received) = queues.settle_and_receive(&settles, &request(*max, *lease)).await?;
+            format!("{settled:?} {}", side.deliveries(&received))
+        }
+        Op::Settle(list) => told(queues.settle(jobs, &settles(side, list)).await?),
+        Op::Extend(index, lease) => {
+            let receipts = side.receipt(*index).into_iter();
+            let extensions: Vec<_> = receipts.map(|receipt| Extension { receipt, lease: *lease }).collect();
+            told(queues.extend(jobs, &extensions).await?)
+        }
+        Op::Cancel(which) => told(queues.cancel(jobs, &target(side, which)).await?),
+        Op::Reschedule(which, delay) => told(queues.reschedule(jobs, &target(side, which), *delay).await?),
+        Op::Get(which) => match queues.get(jobs, &target(side, which)).await? {
+            None => "none".into(),
+            Some(info) => side.info(&info),
+        },
+        Op::Messages(which, max) => {
+            // Messages behind their keys may come after all others.
+            let (mut all, mut from) = (Vec::new(), None);
+            loop {
+                let page = queues.list(jobs, *which, from, *max).await?;
+                let sorted = *which == Listed::Waiting || page.messages.is_sorted_by_key(|info| info.due_in);
+                if page.messages.len() > *max || !sorted {
+                    return Ok(format!("a page that is too long, or not in order: {page:?}"));
+                }
+                all.extend(page.messages.iter().map(|info| side.info(info)));
+                from = page.next;
+                if from.is_none() {
+                    break;
+                }
+            }
+            all.sort();
+            told(all)
+        }
+        Op::Limit(limits) => {
+            queues.limit(jobs, limits).await?;
+            String::new()
+        }
+        Op::Stats => {
+            let stats = queues.stats(jobs).await?;
+            let (lag, due) = (round(stats.lag), stats.next_due.map(round));
+            told((stats.scheduled, stats.ready, stats.in_flight, stats.dead, lag, due, stats.flow, stats.limits))
+        }
+        Op::Pause => {
+            queues.pause(jobs).await?;
+            String::new()
+        }
+        Op::Resume => {
+            queues.resume(jobs).await?;
+            String::new()
+        }
+        Op::Purge(max) => {
+            // One step. That nothing is left behind it need not be known yet, and a step more then removes nothing.
+            let step = queues.purge(jobs, *max, None).await?;
+            let idle = step.next.is_some() && *max > 0 && step.removed == 0;
+            if idle { "a step that removes nothing is not the last".into() } else { told(step.removed) }
+        }
+        Op::List => told(queues.list_queues(None, 3).await?),
+        Op::DeadList(after, max) => {
+            let after = after.filter(|_| !side.letters.is_empty()).map(|i| side.letters[i % side.letters.len()]);
+            let page = queues.dead_list(jobs, after, *max).await?;
+            side.letters.extend(page.letters.iter().map(|letter| letter.place));
+            let tell = |letter: &tenure_core::driver::DeadLetter| {
+                let rest = (letter.attempt, letter.cause, &letter.reason, round(letter.died));
+                format!("{} {rest:?} {:?}", side.index(&letter.id), letter.payload.as_bytes())
+            };
+            told((page.letters.iter().map(tell).collect::<Vec<_>>(), page.rest))
+        }
+        Op::Redrive(which, delay) => {
+            let mut ids: Vec<MessageId> = which.iter().map(|which| target(side, which)).collect();
+            ids.sort();
+            ids.dedup();
+            told(queues.dead_redrive(jobs, &DeadSelection::Ids(ids), *delay).await?)
+        }
+        Op::RedriveOldest(count, delay) => {
+            told(queues.dead_redrive(jobs, &DeadSelection::Oldest(*count), *delay).await?)
+        }
+        Op::DeadPurge(count) => told(queues.dead_purge(jobs, &DeadSelection::Oldest(*count)).await?),
+        Op::Flush | Op::Pass(_) => String::new(), // not a client's
+    })
+}

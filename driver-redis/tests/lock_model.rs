@@ -39,7 +39,7 @@ fn shown(bench: &mut Bench<'_>, script: &Script, wrong: Wrong) -> String {
     let with = |moves: &[Move]| Script { moves: moves.to_vec(), ..script.clone() };
     let moves = shortened(&script.moves[..=wrong.at], |moves| bench.run(&with(moves)).is_err());
     let last = bench.run(&with(&moves)).expect_err("it failed before");
-    let mut text = format!("{}\n", last.what);
+    let mut text = format!("{}\n  {:?}\n", last.what, script.setup);
     for (who, asker) in script.askers.iter().enumerate() {
         text += &format!("  {who} {asker:?}\n");
     }
@@ -134,7 +134,7 @@ fn faults_that_were_put_into_the_scripts_are_noticed() {
 
 /// `TENURE_MUTANTS_EACH`, `TENURE_MUTANTS_FROM`: which of them; `TENURE_MUTANT_STEPS`: how many steps each has to survive.
 #[test]
-#[ignore = "takes long; `cargo xtask mutants --driver redis` runs it"]
+#[ignore = "takes long; `cargo xtask mutants --driver lua` runs it"]
 fn small_mistakes_in_the_scripts_are_noticed() {
     let steps = number("TENURE_MUTANT_STEPS", SOON);
     let mut server = server_with(RedisOptions::new().movable_clock());

@@ -118,7 +118,7 @@ fn faults_that_were_put_into_the_scripts_are_noticed() {
 
 /// `TENURE_MUTANTS_EACH`, `TENURE_MUTANTS_FROM`: which of them; `TENURE_MUTANT_STEPS`: how many steps each has to survive.
 #[test]
-#[ignore = "takes long; `cargo xtask mutants --driver redis` runs it"]
+#[ignore = "takes long; `cargo xtask mutants --driver lua` runs it"]
 fn small_mistakes_in_the_scripts_are_noticed() {
     let steps = number("TENURE_MUTANT_STEPS", SOON);
     let mut server = server_with(RedisOptions::new().movable_clock());

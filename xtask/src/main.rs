@@ -7,6 +7,7 @@ mod ci;
 mod command;
 mod compare;
 mod conformance;
+mod mutants;
 mod others;
 mod setup;
 mod swap;
@@ -56,6 +57,8 @@ enum Xtask {
     /// Client processes over servers that are stopped, killed and cut off, and a judge
     #[command(after_help = CHAOS, override_usage = "cargo xtask chaos [OPTIONS]")]
     Chaos(PassedOn),
+    /// Make one small mistake at a time in the code, and run the tests that have to notice it; takes hours
+    Mutants(mutants::Options),
     /// Measure beside other libraries, print the tables, rewrite docs/performance.md
     #[command(subcommand)]
     Compare(compare::What),
@@ -82,6 +85,7 @@ fn main() -> ExitCode {
         Xtask::Test(options) => test::run(&options),
         Xtask::Conformance(passed) => conformance::run(&passed.args),
         Xtask::Chaos(passed) => chaos::run(&passed.args),
+        Xtask::Mutants(options) => mutants::run(&options),
         Xtask::Compare(what) => compare::run(what),
         Xtask::Tidy(options) => tidy::run(&options),
         Xtask::Ci(options) => ci::run(&options),
@@ -111,6 +115,11 @@ mod tests {
             ("xtask test --full --no-install", "Test(Options { no_install: true, full: true })"),
             ("xtask ci", "Ci(Options { no_install: false, full: false })"),
             ("xtask tidy --fix", "Tidy(Options { fix: true })"),
+            (
+                "xtask mutants --driver lua --driver core -- --list",
+                "Mutants(Options { driver: [Lua, Core], rest: [\"--list\"] })",
+            ),
+            ("xtask mutants --driver fred", "InvalidValue"),
             ("xtask compare page", "Compare(Page)"),
             ("xtask compare locks --quick", "Compare(Locks(Options { quick: true, json: None, only: [] }))"),
             (

@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tenure_memory::MemoryDriver;
-use tenure_redis::RedisSettings;
 use tenure_redis_support::{ClientId, Keyspace, RedisLocks, WakeLink};
 use tenure_testkit::{RedisServer, RespClient};
 use tokio::runtime::{Builder, Runtime};
@@ -12,7 +11,7 @@ use tokio::runtime::{Builder, Runtime};
 use crate::common::model::Grow;
 use crate::common::name;
 use crate::common::wire::{Edit, Wire};
-use crate::script::{CLIENTS, Cast, DEAF, LOCK, Script, Step, Then};
+use crate::script::{CLIENTS, Cast, DEAF, LOCK, MOST_WAITERS, Script, Setup, Step, Then};
 use crate::side::{Client, Said, Side};
 use crate::state::State;
 
@@ -22,7 +21,8 @@ const LONGER: Duration = Duration::from_millis(5);
 struct Lab<'a> {
     server: &'a RedisServer,
     control: RespClient,
-    clients: Vec<RedisLocks<Wire>>,
+    /// Those of each setup.
+    clients: Vec<(Setup, Vec<RedisLocks<Wire>>)>,
     /// Hears for all clients but one.
     ear: RespClient,
     wakes: Vec<(String, WakeLink)>,
@@ -59,15 +59,19 @@ impl<'a> Lab<'a> {
     async fn at(server: &'a RedisServer, edit: Option<&Edit>) -> Self {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_micros() as i64;
         let (mut clients, mut wakes, mut ear) = (Vec::new(), Vec::new(), server.connect().unwrap());
-        for client in 0..CLIENTS {
-            let settings = RedisSettings::default().functions(false);
-            let (keys, wake) = (Keyspace::of(&settings, ClientId::random()), WakeLink::default());
-            if client != DEAF {
-                ear.call(&["SUBSCRIBE", &keys.wake_channel()]).unwrap();
+        for setup in Setup::ALL {
+            let mut alike = Vec::new();
+            for client in 0..CLIENTS {
+                let settings = setup.settings();
+                let (keys, wake) = (Keyspace::of(&settings, ClientId::random()), WakeLink::default());
+                if client != DEAF {
+                    ear.call(&["SUBSCRIBE", &keys.wake_channel()]).unwrap();
+                }
+                wakes.push((keys.wake_channel(), wake.clone()));
+                let wire = Wire::with(server, edit.cloned());
+                alike.push(RedisLocks::checked(wire, keys, settings, wake).await.unwrap());
             }
-            wakes.push((keys.wake_channel(), wake.clone()));
-            let wire = Wire::with(server, edit.cloned());
-            clients.push(RedisLocks::checked(wire, keys, settings, wake).await.unwrap());
+            clients.push((setup, alike));
         }
         let lab = Self { server, control: server.connect().unwrap(), clients, ear, wakes, now };
         server.stop_clock_at(lab.now).unwrap();
@@ -98,12 +102,14 @@ impl<'a> Lab<'a> {
         self.control.call(&["FLUSHALL"]).unwrap();
         self.pass(Duration::from_secs(1)).await;
         let mut cast = Cast::of(script);
-        let store = MemoryDriver::new();
-        let real = self.clients.iter().cloned().map(Client::of).collect();
+        let store = MemoryDriver::builder().max_waiters(MOST_WAITERS).build().unwrap();
+        let (_, real) = self.clients.iter().find(|(setup, _)| *setup == script.setup).expect("every setup has clients");
+        let real = real.iter().cloned().map(Client::of).collect();
         let model = (0..CLIENTS).map(|_| Client::of(store.another_client())).collect();
         let mut run = Run {
-            real: Side::of(real, &cast).await,
-            model: Side::of(model, &cast).await,
+            setup: script.setup,
+            real: Side::of(real, &cast, script.setup.floor()).await,
+            model: Side::of(model, &cast, 0).await,
             store,
             told: BTreeSet::new(),
             holders: BTreeSet::new(),
@@ -118,6 +124,7 @@ impl<'a> Lab<'a> {
 }
 
 struct Run {
+    setup: Setup,
     real: Side,
     model: Side,
     store: MemoryDriver,
@@ -148,7 +155,7 @@ impl Run {
                 lab.control.call(&["FLUSHALL"]).unwrap();
                 self.store.faults().restart_empty();
                 self.model.forget_fences(Grow::Anew);
-                self.real.forget_fences(Grow::On);
+                self.real.forget_fences(if self.setup == Setup::Counter { Grow::Anew } else { Grow::On });
                 self.counter = 0;
                 self.told.clear();
                 self.model.signals(); // as after a reconnect, all are woken
@@ -191,7 +198,7 @@ impl Run {
     }
 
     fn compare(&mut self, lab: &mut Lab<'_>, cast: &Cast) -> Result<(), String> {
-        let (state, now_ms) = (State::read(&mut lab.control), lab.now / 1000);
+        let (state, now_ms) = (State::read(&mut lab.control, self.setup.counter()), lab.now / 1000);
         let line = self.store.waiters(&name(LOCK));
         let line: Vec<_> = line.into_iter().map(|(token, left)| (token.expose().as_str().to_owned(), left)).collect();
         let wrong = state.wrong(cast, now_ms, &mut self.counter);

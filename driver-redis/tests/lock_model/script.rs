@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use tenure_core::driver::{AcquireRequest, Handing, Queueing};
-use tenure_core::{Label, OwnerId, OwnerToken, Ttl};
+use tenure_core::{FenceFloor, Label, OwnerId, OwnerToken, Ttl};
+use tenure_redis::RedisSettings;
+use tenure_redis_support::{FenceScope, Fences};
 
 use crate::common::model::Rng;
 use crate::common::name;
@@ -124,8 +126,53 @@ impl Step {
     }
 }
 
+/// The one key that lives for ever.
+pub(crate) const ENDLESS: &str = "tenure:{fence}";
+
+/// How the clients of a script are set up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Setup {
+    Usual,
+    /// Fences count on from a floor.
+    Counter,
+    /// Each name has a counter of its own, which is forgotten some day.
+    OfTheName,
+}
+
+/// How many may wait.
+pub(crate) const MOST_WAITERS: u32 = 5;
+/// What fences of a counter are greater than.
+const FLOOR: u64 = 1_000;
+
+impl Setup {
+    pub(crate) const ALL: [Self; 3] = [Self::Usual, Self::Counter, Self::OfTheName];
+
+    pub(crate) fn settings(self) -> RedisSettings {
+        let usual = RedisSettings::default().functions(false).max_waiters(MOST_WAITERS).unwrap();
+        match self {
+            Self::Usual => usual,
+            Self::Counter => usual.fences(Fences::Counter).fence_floor(FenceFloor::new(FLOOR).unwrap()),
+            Self::OfTheName => usual.fence_scope(FenceScope::Name),
+        }
+    }
+
+    /// Where the counter is.
+    pub(crate) fn counter(self) -> &'static str {
+        match self {
+            Self::Usual | Self::Counter => ENDLESS,
+            Self::OfTheName => "{tenure:m}:f",
+        }
+    }
+
+    /// What the first fence is greater than.
+    pub(crate) fn floor(self) -> u64 {
+        if self == Self::Counter { FLOOR } else { 0 }
+    }
+}
+
 #[derive(Clone, Debug)]
 pub(crate) struct Script {
+    pub(crate) setup: Setup,
     pub(crate) askers: Vec<Asker>,
     pub(crate) moves: Vec<Move>,
 }
@@ -136,7 +183,8 @@ impl Script {
         let askers: Vec<_> = (0..2 + rng.below(MOST_ASKERS - 1)).map(|_| Asker::draw(&mut rng)).collect();
         let one = |_| Move { after: rng.one_of(&[0, 1, 7, 100]), step: Step::draw(&mut rng, askers.len()) };
         let moves = (0..STEPS).map(one).collect();
-        Self { askers, moves }
+        let setup = rng.one_of(&[Setup::Usual, Setup::Usual, Setup::Counter, Setup::OfTheName]);
+        Self { setup, askers, moves }
     }
 }
 

@@ -56,15 +56,17 @@ impl Client {
 pub(crate) struct Side {
     pub(crate) clients: Vec<Client>,
     watches: Vec<Option<Watch>>,
-    /// The fences in the order in which they were given.
-    fences: Vec<FencingToken>,
+    /// The fences in the order in which they were given, each with how many belong to it.
+    fences: Vec<(FencingToken, u32)>,
+    floor: u64,
     /// The last fence that is nobody else's.
     last: u64,
 }
 
 impl Side {
-    pub(crate) async fn of(clients: Vec<Client>, cast: &Cast) -> Self {
-        let mut side = Self { clients, ..Self::default() };
+    /// Its fences are beyond a floor.
+    pub(crate) async fn of(clients: Vec<Client>, cast: &Cast, floor: u64) -> Self {
+        let mut side = Self { clients, floor, last: floor, ..Self::default() };
         for who in 0..cast.askers.len() {
             side.watches.push(None);
             side.listen(who, cast).await;
@@ -84,20 +86,22 @@ impl Side {
     pub(crate) fn forget_fences(&mut self, grow: Grow) {
         self.fences.clear();
         if grow == Grow::Anew {
-            self.last = 0;
+            self.last = self.floor;
         }
     }
 
-    /// Which one of the given fences it is. A new one has to be greater than all.
-    fn fence(&mut self, fence: FencingToken, count: u32) -> String {
-        if let Some(at) = self.fences.iter().position(|known| *known == fence) {
+    /// Which one of the given fences it is. A new one has to be greater than all, and a grant that is told again carries as
+    /// many as before; an operator is told of none but the first.
+    fn fence(&mut self, fence: FencingToken, count: Option<u32>) -> String {
+        let Some(at) = self.fences.iter().position(|(known, _)| *known == fence) else {
+            let (falls, count) = (fence.get() <= self.last, count.unwrap_or(1));
             self.last = self.last.max(fence.get() + u64::from(count) - 1);
-            return format!("fence {at}");
-        }
-        let falls = if fence.get() > self.last { "" } else { " that falls" };
-        self.last = self.last.max(fence.get() + u64::from(count) - 1);
-        self.fences.push(fence);
-        format!("fence {}{falls}", self.fences.len() - 1)
+            self.fences.push((fence, count));
+            return format!("fence {}{}", self.fences.len() - 1, if falls { " that falls" } else { "" });
+        };
+        let known = self.fences[at].1;
+        let others = count.filter(|count| *count != known);
+        others.map_or(format!("fence {at}"), |count| format!("fence {at} with {count} in place of {known}"))
     }
 
     pub(crate) async fn apply(&mut self, step: Step, cast: &Cast) -> Said {
@@ -109,7 +113,7 @@ impl Side {
             Step::Renew(who, ttl) => self.renew(who, ttl, cast).await,
             Step::Force(which) => {
                 let at = which.and_then(|back| self.fences.len().checked_sub(back + 1));
-                let expected = at.map(|at| self.fences[at]);
+                let expected = at.map(|at| self.fences[at].0);
                 said(self.clients[0].locks.force_release(&name(LOCK), expected).await, |answer| match answer {
                     ForceReleased::Released => Said::only("taken away"),
                     ForceReleased::NotHeld => Said::only("not held"),
@@ -129,7 +133,7 @@ impl Side {
         };
         said(answer, |answer| match answer {
             Acquisition::Granted(Grant { fence, ttl, begun, depth, fences }) => {
-                let words = format!("granted {begun:?} {} depth {depth}", self.fence(fence, fences));
+                let words = format!("granted {begun:?} {} depth {depth}", self.fence(fence, Some(fences)));
                 // What is left of an earlier grant is not told alike.
                 let spans = if begun == Begun::Now { vec![ttl] } else { vec![] };
                 Said { words, spans, left: false }
@@ -185,7 +189,7 @@ impl Side {
             Some(owner) => {
                 let fences = self.fences.iter().rev().take(2);
                 let renewals: Vec<_> =
-                    fences.map(|fence| ReentrantRenewal { name: name(LOCK), owner, fence: *fence, ttl }).collect();
+                    fences.map(|(fence, _)| ReentrantRenewal { name: name(LOCK), owner, fence: *fence, ttl }).collect();
                 client.reentrant.renew(&renewals).await
             }
         };
@@ -209,7 +213,7 @@ impl Side {
                 let news = match signal {
                     Signal::Handed(handed) => {
                         all.spans.push(handed.ttl);
-                        format!("handed {}", self.fence(handed.fence, handed.fences))
+                        format!("handed {}", self.fence(handed.fence, Some(handed.fences)))
                     }
                     Signal::Wake => "woken".into(),
                     other => format!("{other:?}"),
@@ -225,7 +229,7 @@ impl Side {
         let seen = self.clients[0].locks.inspect(&name(LOCK)).await;
         said(seen, |seen| {
             let Some(holder) = seen.holder else { return Said::only(format!("free, {} wait", seen.waiters)) };
-            let fence = holder.fence.map(|fence| self.fence(fence, 1));
+            let fence = holder.fence.map(|fence| self.fence(fence, None));
             let owner = holder.owner.map(|owner| cast.owners.iter().position(|known| *known == owner));
             let words = format!("{fence:?} {} {owner:?} {:?}, {} wait", holder.depth, holder.label, seen.waiters);
             Said { words, spans: [holder.held_for, holder.remaining].into_iter().flatten().collect(), left: false }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tenure_testkit::{Reply, RespClient};
 
-use crate::script::{Cast, Manner};
+use crate::script::{Cast, ENDLESS, Manner};
 
 /// Everything at once, read by the server itself.
 const LOOK: &str = "
@@ -20,7 +20,7 @@ for _, key in ipairs(redis.call('KEYS', '*')) do
   ttls[#ttls + 1] = redis.call('PTTL', key)
 end
 return {redis.call('ZRANGE', Q, 0, -1), redis.call('ZRANGE', W, 0, -1, 'WITHSCORES'), redis.call('HKEYS', D), kind, value,
-  ttls, redis.call('GET', 'tenure:{fence}') or '0'}
+  ttls, redis.call('GET', ARGV[1]) or '0'}
 ";
 
 pub(crate) struct State {
@@ -36,8 +36,8 @@ pub(crate) struct State {
 }
 
 impl State {
-    pub(crate) fn read(server: &mut RespClient) -> Self {
-        let all = server.call(&["EVAL", LOOK, "0"]).unwrap();
+    pub(crate) fn read(server: &mut RespClient, counter: &str) -> Self {
+        let all = server.call(&["EVAL", LOOK, "0", counter]).unwrap();
         let [queue, presence, direct, kind, value, ttls, counter] = all.items() else { panic!("{all:?}") };
         let texts = |reply: &Reply| reply.items().iter().map(Reply::text).collect::<Vec<_>>();
         let pairs = |reply: &Reply| {
@@ -86,7 +86,7 @@ impl State {
         if members.iter().filter(takes).copied().collect::<BTreeSet<_>>() != self.direct.iter().collect() {
             return Some(format!("of {members:?}, these take the lock without asking: {:?}", self.direct));
         }
-        let endless = |(key, left): &(&String, &i64)| **left < 0 && *key != "tenure:{fence}";
+        let endless = |(key, left): &(&String, &i64)| **left < 0 && *key != ENDLESS;
         if let Some((key, _)) = self.ttls.iter().find(endless) {
             return Some(format!("{key} has no end"));
         }

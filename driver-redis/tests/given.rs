@@ -101,6 +101,9 @@ async fn a_connection_to_another_server_than_the_configuration_names_is_refused(
     let error = refused(config(&other)).await;
     assert_eq!(error.kind(), ErrorKind::Misconfigured, "{error}");
     assert!(error.message().contains("different servers"), "{error}");
+    let error = refused(config(&one).database(3)).await;
+    assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error}");
+    assert!(error.message().contains("database 0 is selected"), "{error}");
     let cluster = RedisConfig::from_url(&format!("redis+cluster://127.0.0.1:{}", one.port())).unwrap();
     assert_eq!(refused(cluster).await.kind(), ErrorKind::InvalidArgument);
 }

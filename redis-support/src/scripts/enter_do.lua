@@ -3,7 +3,7 @@ local hold = redis.pcall('HMGET', K, 'o', 'f')
 local bad = refusal(hold, 'HMGET')
 if bad then return bad end
 if not hold.err and hold[1] == owner then
-  if not string.find(hold[2] or '', '^%d+$') then return {-8, K, hold[2] or ''} end
+  if not string.find(hold[2] or '', '^%d+$') then return {-8, K, string.sub(hold[2] or '', 1, 64)} end
   local entry, depth = '#' .. token, redis.call('HLEN', K) - 4
   if redis.call('HEXISTS', K, entry) == 1 then return {2, hold[2], depth} end
   if depth >= max_depth then return {-3} end

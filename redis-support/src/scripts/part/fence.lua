@@ -28,7 +28,7 @@ local function next_fence()
       end
     end
     redis.call('SET', F, kept)
-    if not sound then fence, text = nil, found end
+    if not sound then fence, text = nil, string.sub(found, 1, 64) end
   end
   if keep ~= '0' then redis.call('PEXPIRE', F, keep) end
   return fence, text, count

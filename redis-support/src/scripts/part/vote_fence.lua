@@ -7,7 +7,7 @@ local hands = false
 local function next_fence()
   local found = redis.call('GET', F) or '0'
   local last, proposed, text = tonumber(found), tonumber(proposal), proposal
-  if not (last and last <= now_us + 86400000000) then return nil, found end
+  if not (last and last <= now_us + 86400000000) then return nil, string.sub(found, 1, 64) end
   local fence = last + 1
   if proposed > fence and proposed <= now_us + 86400000000 then
     fence = proposed

@@ -186,7 +186,7 @@ impl Ask<'_> {
 
     /// Takes the lock for the first in line. `None` if its place has lapsed.
     async fn take_place(&self, place: Place, lease: Lease) -> Result<Option<Acquisition>> {
-        let base = self.inner.fences.base().await?;
+        let base = self.inner.fences.base().await.map_err(Error::half_way)?; // the place stands
         let record = self.record(lease, &base);
         let take = self.taking(&record, lease, &base);
         let first = |foreign| take.place(&place, foreign);

@@ -153,7 +153,10 @@ pub(crate) async fn force_release(
         }
     }
     let verdict = forced.verdict(faults.len(), shared.needed());
-    verdict.ok_or_else(|| shared.failure("no quorum was freed", &faults))
+    verdict.ok_or_else(|| {
+        let error = shared.failure("no quorum was freed", &faults);
+        if forced.released > 0 { error.half_way() } else { error }
+    })
 }
 
 /// What the nodes said to a forced release.

@@ -159,8 +159,11 @@ impl StdError for ExecError {}
 fn with_source(kind: ErrorKind, message: String, source: Option<Arc<dyn StdError + Send + Sync>>) -> Error {
     let Some(source) = source else { return Error::new(kind, message) };
     let error = match tls_fault(&reason("", Some(&*source))) {
-        // Nothing leaves before the handshake is done.
-        Some(fault) => Error::new(ErrorKind::Misconfigured, format!("{message}: {fault}")),
+        // Nothing leaves before the handshake is done. But what ends a session later may be told like a fault of it.
+        Some(fault) => {
+            let error = Error::new(ErrorKind::Misconfigured, format!("{message}: {fault}"));
+            if kind == ErrorKind::Indeterminate { error.half_way() } else { error }
+        }
         None => Error::new(kind, message),
     };
     error.with_shared_source(source)

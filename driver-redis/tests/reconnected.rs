@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use common::queue::{message, queue, up_to};
 use common::{Client, LONG, attempt, calls, server};
+use tenure_core::driver::{Next, Settle, Settled, Settlement};
 use tenure_core::{Error, ErrorKind, OwnerId};
 use tenure_testkit::{RedisServer, RespClient, TcpProxy};
 
@@ -65,8 +66,49 @@ async fn a_successor_that_may_evict_is_refused() {
     let name = TcpProxy::start(old.port()).unwrap();
     let c = Client::at(&format!("redis://127.0.0.1:{}/", name.port())).await;
     c.grant(&attempt("before")).await;
-    name.lead_to(new.port());
+    let nowhere = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    name.lead_to(nowhere);
     cut(&old);
+    let waits = async {
+        while let Err(error) = c.locks.acquire(&attempt("waits for a connection")).await {
+            if error.kind() == ErrorKind::Misconfigured {
+                return;
+            }
+            assert!(error.is_transient(), "{error}");
+        }
+        panic!("granted by a server that nobody has looked at");
+    };
+    tokio::join!(waits, async {
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        name.lead_to(new.port());
+    });
     let error = refused(&c).await;
     assert!(error.message().contains("volatile-lru"), "{error}");
+    assert_eq!(
+        new.cli(&["DBSIZE"]).unwrap().int(),
+        Some(0),
+        "not even what was asked for while there was no connection"
+    );
+}
+
+#[tokio::test]
+async fn what_was_handled_is_settled_at_a_server_that_is_not_fit_to_hand_out_more() {
+    let server = server();
+    let c = Client::of(&server).await;
+    let jobs = queue("jobs");
+    c.queues.push(&jobs, &[message("a", 0), message("b", 0)]).await.unwrap();
+    let handed = c.queues.receive(&up_to(&jobs, 1)).await.unwrap();
+    let handled = [Settle { receipt: handed.deliveries[0].receipt, how: Settlement::Ack }];
+    server.cli(&["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"]).unwrap();
+    cut(&server);
+    let began = Instant::now();
+    let (settled, received) = loop {
+        match c.queues.settle_and_receive(&handled, &up_to(&jobs, 1)).await {
+            Ok(answers) => break answers,
+            Err(error) => assert!(error.is_transient() && began.elapsed() < LONG, "{error}"),
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    };
+    assert_eq!((settled, received.deliveries.len(), received.next), (vec![Settled::Done], 0, Next::Now));
+    assert_eq!(c.queues.receive(&up_to(&jobs, 1)).await.unwrap_err().kind(), ErrorKind::Misconfigured);
 }

@@ -69,8 +69,9 @@ pub(crate) struct Checks {
     first: OnceCell<Notes>,
     /// How often the link had come up when the servers were looked at last.
     seen: AtomicU64,
-    /// Held by whoever looks again.
-    again: Mutex<()>,
+    /// Held by whoever looks again: how often that was done, and how it failed the last time.
+    again: Mutex<Option<Error>>,
+    looks: AtomicU64,
 }
 
 impl Checks {
@@ -109,21 +110,28 @@ impl Checks {
         renewed: impl Fn() -> u64 + Send,
         fits: impl Fn(&Notes) -> Result<()> + Send,
     ) -> Result<()> {
-        let _one_at_a_time = self.again.lock().await;
+        let asked = self.looks.load(Ordering::Acquire);
+        let mut last = self.again.lock().await; // one at a time
+        if let (true, Some(error)) = (self.looks.load(Ordering::Acquire) != asked, &*last) {
+            return Err(error.again()); // somebody looked in the meantime; each in turn would wait as long as all before it
+        }
         let before = renewed();
         if self.seen.load(Ordering::Acquire) == before {
             return Ok(()); // by somebody else, in the meantime
         }
         let mut notes = Notes::default();
         let looked = told(executor, calls, Replicas::TellThemselves, &mut notes).await.and_then(|()| fits(&notes));
-        match looked {
+        let looked = match looked {
             // One server of many that is away says nothing of the others, and is looked at when it is back.
             Err(error) if !(error.is_transient() && executor.placement() == Placement::Slots) => Err(error),
             _ => {
                 self.seen.store(before, Ordering::Release);
                 Ok(())
             }
-        }
+        };
+        *last = looked.as_ref().err().map(Error::again);
+        self.looks.fetch_add(1, Ordering::Release);
+        looked
     }
 }
 

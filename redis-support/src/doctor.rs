@@ -8,7 +8,7 @@ use tenure_core::driver::{Checkup, Concern, Doctor, Finding, Topic, one_line};
 
 use crate::call::Calls;
 use crate::check;
-use crate::executor::{Placement, RedisExecutor};
+use crate::executor::{Placement, RedisExecutor, Reply};
 use crate::lock::RedisLocks;
 
 /// How far a server's clock may be from ours before it is worth a word.

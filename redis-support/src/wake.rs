@@ -13,7 +13,7 @@ use crate::reply;
 pub struct WakeLink {
     router: WakeRouter,
     queues: QueueRouter,
-    /// How often a connection was made anew.
+    /// How often a connection broke or was made anew.
     renewed: Arc<AtomicU64>,
 }
 
@@ -39,6 +39,7 @@ impl WakeLink {
 
     /// The link broke: what waiters are told from now on may be by the clock of another server, until they have asked it.
     pub fn link_cut(&self) {
+        self.renewed.fetch_add(1, Ordering::AcqRel);
         self.router.cut();
     }
 
@@ -49,7 +50,8 @@ impl WakeLink {
         self.queues.wake_all();
     }
 
-    /// How often a link came up after a gap: each time another server may have answered, or one that was set up anew.
+    /// How often a link broke or came up: each time the next to answer may be another server, or one that was set up anew. A
+    /// request that asks after a break waits for the new connection, and so looks at the server before anything else does.
     pub(crate) fn renewed(&self) -> u64 {
         self.renewed.load(Ordering::Acquire)
     }

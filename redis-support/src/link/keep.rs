@@ -33,10 +33,10 @@ impl<D: Dialer> Shared<D> {
                 fresh = self.reopen() => fresh,
                 () = self.closed() => return,
             };
+            (self.listen.sink)(Heard::Gap); // first: who finds the link up knows that it is another connection
             if !self.set(State::Up(Arc::clone(&fresh))) {
                 return;
             }
-            (self.listen.sink)(Heard::Gap);
             live = Some(fresh);
         }
     }

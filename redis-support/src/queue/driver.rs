@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use tenure_core::driver::{
-    Cancelled, DeadPage, DeadPlace, DeadSelection, DelayQueue, Exclusion, Extended, Extension, Fencing,
-    KeyedConcurrency, LeaseRange, ListPlace, Listed, LockTurn, MessageInfo, MessagePage, NewMessage, Parking,
+    Cancelled, DeadPage, DeadPlace, DeadSelection, DelayQueue, Exclusion, Extended, Extension, Fencing, Healed,
+    KeyedConcurrency, LeaseRange, ListPlace, Listed, LockTurn, MessageInfo, MessagePage, NewMessage, Next, Parking,
     PurgePlace, PurgeStep, Purged, Pushed, QueueCapabilities, QueuePage, QueueStats, QueueWake, ReceiveRequest,
     Received, Redriven, Rescheduled, Rest, Settle, Settled, TurnGiven, Watch,
 };
@@ -114,6 +114,11 @@ impl<E: RedisExecutor> DelayQueue for RedisLocks<E> {
         request: &ReceiveRequest,
     ) -> Result<(Vec<Settled>, Received)> {
         let queue = &request.queue;
+        if self.check().await.is_err() {
+            // What was handled is settled in any case. The next receive tells why nothing more is handed out.
+            let nothing = Received { deliveries: Vec::new(), next: Next::Now, healed: Healed::default() };
+            return Ok((self.settle(queue, settles).await?, nothing));
+        }
         let call = self.calls().queue_turn(queue, settles, Some(request), self.listening(queue));
         let read = |answer: &Reply| Ok((reply::settled(answer, settles.len())?, reply::received(answer)?));
         let (settled, (received, damaged)) = self.on_queue("settle_and_receive", queue, call, read).await?;

@@ -1,6 +1,6 @@
 //! What every section needs: how much to measure, where to run it, and one measurement with the servers' share.
 
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
@@ -32,7 +32,6 @@ pub(super) struct Bench {
     pub(super) extent: Extent,
     pub(super) pins: Pins,
     pub(super) report: Report,
-    random: u64,
 }
 
 impl Bench {
@@ -50,8 +49,7 @@ impl Bench {
             "load_at_start": std::fs::read_to_string("/proc/loadavg").unwrap_or_default().trim(),
             "pinned": pins.shared.is_some(),
         });
-        let random = SystemTime::now().duration_since(UNIX_EPOCH)?.subsec_nanos().into();
-        Ok(Self { extent, pins, report: Report::new(about), random })
+        Ok(Self { extent, pins, report: Report::new(about) })
     }
 
     /// Of two amounts, the one for this extent.
@@ -65,12 +63,9 @@ impl Bench {
     }
 
     /// The same things in another order for each round.
-    pub(super) fn shuffled<T: Clone>(&mut self, things: &[T]) -> Vec<T> {
+    pub(super) fn shuffled<T: Clone>(&self, things: &[T]) -> Vec<T> {
         let mut things = things.to_vec();
-        for last in (1..things.len()).rev() {
-            self.random = self.random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            things.swap(last, (self.random >> 33) as usize % (last + 1));
-        }
+        fastrand::shuffle(&mut things);
         things
     }
 

@@ -1,5 +1,6 @@
 //! What an operator should know about the members of the cluster, and what it means for locks.
 
+use std::ops::Range;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -13,17 +14,42 @@ use crate::driver::EtcdDriver;
 /// How much of the history may stay before it is worth a word: etcd's default quota is 2 GiB.
 const LARGE: i64 = 1 << 30;
 
-/// What is known against a line of versions before a patch.
-const FAULTY: [((u32, u32), u32, &str); 2] = [
+/// What is known against the patches of a line of versions, from one on and before another; the worst first.
+const FAULTY: [(Line, Range<u32>, Concern, &str); 5] = [
+    // https://github.com/etcd-io/etcd/issues/13766, mended in 3.5.3
     (
         (3, 5),
-        3,
-        "members may differ after one was killed under load, so that two clients hold a lock: use 3.5.6 or later",
+        0..3,
+        Concern::Danger,
+        "members may differ after one was killed under load, so that two clients hold a lock: use 3.5.13 or later",
     ),
-    ((3, 5), 6, "members may differ after one was killed while it was defragmented: use 3.5.6 or later"),
+    // https://github.com/etcd-io/etcd/issues/14685, mended in 3.5.6
+    (
+        (3, 5),
+        0..6,
+        Concern::Danger,
+        "members may differ after one was killed while it was defragmented: use 3.5.13 or later",
+    ),
+    // https://groups.google.com/a/kubernetes.io/g/dev/c/sEVopPxKPDo: 3.4.20, 3.4.21 and 3.5.5
+    (
+        (3, 4),
+        20..22,
+        Concern::Danger,
+        "members may differ after one was added while users sign in: use 3.4.31 or later",
+    ),
+    // https://github.com/etcd-io/etcd/issues/15247, eased in 3.4.31 (pull 17465) and 3.5.13 (pull 17425)
+    ((3, 4), 0..31, Concern::Note, DEPOSED),
+    ((3, 5), 0..13, Concern::Note, DEPOSED),
 ];
 
-/// Asks each member for its status, and one of them for alarms and whether users have to sign in.
+/// Major and minor number.
+type Line = (u32, u32);
+
+const DEPOSED: &str = "a leader that stalls and is deposed may end leases that were kept alive: a hold may be lost early, which its \
+                       holder learns; renewals move holds to leases that it does not know; 3.4.31 and 3.5.13 do it less";
+
+/// Asks each member for its status, and one of them for alarms. Members tell neither their clocks nor whether old revisions
+/// are compacted by themselves, and the client library does not ask whether users have to sign in.
 #[async_trait]
 impl Doctor for EtcdDriver {
     async fn examine(&self) -> Result<Checkup> {
@@ -109,9 +135,9 @@ fn look(checkup: &mut Checkup, server: &str, status: &StatusResponse) {
 fn fault_of(version: &str) -> (Concern, &'static str) {
     let mut numbers = version.split('.').map_while(|part| part.split('-').next()?.parse::<u32>().ok());
     let (line, patch) = ((numbers.next().unwrap_or(0), numbers.next().unwrap_or(0)), numbers.next().unwrap_or(0));
-    let known = FAULTY.iter().find(|(faulty, mended, _)| *faulty == line && patch < *mended);
+    let known = FAULTY.iter().find(|(faulty, patches, ..)| *faulty == line && patches.contains(&patch));
     match known {
-        Some((_, _, fault)) => (Concern::Danger, fault),
+        Some((_, _, concern, fault)) => (*concern, fault),
         None if line < (3, 4) => (Concern::Note, "3.4 and later are supported"),
         None => (Concern::Fine, "no fault is known that concerns locks"),
     }
@@ -136,8 +162,14 @@ mod tests {
         for (version, concern) in [
             ("3.5.2", Concern::Danger),
             ("3.5.5", Concern::Danger),
-            ("3.5.6", Concern::Fine),
-            ("3.4.23", Concern::Fine),
+            ("3.5.6", Concern::Note),
+            ("3.5.12", Concern::Note),
+            ("3.5.13", Concern::Fine),
+            ("3.4.19", Concern::Note),
+            ("3.4.20", Concern::Danger),
+            ("3.4.21", Concern::Danger),
+            ("3.4.22", Concern::Note),
+            ("3.4.31", Concern::Fine),
             ("3.6.0-rc.1", Concern::Fine),
             ("3.3.10", Concern::Note),
         ] {

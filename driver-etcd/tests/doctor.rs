@@ -3,6 +3,7 @@
 mod common;
 
 use common::server;
+use etcd_client::{AlarmAction, AlarmOptions, AlarmType};
 use tenure_core::driver::{Concern, Topic};
 use tenure_core::{Client, ErrorKind};
 use tenure_etcd::EtcdDriver;
@@ -14,7 +15,9 @@ async fn each_member_is_looked_at_and_a_ping_tells_whether_locks_are_served() {
     let client = Client::new(EtcdDriver::connect(&cluster.url()).await.unwrap());
     client.ping().await.unwrap();
     let checkup = client.doctor().await.unwrap();
-    for topic in [Topic::Reach, Topic::Version, Topic::Storage, Topic::Alarms, Topic::Clock] {
+    let version = checkup.findings().iter().find(|finding| finding.topic == Topic::Version).unwrap();
+    assert!(version.concern < Concern::Danger, "what is installed: {checkup}");
+    for topic in [Topic::Reach, Topic::Storage, Topic::Alarms, Topic::Clock] {
         let found = checkup.findings().iter().find(|finding| finding.topic == topic);
         assert_eq!(found.map(|finding| finding.concern), Some(Concern::Fine), "{topic:?}: {checkup}");
     }
@@ -32,4 +35,28 @@ async fn a_member_that_is_away_is_a_finding_and_a_cluster_that_is_away_an_error(
     drop(cluster);
     assert_eq!(client.doctor().await.unwrap_err().kind(), ErrorKind::Unavailable);
     assert_eq!(client.ping().await.unwrap_err().kind(), ErrorKind::Unavailable);
+}
+
+/// etcd refuses what grows once its quota is used up, and tells so by an alarm that stays.
+#[tokio::test]
+async fn an_alarm_is_a_danger() {
+    let cluster = server();
+    let client = Client::new(EtcdDriver::connect(&cluster.url()).await.unwrap());
+    let mut etcd = common::raw(&cluster).await;
+    for alarm in [AlarmType::Nospace, AlarmType::Corrupt] {
+        let member = etcd.member_list().await.unwrap().members()[0].id();
+        let options = || {
+            let mut options = AlarmOptions::new();
+            options.with_member(member);
+            Some(options)
+        };
+        etcd.alarm(AlarmAction::Activate, alarm, options()).await.unwrap();
+        let checkup = client.doctor().await.unwrap();
+        let told = checkup.findings().iter().find(|finding| finding.topic == Topic::Alarms).unwrap();
+        assert_eq!(told.concern, Concern::Danger, "{checkup}");
+        assert!(told.seen.to_lowercase().contains(&format!("{alarm:?}").to_lowercase()), "{checkup}");
+        etcd.alarm(AlarmAction::Deactivate, alarm, options()).await.unwrap();
+    }
+    let checkup = client.doctor().await.unwrap();
+    assert!(checkup.concern() < Concern::Danger, "{checkup}");
 }

@@ -1,10 +1,12 @@
 //! What the check-up tells of several servers.
 
+use std::time::Instant;
+
 use tenure_core::ErrorKind;
 use tenure_core::driver::{Concern, Topic};
 use tenure_testkit::{RedisCluster, RedisOptions, RedisSentinels, RedisServer};
 
-use crate::support::{LIBRARIES, NEVER, client, waiter, within};
+use crate::support::{LIBRARIES, LONG, NEVER, Pair, client, waiter, within};
 
 #[tokio::test]
 #[ignore = "starts clusters and sentinels; cargo xtask test"]
@@ -92,4 +94,38 @@ async fn a_primary_behind_sentinels_needs_a_replica() {
     assert_eq!(replicas().await, Some(Concern::Note));
     group.servers_mut()[1].kill().unwrap();
     assert_eq!(replicas().await, Some(Concern::Danger));
+}
+
+/// What was found when the client began is looked at again after each new connection.
+#[tokio::test]
+#[ignore = "starts clusters and sentinels; cargo xtask test"]
+async fn a_primary_that_may_evict_by_now_is_refused_until_it_is_mended() {
+    for start in Pair::all() {
+        for library in LIBRARIES {
+            let mut pair = start();
+            let client = client(library, &pair.url()).await;
+            let lock = client.lock("lock").unwrap();
+            lock.acquire().await.unwrap().release().await.unwrap();
+            let (primary, _) = pair.places("tenure:lock");
+            let primary = pair.server(primary);
+            primary.cli(&["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"]).unwrap();
+            lock.acquire().await.unwrap().release().await.unwrap();
+            for kind in ["normal", "pubsub"] {
+                primary.cli(&["CLIENT", "KILL", "TYPE", kind, "SKIPME", "yes"]).unwrap();
+            }
+            let began = Instant::now();
+            let error = loop {
+                match lock.try_acquire().await {
+                    Err(error) if error.kind() == ErrorKind::Misconfigured => break error,
+                    Err(error) => assert!(error.is_transient(), "{error}"),
+                    Ok(guard) => drop(guard),
+                }
+                assert!(began.elapsed() < LONG, "{library}: never refused");
+                tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+            };
+            assert!(error.message().contains("allkeys-lru"), "{error}");
+            primary.cli(&["CONFIG", "SET", "maxmemory-policy", "noeviction"]).unwrap();
+            within("a grant", lock.acquire()).await.unwrap().release().await.unwrap();
+        }
+    }
 }

@@ -5,8 +5,8 @@ mod common;
 use std::time::Duration;
 
 use common::{Nodes, TTL, attempt, busy, grant, hold, quiet, refused, waiter};
-use tenure_core::ErrorKind;
 use tenure_core::driver::{Acquisition, Ballot, DistributedLock, Electorate, Queueing, QuorumNode, Released, Vote};
+use tenure_core::{ErrorKind, FencingToken};
 use tenure_memory::Operation;
 use tokio::time::{advance, sleep};
 
@@ -80,4 +80,22 @@ async fn a_lease_that_an_earlier_request_took_at_an_unknown_time_is_not_counted_
     advance(TTL - Duration::from_secs(1)).await;
     let answer = driver.acquire(&request).await;
     assert!(!matches!(answer, Ok(Acquisition::Granted(_))), "a second is left of it: {answer:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_raise_that_finds_the_node_gone_is_no_acknowledgement() {
+    let nodes = Nodes::new(3);
+    let (driver, links) = nodes.client_with(|builder| builder.proposals(|| None));
+    links[2].faults().outage();
+    let electorate = Electorate::of(["n0", "n1", "n2"]);
+    let ahead =
+        Ballot { request: attempt("a"), proposal: FencingToken::new(50), seniority: Duration::ZERO, electorate };
+    nodes.0[1].vote(&ahead).await.unwrap();
+    nodes.0[1].release(&hold(&ahead.request)).await.unwrap();
+    links[0].faults().delay(Operation::Raise, Duration::from_millis(50));
+    let asking = tokio::spawn(async move { driver.acquire(&attempt("a")).await });
+    sleep(Duration::from_millis(20)).await;
+    nodes.0[0].faults().expire("a").unwrap();
+    let answer = asking.await.unwrap();
+    assert!(!matches!(answer, Ok(Acquisition::Granted(_))), "one node of three has it: {answer:?}");
 }

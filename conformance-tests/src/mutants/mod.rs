@@ -30,7 +30,7 @@ mod twist;
 
 pub(crate) use maker::of_environment;
 pub use maker::{Base, Mutant, MutantMaker};
-pub use reduced::ReducedMaker;
+pub use reduced::{Abilities, ReducedMaker, Reentry};
 
 /// Every mutant there is.
 pub fn all() -> impl Iterator<Item = &'static Mutant> {

@@ -1,4 +1,4 @@
-//! An honest driver that can do as little as a driver may: what refusal cases run against.
+//! An honest driver that can do less than it could: what refusal cases run against, and what no backend of ours declares.
 
 use std::fmt;
 use std::sync::Arc;
@@ -6,38 +6,109 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use tenure_core::driver::{
-    AcquireRequest, Acquisition, Busy, DelayQueue, ForceReleased, Inspection, Introspection, LockCapabilities,
+    AcquireRequest, Acquisition, Busy, DelayQueue, ForceReleased, Inspection, Introspection, LockCapabilities, Parking,
     Queueing, ReentrantCapabilities, Revocation, TtlRange, Waiting, Watch,
 };
-use tenure_core::{Error, ErrorKind, FencingToken, LockName, OwnerToken, Result};
+use tenure_core::{Error, ErrorKind, FencingToken, LockName, OwnerId, OwnerToken, Result, Ttl};
 
+use super::delay_bend::{Bend, STRAIGHT};
+use super::delay_bent::Bender;
 use super::maker::twisted_harness;
 use super::twist::{Inner, Twist};
 use crate::harness::{BoxError, CaseContext, Declared, Harness, HarnessMaker, Missing, Processes};
 
-/// Takes every optional ability from another maker's drivers, honestly: it is not declared, and it is refused.
+/// What is left of a driver's abilities. What is not left is not declared, and is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Abilities {
+    /// How it waits; no better than the driver does.
+    pub waiting: Waiting,
+    /// How many fences a grant carries at most.
+    pub max_fences: u32,
+    /// The shortest ttl, and the step between two.
+    pub step: Duration,
+    /// What it tells of a lock.
+    pub introspection: Introspection,
+    /// Whether it takes locks from their holders.
+    pub revocation: Revocation,
+    /// Whether it has re-entrant locks.
+    pub reentry: Reentry,
+    /// What parked messages can expect of its queues; `None` for no queues.
+    pub parking: Option<Parking>,
+}
+
+/// Whether there are re-entrant locks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reentry {
+    /// As the driver has them.
+    Kept,
+    /// None.
+    Gone,
+}
+
+impl Abilities {
+    /// As little as a driver may.
+    pub const LEAST: Self = Self {
+        waiting: Waiting::Poll,
+        max_fences: 1,
+        step: Duration::from_millis(50),
+        introspection: Introspection::None,
+        revocation: Revocation::None,
+        reentry: Reentry::Gone,
+        parking: None,
+    };
+
+    fn locks(self, full: LockCapabilities) -> LockCapabilities {
+        LockCapabilities {
+            waiting: self.waiting,
+            introspection: self.introspection,
+            revocation: self.revocation,
+            max_waiters: full.max_waiters.filter(|_| self.waiting != Waiting::Poll),
+            renew_batch: 1,
+            max_fences: self.max_fences,
+            ttl: TtlRange { min: self.step.max(Ttl::MIN), max: Duration::from_secs(86_400), granularity: self.step },
+            ..full
+        }
+    }
+
+    /// What is asked of the driver below.
+    fn asked(self, request: &AcquireRequest) -> AcquireRequest {
+        let queue = if self.waiting == Waiting::Poll { Queueing::None } else { request.queue };
+        AcquireRequest { queue, fences: request.fences.min(self.max_fences), ..request.clone() }
+    }
+
+    fn told(self, answer: Acquisition) -> Acquisition {
+        match answer {
+            Acquisition::Busy(_) if self.waiting == Waiting::Poll => Acquisition::Busy(Busy::default()),
+            // Who is served next is not told where it is not known.
+            Acquisition::Busy(busy) if self.waiting == Waiting::Notified => {
+                Acquisition::Busy(Busy { position: None, ..busy })
+            }
+            answer => answer,
+        }
+    }
+}
+
+/// Takes optional abilities from another maker's drivers, honestly.
 ///
-/// The suite must be green over it; that shows that the refusal cases accept who refuses.
+/// The suite must be green over it; that shows that the cases accept whoever refuses what it does not declare.
 pub struct ReducedMaker {
     inner: Arc<dyn HarnessMaker>,
     id: String,
-    reduced: Reduced,
+    abilities: Abilities,
 }
 
 impl ReducedMaker {
-    /// The reduced form of what `inner` makes.
+    /// What `inner` makes, able to do [as little as a driver may](Abilities::LEAST).
     #[must_use]
     pub fn new(inner: Arc<dyn HarnessMaker>) -> Self {
         let id = format!("{}-reduced", inner.id());
-        Self { inner, id, reduced: Reduced { max_fences: 1 } }
+        Self { inner, id, abilities: Abilities::LEAST }
     }
 
-    /// The same, but a grant carries as many fences as the honest driver's. A driver that polls is never asked for more
-    /// than one by a client, and is right to carry more.
+    /// What `inner` makes, with these abilities.
     #[must_use]
-    pub fn with_fences(inner: Arc<dyn HarnessMaker>) -> Self {
-        let (id, max_fences) = (format!("{}-polling-with-fences", inner.id()), inner.declared().locks.max_fences);
-        Self { inner, id, reduced: Reduced { max_fences } }
+    pub fn with(inner: Arc<dyn HarnessMaker>, abilities: Abilities) -> Self {
+        Self { id: format!("{} with {abilities:?}", inner.id()), inner, abilities }
     }
 }
 
@@ -49,9 +120,13 @@ impl HarnessMaker for ReducedMaker {
 
     fn declared(&self) -> Declared {
         let mut declared = self.inner.declared();
-        declared.locks = self.reduced.locks(declared.locks);
-        declared.reentrant = None;
-        declared.queue = None;
+        declared.locks = self.abilities.locks(declared.locks);
+        declared.reentrant = declared.reentrant.filter(|_| self.abilities.reentry == Reentry::Kept);
+        declared.queue = self.abilities.parking.and_then(|parking| {
+            let mut queue = declared.queue?;
+            queue.parking = parking;
+            Some(queue)
+        });
         declared.processes = Processes::Single; // a worker would not be reduced
         declared
     }
@@ -61,7 +136,7 @@ impl HarnessMaker for ReducedMaker {
     }
 
     async fn make(&self, context: CaseContext) -> Result<Box<dyn Harness>, BoxError> {
-        Ok(twisted_harness(self.inner.make(context).await?, Arc::new(self.reduced), None))
+        Ok(twisted_harness(self.inner.make(context).await?, Arc::new(self.abilities), None))
     }
 
     fn server(&self) -> String {
@@ -75,63 +150,59 @@ impl fmt::Debug for ReducedMaker {
     }
 }
 
-#[derive(Clone, Copy)]
-struct Reduced {
-    max_fences: u32,
-}
-
-impl Reduced {
-    fn locks(self, full: LockCapabilities) -> LockCapabilities {
-        let ms = Duration::from_millis;
-        LockCapabilities {
-            waiting: Waiting::Poll,
-            introspection: Introspection::None,
-            revocation: Revocation::None,
-            max_waiters: None,
-            renew_batch: 1,
-            max_fences: self.max_fences,
-            ttl: TtlRange { min: ms(50), max: Duration::from_secs(86_400), granularity: ms(50) },
-            ..full
-        }
-    }
-}
-
 fn unsupported<T>(what: &'static str) -> Result<T> {
     Err(Error::new(ErrorKind::Unsupported, what))
 }
 
 #[async_trait]
-impl Twist for Reduced {
+impl Twist for Abilities {
     fn capabilities(&self, inner: &Inner) -> LockCapabilities {
         self.locks(inner.locks().capabilities())
     }
 
-    fn reentrant_capabilities(&self, _inner: &Inner) -> Option<ReentrantCapabilities> {
-        None
+    fn reentrant_capabilities(&self, inner: &Inner) -> Option<ReentrantCapabilities> {
+        let kept = inner.reentrant().ok().filter(|_| self.reentry == Reentry::Kept)?;
+        Some(kept.capabilities())
     }
 
-    fn queue(&self, _honest: Option<Arc<dyn DelayQueue>>) -> Option<Arc<dyn DelayQueue>> {
-        None
+    fn queue(&self, honest: Option<Arc<dyn DelayQueue>>) -> Option<Arc<dyn DelayQueue>> {
+        match self.parking? {
+            Parking::Attended => honest,
+            _ => Bender::new(Bend { capabilities: |can| can.parking = Parking::BackOff, ..STRAIGHT }).queue(honest),
+        }
     }
 
     async fn acquire(&self, inner: &Inner, request: &AcquireRequest) -> Result<Acquisition> {
-        let request =
-            AcquireRequest { queue: Queueing::None, fences: request.fences.min(self.max_fences), ..request.clone() };
-        Ok(match inner.locks().acquire(&request).await? {
-            Acquisition::Busy(_) => Acquisition::Busy(Busy::default()),
-            granted => granted,
-        })
+        inner.locks().acquire(&self.asked(request)).await.map(|answer| self.told(answer))
     }
 
-    async fn watch(&self, _inner: &Inner, _name: &LockName, _token: &OwnerToken) -> Result<Watch> {
-        unsupported("this driver wakes nobody")
+    async fn enter(&self, inner: &Inner, owner: &OwnerId, request: &AcquireRequest) -> Result<Acquisition> {
+        inner.reentrant()?.enter(owner, &self.asked(request)).await.map(|answer| self.told(answer))
     }
 
-    async fn inspect(&self, _inner: &Inner, _name: &LockName) -> Result<Inspection> {
-        unsupported("this driver cannot look at locks")
+    async fn watch(&self, inner: &Inner, name: &LockName, token: &OwnerToken) -> Result<Watch> {
+        match self.waiting {
+            Waiting::Poll => unsupported("this driver wakes nobody"),
+            _ => inner.locks().watch(name, token).await,
+        }
     }
 
-    async fn force_release(&self, _: &Inner, _: &LockName, _: Option<FencingToken>) -> Result<ForceReleased> {
-        unsupported("this driver cannot force locks")
+    async fn inspect(&self, inner: &Inner, name: &LockName) -> Result<Inspection> {
+        match self.introspection {
+            Introspection::None => unsupported("this driver cannot look at locks"),
+            _ => inner.locks().inspect(name).await,
+        }
+    }
+
+    async fn force_release(
+        &self,
+        inner: &Inner,
+        name: &LockName,
+        expected: Option<FencingToken>,
+    ) -> Result<ForceReleased> {
+        match self.revocation {
+            Revocation::Forced => inner.locks().force_release(name, expected).await,
+            _ => unsupported("this driver cannot force locks"),
+        }
     }
 }

@@ -19,14 +19,14 @@ pub(in crate::cases) const CASES: &[Case] = &[
         "queue/parked-owns-its-turn",
         "Requests that are parked behind a lock which three clients take in turns are all handled within 3 s, under the lock.",
         ["P1", "P53", "P55"],
-        [Need::Queue, Need::FollowsLock],
+        [Need::Queue, Need::FollowsLock, Need::Fifo],
         owns_its_turn
     ),
     case!(
         "queue/parked-owns-its-turn-by-push",
         "Messages that were pushed with a lock which three clients take in turns are all handled within 3 s, under the lock.",
         ["P1", "P53", "P55"],
-        [Need::Queue, Need::FollowsLock],
+        [Need::Queue, Need::FollowsLock, Need::Fifo],
         owns_its_turn_by_push
     ),
     case!(

@@ -14,6 +14,7 @@ use tokio::time::Instant;
 
 use crate::delay::QueueCaps;
 use crate::hold::{Claimant, Held, HeldBy, Reached};
+use crate::link::Heard;
 use crate::queue::{CLAIM_WINDOW, Left, Queue, Terms};
 
 /// The longest presence that is kept; a longer one would overflow the clock on some platforms.
@@ -46,9 +47,8 @@ pub(crate) trait Outside {
     /// The first of so many consecutive fences, greater than any before.
     fn fences(&mut self, count: u32) -> FencingToken;
 
-    /// Tells a waiter that its turn has come, or that it was given the name. False when nobody listens for it: it is as good
-    /// as dead.
-    fn tell(&mut self, waiter: &OwnerToken, given: Option<Given>) -> bool;
+    /// Tells a waiter that its turn has come, or that it was given the name; and what became of that.
+    fn tell(&mut self, waiter: &OwnerToken, given: Option<Given>) -> Heard;
 }
 
 /// A lease that a waiter has without asking for it at that moment.
@@ -136,8 +136,8 @@ impl NameState {
         while !self.queue.is_empty() && !self.give_turn(now, outside) {}
     }
 
-    /// Gives the turn to the first waiter: the name itself, if it takes it without asking. One that nobody listens for
-    /// leaves the queue, and it is nobody's turn.
+    /// Gives the turn to the first waiter: the name itself, if it takes it without asking. Nobody's turn it is when its client
+    /// does not hear any more: it leaves the queue.
     fn give_turn(&mut self, now: Instant, outside: &mut impl Outside) -> bool {
         let Some((token, terms)) = self.queue.call_head(now) else { return false };
         let given = terms.as_ref().map(|Terms { ttl, fences, .. }| Given {
@@ -146,15 +146,29 @@ impl NameState {
             fences: *fences,
         });
         let heard = outside.tell(&token, given);
-        if !heard || given.is_some() {
-            self.queue.leave(&token);
+        match (heard, given) {
+            (Heard::Never, _) => drop(self.queue.leave(&token)),
+            (Heard::ByNobody, _) => self.tell_behind(token, outside),
+            (_, None) => {}
+            (_, Some(Given { fence, ttl, fences })) => {
+                self.queue.leave(&token);
+                let by = HeldBy::new(Claimant::Plain, token, ttl);
+                let (until, label) = (now + ttl, terms.and_then(|terms| terms.label));
+                self.hold = Some(Held { by, fence, since: now, until, label, reached: Reached::Handed { fences } });
+            }
         }
-        if let (true, Some(Given { fence, ttl, fences })) = (heard, given) {
-            let by = HeldBy::new(Claimant::Plain, token, ttl);
-            let (until, label) = (now + ttl, terms.and_then(|terms| terms.label));
-            self.hold = Some(Held { by, fence, since: now, until, label, reached: Reached::Handed { fences } });
+        heard != Heard::Never
+    }
+
+    /// A waiter that nobody listens for may still ask, and keeps its place until it lapses; but the one behind it is told to
+    /// look.
+    fn tell_behind(&mut self, mut token: OwnerToken, outside: &mut impl Outside) {
+        while let Some(next) = self.queue.behind(&token) {
+            if outside.tell(&next, None) != Heard::ByNobody {
+                break;
+            }
+            token = next;
         }
-        heard
     }
 
     /// The name is held by another, or free and reserved for another.

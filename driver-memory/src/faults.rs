@@ -99,6 +99,9 @@ pub enum Wakeups {
     Delivered,
     /// They are lost on the way. Waiters then live on their fallback: they ask at every heartbeat.
     Lost,
+    /// The store knows that they are heard by nobody, as Redis does of a client whose subscription is gone: its waiters leave the
+    /// queue when their turn comes. What they are told all the same is not worth anything.
+    Unheard,
 }
 
 impl Operation {

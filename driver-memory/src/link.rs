@@ -71,6 +71,8 @@ pub(crate) enum Heard {
     Yes,
     /// The link is deaf; who knows whether the waiter was on it.
     Perhaps,
+    /// It listens on a link that is known to hear nothing.
+    Never,
     ByNobody,
 }
 
@@ -251,9 +253,16 @@ impl Link {
     }
 
     fn tell(&self, signal: impl FnOnce(&WakeRouter) -> bool) -> Heard {
+        let unheard = self.condition().wakeups == Wakeups::Unheard;
         match self.is_deaf() {
             true => Heard::Perhaps,
-            false if signal(&self.router) => Heard::Yes,
+            false if signal(&self.router) => {
+                if unheard {
+                    Heard::Never
+                } else {
+                    Heard::Yes
+                }
+            }
             false => Heard::ByNobody,
         }
     }

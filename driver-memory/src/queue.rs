@@ -92,6 +92,12 @@ impl Queue {
         self.0.iter().map(|waiter| (waiter.token, waiter.present_until.saturating_duration_since(now))).collect()
     }
 
+    /// The waiter behind this one.
+    pub(crate) fn behind(&self, token: &OwnerToken) -> Option<OwnerToken> {
+        let at = self.0.iter().position(|waiter| waiter.token == *token)?;
+        self.0.get(at + 1).map(|waiter| waiter.token)
+    }
+
     /// The first waiter.
     pub(crate) fn head(&self) -> Option<OwnerToken> {
         self.0.front().map(|head| head.token)

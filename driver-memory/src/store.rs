@@ -67,18 +67,17 @@ pub(crate) struct Ears<'a> {
 }
 
 impl Ears<'_> {
-    /// Tells a waiter that its turn has come, or what it was given; whether it may have heard.
-    pub(crate) fn tell(self, waiter: &OwnerToken, given: Option<Given>) -> bool {
+    /// Tells a waiter that its turn has come, or what it was given; and what became of that.
+    pub(crate) fn tell(self, waiter: &OwnerToken, given: Option<Given>) -> Heard {
         let Self { store, now } = self;
         let handed = given.map(|Given { fence, ttl, fences }| {
             let began_at = store.time(now);
             Handed { fence, ttl, began_at, fences }
         });
-        let heard = store.tell(|link| match handed {
+        store.tell(|link| match handed {
             Some(handed) => link.hand(waiter, handed),
             None => link.wake(waiter),
-        });
-        heard != Heard::ByNobody
+        })
     }
 }
 
@@ -95,7 +94,7 @@ impl Outside for Common<'_> {
         FencingToken::new(first).expect("the counter never returns to zero")
     }
 
-    fn tell(&mut self, waiter: &OwnerToken, given: Option<Given>) -> bool {
+    fn tell(&mut self, waiter: &OwnerToken, given: Option<Given>) -> Heard {
         self.ears.tell(waiter, given)
     }
 }
@@ -266,8 +265,9 @@ impl Store {
     fn tell(&self, signal: impl Fn(&Link) -> Heard) -> Heard {
         let mut heard = Heard::ByNobody;
         for link in self.links() {
-            match signal(&link) {
-                Heard::Yes => return Heard::Yes,
+            let signalled = signal(&link);
+            match signalled {
+                Heard::Yes | Heard::Never => return signalled,
                 Heard::Perhaps => heard = Heard::Perhaps,
                 Heard::ByNobody => {}
             }

@@ -14,7 +14,7 @@ use crate::decide::{Given, Outside};
 use crate::driver::MemoryDriver;
 use crate::faults::Operation;
 use crate::hold::Claimant;
-use crate::link::Failure;
+use crate::link::{Failure, Heard};
 use crate::locks::{abandoned, refused};
 use crate::store::{Ears, Store};
 use crate::sweep::Sweep;
@@ -160,7 +160,7 @@ impl Outside for Node<'_> {
         self.voting.next(&self.ballot.request.name, self.ballot.proposal, self.now)
     }
 
-    fn tell(&mut self, waiter: &OwnerToken, given: Option<Given>) -> bool {
+    fn tell(&mut self, waiter: &OwnerToken, given: Option<Given>) -> Heard {
         self.ears.tell(waiter, given)
     }
 }

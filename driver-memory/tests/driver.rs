@@ -7,7 +7,7 @@ use tenure_core::driver::{
     Handing, Hold, Queueing, ReentrantHold, ReentrantLock, Released, Renewal, Renewed, Waiting,
 };
 use tenure_core::{ErrorKind, LockName, OwnerId, OwnerToken, Ttl};
-use tenure_memory::{MemoryDriver, Residue};
+use tenure_memory::{MemoryDriver, Residue, Wakeups};
 use tokio::time::{Instant, advance, timeout};
 
 const TTL: Duration = Duration::from_secs(10);
@@ -94,11 +94,33 @@ async fn a_release_wakes_the_first_waiter_alone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_waiter_that_does_not_listen_is_passed() {
+async fn who_stands_behind_a_waiter_that_does_not_listen_is_told_to_look() {
     let driver = MemoryDriver::new();
     let [holder, dead, alive, last] = std::array::from_fn(|_| OwnerToken::random());
     take(&driver, "a", holder).await;
     wait_in_line(&driver, "a", dead).await;
+    let mut watch = driver.watch(&name("a"), &alive).await.unwrap();
+    let mut last_watch = driver.watch(&name("a"), &last).await.unwrap();
+    wait_in_line(&driver, "a", alive).await;
+    wait_in_line(&driver, "a", last).await;
+    driver.release(&hold("a", holder)).await.unwrap();
+    timeout(Duration::from_secs(1), watch.next()).await.expect("it is told");
+    timeout(Duration::from_secs(1), last_watch.next()).await.expect_err("one is enough");
+    let turn = wait_in_line(&driver, "a", alive).await;
+    assert_eq!((turn.position, turn.recheck_after), (Some(1), Some(Duration::from_secs(1))), "of the two seconds");
+    advance(Duration::from_secs(1)).await;
+    take(&driver, "a", alive).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_waiter_whose_client_is_known_to_hear_nothing_is_passed() {
+    let driver = MemoryDriver::new();
+    let [holder, dead, alive, last] = std::array::from_fn(|_| OwnerToken::random());
+    take(&driver, "a", holder).await;
+    let deaf = driver.another_client();
+    deaf.faults().set_wakeups(Wakeups::Unheard);
+    let _unheard = deaf.watch(&name("a"), &dead).await.unwrap();
+    wait_in_line(&deaf, "a", dead).await;
     let mut watch = driver.watch(&name("a"), &alive).await.unwrap();
     let mut last_watch = driver.watch(&name("a"), &last).await.unwrap();
     wait_in_line(&driver, "a", alive).await;

@@ -12,6 +12,7 @@ use tokio::time::Instant;
 
 use super::{Caps, Given, NameState, Outside, Refusal};
 use crate::hold::Claimant;
+use crate::link::Heard;
 
 const CAPS: Caps = Caps { max_waiters: 3, max_depth: 3, ..Caps::DEFAULT };
 const TTL: Duration = Duration::from_secs(10);
@@ -39,12 +40,12 @@ impl Outside for World {
         FencingToken::new(self.fence).unwrap()
     }
 
-    fn tell(&mut self, waiter: &OwnerToken, given: Option<Given>) -> bool {
-        let hears = !self.deaf.contains(waiter);
-        if hears {
-            self.told = Some((*waiter, given));
+    fn tell(&mut self, waiter: &OwnerToken, given: Option<Given>) -> Heard {
+        if self.deaf.contains(waiter) {
+            return Heard::Never;
         }
-        hears
+        self.told = Some((*waiter, given));
+        Heard::Yes
     }
 }
 
@@ -329,7 +330,7 @@ fn inspection_tells_who_since_when_and_how_deep() {
 }
 
 #[test]
-fn who_does_not_listen_leaves_the_queue_when_its_turn_comes() {
+fn who_is_known_to_hear_nothing_leaves_the_queue_when_its_turn_comes() {
     let mut bench = Bench::new();
     let [holder, deaf, next, last] = tokens();
     bench.take(Claimant::Plain, holder);

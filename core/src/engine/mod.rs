@@ -6,6 +6,7 @@
 //! * [`lease`] is the client's view of one grant, and ends by itself; [`lease_state`] is what it knows;
 //! * [`loose`] is a hold on its way from one client to another;
 //! * [`loss`] tells the end of a hold to those who have not the guard;
+//! * [`own_hold`] warns of a wait that may be for the waiter's own hold;
 //! * [`relay`] lets the waiters of the client wait in one place, and passes a lease on among them;
 //! * [`keeper`] is the one timer of a client: renewals in batches, deadlines; its plan is the [`agenda`];
 //! * [`reaper`] undoes what was given up, until the backend has acknowledged it;
@@ -25,6 +26,7 @@ mod lease_state;
 pub(crate) mod loose;
 pub(crate) mod loss;
 pub(crate) mod outcome;
+mod own_hold;
 pub(crate) mod owners;
 pub(crate) mod pause;
 pub(crate) mod reaper;

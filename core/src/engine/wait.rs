@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::attempt::{Answered, Ask, Attempt};
 use super::entry::Upkeep;
 use super::hold::HeldEntry;
+use super::own_hold;
 use super::pause::Pause;
 use super::relay::{FirstAsk, Joined, Place, Turn};
 use super::shared::{Counted, Reservation, Shared};
@@ -64,22 +65,31 @@ async fn wait(shared: &Arc<Shared>, ask: &Ask, most: Option<Duration>) -> Result
     let _counted = Counted::new(&shared.waiters);
     let started = LeaseInstant::now();
     let deadline = most.map(|most| started.after(most));
+    let held = own_hold::watched(shared, ask, wait_in_turn(shared, ask, started, deadline)).await?;
+    telemetry::granted(&ask.name, held.fence(), started);
+    Ok(held)
+}
+
+async fn wait_in_turn(
+    shared: &Arc<Shared>,
+    ask: &Ask,
+    started: LeaseInstant,
+    deadline: Option<LeaseInstant>,
+) -> Result<HeldEntry> {
     let mut shares = shared.config.shares;
-    let held = loop {
+    loop {
         let joined = if shares { shared.relays.join(shared, ask)? } else { Joined::Alone(None) };
         match joined {
             Joined::Alone(first) => {
-                break Wait::new(shared, ask, shared.reserve()?, started, deadline).asking(first).run().await?;
+                return Wait::new(shared, ask, shared.reserve()?, started, deadline).asking(first).run().await;
             }
             Joined::Place(place) => match place.wait(started, deadline).await? {
-                Turn::Held(held) => break held,
+                Turn::Held(held) => return Ok(held),
                 Turn::Over => {}
                 Turn::Scattered => shares = false,
             },
         }
-    };
-    telemetry::granted(&ask.name, held.fence(), started);
-    Ok(held)
+    }
 }
 
 /// A lease that has to last exactly as long as was asked for, or that joins entries of its owner, begins with a request.

@@ -77,6 +77,10 @@ impl Lock {
 
     /// Takes the lock, waiting as long as it takes.
     ///
+    /// A task that has the lock already waits for itself, and for ever: nobody else can release it. With the feature `tracing`, a
+    /// wait that outlasts its ttl while one hold of the same client stands in the way is warned of, once, by the event
+    /// `tenure.waits_for_own_client`; that hold may as well be another task's, which is still at work.
+    ///
     /// An outage at the start fails the call after five times the client's `op_timeout`. Once the backend has answered, outages
     /// of any length are waited out.
     ///

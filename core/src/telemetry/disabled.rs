@@ -1,5 +1,7 @@
 //! Nothing is reported.
 
+use std::time::Duration;
+
 use crate::clock::LeaseInstant;
 use crate::driver::{Received, Settled, Settlement};
 use crate::engine::outcome::LostReason;
@@ -7,6 +9,9 @@ use crate::error::Error;
 use crate::name::LockName;
 use crate::queue::{MessageId, QueueName, WorkerStats};
 use crate::token::FencingToken;
+
+/// Whether anything is.
+pub(crate) const REPORTS: bool = false;
 
 pub(crate) fn in_acquire_span<F: Future>(_driver: &'static str, _name: &LockName, work: F) -> F {
     work
@@ -19,6 +24,8 @@ pub(crate) fn lost(_name: &LockName, _fence: FencingToken, _reason: LostReason) 
 pub(crate) fn renewal_failed(_name: &LockName, _error: &Error) {}
 
 pub(crate) fn wait_disturbed(_name: &LockName, _error: &Error) {}
+
+pub(crate) fn waits_for_own_client(_name: &LockName, _waited: Duration) {}
 
 pub(crate) fn cleanup_retried(_name: &LockName, _error: &Error) {}
 

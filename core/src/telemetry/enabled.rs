@@ -1,5 +1,7 @@
 //! Spans and events through `tracing`.
 
+use std::time::Duration;
+
 use tracing::Instrument as _;
 
 use crate::clock::LeaseInstant;
@@ -9,6 +11,9 @@ use crate::error::Error;
 use crate::name::LockName;
 use crate::queue::{MessageId, QueueName, WorkerStats};
 use crate::token::FencingToken;
+
+/// Whether anything is reported.
+pub(crate) const REPORTS: bool = true;
 
 pub(crate) fn in_acquire_span<F: Future>(
     driver: &'static str,
@@ -33,6 +38,10 @@ pub(crate) fn renewal_failed(name: &LockName, error: &Error) {
 
 pub(crate) fn wait_disturbed(name: &LockName, error: &Error) {
     tracing::warn!(name: "tenure.wait_disturbed", %name, %error);
+}
+
+pub(crate) fn waits_for_own_client(name: &LockName, waited: Duration) {
+    tracing::warn!(name: "tenure.waits_for_own_client", %name, waited_ms = waited.as_millis() as u64);
 }
 
 pub(crate) fn cleanup_retried(name: &LockName, error: &Error) {

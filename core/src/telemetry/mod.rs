@@ -7,6 +7,7 @@
 //! | `tenure.lost` | event | warn | `name`, `fence`, `reason` | a lease ended before its release |
 //! | `tenure.renewal_failed` | event | warn | `name`, `error` | a renewal was not confirmed; it is retried |
 //! | `tenure.wait_disturbed` | event | warn | `name`, `error` | the backend failed during a wait; it goes on |
+//! | `tenure.waits_for_own_client` | event | warn | `name`, `waited_ms` | a wait has outlasted its ttl, and for at least the second half of it one and the same hold of this client was in the way: perhaps the waiter's own, and then it waits for ever. Once for each wait |
 //! | `tenure.cleanup_retried` | event | debug | `name`, `error` | an undoing was not acknowledged; it is retried |
 //! | `tenure.cleanup_given_up` | event | warn | `name`, `error` | an undoing cannot matter any more, unacknowledged |
 //! | `tenure.push` | span | debug | `driver`, `queue`, `count` | around every push |

@@ -31,6 +31,7 @@ mod name;
 mod panicked;
 mod queue;
 mod reentrant;
+mod request;
 mod token;
 mod ttl;
 

@@ -14,6 +14,7 @@ use crate::lock::{Lock, LockAll, LockGuard};
 use crate::name::LockName;
 use crate::queue::{Codec, Pumps, Queue, QueueName, list_queues};
 use crate::reentrant::Reentrant;
+use crate::request::bounded;
 use crate::token::{FencingToken, OwnerId, OwnerToken};
 use crate::ttl::Ttl;
 
@@ -177,13 +178,12 @@ impl Client {
         let limit = self.shared.config.op_timeout;
         // Every driver has this, it needs what serving needs, and a token that nobody has heard of holds nothing.
         let nothing = Hold { name: LockName::new("ping")?, token: OwnerToken::random() };
-        match tokio::time::timeout(limit, self.shared.backend.locks().release(&nothing)).await {
-            Ok(Ok(_)) => Ok(()),
-            Ok(Err(error)) if error.kind() == ErrorKind::Indeterminate => {
+        match bounded(limit, self.shared.backend.locks().release(&nothing)).await {
+            Ok(_) => Ok(()),
+            Err(error) if error.kind() == ErrorKind::Indeterminate => {
                 Err(error.again().with_kind(ErrorKind::Unavailable))
             }
-            Ok(Err(error)) => Err(error.again()),
-            Err(_) => Err(Error::new(ErrorKind::Unavailable, format!("no answer within {limit:?}"))),
+            Err(error) => Err(error.again()),
         }
     }
 

@@ -19,6 +19,7 @@ use super::standing::prolong;
 use crate::clock::LeaseInstant;
 use crate::driver::LockTurn;
 use crate::error::{Error, ErrorKind, Result};
+use crate::request::yielding;
 use crate::telemetry;
 use crate::token::{FencingToken, OwnerToken};
 use crate::ttl::Ttl;
@@ -118,8 +119,8 @@ impl HeldEntry {
         self.lease.begin_renewal().await;
         let mut renewing = Renewing { hold: self, answered: false };
         let unanswered = || Err(Error::new(ErrorKind::Indeterminate, format!("no answer within {limit:?}")));
-        let answer = pass.answer(limit, prolong(&shared.backend, drift, &self.lease, ttl)).await;
-        let verdict = answer.unwrap_or_else(unanswered)?;
+        let renewal = yielding(prolong(&shared.backend, drift, &self.lease, ttl));
+        let verdict = pass.answer(limit, renewal).await.unwrap_or_else(unanswered)?;
         renewing.answered = true;
         if let Some((reason, entries)) = self.lease.answer(verdict, LeaseInstant::now()) {
             telemetry::lost(self.lease.name(), self.fence(), reason);

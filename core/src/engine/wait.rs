@@ -13,6 +13,7 @@ use super::shared::{Counted, Reservation, Shared};
 use crate::clock::LeaseInstant;
 use crate::driver::{Handed, Handing, Queueing, Signal, Waiting, Watch};
 use crate::error::{Error, ErrorKind, Result};
+use crate::request::yielding;
 use crate::telemetry;
 
 /// How many times the timeout of one request a wait without a limit goes on that was never answered.
@@ -43,7 +44,7 @@ pub(crate) async fn acquire(shared: &Arc<Shared>, ask: &Ask, patience: Patience)
             Patience::Unlimited => wait(shared, ask, None).await.map(Some),
         }
     };
-    telemetry::in_acquire_span(shared.driver(), &ask.name, work)
+    telemetry::in_acquire_span(shared.driver(), &ask.name, yielding(work))
         .await
         .map_err(|error| error.during(shared.driver(), "acquire", &ask.name))
 }

@@ -11,6 +11,7 @@ use crate::engine::shared::Shared;
 use crate::engine::wait::{Patience, acquire};
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::LockName;
+use crate::request::bounded;
 use crate::token::{FencingToken, OwnerToken};
 
 /// A handle on one lock: how it will be asked for. Cheap to make and to clone; holds nothing.
@@ -255,11 +256,7 @@ impl Lock {
     async fn bounded<T>(&self, operation: &'static str, call: impl Future<Output = Result<T>>) -> Result<T> {
         self.shared.ensure_open().map_err(|error| self.told(error, operation))?;
         let limit = self.shared.config.op_timeout;
-        let result = match tokio::time::timeout(limit, call).await {
-            Ok(result) => result,
-            Err(_) => Err(Error::new(ErrorKind::Indeterminate, format!("no answer within {limit:?}"))),
-        };
-        result.map_err(|error| self.told(error, operation))
+        bounded(limit, call).await.map_err(|error| self.told(error, operation))
     }
 
     fn told(&self, error: Error, operation: &'static str) -> Error {

@@ -25,7 +25,6 @@ mod push;
 mod rate;
 mod recurring;
 mod registry;
-mod request;
 mod run;
 mod together;
 mod wall;
@@ -48,6 +47,6 @@ pub use worker::{
     Ending, IntoOutcome, Jitter, Job, Outcome, RetryPolicy, Worker, WorkerBuilder, WorkerEvent, WorkerStats,
 };
 
+use crate::request::bounded;
 pub(crate) use operate::list_queues;
 pub(crate) use registry::Pumps;
-use request::bounded;

@@ -2,9 +2,9 @@
 
 mod queue_stage;
 
-use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::FutureExt as _;
 use futures_util::future::join_all;
 use queue_stage::{Mishap, QueueStage, ms, plan, staged};
 use tenure_core::{Delivery, Error, ErrorKind, Job, Queue};
@@ -110,10 +110,23 @@ async fn who_extends_is_told_of_the_end_and_of_failures() {
     plan(&stage.extends, [Mishap::Fail(ErrorKind::Unavailable)]);
     let kind = |told: Result<(), Error>| told.map_err(|error| error.kind());
     assert_eq!(kind(both[0].extend(LEASE).await), Err(ErrorKind::Unavailable));
-    let stage = Arc::clone(&stage);
-    drop(both[1].extend(LEASE)); // never polled
     assert_eq!(kind(both[0].extend(LEASE).await), Ok(()));
     assert_eq!(extended(&stage), [1, 1]);
     sleep(LEASE).await;
     assert_eq!(kind(both[0].extend(LEASE).await), Err(ErrorKind::Lost));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_extension_that_is_given_up_before_it_leaves_extends_nothing() {
+    let (stage, _, _, queue) = staged();
+    push(&queue, 2).await;
+    let queue = queue.clone().lease(LEASE);
+    let both = queue.try_receive_many(2).await.unwrap();
+    sleep(LEASE / 2).await;
+    let given_up = both[0].extend(LEASE).now_or_never(); // polled once
+    assert!(given_up.is_none());
+    both[1].extend(LEASE).await.unwrap();
+    assert_eq!(extended(&stage), [1]);
+    sleep(LEASE * 3 / 4).await;
+    assert!(both[0].is_lost() && !both[1].is_lost());
 }

@@ -8,7 +8,8 @@ use std::thread::{scope, sleep};
 use std::time::{Duration, Instant};
 
 use tenure::blocking::{self, Client, Delivery, Lock, LockGuard, Queue, Reentrant, ReentrantGuard};
-use tenure::{ErrorKind, OwnerId};
+use tenure::driver::ForceReleased;
+use tenure::{ErrorKind, LostReason, OwnerId};
 
 const TTL: Duration = Duration::from_millis(600);
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -128,10 +129,80 @@ fn a_hold_that_an_operator_took_fails_the_work() {
         let error = lock.with(|guard| {
             let name = guard.name().as_bytes();
             let theirs = other.lock(name).unwrap();
-            blocking::block_on(theirs.as_async().force_release()).unwrap().unwrap();
+            assert_eq!(theirs.force_release().unwrap(), ForceReleased::Released);
             assert!(guard.is_held(), "nothing was renewed meanwhile, so this client does not know yet");
         });
         assert_eq!(error.unwrap_err().kind(), ErrorKind::Lost);
+    });
+}
+
+#[test]
+fn an_operator_takes_a_lock_from_the_hold_that_was_looked_at_and_from_no_other() {
+    on_each_backend(|connect| {
+        let (one, other) = (connect(), connect());
+        let (ours, theirs) = (one.lock("a").unwrap(), other.lock("a").unwrap());
+        let held = ours.acquire().unwrap();
+        let stuck = theirs.inspect().unwrap().holder.expect("a holder").fence.expect("its fence");
+        assert_eq!(stuck, held.fence());
+        held.release().unwrap();
+        let next = ours.acquire().unwrap();
+        assert_eq!(theirs.force_release_if(stuck).unwrap(), ForceReleased::Changed);
+        assert_eq!(theirs.force_release_if(next.fence()).unwrap(), ForceReleased::Released);
+        assert_eq!(theirs.force_release_if(next.fence()).unwrap(), ForceReleased::NotHeld);
+        assert_eq!(next.release().unwrap_err().kind(), ErrorKind::Lost);
+    });
+}
+
+#[test]
+fn a_fixed_lease_is_extended_and_its_loss_is_told_to_other_threads() {
+    on_each_backend(|connect| {
+        let client = connect();
+        let guard = client.lock("a").unwrap().fixed_ttl(TTL).acquire().unwrap();
+        guard.extend(PATIENCE).unwrap();
+        assert!(guard.remaining() > PATIENCE / 2);
+        let loss = guard.loss();
+        guard.release().unwrap();
+        assert!(!loss.is_lost(), "it was given back");
+
+        let entry = client.reentrant("b", &OwnerId::new()).unwrap().fixed_ttl(TTL).acquire().unwrap();
+        entry.extend(TTL * 2).unwrap();
+        let (loss, since) = (entry.loss(), Instant::now());
+        assert!(!loss.is_lost());
+        let watching = std::thread::spawn(move || blocking::block_on(async move { loss.lost().await }).unwrap());
+        assert_eq!(watching.join().unwrap(), LostReason::Expired);
+        assert!(since.elapsed() > TTL, "it was extended");
+    });
+}
+
+#[test]
+fn whoever_does_not_want_a_lock_waits_until_it_is_free() {
+    on_each_backend(|connect| {
+        let (one, other) = (connect(), connect());
+        let guard = one.lock("a").unwrap().acquire().unwrap();
+        let released = AtomicBool::new(false);
+        scope(|threads| {
+            threads.spawn(|| {
+                other.lock("a").unwrap().until_free().unwrap();
+                assert!(released.load(Ordering::SeqCst));
+            });
+            sleep(Duration::from_millis(100)); // so that it waits already, as a rule
+            released.store(true, Ordering::SeqCst);
+            guard.release().unwrap();
+        });
+        assert!(one.lock("a").unwrap().inspect().unwrap().holder.is_none());
+    });
+}
+
+#[test]
+fn a_lock_given_back_soon_stays_taken_for_the_rest_of_its_span() {
+    on_each_backend(|connect| {
+        let (one, other) = (connect(), connect());
+        let (since, span, lock) = (Instant::now(), TTL * 3, other.lock("a").unwrap());
+        one.lock("a").unwrap().at_least(span).with(|_| ()).unwrap();
+        assert!(since.elapsed() < span, "giving it back waits for nobody");
+        assert!(lock.try_acquire().unwrap().is_none());
+        becomes_free(&lock);
+        assert!(since.elapsed() >= span);
     });
 }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::runtime::wait;
-use crate::{FencingToken, HoldState, LockName, LostReason, OwnerId, OwnerToken, Result};
+use crate::{FencingToken, HoldState, LockName, Loss, LostReason, OwnerId, OwnerToken, Result};
 
 /// A held lock: a *lease*, which the background thread renews. What is said of [`LockGuard`](crate::LockGuard) holds here too.
 ///
@@ -83,6 +83,21 @@ macro_rules! guard_methods {
         /// As [`block_on`](super::block_on).
         pub fn lost_within(&self, most: Duration) -> Result<Option<LostReason>> {
             wait(async { Ok(tokio::time::timeout(most, self.inner.lost()).await.ok()) })
+        }
+
+        /// Makes the lease last for at least `ttl` from now; never shortens it.
+        ///
+        /// # Errors
+        ///
+        /// As [`LockGuard::extend`](crate::LockGuard::extend).
+        pub fn extend(&self, ttl: Duration) -> Result<()> {
+            wait(self.inner.extend(ttl))
+        }
+
+        /// Tells the loss of this hold to other threads, which may go on watching while the guard is released.
+        #[must_use]
+        pub fn loss(&self) -> Loss {
+            self.inner.loss()
         }
     };
 }

@@ -3,6 +3,9 @@
 use std::time::Duration;
 
 use super::LockGuard;
+use super::runtime::wait;
+use crate::driver::{ForceReleased, Inspection};
+use crate::{FencingToken, Result};
 
 /// A handle on one lock: how it will be asked for. Cheap to make and to clone; holds nothing.
 ///
@@ -112,5 +115,41 @@ impl Lock {
     #[must_use]
     pub fn at_least(self, least: Duration) -> Self {
         Self { inner: self.inner.at_least(least) }
+    }
+
+    /// Waits until nobody holds the lock, without wanting it: [`Lock::until_free`](crate::Lock::until_free).
+    ///
+    /// # Errors
+    ///
+    /// As [`Lock::until_free`](crate::Lock::until_free).
+    pub fn until_free(&self) -> Result<()> {
+        wait(self.inner.until_free())
+    }
+
+    /// Who holds the lock, and who waits for it.
+    ///
+    /// # Errors
+    ///
+    /// As [`Lock::inspect`](crate::Lock::inspect).
+    pub fn inspect(&self) -> Result<Inspection> {
+        wait(self.inner.inspect())
+    }
+
+    /// Takes the lock from whoever holds it. For operators: the holder may be at work.
+    ///
+    /// # Errors
+    ///
+    /// As [`Lock::force_release`](crate::Lock::force_release).
+    pub fn force_release(&self) -> Result<ForceReleased> {
+        wait(self.inner.force_release())
+    }
+
+    /// Takes the lock from the hold with this fence, and from no other.
+    ///
+    /// # Errors
+    ///
+    /// As [`Lock::force_release_if`](crate::Lock::force_release_if).
+    pub fn force_release_if(&self, fence: FencingToken) -> Result<ForceReleased> {
+        wait(self.inner.force_release_if(fence))
     }
 }

@@ -81,6 +81,7 @@
 //!
 //! [`Client::doctor`] looks at the servers (eviction, persistence, replicas, clocks, rights) and tells what each finding
 //! means for locks: print it when a program starts, and mind what is a [`Danger`](driver::Concern::Danger).
+//! [`Client::ping`] asks whether they answer, which is what a health check needs.
 //!
 //! # Delay queues
 //!

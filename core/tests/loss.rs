@@ -138,6 +138,21 @@ async fn with_tells_a_loss_that_the_release_found_and_no_other_failure() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn with_works_on_entries_and_on_several_locks() {
+    let client = client();
+    let lock = client.reentrant("a", &OwnerId::new()).unwrap().fixed_ttl(SECOND);
+    let depth = lock.with(async |outer| (outer.depth(), lock.with(async |inner| inner.depth()).await.unwrap())).await;
+    assert_eq!(depth.unwrap(), (1, 2));
+    assert!(lock.held().await.unwrap().is_none(), "both entries are left");
+    assert!(lock.with(async |_| sleep(TTL).await).await.unwrap_err().is_lost());
+
+    let locks = client.lock_all(["a", "b"]).unwrap().fixed_ttl(SECOND);
+    assert_eq!(locks.with(async |guards| guards.guards().len()).await.unwrap(), 2);
+    assert!(locks.with(async |_| sleep(TTL).await).await.unwrap_err().is_lost());
+    timeout(SECOND, locks.acquire()).await.expect("all are given back").unwrap();
+}
+
+#[tokio::test(start_paused = true)]
 async fn with_can_be_dropped_while_it_waits_and_while_it_works() {
     let client = client();
     let lock = client.lock("a").unwrap();

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use futures_util::future::select_all;
 
-use super::{Lock, LockGuard};
+use super::{Lock, LockGuard, unless_lost};
 use crate::clock::LeaseInstant;
 use crate::engine::loss::Loss;
 use crate::engine::outcome::LostReason;
@@ -164,6 +164,22 @@ impl LockAll {
             guards.push(lock.acquire_within(left).await?);
         }
         MultiGuard::all(guards)
+    }
+
+    /// Takes all locks, waiting as long as it takes, does the work for as long as all leases last, and gives the locks back, as
+    /// [`Lock::with`] does.
+    ///
+    /// # Errors
+    ///
+    /// As [`acquire`](Self::acquire) and [`Lock::with`].
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future leaves no lock behind; the work is dropped, and the locks are given back in the background.
+    pub async fn with<T>(&self, work: impl AsyncFnOnce(&MultiGuard) -> T) -> Result<T> {
+        let guard = self.acquire().await?;
+        let output = guard.run(work(&guard)).await?;
+        unless_lost(guard.release().await, output)
     }
 }
 

@@ -21,6 +21,8 @@ impl Lock {
     /// round trip, two on etcd, one to each node on redlock. So it resolves up to a second after the release, and misses a
     /// lock that is free for less. Who wants the lock is woken at once by [`acquire`](Self::acquire), and costs less.
     ///
+    /// For the same reason there is no stream of holders to observe: it would be looks like these.
+    ///
     /// Once the backend has answered, outages of any length are waited out.
     ///
     /// ```

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{LockGuard, Options, option_setters};
+use super::{LockGuard, Options, option_setters, unless_lost};
 use crate::driver::{ForceReleased, Inspection, Introspection, LockTurn, Revocation};
 use crate::engine::loose::{Adopted, LooseHold, adopt};
 use crate::engine::outcome::LostReason;
@@ -132,10 +132,7 @@ impl Lock {
     pub async fn with<T>(&self, work: impl AsyncFnOnce(&LockGuard) -> T) -> Result<T> {
         let guard = self.acquire().await?;
         let output = guard.run(work(&guard)).await?;
-        match guard.release().await {
-            Err(error) if error.is_lost() => Err(error),
-            Ok(()) | Err(_) => Ok(output),
-        }
+        unless_lost(guard.release().await, output)
     }
 
     async fn take(&self, patience: Patience) -> Result<Option<LockGuard>> {

@@ -8,7 +8,7 @@ use crate::driver::Holder;
 use crate::engine::shared::Shared;
 use crate::engine::wait::{Patience, acquire};
 use crate::error::Result;
-use crate::lock::{Lock, Options, option_setters};
+use crate::lock::{Lock, Options, option_setters, unless_lost};
 use crate::name::LockName;
 use crate::token::OwnerId;
 
@@ -84,6 +84,22 @@ impl Reentrant {
     /// Dropping the future gives up the place in the queue and leaves no entry behind.
     pub async fn acquire_within(&self, most: Duration) -> Result<ReentrantGuard> {
         self.take(Patience::Within(most)).await.map(ReentrantGuard::certain)
+    }
+
+    /// Enters, waiting as long as it takes, does the work for as long as the lease lasts, and leaves again, as
+    /// [`Lock::with`](crate::Lock::with) does.
+    ///
+    /// # Errors
+    ///
+    /// As [`Lock::with`](crate::Lock::with).
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future gives up the place in the queue, or drops the work and leaves in the background.
+    pub async fn with<T>(&self, work: impl AsyncFnOnce(&ReentrantGuard) -> T) -> Result<T> {
+        let guard = self.acquire().await?;
+        let output = guard.run(work(&guard)).await?;
+        unless_lost(guard.release().await, output)
     }
 
     /// The owner's hold, as the backend has it: how deep it is inside, under which fence, for how long. `None` if the owner is

@@ -49,6 +49,31 @@ async fn a_failed_renewal_is_an_error_and_is_repeated() {
     assert_eq!((stage.sent("renew").len(), stage.sent("release").len()), (2, 1));
 }
 
+/// Nobody has worked under locks of which not all could be taken.
+#[tokio::test(start_paused = true)]
+async fn locks_that_were_taken_for_nothing_are_given_back_at_once() {
+    let client = Client::new(MemoryDriver::new());
+    let busy = client.lock("b").unwrap().acquire().await.unwrap();
+    let both = client.lock_all(["a", "b"]).unwrap().at_least(TTL);
+    assert!(both.try_acquire().await.unwrap().is_none());
+    let free = async |lock: &str| tokio::time::timeout(SECOND, client.lock(lock).unwrap().acquire()).await;
+    free("a").await.expect("after a lock was busy").unwrap().release().await.unwrap();
+    assert_eq!(both.acquire_within(SECOND).await.unwrap_err().kind(), ErrorKind::TimedOut);
+    free("a").await.expect("after a timeout").unwrap().release().await.unwrap();
+    assert!(tokio::time::timeout(SECOND, both.acquire()).await.is_err());
+    free("a").await.expect("after a drop").unwrap().release().await.unwrap();
+    busy.release().await.unwrap();
+    both.acquire().await.unwrap().release().await.unwrap();
+    assert!(free("a").await.is_err(), "a lock that was worked under is left standing");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_span_that_no_lease_can_have_is_refused() {
+    let client = Client::new(MemoryDriver::new());
+    let error = client.lock("a").unwrap().at_least(Duration::MAX).acquire().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error}");
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_dropped_guard_leaves_the_lease_standing_too() {
     let (stage, client) = Stage::default().client();

@@ -149,7 +149,7 @@ async fn with_works_on_entries_and_on_several_locks() {
     let locks = client.lock_all(["a", "b"]).unwrap().fixed_ttl(SECOND);
     assert_eq!(locks.with(async |guards| guards.guards().len()).await.unwrap(), 2);
     assert!(locks.with(async |_| sleep(TTL).await).await.unwrap_err().is_lost());
-    timeout(SECOND, locks.acquire()).await.expect("all are given back").unwrap();
+    drop(timeout(SECOND, locks.acquire()).await.expect("all are given back").unwrap());
 }
 
 #[tokio::test(start_paused = true)]

@@ -48,7 +48,8 @@ impl Ask {
 
     /// Whether one renewal can leave the lease standing for as long as `least`.
     fn check_least(&self, shared: &Shared, least: Duration) -> Result<()> {
-        let (range, wanted) = (shared.backend.locks().capabilities().ttl, shared.config.drift.covering(least));
+        let range = shared.backend.locks().capabilities().ttl;
+        let wanted = if least > Ttl::MAX { least } else { shared.config.drift.covering(least) };
         if range.at_least(wanted).is_none() {
             let text = format!(
                 "at_least of {least:?} needs a lease of {wanted:?}, and this backend keeps none above {:?}",

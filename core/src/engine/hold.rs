@@ -7,6 +7,8 @@ use std::sync::{Arc, OnceLock};
 use std::task::{Poll, ready};
 use std::time::Duration;
 
+use tokio::time::timeout;
+
 use super::entry::{Entry, Past};
 use super::lease::Lease;
 use super::loose::LooseHold;
@@ -33,6 +35,8 @@ pub(crate) struct HeldEntry {
     /// How many had the same lease before, each with a fence of the grant.
     before: u32,
     depth: u32,
+    /// Whether somebody works under it. Only then is the lease left standing when it ends.
+    in_use: bool,
     /// With it, the lease may be passed on.
     baton: Option<Baton>,
     /// Made by the first who watches the hold without the guard.
@@ -42,7 +46,17 @@ pub(crate) struct HeldEntry {
 impl HeldEntry {
     pub(crate) fn new(place: Reservation, lease: Arc<Lease>, token: OwnerToken, depth: u32) -> Self {
         place.shared().holds.fetch_add(1, Ordering::AcqRel);
-        Self { place, lease, token, before: 0, depth, baton: None, over: OnceLock::new() }
+        Self { place, lease, token, before: 0, depth, in_use: false, baton: None, over: OnceLock::new() }
+    }
+
+    /// It has come to whoever asked for it.
+    pub(crate) fn begins(&mut self) {
+        self.in_use = true;
+    }
+
+    /// Nobody works under it after all.
+    pub(crate) fn was_for_nothing(&mut self) {
+        self.in_use = false;
     }
 
     /// The same hold, which may be passed on.
@@ -115,30 +129,33 @@ impl HeldEntry {
         locks.capabilities().ttl.check(ttl)?;
         self.check()?;
         let pass = shared.taking.enter(shared.config.op_timeout, None).await?;
-        let limit = shared.config.op_timeout.min(ttl.get());
-        self.lease.begin_renewal().await;
-        let mut renewing = Renewing { hold: self, answered: false };
+        // Without an answer, the keeper has the time for a try of its own.
+        let last = (self.lease.remaining() / 4).max(Duration::from_millis(10));
+        let limit = shared.config.op_timeout.min(ttl.get()).min(last);
+        let renewal = yielding(async {
+            self.lease.begin_renewal().await;
+            let mut renewing = Renewing { hold: self, answered: false };
+            let verdict = prolong(&shared.backend, drift, &self.lease, ttl).await?;
+            renewing.answered = true;
+            if let Some((reason, entries)) = self.lease.answer(verdict, LeaseInstant::now()) {
+                telemetry::lost(self.lease.name(), self.fence(), reason);
+                entries.iter().for_each(|entry| shared.reaper.push(Cleanup::of_lease(&self.lease, entry)));
+            }
+            Ok(())
+        });
         let unanswered = || Err(Error::new(ErrorKind::Indeterminate, format!("no answer within {limit:?}")));
-        let renewal = yielding(prolong(&shared.backend, drift, &self.lease, ttl));
-        let verdict = pass.answer(limit, renewal).await.unwrap_or_else(unanswered)?;
-        renewing.answered = true;
-        if let Some((reason, entries)) = self.lease.answer(verdict, LeaseInstant::now()) {
-            telemetry::lost(self.lease.name(), self.fence(), reason);
-            entries.iter().for_each(|entry| shared.reaper.push(Cleanup::of_lease(&self.lease, entry)));
-        }
-        drop(renewing);
+        pass.answer(limit, renewal).await.unwrap_or_else(unanswered)?;
         self.check()
     }
 
     /// As [`let_loose`](Self::let_loose), with no renewal on its way, and for good; or tells why not.
     pub(crate) async fn detach(self) -> Result<LockTurn> {
         let (lease, driver) = (Arc::clone(&self.lease), self.driver());
-        lease.begin_renewal().await; // so that none begins
-        let detached = self.check().and_then(|()| {
-            let text = "an earlier request of this hold has no answer, and could take the lock again; it is given back";
-            let doubtful = || Error::new(ErrorKind::Indeterminate, text).during(driver, "detach", lease.name());
-            self.let_loose().and_then(LooseHold::into_turn).ok_or_else(doubtful)
-        });
+        let text = "an earlier request of this hold has no answer, and could take the lock again; it is given back";
+        let doubtful = || Error::new(ErrorKind::Indeterminate, text).during(driver, "detach", lease.name());
+        let quiet = timeout(self.shared().config.op_timeout, lease.begin_renewal()); // so that none begins
+        quiet.await.map_err(|_| doubtful())?;
+        let detached = self.check().and_then(|()| self.let_loose().and_then(LooseHold::into_turn).ok_or_else(doubtful));
         lease.end_renewal();
         detached
     }
@@ -208,10 +225,11 @@ impl HeldEntry {
             return Err(self.lost_during("release", self.lease.state())); // it is being cleaned up already
         };
         let mut unacknowledged = Unacknowledged { hold: &self, entry: Some(entry) };
+        let stands_until = entry.stands_until(); // once: what was not released then is the reaper's
         let limit = self.shared().config.op_timeout;
         let work = async {
             self.lease.quiet().await;
-            call(Arc::clone(self.shared()), self.lease.token_of(&entry), entry.stands_until()).await
+            call(Arc::clone(self.shared()), self.lease.token_of(&entry), stands_until).await
         };
         let outcome = match self.shared().giving.enter(limit, None).await {
             Ok(pass) => pass.answer(limit, work).await.unwrap_or_else(|| {
@@ -219,7 +237,7 @@ impl HeldEntry {
             }),
             Err(error) => Err(error),
         };
-        if outcome.is_ok() && entry.past == Past::Answered && entry.stands_until().is_none() {
+        if outcome.is_ok() && entry.past == Past::Answered && stands_until.is_none() {
             unacknowledged.entry = None; // else the reaper has more to do for the token
         }
         match (state, outcome) {
@@ -237,7 +255,8 @@ impl HeldEntry {
 impl Drop for HeldEntry {
     fn drop(&mut self) {
         self.pass_on(); // then nothing of it is left here
-        if let Some((entry, _)) = self.lease.leave(&self.token, self.over()) {
+        if let Some((mut entry, _)) = self.lease.leave(&self.token, self.over()) {
+            entry.least.take_if(|_| !self.in_use);
             self.shared().reaper.push(Cleanup::of_lease(&self.lease, &entry));
         }
         if self.lease.is_empty() {

@@ -46,8 +46,14 @@ pub struct Detached {
 }
 
 impl LockGuard {
-    pub(crate) fn new(held: HeldEntry) -> Self {
+    pub(crate) fn new(mut held: HeldEntry) -> Self {
+        held.begins();
         Self { held }
+    }
+
+    /// Given back like one that was never asked to stand for [a span](crate::Lock::at_least).
+    pub(super) fn for_nothing(mut self) {
+        self.held.was_for_nothing();
     }
 
     /// For patience that always ends in a guard or an error.
@@ -60,7 +66,8 @@ impl LockGuard {
     }
 
     /// Leaves the hold to whoever has its token, in this process or another one: the lock stays taken, nobody renews the lease,
-    /// and [`Lock::adopt`](crate::Lock::adopt) goes on with it. [`extend`](Self::extend) the lease before if that may take long.
+    /// and [`Lock::adopt`](crate::Lock::adopt) goes on with it. [`extend`](Self::extend) the lease before if that may take long. What
+    /// [`at_least`](crate::Lock::at_least) asked for ends here; whoever adopts may ask for a span of its own, from then on.
     ///
     /// # Errors
     ///
@@ -129,7 +136,9 @@ macro_rules! guard_methods {
             self.held.fence()
         }
 
-        /// The secret token of this hold, for resources that compare instead of order.
+        /// The secret token of this hold, for resources that compare instead of order. Not to be adopted: the lease may
+        /// have been passed on within the client by then, or be left standing. Only the token of a
+        /// [`Detached`](crate::Detached) hold is.
         #[must_use]
         pub fn token(&self) -> &$crate::OwnerToken {
             self.held.token()

@@ -144,7 +144,7 @@ impl Lock {
     /// Goes on with a hold that was [detached](LockGuard::detach), here or in another process: one renewal, with the options of
     /// this handle, proves that the token still has the lock. The fence is taken from you as it is: pass on the one of the hold.
     ///
-    /// Adopt a hold once. Two guards of one token, or one beside the guard that it was taken from, both count as holders.
+    /// Adopt the token of a [`Detached`](crate::Detached) hold or of a parked message, and once. Two guards of one token, or one beside the guard that it was taken from, both count as holders.
     ///
     /// # Errors
     ///

@@ -21,8 +21,6 @@ pub(crate) const TOMBSTONE_FOR: Duration = Duration::from_secs(60);
 #[derive(Debug)]
 pub(crate) struct Store {
     pub(crate) caps: Caps,
-    /// Where fences begin, also after everything was forgotten.
-    floor: FenceFloor,
     state: Mutex<State>,
     queues: Queues,
     links: Mutex<Vec<Weak<Link>>>,
@@ -31,6 +29,8 @@ pub(crate) struct Store {
 
 #[derive(Debug, Default)]
 struct State {
+    /// Where fences begin, also after everything was forgotten: the greatest that was asked for.
+    floor: FenceFloor,
     names: Sweep<LockName, NameState>,
     beyond: Beyond,
 }
@@ -38,7 +38,7 @@ struct State {
 impl State {
     /// Empty, with fences beyond this floor.
     fn beyond(floor: FenceFloor) -> Self {
-        Self { beyond: Beyond { last_fence: floor.get(), ..Beyond::default() }, ..Self::default() }
+        Self { floor, beyond: Beyond { last_fence: floor.get(), ..Beyond::default() }, ..Self::default() }
     }
 }
 
@@ -141,7 +141,6 @@ impl Store {
         let floor = floor.unwrap_or_else(FenceFloor::now);
         Arc::new(Self {
             caps,
-            floor,
             state: Mutex::new(State::beyond(floor)),
             queues: Queues::beyond(floor),
             links: Mutex::default(),
@@ -166,8 +165,11 @@ impl Store {
 
     /// Makes all fences from now on greater than the floor.
     pub(crate) fn raise_fences(&self, floor: FenceFloor) {
-        let last = &mut self.locked().beyond.last_fence;
-        *last = floor.get().max(*last);
+        {
+            let mut state = self.locked();
+            state.floor = state.floor.max(floor);
+            state.beyond.last_fence = state.beyond.last_fence.max(floor.get());
+        }
         self.queues.raise_fences(floor);
     }
 
@@ -184,7 +186,7 @@ impl Store {
     pub(crate) fn with_entry<T>(&self, name: &LockName, decision: impl FnOnce(&mut Entry<'_>) -> T) -> T {
         let mut guard = self.locked();
         let now = Instant::now();
-        let State { names, beyond } = &mut *guard;
+        let State { names, beyond, .. } = &mut *guard;
         beyond.tombstones.step(|until| *until <= now);
         beyond.voting.step(now);
         names.step(|state| state.is_idle(now));
@@ -237,10 +239,13 @@ impl Store {
     /// Forgets everything, and wakes all watchers, as after a reconnect.
     pub(crate) fn forget_everything(&self) {
         let voting = Voting::emptied(Instant::now());
-        let mut empty = State::beyond(self.floor);
-        empty.beyond.voting = voting;
-        *self.locked() = empty;
-        self.queues.forget(self.floor);
+        let floor = {
+            let mut state = self.locked();
+            *state = State::beyond(state.floor);
+            state.beyond.voting = voting;
+            state.floor
+        };
+        self.queues.forget(floor);
         self.links().iter().for_each(|link| link.wake_all());
     }
 

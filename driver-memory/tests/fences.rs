@@ -58,4 +58,10 @@ async fn a_store_that_is_in_use_goes_on_beyond_the_floor_and_never_falls() {
     assert_eq!((of_lock(&first).await, of_delivery(&second).await), (101, 101));
     let third = with(50);
     assert_eq!((of_lock(&third).await, of_delivery(&first).await), (102, 102));
+    first.faults().restart_empty();
+    assert_eq!(
+        (of_lock(&first).await, of_delivery(&first).await),
+        (101, 101),
+        "all is forgotten, but the greatest floor"
+    );
 }

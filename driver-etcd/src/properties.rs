@@ -87,9 +87,9 @@ fn records() -> impl Strategy<Value = Record> {
     let parts = (
         option::of(any::<[u8; 16]>()),
         vec(any::<[u8; 16]>(), 1..4),
-        any::<i64>(),
+        1..=i64::from(u32::MAX),
         option::of(any::<u64>()),
-        any::<u64>(),
+        0..1_u64 << 53,
         option::of("[ -~é\n]{0,40}"),
     );
     parts.prop_map(|(owner, entries, lease_secs, term, base, label)| Record {

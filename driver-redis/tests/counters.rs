@@ -117,7 +117,7 @@ async fn a_counter_is_not_raised_by_more_than_clocks_are_apart() {
     let fence = won(node.vote(&ballot(mine.clone(), 0)).await.unwrap());
     let at = |micros| FencingToken::new(micros).unwrap();
     let error = node.raise(&hold(&mine), at(now(&server) + DAY + 60_000_000)).await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Protocol, "{error}");
+    assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error}");
     assert!(error.message().contains("{tenure:a}:f"), "{error}");
     let counter = server.cli(&["GET", "{tenure:a}:f"]).unwrap().text();
     assert_eq!(counter, fence.to_string());

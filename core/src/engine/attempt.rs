@@ -231,7 +231,7 @@ impl Attempt {
         }
         let AcquireRequest { name, token, ttl, .. } = &self.request;
         let least = self.at_least.map(|least| now.after(least)); // the grant may have been made just now
-        let entry = Entry { token: *token, ttl: *ttl, upkeep: self.upkeep, cap, least, past };
+        let entry = Entry { token: *token, ttl: *ttl, upkeep: self.upkeep, cap, least: None, past };
         let lease = match self.owner {
             None => {
                 let key = LeaseKey::Plain(Hold { name: name.clone(), token: *token });
@@ -243,7 +243,7 @@ impl Attempt {
         let place = self.reservation.take().ok_or_else(gone)?;
         shared.keeper.watch_over(&lease);
         shared.reaper.attempt_ends();
-        let held = HeldEntry::new(place, lease, *token, grant.depth);
+        let held = HeldEntry::new(place, lease, *token, grant.depth).at_least(least);
         let fences = grant.fences.min(self.request.fences);
         let terms = || Terms {
             ttl: self.request.ttl,

@@ -35,8 +35,8 @@ pub(crate) struct HeldEntry {
     /// How many had the same lease before, each with a fence of the grant.
     before: u32,
     depth: u32,
-    /// Whether somebody works under it. Only then is the lease left standing when it ends.
-    in_use: bool,
+    /// Until when it is to be left standing, once somebody works under it.
+    least: Option<LeaseInstant>,
     /// With it, the lease may be passed on.
     baton: Option<Baton>,
     /// Made by the first who watches the hold without the guard.
@@ -46,17 +46,27 @@ pub(crate) struct HeldEntry {
 impl HeldEntry {
     pub(crate) fn new(place: Reservation, lease: Arc<Lease>, token: OwnerToken, depth: u32) -> Self {
         place.shared().holds.fetch_add(1, Ordering::AcqRel);
-        Self { place, lease, token, before: 0, depth, in_use: false, baton: None, over: OnceLock::new() }
+        Self { place, lease, token, before: 0, depth, least: None, baton: None, over: OnceLock::new() }
+    }
+
+    /// The same hold, which nobody else gets before then if it was worked under.
+    pub(super) fn at_least(mut self, least: Option<LeaseInstant>) -> Self {
+        self.least = least;
+        self
     }
 
     /// It has come to whoever asked for it.
-    pub(crate) fn begins(&mut self) {
-        self.in_use = true;
+    pub(crate) fn begins(&self) {
+        if self.least.is_some() {
+            self.lease.stand(&self.token, self.least);
+        }
     }
 
     /// Nobody works under it after all.
-    pub(crate) fn was_for_nothing(&mut self) {
-        self.in_use = false;
+    pub(crate) fn was_for_nothing(&self) {
+        if self.least.is_some() {
+            self.lease.stand(&self.token, None);
+        }
     }
 
     /// The same hold, which may be passed on.
@@ -255,8 +265,7 @@ impl HeldEntry {
 impl Drop for HeldEntry {
     fn drop(&mut self) {
         self.pass_on(); // then nothing of it is left here
-        if let Some((mut entry, _)) = self.lease.leave(&self.token, self.over()) {
-            entry.least.take_if(|_| !self.in_use);
+        if let Some((entry, _)) = self.lease.leave(&self.token, self.over()) {
             self.shared().reaper.push(Cleanup::of_lease(&self.lease, &entry));
         }
         if self.lease.is_empty() {

@@ -9,6 +9,7 @@ use tokio::sync::Notify;
 use super::agenda::Place;
 use super::entry::{Entries, Entry, LeaseKey, Past};
 use super::lease_state::State;
+pub(crate) use super::lease_state::Verdict;
 use super::loss::Over;
 use super::outcome::{HoldState, LostReason};
 use super::undoing::Undoing;
@@ -37,17 +38,6 @@ pub(crate) enum Due {
     Ended(LostReason, Vec<Entry>),
     /// Nothing, any more.
     Nothing,
-}
-
-/// What an answered renewal means.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Verdict {
-    /// Confirmed; the lease lasts this believable span from before the renewal was sent.
-    Confirmed { sent_at: LeaseInstant, believable: Duration },
-    /// Not known.
-    Unknown,
-    /// The backend proved the loss.
-    Lost,
 }
 
 impl Lease {
@@ -221,10 +211,19 @@ impl Lease {
 
     /// Takes over what was passed: holding it must end at `cap`. `false` if it has ended meanwhile.
     pub(crate) fn claim(&self, token: &OwnerToken, cap: Option<LeaseInstant>) -> bool {
+        self.change(token, |entry| entry.cap = cap)
+    }
+
+    /// From now on it is to be left standing until then.
+    pub(super) fn stand(&self, token: &OwnerToken, until: Option<LeaseInstant>) {
+        self.change(token, |entry| entry.least = until); // of one that has ended nothing stands
+    }
+
+    /// Changes the entry of this token; `false` if it has ended.
+    fn change(&self, token: &OwnerToken, change: impl FnOnce(&mut Entry)) -> bool {
         let mut state = self.lock();
         let live = matches!(self.observe(&mut state), HoldState::Held | HoldState::Suspect);
-        let entry = state.entries.iter_mut().find(|entry| live && entry.token == *token);
-        entry.map(|entry| entry.cap = cap).is_some()
+        state.entries.iter_mut().find(|entry| live && entry.token == *token).map(change).is_some()
     }
 
     /// The token of who holds it, of several entries the first one's; `None` once its end was seen to.

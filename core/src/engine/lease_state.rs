@@ -11,6 +11,17 @@ use super::undoing::Undoing;
 use crate::clock::LeaseInstant;
 use crate::ttl::Ttl;
 
+/// What an answered renewal means.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Verdict {
+    /// Confirmed; the lease lasts this believable span from before the renewal was sent.
+    Confirmed { sent_at: LeaseInstant, believable: Duration },
+    /// Not known.
+    Unknown,
+    /// The backend proved the loss.
+    Lost,
+}
+
 /// How soon a lease that was handed over, and is short, is made to last. Work that is done by then costs no renewal, and
 /// its release waits for none. Counted from when the grant is learned of: in doubt, the lease is taken to have begun before.
 const HANDED: Duration = Duration::from_millis(2);

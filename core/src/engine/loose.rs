@@ -94,10 +94,10 @@ pub(crate) async fn adopt(shared: &Arc<Shared>, turn: LockTurn, ask: &Ask) -> Re
         return Ok(Adopted::Late);
     }
     let least = ask.at_least.map(|least| now.after(least));
-    let entry = Entry { token, ttl: ask.ttl, upkeep: ask.upkeep, cap, least, past: Past::Answered };
+    let entry = Entry { token, ttl: ask.ttl, upkeep: ask.upkeep, cap, least: None, past: Past::Answered };
     let lease = Arc::new(Lease::new(LeaseKey::Plain(hold), fence, (sent_at, deadline), entry, now));
     shared.keeper.watch_over(&lease);
-    Ok(Adopted::Held(HeldEntry::new(place, lease, token, 1)))
+    Ok(Adopted::Held(HeldEntry::new(place, lease, token, 1).at_least(least)))
 }
 
 impl Drop for LooseHold {

@@ -46,13 +46,13 @@ pub struct Detached {
 }
 
 impl LockGuard {
-    pub(crate) fn new(mut held: HeldEntry) -> Self {
+    pub(crate) fn new(held: HeldEntry) -> Self {
         held.begins();
         Self { held }
     }
 
     /// Given back like one that was never asked to stand for [a span](crate::Lock::at_least).
-    pub(super) fn for_nothing(mut self) {
+    pub(super) fn for_nothing(self) {
         self.held.was_for_nothing();
     }
 

@@ -73,7 +73,8 @@ impl Dialer for FredDialer {
         let (mut up, messages) = (client.reconnect_rx(), client.message_rx());
         let mut router = client.connect();
         let (alive, observed) = watch::channel(());
-        let client = client.with_options(&once());
+        // As tuned. To fail fast besides would refuse what leaves between the news that it is up and its being so.
+        let client = client.with_options(&Options::default());
         let mut socket = FredSocket { client, alive: Some(observed), tasks: vec![AbortOnDrop::of(&router)] };
         tokio::select! {
             Ok(_) = up.recv() => {}

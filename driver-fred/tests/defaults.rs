@@ -213,3 +213,12 @@ async fn connections_have_the_name_that_was_asked_for() {
         assert_eq!(list.lines().filter(|line| line.contains("cmd=")).count(), count + 1, "{list}");
     }
 }
+
+/// The library tells that a connection is up a moment before it sends on it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_connection_that_is_up_takes_commands() {
+    let server = server();
+    for _ in 0..200 {
+        FredDriver::connect_url(&format!("fred+{}", server.url())).await.unwrap();
+    }
+}

@@ -136,10 +136,10 @@ fn run_one(arguments: &Arguments, maker: &Arc<dyn HarnessMaker>) -> tenure_confo
 /// Serves the suite's worker protocol for the backend at `url`.
 fn worker(url: &str) -> ExitCode {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
-    let served = runtime.map_err(|error| error.to_string()).and_then(|runtime| {
+    let served = runtime.map_err(|error| format!("{error:#}")).and_then(|runtime| {
         runtime.block_on(async {
-            let backend = connect(url).await.map_err(|error| error.to_string())?;
-            tenure_conformance::worker::serve(backend).await.map_err(|error| error.to_string())
+            let backend = connect(url).await.map_err(|error| format!("{error:#}"))?;
+            tenure_conformance::worker::serve(backend).await.map_err(|error| format!("{error:#}"))
         })
     });
     match served {

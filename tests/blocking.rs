@@ -266,6 +266,10 @@ fn it_works_on_threads_of_another_runtime() {
         };
         let current = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         current.block_on(many(client.clone()));
+        let held = client.lock("b").unwrap().acquire().unwrap();
+        let refused = current.block_on(async { client.lock("b").unwrap().acquire_within(Duration::from_millis(20)) });
+        assert_eq!(refused.unwrap_err().kind(), ErrorKind::TimedOut, "a failure is told too");
+        held.release().unwrap();
         let several = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         several.block_on(several.spawn(many(client.clone()))).unwrap();
         // Also where one call is inside another one's future.

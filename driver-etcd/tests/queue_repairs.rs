@@ -89,6 +89,40 @@ async fn a_key_whose_message_is_gone_is_free_again() {
     assert!(after < 2 * SECOND, "{after:?}");
 }
 
+#[tokio::test]
+async fn a_foreign_key_in_front_of_what_a_key_holds_back_goes() {
+    let cluster = server();
+    let (driver, mut etcd) = (driver(&cluster), raw(&cluster).await);
+    push(&driver, &[keyed(b"a", "k"), keyed(b"next", "k")]).await;
+    let first = receive(&driver, 1, 30 * SECOND).await.deliveries;
+    assert!(receive(&driver, 1, 30 * SECOND).await.deliveries.is_empty(), "the next one is held back");
+    for stray in ["k/k/0", "k/k/00", "k/%"] {
+        etcd.put(format!("tenure:queue/of/jobs/{stray}"), "", None).await.unwrap();
+    }
+    ack(&driver, &first).await;
+    assert_eq!(texts(&receive(&driver, 1, 30 * SECOND).await.deliveries), ["next"]);
+}
+
+#[tokio::test]
+async fn foreign_keys_in_front_of_ids_do_not_keep_them_from_being_forgotten() {
+    let cluster = server();
+    let (driver, mut etcd) = (driver(&cluster), raw(&cluster).await);
+    for stray in 0..40 {
+        etcd.put(format!("tenure:queue/of/jobs/s/0000{stray:02}"), "", None).await.unwrap();
+    }
+    let window = Delay::new(Duration::from_millis(1)).unwrap();
+    let id = NamedId { id: MessageId::named("once").unwrap(), window };
+    push(&driver, &[NewMessage { id: Some(id), ..message(b"a") }]).await;
+    let got = receive(&driver, 1, 30 * SECOND).await.deliveries;
+    ack(&driver, &got).await;
+    let remembered = || etcd_client::GetOptions::new().with_prefix().with_count_only();
+    until("the id is forgotten", async || {
+        receive(&driver, 1, 30 * SECOND).await;
+        etcd.get("tenure:queue/of/jobs/s/", Some(remembered())).await.unwrap().count() == 0
+    })
+    .await;
+}
+
 /// What a foreign hand does to a message: the key that is harmed, and what is written there; nothing: it is deleted.
 struct Harm {
     part: &'static str,

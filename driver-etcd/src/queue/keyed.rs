@@ -6,9 +6,10 @@
 //! messages that a receive finds, at once when there is nothing else to do, and within a second when there is.
 
 use std::collections::{HashMap, HashSet};
+use std::iter;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use etcd_client::{Compare, CompareOp, GetOptions, GetResponse, Txn, TxnOp};
+use etcd_client::{Compare, CompareOp, GetOptions, GetResponse, KeyValue, Txn, TxnOp};
 use tenure_core::{ConcurrencyKey, Result};
 
 use super::clock::Micros;
@@ -117,11 +118,18 @@ impl Turn<'_> {
         self.inner.txn(Txn::new().when([absent]).and_then([delete])).await.map(drop)
     }
 
+    /// The first message that the key holds back. What stands there in front of it and no version of this crate wrote goes.
     async fn first_held(&self, key: &ConcurrencyKey) -> Result<Option<(Micros, u64)>> {
-        let first = GetOptions::new().with_prefix().with_limit(1).with_keys_only();
-        let answers = self.look(vec![TxnOp::get(self.keys.all_held_by(key), Some(first))]).await?;
-        let mut found = answers.iter().flat_map(GetResponse::kvs);
-        Ok(found.find_map(|found| self.keys.parse_held_by(key, found.key())))
+        for _ in 0..MOST_STARTS {
+            let first = GetOptions::new().with_prefix().with_limit(1).with_keys_only();
+            let answers = self.look(vec![TxnOp::get(self.keys.all_held_by(key), Some(first))]).await?;
+            let Some(found) = answers.iter().flat_map(GetResponse::kvs).next() else { return Ok(None) };
+            if let Some(held) = self.keys.parse_held_by(key, found.key()) {
+                return Ok(Some(held));
+            }
+            self.remove_strays(iter::once(found.key())).await?;
+        }
+        Ok(None)
     }
 
     /// Looks for messages that are held back by keys of which nothing is in flight, a bounded number of keys, beginning
@@ -140,7 +148,9 @@ impl Turn<'_> {
             for key in self.free(keys, &answers, look).await? {
                 some |= self.let_go(&key).await?;
             }
-            keys = page.kvs().iter().filter_map(|found| self.keys.parse_held(found.key())).collect();
+            let found = || page.kvs().iter().map(KeyValue::key);
+            self.remove_strays(found().filter(|found| self.keys.parse_held(found).is_none())).await?;
+            keys = found().filter_map(|found| self.keys.parse_held(found)).collect();
             keys.dedup();
             let Some(last) = keys.last() else {
                 self.inner.held_looks.ended(&self.keys, None);

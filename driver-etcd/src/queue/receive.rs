@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::sync::atomic::Ordering;
 
-use etcd_client::{Compare, CompareOp, GetOptions, GetResponse, TxnOp};
+use etcd_client::{Compare, CompareOp, GetOptions, GetResponse, KeyValue, TxnOp};
 use tenure_core::driver::{DeadCause, Healed, Next, RawDelivery, Receipt, ReceiveRequest, Received};
 use tenure_core::{ConcurrencyKey, FencingToken, Lease, Payload, Reason, Result};
 
@@ -178,7 +178,8 @@ impl Turn<'_> {
         let mut more = waiting.more() || leased.more() || entries.len() > limit;
         if entries.len() < found().count() {
             more = true;
-            self.remove_strays(found().map(etcd_client::KeyValue::key), &entries).await?;
+            let strays = found().map(KeyValue::key).filter(|key| !entries.iter().any(|entry| entry.key == *key));
+            self.remove_strays(strays).await?;
         }
         entries.sort_unstable_by_key(|entry| (entry.place.at(), entry.number));
         // Where others take what is due first, everybody starts somewhere else.

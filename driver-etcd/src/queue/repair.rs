@@ -1,6 +1,6 @@
 //! What a receive repairs on its way: messages that are damaged, and what crashes and foreign hands have left.
 
-use etcd_client::{Compare, CompareOp, GetResponse, Txn, TxnOp};
+use etcd_client::{Compare, CompareOp, GetResponse, KeyValue, Txn, TxnOp};
 use tenure_core::driver::DeadCause;
 use tenure_core::{Delay, Payload, Result};
 
@@ -74,7 +74,9 @@ impl Turn<'_> {
 
     /// Forgets ids whose window has passed.
     pub(super) async fn forget(&self, found: &GetResponse) -> Result<()> {
-        let forgotten = found.kvs().iter().filter_map(|found| self.keys.parse_forgotten(found.key()));
+        let found = || found.kvs().iter().map(KeyValue::key);
+        self.remove_strays(found().filter(|found| self.keys.parse_forgotten(found).is_none())).await?;
+        let forgotten = found().filter_map(|found| self.keys.parse_forgotten(found));
         let step = |(until, id): (Micros, Vec<u8>)| {
             let name = self.keys.named(&id);
             // It may have been used anew since.
@@ -90,14 +92,12 @@ impl Turn<'_> {
         Ok(())
     }
 
-    /// Removes keys among the places that no version of this crate wrote.
-    pub(super) async fn remove_strays<'a>(
-        &self,
-        found: impl Iterator<Item = &'a [u8]>,
-        entries: &[Entry],
-    ) -> Result<()> {
-        let stray = |key: &&[u8]| !entries.iter().any(|entry| entry.key == *key);
-        let deletes: Vec<_> = found.filter(stray).take(BATCH).map(|key| TxnOp::delete(key, None)).collect();
+    /// Removes keys of the queue that no version of this crate wrote.
+    pub(super) async fn remove_strays<'a>(&self, strays: impl Iterator<Item = &'a [u8]>) -> Result<()> {
+        let deletes: Vec<_> = strays.take(BATCH).map(|key| TxnOp::delete(key, None)).collect();
+        if deletes.is_empty() {
+            return Ok(());
+        }
         self.inner.txn(Txn::new().and_then(deletes)).await.map(drop)
     }
 }

@@ -44,13 +44,25 @@ impl Inner {
         let (began, keys) = (LeaseInstant::now(), self.keys(&request.name));
         let asking = self.watcher.asking(self.keyspace.encoded(&keys));
         let ask = Ask { inner: self, keys: &keys, owner, request, secs, asking, began, made: Mutex::default() };
-        let answer = ask.answer().await;
+        let answer = ask.answer().await.map_err(|error| {
+            // Whatever it says of the last step, an earlier one may have left something.
+            if self.tickets.know(&request.token) { error.half_way() } else { error }
+        });
         if let Err(abandoned) = self.tickets.ensure_alive(&request.token) {
             // Meanwhile; and the undoing may have been too early for what was made since.
             let leases = std::mem::take(&mut *ask.made());
             self.session.gone(&request.token);
             self.undo(owner, &request.name, &request.token, Some(Remains { leases, waiting: None })).await?;
             return Err(abandoned);
+        }
+        answer
+    }
+
+    /// A new lease for the token, which has been noted.
+    pub(crate) async fn grant(&self, token: &OwnerToken, id: i64, secs: i64) -> Result<Lease> {
+        let answer = self.leases.grant(id, secs).await;
+        if answer.as_ref().is_err_and(Error::was_not_applied) {
+            self.tickets.end(token, id);
         }
         answer
     }
@@ -186,7 +198,7 @@ impl Ask<'_> {
 
     /// Takes the lock for the first in line. `None` if its place has lapsed.
     async fn take_place(&self, place: Place, lease: Lease) -> Result<Option<Acquisition>> {
-        let base = self.inner.fences.base().await.map_err(Error::half_way)?; // the place stands
+        let base = self.inner.fences.base().await?;
         let record = self.record(lease, &base);
         let take = self.taking(&record, lease, &base);
         let first = |foreign| take.place(&place, foreign);
@@ -294,7 +306,7 @@ impl Ask<'_> {
         self.made().push(id);
         let lease = match used {
             Some(lease) => lease,
-            None => self.inner.leases.grant(id, secs).await?,
+            None => self.inner.grant(self.token(), id, secs).await?,
         };
         self.inner.tickets.made(self.token(), lease);
         Ok(lease)

@@ -256,3 +256,32 @@ impl Drop for Inner {
         self.signals.abort();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tenure_core::driver::{Hold, Queueing};
+    use tenure_testkit::{EtcdCluster, EtcdOptions};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn attempts_during_an_outage_are_not_remembered() {
+        let mut cluster = EtcdCluster::single(EtcdOptions::new()).unwrap();
+        let driver = EtcdDriver::new(cluster.url().parse().unwrap());
+        let name = LockName::new("name").unwrap();
+        let ttl = tenure_core::Ttl::new(Duration::from_secs(30)).unwrap();
+        let (queue, name_of) = (Queueing::None, || name.clone());
+        let request = |token| AcquireRequest { name: name_of(), token, ttl, queue, label: None, fences: 1 };
+        let token = OwnerToken::random();
+        driver.acquire(&request(token)).await.unwrap();
+        driver.release(&Hold { name: name.clone(), token }).await.unwrap();
+        cluster.kill(0).unwrap();
+        for _ in 0..20 {
+            let token = OwnerToken::random();
+            let error = driver.acquire(&request(token)).await.unwrap_err();
+            assert!(!error.was_not_applied() || !driver.inner.tickets.know(&token), "{error}");
+        }
+    }
+}

@@ -134,7 +134,7 @@ impl Inner {
         let Some(token) = record.entries.last() else { return Ok(Tried::Not(None)) };
         let id = new_id();
         self.tickets.begin(token, id)?;
-        let lease = self.leases.grant(id, secs).await?;
+        let lease = self.grant(token, id, secs).await?;
         match self.change(txn::rewrite(keys, seen, &record.on(&lease), On::Lease(id))).await? {
             Tried::Done(_) => {
                 self.tickets.set_hold(token, id, None);

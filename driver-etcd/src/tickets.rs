@@ -189,6 +189,11 @@ impl Tickets {
         self.state().tickets.get(token).map(Ticket::ids).unwrap_or_default()
     }
 
+    /// Whether something of the token may stand, as far as this client knows.
+    pub(crate) fn know(&self, token: &OwnerToken) -> bool {
+        self.state().tickets.contains_key(token)
+    }
+
     pub(crate) fn forget(&self, token: &OwnerToken) {
         self.state().tickets.remove(token);
     }

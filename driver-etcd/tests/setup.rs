@@ -5,6 +5,7 @@ mod common;
 use std::time::Duration;
 
 use common::*;
+use etcd_client::{ConnectOptions, Permission};
 use tenure_core::driver::DistributedLock as _;
 use tenure_core::{Client, ErrorKind, OwnerId, OwnerToken};
 use tenure_etcd::{EtcdConfig, EtcdDriver};
@@ -78,8 +79,34 @@ async fn a_request_that_did_not_leave_over_a_cut_link_is_said_to_have_failed() {
 }
 
 #[tokio::test]
+async fn a_user_who_may_make_leases_but_not_write_leaves_none() {
+    let cluster = EtcdCluster::single(EtcdOptions::new()).unwrap();
+    let urls = [format!("http://127.0.0.1:{}", cluster.ports()[0])];
+    let mut etcd = raw(&cluster).await;
+    etcd.user_add("root", "rootpw", None).await.unwrap();
+    etcd.user_grant_role("root", "root").await.unwrap();
+    etcd.role_add("app").await.unwrap();
+    etcd.role_grant_permission("app", Permission::read_write("tenure").with_prefix()).await.unwrap();
+    etcd.user_add("app", "s3cret", None).await.unwrap();
+    etcd.user_grant_role("app", "app").await.unwrap();
+    etcd.auth_enable().await.unwrap();
+    let as_root = ConnectOptions::new().with_user("root", "rootpw");
+    let mut etcd = etcd_client::Client::connect(&urls, Some(as_root)).await.unwrap();
+    let url = cluster.url().replace("etcd://", "etcd://app:s3cret@");
+    let client = Client::new(EtcdDriver::new(url.parse().unwrap()));
+    client.lock("first").unwrap().try_acquire().await.unwrap().unwrap().release().await.unwrap();
+    left(&mut etcd, 0, 0).await;
+
+    etcd.role_grant_permission("app", Permission::read("tenure").with_prefix()).await.unwrap();
+    for name in 0..10 {
+        let error = client.lock(format!("{name}")).unwrap().try_acquire().await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Denied, "{error}");
+    }
+    until("none is left", async || lease_count(&mut etcd).await == 0).await;
+}
+
+#[tokio::test]
 async fn a_change_of_users_makes_a_client_sign_in_again() {
-    use etcd_client::{ConnectOptions, Permission};
     let dir = TempDir::new("etcd-jwt").unwrap();
     let secret = dir.path().join("secret");
     std::fs::write(&secret, "not much of a secret, but long enough for a test").unwrap();
@@ -183,7 +210,6 @@ async fn no_prefix_reaches_into_the_names_of_another() {
 
 #[tokio::test]
 async fn credentials_are_used_and_their_refusal_is_said() {
-    use etcd_client::Permission;
     let cluster = server();
     let mut etcd = raw(&cluster).await;
     etcd.user_add("root", "rootpw", None).await.unwrap();

@@ -299,7 +299,7 @@ impl Ask<'_> {
     pub(crate) async fn lease(&self, secs: i64) -> Result<Lease> {
         let used = if self.owner.is_none() { self.inner.idle.take(secs, self.began) } else { None };
         let id = used.map_or_else(new_id, |lease| lease.id);
-        if let Err(abandoned) = self.inner.tickets.begin(self.token(), id) {
+        if let Err(abandoned) = self.inner.tickets.begin(self.token(), id, secs) {
             used.inspect(|lease| self.inner.idle.put(*lease, &self.inner.leases));
             return Err(abandoned);
         }

@@ -133,7 +133,7 @@ impl Inner {
     ) -> Result<Tried<Option<HoldSeen>>> {
         let Some(token) = record.entries.last() else { return Ok(Tried::Not(None)) };
         let id = new_id();
-        self.tickets.begin(token, id)?;
+        self.tickets.begin(token, id, secs)?;
         let lease = self.grant(token, id, secs).await?;
         match self.change(txn::rewrite(keys, seen, &record.on(&lease), On::Lease(id))).await? {
             Tried::Done(_) => {

@@ -7,8 +7,14 @@ use std::time::Duration;
 use tenure_core::{Error, ErrorKind, OwnerToken, Result};
 use tokio::time::Instant;
 
-use crate::grants::Lease;
+use crate::grants::{Lease, seconds};
 use crate::keys::Spot;
+
+/// How long a ticket outlasts its leases, and what it has without one.
+const UNTOUCHED: Duration = Duration::from_secs(120);
+
+/// Below so many tickets none is looked for that nobody touches.
+const FEW: usize = 1024;
 
 /// For how long an abandoned token is refused.
 pub(crate) const REMEMBERED: Duration = Duration::from_secs(60);
@@ -56,22 +62,26 @@ pub(crate) struct Tickets(Mutex<State>);
 #[derive(Debug, Default)]
 struct State {
     tickets: HashMap<OwnerToken, Ticket>,
+    /// How many there may be before those that nobody has touched for long are looked for.
+    sweep_at: usize,
     graves: HashMap<OwnerToken, Remains>,
     burials: VecDeque<(Instant, OwnerToken)>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Ticket {
     /// Every lease that may exist for the token.
     leases: Vec<Known>,
     waiting: Option<Waiting>,
     hold: Option<On>,
+    touched: Instant,
 }
 
 /// A lease that may exist.
 #[derive(Debug)]
 struct Known {
     id: i64,
+    secs: i64,
     /// Once it is known to exist.
     made: Option<Lease>,
     /// How many requests that put something on it have not been answered.
@@ -97,11 +107,11 @@ impl Tickets {
         Ok(())
     }
 
-    /// Notes a lease before it is asked for.
-    pub(crate) fn begin(&self, token: &OwnerToken, lease: i64) -> Result<()> {
+    /// Notes a lease of so many seconds before it is asked for.
+    pub(crate) fn begin(&self, token: &OwnerToken, lease: i64, secs: i64) -> Result<()> {
         self.ensure_alive(token)?;
-        let known = Known { id: lease, made: None, unanswered: 0 };
-        self.state().tickets.entry(*token).or_default().leases.push(known);
+        let known = Known { id: lease, secs, made: None, unanswered: 0 };
+        self.state().open(token).leases.push(known);
         Ok(())
     }
 
@@ -131,7 +141,7 @@ impl Tickets {
     /// Strikes a lease that was revoked, or is parted with; `false` if it is not there.
     pub(crate) fn end(&self, token: &OwnerToken, lease: i64) -> bool {
         let mut state = self.state();
-        let Some(ticket) = state.tickets.get_mut(token) else { return false };
+        let Some(ticket) = state.ticket(token) else { return false };
         let known = ticket.leases.len();
         ticket.leases.retain(|known| known.id != lease);
         ticket.hold = ticket.hold.filter(|on| on.lease != lease);
@@ -149,7 +159,7 @@ impl Tickets {
 
     /// The place that the token has or may have.
     pub(crate) fn waiting(&self, token: &OwnerToken) -> Option<Waiting> {
-        self.state().tickets.get(token).and_then(|ticket| ticket.waiting)
+        self.state().ticket(token).and_then(|ticket| ticket.waiting)
     }
 
     /// Notes a place before it is asked for, and once it is known.
@@ -165,7 +175,7 @@ impl Tickets {
     /// Notes that the token has no place, nor will get the one that it asked for.
     pub(crate) fn waits_no_more(&self, token: &OwnerToken) {
         let mut state = self.state();
-        if let Some(ticket) = state.tickets.get_mut(token) {
+        if let Some(ticket) = state.ticket(token) {
             ticket.waiting = None;
             if ticket.is_empty() {
                 state.tickets.remove(token);
@@ -175,7 +185,7 @@ impl Tickets {
 
     /// What the token's hold is on.
     pub(crate) fn hold(&self, token: &OwnerToken) -> Option<On> {
-        self.state().tickets.get(token).and_then(|ticket| ticket.hold)
+        self.state().ticket(token).and_then(|ticket| ticket.hold)
     }
 
     pub(crate) fn set_hold(&self, token: &OwnerToken, lease: i64, granted: Option<i64>) {
@@ -186,7 +196,7 @@ impl Tickets {
     }
 
     pub(crate) fn leases(&self, token: &OwnerToken) -> Vec<i64> {
-        self.state().tickets.get(token).map(Ticket::ids).unwrap_or_default()
+        self.state().ticket(token).map(|ticket| ticket.ids()).unwrap_or_default()
     }
 
     /// Whether something of the token may stand, as far as this client knows.
@@ -230,8 +240,19 @@ impl Tickets {
 }
 
 impl Ticket {
+    fn touched(&mut self) -> &mut Self {
+        self.touched = Instant::now();
+        self
+    }
+
     fn is_empty(&self) -> bool {
         self.leases.is_empty() && self.waiting.is_none() && self.hold.is_none()
+    }
+
+    /// Whether nothing of it can stand any more, unless somebody else keeps it.
+    fn is_over_at(&self, now: Instant) -> bool {
+        let longest = self.leases.iter().map(|known| seconds(known.secs)).max().unwrap_or_default();
+        now.saturating_duration_since(self.touched) > 2 * longest + UNTOUCHED
     }
 
     fn ids(&self) -> Vec<i64> {
@@ -240,8 +261,24 @@ impl Ticket {
 }
 
 impl State {
+    fn ticket(&mut self, token: &OwnerToken) -> Option<&mut Ticket> {
+        self.tickets.get_mut(token).map(Ticket::touched)
+    }
+
+    /// The ticket of the token, a new one if need be. Those whose holds went to another client, to be ended there, are
+    /// struck in time.
+    fn open(&mut self, token: &OwnerToken) -> &mut Ticket {
+        let now = Instant::now();
+        if self.tickets.len() >= self.sweep_at.max(FEW) {
+            self.tickets.retain(|_, ticket| !ticket.is_over_at(now));
+            self.sweep_at = self.tickets.len() * 2;
+        }
+        let fresh = || Ticket { leases: Vec::new(), waiting: None, hold: None, touched: now };
+        self.tickets.entry(*token).or_insert_with(fresh).touched()
+    }
+
     fn known(&mut self, token: &OwnerToken, lease: i64, change: impl FnOnce(&mut Known)) {
-        let ticket = self.tickets.get_mut(token);
+        let ticket = self.ticket(token);
         if let Some(known) = ticket.and_then(|ticket| ticket.leases.iter_mut().find(|known| known.id == lease)) {
             change(known);
         }
@@ -249,7 +286,7 @@ impl State {
 
     /// The ticket of a token that was not abandoned.
     fn of_the_living(&mut self, token: &OwnerToken) -> Option<&mut Ticket> {
-        (!self.graves.contains_key(token)).then(|| self.tickets.entry(*token).or_default())
+        (!self.graves.contains_key(token)).then(|| self.open(token))
     }
 
     fn forget_old(&mut self, now: Instant) {
@@ -270,22 +307,22 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn an_abandoned_token_is_refused_for_a_while() {
         let (tickets, token) = (Tickets::default(), OwnerToken::random());
-        tickets.begin(&token, 7).unwrap();
+        tickets.begin(&token, 7, 30).unwrap();
         let remains = Remains { leases: vec![7], waiting: None };
         assert_eq!(tickets.bury(&token), Some(remains.clone()));
-        assert_eq!(tickets.begin(&token, 8).unwrap_err().kind(), ErrorKind::NotHeld);
+        assert_eq!(tickets.begin(&token, 8, 30).unwrap_err().kind(), ErrorKind::NotHeld);
         assert_eq!(tickets.bury(&token), Some(remains), "until it is settled, a repetition has the same to do");
         tickets.settle(&token);
         assert_eq!(tickets.bury(&token), Some(Remains::default()));
         tokio::time::advance(REMEMBERED).await;
-        assert!(tickets.begin(&token, 9).is_ok());
+        assert!(tickets.begin(&token, 9, 30).is_ok());
     }
 
     #[test]
     fn a_ticket_ends_with_its_last_lease_and_its_place() {
         let (tickets, token) = (Tickets::default(), OwnerToken::random());
-        tickets.begin(&token, 1).unwrap();
-        tickets.begin(&token, 2).unwrap();
+        tickets.begin(&token, 1, 30).unwrap();
+        tickets.begin(&token, 2, 30).unwrap();
         let place = Place { spot: Spot { arrival: 4, token }, revision: 5, lease: 3 };
         tickets.set_waiting(Waiting { revision: None, ..place.into() }).unwrap();
         assert_eq!(tickets.place(&token), None, "not known yet");
@@ -299,11 +336,26 @@ mod tests {
         assert!(tickets.state().tickets.is_empty());
     }
 
+    #[tokio::test(start_paused = true)]
+    async fn holds_that_went_elsewhere_are_not_remembered_for_ever() {
+        let (tickets, kept) = (Tickets::default(), OwnerToken::random());
+        tickets.set_hold(&kept, 1, None);
+        for _ in 0..10 * FEW {
+            let token = OwnerToken::random();
+            tickets.begin(&token, 7, 30).unwrap();
+            tickets.set_hold(&token, 7, Some(9));
+            tokio::time::advance(Duration::from_secs(1)).await;
+            assert!(tickets.hold(&kept).is_some(), "it is asked for again and again");
+        }
+        let remembered = tickets.state().tickets.len();
+        assert!(remembered <= FEW, "{remembered}");
+    }
+
     #[tokio::test]
     async fn a_lease_that_a_request_is_on_its_way_to_is_not_free() {
         let (tickets, token) = (Tickets::default(), OwnerToken::random());
         let lease = Lease { id: 7, secs: 5, since: tenure_core::LeaseInstant::now(), term: None };
-        tickets.begin(&token, 7).unwrap();
+        tickets.begin(&token, 7, 30).unwrap();
         assert_eq!(tickets.free(&token, 7, |_| true), None, "it may not exist");
         tickets.made(&token, lease);
         tickets.asks(&token, 7);

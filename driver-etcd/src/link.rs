@@ -46,9 +46,14 @@ struct Connected {
 }
 
 /// The parts of the client library that are used here. Each call makes the one that it needs.
-pub(crate) struct Stubs(Arc<Client>);
+pub(crate) struct Stubs(Arc<Client>, usize);
 
 impl Stubs {
+    /// Which member is called.
+    pub(crate) fn member(&self) -> usize {
+        self.1
+    }
+
     pub(crate) fn kv(&self) -> KvClient {
         self.0.kv_client()
     }
@@ -108,8 +113,13 @@ impl Link {
         first
     }
 
-    pub(crate) fn turns(&self) -> watch::Receiver<usize> {
-        self.turned.subscribe()
+    /// Returns once calls go to another member.
+    pub(crate) async fn turned_from(&self, member: usize) {
+        let mut turns = self.turned.subscribe();
+        while self.current.load(Ordering::Acquire) == member {
+            // The sender is this link's.
+            let _ = turns.changed().await;
+        }
     }
 
     /// The raft term of the last answer that was noted; 0 before the first.
@@ -189,7 +199,7 @@ impl Link {
     where
         F: Future<Output = Result<T, EtcdError>>,
     {
-        call(self.stubs(index).await?).await.map_err(|error| translate(error, &self.members[index].url))
+        call(Stubs(self.client(index).await?, index)).await.map_err(|error| translate(error, &self.members[index].url))
     }
 
     /// Gets a new token: the one that calls of this time used is of before a change of users. One of them does it for all.
@@ -197,33 +207,33 @@ impl Link {
         let _one = member.connecting.lock().await;
         let ready = member.ready();
         if member.signed_in.load(Ordering::Acquire) == known
-            && let Some(stubs) = ready
+            && let Some(client) = ready
         {
-            stubs.0.refresh_token().await.map_err(|error| of_a_read(translate(error, &member.url)))?;
+            client.refresh_token().await.map_err(|error| of_a_read(translate(error, &member.url)))?;
             member.signed_in.fetch_add(1, Ordering::AcqRel);
         }
         Ok(())
     }
 
-    /// The stubs of a member, connecting to it if need be. Only signing in needs the network.
-    async fn stubs(&self, index: usize) -> Result<Stubs> {
+    /// The client of a member, connecting to it if need be. Only signing in needs the network.
+    async fn client(&self, index: usize) -> Result<Arc<Client>> {
         self.ensure_open()?;
         let member = &self.members[index];
-        if let Some(stubs) = member.ready() {
-            return Ok(stubs);
+        if let Some(client) = member.ready() {
+            return Ok(client);
         }
         let _one = member.connecting.lock().await;
-        if let Some(stubs) = member.ready() {
-            return Ok(stubs);
+        if let Some(client) = member.ready() {
+            return Ok(client);
         }
         let client = Client::connect([&member.url], Some(self.config.options()));
         // Signing in changes nothing.
         let client = client.await.map_err(|error| of_a_read(translate(error, &member.url)))?;
         let connected = Connected::new(client);
-        let stubs = connected.stubs();
+        let client = Arc::clone(&connected.client);
         *member.connected.lock().unwrap_or_else(PoisonError::into_inner) = Some(connected);
         self.ensure_open()?;
-        Ok(stubs)
+        Ok(client)
     }
 
     /// Uses the next member, unless another call has seen to that already.
@@ -245,9 +255,10 @@ impl Member {
         }
     }
 
-    fn ready(&self) -> Option<Stubs> {
+    fn ready(&self) -> Option<Arc<Client>> {
         let connected = self.connected.lock().unwrap_or_else(PoisonError::into_inner);
-        connected.as_ref().filter(|connected| connected.alive.load(Ordering::Acquire)).map(Connected::stubs)
+        let alive = connected.as_ref().filter(|connected| connected.alive.load(Ordering::Acquire));
+        alive.map(|connected| Arc::clone(&connected.client))
     }
 }
 
@@ -264,10 +275,6 @@ impl Connected {
 
     fn given(client: Arc<Client>) -> Self {
         Self { client, alive: Arc::new(AtomicBool::new(true)), canary: None }
-    }
-
-    fn stubs(&self) -> Stubs {
-        Stubs(Arc::clone(&self.client))
     }
 }
 

@@ -38,6 +38,12 @@ pub(crate) trait Audience: Send + Sync + 'static {
     fn attend(&self) -> impl Future<Output = ()> + Send;
 }
 
+/// A watch, and the member that serves it.
+struct Opened {
+    stream: WatchStream,
+    member: usize,
+}
+
 pub(crate) struct Standing<A> {
     link: Arc<Link>,
     pub(crate) audience: A,
@@ -59,10 +65,10 @@ impl<A: Audience> Standing<A> {
             let mut task = self.task.lock().await;
             if task.as_ref().is_none_or(JoinHandle::is_finished) {
                 self.live.send_replace(false);
-                let stream = self.open().await?;
+                let opened = self.open().await?;
                 self.audience.begin();
                 self.live.send_replace(true);
-                *task = Some(tokio::spawn(Arc::clone(self).run(stream)));
+                *task = Some(tokio::spawn(Arc::clone(self).run(opened)));
                 return Ok(());
             }
             drop(task);
@@ -77,32 +83,32 @@ impl<A: Audience> Standing<A> {
 
     /// Opens the watch, from now on, and waits until it stands. A revision of the past would put it among those that
     /// etcd serves only ten times a second.
-    async fn open(&self) -> Result<WatchStream> {
+    async fn open(&self) -> Result<Opened> {
         let stream = self.link.call(|stubs| async move {
             let options = WatchOptions::new().with_prefix();
             let mut stream = stubs.watch().watch(self.audience.root(), Some(options)).await?;
             let first = stream.message().await?;
-            Ok((stream, first.is_some_and(|first| first.created() && !first.canceled())))
+            let stands = first.is_some_and(|first| first.created() && !first.canceled());
+            Ok((Opened { stream, member: stubs.member() }, stands))
         });
         match stream.await? {
-            (stream, true) => Ok(stream),
+            (opened, true) => Ok(opened),
             (_, false) => Err(Error::new(ErrorKind::Denied, "etcd refused the watch; it needs to read the prefix")),
         }
     }
 
-    async fn run(self: Arc<Self>, stream: WatchStream) {
+    async fn run(self: Arc<Self>, opened: Opened) {
         let mut cut = CutOff(Some(Arc::clone(&self)));
-        self.keep(stream).await;
+        self.keep(opened).await;
         cut.0 = None;
     }
 
-    async fn keep(&self, mut stream: WatchStream) {
-        let mut turns = self.link.turns();
+    async fn keep(&self, mut opened: Opened) {
         loop {
             let ended = tokio::select! {
-                ended = self.follow(&mut stream) => ended,
+                ended = self.follow(&mut opened.stream) => ended,
                 () = self.audience.attend() => Ended::Broken,
-                _ = turns.changed() => Ended::Broken,
+                () = self.link.turned_from(opened.member) => Ended::Broken,
             };
             if ended == Ended::Idle {
                 match self.give_up().await {
@@ -111,15 +117,14 @@ impl<A: Audience> Standing<A> {
                 }
             }
             self.live.send_replace(false);
-            drop(stream);
-            stream = loop {
+            drop(opened);
+            opened = loop {
                 match self.reopen().await {
-                    Some(stream) => break stream,
+                    Some(opened) => break opened,
                     None if self.give_up().await => return,
                     None => {}
                 }
             };
-            turns.borrow_and_update();
             self.audience.gap();
             self.live.send_replace(true);
         }
@@ -137,11 +142,11 @@ impl<A: Audience> Standing<A> {
     }
 
     /// `None` once the driver is closed, or nobody waits any more.
-    async fn reopen(&self) -> Option<WatchStream> {
+    async fn reopen(&self) -> Option<Opened> {
         let mut pause = Duration::from_millis(20);
         loop {
             match tokio::time::timeout(OPENING, self.open()).await {
-                Ok(Ok(stream)) => return Some(stream),
+                Ok(Ok(opened)) => return Some(opened),
                 Ok(Err(error)) if error.kind() == ErrorKind::Closed => return None,
                 _ if self.audience.is_empty() => return None,
                 _ => {}

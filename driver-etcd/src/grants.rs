@@ -16,7 +16,7 @@ use tenure_core::{Error, ErrorKind, LeaseInstant, Result};
 use crate::error::is_lease_gone;
 use crate::link::Link;
 
-/// The most requests that are put aside; beyond it the oldest lease is left to its ttl.
+/// The most requests that are put aside; beyond it the lease of a new one is left to its ttl.
 const MOST_UNANSWERED: usize = 10_000;
 
 /// A lease as etcd granted it.
@@ -73,23 +73,31 @@ pub(crate) fn new_id() -> i64 {
     }
 }
 
+async fn request(link: Arc<Link>, id: i64, secs: i64) -> Result<Granted> {
+    let options = || LeaseGrantOptions::new().with_id(id);
+    let answer = link.call(|stubs| async move { stubs.lease().grant(secs, Some(options())).await }).await?;
+    Ok(Granted { secs: answer.ttl(), term: link.note(answer.header()) })
+}
+
 impl Leases {
     pub(crate) fn new(link: Arc<Link>) -> Self {
         Self { link, unanswered: Mutex::default() }
     }
 
-    /// Makes the lease. Dropped half-way, the request is put aside.
+    /// Makes the lease. Dropped half-way, the request is put aside, for whoever revokes the lease.
     pub(crate) async fn grant(&self, id: i64, secs: i64) -> Result<Lease> {
+        let request: Grant = Box::pin(request(Arc::clone(&self.link), id, secs));
+        self.made(id, Kept { leases: self, id, request: Some(request) }.answer()).await
+    }
+
+    /// Makes a lease that nobody revokes if this is dropped half-way: it ends by itself.
+    pub(crate) async fn grant_loosely(&self, id: i64, secs: i64) -> Result<Lease> {
+        self.made(id, request(Arc::clone(&self.link), id, secs)).await
+    }
+
+    async fn made(&self, id: i64, request: impl Future<Output = Result<Granted>>) -> Result<Lease> {
         let (since, before) = (LeaseInstant::before_send(), self.link.term());
-        let link = Arc::clone(&self.link);
-        let request: Grant = Box::pin(async move {
-            let grant = link.call(|stubs| async move {
-                stubs.lease().grant(secs, Some(LeaseGrantOptions::new().with_id(id))).await
-            });
-            let answer = grant.await?;
-            Ok(Granted { secs: answer.ttl(), term: link.note(answer.header()) })
-        });
-        let Granted { secs, term } = Kept { leases: self, id, request: Some(request) }.answer().await?;
+        let Granted { secs, term } = request.await?;
         if secs <= 0 {
             return Err(Error::new(ErrorKind::Protocol, format!("etcd granted a lease of {secs} s")));
         }
@@ -143,6 +151,11 @@ impl Leases {
             .call(|stubs| async move { stubs.lease().time_to_live(id, None).await.map(|answer| answer.ttl()) })
             .await?;
         Ok(u64::try_from(secs).ok())
+    }
+
+    /// Nobody will revoke this lease: a request for it that is still on its way is dropped.
+    pub(crate) fn let_go(&self, id: i64) {
+        self.aside().remove(&id);
     }
 
     fn aside(&self) -> MutexGuard<'_, HashMap<i64, Grant>> {

@@ -122,7 +122,7 @@ impl Session {
     fn begin(&self, id: i64) {
         let unfinished = &mut self.state().unfinished;
         if unfinished.len() == MOST_UNFINISHED {
-            unfinished.remove(0);
+            self.leases.let_go(unfinished.remove(0)); // it ends by itself
         }
         unfinished.push(id);
     }

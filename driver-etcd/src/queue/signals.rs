@@ -110,7 +110,7 @@ impl Signals {
                 return Ok(known.id);
             }
         }
-        let granted = self.leases.grant(new_id(), SECS).await?;
+        let granted = self.leases.grant_loosely(new_id(), SECS).await?;
         Ok(lease.insert(granted).id)
     }
 

@@ -12,7 +12,7 @@
 //! label=worker 7
 //! ```
 
-use tenure_core::{Label, OwnerId, OwnerToken};
+use tenure_core::{Label, OwnerId, OwnerToken, Ttl};
 
 use crate::grants::Lease;
 
@@ -99,8 +99,9 @@ impl Record {
                 _ => {} // a later version's
             }
         }
-        // A lease of more than a century, and a base from the year 2255 on, nobody wrote.
-        let sound = (1..=i64::from(u32::MAX)).contains(&record.lease_secs) && record.base < 1 << 53;
+        // A longer lease, and a base from the year 2255 on, nobody wrote.
+        let longest = i64::try_from(Ttl::MAX.as_secs()).unwrap_or(i64::MAX);
+        let sound = (1..=longest).contains(&record.lease_secs) && record.base < 1 << 53;
         (sound && !record.entries.is_empty()).then_some(record)
     }
 }
@@ -135,7 +136,8 @@ mod tests {
             assert_eq!(Record::decode(foreign.as_bytes()), None, "{foreign}");
         }
         let token = OwnerToken::random().expose().as_str().to_owned();
-        for (lease, base) in [("0", "7"), ("-9", "7"), ("9223372036854775807", "7"), ("30", "9007199254740992")] {
+        let long = (Ttl::MAX.as_secs() + 1).to_string();
+        for (lease, base) in [("0", "7"), ("-9", "7"), (long.as_str(), "7"), ("30", "9007199254740992")] {
             let absurd = format!("tenure/1\nlease={lease}\nbase={base}\nentry={token}\n");
             assert_eq!(Record::decode(absurd.as_bytes()), None, "{absurd}");
         }

@@ -160,11 +160,11 @@ impl NameState {
         heard != Heard::Never
     }
 
-    /// A waiter that nobody listens for may still ask, and keeps its place until it lapses; but the one behind it is told to
-    /// look.
+    /// A waiter that nobody listens for may still ask, and keeps its place until it lapses; but the next one that can hear is
+    /// told to look.
     fn tell_behind(&mut self, mut token: OwnerToken, outside: &mut impl Outside) {
         while let Some(next) = self.queue.behind(&token) {
-            if outside.tell(&next, None) != Heard::ByNobody {
+            if matches!(outside.tell(&next, None), Heard::Yes | Heard::Perhaps) {
                 break;
             }
             token = next;

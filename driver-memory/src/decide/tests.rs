@@ -32,6 +32,8 @@ struct World {
     /// Who was told last, and what it was given.
     told: Option<(OwnerToken, Option<Given>)>,
     deaf: Vec<OwnerToken>,
+    /// Waiters that nobody listens for at the moment.
+    absent: Vec<OwnerToken>,
 }
 
 impl Outside for World {
@@ -43,6 +45,9 @@ impl Outside for World {
     fn tell(&mut self, waiter: &OwnerToken, given: Option<Given>) -> Heard {
         if self.deaf.contains(waiter) {
             return Heard::Never;
+        }
+        if self.absent.contains(waiter) {
+            return Heard::ByNobody;
         }
         self.told = Some((*waiter, given));
         Heard::Yes
@@ -346,4 +351,18 @@ fn who_is_known_to_hear_nothing_leaves_the_queue_when_its_turn_comes() {
     bench.pass(Duration::from_secs(1));
     bench.claim(last); // the lease ran out, and whoever asks gets past the one that does not listen
     assert_eq!((bench.state.waiters(), bench.woken()), (0, None));
+}
+
+#[test]
+fn a_wake_up_that_nobody_hears_goes_on_past_those_that_are_known_to_hear_nothing() {
+    let mut bench = Bench::new();
+    let [holder, absent, deaf, next] = tokens();
+    bench.take(Claimant::Plain, holder);
+    bench.world.absent.push(absent);
+    bench.world.deaf.push(deaf);
+    for waiter in [absent, deaf, next] {
+        bench.wait(waiter);
+    }
+    bench.release(holder);
+    assert_eq!(bench.woken(), Some(next), "it looks, should the first one never ask");
 }

@@ -4,9 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use tenure_core::driver::{
-    Acquisition, Ballot, CLOCKS_APART, CredibleFences, Doctor, Electorate, Hold, QuorumNode, Raised, Vote,
-};
+use tenure_core::driver::{Ballot, CLOCKS_APART, CredibleFences, Doctor, Electorate, Hold, QuorumNode, Raised, Vote};
 use tenure_core::{Error, ErrorKind, FencingToken, LockName, OwnerToken, Result};
 use tokio::time::Instant;
 
@@ -117,33 +115,26 @@ impl QuorumNode for MemoryDriver {
     }
 }
 
+/// As the acquisition of a plain lock, with a fence of the name's own counter, if the store votes in this electorate.
 fn vote(store: &Store, ballot: &Ballot) -> Result<Vote> {
-    let elsewhere = store.with_voting(|voting, now| {
+    let request = &ballot.request;
+    store.with_entry(&request.name, |entry| {
+        let (now, is_buried) = (entry.now, entry.is_buried(&request.token));
+        let (state, voting, ears) = entry.with_voting();
         if let Some(left) = voting.too_junior(ballot.seniority, now) {
             let text = format!("the node restarted empty, and votes again in {left:?}");
             return Err(Error::new(ErrorKind::Unavailable, text));
         }
         let own = *voting.electorate.get_or_insert(ballot.electorate);
-        Ok((own != ballot.electorate).then(|| own.to_string()))
-    })?;
-    match elsewhere {
-        Some(electorate) => Ok(Vote::Elsewhere { electorate }),
-        None => cast(store, ballot).map(Vote::Cast),
-    }
-}
-
-/// As the acquisition of a plain lock, with a fence of the name's own counter.
-fn cast(store: &Store, ballot: &Ballot) -> Result<Acquisition> {
-    let request = &ballot.request;
-    store.with_entry(&request.name, |entry| {
-        if entry.is_buried(&request.token) {
+        if own != ballot.electorate {
+            return Ok(Vote::Elsewhere { electorate: own.to_string() });
+        }
+        if is_buried {
             return Err(abandoned());
         }
-        let now = entry.now;
-        let (state, voting, ears) = entry.with_voting();
         let mut outside = Node { voting, ballot, now, ears };
         let answer = state.acquire(now, Claimant::Plain, request, store.caps, &mut outside);
-        answer.map_err(|refusal| refused(refusal, store.caps))
+        answer.map(Vote::Cast).map_err(|refusal| refused(refusal, store.caps))
     })
 }
 

@@ -252,19 +252,16 @@ impl<T: Copy + Ord> RenewTally<T> {
         Self { n, kept: Vec::with_capacity(n), lost: NodeSet::EMPTY, failed: 0 }
     }
 
-    pub(crate) fn kept(&mut self, for_long: T) -> Verdict<T> {
+    pub(crate) fn kept(&mut self, for_long: T) {
         self.kept.push(for_long);
-        self.verdict()
     }
 
-    pub(crate) fn lost(&mut self, node: usize) -> Verdict<T> {
+    pub(crate) fn lost(&mut self, node: usize) {
         self.lost.insert(node);
-        self.verdict()
     }
 
-    pub(crate) fn failed(&mut self) -> Verdict<T> {
+    pub(crate) fn failed(&mut self) {
         self.failed += 1;
-        self.verdict()
     }
 
     pub(crate) fn verdict(&self) -> Verdict<T> {

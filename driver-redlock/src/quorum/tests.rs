@@ -190,24 +190,29 @@ fn a_renewal_needs_a_majority_of_all_nodes_and_tells_a_proven_loss() {
     for n in 1..=9 {
         let mut all = RenewTally::new(n);
         for i in 1..majority(n) {
-            assert_eq!(all.kept(100 + i), Verdict::Wait, "{n} nodes");
+            all.kept(100 + i);
+            assert_eq!(all.verdict(), Verdict::Wait, "{n} nodes");
         }
-        assert_eq!(all.clone().kept(50), Verdict::Kept(50), "the majority keeps it only as long as its shortest lease");
+        all.kept(50);
+        assert_eq!(all.verdict(), Verdict::Kept(50), "the majority keeps it only as long as its shortest lease");
         let most_lost = n - majority(n);
         let mut lost = RenewTally::<u32>::new(n);
         for node in 0..most_lost {
-            assert_eq!(lost.lost(node), Verdict::Wait, "{n} nodes");
+            lost.lost(node);
+            assert_eq!(lost.verdict(), Verdict::Wait, "{n} nodes");
         }
-        assert_eq!(lost.clone().lost(most_lost), Verdict::Lost, "{n} nodes");
+        let mut unknown = lost.clone();
+        lost.lost(most_lost);
+        assert_eq!(lost.verdict(), Verdict::Lost, "{n} nodes");
         for i in most_lost..n {
+            unknown.failed();
             let expected = if i + 1 == n { Verdict::Unknown } else { Verdict::Wait };
-            assert_eq!(lost.failed(), expected, "a fault is not a proof");
+            assert_eq!(unknown.verdict(), expected, "a fault is not a proof");
         }
     }
     let mut three = RenewTally::new(3);
-    three.kept(10);
-    three.kept(30);
-    assert_eq!(three.kept(20), Verdict::Kept(20), "with one more answer the majority keeps it longer");
+    [10, 30, 20].into_iter().for_each(|ttl| three.kept(ttl));
+    assert_eq!(three.verdict(), Verdict::Kept(20), "with one more answer the majority keeps it longer");
 }
 
 #[test]

@@ -64,9 +64,9 @@ impl Steps<'_> {
         for (node, wire) in attempt.wires.iter().enumerate().take(self.protocol.nodes) {
             match wire.answer {
                 Answer::None => missing += 1,
-                Answer::Kept | Answer::KeptAndForgotten => drop(tally.kept(1)),
-                Answer::Gone => drop(tally.lost(node)),
-                Answer::Failed => drop(tally.failed()),
+                Answer::Kept | Answer::KeptAndForgotten => tally.kept(1),
+                Answer::Gone => tally.lost(node),
+                Answer::Failed => tally.failed(),
             }
         }
         (tally, missing)

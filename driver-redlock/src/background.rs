@@ -12,11 +12,12 @@ use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
-use tenure_core::driver::Hold;
+use tenure_core::driver::{Hold, Released};
 use tenure_core::{ErrorKind, LeaseInstant, Result};
 use tokio::task::JoinSet;
 
 use crate::node::Node;
+use crate::standing::Undo;
 
 /// The most pieces at once; what is beyond is left to the leases' own end.
 const MOST: usize = 65_536;
@@ -88,15 +89,6 @@ impl fmt::Debug for Background {
     }
 }
 
-/// How a token is undone at a node.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Undo {
-    /// The node's answer is known: its lease is ended.
-    Release,
-    /// A request may still be on its way: it is refused when it arrives.
-    Abandon,
-}
-
 /// A token to be undone at a node.
 #[derive(Clone, Debug)]
 pub(crate) struct Chore {
@@ -106,11 +98,13 @@ pub(crate) struct Chore {
 }
 
 impl Chore {
-    async fn once(&self) -> Result<()> {
-        match self.undo {
-            Undo::Release => self.node.release(&self.hold).await.map(drop),
-            Undo::Abandon => self.node.abandon(&self.hold).await,
+    /// Undoes once. What a release tells, if it is one.
+    pub(crate) async fn once(&self) -> Result<Option<Released>> {
+        let told = if self.undo.tells() { Some(self.node.release(&self.hold).await?) } else { None };
+        if self.undo != Undo::Release {
+            self.node.abandon(&self.hold).await?;
         }
+        Ok(told)
     }
 }
 

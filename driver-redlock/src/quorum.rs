@@ -5,6 +5,8 @@
 //! either by the vote itself, which answered `m`, or by a conditional raise to `m`. Any two grants then share a node,
 //! and the counter of that node orders them.
 
+use tenure_core::driver::Released;
+
 pub(crate) use crate::node_set::{MOST_NODES, NodeSet};
 
 /// More than half of `n`.
@@ -310,13 +312,22 @@ pub(crate) enum Freed {
 }
 
 impl ReleaseTally {
-    pub(crate) fn released(&mut self, node: usize) {
+    /// Takes in what a node told. One that was not asked whether it had the lock has not answered.
+    pub(crate) fn heard(&mut self, node: usize, told: Option<Released>) {
+        match told {
+            Some(Released::Released) => self.released(node),
+            Some(Released::NotHeld) => self.not_held(node),
+            None => {}
+        }
+    }
+
+    fn released(&mut self, node: usize) {
         self.released.insert(node);
         self.not_held.remove(node);
     }
 
     /// A node that released it in an earlier try does not hold it in this one.
-    pub(crate) fn not_held(&mut self, node: usize) {
+    fn not_held(&mut self, node: usize) {
         if !self.released.contains(node) {
             self.not_held.insert(node);
         }

@@ -10,12 +10,13 @@ use futures_util::stream::FuturesUnordered;
 use tenure_core::driver::{ForceReleased, Hold, Released};
 use tenure_core::{Error, FencingToken, LeaseInstant, LockName, Result};
 
-use crate::background::{Chore, Undo, undo_all};
+use crate::background::{Chore, undo_all};
 use crate::quorum::{Freed, NodeSet};
 use crate::shared::Shared;
 use crate::slot::Slot;
+use crate::standing::Undo;
 
-/// What one node said: whether it released, or that what was on its way is refused there from now on.
+/// What one node said: whether it had the lock, if that was asked, and that it has it no more.
 type Said = Result<Option<Released>>;
 type Pending = FuturesUnordered<Pin<Box<dyn Future<Output = (usize, Said)> + Send>>>;
 
@@ -23,11 +24,13 @@ type Pending = FuturesUnordered<Pin<Box<dyn Future<Output = (usize, Said)> + Sen
 pub(crate) async fn release(shared: &Arc<Shared>, hold: &Hold) -> Result<Released> {
     shared.ensure_open()?;
     let slot = shared.slots.find(&hold.name, hold.token, shared.n());
-    let (unknown, before) = {
+    let (standing, before) = {
         let mut state = slot.state();
-        (state.standing.end(), state.tally.ask(shared.n()))
+        state.standing.end();
+        (state.standing, state.tally.ask(shared.n()))
     };
-    let chores = chores(shared, &slot, NodeSet::first(shared.n()).without(before.answered()), unknown);
+    let left = NodeSet::first(shared.n()).without(before.answered());
+    let chores = chores(shared, &slot, left, |node| standing.give_back(node));
     let mut pending = send(&chores);
     let mut faults = Vec::new();
     let verdict = loop {
@@ -38,12 +41,8 @@ pub(crate) async fn release(shared: &Arc<Shared>, hold: &Hold) -> Result<Release
         let Some((node, said)) = pending.next().await else {
             break slot.state().tally.final_verdict(before, shared.n());
         };
-        let mut state = slot.state();
         match said {
-            Ok(Some(Released::Released)) => state.tally.released(node),
-            Ok(Some(Released::NotHeld)) => state.tally.not_held(node),
-            // A vote that we never heard of is no part of the majority that held it.
-            Ok(None) => state.tally.not_held(node),
+            Ok(told) => slot.state().tally.heard(node, told),
             Err(error) => faults.push((node, error)),
         }
     };
@@ -68,7 +67,7 @@ pub(crate) async fn abandon(shared: &Arc<Shared>, hold: &Hold) -> Result<()> {
         state.queue.listener = None;
     }
     let all = NodeSet::first(shared.n());
-    let chores = chores(shared, &slot, all, all);
+    let chores = chores(shared, &slot, all, |_| Undo::Abandon);
     let mut pending = send(&chores);
     let (mut acknowledged, mut faults) = (0, Vec::new());
     while acknowledged < shared.needed() {
@@ -84,10 +83,9 @@ pub(crate) async fn abandon(shared: &Arc<Shared>, hold: &Hold) -> Result<()> {
     Ok(())
 }
 
-fn chores(shared: &Shared, slot: &Slot, which: NodeSet, unknown: NodeSet) -> Vec<(usize, Chore)> {
+fn chores(shared: &Shared, slot: &Slot, which: NodeSet, how: impl Fn(usize) -> Undo) -> Vec<(usize, Chore)> {
     let chore = |index: usize| {
-        let undo = if unknown.contains(index) { Undo::Abandon } else { Undo::Release };
-        (index, Chore { node: Arc::clone(&shared.nodes[index]), hold: slot.hold_at(index), undo })
+        (index, Chore { node: Arc::clone(&shared.nodes[index]), hold: slot.hold_at(index), undo: how(index) })
     };
     which.iter().map(chore).collect()
 }
@@ -95,13 +93,7 @@ fn chores(shared: &Shared, slot: &Slot, which: NodeSet, unknown: NodeSet) -> Vec
 fn send(chores: &[(usize, Chore)]) -> Pending {
     let one = |(index, chore): &(usize, Chore)| {
         let (index, chore) = (*index, chore.clone());
-        Box::pin(async move {
-            let said = match chore.undo {
-                Undo::Release => chore.node.release(&chore.hold).await.map(Some),
-                Undo::Abandon => chore.node.abandon(&chore.hold).await.map(|()| None),
-            };
-            (index, said)
-        }) as Pin<Box<dyn Future<Output = (usize, Said)> + Send>>
+        Box::pin(async move { (index, chore.once().await) }) as Pin<Box<dyn Future<Output = (usize, Said)> + Send>>
     };
     chores.iter().map(one).collect()
 }

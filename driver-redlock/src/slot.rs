@@ -12,10 +12,10 @@ use tenure_core::driver::{AcquireRequest, Hold, WakeHandle};
 use tenure_core::{Label, LeaseInstant, LockName, OwnerToken, Ttl};
 use tokio::task::AbortHandle;
 
-use crate::background::{Chore, Undo};
+use crate::background::Chore;
 use crate::node::Node;
 use crate::quorum::{NodeSet, ReleaseTally};
-use crate::standing::Standing;
+use crate::standing::{Standing, Undo};
 
 #[derive(Debug)]
 pub(crate) struct Slot {

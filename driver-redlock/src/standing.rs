@@ -34,6 +34,25 @@ pub(crate) enum Healed {
     Unknown,
 }
 
+/// How a token is undone at a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Undo {
+    /// The node's answer is known: its lease is ended.
+    Release,
+    /// A request may still be on its way: it is refused when it arrives.
+    Abandon,
+    /// A request may still be on its way, and whether the node had the lock has to be known: the lease is ended, which
+    /// tells, and the request refused.
+    ReleaseAndAbandon,
+}
+
+impl Undo {
+    /// Whether the node tells if it had the lock.
+    pub(crate) fn tells(self) -> bool {
+        self != Self::Abandon
+    }
+}
+
 impl Standing {
     pub(crate) fn asked(&self) -> NodeSet {
         self.asked
@@ -96,11 +115,14 @@ impl Standing {
         self.fence = None;
     }
 
-    /// It is over: nothing can be won or taken back for it from now on. Returns where a vote may be on its way, and has to
-    /// be refused when it arrives; anywhere else a release is enough.
-    pub(crate) fn end(&mut self) -> NodeSet {
+    /// It is over: nothing can be won or taken back for it from now on.
+    pub(crate) fn end(&mut self) {
         self.ended = true;
-        self.unknown()
+    }
+
+    /// How a hold that has ended is given back at the node.
+    pub(crate) fn give_back(&self, node: usize) -> Undo {
+        if self.unknown().contains(node) { Undo::ReleaseAndAbandon } else { Undo::Release }
     }
 
     /// Gives up the present tokens at these nodes. Returns where the answer is known and a release is enough; anywhere

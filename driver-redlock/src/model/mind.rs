@@ -8,7 +8,7 @@ use tenure_core::FencingToken;
 
 use crate::node_set::NodeSet;
 use crate::quorum::{Decision, Election, Event};
-use crate::standing::{Healed, Standing};
+use crate::standing::{Healed, Standing, Undo};
 
 /// What a client gets to know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -60,10 +60,12 @@ pub(super) enum Output {
     Heal {
         sent: bool,
     },
-    /// How the token is undone: where a release is enough, and where a late vote has to be refused.
+    /// How the token is undone: where a release is enough, where a late vote has to be refused, and which nodes tell
+    /// whether they had the lock.
     Undo {
         release: NodeSet,
         abandon: NodeSet,
+        tell: NodeSet,
     },
 }
 
@@ -109,14 +111,19 @@ impl Mind {
             Input::HealUnheard { node } => standing.settle_healing(node, Healed::Unknown),
             Input::End => {
                 let all = NodeSet::first(nodes);
-                let abandon = standing.end();
+                standing.end();
                 standing.drop_hold();
-                return Output::Undo { release: all.without(abandon), abandon };
+                let which = |wanted: fn(Undo) -> bool| {
+                    let some = all.iter().filter(|node| wanted(standing.give_back(*node)));
+                    some.fold(NodeSet::EMPTY, |all, node| all.or(NodeSet::of(node)))
+                };
+                let release = which(|undo| undo == Undo::Release);
+                return Output::Undo { release, abandon: all.without(release), tell: which(Undo::tells) };
             }
             Input::Spoil => {
                 let which = standing.granted().or(standing.unknown());
                 let release = standing.spoil(which);
-                return Output::Undo { release, abandon: which.without(release) };
+                return Output::Undo { release, abandon: which.without(release), tell: NodeSet::EMPTY };
             }
         }
         Output::Nothing

@@ -1,5 +1,6 @@
 //! All that can happen next in a state.
 
+mod release;
 mod renewal;
 
 use super::mind::{Input, Minds, Output};
@@ -60,8 +61,9 @@ impl<'a> Steps<'a> {
         }
         if matches!(attempt.phase, Phase::Asking | Phase::Held) {
             let mut next = *self.state;
-            self.end(&mut next.attempts[a], attempt.phase == Phase::Held);
-            self.step("attempt # ends", [a, 0, 0], next);
+            let tell = self.end(&mut next.attempts[a], attempt.phase == Phase::Held);
+            let wrong = (attempt.phase == Phase::Held).then(|| self.misjudged(a, tell)).flatten();
+            self.found.push(Step { label: Label("attempt # ends", [a, 0, 0]), next, wrong });
         }
     }
 
@@ -89,10 +91,10 @@ impl<'a> Steps<'a> {
         }
     }
 
-    /// The attempt is over: `held` and given back or lost, or not won.
-    fn end(&mut self, attempt: &mut Attempt, held: bool) {
+    /// The attempt is over: `held` and given back or lost, or not won. Returns which nodes tell whether they had the lock.
+    fn end(&mut self, attempt: &mut Attempt, held: bool) -> NodeSet {
         let undo = self.think(attempt, if held { Input::End } else { Input::Spoil });
-        let Output::Undo { release, abandon } = undo else { unreachable!() };
+        let Output::Undo { release, abandon, tell } = undo else { unreachable!() };
         attempt.phase = Phase::Done;
         attempt.hint = if attempt.wires.iter().any(|wire| wire.vote == Vote::Sent) { attempt.hint } else { 0 };
         if !(held && attempt.renewing) {
@@ -112,6 +114,7 @@ impl<'a> Steps<'a> {
                 wire.undo = Undo::Abandon;
             }
         }
+        tell
     }
 
     /// Nothing that the attempt still hears of makes a difference.
@@ -137,7 +140,9 @@ impl<'a> Steps<'a> {
                 let Output::Ask(again) = self.think(attempt, Input::AskAgain) else { unreachable!() };
                 again.iter().for_each(|i| attempt.wires[i].vote = Vote::Sent);
             }
-            Decision::Lost(_) => self.end(attempt, false),
+            Decision::Lost(_) => {
+                self.end(attempt, false);
+            }
         }
     }
 

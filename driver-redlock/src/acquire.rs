@@ -64,7 +64,8 @@ async fn confirm(shared: &Arc<Shared>, slot: &Arc<Slot>, request: &AcquireReques
     let ttls: Vec<Duration> = votes
         .into_iter()
         .filter_map(|vote| match vote {
-            Ok(Vote::Cast(Acquisition::Granted(grant))) => Some(grant.ttl),
+            // A fresh grant is none of the hold: somebody else may have had the node in between.
+            Ok(Vote::Cast(Acquisition::Granted(grant))) if grant.begun == Begun::Earlier => Some(grant.ttl),
             _ => None,
         })
         .collect();

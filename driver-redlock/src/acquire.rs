@@ -41,7 +41,8 @@ pub(crate) async fn acquire(shared: &Arc<Shared>, request: &AcquireRequest) -> R
     if request.queue == Queueing::None && slot.state().standing.fence().is_none() {
         shared.slots.remove(&request.token);
     }
-    answer
+    // A place in a queue is something that stands, whatever the other nodes said.
+    answer.map_err(|error| if slot.state().queue.joined { error.half_way() } else { error })
 }
 
 /// Whether the token holds the lock already; then the answer is the same again.

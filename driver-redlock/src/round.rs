@@ -51,6 +51,8 @@ pub(crate) struct Round<'a> {
     void: NodeSet,
     /// Which nodes the tokens had been sent to before.
     asked_before: NodeSet,
+    /// The node in whose queue the acquisition was before.
+    queued_before: Option<usize>,
     /// Refusals of this round, with when each is worth another try.
     pub(crate) refusals: Vec<(usize, Busy)>,
     sent: NodeSet,
@@ -62,6 +64,10 @@ pub(crate) struct Round<'a> {
 impl<'a> Round<'a> {
     pub(crate) fn new(shared: &'a Arc<Shared>, slot: &'a Arc<Slot>, request: &'a AcquireRequest) -> Self {
         let proposal = shared.proposal();
+        let (asked_before, queued_before) = {
+            let state = slot.state();
+            (state.standing.asked(), state.queue.at.filter(|_| state.queue.joined))
+        };
         let clock = CredibleFences::now();
         Self {
             shared,
@@ -74,7 +80,8 @@ impl<'a> Round<'a> {
             ttls: Vec::with_capacity(shared.n()),
             faults: Vec::new(),
             void: NodeSet::EMPTY,
-            asked_before: slot.state().standing.asked(),
+            asked_before,
+            queued_before,
             refusals: Vec::new(),
             sent: NodeSet::EMPTY,
             rounds: 1,
@@ -238,7 +245,7 @@ impl<'a> Round<'a> {
                 Event::Refused { node }
             }
             Ok(Vote::Elsewhere { electorate }) => {
-                self.slot.state().standing.settle_refused(node);
+                self.was_not_applied(node);
                 let ours = self.shared.electorate;
                 let text = format!("the node votes in electorate {electorate}, and this client's is {ours}");
                 self.faults.push((node, Error::new(ErrorKind::Misconfigured, text)));
@@ -246,15 +253,20 @@ impl<'a> Round<'a> {
             }
             Err(error) => {
                 if error.was_not_applied() {
-                    let mut state = self.slot.state();
-                    state.standing.settle_refused(node);
-                    if state.queue.at == Some(node) {
-                        state.queue.joined = false;
-                    }
+                    self.was_not_applied(node);
                 }
                 self.faults.push((node, error));
                 Event::Failed { node }
             }
+        }
+    }
+
+    /// The node did nothing: it has the place in its queue that it had before, if any.
+    fn was_not_applied(&self, node: usize) {
+        let mut state = self.slot.state();
+        state.standing.settle_refused(node);
+        if state.queue.at == Some(node) {
+            state.queue.joined = self.queued_before == Some(node);
         }
     }
 

@@ -2,8 +2,37 @@
 
 mod common;
 
-use common::{Nodes, attempt, grant, hold, quiet};
-use tenure_core::driver::{Acquisition, DistributedLock as _};
+use std::time::Duration;
+
+use common::{Nodes, attempt, grant, hold, quiet, waiter};
+use tenure_core::driver::{Acquisition, DistributedLock as _, Electorate, QuorumNode};
+use tenure_memory::Operation;
+
+/// A place in a queue is something that stands.
+#[tokio::test(start_paused = true)]
+async fn an_error_after_a_place_in_a_queue_was_taken_does_not_say_that_nothing_was_done() {
+    let mut places = 0;
+    for elsewhere in 0..3 {
+        let nodes = Nodes::new(3);
+        let (other, _) = nodes.client();
+        grant(&other, &attempt("a")).await;
+        quiet(&other).await;
+        nodes.0[elsewhere].enroll(&Electorate::of(["n0", "n1"])).await.unwrap();
+        let (driver, links) = nodes.client();
+        links[elsewhere].faults().delay_reply(Operation::Acquire, Duration::from_millis(10));
+        links[(elsewhere + 1) % 3].faults().delay_reply(Operation::Acquire, Duration::from_millis(20));
+        let up = &nodes.0[(elsewhere + 2) % 3];
+        let request = waiter("a");
+        let answer = driver.acquire(&request).await;
+        quiet(&driver).await;
+        let waiters = up.inspect(&request.name).await.unwrap().waiters;
+        if let Err(error) = answer {
+            assert_eq!(error.was_not_applied(), waiters == 0, "n{elsewhere}: {error}");
+            places += waiters;
+        }
+    }
+    assert!(places > 0, "one of them is where the waiter queues");
+}
 
 /// Somebody else had the lock in between: the old fence is not worth anything any more.
 #[tokio::test(start_paused = true)]

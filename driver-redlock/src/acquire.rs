@@ -22,6 +22,9 @@ const SECOND_TRIES: u32 = 2;
 /// The longest pause before it does.
 const SECOND_TRY_WITHIN: Duration = Duration::from_millis(20);
 
+/// For how long after an attempt without a place in a queue its token may ask again.
+const ASKED_AGAIN_WITHIN: Duration = Duration::from_secs(10);
+
 /// Takes the lock for the request's token, or tells that it is busy.
 pub(crate) async fn acquire(shared: &Arc<Shared>, request: &AcquireRequest) -> Result<Acquisition> {
     shared.ensure_open()?;
@@ -39,7 +42,11 @@ pub(crate) async fn acquire(shared: &Arc<Shared>, request: &AcquireRequest) -> R
         slot.line().is_contended_now();
     }
     if request.queue == Queueing::None && slot.state().standing.fence().is_none() {
-        shared.slots.remove(&request.token);
+        if slot.has_spoiled() {
+            slot.keep_for(ASKED_AGAIN_WITHIN);
+        } else {
+            shared.slots.remove(&request.token);
+        }
     }
     // A place in a queue is something that stands, whatever the other nodes said.
     answer.map_err(|error| if slot.state().queue.joined { error.half_way() } else { error })

@@ -189,6 +189,16 @@ impl Slot {
         chores
     }
 
+    /// Whether a token was given up at any node, which must not be sent there again.
+    pub(crate) fn has_spoiled(&self) -> bool {
+        self.state().tokens.iter().any(|token| *token != self.token)
+    }
+
+    /// Remembers the acquisition for so long, without anybody asking for it.
+    pub(crate) fn keep_for(&self, span: Duration) {
+        self.state().kept_until = LeaseInstant::now().after(span);
+    }
+
     /// Until when undoing can matter: a lease that nobody renews has ended by then.
     pub(crate) fn undo_until(&self, longer: Duration) -> LeaseInstant {
         let ttl = self.state().ttl.map_or(Duration::from_secs(60), Ttl::get);

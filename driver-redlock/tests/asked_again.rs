@@ -4,9 +4,39 @@ mod common;
 
 use std::time::Duration;
 
-use common::{Nodes, attempt, grant, hold, quiet, waiter};
-use tenure_core::driver::{Acquisition, DistributedLock as _, Electorate, QuorumNode};
+use common::{Nodes, attempt, busy, grant, hold, quiet, waiter};
+use tenure_core::ErrorKind;
+use tenure_core::driver::{AcquireRequest, Acquisition, Ballot, DistributedLock as _, Electorate, QuorumNode, Vote};
 use tenure_memory::Operation;
+
+fn ballot(request: AcquireRequest) -> Ballot {
+    let electorate = Electorate::of(["n0", "n1", "n2"]);
+    Ballot { request, proposal: None, seniority: Duration::ZERO, electorate }
+}
+
+/// What undoes the first attempt comes late, and would undo the second.
+#[tokio::test(start_paused = true)]
+async fn what_undoes_a_lost_attempt_does_not_reach_the_next_one_of_the_token() {
+    let nodes = Nodes::new(3);
+    let (driver, links) = nodes.client();
+    let others = [attempt("a"), attempt("a")];
+    for (node, other) in nodes.0[1..].iter().zip(&others) {
+        assert!(matches!(node.vote(&ballot(other.clone())).await.unwrap(), Vote::Cast(Acquisition::Granted(_))));
+    }
+    let request = attempt("a");
+    links[0].faults().fail_next(Operation::Release, ErrorKind::Unavailable);
+    busy(&driver, &request).await;
+    for (node, other) in nodes.0[1..].iter().zip(&others) {
+        node.release(&hold(other)).await.unwrap();
+    }
+    // As soon as the two nodes are free, whatever the first says.
+    grant(&driver, &request).await;
+    quiet(&driver).await;
+    let held = nodes.held("a").await;
+    let healthy = driver.healthy_nodes(&request.token).unwrap().len();
+    assert_eq!(held, healthy, "each node that is counted serves it");
+    assert!(held >= 2, "{held} of 3 nodes serve it");
+}
 
 /// A place in a queue is something that stands.
 #[tokio::test(start_paused = true)]

@@ -12,7 +12,7 @@ use crate::shared::Shared;
 /// Asks all nodes. Owner and depth are known in the holder's process only; elsewhere every hold looks like a
 /// plain one.
 ///
-/// A holder is one that a majority names, by fence and label; of its lease the majority's part counts.
+/// A holder is one that a majority names, by fence and label, or by label alone; of its lease the majority's part counts.
 pub(crate) async fn inspect(shared: &Arc<Shared>, name: &LockName) -> Result<Inspection> {
     shared.ensure_open()?;
     let looks = shared.nodes.iter().map(|node| node.bounded(node.api.inspect(name)));
@@ -37,16 +37,24 @@ pub(crate) async fn inspect(shared: &Arc<Shared>, name: &LockName) -> Result<Ins
     Ok(Inspection { holder, waiters })
 }
 
+/// The holder that more than half of the nodes with one agree on, if they are a majority.
 fn agreed(holders: &[Holder], needed: usize) -> Option<Holder> {
-    // A node that was healed has a greater fence than the hold; the label tells that it is the same.
-    let same = |one: &Holder, other: &Holder| one.fence == other.fence && one.label == other.label;
-    let group_of = |holder: &Holder| holders.iter().filter(|other| same(holder, other)).cloned().collect::<Vec<_>>();
-    let group = holders.iter().map(group_of).max_by_key(Vec::len)?;
-    if holders.len() < needed || group.len() * 2 <= holders.len() {
+    if holders.len() < needed {
         return None;
     }
+    let same_hold = |one: &Holder, other: &Holder| one.fence == other.fence && one.label == other.label;
+    // A node that voted late or was taken back knows the hold by a greater fence. When most did, the label alone tells that
+    // it is the same, and the least of their fences is closest to its own.
+    let group = most(holders, same_hold).or_else(|| most(holders, |one, other| one.label == other.label))?;
     let held_for = group.iter().filter_map(|holder| holder.held_for).max();
     let remaining: Vec<_> = holders.iter().filter_map(|holder| holder.remaining).collect();
     let remaining = at_majority(&remaining, needed);
-    Some(Holder { held_for, remaining, depth: 1, owner: None, ..group.into_iter().next()? })
+    let least = group.into_iter().min_by_key(|holder| holder.fence)?;
+    Some(Holder { held_for, remaining, depth: 1, owner: None, ..least })
+}
+
+/// Those that are the same as one of them, if they are more than half.
+fn most(holders: &[Holder], same: impl Fn(&Holder, &Holder) -> bool) -> Option<Vec<Holder>> {
+    let group_of = |holder: &Holder| holders.iter().filter(|other| same(holder, other)).cloned().collect::<Vec<_>>();
+    holders.iter().map(group_of).max_by_key(Vec::len).filter(|group| group.len() * 2 > holders.len())
 }

@@ -2,7 +2,8 @@
 
 mod common;
 
-use common::{Nodes, attempt, grant, hold, quiet, renewal};
+use common::{Nodes, attempt, busy, grant, hold, name, quiet, renewal};
+use tenure_core::Label;
 use tenure_core::driver::{AcquireRequest, DistributedLock as _, Released, Renewed};
 use tenure_memory::{MemoryDriver, Operation};
 use tenure_redlock::Redlock;
@@ -71,4 +72,22 @@ async fn a_hold_of_nodes_that_were_taken_back_unheard_and_lost_it_again_is_lost(
     assert_eq!(driver.release(&hold(&request)).await.unwrap(), Released::NotHeld);
     quiet(&driver).await;
     assert_eq!(nodes.held("a").await, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hold_whose_nodes_know_it_by_fences_of_their_own_is_still_seen() {
+    let nodes = Nodes::new(3);
+    let (driver, _) = nodes.client();
+    let request = AcquireRequest { label: Some(Label::new("me").unwrap()), ..attempt("a") };
+    let fence = grant(&driver, &request).await.fence;
+    quiet(&driver).await;
+    for (node, times) in [(1, 2), (2, 1)] {
+        for _ in 0..times {
+            nodes.0[node].faults().expire("a").unwrap();
+            renew(&driver, &request).await;
+        }
+    }
+    let holder = driver.inspect(&name("a")).await.unwrap().holder.expect("all three nodes serve it");
+    assert_eq!((holder.fence, holder.label), (Some(fence), request.label));
+    busy(&driver, &attempt("a")).await;
 }

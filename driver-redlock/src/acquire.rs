@@ -41,7 +41,7 @@ pub(crate) async fn acquire(shared: &Arc<Shared>, request: &AcquireRequest) -> R
     if request.queue != Queueing::None && matches!(answer, Ok(Acquisition::Busy(_))) {
         slot.line().is_contended_now();
     }
-    if request.queue == Queueing::None && slot.state().standing.fence().is_none() {
+    if request.queue == Queueing::None && !slot.state().standing.is_held() {
         if slot.has_spoiled() {
             slot.keep_for(ASKED_AGAIN_WITHIN);
         } else {

@@ -45,7 +45,7 @@ impl Redlock {
         let slot = self.0.slots.get(token)?;
         let (held, granted) = {
             let state = slot.state();
-            (state.standing.fence().is_some(), state.standing.granted())
+            (state.standing.is_held(), state.standing.granted())
         };
         held.then(|| granted.iter().map(|index| self.0.nodes[index].name.as_str()).collect())
     }

@@ -1,7 +1,7 @@
 //! Keeping leases: a majority of all nodes must extend, without a gap, what they granted.
 //!
 //! A node that does not have the lock any more (it restarted empty, or never granted) is asked to grant it again, with
-//! the hold's fence as the proposal, once the others have renewed it. Such a node counts from the next renewal on. The
+//! the hold's fence as the proposal (a clock's, if another process won it), once the others have renewed it. Such a node counts from the next renewal on. The
 //! proof of the fences allows it: a repeated vote is nothing else than a late one, and can only move the node's counter
 //! up. Exclusion allows it because the lease was continuous at a majority all the while.
 
@@ -90,7 +90,11 @@ fn conclude(shared: &Arc<Shared>, lease: &Lease) -> Result<Renewed> {
             let mut state = lease.slot.state();
             state.ttl = state.ttl.max(Some(lease.ttl));
             state.keep();
+            let is_adopted = state.standing.adopt();
             drop(state);
+            if is_adopted {
+                shared.slots.adopt(&lease.slot);
+            }
             heal_gone(shared, lease);
             Ok(Renewed::Extended { ttl })
         }
@@ -127,11 +131,14 @@ fn heal_gone(shared: &Arc<Shared>, lease: &Lease) {
 fn heal(shared: &Arc<Shared>, slot: &Arc<Slot>, index: usize, ttl: Ttl) {
     let ballot = {
         let mut state = slot.state();
-        let Some(fence) = state.standing.begin_healing(index) else { return };
+        if !state.standing.begin_healing(index) {
+            return;
+        }
+        let proposal = state.standing.fence().or_else(|| shared.proposal());
         let (name, token, label) = (slot.name.clone(), state.tokens[index], state.label.clone());
         let request = AcquireRequest { name, token, ttl, queue: Queueing::None, label, fences: 1 };
         // The vote is for who holds the lock already, so it matters not what the node may have forgotten.
-        Ballot { request, proposal: Some(fence), seniority: Duration::ZERO, electorate: shared.electorate }
+        Ballot { request, proposal, seniority: Duration::ZERO, electorate: shared.electorate }
     };
     let (node, slot) = (Arc::clone(&shared.nodes[index]), Arc::clone(slot));
     let work = async move {

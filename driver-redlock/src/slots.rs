@@ -48,6 +48,13 @@ impl Slots {
         self.inner().slots.get(token).map(Arc::clone)
     }
 
+    /// Remembers an acquisition of another process that is held here from now on.
+    pub(crate) fn adopt(&self, slot: &Arc<Slot>) {
+        let mut inner = self.inner();
+        inner.sweep();
+        inner.slots.entry(slot.token).or_insert_with(|| Arc::clone(slot));
+    }
+
     pub(crate) fn remove(&self, token: &OwnerToken) {
         let mut inner = self.inner();
         if let Some(slot) = inner.slots.remove(token)

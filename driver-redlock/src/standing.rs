@@ -16,8 +16,10 @@ pub(crate) struct Standing {
     healing: NodeSet,
     /// Where two votes were sent and one of them was never heard of: what is heard from then on may be of either.
     doubted: NodeSet,
-    /// Set while it is held.
+    /// Set while it is held, if it was won here.
     fence: Option<FencingToken>,
+    /// Held, and won by another process.
+    adopted: bool,
     /// Released, lost or abandoned: nothing may be won for it any more.
     ended: bool,
 }
@@ -67,7 +69,12 @@ impl Standing {
         self.unknown.or(self.doubted)
     }
 
-    /// The fence of the hold; `None` unless it is held.
+    /// Whether it is held.
+    pub(crate) fn is_held(&self) -> bool {
+        self.adopted || self.fence.is_some()
+    }
+
+    /// The fence of the hold; `None` unless it is held and was won here.
     pub(crate) fn fence(&self) -> Option<FencingToken> {
         self.fence
     }
@@ -110,9 +117,16 @@ impl Standing {
         !self.ended
     }
 
+    /// A majority keeps it. Whether that is news: it was won by another process.
+    pub(crate) fn adopt(&mut self) -> bool {
+        let is_news = !self.ended && !self.is_held();
+        self.adopted |= is_news;
+        is_news
+    }
+
     /// It is held no more, and may be asked for anew.
     pub(crate) fn drop_hold(&mut self) {
-        self.fence = None;
+        (self.fence, self.adopted) = (None, false);
     }
 
     /// It is over: nothing can be won or taken back for it from now on.
@@ -136,12 +150,14 @@ impl Standing {
         sure
     }
 
-    /// Whether the node is to be taken back, with which fence. A node is asked once at a time.
-    pub(crate) fn begin_healing(&mut self, node: usize) -> Option<FencingToken> {
+    /// Whether the node is to be taken back. A node is asked once at a time.
+    pub(crate) fn begin_healing(&mut self, node: usize) -> bool {
         let done = self.ended || self.healing.contains(node) || self.granted.contains(node);
-        let fence = self.fence.filter(|_| !done)?;
-        self.healing.insert(node);
-        Some(fence)
+        let begins = self.is_held() && !done;
+        if begins {
+            self.healing.insert(node);
+        }
+        begins
     }
 
     /// Whether the vote that takes the node back is sent still: not when the hold has ended since.

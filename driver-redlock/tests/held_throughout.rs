@@ -2,9 +2,13 @@
 
 mod common;
 
+use std::time::Duration;
+
 use common::{Nodes, attempt, busy, grant, hold, name, quiet, renewal};
 use tenure_core::Label;
-use tenure_core::driver::{AcquireRequest, DistributedLock as _, Released, Renewed};
+use tenure_core::driver::{
+    AcquireRequest, Ballot, DistributedLock as _, Electorate, QuorumNode as _, Released, Renewed,
+};
 use tenure_memory::{MemoryDriver, Operation};
 use tenure_redlock::Redlock;
 
@@ -75,6 +79,27 @@ async fn a_hold_of_nodes_that_were_taken_back_unheard_and_lost_it_again_is_lost(
 }
 
 #[tokio::test(start_paused = true)]
+async fn who_took_over_a_hold_takes_nodes_back_that_lost_it() {
+    let nodes = Nodes::new(3);
+    let (first, _) = nodes.client();
+    let (second, links) = nodes.client();
+    let request = attempt("a");
+    let fence = grant(&first, &request).await.fence;
+    quiet(&first).await;
+    renew(&second, &request).await;
+    nodes.0[2].faults().expire("a").unwrap();
+    renew(&second, &request).await;
+    assert_eq!(nodes.held("a").await, 3);
+    links[0].faults().outage();
+    renew(&second, &request).await;
+    links[0].faults().heal();
+    assert_eq!(second.release(&hold(&request)).await.unwrap(), Released::Released);
+    quiet(&second).await;
+    assert_eq!(nodes.held("a").await, 0);
+    assert!(grant(&first, &attempt("a")).await.fence > fence);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_hold_whose_nodes_know_it_by_fences_of_their_own_is_still_seen() {
     let nodes = Nodes::new(3);
     let (driver, _) = nodes.client();
@@ -90,4 +115,34 @@ async fn a_hold_whose_nodes_know_it_by_fences_of_their_own_is_still_seen() {
     let holder = driver.inspect(&name("a")).await.unwrap().holder.expect("all three nodes serve it");
     assert_eq!((holder.fence, holder.label), (Some(fence), request.label));
     busy(&driver, &attempt("a")).await;
+}
+
+/// Elections that were lost before leave tokens of their own at the nodes which granted; who takes over knows none of them.
+#[tokio::test(start_paused = true)]
+async fn a_hold_whose_nodes_know_it_by_other_tokens_cannot_be_taken_over_and_goes_on_where_it_was_won() {
+    let nodes = Nodes::new(3);
+    let (first, _) = nodes.client();
+    let (second, _) = nodes.client();
+    let request = attempt("a");
+    for free in [0, 1] {
+        let others: Vec<_> = (0..3).filter(|node| *node != free).map(|node| (node, attempt("a"))).collect();
+        for (node, other) in &others {
+            let electorate = Electorate::of(["n0", "n1", "n2"]);
+            let ballot = Ballot { request: other.clone(), proposal: None, seniority: Duration::ZERO, electorate };
+            nodes.0[*node].vote(&ballot).await.unwrap();
+        }
+        busy(&first, &request).await;
+        quiet(&first).await;
+        for (node, other) in &others {
+            nodes.0[*node].release(&hold(other)).await.unwrap();
+        }
+    }
+    grant(&first, &request).await;
+    quiet(&first).await;
+    let taken_over = second.renew(&[renewal(&request)]).await.remove(0).unwrap();
+    assert_eq!(taken_over, Renewed::Lost);
+    quiet(&second).await;
+    busy(&second, &attempt("a")).await;
+    renew(&first, &request).await;
+    assert_eq!(first.release(&hold(&request)).await.unwrap(), Released::Released);
 }

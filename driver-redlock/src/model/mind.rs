@@ -104,7 +104,7 @@ impl Mind {
             Input::Late { node } | Input::Renewed { node } => standing.settle_granted(node),
             Input::Gone { node } => standing.settle_gone(node),
             Input::Heal { node } => {
-                let sent = standing.begin_healing(node).is_some() && standing.send_healing(node);
+                let sent = standing.begin_healing(node) && standing.send_healing(node);
                 return Output::Heal { sent };
             }
             Input::Healed { node } => standing.settle_healing(node, Healed::Granted),

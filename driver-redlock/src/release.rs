@@ -32,7 +32,7 @@ pub(crate) async fn release(shared: &Arc<Shared>, hold: &Hold) -> Result<Release
     let left = NodeSet::first(shared.n()).without(before.answered());
     let chores = chores(shared, &slot, left, |node| standing.give_back(node));
     let mut pending = send(&chores);
-    let mut faults = Vec::new();
+    let (mut heard, mut faults) = (NodeSet::EMPTY, Vec::new());
     let verdict = loop {
         let verdict = slot.state().tally.verdict(before, shared.n());
         if verdict != Freed::Open {
@@ -42,15 +42,17 @@ pub(crate) async fn release(shared: &Arc<Shared>, hold: &Hold) -> Result<Release
             break slot.state().tally.final_verdict(before, shared.n());
         };
         match said {
-            Ok(told) => slot.state().tally.heard(node, told),
+            Ok(told) => {
+                heard.insert(node);
+                slot.state().tally.heard(node, told);
+            }
             Err(error) => faults.push((node, error)),
         }
     };
-    let left: NodeSet = faults.iter().fold(NodeSet::EMPTY, |all, (node, _)| all.or(NodeSet::of(*node)));
     let until = slot.undo_until(Duration::ZERO);
     match verdict {
         Freed::Open => return Err(shared.failure("no quorum released the lock", &faults)),
-        Freed::Released | Freed::NotHeld => finish(shared, pending, chores, left, until),
+        Freed::Released | Freed::NotHeld => finish(shared, pending, chores, heard, until),
     }
     shared.slots.remove(&slot.token);
     Ok(if verdict == Freed::Released { Released::Released } else { Released::NotHeld })
@@ -69,16 +71,15 @@ pub(crate) async fn abandon(shared: &Arc<Shared>, hold: &Hold) -> Result<()> {
     let all = NodeSet::first(shared.n());
     let chores = chores(shared, &slot, all, |_| Undo::Abandon);
     let mut pending = send(&chores);
-    let (mut acknowledged, mut faults) = (0, Vec::new());
-    while acknowledged < shared.needed() {
+    let (mut heard, mut faults) = (NodeSet::EMPTY, Vec::new());
+    while heard.len() < shared.needed() {
         match pending.next().await {
-            Some((_, Ok(_))) => acknowledged += 1,
+            Some((node, Ok(_))) => heard.insert(node),
             Some((node, Err(error))) => faults.push((node, error)),
             None => return Err(shared.failure("no quorum acknowledged that the attempt is over", &faults)),
         }
     }
-    let left = faults.iter().fold(NodeSet::EMPTY, |all, (node, _)| all.or(NodeSet::of(*node)));
-    finish(shared, pending, chores, left, slot.undo_until(Duration::from_secs(60)));
+    finish(shared, pending, chores, heard, slot.undo_until(Duration::from_secs(60)));
     shared.slots.remove(&hold.token);
     Ok(())
 }
@@ -99,24 +100,22 @@ fn send(chores: &[(usize, Chore)]) -> Pending {
 }
 
 /// Hears the rest in the background, and goes on telling those that failed.
-fn finish(
-    shared: &Shared,
-    mut pending: Pending,
-    chores: Vec<(usize, Chore)>,
-    mut failed: NodeSet,
-    until: LeaseInstant,
-) {
-    if pending.is_empty() && failed.is_empty() {
+fn finish(shared: &Shared, mut pending: Pending, chores: Vec<(usize, Chore)>, heard: NodeSet, until: LeaseInstant) {
+    let undoer = shared.background.undoer();
+    let unheard = chores.into_iter().filter(|(node, _)| !heard.contains(*node));
+    let mut left: Vec<_> = unheard.map(|(node, chore)| (node, undoer.undoing(chore, until))).collect();
+    if left.is_empty() {
         return;
     }
     shared.background.push(async move {
         while let Some((node, said)) = pending.next().await {
-            if said.is_err() {
-                failed.insert(node);
+            if said.is_ok()
+                && let Some(at) = left.iter().position(|(one, _)| *one == node)
+            {
+                left.swap_remove(at).1.done();
             }
         }
-        let again = chores.into_iter().filter(|(node, _)| failed.contains(*node)).map(|(_, chore)| chore);
-        undo_all(again.collect(), until).await;
+        undo_all(left.into_iter().map(|(_, undoing)| undoing).collect()).await;
     });
 }
 

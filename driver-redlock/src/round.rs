@@ -12,7 +12,7 @@ use tenure_core::driver::{
 };
 use tenure_core::{Error, ErrorKind, FenceFloor, FencingToken, Result};
 
-use crate::background::undo_all;
+use crate::background::Undoer;
 use crate::node::Node;
 use crate::quorum::{Decision, Defeat, Election, Event, NodeSet, at_majority};
 use crate::shared::Shared;
@@ -330,7 +330,12 @@ impl<'a> Round<'a> {
         self.shared.undo(self.slot.spoil(not_needed, &self.shared.nodes), until);
         let late = std::mem::take(&mut self.pending);
         if !late.is_empty() {
-            self.shared.background.push(settle_late(late, Arc::clone(self.slot), self.shared.nodes.clone()));
+            self.shared.background.push(settle_late(
+                late,
+                Arc::clone(self.slot),
+                self.shared.nodes.clone(),
+                self.shared.background.undoer(),
+            ));
         }
         Outcome::Won(Grant { fence, ttl, begun: Begun::Now, depth: 1, fences: 1 })
     }
@@ -356,7 +361,7 @@ impl Drop for Round<'_> {
 }
 
 /// Takes in votes that come after the election was won.
-async fn settle_late(mut late: Pending, slot: Arc<Slot>, nodes: Vec<Arc<Node>>) {
+async fn settle_late(mut late: Pending, slot: Arc<Slot>, nodes: Vec<Arc<Node>>, undoer: Undoer) {
     while let Some(answer) = late.next().await {
         let Answer::Vote { node, vote } = answer else { continue };
         let queued = {
@@ -371,7 +376,7 @@ async fn settle_late(mut late: Pending, slot: Arc<Slot>, nodes: Vec<Arc<Node>>) 
         };
         if queued {
             let chores = slot.spoil(NodeSet::of(node), &nodes); // a place in a queue that is not needed any more
-            undo_all(chores, slot.undo_until(Duration::ZERO)).await;
+            undoer.undo(chores, slot.undo_until(Duration::ZERO)).await;
         }
     }
 }

@@ -10,7 +10,7 @@ use fnv::FnvHasher;
 use tenure_core::driver::{Electorate, ProcessOwners};
 use tenure_core::{Error, ErrorKind, FenceFloor, FencingToken, LeaseInstant, LockName, Result};
 
-use crate::background::{Background, Chore, undo_all};
+use crate::background::{Background, Chore};
 use crate::elections::Counters;
 use crate::node::Node;
 use crate::quorum::majority;
@@ -44,7 +44,9 @@ impl Shared {
         majority(self.n())
     }
 
+    /// Every call begins with it, and with what was left to do when its runtime ended.
     pub(crate) fn ensure_open(&self) -> Result<()> {
+        self.background.resume();
         if self.closed.load(Ordering::Acquire) {
             return Err(Error::new(ErrorKind::Closed, "the driver was closed"));
         }
@@ -69,7 +71,7 @@ impl Shared {
     /// Undoes in the background.
     pub(crate) fn undo(&self, chores: Vec<Chore>, until: LeaseInstant) {
         if !chores.is_empty() {
-            self.background.push(undo_all(chores, until));
+            self.background.push(self.background.undoer().undo(chores, until));
         }
     }
 

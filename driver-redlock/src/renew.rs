@@ -141,20 +141,46 @@ fn heal(shared: &Arc<Shared>, slot: &Arc<Slot>, index: usize, ttl: Ttl) {
         Ballot { request, proposal, seniority: Duration::ZERO, electorate: shared.electorate }
     };
     let (node, slot) = (Arc::clone(&shared.nodes[index]), Arc::clone(slot));
+    let mut healing = Healing { slot, node: index, healed: Healed::NotSent };
     let work = async move {
-        let go_on = {
-            let mut state = slot.state();
-            state.tokens[index] == ballot.request.token && state.standing.send_healing(index)
-        };
-        let vote = if go_on { Some(node.vote(&ballot).await) } else { None };
-        let healed = match vote {
-            Some(Ok(Vote::Cast(Acquisition::Granted(_)))) => Healed::Granted,
-            Some(Ok(_)) => Healed::Refused,
-            Some(Err(error)) if error.was_not_applied() => Healed::NotApplied,
-            Some(Err(_)) => Healed::Unknown,
-            None => Healed::NotSent,
-        };
-        slot.state().standing.settle_healing(index, healed);
+        if !healing.send(&ballot) {
+            return;
+        }
+        healing.settle(match node.vote(&ballot).await {
+            Ok(Vote::Cast(Acquisition::Granted(_))) => Healed::Granted,
+            Ok(_) => Healed::Refused,
+            Err(error) if error.was_not_applied() => Healed::NotApplied,
+            Err(_) => Healed::Unknown,
+        });
     };
     shared.background.push(work);
+}
+
+/// A node that is being taken back. Dropped, also with its runtime, it is settled with what is known by then.
+struct Healing {
+    slot: Arc<Slot>,
+    node: usize,
+    healed: Healed,
+}
+
+impl Healing {
+    /// Whether the vote is sent still.
+    fn send(&mut self, ballot: &Ballot) -> bool {
+        let mut state = self.slot.state();
+        let sends = state.tokens[self.node] == ballot.request.token && state.standing.send_healing(self.node);
+        if sends {
+            self.healed = Healed::Unknown;
+        }
+        sends
+    }
+
+    fn settle(mut self, healed: Healed) {
+        self.healed = healed;
+    }
+}
+
+impl Drop for Healing {
+    fn drop(&mut self) {
+        self.slot.state().standing.settle_healing(self.node, self.healed);
+    }
 }

@@ -4,10 +4,11 @@ mod common;
 
 use std::time::Duration;
 
-use common::{Nodes, attempt, grant, hold, quiet};
-use tenure_core::driver::{DistributedLock as _, Released};
+use common::{Nodes, attempt, grant, hold, quiet, renewal};
+use tenure_core::driver::{DistributedLock as _, Released, Renewed};
 use tenure_memory::Operation;
 use tokio::runtime::Runtime;
+use tokio::time::timeout;
 
 const SHORT: Duration = Duration::from_millis(30);
 
@@ -58,4 +59,34 @@ fn a_node_that_has_yet_to_hear_of_a_release_hears_of_it_from_the_next_runtime() 
         quiet(&driver).await;
         assert_eq!(nodes.held("a").await, 0);
     });
+}
+
+#[test]
+fn a_node_whose_taking_back_ended_with_its_runtime_is_taken_back_by_the_next_one() {
+    for sent in [false, true] {
+        let nodes = Nodes::new(3);
+        let (driver, links) = nodes.client();
+        let request = attempt("a");
+        let first = runtime();
+        first.block_on(async {
+            grant(&driver, &request).await;
+            quiet(&driver).await;
+            nodes.0[2].faults().expire("a").unwrap();
+            links[2].faults().delay(Operation::Acquire, Duration::from_secs(60));
+            links[0].faults().delay(Operation::Renew, SHORT); // the loss is heard of before the verdict
+            assert!(matches!(driver.renew(&[renewal(&request)]).await[0], Ok(Renewed::Extended { .. })));
+            if sent {
+                assert!(timeout(SHORT, quiet(&driver)).await.is_err());
+            }
+        });
+        drop(first);
+        links[2].faults().delay(Operation::Acquire, Duration::ZERO);
+        runtime().block_on(async {
+            assert_eq!(nodes.held("a").await, 2);
+            assert!(matches!(driver.renew(&[renewal(&request)]).await[0], Ok(Renewed::Extended { .. })));
+            quiet(&driver).await;
+            assert_eq!(nodes.held("a").await, 3, "sent: {sent}");
+            assert_eq!(driver.release(&hold(&request)).await.unwrap(), Released::Released);
+        });
+    }
 }

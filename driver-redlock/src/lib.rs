@@ -24,6 +24,10 @@
 //! # }
 //! ```
 //!
+//! With the feature `tracing`, the event `tenure.node_unfit` (warn; fields `node`, `error`) tells once of a node that refuses
+//! its votes for a reason which a person has to remove, such as an eviction policy or a missing right. A minority of such
+//! nodes shows in no answer.
+//!
 //! What is promised and what is not stands in the crate's README.
 
 mod acquire;
@@ -45,6 +49,7 @@ mod shared;
 mod slot;
 mod slots;
 mod standing;
+mod telemetry;
 mod url;
 
 #[cfg(doctest)]

@@ -10,6 +10,8 @@ use std::time::Duration;
 use tenure_core::driver::{Ballot, Hold, QuorumNode, Raised, Released, Renewal, Renewed, Vote, Watch};
 use tenure_core::{Error, ErrorKind, FencingToken, LeaseInstant, LockName, OwnerToken, Result};
 
+use crate::telemetry;
+
 /// For how long a node that failed is not chosen to queue at.
 const OUT_OF_FAVOUR: Duration = Duration::from_secs(1);
 
@@ -22,21 +24,41 @@ pub(crate) struct Node {
     failed_until: Mutex<Option<LeaseInstant>>,
     /// Whether it said last that it votes in another electorate.
     elsewhere: AtomicBool,
+    /// Whether it refused its last vote for a reason that a person has to remove.
+    unfit: AtomicBool,
 }
 
 impl Node {
     pub(crate) fn new(name: String, api: Arc<dyn QuorumNode>, timeout: Duration, seniority: Duration) -> Self {
-        Self { name, api, timeout, seniority, failed_until: Mutex::new(None), elsewhere: AtomicBool::new(false) }
+        Self {
+            name,
+            api,
+            timeout,
+            seniority,
+            failed_until: Mutex::new(None),
+            elsewhere: AtomicBool::new(false),
+            unfit: AtomicBool::new(false),
+        }
     }
 
     pub(crate) async fn vote(&self, ballot: &Ballot) -> Result<Vote> {
         let vote = self.bounded(self.api.vote(ballot)).await;
         match &vote {
-            Ok(Vote::Cast(_)) => self.elsewhere.store(false, Ordering::Release),
-            Ok(Vote::Elsewhere { .. }) => self.elsewhere.store(true, Ordering::Release),
-            Err(_) => {}
+            Ok(vote) => {
+                self.elsewhere.store(matches!(vote, Vote::Elsewhere { .. }), Ordering::Release);
+                self.unfit.store(false, Ordering::Release);
+            }
+            Err(error) => self.tell_if_unfit(error),
         }
         vote
+    }
+
+    /// Tells once of a node that somebody has to mend; again only after it has voted.
+    fn tell_if_unfit(&self, error: &Error) {
+        let unfit = matches!(error.kind(), ErrorKind::Misconfigured | ErrorKind::Denied | ErrorKind::Damaged);
+        if unfit && !self.unfit.swap(true, Ordering::AcqRel) {
+            telemetry::node_unfit(&self.name, error);
+        }
     }
 
     pub(crate) async fn raise(&self, hold: &Hold, fence: FencingToken) -> Result<Raised> {

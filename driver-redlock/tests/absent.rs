@@ -4,12 +4,12 @@ mod common;
 
 use std::time::{Duration, Instant};
 
-use common::{attempt, grant, hold, quiet};
+use common::{attempt, grant, hold, quiet, refused};
 use tenure_core::ErrorKind;
 use tenure_core::driver::{Acquisition, DistributedLock as _};
 use tenure_redis::{RedisConfig, RedisDriver};
 use tenure_redlock::{Redlock, Restarts};
-use tenure_testkit::{Link, RedisOptions, RedisServer, TcpProxy};
+use tenure_testkit::{Link, RedisOptions, RedisServer, RespClient, TcpProxy};
 
 /// A refused connection takes no time, and a silent server this long.
 const CONNECT_WITHIN: Duration = Duration::from_millis(700);
@@ -143,4 +143,37 @@ async fn one_server_under_several_names_is_no_quorum() {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     driver.close().await;
+}
+
+/// The connections to the server end, and are made anew.
+fn cut(server: &RedisServer) {
+    let mut admin = RespClient::unix(&server.socket()).unwrap();
+    for kind in ["normal", "pubsub"] {
+        admin.call(&["CLIENT", "KILL", "TYPE", kind, "SKIPME", "yes"]).unwrap();
+    }
+}
+
+/// The others go on without it, and it is looked at before its next vote.
+#[tokio::test]
+async fn a_node_that_may_evict_after_a_reconnect_does_not_vote_until_it_is_mended() {
+    let mut servers = servers(3);
+    let driver = connect(&servers).await.unwrap();
+    eventually_kept_by(&driver, 3).await;
+    servers[1].cli(&["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"]).unwrap();
+    cut(&servers[1]);
+    eventually_kept_by(&driver, 2).await;
+    servers[0].pause().unwrap();
+    let deadline = Instant::now() + Duration::from_secs(30);
+    let error = loop {
+        let error = refused(&driver, &attempt("a")).await;
+        if error.to_string().contains("allkeys-lru") {
+            break error;
+        }
+        assert!(Instant::now() < deadline, "{error}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    };
+    assert!(error.to_string().contains(&servers[1].port().to_string()), "{error}");
+    servers[0].resume().unwrap();
+    servers[1].cli(&["CONFIG", "SET", "maxmemory-policy", "noeviction"]).unwrap();
+    eventually_kept_by(&driver, 3).await;
 }

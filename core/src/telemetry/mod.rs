@@ -10,6 +10,7 @@
 //! | `tenure.waits_for_own_client` | event | warn | `name`, `waited_ms` | a wait has outlasted its ttl, and for at least the second half of it one and the same hold of this client was in the way: perhaps the waiter's own, and then it waits for ever. Once for each wait |
 //! | `tenure.cleanup_retried` | event | debug | `name`, `error` | an undoing was not acknowledged; it is retried |
 //! | `tenure.cleanup_given_up` | event | warn | `name`, `error` | an undoing cannot matter any more, unacknowledged |
+//! | `tenure.node_unfit` | event | warn | `node`, `error` | redlock: a node refuses its votes for a reason that a person has to remove, and the others make up for it. Once, until it votes again |
 //! | `tenure.push` | span | debug | `driver`, `queue`, `count` | around every push |
 //! | `tenure.received` | event | debug | `queue`, `count` | a request brought messages |
 //! | `tenure.healed` | event | warn | `queue`, `expired`, `dead`, `postponed`, `orphans` | a request found leases that had ended, or messages that are delivered no more |

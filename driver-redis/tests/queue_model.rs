@@ -22,14 +22,16 @@ mod side;
 #[path = "queue_model/state.rs"]
 mod state;
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use common::model::{number, shortened};
 use common::mutate::{Fate, fate, survivors};
 use common::server_with;
 use common::wire::Edit;
+use draw::Op;
 use faults::SEEDED;
-use lab::{Bench, Wrong};
+use lab::{Bench, Move, Wrong};
+use tenure_core::driver::Settlement;
 use tenure_testkit::{RedisOptions, RedisServer};
 
 /// The files of the queue's scripts.
@@ -94,6 +96,44 @@ fn random_operations_answer_as_in_memory() {
             let shown: Vec<String> = moves.iter().map(|one| format!("  {one:?}\n")).collect();
             panic!("from seed {first} on, at step {at}: {}\n{}", last.what, shown.concat());
         }
+    }
+}
+
+/// Seeds that once found a difference.
+const ONCE_DIFFERENT: &[u64] = &[1_000_812];
+
+#[test]
+fn seeds_that_once_differed_agree() {
+    let server = server_with(RedisOptions::new().movable_clock());
+    let mut bench = Bench::at(&server, None);
+    for &seed in ONCE_DIFFERENT {
+        bench.draw(seed).unwrap_or_else(|wrong| panic!("seed {seed}, at step {}: {}", wrong.moves.len(), wrong.what));
+    }
+}
+
+/// It let the next one of its key go when it died. Otherwise two of a key wait side by side, and the second one may die
+/// while the first one is in flight.
+#[test]
+fn a_dead_letter_that_is_removed_or_comes_back_lets_no_other_go() {
+    let server = server_with(RedisOptions::new().movable_clock());
+    let mut bench = Bench::at(&server, None);
+    let (long, short) = (draw::lease(3), draw::lease(1));
+    let dead = Settlement::Dead { reason: None };
+    for gone in [Op::DeadPurge(1), Op::RedriveOldest(1, draw::delay(5))] {
+        let ops = [
+            Op::Push(vec![draw::keyed(None)]),
+            Op::Receive(vec![], 1, long),
+            Op::Settle(vec![(0, dead.clone())]),
+            Op::Push(vec![draw::keyed(None), draw::keyed(None), draw::keyed(Some(draw::delay(1)))]),
+            Op::Receive(vec![], 3, short),
+            Op::Settle(vec![(1, Settlement::Ack)]),
+            gone,
+            Op::Receive(vec![], 1, long),
+            Op::Pass(draw::UNIT * 2),
+            Op::Receive(vec![], 1, long),
+        ];
+        let moves = ops.map(|op| Move { after: Duration::from_millis(1), op });
+        bench.repeat(&moves).unwrap_or_else(|wrong| panic!("{}", wrong.what));
     }
 }
 

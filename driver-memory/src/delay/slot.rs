@@ -24,6 +24,12 @@ pub(crate) enum Place {
     Dead(Nanos),
 }
 
+impl Place {
+    pub(crate) fn is_dead(self) -> bool {
+        matches!(self, Self::Dead(_))
+    }
+}
+
 #[derive(Debug)]
 pub(crate) struct Slot {
     pub(crate) named: Option<NamedId>,

@@ -204,7 +204,7 @@ impl QueueState {
     }
 
     /// Moves a message to another place. If it was in flight, or was the one of its key to go next, the next of its
-    /// key may go.
+    /// key may go. One that is dead let the next one go when it died.
     pub(super) fn relocate(&mut self, number: u64, to: Place) {
         let Some(slot) = self.slots.get_mut(&number) else { return };
         let from = std::mem::replace(&mut slot.place, to);
@@ -222,8 +222,8 @@ impl QueueState {
         let Some(key) = key else { return };
         match to {
             Place::Leased(_) => self.keys.entry(key).or_default().in_flight = Some(number),
-            Place::Waiting(_) | Place::Dead(_) => self.free(&key),
-            Place::Held(_) => {}
+            Place::Waiting(_) | Place::Dead(_) if !from.is_dead() => self.free(&key),
+            Place::Waiting(_) | Place::Dead(_) | Place::Held(_) => {}
         }
     }
 
@@ -242,7 +242,7 @@ impl QueueState {
                 }
             }
         }
-        if let Some(key) = slot.key {
+        if let Some(key) = slot.key.filter(|_| !slot.place.is_dead()) {
             self.free(&key);
         }
     }

@@ -14,14 +14,28 @@ pub(crate) const UNIT: Duration = Duration::from_secs(1_000);
 /// Keeps the ends of leases away from due times: at the same microsecond, Redis puts what waits before what was leased.
 const LEASES_APART: Duration = Duration::from_secs(250);
 
+pub(crate) fn delay(units: u32) -> Delay {
+    Delay::new(UNIT * units).unwrap()
+}
+
+pub(crate) fn lease(units: u32) -> Lease {
+    Lease::new(UNIT * units + LEASES_APART).unwrap()
+}
+
+/// A message of one key, due at once.
+pub(crate) fn keyed(ttl: Option<Delay>) -> NewMessage {
+    let key = ConcurrencyKey::new("a").unwrap();
+    NewMessage { key: Some(key), ttl, ..NewMessage::new(Payload::new(*b"message").unwrap()) }
+}
+
 /// What is drawn of the values of queues.
 impl Rng {
     fn delay(&mut self) -> Delay {
-        Delay::new(UNIT * [0, 0, 1, 2, 5][self.below(5) as usize]).unwrap()
+        delay(self.one_of(&[0, 0, 1, 2, 5]))
     }
 
     fn lease(&mut self) -> Lease {
-        Lease::new(UNIT * (1 + self.below(3) as u32) + LEASES_APART).unwrap()
+        lease(1 + self.below(3) as u32)
     }
 
     /// One in six times what `draw` draws.

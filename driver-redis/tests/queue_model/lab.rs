@@ -26,8 +26,8 @@ const STEPS: usize = 400;
 /// earlier operation put there, so that the orders agree.
 #[derive(Clone, Debug)]
 pub(crate) struct Move {
-    after: Duration,
-    op: Op,
+    pub(crate) after: Duration,
+    pub(crate) op: Op,
 }
 
 /// What went wrong, and the operations until then.

@@ -98,6 +98,47 @@ async fn a_command_whose_reply_is_lost_is_not_sent_again() {
     assert_eq!(scripts_run(&server) - before, 1);
 }
 
+/// Its owner's policy connects it again; the driver notices, and opens the connection that listens anew.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_given_client_that_reconnects_serves_locks_again() {
+    let mut server = server();
+    let fred = fred(&server.url()).await;
+    let (given, own) = (on(&fred, &server).await, FredDriver::connect(config(&server)).await.unwrap());
+    let own = Locks::new(Backend::from(own));
+    for _ in 0..3 {
+        let guard = given.lock("a").unwrap().acquire().await.unwrap();
+        server.restart().unwrap();
+        drop(guard); // the server has forgotten it
+        let served = async |client: &Locks| {
+            let mut kinds = Vec::new();
+            loop {
+                match client.lock("b").unwrap().try_acquire().await {
+                    Ok(Some(guard)) => break guard.release().await.unwrap(),
+                    Ok(None) => {}
+                    Err(error) => {
+                        assert!(error.is_transient(), "{error}");
+                        kinds.push(error.kind());
+                    }
+                }
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        tokio::time::timeout(LONG, served(&given)).await.expect("it serves locks again");
+        tokio::time::timeout(LONG, served(&own)).await.expect("it serves locks again");
+        let held = own.lock("c").unwrap().acquire().await.unwrap();
+        let waiting = tokio::spawn({
+            let lock = given.lock("c").unwrap();
+            async move { lock.acquire().await }
+        });
+        tokio::time::sleep(Duration::from_millis(100)).await; // so that it waits, as a rule
+        held.release().await.unwrap();
+        let woken = tokio::time::timeout(Duration::from_secs(3), waiting).await; // it would ask after 5 s
+        woken.expect("a wake-up").unwrap().unwrap().release().await.unwrap();
+    }
+    given.close(LONG).await.unwrap();
+    fred.ping::<()>(None).await.unwrap();
+}
+
 #[tokio::test]
 async fn a_given_client_that_is_not_connected_is_said_to_be() {
     let server = server();

@@ -10,8 +10,9 @@ use redis::{
     AsyncConnectionConfig, Client, Cmd, ConnectionAddr, IntoConnectionInfo, ProtocolVersion, PushInfo, PushKind,
     RedisConnectionInfo, RedisError, Value,
 };
+use tenure_core::Error;
 use tenure_redis_support::{
-    Address, Dialer, Endpoint, ExecError, Heard, Listen, Protocol, Reply, Request, Socket, Tls,
+    Address, Dialer, Endpoint, ExecError, Heard, Listen, Protocol, RedisConfig, Reply, Request, Socket, Tls,
 };
 use tokio::sync::{Mutex, Notify};
 use tokio::task::JoinHandle;
@@ -23,15 +24,14 @@ const NO_LIMIT: Duration = Duration::from_secs(3600);
 
 /// Opens connections of the `redis` crate.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct RedisDialer {
-    /// What commands are sent on in place of a connection of its own.
-    given: Option<MultiplexedConnection>,
-}
-
-impl RedisDialer {
-    pub(crate) fn on(given: MultiplexedConnection) -> Self {
-        Self { given: Some(given) }
-    }
+pub(crate) enum RedisDialer {
+    /// As the endpoint says.
+    #[default]
+    Own,
+    /// Commands are sent on this one; what listens is opened as the endpoint says.
+    On(MultiplexedConnection),
+    /// All are opened by this client, which says where to and as whom.
+    Through(Client),
 }
 
 /// One connection.
@@ -50,10 +50,12 @@ impl Dialer for RedisDialer {
     }
 
     async fn dial(&self, endpoint: &Endpoint, listen: Option<Listen>) -> Result<RedisSocket, ExecError> {
-        if let (Some(given), None) = (&self.given, &listen) {
-            return on_given(given.clone()).await;
-        }
-        let client = client(endpoint)?;
+        let client = match (self, &listen) {
+            (Self::On(given), None) => return on_given(given.clone()).await,
+            (Self::Through(client), _) => client.clone(),
+            (Self::Own | Self::On(_), _) => client(endpoint)?,
+        };
+        provide_cryptography();
         let opened = match (listen, endpoint.protocol) {
             (Some(listen), Protocol::Resp2) => messages(&client, listen).await,
             (listen, _) => commands(&client, endpoint, listen).await,
@@ -142,6 +144,32 @@ impl Drop for RedisSocket {
     }
 }
 
+/// A configuration of the server that a client leads to, and of the database and protocol that it says.
+pub(crate) fn as_said(client: &Client, config: RedisConfig) -> Result<RedisConfig, Error> {
+    let info = client.get_connection_info();
+    let invalid = |text: &'static str| Error::new(tenure_core::ErrorKind::InvalidArgument, text);
+    let address = match info.addr() {
+        ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. } => {
+            Address::Tcp { host: host.clone(), port: *port }
+        }
+        ConnectionAddr::Unix(path) => Address::Unix(path.clone()),
+        _ => return Err(invalid("the given client leads to an address of an unknown kind")),
+    };
+    let database = u32::try_from(info.redis_settings().db());
+    let database = database.map_err(|_| invalid("the number of the given client's database is no such number"))?;
+    let protocol = match info.redis_settings().protocol() {
+        ProtocolVersion::RESP2 => Protocol::Resp2,
+        _ => Protocol::Resp3,
+    };
+    config.at(address).map(|config| config.database(database).protocol(protocol))
+}
+
+/// The library panics without a provider; one that is there already stays.
+fn provide_cryptography() {
+    #[cfg(feature = "tls")]
+    let _ = rustls::crypto::ring::default_provider().install_default();
+}
+
 /// The endpoint in the library's terms.
 fn client(endpoint: &Endpoint) -> Result<Client, ExecError> {
     let mut login = RedisConnectionInfo::default().set_db(endpoint.database.into()).set_skip_set_lib_name();
@@ -173,8 +201,7 @@ fn client(endpoint: &Endpoint) -> Result<Client, ExecError> {
 
 #[cfg(feature = "tls")]
 fn encrypted(info: redis::ConnectionInfo, tls: &Tls) -> Result<Client, ExecError> {
-    // The library panics without a provider; one that is there already stays.
-    let _ = rustls::crypto::ring::default_provider().install_default();
+    provide_cryptography();
     let identity = tls.identity.as_ref().map(|identity| redis::ClientTlsConfig {
         client_cert: identity.certificates.to_vec(),
         client_key: identity.key.to_vec(),

@@ -7,7 +7,7 @@ use tenure_core::Result;
 use tenure_core::driver::{Backend, DelayQueue, DistributedLock, QuorumNode, ReentrantLock};
 use tenure_redis_support::{Notes, RedisConfig, RedisLocks, Remote};
 
-use crate::dialer::RedisDialer;
+use crate::dialer::{RedisDialer, as_said};
 
 /// A connected driver. Clones share the connections.
 ///
@@ -44,7 +44,7 @@ impl RedisDriver {
     /// left alone; its limit of concurrent commands holds, and counts into the response timeout of `config`.
     ///
     /// **It is never replaced**: when it ends, requests on their way are `Indeterminate`, later ones `Unavailable`, and a new
-    /// driver has to be made. [`connect`](Self::connect) opens connections that are.
+    /// driver has to be made. [`connect`](Self::connect) and [`connect_through`](Self::connect_through) open connections that are.
     ///
     /// # Errors
     ///
@@ -69,7 +69,39 @@ impl RedisDriver {
     /// # }
     /// ```
     pub async fn connect_on(connection: MultiplexedConnection, config: RedisConfig) -> Result<Self> {
-        RedisLocks::connect_given(RedisDialer::on(connection), &config).await.map(|locks| Self { locks })
+        RedisLocks::connect_given(RedisDialer::On(connection), &config).await.map(|locks| Self { locks })
+    }
+
+    /// As [`connect`](Self::connect), by a client of yours (version 1 of the crate `redis`): where the server is, who logs in,
+    /// the database, the protocol and TLS are the client's, and what `config` says of these is not used. `config` says all the
+    /// rest: times, the name of the connections, and settings.
+    ///
+    /// The driver opens connections of its own by it, one with the newer protocol and two with the older, and opens others
+    /// when they end. Each command is sent at most once, whatever the client is used for besides.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` when `config` is of a cluster or of sentinels, whose servers one client does not lead to; otherwise those of
+    /// [`connect`](Self::connect).
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future closes what was opened.
+    ///
+    /// # Example
+    ///
+    /// ```no_run
+    /// use tenure_redis::{RedisConfig, RedisDriver};
+    ///
+    /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+    /// let client = redis::Client::open("redis://127.0.0.1/")?;
+    /// let driver = RedisDriver::connect_through(client, RedisConfig::default()).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn connect_through(client: redis::Client, config: RedisConfig) -> Result<Self> {
+        let config = as_said(&client, config)?;
+        RedisLocks::connect(RedisDialer::Through(client), &config).await.map(|locks| Self { locks })
     }
 
     /// Connects to what a URL names; see [`RedisConfig::from_url`].

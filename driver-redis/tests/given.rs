@@ -9,7 +9,7 @@ use redis::aio::MultiplexedConnection;
 use tenure_core::driver::Backend;
 use tenure_core::{Client, Error, ErrorKind};
 use tenure_redis::{RedisConfig, RedisDriver};
-use tenure_testkit::RedisServer;
+use tenure_testkit::{Link, RedisServer, TcpProxy};
 
 async fn connection(server: &RedisServer) -> MultiplexedConnection {
     redis::Client::open(server.url()).unwrap().get_multiplexed_async_connection().await.unwrap()
@@ -106,4 +106,78 @@ async fn a_connection_to_another_server_than_the_configuration_names_is_refused(
     assert!(error.message().contains("database 0 is selected"), "{error}");
     let cluster = RedisConfig::from_url(&format!("redis+cluster://127.0.0.1:{}", one.port())).unwrap();
     assert_eq!(refused(cluster).await.kind(), ErrorKind::InvalidArgument);
+}
+
+/// The library's client is a recipe: the driver opens connections by it, and others when they end.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_given_client_says_where_to_and_as_whom() {
+    for protocol in ["resp2", "resp3"] {
+        let mut server = server();
+        let url = format!("redis://127.0.0.1:{}/3?protocol={protocol}", server.port());
+        let elsewhere = RedisConfig::tcp("no-such-host.invalid", 1).database(5).name("tenure");
+        let theirs = redis::Client::open(url).unwrap();
+        let driver = RedisDriver::connect_through(theirs, elsewhere).await.unwrap();
+        let client = Client::new(Backend::from(driver));
+        let guard = client.lock("a").unwrap().acquire().await.unwrap();
+        assert_eq!(server.cli(&["EXISTS", "{tenure:a}"]).unwrap().int(), Some(0), "in the database 0");
+        let ours: Vec<_> = connections(&server).into_iter().filter(|line| line.contains(" db=3 ")).collect();
+        assert_eq!(ours.len(), if protocol == "resp2" { 2 } else { 1 }, "{protocol}: {ours:#?}");
+        assert!(ours.iter().any(|line| line.contains(" name=tenure ")), "{ours:#?}");
+        guard.release().await.unwrap();
+
+        server.restart().unwrap();
+        let again = async {
+            while client.lock("a").unwrap().try_acquire().await.is_err() {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        tokio::time::timeout(LONG, again).await.expect("it connects again");
+        client.close(LONG).await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_command_whose_reply_is_lost_is_not_sent_again() {
+    let server = server();
+    let proxy = TcpProxy::start(server.port()).unwrap();
+    let theirs = redis::Client::open(server.url_through(proxy.port())).unwrap();
+    let driver = RedisDriver::connect_through(theirs, RedisConfig::default()).await.unwrap();
+    let locks = std::sync::Arc::clone(Backend::from(driver).locks());
+    let calls = || {
+        let stats = server.cli(&["INFO", "commandstats"]).unwrap().text();
+        stats.lines().find_map(|line| line.strip_prefix("cmdstat_fcall:calls=")?.split(',').next()?.parse::<u64>().ok())
+    };
+    let before = calls();
+    proxy.set_present(Link::LosesReplies);
+    let asking = tokio::spawn({
+        let locks = std::sync::Arc::clone(&locks);
+        async move { locks.acquire(&common::attempt("a")).await }
+    });
+    let arrived = async {
+        while calls() == before {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    };
+    tokio::time::timeout(LONG, arrived).await.expect("it arrives");
+    proxy.cut();
+    let error = asking.await.unwrap().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Indeterminate, "{error}");
+    let connected = async {
+        while connections(&server).len() < 2 {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    };
+    tokio::time::timeout(LONG, connected).await.expect("it connects again");
+    assert_eq!(calls().unwrap_or(0) - before.unwrap_or(0), 1);
+    let again = tokio::time::timeout(LONG, async { while locks.acquire(&common::attempt("b")).await.is_err() {} });
+    again.await.expect("it serves locks again");
+}
+
+#[tokio::test]
+async fn a_given_client_leads_to_one_server() {
+    let server = server();
+    let theirs = redis::Client::open(server.url()).unwrap();
+    let cluster = RedisConfig::from_url(&format!("redis+cluster://127.0.0.1:{}", server.port())).unwrap();
+    let error = RedisDriver::connect_through(theirs, cluster).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error}");
 }

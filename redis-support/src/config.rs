@@ -169,6 +169,26 @@ impl RedisConfig {
         Self::new(Topology::Single(Address::Unix(path.into())))
     }
 
+    /// Of the single server at this address, in place of the one that it was of.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::InvalidArgument`] when it is of a cluster or of sentinels.
+    pub fn at(self, address: Address) -> Result<Self> {
+        Ok(Self { topology: Topology::Single(address), ..self.single()? })
+    }
+
+    /// The same, if it is of a single server.
+    pub(crate) fn single(self) -> Result<Self> {
+        match self.topology {
+            Topology::Single(_) => Ok(self),
+            Topology::Cluster(_) | Topology::Sentinel { .. } => {
+                let text = "what is given leads to one server, and the configuration names a cluster or sentinels";
+                Err(Error::new(ErrorKind::InvalidArgument, text))
+            }
+        }
+    }
+
     /// Reads a URL:
     ///
     /// * `redis://[user[:password]@]host[:port][/db]`: one server;
@@ -339,6 +359,13 @@ impl RedisConfig {
     pub(crate) fn sentinel(&self, address: Address) -> Endpoint {
         let login = self.sentinel_login.clone();
         Endpoint { login, database: 0, protocol: Protocol::Resp2, ..self.endpoint(address) }
+    }
+}
+
+/// A single server at `127.0.0.1:6379`.
+impl Default for RedisConfig {
+    fn default() -> Self {
+        Self::tcp("127.0.0.1", 6379)
     }
 }
 

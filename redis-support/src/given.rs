@@ -2,7 +2,7 @@
 
 use tenure_core::{Error, ErrorKind, Result};
 
-use crate::config::{Protocol, RedisConfig, Topology};
+use crate::config::{Protocol, RedisConfig};
 use crate::dial::Dialer;
 use crate::executor::{RedisExecutor as _, Reply};
 use crate::lock::RedisLocks;
@@ -26,13 +26,9 @@ impl<D: Dialer> RedisLocks<Remote<D>> {
     ///
     /// As [`connect`](Self::connect).
     pub async fn connect_given(dialer: D, config: &RedisConfig) -> Result<Self> {
-        if !matches!(config.topology, Topology::Single(_)) {
-            let text =
-                "a connection that is given leads to one server, and the configuration names a cluster or sentinels";
-            return Err(Error::new(ErrorKind::InvalidArgument, text));
-        }
+        let config = config.clone().single()?;
         // Two connections, as with the older protocol. The given one keeps its name.
-        let config = RedisConfig { protocol: Protocol::Resp2, name: None, ..config.clone() };
+        let config = RedisConfig { protocol: Protocol::Resp2, name: None, ..config };
         let locks = Self::connect(dialer, &config).await?;
         locks.hears_itself().await?;
         locks.is_at(config.database).await?;

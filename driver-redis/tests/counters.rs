@@ -5,9 +5,11 @@ mod common;
 use std::sync::Arc;
 use std::time::Duration;
 
+use common::queue::{message, push, queue, receive, up_to};
 use common::{Client, LONG, Server, attempt, hold, name, server, ttl, waiter, woken};
 use tenure_core::driver::{
-    AcquireRequest, Ballot, Electorate, Handing, Hold, Queueing, QuorumNode, Raised, Signal, Vote,
+    AcquireRequest, Ballot, Electorate, Handing, Hold, Queueing, QuorumNode, Raised, Settle, Settled, Settlement,
+    Signal, Vote,
 };
 use tenure_core::{Error, ErrorKind, FencingToken, OwnerId};
 use tenure_redis::{FenceScope, Fences, RedisConfig, RedisDriver, RedisSettings};
@@ -145,4 +147,40 @@ async fn a_vote_passes_a_free_lock_to_a_waiter_that_would_take_it_without_asking
     assert!(client.grant(&next).await.fence > before.fence);
     let hold = Hold { name: name("a"), token: next.token };
     client.locks.release(&hold).await.unwrap();
+}
+
+/// Whatever else is asked of the queue goes on; and a settlement that shares a request with a receive is as it was.
+#[tokio::test]
+async fn a_fence_of_deliveries_too_far_ahead_delivers_nothing_and_is_named() {
+    let server = server();
+    for fences in [Fences::ClockSeeded, Fences::Counter] {
+        let settings = RedisSettings::default().fences(fences);
+        let client = Client::with(RedisConfig::unix(server.socket()).settings(settings)).await;
+        let (q, jobs, key) = (&*client.queues, queue("jobs"), "{tenure:dq:jobs}:n");
+        push(q, &jobs, message("first", 0)).await;
+        let first = receive(q, &jobs, 1).await.deliveries.remove(0);
+        let counters = server.cli(&["GET", key]).unwrap().text();
+        let with_fence = |fence: u64| {
+            let mut parts: Vec<_> = counters.split(';').map(str::to_owned).collect();
+            parts[1] = fence.to_string();
+            parts.join(";")
+        };
+        let set = |fence: u64| server.cli(&["SET", key, &with_fence(fence)]).unwrap();
+        let ahead = now(&server) + DAY + 60_000_000;
+        set(ahead);
+        push(q, &jobs, message("second", 0)).await;
+        damaged(&q.receive(&up_to(&jobs, 1)).await.unwrap_err(), key);
+        let settle = Settle { receipt: first.receipt, how: Settlement::Ack };
+        damaged(&q.settle_and_receive(&[settle.clone()], &up_to(&jobs, 1)).await.unwrap_err(), key);
+        assert!(
+            server.cli(&["GET", key]).unwrap().text().contains(&ahead.to_string()),
+            "it stays for whoever looks into it"
+        );
+        assert_eq!(q.settle(&jobs, &[settle]).await.unwrap(), [Settled::Done]);
+        let behind = now(&server) + DAY - 60_000_000;
+        set(behind);
+        let second = receive(q, &jobs, 2).await.deliveries;
+        assert!(second.len() == 1 && second[0].fence.get() > behind, "clocks may be a day apart: {second:?}");
+        server.cli(&["FLUSHALL"]).unwrap();
+    }
 }

@@ -4,7 +4,7 @@ mod common;
 
 use std::time::Duration;
 
-use common::queue::{message, push, queue, receive};
+use common::queue::{message, push, queue, receive, up_to};
 use common::{Client, Server, attempt, entry, hold, server, server_with, waiter};
 use tenure_core::driver::{AcquireRequest, Handing, Queueing, Signal};
 use tenure_core::{ErrorKind, FenceFloor, OwnerId};
@@ -94,8 +94,19 @@ async fn a_floor_too_far_ahead_of_the_servers_clock_is_refused_and_leaves_the_co
                 assert!(error.message().contains(&format!("fence_floor of {floor}")), "{error}");
             }
         }
+        let (jobs, q) = (queue("q"), &*asks.queues);
+        push(q, &jobs, message("x", 0)).await;
+        let settles = [];
+        let error = q.receive(&up_to(&jobs, 1)).await.unwrap_err();
+        let both = q.settle_and_receive(&settles, &up_to(&jobs, 1)).await.unwrap_err();
+        for error in [error, both] {
+            assert_eq!(error.kind(), ErrorKind::Misconfigured, "{error}");
+            assert!(error.message().contains(&format!("fence_floor of {floor}")), "{error}");
+        }
         let plain = client(&server, settings).await;
         assert!(plain.grant(&attempt("a")).await.fence.get() < floor.get(), "others go on as before");
+        let deliveries = receive(&*plain.queues, &jobs, 1).await.deliveries;
+        assert!(deliveries[0].fence.get() < floor.get() && deliveries[0].attempt == 1, "{deliveries:?}");
         server.cli(&["FLUSHALL"]).unwrap();
     }
 }

@@ -186,7 +186,8 @@ impl<E: RedisExecutor> RedisLocks<E> {
         let inner = &*self.0;
         match met {
             Met::Unreadable { key, found } => {
-                let what = "which are not the counters of a queue; put them back, or delete the key and set limits and pause anew";
+                let what = "which are not the counters of a queue, or the second of them, a fence, is more than a day ahead of the \
+                            server's clock; put them back, or delete the key and set limits and pause anew";
                 damage::unreadable(key.as_bytes(), found.as_bytes(), what)
             }
             Met::AnotherType => {

@@ -111,6 +111,10 @@ fn no_fence(key: &Reply, shown: &Reply, floor: FenceFloor) -> Error {
     if !shown.bytes().is_ok_and(|shown| shown == floor.to_string().as_bytes()) {
         return damaged(key, shown);
     }
+    floor_ahead(floor.get())
+}
+
+pub(crate) fn floor_ahead(floor: u64) -> Error {
     let text = format!("the fence_floor of {floor} is more than a day ahead of the server's clock; no fence was given");
     Error::new(ErrorKind::Misconfigured, text)
 }

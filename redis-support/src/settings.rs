@@ -95,7 +95,7 @@ impl RedisSettings {
     /// fences were greater before: under another backend or prefix, or in front of [`Fences::Counter`]. The same for all
     /// clients of a prefix; once a counter is beyond it, it may be left out. A node of a quorum goes by the quorum's.
     ///
-    /// Where it turns out to be more than a day ahead of the *server's* clock, acquisitions fail and say so.
+    /// Where it turns out to be more than a day ahead of the *server's* clock, acquisitions and receives fail and say so.
     #[must_use]
     pub fn fence_floor(mut self, floor: FenceFloor) -> Self {
         self.fence_floor = floor;

@@ -11,7 +11,7 @@ use tenure_core::{Error, FencingToken, MessageId, QueueLimits, Rate, Reason, Res
 
 use super::form::{Record, State, damaged_because, hex, read_or_guess, span};
 use crate::executor::Reply;
-use crate::reply::unexpected;
+use crate::reply::{floor_ahead, unexpected};
 
 fn at(items: &[Reply], i: usize) -> Result<&Reply> {
     items.get(i).ok_or_else(|| unexpected("the answer is too short"))
@@ -80,9 +80,17 @@ pub(super) fn pushed(reply: &Reply, messages: &[NewMessage]) -> Result<Option<Ve
     answers.into_iter().map(read).collect::<Result<_>>().map(Some)
 }
 
+/// The two parts of the answer of a turn; or the floor that kept it from being one.
+fn of_turn(reply: &Reply) -> Result<&[Reply]> {
+    match reply {
+        Reply::Int(floor) => Err(floor_ahead(floor.unsigned_abs())),
+        parts => parts.items(),
+    }
+}
+
 /// The answers of settlements.
 pub(super) fn settled(reply: &Reply, count: usize) -> Result<Vec<Settled>> {
-    each(at(reply.items()?, 0)?, count, |answer| {
+    each(at(of_turn(reply)?, 0)?, count, |answer| {
         Ok(match answer.int()? {
             0 => Settled::Stale,
             1 => Settled::Done,
@@ -102,7 +110,7 @@ pub(super) struct Damaged {
 
 /// What a receive handed out, and what of it cannot be read.
 pub(super) fn received(reply: &Reply) -> Result<(Received, Vec<Damaged>)> {
-    let items = at(reply.items()?, 1)?.items()?;
+    let items = at(of_turn(reply)?, 1)?.items()?;
     let now = number(at(items, 0)?)?;
     let next = match at(items, 1)?.int()? {
         -2 => Next::Paused,

@@ -3,7 +3,8 @@
 --       J held by key, N counters, C clients that wait, L counted leases, X all queues
 -- ARGV  queue, channel prefix, keep ms, fences clock|counter, most dead letters, client that waits ('' for none), max
 --       (0: do not receive), lease us, floor of the fences, then the settlements, each as the part of settling says
--- Returns {answers of the settlements, {} or what the part of receiving says}.
+-- Returns {answers of the settlements, {} or what the part of receiving says}; the floor alone, if it is more than a day
+-- ahead of the clock: nothing was done.
 -- Atomic because a receipt must be valid when it is settled, and no message may be handed out twice. Works when out of
 -- memory: the first write of each step frees some.
 local queue, channel, keep, fences = ARGV[1], ARGV[2], ARGV[3], ARGV[4]

@@ -1,8 +1,8 @@
--- Part: receive(). Needs the part of settling; fences, floor, max, lease in us, client ('' for nobody).
+-- Part: receive() and floor_ahead(). Needs the part of settling; fences, floor, max, lease in us, client ('' for nobody).
 -- Returns {now, next, expired, dead, postponed, orphans, then for each delivery: number, how late in us, state, record};
 -- next is -2 paused, -1 never, 0 at once, else in so many us. Looks at 256 messages beyond those handed out, and stops
 -- after 4 MiB, so that no run is long.
-local PAGE, BYTES = 64, 4194304
+local PAGE, BYTES, DAY = 64, 4194304, 86400000000
 
 -- What is due of the first `most`: numbers, scores, and whether a lease ended with them; then the score of the next one.
 local function due(most)
@@ -21,6 +21,14 @@ end
 local function plain(head)
   local attempts = string.match(head, '^(%x%x%x%x)%-$')
   return attempts and attempts > '0000' and attempts <= '2710' and '0001' .. attempts .. 'F--%014x'
+end
+
+-- The floor, if it is more than a day ahead of the clock: then no fence can be given. A counter that is so ahead is damaged.
+-- To be asked before anything is changed.
+local function floor_ahead()
+  tick()
+  if fence > now + DAY then damaged(redis.call('GET', N)) end
+  return floor > now + DAY and floor
 end
 
 local function receive()

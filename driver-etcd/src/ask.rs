@@ -282,10 +282,15 @@ impl Ask<'_> {
         self.grant(record, revision, lease.left_at(self.began), Begun::Now)
     }
 
-    /// The answer that the lock is the token's, since a grant in this revision.
+    /// The answer that the lock is the token's, since a grant in this revision. A new grant of a plain lock carries the fences
+    /// that were asked for, which are its revision's; what may have been given out of them is not given again.
     pub(crate) fn grant(&self, record: &Record, granted: i64, ttl: Duration, begun: Begun) -> Result<Acquisition> {
         let fence = fences::of_lock(record.base, granted)?;
-        Ok(Acquisition::Granted(Grant { fence, ttl, begun, depth: record.depth(), fences: 1 }))
+        let fences = match (begun, self.owner) {
+            (Begun::Now, None) => self.request.fences.clamp(1, fences::OF_A_GRANT),
+            _ => 1,
+        };
+        Ok(Acquisition::Granted(Grant { fence, ttl, begun, depth: record.depth(), fences }))
     }
 
     /// Etcd tells of an expiry as it tells of a release, so there is no time at which asking would help.

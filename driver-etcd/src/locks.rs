@@ -12,6 +12,7 @@ use tenure_core::{FencingToken, LockName, OwnerToken, Result, Ttl};
 
 use crate::driver::{DRIVER, EtcdDriver, Inner};
 use crate::error::of_a_read;
+use crate::fences::OF_A_GRANT;
 use crate::grants::Revoked;
 use crate::keys::NameKeys;
 use crate::renew::{Renewable, Whose};
@@ -41,7 +42,7 @@ impl DistributedLock for EtcdDriver {
             revocation: Revocation::Forced,
             max_waiters: Some(self.inner.config.max_waiters),
             renew_batch: RENEW_BATCH,
-            max_fences: 1,
+            max_fences: OF_A_GRANT,
         }
     }
 

@@ -108,7 +108,7 @@ impl HarnessMaker for EtcdMaker {
             revocation: Revocation::Forced,
             max_waiters: Some(super::harness::MAX_WAITERS),
             renew_batch: 100,
-            max_fences: 1,
+            max_fences: 8,
         };
         Declared::new(locks)
             .reentrant(ReentrantCapabilities { scope: OwnerScope::Backend, max_depth: super::harness::MAX_DEPTH })

@@ -112,3 +112,29 @@ async fn what_was_handled_is_settled_at_a_server_that_is_not_fit_to_hand_out_mor
     assert_eq!((settled, received.deliveries.len(), received.next), (vec![Settled::Done], 0, Next::Now));
     assert_eq!(c.queues.receive(&up_to(&jobs, 1)).await.unwrap_err().kind(), ErrorKind::Misconfigured);
 }
+
+/// A server, or what stands before it, that accepts and cuts at once: clients come back after pauses that grow.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_cuts_each_connection_at_once_is_not_stormed() {
+    let server = server();
+    let c = Client::of(&server).await;
+    let opened = |server: &RedisServer| -> u64 {
+        let stats = server.cli(&["INFO", "stats"]).unwrap().text();
+        let number = stats.lines().find_map(|line| line.strip_prefix("total_connections_received:"));
+        number.unwrap().trim().parse().unwrap()
+    };
+    let mut control = RespClient::unix(&server.socket()).unwrap();
+    let before = opened(&server);
+    let began = Instant::now();
+    let mut cuts = 0;
+    while began.elapsed() < Duration::from_secs(3) {
+        cuts += control.call(&["CLIENT", "KILL", "TYPE", "pubsub"]).unwrap().int().unwrap();
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    let came = opened(&server) - before - 1; // that of the second look
+    assert!((2..=12).contains(&came) && cuts >= 2, "{came} connections, {cuts} cut");
+    let began = Instant::now();
+    while c.locks.acquire(&attempt("a")).await.is_err() {
+        assert!(began.elapsed() < LONG, "it does not come back");
+    }
+}

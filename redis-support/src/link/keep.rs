@@ -10,7 +10,8 @@ use crate::config::Protocol;
 use crate::dial::{Dialer, Heard, Request, Socket};
 use crate::error::ExecError;
 
-/// The first pause between attempts to connect; each further one doubles up to the last.
+/// The first pause between attempts to connect; each further one doubles up to the last. A connection that lasted longer than
+/// that is replaced at once.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LAST_PAUSE: Duration = Duration::from_secs(1);
 
@@ -18,9 +19,10 @@ impl<D: Dialer> Shared<D> {
     /// Keeps a connection until the link is closed.
     pub(super) async fn supervise(self: Arc<Self>, first: Option<Arc<Live<D::Socket>>>) {
         let _last = LastWord(Arc::clone(&self));
-        let mut live = first;
+        let (mut live, mut pause) = (first, Duration::ZERO);
         loop {
             if let Some(live) = live.take() {
+                let opened = Instant::now();
                 let reason = tokio::select! {
                     reason = self.guard(&live) => reason,
                     () = self.closed() => return,
@@ -28,9 +30,11 @@ impl<D: Dialer> Shared<D> {
                 if !self.set(State::down(reason)) {
                     return;
                 }
+                // A server may accept, and cut at once.
+                pause = if opened.elapsed() < LAST_PAUSE { longer(pause) } else { Duration::ZERO };
             }
             let fresh = tokio::select! {
-                fresh = self.reopen() => fresh,
+                fresh = self.reopen(&mut pause) => fresh,
                 () = self.closed() => return,
             };
             (self.listen.sink)(Heard::Gap); // first: who finds the link up knows that it is another connection
@@ -106,22 +110,28 @@ impl<D: Dialer> Shared<D> {
         None
     }
 
-    /// Connects again, however long it takes.
-    async fn reopen(&self) -> Arc<Live<D::Socket>> {
-        let mut pause = FIRST_PAUSE;
+    /// Connects again, however long it takes, each time after a pause that grows.
+    async fn reopen(&self, pause: &mut Duration) -> Arc<Live<D::Socket>> {
         loop {
+            if !pause.is_zero() {
+                self.rest(*pause).await;
+            }
             match self.open().await {
                 Ok(live) => return live,
                 Err(error) => self.set(State::down(error)),
             };
-            match &self.route {
-                Route::Named(sentinels) => tokio::select! {
-                    () = sleep(jittered(pause)) => {}
-                    () = sentinels.moved() => {}
-                },
-                Route::Fixed(_) => sleep(jittered(pause)).await,
-            }
-            pause = (pause * 2).min(LAST_PAUSE);
+            *pause = longer(*pause);
+        }
+    }
+
+    /// A pause, which the news of another primary ends.
+    async fn rest(&self, pause: Duration) {
+        match &self.route {
+            Route::Named(sentinels) => tokio::select! {
+                () = sleep(jittered(pause)) => {}
+                () = sentinels.moved() => {}
+            },
+            Route::Fixed(_) => sleep(jittered(pause)).await,
         }
     }
 
@@ -164,6 +174,11 @@ impl<D: Dialer> Shared<D> {
             error => error,
         })
     }
+}
+
+/// The pause after this one.
+fn longer(pause: Duration) -> Duration {
+    (pause * 2).clamp(FIRST_PAUSE, LAST_PAUSE)
 }
 
 fn ended() -> ExecError {

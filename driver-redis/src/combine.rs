@@ -8,6 +8,7 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use futures_util::future::join_all;
 use redis::aio::MultiplexedConnection;
@@ -17,6 +18,9 @@ use tokio::sync::oneshot;
 
 /// How many commands may be on their way before others gather.
 const FEW: usize = 8;
+
+/// For how long commands gather at most.
+const LONGEST_GATHERING: Duration = Duration::from_millis(1);
 
 /// The most commands in one pipeline: the first of its replies waits for the last.
 const TOGETHER: usize = 16;
@@ -73,7 +77,8 @@ impl Combined {
 
 /// Sends what has gathered by the time that all tasks which are ready have run.
 async fn leave(connection: MultiplexedConnection, gathered: Arc<Mutex<Vec<Gathered>>>) {
-    tokio::task::yield_now().await;
+    // Whoever yields is woken by the thread that it yielded on. One that is kept waiting by the next task does not: hence the end.
+    let _ = tokio::time::timeout(LONGEST_GATHERING, tokio::task::yield_now()).await;
     let mut all = std::mem::take(&mut *gathered.lock().unwrap_or_else(PoisonError::into_inner));
     all.retain(|one| !one.reply.is_closed());
     let mut all = all.into_iter();
@@ -165,6 +170,30 @@ mod tests {
         }
         assert_eq!(connection.on_their_way.load(Ordering::Relaxed), 0);
         assert!(connection.gathered.lock().unwrap().is_empty());
+    }
+
+    /// What gathers yields on a thread that the next task then blocks.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_task_that_blocks_its_thread_does_not_keep_what_has_gathered() {
+        let server = RedisServer::start(RedisOptions::new()).unwrap();
+        let connection = connected(&server).await;
+        let (long, brief) = (Duration::from_secs(3), Duration::from_millis(50));
+        let took = tokio::spawn(async move {
+            // The other thread takes the first one; the last one spawned stays here.
+            tokio::spawn(async move { std::thread::sleep(brief) });
+            tokio::spawn(async {});
+            std::thread::sleep(brief / 2);
+            let began = std::time::Instant::now();
+            let sends = (0..3 * FEW).map(|_| connection.send(command(&["PING"])));
+            let blocks = async {
+                tokio::spawn(async move { std::thread::sleep(long) }); // behind what gathers, on this thread
+            };
+            let ((), answers) = futures_util::future::join(blocks, join_all(sends)).await;
+            assert!(answers.iter().all(Result::is_ok), "{answers:?}");
+            began.elapsed()
+        });
+        let took = took.await.unwrap();
+        assert!(took < long / 2, "{took:?}");
     }
 
     #[tokio::test]

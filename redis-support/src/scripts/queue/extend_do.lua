@@ -14,7 +14,7 @@ for i, id in ipairs(ids) do
         redis.call('ZADD', T, asked, id)
         if string.find(marks, 'i', 1, true) then
           redis.call('ZADD', L, (asked - 1) / 2, id)
-          redis.call('PEXPIRE', L, 86460000) -- as the part of limits does
+          redis.call('PEXPIRE', L, LONGEST)
         end
       end
       answers[i] = 1

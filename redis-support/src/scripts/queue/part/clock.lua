@@ -6,6 +6,7 @@
 -- part of limits says. save() stores them; a step back is seen as far as the last save, and time stands still until then.
 local now, number, fence, clock, shift, marks
 local stepped, HOUR, FAR = false, 3600000000, 4503599627370496 -- FAR: 2^52, in the year 2112; twice a time is a score
+local LONGEST = 86460000 -- how long what is counted of leases is kept: a day and a minute, in ms
 -- Whether the marks are as limits and pauses write them, with times that a queue can have.
 local function known(found)
   local rest = string.gsub(string.gsub(found, 'p', '', 1), 'i[1-9]%d*', '', 1)

@@ -2,7 +2,6 @@
 -- messages in flight; 'r' and deliveries, in how many us, and when the bucket of as many tokens is full again, in us. L has
 -- the leases of a queue with 'i', by their ends in us, and ends itself after the longest of them: what is left of ended ones is
 -- removed by the next receive, if there is one.
-local LONGEST = 86460000 -- a day and a minute, in ms
 
 -- From one token to the next in us, the most tokens, and when they are there; nil when there is no rate.
 local function bucket()

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use common::*;
 use tenure_core::driver::{
-    Cancelled, DeadCause, DeadSelection, DelayQueue as _, NamedId, NewMessage, Pushed, RawDelivery, Settle, Settled,
-    Settlement,
+    Cancelled, DeadCause, DeadSelection, DelayQueue as _, MessageState, NamedId, NewMessage, Pushed, RawDelivery,
+    Settle, Settled, Settlement,
 };
 use tenure_core::{ConcurrencyKey, Delay, MessageId};
 use tenure_etcd::EtcdDriver;
@@ -268,6 +268,28 @@ async fn a_purge_ends_at_the_end_of_time() {
         }
     }
     assert_eq!((from, removed), (None, 1));
+}
+
+/// A foreign hand took the name away, and it was used anew.
+#[tokio::test]
+async fn a_name_that_leads_to_a_newer_message_stays_when_the_older_one_goes() {
+    for window in [Delay::ZERO, Delay::new(30 * SECOND).unwrap()] {
+        let cluster = server();
+        let (driver, mut etcd) = (driver(&cluster), raw(&cluster).await);
+        let id = MessageId::named("n").unwrap();
+        let named = |payload| NewMessage { id: Some(NamedId { id: id.clone(), window }), ..message(payload) };
+        driver.push(&queue(), &[named(b"older")]).await.unwrap();
+        assert_eq!(etcd.delete("tenure:queue/of/jobs/n/n", None).await.unwrap().deleted(), 1);
+        driver.push(&queue(), &[named(b"newer")]).await.unwrap();
+        let older = receive(&driver, 1, 30 * SECOND).await.deliveries;
+        assert_eq!(texts(&older), ["older"]);
+        ack(&driver, &older).await;
+        let again = driver.push(&queue(), &[named(b"again")]).await.unwrap();
+        assert_eq!(again, [Pushed::Duplicate(MessageState::Ready)]);
+        assert_eq!(driver.cancel(&queue(), &id).await.unwrap(), Cancelled::Removed);
+        driver.push(&queue(), &[named(b"anew")]).await.unwrap();
+        ack(&driver, &receive(&driver, 1, 30 * SECOND).await.deliveries).await;
+    }
 }
 
 /// No list would find it: the signal of a queue that is not listed.

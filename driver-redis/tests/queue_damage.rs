@@ -7,7 +7,8 @@ use std::time::Duration;
 use common::queue::{ack, delay, key, known_as, message, named, payloads, push, queue, receive, settle, up_to};
 use common::{Client, server};
 use tenure_core::driver::{
-    Cancelled, DeadCause, DeadSelection, DelayQueue, Due, MessageState, NewMessage, RawDelivery, Settled, Settlement,
+    Cancelled, DeadCause, DeadSelection, DelayQueue, Due, MessageState, NewMessage, Pushed, RawDelivery, Settled,
+    Settlement,
 };
 use tenure_core::{Delay, MessageId, QueueName};
 use tenure_testkit::RedisServer;
@@ -219,4 +220,26 @@ async fn a_thousand_damaged_messages_do_not_stop_the_next() {
     push(&*q, &jobs, later).await;
     assert_eq!(payloads(&drain(&*q, &jobs).await), ["good"]);
     assert_eq!(q.stats(&jobs).await.unwrap().dead, 1_000);
+}
+
+/// A foreign hand took the name away, and it was used anew.
+#[tokio::test]
+async fn a_name_that_leads_to_a_newer_message_stays_when_the_older_one_goes() {
+    let server = server();
+    let (q, jobs) = (Client::of(&server).await.queues, queue("jobs"));
+    for window in [0, 30_000] {
+        let pushed = async |payload| push(&*q, &jobs, known_as("n", window, message(payload, 0))).await;
+        pushed("older").await;
+        assert_eq!(server.cli(&["HDEL", "{tenure:dq:jobs}:i", "nn"]).unwrap().int(), Some(1));
+        pushed("newer").await;
+        let older = receive(&*q, &jobs, 1).await.deliveries;
+        assert_eq!(payloads(&older), ["older"]);
+        assert_eq!(ack(&*q, &jobs, &older[0]).await, Settled::Done);
+        let again = q.push(&jobs, &[known_as("n", window, message("again", 0))]).await.unwrap();
+        assert_eq!(again, [Pushed::Duplicate(MessageState::Ready)]);
+        assert_eq!(q.cancel(&jobs, &named("n")).await.unwrap(), Cancelled::Removed);
+        pushed("anew").await;
+        let anew = receive(&*q, &jobs, 1).await.deliveries;
+        assert_eq!(ack(&*q, &jobs, &anew[0]).await, Settled::Done);
+    }
 }

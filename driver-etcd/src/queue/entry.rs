@@ -195,17 +195,21 @@ impl<'a> Turn<'a> {
         keys.into_iter().chain(self.leave(entry, Set::Waiting)).collect()
     }
 
-    /// The operations that remove a message. Its caller's id is free again, unless it stays known for a window.
+    /// The operations that remove a message. Its caller's id is free again, unless it stays known for a window; or it leads to
+    /// another message by now, after a foreign hand, and is that one's.
     pub(super) fn remove(&self, entry: &Entry, window: Delay) -> Vec<TxnOp> {
         let mut operations = self.take_away(entry);
         let Some(name) = entry.record.named.as_ref().and_then(|named| named.id.as_name()) else { return operations };
-        if window == Delay::ZERO {
-            operations.push(TxnOp::delete(self.keys.named(name), None));
+        let key = self.keys.named(name);
+        let ours = Compare::value(key.as_slice(), CompareOp::Equal, naming(entry.number));
+        let change = if window == Delay::ZERO {
+            vec![TxnOp::delete(key.as_slice(), None)]
         } else {
             let until = after(self.now, window.get());
-            operations.push(TxnOp::put(self.keys.named(name), format!("until={until}"), None));
-            operations.push(TxnOp::put(self.keys.forgotten(until, name), "", None));
-        }
+            let forgotten = TxnOp::put(self.keys.forgotten(until, name), "", None);
+            vec![TxnOp::put(key.as_slice(), format!("until={until}"), None), forgotten]
+        };
+        operations.push(TxnOp::txn(Txn::new().when([ours]).and_then(change)));
         operations
     }
 
@@ -368,6 +372,11 @@ pub(super) fn cause_of(entry: &Entry) -> Cause {
         Place::Leased(_) => Cause::LeaseExpired,
         _ => entry.record.cause,
     }
+}
+
+/// The value of the key of a name, or of a concurrency key, that leads to this message.
+pub(super) fn naming(number: u64) -> String {
+    format!("number={number}")
 }
 
 /// Others were always faster.

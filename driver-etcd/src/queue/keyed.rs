@@ -13,7 +13,7 @@ use etcd_client::{Compare, CompareOp, GetOptions, GetResponse, KeyValue, Txn, Tx
 use tenure_core::{ConcurrencyKey, Result};
 
 use super::clock::Micros;
-use super::entry::{BATCH, Entry, MOST_STARTS, Turn, stored_as};
+use super::entry::{BATCH, Entry, MOST_STARTS, Turn, naming, stored_as};
 use super::keys::{Place, QueueKeys, Set};
 use crate::txn::odd;
 
@@ -60,7 +60,7 @@ impl Turn<'_> {
         let key = entry.record.key.as_ref()?;
         match to {
             Place::Leased(_) if entry.place.set() != Set::Leased => {
-                Some(TxnOp::put(self.keys.in_flight(key), format!("number={}", entry.number), None))
+                Some(TxnOp::put(self.keys.in_flight(key), naming(entry.number), None))
             }
             Place::Held(at) => Some(TxnOp::put(self.keys.held_by(key, at, entry.number), "", None)),
             _ => None,

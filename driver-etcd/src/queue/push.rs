@@ -7,7 +7,7 @@ use tenure_core::driver::{Due, IfKnown, MessageState, NewMessage, Pushed};
 use tenure_core::{MessageId, QueueName, Result};
 
 use super::clock::{Micros, after};
-use super::entry::{Entry, MOST_STARTS, Turn, known_until, moving, stored_as};
+use super::entry::{Entry, MOST_STARTS, Turn, known_until, moving, naming, stored_as};
 use super::keys::Place;
 use super::record::Record;
 use crate::config::invalid;
@@ -199,7 +199,7 @@ impl Turn<'_> {
             TxnOp::put(self.keys.body(number), message.payload.as_bytes(), None),
         ]);
         if let Some(name) = message.id.as_ref().and_then(|named| named.id.as_name()) {
-            operations.push(TxnOp::put(self.keys.named(name), format!("number={number}"), None));
+            operations.push(TxnOp::put(self.keys.named(name), naming(number), None));
         }
         TxnOp::txn(Txn::new().and_then(operations))
     }

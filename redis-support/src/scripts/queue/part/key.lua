@@ -1,9 +1,17 @@
--- Part: leave() and depart(). Needs keys, form and insertion.
+-- Part: free_name(), leave() and depart(). Needs keys, form and insertion.
 -- In I a field is 'n' and a name, or 'k' and a concurrency key; its value is the number of the message that has the
 -- name, or that is in flight with the key. What finds its key in flight is held: in H by its due time, in J (all scores
 -- 0) by length and bytes of the key, due time.
 local function place_in_j(key, at, id)
   return string.format('%02x', string.len(key)) .. key .. string.format('%014x', at) .. id
+end
+
+-- A message of this name goes away. The name is free, unless a foreign hand had it used anew: then it is a newer message's,
+-- and false is returned.
+local function free_name(id, name)
+  local leads_to = redis.call('HGET', I, 'n' .. name)
+  if leads_to then if leads_to ~= id then return false end redis.call('HDEL', I, 'n' .. name) end
+  return true
 end
 
 -- A message of this key went away, or is not in flight any more: the first that was held may go. Tells whether one did.

@@ -18,6 +18,6 @@ local function remove(id, record, place, score)
   redis.call('HDEL', M, id)
   redis.call('HDEL', R, id)
   redis.call('HDEL', O, id)
-  if name ~= '' then redis.call('HDEL', I, 'n' .. name) end
+  if name ~= '' then free_name(id, name) end
   if place ~= 'D' then depart(id, record) end
 end

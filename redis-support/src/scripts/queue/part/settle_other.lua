@@ -38,8 +38,7 @@ end
 -- What is left to do for acknowledged messages with a name or a key.
 local function forget(id, record)
   local name, key, window = about(record or '')
-  if name ~= '' then
-    redis.call('HDEL', I, 'n' .. name)
+  if name ~= '' and free_name(id, name) then
     if window > 0 then
       tick()
       redis.call('ZADD', S, now + window, name)

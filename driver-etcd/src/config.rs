@@ -61,6 +61,15 @@ pub(crate) enum Members {
     Through(Given),
 }
 
+/// Whether requests are of a user who signs in, as far as is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SignsIn {
+    Yes,
+    No,
+    /// That is a matter of the given client, or of the certificate.
+    Unknown,
+}
+
 /// A client that somebody else made, and knows itself.
 #[derive(Clone)]
 pub(crate) struct Given(pub(crate) Arc<etcd_client::Client>);
@@ -276,6 +285,18 @@ impl EtcdConfig {
     pub fn tls(mut self, tls: EtcdTls) -> Self {
         self.tls = Some(tls);
         self
+    }
+
+    pub(crate) fn signs_in(&self) -> SignsIn {
+        #[cfg(feature = "tls")]
+        let certified = self.tls.as_ref().is_some_and(|tls| tls.identity.is_some());
+        #[cfg(not(feature = "tls"))]
+        let certified = false;
+        match (&self.members, &self.user) {
+            (Members::Endpoints(_), Some(_)) => SignsIn::Yes,
+            (Members::Endpoints(_), None) if !certified => SignsIn::No,
+            _ => SignsIn::Unknown,
+        }
     }
 
     /// The endpoints as the client library wants them.

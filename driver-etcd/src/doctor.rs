@@ -4,11 +4,12 @@ use std::ops::Range;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use etcd_client::{AlarmAction, AlarmType, StatusResponse};
+use etcd_client::{AlarmAction, AlarmType, GetOptions, ResponseHeader, StatusResponse};
 use futures_util::future::join_all;
 use tenure_core::driver::{Checkup, Concern, Doctor, Finding, Topic, one_line};
 use tenure_core::{ErrorKind, Result};
 
+use crate::config::SignsIn;
 use crate::driver::EtcdDriver;
 
 /// How much of the history may stay before it is worth a word: etcd's default quota is 2 GiB.
@@ -48,8 +49,11 @@ type Line = (u32, u32);
 const DEPOSED: &str = "a leader that stalls and is deposed may end leases that were kept alive: a hold may be lost early, which its \
                        holder learns; renewals move holds to leases that it does not know; 3.4.31 and 3.5.13 do it less";
 
-/// Asks each member for its status, and one of them for alarms. Members tell neither their clocks nor whether old revisions
-/// are compacted by themselves, and the client library does not ask whether users have to sign in.
+/// How many revisions of which none was ever compacted are worth a word.
+const MANY: i64 = 100_000;
+
+/// Asks each member for its status; and one of them for alarms, for the users, and for the past, to learn whether it is
+/// compacted. Members tell neither their clocks nor how they are set up.
 #[async_trait]
 impl Doctor for EtcdDriver {
     async fn examine(&self) -> Result<Checkup> {
@@ -76,6 +80,8 @@ impl Doctor for EtcdDriver {
             }
         }
         self.alarms(&mut checkup).await;
+        checkup.add(self.past().await);
+        checkup.add(self.users().await);
         checkup.add(self.clock());
         Ok(checkup)
     }
@@ -98,6 +104,51 @@ impl EtcdDriver {
             Err(error) => (Concern::Note, error.reason(), "whether an alarm is raised cannot be told"),
         };
         checkup.add(finding("the cluster", Topic::Alarms, concern, seen, meaning));
+    }
+
+    /// Whether what was overwritten is ever forgotten, by a read of the first revision.
+    async fn past(&self) -> Finding {
+        let root = self.inner.keyspace.root();
+        let first = || GetOptions::new().with_revision(1).with_count_only();
+        let read = self.inner.link.call(|stubs| async move { stubs.kv().get(root, Some(first())).await });
+        let (concern, seen, meaning) = match read.await {
+            Ok(answer) => uncompacted(answer.header().map_or(0, ResponseHeader::revision)),
+            Err(error) if error.message().contains("has been compacted") => {
+                (Concern::Fine, "old revisions are compacted".to_owned(), "what was overwritten is forgotten")
+            }
+            Err(error) => (Concern::Note, error.reason(), "whether old revisions are compacted cannot be told"),
+        };
+        finding("the cluster", Topic::Storage, concern, seen, meaning)
+    }
+
+    /// Whether users have to sign in. A cluster that does not ask for it lists its users to anybody.
+    async fn users(&self) -> Finding {
+        let listed = self.inner.link.call(|stubs| async move { stubs.auth().user_list().await }).await;
+        let listed = listed.map(|answer| answer.users().len());
+        let (concern, seen, meaning) = match (listed, self.inner.config.signs_in()) {
+            (Ok(users), SignsIn::Yes) => (
+                Concern::Note,
+                format!("users have to sign in, and this one may look after all {users} of them"),
+                "locks need no more than to read and write under their prefix: give them a user who may do that alone",
+            ),
+            (Ok(users), SignsIn::No) => (
+                Concern::Note,
+                format!("nobody has to sign in; {users} users are known"),
+                "whoever reaches a member, with a certificate where it asks for one, may free and take every lock",
+            ),
+            (Ok(users), SignsIn::Unknown) => (
+                Concern::Note,
+                format!("this client may look after all {users} users, or nobody has to sign in"),
+                "in the latter case whoever reaches a member may free and take every lock",
+            ),
+            (Err(error), _) if error.kind() == ErrorKind::Denied => (
+                Concern::Fine,
+                "users have to sign in, and this one looks after no others".to_owned(),
+                "who may write under the prefix may free and take its locks, and nobody else",
+            ),
+            (Err(error), _) => (Concern::Note, error.reason(), "whether users have to sign in cannot be told"),
+        };
+        finding("the cluster", Topic::Rights, concern, seen, meaning)
     }
 
     /// Members tell no time. Leases are counted by the leader alone, and delay queues go by the clients' clocks.
@@ -131,6 +182,21 @@ fn look(checkup: &mut Checkup, server: &str, status: &StatusResponse) {
     add(Topic::Storage, concern, format!("{size} bytes on disk, {used} in use"), meaning);
 }
 
+/// A cluster of which the first of so many revisions is still known.
+fn uncompacted(revisions: i64) -> (Concern, String, &'static str) {
+    let seen = format!("none of {revisions} revisions was ever compacted");
+    match revisions >= MANY {
+        true => (
+            Concern::Note,
+            seen,
+            "they fill the quota, and nothing new is granted then: turn automatic compaction on (--auto-compaction-retention)",
+        ),
+        false => {
+            (Concern::Fine, seen, "there are few yet; automatic compaction (--auto-compaction-retention) bounds them")
+        }
+    }
+}
+
 /// What is known against a version.
 fn fault_of(version: &str) -> (Concern, &'static str) {
     let mut numbers = version.split('.').map_while(|part| part.split('-').next()?.parse::<u32>().ok());
@@ -156,6 +222,12 @@ fn finding(server: &str, topic: Topic, concern: Concern, seen: impl Into<String>
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn many_revisions_of_which_none_was_compacted_are_noted() {
+        assert_eq!(uncompacted(MANY - 1).0, Concern::Fine);
+        assert_eq!(uncompacted(MANY).0, Concern::Note);
+    }
 
     #[test]
     fn versions_with_known_faults_are_told() {

@@ -5,7 +5,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use etcd_client::{Client, KvClient, LeaseClient, MaintenanceClient, ResponseHeader, Txn, TxnResponse, WatchClient};
+use etcd_client::{
+    AuthClient, Client, KvClient, LeaseClient, MaintenanceClient, ResponseHeader, Txn, TxnResponse, WatchClient,
+};
 use tenure_core::{Error, ErrorKind, Result};
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -64,6 +66,10 @@ impl Stubs {
 
     pub(crate) fn maintenance(&self) -> MaintenanceClient {
         self.0.maintenance_client()
+    }
+
+    pub(crate) fn auth(&self) -> AuthClient {
+        self.0.auth_client()
     }
 
     pub(crate) fn watch(&self) -> WatchClient {

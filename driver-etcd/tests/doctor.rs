@@ -3,10 +3,10 @@
 mod common;
 
 use common::server;
-use etcd_client::{AlarmAction, AlarmOptions, AlarmType};
-use tenure_core::driver::{Concern, Topic};
+use etcd_client::{AlarmAction, AlarmOptions, AlarmType, Permission};
+use tenure_core::driver::{Checkup, Concern, Finding, Topic};
 use tenure_core::{Client, ErrorKind};
-use tenure_etcd::EtcdDriver;
+use tenure_etcd::{EtcdConfig, EtcdDriver};
 use tenure_testkit::EtcdCluster;
 
 #[tokio::test]
@@ -35,6 +35,57 @@ async fn a_member_that_is_away_is_a_finding_and_a_cluster_that_is_away_an_error(
     drop(cluster);
     assert_eq!(client.doctor().await.unwrap_err().kind(), ErrorKind::Unavailable);
     assert_eq!(client.ping().await.unwrap_err().kind(), ErrorKind::Unavailable);
+}
+
+fn found(checkup: &Checkup, topic: Topic) -> &Finding {
+    let found = |finding: &&Finding| finding.topic == topic && finding.server == "the cluster";
+    checkup.findings().iter().find(found).unwrap_or_else(|| panic!("{topic:?}: {checkup}"))
+}
+
+#[tokio::test]
+async fn whether_the_past_is_compacted_is_told() {
+    let cluster = server();
+    let client = Client::new(EtcdDriver::connect(&cluster.url()).await.unwrap());
+    client.lock("a").unwrap().acquire().await.unwrap().release().await.unwrap();
+    let checkup = client.doctor().await.unwrap();
+    let past = found(&checkup, Topic::Storage);
+    assert!(past.concern == Concern::Fine && past.seen.contains("was ever compacted"), "{checkup}");
+    let mut etcd = common::raw(&cluster).await;
+    let revision = etcd.put("x", "", None).await.unwrap().header().unwrap().revision();
+    etcd.compact(revision, None).await.unwrap();
+    let checkup = client.doctor().await.unwrap();
+    let past = found(&checkup, Topic::Storage);
+    assert!(past.concern == Concern::Fine && past.seen.contains("are compacted"), "{checkup}");
+}
+
+#[tokio::test]
+async fn whether_users_have_to_sign_in_is_told() {
+    let cluster = server();
+    let anybody = Client::new(EtcdDriver::connect(&cluster.url()).await.unwrap());
+    let checkup = anybody.doctor().await.unwrap();
+    let users = found(&checkup, Topic::Rights);
+    assert!(users.concern == Concern::Note && users.seen.contains("nobody has to sign in"), "{checkup}");
+
+    let mut etcd = common::raw(&cluster).await;
+    let given = Client::new(EtcdDriver::new(EtcdConfig::through(etcd.clone())));
+    let checkup = given.doctor().await.unwrap();
+    assert!(found(&checkup, Topic::Rights).seen.contains("this client may look after"), "{checkup}");
+    etcd.user_add("root", "rootpw", None).await.unwrap();
+    etcd.user_grant_role("root", "root").await.unwrap();
+    etcd.role_add("app").await.unwrap();
+    etcd.role_grant_permission("app", Permission::read_write("tenure/").with_prefix()).await.unwrap();
+    etcd.user_add("app", "s3cret", None).await.unwrap();
+    etcd.user_grant_role("app", "app").await.unwrap();
+    etcd.auth_enable().await.unwrap();
+    for (user, concern, seen) in
+        [("root:rootpw", Concern::Note, "may look after all 2"), ("app:s3cret", Concern::Fine, "looks after no others")]
+    {
+        let url = cluster.url().replace("etcd://", &format!("etcd://{user}@"));
+        let client = Client::new(EtcdDriver::connect(&url).await.unwrap());
+        let checkup = client.doctor().await.unwrap();
+        let users = found(&checkup, Topic::Rights);
+        assert!(users.concern == concern && users.seen.contains(seen), "{user}: {checkup}");
+    }
 }
 
 /// etcd refuses what grows once its quota is used up, and tells so by an alarm that stays.

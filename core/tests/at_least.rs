@@ -67,6 +67,20 @@ async fn locks_that_were_taken_for_nothing_are_given_back_at_once() {
     assert!(free("a").await.is_err(), "a lock that was worked under is left standing");
 }
 
+/// The first lock ends by itself then, and not in the hands of whoever waits for the second one.
+#[tokio::test(start_paused = true)]
+async fn a_lock_that_ends_while_others_are_waited_for_is_given_back_at_once() {
+    let (stage, client) = Stage { acquire: steps([Step::Grant, Step::Busy]), ..Stage::default() }.client();
+    let both = client.lock_all(["a", "b"]).unwrap().at_least(TTL);
+    let waiting = tokio::spawn(async move { both.acquire().await });
+    sleep(SECOND).await;
+    assert_eq!((stage.sent("acquire").len(), client.stats().holds), (2, 1));
+    client.close(SECOND).await.unwrap();
+    assert_eq!(waiting.await.unwrap().unwrap_err().kind(), ErrorKind::Closed);
+    let first = stage.sent("acquire")[0];
+    assert_eq!((stage.sent("release"), stage.sent("renew").len()), (vec![first], 0));
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_span_that_no_lease_can_have_is_refused() {
     let client = Client::new(MemoryDriver::new());

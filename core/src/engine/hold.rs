@@ -55,17 +55,10 @@ impl HeldEntry {
         self
     }
 
-    /// It has come to whoever asked for it.
+    /// Somebody works under it from now on.
     pub(crate) fn begins(&self) {
-        if self.least.is_some() {
-            self.lease.stand(&self.token, self.least);
-        }
-    }
-
-    /// Nobody works under it after all.
-    pub(crate) fn was_for_nothing(&self) {
-        if self.least.is_some() {
-            self.lease.stand(&self.token, None);
+        if let Some(least) = self.least {
+            self.lease.stand(&self.token, least);
         }
     }
 

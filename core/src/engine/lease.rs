@@ -215,8 +215,8 @@ impl Lease {
     }
 
     /// From now on it is to be left standing until then.
-    pub(super) fn stand(&self, token: &OwnerToken, until: Option<LeaseInstant>) {
-        self.change(token, |entry| entry.least = until); // of one that has ended nothing stands
+    pub(super) fn stand(&self, token: &OwnerToken, until: LeaseInstant) {
+        self.change(token, |entry| entry.least = Some(until)); // of one that has ended nothing stands
     }
 
     /// Changes the entry of this token; `false` if it has ended.

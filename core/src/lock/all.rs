@@ -12,6 +12,7 @@ use super::{Lock, LockGuard, unless_lost};
 use crate::clock::LeaseInstant;
 use crate::engine::loss::Loss;
 use crate::engine::outcome::LostReason;
+use crate::engine::wait::Patience;
 use crate::error::{Error, ErrorKind, Result};
 use crate::token::FencingToken;
 
@@ -116,14 +117,14 @@ impl LockAll {
     ///
     /// Dropping the future leaves no lock behind.
     pub async fn try_acquire(&self) -> Result<Option<MultiGuard>> {
-        let mut taken = Taken::room_for(self);
+        let mut taken = Vec::with_capacity(self.locks.len());
         for lock in &self.locks {
-            match lock.try_acquire().await? {
-                Some(guard) => taken.0.push(guard),
+            match lock.hold(Patience::None).await? {
+                Some(guard) => taken.push(guard),
                 None => return Ok(None),
             }
         }
-        taken.all().map(Some)
+        MultiGuard::all(taken).map(Some)
     }
 
     /// Takes all locks, waiting as long as it takes.
@@ -136,11 +137,11 @@ impl LockAll {
     ///
     /// Dropping the future leaves no lock behind.
     pub async fn acquire(&self) -> Result<MultiGuard> {
-        let mut taken = Taken::room_for(self);
+        let mut taken = Vec::with_capacity(self.locks.len());
         for lock in &self.locks {
-            taken.0.push(lock.acquire().await?);
+            taken.push(lock.hold(Patience::Unlimited).await.map(LockGuard::certain)?);
         }
-        taken.all()
+        MultiGuard::all(taken)
     }
 
     /// Takes all locks, waiting for at most `most` together; zero is one attempt each.
@@ -154,16 +155,16 @@ impl LockAll {
     /// Dropping the future leaves no lock behind.
     pub async fn acquire_within(&self, most: Duration) -> Result<MultiGuard> {
         let deadline = LeaseInstant::now().after(most);
-        let mut taken = Taken::room_for(self);
+        let mut taken = Vec::with_capacity(self.locks.len());
         for lock in &self.locks {
             let left = deadline.remaining();
             if left.is_zero() && !most.is_zero() {
-                let text = format!("{} of {} locks were taken within {most:?}", taken.0.len(), self.locks.len());
+                let text = format!("{} of {} locks were taken within {most:?}", taken.len(), self.locks.len());
                 return Err(Error::new(ErrorKind::TimedOut, text));
             }
-            taken.0.push(lock.acquire_within(left).await?);
+            taken.push(lock.hold(Patience::Within(left)).await.map(LockGuard::certain)?);
         }
-        taken.all()
+        MultiGuard::all(taken)
     }
 
     /// Takes all locks, waiting as long as it takes, does the work for as long as all leases last, and gives the locks back, as
@@ -183,28 +184,6 @@ impl LockAll {
     }
 }
 
-/// Those that are taken so far. Dropped before all are, they are given back at once, whatever span they were to stand for: nobody
-/// has worked under them.
-struct Taken(Vec<LockGuard>);
-
-impl Taken {
-    fn room_for(locks: &LockAll) -> Self {
-        Self(Vec::with_capacity(locks.locks.len()))
-    }
-
-    /// All of them, if all are still held.
-    fn all(mut self) -> Result<MultiGuard> {
-        self.0.iter().try_for_each(LockGuard::check)?;
-        Ok(MultiGuard { guards: std::mem::take(&mut self.0) })
-    }
-}
-
-impl Drop for Taken {
-    fn drop(&mut self) {
-        self.0.drain(..).for_each(LockGuard::for_nothing);
-    }
-}
-
 /// Several held locks. They count as held only together: the view ends with the first that ends.
 ///
 /// **Dropping the guard gives all locks back, but not at once**, as for [`LockGuard`].
@@ -215,6 +194,14 @@ pub struct MultiGuard {
 }
 
 impl MultiGuard {
+    /// All of them, if all are still held: then they begin together. Until then nobody has worked under any of them.
+    fn all(guards: Vec<LockGuard>) -> Result<Self> {
+        let all = Self { guards };
+        all.check()?;
+        all.guards.iter().for_each(LockGuard::begins);
+        Ok(all)
+    }
+
     /// The guard of each lock, in the order in which they were taken.
     pub fn guards(&self) -> &[LockGuard] {
         &self.guards

@@ -46,14 +46,15 @@ pub struct Detached {
 }
 
 impl LockGuard {
-    pub(crate) fn new(held: HeldEntry) -> Self {
-        held.begins();
+    /// Of a hold that nobody works under yet: whatever [span](crate::Lock::at_least) it was asked to stand for, it is given back at
+    /// once if the guard is dropped before it [begins](Self::begins).
+    pub(super) fn new(held: HeldEntry) -> Self {
         Self { held }
     }
 
-    /// Given back like one that was never asked to stand for [a span](crate::Lock::at_least).
-    pub(super) fn for_nothing(self) {
-        self.held.was_for_nothing();
+    /// Comes to whoever asked for it.
+    pub(super) fn begins(&self) {
+        self.held.begins();
     }
 
     /// For patience that always ends in a guard or an error.

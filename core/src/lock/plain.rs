@@ -136,6 +136,11 @@ impl Lock {
     }
 
     async fn take(&self, patience: Patience) -> Result<Option<LockGuard>> {
+        Ok(self.hold(patience).await?.inspect(LockGuard::begins))
+    }
+
+    /// A guard that has not begun.
+    pub(super) async fn hold(&self, patience: Patience) -> Result<Option<LockGuard>> {
         let ask =
             self.options.ask(&self.name, None, &self.shared.config).map_err(|error| self.told(error, "acquire"))?;
         Ok(acquire(&self.shared, &ask, patience).await?.map(LockGuard::new))
@@ -159,7 +164,10 @@ impl Lock {
         let ask = self.options.ask(&self.name, None, &self.shared.config).map_err(told)?;
         let turn = LockTurn { lock: self.name.clone(), token, fence };
         match adopt(&self.shared, turn, &ask).await.map_err(told)? {
-            Adopted::Held(held) => Ok(LockGuard::new(held)),
+            Adopted::Held(held) => {
+                held.begins();
+                Ok(LockGuard::new(held))
+            }
             Adopted::Over => Err(told(Error::new(ErrorKind::Lost, LostReason::Gone.to_string()))),
             Adopted::Late => Err(told(Error::new(ErrorKind::Lost, "the answer came when the lease could have ended"))),
         }
@@ -169,7 +177,7 @@ impl Lock {
     pub(crate) async fn take_up(&self, hold: LooseHold) -> Result<Option<LockGuard>> {
         let told = |error| self.told(error, "adopt");
         let ask = self.options.ask(&self.name, None, &self.shared.config).map_err(told)?;
-        Ok(hold.adopt(&ask).await.map_err(told)?.map(LockGuard::new))
+        Ok(hold.adopt(&ask).await.map_err(told)?.map(LockGuard::new).inspect(LockGuard::begins))
     }
 
     pub(crate) fn shared(&self) -> &Arc<Shared> {

@@ -62,3 +62,41 @@ async fn an_extension_out_of_range_is_refused() {
     }
     assert!(stage.sent("renew").is_empty());
 }
+
+#[tokio::test(start_paused = true)]
+async fn an_extension_that_is_not_polled_keeps_no_renewal_from_leaving() {
+    let (stage, client) = Stage { renew: steps([Step::Slow(SECOND)]), ..Stage::default() }.client();
+    let guard = client.lock("a").unwrap().ttl(TTL).acquire().await.unwrap();
+    let mut extension = Box::pin(guard.extend(TTL));
+    assert!(timeout(Duration::ZERO, &mut extension).await.is_err());
+    sleep(3 * TTL).await;
+    guard.check().unwrap();
+    let error = extension.await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Indeterminate);
+    let (sent, answered) = (stage.sent("renew").len(), stage.sent("renewed").len());
+    assert_eq!(sent, answered + 1, "what was not polled in time is not sent on");
+    guard.release().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_extension_that_is_not_polled_holds_up_no_clean_up() {
+    let (stage, client) = Stage { renew: steps([Step::Slow(SECOND)]), ..Stage::default() }.client();
+    let guard = client.lock("a").unwrap().fixed_ttl(TTL).acquire().await.unwrap();
+    let mut extension = Box::pin(guard.extend(TTL));
+    assert!(timeout(Duration::ZERO, &mut extension).await.is_err());
+    sleep(2 * TTL).await;
+    assert_eq!((guard.is_held(), stage.sent("release").len(), client.stats().cleanups), (false, 1, 0));
+    client.close(SECOND).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_an_extension_without_an_answer_made_last_is_undone_for_as_long_as_it_could_last() {
+    let renew = steps([Step::Fail(ErrorKind::Indeterminate)]);
+    let release = steps([Step::Fail(ErrorKind::Unavailable); 30]); // one a second before long
+    let (stage, client) = Stage { renew, release, ..Stage::default() }.client();
+    let guard = client.lock("a").unwrap().fixed_ttl(SECOND).acquire().await.unwrap();
+    assert_eq!(guard.extend(2 * TTL).await.unwrap_err().kind(), ErrorKind::Indeterminate);
+    drop(guard);
+    sleep(TTL).await;
+    assert_eq!((stage.sent("release").len(), client.stats().cleanups), (31, 0));
+}

@@ -16,6 +16,7 @@ use super::loss::{Over, Watched};
 use super::outcome::{HoldState, LostReason};
 use super::reaper::Cleanup;
 use super::relay::Baton;
+use super::renewing::{Renewing, in_time, quiet};
 use super::shared::{Reservation, Shared};
 use super::standing::prolong;
 use crate::clock::LeaseInstant;
@@ -135,20 +136,19 @@ impl HeldEntry {
         // Without an answer, the keeper has the time for a try of its own.
         let last = (self.lease.remaining() / 4).max(Duration::from_millis(10));
         let limit = shared.config.op_timeout.min(ttl.get()).min(last);
+        let unanswered = || Error::new(ErrorKind::Indeterminate, format!("no answer within {limit:?}"));
         let renewal = yielding(async {
-            self.lease.begin_renewal().await;
-            let mut renewing = Renewing { hold: self, answered: false };
-            let verdict = prolong(&shared.backend, drift, &self.lease, ttl).await?;
-            renewing.answered = true;
-            if let Some((reason, entries)) = self.lease.answer(verdict, LeaseInstant::now()) {
+            let renewing = Renewing::begin(&self.lease, ttl.get(), limit).await;
+            let answer = in_time(renewing.until(), prolong(&shared.backend, drift, &self.lease, ttl)).await;
+            if let Some((reason, entries)) = renewing.answered(answer.ok_or_else(unanswered)??) {
                 telemetry::lost(self.lease.name(), self.fence(), reason);
                 entries.iter().for_each(|entry| shared.reaper.push(Cleanup::of_lease(&self.lease, entry)));
             }
             Ok(())
         });
-        let unanswered = || Err(Error::new(ErrorKind::Indeterminate, format!("no answer within {limit:?}")));
-        pass.answer(limit, renewal).await.unwrap_or_else(unanswered)?;
-        self.check()
+        let extended = pass.answer(limit, renewal).await.unwrap_or_else(|| Err(unanswered()));
+        shared.keeper.watch_over(&self.lease);
+        extended.and_then(|()| self.check())
     }
 
     /// As [`let_loose`](Self::let_loose), with no renewal on its way, and for good; or tells why not.
@@ -156,11 +156,10 @@ impl HeldEntry {
         let (lease, driver) = (Arc::clone(&self.lease), self.driver());
         let text = "an earlier request of this hold has no answer, and could take the lock again; it is given back";
         let doubtful = || Error::new(ErrorKind::Indeterminate, text).during(driver, "detach", lease.name());
-        let quiet = timeout(self.shared().config.op_timeout, lease.begin_renewal()); // so that none begins
-        quiet.await.map_err(|_| doubtful())?;
-        let detached = self.check().and_then(|()| self.let_loose().and_then(LooseHold::into_turn).ok_or_else(doubtful));
-        lease.end_renewal();
-        detached
+        let limit = self.shared().config.op_timeout;
+        let quiet = timeout(limit, Renewing::begin(&lease, Duration::ZERO, limit)).await; // so that none begins
+        let _none_on_its_way = quiet.map_err(|_| doubtful())?;
+        self.check().and_then(|()| self.let_loose().and_then(LooseHold::into_turn).ok_or_else(doubtful))
     }
 
     pub(crate) fn lease(&self) -> &Arc<Lease> {
@@ -231,7 +230,7 @@ impl HeldEntry {
         let stands_until = entry.stands_until(); // once: what was not released then is the reaper's
         let limit = self.shared().config.op_timeout;
         let work = async {
-            self.lease.quiet().await;
+            quiet(&self.lease).await;
             call(Arc::clone(self.shared()), self.lease.token_of(&entry), stands_until).await
         };
         let outcome = match self.shared().giving.enter(limit, None).await {
@@ -266,21 +265,6 @@ impl Drop for HeldEntry {
             self.shared().owners.remove(&self.lease);
         }
         self.shared().holds.fetch_sub(1, Ordering::AcqRel);
-    }
-}
-
-/// A renewal that is not the keeper's, on its way.
-struct Renewing<'a> {
-    hold: &'a HeldEntry,
-    answered: bool,
-}
-
-impl Drop for Renewing<'_> {
-    fn drop(&mut self) {
-        if !self.answered {
-            self.hold.lease.end_renewal();
-        }
-        self.hold.shared().keeper.watch_over(&self.hold.lease);
     }
 }
 

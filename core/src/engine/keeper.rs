@@ -15,11 +15,13 @@ use super::agenda::Agenda;
 use super::attempt::CHASE;
 use super::confirmation::has_one_worker;
 use super::entry::{Entry, LeaseKey, Past};
-use super::lease::{Due, Lease, Verdict};
+use super::lease::{Due, Lease};
+use super::lease_state::Verdict;
 use super::outcome::LostReason;
 use super::reaper::{Cleanup, Reaper, Undo};
+use super::renewing::{Renewing, in_time};
 use super::undoing::UndoMark;
-use crate::alarm::{self, Alarm};
+use crate::alarm::Alarm;
 use crate::clock::LeaseInstant;
 use crate::driver::{Backend, Renewed};
 use crate::error::{Error, ErrorKind, Result};
@@ -106,7 +108,7 @@ pub(crate) struct Round {
     pub(crate) op_timeout: Duration,
 }
 
-type Answer = Pin<Box<dyn Future<Output = Vec<(Arc<Lease>, Verdict)>> + Send>>;
+type Answer = Pin<Box<dyn Future<Output = Vec<(Renewing, Verdict)>> + Send>>;
 
 impl Round {
     /// Runs until the client is gone.
@@ -127,13 +129,13 @@ impl Round {
 
     /// Looks at every lease that is due; returns those to renew. Their answers, which come or are given up before long,
     /// bring the next look.
-    fn look(&self) -> Vec<(Arc<Lease>, Ttl)> {
+    fn look(&self) -> Vec<(Renewing, Ttl)> {
         let now = LeaseInstant::now();
         let due = self.keeper.plan().agenda.take(now, now.after(BATCH_WINDOW));
         let mut renewals = Vec::new();
         for lease in due {
-            match lease.due(now) {
-                Due::Renew(ttl) => renewals.push((lease, ttl)),
+            match lease.due(now, |ttl| self.limit(ttl)) {
+                Due::Renew(ttl, until) => renewals.push((Renewing::due(lease, until), ttl)),
                 Due::Later => self.keeper.watch_over(&lease),
                 Due::Ended(reason, entries) => self.ended(&lease, reason, entries),
                 Due::Nothing => self.keeper.forget(&lease),
@@ -149,10 +151,10 @@ impl Round {
         }
     }
 
-    fn take_in(&self, answers: Vec<(Arc<Lease>, Verdict)>) {
-        let now = LeaseInstant::now();
-        for (lease, verdict) in answers {
-            if let Some((reason, entries)) = lease.answer(verdict, now) {
+    fn take_in(&self, answers: Vec<(Renewing, Verdict)>) {
+        for (renewing, verdict) in answers {
+            let lease = Arc::clone(renewing.lease());
+            if let Some((reason, entries)) = renewing.answered(verdict) {
                 self.ended(&lease, reason, entries);
             }
             self.keeper.watch_over(&lease);
@@ -160,23 +162,23 @@ impl Round {
     }
 
     /// Sends renewals in batches, each on its own, so that a slow answer holds up nobody else's.
-    fn send(&self, due: Vec<(Arc<Lease>, Ttl)>, on_their_way: &mut FuturesUnordered<Answer>) {
+    fn send(&self, due: Vec<(Renewing, Ttl)>, on_their_way: &mut FuturesUnordered<Answer>) {
         let (mut plain, mut reentrant) = (Vec::new(), Vec::new());
-        for (lease, ttl) in due {
-            match lease.renewal(ttl) {
-                Ok(renewal) => plain.push((ttl, lease, renewal)),
-                Err(renewal) => reentrant.push((ttl, lease, renewal)),
+        for (renewing, ttl) in due {
+            match renewing.lease().renewal(ttl) {
+                Ok(renewal) => plain.push((ttl, renewing, renewal)),
+                Err(renewal) => reentrant.push((ttl, renewing, renewal)),
             }
         }
         let most = self.backend.locks().capabilities().renew_batch.max(1);
-        for Batch { ttl, leases, renewals } in batches(plain, most) {
+        for Batch { ttl, sent, renewals } in batches(plain, most) {
             let driver = Arc::clone(self.backend.locks());
-            on_their_way.push(self.answered(leases, self.limit(ttl), async move { driver.renew(&renewals).await }));
+            on_their_way.push(self.answered(sent, self.limit(ttl), async move { driver.renew(&renewals).await }));
         }
         let Some(driver) = self.backend.reentrant() else { return };
-        for Batch { ttl, leases, renewals } in batches(reentrant, most) {
+        for Batch { ttl, sent, renewals } in batches(reentrant, most) {
             let driver = Arc::clone(driver);
-            on_their_way.push(self.answered(leases, self.limit(ttl), async move { driver.renew(&renewals).await }));
+            on_their_way.push(self.answered(sent, self.limit(ttl), async move { driver.renew(&renewals).await }));
         }
     }
 
@@ -185,39 +187,27 @@ impl Round {
         self.op_timeout.min((ttl.get() / 4).max(Duration::from_millis(10)))
     }
 
+    /// Waits for the answers. When the task ends with its runtime, they will never be known.
     fn answered(
         &self,
-        leases: Vec<Arc<Lease>>,
+        sent: Vec<Renewing>,
         limit: Duration,
         call: impl Future<Output = Vec<Result<Renewed>>> + Send + 'static,
     ) -> Answer {
         let drift = self.drift;
-        let mut unanswered = Unanswered(leases);
         Box::pin(async move {
+            let Some(until) = sent.iter().map(Renewing::until).min() else { return Vec::new() };
             let sent_at = LeaseInstant::before_send();
-            let results = alarm::timeout(limit, call).await.unwrap_or_default();
-            let mut results = results.into_iter();
-            let leases = std::mem::take(&mut unanswered.0);
-            let verdict = |lease: Arc<Lease>| {
+            let mut results = in_time(until, call).await.unwrap_or_default().into_iter();
+            let verdict = |renewing: Renewing| {
                 let answer = results.next().unwrap_or_else(|| {
                     Err(Error::new(ErrorKind::Indeterminate, format!("no answer to a renewal within {limit:?}")))
                 });
-                let verdict = judge(&lease, sent_at, answer, drift);
-                (lease, verdict)
+                let verdict = judge(renewing.lease(), sent_at, answer, drift);
+                (renewing, verdict)
             };
-            leases.into_iter().map(verdict).collect()
+            sent.into_iter().map(verdict).collect()
         })
-    }
-}
-
-/// Renewals on their way. When the task ends with its runtime, their answers will never be known.
-struct Unanswered(Vec<Arc<Lease>>);
-
-impl Drop for Unanswered {
-    fn drop(&mut self) {
-        for lease in &self.0 {
-            lease.answer(Verdict::Unknown, LeaseInstant::now());
-        }
     }
 }
 
@@ -237,22 +227,22 @@ fn judge(lease: &Lease, sent_at: LeaseInstant, answer: Result<Renewed>, drift: D
 }
 
 /// Renewals that leave together. They are of one ttl, so that none is given up before its time for another's sake.
-struct Batch<R> {
+struct Batch<S, R> {
     ttl: Ttl,
-    leases: Vec<Arc<Lease>>,
+    sent: Vec<S>,
     renewals: Vec<R>,
 }
 
-fn batches<R>(mut all: Vec<(Ttl, Arc<Lease>, R)>, most: usize) -> Vec<Batch<R>> {
+fn batches<S, R>(mut all: Vec<(Ttl, S, R)>, most: usize) -> Vec<Batch<S, R>> {
     all.sort_by_key(|(ttl, ..)| *ttl);
-    let mut batches: Vec<Batch<R>> = Vec::new();
-    for (ttl, lease, renewal) in all {
+    let mut batches: Vec<Batch<S, R>> = Vec::new();
+    for (ttl, one, renewal) in all {
         match batches.last_mut() {
-            Some(batch) if batch.ttl == ttl && batch.leases.len() < most => {
-                batch.leases.push(lease);
+            Some(batch) if batch.ttl == ttl && batch.sent.len() < most => {
+                batch.sent.push(one);
                 batch.renewals.push(renewal);
             }
-            _ => batches.push(Batch { ttl, leases: vec![lease], renewals: vec![renewal] }),
+            _ => batches.push(Batch { ttl, sent: vec![one], renewals: vec![renewal] }),
         }
     }
     batches
@@ -278,7 +268,7 @@ impl Cleanup {
         };
         let now = LeaseInstant::now();
         let from = entry.least.map_or(now, |least| least.max(now));
-        let until = from.after(entry.ttl.get() * 2).max(lease.deadline()).after(chase);
+        let until = from.after(entry.ttl.get() * 2).max(lease.possible_end()).after(chase);
         let undo = Undo::Lease { mark: UndoMark::of(lease), past: entry.past, least: entry.least };
         Self { name: lease.name().clone(), owner, token: lease.token_of(entry), undo, until, done: None }
     }
@@ -310,15 +300,15 @@ mod tests {
         let sent_at = LeaseInstant::before_send();
         keeper.watch_over(&lease);
         tokio::time::advance(ttl).await;
-        assert!(lease.answer(Verdict::Confirmed { sent_at, believable: ttl * 2 }, LeaseInstant::now()).is_none());
+        let late = Renewing::due(Arc::clone(&lease), sent_at.after(ttl));
+        assert!(late.answered(Verdict::Confirmed { sent_at, believable: ttl * 2 }).is_none());
         assert_eq!(lease.state(), HoldState::Lost(LostReason::Expired), "although nobody had looked before");
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_batch_is_of_one_ttl() {
-        let lease = lease(Duration::from_secs(30));
         let ttl = |seconds| Ttl::new(Duration::from_secs(seconds)).unwrap();
-        let all = [3, 1, 3, 3, 1, 3, 2].map(|seconds| (ttl(seconds), Arc::clone(&lease), seconds)).to_vec();
+        let all = [3, 1, 3, 3, 1, 3, 2].map(|seconds| (ttl(seconds), (), seconds)).to_vec();
         let batches: Vec<_> = batches(all, 3).into_iter().map(|batch| (batch.ttl, batch.renewals)).collect();
         let expected = [(ttl(1), vec![1; 2]), (ttl(2), vec![2]), (ttl(3), vec![3; 3]), (ttl(3), vec![3])];
         assert_eq!(batches, expected);

@@ -7,9 +7,8 @@ use std::time::Duration;
 use tokio::sync::Notify;
 
 use super::agenda::Place;
-use super::entry::{Entries, Entry, LeaseKey, Past};
+use super::entry::{Entries, Entry, LeaseKey};
 use super::lease_state::State;
-pub(crate) use super::lease_state::Verdict;
 use super::loss::Over;
 use super::outcome::{HoldState, LostReason};
 use super::undoing::Undoing;
@@ -30,8 +29,8 @@ pub(crate) struct Lease {
 /// What the keeper has to do about a lease.
 #[derive(Debug)]
 pub(crate) enum Due {
-    /// Send a renewal.
-    Renew(Ttl),
+    /// Send a renewal, which is on its way until then.
+    Renew(Ttl, LeaseInstant),
     /// Look again.
     Later,
     /// It ended just now; these entries are to be undone.
@@ -54,7 +53,8 @@ impl Lease {
             deadline,
             renew_at: deadline,
             entries: Entries::default(),
-            renewing: false,
+            renewing: None,
+            possible_end: deadline,
             undoing: Undoing::default(),
             changed: None,
         };
@@ -70,7 +70,7 @@ impl Lease {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -89,7 +89,7 @@ impl Lease {
         self.observe_at(state, LeaseInstant::now())
     }
 
-    fn observe_at(&self, state: &mut State, now: LeaseInstant) -> HoldState {
+    pub(super) fn observe_at(&self, state: &mut State, now: LeaseInstant) -> HoldState {
         if state.is_live()
             && let Some(reason) = state.overdue(now)
         {
@@ -108,13 +108,13 @@ impl Lease {
         live
     }
 
-    fn end(&self, state: &mut State, phase: HoldState) {
+    pub(super) fn end(&self, state: &mut State, phase: HoldState) {
         state.phase = phase;
         state.tell();
     }
 
     /// What is told of changes from now on.
-    fn changes(&self) -> Arc<Notify> {
+    pub(super) fn changes(&self) -> Arc<Notify> {
         Arc::clone(self.lock().changed.get_or_insert_default())
     }
 
@@ -135,6 +135,12 @@ impl Lease {
     /// Until when the backend surely keeps it.
     pub(crate) fn deadline(&self) -> LeaseInstant {
         self.lock().deadline
+    }
+
+    /// Until when the backend may keep it: a renewal without an answer may have been applied.
+    pub(crate) fn possible_end(&self) -> LeaseInstant {
+        let state = self.lock();
+        state.possible_end.max(state.deadline)
     }
 
     /// It lasts that long, as a request found that was not the keeper's.
@@ -269,48 +275,18 @@ impl Lease {
         self.lock().entries.is_empty()
     }
 
-    /// Waits until no renewal is on its way, so that none can arrive behind the release that follows.
-    pub(crate) async fn quiet(&self) {
-        while self.lock().renewing {
-            let changes = self.changes();
-            let changed = changes.notified();
-            tokio::pin!(changed);
-            changed.as_mut().enable();
-            if self.lock().renewing {
-                changed.await;
-            }
-        }
-    }
-
-    /// Waits until no renewal is on its way, and counts one that is not the keeper's as on its way.
-    pub(super) async fn begin_renewal(&self) {
-        loop {
-            self.quiet().await;
-            let mut state = self.lock();
-            if !std::mem::replace(&mut state.renewing, true) {
-                return;
-            }
-        }
-    }
-
-    /// Nothing is known of the renewal that was on its way.
-    pub(super) fn end_renewal(&self) {
-        let mut state = self.lock();
-        state.renewing = false;
-        state.tell();
-    }
-
-    /// What is due at `now`, or soon enough after it to be renewed along with others.
-    pub(crate) fn due(&self, now: LeaseInstant) -> Due {
+    /// What is due at `now`, or soon enough after it to be renewed along with others. A renewal to a ttl takes at most `limit` of it.
+    pub(crate) fn due(&self, now: LeaseInstant, limit: impl Fn(Ttl) -> Duration) -> Due {
         let mut state = self.lock();
         match self.observe_at(&mut state, now) {
             HoldState::Lost(_) if state.entries.is_empty() => Due::Nothing,
             HoldState::Lost(reason) => Due::Ended(reason, state.entries.take()),
             HoldState::Released => Due::Nothing,
             HoldState::Held | HoldState::Suspect => match state.renewal_ttl() {
-                Some(ttl) if !state.renewing && state.renew_at <= now.after(ttl.get() / 100) => {
-                    state.renewing = true;
-                    Due::Renew(ttl)
+                Some(ttl) if state.on_its_way(now).is_none() && state.renew_at <= now.after(ttl.get() / 100) => {
+                    let until = now.after(limit(ttl));
+                    state.begin_renewal(until, ttl.get());
+                    Due::Renew(ttl, until)
                 }
                 _ => Due::Later,
             },
@@ -325,36 +301,6 @@ impl Lease {
             HoldState::Lost(_) => (!state.entries.is_empty()).then_some(state.end_of_view()),
             HoldState::Released => None,
         }
-    }
-
-    /// Takes in the answer to a renewal. Tells the loss that it proved, with the entries that a request may still be
-    /// on its way for: those are to be undone all the same.
-    pub(crate) fn answer(&self, verdict: Verdict, now: LeaseInstant) -> Option<(LostReason, Vec<Entry>)> {
-        let mut state = self.lock();
-        state.renewing = false;
-        let phase = self.observe_at(&mut state, now);
-        let mut lost = None;
-        if matches!(phase, HoldState::Held | HoldState::Suspect) {
-            match verdict {
-                Verdict::Confirmed { sent_at, believable } => {
-                    state.phase = HoldState::Held;
-                    state.deadline = state.deadline.max(sent_at.after(believable));
-                    state.plan_renewal(sent_at, now);
-                }
-                Verdict::Unknown => {
-                    state.phase = HoldState::Suspect;
-                    state.plan_retry(now);
-                }
-                Verdict::Lost => {
-                    let mut entries = state.entries.take();
-                    entries.retain(|entry| entry.past == Past::Unanswered);
-                    self.end(&mut state, HoldState::Lost(LostReason::Gone));
-                    lost = Some((LostReason::Gone, entries));
-                }
-            }
-        }
-        state.tell();
-        lost
     }
 
     /// The renewal to send for a plain lease.
@@ -380,7 +326,7 @@ impl fmt::Debug for Lease {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use super::super::entry::Upkeep;
+    use super::super::entry::{Past, Upkeep};
     use super::*;
     use crate::driver::Hold;
 
@@ -394,6 +340,6 @@ pub(super) mod tests {
 
     #[test]
     fn a_lease_is_small() {
-        assert!(size_of::<Lease>() <= 152, "{} bytes", size_of::<Lease>());
+        assert!(size_of::<Lease>() <= 168, "{} bytes", size_of::<Lease>());
     }
 }

@@ -31,7 +31,10 @@ pub(super) struct State {
     pub(super) deadline: LeaseInstant,
     pub(super) renew_at: LeaseInstant,
     pub(super) entries: Entries,
-    pub(super) renewing: bool,
+    /// Until when a renewal is on its way, or was.
+    pub(super) renewing: Option<LeaseInstant>,
+    /// Until when a renewal that left may have made it last.
+    pub(super) possible_end: LeaseInstant,
     pub(super) undoing: Undoing,
     /// Told when the lease ends, one way or the other, and when a renewal is answered. Made by the first who waits.
     pub(super) changed: Option<Arc<Notify>>,
@@ -95,8 +98,31 @@ impl State {
         self.entries.iter().next().map_or(0.0, |entry| entry.token.spread())
     }
 
+    /// Until when a renewal is on its way. One that is not answered by then is given up, whoever sent it.
+    pub(super) fn on_its_way(&self, now: LeaseInstant) -> Option<LeaseInstant> {
+        self.renewing.filter(|until| *until > now)
+    }
+
+    /// Counts a renewal to `ttl` as on its way until then.
+    pub(super) fn begin_renewal(&mut self, until: LeaseInstant, ttl: Duration) {
+        self.renewing = Some(until);
+        self.possible_end = self.possible_end.max(until.after(ttl));
+    }
+
+    /// Ends the renewal that was on its way until then; `false` if it was given up, and another one took its place.
+    pub(super) fn end_renewal(&mut self, until: LeaseInstant) -> bool {
+        let ended = self.renewing.take_if(|own| *own == until).is_some();
+        if ended {
+            self.tell();
+        }
+        ended
+    }
+
     pub(super) fn next_look(&self) -> LeaseInstant {
         let end = self.end_of_view();
-        if self.renewing || self.renewal_ttl().is_none() { end } else { self.renew_at.min(end) }
+        match self.renewal_ttl() {
+            Some(_) => self.renewing.map_or(self.renew_at, |until| until.max(self.renew_at)).min(end),
+            None => end,
+        }
     }
 }

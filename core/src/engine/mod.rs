@@ -9,6 +9,7 @@
 //! * [`own_hold`] warns of a wait that may be for the waiter's own hold;
 //! * [`relay`] lets the waiters of the client wait in one place, and passes a lease on among them;
 //! * [`keeper`] is the one timer of a client: renewals in batches, deadlines; its plan is the [`agenda`];
+//! * [`renewing`] is a renewal on its way;
 //! * [`reaper`] undoes what was given up, until the backend has acknowledged it;
 //! * [`standing`] is a lease that outlasts its guard;
 //! * [`gate`] bounds how many requests are on their way at once;
@@ -31,6 +32,7 @@ pub(crate) mod owners;
 pub(crate) mod pause;
 pub(crate) mod reaper;
 pub(crate) mod relay;
+mod renewing;
 pub(crate) mod shared;
 pub(crate) mod standing;
 pub(crate) mod undoing;

@@ -16,6 +16,7 @@ use tokio::sync::{Notify, oneshot};
 
 use super::entry::Past;
 use super::keeper::sleep_until;
+use super::renewing::quiet;
 use super::standing::outlast;
 use super::undoing::UndoMark;
 use crate::clock::LeaseInstant;
@@ -254,7 +255,7 @@ enum Undone {
 
 async fn undo(cleanup: &Cleanup, calls: &Calls, reaper: &Reaper) -> Undone {
     if let Undo::Lease { mark, .. } = &cleanup.undo {
-        mark.lease().quiet().await;
+        quiet(mark.lease()).await;
     }
     let mut pause = Duration::from_millis(20);
     loop {

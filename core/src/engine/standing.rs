@@ -3,7 +3,8 @@
 //! The lease is renewed once, to that rest, if it does not last as long anyway. Whoever is still there when the rest is over gives
 //! it back; if nobody is, it ends by itself.
 
-use super::lease::{Lease, Verdict};
+use super::lease::Lease;
+use super::lease_state::Verdict;
 use crate::clock::LeaseInstant;
 use crate::driver::{Backend, Renewed};
 use crate::error::{Error, ErrorKind, Result};

@@ -197,6 +197,9 @@ macro_rules! guard_methods {
         /// # Cancel safety
         ///
         /// Dropping the future may leave the lease extended or not.
+        /// Keep it and poll it no more, and it is given up when its time for an answer is over: the client's `op_timeout`, the
+        /// ttl or a quarter of what is left of the lease, whichever is least. Until then the lease is not renewed, and a release
+        /// waits. Polled again after that, it sends nothing and fails.
         pub async fn extend(&self, ttl: std::time::Duration) -> $crate::Result<()> {
             self.held.extend(ttl).await
         }

@@ -5,6 +5,7 @@ mod stage;
 use std::time::Duration;
 
 use stage::{Stage, Step, TTL, steps};
+use tenure_core::driver::ForceReleased;
 use tenure_core::{Client, ErrorKind, LostReason};
 use tenure_memory::MemoryDriver;
 use tokio::time::{Instant, sleep};
@@ -28,8 +29,30 @@ async fn sent_around(stage: Stage, span: Duration) -> [(usize, usize); 3] {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lease_that_lasts_is_left_as_it_is() {
-    assert_eq!(sent_around(Stage::default(), 5 * SECOND).await, [(0, 0), (0, 0), (0, 1)]);
+async fn a_lease_that_lasts_is_renewed_to_learn_that_it_is_still_there() {
+    assert_eq!(sent_around(Stage::default(), 5 * SECOND).await, [(1, 0), (1, 0), (1, 1)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_release_tells_a_loss_although_the_lease_was_to_outlast_it() {
+    let client = Client::new(MemoryDriver::new());
+    let lock = client.lock("a").unwrap().at_least(SECOND);
+    let taken = async || assert_eq!(lock.force_release().await.unwrap(), ForceReleased::Released);
+    let guard = lock.acquire().await.unwrap();
+    taken().await;
+    assert_eq!(guard.release().await.unwrap_err().kind(), ErrorKind::Lost);
+    assert_eq!(lock.with(async |_| taken().await).await.unwrap_err().kind(), ErrorKind::Lost);
+    sleep(SECOND / 10).await;
+    assert_eq!((client.stats().standing, client.stats().cleanups), (0, 0));
+    assert!(lock.try_acquire().await.unwrap().is_some(), "nothing is left standing");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dropped_guard_leaves_a_lease_that_lasts_as_it_is() {
+    let (stage, client) = Stage::default().client();
+    drop(client.lock("a").unwrap().at_least(SECOND).acquire().await.unwrap());
+    sleep(2 * SECOND).await;
+    assert_eq!((stage.sent("renew").len(), stage.sent("release").len()), (0, 1));
 }
 
 #[tokio::test(start_paused = true)]

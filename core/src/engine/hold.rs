@@ -239,7 +239,8 @@ impl HeldEntry {
             }),
             Err(error) => Err(error),
         };
-        if outcome.is_ok() && entry.past == Past::Answered && stands_until.is_none() {
+        let stands = stands_until.is_some() && matches!(outcome, Ok(Some(_)));
+        if outcome.is_ok() && entry.past == Past::Answered && !stands {
             unacknowledged.entry = None; // else the reaper has more to do for the token
         }
         match (state, outcome) {

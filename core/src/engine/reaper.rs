@@ -283,7 +283,7 @@ async fn call(cleanup: &Cleanup, calls: &Calls) -> Result<Undone> {
     let work = async {
         if let Undo::Lease { mark, least: Some(least), .. } = &cleanup.undo
             && !least.remaining().is_zero()
-            && outlast(backend, *drift, mark.lease(), *least).await?
+            && (mark.lease().deadline() >= *least || outlast(backend, *drift, mark.lease(), *least).await?)
         {
             return Ok(Undone::Stands(*least));
         }

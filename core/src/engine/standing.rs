@@ -1,7 +1,7 @@
 //! A lease that outlasts its guard: the holder is done, and nobody else may have the lock before the rest of a span is over.
 //!
-//! The lease is renewed once, to that rest, if it does not last as long anyway. Whoever is still there when the rest is over gives
-//! it back; if nobody is, it ends by itself.
+//! The lease is renewed once, to that rest. Whoever is still there when the rest is over gives it back; if nobody is, it ends by
+//! itself.
 
 use super::lease::Lease;
 use super::lease_state::Verdict;
@@ -10,11 +10,9 @@ use crate::driver::{Backend, Renewed};
 use crate::error::{Error, ErrorKind, Result};
 use crate::ttl::{DriftBound, Ttl};
 
-/// Sees to it that the lease lasts until then without anybody's doing; `false` when it has ended.
+/// Sees to it that the lease lasts until then without anybody's doing; `false` when it has ended. One that lasts as long anyway
+/// is renewed as well: nothing else would tell that it was taken away.
 pub(crate) async fn outlast(backend: &Backend, drift: DriftBound, lease: &Lease, until: LeaseInstant) -> Result<bool> {
-    if lease.deadline() >= until {
-        return Ok(true);
-    }
     let sent_at = LeaseInstant::before_send();
     let wanted = drift.covering(until.since(sent_at));
     let Some(ttl) = backend.locks().capabilities().ttl.at_least(wanted) else {

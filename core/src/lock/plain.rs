@@ -41,8 +41,8 @@ impl Lock {
     /// several instances begin at about the same time and that one of them shall do: the span is longer than their clocks are
     /// apart, so that whoever comes late finds the lock taken although the work is done. Default: zero.
     ///
-    /// A release or a drop before that leaves the lease *standing*: it is renewed once, to the rest of the span, if it does not
-    /// last as long anyway, and no more. The client gives it back when the rest is over. If the client is closed by then, or its
+    /// A release or a drop before that leaves the lease *standing*: it is renewed once, to the rest of the span, and no more. (After
+    /// a drop, which nobody waits for, not even once if it lasts as long anyway.) The client gives it back when the rest is over. If the client is closed by then, or its
     /// process has ended, the lease ends by itself, up to a ttl later. Other tasks of the same client do not get the lock sooner
     /// either.
     ///

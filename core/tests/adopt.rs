@@ -70,3 +70,25 @@ async fn an_adoption_that_fails_can_be_repeated() {
     let guard = client.adopt("a", detached.token, detached.fence).await.unwrap();
     assert!(stage.sent("release").is_empty() && guard.is_held());
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_is_adopted_while_the_client_closes_is_given_back() {
+    let (stage, client) = Stage { renew: steps([Step::Slow(SECOND)]), ..Stage::default() }.client();
+    let detached = client.lock("a").unwrap().acquire().await.unwrap().detach().await.unwrap();
+    let adopter = client.clone();
+    let adopting = tokio::spawn(async move { adopter.adopt("a", detached.token, detached.fence).await });
+    sleep(SECOND / 2).await;
+    client.close(TTL).await.unwrap();
+    assert_eq!((stage.sent("renewed").len(), stage.sent("release").len()), (1, 1));
+    assert_eq!(adopting.await.unwrap().unwrap().state(), HoldState::Lost(LostReason::Closed));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hold_that_is_adopted_too_late_is_given_back() {
+    let (stage, client) = Stage { renew: steps([Step::Slow(SECOND)]), ..Stage::default() }.client();
+    let detached = client.lock("a").unwrap().acquire().await.unwrap().detach().await.unwrap();
+    let lock = client.lock("a").unwrap().max_hold(SECOND / 2);
+    assert_eq!(lock.adopt(detached.token, detached.fence).await.unwrap_err().kind(), ErrorKind::Lost);
+    sleep(SECOND).await;
+    assert_eq!((stage.sent("release"), client.stats().cleanups), (vec![detached.token], 0));
+}

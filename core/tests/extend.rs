@@ -5,7 +5,7 @@ mod stage;
 use std::time::Duration;
 
 use stage::{Stage, Step, TTL, steps};
-use tenure_core::{Client, ErrorKind, LostReason, OwnerId};
+use tenure_core::{Client, DriftBound, ErrorKind, LostReason, OwnerId};
 use tenure_memory::MemoryDriver;
 use tokio::time::{sleep, timeout};
 
@@ -99,4 +99,13 @@ async fn what_an_extension_without_an_answer_made_last_is_undone_for_as_long_as_
     drop(guard);
     sleep(TTL).await;
     assert_eq!((stage.sent("release").len(), client.stats().cleanups), (31, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_extension_that_the_drift_bound_eats_is_refused() {
+    let drift = DriftBound::new(0.1, SECOND).unwrap();
+    let (stage, client) = Stage::default().client_with(|builder| builder.drift(drift));
+    let guard = client.lock("a").unwrap().acquire().await.unwrap();
+    assert_eq!(guard.extend(SECOND).await.unwrap_err().kind(), ErrorKind::InvalidArgument);
+    assert!(stage.sent("renew").is_empty());
 }

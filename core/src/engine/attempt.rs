@@ -35,11 +35,7 @@ impl Ask {
     /// Refuses what the backend cannot keep, and what a closed client is asked for.
     pub(crate) fn check(&self, shared: &Shared) -> Result<()> {
         shared.ensure_open()?;
-        shared.backend.locks().capabilities().ttl.check(self.ttl)?;
-        if shared.config.drift.believable(self.ttl.get()).is_none() {
-            let text = format!("a ttl of {:?} is shorter than the drift bound", self.ttl.get());
-            return Err(Error::new(ErrorKind::InvalidArgument, text));
-        }
+        shared.check_ttl(self.ttl)?;
         if let Some(least) = self.at_least {
             self.check_least(shared, least)?;
         }

@@ -129,8 +129,7 @@ impl HeldEntry {
 
     async fn extended(&self, ttl: Duration) -> Result<()> {
         let (shared, ttl) = (self.shared(), Ttl::new(ttl)?);
-        let (locks, drift) = (shared.backend.locks(), shared.config.drift);
-        locks.capabilities().ttl.check(ttl)?;
+        shared.check_ttl(ttl)?;
         self.check()?;
         let pass = shared.taking.enter(shared.config.op_timeout, None).await?;
         // Without an answer, the keeper has the time for a try of its own.
@@ -139,7 +138,8 @@ impl HeldEntry {
         let unanswered = || Error::new(ErrorKind::Indeterminate, format!("no answer within {limit:?}"));
         let renewal = yielding(async {
             let renewing = Renewing::begin(&self.lease, ttl.get(), limit).await;
-            let answer = in_time(renewing.until(), prolong(&shared.backend, drift, &self.lease, ttl)).await;
+            let answer =
+                in_time(renewing.until(), prolong(&shared.backend, shared.config.drift, &self.lease, ttl)).await;
             if let Some((reason, entries)) = renewing.answered(answer.ok_or_else(unanswered)??) {
                 telemetry::lost(self.lease.name(), self.fence(), reason);
                 entries.iter().for_each(|entry| shared.reaper.push(Cleanup::of_lease(&self.lease, entry)));

@@ -45,16 +45,11 @@ impl LooseHold {
     /// Dropped half-way, or failed, the hold is given back.
     pub(crate) async fn adopt(mut self, ask: &Ask) -> Result<Option<HeldEntry>> {
         let Some(turn) = self.turn.clone() else { return Ok(None) };
-        Ok(match adopt(&self.shared, turn, ask).await? {
-            Adopted::Late => None,
-            Adopted::Over => {
-                self.turn = None; // there is nothing to give back
-                None
-            }
-            Adopted::Held(held) => {
-                self.turn = None;
-                Some(held)
-            }
+        let adopted = adopt(&self.shared, turn, ask).await?;
+        self.turn = None; // it is held, or there is nothing to give back
+        Ok(match adopted {
+            Adopted::Held(held) => Some(held),
+            Adopted::Over | Adopted::Late => None,
         })
     }
 }
@@ -64,16 +59,17 @@ pub(crate) enum Adopted {
     Held(HeldEntry),
     /// The backend does not know it any more.
     Over,
-    /// The answer took too long to be worth anything.
+    /// The answer took too long to be worth anything; the hold is being given back.
     Late,
 }
 
 /// Renews a hold that is known by its token, and looks after it from now on. Dropped half-way, or failed, it leaves the hold as it
 /// was, but that its lease may be longer.
 pub(crate) async fn adopt(shared: &Arc<Shared>, turn: LockTurn, ask: &Ask) -> Result<Adopted> {
+    let _under_way = shared.reaper.attempt(); // whoever closes the client waits for what comes of it
     ask.check(shared)?;
-    let LockTurn { lock: name, token, fence } = turn;
     let place = shared.reserve()?;
+    let LockTurn { lock: name, token, fence } = turn.clone();
     let hold = Hold { name, token };
     let limit = shared.config.op_timeout.min(ask.ttl.get());
     let pass = shared.taking.enter(shared.config.op_timeout, None).await?;
@@ -91,6 +87,7 @@ pub(crate) async fn adopt(shared: &Arc<Shared>, turn: LockTurn, ask: &Ask) -> Re
     let cap = ask.max_hold.map(|most| sent_at.after(most));
     let now = LeaseInstant::now();
     if cap.map_or(deadline, |cap| cap.min(deadline)) <= now {
+        drop(LooseHold::new(shared, turn));
         return Ok(Adopted::Late);
     }
     let least = ask.at_least.map(|least| now.after(least));

@@ -149,6 +149,12 @@ impl Reaper {
         self.more.notify_one();
     }
 
+    /// Counts an attempt for as long as its work takes.
+    pub(crate) fn attempt(&self) -> impl Drop + use<'_> {
+        self.attempt_begins();
+        UnderWay(self)
+    }
+
     pub(crate) fn attempt_begins(&self) {
         self.attempts.fetch_add(1, Ordering::AcqRel);
     }
@@ -204,6 +210,15 @@ impl Reaper {
                 () = sleep_until(next) => {}
             }
         }
+    }
+}
+
+/// An attempt under way.
+struct UnderWay<'a>(&'a Reaper);
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        self.0.attempt_ends();
     }
 }
 

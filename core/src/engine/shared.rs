@@ -114,6 +114,16 @@ impl Shared {
         Ok(())
     }
 
+    /// Refuses a ttl that the backend does not keep, and one of which nobody could believe in anything.
+    pub(crate) fn check_ttl(&self, ttl: Ttl) -> Result<()> {
+        self.backend.locks().capabilities().ttl.check(ttl)?;
+        if self.config.drift.believable(ttl.get()).is_none() {
+            let text = format!("a ttl of {:?} is shorter than the drift bound", ttl.get());
+            return Err(Error::new(ErrorKind::InvalidArgument, text));
+        }
+        Ok(())
+    }
+
     /// Resolves when the client is closed.
     pub(crate) async fn closed(&self) {
         let mut closing = self.closing.subscribe();

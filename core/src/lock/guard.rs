@@ -185,13 +185,15 @@ macro_rules! guard_methods {
             self.held.lease().lost().await
         }
 
-        /// Makes the lease last for at least `ttl` from now: one more time for a fixed lease, or ahead of work that blocks the
-        /// runtime for one that is renewed anyway. Never shortens it; a [`max_hold`](crate::Lock::max_hold) stays what it is.
+        /// Renews the lease to `ttl` from now: one more time for a fixed lease, or ahead of work that blocks the runtime for one that is
+        /// renewed anyway. [`remaining`](Self::remaining) is then `ttl` less the way there and the
+        /// [drift bound](crate::DriftBound), or as long as before: it is never shortened. A [`max_hold`](crate::Lock::max_hold) stays
+        /// what it is.
         ///
         /// # Errors
         ///
-        /// [`ErrorKind::InvalidArgument`](crate::ErrorKind::InvalidArgument) for a ttl out of range, before anything is
-        /// sent; [`ErrorKind::Lost`](crate::ErrorKind::Lost) when the lease has ended; otherwise whatever the driver reports:
+        /// [`ErrorKind::InvalidArgument`](crate::ErrorKind::InvalidArgument) for a ttl out of range, or one that the drift bound
+        /// eats, before anything is sent; [`ErrorKind::Lost`](crate::ErrorKind::Lost) when the lease has ended; otherwise whatever the driver reports:
         /// the lease then lasts as long as was known before.
         ///
         /// # Cancel safety

@@ -149,11 +149,12 @@ impl Lock {
     /// Goes on with a hold that was [detached](LockGuard::detach), here or in another process: one renewal, with the options of
     /// this handle, proves that the token still has the lock. The fence is taken from you as it is: pass on the one of the hold.
     ///
-    /// Adopt the token of a [`Detached`](crate::Detached) hold or of a parked message, and once. Two guards of one token, or one beside the guard that it was taken from, both count as holders.
+    /// Adopt the token of a [`Detached`](crate::Detached) hold or of a parked message, and once. Two guards of one token, or one
+    /// beside the guard that it was taken from, both count as holders.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Lost`] when the hold has ended; whatever the driver reports. After another error the hold is what it was, and
+    /// [`ErrorKind::Lost`] when the hold has ended, or when the answer came too late to be worth anything: then it is given back. Otherwise whatever the driver reports. After another error the hold is what it was, and
     /// may be adopted again.
     ///
     /// # Cancel safety

@@ -235,3 +235,20 @@ async fn a_push_that_is_dropped_before_it_left_is_not_sent() {
     }
     assert_eq!((pushed(&stage), take(&queue).await.len()), (vec![1, 1], 2));
 }
+
+#[test]
+fn a_push_does_not_wait_for_a_runtime_that_does_not_run() {
+    let runtime = || tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+    let (there, here) = (runtime(), runtime());
+    let (stage, memory, _, queue) = staged();
+    memory.faults().delay(Operation::Push, ms(10));
+    let kept = there.block_on(async {
+        let mut pushes = Box::pin(at_once(&queue, 2));
+        assert!((&mut pushes).now_or_never().is_none(), "the second one waits for a task of this runtime");
+        pushes
+    });
+    let answers = here.block_on(async { tokio::time::timeout(SECOND, at_once(&queue, 3)).await });
+    let answers = answers.expect("they leave from here");
+    assert!(answers.iter().all(Result::is_ok) && pushed(&stage).contains(&3));
+    assert!(there.block_on(kept).iter().all(Result::is_ok));
+}

@@ -2,14 +2,16 @@
 //!
 //! A push alone goes straight to the driver. While one of a queue is on its way, the next ones gather until every task that is
 //! ready has run, and leave together: a request costs the backend much more than a message in it does. Nothing waits for an
-//! answer to something else before it leaves.
+//! answer to something else before it leaves, and nothing for another runtime, which may not run any more.
 
+use std::collections::HashMap;
 use std::future::poll_fn;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Poll;
 
 use futures_util::future::join_all;
+use tokio::runtime::{Handle, Id};
 use tokio::sync::oneshot;
 
 use super::bounded;
@@ -22,14 +24,8 @@ use crate::panicked::caught_in;
 #[derive(Default)]
 pub(super) struct Pushes {
     on_their_way: AtomicUsize,
-    gathered: Mutex<Gathered>,
-}
-
-#[derive(Default)]
-struct Gathered {
-    waiting: Vec<Waiting>,
-    /// Whether there is a task that sends them, on whichever runtime.
-    leaving: bool,
+    /// By the runtime of the callers. As long as there is an entry, there is a task that sends what it holds.
+    gathered: Mutex<HashMap<Id, Vec<Waiting>>>,
 }
 
 /// The messages of one caller, stored all or none.
@@ -67,13 +63,14 @@ impl Pump {
         }
         self.shared.start()?;
         let (reply, answer) = oneshot::channel();
-        if self.pushes.gather(Waiting { messages: messages.to_vec(), reply }) {
+        let runtime = Handle::current().id();
+        if self.pushes.gather(runtime, Waiting { messages: messages.to_vec(), reply }) {
             let pump = Arc::downgrade(self);
             self.shared.background.run(move || {
                 let pump = pump.upgrade();
                 async move {
                     if let Some(pump) = pump {
-                        pump.push_gathered().await;
+                        pump.push_gathered(runtime).await;
                     }
                 }
             });
@@ -91,9 +88,9 @@ impl Pump {
         Err(Error::new(ErrorKind::Protocol, text))
     }
 
-    async fn push_gathered(&self) {
+    async fn push_gathered(&self, runtime: Id) {
         ready_tasks_have_run().await;
-        let requests = packed(self.pushes.take(), &self.caps);
+        let requests = packed(self.pushes.take(runtime), &self.caps);
         join_all(requests.into_iter().map(|request| self.push_together(request))).await;
     }
 
@@ -117,22 +114,21 @@ impl Pump {
 }
 
 impl Pushes {
-    fn gathered(&self) -> MutexGuard<'_, Gathered> {
+    fn gathered(&self) -> MutexGuard<'_, HashMap<Id, Vec<Waiting>>> {
         self.gathered.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Notes a push; tells whether a task has to begin.
-    fn gather(&self, waiting: Waiting) -> bool {
+    fn gather(&self, runtime: Id, waiting: Waiting) -> bool {
         let mut gathered = self.gathered();
-        gathered.waiting.push(waiting);
-        !std::mem::replace(&mut gathered.leaving, true)
+        let known = gathered.contains_key(&runtime);
+        gathered.entry(runtime).or_default().push(waiting);
+        !known
     }
 
     /// What has gathered and is still wanted. Whoever comes now begins a task again.
-    fn take(&self) -> Vec<Waiting> {
-        let mut gathered = self.gathered();
-        gathered.leaving = false;
-        let mut waiting = std::mem::take(&mut gathered.waiting);
+    fn take(&self, runtime: Id) -> Vec<Waiting> {
+        let mut waiting = self.gathered().remove(&runtime).unwrap_or_default();
         waiting.retain(|one| !one.reply.is_closed());
         waiting
     }

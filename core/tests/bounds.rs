@@ -4,11 +4,13 @@ mod stage;
 
 use std::future::poll_fn;
 use std::pin::pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use async_trait::async_trait;
 use stage::{Stage, Step, TTL, steps};
-use tenure_core::driver::{Backend, Concern, Topic};
+use tenure_core::driver::{Backend, Checkup, Concern, Doctor, Topic};
 use tenure_core::{Client, ErrorKind, LostReason};
 use tokio::time::{Instant, sleep};
 
@@ -74,7 +76,7 @@ async fn a_renewal_refused_as_not_held_is_a_loss() {
 
 #[tokio::test(start_paused = true)]
 async fn what_is_not_undone_counts_against_the_cap() {
-    let stage = std::sync::Arc::new(Stage { release: steps([HANG; 3]), ..Stage::default() });
+    let stage = Arc::new(Stage { release: steps([HANG; 3]), ..Stage::default() });
     let client = Client::builder(Backend::new(stage)).max_holds(1).build().unwrap();
     let lock = client.lock("a").unwrap().ttl(TTL);
     drop(lock.acquire().await.unwrap());
@@ -142,6 +144,25 @@ async fn a_driver_that_knows_of_no_server_says_whether_it_answers() {
         assert_eq!(refused.unwrap_err().kind(), ErrorKind::Closed);
     }
     assert_eq!(stage.sent("release").len(), 1, "nothing is sent for a closed client");
+}
+
+/// Never done.
+#[derive(Debug)]
+struct Slow;
+
+#[async_trait]
+impl Doctor for Slow {
+    async fn examine(&self) -> tenure_core::Result<Checkup> {
+        std::future::pending().await
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_examination_that_does_not_end_is_given_up() {
+    let backend = Backend::new(Arc::new(Stage::default())).with_doctor(Arc::new(Slow));
+    let client = Client::builder(backend).op_timeout(TTL).build().unwrap();
+    let told = tokio::time::timeout(5 * TTL + Duration::from_secs(1), client.doctor()).await.expect("in time");
+    assert_eq!(told.unwrap_err().kind(), ErrorKind::Unavailable);
 }
 
 #[test]

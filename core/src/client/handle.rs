@@ -30,6 +30,17 @@ pub struct Client {
     shared: Arc<Shared>,
 }
 
+/// How many times the timeout of one request an examination may take: each server is sent a few.
+const EXAMINATION: u32 = 5;
+
+/// An answer to something that changes nothing: without it, it does not matter whether the request was carried out.
+fn unavailable_without_answer<T>(answer: Result<T>) -> Result<T> {
+    answer.map_err(|error| match error.kind() {
+        ErrorKind::Indeterminate => error.again().with_kind(ErrorKind::Unavailable),
+        _ => error.again(),
+    })
+}
+
 /// What a client has under way.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -178,17 +189,12 @@ impl Client {
         let limit = self.shared.config.op_timeout;
         // Every driver has this, it needs what serving needs, and a token that nobody has heard of holds nothing.
         let nothing = Hold { name: LockName::new("ping")?, token: OwnerToken::random() };
-        match bounded(limit, self.shared.backend.locks().release(&nothing)).await {
-            Ok(_) => Ok(()),
-            Err(error) if error.kind() == ErrorKind::Indeterminate => {
-                Err(error.again().with_kind(ErrorKind::Unavailable))
-            }
-            Err(error) => Err(error.again()),
-        }
+        unavailable_without_answer(bounded(limit, self.shared.backend.locks().release(&nothing)).await).map(drop)
     }
 
     /// Looks at the backend's servers (eviction, persistence, replicas, version, clocks, rights) and tells what they mean
-    /// for locks: at the start of a program, or for an operator. A few requests to each server; changes nothing.
+    /// for locks: at the start of a program, or for an operator. A few requests to each server, within five times the client's
+    /// `op_timeout`; changes nothing.
     ///
     /// # Errors
     ///
@@ -201,7 +207,8 @@ impl Client {
     pub async fn doctor(&self) -> Result<Checkup> {
         self.shared.ensure_open()?;
         if let Some(doctor) = self.shared.backend.doctor() {
-            return doctor.examine().await;
+            let limit = self.shared.config.op_timeout * EXAMINATION;
+            return unavailable_without_answer(bounded(limit, doctor.examine()).await);
         }
         self.ping().await?;
         let reached = Finding {

@@ -127,6 +127,8 @@ async fn who_waits_for_a_hold_of_its_own_client_is_warned_of_once() {
     assert_eq!(warnings("mine"), 4);
     let _ = lock("mine").acquire_within(TTL * 9 / 10).await.unwrap_err();
     assert_eq!(warnings("mine"), 4, "before the ttl is over it may be a matter of patience");
+    assert!(tokio::time::timeout(TTL * 2, lock("mine").until_free()).await.is_err());
+    assert_eq!(warnings("mine"), 5, "nobody else can free it");
     guard.release().await.unwrap();
 
     // A busy lock goes from task to task; the last one waits for two ttls.

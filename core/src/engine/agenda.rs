@@ -111,6 +111,11 @@ impl Agenda {
         self.entries.iter().filter_map(|entry| entry.lease.upgrade()).collect()
     }
 
+    /// What the first of these leases has to say, of those that say something.
+    pub(crate) fn find<T>(&self, mut look: impl FnMut(&Arc<Lease>) -> Option<T>) -> Option<T> {
+        self.entries.iter().find_map(|entry| look(&entry.lease.upgrade()?))
+    }
+
     fn entry(&mut self, index: u32) -> &mut Entry {
         &mut self.entries[index as usize]
     }

@@ -89,6 +89,11 @@ impl Keeper {
         self.plan().agenda.leases()
     }
 
+    /// What the first lease that is looked after has to say, of those that say something.
+    pub(crate) fn find<T>(&self, look: impl FnMut(&Arc<Lease>) -> Option<T>) -> Option<T> {
+        self.plan().agenda.find(look)
+    }
+
     pub(crate) fn stop(&self) {
         self.stopped.store(true, Ordering::Release);
         self.bell.notify_one();

@@ -27,7 +27,7 @@ mod lease_state;
 pub(crate) mod loose;
 pub(crate) mod loss;
 pub(crate) mod outcome;
-mod own_hold;
+pub(crate) mod own_hold;
 pub(crate) mod owners;
 pub(crate) mod pause;
 pub(crate) mod reaper;

@@ -66,7 +66,7 @@ async fn wait(shared: &Arc<Shared>, ask: &Ask, most: Option<Duration>) -> Result
     let _counted = Counted::new(&shared.waiters);
     let started = LeaseInstant::now();
     let deadline = most.map(|most| started.after(most));
-    let held = own_hold::watched(shared, ask, wait_in_turn(shared, ask, started, deadline)).await?;
+    let held = own_hold::watched(shared, &ask.name, ask.ttl, wait_in_turn(shared, ask, started, deadline)).await?;
     telemetry::granted(&ask.name, held.fence(), started);
     Ok(held)
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 use tokio::time::sleep;
 
 use super::Lock;
+use crate::engine::own_hold;
 use crate::engine::pause::Pause;
 use crate::error::Result;
 
@@ -22,6 +23,9 @@ impl Lock {
     /// lock that is free for less. Who wants the lock is woken at once by [`acquire`](Self::acquire), and costs less.
     ///
     /// For the same reason there is no stream of holders to observe: it would be looks like these.
+    ///
+    /// A task that has the lock itself waits for ever; with the feature `tracing` it is warned as by [`acquire`](Self::acquire), by the
+    /// client's ttl.
     ///
     /// Once the backend has answered, outages of any length are waited out.
     ///
@@ -42,6 +46,10 @@ impl Lock {
     ///
     /// Safe: nothing is changed.
     pub async fn until_free(&self) -> Result<()> {
+        own_hold::watched(self.shared(), self.name(), self.shared().config.ttl, self.seen_free()).await
+    }
+
+    async fn seen_free(&self) -> Result<()> {
         let mut pause = Pause::default();
         let mut answered = false;
         loop {

@@ -38,7 +38,9 @@
 //!
 //! # Inside an async runtime
 //!
-//! Every call works on a thread of a tokio runtime as well. It blocks that thread, as any blocking call does: use
+//! Every call works on a thread of a tokio runtime as well, unless it needs that runtime: the connections of a client that was made
+//! there ([`Client::from`] an async one) are served by its threads, and where the call blocks the only one it waits until it times
+//! out. It blocks that thread, as any blocking call does: use
 //! `spawn_blocking`, or the async API. Only on the background thread itself (a task that is spawned there, such as the handler of
 //! a [`Worker`](crate::Worker) that was started inside [`block_on`]) a blocking call would wait for itself: it fails with
 //! [`ErrorKind::InvalidArgument`](crate::ErrorKind::InvalidArgument).

@@ -70,7 +70,8 @@ impl Loss {
         }
     }
 
-    /// Resolves when the hold is over: with the reason when it is lost, with `None` when it is given back.
+    /// Resolves when the hold is over: with the reason when it is lost, with `None` when its guard gives it back or is dropped. That is
+    /// told at once, before the backend's word: a loss that only the release finds is the error of the release, and not told here.
     ///
     /// # Cancel safety
     ///

@@ -7,7 +7,9 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread::{scope, sleep};
 use std::time::{Duration, Instant};
 
-use tenure::blocking::{self, Client, Delivery, Lock, LockGuard, Queue, Reentrant, ReentrantGuard};
+use tenure::blocking::{
+    self, Client, Delivery, Lock, LockAll, LockGuard, MultiGuard, Queue, Reentrant, ReentrantGuard,
+};
 use tenure::driver::ForceReleased;
 use tenure::{ErrorKind, LostReason, OwnerId};
 
@@ -41,6 +43,8 @@ fn handles_and_guards_go_from_thread_to_thread() {
     shared::<LockGuard>();
     shared::<Reentrant>();
     shared::<ReentrantGuard>();
+    shared::<LockAll>();
+    shared::<MultiGuard>();
     shared::<Queue<String>>();
     shared::<Delivery<String>>();
 }
@@ -244,6 +248,58 @@ fn an_owner_enters_again_from_any_thread() {
 }
 
 #[test]
+fn several_locks_are_taken_all_or_none() {
+    on_each_backend(|connect| {
+        let (one, other) = (connect(), connect());
+        let both = one.lock_all(["b", "a"]).unwrap().ttl(TTL).label("both");
+        let guards = both.acquire().unwrap();
+        assert_eq!(guards.guards().iter().map(|guard| guard.name().as_bytes()).collect::<Vec<_>>(), [b"a", b"b"]);
+        assert!(guards.is_held() && guards.remaining() <= TTL && guards.fence("b").is_some());
+        assert_eq!(guards.lost_within(TTL * 2).unwrap(), None, "they are renewed");
+        let theirs = LockAll::of(["a", "c"].map(|name| other.lock(name).unwrap())).unwrap();
+        assert!(theirs.try_acquire().unwrap().is_none());
+        assert_eq!(theirs.acquire_within(TTL / 10).unwrap_err().kind(), ErrorKind::TimedOut);
+        guards.release().unwrap();
+        assert_eq!(theirs.with(|guards| guards.guards().len()).unwrap(), 2);
+        let taken = both.with(|_| other.lock("b").unwrap().force_release().unwrap());
+        assert_eq!(taken.unwrap_err().kind(), ErrorKind::Lost);
+        drop(both.acquire().unwrap());
+        becomes_free(&other.lock("a").unwrap());
+    });
+}
+
+#[test]
+fn a_hold_goes_to_another_process_or_to_async_code() {
+    on_each_backend(|connect| {
+        let (one, other) = (connect(), connect());
+        let guard = one.lock("a").unwrap().acquire().unwrap();
+        let fence = guard.fence();
+        let detached = guard.detach().unwrap();
+        assert!(other.lock("a").unwrap().try_acquire().unwrap().is_none());
+        let adopted = other.adopt("a", detached.token, detached.fence).unwrap();
+        assert_eq!(adopted.fence(), fence);
+        let again = adopted.detach().unwrap();
+        let adopted = one.lock("a").unwrap().ttl(TTL).adopt(again.token, again.fence).unwrap().into_async();
+        blocking::block_on(adopted.release()).unwrap().unwrap();
+        becomes_free(&other.lock("a").unwrap());
+    });
+}
+
+#[test]
+fn a_health_check_needs_no_async_code() {
+    on_each_backend(|connect| {
+        let client = connect();
+        client.ping().unwrap();
+        assert!(!client.doctor().unwrap().findings().is_empty());
+        let me = OwnerId::new();
+        let lock = client.reentrant("a", &me).unwrap();
+        assert!(lock.held().unwrap().is_none());
+        let held = lock.with(|_| lock.held().unwrap().expect("a hold")).unwrap();
+        assert_eq!(held.owner, Some(me));
+    });
+}
+
+#[test]
 fn a_closed_client_says_so() {
     on_each_backend(|connect| {
         let client = connect();
@@ -291,70 +347,5 @@ fn on_the_background_thread_it_fails_instead_of_waiting_for_itself() {
 }
 
 #[cfg(feature = "json")]
-mod queues {
-    use tenure::Message;
-    use tenure::driver::{Pushed, Settled};
-
-    use super::*;
-
-    fn queue(client: &Client) -> Queue<String> {
-        client.queue("letters").unwrap()
-    }
-
-    #[test]
-    fn messages_are_pushed_received_and_settled() {
-        on_each_backend(|connect| {
-            let (one, other) = (connect(), connect());
-            let (out, into) = (queue(&one), queue(&other));
-            assert!(into.try_receive().unwrap().is_none());
-            let order = || Message::new(&*ORDER).id("order/7");
-            assert!(matches!(out.push(order()).unwrap(), Pushed::Stored(_)));
-            assert!(matches!(out.push(order()).unwrap(), Pushed::Duplicate(_)));
-
-            let first = into.receive().unwrap();
-            assert_eq!((first.value().unwrap(), first.attempt()), (&*ORDER, 1));
-            first.extend(Duration::from_secs(60)).unwrap();
-            assert!(first.remaining() > Duration::from_secs(50));
-            first.nack(Duration::ZERO).unwrap();
-            let second = into.receive_within(PATIENCE).unwrap().expect("it is due again");
-            assert_eq!(second.attempt(), 2);
-            assert_eq!(second.give_back().unwrap(), Settled::Done);
-            let again = into.receive_within(PATIENCE).unwrap().expect("it was given back");
-            assert_eq!(again.ack().unwrap(), Settled::Done);
-
-            out.push_many([&*ORDER, &*ORDER]).unwrap();
-            let both = into.receive_many(2).unwrap();
-            let count = both.len();
-            assert_eq!(into.ack_many(both).unwrap(), vec![Settled::Done; count]);
-        });
-    }
-
-    static ORDER: std::sync::LazyLock<String> = std::sync::LazyLock::new(|| "seven".into());
-
-    #[test]
-    fn a_receiver_is_woken_by_a_push_and_at_the_due_time() {
-        on_each_backend(|connect| {
-            let (one, other) = (connect(), connect());
-            let (out, into) = (queue(&one), queue(&other));
-            scope(|threads| {
-                let receiving = threads.spawn(|| into.receive_within(PATIENCE).unwrap().expect("a message").ack());
-                sleep(Duration::from_millis(100)); // so that it waits already, as a rule
-                out.push(Message::new(&*ORDER).delay(Duration::from_millis(200))).unwrap();
-                assert_eq!(receiving.join().unwrap().unwrap(), Settled::Done);
-            });
-        });
-    }
-
-    #[test]
-    fn a_dropped_delivery_comes_back_as_a_failed_attempt() {
-        on_each_backend(|connect| {
-            let client = connect();
-            let queue = queue(&client);
-            queue.push(&*ORDER).unwrap();
-            drop(queue.receive().unwrap());
-            let again = queue.receive_within(PATIENCE).unwrap().expect("it comes back");
-            assert_eq!(again.attempt(), 2);
-            again.bury(None).unwrap();
-        });
-    }
-}
+#[path = "blocking/queues.rs"]
+mod queues;

@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use super::runtime::wait;
-use super::{Lock, Queue, Reentrant};
-use crate::{Codec, OwnerId, Result};
+use super::{Lock, LockAll, LockGuard, Queue, Reentrant};
+use crate::driver::Checkup;
+use crate::{Codec, FencingToken, OwnerId, OwnerToken, Result};
 
 /// A client of one backend: [`tenure::Client`](crate::Client) with calls that block. Clones are the same client; make one and
 /// share it among threads.
@@ -36,6 +37,24 @@ impl Client {
     /// As [`Client::lock`](crate::Client::lock).
     pub fn lock(&self, name: impl AsRef<[u8]>) -> Result<Lock> {
         self.inner.lock(name).map(Lock::from)
+    }
+
+    /// A handle on several locks, to be taken all or none. Cheap; does no I/O.
+    ///
+    /// # Errors
+    ///
+    /// As [`Client::lock_all`](crate::Client::lock_all).
+    pub fn lock_all<N: AsRef<[u8]>>(&self, names: impl IntoIterator<Item = N>) -> Result<LockAll> {
+        self.inner.lock_all(names).map(LockAll::from)
+    }
+
+    /// Goes on with a hold that was [detached](super::LockGuard::detach), as [`Lock::adopt`] does, with the client's ttl.
+    ///
+    /// # Errors
+    ///
+    /// As [`Client::adopt`](crate::Client::adopt).
+    pub fn adopt(&self, name: impl AsRef<[u8]>, token: OwnerToken, fence: FencingToken) -> Result<LockGuard> {
+        wait(self.inner.adopt(name, token, fence)).map(LockGuard::from)
     }
 
     /// A handle on the lock of this name, to be entered and re-entered by `owner`: a value, not this thread. Cheap; does no I/O.
@@ -77,6 +96,24 @@ impl Client {
     /// As [`Client::queue_with`](crate::Client::queue_with).
     pub fn queue_with<T: 'static>(&self, name: impl AsRef<[u8]>, codec: impl Codec<T>) -> Result<Queue<T>> {
         self.inner.queue_with(name, codec).map(Queue::from)
+    }
+
+    /// Asks the backend for something that changes nothing, to learn whether it answers: for health checks.
+    ///
+    /// # Errors
+    ///
+    /// As [`Client::ping`](crate::Client::ping).
+    pub fn ping(&self) -> Result<()> {
+        wait(self.inner.ping())
+    }
+
+    /// Looks at the backend's servers and tells what they mean for locks.
+    ///
+    /// # Errors
+    ///
+    /// As [`Client::doctor`](crate::Client::doctor).
+    pub fn doctor(&self) -> Result<Checkup> {
+        wait(self.inner.doctor())
     }
 
     /// Closes the client, for all its clones: waits until everything given up is undone, at most `limit`.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::runtime::wait;
-use crate::{FencingToken, HoldState, LockName, Loss, LostReason, OwnerId, OwnerToken, Result};
+use crate::{Detached, FencingToken, HoldState, LockName, Loss, LostReason, OwnerId, OwnerToken, Result};
 
 /// A held lock: a *lease*, which the background thread renews. What is said of [`LockGuard`](crate::LockGuard) holds here too.
 ///
@@ -22,13 +22,77 @@ pub struct ReentrantGuard {
     inner: crate::ReentrantGuard,
 }
 
-/// What every guard with a field `inner` can do.
+/// Several held locks. They count as held only together; what is said of [`MultiGuard`](crate::MultiGuard) holds here too.
+///
+/// **Dropping the guard gives all locks back, but not at once**, as for [`LockGuard`].
+#[derive(Debug)]
+#[must_use = "dropping the guard gives the locks back"]
+pub struct MultiGuard {
+    inner: crate::MultiGuard,
+}
+
+/// What every guard with a field `inner` can do, of one lock or of several.
 macro_rules! guard_methods {
-    ($async:ty) => {
+    ($guard:ident) => {
         /// The same guard for async code.
-        pub fn as_async(&self) -> &$async {
+        pub fn as_async(&self) -> &crate::$guard {
             &self.inner
         }
+
+        /// Goes on as a guard for async code, with the same hold.
+        pub fn into_async(self) -> crate::$guard {
+            self.inner
+        }
+
+        /// How long the lease surely lasts from now if no renewal succeeds any more; zero once it is lost. The shortest of several.
+        #[must_use]
+        pub fn remaining(&self) -> Duration {
+            self.inner.remaining()
+        }
+
+        /// Whether every lease lasts at this moment. Reads the clock; no I/O.
+        #[must_use]
+        pub fn is_held(&self) -> bool {
+            self.inner.is_held()
+        }
+
+        /// As [`is_held`](Self::is_held), for use with `?` between the steps of long work.
+        ///
+        /// # Errors
+        ///
+        /// [`ErrorKind::Lost`](crate::ErrorKind::Lost), with the reason.
+        pub fn check(&self) -> Result<()> {
+            self.inner.check()
+        }
+
+        /// Waits until a lease is lost, at most `most`; `None` if all last by then. For a thread that watches over one
+        /// that works.
+        ///
+        /// # Errors
+        ///
+        /// As [`block_on`](super::block_on).
+        pub fn lost_within(&self, most: Duration) -> Result<Option<LostReason>> {
+            wait(async { Ok(tokio::time::timeout(most, self.inner.lost()).await.ok()) })
+        }
+
+        /// Tells the loss of this hold to other threads, which may go on watching while the guard is released.
+        #[must_use]
+        pub fn loss(&self) -> Loss {
+            self.inner.loss()
+        }
+
+        /// Ends work under the lock: a lease that was lost is an error, a release that is not answered is not.
+        pub(super) fn end(self) -> Result<()> {
+            self.check()?;
+            of_the_work(self.release())
+        }
+    };
+}
+
+/// What a guard of one lock can do besides.
+macro_rules! single_methods {
+    ($guard:ident) => {
+        guard_methods!($guard);
 
         /// The name of the lock.
         #[must_use]
@@ -48,44 +112,13 @@ macro_rules! guard_methods {
             self.inner.token()
         }
 
-        /// How long the lease surely lasts from now if no renewal succeeds any more; zero once it is lost.
-        #[must_use]
-        pub fn remaining(&self) -> Duration {
-            self.inner.remaining()
-        }
-
         /// What is known of the lease now. Reads the clock; no I/O.
         #[must_use]
         pub fn state(&self) -> HoldState {
             self.inner.state()
         }
 
-        /// Whether the lease lasts at this moment. Reads the clock; no I/O.
-        #[must_use]
-        pub fn is_held(&self) -> bool {
-            self.inner.is_held()
-        }
-
-        /// As [`is_held`](Self::is_held), for use with `?` between the steps of long work.
-        ///
-        /// # Errors
-        ///
-        /// [`ErrorKind::Lost`](crate::ErrorKind::Lost), with the reason.
-        pub fn check(&self) -> Result<()> {
-            self.inner.check()
-        }
-
-        /// Waits until the lease is lost, at most `most`; `None` if it lasts by then. For a thread that watches over one
-        /// that works.
-        ///
-        /// # Errors
-        ///
-        /// As [`block_on`](super::block_on).
-        pub fn lost_within(&self, most: Duration) -> Result<Option<LostReason>> {
-            wait(async { Ok(tokio::time::timeout(most, self.inner.lost()).await.ok()) })
-        }
-
-        /// Makes the lease last for at least `ttl` from now; never shortens it.
+        /// Renews the lease to `ttl` from now; never shortens it.
         ///
         /// # Errors
         ///
@@ -93,17 +126,11 @@ macro_rules! guard_methods {
         pub fn extend(&self, ttl: Duration) -> Result<()> {
             wait(self.inner.extend(ttl))
         }
-
-        /// Tells the loss of this hold to other threads, which may go on watching while the guard is released.
-        #[must_use]
-        pub fn loss(&self) -> Loss {
-            self.inner.loss()
-        }
     };
 }
 
 impl LockGuard {
-    guard_methods!(crate::LockGuard);
+    single_methods!(LockGuard);
 
     /// Gives the lock back and waits for the backend's word.
     ///
@@ -114,15 +141,19 @@ impl LockGuard {
         wait(self.inner.release())
     }
 
-    /// Ends work under the lock: a lease that was lost is an error, a release that is not answered is not.
-    pub(super) fn end(self) -> Result<()> {
-        self.check()?;
-        of_the_work(self.release())
+    /// Leaves the hold to whoever has its token, in this process or another one: [`LockGuard::detach`](crate::LockGuard::detach).
+    /// [`Lock::adopt`](super::Lock::adopt) goes on with it.
+    ///
+    /// # Errors
+    ///
+    /// As [`LockGuard::detach`](crate::LockGuard::detach).
+    pub fn detach(self) -> Result<Detached> {
+        wait(self.inner.detach())
     }
 }
 
 impl ReentrantGuard {
-    guard_methods!(crate::ReentrantGuard);
+    single_methods!(ReentrantGuard);
 
     /// Whose entry this is.
     #[must_use]
@@ -145,11 +176,29 @@ impl ReentrantGuard {
     pub fn release(self) -> Result<u32> {
         wait(self.inner.release())
     }
+}
 
-    /// Ends work under the lock, as that of a [`LockGuard`].
-    pub(super) fn end(self) -> Result<()> {
-        self.check()?;
-        of_the_work(self.release())
+impl MultiGuard {
+    guard_methods!(MultiGuard);
+
+    /// The guard of each lock, in the order in which they were taken.
+    pub fn guards(&self) -> &[crate::LockGuard] {
+        self.inner.guards()
+    }
+
+    /// The fencing token of one of the locks, the first of this name; `None` for a name that is not among them.
+    #[must_use]
+    pub fn fence(&self, name: impl AsRef<[u8]>) -> Option<FencingToken> {
+        self.inner.fence(name)
+    }
+
+    /// Gives all locks back, the last taken first.
+    ///
+    /// # Errors
+    ///
+    /// As [`MultiGuard::release`](crate::MultiGuard::release).
+    pub fn release(self) -> Result<()> {
+        wait(self.inner.release())
     }
 }
 
@@ -161,14 +210,13 @@ fn of_the_work<T>(released: Result<T>) -> Result<()> {
     }
 }
 
-impl From<crate::LockGuard> for LockGuard {
-    fn from(inner: crate::LockGuard) -> Self {
-        Self { inner }
-    }
+macro_rules! from_async {
+    ($($guard:ident)*) => {$(
+        impl From<crate::$guard> for $guard {
+            fn from(inner: crate::$guard) -> Self {
+                Self { inner }
+            }
+        }
+    )*};
 }
-
-impl From<crate::ReentrantGuard> for ReentrantGuard {
-    fn from(inner: crate::ReentrantGuard) -> Self {
-        Self { inner }
-    }
-}
+from_async!(LockGuard ReentrantGuard MultiGuard);

@@ -1,11 +1,11 @@
-//! One plain lock, and what both kinds of locks can do.
+//! One plain lock, and what all kinds of locks can do.
 
 use std::time::Duration;
 
 use super::LockGuard;
 use super::runtime::wait;
 use crate::driver::{ForceReleased, Inspection};
-use crate::{FencingToken, Result};
+use crate::{FencingToken, LockName, OwnerToken, Result};
 
 /// A handle on one lock: how it will be asked for. Cheap to make and to clone; holds nothing.
 ///
@@ -32,10 +32,10 @@ macro_rules! lock_methods {
             &self.inner
         }
 
-        /// The name of the lock.
+        /// Goes on as a handle for async code.
         #[must_use]
-        pub fn name(&self) -> &$crate::LockName {
-            self.inner.name()
+        pub fn into_async(self) -> $async {
+            self.inner
         }
 
         /// A lease of this length, renewed for as long as the guard lives: [`Lock::ttl`](crate::Lock::ttl).
@@ -111,10 +111,25 @@ pub(super) use lock_methods;
 impl Lock {
     lock_methods!(crate::Lock, LockGuard);
 
+    /// The name of the lock.
+    #[must_use]
+    pub fn name(&self) -> &LockName {
+        self.inner.name()
+    }
+
     /// Leaves the lock taken until this long after it was: [`Lock::at_least`](crate::Lock::at_least).
     #[must_use]
     pub fn at_least(self, least: Duration) -> Self {
         Self { inner: self.inner.at_least(least) }
+    }
+
+    /// Goes on with a hold that was [detached](super::LockGuard::detach), here or in another process: [`Lock::adopt`](crate::Lock::adopt).
+    ///
+    /// # Errors
+    ///
+    /// As [`Lock::adopt`](crate::Lock::adopt).
+    pub fn adopt(&self, token: OwnerToken, fence: FencingToken) -> Result<LockGuard> {
+        wait(self.inner.adopt(token, fence)).map(LockGuard::from)
     }
 
     /// Waits until nobody holds the lock, without wanting it: [`Lock::until_free`](crate::Lock::until_free).

@@ -45,6 +45,7 @@
 //! a [`Worker`](crate::Worker) that was started inside [`block_on`]) a blocking call would wait for itself: it fails with
 //! [`ErrorKind::InvalidArgument`](crate::ErrorKind::InvalidArgument).
 
+mod all;
 mod client;
 mod delivery;
 mod guard;
@@ -55,9 +56,10 @@ mod runtime;
 
 use std::future::Future;
 
+pub use all::LockAll;
 pub use client::Client;
 pub use delivery::Delivery;
-pub use guard::{LockGuard, ReentrantGuard};
+pub use guard::{LockGuard, MultiGuard, ReentrantGuard};
 pub use lock::Lock;
 pub use queue::Queue;
 pub use reentrant::Reentrant;
@@ -108,9 +110,8 @@ pub fn connect_builder(url: &str) -> Result<ClientBuilder> {
 /// use tenure::blocking;
 ///
 /// let client = blocking::connect("memory:")?;
-/// let both = client.as_async().lock_all(["from/1", "to/2"])?;
-/// let guard = blocking::block_on(both.acquire())??;
-/// # drop(guard);
+/// let lock = client.lock("orders/42")?.into_async();
+/// blocking::block_on(async { lock.with(async |guard| println!("write with fence {}", guard.fence())).await })??;
 /// # Ok(())
 /// # }
 /// # #[cfg(not(feature = "memory"))]

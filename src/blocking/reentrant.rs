@@ -2,7 +2,9 @@
 
 use super::ReentrantGuard;
 use super::lock::lock_methods;
-use crate::OwnerId;
+use super::runtime::wait;
+use crate::driver::Holder;
+use crate::{LockName, OwnerId, Result};
 
 /// A handle on one lock, to be entered and re-entered by one owner. Cheap to make and to clone; holds nothing.
 ///
@@ -22,9 +24,24 @@ impl From<crate::Reentrant> for Reentrant {
 impl Reentrant {
     lock_methods!(crate::Reentrant, ReentrantGuard);
 
+    /// The name of the lock.
+    #[must_use]
+    pub fn name(&self) -> &LockName {
+        self.inner.name()
+    }
+
     /// Who enters.
     #[must_use]
     pub fn owner(&self) -> &OwnerId {
         self.inner.owner()
+    }
+
+    /// The owner's hold, as the backend has it; `None` if the owner is not inside: [`Reentrant::held`](crate::Reentrant::held).
+    ///
+    /// # Errors
+    ///
+    /// As [`Reentrant::held`](crate::Reentrant::held).
+    pub fn held(&self) -> Result<Option<Holder>> {
+        wait(self.inner.held())
     }
 }

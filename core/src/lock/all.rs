@@ -103,8 +103,9 @@ impl LockAll {
 
     /// As [`Lock::label`], for every lock.
     #[must_use]
-    pub fn label(self, label: &str) -> Self {
-        self.each(|lock| lock.label(label))
+    pub fn label(self, label: impl Into<String>) -> Self {
+        let label = label.into();
+        self.each(|lock| lock.label(label.as_str()))
     }
 
     /// Takes all locks if all are free now; `None` if one is not.

@@ -1,0 +1,48 @@
+//! Several locks at once: all or none.
+
+use super::lock::lock_methods;
+use super::{Lock, MultiGuard};
+use crate::Result;
+
+/// A handle on several locks, which are taken one after the other in the order of their names, all or none. What its methods say
+/// of a lock is meant of all of them together; see [`LockAll`](crate::LockAll).
+///
+/// ```
+/// # #[cfg(feature = "memory")]
+/// # fn main() -> tenure::Result<()> {
+/// let client = tenure::blocking::connect("memory:")?;
+/// client.lock_all(["from/1", "to/2"])?.with(|guards| println!("write with fence {:?}", guards.fence("to/2")))?;
+/// # Ok(())
+/// # }
+/// # #[cfg(not(feature = "memory"))]
+/// # fn main() {}
+/// ```
+#[derive(Clone, Debug)]
+pub struct LockAll {
+    inner: crate::LockAll,
+}
+
+impl From<crate::LockAll> for LockAll {
+    fn from(inner: crate::LockAll) -> Self {
+        Self { inner }
+    }
+}
+
+impl LockAll {
+    /// A handle on these locks, of one client or of several, each with the options that it has: [`LockAll::of`](crate::LockAll::of).
+    ///
+    /// # Errors
+    ///
+    /// As [`LockAll::of`](crate::LockAll::of).
+    pub fn of(locks: impl IntoIterator<Item = Lock>) -> Result<Self> {
+        crate::LockAll::of(locks.into_iter().map(Lock::into_async)).map(Self::from)
+    }
+
+    lock_methods!(crate::LockAll, MultiGuard);
+
+    /// Leaves the locks taken until this long after they were: [`Lock::at_least`](crate::Lock::at_least).
+    #[must_use]
+    pub fn at_least(self, least: std::time::Duration) -> Self {
+        Self { inner: self.inner.at_least(least) }
+    }
+}

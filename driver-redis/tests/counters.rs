@@ -171,7 +171,7 @@ async fn a_fence_of_deliveries_too_far_ahead_delivers_nothing_and_is_named() {
         push(q, &jobs, message("second", 0)).await;
         damaged(&q.receive(&up_to(&jobs, 1)).await.unwrap_err(), key);
         let settle = Settle { receipt: first.receipt, how: Settlement::Ack };
-        damaged(&q.settle_and_receive(&[settle.clone()], &up_to(&jobs, 1)).await.unwrap_err(), key);
+        damaged(&q.settle_and_receive(std::slice::from_ref(&settle), &up_to(&jobs, 1)).await.unwrap_err(), key);
         assert!(
             server.cli(&["GET", key]).unwrap().text().contains(&ahead.to_string()),
             "it stays for whoever looks into it"

@@ -129,3 +129,20 @@ fn a_message_is_extended_while_other_tasks_block() {
         worker.abort().await;
     });
 }
+
+/// Without them it loses its place in the queue.
+#[test]
+fn a_waiter_gives_signs_of_life_while_other_tasks_block() {
+    on_workers(2, async {
+        let (stage, client) = Stage { acquire: steps([Step::Busy; 100]), ..Stage::default() }
+            .client_with(|builder| builder.presence(LEASE));
+        let lock = client.lock("a").unwrap();
+        let waiting = tokio::spawn(async move { lock.acquire().await });
+        sleep(QUIET).await;
+        let before = stage.sent("acquire").len();
+        std::thread::sleep(BLOCKED);
+        let signs = stage.sent("acquire").len() - before;
+        assert!(signs >= 3, "{signs} signs of life in {BLOCKED:?}, and {LEASE:?} without one is too long");
+        waiting.abort();
+    });
+}

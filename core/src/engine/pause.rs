@@ -2,6 +2,11 @@
 
 use std::time::Duration;
 
+use tokio::time::{Instant, sleep};
+
+use crate::alarm;
+use crate::driver::Queueing;
+
 /// Pauses that grow, with jitter, so that many clients do not come back as one.
 #[derive(Default)]
 pub(crate) struct Pause {
@@ -33,5 +38,14 @@ impl Pause {
         let full = base.saturating_mul(1 << self.step.min(10)).min(cap);
         self.step += 1;
         full.mul_f64(0.5 + 0.5 * fastrand::f64())
+    }
+}
+
+/// Waits before a waiter asks again. The one that keeps its place in the backend's queue by asking is not late although something
+/// blocks the worker that looks at the timers.
+pub(super) async fn rest(queue: Queueing, pause: Duration) {
+    match queue {
+        Queueing::None => sleep(pause).await,
+        Queueing::Join { .. } => alarm::sleep_until(Instant::now() + pause).await,
     }
 }

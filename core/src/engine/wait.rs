@@ -7,7 +7,7 @@ use super::attempt::{Answered, Ask, Attempt};
 use super::entry::Upkeep;
 use super::hold::HeldEntry;
 use super::own_hold;
-use super::pause::Pause;
+use super::pause::{Pause, rest};
 use super::relay::{FirstAsk, Joined, Place, Turn};
 use super::shared::{Counted, Reservation, Shared};
 use crate::clock::LeaseInstant;
@@ -347,7 +347,7 @@ impl<'a> Wait<'a> {
                 if let Ok(Turn::Held(held)) = turn { Woken::Passed(held) } else { Woken::InTime }
             }
             signal = told => Woken::Told(signal),
-            () = tokio::time::sleep(pause.min(left)) => Woken::InTime,
+            () = rest(self.queue, pause.min(left)) => Woken::InTime,
         };
         let late = self.left() == Some(Duration::ZERO) && !matches!(woken, Woken::Passed(_));
         if late { Err(self.timed_out()) } else { Ok(woken) }

@@ -278,3 +278,26 @@ async fn no_server_is_taken_for_older_than_it_is() {
         }
     }
 }
+
+/// A majority has to answer.
+#[tokio::test]
+async fn a_ping_asks_every_node_and_a_minority_may_be_away() {
+    let mut servers = servers(3);
+    let client = Client::new(driver(&servers).await);
+    client.ping().await.unwrap();
+    servers[0].kill().unwrap();
+    client.ping().await.unwrap();
+    servers[2].kill().unwrap();
+    assert_eq!(client.ping().await.unwrap_err().kind(), ErrorKind::Unavailable);
+    servers[2].restart().unwrap();
+    let began = Instant::now();
+    while client.ping().await.is_err() {
+        assert!(began.elapsed() < Duration::from_secs(20), "a majority is back");
+    }
+    let asked = |server: &RedisServer| {
+        let stats = server.cli(&["INFO", "commandstats"]).unwrap().text();
+        stats.lines().any(|line| line.starts_with("cmdstat_fcall:") || line.starts_with("cmdstat_evalsha:"))
+    };
+    assert!(asked(&servers[1]) && asked(&servers[2]));
+    assert_eq!(servers[1].cli(&["DBSIZE"]).unwrap().int(), Some(0), "it changes nothing");
+}

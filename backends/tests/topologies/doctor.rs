@@ -33,6 +33,32 @@ async fn every_primary_is_looked_at() {
     }
 }
 
+/// A ping asks the node that would serve a lock of its name; a check-up asks them all.
+#[tokio::test]
+#[ignore = "starts clusters and sentinels; cargo xtask test"]
+async fn a_ping_fails_while_its_node_is_away() {
+    let mut cluster = RedisCluster::start(&RedisOptions::new(), NEVER).unwrap();
+    let mut clients = Vec::new();
+    for library in LIBRARIES {
+        let client = client(library, &cluster.url()).await;
+        client.ping().await.unwrap();
+        clients.push(client);
+    }
+    let node = cluster.owner(b"{tenure:ping}").unwrap();
+    cluster.nodes_mut()[node].kill().unwrap();
+    for client in &clients {
+        assert_eq!(client.ping().await.unwrap_err().kind(), ErrorKind::Unavailable);
+    }
+    cluster.nodes_mut()[node].restart().unwrap();
+    cluster.settled().unwrap();
+    for client in &clients {
+        let began = Instant::now();
+        while client.ping().await.is_err() {
+            assert!(began.elapsed() < LONG, "the node is back");
+        }
+    }
+}
+
 /// Nodes do not share their access control lists.
 #[tokio::test]
 #[ignore = "starts clusters and sentinels; cargo xtask test"]

@@ -5,7 +5,7 @@ use std::process::Command;
 use std::time::Instant;
 
 /// Why a command failed, in words.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Failure(pub(crate) String);
 
 pub(crate) type Outcome<T = ()> = Result<T, Failure>;

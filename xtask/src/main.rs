@@ -2,6 +2,7 @@
 
 mod again;
 mod backends;
+mod beside;
 mod chaos;
 mod ci;
 mod command;
@@ -9,6 +10,7 @@ mod compare;
 mod conformance;
 mod mutants;
 mod others;
+mod programs;
 mod setup;
 mod swap;
 mod test;

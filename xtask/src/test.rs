@@ -5,6 +5,7 @@ use crate::chaos;
 use crate::command::{self, Failure, Outcome, cargo};
 use crate::conformance;
 use crate::others;
+use crate::programs;
 use crate::setup::{self, Install};
 use crate::swap;
 
@@ -23,15 +24,16 @@ pub(crate) fn run(options: &Options) -> Outcome {
     setup::prepare(install)?;
     let python = setup::python_with_redis(install)?;
     others::fetch(install);
-    again::tests()?;
+    let programs = programs::build()?;
+    again::tests(&programs)?;
     swap::run()?;
     // Tests that need more than cargo and the servers are ignored by default; here it is at hand.
-    let peers = ["test", "--package", "tenure-redis", "--test", "interop", "--", "--include-ignored"];
-    command::run(cargo(&peers).env("TENURE_PYTHON", python))?;
+    let peers = programs::find(&programs, "driver-redis test interop")?;
+    peers.run(|command| command.arg("--include-ignored").env("TENURE_PYTHON", python))?;
     // Few at a time: each starts many servers, which take each other for dead when the machine has no time for them.
-    let failovers = ["test", "--package", "tenure-backends", "--all-features", "--test", "topologies"];
+    let topologies = programs::find(&programs, "backends test topologies")?;
     let failovers = |threads| {
-        command::run(cargo(&failovers).args(["--", "--include-ignored", "--nocapture", "--test-threads", threads]))
+        topologies.run(|command| command.args(["--include-ignored", "--nocapture", "--test-threads", threads]))
     };
     if let Err(Failure(why)) = failovers("2") {
         println!("\nagain, one at a time: {why}");

@@ -75,7 +75,7 @@ async fn two_holds_at_a_time_are_on_two_leases() {
 #[tokio::test]
 async fn a_release_takes_no_hold_that_somebody_else_has_by_now() {
     let cluster = server();
-    let (driver, other, mut etcd) = (driver(&cluster), common::driver(&cluster), raw(&cluster).await);
+    let (driver, other, mut etcd) = (driver(&cluster), driver(&cluster), raw(&cluster).await);
     let lock = name("taken");
     let (token, _) = take(&driver, &mut etcd, &lock, 60).await;
     other.force_release(&lock, None).await.unwrap();

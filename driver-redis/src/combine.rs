@@ -154,7 +154,7 @@ mod tests {
                 let sending = connection.send(command(&words));
                 if i.is_multiple_of(7) {
                     // Given up after a moment, or at once: nobody else is to notice.
-                    drop(tokio::time::timeout(std::time::Duration::from_micros(i as u64), sending).await);
+                    drop(tokio::time::timeout(Duration::from_micros(i as u64), sending).await);
                     return;
                 }
                 match sending.await {
@@ -205,7 +205,7 @@ mod tests {
             let connection = Arc::clone(&connection);
             tokio::spawn(async move {
                 let sending = connection.send(command(&["PING"]));
-                tokio::time::timeout(std::time::Duration::from_millis(50), sending).await.unwrap_err();
+                tokio::time::timeout(Duration::from_millis(50), sending).await.unwrap_err();
             })
         };
         let tasks: Vec<_> = (0..100).map(ask).collect();
@@ -231,7 +231,7 @@ mod tests {
         };
         let tasks: Vec<_> = (0..100).map(block).collect();
         while !server.cli(&["INFO", "clients"]).unwrap().text().contains("blocked_clients:1") {
-            tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+            tokio::time::sleep(Duration::from_millis(1)).await;
         }
         server.kill().unwrap();
         for task in tasks {

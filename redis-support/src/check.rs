@@ -173,7 +173,8 @@ async fn told<E: RedisExecutor + ?Sized>(
                     let text = "info is denied or unknown: version, role and eviction policy were not checked";
                     notes.remark(text.into());
                 }
-                Err(error) => match error.into_error(&calls.keys, None) {
+                // Whatever became of the question, what it was asked for has not left.
+                Err(error) => match error.before_request().into_error(&calls.keys, None) {
                     error if error.is_transient() => away = Some(error),
                     error => return Err(error),
                 },

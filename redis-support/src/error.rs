@@ -63,6 +63,14 @@ impl ExecError {
         Self::NotSent { message: message.into(), source }
     }
 
+    /// What is told of a request that was to follow this one, and did not.
+    pub(crate) fn before_request(self) -> Self {
+        match self {
+            Self::SentUnknown { message, source } => Self::NotSent { message, source },
+            other => other,
+        }
+    }
+
     /// What a request that comes after this one is told: it was not sent. Keeps the client library's error.
     pub(crate) fn so_not_sent(&self, message: String) -> Self {
         match self {
@@ -156,14 +164,13 @@ impl fmt::Display for ExecError {
 /// Its `Display` tells the causes as well.
 impl StdError for ExecError {}
 
+/// The error of a request. One that has left is past the handshake of TLS: what ends its session later may be told like a
+/// fault of that, and its outcome is as unknown as after any other end.
 fn with_source(kind: ErrorKind, message: String, source: Option<Arc<dyn StdError + Send + Sync>>) -> Error {
     let Some(source) = source else { return Error::new(kind, message) };
     let error = match tls_fault(&reason("", Some(&*source))) {
-        // Nothing leaves before the handshake is done. But what ends a session later may be told like a fault of it.
-        Some(fault) => {
-            let error = Error::new(ErrorKind::Misconfigured, format!("{message}: {fault}"));
-            if kind == ErrorKind::Indeterminate { error.half_way() } else { error }
-        }
+        Some(fault) if kind == ErrorKind::Indeterminate => Error::new(kind, format!("{message}: {fault}")),
+        Some(fault) => Error::new(ErrorKind::Misconfigured, format!("{message}: {fault}")),
         None => Error::new(kind, message),
     };
     error.with_shared_source(source)
@@ -277,6 +284,20 @@ mod tests {
     fn named(text: &str) -> Error {
         let keys = Keyspace::new(Prefix::default(), FenceScope::Node, ClientId::random());
         ExecError::refused(text).into_error(&keys, Some(&RENEW))
+    }
+
+    #[test]
+    fn an_alert_is_a_fault_of_the_setup_only_before_anything_was_sent() {
+        let keys = Keyspace::new(Prefix::default(), FenceScope::Node, ClientId::random());
+        let alert = || -> Option<Arc<dyn StdError + Send + Sync>> {
+            Some(Arc::new(std::io::Error::other("received fatal alert: CertificateExpired")))
+        };
+        let sent = ExecError::SentUnknown { message: "the connection broke".into(), source: alert() };
+        let before = ExecError::not_sent("cannot connect", alert()).into_error(&keys, None);
+        assert_eq!(sent.into_error(&keys, None).kind(), ErrorKind::Indeterminate);
+        assert_eq!(before.kind(), ErrorKind::Misconfigured, "{before}");
+        let asked_first = ExecError::SentUnknown { message: "no answer".into(), source: None }.before_request();
+        assert!(asked_first.into_error(&keys, None).was_not_applied());
     }
 
     #[test]

@@ -42,6 +42,12 @@ impl<E: RedisExecutor> RedisLocks<E> {
         }
     }
 
+    /// What was handled is settled also where nothing can be handed out. The next receive tells why.
+    async fn only_settle(&self, queue: &QueueName, settles: &[Settle]) -> Result<(Vec<Settled>, Received)> {
+        let nothing = Received { deliveries: Vec::new(), next: Next::Now, healed: Healed::default() };
+        Ok((self.settle(queue, settles).await?, nothing))
+    }
+
     fn listening(&self, queue: &QueueName) -> Listening {
         if self.wake().queues().is_watched(queue) { Listening::Yes } else { Listening::No }
     }
@@ -114,14 +120,20 @@ impl<E: RedisExecutor> DelayQueue for RedisLocks<E> {
         request: &ReceiveRequest,
     ) -> Result<(Vec<Settled>, Received)> {
         let queue = &request.queue;
-        if self.check().await.is_err() {
-            // What was handled is settled in any case. The next receive tells why nothing more is handed out.
-            let nothing = Received { deliveries: Vec::new(), next: Next::Now, healed: Healed::default() };
-            return Ok((self.settle(queue, settles).await?, nothing));
+        match self.check().await {
+            // Nothing left, and settlements would fare no better.
+            Err(error) if error.is_transient() || settles.is_empty() => return Err(error),
+            Err(_) => return self.only_settle(queue, settles).await,
+            Ok(_) => {}
         }
         let call = self.calls().queue_turn(queue, settles, Some(request), self.listening(queue));
         let read = |answer: &Reply| Ok((reply::settled(answer, settles.len())?, reply::received(answer)?));
-        let (settled, (received, damaged)) = self.on_queue("settle_and_receive", queue, call, read).await?;
+        let (settled, (received, damaged)) = match self.on_queue("settle_and_receive", queue, call, read).await {
+            Err(error) if refuses_receives(&error) && !settles.is_empty() => {
+                return self.only_settle(queue, settles).await;
+            }
+            answer => answer?,
+        };
         self.bury_damaged(queue, damaged).await;
         Ok((settled, received))
     }
@@ -229,4 +241,9 @@ impl<E: RedisExecutor> DelayQueue for RedisLocks<E> {
         self.on_queue("watch", queue, Ok(self.calls().queue_listen(queue)), |_| Ok(())).await?;
         Ok(watch)
     }
+}
+
+/// Whether the server handed out nothing, and changed nothing, for a reason that only an operator ends.
+fn refuses_receives(error: &Error) -> bool {
+    matches!(error.kind(), ErrorKind::Damaged | ErrorKind::Misconfigured) && error.was_not_applied()
 }

@@ -117,3 +117,10 @@ proptest! {
         });
     }
 }
+
+#[test]
+fn the_greatest_number_is_read_without_a_panic() {
+    let message = || NewMessage::new(Payload::new(*b"x").unwrap());
+    let pushed = reply::pushed(&Reply::Bytes(vec![b'f'; 16]), &[message(), message()]).unwrap().unwrap();
+    assert_eq!(pushed.len(), 2);
+}

@@ -57,8 +57,8 @@ pub(super) fn pushed(reply: &Reply, messages: &[NewMessage]) -> Result<Option<Ve
         Reply::Array(_) => {}
         last => {
             let (last, count) = (hex(last.bytes()?)?, messages.len() as u64);
-            let first = (last + 1).checked_sub(count).ok_or_else(|| unexpected("a number is too small"))?;
-            return Ok(Some((first..=last).map(|number| Pushed::Stored(MessageId::assigned(number))).collect()));
+            let before = last.checked_sub(count).ok_or_else(|| unexpected("a number is too small"))?;
+            return Ok(Some((before + 1..=last).map(|number| Pushed::Stored(MessageId::assigned(number))).collect()));
         }
     }
     let mut messages_left = messages.iter();

@@ -1,6 +1,7 @@
 tick()
 local LOOKS = 1000
 if newest == '' then newest = string.format('%014x', math.max(number, now)) end
+local last = tonumber(newest, 16) -- text is compared by the server's locale
 local function look(set, score)
   return redis.call('ZRANGE', set, string.format('%.0f', score), '+inf', 'BYSCORE', 'LIMIT', 0, LOOKS, 'WITHSCORES')
 end
@@ -20,7 +21,7 @@ while removed < max and (held[h] or times[t]) and (held[h] or held_ends) and (ti
     id, place, score, from = times[t], 'T', time, time
     t = t + 2
   end
-  if (is_number(id) and id > newest) or (place == 'T' and standing(place, score) == 3) then
+  if (is_number(id) and tonumber(id, 16) > last) or (place == 'T' and standing(place, score) == 3) then
     from = from + 1 -- whatever else has this score is in flight as well, or newer still
   else
     local record = redis.call('HGET', M, id)

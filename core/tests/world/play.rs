@@ -1,0 +1,198 @@
+//! Plays one schedule.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tenure_core::driver::Backend;
+use tenure_core::{Client, Confirmation, DriftBound};
+use tenure_memory::Residue;
+use tokio::runtime::Builder;
+use tokio::task::AbortHandle;
+use tokio::time::{Instant, advance, sleep, sleep_until, timeout};
+
+use crate::end::End;
+use crate::judge::{Judge, Tally};
+use crate::live::{Life, millis};
+use crate::plan::{ClientPlan, Fault, NAMES, Plan};
+use crate::rng::Rng;
+use crate::store::{Flaw, Store};
+use crate::wire::Wire;
+
+/// How long everybody may take to come to an end when all faults are over.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// For how long abandoned tokens are remembered, and the latest frame is on its way.
+const MEMORY: Duration = Duration::from_secs(63);
+
+/// What is wrong with the world on purpose.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Mistakes {
+    pub(crate) flaw: Option<Flaw>,
+    /// Clients that take clocks for equal.
+    pub(crate) no_drift: bool,
+}
+
+/// What came of a schedule.
+pub(crate) struct Played {
+    pub(crate) tally: Tally,
+    pub(crate) wrong: Option<String>,
+    pub(crate) trace: Vec<String>,
+}
+
+struct World {
+    store: Store,
+    judge: Arc<Judge>,
+    wires: Vec<Arc<Wire>>,
+    clients: Arc<[Client]>,
+}
+
+/// Clients that did not see the end.
+#[derive(Default)]
+struct Gone {
+    killed: Vec<usize>,
+    closed: Vec<usize>,
+}
+
+pub(crate) fn play(plan: &Plan, mistakes: Mistakes, traces: bool) -> Played {
+    fastrand::seed(plan.seed);
+    let runtime = Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+    let (tally, wrong, trace) = runtime.block_on(async {
+        let world = World::new(plan, mistakes, traces);
+        let judge = Arc::clone(&world.judge);
+        tokio::select! {
+            biased;
+            () = judge.wronged() => {}
+            () = world.pass(plan) => {}
+        }
+        judge.outcome()
+    });
+    Played { tally: Tally { schedules: 1, ..tally }, wrong, trace }
+}
+
+impl World {
+    fn new(plan: &Plan, mistakes: Mistakes, traces: bool) -> Self {
+        let mut rng = Rng::new(plan.seed);
+        let store = Store::new(plan.fast, mistakes.flaw);
+        let judge = Judge::new(plan, &store, traces);
+        let weather = (plan.trouble, judge.storm_until());
+        let wire = |client| Wire::new(client, store.another_client(), &judge, rng.fork(), weather);
+        let wires: Vec<_> = (0..plan.clients.len()).map(wire).collect();
+        let clients = std::iter::zip(&plan.clients, &wires).map(|(client, wire)| build(plan, client, wire, mistakes));
+        let clients = clients.collect();
+        Self { store, judge, wires, clients }
+    }
+
+    async fn pass(self, plan: &Plan) {
+        let mut tasks = Vec::new();
+        let mut alive = Vec::new();
+        for (number, client) in plan.clients.iter().enumerate() {
+            alive.push(Vec::<AbortHandle>::new());
+            for steps in &client.tasks {
+                let (judge, clients, wire) =
+                    (Arc::clone(&self.judge), Arc::clone(&self.clients), Arc::clone(&self.wires[number]));
+                let life = Life { number, calm: plan.is_calm(), judge, clients, wire };
+                let task = tokio::spawn(life.live(steps.clone()));
+                alive[number].push(task.abort_handle());
+                tasks.push(task);
+            }
+        }
+        let gone = self.torment(plan, &alive).await;
+        let all_done = async {
+            for task in tasks {
+                if let Err(error) = task.await
+                    && error.is_panic()
+                {
+                    self.judge.wrong("a task panicked".into());
+                }
+            }
+        };
+        let limit = self.judge.storm_until().saturating_duration_since(Instant::now()) + PATIENCE;
+        if timeout(limit, all_done).await.is_err() {
+            self.judge.look();
+            return self.judge.wrong("somebody waits for ever".into());
+        }
+        self.end(plan, &gone).await;
+    }
+
+    /// Returns which clients are gone.
+    async fn torment(&self, plan: &Plan, alive: &[Vec<AbortHandle>]) -> Gone {
+        let (started, mut gone) = (Instant::now(), Gone::default());
+        for blow in &plan.blows {
+            sleep_until(started + millis(blow.at)).await;
+            self.judge.note(|| format!("--- {:?}", blow.what));
+            self.judge.count(|tally| tally.blows += 1);
+            match blow.what {
+                Fault::Silence(client, span) => {
+                    let wire = Arc::clone(&self.wires[client]);
+                    tokio::spawn(async move { wire.silence(millis(span)).await });
+                }
+                Fault::Deaf(client, span) => self.wires[client].deafen(millis(span)),
+                Fault::Paused(client, span) => self.wires[client].pause(millis(span)),
+                Fault::Stall(span) => advance(millis(span)).await,
+                Fault::Killed(client) => {
+                    self.wires[client].kill();
+                    alive[client].iter().for_each(AbortHandle::abort);
+                    gone.killed.push(client);
+                }
+                Fault::Forgets(name) => {
+                    self.judge.revokes(&self.judge.names()[name]);
+                    self.store.memory().faults().expire(NAMES[name]).unwrap();
+                }
+                Fault::Closed(client) => {
+                    gone.closed.push(client);
+                    let client = self.clients[client].clone();
+                    tokio::spawn(async move { client.close(millis(500)).await });
+                }
+            }
+            self.judge.look();
+        }
+        gone
+    }
+
+    /// Everything is given back in the end.
+    async fn end(self, plan: &Plan, Gone { killed, closed }: &Gone) {
+        let Self { store, judge, wires, clients } = self;
+        sleep_until(judge.storm_until()).await;
+        for (number, client) in clients.iter().enumerate() {
+            if killed.contains(&number) || closed.contains(&number) {
+                continue;
+            }
+            if let Err(error) = client.close(Duration::from_secs(20)).await {
+                judge.wrong(format!("client {number} was not closed: {error}"));
+            }
+        }
+        // What is left standing ends by itself, and frames that are on their way arrive.
+        sleep(if plan.is_calm() { millis(plan.ttl * 3) } else { MEMORY }).await;
+        let Residue { names, waiters, watches, .. } = store.memory().residue();
+        if killed.is_empty() && (names, waiters, watches) != (0, 0, 0) {
+            judge.wrong(format!("left behind: {names} names, {waiters} waiters, {watches} watches"));
+        }
+        drop((clients, wires));
+        sleep(MEMORY).await;
+        let Residue { names, waiters, tombstones, watches, .. } = store.memory().residue();
+        let heard_by_the_dead = if killed.is_empty() { 0 } else { watches };
+        if (names, waiters, tombstones, watches) != (0, 0, 0, heard_by_the_dead) {
+            let text = format!("{names} names, {waiters} waiters, {tombstones} tombstones, {watches} watches");
+            judge.wrong(format!("left behind in the end: {text}"));
+        }
+        let tasks = tokio::runtime::Handle::current().metrics().num_alive_tasks();
+        if killed.is_empty() && tasks > 0 {
+            judge.wrong(format!("{tasks} tasks go on though all clients are gone"));
+        }
+    }
+}
+
+fn build(plan: &Plan, client: &ClientPlan, wire: &Arc<Wire>, mistakes: Mistakes) -> Client {
+    let end = Arc::new(End(Arc::clone(wire)));
+    let backend = Backend::new(Arc::clone(&end) as _).with_reentrant(end);
+    let confirmation = if client.confirms_behind { Confirmation::Behind } else { Confirmation::First };
+    let drift = if mistakes.no_drift { DriftBound::new(0.0, Duration::ZERO).unwrap() } else { DriftBound::DEFAULT };
+    Client::builder(backend)
+        .ttl(millis(plan.ttl))
+        .op_timeout(millis(300))
+        .presence(millis(plan.presence))
+        .holders_per_grant(client.holders_per_grant)
+        .confirmation(confirmation)
+        .drift(drift)
+        .build()
+        .unwrap()
+}

@@ -1,0 +1,217 @@
+//! The store as one client's link reaches it: a clock that may run faster than the clients', and, to see that the world
+//! notices, mistakes.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tenure_core::driver::{
+    AcquireRequest, Acquisition, Begun, Busy, DistributedLock, Exited, ForceReleased, Grant, Handed, Hold,
+    ReentrantHold, ReentrantLock, ReentrantRenewal, Released, Renewal, Renewed, Signal, Watch,
+};
+use tenure_core::{FencingToken, LockName, OwnerId, OwnerToken, Result, Ttl};
+use tenure_memory::MemoryDriver;
+
+/// A mistake of the store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Flaw {
+    EndsLeasesATenthTooSoon,
+    ReleasesForAnybody,
+    GivesFencesTwice,
+    RevivesByRenewal,
+    RenewsInWordsOnly,
+    ForgetsToAbandon,
+    ForgetsWhatWasAbandoned,
+    TellsNobody,
+    GrantsWhatIsHeld,
+    LeavesWithTheFirstExit,
+    CallsAnEarlierGrantNew,
+    HandsOverWithALaterBegin,
+}
+
+impl Flaw {
+    pub(crate) const ALL: [Self; 12] = [
+        Self::EndsLeasesATenthTooSoon,
+        Self::ReleasesForAnybody,
+        Self::GivesFencesTwice,
+        Self::RevivesByRenewal,
+        Self::RenewsInWordsOnly,
+        Self::ForgetsToAbandon,
+        Self::ForgetsWhatWasAbandoned,
+        Self::TellsNobody,
+        Self::GrantsWhatIsHeld,
+        Self::LeavesWithTheFirstExit,
+        Self::CallsAnEarlierGrantNew,
+        Self::HandsOverWithALaterBegin,
+    ];
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Store {
+    driver: MemoryDriver,
+    /// In thousandths.
+    fast: i32,
+    flaw: Option<Flaw>,
+    /// What a store that forgets abandoned tokens knows them by.
+    aliases: Arc<Mutex<HashMap<OwnerToken, OwnerToken>>>,
+}
+
+impl Store {
+    pub(crate) fn new(fast: i32, flaw: Option<Flaw>) -> Self {
+        let fast = if flaw == Some(Flaw::EndsLeasesATenthTooSoon) { 100 } else { fast };
+        Self { driver: MemoryDriver::new(), fast, flaw, aliases: Arc::default() }
+    }
+
+    /// The same store over another link.
+    pub(crate) fn another_client(&self) -> Self {
+        Self { driver: self.driver.another_client(), ..self.clone() }
+    }
+
+    /// The store itself.
+    pub(crate) fn memory(&self) -> &MemoryDriver {
+        &self.driver
+    }
+
+    fn has(&self, flaw: Flaw) -> bool {
+        self.flaw == Some(flaw)
+    }
+
+    /// What the store keeps of a span, by the clients' clock.
+    fn kept(&self, ttl: Ttl) -> Ttl {
+        let millis = (ttl.as_millis() * 1000).div_ceil(self.rate());
+        Ttl::new(Duration::from_millis(millis)).unwrap_or(ttl)
+    }
+
+    /// What the store's clock says of a span, never more than it keeps.
+    fn told(&self, span: Duration) -> Duration {
+        match self.fast {
+            0 => span,
+            _ => Duration::from_millis(u64::try_from(span.as_millis()).expect("short") * self.rate() / 1000),
+        }
+    }
+
+    fn rate(&self) -> u64 {
+        u64::try_from(1000 + self.fast).expect("it goes forward")
+    }
+
+    /// The fence that the store tells.
+    pub(crate) fn fence(&self, fence: FencingToken) -> FencingToken {
+        let number = if self.has(Flaw::GivesFencesTwice) { fence.get() / 16 * 16 } else { fence.get() };
+        FencingToken::new(number).unwrap_or(fence)
+    }
+
+    fn alias(&self, token: OwnerToken) -> OwnerToken {
+        if !self.has(Flaw::ForgetsWhatWasAbandoned) {
+            return token;
+        }
+        *self.aliases.lock().unwrap().entry(token).or_insert_with(OwnerToken::random)
+    }
+
+    pub(crate) async fn acquire(&self, owner: Option<OwnerId>, request: AcquireRequest) -> Result<Acquisition> {
+        let request = AcquireRequest { token: self.alias(request.token), ttl: self.kept(request.ttl), ..request };
+        let mut answer = self.ask(owner, &request).await?;
+        if self.has(Flaw::GrantsWhatIsHeld) && matches!(answer, Acquisition::Busy(_)) {
+            self.driver.force_release(&request.name, None).await?;
+            answer = self.ask(owner, &request).await?;
+        }
+        Ok(match answer {
+            Acquisition::Granted(grant) => {
+                let begun = if self.has(Flaw::CallsAnEarlierGrantNew) { Begun::Now } else { grant.begun };
+                let (fence, ttl) = (self.fence(grant.fence), self.told(grant.ttl));
+                Acquisition::Granted(Grant { fence, ttl, begun, ..grant })
+            }
+            Acquisition::Busy(Busy { position, recheck_after, answered_at }) => {
+                let (recheck_after, answered_at) =
+                    (recheck_after.map(|span| self.told(span)), answered_at.map(|at| self.clock(at)));
+                Acquisition::Busy(Busy { position, recheck_after, answered_at })
+            }
+        })
+    }
+
+    async fn ask(&self, owner: Option<OwnerId>, request: &AcquireRequest) -> Result<Acquisition> {
+        match owner {
+            None => self.driver.acquire(request).await,
+            Some(owner) => self.driver.enter(&owner, request).await,
+        }
+    }
+
+    /// A reading of the store's clock, to the nanosecond.
+    fn clock(&self, at: Duration) -> Duration {
+        at * u32::try_from(1000 + self.fast).expect("it goes forward") / 1000
+    }
+
+    pub(crate) async fn renew(&self, Renewal { hold, ttl }: Renewal) -> Result<Renewed> {
+        let hold = Hold { token: self.alias(hold.token), ..hold };
+        if self.has(Flaw::RenewsInWordsOnly) {
+            return Ok(Renewed::Extended { ttl: ttl.get() });
+        }
+        let answer = DistributedLock::renew(&self.driver, &[Renewal { hold, ttl: self.kept(ttl) }]).await;
+        self.renewed(answer, ttl)
+    }
+
+    pub(crate) async fn renew_entry(&self, renewal: ReentrantRenewal) -> Result<Renewed> {
+        let ttl = renewal.ttl;
+        let answer = ReentrantLock::renew(&self.driver, &[ReentrantRenewal { ttl: self.kept(ttl), ..renewal }]).await;
+        self.renewed(answer, ttl)
+    }
+
+    fn renewed(&self, mut answers: Vec<Result<Renewed>>, asked: Ttl) -> Result<Renewed> {
+        Ok(match answers.remove(0)? {
+            Renewed::Extended { ttl } => Renewed::Extended { ttl: self.told(ttl) },
+            Renewed::Lost if self.has(Flaw::RevivesByRenewal) => Renewed::Extended { ttl: asked.get() },
+            Renewed::Lost => Renewed::Lost,
+        })
+    }
+
+    pub(crate) async fn release(&self, hold: Hold) -> Result<Released> {
+        if self.has(Flaw::ReleasesForAnybody) {
+            self.driver.force_release(&hold.name, None).await?;
+            return Ok(Released::Released);
+        }
+        self.driver.release(&Hold { token: self.alias(hold.token), ..hold }).await
+    }
+
+    pub(crate) async fn exit(&self, hold: ReentrantHold) -> Result<Exited> {
+        let hold = ReentrantHold { token: self.alias(hold.token), ..hold };
+        let exited = self.driver.exit(&hold).await?;
+        if self.has(Flaw::LeavesWithTheFirstExit) && matches!(exited, Exited::Inside { .. }) {
+            self.driver.force_release(&hold.name, None).await?;
+        }
+        Ok(exited)
+    }
+
+    pub(crate) async fn abandon(&self, owner: Option<OwnerId>, hold: Hold) -> Result<()> {
+        if self.has(Flaw::ForgetsToAbandon) {
+            return Ok(());
+        }
+        let Hold { name, token } = hold;
+        let known = self.alias(token);
+        self.aliases.lock().unwrap().remove(&token);
+        match owner {
+            None => DistributedLock::abandon(&self.driver, &Hold { name, token: known }).await,
+            Some(owner) => ReentrantLock::abandon(&self.driver, &ReentrantHold { name, owner, token: known }).await,
+        }
+    }
+
+    pub(crate) async fn force(&self, name: &LockName, expected: Option<FencingToken>) -> Result<ForceReleased> {
+        self.driver.force_release(name, expected).await
+    }
+
+    pub(crate) async fn watch(&self, name: &LockName, token: OwnerToken) -> Result<Watch> {
+        self.driver.watch(name, &self.alias(token)).await
+    }
+
+    /// What the store says to a waiter; `None` if it says nothing.
+    pub(crate) fn says(&self, signal: Signal) -> Option<Signal> {
+        match signal {
+            _ if self.has(Flaw::TellsNobody) => None,
+            Signal::Handed(handed) => {
+                let late = if self.has(Flaw::HandsOverWithALaterBegin) { 400 } else { 0 };
+                let began_at = self.clock(handed.began_at) + Duration::from_millis(late);
+                let (fence, ttl) = (self.fence(handed.fence), self.told(handed.ttl));
+                Some(Signal::Handed(Handed { fence, ttl, began_at, ..handed }))
+            }
+            other => Some(other),
+        }
+    }
+}

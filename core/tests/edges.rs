@@ -8,6 +8,7 @@ use std::time::Duration;
 use stage::{Stage, Step, TTL, steps};
 use tenure_core::driver::{Backend, DistributedLock};
 use tenure_core::{Client, ErrorKind, LostReason, OwnerId};
+use tenure_memory::{MemoryDriver, Operation};
 use tokio::time::sleep;
 
 #[tokio::test]
@@ -217,4 +218,15 @@ async fn closing_misses_no_lease_that_is_being_renewed() {
     client.close(TTL).await.unwrap();
     assert_eq!(guard.state(), tenure_core::HoldState::Lost(LostReason::Closed));
     assert_eq!((stage.sent("renewed").len(), stage.sent("release").len()), (1, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn patience_that_ends_before_an_answer_can_come_is_no_outage() {
+    let driver = MemoryDriver::new();
+    let late = Duration::from_millis(50);
+    driver.faults().delay(Operation::Watch, late);
+    let client = Client::new(driver);
+    let lock = client.lock("a").unwrap();
+    assert_eq!(lock.acquire_within(late / 2).await.unwrap_err().kind(), ErrorKind::TimedOut);
+    lock.acquire_within(late * 2).await.unwrap().release().await.unwrap();
 }

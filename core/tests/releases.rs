@@ -70,3 +70,15 @@ async fn an_exit_tells_how_many_entries_are_left() {
     assert_eq!(inner.release().await.unwrap(), 1);
     assert_eq!(outer.release().await.unwrap(), 0);
 }
+
+#[tokio::test(start_paused = true)]
+async fn closing_waits_for_a_release_under_way_and_carries_it_on() {
+    let (stage, client) = Stage { release: steps([Step::Slow(TTL * 2)]), ..Stage::default() }.client();
+    let guard = client.lock("a").unwrap().acquire().await.unwrap();
+    let releasing = tokio::spawn(guard.release());
+    tokio::task::yield_now().await;
+    assert_eq!(stage.sent("release").len(), 1, "it is on its way");
+    client.close(TTL).await.unwrap();
+    assert_eq!(releasing.await.unwrap().unwrap_err().kind(), ErrorKind::Indeterminate);
+    assert_eq!(stage.sent("release").len(), 2, "what was not acknowledged is sent again");
+}

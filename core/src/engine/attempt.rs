@@ -90,7 +90,7 @@ pub(crate) enum Answered {
 impl Attempt {
     /// An attempt that may be granted up to `fences` consecutive fences.
     pub(crate) fn new(reservation: Reservation, ask: &Ask, queue: Queueing, fences: u32) -> Self {
-        reservation.shared().reaper.attempt_begins();
+        reservation.shared().reaper.begins();
         let token = OwnerToken::random();
         let (name, label) = (ask.name.clone(), ask.label.clone());
         Self {
@@ -117,7 +117,7 @@ impl Attempt {
         let shared = Arc::clone(reservation.shared());
         self.hand_over(&shared);
         *self = Self::new(reservation, ask, queue, self.request.fences);
-        shared.reaper.attempt_ends(); // the old one; never none in between
+        shared.reaper.ends(); // the old one; never none in between
     }
 
     fn hand_over(&self, shared: &Shared) {
@@ -238,7 +238,7 @@ impl Attempt {
         let Some(lease) = lease else { return Ok(Answered::Spent) };
         let place = self.reservation.take().ok_or_else(gone)?;
         shared.keeper.watch_over(&lease);
-        shared.reaper.attempt_ends();
+        shared.reaper.ends();
         let held = HeldEntry::new(place, lease, *token, grant.depth).at_least(least);
         let fences = grant.fences.min(self.request.fences);
         let terms = || Terms {
@@ -261,6 +261,6 @@ impl Drop for Attempt {
         let Some(reservation) = &self.reservation else { return };
         let shared = reservation.shared();
         self.hand_over(shared);
-        shared.reaper.attempt_ends();
+        shared.reaper.ends();
     }
 }

@@ -226,7 +226,7 @@ impl HeldEntry {
         let Some((entry, state)) = self.lease.leave(&self.token, self.over()) else {
             return Err(self.lost_during("release", self.lease.state())); // it is being cleaned up already
         };
-        let mut unacknowledged = Unacknowledged { hold: &self, entry: Some(entry) };
+        let mut unacknowledged = Unacknowledged::of(&self, entry);
         let stands_until = entry.stands_until(); // once: what was not released then is the reaper's
         let limit = self.shared().config.op_timeout;
         let work = async {
@@ -275,10 +275,19 @@ struct Unacknowledged<'a> {
     entry: Option<Entry>,
 }
 
+impl<'a> Unacknowledged<'a> {
+    fn of(hold: &'a HeldEntry, entry: Entry) -> Self {
+        hold.shared().reaper.begins();
+        Self { hold, entry: Some(entry) }
+    }
+}
+
 impl Drop for Unacknowledged<'_> {
     fn drop(&mut self) {
+        let reaper = &self.hold.shared().reaper;
         if let Some(entry) = self.entry.take() {
-            self.hold.shared().reaper.push(Cleanup::of_lease(&self.hold.lease, &entry));
+            reaper.push(Cleanup::of_lease(&self.hold.lease, &entry));
         }
+        reaper.ends();
     }
 }

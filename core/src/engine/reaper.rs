@@ -76,10 +76,10 @@ pub(crate) struct Reaper {
     /// What is undone later: leases that are left standing. Nobody waits for them.
     standing: Mutex<BTreeMap<LeaseInstant, Vec<Cleanup>>>,
     stand: AtomicUsize,
-    /// Attempts under way, each of which may still hand something over.
-    attempts: AtomicUsize,
+    /// Attempts and releases under way, each of which may still hand something over.
+    under_way: AtomicUsize,
     more: Notify,
-    /// Told whenever `pending` or `attempts` falls to zero.
+    /// Told whenever `pending` or `under_way` falls to zero.
     drained: Notify,
     closing: std::sync::atomic::AtomicBool,
 }
@@ -151,21 +151,22 @@ impl Reaper {
 
     /// Counts an attempt for as long as its work takes.
     pub(crate) fn attempt(&self) -> impl Drop + use<'_> {
-        self.attempt_begins();
+        self.begins();
         UnderWay(self)
     }
 
-    pub(crate) fn attempt_begins(&self) {
-        self.attempts.fetch_add(1, Ordering::AcqRel);
+    /// An attempt or a release begins.
+    pub(crate) fn begins(&self) {
+        self.under_way.fetch_add(1, Ordering::AcqRel);
     }
 
-    pub(crate) fn attempt_ends(&self) {
-        self.one_less(&self.attempts);
+    pub(crate) fn ends(&self) {
+        self.one_less(&self.under_way);
     }
 
-    /// Waits until no attempt is under way.
+    /// Waits until no attempt and no release is under way.
     pub(crate) async fn settled(&self) {
-        self.reaches_zero(&self.attempts).await;
+        self.reaches_zero(&self.under_way).await;
     }
 
     /// Waits until nothing is pending.
@@ -218,7 +219,7 @@ struct UnderWay<'a>(&'a Reaper);
 
 impl Drop for UnderWay<'_> {
     fn drop(&mut self) {
-        self.0.attempt_ends();
+        self.0.ends();
     }
 }
 

@@ -287,10 +287,12 @@ impl<'a> Wait<'a> {
         if self.queue == Queueing::None || self.watch.is_some() {
             return Ok(());
         }
-        let limit = self.shared.config.op_timeout.min(self.left().unwrap_or(Duration::MAX));
+        let op_timeout = self.shared.config.op_timeout;
+        let limit = op_timeout.min(self.left().unwrap_or(Duration::MAX));
         let watch = self.shared.backend.locks().watch(&self.ask.name, self.attempt.token());
         self.watch = Some(match tokio::time::timeout(limit, watch).await {
             Ok(watch) => watch?,
+            Err(_) if limit < op_timeout => return Err(self.timed_out()), // the caller's patience was over first
             Err(_) => return Err(self.unheard(limit)),
         });
         Ok(())

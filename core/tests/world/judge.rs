@@ -14,7 +14,7 @@ use tokio::task::unconstrained;
 use tokio::time::Instant;
 
 use crate::guard::Guard;
-use crate::plan::{NAMES, Plan, STORM};
+use crate::plan::{NAMES, Plan, STORM, Weather};
 use crate::store::Store;
 
 /// A lease has at most so many fences.
@@ -28,6 +28,10 @@ pub(crate) struct Judge {
     storm_until: Instant,
     /// The longest that a lock may be free while somebody waits for it.
     idle: Duration,
+    /// The longest that a lock may be held at the store though nobody has a guard.
+    ownerless: Option<Duration>,
+    /// How often a waiter asks of its own accord.
+    heartbeat: Duration,
     /// The longest lease that anybody asks for.
     longest: Duration,
     traces: bool,
@@ -39,6 +43,8 @@ pub(crate) struct Judge {
 struct State {
     guards: Vec<(usize, Weak<Guard>)>,
     of: [OfName; NAMES.len()],
+    /// Who takes several locks, and may have one of them.
+    gathering: usize,
     wrong: Option<String>,
     trace: Vec<String>,
     tally: Tally,
@@ -58,6 +64,9 @@ struct OfName {
     repeated: bool,
     waiting: usize,
     free_since: Option<Instant>,
+    /// When the last lease that was seen would end by itself. Whoever waits then is told by nobody, and asks at its heartbeat.
+    ends: Option<Instant>,
+    ownerless_since: Option<Instant>,
 }
 
 /// What happened in schedules.
@@ -84,10 +93,19 @@ impl Tally {
     }
 }
 
+/// What somebody waits for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum For {
+    One(usize),
+    /// All locks: it may have some of them already.
+    All,
+    Nothing,
+}
+
 /// Somebody asks for locks, until this is dropped.
 pub(crate) struct Asking {
     judge: Arc<Judge>,
-    waits_for: Option<usize>,
+    waits_for: For,
     /// The greatest fence of each name when it was begun.
     floors: [u64; NAMES.len()],
 }
@@ -95,13 +113,19 @@ pub(crate) struct Asking {
 impl Judge {
     pub(crate) fn new(plan: &Plan, store: &Store, traces: bool) -> Arc<Self> {
         let started = Instant::now();
-        let idle = if plan.is_calm() { 100 } else { plan.presence * 4 / 3 + 2_000 };
+        let (idle, ownerless) = match plan.weather {
+            Weather::Calm => (100, Some(100)),
+            Weather::Breeze => (3_000, Some(1_000)),
+            Weather::Storm => (plan.presence * 4 / 3 + 2_000, None),
+        };
         Arc::new(Self {
             store: store.clone(),
             names: NAMES.map(|name| LockName::new(name).unwrap()),
             started,
             storm_until: started + Duration::from_millis(if plan.is_calm() { 0 } else { STORM }),
             idle: Duration::from_millis(idle),
+            ownerless: ownerless.map(Duration::from_millis),
+            heartbeat: Duration::from_millis(plan.presence / 3),
             longest: Duration::from_millis(plan.ttl * 2),
             traces,
             state: Mutex::default(),
@@ -173,11 +197,13 @@ impl Judge {
         of.repeated |= !of.taken.insert(token) && !of.revoked.is_empty();
     }
 
-    pub(crate) fn asks(self: &Arc<Self>, waits_for: Option<usize>) -> Asking {
+    pub(crate) fn asks(self: &Arc<Self>, waits_for: For) -> Asking {
         let mut state = self.state();
-        if let Some(name) = waits_for {
-            state.of[name].waiting += 1;
-            state.tally.waits += 1;
+        state.tally.waits += 1;
+        match waits_for {
+            For::One(name) => state.of[name].waiting += 1,
+            For::All => state.gathering += 1,
+            For::Nothing => state.tally.waits -= 1,
         }
         let floors = [state.of[0].greatest, state.of[1].greatest];
         Asking { judge: Arc::clone(self), waits_for, floors }
@@ -187,6 +213,9 @@ impl Judge {
     pub(crate) fn granted(&self, client: usize, guard: &Arc<Guard>, floors: &[u64; NAMES.len()]) {
         let held = guard.is_held();
         let mut wrong = Vec::new();
+        if !held && !matches!(**guard, Guard::All(_)) {
+            wrong.push(format!("client {client} was given what had ended"));
+        }
         {
             let mut state = self.state();
             state.tally.grants += 1;
@@ -277,8 +306,12 @@ impl Judge {
             if believers.len() > 1 && !believers.iter().all(together) {
                 wrong.get_or_insert(format!("{} is held by clients {believers:?}", NAMES[name]));
             }
-            if let Some(idle) = self.idle(name, holders[name].is_some(), now) {
+            if let Some(idle) = self.idle(name, holders[name].as_ref(), now) {
                 wrong.get_or_insert(idle);
+            }
+            let stands = holders[name].as_ref().is_none_or(|holder| holder.label.is_some());
+            if let Some(ownerless) = self.ownerless(name, stands || !believers.is_empty(), now) {
+                wrong.get_or_insert(ownerless);
             }
         }
         if let Some(wrong) = wrong {
@@ -304,16 +337,36 @@ impl Judge {
     }
 
     /// Whether the lock is left free for too long though somebody waits.
-    fn idle(&self, name: usize, held: bool, now: Instant) -> Option<String> {
+    fn idle(&self, name: usize, holder: Option<&Holder>, now: Instant) -> Option<String> {
         let mut state = self.state();
         let of = &mut state.of[name];
-        if held || of.waiting == 0 {
+        if let Some(holder) = holder {
+            of.ends = holder.remaining.map(|left| now + left);
+        }
+        if holder.is_some() || of.waiting == 0 {
             of.free_since = None;
             return None;
         }
         let since = (*of.free_since.get_or_insert(now)).max(self.storm_until);
+        let ended_by_itself = of.ends.is_some_and(|ends| ends <= since);
+        let most = if ended_by_itself { self.idle + self.heartbeat } else { self.idle };
         let idle = now.saturating_duration_since(since);
-        (idle > self.idle).then(|| format!("{} was free for {idle:?}, and {} waited", NAMES[name], of.waiting))
+        (idle > most).then(|| format!("{} was free for {idle:?}, and {} waited", NAMES[name], of.waiting))
+    }
+}
+
+impl Judge {
+    /// Whether the lock is left taken for too long though nobody has it.
+    fn ownerless(&self, name: usize, right: bool, now: Instant) -> Option<String> {
+        let mut state = self.state();
+        let gathering = state.gathering > 0;
+        let of = &mut state.of[name];
+        if right || gathering {
+            of.ownerless_since = None;
+            return None;
+        }
+        let since = now.saturating_duration_since(*of.ownerless_since.get_or_insert(now));
+        (since > self.ownerless?).then(|| format!("{} was held for {since:?}, and nobody had it", NAMES[name]))
     }
 }
 
@@ -325,8 +378,10 @@ impl Asking {
 
 impl Drop for Asking {
     fn drop(&mut self) {
-        if let Some(name) = self.waits_for {
-            self.judge.state().of[name].waiting -= 1;
+        match self.waits_for {
+            For::One(name) => self.judge.state().of[name].waiting -= 1,
+            For::All => self.judge.state().gathering -= 1,
+            For::Nothing => {}
         }
     }
 }

@@ -10,7 +10,7 @@ use tenure_core::{Client, Error, ErrorKind, Lock, OwnerId, Result};
 use tokio::time::{sleep, sleep_until, timeout};
 
 use crate::guard::Guard;
-use crate::judge::Judge;
+use crate::judge::{For, Judge};
 use crate::plan::{End, NAMES, OWNERS, Patience, Step, Terms, Until, What, Work};
 use crate::wire::{STANDS, Wire};
 
@@ -86,7 +86,7 @@ impl Life {
 
     async fn take(&self, step: &Step) -> Option<Arc<Guard>> {
         let (waits_for, taking) = self.taking(step);
-        let asking = self.judge.asks(waits_for.filter(|_| step.patience != Patience::Try));
+        let asking = self.judge.asks(waits_for);
         self.judge.note(|| format!("{}: {:?}, {:?}, until {:?}", self.number, step.what, step.patience, step.taking));
         let taken = until(step.taking, taking).await;
         let floors = *asking.floors();
@@ -100,10 +100,7 @@ impl Life {
             }
             Some(Ok(None)) => {}
             Some(Err(error)) => {
-                let in_time = match step.patience {
-                    Patience::Within(most) => error.kind() == ErrorKind::TimedOut || most < 20, // too short for an answer
-                    Patience::Try | Patience::Unlimited => false,
-                };
+                let in_time = error.kind() == ErrorKind::TimedOut && matches!(step.patience, Patience::Within(_));
                 self.failed("taking", &error, in_time);
             }
         }
@@ -111,10 +108,11 @@ impl Life {
         None
     }
 
-    fn taking(&self, step: &Step) -> (Option<usize>, Taking<'static>) {
+    fn taking(&self, step: &Step) -> (For, Taking<'static>) {
         let patience = step.patience;
+        let waits_for = |name| if patience == Patience::Try { For::Nothing } else { For::One(name) };
         match step.what {
-            What::Plain(name, terms) => (Some(name), Box::pin(plain(self.lock(name, terms), patience))),
+            What::Plain(name, terms) => (waits_for(name), Box::pin(plain(self.lock(name, terms), patience))),
             What::Entry(name, number, _) => {
                 let lock = self.client().reentrant(NAMES[name], &owner(number)).unwrap();
                 let taking = async move {
@@ -125,7 +123,7 @@ impl Life {
                     }
                     .map(Guard::Entry))
                 };
-                (Some(name), Box::pin(taking))
+                (waits_for(name), Box::pin(taking))
             }
             What::All | What::Force(_) => {
                 let locks = self.client().lock_all(NAMES).unwrap();
@@ -137,7 +135,7 @@ impl Life {
                     }
                     .map(Guard::All))
                 };
-                (None, Box::pin(taking))
+                (For::All, Box::pin(taking))
             }
         }
     }
@@ -155,7 +153,7 @@ impl Life {
     /// Enters a lock that its owner has.
     async fn enter_again(&self, name: &str, owner: OwnerId, outer: &Arc<Guard>) -> Option<Arc<Guard>> {
         let lock = self.client().reentrant(name, &owner).unwrap();
-        let asking = self.judge.asks(None);
+        let asking = self.judge.asks(For::Nothing);
         match lock.try_acquire().await {
             Ok(Some(guard)) => {
                 let guard = Arc::new(Guard::Entry(guard));

@@ -88,6 +88,7 @@ fn no_schedule_breaks_a_promise() {
     let (tally, failed) = play_all(first, schedules, Mistakes::default());
     println!("{tally:?}");
     if let Some(plan) = failed {
+        println!("TENURE_SEED={}: {:?}", plan.seed, play(&plan, Mistakes::default(), false).wrong);
         panic!("TENURE_SEED={}\n{}", plan.seed, explained(&plan, Mistakes::default()));
     }
     assert!(tally.grants > schedules * 3, "the schedules grant too little to prove anything");

@@ -16,8 +16,8 @@ pub(crate) const STORM: u64 = 4_000;
 pub(crate) struct Plan {
     /// For what is drawn while it is played: delays, and the faults of single frames.
     pub(crate) seed: u64,
-    /// How many frames in a thousand meet each of the link's faults; in calm weather frames are late by some milliseconds
-    /// at most, and waiters have to be served at once.
+    pub(crate) weather: Weather,
+    /// How many frames in a thousand meet each of the link's faults.
     pub(crate) trouble: u64,
     /// By how much in a thousand the store's clock is faster than the clients'.
     pub(crate) fast: i32,
@@ -25,6 +25,17 @@ pub(crate) struct Plan {
     pub(crate) presence: u64,
     pub(crate) clients: Vec<ClientPlan>,
     pub(crate) blows: Vec<Blow>,
+}
+
+/// What can go wrong at all, and so how much may be expected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Weather {
+    /// Frames are late by some milliseconds at most: waiters are served at once, and what is given back is free at once.
+    Calm,
+    /// Frames may also be refused: clients have to try again.
+    Breeze,
+    /// Everything.
+    Storm,
 }
 
 #[derive(Clone, Debug)]
@@ -127,14 +138,18 @@ pub(crate) enum Fault {
 impl Plan {
     pub(crate) fn of_seed(seed: u64) -> Self {
         let mut rng = Rng::new(seed ^ 0x5eed);
-        let trouble = rng.pick(&[0, 0, 5, 20, 60, 120]);
+        let (weather, trouble) = match rng.below(12) {
+            0..=2 => (Weather::Calm, 0),
+            3 => (Weather::Breeze, rng.pick(&[20, 100])),
+            _ => (Weather::Storm, rng.pick(&[5, 20, 60, 120])),
+        };
         let clients = 2 + rng.index(3);
-        let ttl = rng.pick(&[200, 300, 600, 1_000]);
-        let presence = if trouble == 0 { 15_000 } else { rng.pick(&[600, 1_500]) };
+        let ttl = if weather == Weather::Breeze { 5_000 } else { rng.pick(&[200, 300, 600, 1_000]) };
+        let presence = if weather == Weather::Storm { rng.pick(&[600, 1_500]) } else { 15_000 };
         let fast = rng.pick(&[-10, 0, 0, 9]);
         let names = 1 + rng.index(2);
         let most = rng.pick(&[2, 4, 6]);
-        let mut plan = Self { seed, trouble, fast, ttl, presence, clients: Vec::new(), blows: Vec::new() };
+        let mut plan = Self { seed, weather, trouble, fast, ttl, presence, clients: Vec::new(), blows: Vec::new() };
         for _ in 0..clients {
             let tasks = (0..1 + rng.index(3))
                 .map(|_| (0..1 + rng.index(most)).map(|_| Step::draw(&mut rng, &plan, clients, names)).collect())
@@ -142,7 +157,7 @@ impl Plan {
             let holders_per_grant = rng.pick(&[0, 1, 4]);
             plan.clients.push(ClientPlan { holders_per_grant, confirms_behind: rng.below(3) == 0, tasks });
         }
-        if trouble > 0 {
+        if weather == Weather::Storm {
             plan.blows = (0..rng.below(5)).map(|_| Blow::draw(&mut rng, clients, names, ttl)).collect();
             plan.blows.sort_by_key(|blow| blow.at);
         }
@@ -150,7 +165,7 @@ impl Plan {
     }
 
     pub(crate) fn is_calm(&self) -> bool {
-        self.trouble == 0
+        self.weather == Weather::Calm
     }
 
     /// The same with one thing less, for each thing.
@@ -218,7 +233,7 @@ impl Step {
         let end = match rng.below(8) {
             0 | 1 => End::Drop,
             2 => End::Release(Until::draw(rng, 10)),
-            3 if matches!(what, What::Plain(..)) => End::Detach(rng.index(clients)),
+            3 if matches!(what, What::Plain(..)) && plan.weather != Weather::Breeze => End::Detach(rng.index(clients)),
             _ => End::Release(Until::Done),
         };
         let pause = if rng.below(3) == 0 { 0 } else { rng.below(if calm { 30 } else { 300 }) };
@@ -285,8 +300,11 @@ impl Blow {
 
 impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { seed, trouble, fast, ttl, presence, .. } = self;
-        writeln!(f, "seed {seed}, trouble {trouble}, clock {fast} in 1000 fast, ttl {ttl}, presence {presence}")?;
+        let Self { seed, weather, trouble, fast, ttl, presence, .. } = self;
+        writeln!(
+            f,
+            "seed {seed}, {weather:?}, trouble {trouble}, clock {fast} in 1000 fast, ttl {ttl}, presence {presence}"
+        )?;
         for (c, client) in self.clients.iter().enumerate() {
             let (holders, behind) = (client.holders_per_grant, client.confirms_behind);
             let tasks = || client.tasks.iter().enumerate().filter(|(_, steps)| !steps.is_empty());

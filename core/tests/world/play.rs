@@ -73,8 +73,7 @@ impl World {
         let mut rng = Rng::new(plan.seed);
         let store = Store::new(plan.fast, mistakes.flaw);
         let judge = Judge::new(plan, &store, traces);
-        let weather = (plan.trouble, judge.storm_until());
-        let wire = |client| Wire::new(client, store.another_client(), &judge, rng.fork(), weather);
+        let wire = |client| Wire::new(client, store.another_client(), &judge, rng.fork(), plan);
         let wires: Vec<_> = (0..plan.clients.len()).map(wire).collect();
         let clients = std::iter::zip(&plan.clients, &wires).map(|(client, wire)| build(plan, client, wire, mistakes));
         let clients = clients.collect();
@@ -159,6 +158,11 @@ impl World {
             if let Err(error) = client.close(Duration::from_secs(20)).await {
                 judge.wrong(format!("client {number} was not closed: {error}"));
             }
+        }
+        let sound = killed.is_empty() && closed.is_empty();
+        let unanswered: usize = wires.iter().map(|wire| wire.left_unanswered()).sum();
+        if sound && unanswered > 0 {
+            judge.wrong(format!("{unanswered} tokens were not abandoned of which a request was not answered"));
         }
         // What is left standing ends by itself, and frames that are on their way arrive.
         sleep(if plan.is_calm() { millis(plan.ttl * 3) } else { MEMORY }).await;

@@ -11,6 +11,7 @@ use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::judge::Judge;
+use crate::plan::{Plan, Weather};
 use crate::rng::Rng;
 use crate::store::Store;
 
@@ -28,8 +29,9 @@ pub(crate) struct Wire {
 #[derive(Debug)]
 struct State {
     rng: Rng,
-    /// How many frames in a thousand meet each fault, and until when.
+    /// How many frames in a thousand meet each fault, which, and until when.
     trouble: u64,
+    weather: Weather,
     storm_until: Instant,
     silent_until: Instant,
     deaf_until: Instant,
@@ -38,6 +40,8 @@ struct State {
     /// Tokens that were given back, as far as this link knows: a request to do so has left.
     given_back: HashSet<OwnerToken>,
     standing: HashSet<OwnerToken>,
+    /// Tokens of which a request to take a lock was not answered, until they are abandoned.
+    unanswered: HashSet<OwnerToken>,
     /// Who waits to be woken.
     ears: Vec<(OwnerToken, WakeHandle)>,
 }
@@ -52,18 +56,20 @@ struct Journey {
 }
 
 impl Wire {
-    pub(crate) fn new(client: usize, store: Store, judge: &Arc<Judge>, rng: Rng, weather: (u64, Instant)) -> Arc<Self> {
+    pub(crate) fn new(client: usize, store: Store, judge: &Arc<Judge>, rng: Rng, plan: &Plan) -> Arc<Self> {
         let now = Instant::now();
         let state = Mutex::new(State {
             rng,
-            trouble: weather.0,
-            storm_until: weather.1,
+            trouble: plan.trouble,
+            weather: plan.weather,
+            storm_until: judge.storm_until(),
             silent_until: now,
             deaf_until: now,
             paused_until: now,
             dead: false,
             given_back: HashSet::new(),
             standing: HashSet::new(),
+            unanswered: HashSet::new(),
             ears: Vec::new(),
         });
         Arc::new(Self { client, store, judge: Arc::clone(judge), state })
@@ -142,23 +148,20 @@ impl Wire {
         let (store, judge, (tell, told)) = (self.store.clone(), Arc::clone(&self.judge), oneshot::channel());
         tokio::spawn(async move {
             pass(there).await;
-            let answer = call(store.clone()).await;
+            let mut answer = call(store.clone()).await;
             judge.note(|| {
                 format!("{client}: {what} is carried out{}", if unheard { ", its answer is lost" } else { "" })
             });
             judge.look();
-            let again = async {
-                let Some(after) = repeat else { return };
+            // It is repeated for want of an answer, and the last one is heard: what was answered is not on its way any more.
+            if let Some(after) = repeat {
                 pass(after).await;
-                let _ = call(store).await;
+                answer = call(store).await;
                 judge.note(|| format!("{client}: {what} is repeated"));
                 judge.look();
-            };
-            let answer = async {
-                pass(back).await;
-                let _ = tell.send(answer);
-            };
-            tokio::join!(answer, again);
+            }
+            pass(back).await;
+            let _ = tell.send(answer);
         });
         let answer = told.await;
         self.scheduled().await;
@@ -171,9 +174,12 @@ impl Wire {
     fn journey(&self) -> Result<Journey> {
         let now = Instant::now();
         let mut state = self.state();
-        let trouble = if now < state.storm_until { state.trouble } else { 0 };
+        let mut trouble = if now < state.storm_until { state.trouble } else { 0 };
         if state.rng.in_thousand(trouble / 2) {
             return Err(Error::new(ErrorKind::Unavailable, "refused"));
+        }
+        if state.weather == Weather::Breeze {
+            trouble = 0;
         }
         let silent = state.silent_until > now;
         let rng = &mut state.rng;
@@ -190,7 +196,8 @@ impl Wire {
     fn signal(&self) -> Option<Duration> {
         let now = Instant::now();
         let mut state = self.state();
-        let trouble = if now < state.storm_until { state.trouble } else { 0 };
+        let stormy = now < state.storm_until && state.weather == Weather::Storm;
+        let trouble = if stormy { state.trouble } else { 0 };
         let lost = state.dead || state.silent_until > now || state.deaf_until > now || state.rng.in_thousand(trouble);
         let late = late(&mut state.rng, trouble);
         (!lost).then_some(late)
@@ -217,8 +224,9 @@ impl Wire {
         if request.label.as_ref().is_some_and(|label| label.as_str() == STANDS) {
             self.state().standing.insert(request.token);
         }
-        let (request, judge) = (request.clone(), Arc::clone(&self.judge));
-        self.carry("acquire", move |store| {
+        let (token, request, judge) = (request.token, request.clone(), Arc::clone(&self.judge));
+        let mut asked = Asked { wire: self, token, answered: false };
+        let answer = self.carry("acquire", move |store| {
             let (request, judge) = (request.clone(), Arc::clone(&judge));
             async move {
                 let (name, token) = (request.name.clone(), request.token);
@@ -228,17 +236,28 @@ impl Wire {
                 }
                 answer
             }
-        })
-        .await
+        });
+        let answer = answer.await;
+        asked.answered = answer.as_ref().err().is_none_or(Error::was_not_applied);
+        answer
+    }
+
+    /// What was not answered was abandoned.
+    pub(crate) fn left_unanswered(&self) -> usize {
+        self.state().unanswered.len()
     }
 
     pub(crate) async fn give_up(&self, owner: Option<OwnerId>, hold: Hold) -> Result<()> {
-        self.gives_back(hold.token);
+        let token = hold.token;
+        self.gives_back(token);
         self.carry("abandon", move |store| {
             let hold = hold.clone();
             async move { store.abandon(owner, hold).await }
         })
         .await
+        .inspect(|()| {
+            self.state().unanswered.remove(&token);
+        })
     }
 
     pub(crate) async fn listen(self: Arc<Self>, name: &LockName, token: &OwnerToken) -> Result<Watch> {
@@ -274,6 +293,24 @@ impl Wire {
                     ear.hand(handed);
                 }
                 _ => ear.wake(),
+            }
+        }
+    }
+}
+
+/// A request to take a lock that is on its way.
+struct Asked<'a> {
+    wire: &'a Wire,
+    token: OwnerToken,
+    answered: bool,
+}
+
+impl Drop for Asked<'_> {
+    fn drop(&mut self) {
+        if !self.answered {
+            let mut state = self.wire.state();
+            if !state.standing.contains(&self.token) {
+                state.unanswered.insert(self.token);
             }
         }
     }

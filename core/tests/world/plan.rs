@@ -269,7 +269,7 @@ impl Terms {
     fn draw(rng: &mut Rng, ttl: u64) -> Self {
         match rng.below(8) {
             0 => Self::Fixed(ttl / 2 + rng.below(ttl)),
-            1 => Self::MaxHold(1 + rng.below(ttl)),
+            1 => Self::MaxHold(20 + rng.below(ttl)), // more than an answer takes in calm weather
             2 => Self::AtLeast(1 + rng.below(ttl * 2)),
             _ => Self::Renewed,
         }

@@ -19,7 +19,7 @@ use crate::store::{Flaw, Store};
 use crate::wire::Wire;
 
 /// How long everybody may take to come to an end when all faults are over.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(600);
 /// For how long abandoned tokens are remembered, and the latest frame is on its way.
 const MEMORY: Duration = Duration::from_secs(63);
 

@@ -3,7 +3,8 @@
 //! Whoever writes a driver depends on `tenure-core` alone, and reads the documentation of
 //! [`DistributedLock`]. Whoever uses locks meets here the answers of
 //! [`Client::capabilities`](crate::Client::capabilities), [`Client::doctor`](crate::Client::doctor),
-//! [`Lock::inspect`](crate::Lock::inspect) and the releases.
+//! [`Lock::inspect`](crate::Lock::inspect) and [`Lock::force_release`](crate::Lock::force_release), and those of
+//! queues: [`Queue::list`](crate::Queue::list), [`Queue::stats`](crate::Queue::stats) and others.
 
 pub use tenure_core::driver::{
     AcquireRequest, Acquisition, Backend, BackendUrl, Begun, Busy, Checkup, Concern, DistributedLock, Doctor,
@@ -14,7 +15,8 @@ pub use tenure_core::driver::{
 };
 pub use tenure_core::driver::{
     Cancelled, Cause, DeadCause, DeadLetter, DeadPage, DeadPlace, DeadSelection, DelayQueue, Due, Extended, Extension,
-    Flow, Healed, KeyedConcurrency, LeaseRange, MessageInfo, MessageState, NamedId, NewMessage, Next, Parking, Purged,
-    Pushed, QueueCapabilities, QueuePage, QueueRouter, QueueStats, QueueWake, RawDelivery, Receipt, ReceiveRequest,
-    Received, Redriven, Rescheduled, Rest, Settle, Settled, Settlement,
+    Flow, Healed, IfKnown, KeyedConcurrency, LeaseRange, ListPlace, Listed, LockTurn, MessageInfo, MessagePage,
+    MessageState, NamedId, NewMessage, Next, Parking, PurgePlace, PurgeStep, Purged, Pushed, QueueCapabilities,
+    QueuePage, QueueRouter, QueueStats, QueueWake, RawDelivery, Receipt, ReceiveRequest, Received, Redriven,
+    Rescheduled, Rest, Settle, Settled, Settlement, TurnGiven,
 };

@@ -6,7 +6,7 @@ use crate::{test, tidy};
 
 /// Feature sets that must build alone: package and features.
 const FEATURES: &[(&str, &[&str])] = &[
-    ("tenure-core", &["", "mock", "tracing", "mock,tracing"]),
+    ("tenure-core", &["", "mock", "tracing", "mock,tracing", "json", "cron"]),
     ("tenure", FACADE),
     ("tenure-redis", &["", "tls"]),
     ("tenure-fred", &["", "tls"]),
@@ -26,6 +26,8 @@ const FACADE: &[&str] = &[
     "redlock,fred",
     "mock",
     "tracing",
+    "json",
+    "cron",
     "blocking",
     "blocking,memory",
 ];

@@ -1,4 +1,5 @@
 //! Workers that hold a lock for each message: transfers of one account never overlap, whoever makes them.
+//! How the ledger checks the fence is a recipe of docs/cookbook.md: a worker that holds a lock.
 //!
 //! ```sh
 //! cargo run --example worker_with_lock
@@ -38,11 +39,8 @@ async fn main() -> Result<()> {
         .lock_back_off(Duration::from_millis(500))
         .start(move |job: Job<Transfer>| async move {
             let Transfer { account, amount } = &job.value;
-            let fence = job.lock_fence.map_or(0, |fence| fence.get());
-            println!(
-                "{:>5} ms  {account}: {amount:+} begins, the ledger checks fence {fence}",
-                start.elapsed().as_millis()
-            );
+            let fence = job.lock_fence.map_or_else(|| "none".to_owned(), |fence| fence.to_string());
+            println!("{:>5} ms  {account}: {amount:+} begins under fence {fence}", start.elapsed().as_millis());
             sleep(Duration::from_millis(300)).await;
             if *amount < 0 {
                 return Err(format!("{account} has no credit"));

@@ -37,7 +37,7 @@ use crate::scheme::Scheme;
 ///
 /// Schemes may be in capitals; user, password, path and values are percent-encoded where they need it. What else a URL may say is told by `redis::RedisConfig::from_url` and `etcd::EtcdConfig`, and that of a quorum beside
 /// it by `redlock::RedlockBuilder::settings_from_url`. The backend is reached once, so that a wrong address or password
-/// is told here and now; later outages are waited out. Of a quorum a majority has to be there, and the rest joins later.
+/// is told here and now; after a later outage it connects again by itself. Of a quorum a majority has to be there, and the rest joins later.
 ///
 /// # Errors
 ///

@@ -49,7 +49,8 @@
 //! | several names at once, without deadlock | [`Client::lock_all`] |
 //! | to do the work later, or when the lock is free | [`Client::queue`], [`Lock::or_park`], [`Worker`]: see below |
 //! | any of these without an async runtime | the module `blocking`, with the feature `blocking` |
-//! | a semaphore, leader election | nothing here |
+//! | one leader among many | [`Lock::acquire`] and [`LockGuard::run`]: the recipe "A leader" of `docs/cookbook.md` |
+//! | a semaphore, a read-write lock | nothing here |
 //!
 //! ## Which lease?
 //!
@@ -81,13 +82,13 @@
 //!
 //! [`Client::doctor`] looks at the servers (eviction, persistence, replicas, clocks, rights) and tells what each finding
 //! means for locks: print it when a program starts, and mind what is a [`Danger`](driver::Concern::Danger).
-//! [`Client::ping`] asks whether they answer, which is what a health check needs.
+//! [`Client::ping`] asks whether they answer, for health checks.
 //!
 //! # Delay queues
 //!
 //! A message is pushed with a delay, and delivered once it is due, to one receiver at a time, until somebody settles
 //! it. Deliveries are leases too: at least once, each with a fence. The server's clock decides, so the clocks of
-//! producers and consumers do not matter.
+//! producers and consumers do not matter; on etcd, which has no clock to ask, they do, within a declared error.
 //!
 //! | you want | take |
 //! |---|---|
@@ -186,6 +187,6 @@ pub use tenure_core::{
     OwnerToken, Reentrant, ReentrantGuard, Result, StaleFence, Stats, TokenText, Ttl,
 };
 
-#[cfg(all(doctest, feature = "memory"))]
+#[cfg(all(doctest, feature = "memory", feature = "json"))]
 #[doc = include_str!("../README.md")]
 mod readme {}

@@ -117,7 +117,7 @@ impl Lock {
         self.inner.name()
     }
 
-    /// Leaves the lock taken until this long after it was: [`Lock::at_least`](crate::Lock::at_least).
+    /// Keeps the lock taken for at least this long from the grant, even if it is given back sooner: [`Lock::at_least`](crate::Lock::at_least).
     #[must_use]
     pub fn at_least(self, least: Duration) -> Self {
         Self { inner: self.inner.at_least(least) }

@@ -55,14 +55,15 @@ impl ClientBuilder {
         self
     }
 
-    /// How long one request may take before its outcome counts as unknown, counted from when it leaves. Default: 1 s. A request that takes a lock
+    /// How long one request may take before its outcome counts as unknown, counted from when it leaves. Default: 1 s;
+    /// 1 ms to 60 s. A request that takes a lock
     /// is also bounded by its ttl, a renewal by a quarter of it.
     pub fn op_timeout(mut self, limit: Duration) -> Self {
         self.op_timeout = limit;
         self
     }
 
-    /// How long a waiter that fell silent keeps its place in a queue, by the backend's clock. Default: 15 s.
+    /// How long a waiter that fell silent keeps its place in a queue, by the backend's clock. Default: 15 s; 30 ms to an hour.
     ///
     /// A waiter asks again every third of it, which also bounds how long a lost wake-up can delay it. Shorter values
     /// notice dead waiters sooner and cost more requests while waiting.
@@ -72,15 +73,15 @@ impl ClientBuilder {
     }
 
     /// For how long a lock is kept for a message that this client parked behind it, once its turn has come, until a receiver
-    /// takes it up: nobody has the lock meanwhile. It is given to the next in line when that is over. Default: 2 s; moved to
-    /// what the driver keeps as a ttl. Makes sense for workers that take long to notice that a message is due.
+    /// takes it up: nobody has the lock meanwhile. It is given to the next in line when that is over. Default: 2 s; a ttl, moved
+    /// to what the driver keeps. Makes sense for workers that take long to notice that a message is due.
     pub fn parked_turn(mut self, most: Duration) -> Self {
         self.parked_turn = most;
         self
     }
 
     /// The most holds, attempts and clean-ups that this client has at once; one more is refused with
-    /// [`ErrorKind::LimitReached`]. Default: 1,000,000.
+    /// [`ErrorKind::LimitReached`]. Default: 1,000,000; at least 1.
     pub fn max_holds(mut self, most: usize) -> Self {
         self.max_holds = most;
         self

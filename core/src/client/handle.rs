@@ -154,7 +154,7 @@ impl Client {
         Ok(Queue::new(pump, Arc::new(codec)))
     }
 
-    /// All delay queues that hold a message, dead ones included, or are paused; in the order of their bytes.
+    /// All delay queues that hold a message, dead ones included, or are paused or limited; in the order of their bytes.
     ///
     /// # Errors
     ///
@@ -173,8 +173,10 @@ impl Client {
         self.shared.backend.queue().map(|driver| driver.capabilities())
     }
 
-    /// Asks the backend for something that changes nothing, to learn whether it answers and would serve a lock: for health
-    /// checks, on every driver. One request within the client's `op_timeout`; on a quorum one to each node, of which a majority has to answer.
+    /// Asks the backend for something that changes nothing, to learn whether it answers: for health checks, on every driver.
+    /// One request within the client's `op_timeout`; on a quorum one to each node, of which a majority has to answer; in a
+    /// Redis Cluster to one of the primaries. A server that is out of memory, or may evict by now, answers too:
+    /// [`doctor`](Self::doctor) tells that.
     ///
     /// # Errors
     ///
@@ -187,7 +189,7 @@ impl Client {
     pub async fn ping(&self) -> Result<()> {
         self.shared.ensure_open()?;
         let limit = self.shared.config.op_timeout;
-        // Every driver has this, it needs what serving needs, and a token that nobody has heard of holds nothing.
+        // Every driver has this, and a token that nobody has heard of holds nothing.
         let nothing = Hold { name: LockName::new("ping")?, token: OwnerToken::random() };
         unavailable_without_answer(bounded(limit, self.shared.backend.locks().release(&nothing)).await).map(drop)
     }

@@ -41,10 +41,10 @@ impl Lock {
     /// several instances begin at about the same time and that one of them shall do: the span is longer than their clocks are
     /// apart, so that whoever comes late finds the lock taken although the work is done. Default: zero.
     ///
-    /// A release or a drop before that leaves the lease *standing*: it is renewed once, to the rest of the span, and no more. (After
-    /// a drop, which nobody waits for, not even once if it lasts as long anyway.) The client gives it back when the rest is over. If the client is closed by then, or its
-    /// process has ended, the lease ends by itself, up to a ttl later. Other tasks of the same client do not get the lock sooner
-    /// either.
+    /// A release or a drop before that leaves the lease *standing*: it is renewed once, to the rest of the span, and no more;
+    /// after a drop not even that if the lease lasts so long already. The client gives it back when the rest is over. If the
+    /// client is closed by then, or its process has ended, the lease ends by itself, up to a ttl later. Other tasks of the same
+    /// client do not get the lock sooner either.
     ///
     /// It is no promise of a holder that dies at work: as always, the lock is free after the ttl, and somebody else may begin the
     /// work again. If every occurrence has to be done, though instances fail or none runs at the time, use a

@@ -79,9 +79,14 @@ impl<T: 'static> DeadLetters<T> {
     /// Makes the letters due `delay` from now for which `which` says so, with all attempts before them again; tells how many.
     /// Asked once for each letter that is there at the beginning, those that died first in front.
     ///
-    /// ```ignore
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tenure_core::driver::{DeadCause, DeadLetter};
+    /// # async fn example(queue: tenure_core::Queue<String>) -> tenure_core::Result<()> {
     /// let of_the_outage = |letter: &DeadLetter| letter.died < Duration::from_secs(3600) && letter.cause == DeadCause::Exhausted;
     /// queue.dead_letters().redrive_where(Duration::ZERO, of_the_outage).await?;
+    /// # Ok(())
+    /// # }
     /// ```
     ///
     /// Every letter is read by this client, and moved in steps: a failure may leave some moved.

@@ -76,8 +76,12 @@ impl<T: 'static> Queue<T> {
 
     /// Stores a message, once the returned request is awaited.
     ///
-    /// ```ignore
+    /// ```
+    /// # use std::time::Duration;
+    /// # async fn example(queue: tenure_core::Queue<String>, invoice: String) -> tenure_core::Result<()> {
     /// queue.push(&invoice).delay(Duration::from_secs(300)).id("invoice/42").await?;
+    /// # Ok(())
+    /// # }
     /// ```
     pub fn push(&self, value: &T) -> Push<'_, T> {
         Push::new(self, Message::new(value))

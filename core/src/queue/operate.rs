@@ -96,8 +96,13 @@ impl<T: 'static> Queue<T> {
 
     /// Sets how much the queue hands out, to all clients together, until it is set again; [`QueueLimits::none`] ends it.
     ///
-    /// ```ignore
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tenure_core::{Queue, QueueLimits, Rate};
+    /// # async fn example(queue: Queue<String>) -> tenure_core::Result<()> {
     /// queue.limit(QueueLimits::none().in_flight(10)?.rate(Rate::new(100, Duration::from_secs(1))?)).await?;
+    /// # Ok(())
+    /// # }
     /// ```
     ///
     /// # Errors

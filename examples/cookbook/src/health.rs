@@ -5,7 +5,7 @@ use tenure::{Client, ErrorKind};
 /// What an orchestrator is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Health {
-    /// Locks can be taken.
+    /// The backend answers.
     Good,
     /// The backend is away: nothing is wrong with this process, and to restart it would lose its place in queues.
     Waiting,
@@ -13,7 +13,7 @@ pub enum Health {
     Broken,
 }
 
-/// Asks the backend, on every driver with one request for each server, within the client's `op_timeout`.
+/// Asks the backend, with one request (on a quorum one to each node), within the client's `op_timeout`.
 pub async fn health(client: &Client) -> Health {
     match client.ping().await.map_err(|error| error.kind()) {
         Ok(()) => Health::Good,

@@ -148,7 +148,7 @@ async fn counts_the_waiters(context: &mut Context) -> CaseResult {
 
 async fn changes_nothing(context: &mut Context) -> CaseResult {
     let (client, backend) = (context.client().await?, context.backend().await?);
-    let (locks, name, ttl) = (&**backend.locks(), context.name("unchanged"), context.ttl(500));
+    let (locks, name, ttl) = (&**backend.locks(), context.name("unchanged"), context.ttl(2_000));
     let (token, fence) = take_raw(locks, &name, ttl).await?;
     for _ in 0..5 {
         lock(&client, &name)?.inspect().await?;

@@ -21,8 +21,14 @@ fn mutated(mutant: &'static Mutant) -> Arc<dyn HarnessMaker> {
     Arc::new(MutantMaker::new(memory::maker(), mutant))
 }
 
-/// Which of `wanted` (or of all) cases fail for each mutant.
-fn kills(wanted: impl Fn(&Mutant, &str) -> bool + Sync) -> BTreeMap<&'static str, Vec<&'static str>> {
+/// A case that fails for a mutant, and where.
+struct Killer {
+    case: &'static str,
+    reason: String,
+}
+
+/// Which of the `wanted` cases fail for each mutant.
+fn kills(wanted: impl Fn(&Mutant, &str) -> bool + Sync) -> BTreeMap<&'static str, Vec<Killer>> {
     let all: Vec<&'static Mutant> = mutants::all().collect();
     let (next, found) = (AtomicUsize::new(0), Mutex::new(BTreeMap::new()));
     std::thread::scope(|scope| {
@@ -31,11 +37,14 @@ fn kills(wanted: impl Fn(&Mutant, &str) -> bool + Sync) -> BTreeMap<&'static str
                 while let Some(mutant) = all.get(next.fetch_add(1, Ordering::Relaxed)) {
                     let maker = mutated(mutant);
                     let run = |listed: &Listed| {
-                        listed.selection == Selection::Run
-                            && wanted(mutant, listed.case.id)
-                            && run_case(&maker, listed, &options()).outcome == Outcome::Failed
+                        if listed.selection != Selection::Run || !wanted(mutant, listed.case.id) {
+                            return None;
+                        }
+                        let report = run_case(&maker, listed, &options());
+                        let reason = report.reason.filter(|_| report.outcome == Outcome::Failed)?;
+                        Some(Killer { case: listed.case.id, reason })
                     };
-                    let killers = list(&*maker, &[]).iter().filter(|l| run(l)).map(|l| l.case.id).collect();
+                    let killers = list(&*maker, &[]).iter().filter_map(run).collect();
                     found.lock().unwrap().insert(mutant.id, killers);
                 }
             });
@@ -59,7 +68,8 @@ fn every_mutant_is_killed_by_the_cases_that_it_names() {
         .flat_map(|(id, killers)| {
             let mutant = mutants::all().find(|mutant| mutant.id == id).expect("it was listed");
             assert!(!mutant.killed_by.is_empty(), "{id} names no case");
-            let missing = mutant.killed_by.iter().filter(move |case| !killers.contains(*case));
+            let missing =
+                mutant.killed_by.iter().filter(move |case| !killers.iter().any(|killer| killer.case == **case));
             missing.map(move |case| format!("{id} survives {case}"))
         })
         .collect();
@@ -108,8 +118,8 @@ fn every_property_of_locks_is_covered() {
     assert!(missing.is_empty(), "not covered: {missing:?}");
 }
 
-/// Prints which cases kill which mutants: the source of the lists in the mutants. Takes a few minutes; `TENURE_THEME`
-/// names the beginning of the cases that are tried, and of those that the mutants tried name.
+/// Prints which cases kill which mutants, and where each fails: the source of the lists in the mutants. Takes a few minutes;
+/// `TENURE_THEME` names the beginning of the cases that are tried, and of those that the mutants tried name.
 #[test]
 #[ignore = "prints the whole matrix, on request"]
 fn print_matrix() {
@@ -118,6 +128,8 @@ fn print_matrix() {
         case.starts_with(&only) && mutant.killed_by.iter().any(|known| known.starts_with(&only))
     };
     for (mutant, killers) in kills(concerns) {
-        println!("{mutant}\t{}", killers.join(" "));
+        for Killer { case, reason } in killers {
+            println!("{mutant}\t{case}\t{}", reason.lines().next().unwrap_or_default());
+        }
     }
 }

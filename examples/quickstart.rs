@@ -20,7 +20,8 @@ async fn main() {
     let url = std::env::args().nth(1).filter(|url| url != "memory:");
     let url = url.unwrap_or_else(|| String::from("memory:quickstart"));
     if let Err(error) = tour(&url).await {
-        eprintln!("the tour ended early: {error}");
+        // `Debug` tells the causes as well.
+        eprintln!("the tour ended early: {error:?}");
         std::process::exit(1);
     }
 }

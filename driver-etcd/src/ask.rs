@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use tenure_core::driver::{AcquireRequest, Acquisition, Begun, Busy, Grant, Queueing};
 use tenure_core::{Error, ErrorKind, LeaseInstant, OwnerId, OwnerToken, Result};
+use tokio::time::Instant;
 
 use crate::driver::Inner;
 use crate::error::says_lease_gone;
@@ -19,6 +20,8 @@ use crate::tickets::{Place, Remains, Waiting};
 use crate::txn::{self, HoldSeen, Seen, Take, Tried};
 use crate::watcher::Asking;
 
+/// How many answers somebody waits for who is first in line, and what the news takes.
+const ROUNDS_OF_A_TURN: u32 = 3;
 /// How often one request starts over when things change under it.
 const MOST_STARTS: usize = 4;
 
@@ -135,6 +138,7 @@ impl Ask<'_> {
         let live = prepared.2?;
         let spot = Spot { arrival, token: *self.token() };
         tickets.set_waiting(Waiting { spot, lease: live.lease, revision: None })?;
+        let asked = Instant::now();
         let answer = match self.inner.txn(txn::enqueue(self.keys, &spot, session.key(&live), &live)).await {
             Ok(answer) => txn::enqueued(&answer, self.keys)?,
             Err(error) if says_lease_gone(&error) => {
@@ -144,6 +148,7 @@ impl Ask<'_> {
             }
             Err(error) => return Err(error),
         };
+        let took = asked.elapsed();
         let seen = self.take_in(answer.seen);
         let Some(place) = seen.place else {
             session.corrected(live.lease, answer.session);
@@ -160,7 +165,7 @@ impl Ask<'_> {
         if let Some(answer) = self.resolve(&seen, None).await? {
             return Ok(answer.known());
         }
-        self.take_or_wait(place, &seen).await
+        self.take_or_wait(place, &seen, took).await
     }
 
     /// Asks for a token that has a place. `None` if it has lapsed.
@@ -172,8 +177,10 @@ impl Ask<'_> {
             let lease = self.lease(self.secs).await?;
             return self.take_place(place, lease).await;
         }
+        let asked = Instant::now();
         let answer = self.inner.txn(txn::just_look(self.keys, Some(&place.spot))).await?;
         let seen = self.take_in(txn::seen(&answer, self.keys)?);
+        let took = asked.elapsed();
         if let Some(answer) = self.resolve(&seen, None).await? {
             return Ok(answer.known());
         }
@@ -181,16 +188,18 @@ impl Ask<'_> {
             self.lapsed(seen.place)?;
             return Ok(None);
         }
-        self.take_or_wait(place, &seen).await
+        self.take_or_wait(place, &seen, took).await
     }
 
-    /// Takes a lock that is the token's to take, or says that it is not. `None` if it is to be asked again.
-    async fn take_or_wait(&self, place: Place, seen: &Seen) -> Result<Option<Acquisition>> {
+    /// Takes a lock that is the token's to take, or says that it is not. `None` if it is to be asked again. Where an answer
+    /// takes long, the first in line needs long as well: to hear of the free lock, to get a lease, and to take it.
+    async fn take_or_wait(&self, place: Place, seen: &Seen, took: Duration) -> Result<Option<Acquisition>> {
         if seen.is_next(self.token()) || seen.is_obstructed() {
             let lease = self.lease(self.secs).await?;
             return self.take_place(place, lease).await;
         }
-        if self.inner.watcher.view().quiet_for(self.name()) >= CLAIM && self.pass_over(place, seen).await? {
+        let patience = CLAIM + took * ROUNDS_OF_A_TURN;
+        if self.inner.watcher.view().quiet_for(self.name()) >= patience && self.pass_over(place, seen).await? {
             return Ok(None);
         }
         Ok(Some(self.busy(seen)))

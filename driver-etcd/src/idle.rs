@@ -70,14 +70,23 @@ impl Idle {
         std::mem::take(&mut self.leases())
     }
 
+    /// What is to be revoked by now, and serves nobody again. It stays until that is done, so that whoever closes the driver
+    /// meanwhile finds it.
+    fn stale_at(&self, now: LeaseInstant) -> Vec<i64> {
+        let mut leases = self.leases();
+        let stale = leases.iter_mut().filter(|lease| !lease.is_fresh_at(now));
+        let serves_no_more = |lease: &mut Lease| {
+            lease.secs = 0;
+            lease.id
+        };
+        stale.map(serves_no_more).collect()
+    }
+
     /// Ends when nothing is left to look after. What cannot be revoked ends by itself.
     async fn sweep(self: Arc<Self>, revoking: Arc<Leases>) {
         loop {
             tokio::time::sleep(LONGEST).await;
-            // They stay until they are revoked, so that whoever closes the driver meanwhile finds them.
-            let now = LeaseInstant::now();
-            let stale: Vec<_> =
-                self.leases().iter().filter(|lease| !lease.is_fresh_at(now)).map(|lease| lease.id).collect();
+            let stale = self.stale_at(LeaseInstant::now());
             join_all(stale.iter().map(|id| revoking.revoke(*id))).await;
             self.leases().retain(|lease| !stale.contains(&lease.id));
             // Under the lock that a newcomer looks for the sweeper with, so that none is overlooked.
@@ -123,6 +132,18 @@ mod tests {
         idle.spoil();
         assert_eq!(idle.take(5, at(1001)), None);
         assert_eq!(idle.take_all().len(), 3, "to be revoked");
+    }
+
+    /// A request asks by the time at which it began, which may be long past.
+    #[tokio::test(start_paused = true)]
+    async fn a_lease_that_is_being_revoked_serves_nobody() {
+        let (idle, start) = (Idle::default(), LeaseInstant::before_send());
+        let at = |millis| start.after(Duration::from_millis(millis));
+        idle.leases().push(lease(1, 60, start));
+        assert_eq!(idle.stale_at(at(900)), []);
+        assert_eq!(idle.stale_at(at(1_500)), [1]);
+        assert_eq!(idle.take(60, at(500)), None, "its hold would go with it");
+        assert_eq!(idle.take_all().len(), 1);
     }
 
     #[tokio::test(start_paused = true)]

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use tenure_core::OwnerToken;
 use tenure_core::driver::WakeHandle;
+use tokio::time::Instant;
 
 use crate::keys::Spot;
 use crate::txn::Seen;
@@ -132,13 +133,15 @@ impl View {
     }
 
     /// Wakes the foremost waiter of each name whose lock has been free for so long, since the first in line does not
-    /// take it. The further back the waiter is, the longer it leaves that to others.
-    pub(crate) fn wake_behind_the_deaf(&self, patience: Duration, each: Duration) {
-        for state in self.names.values().filter(|state| !state.held) {
+    /// take it. The further back the waiter is, the longer it leaves that to others, and each waits as long again before
+    /// it looks once more: a server that is slow is not asked by everybody, all the time.
+    pub(crate) fn wake_behind_the_deaf(&mut self, patience: Duration, each: Duration) {
+        for state in self.names.values_mut().filter(|state| !state.held) {
             let places = state.local.values().filter_map(|local| Some((local.place.as_ref()?.ahead, local)));
             let Some((ahead, foremost)) = places.min_by_key(|(ahead, _)| *ahead) else { continue };
-            if state.stirred.elapsed() >= patience + each * ahead.saturating_sub(1).min(10) {
+            if state.stirred.max(state.nudged).elapsed() >= patience + each * ahead.saturating_sub(1) {
                 foremost.handle.wake();
+                state.nudged = Instant::now();
             }
         }
     }
@@ -295,16 +298,32 @@ mod tests {
         let epoch = view.asks(NAME);
         one.reads(&mut view, epoch, 20, 1);
         two.reads(&mut view, epoch, 20, 2);
-        let look = |view: &View| view.wake_behind_the_deaf(PATIENCE, Duration::ZERO);
+        let look = |view: &mut View| view.wake_behind_the_deaf(PATIENCE, PATIENCE);
         tokio::time::advance(PATIENCE).await;
-        look(&view);
+        look(&mut view);
         assert!(!one.woken(), "the lock is held");
         view.change(NAME, 21, Change::Freed);
-        look(&view);
+        look(&mut view);
         assert!(!one.woken(), "not yet");
         tokio::time::advance(PATIENCE).await;
-        look(&view);
+        look(&mut view);
         assert!(one.woken() && !two.woken() && view.quiet_for(NAME) >= PATIENCE);
+        tokio::time::advance(PATIENCE / 2).await;
+        look(&mut view);
+        assert!(!one.woken(), "it has just looked");
+        tokio::time::advance(PATIENCE / 2).await;
+        look(&mut view);
+        assert!(one.woken());
+        // One that is far behind leaves it to the others for longer, however many they are.
+        view.unlisten(NAME, &one.0.token);
+        two.reads(&mut view, epoch, 22, 40);
+        view.change(NAME, 23, Change::Freed);
+        tokio::time::advance(PATIENCE * 39).await;
+        look(&mut view);
+        assert!(!two.woken(), "39 are before it who wait as well");
+        tokio::time::advance(PATIENCE).await;
+        look(&mut view);
+        assert!(two.woken());
     }
 
     #[test]

@@ -21,6 +21,8 @@ pub(crate) struct Name {
     pub(crate) held_at: i64,
     /// When the lock was last taken or freed, or a place went.
     pub(crate) stirred: Instant,
+    /// When a waiter of this client was last woken to see why nothing becomes of the name.
+    pub(crate) nudged: Instant,
     /// Requests on their way.
     pub(crate) asking: usize,
     /// The places that came and went while answers are on their way.
@@ -55,11 +57,13 @@ pub(crate) struct Event {
 impl Default for Name {
     /// Nothing is known; a lock counts as held until it is read.
     fn default() -> Self {
+        let now = Instant::now();
         Self {
             local: HashMap::new(),
             held: true,
             held_at: 0,
-            stirred: Instant::now(),
+            stirred: now,
+            nudged: now,
             asking: 0,
             recent: VecDeque::new(),
             forgotten: 0,

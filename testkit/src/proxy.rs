@@ -2,10 +2,11 @@
 
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU16, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU16, AtomicU64, Ordering};
+use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How often a blocked thread looks whether the mode has changed.
 const TICK: Duration = Duration::from_millis(10);
@@ -51,6 +52,8 @@ struct Connection {
 struct Shared {
     target: AtomicU16,
     fresh: AtomicU8,
+    /// How many microseconds new connections are long, each way.
+    delay: AtomicU64,
     closed: AtomicBool,
     accepted: std::sync::atomic::AtomicUsize,
     connections: Mutex<Vec<Arc<Connection>>>,
@@ -75,6 +78,7 @@ impl TcpProxy {
         let shared = Arc::new(Shared {
             target: target.into(),
             fresh: AtomicU8::new(Link::Open as u8),
+            delay: AtomicU64::new(0),
             closed: AtomicBool::new(false),
             accepted: 0.into(),
             connections: Mutex::default(),
@@ -113,6 +117,12 @@ impl TcpProxy {
     /// Changes what new connections do.
     pub fn set_new(&self, link: Link) {
         self.shared.fresh.store(link as u8, Ordering::Release);
+    }
+
+    /// Makes new connections carry everything so much later, each way, as a long way does.
+    pub fn set_delay(&self, delay: Duration) {
+        let micros = u64::try_from(delay.as_micros()).unwrap_or(u64::MAX);
+        self.shared.delay.store(micros, Ordering::Release);
     }
 
     /// Leads new connections to this port; present ones stay where they are, as when a name resolves to another address.
@@ -154,8 +164,11 @@ impl Shared {
         let (from_client, to_client) = (client.try_clone()?, client);
         let (from_server, to_server) = (server.try_clone()?, server);
         let requests = Arc::clone(&connection);
+        let delay = Duration::from_micros(self.delay.load(Ordering::Acquire));
+        let to_server = Later::new(to_server, delay);
+        let replies = Later::new(to_client.try_clone()?, delay);
         thread::spawn(move || requests.carry(from_client, to_server, |link| link != Link::Silent));
-        thread::spawn(move || connection.answer(from_server, to_client));
+        thread::spawn(move || connection.answer(from_server, to_client, replies));
         Ok(())
     }
 
@@ -164,11 +177,43 @@ impl Shared {
     }
 }
 
+/// What is written comes out at the other end of a connection, after a while where it is a long one.
+enum Later {
+    Now(TcpStream),
+    After(Duration, Sender<(Instant, Vec<u8>)>),
+}
+
+impl Later {
+    fn new(mut to: TcpStream, delay: Duration) -> Self {
+        if delay.is_zero() {
+            return Self::Now(to);
+        }
+        let (sender, receiver) = channel::<(Instant, Vec<u8>)>();
+        thread::spawn(move || {
+            for (due, bytes) in receiver {
+                thread::sleep(due.saturating_duration_since(Instant::now()));
+                if to.write_all(&bytes).is_err() {
+                    return;
+                }
+            }
+        });
+        Self::After(delay, sender)
+    }
+
+    fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
+        match self {
+            Self::Now(to) => to.write_all(bytes),
+            Self::After(delay, sender) => {
+                sender.send((Instant::now() + *delay, bytes.to_vec())).map_err(|_| io::ErrorKind::BrokenPipe.into())
+            }
+        }
+    }
+}
+
 impl Connection {
     /// Carries replies until it is told to flood.
-    fn answer(&self, from: TcpStream, mut to: TcpStream) {
-        let flood =
-            to.try_clone().ok().and_then(|end| self.carry_until(from, end, |link| link == Link::Open, Link::flood));
+    fn answer(&self, from: TcpStream, mut to: TcpStream, replies: Later) {
+        let flood = self.carry_until(from, replies, |link| link == Link::Open, Link::flood);
         if let Some(head) = flood {
             let mut sent = to.write_all(head);
             while sent.is_ok() {
@@ -178,7 +223,7 @@ impl Connection {
         self.close();
     }
 
-    fn carry(&self, from: TcpStream, to: TcpStream, passes: impl Fn(Link) -> bool) {
+    fn carry(&self, from: TcpStream, to: Later, passes: impl Fn(Link) -> bool) {
         let _ = self.carry_until(from, to, passes, |_| None::<()>);
         self.close();
     }
@@ -187,7 +232,7 @@ impl Connection {
     fn carry_until<T>(
         &self,
         mut from: TcpStream,
-        mut to: TcpStream,
+        mut to: Later,
         passes: impl Fn(Link) -> bool,
         stop: impl Fn(Link) -> Option<T>,
     ) -> Option<T> {

@@ -13,7 +13,7 @@ use tokio::runtime::{Handle, Id};
 use tokio::sync::oneshot;
 use tokio::time::sleep;
 
-use crate::error::{Error, ErrorKind, Result};
+use crate::value::error::{Error, ErrorKind, Result};
 
 /// The pause before a task that panicked begins anew.
 const AFTER_PANIC: Duration = Duration::from_secs(1);

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::token::FencingToken;
+use crate::value::token::FencingToken;
 
 /// Guards one resource: admits a fencing token unless a greater one was admitted before.
 ///

@@ -21,30 +21,27 @@ pub mod mock;
 mod alarm;
 mod background;
 mod client;
-mod clock;
 mod engine;
-mod error;
-mod fence_floor;
 mod fence_gate;
 mod lock;
-mod name;
 mod panicked;
 mod queue;
 mod reentrant;
 mod request;
-mod token;
-mod ttl;
+mod value;
 
+pub use crate::value::clock::LeaseInstant;
+pub use crate::value::error::{Error, ErrorKind, Result};
+pub use crate::value::fence::FenceFloor;
+pub use crate::value::hold_state::{HoldState, LostReason};
+pub use crate::value::name::{Label, LockName};
+pub use crate::value::token::{FencingToken, OwnerId, OwnerToken, TokenText};
+pub use crate::value::ttl::{DriftBound, Ttl};
 pub use client::{Client, ClientBuilder, Stats};
-pub use clock::LeaseInstant;
 pub use engine::confirmation::Confirmation;
 pub use engine::loss::Loss;
-pub use engine::outcome::{HoldState, LostReason};
-pub use error::{Error, ErrorKind, Result};
-pub use fence_floor::FenceFloor;
 pub use fence_gate::{FenceGate, StaleFence};
 pub use lock::{Detached, Lock, LockAll, LockGuard, MultiGuard};
-pub use name::{Label, LockName};
 #[cfg(feature = "json")]
 pub use queue::Json;
 pub use queue::{
@@ -54,5 +51,3 @@ pub use queue::{
     WorkerStats,
 };
 pub use reentrant::{Reentrant, ReentrantGuard};
-pub use token::{FencingToken, OwnerId, OwnerToken, TokenText};
-pub use ttl::{DriftBound, Ttl};

@@ -5,7 +5,7 @@ use std::panic::AssertUnwindSafe;
 
 use futures_util::FutureExt as _;
 
-use crate::error::{Error, ErrorKind, Result};
+use crate::value::error::{Error, ErrorKind, Result};
 
 /// The text that a panic came with.
 pub(crate) fn text(panic: &(dyn Any + Send)) -> &str {

@@ -3,7 +3,7 @@
 use std::future::Future;
 use std::time::Duration;
 
-use crate::error::{Error, ErrorKind, Result};
+use crate::value::error::{Error, ErrorKind, Result};
 
 /// A request whose outcome is unknown when it takes longer than `limit`.
 pub(crate) async fn bounded<T>(limit: Duration, call: impl Future<Output = Result<T>>) -> Result<T> {

@@ -7,8 +7,8 @@ use super::Client;
 use crate::driver::Backend;
 use crate::engine::confirmation::Confirmation;
 use crate::engine::shared::{Config, Shared};
-use crate::error::{Error, ErrorKind, Result};
-use crate::ttl::{DriftBound, Ttl};
+use crate::value::error::{Error, ErrorKind, Result};
+use crate::value::ttl::{DriftBound, Ttl};
 
 /// Settings of a [`Client`]; made by [`Client::builder`].
 #[derive(Debug)]

@@ -9,14 +9,15 @@ use crate::driver::{
     Backend, Checkup, Concern, Finding, Hold, LockCapabilities, QueueCapabilities, ReentrantCapabilities, Topic,
 };
 use crate::engine::shared::Shared;
-use crate::error::{Error, ErrorKind, Result};
 use crate::lock::{Lock, LockAll, LockGuard};
-use crate::name::LockName;
-use crate::queue::{Codec, Pumps, Queue, QueueName, list_queues};
+use crate::queue::{Codec, Pumps, Queue, list_queues};
 use crate::reentrant::Reentrant;
 use crate::request::bounded;
-use crate::token::{FencingToken, OwnerId, OwnerToken};
-use crate::ttl::Ttl;
+use crate::value::error::{Error, ErrorKind, Result};
+use crate::value::name::LockName;
+use crate::value::queue_name::QueueName;
+use crate::value::token::{FencingToken, OwnerId, OwnerToken};
+use crate::value::ttl::Ttl;
 
 /// A client of one backend. Clones are the same client; make one and share it.
 ///

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::queue::Rate;
+use crate::value::limits::Rate;
 
 /// A token bucket whose whole state is the instant at which it is full again, on whatever clock the backend has: an instant in
 /// the past, or zero, is a full bucket. A driver that counts deliveries by itself stores that number with its queue.

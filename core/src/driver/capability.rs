@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use crate::error::{Error, ErrorKind, Result};
-use crate::ttl::Ttl;
+use crate::value::error::{Error, ErrorKind, Result};
+use crate::value::ttl::Ttl;
 
 /// What a driver's plain locks promise. Constant for the life of the driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

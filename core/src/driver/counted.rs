@@ -11,10 +11,10 @@ use super::{
     AcquireRequest, Acquisition, Begun, DistributedLock, Exited, Grant, Hold, OwnerScope, ReentrantCapabilities,
     ReentrantHold, ReentrantLock, ReentrantRenewal, Released, Renewal, Renewed, Tombstones,
 };
-use crate::error::{Error, ErrorKind, Result};
-use crate::name::LockName;
-use crate::token::{FencingToken, OwnerId, OwnerToken};
-use crate::ttl::Ttl;
+use crate::value::error::{Error, ErrorKind, Result};
+use crate::value::name::LockName;
+use crate::value::token::{FencingToken, OwnerId, OwnerToken};
+use crate::value::ttl::Ttl;
 
 type Locks = Arc<dyn DistributedLock>;
 type Key = (LockName, OwnerId);

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use crate::token::FencingToken;
+use crate::value::token::FencingToken;
 
 /// How far the wall clocks of clients and nodes of a quorum, or of servers that follow one another, may be apart: a day.
 ///

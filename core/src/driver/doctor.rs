@@ -4,7 +4,7 @@ use std::fmt::{self, Debug};
 
 use async_trait::async_trait;
 
-use crate::error::Result;
+use crate::value::error::Result;
 
 /// Looks at the servers of a backend. A driver offers it where there is something to tell
 /// ([`Backend::with_doctor`](super::Backend::with_doctor)); users call [`Client::doctor`](crate::Client::doctor).

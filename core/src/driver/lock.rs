@@ -7,9 +7,9 @@ use async_trait::async_trait;
 use super::{
     AcquireRequest, Acquisition, ForceReleased, Hold, Inspection, LockCapabilities, Released, Renewal, Renewed, Watch,
 };
-use crate::error::Result;
-use crate::name::LockName;
-use crate::token::{FencingToken, OwnerToken};
+use crate::value::error::Result;
+use crate::value::name::LockName;
+use crate::value::token::{FencingToken, OwnerToken};
 
 /// Plain locks of one backend. The rules that all methods share are in the [module's documentation](super).
 #[cfg_attr(feature = "mock", mockall::automock)]

@@ -38,7 +38,7 @@ mod tombstones;
 mod url;
 mod watch;
 
-pub use crate::error::{one_line, reason};
+pub use crate::value::error::{one_line, reason};
 pub use backend::Backend;
 pub use bucket::TokenBucket;
 pub use capability::{

@@ -9,8 +9,9 @@ use super::{
     MessagePage, NewMessage, PurgePlace, PurgeStep, Purged, Pushed, QueueCapabilities, QueuePage, QueueStats,
     ReceiveRequest, Received, Redriven, Rescheduled, Settle, Settled, TurnGiven, Watch,
 };
-use crate::error::Result;
-use crate::queue::{Delay, MessageId, QueueLimits, QueueName};
+use crate::value::error::Result;
+use crate::value::limits::{Delay, QueueLimits};
+use crate::value::queue_name::{MessageId, QueueName};
 
 /// Delay queues of one backend. The rules that all methods share are in the [module's documentation](super).
 ///

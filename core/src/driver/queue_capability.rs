@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use super::{Exclusion, Fencing};
-use crate::error::{Error, ErrorKind, Result};
-use crate::queue::{Attempts, Delay, Lease};
+use crate::value::error::{Error, ErrorKind, Result};
+use crate::value::limits::{Attempts, Delay, Lease};
 
 /// What a driver's delay queues promise. Constant for the life of the driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

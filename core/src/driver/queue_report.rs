@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use crate::name::LockName;
-use crate::queue::{Attempts, ConcurrencyKey, MessageId, Payload, QueueLimits, QueueName, Reason, Recurrence};
+use crate::value::limits::{Attempts, Payload, QueueLimits};
+use crate::value::name::LockName;
+use crate::value::queue_name::{ConcurrencyKey, MessageId, QueueName, Reason, Recurrence};
 
 use super::MessageState;
 

@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use crate::name::LockName;
-use crate::queue::{Attempts, ConcurrencyKey, Delay, Lease, MessageId, Payload, QueueName, Reason, Recurrence};
-use crate::token::{FencingToken, OwnerToken};
+use crate::value::limits::{Attempts, Delay, Lease, Payload};
+use crate::value::name::LockName;
+use crate::value::queue_name::{ConcurrencyKey, MessageId, QueueName, Reason, Recurrence};
+use crate::value::token::{FencingToken, OwnerToken};
 
 /// A message to be stored.
 #[derive(Clone, Debug)]

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::{WakeHandle, Watch};
-use crate::queue::QueueName;
+use crate::value::queue_name::QueueName;
 
 /// Routes wake-ups of one connection to the watchers of its queues.
 ///

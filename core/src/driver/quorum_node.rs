@@ -9,8 +9,8 @@ use async_trait::async_trait;
 use fnv::FnvHasher;
 
 use super::{AcquireRequest, Acquisition, DistributedLock, Doctor, Hold};
-use crate::error::Result;
-use crate::token::FencingToken;
+use crate::value::error::Result;
+use crate::value::token::FencingToken;
 
 /// One of several independent nodes over which a quorum is taken.
 ///
@@ -137,8 +137,8 @@ pub(crate) mod mock {
     use crate::driver::{
         AcquireRequest, DistributedLock, ForceReleased, Inspection, LockCapabilities, Released, Renewal, Renewed, Watch,
     };
-    use crate::name::LockName;
-    use crate::token::OwnerToken;
+    use crate::value::name::LockName;
+    use crate::value::token::OwnerToken;
 
     mockall::mock! {
         /// A mock of [`QuorumNode`].

@@ -5,8 +5,8 @@ use std::fmt::Debug;
 use async_trait::async_trait;
 
 use super::{AcquireRequest, Acquisition, Exited, ReentrantCapabilities, ReentrantHold, ReentrantRenewal, Renewed};
-use crate::error::Result;
-use crate::token::OwnerId;
+use crate::value::error::Result;
+use crate::value::token::OwnerId;
 
 /// Re-entrant locks of one backend.
 ///

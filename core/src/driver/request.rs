@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use crate::name::{Label, LockName};
-use crate::token::{FencingToken, OwnerId, OwnerToken};
-use crate::ttl::Ttl;
+use crate::value::name::{Label, LockName};
+use crate::value::token::{FencingToken, OwnerId, OwnerToken};
+use crate::value::ttl::Ttl;
 
 /// A request to take a lock, or to ask again for it.
 #[derive(Clone, Debug)]

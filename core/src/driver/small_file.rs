@@ -2,7 +2,7 @@
 
 use std::io;
 
-use crate::error::{Error, ErrorKind, Result};
+use crate::value::error::{Error, ErrorKind, Result};
 
 /// The most bytes of such a file. All authorities of a system are a quarter of it.
 const LARGEST: u64 = 1 << 20;

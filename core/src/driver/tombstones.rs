@@ -3,8 +3,8 @@
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 
-use crate::clock::LeaseInstant;
-use crate::token::OwnerToken;
+use crate::value::clock::LeaseInstant;
+use crate::value::token::OwnerToken;
 
 /// The tokens that were abandoned a short while ago, each for [`Tombstones::LIFE`]: a request of theirs that arrives
 /// later is to be refused.

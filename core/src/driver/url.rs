@@ -6,7 +6,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use super::small_file;
-use crate::error::{Error, ErrorKind, Result};
+use crate::value::error::{Error, ErrorKind, Result};
 
 /// The URL of a backend, in its parts: `scheme://[user[:password]@]host[:port],host…/path?parameter=value&…`, or
 /// `scheme:path?…` without the slashes.

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Weak};
 
 use super::lease::Lease;
-use crate::clock::LeaseInstant;
+use crate::value::clock::LeaseInstant;
 
 /// No place.
 const NONE: u32 = u32::MAX;

@@ -9,12 +9,12 @@ use super::lease::Lease;
 use super::reaper::{Cleanup, Undo};
 use super::relay::{Baton, Terms};
 use super::shared::{Reservation, Shared};
-use crate::clock::LeaseInstant;
 use crate::driver::{AcquireRequest, Acquisition, Begun, Busy, Grant, Handed, Hold, Queueing};
-use crate::error::{Error, ErrorKind, Result};
-use crate::name::{Label, LockName};
-use crate::token::{OwnerId, OwnerToken};
-use crate::ttl::Ttl;
+use crate::value::clock::LeaseInstant;
+use crate::value::error::{Error, ErrorKind, Result};
+use crate::value::name::{Label, LockName};
+use crate::value::token::{OwnerId, OwnerToken};
+use crate::value::ttl::Ttl;
 
 /// For how long after its lease could have ended an abandoned token is chased.
 pub(crate) const CHASE: Duration = Duration::from_secs(60);

@@ -1,10 +1,10 @@
 //! What a lease is made of: who it is for, and how it is kept.
 
-use crate::clock::LeaseInstant;
 use crate::driver::Hold;
-use crate::name::LockName;
-use crate::token::{OwnerId, OwnerToken};
-use crate::ttl::Ttl;
+use crate::value::clock::LeaseInstant;
+use crate::value::name::LockName;
+use crate::value::token::{OwnerId, OwnerToken};
+use crate::value::ttl::Ttl;
 
 /// Whether a lease is kept alive.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]

@@ -11,8 +11,8 @@ use std::time::Duration;
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::timeout;
 
-use crate::clock::LeaseInstant;
-use crate::error::{Error, ErrorKind, Result};
+use crate::value::clock::LeaseInstant;
+use crate::value::error::{Error, ErrorKind, Result};
 
 /// The most requests of a kind on their way at once.
 pub(crate) const IN_FLIGHT: usize = 128;

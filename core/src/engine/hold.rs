@@ -13,19 +13,19 @@ use super::entry::{Entry, Past};
 use super::lease::Lease;
 use super::loose::LooseHold;
 use super::loss::{Over, Watched};
-use super::outcome::{HoldState, LostReason};
 use super::reaper::Cleanup;
 use super::relay::Baton;
 use super::renewing::{Renewing, in_time, quiet};
 use super::shared::{Reservation, Shared};
 use super::standing::prolong;
-use crate::clock::LeaseInstant;
 use crate::driver::LockTurn;
-use crate::error::{Error, ErrorKind, Result};
 use crate::request::yielding;
 use crate::telemetry;
-use crate::token::{FencingToken, OwnerToken};
-use crate::ttl::Ttl;
+use crate::value::clock::LeaseInstant;
+use crate::value::error::{Error, ErrorKind, Result};
+use crate::value::hold_state::{HoldState, LostReason};
+use crate::value::token::{FencingToken, OwnerToken};
+use crate::value::ttl::Ttl;
 
 /// Dropped, it hands its token to the reaper.
 #[derive(Debug)]

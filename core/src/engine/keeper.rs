@@ -17,16 +17,16 @@ use super::confirmation::has_one_worker;
 use super::entry::{Entry, LeaseKey, Past};
 use super::lease::{Due, Lease};
 use super::lease_state::Verdict;
-use super::outcome::LostReason;
 use super::reaper::{Cleanup, Reaper, Undo};
 use super::renewing::{Renewing, in_time};
 use super::undoing::UndoMark;
 use crate::alarm::Alarm;
-use crate::clock::LeaseInstant;
 use crate::driver::{Backend, Renewed};
-use crate::error::{Error, ErrorKind, Result};
 use crate::telemetry;
-use crate::ttl::{DriftBound, Ttl};
+use crate::value::clock::LeaseInstant;
+use crate::value::error::{Error, ErrorKind, Result};
+use crate::value::hold_state::LostReason;
+use crate::value::ttl::{DriftBound, Ttl};
 
 /// Renewals due within this span of each other leave together.
 const BATCH_WINDOW: Duration = Duration::from_millis(10);
@@ -282,8 +282,8 @@ impl Cleanup {
 #[cfg(test)]
 mod tests {
     use super::super::lease::tests::lease;
-    use super::super::outcome::HoldState;
     use super::*;
+    use crate::value::hold_state::HoldState;
 
     #[tokio::test(start_paused = true)]
     async fn a_lease_in_hand_is_still_looked_after() {

@@ -10,13 +10,13 @@ use super::agenda::Place;
 use super::entry::{Entries, Entry, LeaseKey};
 use super::lease_state::State;
 use super::loss::Over;
-use super::outcome::{HoldState, LostReason};
 use super::undoing::Undoing;
-use crate::clock::LeaseInstant;
 use crate::driver::{ReentrantRenewal, Renewal};
-use crate::name::LockName;
-use crate::token::{FencingToken, OwnerToken};
-use crate::ttl::Ttl;
+use crate::value::clock::LeaseInstant;
+use crate::value::hold_state::{HoldState, LostReason};
+use crate::value::name::LockName;
+use crate::value::token::{FencingToken, OwnerToken};
+use crate::value::ttl::Ttl;
 
 pub(crate) struct Lease {
     pub(crate) key: LeaseKey,

@@ -6,10 +6,10 @@ use std::time::Duration;
 use tokio::sync::Notify;
 
 use super::entry::{Entries, Upkeep};
-use super::outcome::{HoldState, LostReason};
 use super::undoing::Undoing;
-use crate::clock::LeaseInstant;
-use crate::ttl::Ttl;
+use crate::value::clock::LeaseInstant;
+use crate::value::hold_state::{HoldState, LostReason};
+use crate::value::ttl::Ttl;
 
 /// What an answered renewal means.
 #[derive(Clone, Copy, Debug)]

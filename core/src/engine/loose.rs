@@ -8,10 +8,10 @@ use super::hold::HeldEntry;
 use super::lease::Lease;
 use super::reaper::{Cleanup, Undo};
 use super::shared::Shared;
-use crate::clock::LeaseInstant;
 use crate::driver::{Hold, LockTurn, Renewal, Renewed};
-use crate::error::{Error, ErrorKind, Result};
-use crate::name::LockName;
+use crate::value::clock::LeaseInstant;
+use crate::value::error::{Error, ErrorKind, Result};
+use crate::value::name::LockName;
 
 /// A plain lock that is held, and that nobody renews. Dropped, it is given back in the background.
 #[derive(Debug)]

@@ -7,7 +7,7 @@ use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 
 use super::lease::Lease;
-use super::outcome::{HoldState, LostReason};
+use crate::value::hold_state::{HoldState, LostReason};
 
 /// Whether one hold on a lease was given back or passed on before the lease ended. Read and written under the lock of the lease.
 #[derive(Debug, Default)]

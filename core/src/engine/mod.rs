@@ -26,7 +26,6 @@ pub(crate) mod lease;
 mod lease_state;
 pub(crate) mod loose;
 pub(crate) mod loss;
-pub(crate) mod outcome;
 pub(crate) mod own_hold;
 pub(crate) mod owners;
 pub(crate) mod pause;

@@ -9,9 +9,9 @@ use tokio::time::sleep;
 
 use super::lease::Lease;
 use super::shared::Shared;
-use crate::name::LockName;
 use crate::telemetry;
-use crate::ttl::Ttl;
+use crate::value::name::LockName;
+use crate::value::ttl::Ttl;
 
 /// Waits, and warns once if one hold of the client is in the way for long.
 pub(crate) async fn watched<F: Future>(shared: &Shared, name: &LockName, ttl: Ttl, wait: F) -> F::Output {

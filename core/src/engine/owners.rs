@@ -5,10 +5,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use super::entry::{Entry, LeaseKey};
 use super::lease::Lease;
-use super::outcome::HoldState;
-use crate::clock::LeaseInstant;
-use crate::name::LockName;
-use crate::token::{FencingToken, OwnerId};
+use crate::value::clock::LeaseInstant;
+use crate::value::hold_state::HoldState;
+use crate::value::name::LockName;
+use crate::value::token::{FencingToken, OwnerId};
 
 type Key = (LockName, OwnerId);
 
@@ -93,8 +93,8 @@ mod tests {
 
     use super::super::entry::{Past, Upkeep};
     use super::*;
-    use crate::token::OwnerToken;
-    use crate::ttl::Ttl;
+    use crate::value::token::OwnerToken;
+    use crate::value::ttl::Ttl;
 
     fn enter(owners: &Owners, owner: OwnerId) -> Arc<Lease> {
         let (token, now) = (OwnerToken::random(), LeaseInstant::now());

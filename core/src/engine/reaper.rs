@@ -19,14 +19,14 @@ use super::keeper::sleep_until;
 use super::renewing::quiet;
 use super::standing::outlast;
 use super::undoing::UndoMark;
-use crate::clock::LeaseInstant;
 use crate::driver::{Backend, DelayQueue, Hold, ReentrantHold, Settle};
-use crate::error::{Error, ErrorKind, Result};
-use crate::name::LockName;
-use crate::queue::QueueName;
 use crate::telemetry;
-use crate::token::{OwnerId, OwnerToken};
-use crate::ttl::DriftBound;
+use crate::value::clock::LeaseInstant;
+use crate::value::error::{Error, ErrorKind, Result};
+use crate::value::name::LockName;
+use crate::value::queue_name::QueueName;
+use crate::value::token::{OwnerId, OwnerToken};
+use crate::value::ttl::DriftBound;
 
 /// How many clean-ups are on their way at once.
 const IN_FLIGHT: usize = 64;

@@ -10,9 +10,9 @@ use std::time::Duration;
 use super::entry::{Entry, Past};
 use super::lease::Lease;
 use super::lease_state::Verdict;
-use super::outcome::{HoldState, LostReason};
 use crate::alarm;
-use crate::clock::LeaseInstant;
+use crate::value::clock::LeaseInstant;
+use crate::value::hold_state::{HoldState, LostReason};
 
 /// Dropped, nothing is known of it.
 #[derive(Debug)]

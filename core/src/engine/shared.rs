@@ -9,16 +9,16 @@ use tokio::sync::watch;
 use super::confirmation::Confirmation;
 use super::gate::Gate;
 use super::keeper::{Keeper, Round};
-use super::outcome::LostReason;
 use super::owners::Owners;
 use super::reaper::{Calls, Cleanup, Reaper};
 use super::relay::Relays;
 use crate::background::Background;
 use crate::driver::Backend;
-use crate::error::{Error, ErrorKind, Result};
 use crate::queue::Pumps;
 use crate::telemetry;
-use crate::ttl::{DriftBound, Ttl};
+use crate::value::error::{Error, ErrorKind, Result};
+use crate::value::hold_state::LostReason;
+use crate::value::ttl::{DriftBound, Ttl};
 
 /// What a client was built with.
 #[derive(Clone, Debug)]

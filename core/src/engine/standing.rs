@@ -5,10 +5,10 @@
 
 use super::lease::Lease;
 use super::lease_state::Verdict;
-use crate::clock::LeaseInstant;
 use crate::driver::{Backend, Renewed};
-use crate::error::{Error, ErrorKind, Result};
-use crate::ttl::{DriftBound, Ttl};
+use crate::value::clock::LeaseInstant;
+use crate::value::error::{Error, ErrorKind, Result};
+use crate::value::ttl::{DriftBound, Ttl};
 
 /// Sees to it that the lease lasts until then without anybody's doing; `false` when it has ended. One that lasts as long anyway
 /// is renewed as well: nothing else would tell that it was taken away.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::lease::Lease;
-use crate::clock::LeaseInstant;
+use crate::value::clock::LeaseInstant;
 
 /// What a lease knows of the clean-ups of its entries.
 #[derive(Debug, Default)]

@@ -10,11 +10,11 @@ use super::own_hold;
 use super::pause::{Pause, rest};
 use super::relay::{FirstAsk, Joined, Place, Turn};
 use super::shared::{Counted, Reservation, Shared};
-use crate::clock::LeaseInstant;
 use crate::driver::{Handed, Handing, Queueing, Signal, Waiting, Watch};
-use crate::error::{Error, ErrorKind, Result};
 use crate::request::yielding;
 use crate::telemetry;
+use crate::value::clock::LeaseInstant;
+use crate::value::error::{Error, ErrorKind, Result};
 
 /// How many times the timeout of one request a wait without a limit goes on that was never answered.
 const FIRST_ANSWER: u32 = 5;

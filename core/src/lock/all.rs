@@ -9,12 +9,12 @@ use std::time::Duration;
 use futures_util::future::select_all;
 
 use super::{Lock, LockGuard, unless_lost};
-use crate::clock::LeaseInstant;
 use crate::engine::loss::Loss;
-use crate::engine::outcome::LostReason;
 use crate::engine::wait::Patience;
-use crate::error::{Error, ErrorKind, Result};
-use crate::token::FencingToken;
+use crate::value::clock::LeaseInstant;
+use crate::value::error::{Error, ErrorKind, Result};
+use crate::value::hold_state::LostReason;
+use crate::value::token::FencingToken;
 
 /// A handle on several locks, made by [`Client::lock_all`](crate::Client::lock_all) or [`LockAll::of`].
 ///

@@ -7,7 +7,7 @@ use tokio::time::sleep;
 use super::Lock;
 use crate::engine::own_hold;
 use crate::engine::pause::Pause;
-use crate::error::Result;
+use crate::value::error::Result;
 
 /// The least time between two looks.
 const SHORTEST: Duration = Duration::from_millis(50);

@@ -3,16 +3,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::clock::LeaseInstant;
 use crate::driver::{Hold, LockTurn, Released};
 use crate::engine::hold::HeldEntry;
 use crate::engine::loose::LooseHold;
 use crate::engine::loss::Watched;
 use crate::engine::shared::Shared;
 use crate::engine::standing::outlast;
-use crate::error::Result;
-use crate::name::LockName;
-use crate::token::{FencingToken, OwnerToken};
+use crate::value::clock::LeaseInstant;
+use crate::value::error::Result;
+use crate::value::name::LockName;
+use crate::value::token::{FencingToken, OwnerToken};
 
 /// A held lock. It is a *lease*: it protects from concurrent work while this process is scheduled and clocks run at
 /// about the same rate. Give [`fence`](LockGuard::fence) to the resource, and a paused process does no harm either.

@@ -12,7 +12,7 @@ pub use guard::{Detached, LockGuard};
 pub(crate) use options::{Options, option_setters};
 pub use plain::Lock;
 
-use crate::error::Result;
+use crate::value::error::Result;
 
 /// What became of work that was done under a lock: its output, unless the release finds that the lock had been lost. One that
 /// fails otherwise goes on in the background.

@@ -5,10 +5,10 @@ use std::time::Duration;
 use crate::engine::attempt::Ask;
 use crate::engine::entry::Upkeep;
 use crate::engine::shared::Config;
-use crate::error::{Error, ErrorKind, Result};
-use crate::name::{Label, LockName};
-use crate::token::OwnerId;
-use crate::ttl::Ttl;
+use crate::value::error::{Error, ErrorKind, Result};
+use crate::value::name::{Label, LockName};
+use crate::value::token::OwnerId;
+use crate::value::ttl::Ttl;
 
 /// Options as they were given; checked when the lock is asked for.
 #[derive(Clone, Debug, Default)]

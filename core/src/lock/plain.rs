@@ -6,13 +6,13 @@ use std::time::Duration;
 use super::{LockGuard, Options, option_setters, unless_lost};
 use crate::driver::{ForceReleased, Inspection, Introspection, LockTurn, Revocation};
 use crate::engine::loose::{Adopted, LooseHold, adopt};
-use crate::engine::outcome::LostReason;
 use crate::engine::shared::Shared;
 use crate::engine::wait::{Patience, acquire};
-use crate::error::{Error, ErrorKind, Result};
-use crate::name::LockName;
 use crate::request::bounded;
-use crate::token::{FencingToken, OwnerToken};
+use crate::value::error::{Error, ErrorKind, Result};
+use crate::value::hold_state::LostReason;
+use crate::value::name::LockName;
+use crate::value::token::{FencingToken, OwnerToken};
 
 /// A handle on one lock: how it will be asked for. Cheap to make and to clone; holds nothing.
 ///

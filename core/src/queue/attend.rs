@@ -15,12 +15,12 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use super::pump::Pump;
 use super::{Delay, MessageId};
-use crate::clock::LeaseInstant;
 use crate::driver::{Parking, TurnGiven};
 use crate::engine::loose::LooseHold;
-use crate::error::{ErrorKind, Result};
 use crate::lock::{Lock, LockGuard};
-use crate::name::LockName;
+use crate::value::clock::LeaseInstant;
+use crate::value::error::{ErrorKind, Result};
+use crate::value::name::LockName;
 
 /// The pause after a failure.
 const PAUSE: Duration = Duration::from_secs(1);

@@ -9,15 +9,15 @@ use super::extending::Confirmed;
 use super::pump::Pump;
 use super::recurring::{Occurrence, OccurrenceEnd, left_to_others};
 use super::{Delay, Lease};
-use crate::clock::LeaseInstant;
 use crate::driver::{Extended, Extension, RawDelivery, Settle, Settled, Settlement};
 use crate::engine::loose::LooseHold;
 use crate::engine::reaper::{Cleanup, Undo};
 use crate::engine::shared::Shared;
-use crate::error::{Error, ErrorKind, Result};
-use crate::name::LockName;
 use crate::telemetry;
-use crate::token::OwnerToken;
+use crate::value::clock::LeaseInstant;
+use crate::value::error::{Error, ErrorKind, Result};
+use crate::value::name::LockName;
+use crate::value::token::OwnerToken;
 
 /// A delivery that is not settled. Dropped, it is settled in the background, as [`Claim::if_dropped`] says.
 #[derive(Debug)]

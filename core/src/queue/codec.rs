@@ -2,8 +2,8 @@
 
 use std::fmt::Debug;
 
-use crate::error::{Error, ErrorKind, Result};
 use crate::panicked::caught;
+use crate::value::error::{Error, ErrorKind, Result};
 
 /// Turns values into bytes and back. A queue has one; [`Json`] is what [`Client::queue`](crate::Client::queue) uses.
 ///

@@ -6,7 +6,7 @@ use super::codec::decode;
 use super::handle::Queue;
 use super::{Delay, MessageId};
 use crate::driver::{DeadLetter, DeadPage, DeadPlace, DeadSelection, Purged, Redriven, Rest};
-use crate::error::{Error, Result};
+use crate::value::error::{Error, Result};
 
 /// How many letters one step moves or removes.
 const STEP: usize = 500;

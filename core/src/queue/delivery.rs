@@ -10,9 +10,9 @@ use super::codec::{Codec, decode};
 use super::recurring::Occurrence;
 use super::{Attempts, ConcurrencyKey, Delay, Lease, MessageId, Payload, Reason};
 use crate::driver::{Cause, Settled, Settlement};
-use crate::error::{Error, ErrorKind, Result};
-use crate::name::LockName;
-use crate::token::FencingToken;
+use crate::value::error::{Error, ErrorKind, Result};
+use crate::value::name::LockName;
+use crate::value::token::FencingToken;
 
 /// After how long a message is due again whose delivery was dropped: doubled with each attempt, up to the longest.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);

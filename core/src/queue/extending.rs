@@ -13,10 +13,10 @@ use tokio::time::Instant;
 
 use super::pump::{DRIVER, Pump, ended};
 use crate::alarm::sleep_until;
-use crate::clock::LeaseInstant;
 use crate::driver::{Extended, Extension};
-use crate::error::{Error, ErrorKind, Result};
 use crate::panicked::caught_in;
+use crate::value::clock::LeaseInstant;
+use crate::value::error::{Error, ErrorKind, Result};
 
 /// The extensions of one queue that have not left yet.
 #[derive(Default)]

@@ -11,9 +11,9 @@ use super::delivery::Delivery;
 use super::pump::{Patience, Pump};
 use super::push::{Push, PushMany};
 use super::{Attempts, DeadLetters, Lease, Message, QueueName, WorkerBuilder};
-use crate::clock::LeaseInstant;
 use crate::driver::{DelayQueue, QueueCapabilities, Settled};
-use crate::error::{Error, ErrorKind, Result};
+use crate::value::clock::LeaseInstant;
+use crate::value::error::{Error, ErrorKind, Result};
 
 /// The pause of those who go on after a failed request for messages.
 pub(super) const AFTER_FAILURE: Duration = Duration::from_secs(1);

@@ -8,8 +8,8 @@ use super::codec::Codec;
 use super::handle::Queue;
 use super::{Attempts, ConcurrencyKey, Delay, MessageId, Payload, wall};
 use crate::driver::{Due, IfKnown, KeyedConcurrency, NamedId, NewMessage, QueueCapabilities};
-use crate::error::{Error, ErrorKind, Result};
-use crate::name::LockName;
+use crate::value::error::{Error, ErrorKind, Result};
+use crate::value::name::LockName;
 
 /// For how long an id stays known after its message was acknowledged, unless told otherwise.
 const DEFAULT_WINDOW: Duration = Duration::from_secs(3600);

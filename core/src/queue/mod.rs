@@ -15,14 +15,11 @@ mod dead;
 mod delivery;
 mod extending;
 mod handle;
-mod limits;
 mod message;
-mod name;
 mod operate;
 mod parked;
 mod pump;
 mod push;
-mod rate;
 mod recurring;
 mod registry;
 mod run;
@@ -30,18 +27,18 @@ mod together;
 mod wall;
 mod worker;
 
+pub use crate::value::limits::{Attempts, Delay, Lease, Payload};
+pub use crate::value::limits::{QueueLimits, Rate};
+pub use crate::value::queue_name::{ConcurrencyKey, MessageId, QueueName, Reason, Recurrence};
 #[cfg(feature = "json")]
 pub use codec::Json;
 pub use codec::{Bytes, Codec, Text};
 pub use dead::DeadLetters;
 pub use delivery::Delivery;
 pub use handle::Queue;
-pub use limits::{Attempts, Delay, Lease, Payload};
 pub use message::Message;
-pub use name::{ConcurrencyKey, MessageId, QueueName, Reason, Recurrence};
 pub use parked::OrPark;
 pub use push::{Push, PushMany, PushManyError};
-pub use rate::{QueueLimits, Rate};
 pub use recurring::{Ensured, Missed, OccurrenceEnd, Recurring};
 pub use worker::{
     Ending, IntoOutcome, Jitter, Job, Outcome, RetryPolicy, Worker, WorkerBuilder, WorkerEvent, WorkerStats,

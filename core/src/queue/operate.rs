@@ -8,7 +8,7 @@ use super::handle::Queue;
 use super::{Delay, MessageId, QueueLimits, QueueName};
 use crate::driver::{Cancelled, ListPlace, Listed, MessageInfo, MessagePage, PurgeStep, QueueStats, Rescheduled, Rest};
 use crate::engine::shared::Shared;
-use crate::error::{Error, Result};
+use crate::value::error::{Error, Result};
 
 /// How many messages one step of a purge removes: short enough for a backend to do other work in between.
 const STEP: usize = 1000;

@@ -6,8 +6,8 @@ use super::Message;
 use super::delivery::Delivery;
 use super::handle::Queue;
 use crate::driver::Pushed;
-use crate::error::Result;
 use crate::lock::{Lock, LockGuard};
+use crate::value::error::Result;
 
 /// What became of a request that needed a lock.
 #[derive(Debug)]

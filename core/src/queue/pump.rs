@@ -16,10 +16,10 @@ use super::claim::Claim;
 use super::extending::Extensions;
 use super::together::Pushes;
 use super::{Lease, QueueName};
-use crate::clock::LeaseInstant;
 use crate::driver::{DelayQueue, QueueCapabilities, Settle, Settled};
 use crate::engine::shared::Shared;
-use crate::error::{Error, ErrorKind, Result};
+use crate::value::clock::LeaseInstant;
+use crate::value::error::{Error, ErrorKind, Result};
 
 /// Who panicked, in errors.
 pub(super) const DRIVER: &str = "the driver";

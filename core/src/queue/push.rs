@@ -8,10 +8,10 @@ use std::time::{Duration, SystemTime};
 use super::Message;
 use super::handle::Queue;
 use super::message::Encoded;
-use crate::clock::LeaseInstant;
 use crate::driver::{Due, NewMessage, Pushed, QueueCapabilities};
-use crate::error::{Error, Result};
 use crate::telemetry;
+use crate::value::clock::LeaseInstant;
+use crate::value::error::{Error, Result};
 
 /// A future that lasts as long as what it was made from.
 type Boxed<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;

@@ -8,7 +8,7 @@ use super::attend::Attended;
 use super::pump::Pump;
 use crate::driver::DelayQueue;
 use crate::engine::shared::Shared;
-use crate::error::{Error, ErrorKind, Result};
+use crate::value::error::{Error, ErrorKind, Result};
 
 /// The queues of the backend.
 pub(crate) fn driver(shared: &Shared) -> Result<&Arc<dyn DelayQueue>> {

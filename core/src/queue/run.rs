@@ -9,11 +9,11 @@ use super::Lease;
 use super::claim::{Claim, carry_on};
 use super::pump::{Answered, DRIVER, Demand, Patience, Pending, Pump};
 use crate::alarm;
-use crate::clock::LeaseInstant;
 use crate::driver::{Next, QueueWake, RawDelivery, ReceiveRequest, Received, Settle, Settled, Watch};
-use crate::error::{Error, ErrorKind, Result};
 use crate::panicked::caught_in;
 use crate::telemetry;
+use crate::value::clock::LeaseInstant;
+use crate::value::error::{Error, ErrorKind, Result};
 
 /// How long a waiting receiver sleeps at most where nothing wakes it, or it is not known yet whether the watch can be trusted:
 /// the bound on its lateness when every wake-up is lost.

@@ -17,8 +17,8 @@ use tokio::sync::oneshot;
 use super::bounded;
 use super::pump::{DRIVER, Pump, ended};
 use crate::driver::{NewMessage, Pushed, QueueCapabilities};
-use crate::error::{Error, ErrorKind, Result};
 use crate::panicked::caught_in;
+use crate::value::error::{Error, ErrorKind, Result};
 
 /// The pushes of one queue.
 #[derive(Default)]

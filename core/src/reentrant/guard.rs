@@ -5,9 +5,9 @@ use std::sync::Arc;
 use crate::driver::{Exited, ReentrantHold};
 use crate::engine::hold::HeldEntry;
 use crate::engine::shared::Shared;
-use crate::error::{Error, ErrorKind, Result};
 use crate::lock::guard_methods;
-use crate::token::OwnerId;
+use crate::value::error::{Error, ErrorKind, Result};
+use crate::value::token::OwnerId;
 
 /// One entry of a re-entrant lock. What is said of [`LockGuard`](crate::LockGuard) holds here too.
 ///

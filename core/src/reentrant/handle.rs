@@ -7,10 +7,10 @@ use super::ReentrantGuard;
 use crate::driver::Holder;
 use crate::engine::shared::Shared;
 use crate::engine::wait::{Patience, acquire};
-use crate::error::Result;
 use crate::lock::{Lock, Options, option_setters, unless_lost};
-use crate::name::LockName;
-use crate::token::OwnerId;
+use crate::value::error::Result;
+use crate::value::name::LockName;
+use crate::value::token::OwnerId;
 
 /// A handle on one lock, to be entered and re-entered by one owner. Cheap to make and to clone; holds nothing.
 ///

@@ -2,13 +2,14 @@
 
 use std::time::Duration;
 
-use crate::clock::LeaseInstant;
 use crate::driver::{Received, Settled, Settlement};
-use crate::engine::outcome::LostReason;
-use crate::error::Error;
-use crate::name::LockName;
-use crate::queue::{MessageId, QueueName, WorkerStats};
-use crate::token::FencingToken;
+use crate::queue::WorkerStats;
+use crate::value::clock::LeaseInstant;
+use crate::value::error::Error;
+use crate::value::hold_state::LostReason;
+use crate::value::name::LockName;
+use crate::value::queue_name::{MessageId, QueueName};
+use crate::value::token::FencingToken;
 
 /// Whether anything is.
 pub(crate) const REPORTS: bool = false;

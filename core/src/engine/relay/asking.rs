@@ -4,7 +4,7 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::name::LockName;
+use crate::value::name::LockName;
 
 /// How many first requests are known at once; a further one is nobody's business.
 const SLOTS: usize = 128;

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use super::super::attempt::Ask;
 use super::super::entry::Upkeep;
-use crate::clock::LeaseInstant;
-use crate::name::{Label, LockName};
-use crate::ttl::Ttl;
+use crate::value::clock::LeaseInstant;
+use crate::value::name::{Label, LockName};
+use crate::value::ttl::Ttl;
 
 /// How long after its grant a lease is passed on: other clients wait as long.
 const PASSING: Duration = Duration::from_millis(10);

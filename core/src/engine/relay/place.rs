@@ -8,9 +8,9 @@ use tokio::sync::oneshot;
 use super::super::attempt::Ask;
 use super::super::hold::HeldEntry;
 use super::super::shared::{Reservation, Shared};
-use crate::clock::LeaseInstant;
-use crate::error::{Error, ErrorKind, Result};
-use crate::name::LockName;
+use crate::value::clock::LeaseInstant;
+use crate::value::error::{Error, ErrorKind, Result};
+use crate::value::name::LockName;
 
 /// What a waiter is given.
 #[derive(Debug)]

@@ -16,10 +16,10 @@ use super::asking::{Asked, Asking, FirstAsk};
 use super::baton::{Baton, CLAIM, Terms};
 use super::place::{Offer, Place};
 use super::runner::{Next, Runner};
-use crate::clock::LeaseInstant;
-use crate::error::{Error, Result};
-use crate::name::LockName;
-use crate::token::OwnerToken;
+use crate::value::clock::LeaseInstant;
+use crate::value::error::{Error, Result};
+use crate::value::name::LockName;
+use crate::value::token::OwnerToken;
 
 /// One relay for each name that several tasks of the client want.
 #[derive(Debug, Default)]

@@ -7,8 +7,8 @@ use tokio::sync::Notify;
 use super::super::attempt::Ask;
 use super::super::shared::Shared;
 use super::super::wait::Wait;
-use crate::clock::LeaseInstant;
-use crate::name::LockName;
+use crate::value::clock::LeaseInstant;
+use crate::value::name::LockName;
 
 /// What it does next.
 pub(super) enum Next {

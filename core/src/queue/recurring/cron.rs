@@ -3,7 +3,7 @@
 use jiff::tz::TimeZone;
 use jiff::{Timestamp, Zoned};
 
-use crate::error::{Error, ErrorKind, Result};
+use crate::value::error::{Error, ErrorKind, Result};
 
 #[derive(Clone, Debug)]
 pub(super) struct Cron {

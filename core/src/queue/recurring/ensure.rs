@@ -7,8 +7,10 @@ use super::occurrence::millis;
 use super::plan::{Missed, Plan};
 use super::schedule::Schedule;
 use crate::driver::{Due, IfKnown, MessageInfo, MessageState, NamedId, NewMessage, Pushed};
-use crate::error::{Error, ErrorKind, Result};
-use crate::queue::{Attempts, Delay, MessageId, Payload, Queue, wall};
+use crate::queue::{Queue, wall};
+use crate::value::error::{Error, ErrorKind, Result};
+use crate::value::limits::{Attempts, Delay, Payload};
+use crate::value::queue_name::MessageId;
 
 /// How long a changed schedule waits before it looks again whether the occurrence of the old one is over.
 const AGAIN: Duration = Duration::from_secs(1);

@@ -4,8 +4,10 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::plan::{Missed, Plan};
 use crate::driver::{Cause, RawDelivery, Settlement};
-use crate::error::Result;
-use crate::queue::{Attempts, Delay, Reason, Recurrence, wall};
+use crate::queue::wall;
+use crate::value::error::Result;
+use crate::value::limits::{Attempts, Delay};
+use crate::value::queue_name::{Reason, Recurrence};
 
 /// After how long a message comes back whose recurrence this client does not understand: another one may.
 const NOT_OURS: Duration = Duration::from_secs(10);

@@ -1,8 +1,9 @@
 //! What a recurring message carries of its schedule.
 
 use super::schedule::Schedule;
-use crate::error::{Error, ErrorKind, Result};
-use crate::queue::{Attempts, Recurrence};
+use crate::value::error::{Error, ErrorKind, Result};
+use crate::value::limits::Attempts;
+use crate::value::queue_name::Recurrence;
 
 /// What becomes of occurrences whose time has passed without anybody to handle them, or while the one before was handled.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use tenure_testkit::inputs::{self, assert_sound};
 
 use super::plan::Plan;
-use crate::queue::Recurrence;
+use crate::value::queue_name::Recurrence;
 
 const WORDS: &[&str] = &[
     "1 ",

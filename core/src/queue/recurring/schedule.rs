@@ -5,7 +5,7 @@ use std::time::Duration;
 
 #[cfg(feature = "cron")]
 use super::cron::Cron;
-use crate::error::{Error, ErrorKind, Result};
+use crate::value::error::{Error, ErrorKind, Result};
 
 /// The shortest interval.
 const SHORTEST: Duration = Duration::from_secs(1);

@@ -11,11 +11,12 @@ use super::outcome::IntoOutcome;
 use super::retry::RetryPolicy;
 use super::run::{Worker, start};
 use super::{Job, handling};
-use crate::error::{Error, ErrorKind, Result};
-use crate::name::LockName;
+use crate::queue::Queue;
 use crate::queue::parked::PARKED_AT_MOST;
-use crate::queue::{Delay, Lease, Queue};
-use crate::ttl::Ttl;
+use crate::value::error::{Error, ErrorKind, Result};
+use crate::value::limits::{Delay, Lease};
+use crate::value::name::LockName;
+use crate::value::ttl::Ttl;
 
 /// Settings of a [`Worker`]; made by [`Queue::worker`].
 #[must_use = "a builder does nothing until `start`"]

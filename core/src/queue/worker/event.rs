@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use super::outcome::Outcome;
 use crate::driver::Settled;
-use crate::error::{Error, Result};
-use crate::name::LockName;
-use crate::queue::{MessageId, OccurrenceEnd, Reason};
+use crate::queue::OccurrenceEnd;
+use crate::value::error::{Error, Result};
+use crate::value::name::LockName;
+use crate::value::queue_name::{MessageId, Reason};
 
 /// Something that happened in a worker, for metrics and alarms: see
 /// [`WorkerBuilder::on_event`](super::WorkerBuilder::on_event).

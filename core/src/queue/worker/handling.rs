@@ -19,8 +19,10 @@ use crate::alarm;
 use crate::driver::Settlement;
 use crate::lock::LockGuard;
 use crate::panicked::text;
-use crate::queue::{Delay, Delivery, Reason};
+use crate::queue::Delivery;
 use crate::telemetry;
+use crate::value::limits::Delay;
+use crate::value::queue_name::Reason;
 
 /// A handler without its type.
 pub(super) type Handler<T> = Arc<dyn Fn(Job<T>) -> Pin<Box<dyn Future<Output = Outcome> + Send>> + Send + Sync>;

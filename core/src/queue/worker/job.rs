@@ -7,8 +7,10 @@ use tokio::sync::watch;
 
 use super::run::Stage;
 use crate::driver::Cause;
-use crate::queue::{Attempts, Delivery, MessageId, Payload, Reason};
-use crate::token::FencingToken;
+use crate::queue::Delivery;
+use crate::value::limits::{Attempts, Payload};
+use crate::value::queue_name::{MessageId, Reason};
+use crate::value::token::FencingToken;
 
 /// One message for a handler. The worker settles it, extends its lease, and drops the handler's future when the lease
 /// (or the lock) is lost.

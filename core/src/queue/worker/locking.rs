@@ -4,11 +4,12 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
 use super::builder::Settings;
-use crate::error::Result;
 use crate::lock::{Lock, LockGuard};
-use crate::name::LockName;
 use crate::panicked;
-use crate::queue::{Delivery, Reason};
+use crate::queue::Delivery;
+use crate::value::error::Result;
+use crate::value::name::LockName;
+use crate::value::queue_name::Reason;
 
 /// Which lock a message needs that was pushed without one; `None` for none.
 pub(super) type LockOf<T> = Arc<dyn Fn(&T) -> Option<Result<LockName>> + Send + Sync>;

@@ -3,7 +3,7 @@
 use std::fmt::Display;
 use std::time::Duration;
 
-use crate::queue::Reason;
+use crate::value::queue_name::Reason;
 
 /// What became of a message.
 #[derive(Clone, Debug, PartialEq, Eq)]

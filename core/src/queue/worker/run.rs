@@ -11,10 +11,10 @@ use super::event::WorkerEvent;
 use super::handling::{Handler, handle};
 use super::observer::Observer;
 use super::stats::WorkerStats;
-use crate::error::{Error, ErrorKind, Result};
 use crate::panicked::text;
 use crate::queue::handle::AFTER_FAILURE;
 use crate::telemetry;
+use crate::value::error::{Error, ErrorKind, Result};
 
 /// A worker at work. Dropping it is like an [`abort`](Worker::abort): handlers are dropped, and their messages are
 /// returned to the queue in the background.

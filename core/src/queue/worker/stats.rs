@@ -3,8 +3,8 @@
 use super::event::{Ending, WorkerEvent};
 use super::outcome::Outcome;
 use crate::driver::Settled;
-use crate::error::{Error, Result};
 use crate::queue::OccurrenceEnd;
+use crate::value::error::{Error, Result};
 
 /// What a worker has done so far.
 ///

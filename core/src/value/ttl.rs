@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use crate::error::{Error, ErrorKind, Result};
+use crate::value::error::{Error, ErrorKind, Result};
 
 /// How long a lease lasts without renewal: [`Ttl::MIN`] to [`Ttl::MAX`], whole milliseconds.
 ///

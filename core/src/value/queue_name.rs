@@ -3,8 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::error::{Error, ErrorKind, Result};
-use crate::name::LockName;
+use crate::value::error::{Error, ErrorKind, Result};
+use crate::value::name::LockName;
 
 /// The name of a queue: 1 to [`QueueName::MAX_LEN`] bytes, any bytes. Compared byte by byte.
 ///

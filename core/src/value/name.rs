@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::error::{Error, ErrorKind, Result};
+use crate::value::error::{Error, ErrorKind, Result};
 
 /// The name of a lock: 1 to [`LockName::MAX_LEN`] bytes, any bytes. What may be longer is [hashed](LockName::hashed).
 ///

@@ -4,8 +4,8 @@ use std::fmt;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::driver::{BackendUrl, CredibleFences};
-use crate::error::{Error, ErrorKind, Result};
-use crate::token::FencingToken;
+use crate::value::error::{Error, ErrorKind, Result};
+use crate::value::token::FencingToken;
 
 /// A number that every fence of a driver is greater than: `fence_floor` in its settings or its URL.
 ///

@@ -9,6 +9,7 @@ use std::num::NonZeroU64;
 use std::sync::OnceLock;
 use std::time::Duration;
 
+use suspend::{at_least as suspended_at_least, at_most as suspended_at_most};
 use tokio::time::Instant;
 
 /// A reading of the lease clock: time since an arbitrary start, suspend included.
@@ -139,14 +140,14 @@ mod suspend {
     }
 
     /// Whatever comes between the two readings makes it less.
-    pub(super) fn at_least() -> Duration {
+    pub(crate) fn at_least() -> Duration {
         let boot = span(clock_gettime(ClockId::Boottime));
         let least = boot.saturating_sub(span(clock_gettime(ClockId::Monotonic)));
         beyond_noise(least.saturating_sub(at_start().most))
     }
 
     /// Whatever comes between the two readings makes it more: what looks like a suspend is looked at again.
-    pub(super) fn at_most() -> Duration {
+    pub(crate) fn at_most() -> Duration {
         let start = at_start();
         let monotonic = span(clock_gettime(ClockId::Monotonic));
         let most = span(clock_gettime(ClockId::Boottime)).saturating_sub(monotonic);
@@ -161,16 +162,14 @@ mod suspend {
 mod suspend {
     use std::time::Duration;
 
-    pub(super) fn at_least() -> Duration {
+    pub(crate) fn at_least() -> Duration {
         Duration::ZERO
     }
 
-    pub(super) fn at_most() -> Duration {
+    pub(crate) fn at_most() -> Duration {
         Duration::ZERO
     }
 }
-
-use suspend::{at_least as suspended_at_least, at_most as suspended_at_most};
 
 #[cfg(test)]
 mod tests {

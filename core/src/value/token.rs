@@ -7,7 +7,7 @@ use std::str::FromStr;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
-use crate::error::{Error, ErrorKind, Result};
+use crate::value::error::{Error, ErrorKind, Result};
 
 /// Length of the text form of a 128-bit identity: unpadded base64url.
 const TEXT_LEN: usize = 22;

@@ -1,0 +1,11 @@
+//! Values: what drivers, the engine and users speak of. They know of nothing above them.
+
+pub(crate) mod clock;
+pub(crate) mod error;
+pub(crate) mod fence;
+pub(crate) mod hold_state;
+pub(crate) mod limits;
+pub(crate) mod name;
+pub(crate) mod queue_name;
+pub(crate) mod token;
+pub(crate) mod ttl;

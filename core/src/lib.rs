@@ -30,6 +30,8 @@ mod reentrant;
 mod request;
 mod value;
 
+pub use crate::engine::hold::Loss;
+pub use crate::engine::renewer::Confirmation;
 pub use crate::value::clock::LeaseInstant;
 pub use crate::value::error::{Error, ErrorKind, Result};
 pub use crate::value::fence::FenceFloor;
@@ -38,8 +40,6 @@ pub use crate::value::name::{Label, LockName};
 pub use crate::value::token::{FencingToken, OwnerId, OwnerToken, TokenText};
 pub use crate::value::ttl::{DriftBound, Ttl};
 pub use client::{Client, ClientBuilder, Stats};
-pub use engine::confirmation::Confirmation;
-pub use engine::loss::Loss;
 pub use fence_gate::{FenceGate, StaleFence};
 pub use lock::{Detached, Lock, LockAll, LockGuard, MultiGuard};
 #[cfg(feature = "json")]

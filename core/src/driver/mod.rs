@@ -18,39 +18,30 @@
 //! `docs/writing-a-driver.md` walks through a whole driver, and the crate `tenure-conformance` proves it.
 
 mod backend;
-mod bucket;
 mod capability;
 mod counted;
-mod credible;
 mod doctor;
 mod lock;
 mod queue;
-mod queue_capability;
 mod queue_report;
 mod queue_request;
-mod queue_router;
 mod quorum_node;
-mod reentrant;
 mod request;
-mod small_file;
+mod rules;
 mod tls;
-mod tombstones;
 mod url;
-mod watch;
+mod wake;
 
 pub use crate::value::error::{one_line, reason};
 pub use backend::Backend;
-pub use bucket::TokenBucket;
 pub use capability::{
-    Exclusion, Fencing, Introspection, LockCapabilities, OwnerScope, ReentrantCapabilities, Revocation, TtlRange,
-    Waiting,
+    Exclusion, Fencing, Introspection, KeyedConcurrency, LeaseRange, LockCapabilities, OwnerScope, Parking,
+    QueueCapabilities, QueueWake, ReentrantCapabilities, Revocation, TtlRange, Waiting,
 };
 pub use counted::{CountedReentry, ProcessOwners};
-pub use credible::{CLOCKS_APART, CredibleFences};
 pub use doctor::{Checkup, Concern, Doctor, Finding, Topic};
-pub use lock::DistributedLock;
+pub use lock::{DistributedLock, ReentrantLock};
 pub use queue::DelayQueue;
-pub use queue_capability::{KeyedConcurrency, LeaseRange, Parking, QueueCapabilities, QueueWake};
 pub use queue_report::{
     Cancelled, DeadCause, DeadLetter, DeadPage, DeadPlace, DeadSelection, Flow, ListPlace, Listed, MessageInfo,
     MessagePage, PurgePlace, PurgeStep, Purged, QueuePage, QueueStats, Redriven, Rescheduled, Rest,
@@ -59,19 +50,21 @@ pub use queue_request::{
     Cause, Due, Extended, Extension, Healed, IfKnown, LockTurn, MessageState, NamedId, NewMessage, Next, Pushed,
     RawDelivery, Receipt, ReceiveRequest, Received, Settle, Settled, Settlement, TurnGiven,
 };
-pub use queue_router::QueueRouter;
 pub use quorum_node::{Ballot, Electorate, QuorumNode, Raised, Vote};
-pub use reentrant::ReentrantLock;
 pub use request::{
     AcquireRequest, Acquisition, Begun, Busy, Exited, ForceReleased, Grant, Handing, Hold, Holder, Inspection,
     Queueing, ReentrantHold, ReentrantRenewal, Released, Renewal, Renewed,
 };
+pub use rules::{CLOCKS_APART, CredibleFences, TokenBucket, Tombstones};
 pub use tls::tls_fault;
-pub use tombstones::Tombstones;
 pub use url::{BackendUrl, host_and_port};
-pub use watch::{Handed, Signal, WakeHandle, WakeRouter, Watch};
+pub use wake::{Handed, QueueRouter, Signal, WakeHandle, WakeRouter, Watch};
 
 #[cfg(feature = "mock")]
-pub use self::{
-    lock::MockDistributedLock, queue::MockDelayQueue, quorum_node::mock::MockQuorumNode, reentrant::MockReentrantLock,
-};
+pub use self::lock::MockDistributedLock;
+#[cfg(feature = "mock")]
+pub use self::queue::MockDelayQueue;
+#[cfg(feature = "mock")]
+pub use self::quorum_node::mock::MockQuorumNode;
+#[cfg(feature = "mock")]
+pub use lock::MockReentrantLock;

@@ -1,5 +1,9 @@
 //! What a failed handshake means, whichever client library tells of it.
 
+use std::io;
+
+use crate::value::error::{Error, ErrorKind, Result};
+
 /// What an operator has to mend when an attempt to connect failed with these words; `None` if TLS is not what failed.
 ///
 /// The client libraries hand on the words of `rustls`, some of them nothing else, and one in the form for debugging.
@@ -42,6 +46,28 @@ fn alert(says: &impl Fn(&[&str]) -> bool) -> &'static str {
     }
 }
 
+// Files that a URL names.
+
+/// The most bytes of such a file. All authorities of a system are a quarter of it.
+const LARGEST: u64 = 1 << 20;
+
+/// Reads the file of a parameter, unless it is a device, a pipe or a directory, or too large.
+pub(super) fn read_small_file(name: &str, path: &str) -> Result<Vec<u8>> {
+    let cannot = |error: io::Error| refused(format!("cannot read the file of {name}")).with_source(error);
+    let what = std::fs::metadata(path).map_err(cannot)?;
+    if !what.is_file() {
+        return Err(refused(format!("the file of {name} is no regular file")));
+    }
+    if what.len() > LARGEST {
+        return Err(refused(format!("the file of {name} is of {} bytes, more than {LARGEST}", what.len())));
+    }
+    std::fs::read(path).map_err(cannot)
+}
+
+fn refused(text: String) -> Error {
+    Error::new(ErrorKind::InvalidArgument, text)
+}
+
 #[cfg(test)]
 mod tests {
     use super::tls_fault;
@@ -65,5 +91,25 @@ mod tests {
             assert!(tls_fault(words).is_some_and(|fault| fault.contains(told)), "{words}");
         }
         assert_eq!(tls_fault("Connection refused (os error 111)"), None);
+    }
+}
+
+#[cfg(test)]
+mod small_file_tests {
+    use super::*;
+
+    #[test]
+    fn only_a_regular_file_of_a_sensible_size_is_read() {
+        let file = std::env::temp_dir().join(format!("tenure-file-{}", std::process::id()));
+        let path = file.display().to_string();
+        std::fs::write(&file, "pem").unwrap();
+        assert_eq!(read_small_file("ca", &path).unwrap(), b"pem");
+        std::fs::File::create(&file).unwrap().set_len(LARGEST + 1).unwrap();
+        for (path, word) in [(&*path, "bytes"), ("/dev/zero", "no regular file"), ("/", "no regular file")] {
+            let error = read_small_file("ca", path).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+            assert!(error.message().contains(word), "{error}");
+        }
+        std::fs::remove_file(&file).unwrap();
     }
 }

@@ -5,7 +5,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-use super::small_file;
+use crate::driver::tls::read_small_file;
 use crate::value::error::{Error, ErrorKind, Result};
 
 /// The URL of a backend, in its parts: `scheme://[user[:password]@]host[:port],host…/path?parameter=value&…`, or
@@ -221,7 +221,7 @@ impl BackendUrl {
     /// [`ErrorKind::InvalidArgument`] naming the parameter, when the file cannot be read, is a device, a pipe or a directory,
     /// or is larger than a mebibyte.
     pub fn file_of(&mut self, name: &'static str) -> Result<Option<Vec<u8>>> {
-        self.text(name).map(|path| small_file::read(name, &path)).transpose()
+        self.text(name).map(|path| read_small_file(name, &path)).transpose()
     }
 
     /// Refuses parameters that nobody took out.

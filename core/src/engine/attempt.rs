@@ -3,13 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::entry::{Entry, LeaseKey, Past, Upkeep};
 use super::hold::HeldEntry;
 use super::lease::Lease;
 use super::reaper::{Cleanup, Undo};
-use super::relay::{Baton, Terms};
 use super::shared::{Reservation, Shared};
 use crate::driver::{AcquireRequest, Acquisition, Begun, Busy, Grant, Handed, Hold, Queueing};
+use crate::engine::lease::{Entry, LeaseKey, Past, Upkeep};
+use crate::engine::local_handover::{HandoverBudget, Terms};
 use crate::value::clock::LeaseInstant;
 use crate::value::error::{Error, ErrorKind, Result};
 use crate::value::name::{Label, LockName};
@@ -237,7 +237,7 @@ impl Attempt {
         };
         let Some(lease) = lease else { return Ok(Answered::Spent) };
         let place = self.reservation.take().ok_or_else(gone)?;
-        shared.keeper.watch_over(&lease);
+        shared.renewer.watch_over(&lease);
         shared.reaper.ends();
         let held = HeldEntry::new(place, lease, *token, grant.depth).at_least(least);
         let fences = grant.fences.min(self.request.fences);
@@ -248,7 +248,7 @@ impl Attempt {
             at_least: self.at_least,
             label: self.request.label.clone(),
         };
-        Ok(Answered::Won(held.with_baton((fences > 1).then(|| Baton::new(fences, now, &terms())))))
+        Ok(Answered::Won(held.with_baton((fences > 1).then(|| HandoverBudget::new(fences, now, &terms())))))
     }
 }
 

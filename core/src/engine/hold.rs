@@ -2,28 +2,28 @@
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::task::{Poll, ready};
 use std::time::Duration;
 
+use futures_util::StreamExt as _;
+use futures_util::stream::FuturesUnordered;
 use tokio::time::timeout;
 
-use super::entry::{Entry, Past};
-use super::lease::Lease;
-use super::loose::LooseHold;
-use super::loss::{Over, Watched};
-use super::reaper::Cleanup;
-use super::relay::Baton;
-use super::renewing::{Renewing, in_time, quiet};
-use super::shared::{Reservation, Shared};
-use super::standing::prolong;
-use crate::driver::LockTurn;
+use crate::driver::{Hold, LockTurn, Renewal, Renewed};
+use crate::engine::attempt::{Ask, CHASE};
+use crate::engine::lease::{Entry, Lease, LeaseKey, Past, prolong};
+use crate::engine::local_handover::HandoverBudget;
+use crate::engine::reaper::{Cleanup, Undo};
+use crate::engine::renewer::{Renewing, in_time, quiet};
+use crate::engine::shared::{Reservation, Shared};
 use crate::request::yielding;
 use crate::telemetry;
 use crate::value::clock::LeaseInstant;
 use crate::value::error::{Error, ErrorKind, Result};
 use crate::value::hold_state::{HoldState, LostReason};
+use crate::value::name::LockName;
 use crate::value::token::{FencingToken, OwnerToken};
 use crate::value::ttl::Ttl;
 
@@ -39,7 +39,7 @@ pub(crate) struct HeldEntry {
     /// Until when it is to be left standing, once somebody works under it.
     least: Option<LeaseInstant>,
     /// With it, the lease may be passed on.
-    baton: Option<Baton>,
+    budget: Option<HandoverBudget>,
     /// Made by the first who watches the hold without the guard.
     over: OnceLock<Arc<Over>>,
 }
@@ -47,7 +47,7 @@ pub(crate) struct HeldEntry {
 impl HeldEntry {
     pub(crate) fn new(place: Reservation, lease: Arc<Lease>, token: OwnerToken, depth: u32) -> Self {
         place.shared().holds.fetch_add(1, Ordering::AcqRel);
-        Self { place, lease, token, before: 0, depth, least: None, baton: None, over: OnceLock::new() }
+        Self { place, lease, token, before: 0, depth, least: None, budget: None, over: OnceLock::new() }
     }
 
     /// The same hold, which nobody else gets before then if it was worked under.
@@ -64,24 +64,24 @@ impl HeldEntry {
     }
 
     /// The same hold, which may be passed on.
-    pub(crate) fn with_baton(mut self, baton: Option<Baton>) -> Self {
-        self.baton = baton;
+    pub(crate) fn with_baton(mut self, budget: Option<HandoverBudget>) -> Self {
+        self.budget = budget;
         self
     }
 
     /// The next hold on the same lease, with a token and a fence of its own.
-    pub(super) fn passed_on(&self, token: OwnerToken, baton: Baton) -> Self {
+    pub(super) fn passed_on(&self, token: OwnerToken, budget: HandoverBudget) -> Self {
         let place = self.shared().reserve_for_others(); // until it is claimed by a waiter with a place of its own
         let mut next = Self::new(place, Arc::clone(&self.lease), token, self.depth);
-        (next.before, next.baton) = (self.before + 1, Some(baton));
+        (next.before, next.budget) = (self.before + 1, Some(budget));
         next
     }
 
     /// Gives the lease to the client's next waiter in place of the backend, if there is one that may have it. What is
     /// left of this hold has no say in the lease any more.
     pub(crate) fn pass_on(&mut self) -> bool {
-        let Some(baton) = self.baton.take() else { return false };
-        self.shared().relays.pass_on(self, baton)
+        let Some(budget) = self.budget.take() else { return false };
+        self.shared().local_queues.pass_on(self, budget)
     }
 
     pub(super) fn over(&self) -> Option<&Over> {
@@ -100,19 +100,19 @@ impl HeldEntry {
         }
         let claimed = self.lease.claim(&self.token, max_hold.map(|most| LeaseInstant::now().after(most)));
         if claimed && max_hold.is_some() {
-            self.shared().keeper.watch_over(&self.lease);
+            self.shared().renewer.watch_over(&self.lease);
         }
         claimed
     }
 
-    pub(super) fn baton(&self) -> Option<&Baton> {
-        self.baton.as_ref()
+    pub(super) fn budget(&self) -> Option<&HandoverBudget> {
+        self.budget.as_ref()
     }
 
     /// Takes a plain hold out of the hands of its guard: nobody renews it any more, and whoever is told its token may adopt
     /// it. `None` when it is lost, or when a request of its token may still be on its way: then it is given back.
     pub(crate) fn let_loose(mut self) -> Option<LooseHold> {
-        self.baton = None;
+        self.budget = None;
         let (entry, state) = self.lease.leave(&self.token, self.over())?;
         if entry.past == Past::Unanswered || matches!(state, HoldState::Lost(_)) {
             self.shared().reaper.push(Cleanup::of_lease(&self.lease, &entry));
@@ -132,7 +132,7 @@ impl HeldEntry {
         shared.check_ttl(ttl)?;
         self.check()?;
         let pass = shared.taking.enter(shared.config.op_timeout, None).await?;
-        // Without an answer, the keeper has the time for a try of its own.
+        // Without an answer, the renewer has the time for a try of its own.
         let last = (self.lease.remaining() / 4).max(Duration::from_millis(10));
         let limit = shared.config.op_timeout.min(ttl.get()).min(last);
         let unanswered = || Error::new(ErrorKind::Indeterminate, format!("no answer within {limit:?}"));
@@ -147,7 +147,7 @@ impl HeldEntry {
             Ok(())
         });
         let extended = pass.answer(limit, renewal).await.unwrap_or_else(|| Err(unanswered()));
-        shared.keeper.watch_over(&self.lease);
+        shared.renewer.watch_over(&self.lease);
         extended.and_then(|()| self.check())
     }
 
@@ -262,7 +262,7 @@ impl Drop for HeldEntry {
             self.shared().reaper.push(Cleanup::of_lease(&self.lease, &entry));
         }
         if self.lease.is_empty() {
-            self.shared().keeper.forget(&self.lease);
+            self.shared().renewer.forget(&self.lease);
             self.shared().owners.remove(&self.lease);
         }
         self.shared().holds.fetch_sub(1, Ordering::AcqRel);
@@ -289,5 +289,179 @@ impl Drop for Unacknowledged<'_> {
             reaper.push(Cleanup::of_lease(&self.hold.lease, &entry));
         }
         reaper.ends();
+    }
+}
+
+// The loss of holds, as whoever has no guard of them can watch it.
+
+/// Whether one hold on a lease was given back or passed on before the lease ended. Read and written under the lock of the lease.
+#[derive(Debug, Default)]
+pub(crate) struct Over(AtomicBool);
+
+impl Over {
+    pub(super) fn set(&self) {
+        self.0.store(true, Ordering::Release);
+    }
+
+    pub(super) fn is_set(&self) -> bool {
+        self.0.load(Ordering::Acquire)
+    }
+}
+
+/// Tells the loss of a hold, or of several that count together, to whoever has not the guard: a task that watches while another
+/// one works and releases. Made by [`LockGuard::loss`](crate::LockGuard::loss) and its like; clones watch the same.
+///
+/// It keeps nothing alive: the hold ends with its guard.
+#[derive(Clone, Debug)]
+pub struct Loss(Arc<[Watched]>);
+
+/// One hold on a lease.
+#[derive(Clone, Debug)]
+pub(crate) struct Watched {
+    pub(super) lease: Arc<Lease>,
+    pub(super) over: Arc<Over>,
+}
+
+impl Loss {
+    pub(crate) fn of(holds: impl IntoIterator<Item = Watched>) -> Self {
+        Self(holds.into_iter().collect())
+    }
+
+    /// Whether the hold is lost. Reads the clock; no I/O, no task needed.
+    #[must_use]
+    pub fn is_lost(&self) -> bool {
+        self.reason().is_some()
+    }
+
+    /// Why the hold is lost; `None` if it is not, or was given back before. Reads the clock; no I/O, no task needed.
+    #[must_use]
+    pub fn reason(&self) -> Option<LostReason> {
+        self.0.iter().find_map(|hold| match hold.lease.state_of(&hold.over) {
+            HoldState::Lost(reason) => Some(reason),
+            HoldState::Held | HoldState::Suspect | HoldState::Released => None,
+        })
+    }
+
+    /// Resolves when the hold is lost, as [`LockGuard::lost`](crate::LockGuard::lost) does. Never resolves for one that is given
+    /// back: a task that should end then waits for [`ended`](Self::ended).
+    ///
+    /// # Cancel safety
+    ///
+    /// Safe.
+    pub async fn lost(&self) -> LostReason {
+        match self.ended().await {
+            Some(reason) => reason,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Resolves when the hold is over: with the reason when it is lost, with `None` when its guard gives it back or is dropped. That is
+    /// told at once, before the backend's word: a loss that only the release finds is the error of the release, and not told here.
+    ///
+    /// # Cancel safety
+    ///
+    /// Safe.
+    pub async fn ended(&self) -> Option<LostReason> {
+        let mut ends: FuturesUnordered<_> = self.0.iter().map(|hold| hold.lease.ended(Some(&hold.over))).collect();
+        while let Some(end) = ends.next().await {
+            if end.is_some() {
+                return end;
+            }
+        }
+        None
+    }
+}
+
+// A hold in nobody's hands: known by its token alone, on its way from one client to another.
+
+/// A plain lock that is held, and that nobody renews. Dropped, it is given back in the background.
+#[derive(Debug)]
+pub(crate) struct LooseHold {
+    shared: Arc<Shared>,
+    /// `None` once it is somebody else's.
+    turn: Option<LockTurn>,
+}
+
+impl LooseHold {
+    pub(crate) fn new(shared: &Arc<Shared>, turn: LockTurn) -> Self {
+        Self { shared: Arc::clone(shared), turn: Some(turn) }
+    }
+
+    /// Whether it is a hold on this lock of this client.
+    pub(crate) fn is_on(&self, shared: &Arc<Shared>, name: &LockName) -> bool {
+        Arc::ptr_eq(&self.shared, shared) && self.turn.as_ref().is_some_and(|turn| turn.lock == *name)
+    }
+
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+
+    /// What somebody else needs to adopt it, who also has to give it back from now on.
+    pub(crate) fn into_turn(mut self) -> Option<LockTurn> {
+        self.turn.take()
+    }
+
+    /// Renews the hold, and looks after it from now on. `None` when it has ended.
+    ///
+    /// Dropped half-way, or failed, the hold is given back.
+    pub(crate) async fn adopt(mut self, ask: &Ask) -> Result<Option<HeldEntry>> {
+        let Some(turn) = self.turn.clone() else { return Ok(None) };
+        let adopted = adopt(&self.shared, turn, ask).await?;
+        self.turn = None; // it is held, or there is nothing to give back
+        Ok(match adopted {
+            Adopted::Held(held) => Some(held),
+            Adopted::Over | Adopted::Late => None,
+        })
+    }
+}
+
+/// What became of a hold that was to be adopted.
+pub(crate) enum Adopted {
+    Held(HeldEntry),
+    /// The backend does not know it any more.
+    Over,
+    /// The answer took too long to be worth anything; the hold is being given back.
+    Late,
+}
+
+/// Renews a hold that is known by its token, and looks after it from now on. Dropped half-way, or failed, it leaves the hold as it
+/// was, but that its lease may be longer.
+pub(crate) async fn adopt(shared: &Arc<Shared>, turn: LockTurn, ask: &Ask) -> Result<Adopted> {
+    let _under_way = shared.reaper.attempt(); // whoever closes the client waits for what comes of it
+    ask.check(shared)?;
+    let place = shared.reserve()?;
+    let LockTurn { lock: name, token, fence } = turn.clone();
+    let hold = Hold { name, token };
+    let limit = shared.config.op_timeout.min(ask.ttl.get());
+    let pass = shared.taking.enter(shared.config.op_timeout, None).await?;
+    let sent_at = LeaseInstant::before_send();
+    let renewal = [Renewal { hold: hold.clone(), ttl: ask.ttl }];
+    let answers = pass.answer(limit, shared.backend.locks().renew(&renewal)).await;
+    let unanswered = || Err(Error::new(ErrorKind::Indeterminate, format!("no answer within {limit:?}")));
+    let kept = match answers.and_then(|mut answers| answers.pop()).unwrap_or_else(unanswered) {
+        Ok(Renewed::Extended { ttl }) => ttl,
+        Ok(Renewed::Lost) => return Ok(Adopted::Over),
+        Err(error) if error.kind() == ErrorKind::NotHeld => return Ok(Adopted::Over),
+        Err(error) => return Err(error),
+    };
+    let deadline = sent_at.after(shared.config.drift.believable(kept).unwrap_or_default());
+    let cap = ask.max_hold.map(|most| sent_at.after(most));
+    let now = LeaseInstant::now();
+    if cap.map_or(deadline, |cap| cap.min(deadline)) <= now {
+        drop(LooseHold::new(shared, turn));
+        return Ok(Adopted::Late);
+    }
+    let least = ask.at_least.map(|least| now.after(least));
+    let entry = Entry { token, ttl: ask.ttl, upkeep: ask.upkeep, cap, least: None, past: Past::Answered };
+    let lease = Arc::new(Lease::new(LeaseKey::Plain(hold), fence, (sent_at, deadline), entry, now));
+    shared.renewer.watch_over(&lease);
+    Ok(Adopted::Held(HeldEntry::new(place, lease, token, 1).at_least(least)))
+}
+
+impl Drop for LooseHold {
+    fn drop(&mut self) {
+        let Some(LockTurn { lock, token, .. }) = self.turn.take() else { return };
+        let until = LeaseInstant::now().after(CHASE);
+        self.shared.reaper.push(Cleanup { name: lock, owner: None, token, undo: Undo::Loose, until, done: None });
     }
 }

@@ -6,17 +6,15 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
-use super::agenda::Place;
-use super::entry::{Entries, Entry, LeaseKey};
-use super::lease_state::State;
-use super::loss::Over;
-use super::undoing::Undoing;
-use crate::driver::{ReentrantRenewal, Renewal};
+use crate::driver::{Backend, Hold, ReentrantRenewal, Renewal, Renewed};
+use crate::engine::hold::Over;
+use crate::engine::timer_queue::Place;
 use crate::value::clock::LeaseInstant;
+use crate::value::error::{Error, ErrorKind, Result};
 use crate::value::hold_state::{HoldState, LostReason};
 use crate::value::name::LockName;
-use crate::value::token::{FencingToken, OwnerToken};
-use crate::value::ttl::Ttl;
+use crate::value::token::{FencingToken, OwnerId, OwnerToken};
+use crate::value::ttl::{DriftBound, Ttl};
 
 pub(crate) struct Lease {
     pub(crate) key: LeaseKey,
@@ -26,7 +24,7 @@ pub(crate) struct Lease {
     pub(crate) place: Place,
 }
 
-/// What the keeper has to do about a lease.
+/// What the renewer has to do about a lease.
 #[derive(Debug)]
 pub(crate) enum Due {
     /// Send a renewal, which is on its way until then.
@@ -55,7 +53,7 @@ impl Lease {
             entries: Entries::default(),
             renewing: None,
             possible_end: deadline,
-            undoing: Undoing::default(),
+            undoing: PendingUndo::default(),
             changed: None,
         };
         state.entries.push(entry);
@@ -119,7 +117,7 @@ impl Lease {
     }
 
     /// What is known of the clean-ups of its entries.
-    pub(crate) fn undoing<T>(&self, look: impl FnOnce(&mut Undoing) -> T) -> T {
+    pub(crate) fn undoing<T>(&self, look: impl FnOnce(&mut PendingUndo) -> T) -> T {
         look(&mut self.lock().undoing)
     }
 
@@ -143,7 +141,7 @@ impl Lease {
         state.possible_end.max(state.deadline)
     }
 
-    /// It lasts that long, as a request found that was not the keeper's.
+    /// It lasts that long, as a request found that was not the renewer's.
     pub(crate) fn lengthen(&self, deadline: LeaseInstant) {
         let mut state = self.lock();
         state.deadline = state.deadline.max(deadline);
@@ -293,7 +291,7 @@ impl Lease {
         }
     }
 
-    /// When the keeper should look next; `None` when there is nothing to look after any more.
+    /// When the renewer should look next; `None` when there is nothing to look after any more.
     pub(crate) fn next_look(&self) -> Option<LeaseInstant> {
         let state = self.lock();
         match state.phase {
@@ -324,11 +322,319 @@ impl fmt::Debug for Lease {
     }
 }
 
+// What a lease is made of: who it is for, and how it is kept.
+
+/// Whether a lease is kept alive.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) enum Upkeep {
+    /// Renewed at a third of its ttl.
+    #[default]
+    Renewed,
+    /// Left to end.
+    Fixed,
+}
+
+/// One entry of a hold: a plain lock has exactly one, a re-entrant lock one for each guard.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Entry {
+    pub(crate) token: OwnerToken,
+    pub(crate) ttl: Ttl,
+    pub(crate) upkeep: Upkeep,
+    /// When holding must end, renewed or not.
+    pub(crate) cap: Option<LeaseInstant>,
+    /// Before that it is not given back: the lease is left standing.
+    pub(crate) least: Option<LeaseInstant>,
+    pub(crate) past: Past,
+}
+
+impl Entry {
+    /// Until when the lease has to be left standing, if it ends now.
+    pub(crate) fn stands_until(&self) -> Option<LeaseInstant> {
+        self.least.filter(|least| !least.remaining().is_zero())
+    }
+}
+
+/// The entries of one hold. The first one needs no memory of its own.
+#[derive(Debug, Default)]
+pub(crate) struct Entries {
+    first: Option<Entry>,
+    #[expect(clippy::box_collection, reason = "nearly always none, and then it takes a third of the room")]
+    more: Option<Box<Vec<Entry>>>,
+}
+
+impl Entries {
+    pub(crate) fn push(&mut self, entry: Entry) {
+        match self.first {
+            None => self.first = Some(entry),
+            Some(_) => self.more.get_or_insert_default().push(entry),
+        }
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Entry> {
+        self.first.iter().chain(self.more.iter().flat_map(|more| more.iter()))
+    }
+
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Entry> {
+        self.first.iter_mut().chain(self.more.iter_mut().flat_map(|more| more.iter_mut()))
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.iter().next().is_none()
+    }
+
+    /// Takes out the entry of this token.
+    pub(crate) fn remove(&mut self, token: &OwnerToken) -> Option<Entry> {
+        if let Some(entry) = self.first.take_if(|entry| entry.token == *token) {
+            return Some(entry);
+        }
+        let more = self.more.as_mut()?;
+        let index = more.iter().position(|entry| entry.token == *token)?;
+        Some(more.swap_remove(index))
+    }
+
+    pub(crate) fn take(&mut self) -> Vec<Entry> {
+        let all = self.iter().copied().collect();
+        *self = Self::default();
+        all
+    }
+}
+
+/// Whether a request of the entry's token may still be on its way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Past {
+    /// Every request was answered.
+    Answered,
+    /// One was not, and could take the lock again behind a release: the token has to be abandoned in the end.
+    Unanswered,
+}
+
+impl Past {
+    /// Of a token whose request since then is unanswered.
+    pub(crate) fn of(unanswered_since: Option<LeaseInstant>) -> Self {
+        if unanswered_since.is_some() { Self::Unanswered } else { Self::Answered }
+    }
+}
+
+/// What a lease is to the backend.
+#[derive(Clone, Debug)]
+pub(crate) enum LeaseKey {
+    Plain(Hold),
+    Reentrant { name: LockName, owner: OwnerId },
+}
+
+// What a lease knows of itself, and when something is due. Reads no clock.
+
+/// What an answered renewal means.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Verdict {
+    /// Confirmed; the lease lasts this believable span from before the renewal was sent.
+    Confirmed { sent_at: LeaseInstant, believable: Duration },
+    /// Not known.
+    Unknown,
+    /// The backend proved the loss.
+    Lost,
+}
+
+/// How soon a lease that was handed over, and is short, is made to last. Work that is done by then costs no renewal, and
+/// its release waits for none. Counted from when the grant is learned of: in doubt, the lease is taken to have begun before.
+const HANDED: Duration = Duration::from_millis(2);
+
+pub(super) struct State {
+    pub(super) phase: HoldState,
+    pub(super) deadline: LeaseInstant,
+    pub(super) renew_at: LeaseInstant,
+    pub(super) entries: Entries,
+    /// Until when a renewal is on its way, or was.
+    pub(super) renewing: Option<LeaseInstant>,
+    /// Until when a renewal that left may have made it last.
+    pub(super) possible_end: LeaseInstant,
+    pub(super) undoing: PendingUndo,
+    /// Told when the lease ends, one way or the other, and when a renewal is answered. Made by the first who waits.
+    pub(super) changed: Option<Arc<Notify>>,
+}
+
+impl State {
+    /// Wakes those who wait for a change.
+    pub(super) fn tell(&self) {
+        if let Some(changed) = &self.changed {
+            changed.notify_waiters();
+        }
+    }
+
+    pub(super) fn is_live(&self) -> bool {
+        matches!(self.phase, HoldState::Held | HoldState::Suspect)
+    }
+
+    pub(super) fn cap(&self) -> Option<LeaseInstant> {
+        self.entries.iter().filter_map(|entry| entry.cap).min()
+    }
+
+    pub(super) fn end_of_view(&self) -> LeaseInstant {
+        self.cap().map_or(self.deadline, |cap| cap.min(self.deadline))
+    }
+
+    pub(super) fn overdue(&self, now: LeaseInstant) -> Option<LostReason> {
+        match self.cap() {
+            Some(cap) if cap <= now => Some(LostReason::MaxHold),
+            _ if self.deadline <= now => Some(LostReason::Expired),
+            _ => None,
+        }
+    }
+
+    /// The ttl to renew with: the longest that a renewed entry asked for.
+    pub(super) fn renewal_ttl(&self) -> Option<Ttl> {
+        self.entries.iter().filter(|entry| entry.upkeep == Upkeep::Renewed).map(|entry| entry.ttl).max()
+    }
+
+    pub(super) fn plan_renewal(&mut self, from: LeaseInstant, now: LeaseInstant) {
+        if let Some(ttl) = self.renewal_ttl() {
+            let third = ttl.get() / 3;
+            // Up to a tenth earlier, so that leases taken together are not renewed together for ever.
+            let usual = from.after(third - third.mul_f64(0.1 * self.spread()));
+            // One that lasts for less than was asked for was handed over, and is made to last soon.
+            let handed = self.deadline < from.after(2 * third);
+            self.renew_at = if handed { usual.min(now.after(HANDED)) } else { usual };
+        }
+    }
+
+    pub(super) fn plan_retry(&mut self, now: LeaseInstant) {
+        if let Some(ttl) = self.renewal_ttl() {
+            // Sooner as the end comes nearer.
+            let pause = (ttl.get() / 12).min(self.end_of_view().since(now) / 4);
+            let pause = pause.clamp(Duration::from_millis(5), Duration::from_secs(1));
+            self.renew_at = now.after(pause.mul_f64(0.75 + 0.25 * self.spread()));
+        }
+    }
+
+    /// A number in 0..1 that differs between leases.
+    pub(super) fn spread(&self) -> f64 {
+        self.entries.iter().next().map_or(0.0, |entry| entry.token.spread())
+    }
+
+    /// Until when a renewal is on its way. One that is not answered by then is given up, whoever sent it.
+    pub(super) fn on_its_way(&self, now: LeaseInstant) -> Option<LeaseInstant> {
+        self.renewing.filter(|until| *until > now)
+    }
+
+    /// Counts a renewal to `ttl` as on its way until then.
+    pub(super) fn begin_renewal(&mut self, until: LeaseInstant, ttl: Duration) {
+        self.renewing = Some(until);
+        self.possible_end = self.possible_end.max(until.after(ttl));
+    }
+
+    /// Ends the renewal that was on its way until then; `false` if it was given up, and another one took its place.
+    pub(super) fn end_renewal(&mut self, until: LeaseInstant) -> bool {
+        let ended = self.renewing.take_if(|own| *own == until).is_some();
+        if ended {
+            self.tell();
+        }
+        ended
+    }
+
+    pub(super) fn next_look(&self) -> LeaseInstant {
+        let end = self.end_of_view();
+        match self.renewal_ttl() {
+            Some(_) => self.renewing.map_or(self.renew_at, |until| until.max(self.renew_at)).min(end),
+            None => end,
+        }
+    }
+}
+
+// How far the entries of a lost hold are undone.
+
+/// What a lease knows of the clean-ups of its entries.
+#[derive(Debug, Default)]
+#[repr(Rust, packed(4))] // it is a part of every lease, between fields of a few bytes
+pub(crate) struct PendingUndo {
+    pending: u32,
+    last: Option<LeaseInstant>,
+}
+
+/// One clean-up under way; over when it is dropped.
+#[derive(Debug)]
+pub(crate) struct UndoMark(Arc<Lease>);
+
+impl UndoMark {
+    pub(crate) fn of(lease: &Arc<Lease>) -> Self {
+        lease.undoing(|progress| progress.pending += 1);
+        Self(Arc::clone(lease))
+    }
+
+    pub(crate) fn lease(&self) -> &Lease {
+        &self.0
+    }
+}
+
+impl PendingUndo {
+    /// Whether nothing was left to undo when a request left at `sent`. One that left earlier may have met what was
+    /// not undone yet.
+    pub(crate) fn was_over_at(&self, sent: LeaseInstant) -> bool {
+        self.pending == 0 && self.last.is_none_or(|last| last < sent)
+    }
+}
+
+impl Drop for UndoMark {
+    fn drop(&mut self) {
+        self.0.undoing(|progress| {
+            progress.pending -= 1;
+            progress.last = Some(LeaseInstant::now());
+        });
+    }
+}
+
+// A lease that outlasts its guard: the holder is done, and nobody else may have the lock before the rest of a span is over.
+//
+// The lease is renewed once, to that rest. Whoever is still there when the rest is over gives it back; if nobody is, it ends by
+// itself.
+
+/// Sees to it that the lease lasts until then without anybody's doing; `false` when it has ended. One that lasts as long anyway
+/// is renewed as well: nothing else would tell that it was taken away.
+pub(crate) async fn outlast(backend: &Backend, drift: DriftBound, lease: &Lease, until: LeaseInstant) -> Result<bool> {
+    let sent_at = LeaseInstant::before_send();
+    let wanted = drift.covering(until.since(sent_at));
+    let Some(ttl) = backend.locks().capabilities().ttl.at_least(wanted) else {
+        let text = format!("this backend keeps no lease of {wanted:?}");
+        return Err(Error::new(ErrorKind::InvalidArgument, text));
+    };
+    match renew(backend, lease, ttl).await? {
+        Renewed::Extended { ttl } => {
+            lease.lengthen(sent_at.after(drift.believable(ttl).unwrap_or_default()));
+            Ok(true)
+        }
+        Renewed::Lost => Ok(false),
+    }
+}
+
+/// What a renewal to this ttl, by itself, says of the lease. No other may be on its way.
+pub(super) async fn prolong(backend: &Backend, drift: DriftBound, lease: &Lease, ttl: Ttl) -> Result<Verdict> {
+    let sent_at = LeaseInstant::before_send();
+    Ok(match renew(backend, lease, ttl).await? {
+        Renewed::Extended { ttl } => {
+            Verdict::Confirmed { sent_at, believable: drift.believable(ttl).unwrap_or_default() }
+        }
+        Renewed::Lost => Verdict::Lost,
+    })
+}
+
+/// One renewal by itself. No other may be on its way.
+async fn renew(backend: &Backend, lease: &Lease, ttl: Ttl) -> Result<Renewed> {
+    let answers = match (lease.renewal(ttl), backend.reentrant()) {
+        (Ok(renewal), _) => backend.locks().renew(&[renewal]).await,
+        (Err(renewal), Some(driver)) => driver.renew(&[renewal]).await,
+        (Err(_), None) => Vec::new(),
+    };
+    match answers.into_iter().next() {
+        Some(Err(error)) if error.kind() == ErrorKind::NotHeld => Ok(Renewed::Lost),
+        Some(answer) => answer,
+        None => Err(Error::new(ErrorKind::Protocol, "the driver did not answer a renewal")),
+    }
+}
+
 #[cfg(test)]
 pub(super) mod tests {
-    use super::super::entry::{Past, Upkeep};
     use super::*;
     use crate::driver::Hold;
+    use crate::engine::lease::{Past, Upkeep};
 
     pub(in crate::engine) fn lease(ttl: Duration) -> Arc<Lease> {
         let (token, ttl) = (OwnerToken::random(), Ttl::new(ttl).unwrap());

@@ -14,12 +14,9 @@ use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 use tokio::sync::{Notify, oneshot};
 
-use super::entry::Past;
-use super::keeper::sleep_until;
-use super::renewing::quiet;
-use super::standing::outlast;
-use super::undoing::UndoMark;
 use crate::driver::{Backend, DelayQueue, Hold, ReentrantHold, Settle};
+use crate::engine::lease::{Past, UndoMark, outlast};
+use crate::engine::renewer::{quiet, sleep_until};
 use crate::telemetry;
 use crate::value::clock::LeaseInstant;
 use crate::value::error::{Error, ErrorKind, Result};

@@ -6,15 +6,14 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
-use super::confirmation::Confirmation;
 use super::gate::Gate;
-use super::keeper::{Keeper, Round};
-use super::owners::Owners;
 use super::reaper::{Calls, Cleanup, Reaper};
-use super::relay::Relays;
 use crate::background::Background;
 use crate::driver::Backend;
-use crate::queue::Pumps;
+use crate::engine::local_handover::LocalQueues;
+use crate::engine::reentrant_leases::ReentrantLeases;
+use crate::engine::renewer::{Confirmation, Renewer, Round};
+use crate::queue::Fetchers;
 use crate::telemetry;
 use crate::value::error::{Error, ErrorKind, Result};
 use crate::value::hold_state::LostReason;
@@ -47,11 +46,11 @@ impl Config {
 pub(crate) struct Shared {
     pub(crate) backend: Backend,
     pub(crate) config: Config,
-    pub(crate) keeper: Arc<Keeper>,
+    pub(crate) renewer: Arc<Renewer>,
     pub(crate) reaper: Arc<Reaper>,
-    pub(crate) owners: Owners,
-    pub(crate) pumps: Pumps,
-    pub(crate) relays: Relays,
+    pub(crate) owners: ReentrantLeases,
+    pub(crate) fetchers: Fetchers,
+    pub(crate) local_queues: LocalQueues,
     /// Before requests that take locks, and before those that give them back: these wait for none of those.
     pub(crate) taking: Gate,
     pub(crate) giving: Gate,
@@ -69,11 +68,11 @@ impl Shared {
         Self {
             backend,
             config,
-            keeper: Arc::default(),
+            renewer: Arc::default(),
             reaper: Arc::default(),
-            owners: Owners::default(),
-            pumps: Pumps::default(),
-            relays: Relays::default(),
+            owners: ReentrantLeases::default(),
+            fetchers: Fetchers::default(),
+            local_queues: LocalQueues::default(),
             taking: Gate::default(),
             giving: Gate::default(),
             busy: AtomicUsize::new(0),
@@ -85,17 +84,18 @@ impl Shared {
         }
     }
 
-    /// Makes sure that the keeper and the reaper run, on a runtime that uses the client as this one does.
+    /// Makes sure that the renewer and the reaper run, on a runtime that uses the client as this one does.
     pub(crate) fn start(&self) -> Result<()> {
         self.background.visit()?;
         self.begun.call_once(|| {
-            let (keeper, reaper, backend) = (Arc::clone(&self.keeper), Arc::clone(&self.reaper), self.backend.clone());
+            let (renewer, reaper, backend) =
+                (Arc::clone(&self.renewer), Arc::clone(&self.reaper), self.backend.clone());
             let (drift, op_timeout) = (self.config.drift, self.config.op_timeout);
             self.background.run(move || {
                 // What a task looked after whose runtime ended is still here.
-                keeper.leases().iter().for_each(|lease| keeper.watch_over(lease));
-                let (keeper, reaper, backend) = (Arc::clone(&keeper), Arc::clone(&reaper), backend.clone());
-                Round { keeper, reaper, backend, drift, op_timeout }.run()
+                renewer.leases().iter().for_each(|lease| renewer.watch_over(lease));
+                let (renewer, reaper, backend) = (Arc::clone(&renewer), Arc::clone(&reaper), backend.clone());
+                Round { renewer, reaper, backend, drift, op_timeout }.run()
             });
             let (reaper, backend) = (Arc::clone(&self.reaper), self.backend.clone());
             self.background.run(move || Arc::clone(&reaper).run(Calls { backend: backend.clone(), drift, op_timeout }));
@@ -139,11 +139,11 @@ impl Shared {
         let all_undone = async {
             self.reaper.settled().await;
             self.end_holds(); // those that attempts under way still won
-            self.pumps.drained().await;
+            self.fetchers.drained().await;
             self.reaper.drained().await;
         };
         let drained = tokio::time::timeout(limit, all_undone).await;
-        self.keeper.stop();
+        self.renewer.stop();
         self.reaper.finish();
         // Bounded as well: what the driver needs for it may be gone. A clean-up that comes later finds it closed.
         let _ = tokio::time::timeout(self.config.op_timeout, self.backend.locks().close()).await;
@@ -154,7 +154,7 @@ impl Shared {
     }
 
     fn end_holds(&self) {
-        for lease in self.keeper.leases() {
+        for lease in self.renewer.leases() {
             if lease.lose(LostReason::Closed) {
                 telemetry::lost(lease.name(), lease.fence, LostReason::Closed);
             }
@@ -188,7 +188,7 @@ impl Shared {
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        self.keeper.stop();
+        self.renewer.stop();
         self.reaper.finish();
     }
 }

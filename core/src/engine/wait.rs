@@ -1,20 +1,24 @@
 //! Asking for a lock until it is granted or time runs out.
 
+use std::convert::Infallible;
+use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::attempt::{Answered, Ask, Attempt};
-use super::entry::Upkeep;
-use super::hold::HeldEntry;
-use super::own_hold;
-use super::pause::{Pause, rest};
-use super::relay::{FirstAsk, Joined, Place, Turn};
-use super::shared::{Counted, Reservation, Shared};
+use tokio::time::{Instant, sleep};
+
 use crate::driver::{Handed, Handing, Queueing, Signal, Waiting, Watch};
+use crate::engine::attempt::{Answered, Ask, Attempt};
+use crate::engine::hold::HeldEntry;
+use crate::engine::lease::{Lease, Upkeep};
+use crate::engine::local_handover::{FirstAsk, Joined, Place, Turn};
+use crate::engine::shared::{Counted, Reservation, Shared};
 use crate::request::yielding;
-use crate::telemetry;
 use crate::value::clock::LeaseInstant;
 use crate::value::error::{Error, ErrorKind, Result};
+use crate::value::name::LockName;
+use crate::value::ttl::Ttl;
+use crate::{alarm, telemetry};
 
 /// How many times the timeout of one request a wait without a limit goes on that was never answered.
 const FIRST_ANSWER: u32 = 5;
@@ -66,7 +70,7 @@ async fn wait(shared: &Arc<Shared>, ask: &Ask, most: Option<Duration>) -> Result
     let _counted = Counted::new(&shared.waiters);
     let started = LeaseInstant::now();
     let deadline = most.map(|most| started.after(most));
-    let held = own_hold::watched(shared, &ask.name, ask.ttl, wait_in_turn(shared, ask, started, deadline)).await?;
+    let held = watched(shared, &ask.name, ask.ttl, wait_in_turn(shared, ask, started, deadline)).await?;
     telemetry::granted(&ask.name, held.fence(), started);
     Ok(held)
 }
@@ -79,7 +83,7 @@ async fn wait_in_turn(
 ) -> Result<HeldEntry> {
     let mut shares = shared.config.shares;
     loop {
-        let joined = if shares { shared.relays.join(shared, ask)? } else { Joined::Alone(None) };
+        let joined = if shares { shared.local_queues.join(shared, ask)? } else { Joined::Alone(None) };
         match joined {
             Joined::Alone(first) => {
                 return Wait::new(shared, ask, shared.reserve()?, started, deadline).asking(first).run().await;
@@ -265,7 +269,8 @@ impl<'a> Wait<'a> {
     /// Lets others of the client wait along.
     fn share(&mut self) {
         if matches!(self.sharing, Sharing::Possible) {
-            self.sharing = self.shared.relays.begin(self.shared, self.ask).map_or(Sharing::Alone, Sharing::Shared);
+            self.sharing =
+                self.shared.local_queues.begin(self.shared, self.ask).map_or(Sharing::Alone, Sharing::Shared);
         }
         self.first = None;
     }
@@ -333,13 +338,13 @@ impl<'a> Wait<'a> {
         let told = async {
             match &mut self.watch {
                 Some(watch) => watch.next().await,
-                None => std::future::pending().await,
+                None => pending().await,
             }
         };
         let turn = async {
             match &mut self.sharing {
                 Sharing::Shared(place) => place.turn().await,
-                Sharing::Alone | Sharing::Possible => std::future::pending().await,
+                Sharing::Alone | Sharing::Possible => pending().await,
             }
         };
         let woken = tokio::select! {
@@ -396,4 +401,80 @@ enum Woken {
     Passed(HeldEntry),
     /// It was time.
     InTime,
+}
+
+// A warning when a wait is for a hold of the same client. That may be another task's, which is still at work; or the waiter's own,
+// and then nobody can release it.
+
+/// Waits, and warns once if one hold of the client is in the way for long.
+pub(crate) async fn watched<F: Future>(shared: &Shared, name: &LockName, ttl: Ttl, wait: F) -> F::Output {
+    if !telemetry::REPORTS {
+        return wait.await;
+    }
+    tokio::select! {
+        biased;
+        ended = wait => ended,
+        never = warn(shared, name, ttl) => match never {},
+    }
+}
+
+/// Looks half a ttl after the wait began, so that short waits cost nothing, and again after a whole one: a lock that goes from task
+/// to task has another holder by then.
+async fn warn(shared: &Shared, name: &LockName, ttl: Ttl) -> Infallible {
+    let half = ttl.get() / 2;
+    sleep(half).await;
+    let held = |lease: &Lease| if lease.name() == name { lease.holder() } else { None };
+    let found = shared.renewer.find(|lease| Some((held(lease)?, Arc::downgrade(lease))));
+    if let Some((holder, lease)) = found {
+        sleep(half).await;
+        if lease.upgrade().is_some_and(|lease| lease.holder() == Some(holder)) {
+            telemetry::waits_for_own_client(name, half * 2);
+        }
+    }
+    pending().await
+}
+
+// How long to wait before asking again.
+
+/// Pauses that grow, with jitter, so that many clients do not come back as one.
+#[derive(Default)]
+pub(crate) struct Pause {
+    step: u32,
+}
+
+impl Pause {
+    pub(crate) fn reset(&mut self) {
+        self.step = 0;
+    }
+
+    /// For drivers that cannot wake: 5 ms, doubling to 250 ms.
+    pub(crate) fn polling(&mut self) -> Duration {
+        self.next(Duration::from_millis(5), Duration::from_millis(250))
+    }
+
+    /// While the backend fails: 50 ms, doubling to 1 s.
+    pub(crate) fn outage(&mut self) -> Duration {
+        self.next(Duration::from_millis(50), Duration::from_secs(1))
+    }
+
+    /// While a lock that nobody wants is held: 50 ms, doubling to 1 s.
+    pub(crate) fn looking(&mut self) -> Duration {
+        self.next(Duration::from_millis(50), Duration::from_secs(1))
+    }
+
+    /// Between half and all of `base × 2^step`, at most `cap`.
+    fn next(&mut self, base: Duration, cap: Duration) -> Duration {
+        let full = base.saturating_mul(1 << self.step.min(10)).min(cap);
+        self.step += 1;
+        full.mul_f64(0.5 + 0.5 * fastrand::f64())
+    }
+}
+
+/// Waits before a waiter asks again. The one that keeps its place in the backend's queue by asking is not late although something
+/// blocks the worker that looks at the timers.
+pub(super) async fn rest(queue: Queueing, pause: Duration) {
+    match queue {
+        Queueing::None => sleep(pause).await,
+        Queueing::Join { .. } => alarm::sleep_until(Instant::now() + pause).await,
+    }
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use futures_util::future::select_all;
 
 use super::{Lock, LockGuard, unless_lost};
-use crate::engine::loss::Loss;
+use crate::engine::hold::Loss;
 use crate::engine::wait::Patience;
 use crate::value::clock::LeaseInstant;
 use crate::value::error::{Error, ErrorKind, Result};

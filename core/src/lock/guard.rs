@@ -4,11 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::driver::{Hold, LockTurn, Released};
-use crate::engine::hold::HeldEntry;
-use crate::engine::loose::LooseHold;
-use crate::engine::loss::Watched;
+use crate::engine::hold::{HeldEntry, LooseHold, Watched};
+use crate::engine::lease::outlast;
 use crate::engine::shared::Shared;
-use crate::engine::standing::outlast;
 use crate::value::clock::LeaseInstant;
 use crate::value::error::Result;
 use crate::value::name::LockName;

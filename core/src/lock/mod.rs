@@ -1,16 +1,15 @@
 //! Plain locks: one at a time, or several at once.
 
 mod all;
-mod free;
 mod guard;
+mod handle;
 mod options;
-mod plain;
 
 pub use all::{LockAll, MultiGuard};
 pub(crate) use guard::guard_methods;
 pub use guard::{Detached, LockGuard};
+pub use handle::Lock;
 pub(crate) use options::{Options, option_setters};
-pub use plain::Lock;
 
 use crate::value::error::Result;
 

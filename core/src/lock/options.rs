@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::engine::attempt::Ask;
-use crate::engine::entry::Upkeep;
+use crate::engine::lease::Upkeep;
 use crate::engine::shared::Config;
 use crate::value::error::{Error, ErrorKind, Result};
 use crate::value::name::{Label, LockName};
@@ -55,14 +55,14 @@ macro_rules! option_setters {
         /// [`Ttl::MIN`](crate::Ttl::MIN) to [`Ttl::MAX`](crate::Ttl::MAX), whole milliseconds, and the driver's range.
         #[must_use]
         pub fn ttl(mut self, ttl: std::time::Duration) -> Self {
-            self.options.ttl = Some((ttl, $crate::engine::entry::Upkeep::Renewed));
+            self.options.ttl = Some((ttl, $crate::engine::lease::Upkeep::Renewed));
             self
         }
 
         /// A lease of this length that is not renewed: it ends by itself.
         #[must_use]
         pub fn fixed_ttl(mut self, ttl: std::time::Duration) -> Self {
-            self.options.ttl = Some((ttl, $crate::engine::entry::Upkeep::Fixed));
+            self.options.ttl = Some((ttl, $crate::engine::lease::Upkeep::Fixed));
             self
         }
 

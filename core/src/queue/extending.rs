@@ -1,4 +1,4 @@
-//! Extends the leases of messages in hand: a task beside the pump, whose requests for messages may take long.
+//! Extends the leases of messages in hand: a task beside the fetcher, whose requests for messages may take long.
 //!
 //! Extensions that are wanted soon leave together with the first that is wanted now, in as few requests as they fit into. So
 //! the messages of a client fall into step, however they came. Each request is on its own: a slow one holds up no other.
@@ -11,10 +11,10 @@ use futures_util::stream::FuturesUnordered;
 use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
 
-use super::pump::{DRIVER, Pump, ended};
 use crate::alarm::sleep_until;
 use crate::driver::{Extended, Extension};
 use crate::panicked::caught_in;
+use crate::queue::fetcher::{DRIVER, Fetcher, ended};
 use crate::value::clock::LeaseInstant;
 use crate::value::error::{Error, ErrorKind, Result};
 
@@ -57,7 +57,7 @@ impl Drop for Leaving<'_> {
     }
 }
 
-impl Pump {
+impl Fetcher {
     /// Extends a lease, in a request that leaves at any time from now on and at `latest`.
     pub(super) async fn extend(self: &Arc<Self>, extension: Extension, latest: Instant) -> Result<Confirmed> {
         self.shared.start()?;
@@ -65,12 +65,12 @@ impl Pump {
         let (place, begins) = self.extensions.want(Wanted { extension, reply }, latest);
         let _leaving = Leaving(&self.extensions, place);
         if begins {
-            let pump = Arc::downgrade(self);
+            let fetcher = Arc::downgrade(self);
             self.shared.background.run(move || {
-                let pump = pump.upgrade();
+                let fetcher = fetcher.upgrade();
                 async move {
-                    if let Some(pump) = pump {
-                        pump.extend_in_time().await;
+                    if let Some(fetcher) = fetcher {
+                        fetcher.extend_in_time().await;
                     }
                 }
             });

@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use futures_util::Stream;
 
-use super::claim::Claim;
 use super::codec::Codec;
 use super::delivery::Delivery;
-use super::pump::{Patience, Pump};
 use super::push::{Push, PushMany};
 use super::{Attempts, DeadLetters, Lease, Message, QueueName, WorkerBuilder};
 use crate::driver::{DelayQueue, QueueCapabilities, Settled};
+use crate::queue::delivery::InFlight;
+use crate::queue::fetcher::{Fetcher, Patience};
 use crate::value::clock::LeaseInstant;
 use crate::value::error::{Error, ErrorKind, Result};
 
@@ -28,7 +28,7 @@ pub(super) const AFTER_FAILURE: Duration = Duration::from_secs(1);
 /// is woken when a sooner one arrives.
 #[derive(Debug)]
 pub struct Queue<T> {
-    pub(super) pump: Arc<Pump>,
+    pub(super) fetcher: Arc<Fetcher>,
     pub(super) codec: Arc<dyn Codec<T>>,
     pub(super) lease: Duration,
     pub(super) attempts: u32,
@@ -36,14 +36,14 @@ pub struct Queue<T> {
 
 impl<T> Clone for Queue<T> {
     fn clone(&self) -> Self {
-        let (pump, codec) = (Arc::clone(&self.pump), Arc::clone(&self.codec));
-        Self { pump, codec, lease: self.lease, attempts: self.attempts }
+        let (fetcher, codec) = (Arc::clone(&self.fetcher), Arc::clone(&self.codec));
+        Self { fetcher, codec, lease: self.lease, attempts: self.attempts }
     }
 }
 
 impl<T: 'static> Queue<T> {
-    pub(crate) fn new(pump: Arc<Pump>, codec: Arc<dyn Codec<T>>) -> Self {
-        Self { pump, codec, lease: Lease::DEFAULT.get(), attempts: Attempts::DEFAULT.get() }
+    pub(crate) fn new(fetcher: Arc<Fetcher>, codec: Arc<dyn Codec<T>>) -> Self {
+        Self { fetcher, codec, lease: Lease::DEFAULT.get(), attempts: Attempts::DEFAULT.get() }
     }
 
     /// For how long a received message is hidden from others: whole milliseconds, [`Lease::MIN`] to [`Lease::MAX`].
@@ -65,13 +65,13 @@ impl<T: 'static> Queue<T> {
     /// The name of the queue.
     #[must_use]
     pub fn name(&self) -> &QueueName {
-        &self.pump.name
+        &self.fetcher.name
     }
 
     /// What the driver's queues promise.
     #[must_use]
     pub fn capabilities(&self) -> QueueCapabilities {
-        self.pump.caps
+        self.fetcher.caps
     }
 
     /// Stores a message, once the returned request is awaited.
@@ -206,12 +206,12 @@ impl<T: 'static> Queue<T> {
     ///
     /// As [`Delivery::ack`].
     pub async fn ack_many(&self, deliveries: impl IntoIterator<Item = Delivery<T>>) -> Result<Vec<Settled>> {
-        let claims: Vec<Claim> = deliveries.into_iter().map(Delivery::into_claim).collect();
-        if claims.iter().any(|claim| !Arc::ptr_eq(&claim.pump, &self.pump)) {
+        let claims: Vec<InFlight> = deliveries.into_iter().map(Delivery::into_claim).collect();
+        if claims.iter().any(|claim| !Arc::ptr_eq(&claim.fetcher, &self.fetcher)) {
             let error = Error::new(ErrorKind::InvalidArgument, "a delivery is of another queue or client");
             return Err(self.told(error, "settle"));
         }
-        Claim::ack_all(&self.pump, claims).await
+        InFlight::ack_all(&self.fetcher, claims).await
     }
 
     /// Messages as they become due, one at a time; the next is asked for when it is polled for.
@@ -251,17 +251,17 @@ impl<T: 'static> Queue<T> {
         DeadLetters::new(self.clone())
     }
 
-    async fn claims(&self, max: usize, patience: Patience) -> Result<Vec<Claim>> {
+    async fn claims(&self, max: usize, patience: Patience) -> Result<Vec<InFlight>> {
         let asked = async {
             let lease = Lease::new(self.lease)?;
-            self.pump.caps.check_lease(lease)?;
-            self.pump.caps.check_batch(max)?;
+            self.fetcher.caps.check_lease(lease)?;
+            self.fetcher.caps.check_batch(max)?;
             loop {
-                let mut claims = self.pump.demand(max, lease, patience).await?;
+                let mut claims = self.fetcher.demand(max, lease, patience).await?;
                 let now = LeaseInstant::now();
                 claims.retain(|claim| claim.lasts(now));
                 let lasting = claims.len();
-                claims.retain_mut(Claim::is_to_be_handled); // the others are settled in the background
+                claims.retain_mut(InFlight::is_to_be_handled); // the others are settled in the background
                 // Behind occurrences that are passed over there may be something for the caller.
                 if !claims.is_empty() || lasting == 0 {
                     return Ok(claims);
@@ -271,21 +271,21 @@ impl<T: 'static> Queue<T> {
         asked.await.map_err(|error| self.told(error, "receive"))
     }
 
-    fn delivery(&self, claim: Claim) -> Delivery<T> {
+    fn delivery(&self, claim: InFlight) -> Delivery<T> {
         Delivery::new(claim, &*self.codec)
     }
 
     pub(super) fn driver(&self) -> &dyn DelayQueue {
-        &*self.pump.driver
+        &*self.fetcher.driver
     }
 
     /// One request of this handle, bounded and with its circumstances in the error.
     pub(super) async fn call<R>(&self, what: &'static str, call: impl Future<Output = Result<R>>) -> Result<R> {
-        self.pump.shared.ensure_open().map_err(|error| self.told(error, what))?;
-        super::bounded(self.pump.shared.config.op_timeout, call).await.map_err(|error| self.told(error, what))
+        self.fetcher.shared.ensure_open().map_err(|error| self.told(error, what))?;
+        super::bounded(self.fetcher.shared.config.op_timeout, call).await.map_err(|error| self.told(error, what))
     }
 
     pub(super) fn told(&self, error: Error, operation: &'static str) -> Error {
-        self.pump.told(error, operation)
+        self.fetcher.told(error, operation)
     }
 }

@@ -6,8 +6,9 @@ use std::time::{Duration, SystemTime};
 
 use super::codec::Codec;
 use super::handle::Queue;
-use super::{Attempts, ConcurrencyKey, Delay, MessageId, Payload, wall};
+use super::{Attempts, ConcurrencyKey, Delay, MessageId, Payload};
 use crate::driver::{Due, IfKnown, KeyedConcurrency, NamedId, NewMessage, QueueCapabilities};
+use crate::value::clock::until_wall_clock;
 use crate::value::error::{Error, ErrorKind, Result};
 use crate::value::name::LockName;
 
@@ -182,7 +183,7 @@ impl Encoded {
     pub(super) fn checked<T>(self, queue: &Queue<T>) -> Result<NewMessage> {
         let Self { content, options } = self;
         let (bytes, caps) = match content {
-            Content::Bytes(bytes) => (bytes?, queue.pump.caps),
+            Content::Bytes(bytes) => (bytes?, queue.fetcher.caps),
             Content::Value(none) => match *none {},
         };
         caps.check_payload(bytes.len())?;
@@ -212,7 +213,7 @@ impl Options {
         let span = match (self.time, self.at_most) {
             (None, None) => Duration::ZERO,
             (Some(Time::After(delay)), None) => delay,
-            (Some(Time::At(time)), None) => wall::until(time),
+            (Some(Time::At(time)), None) => until_wall_clock(time),
             (None, Some(at_most)) if self.parked => at_most,
             (None, Some(_)) => return refused("a message that is not parked has no bound to that"),
             (Some(_), Some(_)) => return refused("a message is either due at a time or parked behind a lock"),

@@ -8,36 +8,28 @@
 //! | [`Recurring`] | a message that comes again and again |
 //! | [`DeadLetters`] | messages that are delivered no more |
 
-mod attend;
-mod claim;
+mod admin;
 mod codec;
-mod dead;
 mod delivery;
 mod extending;
+mod fetcher;
 mod handle;
 mod message;
-mod operate;
-mod parked;
-mod pump;
+mod parking;
 mod push;
 mod recurring;
-mod registry;
-mod run;
-mod together;
-mod wall;
 mod worker;
 
-pub use crate::value::limits::{Attempts, Delay, Lease, Payload};
-pub use crate::value::limits::{QueueLimits, Rate};
+pub use crate::value::limits::{Attempts, Delay, Lease, Payload, QueueLimits, Rate};
 pub use crate::value::queue_name::{ConcurrencyKey, MessageId, QueueName, Reason, Recurrence};
+pub use admin::DeadLetters;
 #[cfg(feature = "json")]
 pub use codec::Json;
 pub use codec::{Bytes, Codec, Text};
-pub use dead::DeadLetters;
 pub use delivery::Delivery;
 pub use handle::Queue;
 pub use message::Message;
-pub use parked::OrPark;
+pub use parking::OrPark;
 pub use push::{Push, PushMany, PushManyError};
 pub use recurring::{Ensured, Missed, OccurrenceEnd, Recurring};
 pub use worker::{
@@ -45,5 +37,5 @@ pub use worker::{
 };
 
 use crate::request::bounded;
-pub(crate) use operate::list_queues;
-pub(crate) use registry::Pumps;
+pub(crate) use admin::list_queues;
+pub(crate) use fetcher::Fetchers;

@@ -7,7 +7,7 @@
 
 use std::num::NonZeroU64;
 use std::sync::OnceLock;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use suspend::{at_least as suspended_at_least, at_most as suspended_at_most};
 use tokio::time::Instant;
@@ -169,6 +169,24 @@ mod suspend {
     pub(crate) fn at_most() -> Duration {
         Duration::ZERO
     }
+}
+
+// The wall clock of the machine, for what users name by date and time. Spans are counted by the backend, or by the lease
+// clock.
+
+/// The time of day. On a runtime whose clock is paused it moves with that clock.
+pub(crate) fn wall_clock() -> SystemTime {
+    let (wall, real) = (SystemTime::now(), std::time::Instant::now());
+    let runtime = Instant::now().into_std();
+    match runtime.checked_duration_since(real) {
+        Some(ahead) => wall + ahead,
+        None => wall - real.duration_since(runtime),
+    }
+}
+
+/// How long until then; zero if it is past.
+pub(crate) fn until_wall_clock(at: SystemTime) -> Duration {
+    at.duration_since(wall_clock()).unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use tenure_testkit::inputs::{self, assert_sound};
 
-use super::plan::Plan;
+use crate::queue::recurring::schedule::Plan;
 use crate::value::queue_name::Recurrence;
 
 const WORDS: &[&str] = &[

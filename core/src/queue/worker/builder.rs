@@ -4,15 +4,12 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::event::WorkerEvent;
-use super::locking::LockOf;
-use super::observer::Hook;
-use super::outcome::IntoOutcome;
-use super::retry::RetryPolicy;
-use super::run::{Worker, start};
-use super::{Job, handling};
 use crate::queue::Queue;
-use crate::queue::parked::PARKED_AT_MOST;
+use crate::queue::parking::PARKED_AT_MOST;
+use crate::queue::worker::Job;
+use crate::queue::worker::job::{IntoOutcome, WorkerEvent};
+use crate::queue::worker::run::{LockOf, Worker, boxed, start};
+use crate::queue::worker::stats::Hook;
 use crate::value::error::{Error, ErrorKind, Result};
 use crate::value::limits::{Delay, Lease};
 use crate::value::name::LockName;
@@ -135,20 +132,20 @@ impl<T: 'static> WorkerBuilder<T> {
         let queue = self.queue;
         let checked = || {
             let lease = Lease::new(queue.lease)?;
-            queue.pump.caps.check_lease(lease)?;
-            Delay::new(self.back_off).and_then(|wait| queue.pump.caps.check_delay(wait))?;
+            queue.fetcher.caps.check_lease(lease)?;
+            Delay::new(self.back_off).and_then(|wait| queue.fetcher.caps.check_delay(wait))?;
             if self.concurrency == 0 {
                 return Err(Error::new(ErrorKind::InvalidArgument, "a worker with a concurrency of zero does nothing"));
             }
             if self.handler_timeout.is_some_and(|most| most.is_zero()) {
                 return Err(Error::new(ErrorKind::InvalidArgument, "a handler needs more time than none"));
             }
-            let range = queue.pump.shared.backend.locks().capabilities().ttl;
+            let range = queue.fetcher.shared.backend.locks().capabilities().ttl;
             let lock_ttl = match self.lock_ttl {
                 Some(ttl) => Ttl::new(ttl).and_then(|checked| range.check(checked)).map(|()| ttl)?,
                 None => range.at_most(lease.get() * 2 / 3),
             };
-            queue.pump.shared.ensure_open()?;
+            queue.fetcher.shared.ensure_open()?;
             Ok((lease, lock_ttl))
         };
         let (lease, lock_ttl) = checked().map_err(|error| queue.told(error, "work"))?;
@@ -156,7 +153,7 @@ impl<T: 'static> WorkerBuilder<T> {
             Self { queue: queue.clone(), ..self };
         let settings =
             Settings { queue, lease, concurrency, retry, back_off, lock_ttl, handler_timeout, lock_of, hook };
-        start(settings, handling::boxed(handler))
+        start(settings, boxed(handler))
     }
 }
 
@@ -167,5 +164,92 @@ impl<T: 'static> fmt::Debug for WorkerBuilder<T> {
             .field("concurrency", &self.concurrency)
             .field("retry", &self.retry)
             .finish_non_exhaustive()
+    }
+}
+
+// When a failed message is tried again.
+
+/// How long a message waits after a failed attempt: `first × factor^(attempt − 1)`, at most `longest`, with jitter.
+///
+/// Default: 1 s, doubled each time, at most 10 minutes, half of it random.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct RetryPolicy {
+    first: Duration,
+    factor: f64,
+    longest: Duration,
+    jitter: Jitter,
+}
+
+/// How much of a wait is left to chance, so that messages that failed together do not come back together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Jitter {
+    /// Nothing.
+    None,
+    /// From half of the wait to all of it.
+    Half,
+    /// From nothing to all of it.
+    Full,
+}
+
+impl Default for RetryPolicy {
+    fn default() -> Self {
+        let (first, longest) = (Duration::from_secs(1), Duration::from_secs(600));
+        Self { first, factor: 2.0, longest, jitter: Jitter::Half }
+    }
+}
+
+impl RetryPolicy {
+    /// Always the same wait.
+    #[must_use]
+    pub fn fixed(wait: Duration) -> Self {
+        Self { first: wait, factor: 1.0, longest: wait, jitter: Jitter::None }
+    }
+
+    /// A wait that is doubled after each failure, from `first` to `longest`, half of it random.
+    #[must_use]
+    pub fn exponential(first: Duration, longest: Duration) -> Self {
+        Self { first, factor: 2.0, longest, jitter: Jitter::Half }
+    }
+
+    /// How much is left to chance.
+    #[must_use]
+    pub fn jitter(mut self, jitter: Jitter) -> Self {
+        self.jitter = jitter;
+        self
+    }
+
+    /// The wait after the failure of this attempt, 1 for the first. `chance` is from 0 to 1.
+    #[must_use]
+    pub fn wait(&self, attempt: u32, chance: f64) -> Duration {
+        let power = self.factor.powi(i32::try_from(attempt.saturating_sub(1)).unwrap_or(i32::MAX));
+        let seconds = (self.first.as_secs_f64() * power).min(self.longest.as_secs_f64());
+        let chance = chance.clamp(0.0, 1.0);
+        let share = match self.jitter {
+            Jitter::None => 1.0,
+            Jitter::Half => 0.5 + chance / 2.0,
+            Jitter::Full => chance,
+        };
+        Duration::try_from_secs_f64(seconds * share).unwrap_or(self.longest)
+    }
+
+    /// As [`wait`](Self::wait), by chance.
+    pub(super) fn random_wait(&self, attempt: u32) -> Duration {
+        self.wait(attempt, fastrand::f64())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waits_grow_to_a_cap_and_stay_within_their_jitter() {
+        let policy = RetryPolicy::exponential(Duration::from_secs(1), Duration::from_secs(60)).jitter(Jitter::None);
+        let waits: Vec<_> = [1, 2, 3, 7, 10_000].map(|attempt| policy.wait(attempt, 0.3).as_secs()).into();
+        assert_eq!(waits, [1, 2, 4, 60, 60]);
+        assert_eq!(policy.jitter(Jitter::Half).wait(1, 0.0), Duration::from_millis(500));
+        assert_eq!(policy.jitter(Jitter::Full).wait(1, 0.0), Duration::ZERO);
+        assert_eq!(policy.jitter(Jitter::Full).wait(1, 1.0), Duration::from_secs(1));
+        assert_eq!(RetryPolicy::fixed(Duration::ZERO).wait(3, 0.5), Duration::ZERO);
     }
 }

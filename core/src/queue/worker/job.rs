@@ -1,14 +1,17 @@
 //! What a handler is given.
 
 use std::fmt;
+use std::fmt::Display;
 use std::time::{Duration, SystemTime};
 
 use tokio::sync::watch;
 
-use super::run::Stage;
-use crate::driver::Cause;
-use crate::queue::Delivery;
+use crate::driver::{Cause, Settled};
+use crate::queue::worker::run::Stage;
+use crate::queue::{Delivery, OccurrenceEnd};
+use crate::value::error::{Error, Result};
 use crate::value::limits::{Attempts, Payload};
+use crate::value::name::LockName;
 use crate::value::queue_name::{MessageId, Reason};
 use crate::value::token::FencingToken;
 
@@ -66,7 +69,7 @@ impl<T: 'static> Job<T> {
 
 impl<T> Job<T> {
     /// Whether the worker takes no more messages, because it was told to stop or stops by itself. A handler that sees it
-    /// should come to an end soon; one that has not when the grace of [`Worker::shutdown`](super::Worker::shutdown) is over
+    /// should come to an end soon; one that has not when the grace of [`Worker::shutdown`](crate::queue::worker::Worker::shutdown) is over
     /// is dropped, and its message returned.
     #[must_use]
     pub fn is_shutting_down(&self) -> bool {
@@ -92,4 +95,123 @@ impl<T> fmt::Debug for Job<T> {
             .field("fence", &self.fence)
             .finish_non_exhaustive()
     }
+}
+
+// How a handler says what became of its message.
+
+/// What became of a message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// The work is done: the message is removed.
+    Done,
+    /// The work failed: the message is tried again, when the worker's [`RetryPolicy`](crate::queue::worker::RetryPolicy) says.
+    Retry(Option<Reason>),
+    /// The work failed: the message is tried again after this span.
+    RetryAfter(Duration, Option<Reason>),
+    /// The work is not to be done now: the message is due again after this span, and the attempt is not counted. Nobody
+    /// counts how often.
+    Later(Duration),
+    /// The work will never succeed: the message moves to the dead letters. Of a [recurring](crate::Recurring) message this
+    /// occurrence is over.
+    Dead(Option<Reason>),
+    /// The work is done, and the message [recurs](crate::Recurring) no more: it is removed.
+    End,
+}
+
+/// What a handler may return: an [`Outcome`], nothing (done), or a result, whose error is a reason to try again.
+pub trait IntoOutcome {
+    /// The outcome that this stands for.
+    fn into_outcome(self) -> Outcome;
+}
+
+impl IntoOutcome for Outcome {
+    fn into_outcome(self) -> Outcome {
+        self
+    }
+}
+
+impl IntoOutcome for () {
+    fn into_outcome(self) -> Outcome {
+        Outcome::Done
+    }
+}
+
+impl<T: IntoOutcome, E: Display> IntoOutcome for Result<T, E> {
+    /// The error's text, as much as fits, becomes the reason that is kept with the message.
+    fn into_outcome(self) -> Outcome {
+        match self {
+            Ok(value) => value.into_outcome(),
+            Err(error) => Outcome::Retry(Some(Reason::beginning_of(&error.to_string()))),
+        }
+    }
+}
+
+// What a worker tells while it works.
+
+/// Something that happened in a worker, for metrics and alarms: see
+/// [`WorkerBuilder::on_event`](crate::queue::worker::WorkerBuilder::on_event).
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum WorkerEvent {
+    /// A message was received; its handling begins.
+    Began {
+        /// Which message.
+        id: MessageId,
+        /// Which delivery this is: 1 for the first.
+        attempt: u32,
+        /// How long after its due time it was handed out.
+        late: Duration,
+    },
+    /// The handling of a message has ended, and its settlement was answered.
+    Ended {
+        /// Which message.
+        id: MessageId,
+        /// Which delivery this was.
+        attempt: u32,
+        /// How the handling ended.
+        ending: Ending,
+        /// How long it took, the lock of the message included, the settlement not.
+        took: Duration,
+        /// How an occurrence of a [recurring](crate::Recurring) message ended with it; `None` for other messages, and for an
+        /// occurrence that goes on.
+        occurrence: Option<OccurrenceEnd>,
+        /// What the backend answered to the settlement.
+        settled: Result<Settled>,
+    },
+    /// A request for messages failed. The worker asks again after a pause if the error is
+    /// [transient](Error::is_transient), and stops otherwise.
+    ReceiveFailed {
+        /// Why.
+        error: Error,
+    },
+    /// The worker has stopped, and no handler of it runs any more. The last event of a worker.
+    Stopped {
+        /// Why it stopped by itself; `None` when it was told to, or the client was closed.
+        error: Option<Error>,
+    },
+}
+
+/// How the handling of a message ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Ending {
+    /// The handler said this.
+    Said(Outcome),
+    /// The payload could not be decoded: the message moves to the dead letters, or the occurrence of a recurring one has failed.
+    Undecodable(Reason),
+    /// The handler panicked: a failed attempt. With the text of the panic.
+    Panicked(Reason),
+    /// The handler took longer than [`handler_timeout`](crate::queue::worker::WorkerBuilder::handler_timeout), and was dropped: a failed
+    /// attempt.
+    TimedOut,
+    /// The lease of the delivery was lost, and the handler dropped: a failed attempt.
+    LeaseLost,
+    /// The lock of the message was lost, and the handler dropped: a failed attempt.
+    LockLost,
+    /// The lock of the message is taken: it is parked, and the attempt is not counted.
+    LockTaken(LockName),
+    /// The lock of the message could not be asked for: a failed attempt.
+    LockFailed(Reason),
+    /// The worker stopped first, and the handler was dropped: the message is returned, and the attempt is not counted.
+    Stopped,
 }

@@ -1,6 +1,7 @@
-//! The relays of one client, and what happens to them.
+//! The local queues of one client, and what happens to them.
 
 use std::collections::{HashMap, VecDeque};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -9,24 +10,21 @@ use tokio::runtime::Handle;
 use tokio::sync::{Notify, oneshot};
 use tokio::task::JoinHandle;
 
-use super::super::attempt::Ask;
-use super::super::hold::HeldEntry;
-use super::super::shared::Shared;
-use super::asking::{Asked, Asking, FirstAsk};
-use super::baton::{Baton, CLAIM, Terms};
-use super::place::{Offer, Place};
-use super::runner::{Next, Runner};
+use crate::engine::attempt::Ask;
+use crate::engine::hold::HeldEntry;
+use crate::engine::local_handover::waiters::{CLAIM, HandoverBudget, Next, Offer, Place, RemoteWaiter, Terms};
+use crate::engine::shared::Shared;
 use crate::value::clock::LeaseInstant;
 use crate::value::error::{Error, Result};
 use crate::value::name::LockName;
 use crate::value::token::OwnerToken;
 
-/// One relay for each name that several tasks of the client want.
+/// One local queue for each name that several tasks of the client want.
 #[derive(Debug, Default)]
-pub(crate) struct Relays {
+pub(crate) struct LocalQueues {
     /// How many there are. Mostly none, and then nobody locks the map.
     count: AtomicUsize,
-    map: Mutex<HashMap<LockName, Relay>>,
+    map: Mutex<HashMap<LockName, LocalQueue>>,
     numbers: AtomicU64,
     asking: Asking,
 }
@@ -40,7 +38,7 @@ pub(crate) enum Joined<'a> {
 }
 
 #[derive(Debug)]
-struct Relay {
+struct LocalQueue {
     terms: Terms,
     /// Whether the backend has answered a request for this lock since it was wanted by several.
     heard: bool,
@@ -76,8 +74,8 @@ enum Runs {
     },
 }
 
-impl Relays {
-    fn map(&self) -> MutexGuard<'_, HashMap<LockName, Relay>> {
+impl LocalQueues {
+    fn map(&self) -> MutexGuard<'_, HashMap<LockName, LocalQueue>> {
         self.map.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -89,7 +87,7 @@ impl Relays {
     pub(crate) fn join<'a>(&'a self, shared: &Arc<Shared>, ask: &Ask) -> Result<Joined<'a>> {
         let Some(terms) = Terms::of(ask) else { return Ok(Joined::Alone(None)) };
         if self.count.load(Ordering::Acquire) > 0
-            && let Some(joined) = self.with(shared, &ask.name, |relay| relay.join(shared, ask, &terms, self.number()))
+            && let Some(joined) = self.with(shared, &ask.name, |queue| queue.join(shared, ask, &terms, self.number()))
         {
             return joined;
         }
@@ -99,17 +97,17 @@ impl Relays {
             Asked::ByAnother => {
                 if let Ok(runtime) = Handle::try_current() {
                     let mut map = self.map();
-                    let relay = || Relay::new(terms.clone(), runtime, Runs::Nobody);
-                    map.entry(ask.name.clone()).or_insert_with(relay);
+                    let queue = || LocalQueue::new(terms.clone(), runtime, Runs::Nobody);
+                    map.entry(ask.name.clone()).or_insert_with(queue);
                     self.count.store(map.len(), Ordering::Release);
                 }
-                let joined = self.with(shared, &ask.name, |relay| relay.join(shared, ask, &terms, self.number()));
+                let joined = self.with(shared, &ask.name, |queue| queue.join(shared, ask, &terms, self.number()));
                 joined.unwrap_or(Ok(Joined::Alone(None)))
             }
         }
     }
 
-    /// Begins a relay with a waiter that was told that the lock is busy; `None` if there is one already. It runs, until
+    /// Begins a local queue with a waiter that was told that the lock is busy; `None` if there is one already. It runs, until
     /// somebody joins.
     pub(crate) fn begin(&self, shared: &Arc<Shared>, ask: &Ask) -> Option<Place> {
         let (terms, runtime) = (Terms::of(ask)?, Handle::try_current().ok()?);
@@ -118,9 +116,9 @@ impl Relays {
             return None;
         }
         let number = self.number();
-        let mut relay = Relay { heard: true, ..Relay::new(terms, runtime, Runs::Waiter(number)) };
-        let offers = relay.add(number);
-        map.insert(ask.name.clone(), relay);
+        let mut queue = LocalQueue { heard: true, ..LocalQueue::new(terms, runtime, Runs::Waiter(number)) };
+        let offers = queue.add(number);
+        map.insert(ask.name.clone(), queue);
         self.count.store(map.len(), Ordering::Release);
         drop(map);
         Some(Place::new(shared, ask, number, None, offers))
@@ -135,40 +133,40 @@ impl Relays {
         number: u64,
         won: Option<&HeldEntry>,
     ) -> Option<JoinHandle<()>> {
-        let (stopped, ()) = self.change(shared, name, |relay| {
-            if let Ok(at) = relay.waiters.binary_search_by_key(&number, |waiter| waiter.number) {
-                drop(relay.waiters.remove(at));
+        let (stopped, ()) = self.change(shared, name, |queue| {
+            if let Ok(at) = queue.waiters.binary_search_by_key(&number, |waiter| waiter.number) {
+                drop(queue.waiters.remove(at));
             }
-            relay.runs_no_more(number);
-            if let Some(held) = won.filter(|_| !relay.waiters.is_empty()) {
-                relay.begins_passing(held.token(), held.baton());
+            queue.runs_no_more(number);
+            if let Some(held) = won.filter(|_| !queue.waiters.is_empty()) {
+                queue.begins_passing(held.token(), held.budget());
             }
         })?;
         stopped
     }
 
     /// Passes a lease on to the first waiter; `false` if it has to go back to the backend.
-    pub(crate) fn pass_on(&self, from: &HeldEntry, baton: Baton) -> bool {
+    pub(crate) fn pass_on(&self, from: &HeldEntry, budget: HandoverBudget) -> bool {
         if self.count.load(Ordering::Acquire) == 0 {
             return false;
         }
         let lease = from.lease();
-        let passed = self.with(from.shared(), lease.name(), |relay| {
-            relay.ends_passing(from.token());
-            if baton.lasts_until().is_none() || !baton.is_for(&relay.terms) || !relay.has_waiter() {
+        let passed = self.with(from.shared(), lease.name(), |queue| {
+            queue.ends_passing(from.token());
+            if budget.lasts_until().is_none() || !budget.is_for(&queue.terms) || !queue.has_waiter() {
                 return None;
             }
             let (token, until) = (OwnerToken::random(), LeaseInstant::now().after(CLAIM));
-            if !lease.pass((from.token(), from.over()), token, relay.terms.least(), until) {
+            if !lease.pass((from.token(), from.over()), token, queue.terms.least(), until) {
                 return None;
             }
-            let baton = baton.passed_on();
-            relay.begins_passing(&token, Some(&baton));
-            relay.next().map(|waiter| (waiter, token, baton))
+            let budget = budget.passed_on();
+            queue.begins_passing(&token, Some(&budget));
+            queue.next().map(|waiter| (waiter, token, budget))
         });
-        let Some((waiter, token, baton)) = passed.flatten() else { return false };
-        let next = from.passed_on(token, baton);
-        from.shared().keeper.watch_over(lease);
+        let Some((waiter, token, budget)) = passed.flatten() else { return false };
+        let next = from.passed_on(token, budget);
+        from.shared().renewer.watch_over(lease);
         // One that left meanwhile drops it, that is, passes it on in turn.
         drop(waiter.offers.send(Offer::Held(next)));
         true
@@ -177,27 +175,27 @@ impl Relays {
     /// Gives a lease that was won for all to the first waiter. Without one, it goes back.
     pub(super) fn give(&self, held: HeldEntry) {
         let lease = Arc::clone(held.lease());
-        let first = self.with(held.shared(), lease.name(), |relay| {
-            relay.is_answered();
-            relay.heard = true;
+        let first = self.with(held.shared(), lease.name(), |queue| {
+            queue.is_answered();
+            queue.heard = true;
             let until = LeaseInstant::now().after(CLAIM);
-            if !relay.has_waiter() || !lease.pass((held.token(), None), *held.token(), Duration::ZERO, until) {
+            if !queue.has_waiter() || !lease.pass((held.token(), None), *held.token(), Duration::ZERO, until) {
                 return None;
             }
-            relay.begins_passing(held.token(), held.baton());
-            relay.next()
+            queue.begins_passing(held.token(), held.budget());
+            queue.next()
         });
         if let Some(waiter) = first.flatten() {
-            held.shared().keeper.watch_over(&lease);
+            held.shared().renewer.watch_over(&lease);
             drop(waiter.offers.send(Offer::Held(held)));
         }
     }
 
     /// Nobody has heard from the backend: each waiter asks for itself, and has patience of its own.
     pub(super) fn scatter(&self, shared: &Arc<Shared>, name: &LockName) {
-        let waiters = self.with(shared, name, |relay| {
-            relay.is_answered();
-            std::mem::take(&mut relay.waiters)
+        let waiters = self.with(shared, name, |queue| {
+            queue.is_answered();
+            std::mem::take(&mut queue.waiters)
         });
         for waiter in waiters.unwrap_or_default() {
             drop(waiter.offers.send(Offer::Scattered));
@@ -206,9 +204,9 @@ impl Relays {
 
     /// Tells all waiters why waiting for them failed.
     pub(super) fn fail(&self, shared: &Arc<Shared>, name: &LockName, error: &Error) {
-        let waiters = self.with(shared, name, |relay| {
-            relay.is_answered();
-            std::mem::take(&mut relay.waiters)
+        let waiters = self.with(shared, name, |queue| {
+            queue.is_answered();
+            std::mem::take(&mut queue.waiters)
         });
         let waiters = waiters.unwrap_or_default();
         for waiter in waiters {
@@ -218,23 +216,23 @@ impl Relays {
 
     /// What the task has to do next.
     pub(super) fn next(&self, shared: &Arc<Shared>, name: &LockName, task: u64) -> Next {
-        let next = self.with(shared, name, |relay| {
-            let ended = relay.passing.is_some_and(|(_, until)| until <= LeaseInstant::now());
+        let next = self.with(shared, name, |queue| {
+            let ended = queue.passing.is_some_and(|(_, until)| until <= LeaseInstant::now());
             if ended {
-                relay.passing = None;
+                queue.passing = None;
             }
-            let waits = relay.has_waiter();
-            let Runs::Task { number, asking, .. } = &mut relay.runs else { return Next::End };
+            let waits = queue.has_waiter();
+            let Runs::Task { number, asking, .. } = &mut queue.runs else { return Next::End };
             if *number != task {
                 return Next::End;
             }
-            *asking = waits && relay.passing.is_none();
-            match relay.passing {
+            *asking = waits && queue.passing.is_none();
+            match queue.passing {
                 // Also when nobody waits: whoever has just released comes back soon, if at all.
-                Some((_, until)) => Next::Pause(until, Arc::clone(&relay.over)),
-                None if waits => Next::Ask(relay.terms.ask(name), relay.heard),
+                Some((_, until)) => Next::Pause(until, Arc::clone(&queue.over)),
+                None if waits => Next::Ask(queue.terms.ask(name), queue.heard),
                 None => {
-                    relay.runs = Runs::Nobody;
+                    queue.runs = Runs::Nobody;
                     Next::End
                 }
             }
@@ -244,37 +242,37 @@ impl Relays {
 
     /// The task ended before its time: its runtime did. Those whom it ran for start over.
     pub(super) fn lose_task(&self, shared: &Arc<Shared>, name: &LockName, task: u64) {
-        let waiters = self.with(shared, name, |relay| {
-            let lost = relay.runs_no_more(task);
-            if lost { std::mem::take(&mut relay.waiters) } else { VecDeque::new() }
+        let waiters = self.with(shared, name, |queue| {
+            let lost = queue.runs_no_more(task);
+            if lost { std::mem::take(&mut queue.waiters) } else { VecDeque::new() }
         });
         drop(waiters);
     }
 
-    fn with<T>(&self, shared: &Arc<Shared>, name: &LockName, change: impl FnOnce(&mut Relay) -> T) -> Option<T> {
+    fn with<T>(&self, shared: &Arc<Shared>, name: &LockName, change: impl FnOnce(&mut LocalQueue) -> T) -> Option<T> {
         self.change(shared, name, change).map(|(_, answer)| answer)
     }
 
-    /// Changes a relay, and then does what the change calls for. Returns the task that was stopped, as well.
+    /// Changes a local queue, and then does what the change calls for. Returns the task that was stopped, as well.
     fn change<T>(
         &self,
         shared: &Arc<Shared>,
         name: &LockName,
-        change: impl FnOnce(&mut Relay) -> T,
+        change: impl FnOnce(&mut LocalQueue) -> T,
     ) -> Option<(Option<JoinHandle<()>>, T)> {
         let mut map = self.map();
-        let relay = map.get_mut(name)?;
-        let answer = change(relay);
-        let (start, stop) = (relay.starts(|| self.number()), relay.stops());
-        if relay.is_idle() {
+        let queue = map.get_mut(name)?;
+        let answer = change(queue);
+        let (start, stop) = (queue.starts(|| self.number()), queue.stops());
+        if queue.is_idle() {
             map.remove(name);
             self.count.store(map.len(), Ordering::Release);
         }
         drop(map);
         if let Some((runtime, number, stop)) = start {
             // A runtime that has ended drops the task at once, which loses it.
-            let handle = runtime.spawn(Runner::new(shared, name, number).run(stop));
-            if let Some(Runs::Task { number: runs, task, .. }) = self.map().get_mut(name).map(|relay| &mut relay.runs)
+            let handle = runtime.spawn(RemoteWaiter::new(shared, name, number).run(stop));
+            if let Some(Runs::Task { number: runs, task, .. }) = self.map().get_mut(name).map(|queue| &mut queue.runs)
                 && *runs == number
             {
                 *task = Some(handle);
@@ -284,7 +282,7 @@ impl Relays {
     }
 }
 
-impl Relay {
+impl LocalQueue {
     fn new(terms: Terms, runtime: Handle, runs: Runs) -> Self {
         let (waiters, over) = (VecDeque::new(), Arc::default());
         Self { terms, heard: false, runtime, waiters, runs, passing: None, over }
@@ -346,8 +344,8 @@ impl Relay {
         }
     }
 
-    fn begins_passing(&mut self, token: &OwnerToken, baton: Option<&Baton>) {
-        self.passing = baton.and_then(Baton::lasts_until).map(|until| (*token, until));
+    fn begins_passing(&mut self, token: &OwnerToken, budget: Option<&HandoverBudget>) {
+        self.passing = budget.and_then(HandoverBudget::lasts_until).map(|until| (*token, until));
         if self.passing.is_none() {
             self.over.notify_one();
         }
@@ -386,5 +384,59 @@ impl Relay {
 
     fn is_idle(&self) -> bool {
         self.waiters.is_empty() && self.passing.is_none() && matches!(self.runs, Runs::Nobody)
+    }
+}
+
+// Which locks a task of this client is asking for, without an answer yet. Whoever wants the same lock meanwhile waits
+// along instead of asking as well.
+
+/// How many first requests are known at once; a further one is nobody's business.
+const SLOTS: usize = 128;
+
+/// A slot holds the hash of a name, or 0.
+#[derive(Debug)]
+pub(super) struct Asking([AtomicU64; SLOTS]);
+
+/// What a task that wants a lock learns.
+#[derive(Debug)]
+pub(super) enum Asked<'a> {
+    /// Nobody has asked; now this task does.
+    First(FirstAsk<'a>),
+    /// Another task has asked, and has no answer yet.
+    ByAnother,
+    /// There is no slot to tell by.
+    Unknown,
+}
+
+/// A first request on its way; dropped when it is answered or given up.
+#[derive(Debug)]
+pub(crate) struct FirstAsk<'a> {
+    slot: &'a AtomicU64,
+    hash: u64,
+}
+
+impl Default for Asking {
+    fn default() -> Self {
+        Self([const { AtomicU64::new(0) }; SLOTS])
+    }
+}
+
+impl Asking {
+    pub(super) fn begin(&self, name: &LockName) -> Asked<'_> {
+        let mut hasher = DefaultHasher::new();
+        name.hash(&mut hasher);
+        let hash = hasher.finish() | 1;
+        let slot = &self.0[(hash >> 1) as usize % SLOTS];
+        match slot.compare_exchange(0, hash, Ordering::AcqRel, Ordering::Acquire) {
+            Ok(_) => Asked::First(FirstAsk { slot, hash }),
+            Err(other) if other == hash => Asked::ByAnother,
+            Err(_) => Asked::Unknown,
+        }
+    }
+}
+
+impl Drop for FirstAsk<'_> {
+    fn drop(&mut self) {
+        let _ = self.slot.compare_exchange(self.hash, 0, Ordering::AcqRel, Ordering::Acquire); // nobody else writes it
     }
 }

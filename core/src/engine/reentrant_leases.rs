@@ -3,8 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use super::entry::{Entry, LeaseKey};
-use super::lease::Lease;
+use crate::engine::lease::{Entry, Lease, LeaseKey};
 use crate::value::clock::LeaseInstant;
 use crate::value::hold_state::HoldState;
 use crate::value::name::LockName;
@@ -16,7 +15,7 @@ type Key = (LockName, OwnerId);
 const SWEEP_AT: usize = 64;
 
 #[derive(Debug, Default)]
-pub(crate) struct Owners(Mutex<Map>);
+pub(crate) struct ReentrantLeases(Mutex<Map>);
 
 #[derive(Debug, Default)]
 struct Map {
@@ -25,7 +24,7 @@ struct Map {
     sweep_at: usize,
 }
 
-impl Owners {
+impl ReentrantLeases {
     /// Joins the client's lease of this hold, or begins one; `None` if this client has lost the hold and had not undone
     /// it when the request left. (Afterwards it can only stand because the owner is in it through another client.) One
     /// step, so that entries that are granted at the same time share a lease.
@@ -91,12 +90,12 @@ impl Map {
 mod tests {
     use std::time::Duration;
 
-    use super::super::entry::{Past, Upkeep};
     use super::*;
+    use crate::engine::lease::{Past, Upkeep};
     use crate::value::token::OwnerToken;
     use crate::value::ttl::Ttl;
 
-    fn enter(owners: &Owners, owner: OwnerId) -> Arc<Lease> {
+    fn enter(owners: &ReentrantLeases, owner: OwnerId) -> Arc<Lease> {
         let (token, now) = (OwnerToken::random(), LeaseInstant::now());
         let entry =
             Entry { token, ttl: Ttl::DEFAULT, upkeep: Upkeep::Renewed, cap: None, least: None, past: Past::Answered };
@@ -107,7 +106,7 @@ mod tests {
 
     #[test]
     fn a_lease_that_ended_is_forgotten() {
-        let (owners, owner) = (Owners::default(), OwnerId::new());
+        let (owners, owner) = (ReentrantLeases::default(), OwnerId::new());
         let lease = enter(&owners, owner);
         assert!(Arc::ptr_eq(&lease, &enter(&owners, owner)), "entries of one hold share a lease");
         owners.remove(&lease);
@@ -116,7 +115,7 @@ mod tests {
 
     #[test]
     fn leases_that_nobody_removed_do_not_pile_up() {
-        let owners = Owners::default();
+        let owners = ReentrantLeases::default();
         let alive: Vec<_> = (0..100).map(|_| enter(&owners, OwnerId::new())).collect();
         for _ in 0..10_000 {
             enter(&owners, OwnerId::new());

@@ -1,10 +1,4 @@
-//! Standing in the lines of the locks that messages are parked behind: the client that parked a message takes a place in
-//! the lock's line, and gives the message its turn.
-//!
-//! The hold that the client is granted goes along with the message, which becomes due: whoever receives the message
-//! adopts the hold. Nobody else can come in between, so a message waits no longer than a task that stands in the line
-//! itself. A client that has messages in hand and no receiver that waits does not stand in line: a lock is not kept for a
-//! message that nobody handles.
+//! The queue as the waiting room of a lock.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,14 +7,93 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
-use super::pump::Pump;
-use super::{Delay, MessageId};
-use crate::driver::{Parking, TurnGiven};
-use crate::engine::loose::LooseHold;
+use crate::driver::{Parking, Pushed, TurnGiven};
+use crate::engine::hold::LooseHold;
 use crate::lock::{Lock, LockGuard};
+use crate::queue::delivery::Delivery;
+use crate::queue::fetcher::Fetcher;
+use crate::queue::handle::Queue;
+use crate::queue::{Delay, Message, MessageId};
 use crate::value::clock::LeaseInstant;
 use crate::value::error::{ErrorKind, Result};
 use crate::value::name::LockName;
+
+/// What became of a request that needed a lock.
+#[derive(Debug)]
+pub enum OrPark {
+    /// The lock was free: do the work now.
+    Acquired(LockGuard),
+    /// The lock was taken: the message waits in the queue, and a worker will handle it under the lock.
+    Parked(Pushed),
+}
+
+/// The latest that a parked message comes back, unless told otherwise.
+pub(crate) const PARKED_AT_MOST: Duration = Duration::from_secs(5);
+
+impl Lock {
+    /// Takes the lock if it is free; else stores the message, to be handled under this lock later: when its turn comes
+    /// (how, the driver declares as its [`Parking`](crate::driver::Parking)), and 5 s from now at the latest, or as it says
+    /// ([`Message::parked_at_most`]). For request handlers, which should not wait.
+    ///
+    /// A [`Message`] with an id is parked once, however often the request is made; it is refused when it is due at a time, or
+    /// carries another lock.
+    ///
+    /// The message waits in the line of the lock as any other waiter, as long as this client lives. When its turn comes, the
+    /// lock is kept for it for 2 s ([`ClientBuilder::parked_turn`](crate::ClientBuilder::parked_turn)), and a worker of the
+    /// queue handles it under that hold. A message that comes back without a turn takes the lock if it is free; if not, it is
+    /// parked once more, without using up an attempt.
+    ///
+    /// # Errors
+    ///
+    /// As [`Lock::try_acquire`], and as a [`push`](Queue::push).
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future leaves no lock behind; the message may be stored or not.
+    pub async fn or_park<'v, T: 'static>(
+        &self,
+        queue: &Queue<T>,
+        message: impl Into<Message<'v, T>>,
+    ) -> Result<OrPark> {
+        let parked = message.into().encoded(&*queue.codec).parked_behind(self.name(), PARKED_AT_MOST);
+        let parked = parked.and_then(|message| message.checked(queue)).map_err(|error| queue.told(error, "push"))?;
+        if let Some(guard) = self.try_acquire().await? {
+            return Ok(OrPark::Acquired(guard));
+        }
+        queue.store(parked).await.map(OrPark::Parked)
+    }
+
+    /// Takes the lock for a message: with the hold that the message brings along if it was parked behind this lock and its
+    /// turn has come, or as [`try_acquire`](Lock::try_acquire) does. For those who receive messages without a
+    /// [`Worker`](crate::Worker), which does the same.
+    ///
+    /// A hold that came along keeps its fence and its label, and is renewed to the ttl of this handle from now on. It can be
+    /// taken up once, from a delivery and a lock of the same client; it is given back if the delivery ends before that.
+    ///
+    /// # Errors
+    ///
+    /// As [`Lock::try_acquire`].
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future leaves no lock behind, also not the one that the message brought along.
+    pub async fn try_acquire_for<T: 'static>(&self, delivery: &Delivery<T>) -> Result<Option<LockGuard>> {
+        if let Some(turn) = delivery.claim().take_turn(self.shared(), self.name())
+            && let Some(guard) = self.take_up(turn).await?
+        {
+            return Ok(Some(guard));
+        }
+        self.try_acquire().await
+    }
+}
+
+// Standing in the lines of the locks that messages are parked behind: the client that parked a message takes a place in
+// the lock's line, and gives the message its turn.
+//
+// The hold that the client is granted goes along with the message, which becomes due: whoever receives the message
+// adopts the hold. Nobody else can come in between, so a message waits no longer than a task that stands in the line
+// itself. A client that has messages in hand and no receiver that waits does not stand in line: a lock is not kept for a
+// message that nobody handles.
 
 /// The pause after a failure.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -34,7 +107,7 @@ const RETURNING: Duration = Duration::from_millis(500);
 
 /// The lines in which a client stands.
 #[derive(Debug, Default)]
-pub(super) struct Attended {
+pub(super) struct ParkedWatcher {
     /// By lock, where the next parked message is announced.
     lines: Mutex<HashMap<LockName, UnboundedSender<Parked>>>,
     /// Told when somebody waits for messages, or is done with one.
@@ -44,7 +117,7 @@ pub(super) struct Attended {
 /// A message that is parked, and until when it may be.
 #[derive(Debug)]
 struct Parked {
-    pump: Arc<Pump>,
+    fetcher: Arc<Fetcher>,
     id: MessageId,
     until: LeaseInstant,
 }
@@ -52,18 +125,18 @@ struct Parked {
 impl Parked {
     /// Whether there is somebody to handle it.
     fn has_room(&self) -> bool {
-        self.pump.has_room()
+        self.fetcher.has_room()
     }
 }
 
-impl Pump {
+impl Fetcher {
     /// The message was parked behind the lock at this time, for at most this long.
     pub(super) fn attend(self: &Arc<Self>, lock: &LockName, id: MessageId, since: LeaseInstant, at_most: Delay) {
         if self.caps.parking != Parking::Attended {
             return;
         }
-        let mut parked = Parked { pump: Arc::clone(self), id, until: since.after(at_most.get() + RETURNING) };
-        let mut lines = self.shared.pumps.attended.lines.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut parked = Parked { fetcher: Arc::clone(self), id, until: since.after(at_most.get() + RETURNING) };
+        let mut lines = self.shared.fetchers.attended.lines.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(line) = lines.get(lock) {
             match line.send(parked) {
                 Ok(()) => return,
@@ -115,8 +188,8 @@ impl Line {
 }
 
 /// Stands in the line of a lock for as long as messages of the client are parked behind it.
-async fn attend(client: Arc<Pump>, lock: Lock, mut line: Line) {
-    let room = &client.shared.pumps.attended.room;
+async fn attend(client: Arc<Fetcher>, lock: Lock, mut line: Line) {
+    let room = &client.shared.fetchers.attended.room;
     loop {
         let Some(until) = line.until() else {
             if line.arriving.is_closed() {
@@ -160,12 +233,13 @@ async fn give(guard: LockGuard, line: &mut Line, room: &Notify) {
     let shared = Arc::clone(hold.shared());
     // From here on the hold is the message's, which may have it although its request is not answered.
     let Some(turn) = hold.into_turn() else { return };
-    while let Some(Parked { pump, id, .. }) = line.next() {
-        match super::bounded(shared.config.op_timeout, pump.driver.give_turn(&pump.name, &id, &turn)).await {
+    while let Some(Parked { fetcher, id, .. }) = line.next() {
+        match crate::queue::bounded(shared.config.op_timeout, fetcher.driver.give_turn(&fetcher.name, &id, &turn)).await
+        {
             Ok(TurnGiven::Due) => return,
             Ok(TurnGiven::NotParked) => {}
             // Those that are parked in a paused queue come back by the clock.
-            Ok(TurnGiven::Paused) => line.parked.retain(|parked| !Arc::ptr_eq(&parked.pump, &pump)),
+            Ok(TurnGiven::Paused) => line.parked.retain(|parked| !Arc::ptr_eq(&parked.fetcher, &fetcher)),
             Err(error) if error.was_not_applied() => break,
             Err(_) => return, // it ends by its lease
         }

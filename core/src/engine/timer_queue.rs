@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Weak};
 
-use super::lease::Lease;
+use crate::engine::lease::Lease;
 use crate::value::clock::LeaseInstant;
 
 /// No place.
 const NONE: u32 = u32::MAX;
 
-/// Where a lease stands in the agenda of its client. Read and written by the agenda alone.
+/// Where a lease stands in the timer queue of its client. Read and written by the timer queue alone.
 #[derive(Debug)]
 pub(crate) struct Place(AtomicU32);
 
@@ -22,7 +22,7 @@ impl Default for Place {
 
 impl Place {
     fn get(&self) -> u32 {
-        self.0.load(Ordering::Relaxed) // the agenda is behind a lock
+        self.0.load(Ordering::Relaxed) // the timer queue is behind a lock
     }
 
     fn set(&self, index: u32) {
@@ -33,7 +33,7 @@ impl Place {
 /// One entry for each lease that is looked after, whether a look at it is planned or not. The looks of a moment are a
 /// list: of a millisecond if it is near, of more if it is far. So far looks may come early, by one part in 256.
 #[derive(Debug, Default)]
-pub(crate) struct Agenda {
+pub(crate) struct TimerQueue {
     entries: Vec<Entry>,
     /// The first free entry; the next one is its `next`.
     free: Option<u32>,
@@ -50,7 +50,7 @@ struct Entry {
     next: u32,
 }
 
-impl Agenda {
+impl TimerQueue {
     /// Plans a look at `lease`, unless a sooner one is planned; tells whether it did.
     pub(crate) fn plan(&mut self, lease: &Arc<Lease>, at: LeaseInstant, now: LeaseInstant) -> bool {
         let at = moment(at.millis() + 1, now.millis()); // a near one not before its time
@@ -177,82 +177,82 @@ fn moment(at: u64, now: u64) -> u64 {
 mod tests {
     use std::time::Duration;
 
-    use super::super::lease::tests::lease;
     use super::*;
+    use crate::engine::lease::tests::lease;
 
     fn after(base: LeaseInstant, ms: u64) -> LeaseInstant {
         base.after(Duration::from_millis(ms))
     }
 
-    fn due(agenda: &mut Agenda, at: LeaseInstant) -> usize {
-        agenda.take(at, at).len()
+    fn due(timers: &mut TimerQueue, at: LeaseInstant) -> usize {
+        timers.take(at, at).len()
     }
 
     #[tokio::test(start_paused = true)]
     async fn leases_are_taken_when_they_are_due_and_not_before() {
-        let (mut agenda, base) = (Agenda::default(), LeaseInstant::now());
+        let (mut timers, base) = (TimerQueue::default(), LeaseInstant::now());
         let leases: Vec<_> = (0..100).map(|_| lease(Duration::from_secs(30))).collect();
         for (i, lease) in leases.iter().enumerate() {
-            assert!(agenda.plan(lease, after(base, 10 * (i as u64 / 10)), base));
+            assert!(timers.plan(lease, after(base, 10 * (i as u64 / 10)), base));
         }
-        assert_eq!(agenda.first(), Some(LeaseInstant::at_millis(base.millis() + 1)));
-        assert_eq!(due(&mut agenda, base), 0);
-        assert_eq!(due(&mut agenda, after(base, 11)), 20);
-        assert_eq!(agenda.leases().len(), 100, "those in hand are still looked after");
+        assert_eq!(timers.first(), Some(LeaseInstant::at_millis(base.millis() + 1)));
+        assert_eq!(due(&mut timers, base), 0);
+        assert_eq!(due(&mut timers, after(base, 11)), 20);
+        assert_eq!(timers.leases().len(), 100, "those in hand are still looked after");
         for lease in &leases[20..25] {
-            agenda.remove(lease);
+            timers.remove(lease);
         }
-        assert_eq!(due(&mut agenda, after(base, 21)), 5);
-        assert_eq!(agenda.leases().len(), 95);
-        assert_eq!(due(&mut agenda, after(base, 1000)), 70);
-        assert!(agenda.looks.is_empty());
+        assert_eq!(due(&mut timers, after(base, 21)), 5);
+        assert_eq!(timers.leases().len(), 95);
+        assert_eq!(due(&mut timers, after(base, 1000)), 70);
+        assert!(timers.looks.is_empty());
     }
 
     #[tokio::test(start_paused = true)]
     async fn only_a_sooner_look_changes_the_plan() {
-        let (mut agenda, base) = (Agenda::default(), LeaseInstant::now());
+        let (mut timers, base) = (TimerQueue::default(), LeaseInstant::now());
         let (one, other) = (lease(Duration::from_secs(30)), lease(Duration::from_secs(30)));
-        assert!(agenda.plan(&other, after(base, 5), base));
-        assert!(agenda.plan(&one, after(base, 5), base));
-        assert!(!agenda.plan(&one, after(base, 6), base));
-        assert!(agenda.plan(&one, after(base, 2), base));
-        assert_eq!(due(&mut agenda, after(base, 4)), 1);
-        assert!(agenda.plan(&one, after(base, 6), base), "nothing is planned for one in hand");
-        assert_eq!(due(&mut agenda, after(base, 10)), 2);
+        assert!(timers.plan(&other, after(base, 5), base));
+        assert!(timers.plan(&one, after(base, 5), base));
+        assert!(!timers.plan(&one, after(base, 6), base));
+        assert!(timers.plan(&one, after(base, 2), base));
+        assert_eq!(due(&mut timers, after(base, 4)), 1);
+        assert!(timers.plan(&one, after(base, 6), base), "nothing is planned for one in hand");
+        assert_eq!(due(&mut timers, after(base, 10)), 2);
     }
 
     #[tokio::test(start_paused = true)]
     async fn far_looks_come_together_and_at_most_a_little_early() {
-        let (mut agenda, base) = (Agenda::default(), LeaseInstant::now());
+        let (mut timers, base) = (TimerQueue::default(), LeaseInstant::now());
         let leases: Vec<_> = (0..100).map(|_| lease(Duration::from_secs(30))).collect();
         for (i, lease) in leases.iter().enumerate() {
-            agenda.plan(lease, after(base, 10_000 + i as u64), base);
+            timers.plan(lease, after(base, 10_000 + i as u64), base);
         }
-        assert!(agenda.looks.len() <= 5, "{}", agenda.looks.len());
-        assert_eq!(due(&mut agenda, after(base, 10_000 - 40)), 0);
-        assert_eq!(due(&mut agenda, after(base, 10_100)), 100);
+        assert!(timers.looks.len() <= 5, "{}", timers.looks.len());
+        assert_eq!(due(&mut timers, after(base, 10_000 - 40)), 0);
+        assert_eq!(due(&mut timers, after(base, 10_100)), 100);
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_near_look_is_not_early_however_long_nobody_looked() {
-        let (mut agenda, base) = (Agenda::default(), LeaseInstant::now());
-        assert_eq!(due(&mut agenda, base), 0);
+        let (mut timers, base) = (TimerQueue::default(), LeaseInstant::now());
+        assert_eq!(due(&mut timers, base), 0);
         let later = after(base, 60_000);
-        agenda.plan(&lease(Duration::from_secs(30)), after(later, 2), later);
-        assert!(agenda.first() >= Some(after(later, 2)));
+        timers.plan(&lease(Duration::from_secs(30)), after(later, 2), later);
+        assert!(timers.first() >= Some(after(later, 2)));
     }
 
     #[tokio::test(start_paused = true)]
     async fn entries_are_used_again() {
-        let (mut agenda, base) = (Agenda::default(), LeaseInstant::now());
+        let (mut timers, base) = (TimerQueue::default(), LeaseInstant::now());
         for round in 0..1000 {
             let (kept, gone) = (lease(Duration::from_secs(30)), lease(Duration::from_secs(30)));
-            agenda.plan(&kept, after(base, round), base);
-            agenda.plan(&gone, after(base, round), base);
-            agenda.remove(&kept);
+            timers.plan(&kept, after(base, round), base);
+            timers.plan(&gone, after(base, round), base);
+            timers.remove(&kept);
             drop(gone); // forgotten by nobody
-            assert_eq!(due(&mut agenda, after(base, round + 1)), 0);
+            assert_eq!(due(&mut timers, after(base, round + 1)), 0);
         }
-        assert!(agenda.entries.len() <= 2, "{}", agenda.entries.len());
+        assert!(timers.entries.len() <= 2, "{}", timers.entries.len());
     }
 }

@@ -1,32 +1,28 @@
 //! The one timer of a client: renews leases in batches, and ends those whose time is up.
 
-use std::future::Future;
-use std::pin::Pin;
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
-use tokio::runtime::Handle;
+use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::Notify;
 
-use super::agenda::Agenda;
-use super::attempt::CHASE;
-use super::confirmation::has_one_worker;
-use super::entry::{Entry, LeaseKey, Past};
-use super::lease::{Due, Lease};
-use super::lease_state::Verdict;
-use super::reaper::{Cleanup, Reaper, Undo};
-use super::renewing::{Renewing, in_time};
-use super::undoing::UndoMark;
 use crate::alarm::Alarm;
 use crate::driver::{Backend, Renewed};
-use crate::telemetry;
+use crate::engine::attempt::CHASE;
+use crate::engine::lease::{Due, Entry, Lease, LeaseKey, Past, UndoMark, Verdict};
+use crate::engine::reaper::{Cleanup, Reaper, Undo};
+use crate::engine::timer_queue::TimerQueue;
 use crate::value::clock::LeaseInstant;
 use crate::value::error::{Error, ErrorKind, Result};
-use crate::value::hold_state::LostReason;
+use crate::value::hold_state::{HoldState, LostReason};
 use crate::value::ttl::{DriftBound, Ttl};
+use crate::{alarm, telemetry};
 
 /// Renewals due within this span of each other leave together.
 const BATCH_WINDOW: Duration = Duration::from_millis(10);
@@ -36,7 +32,7 @@ const BATCH_WINDOW: Duration = Duration::from_millis(10);
 const LONGEST_SLEEP: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Default)]
-pub(crate) struct Keeper {
+pub(crate) struct Renewer {
     plan: Mutex<Plan>,
     /// Wakes the task.
     bell: Arc<Notify>,
@@ -45,7 +41,7 @@ pub(crate) struct Keeper {
 
 #[derive(Debug, Default)]
 struct Plan {
-    agenda: Agenda,
+    timers: TimerQueue,
     /// When the task wakes by itself.
     wakes_at: Option<LeaseInstant>,
     /// What wakes it then, if its runtime has several workers. A sooner look only sets the alarm: whoever has just got a lease
@@ -58,19 +54,19 @@ impl Plan {
     /// When the task looks next; from now on a sooner look changes that.
     fn sleep(&mut self, bell: &Arc<Notify>) -> Option<LeaseInstant> {
         let longest = LeaseInstant::now().after(LONGEST_SLEEP);
-        self.wakes_at = self.agenda.first().map(|first| first.min(longest));
+        self.wakes_at = self.timers.first().map(|first| first.min(longest));
         let left = self.wakes_at.filter(|_| self.by_alarm).map(LeaseInstant::remaining);
         self.alarm = left.and_then(|left| Alarm::set(Instant::now() + left, bell));
         self.wakes_at
     }
 }
 
-impl Keeper {
+impl Renewer {
     /// Looks after `lease` from now on, or sooner than planned; no more if it has ended.
     pub(crate) fn watch_over(&self, lease: &Arc<Lease>) {
         let Some(at) = lease.next_look() else { return self.forget(lease) };
         let mut plan = self.plan();
-        if plan.agenda.plan(lease, at, LeaseInstant::now()) && plan.wakes_at.is_none_or(|wakes_at| at < wakes_at) {
+        if plan.timers.plan(lease, at, LeaseInstant::now()) && plan.wakes_at.is_none_or(|wakes_at| at < wakes_at) {
             plan.sleep(&self.bell);
             if plan.alarm.is_none() {
                 drop(plan);
@@ -81,17 +77,17 @@ impl Keeper {
 
     /// Looks no more after a lease that has ended.
     pub(crate) fn forget(&self, lease: &Lease) {
-        self.plan().agenda.remove(lease);
+        self.plan().timers.remove(lease);
     }
 
     /// Every lease that is looked after.
     pub(crate) fn leases(&self) -> Vec<Arc<Lease>> {
-        self.plan().agenda.leases()
+        self.plan().timers.leases()
     }
 
     /// What the first lease that is looked after has to say, of those that say something.
     pub(crate) fn find<T>(&self, look: impl FnMut(&Arc<Lease>) -> Option<T>) -> Option<T> {
-        self.plan().agenda.find(look)
+        self.plan().timers.find(look)
     }
 
     pub(crate) fn stop(&self) {
@@ -104,9 +100,9 @@ impl Keeper {
     }
 }
 
-/// The keeper's task: the timer, and the renewals on their way.
+/// The renewer's task: the timer, and the renewals on their way.
 pub(crate) struct Round {
-    pub(crate) keeper: Arc<Keeper>,
+    pub(crate) renewer: Arc<Renewer>,
     pub(crate) reaper: Arc<Reaper>,
     pub(crate) backend: Backend,
     pub(crate) drift: DriftBound,
@@ -118,16 +114,16 @@ type Answer = Pin<Box<dyn Future<Output = Vec<(Renewing, Verdict)>> + Send>>;
 impl Round {
     /// Runs until the client is gone.
     pub(crate) async fn run(self) {
-        self.keeper.plan().by_alarm = !has_one_worker(&Handle::current());
+        self.renewer.plan().by_alarm = !has_one_worker(&Handle::current());
         let mut on_their_way: FuturesUnordered<Answer> = FuturesUnordered::new();
-        while !self.keeper.stopped.load(Ordering::Acquire) {
+        while !self.renewer.stopped.load(Ordering::Acquire) {
             let due = self.look();
             self.send(due, &mut on_their_way);
-            let next = self.keeper.plan().sleep(&self.keeper.bell);
+            let next = self.renewer.plan().sleep(&self.renewer.bell);
             tokio::select! {
                 Some(answers) = on_their_way.next() => self.take_in(answers),
                 () = sleep_until(next) => {}
-                () = self.keeper.bell.notified() => {}
+                () = self.renewer.bell.notified() => {}
             }
         }
     }
@@ -136,14 +132,14 @@ impl Round {
     /// bring the next look.
     fn look(&self) -> Vec<(Renewing, Ttl)> {
         let now = LeaseInstant::now();
-        let due = self.keeper.plan().agenda.take(now, now.after(BATCH_WINDOW));
+        let due = self.renewer.plan().timers.take(now, now.after(BATCH_WINDOW));
         let mut renewals = Vec::new();
         for lease in due {
             match lease.due(now, |ttl| self.limit(ttl)) {
                 Due::Renew(ttl, until) => renewals.push((Renewing::due(lease, until), ttl)),
-                Due::Later => self.keeper.watch_over(&lease),
+                Due::Later => self.renewer.watch_over(&lease),
                 Due::Ended(reason, entries) => self.ended(&lease, reason, entries),
-                Due::Nothing => self.keeper.forget(&lease),
+                Due::Nothing => self.renewer.forget(&lease),
             }
         }
         renewals
@@ -162,7 +158,7 @@ impl Round {
             if let Some((reason, entries)) = renewing.answered(verdict) {
                 self.ended(&lease, reason, entries);
             }
-            self.keeper.watch_over(&lease);
+            self.renewer.watch_over(&lease);
         }
     }
 
@@ -279,31 +275,169 @@ impl Cleanup {
     }
 }
 
+// A renewal on its way: before it is answered nothing else leaves for its lease, so that it cannot arrive behind a release. Its
+// time is bounded by the clock, since whoever sent it may not be polled any more.
+
+/// Dropped, nothing is known of it.
+#[derive(Debug)]
+pub(super) struct Renewing {
+    lease: Arc<Lease>,
+    until: LeaseInstant,
+}
+
+impl Renewing {
+    /// One that the lease [found to be due](Lease::due).
+    pub(super) fn due(lease: Arc<Lease>, until: LeaseInstant) -> Self {
+        Self { lease, until }
+    }
+
+    /// One that takes at most `limit` and may make the lease last for `ttl`, once no other is on its way.
+    pub(super) async fn begin(lease: &Arc<Lease>, ttl: Duration, limit: Duration) -> Self {
+        loop {
+            quiet(lease).await;
+            let (mut state, now) = (lease.lock(), LeaseInstant::now());
+            if state.on_its_way(now).is_none() {
+                let until = now.after(limit);
+                state.begin_renewal(until, ttl);
+                return Self { lease: Arc::clone(lease), until };
+            }
+        }
+    }
+
+    pub(super) fn lease(&self) -> &Arc<Lease> {
+        &self.lease
+    }
+
+    pub(super) fn until(&self) -> LeaseInstant {
+        self.until
+    }
+
+    /// Takes in the answer. Tells the loss that it proved, with the entries that a request may still be on its way for: those
+    /// are to be undone all the same.
+    pub(super) fn answered(self, verdict: Verdict) -> Option<(LostReason, Vec<Entry>)> {
+        let (mut state, now) = (self.lease.lock(), LeaseInstant::now());
+        let in_time = state.end_renewal(self.until);
+        if !matches!(self.lease.observe_at(&mut state, now), HoldState::Held | HoldState::Suspect) {
+            return None;
+        }
+        match verdict {
+            Verdict::Confirmed { sent_at, believable } => {
+                state.deadline = state.deadline.max(sent_at.after(believable));
+                if in_time {
+                    state.phase = HoldState::Held;
+                    state.plan_renewal(sent_at, now);
+                }
+            }
+            Verdict::Unknown if in_time => {
+                state.phase = HoldState::Suspect;
+                state.plan_retry(now);
+            }
+            Verdict::Unknown => {} // the next one is on its way, or was answered
+            Verdict::Lost => {
+                let mut entries = state.entries.take();
+                entries.retain(|entry| entry.past == Past::Unanswered);
+                self.lease.end(&mut state, HoldState::Lost(LostReason::Gone));
+                return Some((LostReason::Gone, entries));
+            }
+        }
+        None
+    }
+}
+
+impl Drop for Renewing {
+    fn drop(&mut self) {
+        self.lease.lock().end_renewal(self.until);
+    }
+}
+
+/// Waits for the answer to a renewal until its time is over, and does not poll it afterwards: it could leave behind a release.
+pub(super) async fn in_time<T>(until: LeaseInstant, call: impl Future<Output = T>) -> Option<T> {
+    let mut call = pin!(call);
+    let polled = poll_fn(|cx| {
+        if until.remaining().is_zero() {
+            return Poll::Ready(None);
+        }
+        call.as_mut().poll(cx).map(Some)
+    });
+    alarm::timeout(until.remaining(), polled).await.flatten()
+}
+
+/// Waits until no renewal is on its way, so that none can arrive behind the release that follows.
+pub(super) async fn quiet(lease: &Lease) {
+    loop {
+        let changes = lease.changes();
+        let changed = changes.notified();
+        tokio::pin!(changed);
+        changed.as_mut().enable();
+        let Some(until) = lease.lock().on_its_way(LeaseInstant::now()) else { return };
+        tokio::select! {
+            () = changed => {}
+            () = until.reached() => return,
+        }
+    }
+}
+
+// When a lease that was handed over is made to last.
+
+/// When a waiter that was handed the lock confirms the lease.
+///
+/// A release may hand the lock to the first waiter without being asked, as a lease of at most 2 s. A renewal then makes it
+/// last for the ttl that was asked for. Work that blocks the only thread of its runtime would keep that renewal from
+/// leaving.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Confirmation {
+    /// [`First`](Self::First) on a runtime with one worker thread, [`Behind`](Self::Behind) on one with several.
+    #[default]
+    ByRuntime,
+    /// Before `acquire` returns: one round trip more for each lock that was waited for.
+    First,
+    /// 2 ms after `acquire` has returned, in the background. Work that blocks every worker of the runtime just then
+    /// loses the lock after 2 s.
+    Behind,
+}
+
+impl Confirmation {
+    /// Whether `acquire` confirms before it returns, on the runtime that is current here.
+    pub(crate) fn comes_first(self) -> bool {
+        match self {
+            Self::First => true,
+            Self::Behind => false,
+            Self::ByRuntime => Handle::try_current().is_ok_and(|runtime| has_one_worker(&runtime)),
+        }
+    }
+}
+
+/// Whether nobody is left to drive the runtime when a task blocks its worker.
+pub(super) fn has_one_worker(runtime: &Handle) -> bool {
+    runtime.runtime_flavor() == RuntimeFlavor::CurrentThread || runtime.metrics().num_workers() == 1
+}
+
 #[cfg(test)]
 mod tests {
-    use super::super::lease::tests::lease;
     use super::*;
+    use crate::engine::lease::tests::lease;
     use crate::value::hold_state::HoldState;
 
     #[tokio::test(start_paused = true)]
     async fn a_lease_in_hand_is_still_looked_after() {
-        let (keeper, lease) = (Keeper::default(), lease(Duration::from_secs(30)));
-        keeper.watch_over(&lease);
+        let (renewer, lease) = (Renewer::default(), lease(Duration::from_secs(30)));
+        renewer.watch_over(&lease);
         tokio::time::advance(Duration::from_secs(20)).await;
         let now = LeaseInstant::now();
-        assert_eq!(keeper.plan().agenda.take(now, now).len(), 1);
-        assert_eq!(keeper.leases().len(), 1, "whoever ends all leases must not miss one");
-        assert_eq!(keeper.plan().sleep(&keeper.bell), None);
-        keeper.forget(&lease);
-        assert!(keeper.leases().is_empty());
+        assert_eq!(renewer.plan().timers.take(now, now).len(), 1);
+        assert_eq!(renewer.leases().len(), 1, "whoever ends all leases must not miss one");
+        assert_eq!(renewer.plan().sleep(&renewer.bell), None);
+        renewer.forget(&lease);
+        assert!(renewer.leases().is_empty());
     }
 
     #[tokio::test(start_paused = true)]
     async fn an_answer_behind_the_deadline_revives_nothing() {
         let ttl = Duration::from_secs(30);
-        let (keeper, lease) = (Keeper::default(), lease(ttl));
+        let (renewer, lease) = (Renewer::default(), lease(ttl));
         let sent_at = LeaseInstant::before_send();
-        keeper.watch_over(&lease);
+        renewer.watch_over(&lease);
         tokio::time::advance(ttl).await;
         let late = Renewing::due(Arc::clone(&lease), sent_at.after(ttl));
         assert!(late.answered(Verdict::Confirmed { sent_at, believable: ttl * 2 }).is_none());
@@ -321,8 +455,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn the_clock_is_looked_at_every_second() {
-        let (keeper, lease) = (Keeper::default(), lease(Duration::from_secs(30)));
-        keeper.watch_over(&lease);
-        assert_eq!(keeper.plan().sleep(&keeper.bell), Some(LeaseInstant::now().after(LONGEST_SLEEP)));
+        let (renewer, lease) = (Renewer::default(), lease(Duration::from_secs(30)));
+        renewer.watch_over(&lease);
+        assert_eq!(renewer.plan().sleep(&renewer.bell), Some(LeaseInstant::now().after(LONGEST_SLEEP)));
     }
 }

@@ -1,0 +1,283 @@
+//! Abandoned tokens, for drivers that remember them in the process.
+
+use std::collections::{HashMap, VecDeque};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use crate::value::clock::LeaseInstant;
+use crate::value::limits::Rate;
+use crate::value::token::{FencingToken, OwnerToken};
+
+/// The tokens that were abandoned a short while ago, each for [`Tombstones::LIFE`]: a request of theirs that arrives
+/// later is to be refused.
+#[derive(Debug, Default)]
+pub struct Tombstones {
+    until: HashMap<OwnerToken, LeaseInstant>,
+    order: VecDeque<(LeaseInstant, OwnerToken)>,
+}
+
+impl Tombstones {
+    /// How long a token is remembered.
+    pub const LIFE: Duration = Duration::from_secs(60);
+
+    /// Remembers a token from now on.
+    pub fn bury(&mut self, token: OwnerToken) {
+        self.sweep();
+        let until = LeaseInstant::now().after(Self::LIFE);
+        if self.until.insert(token, until).is_none() {
+            self.order.push_back((until, token));
+        }
+    }
+
+    /// Whether the token was abandoned a short while ago.
+    pub fn hold(&mut self, token: &OwnerToken) -> bool {
+        self.sweep();
+        self.until.contains_key(token)
+    }
+
+    fn sweep(&mut self) {
+        let now = LeaseInstant::now();
+        while let Some((until, token)) = self.order.front().copied() {
+            if until > now {
+                break;
+            }
+            self.order.pop_front();
+            match self.until.get(&token) {
+                Some(later) if *later > now => self.order.push_back((*later, token)),
+                _ => drop(self.until.remove(&token)),
+            }
+        }
+    }
+}
+
+// Which fences are believed in, where the clock seeds them.
+
+/// How far the wall clocks of clients and nodes of a quorum, or of servers that follow one another, may be apart: a day.
+///
+/// A proposal that is further ahead counts as none, a fence that is further ahead is not believed, and the fence counter
+/// of a name that nobody has used for so long may be forgotten: whatever clock seeds the next one is past it.
+pub const CLOCKS_APART: Duration = Duration::from_secs(86_400);
+
+/// From here on scripts of Redis, whose numbers are doubles, cannot count by one.
+const UNCOUNTABLE: u64 = 1 << 53;
+
+/// The fences that are credible at one moment: those below 2^53 that are at most [`CLOCKS_APART`] ahead of the clock, in
+/// microseconds since 1970.
+///
+/// A counter beyond them is damaged, or its node lies. Whoever took it over would have no number left to count to, or
+/// would give out fences that the clock does not reach for long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CredibleFences {
+    most: u64,
+}
+
+impl CredibleFences {
+    /// Those by this machine's wall clock. A clock that stands before 1970 tells nothing, and then only 2^53 is a limit.
+    #[must_use]
+    pub fn now() -> Self {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).ok();
+        since.map_or(Self { most: UNCOUNTABLE - 1 }, |since| {
+            Self::at(u64::try_from(since.as_micros()).unwrap_or(u64::MAX))
+        })
+    }
+
+    /// Those by a clock that shows this many microseconds since 1970.
+    #[must_use]
+    pub fn at(micros: u64) -> Self {
+        let ahead = u64::try_from(CLOCKS_APART.as_micros()).unwrap_or(u64::MAX);
+        Self { most: micros.saturating_add(ahead).min(UNCOUNTABLE - 1) }
+    }
+
+    /// Those and the ones by another clock.
+    #[must_use]
+    pub fn or(self, other: Self) -> Self {
+        Self { most: self.most.max(other.most) }
+    }
+
+    /// The greatest of them.
+    #[must_use]
+    pub fn greatest(self) -> u64 {
+        self.most
+    }
+
+    /// Whether the fence is one of them.
+    #[must_use]
+    pub fn contain(self, fence: FencingToken) -> bool {
+        fence.get() <= self.most
+    }
+}
+
+// The rate of a queue, counted in one number.
+
+/// A token bucket whose whole state is the instant at which it is full again, on whatever clock the backend has: an instant in
+/// the past, or zero, is a full bucket. A driver that counts deliveries by itself stores that number with its queue.
+///
+/// (The generic cell rate algorithm: a token is an interval, and the bucket is how far ahead of now its end may be.)
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TokenBucket {
+    /// From one token to the next.
+    interval: u64,
+    size: u64,
+}
+
+impl TokenBucket {
+    /// The bucket of a rate, on a clock that counts units of `unit`: a microsecond or less, as a rate can be one delivery a
+    /// microsecond.
+    #[must_use]
+    pub fn new(rate: Rate, unit: Duration) -> Self {
+        let interval = rate.interval().as_nanos().div_ceil(unit.as_nanos().max(1));
+        Self { interval: u64::try_from(interval).unwrap_or(u64::MAX), size: u64::from(rate.deliveries().get()) }
+    }
+
+    /// How many deliveries it allows now.
+    #[must_use]
+    pub fn tokens(&self, full_at: u64, now: u64) -> u64 {
+        self.size.saturating_sub(full_at.saturating_sub(now).div_ceil(self.interval))
+    }
+
+    /// When there is a token; zero if there is one now.
+    #[must_use]
+    pub fn token_at(&self, full_at: u64, now: u64) -> u64 {
+        match self.tokens(full_at, now) {
+            0 => full_at.saturating_sub(self.interval.saturating_mul(self.size - 1)),
+            _ => 0,
+        }
+    }
+
+    /// When it is full again after so many deliveries.
+    #[must_use]
+    pub fn spent(&self, full_at: u64, now: u64, deliveries: usize) -> u64 {
+        full_at.max(now).saturating_add(self.interval.saturating_mul(deliveries as u64))
+    }
+
+    /// When it is full again if it is empty now. What says more was counted by a clock that is ahead of this one.
+    #[must_use]
+    pub fn emptied(&self, now: u64) -> u64 {
+        now.saturating_add(self.interval.saturating_mul(self.size))
+    }
+
+    /// When it is full again after so many deliveries that were counted, but not made.
+    #[must_use]
+    pub fn given_back(&self, full_at: u64, deliveries: usize) -> u64 {
+        full_at.saturating_sub(self.interval.saturating_mul(deliveries as u64))
+    }
+}
+
+#[cfg(test)]
+mod tombstones_tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_token_is_remembered_for_a_while_after_it_was_last_buried() {
+        let (mut buried, token) = (Tombstones::default(), OwnerToken::random());
+        assert!(!buried.hold(&token));
+        buried.bury(token);
+        tokio::time::advance(Tombstones::LIFE / 2).await;
+        buried.bury(token);
+        tokio::time::advance(Tombstones::LIFE * 3 / 4).await;
+        assert!(buried.hold(&token));
+        tokio::time::advance(Tombstones::LIFE / 2).await;
+        assert!(!buried.hold(&token) && buried.order.is_empty());
+    }
+}
+
+#[cfg(test)]
+mod credible_tests {
+    use super::*;
+
+    #[test]
+    fn a_day_ahead_is_credible_and_no_more_and_nothing_from_2_to_the_53_on() {
+        let fence = |number| FencingToken::new(number).unwrap();
+        let (now, day) = (1_700_000_000_000_000, 86_400_000_000);
+        let credible = CredibleFences::at(now);
+        for (number, believed) in [(1, true), (now, true), (now + day, true), (now + day + 1, false)] {
+            assert_eq!(credible.contain(fence(number)), believed, "{number}");
+        }
+        for clock in [u64::MAX, 1 << 60, (1 << 53) - 1] {
+            let credible = CredibleFences::at(clock);
+            assert!(credible.contain(fence((1 << 53) - 1)) && !credible.contain(fence(1 << 53)), "{clock}");
+        }
+        let both = CredibleFences::at(now).or(CredibleFences::at(5));
+        assert_eq!(both, credible);
+        assert!(CredibleFences::now().contain(fence(now)) && !CredibleFences::now().contain(fence(u64::MAX)));
+    }
+}
+
+#[cfg(test)]
+mod bucket_tests {
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+
+    fn bucket(deliveries: u32, millis: u64) -> TokenBucket {
+        TokenBucket::new(Rate::new(deliveries, Duration::from_millis(millis)).unwrap(), Duration::from_nanos(1))
+    }
+
+    #[test]
+    fn it_is_full_at_first_and_after_an_idle_time_and_never_more_than_full() {
+        let bucket = bucket(3, 30);
+        for now in [0, 7 * MS, 1_000 * MS] {
+            assert_eq!(bucket.tokens(0, now), 3);
+            let empty = bucket.spent(0, now, 3);
+            assert_eq!(bucket.tokens(empty, now), 0);
+            assert_eq!(bucket.tokens(empty, now + 1_000 * MS), 3, "an idle time fills it");
+        }
+    }
+
+    #[test]
+    fn tokens_come_back_one_by_one_at_the_told_instants() {
+        let bucket = bucket(3, 30);
+        let empty = bucket.spent(0, 0, 3);
+        for (token, at) in [(1, 10 * MS), (2, 20 * MS), (3, 30 * MS)] {
+            assert_eq!((bucket.tokens(empty, at - 1), bucket.tokens(empty, at)), (token - 1, token));
+        }
+        assert_eq!(bucket.token_at(empty, 0), 10 * MS);
+        assert_eq!(bucket.token_at(empty, 10 * MS), 0, "there is one now");
+    }
+
+    #[test]
+    fn no_spending_that_there_are_tokens_for_goes_beyond_the_empty_bucket() {
+        let bucket = bucket(3, 30);
+        for tokens in 0..=3 {
+            let full_at = bucket.spent(0, 7 * MS, tokens);
+            assert!(full_at <= bucket.emptied(7 * MS));
+            assert_eq!(full_at == bucket.emptied(7 * MS), bucket.tokens(full_at, 7 * MS) == 0);
+        }
+    }
+
+    #[test]
+    fn a_part_of_an_interval_is_not_lost() {
+        let bucket = bucket(3, 30);
+        let empty = bucket.spent(bucket.spent(0, 0, 3), 15 * MS, 1);
+        assert_eq!((bucket.tokens(empty, 15 * MS), bucket.token_at(empty, 15 * MS)), (0, 20 * MS));
+    }
+
+    #[test]
+    fn what_is_given_back_is_there_again() {
+        let bucket = bucket(3, 30);
+        let empty = bucket.spent(0, 5 * MS, 3);
+        assert_eq!(bucket.tokens(bucket.given_back(empty, 2), 5 * MS), 2);
+    }
+
+    #[test]
+    fn the_unit_is_that_of_the_clock() {
+        let rate = Rate::new(4, Duration::from_secs(4)).unwrap();
+        let bucket = TokenBucket::new(rate, Duration::from_micros(1));
+        assert_eq!(bucket.token_at(bucket.spent(0, 5, 4), 5), 5 + 1_000_000);
+    }
+
+    #[test]
+    fn over_a_long_time_no_more_is_handed_out_than_said() {
+        for (deliveries, millis) in [(1, 1), (7, 10), (3, 1_000), (1_000, 1), (999, 7)] {
+            let bucket = bucket(deliveries, millis);
+            let (mut full_at, mut now, mut handed_out, span) = (0, 0, 0, 20 * millis * MS);
+            while now < span {
+                let some = bucket.tokens(full_at, now).min(3);
+                full_at = bucket.spent(full_at, now, some as usize);
+                handed_out += some;
+                now = now.max(bucket.token_at(full_at, now));
+            }
+            let most = u64::from(deliveries) * 21; // a full bucket at the beginning
+            assert!(handed_out <= most && handed_out * 100 >= most * 85, "{handed_out} of {most}");
+        }
+    }
+}

@@ -1,0 +1,363 @@
+//! What operators and producers do with messages that are stored.
+
+use std::time::Duration;
+
+use futures_util::{Stream, TryStreamExt as _};
+
+use crate::driver::{
+    Cancelled, DeadLetter, DeadPage, DeadPlace, DeadSelection, ListPlace, Listed, MessageInfo, MessagePage, PurgeStep,
+    Purged, QueueStats, Redriven, Rescheduled, Rest,
+};
+use crate::engine::shared::Shared;
+use crate::queue::codec::decode;
+use crate::queue::handle::Queue;
+use crate::queue::{Delay, MessageId, QueueLimits, QueueName};
+use crate::value::error::{Error, Result};
+
+/// How many messages one step of a purge removes: short enough for a backend to do other work in between.
+const PURGE_STEP: usize = 1000;
+
+/// How many queues one step of a listing asks for.
+const PAGE: usize = 1000;
+
+/// How many messages one step of a listing asks for: with their payloads, which may be large.
+const LISTED: usize = 100;
+
+impl<T: 'static> Queue<T> {
+    /// Removes a message that waits; it will not be delivered. Its id is free again.
+    ///
+    /// # Errors
+    ///
+    /// Whatever the driver reports.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future may leave the message removed or not. This holds for all methods that change something.
+    pub async fn cancel(&self, id: &MessageId) -> Result<Cancelled> {
+        self.call("cancel", self.driver().cancel(self.name(), id)).await
+    }
+
+    /// Makes a message that waits due `delay` from now, sooner or later than before.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::InvalidArgument`](crate::ErrorKind::InvalidArgument) when the delay is too long; whatever the
+    /// driver reports.
+    pub async fn reschedule(&self, id: &MessageId, delay: Duration) -> Result<Rescheduled> {
+        let delay = self.checked_delay(delay, "reschedule")?;
+        self.call("reschedule", self.driver().reschedule(self.name(), id, delay)).await
+    }
+
+    /// Looks at a message without changing it; `None` when it is not stored (any more).
+    ///
+    /// # Errors
+    ///
+    /// Whatever the driver reports.
+    pub async fn get(&self, id: &MessageId) -> Result<Option<MessageInfo>> {
+        self.call("get", self.driver().get(self.name(), id)).await
+    }
+
+    /// Messages that wait or are in flight, in the order of their due times or the ends of their leases, without changing
+    /// them; those whose key is in flight may come last. Asked for page by page, as the stream is polled: what comes or goes
+    /// meanwhile may be missing or be listed twice. A failure is the last item.
+    pub fn list(&self, which: Listed) -> impl Stream<Item = Result<MessageInfo>> + use<T> {
+        let pages = futures_util::stream::try_unfold(Some((self.clone(), None)), move |place| async move {
+            let Some((queue, from)) = place else { return Ok::<_, Error>(None) };
+            let MessagePage { messages, next } = queue.list_page(which, from, LISTED).await?;
+            let rest = next.map(|next| (queue, Some(next)));
+            Ok(Some((futures_util::stream::iter(messages.into_iter().map(Ok)), rest)))
+        });
+        pages.try_flatten()
+    }
+
+    /// One page of [`list`](Queue::list): up to `max` messages, and no more than the driver's
+    /// [`batch`](crate::driver::QueueCapabilities::batch), from the place that the page before named.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::InvalidArgument`](crate::ErrorKind::InvalidArgument) when `max` is zero; whatever the driver reports.
+    pub async fn list_page(&self, which: Listed, from: Option<ListPlace>, max: usize) -> Result<MessagePage> {
+        let max = max.min(self.fetcher.caps.batch);
+        self.fetcher.caps.check_batch(max).map_err(|error| self.told(error, "list"))?;
+        self.call("list", self.driver().list(self.name(), which, from, max)).await
+    }
+
+    /// The message that is the first in line, due or not, without changing it.
+    ///
+    /// # Errors
+    ///
+    /// Whatever the driver reports.
+    pub async fn peek(&self) -> Result<Option<MessageInfo>> {
+        let mut from = None;
+        loop {
+            let page = self.list_page(Listed::Waiting, from, 1).await?;
+            match page.messages.into_iter().next() {
+                None if page.next.is_some() => from = page.next, // what is damaged is left out
+                first => return Ok(first),
+            }
+        }
+    }
+
+    /// Sets how much the queue hands out, to all clients together, until it is set again; [`QueueLimits::none`] ends it.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tenure_core::{Queue, QueueLimits, Rate};
+    /// # async fn example(queue: Queue<String>) -> tenure_core::Result<()> {
+    /// queue.limit(QueueLimits::none().in_flight(10)?.rate(Rate::new(100, Duration::from_secs(1))?)).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Whatever the driver reports.
+    pub async fn limit(&self, limits: QueueLimits) -> Result<()> {
+        self.call("limit", self.driver().limit(self.name(), &limits)).await
+    }
+
+    /// Counts, lag and the next due time.
+    ///
+    /// # Errors
+    ///
+    /// Whatever the driver reports.
+    pub async fn stats(&self) -> Result<QueueStats> {
+        self.call("stats", self.driver().stats(self.name())).await
+    }
+
+    /// Stops deliveries, for all clients, until [`resume`](Queue::resume). Settlements and pushes go on.
+    ///
+    /// # Errors
+    ///
+    /// Whatever the driver reports.
+    pub async fn pause(&self) -> Result<()> {
+        self.call("pause", self.driver().pause(self.name())).await
+    }
+
+    /// Ends a pause.
+    ///
+    /// # Errors
+    ///
+    /// Whatever the driver reports.
+    pub async fn resume(&self) -> Result<()> {
+        self.call("resume", self.driver().resume(self.name())).await
+    }
+
+    /// Removes all messages that wait when it begins; tells how many. Those in flight and the dead letters stay. Done in
+    /// steps, so that messages that are pushed or rescheduled meanwhile may stay or go; it ends however many these are.
+    ///
+    /// # Errors
+    ///
+    /// Whatever the driver reports.
+    pub async fn purge(&self) -> Result<u64> {
+        let (mut removed, mut from) = (0, None);
+        loop {
+            let PurgeStep { removed: more, next } =
+                self.call("purge", self.driver().purge(self.name(), PURGE_STEP, from)).await?;
+            removed += more;
+            if next.is_none() {
+                return Ok(removed);
+            }
+            from = next;
+        }
+    }
+
+    pub(super) fn checked_delay(&self, delay: Duration, what: &'static str) -> Result<Delay> {
+        let checked = Delay::new(delay).and_then(|delay| self.fetcher.caps.check_delay(delay).map(|()| delay));
+        checked.map_err(|error| self.told(error, what))
+    }
+}
+
+/// All queues of the backend that hold a message, or are paused or limited.
+pub(crate) async fn list_queues(shared: &Shared) -> Result<Vec<QueueName>> {
+    shared.ensure_open()?;
+    let driver = crate::queue::fetcher::driver(shared)?;
+    let mut all: Vec<QueueName> = Vec::new();
+    loop {
+        let after = all.last().cloned();
+        let page = crate::queue::bounded(shared.config.op_timeout, driver.list_queues(after, PAGE)).await?;
+        let none = page.queues.is_empty();
+        all.extend(page.queues);
+        if page.rest == Rest::None || none {
+            return Ok(all);
+        }
+    }
+}
+
+// Messages that are delivered no more.
+
+/// How many letters one step moves or removes.
+const STEP: usize = 500;
+
+/// The dead letters of a queue: messages whose attempts are used up, or that a handler rejected. Made by
+/// [`Queue::dead_letters`]. They stay until somebody decides.
+#[derive(Clone, Debug)]
+pub struct DeadLetters<T> {
+    queue: Queue<T>,
+}
+
+impl<T: 'static> DeadLetters<T> {
+    pub(super) fn new(queue: Queue<T>) -> Self {
+        Self { queue }
+    }
+
+    /// Up to `max` letters, those that died first in front, behind the given place.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::InvalidArgument`](crate::ErrorKind::InvalidArgument) when `max` is zero or more than the driver's
+    /// batch; whatever the driver reports.
+    pub async fn list(&self, after: Option<DeadPlace>, max: usize) -> Result<DeadPage> {
+        let queue = &self.queue;
+        queue.fetcher.caps.check_batch(max).map_err(|error| queue.told(error, "dead_list"))?;
+        queue.call("dead_list", queue.driver().dead_list(queue.name(), after, max)).await
+    }
+
+    /// What a letter says.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Protocol`](crate::ErrorKind::Protocol) when its payload cannot be decoded, or the codec panicked
+    /// over it.
+    pub fn value(&self, letter: &DeadLetter) -> Result<T, Error> {
+        decode(&*self.queue.codec, letter.payload.as_bytes())
+    }
+
+    /// Makes these letters due at once, with all attempts before them again; tells how many were there.
+    ///
+    /// # Errors
+    ///
+    /// As [`DeadLetters::list`].
+    pub async fn redrive(&self, ids: impl IntoIterator<Item = MessageId>) -> Result<u64> {
+        let which = self.ids(ids, "dead_redrive")?;
+        Ok(self.redrive_step(&which, Delay::ZERO).await?.moved)
+    }
+
+    /// Makes all letters due `delay` from now, with all attempts before them again; tells how many. Done in steps: a
+    /// failure may leave some moved.
+    ///
+    /// # Errors
+    ///
+    /// Whatever the driver reports.
+    pub async fn redrive_all(&self, delay: Duration) -> Result<u64> {
+        let delay = self.queue.checked_delay(delay, "dead_redrive")?;
+        let most = self.queue.stats_dead().await?; // letters that die again meanwhile wait for the next time
+        let mut moved = 0;
+        while moved < most {
+            let count = STEP.min(self.queue.fetcher.caps.batch).min((most - moved) as usize);
+            let step = self.redrive_step(&DeadSelection::Oldest(count), delay).await?;
+            moved += step.moved;
+            if step.rest == Rest::None || step.moved == 0 {
+                break;
+            }
+        }
+        Ok(moved)
+    }
+
+    /// Makes the letters due `delay` from now for which `which` says so, with all attempts before them again; tells how many.
+    /// Asked once for each letter that is there at the beginning, those that died first in front.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tenure_core::driver::{DeadCause, DeadLetter};
+    /// # async fn example(queue: tenure_core::Queue<String>) -> tenure_core::Result<()> {
+    /// let of_the_outage = |letter: &DeadLetter| letter.died < Duration::from_secs(3600) && letter.cause == DeadCause::Exhausted;
+    /// queue.dead_letters().redrive_where(Duration::ZERO, of_the_outage).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// Every letter is read by this client, and moved in steps: a failure may leave some moved.
+    ///
+    /// # Errors
+    ///
+    /// Whatever the driver reports.
+    pub async fn redrive_where(&self, delay: Duration, which: impl FnMut(&DeadLetter) -> bool) -> Result<u64> {
+        let delay = self.queue.checked_delay(delay, "dead_redrive")?;
+        let step = async |chosen: &DeadSelection| Ok(self.redrive_step(chosen, delay).await?.moved);
+        self.each_page(which, step).await
+    }
+
+    /// Removes these letters; tells how many were there.
+    ///
+    /// # Errors
+    ///
+    /// As [`DeadLetters::list`].
+    pub async fn purge(&self, ids: impl IntoIterator<Item = MessageId>) -> Result<u64> {
+        let which = self.ids(ids, "dead_purge")?;
+        Ok(self.purge_step(&which).await?.removed)
+    }
+
+    /// Removes all letters; tells how many. Done in steps: a failure may leave some removed.
+    ///
+    /// # Errors
+    ///
+    /// Whatever the driver reports.
+    pub async fn purge_all(&self) -> Result<u64> {
+        let mut removed = 0;
+        loop {
+            let step = self.purge_step(&DeadSelection::Oldest(STEP.min(self.queue.fetcher.caps.batch))).await?;
+            removed += step.removed;
+            if step.rest == Rest::None || step.removed == 0 {
+                return Ok(removed);
+            }
+        }
+    }
+
+    /// Removes the letters for which `which` says so; tells how many. As [`DeadLetters::redrive_where`].
+    ///
+    /// # Errors
+    ///
+    /// Whatever the driver reports.
+    pub async fn purge_where(&self, which: impl FnMut(&DeadLetter) -> bool) -> Result<u64> {
+        let step = async |chosen: &DeadSelection| Ok(self.purge_step(chosen).await?.removed);
+        self.each_page(which, step).await
+    }
+
+    /// Does something to the letters that are chosen of those that are there now; tells to how many it was done.
+    async fn each_page(
+        &self,
+        mut which: impl FnMut(&DeadLetter) -> bool,
+        step: impl AsyncFn(&DeadSelection) -> Result<u64>,
+    ) -> Result<u64> {
+        let mut left = self.queue.stats_dead().await?; // a letter that dies again is behind all these
+        let (mut after, mut done) = (None, 0);
+        while left > 0 {
+            let count = STEP.min(self.queue.fetcher.caps.batch).min(usize::try_from(left).unwrap_or(usize::MAX));
+            let page = self.list(after, count).await?;
+            let Some(last) = page.letters.last() else { break };
+            after = Some(last.place);
+            left = left.saturating_sub(page.letters.len() as u64);
+            let chosen: Vec<_> = page.letters.iter().filter(|letter| which(letter)).map(|l| l.id.clone()).collect();
+            if !chosen.is_empty() {
+                done += step(&DeadSelection::Ids(chosen)).await?;
+            }
+            if page.rest == Rest::None {
+                break;
+            }
+        }
+        Ok(done)
+    }
+
+    fn ids(&self, ids: impl IntoIterator<Item = MessageId>, what: &'static str) -> Result<DeadSelection> {
+        let ids: Vec<_> = ids.into_iter().collect();
+        self.queue.fetcher.caps.check_batch(ids.len()).map_err(|error| self.queue.told(error, what))?;
+        Ok(DeadSelection::Ids(ids))
+    }
+
+    async fn redrive_step(&self, which: &DeadSelection, delay: Delay) -> Result<Redriven> {
+        let queue = &self.queue;
+        queue.call("dead_redrive", queue.driver().dead_redrive(queue.name(), which, delay)).await
+    }
+
+    async fn purge_step(&self, which: &DeadSelection) -> Result<Purged> {
+        let queue = &self.queue;
+        queue.call("dead_purge", queue.driver().dead_purge(queue.name(), which)).await
+    }
+}
+
+impl<T: 'static> Queue<T> {
+    async fn stats_dead(&self) -> Result<u64> {
+        Ok(self.stats().await?.dead)
+    }
+}

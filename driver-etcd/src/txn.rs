@@ -310,3 +310,41 @@ pub(crate) fn hold_in(found: &GetResponse) -> Option<HoldSeen> {
 pub(crate) fn odd(what: &'static str) -> Error {
     Error::new(ErrorKind::Protocol, what)
 }
+
+#[cfg(test)]
+mod tests {
+    use tenure_core::LockName;
+    use tenure_testkit::{EtcdCluster, EtcdOptions};
+
+    use super::*;
+    use crate::EtcdDriver;
+    use crate::grants::new_id;
+
+    /// Whoever takes it has found out before that nobody waits; by the time that the transaction arrives somebody may.
+    #[tokio::test]
+    async fn a_free_lock_is_taken_by_nobody_for_whom_somebody_else_comes_first() {
+        let cluster = EtcdCluster::single(EtcdOptions::new()).unwrap();
+        let driver = EtcdDriver::new(cluster.url().parse().unwrap());
+        let inner = &driver.inner;
+        let keys = inner.keys(&LockName::new("name").unwrap());
+        let (base, lease) = (inner.fences.base().await.unwrap(), inner.leases.grant(new_id(), 30).await.unwrap());
+        let spot = |arrival| Spot { arrival, token: OwnerToken::random() };
+        let join = async |spot: &Spot| {
+            let put = TxnOp::put(keys.place(spot), "", Some(PutOptions::new().with_lease(lease.id)));
+            let revision = revision(&inner.txn(Txn::new().and_then([put])).await.unwrap()).unwrap();
+            Place { spot: *spot, revision, lease: lease.id }
+        };
+        let (second, entries) = (join(&spot(2)).await, vec![OwnerToken::random()]);
+        let first = join(&spot(1)).await;
+        let record = Record { owner: None, entries, lease_secs: 30, term: None, base: base.locks, label: None };
+        let take = Take { keys: &keys, record: &record, lease, fences: &inner.fences, base: &base };
+        let is_taken = async |txn| inner.txn(txn).await.unwrap().succeeded();
+        assert!(!is_taken(take.free(None, 0)).await, "two wait");
+        assert!(!is_taken(take.place(&second, 0)).await, "it joined first, and has come second");
+        assert!(!is_taken(take.place(&Place { revision: second.revision, ..first }, 0)).await, "that place is over");
+        assert!(is_taken(end_place(keys.place(&first.spot), first.revision)).await);
+        assert!(!is_taken(take.free(None, 0)).await, "one waits");
+        assert!(is_taken(take.place(&second, 0)).await);
+        assert!(!is_taken(take.free(None, 0)).await, "it is held");
+    }
+}

@@ -350,12 +350,8 @@ impl Ask<'_> {
 
     /// A request that puts something on the lease. `None` if the lease served before and has ended meanwhile.
     pub(crate) async fn on<T>(&self, lease: Lease, request: impl Future<Output = Result<T>>) -> Result<Option<T>> {
-        self.inner.tickets.asks(self.token(), lease.id);
         match request.await {
-            Ok(answer) => {
-                self.inner.tickets.answered(self.token(), lease.id);
-                Ok(Some(answer))
-            }
+            Ok(answer) => Ok(Some(answer)),
             Err(error) if says_lease_gone(&error) && lease.since < self.began => {
                 self.inner.tickets.end(self.token(), lease.id);
                 self.inner.idle.spoil(); // the others may be no better

@@ -84,8 +84,6 @@ struct Known {
     secs: i64,
     /// Once it is known to exist.
     made: Option<Lease>,
-    /// How many requests that put something on it have not been answered.
-    unanswered: u32,
 }
 
 /// What a hold is on.
@@ -110,7 +108,7 @@ impl Tickets {
     /// Notes a lease of so many seconds before it is asked for.
     pub(crate) fn begin(&self, token: &OwnerToken, lease: i64, secs: i64) -> Result<()> {
         self.ensure_alive(token)?;
-        let known = Known { id: lease, secs, made: None, unanswered: 0 };
+        let known = Known { id: lease, secs, made: None };
         self.state().open(token).leases.push(known);
         Ok(())
     }
@@ -120,22 +118,12 @@ impl Tickets {
         self.state().known(token, lease.id, |known| known.made = Some(lease));
     }
 
-    /// Notes that a request is about to leave that puts something on the lease.
-    pub(crate) fn asks(&self, token: &OwnerToken, lease: i64) {
-        self.state().known(token, lease, |known| known.unanswered += 1);
-    }
-
-    /// Notes that such a request was answered, whatever the answer.
-    pub(crate) fn answered(&self, token: &OwnerToken, lease: i64) {
-        self.state().known(token, lease, |known| known.unanswered = known.unanswered.saturating_sub(1));
-    }
-
-    /// The lease, if it is `wanted` for something else once nothing is on it: no request on its way can put anything on
-    /// it.
+    /// The lease, if it is known to exist and is `wanted` for something else. Whoever asks has nothing on it any more, and
+    /// has heard the answers to all requests that put something on it: one that fails ends its attempt, which keeps nothing.
     pub(crate) fn free(&self, token: &OwnerToken, lease: i64, wanted: impl FnOnce(&Lease) -> bool) -> Option<Lease> {
-        let mut quiet = None;
-        self.state().known(token, lease, |known| quiet = known.made.filter(|_| known.unanswered == 0));
-        quiet.filter(wanted)
+        let mut made = None;
+        self.state().known(token, lease, |known| made = known.made);
+        made.filter(wanted)
     }
 
     /// Strikes a lease that was revoked, or is parted with; `false` if it is not there.
@@ -351,19 +339,16 @@ mod tests {
         assert!(remembered <= FEW, "{remembered}");
     }
 
-    #[tokio::test]
-    async fn a_lease_that_a_request_is_on_its_way_to_is_not_free() {
+    #[test]
+    fn a_lease_is_free_once_it_is_known_to_exist() {
         let (tickets, token) = (Tickets::default(), OwnerToken::random());
         let lease = Lease { id: 7, secs: 5, since: tenure_core::LeaseInstant::now(), term: None };
         tickets.begin(&token, 7, 30).unwrap();
-        assert_eq!(tickets.free(&token, 7, |_| true), None, "it may not exist");
-        tickets.made(&token, lease);
-        tickets.asks(&token, 7);
-        tickets.asks(&token, 7);
-        tickets.answered(&token, 7);
         assert_eq!(tickets.free(&token, 7, |_| true), None);
-        tickets.answered(&token, 7);
+        tickets.made(&token, lease);
         assert_eq!(tickets.free(&token, 7, |_| false), None);
         assert_eq!(tickets.free(&token, 7, |_| true), Some(lease));
+        tickets.end(&token, 7);
+        assert_eq!(tickets.free(&token, 7, |_| true), None);
     }
 }

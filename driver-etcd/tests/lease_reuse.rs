@@ -105,7 +105,7 @@ async fn the_lease_of_a_release_without_an_answer_does_not_serve_again() {
     assert_eq!(lease_of(&mut etcd, "kept").await, None);
 }
 
-/// Whether it was granted or not: a request of the same token that is on its way may put a hold on it.
+/// Whether it was granted or not, and whether nobody waits for the answer or it is an error: a request of the same token that is on its way may put a hold on it.
 #[tokio::test]
 async fn the_lease_of_a_request_without_an_answer_does_not_serve_again() {
     let cluster = server();
@@ -113,7 +113,7 @@ async fn the_lease_of_a_request_without_an_answer_does_not_serve_again() {
     let (driver, mut etcd) =
         (EtcdDriver::new(EtcdCluster::url_of(&[proxy.port()]).parse().unwrap()), raw(&cluster).await);
     let other = common::driver(&cluster);
-    for busy in [false, true] {
+    for (busy, fails) in [(false, false), (false, true), (true, false), (true, true)] {
         let lock = name("asked");
         leave_one(&driver, 60).await;
         let known: Vec<i64> = etcd.leases().await.unwrap().leases().iter().map(|lease| lease.id()).collect();
@@ -123,8 +123,17 @@ async fn the_lease_of_a_request_without_an_answer_does_not_serve_again() {
         };
         let token = OwnerToken::random();
         proxy.set_present(Link::LosesReplies);
-        tokio::time::timeout(MOMENT, driver.acquire(&request(&lock, token, 60))).await.unwrap_err();
-        proxy.cut();
+        let asked = request(&lock, token, 60);
+        if fails {
+            let cut = async {
+                tokio::time::sleep(MOMENT).await;
+                proxy.cut();
+            };
+            tokio::join!(driver.acquire(&asked), cut).0.unwrap_err();
+        } else {
+            tokio::time::timeout(MOMENT, driver.acquire(&asked)).await.unwrap_err();
+            proxy.cut();
+        }
         let mut answer = None;
         until("the link is open again", async || {
             answer = driver.acquire(&request(&lock, token, 60)).await.ok();

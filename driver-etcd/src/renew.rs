@@ -28,8 +28,32 @@ struct Standing {
     hold: Option<HoldSeen>,
     /// The raft term that it was read in.
     term: u64,
-    /// The lease that was kept alive before it was read.
-    kept: Option<i64>,
+    /// The answer to a keep-alive before it was read.
+    kept: Option<Kept>,
+}
+
+/// What a keep-alive of a lease was answered.
+#[derive(Clone, Copy)]
+struct Kept {
+    lease: i64,
+    /// `false` if there is no such lease.
+    alive: bool,
+}
+
+/// What a renewal does next.
+#[derive(Debug, PartialEq, Eq)]
+enum Next<'a> {
+    /// Nothing: the hold is not its own any more.
+    Lost,
+    /// It keeps this lease alive, which the hold is on. That is also the proof that it has not run out: one that has may not
+    /// be revoked yet.
+    KeepAlive(i64),
+    /// Nothing: etcd does not know a lease that stands. With a lease that is gone the hold would be gone.
+    Unclear,
+    /// It moves the hold to another lease.
+    Move(&'a HoldSeen, &'a Record),
+    /// Nothing: the hold is on a lease of so many seconds, which was kept alive.
+    Done(i64),
 }
 
 impl Whose {
@@ -38,6 +62,22 @@ impl Whose {
         match self {
             Self::Token(token) => record.has(None, token),
             Self::Owner(owner, fence) => record.owner == Some(*owner) && hold.fence() == Some(*fence),
+        }
+    }
+}
+
+impl Standing {
+    /// `wanted` are the seconds that the lease should have at least.
+    fn next(&self, whose: &Whose, wanted: i64) -> Next<'_> {
+        let own = self.hold.as_ref().filter(|hold| whose.is(hold));
+        let Some((seen, record)) = own.and_then(|seen| Some((seen, seen.record.as_ref()?))) else {
+            return Next::Lost;
+        };
+        match self.kept.filter(|kept| kept.lease == seen.lease) {
+            None => Next::KeepAlive(seen.lease),
+            Some(Kept { alive: false, .. }) => Next::Unclear,
+            Some(_) if record.lease_secs >= wanted && record.term == Some(self.term) => Next::Done(record.lease_secs),
+            Some(_) => Next::Move(seen, record),
         }
     }
 }
@@ -69,12 +109,16 @@ impl Inner {
         .await
     }
 
-    /// Keeps the lease alive that this client believes the hold to be on; tells which, if there is one.
-    async fn keep_known(&self, whose: &Whose) -> Result<Option<i64>> {
+    /// Keeps the lease alive that this client believes the hold to be on, if there is one.
+    async fn keep_known(&self, whose: &Whose) -> Result<Option<Kept>> {
         let Whose::Token(token) = whose else { return Ok(None) };
         let Some(on) = self.tickets.hold(token) else { return Ok(None) };
         self.link.ensure_open()?;
-        Ok(self.leases.keep_alive(on.lease).await?.then_some(on.lease))
+        self.keep(on.lease).await.map(Some)
+    }
+
+    async fn keep(&self, lease: i64) -> Result<Kept> {
+        Ok(Kept { lease, alive: self.leases.keep_alive(lease).await? })
     }
 
     /// The term, and these holds.
@@ -90,34 +134,27 @@ impl Inner {
         }
     }
 
-    async fn standing(&self, keys: &NameKeys, kept: Option<i64>) -> Result<Standing> {
-        let (term, mut holds) = self.holds(std::iter::once(keys)).await?;
-        Ok(Standing { hold: holds.pop().flatten(), term, kept })
-    }
-
     async fn renew_one(&self, renewable: &Renewable, mut now: Standing) -> Result<Renewed> {
         let Renewable { keys, whose, ttl } = renewable;
         let wanted = i64::try_from(ttl.get().as_millis().div_ceil(1000)).unwrap_or(i64::MAX);
         loop {
-            let Some(seen) = now.hold.filter(|hold| whose.is(hold)) else { return Ok(Renewed::Lost) };
-            let Some(record) = &seen.record else { return Ok(Renewed::Lost) };
-            if now.kept != Some(seen.lease) {
-                // This is also the proof that the lease has not run out: one that has may not be revoked yet.
-                let alive = self.leases.keep_alive(seen.lease).await?;
-                now = self.standing(keys, alive.then_some(seen.lease)).await?;
-                if !alive && now.hold.as_ref().is_some_and(|hold| hold.lease == seen.lease) {
-                    // With a lease that is gone the hold would be gone.
-                    return Err(Error::new(
-                        ErrorKind::Unavailable,
-                        "etcd did not know a lease that stands: its leader changes",
-                    ));
+            now = match now.next(whose, wanted) {
+                Next::Lost => return Ok(Renewed::Lost),
+                Next::Done(secs) => return Ok(extended(secs)),
+                Next::Unclear => {
+                    let text = "etcd did not know a lease that stands: its leader changes";
+                    return Err(Error::new(ErrorKind::Unavailable, text));
                 }
-            } else if record.lease_secs >= wanted && record.term == Some(now.term) {
-                return Ok(extended(record.lease_secs));
-            } else {
-                match self.move_on(keys, &seen, record, wanted.max(record.lease_secs)).await? {
-                    Tried::Done(secs) => return Ok(extended(secs)),
-                    Tried::Not(hold) => now = Standing { hold, ..now },
+                Next::KeepAlive(lease) => {
+                    let kept = Some(self.keep(lease).await?);
+                    let (term, mut holds) = self.holds(std::iter::once(keys)).await?;
+                    Standing { hold: holds.pop().flatten(), term, kept }
+                }
+                Next::Move(seen, record) => {
+                    match self.move_on(keys, seen, record, wanted.max(record.lease_secs)).await? {
+                        Tried::Done(secs) => return Ok(extended(secs)),
+                        Tried::Not(hold) => Standing { hold, ..now },
+                    }
                 }
             }
         }
@@ -152,4 +189,56 @@ impl Inner {
 
 fn extended(secs: i64) -> Renewed {
     Renewed::Extended { ttl: seconds(secs) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TERM: u64 = 4;
+
+    fn hold(token: OwnerToken, lease: i64) -> HoldSeen {
+        let record =
+            Record { owner: None, entries: vec![token], lease_secs: 30, term: Some(TERM), base: 0, label: None };
+        HoldSeen { record: Some(record), granted: 2, written: 3, lease }
+    }
+
+    #[test]
+    fn a_hold_is_renewed_by_an_answer_that_its_lease_lives() {
+        let token = OwnerToken::random();
+        let next = |kept: Option<(i64, bool)>, term| {
+            let kept = kept.map(|(lease, alive)| Kept { lease, alive });
+            let standing = Standing { hold: Some(hold(token, 7)), term, kept };
+            format!("{:?}", standing.next(&Whose::Token(token), 30)).chars().take(12).collect::<String>()
+        };
+        assert_eq!(next(Some((7, true)), TERM), "Done(30)");
+        assert_eq!(next(Some((7, false)), TERM), "Unclear");
+        assert_eq!(next(Some((8, true)), TERM), "KeepAlive(7)");
+        assert_eq!(next(Some((8, false)), TERM), "KeepAlive(7)");
+        assert_eq!(next(None, TERM), "KeepAlive(7)");
+        assert_eq!(next(Some((7, true)), TERM + 1), "Move(HoldSee");
+        assert_eq!(next(Some((7, false)), TERM + 1), "Unclear");
+    }
+
+    #[test]
+    fn a_hold_moves_to_a_lease_that_is_long_enough() {
+        let token = OwnerToken::random();
+        let kept = Some(Kept { lease: 7, alive: true });
+        let standing = Standing { hold: Some(hold(token, 7)), term: TERM, kept };
+        let seen = standing.hold.as_ref().unwrap();
+        let whose = Whose::Token(token);
+        assert_eq!(standing.next(&whose, 29), Next::Done(30));
+        assert_eq!(standing.next(&whose, 31), Next::Move(seen, seen.record.as_ref().unwrap()));
+    }
+
+    #[test]
+    fn what_others_hold_is_lost_whatever_a_lease_does() {
+        let (token, other) = (OwnerToken::random(), OwnerToken::random());
+        let kept = Some(Kept { lease: 7, alive: true });
+        let foreign = HoldSeen { record: None, ..hold(other, 7) };
+        for hold in [None, Some(hold(other, 7)), Some(foreign)] {
+            let standing = Standing { hold, term: TERM, kept };
+            assert_eq!(standing.next(&Whose::Token(token), 30), Next::Lost);
+        }
+    }
 }

@@ -14,7 +14,7 @@ use crate::session::Live;
 use crate::tickets::Place;
 
 /// A hold as it stands in etcd.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct HoldSeen {
     /// `None` if somebody else wrote it.
     pub(crate) record: Option<Record>,

@@ -118,8 +118,9 @@ mod tests {
             ("xtask ci", "Ci(Options { no_install: false, full: false })"),
             ("xtask tidy --fix", "Tidy(Options { fix: true })"),
             (
-                "xtask mutants --driver lua --driver core -- --list",
-                "Mutants(Options { driver: [Lua, Core], rest: [\"--list\"] })",
+                "xtask mutants --driver lua --driver core --check 1,2 --file a --list",
+                "Mutants(Options { driver: [Lua, Core], sample: None, seed: 1, file: [\"a\"], tests: [], list: true, \
+                 check: [1, 2], again: false, jobs: 2, longest: 10 })",
             ),
             ("xtask mutants --driver fred", "InvalidValue"),
             ("xtask compare page", "Compare(Page)"),

@@ -1,0 +1,115 @@
+//! Building the copy: mistakes that do not compile are taken out until the rest does.
+
+use std::collections::{BTreeMap, HashSet};
+use std::path::PathBuf;
+use std::process::Stdio;
+
+use cargo_metadata::diagnostic::{Diagnostic, DiagnosticLevel, DiagnosticSpan};
+use cargo_metadata::{Artifact, Message};
+
+use super::edit::Edited;
+use super::tree::{Sources, Tree};
+use crate::command::{Failure, Outcome, cargo};
+
+/// So often mistakes are taken out at most.
+const ROUNDS: u32 = 30;
+
+/// A built test program.
+#[derive(Clone, Debug)]
+pub(crate) struct Program {
+    pub(crate) name: String,
+    pub(crate) executable: PathBuf,
+    pub(crate) folder: PathBuf,
+}
+
+/// Writes the crate into the tree without the mistakes that do not compile, and adds those to `dropped`.
+pub(crate) fn settle(tree: &Tree, sources: &Sources, package: &str, dropped: &mut HashSet<u32>) -> Outcome {
+    for _ in 0..ROUNDS {
+        let edited = sources.edited(dropped);
+        tree.write(sources, &edited)?;
+        let errors = errors(&messages(tree, &["check", "--package", package, "--all-features"])?);
+        if errors.is_empty() {
+            return Ok(());
+        }
+        let before = dropped.len();
+        for error in &errors {
+            let culprits = culprits(sources, &edited, error, dropped);
+            if culprits.is_empty() {
+                let text = error.rendered.clone().unwrap_or_else(|| error.message.clone());
+                return Err(Failure(format!("the copy does not compile, by no mistake that was made:\n{text}")));
+            }
+            dropped.extend(culprits);
+        }
+        println!("  {} errors, {} mistakes taken out", errors.len(), dropped.len() - before);
+    }
+    Err(Failure(format!("the copy does not compile after {ROUNDS} rounds")))
+}
+
+/// Builds the tests of these packages.
+pub(crate) fn tests(tree: &Tree, packages: &[&str]) -> Outcome<Vec<Program>> {
+    let mut args = vec!["test", "--no-run", "--all-features", "--lib", "--tests"];
+    args.extend(packages.iter().flat_map(|package| ["--package", package]));
+    let messages = messages(tree, &args)?;
+    if let Some(error) = errors(&messages).first() {
+        return Err(Failure(format!("the tests do not compile: {}", error.rendered.as_deref().unwrap_or_default())));
+    }
+    let mut programs: Vec<Program> = messages.into_iter().filter_map(program).collect();
+    programs.sort_by(|a, b| a.name.cmp(&b.name));
+    Ok(programs)
+}
+
+fn program(message: Message) -> Option<Program> {
+    let Message::CompilerArtifact(Artifact { executable: Some(executable), profile, target, manifest_path, .. }) =
+        message
+    else {
+        return None;
+    };
+    let folder = PathBuf::from(manifest_path.parent()?);
+    let package = folder.file_name()?.to_string_lossy().into_owned();
+    let name = format!("{package} {} {}", target.kind.first()?, target.name);
+    profile.test.then(|| Program { name, executable: executable.into(), folder })
+}
+
+fn messages(tree: &Tree, args: &[&str]) -> Outcome<Vec<Message>> {
+    println!("$ cargo {}", args.join(" "));
+    let mut command = cargo(args);
+    command.args(["--message-format", "json", "--quiet"]).current_dir(&tree.root);
+    command.env("CARGO_TARGET_DIR", &tree.target).env("CARGO_PROFILE_DEV_DEBUG", "0").stderr(Stdio::inherit());
+    let output = command.output().map_err(|error| Failure(format!("cannot run cargo: {error}")))?;
+    let told = |error| Failure(format!("cargo tells what cannot be read: {error}"));
+    Message::parse_stream(&output.stdout[..]).collect::<Result<Vec<_>, _>>().map_err(told)
+}
+
+fn errors(messages: &[Message]) -> Vec<Diagnostic> {
+    let error = |message: &Message| match message {
+        Message::CompilerMessage(told) if told.message.level == DiagnosticLevel::Error => Some(told.message.clone()),
+        _ => None,
+    };
+    let is_summary = |error: &Diagnostic| error.message.starts_with("aborting due to") || error.spans.is_empty();
+    messages.iter().filter_map(error).filter(|error| !is_summary(error)).collect()
+}
+
+/// The mistakes that an error is about: those at its places, or all in the same function.
+fn culprits(
+    sources: &Sources,
+    edited: &BTreeMap<&str, Edited>,
+    error: &Diagnostic,
+    dropped: &HashSet<u32>,
+) -> Vec<u32> {
+    let mut spans: Vec<&DiagnosticSpan> = error.spans.iter().collect();
+    spans.sort_by_key(|span| !span.is_primary);
+    let place = |span: &DiagnosticSpan| span.byte_start as usize..span.byte_end as usize;
+    let at = |span: &&DiagnosticSpan| edited.get(span.file_name.as_str())?.around(&place(span));
+    if let Some(id) = spans.iter().find_map(at) {
+        return vec![id];
+    }
+    let near = |span: &&DiagnosticSpan| {
+        let byte = edited.get(span.file_name.as_str())?.origin(span.byte_start as usize);
+        let same = |mutant: &&super::edit::Mutant| {
+            mutant.file == span.file_name && mutant.within.contains(&byte) && !dropped.contains(&mutant.id)
+        };
+        let all: Vec<u32> = sources.mutants.iter().filter(same).map(|mutant| mutant.id).collect();
+        (!all.is_empty()).then_some(all)
+    };
+    spans.iter().find_map(near).unwrap_or_default()
+}

@@ -59,6 +59,9 @@ pub(crate) struct Entry<'a> {
     ears: Ears<'a>,
 }
 
+/// The stores that this process knows by a name.
+static NAMED: Mutex<BTreeMap<String, Weak<Store>>> = Mutex::new(BTreeMap::new());
+
 /// Those who listen to the store's decisions of one moment.
 #[derive(Clone, Copy)]
 pub(crate) struct Ears<'a> {
@@ -151,7 +154,6 @@ impl Store {
     /// The store that this process knows by this name, made if nobody uses it now. The fences of one that is there go on
     /// beyond the floor.
     pub(crate) fn named(name: &str, caps: Caps, floor: Option<FenceFloor>) -> Arc<Self> {
-        static NAMED: Mutex<BTreeMap<String, Weak<Store>>> = Mutex::new(BTreeMap::new());
         let mut named = NAMED.lock().unwrap_or_else(PoisonError::into_inner);
         named.retain(|_, store| store.strong_count() > 0);
         if let Some(store) = named.get(name).and_then(Weak::upgrade) {
@@ -321,5 +323,16 @@ mod tests {
             store.with_entry(&other, |_| ());
         }
         assert_eq!(kept(&store), (0, 0));
+    }
+
+    #[test]
+    fn the_name_of_a_store_that_nobody_uses_is_forgotten() {
+        let is_known = |name| NAMED.lock().unwrap().contains_key(name);
+        let one = Store::named("is used", Caps::DEFAULT, None);
+        drop(Store::named("was used", Caps::DEFAULT, None));
+        assert!(is_known("was used"));
+        let _other = Store::named("comes next", Caps::DEFAULT, None);
+        assert_eq!((is_known("is used"), is_known("was used")), (true, false));
+        drop(one);
     }
 }

@@ -169,9 +169,23 @@ mod tests {
         assert_eq!(voting.next(&name, FencingToken::new(40), now).get(), 40);
         assert_eq!(voting.next(&name, FencingToken::new(40), now).get(), 41);
         assert_eq!(voting.raise(&name, token(40), now), Err(token(41)));
+        assert_eq!(voting.raise(&name, token(41), now), Ok(()));
         assert_eq!(voting.raise(&name, token(50), now), Ok(()));
         assert_eq!(voting.next(&LockName::new("m").unwrap(), None, now).get(), 1, "names have counters of their own");
         assert_eq!(voting.next(&name, None, now).get(), 51);
+        let incredible = FencingToken::new(u64::MAX / 2);
+        assert_eq!(voting.next(&name, incredible, now).get(), 52, "that would leave no room");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_counter_is_kept_while_clocks_may_be_apart() {
+        let (name, now) = (LockName::new("n").unwrap(), Instant::now());
+        let mut voting = Voting::default();
+        voting.next(&name, None, now);
+        voting.step(now + CLOCKS_APART - Duration::from_nanos(1));
+        assert_eq!(voting.counter(&name), 1);
+        voting.step(now + CLOCKS_APART);
+        assert_eq!(voting.counter(&name), 0);
     }
 
     #[tokio::test(start_paused = true)]

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use tenure_core::driver::{Cause, DeadPlace, Pushed, Settled};
-use tenure_core::{Client, Job, OrPark, Outcome, Queue, RetryPolicy};
+use tenure_core::driver::{Cause, DeadPlace, DelayQueue as _, Healed, NewMessage, Pushed, ReceiveRequest, Settled};
+use tenure_core::{Attempts, Client, ErrorKind, Job, Lease, OrPark, Outcome, Payload, Queue, QueueName, RetryPolicy};
 use tenure_memory::{MemoryDriver, Wakeups};
 use tokio::time::Instant;
 
@@ -155,7 +155,7 @@ async fn closing_waits_for_settlements_and_ends_receives() {
     tokio::task::yield_now().await;
     drop(delivery);
     client.close(ms(1000)).await.unwrap();
-    assert_eq!(waiting.await.unwrap(), tenure_core::ErrorKind::Closed);
+    assert_eq!(waiting.await.unwrap(), ErrorKind::Closed);
 }
 
 #[test]
@@ -203,4 +203,23 @@ async fn a_lock_is_kept_for_a_parked_message_as_long_as_was_asked() {
     let kept = start.elapsed();
     assert!(kept >= Duration::from_secs(3) && kept < Duration::from_millis(3_200), "{kept:?}");
     assert!(Client::builder(MemoryDriver::new()).parked_turn(Duration::ZERO).build().is_err());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_queue_that_is_full_refuses_and_full_dead_letters_postpone() {
+    let driver = MemoryDriver::builder().max_messages(1).max_dead_letters(1).build().unwrap();
+    let (name, payload) = (QueueName::new("jobs").unwrap(), Payload::new(*b"").unwrap());
+    let doomed = NewMessage { attempts: Attempts::new(1).unwrap(), ..NewMessage::new(payload) };
+    let lease = Lease::new(ms(10)).unwrap();
+    let receive = async || driver.receive(&ReceiveRequest { queue: name.clone(), max: 1, lease }).await.unwrap();
+    for healed in
+        [Healed { expired: 1, dead: 1, ..Healed::default() }, Healed { expired: 1, postponed: 1, ..Healed::default() }]
+    {
+        driver.push(&name, std::slice::from_ref(&doomed)).await.unwrap();
+        let full = driver.push(&name, std::slice::from_ref(&doomed)).await.unwrap_err();
+        assert_eq!(full.kind(), ErrorKind::LimitReached);
+        assert_eq!(receive().await.deliveries.len(), 1);
+        tokio::time::advance(ms(10)).await;
+        assert_eq!(receive().await.healed, healed);
+    }
 }

@@ -180,6 +180,10 @@ async fn caps_refuse_with_their_number() {
     let full = driver.acquire(&request("a", OwnerToken::random(), join)).await.unwrap_err();
     assert_eq!(full.kind(), ErrorKind::LimitReached);
     assert!(full.message().contains("1 wait"), "{full}");
+    for builder in [MemoryDriver::builder().max_waiters(0), MemoryDriver::builder().max_depth(65_536)] {
+        assert_eq!(builder.build().unwrap_err().kind(), ErrorKind::InvalidArgument);
+        assert_eq!(builder.named("never made").unwrap_err().kind(), ErrorKind::InvalidArgument);
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -214,3 +214,24 @@ async fn lost_wakeups_leave_calls_alone() {
     driver.faults().set_wakeups(Wakeups::Delivered);
     timeout(SECOND, watch.next()).await.expect_err("and stays lost");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_forgets_wakes_those_who_wait_and_can_hear() {
+    let driver = MemoryDriver::new();
+    let deaf = driver.another_client();
+    let token = OwnerToken::random();
+    let mut heard = driver.watch(&name(), &token).await.unwrap();
+    let mut unheard = deaf.watch(&name(), &token).await.unwrap();
+    deaf.faults().set_wakeups(Wakeups::Lost);
+    driver.faults().restart_empty();
+    timeout(SECOND, heard.next()).await.expect("it is woken");
+    timeout(SECOND, unheard.next()).await.expect_err("its wake-ups are lost");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_has_ended_cannot_expire_once_more() {
+    let driver = MemoryDriver::new();
+    assert!(is_granted(&driver, OwnerToken::random()).await);
+    advance(TTL).await;
+    assert_eq!(driver.faults().expire("a").unwrap(), ForceReleased::NotHeld);
+}

@@ -86,3 +86,69 @@ impl Queues {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tenure_core::driver::{MessageState, NamedId, NewMessage, Pushed, ReceiveRequest, Settle, Settlement};
+    use tenure_core::{Delay, Lease, MessageId, Payload};
+    use tokio::time::advance;
+
+    use super::*;
+
+    const WINDOW: Duration = Duration::from_secs(60);
+
+    struct Lab {
+        queues: Queues,
+        queue: QueueName,
+    }
+
+    impl Lab {
+        fn push(&self, id: &str) -> Pushed {
+            let id = NamedId { id: MessageId::named(id).unwrap(), window: Delay::new(WINDOW).unwrap() };
+            let message = NewMessage { id: Some(id), ..NewMessage::new(Payload::new(*b"").unwrap()) };
+            let decide = |state: &mut QueueState, turn: &mut Turn<'_>| state.push(turn, &[message]).unwrap().remove(0);
+            self.queues.decide(&self.queue, QueueCaps::DEFAULT, decide).0
+        }
+
+        fn handle_all(&self) {
+            let lease = Lease::new(Duration::from_secs(10)).unwrap();
+            let request = ReceiveRequest { queue: self.queue.clone(), max: 100, lease };
+            let decide = |state: &mut QueueState, turn: &mut Turn<'_>| {
+                let settle = |receipt| Settle { receipt, how: Settlement::Ack };
+                let settles: Vec<_> =
+                    state.receive(turn, &request).deliveries.iter().map(|delivery| settle(delivery.receipt)).collect();
+                state.settle(turn, &settles);
+            };
+            self.queues.decide(&self.queue, QueueCaps::DEFAULT, decide);
+        }
+
+        fn is_kept(&self) -> bool {
+            self.queues.locked().states.contains_key(&self.queue)
+        }
+    }
+
+    /// A few names are dropped with each request, the one whose window ended first before the others.
+    #[tokio::test(start_paused = true)]
+    async fn a_name_is_forgotten_after_its_window_and_not_taken_from_who_has_it_next() {
+        let lab = Lab { queues: Queues::beyond(FenceFloor::NONE), queue: QueueName::new("jobs").unwrap() };
+        let ids: Vec<String> = (0..10).map(|number| format!("id-{number}")).collect();
+        for id in &ids {
+            assert!(matches!(lab.push(id), Pushed::Stored(_)));
+        }
+        lab.handle_all();
+        advance(WINDOW - Duration::from_nanos(1)).await;
+        assert_eq!(lab.push("id-9"), Pushed::Duplicate(MessageState::Settled));
+        advance(Duration::from_nanos(1)).await;
+        assert!(matches!(lab.push("id-9"), Pushed::Stored(_)), "its window has ended, and others were forgotten first");
+        for _ in 0..5 {
+            assert_eq!(lab.push("id-9"), Pushed::Duplicate(MessageState::Ready));
+        }
+        lab.handle_all();
+        assert!(lab.is_kept(), "for the window of the second one");
+        advance(WINDOW).await;
+        lab.handle_all();
+        assert!(!lab.is_kept(), "nothing is left to remember");
+    }
+}

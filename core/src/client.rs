@@ -188,6 +188,7 @@ fn within(what: &str, value: Duration, least: Duration, most: Duration) -> Resul
 #[derive(Clone, Debug)]
 pub struct Client {
     shared: Arc<Shared>,
+    fetchers: Arc<Fetchers>,
 }
 
 /// How many times the timeout of one request an examination may take: each server is sent a few.
@@ -227,8 +228,8 @@ impl Client {
         ClientBuilder::new(backend.into())
     }
 
-    pub(super) fn from_shared(shared: Arc<Shared>) -> Self {
-        Self { shared }
+    fn from_shared(shared: Arc<Shared>) -> Self {
+        Self { shared, fetchers: Arc::default() }
     }
 
     /// A handle on the lock of this name. Cheap; does no I/O.
@@ -310,7 +311,7 @@ impl Client {
     /// [`ErrorKind::InvalidArgument`] when the name is empty or too long; [`ErrorKind::Unsupported`] when the driver
     /// has no delay queues.
     pub fn queue_with<T: 'static>(&self, name: impl AsRef<[u8]>, codec: impl Codec<T>) -> Result<Queue<T>> {
-        let fetcher = Fetchers::get(&self.shared, QueueName::new(name)?)?;
+        let fetcher = self.fetchers.get(&self.shared, QueueName::new(name)?)?;
         Ok(Queue::new(fetcher, Arc::new(codec)))
     }
 
@@ -428,6 +429,6 @@ impl Client {
     ///
     /// Once polled, the client is closed; dropping the future only ends the waiting.
     pub async fn close(&self, limit: Duration) -> Result<()> {
-        self.shared.close(limit).await
+        self.shared.close(limit, self.fetchers.drained()).await
     }
 }

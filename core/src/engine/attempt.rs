@@ -1,5 +1,7 @@
 //! One acquisition's token, from before it is first sent until it is a lease or is undone.
 
+use crate::engine::ask::Ask;
+use crate::engine::reaper::CHASE;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,50 +14,7 @@ use crate::engine::lease::{Entry, LeaseKey, Past, Upkeep};
 use crate::engine::local_handover::{HandoverBudget, Terms};
 use crate::value::clock::LeaseInstant;
 use crate::value::error::{Error, ErrorKind, Result};
-use crate::value::name::{Label, LockName};
 use crate::value::token::{OwnerId, OwnerToken};
-use crate::value::ttl::Ttl;
-
-/// For how long after its lease could have ended an abandoned token is chased.
-pub(crate) const CHASE: Duration = Duration::from_secs(60);
-
-/// What is wanted: checked, and not yet asked for.
-#[derive(Clone, Debug)]
-pub(crate) struct Ask {
-    pub(crate) name: LockName,
-    pub(crate) owner: Option<OwnerId>,
-    pub(crate) ttl: Ttl,
-    pub(crate) upkeep: Upkeep,
-    pub(crate) max_hold: Option<Duration>,
-    pub(crate) at_least: Option<Duration>,
-    pub(crate) label: Option<Label>,
-}
-
-impl Ask {
-    /// Refuses what the backend cannot keep, and what a closed client is asked for.
-    pub(crate) fn check(&self, shared: &Shared) -> Result<()> {
-        shared.ensure_open()?;
-        shared.check_ttl(self.ttl)?;
-        if let Some(least) = self.at_least {
-            self.check_least(shared, least)?;
-        }
-        shared.start()
-    }
-
-    /// Whether one renewal can leave the lease standing for as long as `least`.
-    fn check_least(&self, shared: &Shared, least: Duration) -> Result<()> {
-        let range = shared.backend.locks().capabilities().ttl;
-        let wanted = if least > Ttl::MAX { least } else { shared.config.drift.covering(least) };
-        if range.at_least(wanted).is_none() {
-            let text = format!(
-                "at_least of {least:?} needs a lease of {wanted:?}, and this backend keeps none above {:?}",
-                range.max
-            );
-            return Err(Error::new(ErrorKind::InvalidArgument, text));
-        }
-        Ok(())
-    }
-}
 
 /// Exists before the token is sent. Dropped, it hands the token to the reaper, unless nothing can have come of it.
 pub(crate) struct Attempt {

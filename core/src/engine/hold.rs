@@ -2,7 +2,7 @@
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 use std::task::{Poll, ready};
 use std::time::Duration;
@@ -12,11 +12,11 @@ use futures_util::stream::FuturesUnordered;
 use tokio::time::timeout;
 
 use crate::driver::{Hold, LockTurn, Renewal, Renewed};
-use crate::engine::attempt::{Ask, CHASE};
-use crate::engine::lease::{Entry, Lease, LeaseKey, Past, prolong};
+use crate::engine::ask::Ask;
+use crate::engine::lease::{Entry, Lease, LeaseKey, Over, Past, prolong, quiet};
 use crate::engine::local_handover::HandoverBudget;
-use crate::engine::reaper::{Cleanup, Undo};
-use crate::engine::renewer::{Renewing, in_time, quiet};
+use crate::engine::reaper::{CHASE, Cleanup, Undo};
+use crate::engine::renewer::{Renewing, in_time};
 use crate::engine::shared::{Reservation, Shared};
 use crate::request::yielding;
 use crate::telemetry;
@@ -293,20 +293,6 @@ impl Drop for Unacknowledged<'_> {
 }
 
 // The loss of holds, as whoever has no guard of them can watch it.
-
-/// Whether one hold on a lease was given back or passed on before the lease ended. Read and written under the lock of the lease.
-#[derive(Debug, Default)]
-pub(crate) struct Over(AtomicBool);
-
-impl Over {
-    pub(super) fn set(&self) {
-        self.0.store(true, Ordering::Release);
-    }
-
-    pub(super) fn is_set(&self) -> bool {
-        self.0.load(Ordering::Acquire)
-    }
-}
 
 /// Tells the loss of a hold, or of several that count together, to whoever has not the guard: a task that watches while another
 /// one works and releases. Made by [`LockGuard::loss`](crate::LockGuard::loss) and its like; clones watch the same.

@@ -1,14 +1,13 @@
 //! The client's view of one grant. Decisions only: no I/O, no timers of its own but in [`Lease::lost`].
 
 use std::fmt;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::Notify;
 
 use crate::driver::{Backend, Hold, ReentrantRenewal, Renewal, Renewed};
-use crate::engine::hold::Over;
-use crate::engine::timer_queue::Place;
 use crate::value::clock::LeaseInstant;
 use crate::value::error::{Error, ErrorKind, Result};
 use crate::value::hold_state::{HoldState, LostReason};
@@ -321,8 +320,6 @@ impl fmt::Debug for Lease {
             .finish()
     }
 }
-
-// What a lease is made of: who it is for, and how it is kept.
 
 /// Whether a lease is kept alive.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -647,5 +644,57 @@ pub(super) mod tests {
     #[test]
     fn a_lease_is_small() {
         assert!(size_of::<Lease>() <= 168, "{} bytes", size_of::<Lease>());
+    }
+}
+
+/// Whether one hold on a lease was given back or passed on before the lease ended. Read and written under the lock of the lease.
+#[derive(Debug, Default)]
+pub(crate) struct Over(AtomicBool);
+
+impl Over {
+    pub(super) fn set(&self) {
+        self.0.store(true, Ordering::Release);
+    }
+
+    pub(super) fn is_set(&self) -> bool {
+        self.0.load(Ordering::Acquire)
+    }
+}
+
+/// No place.
+pub(super) const NO_PLACE: u32 = u32::MAX;
+
+/// Where a lease stands in the timer queue of its client. Read and written by the timer queue alone.
+#[derive(Debug)]
+pub(crate) struct Place(AtomicU32);
+
+impl Default for Place {
+    fn default() -> Self {
+        Self(AtomicU32::new(NO_PLACE))
+    }
+}
+
+impl Place {
+    pub(super) fn get(&self) -> u32 {
+        self.0.load(Ordering::Relaxed) // the timer queue is behind a lock
+    }
+
+    pub(super) fn set(&self, index: u32) {
+        self.0.store(index, Ordering::Relaxed);
+    }
+}
+
+/// Waits until no renewal is on its way, so that none can arrive behind the release that follows.
+pub(super) async fn quiet(lease: &Lease) {
+    loop {
+        let changes = lease.changes();
+        let changed = changes.notified();
+        tokio::pin!(changed);
+        changed.as_mut().enable();
+        let Some(until) = lease.lock().on_its_way(LeaseInstant::now()) else { return };
+        tokio::select! {
+            () = changed => {}
+            () = until.reached() => return,
+        }
     }
 }

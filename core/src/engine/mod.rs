@@ -1,6 +1,7 @@
 //! The lock engine: everything that waits, renews, ends and cleans up, once for all drivers.
 //!
 //! * [`wait`] asks for a lock until it is granted or time runs out, and warns of a wait for a hold of the same client;
+//! * [`ask`] is what is wanted;
 //! * [`attempt`] owns a token from before it is sent until it is a lease or is undone;
 //! * [`lease`] is the client's view of one grant, and ends by itself;
 //! * [`hold`] is a guard's part of a lease, how its loss is told, and how it goes from one client to another;
@@ -11,6 +12,7 @@
 //! * [`gate`] bounds how many requests are on their way at once;
 //! * [`shared`] is what all handles and guards of a client have in common.
 
+pub(crate) mod ask;
 pub(crate) mod attempt;
 pub(crate) mod gate;
 pub(crate) mod hold;

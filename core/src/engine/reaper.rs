@@ -15,8 +15,7 @@ use futures_util::stream::FuturesUnordered;
 use tokio::sync::{Notify, oneshot};
 
 use crate::driver::{Backend, DelayQueue, Hold, ReentrantHold, Settle};
-use crate::engine::lease::{Past, UndoMark, outlast};
-use crate::engine::renewer::{quiet, sleep_until};
+use crate::engine::lease::{Entry, Lease, LeaseKey, Past, UndoMark, outlast, quiet};
 use crate::telemetry;
 use crate::value::clock::LeaseInstant;
 use crate::value::error::{Error, ErrorKind, Result};
@@ -315,5 +314,34 @@ async fn call(cleanup: &Cleanup, calls: &Calls) -> Result<Undone> {
     match tokio::time::timeout(*op_timeout, work).await {
         Ok(result) => result,
         Err(_) => Err(Error::new(ErrorKind::Indeterminate, format!("no answer within {op_timeout:?}"))),
+    }
+}
+
+/// For how long after its lease could have ended an abandoned token is chased.
+pub(crate) const CHASE: Duration = Duration::from_secs(60);
+
+impl Cleanup {
+    /// The undoing of one entry of a lease. It matters until the lease has surely ended at the backend.
+    pub(crate) fn of_lease(lease: &Arc<Lease>, entry: &Entry) -> Self {
+        let owner = match &lease.key {
+            LeaseKey::Plain(_) => None,
+            LeaseKey::Reentrant { owner, .. } => Some(*owner),
+        };
+        let chase = match entry.past {
+            Past::Answered => Duration::from_secs(5),
+            Past::Unanswered => CHASE,
+        };
+        let now = LeaseInstant::now();
+        let from = entry.least.map_or(now, |least| least.max(now));
+        let until = from.after(entry.ttl.get() * 2).max(lease.possible_end()).after(chase);
+        let undo = Undo::Lease { mark: UndoMark::of(lease), past: entry.past, least: entry.least };
+        Self { name: lease.name().clone(), owner, token: lease.token_of(entry), undo, until, done: None }
+    }
+}
+
+pub(super) async fn sleep_until(at: Option<LeaseInstant>) {
+    match at {
+        Some(at) => tokio::time::sleep(at.remaining()).await,
+        None => std::future::pending().await,
     }
 }

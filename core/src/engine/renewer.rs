@@ -1,5 +1,6 @@
 //! The one timer of a client: renews leases in batches, and ends those whose time is up.
 
+use crate::engine::lease::quiet;
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,9 +15,8 @@ use tokio::sync::Notify;
 
 use crate::alarm::Alarm;
 use crate::driver::{Backend, Renewed};
-use crate::engine::attempt::CHASE;
-use crate::engine::lease::{Due, Entry, Lease, LeaseKey, Past, UndoMark, Verdict};
-use crate::engine::reaper::{Cleanup, Reaper, Undo};
+use crate::engine::lease::{Due, Entry, Lease, Past, Verdict};
+use crate::engine::reaper::{Cleanup, Reaper, sleep_until};
 use crate::engine::timer_queue::TimerQueue;
 use crate::value::clock::LeaseInstant;
 use crate::value::error::{Error, ErrorKind, Result};
@@ -249,32 +249,6 @@ fn batches<S, R>(mut all: Vec<(Ttl, S, R)>, most: usize) -> Vec<Batch<S, R>> {
     batches
 }
 
-pub(super) async fn sleep_until(at: Option<LeaseInstant>) {
-    match at {
-        Some(at) => tokio::time::sleep(at.remaining()).await,
-        None => std::future::pending().await,
-    }
-}
-
-impl Cleanup {
-    /// The undoing of one entry of a lease. It matters until the lease has surely ended at the backend.
-    pub(crate) fn of_lease(lease: &Arc<Lease>, entry: &Entry) -> Self {
-        let owner = match &lease.key {
-            LeaseKey::Plain(_) => None,
-            LeaseKey::Reentrant { owner, .. } => Some(*owner),
-        };
-        let chase = match entry.past {
-            Past::Answered => Duration::from_secs(5),
-            Past::Unanswered => CHASE,
-        };
-        let now = LeaseInstant::now();
-        let from = entry.least.map_or(now, |least| least.max(now));
-        let until = from.after(entry.ttl.get() * 2).max(lease.possible_end()).after(chase);
-        let undo = Undo::Lease { mark: UndoMark::of(lease), past: entry.past, least: entry.least };
-        Self { name: lease.name().clone(), owner, token: lease.token_of(entry), undo, until, done: None }
-    }
-}
-
 // A renewal on its way: before it is answered nothing else leaves for its lease, so that it cannot arrive behind a release. Its
 // time is bounded by the clock, since whoever sent it may not be polled any more.
 
@@ -360,21 +334,6 @@ pub(super) async fn in_time<T>(until: LeaseInstant, call: impl Future<Output = T
         call.as_mut().poll(cx).map(Some)
     });
     alarm::timeout(until.remaining(), polled).await.flatten()
-}
-
-/// Waits until no renewal is on its way, so that none can arrive behind the release that follows.
-pub(super) async fn quiet(lease: &Lease) {
-    loop {
-        let changes = lease.changes();
-        let changed = changes.notified();
-        tokio::pin!(changed);
-        changed.as_mut().enable();
-        let Some(until) = lease.lock().on_its_way(LeaseInstant::now()) else { return };
-        tokio::select! {
-            () = changed => {}
-            () = until.reached() => return,
-        }
-    }
 }
 
 // When a lease that was handed over is made to last.

@@ -13,7 +13,6 @@ use crate::driver::Backend;
 use crate::engine::local_handover::LocalQueues;
 use crate::engine::reentrant_leases::ReentrantLeases;
 use crate::engine::renewer::{Confirmation, Renewer, Round};
-use crate::queue::Fetchers;
 use crate::telemetry;
 use crate::value::error::{Error, ErrorKind, Result};
 use crate::value::hold_state::LostReason;
@@ -49,7 +48,6 @@ pub(crate) struct Shared {
     pub(crate) renewer: Arc<Renewer>,
     pub(crate) reaper: Arc<Reaper>,
     pub(crate) owners: ReentrantLeases,
-    pub(crate) fetchers: Fetchers,
     pub(crate) local_queues: LocalQueues,
     /// Before requests that take locks, and before those that give them back: these wait for none of those.
     pub(crate) taking: Gate,
@@ -71,7 +69,6 @@ impl Shared {
             renewer: Arc::default(),
             reaper: Arc::default(),
             owners: ReentrantLeases::default(),
-            fetchers: Fetchers::default(),
             local_queues: LocalQueues::default(),
             taking: Gate::default(),
             giving: Gate::default(),
@@ -131,15 +128,15 @@ impl Shared {
         let _ = closing.wait_for(|closed| *closed).await;
     }
 
-    /// Ends all holds, waits until everything is undone or `limit` has passed, and closes the driver.
-    pub(crate) async fn close(&self, limit: Duration) -> Result<()> {
+    /// Ends all holds, waits until everything is undone and `settled`, or `limit` has passed, and closes the driver.
+    pub(crate) async fn close(&self, limit: Duration, settled: impl Future<Output = ()>) -> Result<()> {
         self.closing.send_replace(true);
         self.end_holds();
         self.start()?;
         let all_undone = async {
             self.reaper.settled().await;
             self.end_holds(); // those that attempts under way still won
-            self.fetchers.drained().await;
+            settled.await;
             self.reaper.drained().await;
         };
         let drained = tokio::time::timeout(limit, all_undone).await;

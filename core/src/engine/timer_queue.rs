@@ -1,34 +1,11 @@
 //! Which leases are to be looked at, and when, in a few bytes for each.
 
+use crate::engine::lease::NO_PLACE;
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Weak};
 
 use crate::engine::lease::Lease;
 use crate::value::clock::LeaseInstant;
-
-/// No place.
-const NONE: u32 = u32::MAX;
-
-/// Where a lease stands in the timer queue of its client. Read and written by the timer queue alone.
-#[derive(Debug)]
-pub(crate) struct Place(AtomicU32);
-
-impl Default for Place {
-    fn default() -> Self {
-        Self(AtomicU32::new(NONE))
-    }
-}
-
-impl Place {
-    fn get(&self) -> u32 {
-        self.0.load(Ordering::Relaxed) // the timer queue is behind a lock
-    }
-
-    fn set(&self, index: u32) {
-        self.0.store(index, Ordering::Relaxed);
-    }
-}
 
 /// One entry for each lease that is looked after, whether a look at it is planned or not. The looks of a moment are a
 /// list: of a millisecond if it is near, of more if it is far. So far looks may come early, by one part in 256.
@@ -55,26 +32,26 @@ impl TimerQueue {
     pub(crate) fn plan(&mut self, lease: &Arc<Lease>, at: LeaseInstant, now: LeaseInstant) -> bool {
         let at = moment(at.millis() + 1, now.millis()); // a near one not before its time
         let mut index = lease.place.get();
-        if index == NONE {
+        if index == NO_PLACE {
             index = self.enter(lease);
         } else if (1..=at).contains(&self.entry(index).at) {
             return false;
         }
         self.unlink(index);
-        let next = self.looks.insert(at, index).unwrap_or(NONE);
-        if next != NONE {
+        let next = self.looks.insert(at, index).unwrap_or(NO_PLACE);
+        if next != NO_PLACE {
             self.entry(next).before = index;
         }
         let entry = self.entry(index);
-        (entry.at, entry.before, entry.next) = (at, NONE, next);
+        (entry.at, entry.before, entry.next) = (at, NO_PLACE, next);
         true
     }
 
     /// Forgets a lease.
     pub(crate) fn remove(&mut self, lease: &Lease) {
         let index = lease.place.get();
-        if index != NONE {
-            lease.place.set(NONE);
+        if index != NO_PLACE {
+            lease.place.set(NO_PLACE);
             self.leave(index);
         }
     }
@@ -92,10 +69,10 @@ impl TimerQueue {
         }
         while let Some(first) = self.looks.first_entry().filter(|first| *first.key() <= horizon.millis()) {
             let mut index = first.remove();
-            while index != NONE {
+            while index != NO_PLACE {
                 let entry = self.entry(index);
-                let next = std::mem::replace(&mut entry.next, NONE);
-                (entry.at, entry.before) = (0, NONE);
+                let next = std::mem::replace(&mut entry.next, NO_PLACE);
+                (entry.at, entry.before) = (0, NO_PLACE);
                 match entry.lease.upgrade() {
                     Some(lease) => taken.push(lease),
                     None => self.leave(index),
@@ -121,11 +98,11 @@ impl TimerQueue {
     }
 
     fn enter(&mut self, lease: &Arc<Lease>) -> u32 {
-        let entry = Entry { lease: Arc::downgrade(lease), at: 0, before: NONE, next: NONE };
+        let entry = Entry { lease: Arc::downgrade(lease), at: 0, before: NO_PLACE, next: NO_PLACE };
         let index = match self.free {
             Some(index) => {
                 let freed = std::mem::replace(self.entry(index), entry);
-                self.free = (freed.next != NONE).then_some(freed.next);
+                self.free = (freed.next != NO_PLACE).then_some(freed.next);
                 index
             }
             None => {
@@ -142,8 +119,8 @@ impl TimerQueue {
 
     fn leave(&mut self, index: u32) {
         self.unlink(index);
-        let next = self.free.unwrap_or(NONE);
-        *self.entry(index) = Entry { lease: Weak::new(), at: 0, before: NONE, next };
+        let next = self.free.unwrap_or(NO_PLACE);
+        *self.entry(index) = Entry { lease: Weak::new(), at: 0, before: NO_PLACE, next };
         self.free = Some(index);
     }
 
@@ -153,13 +130,13 @@ impl TimerQueue {
         if at == 0 {
             return;
         }
-        (entry.at, entry.before, entry.next) = (0, NONE, NONE);
-        if next != NONE {
+        (entry.at, entry.before, entry.next) = (0, NO_PLACE, NO_PLACE);
+        if next != NO_PLACE {
             self.entry(next).before = before;
         }
-        if before != NONE {
+        if before != NO_PLACE {
             self.entry(before).next = next;
-        } else if next != NONE {
+        } else if next != NO_PLACE {
             self.looks.insert(at, next);
         } else {
             self.looks.remove(&at);

@@ -8,7 +8,8 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
 use crate::driver::{Handed, Handing, Queueing, Signal, Waiting, Watch};
-use crate::engine::attempt::{Answered, Ask, Attempt};
+use crate::engine::ask::Ask;
+use crate::engine::attempt::{Answered, Attempt};
 use crate::engine::hold::HeldEntry;
 use crate::engine::lease::{Lease, Upkeep};
 use crate::engine::local_handover::{FirstAsk, Joined, Place, Turn};

@@ -229,3 +229,12 @@ macro_rules! guard_methods {
     };
 }
 pub(crate) use guard_methods;
+
+/// What became of work that was done under a lock: its output, unless the release finds that the lock had been lost. One that
+/// fails otherwise goes on in the background.
+pub(crate) fn unless_lost<R, T>(released: Result<R>, output: T) -> Result<T> {
+    match released {
+        Err(error) if error.is_lost() => Err(error),
+        Ok(_) | Err(_) => Ok(output),
+    }
+}

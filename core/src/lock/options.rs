@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::engine::attempt::Ask;
+use crate::engine::ask::Ask;
 use crate::engine::lease::Upkeep;
 use crate::engine::shared::Config;
 use crate::value::error::{Error, ErrorKind, Result};

@@ -1,5 +1,6 @@
 //! What operators and producers do with messages that are stored.
 
+use crate::request::bounded;
 use std::time::Duration;
 
 use futures_util::{Stream, TryStreamExt as _};
@@ -175,7 +176,7 @@ pub(crate) async fn list_queues(shared: &Shared) -> Result<Vec<QueueName>> {
     let mut all: Vec<QueueName> = Vec::new();
     loop {
         let after = all.last().cloned();
-        let page = crate::queue::bounded(shared.config.op_timeout, driver.list_queues(after, PAGE)).await?;
+        let page = bounded(shared.config.op_timeout, driver.list_queues(after, PAGE)).await?;
         let none = page.queues.is_empty();
         all.extend(page.queues);
         if page.rest == Rest::None || none {

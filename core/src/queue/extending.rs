@@ -3,6 +3,7 @@
 //! Extensions that are wanted soon leave together with the first that is wanted now, in as few requests as they fit into. So
 //! the messages of a client fall into step, however they came. Each request is on its own: a slow one holds up no other.
 
+use crate::request::bounded;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -99,7 +100,7 @@ impl Fetcher {
     async fn send_extensions(&self, batch: Vec<Wanted>) {
         let extensions: Vec<Extension> = batch.iter().map(|wanted| wanted.extension).collect();
         let sent_at = LeaseInstant::before_send();
-        let call = super::bounded(self.shared.config.op_timeout, self.driver.extend(&self.name, &extensions));
+        let call = bounded(self.shared.config.op_timeout, self.driver.extend(&self.name, &extensions));
         let mut answers = caught_in(DRIVER, call).await.map(Vec::into_iter);
         for Wanted { reply, .. } in batch {
             let unanswered = || Error::new(ErrorKind::Protocol, "an extension was not answered");

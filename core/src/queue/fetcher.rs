@@ -5,6 +5,7 @@
 //! leaves together in the next. Receivers own no request: dropping one takes back its demand, and what arrives for
 //! nobody is returned.
 
+use crate::request::bounded;
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -33,6 +34,8 @@ pub(super) const DRIVER: &str = "the driver";
 
 pub(crate) struct Fetcher {
     pub(crate) shared: Arc<Shared>,
+    /// Those of the same client.
+    pub(super) all: Arc<Fetchers>,
     pub(crate) driver: Arc<dyn DelayQueue>,
     pub(crate) name: QueueName,
     pub(crate) caps: QueueCapabilities,
@@ -104,12 +107,12 @@ impl Drop for Leaving<'_> {
 }
 
 impl Fetcher {
-    pub(super) fn new(shared: Arc<Shared>, driver: Arc<dyn DelayQueue>, name: QueueName) -> Self {
+    fn new(all: Arc<Fetchers>, shared: Arc<Shared>, driver: Arc<dyn DelayQueue>, name: QueueName) -> Self {
         let caps = driver.capabilities();
         let (work, extensions, pushes) = (Mutex::default(), Extensions::default(), Pushes::default());
         let in_hand = AtomicUsize::new(0);
         let (changed, settled) = (Notify::new(), Notify::new());
-        Self { shared, driver, name, caps, work, extensions, pushes, in_hand, changed, settled }
+        Self { shared, all, driver, name, caps, work, extensions, pushes, in_hand, changed, settled }
     }
 
     pub(super) fn work(&self) -> MutexGuard<'_, Work> {
@@ -141,7 +144,7 @@ impl Fetcher {
             self.ensure_running(&mut work)?;
         }
         self.changed.notify_one();
-        self.shared.fetchers.attended.room.notify_waiters();
+        self.all.attended.room.notify_waiters();
         answer.await.unwrap_or_else(|_| Err(ended()))
     }
 
@@ -158,7 +161,7 @@ impl Fetcher {
 
     pub(super) fn leaves_hand(&self) {
         self.in_hand.fetch_sub(1, Ordering::AcqRel);
-        self.shared.fetchers.attended.room.notify_waiters();
+        self.all.attended.room.notify_waiters();
     }
 
     /// Carries out a settlement, also if the caller does not wait for it.
@@ -354,7 +357,7 @@ impl Fetcher {
         if turn.watch.is_some() || self.caps.wake == QueueWake::Poll || !self.work().demands.iter().any(waits) {
             return;
         }
-        let watching = crate::queue::bounded(self.shared.config.op_timeout, self.driver.watch(&self.name));
+        let watching = bounded(self.shared.config.op_timeout, self.driver.watch(&self.name));
         match caught_in(DRIVER, watching).await {
             Ok(watch) => {
                 turn.watch = Some(watch);
@@ -434,7 +437,7 @@ impl Fetcher {
         let (fetcher, limit) = (Arc::clone(self), self.shared.config.op_timeout);
         let Some(Ask { max, lease, .. }) = ask else {
             let call = self.driver.settle(&self.name, &settles);
-            return crate::queue::bounded(limit, call).await.map(|settled| (settled, None));
+            return bounded(limit, call).await.map(|settled| (settled, None));
         };
         let mut call = Box::pin(async move {
             let request = ReceiveRequest { queue: fetcher.name.clone(), max, lease };
@@ -546,14 +549,14 @@ pub(crate) struct Fetchers {
 
 impl Fetchers {
     /// The fetcher of this queue.
-    pub(crate) fn get(shared: &Arc<Shared>, name: QueueName) -> Result<Arc<Fetcher>> {
+    pub(crate) fn get(self: &Arc<Self>, shared: &Arc<Shared>, name: QueueName) -> Result<Arc<Fetcher>> {
         let driver = driver(shared)?;
-        let mut fetchers = shared.fetchers.of.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut fetchers = self.of.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(fetcher) = fetchers.get(&name).and_then(Weak::upgrade) {
             return Ok(fetcher);
         }
         fetchers.retain(|_, fetcher| fetcher.strong_count() > 0);
-        let fetcher = Arc::new(Fetcher::new(Arc::clone(shared), Arc::clone(driver), name.clone()));
+        let fetcher = Arc::new(Fetcher::new(Arc::clone(self), Arc::clone(shared), Arc::clone(driver), name.clone()));
         fetchers.insert(name, Arc::downgrade(&fetcher));
         Ok(fetcher)
     }

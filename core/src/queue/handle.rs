@@ -1,5 +1,6 @@
 //! A handle on one queue.
 
+use crate::request::bounded;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -282,7 +283,7 @@ impl<T: 'static> Queue<T> {
     /// One request of this handle, bounded and with its circumstances in the error.
     pub(super) async fn call<R>(&self, what: &'static str, call: impl Future<Output = Result<R>>) -> Result<R> {
         self.fetcher.shared.ensure_open().map_err(|error| self.told(error, what))?;
-        super::bounded(self.fetcher.shared.config.op_timeout, call).await.map_err(|error| self.told(error, what))
+        bounded(self.fetcher.shared.config.op_timeout, call).await.map_err(|error| self.told(error, what))
     }
 
     pub(super) fn told(&self, error: Error, operation: &'static str) -> Error {

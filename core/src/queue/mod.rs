@@ -36,6 +36,5 @@ pub use worker::{
     Ending, IntoOutcome, Jitter, Job, Outcome, RetryPolicy, Worker, WorkerBuilder, WorkerEvent, WorkerStats,
 };
 
-use crate::request::bounded;
 pub(crate) use admin::list_queues;
 pub(crate) use fetcher::Fetchers;

@@ -1,5 +1,6 @@
 //! The queue as the waiting room of a lock.
 
+use crate::request::bounded;
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -136,7 +137,7 @@ impl Fetcher {
             return;
         }
         let mut parked = Parked { fetcher: Arc::clone(self), id, until: since.after(at_most.get() + RETURNING) };
-        let mut lines = self.shared.fetchers.attended.lines.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut lines = self.all.attended.lines.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(line) = lines.get(lock) {
             match line.send(parked) {
                 Ok(()) => return,
@@ -189,7 +190,7 @@ impl Line {
 
 /// Stands in the line of a lock for as long as messages of the client are parked behind it.
 async fn attend(client: Arc<Fetcher>, lock: Lock, mut line: Line) {
-    let room = &client.shared.fetchers.attended.room;
+    let room = &client.all.attended.room;
     loop {
         let Some(until) = line.until() else {
             if line.arriving.is_closed() {
@@ -234,8 +235,7 @@ async fn give(guard: LockGuard, line: &mut Line, room: &Notify) {
     // From here on the hold is the message's, which may have it although its request is not answered.
     let Some(turn) = hold.into_turn() else { return };
     while let Some(Parked { fetcher, id, .. }) = line.next() {
-        match crate::queue::bounded(shared.config.op_timeout, fetcher.driver.give_turn(&fetcher.name, &id, &turn)).await
-        {
+        match bounded(shared.config.op_timeout, fetcher.driver.give_turn(&fetcher.name, &id, &turn)).await {
             Ok(TurnGiven::Due) => return,
             Ok(TurnGiven::NotParked) => {}
             // Those that are parked in a paused queue come back by the clock.

@@ -1,5 +1,6 @@
 //! Storing messages.
 
+use crate::request::bounded;
 use std::collections::HashMap;
 use std::fmt;
 use std::future::{Future, IntoFuture, poll_fn};
@@ -15,10 +16,10 @@ use tokio::sync::oneshot;
 
 use crate::driver::{Due, NewMessage, Pushed, QueueCapabilities};
 use crate::panicked::caught_in;
+use crate::queue::Message;
 use crate::queue::fetcher::{DRIVER, Fetcher, ended};
 use crate::queue::handle::Queue;
 use crate::queue::message::Encoded;
-use crate::queue::{Message, bounded};
 use crate::telemetry;
 use crate::value::clock::LeaseInstant;
 use crate::value::error::{Error, ErrorKind, Result};

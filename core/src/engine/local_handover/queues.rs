@@ -10,7 +10,7 @@ use tokio::runtime::Handle;
 use tokio::sync::{Notify, oneshot};
 use tokio::task::JoinHandle;
 
-use crate::engine::attempt::Ask;
+use crate::engine::ask::Ask;
 use crate::engine::hold::HeldEntry;
 use crate::engine::local_handover::waiters::{CLAIM, HandoverBudget, Next, Offer, Place, RemoteWaiter, Terms};
 use crate::engine::shared::Shared;

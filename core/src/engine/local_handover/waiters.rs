@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::sync::{Notify, oneshot};
 
-use crate::engine::attempt::Ask;
+use crate::engine::ask::Ask;
 use crate::engine::hold::HeldEntry;
 use crate::engine::lease::Upkeep;
 use crate::engine::shared::{Reservation, Shared};

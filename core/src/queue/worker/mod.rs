@@ -2,6 +2,7 @@
 
 mod builder;
 mod job;
+mod observer;
 mod run;
 mod stats;
 

@@ -8,6 +8,9 @@ use std::time::Instant;
 #[derive(Clone, Debug)]
 pub(crate) struct Failure(pub(crate) String);
 
+/// What a rule of the workspace found.
+pub(crate) type Findings = Vec<String>;
+
 pub(crate) type Outcome<T = ()> = Result<T, Failure>;
 
 /// The workspace's folder.

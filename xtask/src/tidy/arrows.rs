@@ -3,7 +3,7 @@
 
 use cargo_metadata::{DependencyKind, Metadata};
 
-use super::Findings;
+use crate::command::Findings;
 use crate::command::{Outcome, cargo, output};
 
 /// Package, and the workspace packages that it may depend on (development aside).

@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
-use super::Findings;
 use super::docs::Stale;
 use super::lengths::read;
+use crate::command::Findings;
 use crate::command::{Failure, Outcome};
 
 const PAGE: &str = "docs/cookbook.md";

@@ -3,8 +3,8 @@
 
 use std::collections::BTreeSet;
 
-use super::Findings;
 use super::lengths::read;
+use crate::command::Findings;
 use crate::command::{Failure, Outcome, output};
 use crate::compare::page;
 use crate::conformance::suite;

@@ -1,15 +1,14 @@
 //! Rules of this workspace that a program can check. Each says why it is there.
 
 mod arrows;
+mod circles;
 mod cookbook;
 mod docs;
+mod glossary;
 mod lengths;
 mod msrv;
 
 use crate::command::{Failure, Outcome};
-
-/// What a rule found.
-type Findings = Vec<String>;
 
 #[derive(Debug, Default, clap::Args)]
 pub(crate) struct Options {
@@ -27,6 +26,8 @@ pub(crate) fn run(options: &Options) -> Outcome {
     findings.extend(arrows::without_protoc()?);
     findings.extend(msrv::check(&metadata));
     findings.extend(lengths::check()?);
+    findings.extend(circles::check()?);
+    findings.extend(glossary::check()?);
     findings.extend(docs::check(fix)?);
     findings.extend(cookbook::check(fix)?);
     if findings.is_empty() {

@@ -3,7 +3,7 @@
 
 use cargo_metadata::Metadata;
 
-use super::Findings;
+use crate::command::Findings;
 
 pub(super) fn check(metadata: &Metadata) -> Findings {
     let mut findings = Findings::new();

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tenure_core::{Client, ErrorKind, LockAll};
-use tenure_memory::MemoryDriver;
+use tenure_memory::{MemoryDriver, Operation};
 
 const SOON: Duration = Duration::from_millis(100);
 
@@ -62,4 +62,66 @@ async fn a_lock_that_is_given_twice_counts_once() {
     assert_eq!(LockAll::of([]).unwrap_err().kind(), ErrorKind::InvalidArgument);
     let many = (0..=LockAll::MAX_NAMES).map(|number| one.lock(number.to_string()).unwrap());
     assert_eq!(LockAll::of(many).unwrap_err().kind(), ErrorKind::InvalidArgument);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_left_of_several_leases_is_what_is_left_of_the_shortest() {
+    let [one, other] = clients();
+    let (long, short) = (Duration::from_secs(60), Duration::from_secs(10));
+    let all = LockAll::of([one.lock("a").unwrap().fixed_ttl(long), other.lock("b").unwrap().fixed_ttl(short)]).unwrap();
+    let guard = all.acquire().await.unwrap();
+    let left = guard.remaining();
+    assert!(left > short * 9 / 10 && left <= short, "{left:?}");
+}
+
+/// The last taken is given back first.
+#[tokio::test(start_paused = true)]
+async fn a_release_of_several_tells_a_loss_before_other_errors_and_those_before_success() {
+    let both = async |fails: &[&str], lost: &[&str]| {
+        let drivers = [MemoryDriver::new(), MemoryDriver::new()];
+        let names = ["a", "b"];
+        let locks = drivers.clone().map(Client::new).into_iter().zip(names);
+        let all = LockAll::of(locks.map(|(client, name)| client.lock(name).unwrap())).unwrap();
+        let guard = all.acquire().await.unwrap();
+        for (driver, name) in drivers.iter().zip(names) {
+            if fails.contains(&name) {
+                driver.faults().fail_next(Operation::Release, ErrorKind::Denied);
+            }
+            if lost.contains(&name) {
+                driver.faults().lose(name).unwrap();
+            }
+        }
+        guard.release().await.map_err(|error| error.kind())
+    };
+    assert_eq!(both(&[], &[]).await, Ok(()));
+    for (fails, lost, told) in [
+        (["b"].as_slice(), [].as_slice(), ErrorKind::Denied),
+        (&["a"], &[], ErrorKind::Denied),
+        (&["b"], &["a"], ErrorKind::Lost),
+        (&["a"], &["b"], ErrorKind::Lost),
+        (&[], &["b"], ErrorKind::Lost),
+    ] {
+        assert_eq!(both(fails, lost).await, Err(told), "{fails:?} fail, {lost:?} are lost");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_waits_for_a_lock_to_be_free_waits_out_what_passes_once_the_lock_was_seen() {
+    let driver = MemoryDriver::new();
+    let guard = Client::new(driver.another_client()).lock("a").unwrap().acquire().await.unwrap();
+    let lock = Client::new(driver.clone()).lock("a").unwrap();
+    let faults = driver.faults();
+    faults.fail_next(Operation::Inspect, ErrorKind::Unavailable);
+    assert_eq!(lock.until_free().await.unwrap_err().kind(), ErrorKind::Unavailable, "nothing was seen yet");
+    for (fails, told) in [(ErrorKind::Unavailable, None), (ErrorKind::Denied, Some(ErrorKind::Denied))] {
+        let lock = lock.clone();
+        let waiting = tokio::spawn(async move { lock.until_free().await });
+        tokio::time::sleep(SOON).await;
+        faults.fail_next(Operation::Inspect, fails);
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        let ended = if waiting.is_finished() { waiting.await.unwrap().err() } else { None };
+        assert_eq!(ended.map(|error| error.kind()), told);
+    }
+    guard.release().await.unwrap();
+    lock.until_free().await.unwrap();
 }

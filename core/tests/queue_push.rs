@@ -198,6 +198,16 @@ async fn pushes_that_leave_at_the_same_moment_share_a_request() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn pushes_share_a_request_as_far_as_its_bytes_go() {
+    let (stage, memory, _, queue) = staged_with(|caps| caps.request_bytes = 1_000);
+    memory.faults().delay(Operation::Push, ms(10));
+    let large = texts(7, 400);
+    let stored = join_all(large.iter().map(async |text| queue.push(text).await)).await;
+    assert!(stored.iter().all(Result::is_ok));
+    assert_eq!(pushed(&stage), [1, 2, 2, 2]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_is_wrong_with_one_push_harms_no_other_and_what_is_unknown_is_told_to_all() {
     let (stage, memory, _, queue) = staged();
     memory.faults().delay(Operation::Push, ms(10));

@@ -58,6 +58,31 @@ async fn an_outage_is_waited_out_and_counted() {
     timeout(LONG, worker.join()).await.expect("it stops").expect("a client that is closed is no error");
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_worker_pauses_after_each_receive_that_fails() {
+    let (stage, _, _, queue) = staged();
+    plan(&stage.receives, [Mishap::Fail(ErrorKind::Unavailable); 10]);
+    push(&queue, &["x"]).await;
+    let start = Instant::now();
+    let worker = queue.worker().start(async |_: Job<String>| ()).unwrap();
+    until("it is handled", async || worker.stats().handled == 1).await;
+    assert!(start.elapsed() >= ms(1_000), "{:?}", start.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_outage_of_the_lock_of_a_message_is_waited_out_like_a_holder() {
+    let (_, memory, _, queue) = staged();
+    memory.faults().fail_next(Operation::Acquire, ErrorKind::Unavailable);
+    queue.push(&"x".to_owned()).lock("l").await.unwrap();
+    let worker = queue.worker().start(async |_: Job<String>| ()).unwrap();
+    until("it is handled", async || worker.stats().handled == 1).await;
+    assert_eq!((worker.stats().parked, worker.stats().retried), (1, 0));
+    memory.faults().fail_next(Operation::Acquire, ErrorKind::Denied);
+    queue.push(&"y".to_owned()).lock("l").await.unwrap();
+    until("it is handled", async || worker.stats().handled == 2).await;
+    assert_eq!((worker.stats().parked, worker.stats().retried), (1, 1));
+}
+
 #[test]
 fn a_worker_whose_runtime_ends_says_so() {
     let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();

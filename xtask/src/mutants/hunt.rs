@@ -63,7 +63,7 @@ impl Book {
 /// Some tests that reach a mistake.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Batch<'a> {
-    /// By the index of their program.
+    /// By the index of their program; all of it where none is named.
     tests: Vec<(usize, Vec<&'a str>)>,
     millis: u64,
 }
@@ -84,7 +84,7 @@ fn one(id: u32, programs: &[Program], traced: &[Traced]) -> Outcome<Fate> {
         return Ok(Fate::Unreached);
     }
     for batch in &batches {
-        let limit = Duration::from_secs(10) + Duration::from_millis(batch.millis) * 8;
+        let limit = Duration::from_secs(4) + Duration::from_millis(batch.millis) * 8;
         for (index, tests) in &batch.tests {
             let program = &programs[*index];
             let end = process::run(program, tests, limit, ("TENURE_MUTANT", id.to_string().as_ref()))?;
@@ -101,10 +101,15 @@ fn one(id: u32, programs: &[Program], traced: &[Traced]) -> Outcome<Fate> {
 
 /// The tests that reach a mistake, the quickest first: each batch takes about three times as long as the one before.
 fn batches(id: u32, traced: &[Traced]) -> Vec<Batch<'_>> {
-    let mut tests: Vec<(u64, usize, &str)> = Vec::new();
+    let mut tests: Vec<(u64, usize, Option<&str>)> = Vec::new();
     for (index, program) in traced.iter().enumerate() {
-        let reaching = program.tests.iter().filter(|test| test.reaches.binary_search(&id).is_ok());
-        tests.extend(reaching.map(|test| (test.millis, index, test.name.as_str())));
+        let reaching: Vec<_> = program.tests.iter().filter(|test| test.reaches.binary_search(&id).is_ok()).collect();
+        if program.runs_several || reaching.len() == 1 {
+            tests.extend(reaching.iter().map(|test| (test.millis, index, Some(test.name.as_str()))));
+        } else if !reaching.is_empty() && program.tests.iter().all(|test| test.passed) {
+            let all = program.tests.iter().map(|test| test.millis).sum();
+            tests.push((all, index, None));
+        }
     }
     tests.sort_unstable();
     let mut batches: Vec<Batch<'_>> = Vec::new();
@@ -117,8 +122,8 @@ fn batches(id: u32, traced: &[Traced]) -> Vec<Batch<'_>> {
         let Some(batch) = batches.last_mut() else { break };
         batch.millis += millis;
         match batch.tests.iter_mut().find(|(program, _)| *program == index) {
-            Some((_, names)) => names.push(name),
-            None => batch.tests.push((index, vec![name])),
+            Some((_, names)) => names.extend(name),
+            None => batch.tests.push((index, name.into_iter().collect())),
         }
     }
     batches
@@ -147,12 +152,20 @@ mod tests {
             passed: true,
         };
         let traced = serde_json::json!([
-            { "program": "p", "build": "", "tests": [test("slow", 9000, &[1]), test("a", 10, &[1, 2]), test("b", 30, &[1])] },
-            { "program": "q", "build": "", "tests": [test("c", 20, &[1]), test("d", 700, &[1]), test("e", 1, &[2])] },
+            { "program": "p", "build": "", "runs_several": true, "tests": [test("slow", 9000, &[1]), test("a", 10, &[1, 2]), test("b", 30, &[1])] },
+            { "program": "q", "build": "", "runs_several": true, "tests": [test("c", 20, &[1]), test("d", 700, &[1]), test("e", 1, &[2])] },
+            { "program": "r", "build": "", "runs_several": false, "tests": [test("f", 5, &[1]), test("g", 6, &[1]), test("h", 7, &[])] },
+            { "program": "s", "build": "", "runs_several": false, "tests": [test("i", 8, &[1]), test("j", 6, &[])] },
         ]);
         let traced: Vec<Traced> = serde_json::from_value(traced).unwrap();
         let names: Vec<_> = batches(1, &traced).into_iter().map(|batch| (batch.millis, batch.tests)).collect();
-        assert_eq!(names, [(760, vec![(0, vec!["a", "b"]), (1, vec!["c", "d"])]), (9000, vec![(0, vec!["slow"])])]);
+        assert_eq!(
+            names,
+            [
+                (786, vec![(3, vec!["i"]), (0, vec!["a", "b"]), (2, vec![]), (1, vec!["c", "d"])]),
+                (9000, vec![(0, vec!["slow"])])
+            ]
+        );
         assert!(batches(3, &traced).is_empty());
     }
 }

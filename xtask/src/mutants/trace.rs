@@ -27,6 +27,8 @@ pub(crate) struct Traced {
     pub(crate) program: String,
     /// Tells one build of it from another.
     build: String,
+    /// Whether it runs several tests that are named; one with a harness of its own runs one, or all.
+    pub(crate) runs_several: bool,
     pub(crate) tests: Vec<Test>,
 }
 
@@ -47,11 +49,18 @@ pub(crate) fn programs(programs: &[Program], folder: &Path, jobs: usize, longest
         let tests = beside::each(jobs, &names, run).into_iter().collect::<Outcome<Vec<_>>>()?;
         let left: Vec<&str> = tests.iter().filter(|test| !test.passed).map(|test| test.name.as_str()).collect();
         println!("  {}: {} tests; left out: {left:?}", program.name, names.len());
-        all.push(Traced { program: program.name.clone(), build, tests });
+        let runs_several = runs_several(program, &tests, longest)?;
+        all.push(Traced { program: program.name.clone(), build, runs_several, tests });
         let text = serde_json::to_vec(&all).map_err(|error| Failure(format!("cannot write the trace: {error}")))?;
         write_if_other(&file, &text)?;
     }
     Ok(all)
+}
+
+fn runs_several(program: &Program, tests: &[Test], longest: Duration) -> Outcome<bool> {
+    let some: Vec<&str> = tests.iter().filter(|test| test.passed).map(|test| test.name.as_str()).take(2).collect();
+    let end = process::run(program, &some, longest * 2, ("TENURE_MUTANT", "none".as_ref()))?;
+    Ok(end == End::Passed)
 }
 
 fn one(program: &Program, name: &str, folder: &Path, longest: Duration) -> Outcome<Test> {

@@ -230,3 +230,36 @@ async fn patience_that_ends_before_an_answer_can_come_is_no_outage() {
     assert_eq!(lock.acquire_within(late / 2).await.unwrap_err().kind(), ErrorKind::TimedOut);
     lock.acquire_within(late * 2).await.unwrap().release().await.unwrap();
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_wait_that_was_in_vain_tells_its_place_and_what_failed_last() {
+    let second = Duration::from_secs(1);
+    let memory = MemoryDriver::new();
+    let holder = Client::new(memory.another_client());
+    let guard = holder.lock("a").unwrap().ttl(second).acquire().await.unwrap();
+    let lock = Client::new(memory.clone()).lock("a").unwrap().ttl(second);
+    let ahead = Client::new(memory.another_client()).lock("a").unwrap().ttl(second);
+    let in_vain = async |outage: std::ops::Range<u32>| {
+        let waiting = tokio::spawn({
+            let lock = lock.clone();
+            async move { lock.acquire_within(second * 20).await.unwrap_err() }
+        });
+        sleep(second * outage.start).await;
+        if !outage.is_empty() {
+            memory.faults().outage();
+        }
+        sleep(second * (outage.end - outage.start)).await;
+        memory.faults().heal();
+        let error = waiting.await.unwrap();
+        assert_eq!(error.kind(), ErrorKind::TimedOut);
+        error.message().to_owned()
+    };
+    assert!(in_vain(0..0).await.ends_with(", with 0 waiters ahead"));
+    let before = tokio::spawn(async move { ahead.acquire().await });
+    sleep(second).await;
+    assert!(in_vain(0..0).await.ends_with(", with 1 waiters ahead"));
+    assert!(in_vain(1..30).await.ends_with(", and the backend had failed last"));
+    assert!(in_vain(1..10).await.ends_with(", with 1 waiters ahead"), "it answered again");
+    guard.release().await.unwrap();
+    drop(before.await.unwrap().unwrap());
+}

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tenure_core::{DriftBound, ErrorKind, Jitter, OwnerToken, RetryPolicy};
+use tenure_core::{DriftBound, ErrorKind, FenceGate, FencingToken, Jitter, OwnerToken, RetryPolicy};
 
 #[test]
 fn a_drift_bound_is_at_most_half_and_a_second() {
@@ -29,4 +29,12 @@ fn half_of_a_wait_is_left_to_chance() {
     let policy = RetryPolicy::fixed(second).jitter(Jitter::Half);
     let waits = [0.0, 0.5, 1.0].map(|chance| policy.wait(1, chance));
     assert_eq!(waits, [second / 2, second * 3 / 4, second]);
+}
+
+#[test]
+fn a_gate_admits_a_fence_as_often_as_it_comes_until_it_has_seen_a_greater_one() {
+    let (gate, fence) = (FenceGate::new(), |number| FencingToken::new(number).unwrap());
+    assert_eq!([5, 5, 7, 7].map(|number| gate.admit(fence(number)).is_ok()), [true; 4]);
+    let stale = gate.admit(fence(6)).unwrap_err();
+    assert_eq!((stale.offered, stale.seen, gate.seen()), (fence(6), fence(7), Some(fence(7))));
 }

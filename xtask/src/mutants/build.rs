@@ -7,7 +7,7 @@ use std::process::Stdio;
 use cargo_metadata::diagnostic::{Diagnostic, DiagnosticLevel, DiagnosticSpan};
 use cargo_metadata::{Artifact, Message};
 
-use super::edit::Edited;
+use super::edit::{Edited, Mutant};
 use super::tree::{Sources, Tree};
 use crate::command::{Failure, Outcome, cargo};
 
@@ -31,14 +31,12 @@ pub(crate) fn settle(tree: &Tree, sources: &Sources, package: &str, dropped: &mu
         if errors.is_empty() {
             return Ok(());
         }
+        let culprits: HashSet<u32> = errors.iter().flat_map(|error| culprits(sources, &edited, error)).collect();
         let before = dropped.len();
-        for error in &errors {
-            let culprits = culprits(sources, &edited, error, dropped);
-            if culprits.is_empty() {
-                let text = error.rendered.clone().unwrap_or_else(|| error.message.clone());
-                return Err(Failure(format!("the copy does not compile, by no mistake that was made:\n{text}")));
-            }
-            dropped.extend(culprits);
+        dropped.extend(culprits);
+        if dropped.len() == before {
+            let text = errors[0].rendered.as_deref().unwrap_or(&errors[0].message);
+            return Err(Failure(format!("the copy does not compile, by no mistake that was made:\n{text}")));
         }
         println!("  {} errors, {} mistakes taken out", errors.len(), dropped.len() - before);
     }
@@ -89,13 +87,9 @@ fn errors(messages: &[Message]) -> Vec<Diagnostic> {
     messages.iter().filter_map(error).filter(|error| !is_summary(error)).collect()
 }
 
-/// The mistakes that an error is about: those at its places, or all in the same function.
-fn culprits(
-    sources: &Sources,
-    edited: &BTreeMap<&str, Edited>,
-    error: &Diagnostic,
-    dropped: &HashSet<u32>,
-) -> Vec<u32> {
+/// The mistakes that an error is about: the one around its place, or those on its line that are still in, or else all of its
+/// function.
+fn culprits(sources: &Sources, edited: &BTreeMap<&str, Edited>, error: &Diagnostic) -> Vec<u32> {
     let mut spans: Vec<&DiagnosticSpan> = error.spans.iter().collect();
     spans.sort_by_key(|span| !span.is_primary);
     let place = |span: &DiagnosticSpan| span.byte_start as usize..span.byte_end as usize;
@@ -104,12 +98,15 @@ fn culprits(
         return vec![id];
     }
     let near = |span: &&DiagnosticSpan| {
-        let byte = edited.get(span.file_name.as_str())?.origin(span.byte_start as usize);
-        let same = |mutant: &&super::edit::Mutant| {
-            mutant.file == span.file_name && mutant.within.contains(&byte) && !dropped.contains(&mutant.id)
-        };
-        let all: Vec<u32> = sources.mutants.iter().filter(same).map(|mutant| mutant.id).collect();
-        (!all.is_empty()).then_some(all)
+        let edited = edited.get(span.file_name.as_str())?;
+        let byte = edited.origin(span.byte_start as usize);
+        let same = |mutant: &&Mutant| mutant.file == span.file_name && mutant.within.contains(&byte);
+        let function: Vec<&Mutant> =
+            sources.mutants.iter().filter(same).filter(|mutant| edited.has(mutant.id)).collect();
+        let line = sources.line(&span.file_name, byte);
+        let on_line: Vec<u32> = function.iter().filter(|mutant| mutant.line == line).map(|mutant| mutant.id).collect();
+        let all = || function.iter().map(|mutant| mutant.id).collect::<Vec<_>>();
+        Some(if on_line.is_empty() { all() } else { on_line }).filter(|found| !found.is_empty())
     };
     spans.iter().find_map(near).unwrap_or_default()
 }

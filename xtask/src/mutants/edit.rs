@@ -91,6 +91,11 @@ impl Edited {
         self.spans.iter().rev().filter(around).min_by_key(|(span, _)| span.len()).map(|(_, id)| *id)
     }
 
+    /// Whether a mistake is in the text.
+    pub(crate) fn has(&self, id: u32) -> bool {
+        self.spans.iter().any(|(_, known)| *known == id)
+    }
+
     /// Where this byte of the new text was in the old one.
     pub(crate) fn origin(&self, byte: usize) -> usize {
         let after = self.moved.partition_point(|(new, _)| *new <= byte);

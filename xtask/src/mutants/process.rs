@@ -10,7 +10,8 @@ use std::time::{Duration, Instant};
 use super::build::Program;
 use crate::command::{self, Failure, Outcome};
 
-/// Real time may stretch, and what is drawn at random is drawn less often: a mistake is tried in seconds.
+/// Real time may stretch, and what is drawn at random is drawn less often, unless the environment says otherwise: a mistake is
+/// tried in seconds.
 const SETTINGS: &[(&str, &str)] = &[
     ("TENURE_SLACK", "3"),
     ("TENURE_INPUTS", "2000"),
@@ -46,7 +47,8 @@ pub(crate) fn run(program: &Program, tests: &[&str], limit: Duration, switch: (&
     command.current_dir(&program.folder).env("CARGO_MANIFEST_DIR", &program.folder);
     command.args(["--exact", "--test-threads", "2"]).args(tests).process_group(0);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
-    command.envs(SETTINGS.iter().copied()).env(switch.0, switch.1);
+    let unset = |(name, _): &&(&str, &str)| std::env::var_os(name).is_none();
+    command.envs(SETTINGS.iter().filter(unset).copied()).env(switch.0, switch.1);
     let mut child = command.spawn().map_err(|error| Failure(format!("cannot run {}: {error}", program.name)))?;
     let end = watch(&mut child, limit);
     // Whatever is left of it: servers that it started, or itself.

@@ -62,6 +62,12 @@ impl Sources {
         self.files.iter().map(|entry| (entry.0.as_str(), edit(entry))).collect()
     }
 
+    /// The line of a byte of a file.
+    pub(crate) fn line(&self, file: &str, byte: usize) -> usize {
+        let before = self.files.get(file).and_then(|text| text.as_bytes().get(..byte)).unwrap_or_default();
+        before.iter().filter(|byte| **byte == b'\n').count() + 1
+    }
+
     /// The same as long as the same mistakes have the same numbers.
     pub(crate) fn digest(&self) -> String {
         let told = self

@@ -190,3 +190,59 @@ impl Standing {
 pub(crate) fn counts(begun: Begun, asked_before: bool) -> bool {
     begun == Begun::Now || !asked_before
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fence() -> FencingToken {
+        FencingToken::new(7).unwrap()
+    }
+
+    fn all() -> NodeSet {
+        NodeSet::of(0).or(NodeSet::of(1)).or(NodeSet::of(2))
+    }
+
+    /// Nodes 0 and 1 have granted, and node 2 has not answered.
+    fn won() -> Standing {
+        let mut standing = Standing::default();
+        (0..3).for_each(|node| standing.ask(node));
+        (0..2).for_each(|node| standing.settle_granted(node));
+        assert!(standing.win(fence(), standing.granted()));
+        standing
+    }
+
+    #[test]
+    fn a_node_that_refuses_has_granted_nothing() {
+        let mut standing = won();
+        standing.settle_refused(1);
+        assert_eq!((standing.granted(), standing.unknown()), (NodeSet::of(0), NodeSet::of(2)));
+    }
+
+    #[test]
+    fn a_hold_that_is_dropped_is_held_no_more_and_may_be_won_anew() {
+        let mut adopted = Standing::default();
+        assert!(adopted.adopt() && !adopted.adopt(), "that is news once");
+        for mut standing in [won(), adopted] {
+            assert!(standing.is_held());
+            standing.drop_hold();
+            assert_eq!((standing.is_held(), standing.fence()), (false, None));
+            assert!(standing.win(fence(), all()));
+        }
+    }
+
+    #[test]
+    fn a_node_is_taken_back_once_at_a_time_for_what_is_held_and_where_it_is_not() {
+        let mut standing = won();
+        assert!(!standing.begin_healing(0), "it has it");
+        assert!(standing.begin_healing(2) && !standing.begin_healing(2), "it is on its way");
+        standing.settle_healing(2, Healed::NotSent);
+        assert!(standing.begin_healing(2));
+        let mut nothing = Standing::default();
+        assert!(!nothing.begin_healing(2), "nothing is held");
+        let mut ended = won();
+        assert!(ended.begin_healing(2));
+        ended.end();
+        assert!(!ended.send_healing(2) && !ended.begin_healing(1));
+    }
+}

@@ -43,9 +43,18 @@ pub(crate) fn settle(tree: &Tree, sources: &Sources, package: &str, dropped: &mu
     Err(Failure(format!("the copy does not compile after {ROUNDS} rounds")))
 }
 
-/// Builds the tests of these packages.
-pub(crate) fn tests(tree: &Tree, packages: &[&str]) -> Outcome<Vec<Program>> {
-    let mut args = vec!["test", "--no-run", "--all-features", "--lib", "--tests"];
+/// Builds the tests of these packages: all, or only these targets of theirs.
+pub(crate) fn tests(tree: &Tree, packages: &[&str], targets: &[String]) -> Outcome<Vec<Program>> {
+    let mut args = vec!["test", "--no-run", "--all-features"];
+    if targets.is_empty() {
+        args.extend(["--lib", "--tests"]);
+    }
+    for target in targets {
+        match target.as_str() {
+            "lib" => args.push("--lib"),
+            test => args.extend(["--test", test]),
+        }
+    }
     args.extend(packages.iter().flat_map(|package| ["--package", package]));
     let messages = messages(tree, &args)?;
     if let Some(error) = errors(&messages).first() {

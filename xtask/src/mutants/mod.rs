@@ -58,7 +58,7 @@ pub(crate) struct Options {
     /// Only files whose path contains this (may be repeated)
     #[arg(long)]
     file: Vec<String>,
-    /// Only test programs whose name contains this, such as `lib` (may be repeated)
+    /// Only these tests: `lib`, or the name of a file below `tests/` (may be repeated)
     #[arg(long)]
     tests: Vec<String>,
     /// Print the mutants, and run nothing
@@ -132,8 +132,8 @@ fn rust(subject: &Subject, options: &Options) -> Outcome {
     std::fs::create_dir_all(&folder).map_err(made)?;
     let tree = Tree::make()?;
     let dropped = compiled(&tree, &sources, subject, &folder)?;
-    let mut programs = build::tests(&tree, subject.tests)?;
-    programs.retain(|program| is_one_of(&program.name, &options.tests) && !LEFT_OUT.contains(&program.name.as_str()));
+    let mut programs = build::tests(&tree, subject.tests, &options.tests)?;
+    programs.retain(|program| !LEFT_OUT.contains(&program.name.as_str()));
     let traced = trace::programs(&programs, &folder, options.jobs, Duration::from_secs(options.longest))?;
     let book = Book::open(folder.join(format!("fates-{}.jsonl", sources.digest())));
     let wanted = options.choose(&sources, &dropped);
@@ -158,7 +158,7 @@ fn compiled(tree: &Tree, sources: &Sources, subject: &Subject, folder: &Path) ->
 
 impl Options {
     fn is_in_file(&self, mutant: &Mutant) -> bool {
-        is_one_of(&mutant.file, &self.file)
+        self.file.is_empty() || self.file.iter().any(|file| mutant.file.contains(file))
     }
 
     /// Those of these files, or a sample of them.
@@ -186,11 +186,6 @@ impl Options {
                 Some(_) => false,
             }
     }
-}
-
-/// Whether it contains one of these texts, if there are any.
-fn is_one_of(name: &str, texts: &[String]) -> bool {
-    texts.is_empty() || texts.iter().any(|text| name.contains(text))
 }
 
 /// A number that looks like chance, and is the same for the same seed.

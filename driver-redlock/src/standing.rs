@@ -245,4 +245,24 @@ mod tests {
         ended.end();
         assert!(!ended.send_healing(2) && !ended.begin_healing(1));
     }
+
+    #[test]
+    fn what_is_heard_of_a_node_that_is_taken_back_counts_until_the_end() {
+        let heard = |healed, ended: bool| {
+            let mut standing = won();
+            standing.settle_refused(2);
+            assert!(standing.begin_healing(2) && standing.send_healing(2) && standing.unknown().contains(2));
+            if ended {
+                standing.end();
+            }
+            standing.settle_healing(2, healed);
+            (standing.granted().contains(2), standing.unknown().contains(2))
+        };
+        assert_eq!(heard(Healed::Granted, false), (true, false));
+        assert_eq!(heard(Healed::Refused, false), (false, false));
+        assert_eq!(heard(Healed::NotApplied, false), (false, false));
+        assert_eq!(heard(Healed::Unknown, false), (false, true));
+        assert_eq!(heard(Healed::Granted, true), (false, true));
+        assert_eq!(heard(Healed::Refused, true), (false, true));
+    }
 }

@@ -8,6 +8,7 @@ use std::time::Duration;
 use queue_stage::{Mishap, ms, plan, staged};
 use tenure_core::{Ending, ErrorKind, Job, Outcome, Queue, RetryPolicy, WorkerEvent};
 use tenure_memory::Operation;
+use tokio::sync::Notify;
 use tokio::time::{Instant, timeout};
 
 const LONG: Duration = Duration::from_secs(60);
@@ -222,5 +223,39 @@ async fn a_handler_is_told_that_its_worker_stops_also_by_itself() {
         }
         let stats = timeout(LONG, worker.shutdown(LONG)).await.expect("the handler ends");
         assert_eq!((stats.handled, stats.returned), (1, 0));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_handler_that_is_woken_behind_the_end_of_its_lease_or_lock_does_not_go_on() {
+    for (lease, lock_ttl, ending) in [(ms(400), LONG, Ending::LeaseLost), (LONG, ms(400), Ending::LockLost)] {
+        let (_, _, client, queue) = staged();
+        queue.push(&"x".to_owned()).lock("l").await.unwrap();
+        let (begun, go_on, went_on) = (Arc::new(Notify::new()), Arc::new(Notify::new()), Arc::new(Mutex::new(false)));
+        let (tell, wait, went) = (Arc::clone(&begun), Arc::clone(&go_on), Arc::clone(&went_on));
+        let endings = Arc::new(Mutex::new(Vec::new()));
+        let told = Arc::clone(&endings);
+        let worker = queue.lease(lease).worker().lock_ttl(lock_ttl).on_event(move |event| {
+            if let WorkerEvent::Ended { ending, .. } = event {
+                told.lock().unwrap().push(ending.clone());
+            }
+        });
+        let handler = move |job: Job<String>| {
+            let (tell, wait, went) = (Arc::clone(&tell), Arc::clone(&wait), Arc::clone(&went));
+            async move {
+                tell.notify_one();
+                wait.notified().await;
+                *went.lock().unwrap() |= job.attempt == 1;
+            }
+        };
+        let worker = worker.start(handler).unwrap();
+        begun.notified().await;
+        go_on.notify_one(); // it is woken, and then the process stands still: no timer was looked at since
+        tokio::time::advance(ms(1_000)).await;
+        until("it is over", async || !endings.lock().unwrap().is_empty()).await;
+        assert!(!*went_on.lock().unwrap(), "it goes on though its time is over");
+        assert_eq!(endings.lock().unwrap()[0], ending);
+        worker.abort().await;
+        client.close(LONG).await.unwrap();
     }
 }

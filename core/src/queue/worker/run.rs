@@ -1,9 +1,10 @@
 //! The worker itself: asks for as many messages as it has room for, and stops in good order.
 
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
@@ -253,6 +254,9 @@ async fn attempted<T: Send + Sync + 'static>(
         () = crew.reaches(Stage::Aborting) => Ending::Stopped,
         () = keep(&crew.settings, delivery) => Ending::LeaseLost,
         () = lock_lost(guard.as_ref()) => Ending::LockLost,
+        // Timers are late after a suspend, or when something blocked the runtime. The clock is not.
+        () = at_each_poll(|| delivery.is_lost()) => Ending::LeaseLost,
+        () = at_each_poll(|| guard.as_ref().is_some_and(|guard| !guard.is_held())) => Ending::LockLost,
         said = work => Ending::Said(said),
         () = passed(crew.settings.handler_timeout) => Ending::TimedOut,
     }
@@ -289,6 +293,11 @@ async fn lock_lost(guard: Option<&LockGuard>) {
         }
         None => std::future::pending().await,
     }
+}
+
+/// Looks whenever it is polled, and wakes nobody.
+async fn at_each_poll(ended: impl Fn() -> bool) {
+    poll_fn(|_| if ended() { Poll::Ready(()) } else { Poll::Pending }).await;
 }
 
 /// Resolves when the time of a handler is up, if it has a limit.

@@ -4,7 +4,8 @@ mod queue_stage;
 
 use futures_util::StreamExt as _;
 use queue_stage::{Mishap, ms, plan, staged};
-use tenure_core::ErrorKind;
+use tenure_core::{Client, ErrorKind, Text};
+use tenure_memory::Operation;
 use tokio::time::{Instant, timeout};
 
 #[tokio::test(start_paused = true)]
@@ -33,4 +34,19 @@ async fn a_delivery_that_is_dropped_again_and_again_lives_for_half_a_minute() {
         drop(timeout(ms(60_000), queue.receive()).await.unwrap().unwrap());
     }
     assert!(start.elapsed() >= ms(30_000) && start.elapsed() < ms(40_000), "{:?}", start.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn closing_waits_for_a_receive_on_its_way_and_returns_what_it_brings() {
+    let (_, driver, client, queue) = staged();
+    queue.push(&"x".to_owned()).attempts(1).await.unwrap();
+    driver.faults().delay_reply(Operation::Receive, ms(20));
+    let receiving = tokio::spawn(async move { queue.receive().await.map(drop) });
+    tokio::time::sleep(ms(5)).await; // handed out, and not heard of
+    receiving.abort();
+    client.close(ms(1_000)).await.unwrap();
+    let other = Client::new(driver.another_client()).queue_with("jobs", Text).unwrap();
+    let stats = other.stats().await.unwrap();
+    assert_eq!((stats.ready, stats.in_flight), (1, 0), "it comes at once, and not after a lease");
+    assert_eq!(other.receive().await.unwrap().attempt(), 1, "its attempt is not used");
 }

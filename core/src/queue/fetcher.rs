@@ -57,7 +57,7 @@ pub(super) struct Work {
     pub(super) settles: VecDeque<Pending>,
     /// Demands are numbered, so that an answer is not given to whoever came after the question.
     last: u64,
-    /// Settlements that are on their way.
+    /// Settlements that are on their way, and the receive.
     pub(super) on_their_way: usize,
     /// Whether there is a task, on whichever runtime.
     running: bool,
@@ -233,12 +233,12 @@ impl Fetcher {
         work.last
     }
 
-    pub(super) fn settlements_answered(&self) {
+    pub(super) fn all_answered(&self) {
         self.work().on_their_way = 0;
         self.settled.notify_waiters();
     }
 
-    /// Waits until no settlement is under way.
+    /// Waits until no settlement and no receive is under way: what a receive brings has to be returned.
     pub(crate) async fn drained(&self) {
         loop {
             let settled = self.settled.notified();
@@ -374,7 +374,6 @@ impl Fetcher {
         Self::prune(&mut work);
         let count = work.settles.len().min(self.caps.batch);
         let settles: Vec<_> = work.settles.drain(..count).collect();
-        work.on_their_way += settles.len();
         let due = turn.ask_at <= Instant::now();
         let fresh = |demand: &Demand| demand.answered == Answered::NotYet;
         let ask = match work.demands.front() {
@@ -386,6 +385,7 @@ impl Fetcher {
             }
             _ => None,
         };
+        work.on_their_way += settles.len() + usize::from(ask.is_some());
         Load { settles, ask }
     }
 
@@ -424,7 +424,7 @@ impl Fetcher {
                 turn.pause = (turn.pause * 2).min(LONGEST_PAUSE);
             }
         }
-        self.settlements_answered();
+        self.all_answered();
     }
 
     /// The request itself. When its answer does not come in time, somebody stays behind to return what it may bring.

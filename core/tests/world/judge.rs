@@ -14,6 +14,7 @@ use tokio::task::unconstrained;
 use tokio::time::Instant;
 
 use crate::guard::Guard;
+use crate::link::Observer;
 use crate::plan::{NAMES, Plan, STORM, Weather};
 use crate::store::Store;
 
@@ -367,6 +368,16 @@ impl Judge {
         }
         let since = now.saturating_duration_since(*of.ownerless_since.get_or_insert(now));
         (since > self.ownerless?).then(|| format!("{} was held for {since:?}, and nobody had it", NAMES[name]))
+    }
+}
+
+impl Observer for Judge {
+    fn note(&self, what: &dyn Fn() -> String) {
+        Self::note(self, what);
+    }
+
+    fn look(&self) {
+        Self::look(self);
     }
 }
 

@@ -7,7 +7,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use tenure_core::{Client, Error, ErrorKind, Lock, OwnerId, Result};
-use tokio::time::{sleep, sleep_until, timeout};
+use tokio::time::{sleep, timeout};
 
 use crate::guard::Guard;
 use crate::judge::{For, Judge};
@@ -43,21 +43,7 @@ impl Life {
                 self.step(step).await;
             }
         };
-        let mut work = pin!(work);
-        loop {
-            let mut paused_until = self.wire.paused_until();
-            let scheduled = poll_fn(|cx| {
-                paused_until = self.wire.paused_until();
-                match paused_until > tokio::time::Instant::now() {
-                    true => Poll::Ready(false),
-                    false => work.as_mut().poll(cx).map(|()| true),
-                }
-            });
-            if scheduled.await {
-                return;
-            }
-            sleep_until(paused_until).await;
-        }
+        self.wire.link().while_scheduled(work).await;
     }
 
     fn client(&self) -> &Client {
@@ -275,7 +261,7 @@ async fn plain(lock: Lock, patience: Patience) -> Result<Option<Guard>> {
 }
 
 /// Drops the future when its time has come.
-async fn until<F: Future>(limit: Until, future: F) -> Option<F::Output> {
+pub(crate) async fn until<F: Future>(limit: Until, future: F) -> Option<F::Output> {
     match limit {
         Until::Done => Some(future.await),
         Until::Millis(most) => timeout(millis(most), future).await.ok(),

@@ -277,13 +277,13 @@ impl Terms {
 }
 
 impl Until {
-    fn draw(rng: &mut Rng, millis: u64) -> Self {
+    pub(crate) fn draw(rng: &mut Rng, millis: u64) -> Self {
         if rng.below(2) == 0 { Self::Polls(rng.below(7)) } else { Self::Millis(rng.below(millis)) }
     }
 }
 
 impl Blow {
-    fn draw(rng: &mut Rng, clients: usize, names: usize, ttl: u64) -> Self {
+    pub(crate) fn draw(rng: &mut Rng, clients: usize, names: usize, ttl: u64) -> Self {
         let (client, span) = (rng.index(clients), rng.below(ttl * 2));
         let what = match rng.below(16) {
             0..=3 => Fault::Silence(client, span),

@@ -1,5 +1,6 @@
 //! Plays one schedule.
 
+use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -52,10 +53,16 @@ struct Gone {
     closed: Vec<usize>,
 }
 
-pub(crate) fn play(plan: &Plan, mistakes: Mistakes, traces: bool) -> Played {
-    fastrand::seed(plan.seed);
+/// Plays in virtual time, the same for each seed.
+pub(crate) fn in_virtual_time(seed: u64, world: impl Future<Output = (Tally, Option<String>, Vec<String>)>) -> Played {
+    fastrand::seed(seed);
     let runtime = Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
-    let (tally, wrong, trace) = runtime.block_on(async {
+    let (tally, wrong, trace) = runtime.block_on(world);
+    Played { tally: Tally { schedules: 1, ..tally }, wrong, trace }
+}
+
+pub(crate) fn play(plan: &Plan, mistakes: Mistakes, traces: bool) -> Played {
+    in_virtual_time(plan.seed, async {
         let world = World::new(plan, mistakes, traces);
         let judge = Arc::clone(&world.judge);
         tokio::select! {
@@ -64,8 +71,7 @@ pub(crate) fn play(plan: &Plan, mistakes: Mistakes, traces: bool) -> Played {
             () = world.pass(plan) => {}
         }
         judge.outcome()
-    });
-    Played { tally: Tally { schedules: 1, ..tally }, wrong, trace }
+    })
 }
 
 impl World {
@@ -122,13 +128,13 @@ impl World {
             match blow.what {
                 Fault::Silence(client, span) => {
                     let wire = Arc::clone(&self.wires[client]);
-                    tokio::spawn(async move { wire.silence(millis(span)).await });
+                    tokio::spawn(async move { wire.link().silence(millis(span)).await });
                 }
-                Fault::Deaf(client, span) => self.wires[client].deafen(millis(span)),
-                Fault::Paused(client, span) => self.wires[client].pause(millis(span)),
+                Fault::Deaf(client, span) => self.wires[client].link().deafen(millis(span)),
+                Fault::Paused(client, span) => self.wires[client].link().pause(millis(span)),
                 Fault::Stall(span) => advance(millis(span)).await,
                 Fault::Killed(client) => {
-                    self.wires[client].kill();
+                    self.wires[client].link().kill();
                     alive[client].iter().for_each(AbortHandle::abort);
                     gone.killed.push(client);
                 }

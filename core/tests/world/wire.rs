@@ -1,17 +1,15 @@
-//! A client's way to the store: every frame is on its own, and may be late, lost, repeated, or go unanswered.
+//! A client's way to the locks of the store, and what the link sees of their tokens.
 
 use std::collections::HashSet;
-use std::future::{Future, pending};
+use std::future::Future;
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::time::Duration;
 
 use tenure_core::driver::{AcquireRequest, Acquisition, Hold, Signal, WakeHandle, Watch};
-use tenure_core::{Error, ErrorKind, LockName, OwnerId, OwnerToken, Result};
-use tokio::sync::oneshot;
-use tokio::time::{Instant, sleep, sleep_until};
+use tenure_core::{Error, LockName, OwnerId, OwnerToken, Result};
 
 use crate::judge::Judge;
-use crate::plan::{Plan, Weather};
+use crate::link::{Link, Observer, pass};
+use crate::plan::Plan;
 use crate::rng::Rng;
 use crate::store::Store;
 
@@ -20,59 +18,30 @@ pub(crate) const STANDS: &str = "stands";
 
 #[derive(Debug)]
 pub(crate) struct Wire {
-    client: usize,
+    link: Link,
     store: Store,
     judge: Arc<Judge>,
     state: Mutex<State>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct State {
-    rng: Rng,
-    /// How many frames in a thousand meet each fault, which, and until when.
-    trouble: u64,
-    weather: Weather,
-    storm_until: Instant,
-    silent_until: Instant,
-    deaf_until: Instant,
-    paused_until: Instant,
-    dead: bool,
     /// Tokens that were given back, as far as this link knows: a request to do so has left.
     given_back: HashSet<OwnerToken>,
     standing: HashSet<OwnerToken>,
     /// Tokens of which a request to take a lock was not answered, until they are abandoned.
     unanswered: HashSet<OwnerToken>,
-    /// Who waits to be woken.
-    ears: Vec<(OwnerToken, WakeHandle)>,
-}
-
-/// What a frame meets on its way.
-struct Journey {
-    there: Duration,
-    back: Duration,
-    lost: bool,
-    unheard: bool,
-    repeat: Option<Duration>,
 }
 
 impl Wire {
     pub(crate) fn new(client: usize, store: Store, judge: &Arc<Judge>, rng: Rng, plan: &Plan) -> Arc<Self> {
-        let now = Instant::now();
-        let state = Mutex::new(State {
-            rng,
-            trouble: plan.trouble,
-            weather: plan.weather,
-            storm_until: judge.storm_until(),
-            silent_until: now,
-            deaf_until: now,
-            paused_until: now,
-            dead: false,
-            given_back: HashSet::new(),
-            standing: HashSet::new(),
-            unanswered: HashSet::new(),
-            ears: Vec::new(),
-        });
-        Arc::new(Self { client, store, judge: Arc::clone(judge), state })
+        let observer = Arc::clone(judge) as Arc<dyn Observer>;
+        let link = Link::new(client, observer, rng, (plan.weather, plan.trouble), judge.storm_until());
+        Arc::new(Self { link, store, judge: Arc::clone(judge), state: Mutex::default() })
+    }
+
+    pub(crate) fn link(&self) -> &Link {
+        &self.link
     }
 
     pub(crate) fn store(&self) -> &Store {
@@ -87,49 +56,7 @@ impl Wire {
         self.state.lock().unwrap()
     }
 
-    /// Loses everything for a while; at its end waiters are woken, as after a reconnect.
-    pub(crate) async fn silence(&self, span: Duration) {
-        let until = Instant::now() + span;
-        self.state().silent_until = until;
-        sleep_until(until).await;
-        self.state().ears.iter().for_each(|(_, ear)| ear.wake());
-    }
-
-    /// Loses wake-ups for a while.
-    pub(crate) fn deafen(&self, span: Duration) {
-        self.state().deaf_until = Instant::now() + span;
-    }
-
-    /// The client is not scheduled for a while.
-    pub(crate) fn pause(&self, span: Duration) {
-        self.state().paused_until = Instant::now() + span;
-    }
-
-    /// The client's process is gone. What it sent may still arrive.
-    pub(crate) fn kill(&self) {
-        self.state().dead = true;
-    }
-
-    pub(crate) fn paused_until(&self) -> Instant {
-        self.state().paused_until
-    }
-
-    /// Waits until the client is scheduled; for ever if it is dead.
-    async fn scheduled(&self) {
-        loop {
-            let (dead, paused_until) = {
-                let state = self.state();
-                (state.dead, state.paused_until)
-            };
-            match paused_until > Instant::now() {
-                _ if dead => pending().await,
-                true => sleep_until(paused_until).await,
-                false => return,
-            }
-        }
-    }
-
-    /// Carries a request. What was sent arrives even if nobody waits for the answer any more.
+    /// Carries a request.
     pub(crate) async fn carry<T: Send + 'static, F>(
         &self,
         what: &'static str,
@@ -138,69 +65,8 @@ impl Wire {
     where
         F: Future<Output = Result<T>> + Send + 'static,
     {
-        self.scheduled().await;
-        let Journey { there, back, lost, unheard, repeat } = self.journey()?;
-        let client = self.client;
-        if lost {
-            self.judge.note(|| format!("{client}: {what} is lost"));
-            return pending().await;
-        }
-        let (store, judge, (tell, told)) = (self.store.clone(), Arc::clone(&self.judge), oneshot::channel());
-        tokio::spawn(async move {
-            pass(there).await;
-            let mut answer = call(store.clone()).await;
-            judge.note(|| {
-                format!("{client}: {what} is carried out{}", if unheard { ", its answer is lost" } else { "" })
-            });
-            judge.look();
-            // It is repeated for want of an answer, and the last one is heard: what was answered is not on its way any more.
-            if let Some(after) = repeat {
-                pass(after).await;
-                answer = call(store).await;
-                judge.note(|| format!("{client}: {what} is repeated"));
-                judge.look();
-            }
-            pass(back).await;
-            let _ = tell.send(answer);
-        });
-        let answer = told.await;
-        self.scheduled().await;
-        match answer {
-            Ok(answer) if !unheard => answer,
-            _ => Err(Error::new(ErrorKind::Indeterminate, "the answer was lost")),
-        }
-    }
-
-    fn journey(&self) -> Result<Journey> {
-        let now = Instant::now();
-        let mut state = self.state();
-        let mut trouble = if now < state.storm_until { state.trouble } else { 0 };
-        if state.rng.in_thousand(trouble / 2) {
-            return Err(Error::new(ErrorKind::Unavailable, "refused"));
-        }
-        if state.weather == Weather::Breeze {
-            trouble = 0;
-        }
-        let silent = state.silent_until > now;
-        let rng = &mut state.rng;
-        Ok(Journey {
-            there: late(rng, trouble),
-            back: late(rng, trouble),
-            lost: silent || rng.in_thousand(trouble),
-            unheard: rng.in_thousand(trouble),
-            repeat: rng.in_thousand(trouble).then(|| rng.millis(1_500)),
-        })
-    }
-
-    /// What becomes of a wake-up: how late it is, if it is not lost.
-    fn signal(&self) -> Option<Duration> {
-        let now = Instant::now();
-        let mut state = self.state();
-        let stormy = now < state.storm_until && state.weather == Weather::Storm;
-        let trouble = if stormy { state.trouble } else { 0 };
-        let lost = state.dead || state.silent_until > now || state.deaf_until > now || state.rng.in_thousand(trouble);
-        let late = late(&mut state.rng, trouble);
-        (!lost).then_some(late)
+        let store = self.store.clone();
+        self.link.carry(what, move || call(store.clone())).await
     }
 
     /// Notes that a request leaves which gives a token back.
@@ -215,7 +81,7 @@ impl Wire {
             state.given_back.contains(token) && !state.standing.contains(token)
         };
         if used {
-            self.judge.wrong(format!("client {} sent {what} for a token that it had given back", self.client));
+            self.judge.wrong(format!("client {} sent {what} for a token that it had given back", self.link.client()));
         }
     }
 
@@ -268,11 +134,11 @@ impl Wire {
             async move { store.watch(&name, token).await }
         });
         let (there, (ear, here)) = (watch.await?, Watch::channel());
-        self.state().ears.push((token, ear.clone()));
+        let number = self.link.hears(ear.clone());
         let leading = tokio::spawn(Arc::clone(&self).lead((name, token), there, ear));
         Ok(here.on_drop(move || {
             leading.abort();
-            self.state().ears.retain(|(known, _)| *known != token);
+            self.link.hears_no_more(number);
         }))
     }
 
@@ -280,13 +146,13 @@ impl Wire {
     async fn lead(self: Arc<Self>, (name, token): (LockName, OwnerToken), mut watch: Watch, ear: WakeHandle) {
         loop {
             let Some(signal) = self.store.says(watch.next().await) else { continue };
-            let Some(late) = self.signal() else {
-                self.judge.note(|| format!("{}: a signal is lost", self.client));
+            let Some(late) = self.link.signal() else {
+                self.judge.note(|| format!("{}: a signal is lost", self.link.client()));
                 continue;
             };
             pass(late).await;
-            self.scheduled().await;
-            self.judge.note(|| format!("{}: is told {signal:?}", self.client));
+            self.link.scheduled().await;
+            self.judge.note(|| format!("{}: is told {signal:?}", self.link.client()));
             match signal {
                 Signal::Handed(handed) => {
                     self.judge.taken(&name, token);
@@ -313,19 +179,5 @@ impl Drop for Asked<'_> {
                 state.unanswered.insert(self.token);
             }
         }
-    }
-}
-
-fn late(rng: &mut Rng, trouble: u64) -> Duration {
-    match rng.below(2) {
-        _ if rng.in_thousand(trouble) => rng.millis(900),
-        0 => Duration::ZERO,
-        _ => rng.millis(4),
-    }
-}
-
-async fn pass(time: Duration) {
-    if !time.is_zero() {
-        sleep(time).await;
     }
 }

@@ -1,0 +1,192 @@
+//! The queue of the store, as one client's link reaches it; and, to see that the world notices, mistakes.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use tenure_core::driver::{
+    Cancelled, DelayQueue, Due, Extended, Extension, NewMessage, Next, Pushed, QueueCapabilities, ReceiveRequest,
+    Received, Rescheduled, Settle, Settled, Settlement,
+};
+use tenure_core::{Delay, FencingToken, Lease, MessageId, QueueName, Result};
+use tenure_memory::MemoryDriver;
+
+use super::ledger::Ledger;
+
+/// A mistake of the store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Flaw {
+    EndsLeasesATenthTooSoon,
+    DeliversTooEarly,
+    StoresInWordsOnly,
+    ForgetsIds,
+    ForgetsKeys,
+    SettlesInWordsOnly,
+    AcksByTryingAgain,
+    SettlesForAnybody,
+    ReturnsInWordsOnly,
+    ExtendsInWordsOnly,
+    GivesFencesTwice,
+    CountsNoAttempts,
+    TellsNobody,
+    LosesWhatIsReturned,
+}
+
+impl Flaw {
+    pub(crate) const ALL: [Self; 14] = [
+        Self::EndsLeasesATenthTooSoon,
+        Self::DeliversTooEarly,
+        Self::StoresInWordsOnly,
+        Self::ForgetsIds,
+        Self::ForgetsKeys,
+        Self::SettlesInWordsOnly,
+        Self::AcksByTryingAgain,
+        Self::SettlesForAnybody,
+        Self::ReturnsInWordsOnly,
+        Self::ExtendsInWordsOnly,
+        Self::GivesFencesTwice,
+        Self::CountsNoAttempts,
+        Self::TellsNobody,
+        Self::LosesWhatIsReturned,
+    ];
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct QueueStore {
+    driver: MemoryDriver,
+    ledger: Arc<Ledger>,
+    /// In thousandths.
+    fast: i32,
+    flaw: Option<Flaw>,
+    /// Answers that were given in words only.
+    words: Arc<AtomicU64>,
+}
+
+impl QueueStore {
+    pub(crate) fn new(driver: MemoryDriver, ledger: &Arc<Ledger>, fast: i32, flaw: Option<Flaw>) -> Self {
+        let fast = if flaw == Some(Flaw::EndsLeasesATenthTooSoon) { 100 } else { fast };
+        Self { driver, ledger: Arc::clone(ledger), fast, flaw, words: Arc::default() }
+    }
+
+    /// The same store over another link.
+    pub(crate) fn another_client(&self) -> Self {
+        Self { driver: self.driver.another_client(), ..self.clone() }
+    }
+
+    pub(crate) fn memory(&self) -> &MemoryDriver {
+        &self.driver
+    }
+
+    pub(crate) fn capabilities(&self) -> QueueCapabilities {
+        DelayQueue::capabilities(&self.driver)
+    }
+
+    pub(crate) fn has(&self, flaw: Flaw) -> bool {
+        self.flaw == Some(flaw)
+    }
+
+    /// What the store keeps of a lease, by the clients' clock.
+    fn kept(&self, lease: Lease) -> Lease {
+        let rate = u128::from(1000_u32.saturating_add_signed(self.fast));
+        let millis = (lease.get().as_millis() * 1000).div_ceil(rate);
+        Lease::new(Duration::from_millis(u64::try_from(millis).expect("short"))).unwrap_or(lease)
+    }
+
+    pub(crate) async fn push(&self, queue: &QueueName, asked: &[NewMessage]) -> Result<Vec<Pushed>> {
+        if self.has(Flaw::StoresInWordsOnly) && self.words.fetch_add(1, Ordering::Relaxed) % 4 == 3 {
+            return Ok(asked.iter().map(|_| Pushed::Stored(MessageId::assigned(1))).collect());
+        }
+        let mut messages = asked.to_vec();
+        for message in &mut messages {
+            if self.has(Flaw::ForgetsIds) {
+                message.id = None;
+            }
+            if self.has(Flaw::ForgetsKeys) {
+                message.key = None;
+            }
+            if let (Due::After(delay), true) = (message.due, self.has(Flaw::DeliversTooEarly)) {
+                message.due = Due::After(Delay::new(delay.get() / 2)?);
+            }
+        }
+        let answers = self.driver.push(queue, &messages).await?;
+        self.ledger.pushed(asked, &answers);
+        Ok(answers)
+    }
+
+    pub(crate) async fn receive(&self, asked: &ReceiveRequest) -> Result<Received> {
+        let lease = self.kept(asked.lease);
+        let received = self.driver.receive(&ReceiveRequest { lease, ..asked.clone() }).await?;
+        Ok(self.received(received, lease))
+    }
+
+    fn received(&self, mut received: Received, lease: Lease) -> Received {
+        if self.has(Flaw::CountsNoAttempts) {
+            received.deliveries.iter_mut().for_each(|delivery| delivery.attempt = 1);
+        }
+        if self.has(Flaw::TellsNobody) {
+            received.next = Next::Never;
+        }
+        self.ledger.delivered(&received.deliveries, lease.get());
+        if self.has(Flaw::GivesFencesTwice) {
+            for delivery in &mut received.deliveries {
+                let fence = FencingToken::new(delivery.fence.get() / 16 * 16);
+                delivery.fence = fence.unwrap_or(delivery.fence);
+            }
+        }
+        received
+    }
+
+    async fn settle_one(&self, queue: &QueueName, asked: &Settle) -> Result<Settled> {
+        let mut settle = asked.clone();
+        let returns = matches!(asked.how, Settlement::Return { .. });
+        if self.has(Flaw::SettlesInWordsOnly) || (self.has(Flaw::ReturnsInWordsOnly) && returns) {
+            return Ok(Settled::Done);
+        }
+        if self.has(Flaw::AcksByTryingAgain) && asked.how == Settlement::Ack {
+            settle.how = Settlement::Retry { after: Delay::ZERO, reason: None };
+        }
+        if self.has(Flaw::LosesWhatIsReturned) && returns {
+            settle.how = Settlement::Ack;
+        }
+        if self.has(Flaw::SettlesForAnybody) {
+            settle.receipt = self.ledger.valid_instead(&asked.receipt).unwrap_or(asked.receipt);
+        }
+        let answer = self.driver.settle(queue, std::slice::from_ref(&settle)).await?.remove(0);
+        // What the store was asked for is what has to be so.
+        let did = if self.has(Flaw::LosesWhatIsReturned) { asked } else { &settle };
+        self.ledger.settled(did, answer);
+        Ok(answer)
+    }
+
+    pub(crate) async fn settle(&self, queue: &QueueName, settles: &[Settle]) -> Result<Vec<Settled>> {
+        let mut answers = Vec::new();
+        for settle in settles {
+            answers.push(self.settle_one(queue, settle).await?);
+        }
+        Ok(answers)
+    }
+
+    pub(crate) async fn extend(&self, queue: &QueueName, extensions: &[Extension]) -> Result<Vec<Extended>> {
+        if self.has(Flaw::ExtendsInWordsOnly) {
+            return Ok(extensions.iter().map(|_| Extended::Extended).collect());
+        }
+        let mut answers = Vec::new();
+        for extension in extensions {
+            let lease = self.kept(extension.lease);
+            let answer = self.driver.extend(queue, &[Extension { lease, ..*extension }]).await?.remove(0);
+            self.ledger.extended(*extension, lease.get(), answer);
+            answers.push(answer);
+        }
+        Ok(answers)
+    }
+
+    pub(crate) async fn cancel(&self, queue: &QueueName, id: &MessageId) -> Result<Cancelled> {
+        self.driver.cancel(queue, id).await.inspect(|answer| self.ledger.cancelled(id, *answer))
+    }
+
+    pub(crate) async fn reschedule(&self, queue: &QueueName, id: &MessageId, delay: Delay) -> Result<Rescheduled> {
+        let answer = self.driver.reschedule(queue, id, delay).await?;
+        self.ledger.rescheduled(id, delay.get(), answer);
+        Ok(answer)
+    }
+}

@@ -1,17 +1,22 @@
 //! A second look at tests that failed among others: real servers, real waits and few processors make some fail that pass
 //! by themselves. Both outcomes are printed; one that fails twice is a failure.
 
-use crate::command::{self, Failure, Outcome, cargo};
+use crate::command::{Failure, Outcome, cargo};
 use crate::programs::{self, Program};
+use crate::steps::{self, Counts};
 
 /// Every test; the test programs that fail run once more, each by itself.
 pub(crate) fn tests(programs: &[Program]) -> Outcome {
-    let failed = programs::run_all(programs);
+    let (counts, failed) = programs::run_all(programs);
     for program in &failed {
-        println!("\nagain, by itself: {}", program.name());
+        println!("again, by itself: {}", program.name());
         let twice = |Failure(why)| Failure(format!("failed twice: {why}"));
         program.run(|command| command.args(["--test-threads", "2"])).map_err(twice)?;
         println!("  {} failed among the others and passed by itself", program.name());
     }
-    command::run(&mut cargo(&["test", "--workspace", "--all-features", "--doc", "--no-fail-fast"]))
+    if counts.passed == 0 {
+        return Err(Failure(String::from("no test ran")));
+    }
+    let examples = ["test", "--workspace", "--all-features", "--doc", "--no-fail-fast"];
+    steps::run_as("examples in the docs", &mut cargo(&examples), |out| Counts::of(out).to_string()).map(drop)
 }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use crate::command::{self, Outcome, cargo};
-use crate::{others, setup};
+use crate::{others, setup, steps};
 
 /// By how much real waits are stretched in the gate, whose runs leave a machine busy; `TENURE_SLACK` says otherwise.
 pub(crate) const SLACK: &str = "2";
@@ -23,6 +23,6 @@ pub(crate) fn cargo_of(verb: &str, program: &str) -> Command {
 
 /// Builds one, and tells where it is.
 pub(crate) fn built(program: &str) -> Outcome<PathBuf> {
-    command::run(&mut cargo_of("build", program))?;
+    steps::run(&mut cargo_of("build", program))?;
     Ok(setup::target().join("debug").join(format!("{program}{}", std::env::consts::EXE_SUFFIX)))
 }

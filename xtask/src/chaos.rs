@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::process::Command;
 
-use crate::backends;
 use crate::command::{self, Failure, Outcome};
+use crate::{backends, steps};
 
 /// What the gate runs, all at once: each waits much more than it computes.
 const BACKENDS: &[&str] = &["redis/single", "redlock/3-live", "etcd/3-members"];
@@ -41,5 +41,6 @@ fn is_clean(program: &Path, words: &[&str]) -> bool {
     if std::env::var_os("TENURE_SLACK").is_none() {
         command.env("TENURE_SLACK", backends::SLACK);
     }
-    command.status().is_ok_and(|status| status.success())
+    let name = format!("chaos {}", words.join(" "));
+    steps::run_as(&name, &mut command, |out| out.lines().last().unwrap_or_default().to_owned()).is_ok()
 }

@@ -1,8 +1,8 @@
 //! What has to hold before anything lands.
 
-use crate::command::{self, Outcome, cargo};
+use crate::command::{Outcome, cargo};
 use crate::setup::{self, Install};
-use crate::{test, tidy};
+use crate::{steps, test, tidy};
 
 /// Feature sets that must build alone: package and features.
 const FEATURES: &[(&str, &[&str])] = &[
@@ -33,6 +33,7 @@ const FACADE: &[&str] = &[
 ];
 
 pub(crate) fn run(options: &test::Options) -> Outcome {
+    options.begin();
     setup::prepare(Install::Allowed)?;
     run_step(&["fmt", "--all", "--check"])?;
     for (package, sets) in FEATURES {
@@ -43,15 +44,16 @@ pub(crate) fn run(options: &test::Options) -> Outcome {
     }
     run_step(&["clippy", "--quiet", "--workspace", "--all-targets", "--all-features", "--", "-D", "warnings"])?;
     docs()?;
-    tidy::run(&tidy::Options::default())?;
+    steps::within("tidy", || tidy::run(&tidy::Options::default()))?;
     test::run(options)
 }
 
 fn docs() -> Outcome {
     let flags = "-D warnings";
-    command::run(cargo(&["doc", "--quiet", "--workspace", "--all-features", "--no-deps"]).env("RUSTDOCFLAGS", flags))
+    let doc = ["doc", "--quiet", "--workspace", "--all-features", "--no-deps"];
+    steps::run(cargo(&doc).env("RUSTDOCFLAGS", flags)).map(drop)
 }
 
 fn run_step(args: &[&str]) -> Outcome {
-    command::run(&mut cargo(args))
+    steps::run(&mut cargo(args)).map(drop)
 }

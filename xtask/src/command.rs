@@ -51,7 +51,7 @@ pub(crate) fn on_path(program: &str) -> bool {
     std::env::split_paths(&paths).any(|folder| folder.join(program).is_file())
 }
 
-fn show(command: &Command) -> String {
+pub(crate) fn show(command: &Command) -> String {
     let program = PathBuf::from(command.get_program());
     let name = program.file_name().unwrap_or(program.as_os_str()).to_string_lossy().into_owned();
     let args = command.get_args().map(|arg| arg.to_string_lossy().into_owned());

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use crate::command::{self, Failure, Outcome};
 use crate::setup::Install;
-use crate::{backends, beside, others};
+use crate::{backends, beside, others, steps};
 
 /// How many backends run at a time. Their cases wait much more than they compute: a single Redis takes a ninth of a
 /// processor, a cluster of it a quarter.
@@ -54,7 +54,7 @@ pub(crate) fn run_all(reports: &Path) -> Outcome {
             // Beside others a case may have had too little of the machine: both outcomes are told, the second one counts.
             let report = std::fs::read_to_string(report_of(reports, backend, "")).unwrap_or_default();
             let failed = failed_cases(&report);
-            println!("  {line}\n  again, by themselves: {backend} {}", failed.join(" "));
+            println!("again, by themselves: {backend} {}", failed.join(" "));
             let again = run_one(&program, backend, &report_of(reports, backend, "-again"), &failed);
             let both = |again| format!("{line}; again, by themselves: {again}");
             *outcome = again.map(both).map_err(|Failure(again)| Failure(both(again)));
@@ -88,10 +88,8 @@ fn failed_cases(report: &str) -> Vec<String> {
     failed.filter_map(|case| case["id"].as_str()).map(str::to_owned).collect()
 }
 
-/// The suite on one backend, or only these cases. Prints its table whole, and on failure what it told on the way;
-/// returns its counts.
+/// The suite on one backend, or only these cases; returns its counts.
 fn run_one(program: &Path, backend: &str, report: &Path, only: &[String]) -> Outcome<String> {
-    let started = Instant::now();
     // What is there is of an earlier run.
     std::fs::remove_file(report).unwrap_or_default();
     let mut command = suite_of(program);
@@ -100,16 +98,9 @@ fn run_one(program: &Path, backend: &str, report: &Path, only: &[String]) -> Out
     if std::env::var_os("TENURE_SLACK").is_none() {
         command.env("TENURE_SLACK", backends::SLACK);
     }
-    let output = command.output().map_err(|error| Failure(format!("{backend}: {error}")))?;
-    let text = String::from_utf8_lossy(&output.stdout);
-    let (table, counts) = text.trim().rsplit_once('\n').unwrap_or(("", &text));
-    let line = format!("{backend:<28}{counts:<26} in {:.0} s", started.elapsed().as_secs_f64());
-    if output.status.success() {
-        println!("\n{table}");
-        return Ok(line);
-    }
-    println!("\n{table}\n{}", String::from_utf8_lossy(&output.stderr));
-    Err(Failure(format!("{line}: {}", output.status)))
+    let counts = |table: &str| table.trim().lines().last().unwrap_or_default().to_owned();
+    let ended = steps::run_as(&format!("conformance {backend}"), &mut command, counts)?;
+    Ok(format!("{backend:<28}{:<26} in {:.0} s", counts(&ended.stdout), ended.seconds))
 }
 
 #[cfg(test)]

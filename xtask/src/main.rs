@@ -12,6 +12,7 @@ mod mutants;
 mod others;
 mod programs;
 mod setup;
+mod steps;
 mod swap;
 mod test;
 mod tidy;
@@ -114,8 +115,8 @@ mod tests {
     #[test]
     fn arguments_are_read_and_those_of_other_programs_passed_on() {
         for (line, read) in [
-            ("xtask test --full --no-install", "Test(Options { no_install: true, full: true })"),
-            ("xtask ci", "Ci(Options { no_install: false, full: false })"),
+            ("xtask test --full --no-install", "Test(Options { no_install: true, full: true, verbose: false })"),
+            ("xtask ci", "Ci(Options { no_install: false, full: false, verbose: false })"),
             ("xtask tidy --fix", "Tidy(Options { fix: true })"),
             (
                 "xtask mutants --driver lua --driver core --check 1,2 --file a --list",

@@ -3,8 +3,9 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::command::{Failure, Outcome, run};
+use crate::command::{Failure, Outcome};
 use crate::setup::{Install, target};
+use crate::steps::run;
 
 /// A server as the backends call it, and the wheel that has its program.
 struct Wheel {

@@ -2,17 +2,21 @@
 //! after the other, and some wait for most of a minute.
 
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::Instant;
 
 use cargo_metadata::{Artifact, Message};
 
 use crate::beside;
 use crate::command::{self, Failure, Outcome, cargo};
+use crate::steps::{self, Counts};
 
 /// Long ones that wait for nearly all of their time: one after the other, they run beside all the others, which run one
 /// at a time as cargo runs them. What computes is not here: cases with a limit of time do not stand it beside them.
 const WAITING: &[&str] = &["queue_herd", "server_mutants", "leaders"];
+
+/// No test: it prints what a plain `cargo test` leaves out, and here nothing is.
+const LEFT_OUT: &str = "left_out";
 
 /// A built test program.
 #[derive(Clone, Debug)]
@@ -26,13 +30,11 @@ pub(crate) struct Program {
 /// Builds every test program of the workspace, with all features.
 pub(crate) fn build() -> Outcome<Vec<Program>> {
     let args = ["test", "--workspace", "--all-features", "--no-run", "--message-format", "json-render-diagnostics"];
-    println!("\n$ cargo {}", args.join(" "));
-    let started = Instant::now();
-    let output = command::output(cargo(&args).stderr(Stdio::inherit()))?;
-    println!("  done in {:.0} s", started.elapsed().as_secs_f64());
+    let built = steps::within("building every test", || command::output(&mut cargo(&args)))?;
     let told = |error| Failure(format!("cargo tells of the tests what cannot be read: {error}"));
-    let messages = Message::parse_stream(output.as_bytes()).collect::<Result<Vec<_>, _>>().map_err(told)?;
-    let programs: Vec<Program> = messages.into_iter().filter_map(program).collect();
+    let messages = Message::parse_stream(built.as_bytes()).collect::<Result<Vec<_>, _>>().map_err(told)?;
+    let programs: Vec<Program> =
+        messages.into_iter().filter_map(program).filter(|program| program.target() != LEFT_OUT).collect();
     if programs.is_empty() { Err(Failure("there are no tests".into())) } else { Ok(programs) }
 }
 
@@ -48,16 +50,23 @@ fn program(message: Message) -> Option<Program> {
     profile.test.then(|| Program { name: name.trim().to_owned(), executable: executable.into(), folder })
 }
 
-/// Runs them all, and prints what each has printed when it ends; returns those that failed.
-pub(crate) fn run_all(programs: &[Program]) -> Vec<Program> {
+/// Runs them all; returns how many tests passed, and the programs that failed.
+pub(crate) fn run_all(programs: &[Program]) -> (Counts, Vec<Program>) {
     let started = Instant::now();
     let lanes: (Vec<&Program>, Vec<&Program>) =
         programs.iter().partition(|program| WAITING.contains(&program.target()));
-    let failed = beside::each(2, &[lanes.0, lanes.1], |lane| {
-        lane.iter().filter(|program| program.run(|command| command).is_err()).copied().cloned().collect::<Vec<_>>()
+    let ended = beside::each(2, &[lanes.0, lanes.1], |lane| {
+        lane.iter().map(|program| (*program, program.run(|command| command))).collect::<Vec<_>>()
     });
-    println!("\n{} test programs in {:.0} s", programs.len(), started.elapsed().as_secs_f64());
-    failed.concat()
+    let (mut counts, mut failed) = (Counts::default(), Vec::new());
+    for (program, outcome) in ended.concat() {
+        match outcome {
+            Ok(passed) => counts += passed,
+            Err(_) => failed.push(program.clone()),
+        }
+    }
+    println!("{} test programs in {:.0} s: {counts}", programs.len(), started.elapsed().as_secs_f64());
+    (counts, failed)
 }
 
 /// The program of this name, such as `driver-redis test interop`.
@@ -75,23 +84,12 @@ impl Program {
         &self.name
     }
 
-    /// Runs it to its end, then prints all that it printed, so that those beside it do not get in between.
-    pub(crate) fn run(&self, with: impl FnOnce(&mut Command) -> &mut Command) -> Outcome {
-        let started = Instant::now();
+    /// Runs it to its end, as a step.
+    pub(crate) fn run(&self, with: impl FnOnce(&mut Command) -> &mut Command) -> Outcome<Counts> {
         let mut command = Command::new(&self.executable);
         command.current_dir(&self.folder).env("CARGO_MANIFEST_DIR", &self.folder);
-        let output =
-            with(&mut command).output().map_err(|error| Failure(format!("cannot run {}: {error}", self.name)))?;
-        let word = if output.status.success() { "done" } else { "failed" };
-        println!(
-            "\n     Running {}\n{}{}  {word}: {} in {:.0} s",
-            self.name,
-            String::from_utf8_lossy(&output.stdout),
-            String::from_utf8_lossy(&output.stderr),
-            self.name,
-            started.elapsed().as_secs_f64()
-        );
-        if output.status.success() { Ok(()) } else { Err(Failure(format!("{}: {}", self.name, output.status))) }
+        let ended = steps::run_as(&self.name, with(&mut command), |stdout| Counts::of(stdout).to_string())?;
+        Ok(Counts::of(&ended.stdout))
     }
 }
 
@@ -113,7 +111,9 @@ mod tests {
             ("d test w", "true"),
         ]
         .map(|(name, executable)| program(name, executable));
-        let failed: Vec<String> = run_all(&programs).into_iter().map(|program| program.name).collect();
+        let (counts, failed) = run_all(&programs);
+        assert_eq!(counts.passed, 0, "none printed a result");
+        let failed: Vec<String> = failed.into_iter().map(|program| program.name).collect();
         assert_eq!(failed, ["b test x", "lib z"]);
         assert_eq!(find(&programs, "c test y").unwrap().target(), "y");
         assert!(find(&programs, "test y").is_err());

@@ -3,7 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::command::{Failure, Outcome, on_path, root, run};
+use crate::command::{Failure, Outcome, on_path, root};
+use crate::steps::run;
 
 /// A program that the tests start, and the Debian package that has it.
 struct Needed {
@@ -78,7 +79,7 @@ pub(crate) fn python_with_redis(install: Install) -> Outcome<PathBuf> {
     }
     if install == Install::Allowed {
         let made = run(Command::new("python3").args(["-m", "venv"]).arg(&folder))
-            .and_then(|()| run(Command::new(&own).args(["-m", "pip", "install", "-q", "redis==5.3.1"])));
+            .and_then(|_| run(Command::new(&own).args(["-m", "pip", "install", "-q", "redis==5.3.1"])));
         if made.is_ok() && has_redis(&own) {
             return Ok(own);
         }

@@ -3,7 +3,8 @@
 
 use tenure_testkit::{EtcdCluster, EtcdOptions, RedisOptions, RedisServer};
 
-use crate::command::{self, Failure, Outcome, cargo};
+use crate::command::{Failure, Outcome, cargo};
+use crate::steps::{self, Counts};
 
 /// With all features of everything, so that nothing is built again for it.
 const TESTS: &[&str] =
@@ -13,8 +14,11 @@ pub(crate) fn run() -> Outcome {
     let redis = RedisServer::start(RedisOptions::new()).map_err(|error| Failure(format!("no Redis: {error}")))?;
     let etcd = EtcdCluster::single(EtcdOptions::new()).map_err(|error| Failure(format!("no etcd: {error}")))?;
     for url in [redis.url(), etcd.url()] {
-        println!("\nTENURE_URL={url}");
-        command::run(cargo(TESTS).env("TENURE_URL", url))?;
+        let name = format!("the application on {url}");
+        let ended = steps::run_as(&name, cargo(TESTS).env("TENURE_URL", url), |out| Counts::of(out).to_string())?;
+        if Counts::of(&ended.stdout).passed == 0 {
+            return Err(Failure(format!("{name}: no test ran")));
+        }
     }
     Ok(())
 }

@@ -2,11 +2,12 @@
 
 use crate::again;
 use crate::chaos;
-use crate::command::{self, Failure, Outcome, cargo};
+use crate::command::{Failure, Outcome, cargo};
 use crate::conformance;
 use crate::others;
 use crate::programs;
 use crate::setup::{self, Install};
+use crate::steps;
 use crate::swap;
 
 #[derive(Debug, clap::Args)]
@@ -17,9 +18,22 @@ pub(crate) struct Options {
     /// Also three minutes of processes over servers that are stopped and killed
     #[arg(long)]
     full: bool,
+    /// Print all output of every step, not of those alone that fail
+    #[arg(long)]
+    verbose: bool,
+}
+
+impl Options {
+    /// Decides what the steps print.
+    pub(crate) fn begin(&self) {
+        if self.verbose {
+            steps::be_verbose();
+        }
+    }
 }
 
 pub(crate) fn run(options: &Options) -> Outcome {
+    options.begin();
     let install = if options.no_install { Install::Never } else { Install::Allowed };
     setup::prepare(install)?;
     let python = setup::python_with_redis(install)?;
@@ -36,12 +50,12 @@ pub(crate) fn run(options: &Options) -> Outcome {
         topologies.run(|command| command.args(["--include-ignored", "--nocapture", "--test-threads", threads]))
     };
     if let Err(Failure(why)) = failovers("2") {
-        println!("\nagain, one at a time: {why}");
+        println!("again, one at a time: {why}");
         failovers("1")?;
     }
     if options.full {
         let long = ["test", "--package", "tenure-backends", "--all-features", "--test", "chaos"];
-        command::run(cargo(&long).args(["--", "--ignored", "--nocapture"]))?;
+        steps::run(cargo(&long).args(["--", "--ignored", "--nocapture"]))?;
     }
     chaos::run_all()?;
     conformance::run_all(&setup::target().join("conformance"))

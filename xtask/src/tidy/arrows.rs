@@ -1,6 +1,8 @@
 //! Dependencies point down only. Why: the engine must not know a backend, the suite must not know a driver, and
 //! whoever leaves a feature off must not compile its client library.
 
+use std::collections::BTreeSet;
+
 use cargo_metadata::{DependencyKind, Metadata};
 
 use crate::command::Findings;
@@ -56,10 +58,21 @@ pub(super) fn check(metadata: &Metadata) -> Findings {
     findings
 }
 
-/// Whoever leaves the feature `etcd` off builds nothing that needs `protoc`.
-pub(super) fn without_protoc() -> Outcome<Findings> {
-    let tree = output(&mut cargo(&["tree", "--edges", "all", "--prefix", "none", "--format", "{p}"]))?;
-    let needs_it = |line: &&str| ["etcd-client ", "prost-build "].iter().any(|name| line.starts_with(name));
-    let found = tree.lines().find(needs_it).map(|line| format!("a plain cargo build needs protoc, for {line}"));
-    Ok(found.into_iter().collect())
+/// A plain `cargo run --example quickstart` builds no client library, and whoever leaves the feature `etcd` off nothing
+/// that needs `protoc`. cargo unites the features that the default members ask for, so that one of them could bring all.
+pub(super) fn of_plain_builds() -> Outcome<Findings> {
+    let plain = reached(&[], &["etcd-client", "fred", "prost-build", "redis"])?;
+    let backends = reached(&["--package", "tenure-backends"], &["etcd-client", "prost-build"])?;
+    let plain = plain.into_iter().map(|name| format!("a plain cargo build takes {name}; see default-members"));
+    let backends = backends.into_iter().map(|name| format!("tenure-backends without etcd takes {name}"));
+    Ok(plain.chain(backends).collect())
+}
+
+/// Which of these packages cargo would build.
+fn reached(selected: &[&str], packages: &[&str]) -> Outcome<Vec<String>> {
+    let tree = ["tree", "--edges", "all", "--prefix", "none", "--format", "{p}"];
+    let tree = output(&mut cargo(&[&tree[..], selected].concat()))?;
+    let names = tree.lines().filter_map(|line| line.split(' ').next());
+    let found: BTreeSet<&str> = names.filter(|name| packages.contains(name)).collect();
+    Ok(found.into_iter().map(str::to_owned).collect())
 }

@@ -23,7 +23,7 @@ pub(crate) fn run(options: &Options) -> Outcome {
         .exec()
         .map_err(|error| Failure(format!("cargo metadata failed: {error}")))?;
     let mut findings = arrows::check(&metadata);
-    findings.extend(arrows::without_protoc()?);
+    findings.extend(arrows::of_plain_builds()?);
     findings.extend(msrv::check(&metadata));
     findings.extend(lengths::check()?);
     findings.extend(circles::check()?);

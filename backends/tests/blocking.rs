@@ -1,7 +1,5 @@
 //! The blocking API, on memory and on a real server: renewals while the caller computes, losses, drops and panics.
 
-#![cfg(feature = "blocking")]
-
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread::{scope, sleep};
@@ -12,22 +10,17 @@ use tenure::blocking::{
 };
 use tenure::driver::ForceReleased;
 use tenure::{ErrorKind, LostReason, OwnerId};
+use tenure_testkit::{RedisOptions, RedisServer};
 
 const TTL: Duration = Duration::from_millis(600);
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Runs a test on a store of its own, through as many clients as there would be processes.
 fn on_each_backend(test: impl Fn(&dyn Fn() -> Client)) {
-    #[cfg(feature = "memory")]
-    {
-        let url = format!("memory:{}", OwnerId::new());
-        test(&|| blocking::connect(&url).unwrap());
-    }
-    #[cfg(feature = "redis")]
-    {
-        let server = tenure_testkit::RedisServer::start(tenure_testkit::RedisOptions::new()).unwrap();
-        test(&|| blocking::connect(&server.url()).unwrap());
-    }
+    let url = format!("memory:{}", OwnerId::new());
+    test(&|| blocking::connect(&url).unwrap());
+    let server = RedisServer::start(RedisOptions::new()).unwrap();
+    test(&|| blocking::connect(&server.url()).unwrap());
 }
 
 /// Waits until the lock can be had.
@@ -346,6 +339,5 @@ fn on_the_background_thread_it_fails_instead_of_waiting_for_itself() {
     });
 }
 
-#[cfg(feature = "json")]
 #[path = "blocking/queues.rs"]
 mod queues;

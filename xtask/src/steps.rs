@@ -1,0 +1,209 @@
+//! What `test` and `ci` print: a line for each step when it ends, the steps that run now, and all output of a step that
+//! fails; with `--verbose`, of every step.
+
+use std::io::{IsTerminal, Write};
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, Once, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::command::{Failure, Outcome, show};
+
+static VERBOSE: AtomicBool = AtomicBool::new(false);
+
+/// The steps that run now, in the order of their beginning. Who prints holds the lock, so that no line gets into another.
+static RUNNING: Mutex<Vec<Running>> = Mutex::new(Vec::new());
+
+/// How often the steps that run are printed: in place on a terminal, as a line of its own in a log.
+const ON_A_TERMINAL: Duration = Duration::from_secs(1);
+const IN_A_LOG: Duration = Duration::from_secs(60);
+
+/// Back to the beginning of the line, which is cleared.
+const CLEAR_LINE: &str = "\r\x1b[K";
+
+#[derive(Debug)]
+struct Running {
+    name: String,
+    since: Instant,
+}
+
+/// A step that ended well.
+#[derive(Debug)]
+pub(crate) struct Ended {
+    /// What the program printed to its standard output.
+    pub(crate) stdout: String,
+    pub(crate) seconds: f64,
+}
+
+/// From now on, every step prints all of its output.
+pub(crate) fn be_verbose() {
+    VERBOSE.store(true, Ordering::Relaxed);
+}
+
+/// Runs a program as a step with the name of its command line.
+pub(crate) fn run(command: &mut Command) -> Outcome<Ended> {
+    run_as(&show(command), command, |_| String::new())
+}
+
+/// Runs a program as a step; the summary is made of what it printed.
+pub(crate) fn run_as(name: &str, command: &mut Command, summary: impl FnOnce(&str) -> String) -> Outcome<Ended> {
+    let since = begin(name);
+    let output = command.output();
+    let seconds = since.elapsed().as_secs_f64();
+    let output = match output {
+        Ok(output) => output,
+        Err(error) => {
+            end(name, since, "failed", "", "");
+            return Err(Failure(format!("cannot run {name}: {error}")));
+        }
+    };
+    let stdout = String::from_utf8_lossy(&output.stdout).into_owned();
+    let told = summary(&stdout);
+    let failed = !output.status.success();
+    let shown = if failed || VERBOSE.load(Ordering::Relaxed) {
+        format!("{stdout}{}", String::from_utf8_lossy(&output.stderr))
+    } else {
+        String::new()
+    };
+    end(name, since, if failed { "failed" } else { "done" }, &told, &shown);
+    if failed { Err(Failure(format!("{name}: {told} {}", output.status))) } else { Ok(Ended { stdout, seconds }) }
+}
+
+/// Does work of this program as a step.
+pub(crate) fn within<T>(name: &str, work: impl FnOnce() -> Outcome<T>) -> Outcome<T> {
+    let since = begin(name);
+    let outcome = work();
+    end(name, since, if outcome.is_ok() { "done" } else { "failed" }, "", "");
+    outcome
+}
+
+fn begin(name: &str) -> Instant {
+    static TICKER: Once = Once::new();
+    TICKER.call_once(|| drop(thread::spawn(tick)));
+    let since = Instant::now();
+    running().push(Running { name: name.to_owned(), since });
+    since
+}
+
+fn end(name: &str, since: Instant, word: &str, summary: &str, output: &str) {
+    let mut running = running();
+    running.retain(|step| (step.name.as_str(), step.since) != (name, since));
+    if std::io::stderr().is_terminal() {
+        eprint!("{CLEAR_LINE}");
+    }
+    if !output.is_empty() {
+        println!("\n     Running {name}\n{}", output.trim_end());
+    }
+    println!("{}", line(word, since.elapsed(), name, summary));
+}
+
+fn line(word: &str, took: Duration, name: &str, summary: &str) -> String {
+    let line = format!("{word:>8} {:>5.0} s  {name:<44} {summary}", took.as_secs_f64());
+    line.trim_end().to_owned()
+}
+
+fn running() -> MutexGuard<'static, Vec<Running>> {
+    RUNNING.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Prints the steps that run now, again and again.
+fn tick() {
+    let terminal = std::io::stderr().is_terminal();
+    loop {
+        thread::sleep(if terminal { ON_A_TERMINAL } else { IN_A_LOG });
+        let running = running();
+        if running.is_empty() {
+            continue;
+        }
+        let steps: Vec<String> =
+            running.iter().map(|step| format!("{} ({:.0} s)", step.name, step.since.elapsed().as_secs_f64())).collect();
+        let now = format!("running: {}", steps.join(", "));
+        if terminal {
+            let short: String = now.chars().take(118).collect();
+            eprint!("{CLEAR_LINE}{short}");
+        } else {
+            eprintln!("{now}");
+        }
+        std::io::stderr().flush().unwrap_or_default();
+    }
+}
+
+/// How many tests a test program, or several, ran.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Counts {
+    pub(crate) passed: u32,
+    failed: u32,
+    ignored: u32,
+}
+
+impl Counts {
+    /// Reads the lines `test result: ok. 3 passed; 0 failed; 1 ignored; …`.
+    pub(crate) fn of(stdout: &str) -> Self {
+        let mut counts = Self::default();
+        let results = stdout.lines().filter_map(|line| line.strip_prefix("test result: "));
+        for part in results.flat_map(|result| result.split([';', '.'])) {
+            let Some((number, word)) = part.trim().split_once(' ') else { continue };
+            let number = number.parse().unwrap_or(0);
+            match word {
+                "passed" => counts.passed += number,
+                "failed" => counts.failed += number,
+                "ignored" => counts.ignored += number,
+                _ => {}
+            }
+        }
+        counts
+    }
+}
+
+impl std::ops::AddAssign for Counts {
+    fn add_assign(&mut self, other: Self) {
+        self.passed += other.passed;
+        self.failed += other.failed;
+        self.ignored += other.ignored;
+    }
+}
+
+impl std::fmt::Display for Counts {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} passed", self.passed)?;
+        for (number, word) in [(self.failed, "failed"), (self.ignored, "ignored")] {
+            if number > 0 {
+                write!(f, ", {number} {word}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn results_of_tests_are_counted() {
+        let stdout = "running 3 tests\ntest result: ok. 2 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out\n\
+                      test result: FAILED. 1 passed; 4 failed; 0 ignored; 0 measured; 7 filtered out; finished in 0.10s\n";
+        let counts = Counts::of(stdout);
+        assert_eq!(counts, Counts { passed: 3, failed: 4, ignored: 1 });
+        assert_eq!(counts.to_string(), "3 passed, 4 failed, 1 ignored");
+        assert_eq!(Counts::of("nothing"), Counts::default());
+    }
+
+    #[test]
+    fn a_step_has_one_line() {
+        let line = line("done", Duration::from_secs(12), "core test engine", "3 passed");
+        assert_eq!(line, "    done    12 s  core test engine                             3 passed");
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_step_returns_what_its_program_printed_and_its_failure_tells_the_summary() {
+        let ended = run(Command::new("echo").arg("a")).unwrap();
+        assert_eq!(ended.stdout, "a\n");
+        let script = ["-c", "echo 3 red; exit 1"];
+        let Failure(why) = run_as("x", Command::new("sh").args(script), |out| out.trim().to_owned()).unwrap_err();
+        assert!(why.starts_with("x: 3 red exit"), "{why}");
+        assert!(run(&mut Command::new("/nowhere")).is_err());
+    }
+}

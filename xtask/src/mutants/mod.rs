@@ -90,11 +90,7 @@ impl Driver {
     fn subject(self) -> Option<Subject> {
         let (package, folder, tests): (_, _, &[&str]) = match self {
             Self::Core => ("tenure-core", "core", SUITE),
-            Self::Memory => (
-                "tenure-memory",
-                "driver-memory",
-                &["tenure-core", "tenure-memory", "tenure-conformance", "tenure-redlock"],
-            ),
+            Self::Memory => ("tenure-memory", "driver-memory", SUITE),
             Self::Redis => ("tenure-redis-support", "redis-support", &["tenure-redis-support", "tenure-redis"]),
             Self::Redlock => ("tenure-redlock", "driver-redlock", &["tenure-redlock"]),
             Self::Etcd => ("tenure-etcd", "driver-etcd", &["tenure-etcd"]),

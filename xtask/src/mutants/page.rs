@@ -22,7 +22,7 @@ pub(crate) struct Equivalent {
 
 impl Equivalent {
     pub(crate) fn of(mutant: &Mutant) -> Self {
-        Self { file: mutant.file.clone(), function: mutant.function.clone(), change: mutant.change() }
+        Self { file: mutant.file.clone(), function: mutant.function.clone(), change: mutant.change().trim().to_owned() }
     }
 
     /// Those of the page.

@@ -97,7 +97,7 @@ fn watch(child: &mut Child, limit: Duration) -> Option<End> {
 
 /// The test that this line tells to have failed.
 fn failed(line: &str) -> Option<String> {
-    let name = line.strip_prefix("test ")?.strip_suffix("FAILED")?.split(" ... ").next()?;
+    let name = line.strip_prefix("test ")?.strip_suffix("FAILED")?.split(" ... ").next()?.trim_end();
     Some(name.trim_end_matches(" - should panic").to_owned())
 }
 

@@ -29,8 +29,10 @@ use play::{Mistakes, Played};
 use queues::plan::QueuePlan;
 use queues::play::QueueMistakes;
 
-/// How many schedules are played unless told otherwise.
-const SCHEDULES: u64 = 10_000;
+/// How many schedules of each kind are played unless told otherwise.
+const SCHEDULES: u64 = 50_000;
+/// Within how many a mistake is found.
+const FOUND_WITHIN: u64 = 1_000;
 /// How many times a shorter schedule is played to see whether it fails as well.
 const TRIES: usize = 5;
 
@@ -156,7 +158,7 @@ fn none_fails<S: Schedule>() {
 fn all_are_found<S: Schedule>(mistakes: impl IntoIterator<Item = S::Mistakes>) {
     let mut unseen = Vec::new();
     for mistake in mistakes {
-        let (tally, failed) = play_all::<S>(1, SCHEDULES, mistake);
+        let (tally, failed) = play_all::<S>(1, FOUND_WITHIN, mistake);
         let Some(plan) = failed else {
             unseen.push(mistake);
             continue;

@@ -103,12 +103,10 @@ async fn with_one_lying_node_of_three_no_fence_repeats_or_falls() {
     let far = now() + 2 * micros(CLOCKS_APART);
     for seed in 1..=20_u64 {
         let nodes = Nodes::new(3);
-        let mut state = seed;
+        let mut random = fastrand::Rng::with_seed(seed);
         let liar = Liar::new(&nodes.0[0], move |fence| {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             let lies = [LIMIT, LIMIT + 2, i64::MAX as u64, u64::MAX, far];
-            let dice = usize::try_from(state >> 33).unwrap();
-            if dice % 10 < 3 { lies[dice / 10 % lies.len()] } else { fence }
+            if random.u8(..10) < 3 { random.choice(lies).unwrap() } else { fence }
         });
         let clients =
             [client(&nodes, &liar, |builder| builder), client(&nodes, &liar, |builder| builder.proposals(|| None))];

@@ -60,7 +60,7 @@ fn asked(server: &RedisServer) -> u64 {
         let line = text.lines().find_map(|line| line.strip_prefix(&format!("cmdstat_{command}:calls=")));
         line.and_then(|rest| rest.split(',').next()).and_then(|count| count.parse().ok()).unwrap_or(0)
     };
-    calls("evalsha") + calls("eval") + calls("fcall")
+    calls("evalsha") + calls("eval")
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -31,10 +31,10 @@ async fn on(client: &Client, server: &RedisServer) -> Locks {
     Locks::new(Backend::from(FredDriver::connect_on(client.clone(), config(server)).await.unwrap()))
 }
 
-/// How often the server has run a script as a function.
+/// How often the server has run a script.
 fn scripts_run(server: &RedisServer) -> u64 {
     let stats = server.cli(&["INFO", "commandstats"]).unwrap().text();
-    let calls = stats.lines().find_map(|line| line.strip_prefix("cmdstat_fcall:calls=")?.split(',').next());
+    let calls = stats.lines().find_map(|line| line.strip_prefix("cmdstat_evalsha:calls=")?.split(',').next());
     calls.and_then(|calls| calls.parse().ok()).unwrap_or(0)
 }
 

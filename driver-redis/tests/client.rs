@@ -39,12 +39,12 @@ async fn sixteen_waiters_on_two_clients_take_turns_without_polling() {
     }
     server.cli(&["CONFIG", "RESETSTAT"]).unwrap();
     tokio::time::sleep(std::time::Duration::from_millis(300)).await;
-    assert_eq!(calls(&server, "fcall"), 0, "nobody asks while nothing happens");
+    assert_eq!(calls(&server, "evalsha"), 0, "nobody asks while nothing happens");
     guard.release().await.unwrap();
     for task in waiting {
         tokio::time::timeout(LONG, task).await.unwrap().unwrap();
     }
-    let asked = calls(&server, "fcall");
+    let asked = calls(&server, "evalsha");
     assert!(asked <= 1 + 4 * WAITERS, "{asked} requests for {WAITERS} hand-overs");
     assert_eq!(calls(&server, "publish"), WAITERS);
 }

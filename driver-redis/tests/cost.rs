@@ -25,7 +25,14 @@ async fn a_pair_that_nobody_disturbs_is_two_requests() {
     }
     counted(
         &server,
-        &[("fcall", 2 * PAIRS), ("exists", PAIRS), ("time", PAIRS), ("set", 2 * PAIRS), ("get", PAIRS), ("del", PAIRS)],
+        &[
+            ("evalsha", 2 * PAIRS),
+            ("exists", PAIRS),
+            ("time", PAIRS),
+            ("set", 2 * PAIRS),
+            ("get", PAIRS),
+            ("del", PAIRS),
+        ],
     );
 }
 
@@ -50,7 +57,7 @@ async fn a_renewal_is_one_command_for_each_lease_and_one_script_for_each_ttl() {
         let Renewed::Extended { ttl } = renewed.unwrap() else { panic!("lost") };
         assert!(ttl >= renewal.ttl.get());
     }
-    counted(&server, &[("fcall", 3), ("mget", 3), ("pexpire", pexpire), ("pttl", pttl)]);
+    counted(&server, &[("evalsha", 3), ("mget", 3), ("pexpire", pexpire), ("pttl", pttl)]);
 }
 
 #[tokio::test]
@@ -61,5 +68,5 @@ async fn a_release_of_what_is_gone_touches_nothing() {
     assert_eq!(client.locks.release(&hold(&request)).await.unwrap(), Released::NotHeld);
     server.cli(&["CONFIG", "RESETSTAT"]).unwrap();
     assert_eq!(client.locks.release(&hold(&request)).await.unwrap(), Released::NotHeld);
-    counted(&server, &[("fcall", 1), ("get", 1)]);
+    counted(&server, &[("evalsha", 1), ("get", 1)]);
 }

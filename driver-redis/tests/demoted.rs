@@ -4,8 +4,8 @@ mod common;
 
 use std::time::{Duration, Instant};
 
-use common::{LONG, PLACES, Server, commands, server, user, waiter};
-use tenure_core::driver::Signal;
+use common::{LONG, PLACES, Server, attempt, commands, hold, server, user, waiter};
+use tenure_core::driver::{Released, Signal};
 use tenure_core::{Client, ErrorKind};
 use tenure_redis::RedisDriver;
 use tenure_testkit::{TcpProxy, eventually};
@@ -26,7 +26,7 @@ async fn the_connection_is_made_anew_where_the_name_leads_now() {
     let name = TcpProxy::start(old.port()).unwrap();
     let client = connect(name.port()).await;
     let lock = client.lock("a").unwrap();
-    assert!(lock.try_acquire().await.unwrap().is_some());
+    lock.try_acquire().await.unwrap().unwrap().release().await.unwrap(); // a replica can say that a lock is taken
     demote(&old);
     name.lead_to(new.port());
     let started = Instant::now();
@@ -116,4 +116,19 @@ async fn news_from_behind_a_gap_are_a_reason_to_ask_only() {
     server.cli(&["PUBLISH", &channel, &news]).unwrap();
     client.locks.inspect(&waiter.name).await.unwrap(); // the news precede this reply
     assert_eq!(watch.next().await, Signal::Wake);
+}
+
+/// Too few replicas are attached: whatever only reads is served.
+#[tokio::test]
+async fn a_primary_that_may_not_write_still_answers_what_reads() {
+    let server = server();
+    let client = common::Client::of(&server).await;
+    let mine = attempt("a");
+    client.grant(&mine).await;
+    server.cli(&["CONFIG", "SET", "min-replicas-to-write", "3"]).unwrap();
+    assert!(client.locks.inspect(&mine.name).await.unwrap().holder.is_some());
+    let error = client.locks.acquire(&attempt("b")).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+    server.cli(&["CONFIG", "SET", "min-replicas-to-write", "0"]).unwrap();
+    assert_eq!(client.locks.release(&hold(&mine)).await.unwrap(), Released::Released);
 }

@@ -89,14 +89,6 @@ impl RedisExecutor for Absurd {
         self.wire.homes()
     }
 
-    async fn fcall(&self, call: &ScriptCall) -> Result<Reply, ExecError> {
-        self.wire.fcall(call).await
-    }
-
-    async fn function_load(&self, call: &ScriptCall) -> Result<Reply, ExecError> {
-        self.wire.function_load(call).await
-    }
-
     async fn evalsha(&self, call: &ScriptCall) -> Result<Reply, ExecError> {
         self.wire.evalsha(call).await
     }
@@ -128,7 +120,7 @@ async fn a_time_that_is_none_is_noted() {
     let pairs =
         parts.iter().flat_map(|a| [vec![a.clone(), Reply::Int(0)], vec![Reply::Int(0), a.clone()], vec![a.clone()]]);
     for time in pairs.map(Reply::Array).chain([Reply::Nil, Reply::Array(vec![])]) {
-        let settings = RedisSettings::default().functions(false);
+        let settings = RedisSettings::default();
         let keys = Keyspace::of(&settings, ClientId::random());
         let absurd = Absurd { wire: Wire::to(&server), time: time.clone() };
         let locks = RedisLocks::checked(absurd, keys, settings, WakeLink::default()).await.unwrap();

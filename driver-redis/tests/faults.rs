@@ -29,7 +29,7 @@ async fn eventually_acquired(client: &Client, lock: &str) {
 #[tokio::test]
 async fn forgotten_scripts_are_sent_again() {
     let server = server();
-    let client = Client::at(&format!("{}?functions=false", server.url())).await;
+    let client = Client::of(&server).await;
     let mine = attempt("a");
     client.grant(&mine).await;
     server.cli(&["SCRIPT", "FLUSH"]).unwrap();

@@ -35,6 +35,7 @@ async fn commands_leave_on_the_given_connection_and_wake_ups_come_on_another() {
     let mut given = connection(&server).await;
     let number: u64 = redis::cmd("CLIENT").arg("ID").query_async(&mut given).await.unwrap();
     let client = on(&given, &server).await;
+    client.lock("a").unwrap().acquire().await.unwrap().release().await.unwrap(); // now the server knows the script
     let guard = client.lock("a").unwrap().acquire().await.unwrap();
 
     let connections = connections(&server);
@@ -45,7 +46,7 @@ async fn commands_leave_on_the_given_connection_and_wake_ups_come_on_another() {
         "the given one, one that listens, and this one: {connections:#?}"
     );
     let ours = connections.iter().find(|line| line.starts_with(&format!("id={number} "))).unwrap();
-    assert!(ours.contains(" cmd=fcall ") && ours.contains(" name= "), "{ours}");
+    assert!(ours.contains(" cmd=evalsha ") && ours.contains(" name= "), "{ours}");
 
     let other = Client::new(Backend::from(RedisDriver::connect_url(&server.url()).await.unwrap()));
     assert!(other.lock("a").unwrap().try_acquire().await.unwrap().is_none());
@@ -145,7 +146,9 @@ async fn a_command_whose_reply_is_lost_is_not_sent_again() {
     let locks = std::sync::Arc::clone(Backend::from(driver).locks());
     let calls = || {
         let stats = server.cli(&["INFO", "commandstats"]).unwrap().text();
-        stats.lines().find_map(|line| line.strip_prefix("cmdstat_fcall:calls=")?.split(',').next()?.parse::<u64>().ok())
+        stats
+            .lines()
+            .find_map(|line| line.strip_prefix("cmdstat_evalsha:calls=")?.split(',').next()?.parse::<u64>().ok())
     };
     let before = calls();
     proxy.set_present(Link::LosesReplies);

@@ -24,7 +24,7 @@ fn taker() -> AcquireRequest {
 
 /// A client that hears nothing, as one that died.
 async fn deaf(server: &Server) -> RedisLocks<Wire> {
-    let settings = RedisSettings::default().functions(false);
+    let settings = RedisSettings::default();
     let keys = Keyspace::of(&settings, ClientId::random());
     RedisLocks::checked(Wire::to(server), keys, settings, WakeLink::default()).await.unwrap()
 }

@@ -33,7 +33,7 @@ type Figures = BTreeMap<String, f64>;
 const AT: &str = "COST_AT";
 /// The other program.
 const AGAINST: &str = "COST_AGAINST";
-/// What is added to the address: `?functions=false`, for one.
+/// What is added to the address: `?fences=counter`, for one.
 const OPTIONS: &str = "COST_OPTIONS";
 
 fn env(name: &str) -> Option<String> {
@@ -103,7 +103,7 @@ impl Account {
         let script = |line: &str| {
             let (command, rest) = line.strip_prefix("cmdstat_")?.split_once(":calls=")?;
             let us = rest.split("usec=").nth(1)?.split(',').next()?.parse::<f64>().ok()?;
-            ["fcall", "evalsha", "eval"].contains(&command).then_some(us)
+            ["evalsha", "eval"].contains(&command).then_some(us)
         };
         let cpu = |line: &str| {
             let seconds = line.strip_prefix("used_cpu_user:").or(line.strip_prefix("used_cpu_sys:"))?;

@@ -24,7 +24,7 @@ async fn engine(server: &RedisServer) -> Queue<Vec<u8>> {
 fn cost(server: &RedisServer) -> (u64, u64) {
     let all = all_calls(server);
     let of = |name: &str| all.get(name).copied().unwrap_or(0);
-    (of("fcall") + of("evalsha"), of("publish"))
+    (of("evalsha"), of("publish"))
 }
 
 /// Clients that take one message after the other, for ever.

@@ -3,10 +3,7 @@
 mod common;
 
 use common::queue::{ack, because, key, known_as, lease, message, named, one, push, queue, receive, settle, up_to};
-use common::{
-    Client, FUNCTION_RIGHTS, LONG, PLACES, Server, attempt, commands, entry, hold, keys, server, ttl, user, waiter,
-    woken,
-};
+use common::{Client, LONG, PLACES, Server, attempt, commands, entry, hold, keys, server, ttl, user, waiter, woken};
 use tenure_core::driver::{
     AcquireRequest, DeadSelection, Extension, Handing, NewMessage, Queueing, ReentrantRenewal, Renewal, Settled,
     Settlement,
@@ -203,7 +200,7 @@ fn depth(server: &Server) -> i64 {
 #[test]
 fn the_documented_rules_are_these() {
     let readme = include_str!("../README.md");
-    for rule in commands().into_iter().chain(PLACES).chain(FUNCTION_RIGHTS) {
+    for rule in commands().into_iter().chain(PLACES) {
         assert!(readme.contains(rule), "{rule}");
     }
 }

@@ -309,5 +309,5 @@ async fn an_undisturbed_release_does_two_commands() {
         .collect();
     let mut sorted = ran.clone();
     sorted.sort_unstable();
-    assert_eq!(sorted, ["del", "fcall", "get"]);
+    assert_eq!(sorted, ["del", "evalsha", "get"]);
 }

@@ -199,7 +199,6 @@ impl RedisConfig {
     /// `rediss` in place of `redis` asks for TLS.
     ///
     /// Query parameters: `prefix`, `max_waiters`, `max_backlog`, `max_dead_letters`, `fences=clock|counter`, `fence_floor`, `counter_life_ms`,
-    /// `functions=true|false`,
     /// `allow_eviction=true|false`, `connect_timeout_ms`, `response_timeout_ms`, `ping_interval_ms`, `protocol=resp2|resp3`, `name`; with TLS also
     /// `ca`, `cert` and `key`, the paths of PEM files; with sentinels also `sentinel_user` and `sentinel_pass`. They
     /// mean what the setters and [`RedisSettings`] say.

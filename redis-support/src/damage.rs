@@ -68,13 +68,13 @@ mod tests {
     #[test]
     fn damage_is_told_from_other_refusals() {
         for text in [
-            "WRONGTYPE Operation against a key holding the wrong kind of value script: f, on @user_function:9.",
+            "WRONGTYPE Operation against a key holding the wrong kind of value script: f, on @user_script:9.",
             "ERR Error running script (call to f_1): @user_script:9: WRONGTYPE Operation against a key",
         ] {
             assert_eq!(Met::by(&ExecError::refused(text)), Some(Met::AnotherType));
         }
         let unreadable = Met::Unreadable { key: "{tenure:dq:a}:n".into(), found: "x y".into() };
-        let text = "ERR DAMAGED {tenure:dq:a}:n|x y| script: f, on @user_function:9.";
+        let text = "ERR DAMAGED {tenure:dq:a}:n|x y| script: f, on @user_script:9.";
         assert_eq!(Met::by(&ExecError::refused(text)), Some(unreadable));
         assert_eq!(Met::by(&ExecError::refused("ERR something new")), None);
     }

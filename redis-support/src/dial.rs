@@ -74,11 +74,6 @@ impl<'a> Request<'a> {
         Self { head: ["", ""], rest: Rest::Words(words) }
     }
 
-    /// A script as a function.
-    pub(crate) fn by_function(call: &'a ScriptCall) -> Self {
-        Self { head: ["FCALL", call.script.function()], rest: Rest::Call(call) }
-    }
-
     /// A script by its digest.
     pub(crate) fn by_digest(call: &'a ScriptCall) -> Self {
         Self { head: ["EVALSHA", call.script.sha1()], rest: Rest::Call(call) }

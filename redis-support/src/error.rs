@@ -87,37 +87,6 @@ impl ExecError {
         matches!(self, Self::Server { code, message } if recognise(code, message) == "NOSCRIPT")
     }
 
-    /// Whether the server does not know the function; nothing was executed.
-    pub(crate) fn is_no_function(&self) -> bool {
-        let told = |message: &str| message.to_ascii_lowercase().contains("function not found");
-        matches!(self, Self::Server { message, .. } if told(message))
-    }
-
-    /// Whether a library was refused for what it is, or is not to be loaded at all, rather than for the state of the
-    /// server, which passes.
-    pub(crate) fn is_library_refused(&self) -> bool {
-        self.is_denied() || matches!(self, Self::Server { code, .. } if code == "ERR")
-    }
-
-    /// Whether the library is there already.
-    pub(crate) fn is_known_library(&self) -> bool {
-        matches!(self, Self::Server { message, .. } if message.starts_with("Library '") && message.ends_with("already exists"))
-    }
-
-    /// Whether the server keeps functions from the user, or does not have them; nothing was executed.
-    pub(crate) fn is_function_withheld(&self) -> bool {
-        matches!(self, Self::Server { message, .. } if message.to_ascii_lowercase().contains("fcall"))
-            && self.is_withheld()
-    }
-
-    /// Whether the server refused a function without looking into it, because functions may write and its state forbids
-    /// writes, though this run may not have written. A command inside that is refused is told with its line. Nothing was
-    /// executed.
-    pub(crate) fn is_function_unread(&self) -> bool {
-        let forbids = |code: &str| matches!(code, "OOM" | "MISCONF" | "NOREPLICAS");
-        matches!(self, Self::Server { code, message } if forbids(code) && !message.contains("@user_function:"))
-    }
-
     /// Whether the server takes no writes, because it is a replica.
     pub(crate) fn is_read_only(&self) -> bool {
         matches!(self, Self::Server { code, message } if recognise(code, message) == "READONLY")
@@ -244,7 +213,7 @@ fn refusal(code: &str, message: &str, keys: &Keyspace, script: Option<&Script>) 
 
 /// Whether a refusal came from a command inside a script, rather than from the call of the script.
 fn is_inside(message: &str) -> bool {
-    ["script", "@user_function:"].iter().any(|place| message.contains(place))
+    message.contains("script")
 }
 
 /// Names the right that is missing, as an access control rule would give it.
@@ -259,12 +228,9 @@ fn missing_right(message: &str, keys: &Keyspace, script: Option<&Script>) -> Str
     let quoted = || message.split('\'').nth(1).filter(|_| message.contains("to run the '")).map(str::to_owned);
     let appended = || message.rsplit_once(" [")?.1.strip_suffix(']').map(str::to_owned);
     let by_line = || {
-        let (place, before) =
-            [("@user_script:", 0), ("@user_function:", 1)].into_iter().find(|(place, _)| message.contains(place))?;
-        let digits = message.rsplit_once(place)?.1;
+        let digits = message.rsplit_once("@user_script:")?.1;
         let end = digits.find(|c: char| !c.is_ascii_digit()).unwrap_or(digits.len());
-        let line = digits[..end].parse::<usize>().ok()?.checked_sub(before)?;
-        script?.command_at(line).map(str::to_owned)
+        script?.command_at(digits[..end].parse().ok()?).map(str::to_owned)
     };
     match quoted().or_else(appended).or_else(by_line) {
         Some(command) => {
@@ -328,37 +294,6 @@ mod tests {
             let error = named(text);
             assert_eq!(error.kind(), kind, "{text}");
             assert!(error.message().contains(word), "{text}: {error}");
-        }
-    }
-
-    #[test]
-    fn only_what_was_not_executed_is_sent_in_another_way() {
-        let inside = "script: tenure_acquire_0a, on @user_function:12.";
-        for (text, [absent, withheld, unread]) in [
-            ("ERR Function not found", [true, false, false]),
-            ("ERR unknown command 'FCALL', with args beginning with: ", [false, true, false]),
-            ("NOPERM this user has no permissions to run the 'fcall' command", [false, true, false]),
-            ("NOPERM this user has no permissions to access one of the keys used as arguments", [false; 3]),
-            ("OOM command not allowed when used memory > 'maxmemory'.", [false, false, true]),
-            ("NOREPLICAS Not enough good replicas to write.", [false, false, true]),
-            ("MISCONF Errors writing to the AOF file", [false, false, true]),
-            (&format!("NOREPLICAS Not enough good replicas to write. {inside}"), [false; 3]),
-            (&format!("ERR Unknown Redis command called from script {inside}"), [false; 3]),
-            ("READONLY You can't write against a read only replica.", [false; 3]),
-        ] {
-            let error = ExecError::refused(text);
-            let told = [error.is_no_function(), error.is_function_withheld(), error.is_function_unread()];
-            assert_eq!(told, [absent, withheld, unread], "{text}");
-        }
-        for (text, [known, refused]) in [
-            ("ERR Library 'tenure_acquire_0a' already exists", [true, true]),
-            ("ERR unknown subcommand 'LOAD'. Try FUNCTION HELP.", [false, true]),
-            ("NOPERM this user has no permissions to run the 'function|load' command", [false, true]),
-            ("OOM command not allowed when used memory > 'maxmemory'.", [false, false]),
-            ("READONLY You can't write against a read only replica.", [false, false]),
-        ] {
-            let error = ExecError::refused(text);
-            assert_eq!([error.is_known_library(), error.is_library_refused()], [known, refused], "{text}");
         }
     }
 

@@ -2,9 +2,6 @@
 
 use std::fmt::Debug;
 use std::ops::RangeInclusive;
-use std::sync::atomic::{AtomicBool, Ordering};
-
-use futures_util::FutureExt as _;
 
 use crate::args::ArgList;
 use crate::error::ExecError;
@@ -66,12 +63,6 @@ pub trait RedisExecutor: Debug + Send + Sync + 'static {
     /// For each server that keeps locks, where it is and some of the slots that it serves.
     fn homes(&self) -> Vec<(String, RangeInclusive<u16>)>;
 
-    /// `FCALL` of the script's function. An unknown function is a [`ExecError::Server`] with the server's words.
-    fn fcall(&self, call: &ScriptCall) -> impl Future<Output = Result<Reply, ExecError>> + Send;
-
-    /// `FUNCTION LOAD` of the script's library, to the server that serves the call.
-    fn function_load(&self, call: &ScriptCall) -> impl Future<Output = Result<Reply, ExecError>> + Send;
-
     /// `EVALSHA` of the script's digest. An unknown script is a [`ExecError::Server`] with code `NOSCRIPT`.
     fn evalsha(&self, call: &ScriptCall) -> impl Future<Output = Result<Reply, ExecError>> + Send;
 
@@ -90,51 +81,12 @@ pub trait RedisExecutor: Debug + Send + Sync + 'static {
     fn close(&self) -> impl Future<Output = ()> + Send;
 }
 
-/// Runs scripts: as functions as long as the servers let us, else by digest, and by source where the digest is not known.
+/// Runs a script: by its digest, and by its source where the server does not know that.
 ///
-/// Every refusal after which a script is sent in another way proves that nothing was executed: a second request is never
-/// a repetition.
-#[derive(Debug)]
-pub(crate) struct Runner {
-    functions: AtomicBool,
-}
-
-impl Runner {
-    /// Sends functions, if that is wanted, until a server does not have them or keeps them from the user.
-    pub(crate) fn new(functions: bool) -> Self {
-        Self { functions: AtomicBool::new(functions) }
-    }
-
-    /// Runs a script.
-    pub(crate) async fn run<E: RedisExecutor>(&self, executor: &E, call: &ScriptCall) -> Result<Reply, ExecError> {
-        if self.functions.load(Ordering::Relaxed) {
-            let mut result = executor.fcall(call).await;
-            if matches!(&result, Err(error) if error.is_no_function()) && self.load(executor, call).boxed().await {
-                result = executor.fcall(call).await;
-            }
-            match result {
-                Err(error) if error.is_function_withheld() => self.functions.store(false, Ordering::Relaxed),
-                Err(error) if error.is_no_function() || error.is_function_unread() => {}
-                result => return result,
-            }
-        }
-        match executor.evalsha(call).await {
-            Err(error) if error.is_no_script() => executor.eval(call).await,
-            result => result,
-        }
-    }
-
-    /// Makes the function known; tells whether it is. What else may have gone wrong shows when the script is sent.
-    async fn load<E: RedisExecutor>(&self, executor: &E, call: &ScriptCall) -> bool {
-        match executor.function_load(call).await {
-            Ok(_) => true,
-            Err(error) if error.is_known_library() => true, // somebody else was faster
-            Err(error) => {
-                if error.is_library_refused() {
-                    self.functions.store(false, Ordering::Relaxed);
-                }
-                false
-            }
-        }
+/// `NOSCRIPT` proves that nothing was executed: the second request is never a repetition.
+pub(crate) async fn run<E: RedisExecutor>(executor: &E, call: &ScriptCall) -> Result<Reply, ExecError> {
+    match executor.evalsha(call).await {
+        Err(error) if error.is_no_script() => executor.eval(call).await,
+        result => result,
     }
 }

@@ -19,7 +19,7 @@ use crate::check::{Checks, Notes};
 use crate::config::{RedisConfig, Topology};
 use crate::damage::{self, Met};
 use crate::dial::Dialer;
-use crate::executor::{Placement, RedisExecutor, Reply, Runner, ScriptCall};
+use crate::executor::{self, Placement, RedisExecutor, Reply, ScriptCall};
 use crate::keyspace::{ClientId, FenceScope, Keyspace};
 use crate::remote::Remote;
 use crate::reply;
@@ -37,11 +37,9 @@ pub(crate) const GO_ON: i64 = -2;
 /// The driver traits over an executor. Clones share it.
 ///
 /// Every method but `close` is one round trip; one more when a cluster redirects the request; one more for every 256 waiters
-/// that died in front of the others when a lock is freed; and two more when the server
-/// does not know the function (its data was lost, `FUNCTION FLUSH`), which is then loaded. Without functions (a version
-/// before 7.0, no right to them) it is one more when the server has forgotten its scripts (a restart, a failover, `SCRIPT
-/// FLUSH`): the script is then sent whole, once. A server that takes no writes refuses functions
-/// unread; that script is then sent as if there were none. One more names a key of another type. `watch` needs none. After a new connection the next
+/// that died in front of the others when a lock is freed; and one more when the server
+/// does not know the script (a restart, a failover, `SCRIPT FLUSH`), which is then sent whole, once. One more names a key of
+/// another type. `watch` needs none. After a new connection the next
 /// request to grant, push or receive is three more, which look whether the server is still fit for it. A node of a quorum that was down at the start is checked before its first vote, in five more.
 #[derive(Debug)]
 pub struct RedisLocks<E>(Arc<Inner<E>>);
@@ -50,7 +48,6 @@ pub struct RedisLocks<E>(Arc<Inner<E>>);
 struct Inner<E> {
     executor: E,
     calls: Calls,
-    runner: Runner,
     wake: WakeLink,
     /// What is known of the servers.
     checks: Checks,
@@ -130,9 +127,8 @@ impl<E: RedisExecutor> RedisLocks<E> {
         wake: WakeLink,
         seat: Option<Seat>,
     ) -> Self {
-        let runner = Runner::new(settings.functions);
         let calls = Calls::new(keys, settings);
-        Self(Arc::new(Inner { executor, calls, runner, wake, checks: Checks::default(), seat }))
+        Self(Arc::new(Inner { executor, calls, wake, checks: Checks::default(), seat }))
     }
 
     /// Looks whether the servers are fit to keep locks, unless that is known already: anew after each new connection.
@@ -169,7 +165,7 @@ impl<E: RedisExecutor> RedisLocks<E> {
     /// Runs a script for `operation` on `name`.
     pub(crate) async fn run(&self, operation: &'static str, name: &LockName, call: ScriptCall) -> Result<Reply> {
         let inner = &*self.0;
-        match inner.runner.run(&inner.executor, &call).await {
+        match executor::run(&inner.executor, &call).await {
             Ok(reply) => Ok(reply),
             Err(error) => {
                 let error = match Met::by(&error) {
@@ -192,7 +188,7 @@ impl<E: RedisExecutor> RedisLocks<E> {
             }
             Met::AnotherType => {
                 let asked = ScriptCall { script: &script::TYPES, args: ArgList::default(), ..call };
-                let types = inner.runner.run(&inner.executor, &asked).await;
+                let types = executor::run(&inner.executor, &asked).await;
                 damage::another_type(asked.keys.iter(), types.as_ref().ok())
             }
         }
@@ -243,7 +239,7 @@ impl<E: RedisExecutor> RedisLocks<E> {
     /// Runs a script for several: its one failure is everybody's.
     async fn run_part(&self, call: ScriptCall, names: Vec<&LockName>) -> Vec<Result<Renewed>> {
         let inner = &*self.0;
-        let answer = match inner.runner.run(&inner.executor, &call).await {
+        let answer = match executor::run(&inner.executor, &call).await {
             Ok(reply) => reply::renewals(&reply, names.len()).map_err(|error| error.message().to_owned()).map_err(Err),
             Err(error) => Err(Ok(error)),
         };

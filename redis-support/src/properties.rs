@@ -56,7 +56,6 @@ const URLS: &[&str] = &[
     "clock",
     "fence_floor=",
     "counter_life_ms=",
-    "functions=",
     "true",
     "allow_eviction=",
     "connect_timeout_ms=",
@@ -108,7 +107,6 @@ pub(crate) const WORDS: &[&str] = &[
     " [",
     "]",
     "@user_script:",
-    "@user_function:",
     "redis_version:",
     "redis_mode:",
     "cluster",
@@ -229,8 +227,7 @@ proptest! {
     #[test]
     fn any_refusal_is_named(text in inputs::text(WORDS, 0..12)) {
         let error = ExecError::refused(&text);
-        let _ = (error.is_no_script(), error.is_no_function(), error.is_library_refused(), error.is_known_library());
-        let _ = (error.is_function_withheld(), error.is_function_unread(), error.is_withheld(), Met::by(&error));
+        let _ = (error.is_no_script(), error.is_withheld(), Met::by(&error));
         assert_sound(&error.into_error(&keys(), Some(&script::RENEW)), &[]);
     }
 

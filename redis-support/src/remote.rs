@@ -113,15 +113,6 @@ impl<D: Dialer> RedisExecutor for Remote<D> {
         }
     }
 
-    async fn fcall(&self, call: &ScriptCall) -> Result<Reply, ExecError> {
-        self.run(call, Request::by_function(call)).await
-    }
-
-    async fn function_load(&self, call: &ScriptCall) -> Result<Reply, ExecError> {
-        let words = ["FUNCTION", "LOAD", &call.script.library()];
-        self.run(call, Request::words(&words)).await
-    }
-
     async fn evalsha(&self, call: &ScriptCall) -> Result<Reply, ExecError> {
         self.run(call, Request::by_digest(call)).await
     }

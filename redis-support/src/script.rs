@@ -8,14 +8,12 @@ pub struct Script {
     name: &'static str,
     source: &'static str,
     sha1: String,
-    function: String,
 }
 
 impl Script {
     fn new(name: &'static str, source: &'static str) -> Self {
         let sha1 = sha1_smol::Sha1::from(source).digest().to_string();
-        let function = format!("tenure_{name}_{}", &sha1[..16]);
-        Self { name, source, sha1, function }
+        Self { name, source, sha1 }
     }
 
     /// What it is called, in errors.
@@ -34,19 +32,6 @@ impl Script {
     #[must_use]
     pub fn sha1(&self) -> &str {
         &self.sha1
-    }
-
-    /// What the function is called that does the same, and the library that has it: names that no other source has.
-    #[must_use]
-    pub fn function(&self) -> &str {
-        &self.function
-    }
-
-    /// The source of that library. Its first line stands before the script's.
-    #[must_use]
-    pub fn library(&self) -> String {
-        let Self { function, source, .. } = self;
-        format!("#!lua name={function}\nredis.register_function('{function}', function(KEYS, ARGV) {source}\nend)\n")
     }
 
     /// The first command that line `number` (from 1) calls, in capitals.

@@ -45,12 +45,11 @@ pub struct RedisSettings {
     pub(crate) tombstone: Duration,
     pub(crate) max_backlog: Option<u64>,
     pub(crate) max_dead_letters: u64,
-    pub(crate) functions: bool,
 }
 
 impl Default for RedisSettings {
     /// Prefix `tenure`, clock-seeded fences per node and no floor for them, a day for the counters of names, no eviction, 10 000 waiters, tombstones of 60 s, queues of
-    /// any length, 100 000 dead letters, functions where they are to be had.
+    /// any length, 100 000 dead letters.
     fn default() -> Self {
         Self {
             prefix: Prefix::default(),
@@ -63,7 +62,6 @@ impl Default for RedisSettings {
             tombstone: Duration::from_secs(60),
             max_backlog: None,
             max_dead_letters: 100_000,
-            functions: true,
         }
     }
 }
@@ -177,17 +175,6 @@ impl RedisSettings {
     #[must_use]
     pub fn max_dead_letters(mut self, most: u64) -> Self {
         self.max_dead_letters = most;
-        self
-    }
-
-    /// Whether scripts are kept at the server as functions (`FUNCTION LOAD`, `FCALL`) where it has them, from version 7.0, and
-    /// the user may; default `true`. Functions are part of the server's data: a replica that takes over knows them, and
-    /// each version of a script leaves one behind, a library `tenure_<script>_<digest>` of some 10 KiB. `false`, or where
-    /// functions are not to be had: `EVALSHA`, and `EVAL` once. Whoever may load functions at the
-    /// server can replace these, and theirs run with this user's rights: `false` where such users are not trusted.
-    #[must_use]
-    pub fn functions(mut self, functions: bool) -> Self {
-        self.functions = functions;
         self
     }
 }

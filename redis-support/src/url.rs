@@ -142,9 +142,6 @@ fn settings(url: &mut BackendUrl, mut settings: RedisSettings) -> Result<RedisSe
     if let Some(life) = url.millis("counter_life_ms")? {
         settings = settings.counter_life(life)?;
     }
-    if let Some(functions) = url.truth("functions")? {
-        settings = settings.functions(functions);
-    }
     if let Some(allowed) = url.truth("allow_eviction")? {
         settings = settings.eviction(if allowed { Eviction::Allow } else { Eviction::Refuse });
     }

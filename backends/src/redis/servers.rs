@@ -90,13 +90,9 @@ impl Servers {
         Ok(())
     }
 
-    /// Makes all servers forget their scripts, and the primaries their functions, which the oldest ones do not have.
+    /// Makes all servers forget their scripts.
     pub(super) fn forget_scripts(&self) -> Result<(), BoxError> {
-        self.everywhere(&["SCRIPT", "FLUSH", "SYNC"])?;
-        match self.primaries(&["FUNCTION", "FLUSH", "SYNC"]) {
-            Err(error) if error.to_string().contains("unknown command") => Ok(()),
-            flushed => flushed,
-        }
+        self.everywhere(&["SCRIPT", "FLUSH", "SYNC"])
     }
 
     /// Makes the primaries forget everything.

@@ -66,7 +66,7 @@ impl Redis {
         let log = self.server.cli(&["SLOWLOG", "GET", "10000"])?;
         let script = |entry: &&Reply| {
             let command = entry.items().get(3).and_then(|args| args.items().first()).map(Reply::text);
-            command.is_some_and(|command| ["EVAL", "EVALSHA", "FCALL"].contains(&command.to_uppercase().as_str()))
+            command.is_some_and(|command| ["EVAL", "EVALSHA"].contains(&command.to_uppercase().as_str()))
         };
         let micros = |entry: &Reply| entry.items().get(2).and_then(Reply::int).unwrap_or(0) as f64;
         Ok(log.items().iter().filter(script).map(micros).fold(0.0, f64::max) / 1e3)

@@ -29,8 +29,6 @@ const COMMANDS: &str = "+ping +subscribe +info +evalsha +eval +time +get +mget +
                         +type +pttl +pexpire +hset +hget +hmget +hscan +hexists +hlen +hdel +zadd +zrange +zrank +zscore \
                         +zcard +zcount +zrem +publish";
 pub(crate) const PLACES: [&str; 3] = ["~tenure:*", "~{tenure:*", "&tenure:*"];
-/// Those for functions, which are optional.
-pub(crate) const FUNCTION_RIGHTS: [&str; 2] = ["+fcall", "+function|load"];
 
 /// A client of the driver: all its traits.
 pub(crate) struct Client {

@@ -103,14 +103,6 @@ impl RedisExecutor for Wire {
         vec![("wire".into(), 0..=16_383)]
     }
 
-    async fn fcall(&self, _call: &ScriptCall) -> Result<Reply, ExecError> {
-        Err(ExecError::refused("ERR unknown command 'FCALL'"))
-    }
-
-    async fn function_load(&self, _call: &ScriptCall) -> Result<Reply, ExecError> {
-        Err(ExecError::refused("ERR unknown command 'FUNCTION'"))
-    }
-
     async fn evalsha(&self, call: &ScriptCall) -> Result<Reply, ExecError> {
         match self.edited(call) {
             None => self.script("EVALSHA", call.script.sha1(), call),

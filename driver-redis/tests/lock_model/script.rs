@@ -148,7 +148,7 @@ impl Setup {
     pub(crate) const ALL: [Self; 3] = [Self::Usual, Self::Counter, Self::OfTheName];
 
     pub(crate) fn settings(self) -> RedisSettings {
-        let usual = RedisSettings::default().functions(false).max_waiters(MOST_WAITERS).unwrap();
+        let usual = RedisSettings::default().max_waiters(MOST_WAITERS).unwrap();
         match self {
             Self::Usual => usual,
             Self::Counter => usual.fences(Fences::Counter).fence_floor(FenceFloor::new(FLOOR).unwrap()),

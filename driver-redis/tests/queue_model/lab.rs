@@ -67,7 +67,7 @@ pub(crate) struct Bench<'a> {
 impl<'a> Bench<'a> {
     pub(crate) fn at(server: &'a RedisServer, edit: Option<&Edit>) -> Self {
         let runtime = Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
-        let settings = RedisSettings::default().functions(false).max_dead_letters(DEAD_LETTERS);
+        let settings = RedisSettings::default().max_dead_letters(DEAD_LETTERS);
         let keys = Keyspace::of(&settings, ClientId::random());
         let wire = Wire::with(server, edit.cloned());
         let redis = runtime.block_on(RedisLocks::checked(wire, keys, settings, WakeLink::default())).unwrap();

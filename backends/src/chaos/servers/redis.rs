@@ -55,12 +55,11 @@ impl Servers for RedisNodes {
 
     fn disturb(&mut self, node: usize, rng: &mut Rng) -> Result<String, BoxError> {
         let pause = (20 + rng.below(700)).to_string();
-        let words: &[&str] = match rng.below(if self.forgets() { 6 } else { 5 }) {
+        let words: &[&str] = match rng.below(if self.forgets() { 5 } else { 4 }) {
             0 => &["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"],
             1 => &["CLIENT", "KILL", "TYPE", "pubsub"],
             2 => &["CLIENT", "PAUSE", &pause, "ALL"],
             3 => &["SCRIPT", "FLUSH", "SYNC"],
-            4 => &["FUNCTION", "FLUSH", "SYNC"],
             _ => &["FLUSHALL"],
         };
         self.nodes[node].cli(words)?;

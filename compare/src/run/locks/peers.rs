@@ -12,7 +12,7 @@ pub(super) struct Peer {
     pub(super) sends: &'static [&'static str],
 }
 
-const SCRIPTS: &[&str] = &["eval", "evalsha", "fcall", "ping"];
+const SCRIPTS: &[&str] = &["eval", "evalsha", "ping"];
 const SET_AND_SCRIPTS: &[&str] = &["set", "eval", "evalsha", "ping"];
 
 pub(super) fn ours(name: &'static str) -> Peer {

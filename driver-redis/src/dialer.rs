@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::StreamExt;
-use redis::aio::{MultiplexedConnection, PubSubSink};
+use redis::aio::{MultiplexedConnection, PubSub, PubSubSink};
 use redis::{
     AsyncConnectionConfig, Client, Cmd, ConnectionAddr, IntoConnectionInfo, ProtocolVersion, PushInfo, PushKind,
     RedisConnectionInfo, RedisError, Value,
@@ -17,6 +17,7 @@ use tenure_redis_support::{
 use tokio::sync::{Mutex, Notify};
 use tokio::task::JoinHandle;
 
+use crate::bounded::Bounded;
 use crate::combine::Combined;
 
 /// Longer than the link waits for anything, and it says what took too long.
@@ -34,10 +35,19 @@ pub(crate) enum RedisDialer {
     Through(Client),
 }
 
+/// The task that carries what a connection sends and receives. It ends with the connection, also while answers are missing.
+pub(crate) struct Driving(JoinHandle<()>);
+
+impl Drop for Driving {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
 /// One connection.
 pub(crate) enum RedisSocket {
     /// Carries commands, and messages as well with the newer protocol. The library tells of its end only then.
-    Commands { connection: Combined, ended: Arc<Notify> },
+    Commands { connection: Combined, ended: Arc<Notify>, _driving: Option<Driving> },
     /// Carries messages only.
     Messages { sink: Mutex<PubSubSink>, ended: Arc<Notify>, reader: JoinHandle<()> },
 }
@@ -56,15 +66,26 @@ impl Dialer for RedisDialer {
             (Self::Own | Self::On(_), _) => client(endpoint)?,
         };
         provide_cryptography();
-        let opened = match (listen, endpoint.protocol) {
-            (Some(listen), Protocol::Resp2) => messages(&client, listen).await,
-            (listen, _) => commands(&client, endpoint, listen).await,
+        let opened = async {
+            let stream = match self {
+                Self::Through(_) => None, // which may have settings of its own for its sockets
+                Self::Own | Self::On(_) => Bounded::open(client.get_connection_info()).await?,
+            };
+            match (listen, endpoint.protocol) {
+                (Some(listen), Protocol::Resp2) => messages(&client, stream, listen).await,
+                (listen, _) => commands(&client, stream, endpoint, listen).await,
+            }
         };
-        opened.map_err(|error| failure(error, not_sent))
+        opened.await.map_err(|error| failure(error, not_sent))
     }
 }
 
-async fn commands(client: &Client, endpoint: &Endpoint, listen: Option<Listen>) -> Result<RedisSocket, RedisError> {
+async fn commands(
+    client: &Client,
+    stream: Option<Bounded>,
+    endpoint: &Endpoint,
+    listen: Option<Listen>,
+) -> Result<RedisSocket, RedisError> {
     let ended = Arc::new(Notify::new());
     // The link limits both, and says what took too long.
     let mut config = AsyncConnectionConfig::new().set_connection_timeout(None).set_response_timeout(None);
@@ -79,11 +100,25 @@ async fn commands(client: &Client, endpoint: &Endpoint, listen: Option<Listen>) 
             Ok::<(), Infallible>(())
         });
     }
-    let mut connection = client.get_multiplexed_async_connection_with_config(&config).await?;
+    let (mut connection, driving) = multiplexed(client, stream, config).await?;
     if let Some(listen) = listen {
         connection.subscribe(&listen.channel).await?;
     }
-    Ok(RedisSocket::Commands { connection: Combined::new(connection), ended })
+    Ok(RedisSocket::Commands { connection: Combined::new(connection), ended, _driving: driving })
+}
+
+/// Over the stream that bounds answers, or over one that the library opens, and then drives as well.
+async fn multiplexed(
+    client: &Client,
+    stream: Option<Bounded>,
+    config: AsyncConnectionConfig,
+) -> Result<(MultiplexedConnection, Option<Driving>), RedisError> {
+    let Some(stream) = stream else {
+        return Ok((client.get_multiplexed_async_connection_with_config(&config).await?, None));
+    };
+    let login = client.get_connection_info().redis_settings();
+    let (connection, driving) = MultiplexedConnection::new_with_config(login, stream, config).await?;
+    Ok((connection, Some(Driving(tokio::spawn(driving)))))
 }
 
 /// The connection that was given, if it lives.
@@ -94,12 +129,16 @@ async fn on_given(mut connection: MultiplexedConnection) -> Result<RedisSocket, 
             let message = format!("the connection that was given has ended, and nobody makes another one: {error}");
             Err(ExecError::NotSent { message, source: Some(Arc::new(error)) })
         }
-        _ => Ok(RedisSocket::Commands { connection: Combined::new(connection), ended: Arc::default() }),
+        _ => Ok(RedisSocket::Commands { connection: Combined::new(connection), ended: Arc::default(), _driving: None }),
     }
 }
 
-async fn messages(client: &Client, listen: Listen) -> Result<RedisSocket, RedisError> {
-    let (mut sink, mut stream) = client.get_async_pubsub().await?.split();
+async fn messages(client: &Client, stream: Option<Bounded>, listen: Listen) -> Result<RedisSocket, RedisError> {
+    let opened = match stream {
+        Some(stream) => PubSub::new(client.get_connection_info().redis_settings(), stream).await?,
+        None => client.get_async_pubsub().await?,
+    };
+    let (mut sink, mut stream) = opened.split();
     sink.subscribe(&listen.channel).await?;
     let ended = Arc::new(Notify::new());
     let signal = Arc::clone(&ended);

@@ -17,7 +17,7 @@ pub struct WorkerStats {
     pub dead: u64,
     /// Occurrences of [recurring](crate::Recurring) messages that failed for good; the next ones are scheduled.
     pub occurrences_failed: u64,
-    /// Messages that their handlers put off: [`Outcome::Later`].
+    /// Messages that their handlers put off: [`Outcome::Later`](crate::Outcome::Later).
     pub put_off: u64,
     /// Messages parked because their lock was taken.
     pub parked: u64,

@@ -50,3 +50,17 @@ async fn closing_waits_for_a_receive_on_its_way_and_returns_what_it_brings() {
     assert_eq!((stats.ready, stats.in_flight), (1, 0), "it comes at once, and not after a lease");
     assert_eq!(other.receive().await.unwrap().attempt(), 1, "its attempt is not used");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_is_being_closed_asks_for_no_message_any_more() {
+    let (_, driver, client, queue) = staged();
+    queue.push(&"x".to_owned()).attempts(1).await.unwrap();
+    driver.faults().delay(Operation::Release, ms(50)); // for so long it is being closed
+    drop(client.lock("held").unwrap().acquire().await.unwrap());
+    driver.faults().delay(Operation::Watch, ms(20));
+    let receiving = tokio::spawn(async move { queue.receive().await.map(drop) });
+    tokio::time::sleep(ms(5)).await; // it subscribes
+    client.close(ms(1_000)).await.unwrap();
+    assert_eq!(receiving.await.unwrap().unwrap_err().kind(), ErrorKind::Closed);
+    assert_eq!(driver.faults().calls(Operation::Receive), 0);
+}

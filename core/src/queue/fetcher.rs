@@ -377,7 +377,8 @@ impl Fetcher {
         let due = turn.ask_at <= Instant::now();
         let fresh = |demand: &Demand| demand.answered == Answered::NotYet;
         let ask = match work.demands.front() {
-            Some(front) if due || work.demands.iter().any(fresh) => {
+            // Looked at under the lock: who closes the client looks here, afterwards, whether a receive is on its way.
+            Some(front) if (due || work.demands.iter().any(fresh)) && self.shared.ensure_open().is_ok() => {
                 let lease = front.lease;
                 let same = work.demands.iter().filter(|demand| demand.lease == lease);
                 let max = same.map(|demand| demand.max).sum::<usize>().min(self.caps.batch);

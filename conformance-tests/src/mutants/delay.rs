@@ -272,6 +272,18 @@ pub(super) const MUTANTS: &[Mutant] = &[
         ["queue/fences-grow"]
     ),
     mutant!(
+        "fence/of-deliveries-without-floor",
+        "fences of deliveries begin anew within each thousand seconds, whatever floor there is",
+        || bent(Bend {
+            received: |r| r
+                .deliveries
+                .iter_mut()
+                .for_each(|d| { d.fence = FencingToken::new(d.fence.get() % 1_000_000_000 + 1).unwrap_or(d.fence) }),
+            ..STRAIGHT
+        }),
+        ["queue/fences-beyond-a-floor"]
+    ),
+    mutant!(
         "wake/queue-never",
         "nobody who waits on a queue is woken",
         || quirky(Quirk::NeverWakes),

@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use tenure_core::driver::{
     AcquireRequest, Acquisition, Begun, Busy, ForceReleased, Grant, Hold, Released, Renewal, Renewed, Watch,
 };
-use tenure_core::{ErrorKind, LockName, OwnerToken, Result};
+use tenure_core::{Error, ErrorKind, LockName, OwnerToken, Result};
 
 use super::leases::{fabricated, made_up};
 use super::maker::{Mutant, mutant};
@@ -79,18 +79,13 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "release/says-not-held",
         "a release says that nothing was held, always",
         || Arc::new(SaysNotHeld),
-        ["config/zeros-are-refused-not-panics", "name/bad-is-refused-unsent"]
+        ["driver/second-release-says-not-held"]
     ),
     mutant!(
         "release/does-nothing",
         "a release is confirmed and not done",
         || Arc::new(KeepsIt),
-        [
-            "queue/turn-needs-a-receiver",
-            "label/long-is-refused-unsent",
-            "lock/released-is-free",
-            "relay/cancelled-waiter-loses-nothing"
-        ]
+        ["queue/turn-needs-a-receiver", "lock/released-is-free", "relay/cancelled-waiter-loses-nothing"]
     ),
     mutant!(
         "release/never-answers",
@@ -100,7 +95,6 @@ pub(super) const MUTANTS: &[Mutant] = &[
             "ping/tells-whether-it-answers",
             "close/gives-back-what-is-held",
             "close/refuses-afterwards",
-            "config/zeros-are-refused-not-panics",
             "meta/capabilities-are-constant",
             "wait/close-ends-it"
         ]
@@ -140,6 +134,12 @@ pub(super) const MUTANTS: &[Mutant] = &[
         ["driver/grants-what-was-asked", "fifo/served-through-expiries"]
     ),
     mutant!(
+        "label/long-is-refused",
+        "a label of more than a hundred bytes is refused",
+        || Arc::new(ShortLabels),
+        ["label/any-text-is-taken"]
+    ),
+    mutant!(
         "token/ignored",
         "the token of an acquisition is replaced by one for its name",
         || Arc::new(OneToken),
@@ -157,6 +157,19 @@ impl Twist for NoExclusion {
             Acquisition::Busy(_) => Ok(fabricated(request, (1 << 60) + self.0.fetch_add(1, Ordering::Relaxed))),
             granted => Ok(granted),
         }
+    }
+}
+
+/// Labels are copied into something short.
+struct ShortLabels;
+
+#[async_trait]
+impl Twist for ShortLabels {
+    async fn acquire(&self, inner: &Inner, request: &AcquireRequest) -> Result<Acquisition> {
+        if request.label.as_ref().is_some_and(|label| label.as_str().len() > 100) {
+            return Err(Error::new(ErrorKind::InvalidArgument, "the label is too long"));
+        }
+        inner.locks().acquire(request).await
     }
 }
 

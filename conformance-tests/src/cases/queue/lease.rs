@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tenure_core::driver::{Cause, Extended, MessageState, Settled, Settlement};
-use tenure_core::{Delivery, ErrorKind, Reason};
+use tenure_core::{Delivery, ErrorKind, FenceFloor, Reason};
 use tokio::time::Instant;
 
 use super::support::{attempts, bench, lease, message, raw, span};
@@ -73,6 +73,13 @@ pub(in crate::cases) const CASES: &[Case] = &[
         ["P57"],
         [Need::Queue],
         fences
+    ),
+    case!(
+        "queue/fences-beyond-a-floor",
+        "A driver with a floor for fences delivers with greater ones, and so does every other one of the same queue after it.",
+        ["P20", "P57"],
+        [Need::Queue, Need::FenceFloors],
+        beyond_a_floor
     ),
     case!(
         "queue/return-does-not-count",
@@ -225,6 +232,23 @@ async fn crash(context: &mut Context) -> CaseResult {
         let (cause, expired) = if attempt == 1 { (Cause::First, 0) } else { (Cause::LeaseExpired, 1) };
         assert_eq!((delivery.cause, received.healed.expired), (cause, expired));
         context.pass(short.get() * 2 + raw.driver.capabilities().clock_error).await;
+    }
+    Ok(())
+}
+
+async fn beyond_a_floor(context: &mut Context) -> CaseResult {
+    let (bench, long) = (bench(context).await?, lease(context, 30_000));
+    bench.raw.push(&[message("a"), message("b"), message("c"), message("d"), message("e")]).await?;
+    let mut last = bench.raw.one(long).await?.fence;
+    // Further than clocks and counters get while the case runs.
+    let floor = FenceFloor::new(last.get() + 3_600_000_000)?;
+    let floored = context.client_beyond(floor).await?.queue_of_bytes(bench.raw.name.as_bytes())?.lease(long.get());
+    for queue in [&floored, &bench.queue, &floored, &bench.queue] {
+        let delivery = queue.receive().await?;
+        let fence = delivery.fence();
+        assert!(floor.admits(fence) && fence > last, "fence {fence} after {last}, with a floor of {floor}");
+        last = fence;
+        delivery.ack().await?;
     }
     Ok(())
 }

@@ -7,22 +7,34 @@ use std::sync::Arc;
 use tenure_backends::{capabilities_page, cases_page, connect, ids, makers};
 use tenure_conformance::{HarnessMaker, Options, Progress, all_cases, list, run_all};
 
-#[derive(Default)]
+/// Runs the conformance suite on the workspace's own backends.
+#[derive(clap::Parser)]
 struct Arguments {
-    list: Option<()>,
+    /// Print the backends and the cases, and run nothing
+    #[arg(long)]
+    list: bool,
+    /// Print a generated page: cases, capabilities, ids, backends or left-out
+    #[arg(long, value_name = "NAME")]
     page: Option<String>,
+    /// Serve the suite's worker protocol for the backend at this URL
+    #[arg(long, value_name = "URL")]
     worker: Option<String>,
+    /// A backend (may be repeated; default: all)
+    #[arg(long = "backend", value_name = "ID")]
     backends: Vec<String>,
+    /// A part of the ids of cases (may be repeated; default: all)
+    #[arg(long = "filter", value_name = "TEXT")]
     filters: Vec<String>,
+    /// Where the report of one backend is written
+    #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
+    /// Where a report of each backend is written
+    #[arg(long, value_name = "FOLDER")]
     json_dir: Option<PathBuf>,
 }
 
 fn main() -> ExitCode {
-    let arguments = match parse(std::env::args().skip(1)) {
-        Ok(arguments) => arguments,
-        Err(why) => return fail(&why),
-    };
+    let arguments = <Arguments as clap::Parser>::parse();
     if let Some(url) = arguments.worker {
         return worker(&url);
     }
@@ -35,28 +47,10 @@ fn main() -> ExitCode {
         }
         Some("left-out") => makers().iter().filter_map(left_out).for_each(|line| println!("{line}")),
         Some(other) => return fail(&format!("there is no page \"{other}\"")),
-        None if arguments.list.is_some() => print_list(),
+        None if arguments.list => print_list(),
         None => return run(&arguments),
     }
     ExitCode::SUCCESS
-}
-
-fn parse(mut words: impl Iterator<Item = String>) -> Result<Arguments, String> {
-    let mut arguments = Arguments::default();
-    while let Some(word) = words.next() {
-        let mut value = || words.next().ok_or_else(|| format!("{word} needs a value"));
-        match word.as_str() {
-            "--list" => arguments.list = Some(()),
-            "--page" => arguments.page = Some(value()?),
-            "--worker" => arguments.worker = Some(value()?),
-            "--backend" => arguments.backends.push(value()?),
-            "--filter" => arguments.filters.push(value()?),
-            "--json" => arguments.json = Some(value()?.into()),
-            "--json-dir" => arguments.json_dir = Some(value()?.into()),
-            other => return Err(format!("unknown argument \"{other}\"; see cargo xtask conformance --help")),
-        }
-    }
-    Ok(arguments)
 }
 
 /// A line about a backend on a server of another version that is not there. Any other backend has to run.

@@ -3,13 +3,14 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use clap::Parser as _;
 use tenure_conformance::{BoxError, mutants};
 
 use super::jobs::LIES;
 use super::profile::Profile;
 
 /// What happens to the data of a server that is killed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Data {
     /// It is there again after a restart.
     Kept,
@@ -100,26 +101,30 @@ impl Options {
         })
     }
 
-    /// Reads the words of the command line.
+    /// Reads the words of the command line, without the name of the program.
     ///
     /// # Errors
     ///
     /// In words for whoever wrote them.
     pub fn parse(program: PathBuf, words: &[String]) -> Result<Self, BoxError> {
-        let backend = words.iter().position(|word| word == "--backend").and_then(|at| words.get(at + 1));
-        let backend = backend.ok_or_else(|| format!("--backend is one of {}", Profile::ids().join(", ")))?;
-        let mut options = Self::new(program, backend)?;
-        let mut words = words.iter();
-        while let Some(word) = words.next() {
-            match word.as_str() {
-                "--brief" => options.brief = true,
-                "--queue" => options.subject = Subject::Queue,
-                _ => {
-                    let value = words.next().ok_or_else(|| format!("{word} needs a value"))?;
-                    options.set(word, value).map_err(|error| format!("{word} {value}: {error}"))?;
-                }
-            }
-        }
+        let unprefixed = |error: clap::Error| error.to_string().trim_start_matches("error: ").to_owned();
+        let words = Words::try_parse_from(words).map_err(unprefixed)?;
+        let options = Self {
+            subject: if words.queue { Subject::Queue } else { Subject::Locks },
+            span: Duration::from_secs(words.seconds),
+            seed: words.seed,
+            processes: words.processes,
+            tasks: words.tasks,
+            names: words.names,
+            steady: words.steady,
+            data: words.data,
+            harm: words.faults,
+            broken: words.broken,
+            patience: words.patience.map(Duration::from_secs),
+            logs: words.logs,
+            brief: words.brief,
+            ..Self::new(program, &words.backend)?
+        };
         if options.subject == Subject::Queue && (options.data == Data::Lost || !options.profile.has_queues()) {
             return Err("queues are those of one server or of a cluster, which keep their data".into());
         }
@@ -128,27 +133,54 @@ impl Options {
         }
         Ok(options)
     }
+}
 
-    fn set(&mut self, word: &str, value: &str) -> Result<(), BoxError> {
-        match word {
-            "--backend" => {}
-            "--seconds" => self.span = Duration::from_secs(value.parse()?),
-            "--seed" => self.seed = value.parse()?,
-            "--processes" => self.processes = at_least_one(value)?,
-            "--tasks" => self.tasks = at_least_one(value)?,
-            "--names" => self.names = at_least_one(value)?,
-            "--steady" => self.steady = value.parse()?,
-            "--data" if value == "kept" => self.data = Data::Kept,
-            "--data" if value == "lost" => self.data = Data::Lost,
-            "--data" => return Err("it is kept or lost".into()),
-            "--faults" => self.harm = harm(value)?,
-            "--broken" => self.broken = Some(mutant(value)?),
-            "--patience" => self.patience = Some(Duration::from_secs(value.parse()?)),
-            "--logs" => self.logs = Some(value.into()),
-            _ => return Err("there is no such option; see cargo xtask chaos --help".into()),
-        }
-        Ok(())
-    }
+/// Runs client processes over real servers that are harmed, and judges them.
+#[derive(clap::Parser)]
+#[command(name = "chaos", no_binary_name = true)]
+struct Words {
+    /// Which servers, and through which library
+    #[arg(long, value_name = "ID", value_parser = Profile::ids())]
+    backend: String,
+    /// For how long there are faults
+    #[arg(long, default_value_t = 30)]
+    seconds: u64,
+    /// Decides which faults there are, and what each task does
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Client processes
+    #[arg(long, default_value_t = 4, value_parser = at_least_one::<usize>)]
+    processes: usize,
+    /// Tasks of each process that take turns on the hot names
+    #[arg(long, default_value_t = 5, value_parser = at_least_one::<u32>)]
+    tasks: u32,
+    /// Names that everybody wants
+    #[arg(long, default_value_t = 3, value_parser = at_least_one::<u32>)]
+    names: u32,
+    /// Tasks of each process that hold a lock for several ttls
+    #[arg(long, default_value_t = 8)]
+    steady: u32,
+    /// A delay queue in place of locks
+    #[arg(long)]
+    queue: bool,
+    /// What happens to the data of a server that is killed
+    #[arg(long, value_enum, default_value_t = Data::Kept)]
+    data: Data,
+    /// What is harmed: none, or some of clients,servers,links
+    #[arg(long, value_name = "KINDS", default_value = "clients,servers,links", value_parser = harm)]
+    faults: Harm,
+    /// A mutant of the driver that the clients use, or a consumer that lies, which the judge has to catch
+    #[arg(long, value_name = "ID", value_parser = mutant)]
+    broken: Option<String>,
+    /// How many seconds everybody may need to come to an end after the last fault
+    #[arg(long, value_name = "SECONDS")]
+    patience: Option<u64>,
+    /// Where the logs are left
+    #[arg(long, value_name = "FOLDER")]
+    logs: Option<PathBuf>,
+    /// One line instead of a table, if nothing is wrong
+    #[arg(long)]
+    brief: bool,
 }
 
 pub(super) fn hot_name(number: u32) -> String {

@@ -174,16 +174,6 @@ impl EtcdConfig {
         }
     }
 
-    /// Reads a URL, of which others may have taken parameters out.
-    ///
-    /// # Errors
-    ///
-    /// [`ErrorKind::InvalidArgument`] naming what is wrong, an unknown parameter too; no part of a password is repeated.
-    /// [`ErrorKind::Unsupported`] for TLS without the feature `tls`.
-    pub fn read(url: BackendUrl) -> Result<Self> {
-        crate::url::read(url)
-    }
-
     /// What all keys begin with: 1 to 128 of `A-Z a-z 0-9 _ . - /`, not beginning or ending with a slash, which keys spell
     /// `%2F`. Default: `tenure`. Clients with different prefixes do not see each other, also where one begins as another.
     ///

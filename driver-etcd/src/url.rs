@@ -8,8 +8,19 @@ use crate::config::{DEFAULT_PORT, EtcdConfig, endpoint, invalid};
 /// The parameters of TLS.
 const TLS: [&str; 4] = ["ca", "cert", "key", "domain"];
 
-/// See [`EtcdConfig::read`].
-pub(crate) fn read(mut url: BackendUrl) -> Result<EtcdConfig> {
+impl EtcdConfig {
+    /// Reads a URL, of which others may have taken parameters out.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::InvalidArgument`](tenure_core::ErrorKind::InvalidArgument) naming what is wrong, an unknown parameter too; no part of a password is repeated.
+    /// [`ErrorKind::Unsupported`](tenure_core::ErrorKind::Unsupported) for TLS without the feature `tls`.
+    pub fn read(url: BackendUrl) -> Result<Self> {
+        read(url)
+    }
+}
+
+fn read(mut url: BackendUrl) -> Result<EtcdConfig> {
     let encrypted = match url.scheme() {
         "etcd" => false,
         "etcds" => true,

@@ -2,8 +2,6 @@
 
 mod common;
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use common::*;
@@ -94,19 +92,12 @@ async fn a_thousand_cancellations_leave_no_lease_and_no_key() {
     let clients: Vec<Client> =
         (0..3).map(|_| Client::builder(driver(&cluster)).presence(Duration::from_secs(60)).build().unwrap()).collect();
     let me = OwnerId::new();
-    let seed =
-        Arc::new(AtomicU64::new(u64::from_be_bytes(OwnerToken::random().expose().as_ref()[..8].try_into().unwrap())));
-    let random = move || {
-        let mut x = seed.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed);
-        x = (x ^ x >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        x ^ x >> 27
-    };
     let tasks = (0..20).map(|worker: usize| {
-        let (client, random) = (clients[worker % 3].clone(), random.clone());
+        let client = clients[worker % 3].clone();
         tokio::spawn(async move {
             for round in 0..50 {
-                let name = format!("lock{}", random() % 3);
-                let patience = Duration::from_micros(random() % 12_000);
+                let name = format!("lock{}", fastrand::u64(..3));
+                let patience = Duration::from_micros(fastrand::u64(..12_000));
                 // A long ttl: what is left behind would still be there at the end.
                 let ttl = Duration::from_secs(600);
                 if round % 5 == 4 {

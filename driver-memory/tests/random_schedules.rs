@@ -141,16 +141,6 @@ impl Model {
     }
 }
 
-/// A generator of numbers that is the same everywhere.
-struct Dice(u64);
-
-impl Dice {
-    fn roll(&mut self, sides: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % sides
-    }
-}
-
 struct World {
     driver: MemoryDriver,
     model: Model,
@@ -167,16 +157,16 @@ impl World {
         self.watches.push(self.driver.watch(&self.name, &self.tokens[token]).await.unwrap());
     }
 
-    async fn step(&mut self, dice: &mut Dice) -> String {
+    async fn step(&mut self, dice: &mut fastrand::Rng) -> String {
         // Half of the tokens are plain, the others belong to one of two owners.
-        let token = usize::try_from(dice.roll(10)).unwrap();
+        let token = usize::try_from(dice.u64(..10)).unwrap();
         let who = (token >= 5).then_some(token % 2);
-        match dice.roll(20) {
-            0..=8 => self.acquire(who, token, 1_000 + dice.roll(9) * 1_000, dice.roll(3) > 0).await,
+        match dice.u64(..20) {
+            0..=8 => self.acquire(who, token, 1_000 + dice.u64(..9) * 1_000, dice.u64(..3) > 0).await,
             9..=11 => self.exit(who, token).await,
             12 => self.abandon(who, token).await,
-            13 => self.renew(token, 1_000 + dice.roll(9) * 1_000).await,
-            14 if dice.roll(4) == 0 => self.force().await,
+            13 => self.renew(token, 1_000 + dice.u64(..9) * 1_000).await,
+            14 if dice.u64(..4) == 0 => self.force().await,
             15 => {
                 self.tokens[token] = OwnerToken::random(); // a new attempt
                 self.listen(token).await;
@@ -184,7 +174,7 @@ impl World {
                 format!("{token} is new")
             }
             _ => {
-                let time = dice.roll(2_500);
+                let time = dice.u64(..2_500);
                 advance(Duration::from_millis(time)).await;
                 self.model.now += time;
                 format!("{time} ms pass")
@@ -304,7 +294,7 @@ impl Model {
 }
 
 async fn schedule(seed: u64) {
-    let mut dice = Dice(seed);
+    let mut dice = fastrand::Rng::with_seed(seed);
     let mut world = World {
         driver: MemoryDriver::builder().max_waiters(3).max_depth(3).build().unwrap(),
         model: Model::default(),

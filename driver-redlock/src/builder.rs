@@ -40,6 +40,13 @@ pub struct RedlockBuilder {
     floor: FenceFloor,
 }
 
+impl Redlock {
+    /// Begins a list of nodes.
+    pub fn builder() -> RedlockBuilder {
+        RedlockBuilder::new()
+    }
+}
+
 impl RedlockBuilder {
     pub(crate) fn new() -> Self {
         Self {

@@ -12,7 +12,6 @@ use tenure_core::driver::{
 };
 use tenure_core::{FencingToken, LockName, OwnerToken, Result, Ttl};
 
-use crate::builder::RedlockBuilder;
 use crate::elections::Elections;
 use crate::shared::Shared;
 use crate::{acquire, inspect, release, renew};
@@ -30,11 +29,6 @@ const CLOSE_WITHIN: Duration = Duration::from_secs(1);
 pub struct Redlock(pub(crate) Arc<Shared>);
 
 impl Redlock {
-    /// Begins a list of nodes.
-    pub fn builder() -> RedlockBuilder {
-        RedlockBuilder::new()
-    }
-
     /// The names of the nodes that are known to keep this hold, in order; `None` if the driver does not know the hold.
     ///
     /// `token` is the one of the guard. Fewer than all of them are enough as long as they are a majority; a hold that

@@ -13,11 +13,13 @@ use super::keys::{Place, Set};
 use super::limits::Limiter;
 use super::line::Soonest;
 use super::record::Record;
-use super::repair::FORGOTTEN;
 use super::signals::Part;
 use super::stand::{Ahead, Waiters};
 use crate::driver::Inner;
 use crate::txn::odd;
+
+/// How many ids one receive forgets.
+const FORGOTTEN: i64 = 16;
 
 /// How far ahead the soonest message is looked for at first: on etcd 3.4 a look costs what its range holds, whatever
 /// its limit.

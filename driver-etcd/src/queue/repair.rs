@@ -9,9 +9,6 @@ use super::entry::{BATCH, Entry, Turn, payload};
 use super::keyed::Look;
 use super::receive::{Due, Gathered};
 
-/// How many ids one receive forgets.
-pub(super) const FORGOTTEN: i64 = 16;
-
 impl Turn<'_> {
     /// Looks after what concurrency keys hold back when there is nothing else to do, and now and then; tells whether some
     /// of it goes on.

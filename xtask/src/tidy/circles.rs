@@ -19,9 +19,8 @@ const KNOWN: &[(&str, usize)] = &[
     ("compare", 40),
     ("conformance-tests", 53),
     ("core", 22),
-    ("driver-etcd", 16),
+    ("driver-etcd", 12),
     ("driver-memory", 7),
-    ("driver-redlock", 2),
     ("redis-support", 14),
     ("xtask", 5),
 ];

@@ -24,7 +24,7 @@ fn main() -> Result<()> {
 
 /// The lease is renewed while the thread computes; `check` reads the clock.
 fn one_after_the_other(client: &Client) -> Result<()> {
-    let lock = client.lock("example/report")?.ttl(Duration::from_secs(2));
+    let lock = client.lock("example/report").ttl(Duration::from_secs(2));
     thread::scope(|threads| {
         for name in ["anna", "bert"] {
             let lock = &lock;
@@ -53,7 +53,7 @@ fn one_after_the_other(client: &Client) -> Result<()> {
 }
 
 fn deeper_down(client: &Client, me: &OwnerId) -> Result<()> {
-    let account = client.reentrant("example/account", me)?;
+    let account = client.reentrant("example/account", me);
     let depth = account.with(|_| account.with(|inner| inner.depth()))??;
     println!("entered {depth} deep");
     Ok(())

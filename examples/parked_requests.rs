@@ -34,7 +34,7 @@ impl Desk {
 
     /// What a request handler does: it answers at once, whether the seat's lock is free or not.
     async fn request(&self, booking: Booking) -> Result<&'static str> {
-        let lock = self.client.lock(format!("seat/{}", booking.seat))?;
+        let lock = self.client.lock(format!("seat/{}", booking.seat));
         match lock.or_park(&self.queue, &booking).await? {
             OrPark::Acquired(guard) => {
                 guard.run(self.book(&booking)).await?;

@@ -45,8 +45,8 @@ async fn tour(url: &str) -> Result<()> {
 
 async fn hand_over(anna: &Client, bert: &Client) -> Result<()> {
     let clock = Clock::start("1. Two workers want the same order");
-    let lock = bert.lock("quickstart/order")?;
-    let held = anna.lock("quickstart/order")?.acquire().await?;
+    let lock = bert.lock("quickstart/order");
+    let held = anna.lock("quickstart/order").acquire().await?;
     clock.tell(&format!("Anna holds it, fence {}", held.fence()));
     match lock.try_acquire().await? {
         Some(_) => clock.tell("Bert has it too, which must never happen"),
@@ -71,7 +71,7 @@ async fn hand_over(anna: &Client, bert: &Client) -> Result<()> {
 
 async fn loss(anna: &Client) -> Result<()> {
     let clock = Clock::start("2. A lease that is not renewed ends");
-    let guard = anna.lock("quickstart/report")?.fixed_ttl(PAUSE).acquire().await?;
+    let guard = anna.lock("quickstart/report").fixed_ttl(PAUSE).acquire().await?;
     let sure = guard.remaining().as_millis();
     clock.tell(&format!("Anna holds a lease of {PAUSE:?}; clocks differ, so she may count on {sure} ms of it"));
     guard.check()?;
@@ -81,7 +81,7 @@ async fn loss(anna: &Client) -> Result<()> {
         clock.tell(&format!("check() says: {error}"));
     }
 
-    let guard = anna.lock("quickstart/report")?.fixed_ttl(PAUSE).acquire().await?;
+    let guard = anna.lock("quickstart/report").fixed_ttl(PAUSE).acquire().await?;
     if let Err(error) = guard.run(sleep(10 * PAUSE)).await {
         clock.tell(&format!("run() dropped work that took too long: {error}"));
     }
@@ -91,11 +91,11 @@ async fn loss(anna: &Client) -> Result<()> {
 async fn re_entry(anna: &Client, bert: &Client) -> Result<()> {
     let clock = Clock::start("3. The same owner may enter again");
     let me = OwnerId::new(); // a value to be passed along, not a thread
-    let outer = anna.reentrant("quickstart/ledger", &me)?.acquire().await?;
-    let inner = anna.reentrant("quickstart/ledger", &me)?.acquire().await?;
+    let outer = anna.reentrant("quickstart/ledger", &me).acquire().await?;
+    let inner = anna.reentrant("quickstart/ledger", &me).acquire().await?;
     clock.tell(&format!("depth {} with fence {}", outer.depth(), outer.fence()));
     clock.tell(&format!("depth {} with fence {}: the same hold", inner.depth(), inner.fence()));
-    if bert.lock("quickstart/ledger")?.try_acquire().await?.is_none() {
+    if bert.lock("quickstart/ledger").try_acquire().await?.is_none() {
         clock.tell("for everybody else it is busy");
     }
     let left = inner.release().await?;
@@ -108,9 +108,9 @@ async fn re_entry(anna: &Client, bert: &Client) -> Result<()> {
 async fn stale_write(anna: &Client, bert: &Client) -> Result<()> {
     let clock = Clock::start("4. A fence stops who slept past the lease");
     let store = Store::default();
-    let slow = anna.lock("quickstart/stock")?.fixed_ttl(PAUSE).acquire().await?;
+    let slow = anna.lock("quickstart/stock").fixed_ttl(PAUSE).acquire().await?;
     clock.tell(&format!("Anna holds it, fence {}, and falls asleep", slow.fence()));
-    let quick = bert.lock("quickstart/stock")?.acquire().await?;
+    let quick = bert.lock("quickstart/stock").acquire().await?;
     clock.tell(&format!("her lease ended; Bert holds it, fence {}", quick.fence()));
     clock.tell(&store.write("Bert's stock", quick.fence()));
     clock.tell("Anna wakes up and writes without looking");

@@ -55,7 +55,7 @@ use crate::scheme::Scheme;
 /// # #[cfg(feature = "memory")]
 /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
 /// let client = tenure::connect("memory:").await?;
-/// let guard = client.lock("orders/42")?.acquire().await?;
+/// let guard = client.lock("orders/42").acquire().await?;
 /// assert!(guard.is_held());
 /// guard.release().await?;
 /// # Ok::<(), tenure::Error>(())

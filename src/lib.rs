@@ -7,7 +7,7 @@
 //!
 //! let client = tenure::connect("memory:").await?; // or redis://127.0.0.1/ with the feature `redis`
 //!
-//! let guard = client.lock("orders/42")?.ttl(Duration::from_secs(30)).acquire().await?; // waits its turn
+//! let guard = client.lock("orders/42").ttl(Duration::from_secs(30)).acquire().await?; // waits its turn
 //! println!("write with fence {}", guard.fence()); // the store refuses smaller ones
 //! guard.release().await?; // or drop it
 //! # Ok::<(), tenure::Error>(())
@@ -123,7 +123,7 @@
 //!
 //! let driver = MemoryDriver::new();
 //! let client = Client::new(driver.clone());
-//! let guard = client.lock("orders/42")?.acquire().await?;
+//! let guard = client.lock("orders/42").acquire().await?;
 //!
 //! driver.faults().outage(); // and nobody answers any more
 //! assert_eq!(guard.lost().await, LostReason::Expired); // a paused clock makes it immediate

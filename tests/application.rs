@@ -126,7 +126,7 @@ async fn a_shipment_that_outlives_its_lease_is_interrupted_and_can_be_done_again
 async fn a_write_from_a_lost_lease_is_refused_by_the_database() {
     let [(one, a), (other, b)] = shops("fence").await;
     a.database().put("chair", 5);
-    let slow = one.lock(a.name_of("chair")).unwrap().fixed_ttl(SHORT).acquire().await.unwrap();
+    let slow = one.lock(a.name_of("chair")).fixed_ttl(SHORT).acquire().await.unwrap();
     slow.lost().await; // and the application did not look
     assert_eq!(b.sell(&["chair"]).await.unwrap(), Sold::Yes);
     let refused = a.database().take("chair", slow.fence()).unwrap_err();
@@ -142,7 +142,7 @@ async fn a_write_from_a_lost_lease_is_refused_by_the_database() {
 async fn a_customer_who_leaves_gives_up_the_place_in_line() {
     let [(one, a), (other, b)] = shops("leave").await;
     a.database().put("vase", 2);
-    let held = one.lock(a.name_of("vase")).unwrap().acquire().await.unwrap();
+    let held = one.lock(a.name_of("vase")).acquire().await.unwrap();
     tokio::select! {
         _ = b.sell(&["vase"]) => panic!("it is held"),
         () = sleep(Duration::from_millis(200)) => {} // the customer leaves: the future is dropped

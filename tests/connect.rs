@@ -64,10 +64,10 @@ async fn every_driver_takes_a_floor_for_fences_and_refuses_one_that_nobody_belie
 async fn fences_of_a_store_in_memory_begin_beyond_the_floor() {
     for (url, fence) in [("memory:?fence_floor=0", 1), ("memory:floored?fence_floor=41", 42)] {
         let client = tenure::connect(url).await.unwrap();
-        assert_eq!(client.lock("a").unwrap().acquire().await.unwrap().fence().get(), fence, "{url}");
+        assert_eq!(client.lock("a").acquire().await.unwrap().fence().get(), fence, "{url}");
     }
     let client = tenure::connect("memory:").await.unwrap();
-    assert!(client.lock("a").unwrap().acquire().await.unwrap().fence().get() > 1 << 50, "the clock");
+    assert!(client.lock("a").acquire().await.unwrap().fence().get() > 1 << 50, "the clock");
 }
 
 /// Also where it was forgotten to encode it.
@@ -103,23 +103,23 @@ mod memory {
     async fn each_nameless_store_is_new_and_named_ones_meet() {
         let (one, other) = (tenure::connect("memory:").await.unwrap(), tenure::connect("memory:").await.unwrap());
         assert_eq!(one.driver(), "memory");
-        let held = one.lock("a").unwrap().acquire().await.unwrap();
-        let elsewhere = other.lock("a").unwrap().try_acquire().await.unwrap();
+        let held = one.lock("a").acquire().await.unwrap();
+        let elsewhere = other.lock("a").try_acquire().await.unwrap();
         assert!(elsewhere.is_some(), "two stores");
         drop((held, elsewhere));
 
         let url = "memory:connect-test_1.0";
         let (one, other) = (tenure::connect(url).await.unwrap(), tenure::connect(url).await.unwrap());
-        let held = one.lock("a").unwrap().acquire().await.unwrap();
-        assert!(other.lock("a").unwrap().try_acquire().await.unwrap().is_none(), "one store");
+        let held = one.lock("a").acquire().await.unwrap();
+        assert!(other.lock("a").try_acquire().await.unwrap().is_none(), "one store");
         held.release().await.unwrap();
     }
 
     #[tokio::test(start_paused = true)]
     async fn settings_of_the_client_are_in_the_url() {
         let client = tenure::connect("Memory:?ttl_ms=7000&op_timeout_ms=250&presence_ms=9000").await.unwrap();
-        let guard = client.lock("a").unwrap().acquire().await.unwrap();
-        let left = client.lock("a").unwrap().inspect().await.unwrap().holder.unwrap().remaining.unwrap();
+        let guard = client.lock("a").acquire().await.unwrap();
+        let left = client.lock("a").inspect().await.unwrap().holder.unwrap().remaining.unwrap();
         assert!(left <= std::time::Duration::from_secs(7), "{left:?}");
         guard.release().await.unwrap();
         let builder = tenure::connect_builder("memory:?ttl_ms=7000").await.unwrap();

@@ -37,7 +37,7 @@ async fn serve(backend: impl Into<Backend>, rows: &mut Rows) -> Vec<String> {
     let client = Client::new(backend);
     let mut stale = Vec::new();
     for id in ["1", "2", "3", "1", "2", "3"] {
-        let guard = client.lock(format!("stock/{id}")).unwrap().acquire().await.unwrap();
+        let guard = client.lock(format!("stock/{id}")).acquire().await.unwrap();
         let fence = guard.fence();
         if !rows.claim(id, fence) {
             stale.push(format!("row {id}: fence {fence} is stale"));

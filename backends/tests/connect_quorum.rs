@@ -26,8 +26,8 @@ async fn schemes_may_be_in_capitals_and_settings_of_the_client_in_every_url() {
     let singles = SCHEMES.iter().map(|scheme| single(&scheme["redlock+".len()..].to_ascii_uppercase()));
     for url in quorums.chain(singles) {
         let client = tenure::connect(&format!("{url}&ttl_ms=7000&op_timeout_ms=2000&presence_ms=9000")).await.unwrap();
-        let guard = client.lock("a").unwrap().acquire().await.unwrap();
-        let left = client.lock("a").unwrap().inspect().await.unwrap().holder.unwrap().remaining.unwrap();
+        let guard = client.lock("a").acquire().await.unwrap();
+        let left = client.lock("a").inspect().await.unwrap().holder.unwrap().remaining.unwrap();
         assert!(left <= Duration::from_secs(7), "{left:?}");
         guard.release().await.unwrap();
         let error = tenure::connect(&format!("{url}&presence_ms=1")).await.unwrap_err();
@@ -47,11 +47,11 @@ async fn clients_of_all_libraries_meet_in_one_quorum() {
         assert_eq!(client.driver(), "redlock");
         assert_eq!(client.capabilities().exclusion, Exclusion::Quorum { nodes: 3 });
         assert_eq!(client.capabilities().ttl.max, Duration::from_secs(30), "the URL's setting");
-        let guard = client.lock("a").unwrap().acquire().await.unwrap();
+        let guard = client.lock("a").acquire().await.unwrap();
         assert!(guard.fence().get() > last);
         last = guard.fence().get();
         for other in &clients {
-            assert!(other.lock("a").unwrap().try_acquire().await.unwrap().is_none());
+            assert!(other.lock("a").try_acquire().await.unwrap().is_none());
         }
         guard.release().await.unwrap();
     }

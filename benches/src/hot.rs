@@ -33,7 +33,6 @@ async fn hand_overs(client: &Client, waiters: u32, count: u64) -> Result<Duratio
     let tasks = (0..waiters).map(|_| {
         let (lock, turns) = (client.lock("bench/hot"), Arc::clone(&turns));
         tokio::spawn(async move {
-            let lock = lock?;
             loop {
                 lock.acquire().await?.release().await?;
                 if turns.fetch_add(1, Ordering::Relaxed) + 1 >= count {
@@ -50,8 +49,8 @@ async fn hand_overs(client: &Client, waiters: u32, count: u64) -> Result<Duratio
 
 /// A wait that is dropped after it was sent, until the backend has acknowledged its end.
 async fn cancellations(client: &Client, count: u64) -> Result<Duration> {
-    let holder = client.lock("bench/cancel")?.acquire().await?;
-    let lock = client.lock("bench/cancel")?;
+    let holder = client.lock("bench/cancel").acquire().await?;
+    let lock = client.lock("bench/cancel");
     let begun = Instant::now();
     for _ in 0..count {
         let waiting = lock.acquire();

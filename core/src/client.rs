@@ -234,38 +234,31 @@ impl Client {
 
     /// A handle on the lock of this name. Cheap; does no I/O.
     ///
-    /// # Errors
-    ///
-    /// [`ErrorKind::InvalidArgument`] when the name is empty or too long.
-    pub fn lock(&self, name: impl AsRef<[u8]>) -> Result<Lock> {
-        Ok(Lock::new(Arc::clone(&self.shared), LockName::new(name)?))
+    /// A name that is empty or too long is refused by what the handle is used for: every call fails with
+    /// [`ErrorKind::InvalidArgument`] before anything is sent, and so does [`Lock::name`].
+    pub fn lock(&self, name: impl AsRef<[u8]>) -> Lock {
+        Lock::new(Arc::clone(&self.shared), LockName::new(name))
     }
 
     /// Goes on with a hold that was [detached](crate::LockGuard::detach), as [`Lock::adopt`] does, with the client's ttl.
     ///
     /// # Errors
     ///
-    /// As [`Client::lock`] and [`Lock::adopt`].
+    /// As [`Lock::adopt`].
     ///
     /// # Cancel safety
     ///
     /// As for [`Lock::adopt`].
     pub async fn adopt(&self, name: impl AsRef<[u8]>, token: OwnerToken, fence: FencingToken) -> Result<LockGuard> {
-        self.lock(name)?.adopt(token, fence).await
+        self.lock(name).adopt(token, fence).await
     }
 
     /// A handle on the lock of this name, to be entered and re-entered by `owner`. Cheap; does no I/O.
     ///
-    /// # Errors
-    ///
-    /// [`ErrorKind::InvalidArgument`] when the name is empty or too long; [`ErrorKind::Unsupported`] when the driver
-    /// has no re-entrant locks.
-    pub fn reentrant(&self, name: impl AsRef<[u8]>, owner: &OwnerId) -> Result<Reentrant> {
-        if self.shared.backend.reentrant().is_none() {
-            let text = format!("the driver \"{}\" has no re-entrant locks", self.driver());
-            return Err(Error::new(ErrorKind::Unsupported, text));
-        }
-        Ok(Reentrant::new(Arc::clone(&self.shared), LockName::new(name)?, *owner))
+    /// A bad name is refused as by [`Client::lock`]. With a driver that has no re-entrant locks every call fails with
+    /// [`ErrorKind::Unsupported`]; [`reentrant_capabilities`](Self::reentrant_capabilities) says so beforehand.
+    pub fn reentrant(&self, name: impl AsRef<[u8]>, owner: &OwnerId) -> Reentrant {
+        Reentrant::new(Arc::clone(&self.shared), LockName::new(name), *owner)
     }
 
     /// A handle on several locks, to be taken all or none. Cheap; does no I/O.
@@ -273,12 +266,10 @@ impl Client {
     /// The names are sorted and repetitions removed, so that overlapping sets never wait for each other in a circle.
     /// [`LockAll::of`] takes locks of several clients.
     ///
-    /// # Errors
-    ///
-    /// [`ErrorKind::InvalidArgument`] when there is no name, more than [`LockAll::MAX_NAMES`], or a bad one.
-    pub fn lock_all<N: AsRef<[u8]>>(&self, names: impl IntoIterator<Item = N>) -> Result<LockAll> {
-        let locks: Result<Vec<Lock>> = names.into_iter().map(|name| self.lock(name)).collect();
-        LockAll::of(locks?)
+    /// Acquiring fails with [`ErrorKind::InvalidArgument`], before anything is sent, when there is no name, more than
+    /// [`LockAll::MAX_NAMES`], or a bad one.
+    pub fn lock_all<N: AsRef<[u8]>>(&self, names: impl IntoIterator<Item = N>) -> LockAll {
+        LockAll::of(names.into_iter().map(|name| self.lock(name)))
     }
 
     /// A handle on the delay queue of this name, with messages in JSON. Cheap; does no I/O.

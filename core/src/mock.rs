@@ -30,7 +30,7 @@
 //! driver.expect_acquire().returning(|_| Err(Error::new(ErrorKind::Unavailable, "the backend is down")));
 //!
 //! let client = Client::new(Backend::new(Arc::new(driver)));
-//! let refused = client.lock("orders/42").unwrap().try_acquire().await.unwrap_err();
+//! let refused = client.lock("orders/42").try_acquire().await.unwrap_err();
 //! assert_eq!(refused.kind(), ErrorKind::Unavailable);
 //! # }
 //! ```

@@ -24,20 +24,24 @@ use crate::value::token::OwnerId;
 #[derive(Clone, Debug)]
 pub struct Reentrant {
     shared: Arc<Shared>,
-    name: LockName,
+    /// Or why there is no such name: the error of every call.
+    name: Result<LockName>,
     owner: OwnerId,
     options: Options,
 }
 
 impl Reentrant {
-    pub(crate) fn new(shared: Arc<Shared>, name: LockName, owner: OwnerId) -> Self {
+    pub(crate) fn new(shared: Arc<Shared>, name: Result<LockName>, owner: OwnerId) -> Self {
         Self { shared, name, owner, options: Options::default() }
     }
 
     /// The name of the lock.
-    #[must_use]
-    pub fn name(&self) -> &LockName {
-        &self.name
+    ///
+    /// # Errors
+    ///
+    /// As [`Lock::name`](crate::Lock::name).
+    pub fn name(&self) -> Result<&LockName> {
+        self.name.as_ref().map_err(Error::clone)
     }
 
     /// Who enters.
@@ -117,15 +121,24 @@ impl Reentrant {
     ///
     /// Safe: nothing is changed.
     pub async fn held(&self) -> Result<Option<Holder>> {
-        let seen = Lock::new(Arc::clone(&self.shared), self.name.clone()).inspect().await?;
+        let name = self.supported()?.clone();
+        let seen = Lock::new(Arc::clone(&self.shared), Ok(name)).inspect().await?;
         Ok(seen.holder.filter(|holder| holder.owner == Some(self.owner)))
     }
 
+    /// The name, where there are re-entrant locks at all.
+    fn supported(&self) -> Result<&LockName> {
+        if self.shared.backend.reentrant().is_none() {
+            let text = format!("the driver \"{}\" has no re-entrant locks", self.shared.driver());
+            return Err(Error::new(ErrorKind::Unsupported, text));
+        }
+        self.name()
+    }
+
     async fn take(&self, patience: Patience) -> Result<Option<ReentrantGuard>> {
-        let ask = self
-            .options
-            .ask(&self.name, Some(self.owner), &self.shared.config)
-            .map_err(|error| error.during(self.shared.driver(), "acquire", &self.name))?;
+        let name = self.supported()?;
+        let ask = self.options.ask(name, Some(self.owner), &self.shared.config);
+        let ask = ask.map_err(|error| error.during(self.shared.driver(), "acquire", name))?;
         Ok(acquire(&self.shared, &ask, patience).await?.map(|held| ReentrantGuard::new(held, self.owner)))
     }
 }

@@ -19,7 +19,7 @@ fn clients() -> (Client, Client) {
 #[tokio::test(start_paused = true)]
 async fn a_hold_goes_from_one_client_to_another() {
     let (one, other) = clients();
-    let guard = one.lock("a").unwrap().acquire().await.unwrap();
+    let guard = one.lock("a").acquire().await.unwrap();
     let (fence, loss) = (guard.fence(), guard.loss());
     let detached = guard.detach().await.unwrap();
     assert!(detached.remaining > TTL / 2 && detached.name.as_bytes() == b"a" && detached.fence == fence);
@@ -29,21 +29,21 @@ async fn a_hold_goes_from_one_client_to_another() {
     let adopted = other.adopt("a", token, detached.fence).await.unwrap();
     sleep(3 * TTL).await;
     assert_eq!((adopted.state(), adopted.fence()), (HoldState::Held, fence));
-    assert!(one.lock("a").unwrap().try_acquire().await.unwrap().is_none());
+    assert!(one.lock("a").try_acquire().await.unwrap().is_none());
     adopted.release().await.unwrap();
-    assert!(one.lock("a").unwrap().try_acquire().await.unwrap().unwrap().fence() > fence);
+    assert!(one.lock("a").try_acquire().await.unwrap().unwrap().fence() > fence);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_hold_that_ended_is_not_adopted() {
     let (one, other) = clients();
-    let detached = one.lock("a").unwrap().acquire().await.unwrap().detach().await.unwrap();
+    let detached = one.lock("a").acquire().await.unwrap().detach().await.unwrap();
     sleep(2 * TTL).await;
-    let next = one.lock("a").unwrap().try_acquire().await.unwrap().unwrap();
+    let next = one.lock("a").try_acquire().await.unwrap().unwrap();
     let error = other.adopt("a", detached.token, detached.fence).await.unwrap_err();
     assert_eq!((error.kind(), error.message()), (ErrorKind::Lost, &*LostReason::Gone.to_string()));
-    assert!(next.is_held() && other.lock("a").unwrap().try_acquire().await.unwrap().is_none());
-    let lost = one.lock("b").unwrap().fixed_ttl(SECOND).acquire().await.unwrap();
+    assert!(next.is_held() && other.lock("a").try_acquire().await.unwrap().is_none());
+    let lost = one.lock("b").fixed_ttl(SECOND).acquire().await.unwrap();
     tokio::time::advance(2 * SECOND).await; // nobody has noticed
     assert_eq!(lost.detach().await.unwrap_err().kind(), ErrorKind::Lost);
     sleep(SECOND).await;
@@ -54,7 +54,7 @@ async fn a_hold_that_ended_is_not_adopted() {
 async fn a_hold_with_a_request_in_doubt_is_given_back() {
     let acquire = steps([Step::Busy, Step::Fail(ErrorKind::Indeterminate), Step::Grant]);
     let (stage, client) = Stage { acquire, ..Stage::default() }.client();
-    let guard = client.lock("a").unwrap().acquire().await.unwrap();
+    let guard = client.lock("a").acquire().await.unwrap();
     assert_eq!(guard.detach().await.unwrap_err().kind(), ErrorKind::Indeterminate);
     client.close(TTL).await.unwrap();
     assert_eq!(stage.sent("abandon").len(), 1);
@@ -64,7 +64,7 @@ async fn a_hold_with_a_request_in_doubt_is_given_back() {
 async fn an_adoption_that_fails_can_be_repeated() {
     let renew = steps([Step::Fail(ErrorKind::Unavailable)]);
     let (stage, client) = Stage { renew, ..Stage::default() }.client();
-    let detached = client.lock("a").unwrap().acquire().await.unwrap().detach().await.unwrap();
+    let detached = client.lock("a").acquire().await.unwrap().detach().await.unwrap();
     let error = client.adopt("a", detached.token, detached.fence).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable);
     let guard = client.adopt("a", detached.token, detached.fence).await.unwrap();
@@ -74,7 +74,7 @@ async fn an_adoption_that_fails_can_be_repeated() {
 #[tokio::test(start_paused = true)]
 async fn what_is_adopted_while_the_client_closes_is_given_back() {
     let (stage, client) = Stage { renew: steps([Step::Slow(SECOND)]), ..Stage::default() }.client();
-    let detached = client.lock("a").unwrap().acquire().await.unwrap().detach().await.unwrap();
+    let detached = client.lock("a").acquire().await.unwrap().detach().await.unwrap();
     let adopter = client.clone();
     let adopting = tokio::spawn(async move { adopter.adopt("a", detached.token, detached.fence).await });
     sleep(SECOND / 2).await;
@@ -86,8 +86,8 @@ async fn what_is_adopted_while_the_client_closes_is_given_back() {
 #[tokio::test(start_paused = true)]
 async fn a_hold_that_is_adopted_too_late_is_given_back() {
     let (stage, client) = Stage { renew: steps([Step::Slow(SECOND)]), ..Stage::default() }.client();
-    let detached = client.lock("a").unwrap().acquire().await.unwrap().detach().await.unwrap();
-    let lock = client.lock("a").unwrap().max_hold(SECOND / 2);
+    let detached = client.lock("a").acquire().await.unwrap().detach().await.unwrap();
+    let lock = client.lock("a").max_hold(SECOND / 2);
     assert_eq!(lock.adopt(detached.token, detached.fence).await.unwrap_err().kind(), ErrorKind::Lost);
     sleep(SECOND).await;
     assert_eq!((stage.sent("release"), client.stats().cleanups), (vec![detached.token], 0));

@@ -16,7 +16,7 @@ const SECOND: Duration = Duration::from_secs(1);
 /// moment after it.
 async fn sent_around(stage: Stage, span: Duration) -> [(usize, usize); 3] {
     let (stage, client) = stage.client();
-    let guard = client.lock("a").unwrap().at_least(span).acquire().await.unwrap();
+    let guard = client.lock("a").at_least(span).acquire().await.unwrap();
     sleep(SECOND).await;
     guard.release().await.unwrap();
     let sent = || (stage.sent("renew").len(), stage.sent("release").len());
@@ -36,7 +36,7 @@ async fn a_lease_that_lasts_is_renewed_to_learn_that_it_is_still_there() {
 #[tokio::test(start_paused = true)]
 async fn a_release_tells_a_loss_although_the_lease_was_to_outlast_it() {
     let client = Client::new(MemoryDriver::new());
-    let lock = client.lock("a").unwrap().at_least(SECOND);
+    let lock = client.lock("a").at_least(SECOND);
     let taken = async || assert_eq!(lock.force_release().await.unwrap(), ForceReleased::Released);
     let guard = lock.acquire().await.unwrap();
     taken().await;
@@ -50,7 +50,7 @@ async fn a_release_tells_a_loss_although_the_lease_was_to_outlast_it() {
 #[tokio::test(start_paused = true)]
 async fn a_dropped_guard_leaves_a_lease_that_lasts_as_it_is() {
     let (stage, client) = Stage::default().client();
-    drop(client.lock("a").unwrap().at_least(SECOND).acquire().await.unwrap());
+    drop(client.lock("a").at_least(SECOND).acquire().await.unwrap());
     sleep(2 * SECOND).await;
     assert_eq!((stage.sent("renew").len(), stage.sent("release").len()), (0, 1));
 }
@@ -64,7 +64,7 @@ async fn a_lease_that_does_not_last_is_renewed_once_to_the_rest() {
 #[tokio::test(start_paused = true)]
 async fn a_failed_renewal_is_an_error_and_is_repeated() {
     let (stage, client) = Stage { renew: steps([Step::Fail(ErrorKind::Unavailable)]), ..Stage::default() }.client();
-    let guard = client.lock("a").unwrap().at_least(TTL + SECOND).acquire().await.unwrap();
+    let guard = client.lock("a").at_least(TTL + SECOND).acquire().await.unwrap();
     assert_eq!(guard.release().await.unwrap_err().kind(), ErrorKind::Unavailable);
     sleep(SECOND).await;
     assert_eq!((stage.sent("renew").len(), stage.sent("release").len(), client.stats().standing), (2, 0, 1));
@@ -76,10 +76,10 @@ async fn a_failed_renewal_is_an_error_and_is_repeated() {
 #[tokio::test(start_paused = true)]
 async fn locks_that_were_taken_for_nothing_are_given_back_at_once() {
     let client = Client::new(MemoryDriver::new());
-    let busy = client.lock("b").unwrap().acquire().await.unwrap();
-    let both = client.lock_all(["a", "b"]).unwrap().at_least(TTL);
+    let busy = client.lock("b").acquire().await.unwrap();
+    let both = client.lock_all(["a", "b"]).at_least(TTL);
     assert!(both.try_acquire().await.unwrap().is_none());
-    let free = async |lock: &str| tokio::time::timeout(SECOND, client.lock(lock).unwrap().acquire()).await;
+    let free = async |lock: &str| tokio::time::timeout(SECOND, client.lock(lock).acquire()).await;
     free("a").await.expect("after a lock was busy").unwrap().release().await.unwrap();
     assert_eq!(both.acquire_within(SECOND).await.unwrap_err().kind(), ErrorKind::TimedOut);
     free("a").await.expect("after a timeout").unwrap().release().await.unwrap();
@@ -94,7 +94,7 @@ async fn locks_that_were_taken_for_nothing_are_given_back_at_once() {
 #[tokio::test(start_paused = true)]
 async fn a_lock_that_ends_while_others_are_waited_for_is_given_back_at_once() {
     let (stage, client) = Stage { acquire: steps([Step::Grant, Step::Busy]), ..Stage::default() }.client();
-    let both = client.lock_all(["a", "b"]).unwrap().at_least(TTL);
+    let both = client.lock_all(["a", "b"]).at_least(TTL);
     let waiting = tokio::spawn(async move { both.acquire().await });
     sleep(SECOND).await;
     assert_eq!((stage.sent("acquire").len(), client.stats().holds), (2, 1));
@@ -107,7 +107,7 @@ async fn a_lock_that_ends_while_others_are_waited_for_is_given_back_at_once() {
 #[tokio::test(start_paused = true)]
 async fn a_span_that_no_lease_can_have_is_refused() {
     let client = Client::new(MemoryDriver::new());
-    let error = client.lock("a").unwrap().at_least(Duration::MAX).acquire().await.unwrap_err();
+    let error = client.lock("a").at_least(Duration::MAX).acquire().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error}");
 }
 
@@ -115,7 +115,7 @@ async fn a_span_that_no_lease_can_have_is_refused() {
 async fn a_dropped_guard_leaves_the_lease_standing_too() {
     let (stage, client) = Stage::default().client();
     let span = TTL + SECOND;
-    drop(client.lock("a").unwrap().at_least(span).acquire().await.unwrap());
+    drop(client.lock("a").at_least(span).acquire().await.unwrap());
     sleep(span - Duration::from_millis(1)).await;
     assert_eq!((stage.sent("renew").len(), stage.sent("release").len(), client.stats().standing), (1, 0, 1));
     sleep(Duration::from_millis(10)).await;
@@ -125,7 +125,7 @@ async fn a_dropped_guard_leaves_the_lease_standing_too() {
 #[tokio::test(start_paused = true)]
 async fn a_release_after_the_span_is_a_release() {
     let (stage, client) = Stage::default().client();
-    let guard = client.lock("a").unwrap().at_least(SECOND).acquire().await.unwrap();
+    let guard = client.lock("a").at_least(SECOND).acquire().await.unwrap();
     sleep(SECOND).await;
     guard.release().await.unwrap();
     assert_eq!((stage.sent("renew").len(), stage.sent("release").len()), (0, 1));
@@ -134,7 +134,7 @@ async fn a_release_after_the_span_is_a_release() {
 #[tokio::test(start_paused = true)]
 async fn close_keeps_it_whether_its_guard_is_gone_or_not() {
     let (stage, client) = Stage::default().client();
-    let lock = |name| client.lock(name).unwrap().at_least(TTL + SECOND);
+    let lock = |name| client.lock(name).at_least(TTL + SECOND);
     lock("done").acquire().await.unwrap().release().await.unwrap();
     drop(lock("dropped").acquire().await.unwrap());
     let at_work = lock("at work").acquire().await.unwrap();
@@ -150,19 +150,19 @@ async fn close_keeps_it_whether_its_guard_is_gone_or_not() {
 async fn what_is_left_standing_counts_as_a_hold_of_the_client() {
     let (_, client) = Stage::default().client_with(|builder| builder.max_holds(2));
     for name in ["a", "b"] {
-        client.lock(name).unwrap().at_least(SECOND).acquire().await.unwrap().release().await.unwrap();
+        client.lock(name).at_least(SECOND).acquire().await.unwrap().release().await.unwrap();
     }
     sleep(SECOND / 2).await;
-    let error = client.lock("c").unwrap().acquire().await.unwrap_err();
+    let error = client.lock("c").acquire().await.unwrap_err();
     assert_eq!((error.kind(), client.stats().standing), (ErrorKind::LimitReached, 2));
     sleep(SECOND).await;
-    client.lock("c").unwrap().acquire().await.unwrap().release().await.unwrap();
+    client.lock("c").acquire().await.unwrap().release().await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
 async fn it_is_not_passed_on_to_waiters_of_the_client_before_its_time() {
     let client = Client::new(MemoryDriver::new());
-    let lock = client.lock("a").unwrap().at_least(SECOND);
+    let lock = client.lock("a").at_least(SECOND);
     let (start, guard) = (Instant::now(), lock.acquire().await.unwrap());
     let waiters: Vec<_> = (0..3)
         .map(|_| {
@@ -190,7 +190,7 @@ async fn it_is_not_passed_on_to_waiters_of_the_client_before_its_time() {
 #[tokio::test(start_paused = true)]
 async fn a_span_that_cannot_be_kept_is_refused() {
     let (stage, client) = Stage::default().client();
-    let lock = client.lock("a").unwrap().at_least(10 * SECOND);
+    let lock = client.lock("a").at_least(10 * SECOND);
     for (bad, says) in [
         (lock.clone().max_hold(9 * SECOND), "max_hold"),
         (lock.clone().fixed_ttl(9 * SECOND), "fixed ttl"),

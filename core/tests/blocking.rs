@@ -44,9 +44,9 @@ fn distant() -> Stage {
 
 /// A lease of a client whose background tasks run already, and have nothing to do.
 async fn taken(client: &Client) -> LockGuard {
-    client.lock("before").unwrap().acquire().await.unwrap().release().await.unwrap();
+    client.lock("before").acquire().await.unwrap().release().await.unwrap();
     sleep(LONGEST_SLEEP + 4 * QUIET).await;
-    client.lock("a").unwrap().ttl(LEASE).acquire().await.unwrap()
+    client.lock("a").ttl(LEASE).acquire().await.unwrap()
 }
 
 #[test]
@@ -73,7 +73,7 @@ fn a_handed_lease_is_confirmed_while_its_holder_blocks() {
     on_workers(2, async {
         let stage = Stage { acquire: steps([Step::Busy]), ..distant() };
         let (stage, client) = stage.client_with(|builder| builder.confirmation(Confirmation::Behind));
-        let (backend, lock) = (Arc::clone(&stage), client.lock("a").unwrap().ttl(TTL));
+        let (backend, lock) = (Arc::clone(&stage), client.lock("a").ttl(TTL));
         tokio::spawn(async move {
             sleep(QUIET).await;
             let token = backend.sent("acquire")[0];
@@ -136,7 +136,7 @@ fn a_waiter_gives_signs_of_life_while_other_tasks_block() {
     on_workers(2, async {
         let (stage, client) = Stage { acquire: steps([Step::Busy; 100]), ..Stage::default() }
             .client_with(|builder| builder.presence(LEASE));
-        let lock = client.lock("a").unwrap();
+        let lock = client.lock("a");
         let waiting = tokio::spawn(async move { lock.acquire().await });
         sleep(QUIET).await;
         let before = stage.sent("acquire").len();

@@ -24,7 +24,7 @@ fn runtime() -> tokio::runtime::Runtime {
 async fn work_is_not_polled_after_the_lease_though_no_timer_could_run() {
     let (_, client) = Stage::default().client();
     let ttl = Duration::from_millis(80);
-    let guard = client.lock("a").unwrap().fixed_ttl(ttl).acquire().await.unwrap();
+    let guard = client.lock("a").fixed_ttl(ttl).acquire().await.unwrap();
     let mut polled = 0;
     {
         let mut run = pin!(guard.run(poll_fn(|_| {
@@ -43,7 +43,7 @@ async fn work_is_not_polled_after_the_lease_though_no_timer_could_run() {
 async fn a_release_behind_the_lease_says_so_whatever_the_backend_says() {
     let (stage, client) = Stage::default().client();
     let ttl = Duration::from_millis(80);
-    let guard = client.lock("a").unwrap().fixed_ttl(ttl).acquire().await.unwrap();
+    let guard = client.lock("a").fixed_ttl(ttl).acquire().await.unwrap();
     std::thread::sleep(ttl);
     assert_eq!(guard.release().await.unwrap_err().kind(), ErrorKind::Lost);
     assert_eq!(stage.sent("release").len(), 1, "it is given back all the same");
@@ -53,7 +53,7 @@ async fn a_release_behind_the_lease_says_so_whatever_the_backend_says() {
 async fn a_request_is_not_waited_for_longer_than_its_lease() {
     let (_, client) = Stage { acquire: steps([HANG]), ..Stage::default() }.client();
     let (ttl, start) = (Duration::from_millis(200), Instant::now());
-    let error = client.lock("a").unwrap().ttl(ttl).try_acquire().await.unwrap_err();
+    let error = client.lock("a").ttl(ttl).try_acquire().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Indeterminate);
     assert!(start.elapsed() <= ttl + Duration::from_millis(5), "{:?}", start.elapsed());
 }
@@ -62,7 +62,7 @@ async fn a_request_is_not_waited_for_longer_than_its_lease() {
 async fn a_renewal_that_hangs_leaves_time_for_another() {
     let (_, client) = Stage { renew: steps([HANG]), ..Stage::default() }.client();
     let ttl = Duration::from_millis(600);
-    let guard = client.lock("a").unwrap().ttl(ttl).acquire().await.unwrap();
+    let guard = client.lock("a").ttl(ttl).acquire().await.unwrap();
     sleep(ttl * 3).await;
     assert!(guard.is_held());
 }
@@ -70,7 +70,7 @@ async fn a_renewal_that_hangs_leaves_time_for_another() {
 #[tokio::test(start_paused = true)]
 async fn a_renewal_refused_as_not_held_is_a_loss() {
     let (_, client) = Stage { renew: steps([Step::Fail(ErrorKind::NotHeld)]), ..Stage::default() }.client();
-    let guard = client.lock("a").unwrap().ttl(TTL).acquire().await.unwrap();
+    let guard = client.lock("a").ttl(TTL).acquire().await.unwrap();
     assert_eq!(guard.lost().await, LostReason::Gone);
 }
 
@@ -78,7 +78,7 @@ async fn a_renewal_refused_as_not_held_is_a_loss() {
 async fn what_is_not_undone_counts_against_the_cap() {
     let stage = Arc::new(Stage { release: steps([HANG; 3]), ..Stage::default() });
     let client = Client::builder(Backend::new(stage)).max_holds(1).build().unwrap();
-    let lock = client.lock("a").unwrap().ttl(TTL);
+    let lock = client.lock("a").ttl(TTL);
     drop(lock.acquire().await.unwrap());
     assert_eq!(lock.try_acquire().await.unwrap_err().kind(), ErrorKind::LimitReached);
     sleep(Duration::from_secs(30)).await;
@@ -88,7 +88,7 @@ async fn what_is_not_undone_counts_against_the_cap() {
 #[test]
 fn a_loss_is_told_though_the_tasks_of_the_client_have_ended() {
     let (_, client) = Stage::default().client();
-    let guard = runtime().block_on(async { client.lock("a").unwrap().fixed_ttl(TTL).acquire().await.unwrap() });
+    let guard = runtime().block_on(async { client.lock("a").fixed_ttl(TTL).acquire().await.unwrap() });
     assert_eq!(runtime().block_on(async { guard.lost().await }), LostReason::Expired);
 }
 
@@ -96,7 +96,7 @@ fn a_loss_is_told_though_the_tasks_of_the_client_have_ended() {
 fn a_renewal_that_ended_with_its_runtime_holds_up_no_release() {
     let (stage, client) = Stage { renew: steps([HANG]), ..Stage::default() }.client();
     let guard = runtime().block_on(async {
-        let guard = client.lock("a").unwrap().ttl(TTL).acquire().await.unwrap();
+        let guard = client.lock("a").ttl(TTL).acquire().await.unwrap();
         while stage.sent("renew").is_empty() {
             sleep(Duration::from_millis(10)).await;
         }
@@ -108,7 +108,7 @@ fn a_renewal_that_ended_with_its_runtime_holds_up_no_release() {
 #[test]
 fn a_lease_is_renewed_on_the_next_runtime() {
     let (stage, client) = Stage { renew: steps([HANG]), ..Stage::default() }.client();
-    let lock = client.lock("a").unwrap().ttl(TTL);
+    let lock = client.lock("a").ttl(TTL);
     let guard = runtime().block_on(async {
         let guard = lock.acquire().await.unwrap();
         while stage.sent("renew").is_empty() {
@@ -128,7 +128,7 @@ async fn what_may_have_been_applied_is_abandoned_until_that_is_acknowledged() {
     let fail = |kind| steps([Step::Fail(kind); 3]);
     let (acquire, abandon) = (fail(ErrorKind::Indeterminate), fail(ErrorKind::Unavailable));
     let (stage, client) = Stage { acquire, abandon, ..Stage::default() }.client();
-    assert!(client.lock("a").unwrap().ttl(TTL).try_acquire().await.is_err());
+    assert!(client.lock("a").ttl(TTL).try_acquire().await.is_err());
     sleep(Duration::from_secs(5)).await;
     assert_eq!((stage.sent("abandon").len(), client.stats().cleanups), (4, 0));
 }
@@ -170,7 +170,7 @@ fn a_guard_is_renewed_and_freed_though_the_runtime_of_the_first_acquisition_has_
     let (stage, client) = Stage::default().client();
     let (first, second) = (runtime(), runtime());
     let ttl = Duration::from_millis(200);
-    let take = async |name: &str| client.lock(name).unwrap().ttl(ttl).acquire().await.unwrap();
+    let take = async |name: &str| client.lock(name).ttl(ttl).acquire().await.unwrap();
     drop(first.block_on(take("there")));
     let guard = second.block_on(take("here"));
     drop(first);

@@ -16,11 +16,11 @@ async fn work_that_outlasts_the_lease_is_lost_though_no_timer_could_run() {
     let (_, client) = Stage::default().client();
     let ttl = Duration::from_millis(80);
     let block = async || std::thread::sleep(ttl); // blocks the runtime's only thread, and every timer with it
-    let guard = client.lock("a").unwrap().fixed_ttl(ttl).acquire().await.unwrap();
+    let guard = client.lock("a").fixed_ttl(ttl).acquire().await.unwrap();
     assert_eq!(guard.run(block()).await.unwrap_err().kind(), ErrorKind::Lost);
-    let both = client.lock_all(["b", "c"]).unwrap().fixed_ttl(ttl).acquire().await.unwrap();
+    let both = client.lock_all(["b", "c"]).fixed_ttl(ttl).acquire().await.unwrap();
     assert_eq!(both.run(block()).await.unwrap_err().kind(), ErrorKind::Lost);
-    let guard = client.lock("d").unwrap().fixed_ttl(ttl).acquire().await.unwrap();
+    let guard = client.lock("d").fixed_ttl(ttl).acquire().await.unwrap();
     std::thread::sleep(ttl);
     let mut begun = false;
     assert_eq!(guard.run(async { begun = true }).await.unwrap_err().kind(), ErrorKind::Lost);
@@ -33,7 +33,7 @@ async fn a_wait_survives_a_silence_that_outlasts_the_lease_granted_in_it() {
     let outage = [Step::Fail(ErrorKind::Unavailable); 100];
     let acquire = steps(unheard.into_iter().chain(outage).chain([Step::GrantEarlier]));
     let (stage, client) = Stage { acquire, ..Stage::default() }.client();
-    let guard = client.lock("a").unwrap().ttl(TTL).acquire().await.unwrap();
+    let guard = client.lock("a").ttl(TTL).acquire().await.unwrap();
     assert!(guard.remaining() > TTL / 2, "the grant of the fresh token counts");
     sleep(Duration::from_secs(1)).await;
     let asked = stage.sent("acquire");
@@ -48,14 +48,14 @@ async fn a_fresh_token_in_a_wait_takes_the_place_of_the_old_one() {
     let stage = Arc::new(Stage { acquire: steps(script.chain([Step::GrantEarlier])), ..Stage::default() });
     let backend = Backend::new(Arc::clone(&stage) as Arc<dyn DistributedLock>);
     let client = Client::builder(backend).max_holds(1).build().unwrap();
-    assert!(client.lock("a").unwrap().ttl(TTL).acquire().await.unwrap().is_held());
+    assert!(client.lock("a").ttl(TTL).acquire().await.unwrap().is_held());
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_proved_loss_does_not_forget_a_request_on_its_way() {
     let acquire = steps([Step::Busy, Step::Fail(ErrorKind::Indeterminate)]);
     let (stage, client) = Stage { acquire, renew: steps([Step::Lost]), ..Stage::default() }.client();
-    let guard = client.lock("a").unwrap().ttl(TTL).acquire().await.unwrap();
+    let guard = client.lock("a").ttl(TTL).acquire().await.unwrap();
     assert_eq!(guard.lost().await, LostReason::Gone);
     sleep(Duration::from_secs(1)).await;
     assert_eq!(stage.sent("abandon"), [*guard.token()], "the lost request could still take the lock");
@@ -67,7 +67,7 @@ async fn a_release_waits_for_a_renewal_on_its_way() {
     let (stage, client) = Stage { renew, ..Stage::default() }.client();
     for released in [true, false] {
         stage.frames.lock().unwrap().clear();
-        let guard = client.lock("a").unwrap().ttl(TTL).acquire().await.unwrap();
+        let guard = client.lock("a").ttl(TTL).acquire().await.unwrap();
         while stage.sent("renew").is_empty() {
             sleep(Duration::from_millis(10)).await;
         }
@@ -88,7 +88,7 @@ async fn a_lost_hold_is_not_entered_again_before_it_is_undone() {
     let silence = Step::Slow(Duration::from_secs(3600));
     let renew = steps([Step::Fail(ErrorKind::Unavailable); 1000]);
     let (stage, client) = Stage { renew, release: steps([silence; 3]), ..Stage::default() }.client();
-    let lock = client.reentrant("a", &OwnerId::new()).unwrap().ttl(TTL);
+    let lock = client.reentrant("a", &OwnerId::new()).ttl(TTL);
     let (outer, inner) = (lock.acquire().await.unwrap(), lock.acquire().await.unwrap());
     outer.lost().await;
     drop((outer, inner));
@@ -102,7 +102,7 @@ async fn a_lost_hold_is_not_entered_again_before_it_is_undone() {
 async fn a_lost_guard_that_still_lives_keeps_nobody_out_once_it_is_undone() {
     let renew = steps([Step::Fail(ErrorKind::Unavailable); 1000]);
     let (stage, client) = Stage { renew, ..Stage::default() }.client();
-    let lock = client.reentrant("a", &OwnerId::new()).unwrap().ttl(TTL);
+    let lock = client.reentrant("a", &OwnerId::new()).ttl(TTL);
     let mut guard = lock.acquire().await.unwrap();
     guard.lost().await;
     let lost = *guard.token();
@@ -114,10 +114,10 @@ async fn a_lost_guard_that_still_lives_keeps_nobody_out_once_it_is_undone() {
 async fn clean_ups_that_never_succeed_hold_up_nobody() {
     let (stage, client) = Stage { refused: Some("bad"), ..Stage::default() }.client();
     for i in 0..200 {
-        drop(client.lock(format!("bad {i}")).unwrap().ttl(TTL).acquire().await.unwrap());
+        drop(client.lock(format!("bad {i}")).ttl(TTL).acquire().await.unwrap());
     }
     sleep(Duration::from_secs(5)).await;
-    let guard = client.lock("good").unwrap().ttl(TTL).acquire().await.unwrap();
+    let guard = client.lock("good").ttl(TTL).acquire().await.unwrap();
     let token = *guard.token();
     drop(guard);
     sleep(Duration::from_secs(10)).await;
@@ -138,7 +138,7 @@ async fn a_driver_that_does_not_close_holds_up_nobody() {
 async fn a_grant_that_comes_after_max_hold_is_given_back() {
     let acquire = steps([Step::Slow(Duration::from_millis(200))]);
     let (stage, client) = Stage { acquire, ..Stage::default() }.client();
-    let lock = client.lock("a").unwrap().ttl(TTL).max_hold(Duration::from_millis(100));
+    let lock = client.lock("a").ttl(TTL).max_hold(Duration::from_millis(100));
     assert_eq!(lock.try_acquire().await.unwrap_err().kind(), ErrorKind::Lost);
     sleep(Duration::from_secs(1)).await;
     assert_eq!(stage.sent("abandon").len(), 1);
@@ -150,7 +150,7 @@ async fn several_locks_are_not_asked_for_beyond_the_limit() {
     let (stage, client) = Stage { acquire, ..Stage::default() }.client();
     let names = (0..10).map(|i| format!("lock {i}"));
     let most = Duration::from_millis(500);
-    let error = client.lock_all(names).unwrap().acquire_within(most).await.unwrap_err();
+    let error = client.lock_all(names).acquire_within(most).await.unwrap_err();
     assert!(error.is_timed_out(), "{error}");
     assert!(stage.sent("acquire").len() <= 2, "{}", stage.sent("acquire").len());
 }
@@ -159,7 +159,7 @@ async fn several_locks_are_not_asked_for_beyond_the_limit() {
 async fn a_hold_is_renewed_with_the_longest_ttl_asked_for() {
     let (_, client) = Stage::default().client();
     let owner = OwnerId::new();
-    let enter = |ttl| client.reentrant("a", &owner).unwrap().ttl(ttl);
+    let enter = |ttl| client.reentrant("a", &owner).ttl(ttl);
     let _brief = enter(TTL / 10).acquire().await.unwrap();
     let long = enter(TTL).acquire().await.unwrap();
     for _ in 0..30 {
@@ -171,7 +171,7 @@ async fn a_hold_is_renewed_with_the_longest_ttl_asked_for() {
 #[tokio::test(start_paused = true)]
 async fn a_hold_that_is_proved_lost_is_not_released() {
     let (stage, client) = Stage { renew: steps([Step::Lost]), ..Stage::default() }.client();
-    let guard = client.lock("a").unwrap().ttl(TTL).acquire().await.unwrap();
+    let guard = client.lock("a").ttl(TTL).acquire().await.unwrap();
     guard.lost().await;
     drop(guard);
     sleep(Duration::from_secs(1)).await;
@@ -184,7 +184,7 @@ fn a_clean_up_in_hand_outlives_its_runtime() {
     let release = steps([Step::Slow(Duration::from_secs(3600))]);
     let (stage, client) = Stage { release, ..Stage::default() }.client();
     runtime().block_on(async {
-        drop(client.lock("a").unwrap().ttl(TTL).acquire().await.unwrap());
+        drop(client.lock("a").ttl(TTL).acquire().await.unwrap());
         while stage.sent("release").is_empty() {
             sleep(Duration::from_millis(1)).await;
         }
@@ -198,7 +198,7 @@ fn a_clean_up_in_hand_outlives_its_runtime() {
 async fn what_is_granted_while_the_client_closes_is_given_back() {
     let acquire = steps([Step::Slow(Duration::from_millis(500))]);
     let (stage, client) = Stage { acquire, ..Stage::default() }.client();
-    let lock = client.lock("a").unwrap().ttl(TTL);
+    let lock = client.lock("a").ttl(TTL);
     let asking = tokio::spawn(async move { lock.try_acquire().await });
     sleep(Duration::from_millis(100)).await;
     client.close(TTL).await.unwrap();
@@ -211,7 +211,7 @@ async fn what_is_granted_while_the_client_closes_is_given_back() {
 async fn closing_misses_no_lease_that_is_being_renewed() {
     let renew = steps([Step::Slow(Duration::from_millis(500))]);
     let (stage, client) = Stage { renew, ..Stage::default() }.client();
-    let guard = client.lock("a").unwrap().ttl(TTL).acquire().await.unwrap();
+    let guard = client.lock("a").ttl(TTL).acquire().await.unwrap();
     while stage.sent("renew").is_empty() {
         sleep(Duration::from_millis(10)).await;
     }
@@ -226,7 +226,7 @@ async fn patience_that_ends_before_an_answer_can_come_is_no_outage() {
     let late = Duration::from_millis(50);
     driver.faults().delay(Operation::Watch, late);
     let client = Client::new(driver);
-    let lock = client.lock("a").unwrap();
+    let lock = client.lock("a");
     assert_eq!(lock.acquire_within(late / 2).await.unwrap_err().kind(), ErrorKind::TimedOut);
     lock.acquire_within(late * 2).await.unwrap().release().await.unwrap();
 }
@@ -236,9 +236,9 @@ async fn a_wait_that_was_in_vain_tells_its_place_and_what_failed_last() {
     let second = Duration::from_secs(1);
     let memory = MemoryDriver::new();
     let holder = Client::new(memory.another_client());
-    let guard = holder.lock("a").unwrap().ttl(second).acquire().await.unwrap();
-    let lock = Client::new(memory.clone()).lock("a").unwrap().ttl(second);
-    let ahead = Client::new(memory.another_client()).lock("a").unwrap().ttl(second);
+    let guard = holder.lock("a").ttl(second).acquire().await.unwrap();
+    let lock = Client::new(memory.clone()).lock("a").ttl(second);
+    let ahead = Client::new(memory.another_client()).lock("a").ttl(second);
     let in_vain = async |outage: std::ops::Range<u32>| {
         let waiting = tokio::spawn({
             let lock = lock.clone();

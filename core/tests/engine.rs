@@ -149,7 +149,7 @@ impl DistributedLock for Script {
 #[tokio::test(start_paused = true)]
 async fn the_window_counts_from_before_the_send() {
     let (_, client) = Script::client(&[Step::Slow(Duration::from_millis(600))], &[]);
-    let guard = client.lock("a").unwrap().ttl(TTL).try_acquire().await.unwrap().unwrap();
+    let guard = client.lock("a").ttl(TTL).try_acquire().await.unwrap().unwrap();
     let most = TTL - TTL / 100 - Duration::from_millis(2) - TTL / 1000 - Duration::from_millis(600);
     assert!(
         guard.remaining() <= most && guard.remaining() > most - Duration::from_millis(5),
@@ -162,7 +162,7 @@ async fn the_window_counts_from_before_the_send() {
 async fn an_earlier_grant_counts_from_the_unanswered_request() {
     let steps = [Step::Busy, Step::Fail(ErrorKind::Indeterminate), Step::GrantEarlier];
     let (script, client) = Script::client(&steps, &[]);
-    let guard = client.lock("a").unwrap().ttl(TTL).acquire().await.unwrap();
+    let guard = client.lock("a").ttl(TTL).acquire().await.unwrap();
     let asked = script.sent("acquire");
     assert_eq!(asked.len(), 3);
     assert!(asked.iter().all(|frame| frame.0 == asked[0].0), "one acquisition asks with one token");
@@ -175,8 +175,8 @@ async fn an_earlier_grant_counts_from_the_unanswered_request() {
 async fn a_token_with_an_unanswered_request_is_abandoned_in_the_end() {
     let steps = [Step::Busy, Step::Fail(ErrorKind::Indeterminate), Step::Grant, Step::Grant];
     let (script, client) = Script::client(&steps, &[]);
-    client.lock("a").unwrap().acquire().await.unwrap().release().await.unwrap();
-    drop(client.lock("a").unwrap().acquire().await.unwrap());
+    client.lock("a").acquire().await.unwrap().release().await.unwrap();
+    drop(client.lock("a").acquire().await.unwrap());
     client.close(TTL).await.unwrap();
     let token = script.sent("acquire")[1].0;
     let abandoned: Vec<_> = script.sent("abandon").into_iter().map(|frame| frame.0).collect();
@@ -186,7 +186,7 @@ async fn a_token_with_an_unanswered_request_is_abandoned_in_the_end() {
 #[tokio::test(start_paused = true)]
 async fn a_grant_that_comes_too_late_is_given_back() {
     let (script, client) = Script::client(&[Step::Slow(Duration::from_millis(99))], &[]);
-    let error = client.lock("a").unwrap().ttl(Duration::from_millis(100)).try_acquire().await.unwrap_err();
+    let error = client.lock("a").ttl(Duration::from_millis(100)).try_acquire().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Lost);
     client.close(TTL).await.unwrap();
     assert_eq!(script.sent("abandon").len(), 1);
@@ -195,7 +195,7 @@ async fn a_grant_that_comes_too_late_is_given_back() {
 #[tokio::test(start_paused = true)]
 async fn a_waiter_asks_again_after_a_grant_that_came_too_late() {
     let (script, client) = Script::client(&[Step::Slow(Duration::from_millis(99))], &[]);
-    let guard = client.lock("a").unwrap().ttl(Duration::from_millis(100)).acquire().await.unwrap();
+    let guard = client.lock("a").ttl(Duration::from_millis(100)).acquire().await.unwrap();
     let asked: Vec<_> = script.sent("acquire").into_iter().map(|(token, _)| token).collect();
     assert!(asked.len() == 2 && asked[0] != asked[1], "with a fresh token: {asked:?}");
     assert_eq!(guard.token(), &asked[1]);
@@ -206,7 +206,7 @@ async fn a_waiter_asks_again_after_a_grant_that_came_too_late() {
 #[tokio::test(start_paused = true)]
 async fn renewal_comes_at_a_third_and_moves_the_window() {
     let (script, client) = Script::client(&[], &[]);
-    let guard = client.lock("a").unwrap().ttl(TTL).acquire().await.unwrap();
+    let guard = client.lock("a").ttl(TTL).acquire().await.unwrap();
     sleep(TTL * 10).await;
     assert!(guard.is_held());
     let times: Vec<_> = script.sent("renew").into_iter().map(|frame| frame.1).collect();
@@ -221,7 +221,7 @@ async fn renewal_comes_at_a_third_and_moves_the_window() {
 #[tokio::test(start_paused = true)]
 async fn failed_renewals_make_it_suspect_and_then_the_deadline_ends_it() {
     let (script, client) = Script::client(&[], &[Step::Fail(ErrorKind::Unavailable); 100]);
-    let guard = client.lock("a").unwrap().ttl(TTL).acquire().await.unwrap();
+    let guard = client.lock("a").ttl(TTL).acquire().await.unwrap();
     sleep(TTL / 2).await;
     assert_eq!(guard.state(), HoldState::Suspect);
     assert!(guard.check().is_ok());
@@ -237,7 +237,7 @@ async fn failed_renewals_make_it_suspect_and_then_the_deadline_ends_it() {
 #[tokio::test(start_paused = true)]
 async fn a_proved_loss_ends_it_at_once() {
     let (script, client) = Script::client(&[], &[Step::Lost]);
-    let guard = client.lock("a").unwrap().ttl(TTL).acquire().await.unwrap();
+    let guard = client.lock("a").ttl(TTL).acquire().await.unwrap();
     assert_eq!(guard.lost().await, LostReason::Gone);
     assert!(script.start.elapsed() < TTL / 2);
     assert_eq!(guard.run(async { 1 }).await.unwrap_err().kind(), ErrorKind::Lost);
@@ -247,7 +247,7 @@ async fn a_proved_loss_ends_it_at_once() {
 async fn max_hold_ends_a_renewed_lease() {
     let (script, client) = Script::client(&[], &[]);
     let cap = TTL * 3;
-    let guard = client.lock("a").unwrap().ttl(TTL).max_hold(cap).acquire().await.unwrap();
+    let guard = client.lock("a").ttl(TTL).max_hold(cap).acquire().await.unwrap();
     assert_eq!(guard.lost().await, LostReason::MaxHold);
     let lived = script.start.elapsed();
     assert!(lived <= cap + Duration::from_millis(10) && lived >= cap - Duration::from_millis(10), "{lived:?}");
@@ -261,7 +261,7 @@ async fn renewals_leave_in_batches() {
     let (script, client) = Script::client(&[], &[]);
     let mut guards = Vec::new();
     for i in 0..10 {
-        guards.push(client.lock(format!("lock {i}")).unwrap().ttl(TTL).acquire().await.unwrap());
+        guards.push(client.lock(format!("lock {i}")).ttl(TTL).acquire().await.unwrap());
     }
     sleep(TTL * 2).await;
     assert!(guards.iter().all(tenure_core::LockGuard::is_held));
@@ -276,7 +276,7 @@ async fn a_wait_survives_an_outage_that_begins_after_the_first_answer() {
     let mut steps = vec![Step::Busy];
     steps.extend([Step::Fail(ErrorKind::Unavailable); 200]);
     let (script, client) = Script::client(&steps, &[]);
-    let guard = client.lock("a").unwrap().acquire().await.unwrap();
+    let guard = client.lock("a").acquire().await.unwrap();
     assert!(guard.is_held());
     assert!(script.start.elapsed() > Duration::from_secs(60), "back-off slows it down");
 }
@@ -285,12 +285,12 @@ async fn a_wait_survives_an_outage_that_begins_after_the_first_answer() {
 async fn the_callers_patience_covers_the_first_answer() {
     let outage = [Step::Fail(ErrorKind::Unavailable), Step::Fail(ErrorKind::Indeterminate)].repeat(3);
     let (script, client) = Script::client(&outage, &[]);
-    let guard = client.lock("a").unwrap().acquire_within(Duration::from_secs(10)).await.unwrap();
+    let guard = client.lock("a").acquire_within(Duration::from_secs(10)).await.unwrap();
     assert_eq!((guard.fence().get(), script.sent("acquire").len()), (7, 7));
 
     let (script, client) = Script::client(&[Step::Fail(ErrorKind::Unavailable); 100], &[]);
     let most = Duration::from_secs(10);
-    let error = client.lock("a").unwrap().acquire_within(most).await.unwrap_err();
+    let error = client.lock("a").acquire_within(most).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable, "an outage does not look like contention");
     let waited = script.start.elapsed();
     assert!(waited >= most && waited < most + Duration::from_millis(10), "{waited:?}");
@@ -299,7 +299,7 @@ async fn the_callers_patience_covers_the_first_answer() {
 #[tokio::test(start_paused = true)]
 async fn an_outage_at_the_start_is_told() {
     let (script, client) = Script::client(&[Step::Fail(ErrorKind::Unavailable); 100], &[]);
-    let error = client.lock("a").unwrap().acquire().await.unwrap_err();
+    let error = client.lock("a").acquire().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable);
     assert!(script.start.elapsed() < Duration::from_secs(7), "{:?}", script.start.elapsed());
     client.close(TTL).await.unwrap();
@@ -310,7 +310,7 @@ async fn an_outage_at_the_start_is_told() {
 async fn a_wait_ends_in_time_and_leaves_the_queue() {
     let (script, client) = Script::client(&[Step::Busy; 100], &[]);
     let most = Duration::from_secs(7);
-    let error = client.lock("a").unwrap().acquire_within(most).await.unwrap_err();
+    let error = client.lock("a").acquire_within(most).await.unwrap_err();
     assert!(error.is_timed_out(), "{error}");
     let waited = script.start.elapsed();
     assert!(waited >= most && waited < most + Duration::from_millis(10), "{waited:?}");
@@ -323,7 +323,7 @@ async fn a_wait_ends_in_time_and_leaves_the_queue() {
 #[tokio::test(start_paused = true)]
 async fn a_wake_up_is_asked_after_at_once() {
     let (script, client) = Script::client(&[Step::Busy], &[]);
-    let lock = client.lock("a").unwrap();
+    let lock = client.lock("a");
     let waiting = tokio::spawn(async move { lock.acquire().await });
     sleep(Duration::from_secs(1)).await;
     assert_eq!(client.stats().waiters, 1);
@@ -336,15 +336,15 @@ async fn a_wake_up_is_asked_after_at_once() {
 #[tokio::test(start_paused = true)]
 async fn close_ends_waits_and_holds() {
     let (script, client) = Script::client(&[Step::Grant, Step::Busy], &[]);
-    let guard = client.lock("a").unwrap().acquire().await.unwrap();
-    let lock = client.lock("b").unwrap();
+    let guard = client.lock("a").acquire().await.unwrap();
+    let lock = client.lock("b");
     let waiting = tokio::spawn(async move { lock.acquire().await });
     sleep(Duration::from_secs(1)).await;
     client.close(TTL).await.unwrap();
     assert_eq!(waiting.await.unwrap().unwrap_err().kind(), ErrorKind::Closed);
     assert_eq!(guard.state(), HoldState::Lost(LostReason::Closed));
     assert_eq!(script.sent("release").len(), 1);
-    let refused = client.lock("c").unwrap().try_acquire().await.unwrap_err();
+    let refused = client.lock("c").try_acquire().await.unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::Closed);
 }
 
@@ -352,7 +352,7 @@ async fn close_ends_waits_and_holds() {
 fn a_guard_may_be_dropped_outside_a_runtime_and_outlive_one() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
     let (script, client) = runtime.block_on(async { Script::client(&[], &[]) });
-    let guard = runtime.block_on(async { client.lock("a").unwrap().ttl(TTL).acquire().await.unwrap() });
+    let guard = runtime.block_on(async { client.lock("a").ttl(TTL).acquire().await.unwrap() });
     drop(runtime);
     assert!(guard.is_held(), "the view needs no runtime");
     drop(guard);

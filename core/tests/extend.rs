@@ -14,7 +14,7 @@ const SECOND: Duration = Duration::from_secs(1);
 #[tokio::test(start_paused = true)]
 async fn a_fixed_lease_lasts_for_as_long_as_it_is_extended() {
     let client = Client::new(MemoryDriver::new());
-    let guard = client.lock("a").unwrap().fixed_ttl(2 * SECOND).acquire().await.unwrap();
+    let guard = client.lock("a").fixed_ttl(2 * SECOND).acquire().await.unwrap();
     for _ in 0..3 {
         sleep(SECOND).await;
         guard.extend(2 * SECOND).await.unwrap();
@@ -29,11 +29,11 @@ async fn a_fixed_lease_lasts_for_as_long_as_it_is_extended() {
 #[tokio::test(start_paused = true)]
 async fn entries_are_extended_together_and_renewed_leases_as_well() {
     let client = Client::new(MemoryDriver::new());
-    let entries = client.reentrant("a", &OwnerId::new()).unwrap().fixed_ttl(2 * SECOND);
+    let entries = client.reentrant("a", &OwnerId::new()).fixed_ttl(2 * SECOND);
     let (outer, inner) = (entries.acquire().await.unwrap(), entries.acquire().await.unwrap());
     inner.extend(10 * SECOND).await.unwrap();
     assert!(outer.remaining() > 9 * SECOND);
-    let guard = client.lock("b").unwrap().ttl(3 * SECOND).acquire().await.unwrap();
+    let guard = client.lock("b").ttl(3 * SECOND).acquire().await.unwrap();
     guard.extend(10 * SECOND).await.unwrap();
     assert!(guard.remaining() > 9 * SECOND);
     sleep(TTL).await;
@@ -44,7 +44,7 @@ async fn entries_are_extended_together_and_renewed_leases_as_well() {
 async fn an_extension_that_fails_or_is_dropped_changes_nothing() {
     let renew = steps([Step::Fail(ErrorKind::Unavailable), Step::Slow(TTL), Step::Lost]);
     let (_, client) = Stage { renew, ..Stage::default() }.client();
-    let guard = client.lock("a").unwrap().fixed_ttl(TTL).acquire().await.unwrap();
+    let guard = client.lock("a").fixed_ttl(TTL).acquire().await.unwrap();
     let left = guard.remaining();
     assert_eq!(guard.extend(TTL).await.unwrap_err().kind(), ErrorKind::Unavailable);
     assert!(timeout(SECOND / 2, guard.extend(TTL)).await.is_err());
@@ -56,7 +56,7 @@ async fn an_extension_that_fails_or_is_dropped_changes_nothing() {
 #[tokio::test(start_paused = true)]
 async fn an_extension_out_of_range_is_refused() {
     let (stage, client) = Stage::default().client();
-    let guard = client.lock("a").unwrap().acquire().await.unwrap();
+    let guard = client.lock("a").acquire().await.unwrap();
     for bad in [Duration::ZERO, 3 * TTL, Duration::from_micros(10_500)] {
         assert_eq!(guard.extend(bad).await.unwrap_err().kind(), ErrorKind::InvalidArgument);
     }
@@ -66,7 +66,7 @@ async fn an_extension_out_of_range_is_refused() {
 #[tokio::test(start_paused = true)]
 async fn an_extension_that_is_not_polled_keeps_no_renewal_from_leaving() {
     let (stage, client) = Stage { renew: steps([Step::Slow(SECOND)]), ..Stage::default() }.client();
-    let guard = client.lock("a").unwrap().ttl(TTL).acquire().await.unwrap();
+    let guard = client.lock("a").ttl(TTL).acquire().await.unwrap();
     let mut extension = Box::pin(guard.extend(TTL));
     assert!(timeout(Duration::ZERO, &mut extension).await.is_err());
     sleep(3 * TTL).await;
@@ -81,7 +81,7 @@ async fn an_extension_that_is_not_polled_keeps_no_renewal_from_leaving() {
 #[tokio::test(start_paused = true)]
 async fn an_extension_that_is_not_polled_holds_up_no_clean_up() {
     let (stage, client) = Stage { renew: steps([Step::Slow(SECOND)]), ..Stage::default() }.client();
-    let guard = client.lock("a").unwrap().fixed_ttl(TTL).acquire().await.unwrap();
+    let guard = client.lock("a").fixed_ttl(TTL).acquire().await.unwrap();
     let mut extension = Box::pin(guard.extend(TTL));
     assert!(timeout(Duration::ZERO, &mut extension).await.is_err());
     sleep(2 * TTL).await;
@@ -94,7 +94,7 @@ async fn what_an_extension_without_an_answer_made_last_is_undone_for_as_long_as_
     let renew = steps([Step::Fail(ErrorKind::Indeterminate)]);
     let release = steps([Step::Fail(ErrorKind::Unavailable); 30]); // one a second before long
     let (stage, client) = Stage { renew, release, ..Stage::default() }.client();
-    let guard = client.lock("a").unwrap().fixed_ttl(SECOND).acquire().await.unwrap();
+    let guard = client.lock("a").fixed_ttl(SECOND).acquire().await.unwrap();
     assert_eq!(guard.extend(2 * TTL).await.unwrap_err().kind(), ErrorKind::Indeterminate);
     drop(guard);
     sleep(TTL).await;
@@ -105,7 +105,7 @@ async fn what_an_extension_without_an_answer_made_last_is_undone_for_as_long_as_
 async fn an_extension_that_the_drift_bound_eats_is_refused() {
     let drift = DriftBound::new(0.1, SECOND).unwrap();
     let (stage, client) = Stage::default().client_with(|builder| builder.drift(drift));
-    let guard = client.lock("a").unwrap().acquire().await.unwrap();
+    let guard = client.lock("a").acquire().await.unwrap();
     assert_eq!(guard.extend(SECOND).await.unwrap_err().kind(), ErrorKind::InvalidArgument);
     assert!(stage.sent("renew").is_empty());
 }

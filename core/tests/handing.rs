@@ -21,7 +21,7 @@ async fn waiting() -> (Arc<Stage>, Client, JoinHandle<Result<LockGuard>>, OwnerT
 async fn waiting_with(when: Confirmation) -> (Arc<Stage>, Client, JoinHandle<Result<LockGuard>>, OwnerToken) {
     let stage = Stage { acquire: steps([Step::Busy]), range: 8, ..Stage::default() };
     let (stage, client) = stage.client_with(|builder| builder.confirmation(when));
-    let lock = client.lock("a").unwrap().ttl(TTL);
+    let lock = client.lock("a").ttl(TTL);
     let waiter = tokio::spawn(async move { lock.acquire().await });
     while stage.sent("acquire").is_empty() {
         sleep(Duration::from_millis(1)).await;
@@ -74,7 +74,7 @@ async fn a_lease_that_is_handed_for_its_whole_ttl_needs_no_confirmation() {
 #[tokio::test(start_paused = true)]
 async fn a_lease_that_was_long_waited_for_is_passed_on_as_any_other() {
     let (stage, client, waiter, token) = waiting().await;
-    let lock = client.lock("a").unwrap().ttl(TTL);
+    let lock = client.lock("a").ttl(TTL);
     stage.acquire.lock().unwrap().push_back(Step::Busy);
     let next = tokio::spawn(async move { lock.acquire().await });
     sleep(Duration::from_secs(4)).await;
@@ -194,11 +194,11 @@ async fn a_waiter_that_gives_up_abandons_what_it_was_handed() {
 #[tokio::test(start_paused = true)]
 async fn only_renewed_plain_leases_are_accepted_unasked() {
     let (stage, client) = Stage::default().client();
-    let lock = client.lock("a").unwrap();
+    let lock = client.lock("a");
     drop(lock.clone().ttl(TTL).acquire().await.unwrap());
     assert_eq!(stage.direct.lock().unwrap().len(), 1);
     drop(lock.clone().fixed_ttl(TTL).acquire().await.unwrap());
     drop(lock.ttl(TTL).try_acquire().await.unwrap());
-    drop(client.reentrant("b", &OwnerId::new()).unwrap().ttl(TTL).acquire().await.unwrap());
+    drop(client.reentrant("b", &OwnerId::new()).ttl(TTL).acquire().await.unwrap());
     assert_eq!(stage.direct.lock().unwrap().len(), 1);
 }

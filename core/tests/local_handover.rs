@@ -20,7 +20,7 @@ fn relaying(acquire: impl IntoIterator<Item = Step>) -> (Arc<Stage>, Client) {
 }
 
 fn lock(client: &Client) -> Lock {
-    client.lock("a").unwrap().ttl(TTL)
+    client.lock("a").ttl(TTL)
 }
 
 /// Lets all tasks go on as far as they can, without letting time pass.

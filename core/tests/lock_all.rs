@@ -12,14 +12,14 @@ fn clients() -> [Client; 2] {
 }
 
 async fn is_free(client: &Client, name: &str) -> bool {
-    client.lock(name).unwrap().inspect().await.unwrap().holder.is_none()
+    client.lock(name).inspect().await.unwrap().holder.is_none()
 }
 
 #[tokio::test(start_paused = true)]
 async fn locks_of_several_clients_are_taken_in_the_order_of_their_names() {
     let [one, other] = clients();
-    let guard = other.lock("a").unwrap().acquire().await.unwrap();
-    let all = LockAll::of([one.lock("b").unwrap(), other.lock("a").unwrap()]).unwrap();
+    let guard = other.lock("a").acquire().await.unwrap();
+    let all = LockAll::of([one.lock("b"), other.lock("a")]);
     assert!(all.try_acquire().await.unwrap().is_none());
     let error = all.acquire_within(SOON).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::TimedOut);
@@ -36,10 +36,10 @@ async fn locks_of_several_clients_are_taken_in_the_order_of_their_names() {
 #[tokio::test(start_paused = true)]
 async fn locks_of_one_name_are_taken_in_the_order_in_which_they_are_given() {
     let [old, new] = clients();
-    let lock = |client: &Client| client.lock("a").unwrap();
+    let lock = |client: &Client| client.lock("a");
     let guard = lock(&new).acquire().await.unwrap();
     for (given, free) in [([&old, &new], false), ([&new, &old], true)] {
-        let all = LockAll::of(given.map(lock)).unwrap();
+        let all = LockAll::of(given.map(lock));
         let waiting = tokio::spawn(async move { all.acquire().await });
         tokio::time::sleep(SOON).await;
         assert_eq!(is_free(&old, "a").await, free);
@@ -48,27 +48,27 @@ async fn locks_of_one_name_are_taken_in_the_order_in_which_they_are_given() {
         assert!(is_free(&old, "a").await, "what was taken is given back");
     }
     guard.release().await.unwrap();
-    let both = LockAll::of([&old, &new].map(lock)).unwrap().acquire().await.unwrap();
+    let both = LockAll::of([&old, &new].map(lock)).acquire().await.unwrap();
     assert_eq!(both.guards().len(), 2);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_lock_that_is_given_twice_counts_once() {
     let [one, other] = clients();
-    let lock = |client: &Client| client.lock("a").unwrap();
-    let all = LockAll::of([lock(&one), lock(&other), lock(&one.clone()), lock(&other)]).unwrap();
+    let lock = |client: &Client| client.lock("a");
+    let all = LockAll::of([lock(&one), lock(&other), lock(&one.clone()), lock(&other)]);
     let guard = all.acquire_within(SOON).await.unwrap();
     assert_eq!(guard.guards().len(), 2);
-    assert_eq!(LockAll::of([]).unwrap_err().kind(), ErrorKind::InvalidArgument);
-    let many = (0..=LockAll::MAX_NAMES).map(|number| one.lock(number.to_string()).unwrap());
-    assert_eq!(LockAll::of(many).unwrap_err().kind(), ErrorKind::InvalidArgument);
+    assert_eq!(LockAll::of([]).acquire().await.unwrap_err().kind(), ErrorKind::InvalidArgument);
+    let many = (0..=LockAll::MAX_NAMES).map(|number| one.lock(number.to_string()));
+    assert_eq!(LockAll::of(many).acquire().await.unwrap_err().kind(), ErrorKind::InvalidArgument);
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_is_left_of_several_leases_is_what_is_left_of_the_shortest() {
     let [one, other] = clients();
     let (long, short) = (Duration::from_secs(60), Duration::from_secs(10));
-    let all = LockAll::of([one.lock("a").unwrap().fixed_ttl(long), other.lock("b").unwrap().fixed_ttl(short)]).unwrap();
+    let all = LockAll::of([one.lock("a").fixed_ttl(long), other.lock("b").fixed_ttl(short)]);
     let guard = all.acquire().await.unwrap();
     let left = guard.remaining();
     assert!(left > short * 9 / 10 && left <= short, "{left:?}");
@@ -81,7 +81,7 @@ async fn a_release_of_several_tells_a_loss_before_other_errors_and_those_before_
         let drivers = [MemoryDriver::new(), MemoryDriver::new()];
         let names = ["a", "b"];
         let locks = drivers.clone().map(Client::new).into_iter().zip(names);
-        let all = LockAll::of(locks.map(|(client, name)| client.lock(name).unwrap())).unwrap();
+        let all = LockAll::of(locks.map(|(client, name)| client.lock(name)));
         let guard = all.acquire().await.unwrap();
         for (driver, name) in drivers.iter().zip(names) {
             if fails.contains(&name) {
@@ -108,8 +108,8 @@ async fn a_release_of_several_tells_a_loss_before_other_errors_and_those_before_
 #[tokio::test(start_paused = true)]
 async fn who_waits_for_a_lock_to_be_free_waits_out_what_passes_once_the_lock_was_seen() {
     let driver = MemoryDriver::new();
-    let guard = Client::new(driver.another_client()).lock("a").unwrap().acquire().await.unwrap();
-    let lock = Client::new(driver.clone()).lock("a").unwrap();
+    let guard = Client::new(driver.another_client()).lock("a").acquire().await.unwrap();
+    let lock = Client::new(driver.clone()).lock("a");
     let faults = driver.faults();
     faults.fail_next(Operation::Inspect, ErrorKind::Unavailable);
     assert_eq!(lock.until_free().await.unwrap_err().kind(), ErrorKind::Unavailable, "nothing was seen yet");

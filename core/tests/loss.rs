@@ -25,7 +25,7 @@ fn watch(loss: &Loss) -> JoinHandle<Option<LostReason>> {
 #[tokio::test(start_paused = true)]
 async fn a_task_watches_while_another_one_releases() {
     let client = client();
-    let guard = client.lock("a").unwrap().acquire().await.unwrap();
+    let guard = client.lock("a").acquire().await.unwrap();
     let loss = guard.loss();
     let watching = watch(&loss);
     sleep(2 * TTL).await;
@@ -39,7 +39,7 @@ async fn a_task_watches_while_another_one_releases() {
 #[tokio::test(start_paused = true)]
 async fn it_tells_the_loss_and_outlives_the_guard() {
     let client = client();
-    let guard = client.lock("a").unwrap().fixed_ttl(SECOND).acquire().await.unwrap();
+    let guard = client.lock("a").fixed_ttl(SECOND).acquire().await.unwrap();
     let loss = guard.loss();
     let watching = watch(&loss);
     sleep(2 * SECOND).await;
@@ -51,7 +51,7 @@ async fn it_tells_the_loss_and_outlives_the_guard() {
 #[tokio::test(start_paused = true)]
 async fn what_was_given_back_is_not_lost_with_the_lease_that_others_still_have() {
     let client = client();
-    let entries = client.reentrant("a", &OwnerId::new()).unwrap().fixed_ttl(5 * SECOND);
+    let entries = client.reentrant("a", &OwnerId::new()).fixed_ttl(5 * SECOND);
     let (outer, inner) = (entries.acquire().await.unwrap(), entries.acquire().await.unwrap());
     let (of_outer, of_inner) = (outer.loss(), inner.loss());
     let (outside, inside) = (watch(&of_outer), watch(&of_inner));
@@ -65,7 +65,7 @@ async fn what_was_given_back_is_not_lost_with_the_lease_that_others_still_have()
 #[tokio::test(start_paused = true)]
 async fn what_was_passed_on_is_not_lost_with_the_next_holder() {
     let client = client();
-    let lock = client.lock("a").unwrap().ttl(5 * SECOND);
+    let lock = client.lock("a").ttl(5 * SECOND);
     let before = lock.acquire().await.unwrap();
     let waiters: Vec<_> = (0..2)
         .map(|_| {
@@ -91,7 +91,7 @@ async fn what_was_passed_on_is_not_lost_with_the_next_holder() {
 #[tokio::test(start_paused = true)]
 async fn of_several_locks_the_first_loss_is_told() {
     let client = client();
-    let locks = client.lock_all(["a", "b"]).unwrap();
+    let locks = client.lock_all(["a", "b"]);
     let guards = locks.clone().acquire().await.unwrap();
     let (loss, released) = (guards.loss(), watch(&guards.loss()));
     guards.release().await.unwrap();
@@ -104,7 +104,7 @@ async fn of_several_locks_the_first_loss_is_told() {
 #[tokio::test(start_paused = true)]
 async fn with_takes_the_lock_for_the_work_and_gives_it_back() {
     let (stage, client) = Stage::default().client();
-    let lock = client.lock("a").unwrap();
+    let lock = client.lock("a");
     let kept = [1, 2, 3];
     let task = tokio::spawn(async move {
         let sum = lock.with(async |guard| kept.iter().sum::<u64>() + guard.fence().get()).await;
@@ -120,7 +120,7 @@ async fn with_takes_the_lock_for_the_work_and_gives_it_back() {
 #[tokio::test(start_paused = true)]
 async fn with_drops_the_work_at_the_loss() {
     let client = client();
-    let lock = client.lock("a").unwrap().fixed_ttl(SECOND);
+    let lock = client.lock("a").fixed_ttl(SECOND);
     let error = lock.with(async |_| sleep(TTL).await).await.unwrap_err();
     assert_eq!((error.kind(), error.message()), (ErrorKind::Lost, &*LostReason::Expired.to_string()));
     lock.with(async |_| ()).await.unwrap();
@@ -130,7 +130,7 @@ async fn with_drops_the_work_at_the_loss() {
 async fn with_tells_a_loss_that_the_release_found_and_no_other_failure() {
     let release = steps([Step::Lost, Step::Fail(ErrorKind::Unavailable)]);
     let (stage, client) = Stage { release, ..Stage::default() }.client();
-    let lock = client.lock("a").unwrap();
+    let lock = client.lock("a");
     assert_eq!(lock.with(async |_| ()).await.unwrap_err().kind(), ErrorKind::Lost);
     lock.with(async |_| ()).await.unwrap();
     client.close(TTL).await.unwrap();
@@ -140,13 +140,13 @@ async fn with_tells_a_loss_that_the_release_found_and_no_other_failure() {
 #[tokio::test(start_paused = true)]
 async fn with_works_on_entries_and_on_several_locks() {
     let client = client();
-    let lock = client.reentrant("a", &OwnerId::new()).unwrap().fixed_ttl(SECOND);
+    let lock = client.reentrant("a", &OwnerId::new()).fixed_ttl(SECOND);
     let depth = lock.with(async |outer| (outer.depth(), lock.with(async |inner| inner.depth()).await.unwrap())).await;
     assert_eq!(depth.unwrap(), (1, 2));
     assert!(lock.held().await.unwrap().is_none(), "both entries are left");
     assert!(lock.with(async |_| sleep(TTL).await).await.unwrap_err().is_lost());
 
-    let locks = client.lock_all(["a", "b"]).unwrap().fixed_ttl(SECOND);
+    let locks = client.lock_all(["a", "b"]).fixed_ttl(SECOND);
     assert_eq!(locks.with(async |guards| guards.guards().len()).await.unwrap(), 2);
     assert!(locks.with(async |_| sleep(TTL).await).await.unwrap_err().is_lost());
     drop(timeout(SECOND, locks.acquire()).await.expect("all are given back").unwrap());
@@ -155,7 +155,7 @@ async fn with_works_on_entries_and_on_several_locks() {
 #[tokio::test(start_paused = true)]
 async fn with_can_be_dropped_while_it_waits_and_while_it_works() {
     let client = client();
-    let lock = client.lock("a").unwrap();
+    let lock = client.lock("a");
     assert!(timeout(SECOND, lock.with(async |_| sleep(TTL).await)).await.is_err());
     let guard = timeout(SECOND, lock.acquire()).await.unwrap().unwrap();
     assert!(timeout(SECOND, lock.with(async |_| ())).await.is_err());

@@ -56,7 +56,7 @@ async fn a_client_that_is_being_closed_asks_for_no_message_any_more() {
     let (_, driver, client, queue) = staged();
     queue.push(&"x".to_owned()).attempts(1).await.unwrap();
     driver.faults().delay(Operation::Release, ms(50)); // for so long it is being closed
-    drop(client.lock("held").unwrap().acquire().await.unwrap());
+    drop(client.lock("held").acquire().await.unwrap());
     driver.faults().delay(Operation::Watch, ms(20));
     let receiving = tokio::spawn(async move { queue.receive().await.map(drop) });
     tokio::time::sleep(ms(5)).await; // it subscribes

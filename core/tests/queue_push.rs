@@ -69,7 +69,7 @@ async fn a_push_that_fails_half_way_tells_what_was_stored() {
 async fn each_message_of_many_has_its_own_options() {
     let (stage, _, client, queue) = staged();
     let texts = texts(5, 1);
-    let holder = client.lock("account").unwrap().acquire().await.unwrap();
+    let holder = client.lock("account").acquire().await.unwrap();
     let messages = [
         Message::new(&texts[0]).id("a").delay(SECOND * 10),
         Message::new(&texts[1]).id("b").lock("door").attempts(1),
@@ -89,7 +89,7 @@ async fn each_message_of_many_has_its_own_options() {
     let [b, c, d] = receiving.await.unwrap(); // the last one when its turn comes: the client stands in line for it
     assert_eq!((b.lock().unwrap().as_bytes(), b.attempts().get()), (&b"door"[..], 1));
     assert_eq!(c.concurrency_key().unwrap().as_bytes(), b"key");
-    assert!(client.lock("account").unwrap().try_acquire_for(&d).await.unwrap().is_some());
+    assert!(client.lock("account").try_acquire_for(&d).await.unwrap().is_some());
 }
 
 #[tokio::test(start_paused = true)]
@@ -136,7 +136,7 @@ async fn a_message_that_nobody_has_within_its_ttl_is_dead() {
 #[tokio::test(start_paused = true)]
 async fn a_request_that_finds_its_lock_taken_is_parked_with_its_options() {
     let (_, _, client, queue) = staged();
-    let (lock, text) = (client.lock("account").unwrap(), "x".to_owned());
+    let (lock, text) = (client.lock("account"), "x".to_owned());
     let message = || Message::new(&text).id("request").attempts(3).parked_at_most(SECOND * 30);
     let OrPark::Acquired(guard) = lock.or_park(&queue, message()).await.unwrap() else { panic!("it is free") };
     assert!(matches!(lock.or_park(&queue, message()).await.unwrap(), OrPark::Parked(Pushed::Stored(_))));

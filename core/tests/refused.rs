@@ -3,11 +3,21 @@
 use std::time::Duration;
 
 use tenure_core::driver::Backend;
-use tenure_core::{Client, Error, ErrorKind, LockName, OwnerId};
+use tenure_core::{Client, Error, ErrorKind, FencingToken, LockName, OwnerId, OwnerToken};
 use tenure_memory::{MemoryDriver, Operation};
 
 /// Whatever could be asked of a driver with a name that is too bad for it.
-const ASKS: [Operation; 4] = [Operation::Acquire, Operation::Renew, Operation::Release, Operation::Abandon];
+const ASKS: [Operation; 7] = [
+    Operation::Acquire,
+    Operation::Renew,
+    Operation::Release,
+    Operation::Abandon,
+    Operation::Watch,
+    Operation::Inspect,
+    Operation::ForceRelease,
+];
+
+const PATIENCE: Duration = Duration::from_secs(1);
 
 fn refused<T>(result: Result<T, Error>) {
     let error = result.err().expect("it is refused");
@@ -16,23 +26,43 @@ fn refused<T>(result: Result<T, Error>) {
 }
 
 fn nothing_was_sent(driver: &MemoryDriver) {
-    assert_eq!(ASKS.map(|operation| driver.faults().calls(operation)), [0; 4]);
+    assert_eq!(ASKS.map(|operation| driver.faults().calls(operation)), [0; 7]);
 }
 
-#[test]
-fn a_name_that_is_empty_or_too_long() {
+#[tokio::test(start_paused = true)]
+async fn a_name_that_is_empty_or_too_long() {
     let driver = MemoryDriver::new();
     let client = Client::new(driver.clone());
     let long = vec![b'x'; LockName::MAX_LEN + 1];
     for bad in [&b""[..], &long] {
-        refused(client.lock(bad));
-        refused(client.reentrant(bad, &OwnerId::new()));
-        refused(client.lock_all([&b"fine"[..], bad]));
+        let lock = client.lock(bad);
+        refused(lock.name());
+        refused(lock.try_acquire().await);
+        refused(lock.acquire().await);
+        refused(lock.acquire_within(PATIENCE).await);
+        refused(lock.with(async |_| ()).await);
+        refused(lock.adopt(OwnerToken::random(), FencingToken::new(1).unwrap()).await);
+        refused(lock.inspect().await);
+        refused(lock.force_release().await);
+        refused(lock.force_release_if(FencingToken::new(1).unwrap()).await);
+        refused(lock.until_free().await);
+        let lock = client.reentrant(bad, &OwnerId::new());
+        refused(lock.name());
+        refused(lock.try_acquire().await);
+        refused(lock.acquire().await);
+        refused(lock.acquire_within(PATIENCE).await);
+        refused(lock.with(async |_| ()).await);
+        refused(lock.held().await);
+        let locks = client.lock_all([&b"fine"[..], bad]);
+        refused(locks.try_acquire().await);
+        refused(locks.acquire().await);
+        refused(locks.acquire_within(PATIENCE).await);
+        refused(locks.with(async |_| ()).await);
         refused(client.queue_of_bytes(bad));
     }
-    refused(client.lock_all::<&[u8]>([]));
-    assert!(client.lock(&long[1..]).is_ok(), "the longest name");
+    refused(client.lock_all::<&[u8]>([]).acquire().await);
     nothing_was_sent(&driver);
+    assert!(client.lock(&long[1..]).acquire().await.is_ok(), "the longest name");
 }
 
 #[tokio::test(start_paused = true)]
@@ -44,8 +74,8 @@ async fn settings_of_zero() {
     refused(builder().presence(Duration::ZERO).build());
     refused(builder().max_holds(0).build());
     let client = builder().build().unwrap();
-    refused(client.lock("a").unwrap().max_hold(Duration::ZERO).try_acquire().await);
-    refused(client.lock("a").unwrap().ttl(Duration::ZERO).try_acquire().await);
-    refused(client.lock("a").unwrap().fixed_ttl(Duration::ZERO).acquire().await);
+    refused(client.lock("a").max_hold(Duration::ZERO).try_acquire().await);
+    refused(client.lock("a").ttl(Duration::ZERO).try_acquire().await);
+    refused(client.lock("a").fixed_ttl(Duration::ZERO).acquire().await);
     nothing_was_sent(&driver);
 }

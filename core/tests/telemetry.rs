@@ -63,7 +63,7 @@ async fn everything_documented_is_reported_and_no_token_is() {
     let _reporting = tracing::subscriber::set_default(recorder.clone());
     let driver = MemoryDriver::new();
     let (faults, client) = (driver.faults(), Client::new(driver));
-    let lock = client.lock("orders/42").unwrap().ttl(Duration::from_secs(30));
+    let lock = client.lock("orders/42").ttl(Duration::from_secs(30));
 
     // A wait that is disturbed and then granted.
     let first = lock.acquire().await.unwrap();
@@ -114,7 +114,7 @@ async fn who_waits_for_a_hold_of_its_own_client_is_warned_of_once() {
         let lines = recorder.lines("tenure.waits_for_own_client");
         lines.iter().filter(|line| line.contains(name)).count()
     };
-    let lock = |name: &str| client.lock(name).unwrap().ttl(TTL);
+    let lock = |name: &str| client.lock(name).ttl(TTL);
 
     // It holds the lock and asks for it again.
     let guard = lock("mine").acquire().await.unwrap();
@@ -148,11 +148,11 @@ async fn who_waits_for_a_hold_of_its_own_client_is_warned_of_once() {
     // Another client has the lock, or it is left standing.
     let driver = MemoryDriver::new();
     let (client, other) = (Client::new(driver.clone()), Client::new(driver));
-    let guard = other.lock("theirs").unwrap().acquire().await.unwrap();
-    let _ = client.lock("theirs").unwrap().acquire_within(TTL * 3).await.unwrap_err();
+    let guard = other.lock("theirs").acquire().await.unwrap();
+    let _ = client.lock("theirs").acquire_within(TTL * 3).await.unwrap_err();
     drop(guard);
-    client.lock("standing").unwrap().at_least(TTL * 3).acquire().await.unwrap().release().await.unwrap();
-    let _ = client.lock("standing").unwrap().ttl(TTL).acquire().await.unwrap();
+    client.lock("standing").at_least(TTL * 3).acquire().await.unwrap().release().await.unwrap();
+    let _ = client.lock("standing").ttl(TTL).acquire().await.unwrap();
     assert_eq!((warnings("theirs"), warnings("standing")), (0, 0));
 }
 

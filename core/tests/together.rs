@@ -17,7 +17,7 @@ fn client(acquire: impl IntoIterator<Item = Step>, range: u32) -> (Arc<Stage>, C
 }
 
 fn lock(client: &Client) -> Lock {
-    client.lock("a").unwrap().ttl(TTL)
+    client.lock("a").ttl(TTL)
 }
 
 /// Tasks that ask all at once.

@@ -42,23 +42,23 @@ async fn leaves_turns<T>(kind: ErrorKind, call: impl AsyncFn() -> Result<T>) {
 #[tokio::test]
 async fn attempts_that_fail() {
     let (_, client) = failing().client();
-    leaves_turns(ErrorKind::Unavailable, async || client.lock("a")?.try_acquire().await).await;
+    leaves_turns(ErrorKind::Unavailable, async || client.lock("a").try_acquire().await).await;
     let (_, client) = failing().client();
-    leaves_turns(ErrorKind::Unavailable, async || client.reentrant("a", &OwnerId::new())?.try_acquire().await).await;
+    leaves_turns(ErrorKind::Unavailable, async || client.reentrant("a", &OwnerId::new()).try_acquire().await).await;
 }
 
 #[tokio::test]
 async fn attempts_that_the_client_has_no_room_for() {
     let (_, client) = Stage::default().client_with(|builder| builder.max_holds(1));
-    let _held = client.lock("a").unwrap().acquire().await.unwrap();
-    leaves_turns(ErrorKind::LimitReached, async || client.lock("b")?.try_acquire().await).await;
+    let _held = client.lock("a").acquire().await.unwrap();
+    leaves_turns(ErrorKind::LimitReached, async || client.lock("b").try_acquire().await).await;
 }
 
 #[tokio::test]
 async fn extensions_that_fail() {
     let renewals = repeat_n(Step::Fail(ErrorKind::Unavailable), CALLS as usize);
     let (_, client) = Stage { renew: steps(renewals), ..Stage::default() }.client();
-    let guard = client.lock("a").unwrap().acquire().await.unwrap();
+    let guard = client.lock("a").acquire().await.unwrap();
     leaves_turns(ErrorKind::Unavailable, async || guard.extend(stage::TTL).await).await;
 }
 
@@ -67,7 +67,7 @@ async fn questions_that_fail() {
     let driver = tenure_memory::MemoryDriver::new();
     driver.faults().outage();
     let client = tenure_core::Client::new(driver);
-    leaves_turns(ErrorKind::Unavailable, async || client.lock("a")?.inspect().await).await;
+    leaves_turns(ErrorKind::Unavailable, async || client.lock("a").inspect().await).await;
     leaves_turns(ErrorKind::Unavailable, async || client.ping().await).await;
 }
 

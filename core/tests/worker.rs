@@ -98,7 +98,7 @@ fn a_worker_whose_runtime_ends_says_so() {
 #[tokio::test(start_paused = true)]
 async fn every_message_counts_once_and_is_told_whatever_the_hook_does() {
     let (_, _, client, queue) = staged();
-    let held = client.lock("taken").unwrap().acquire().await.unwrap();
+    let held = client.lock("taken").acquire().await.unwrap();
     let told = Arc::new(Mutex::new(Vec::new()));
     let (tell, texts) = (Arc::clone(&told), ["done", "failed", "rejected", "panics", "slow"]);
     push(&queue, &texts).await;

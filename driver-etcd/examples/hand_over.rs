@@ -60,7 +60,7 @@ async fn floor(server: &EtcdCluster) -> Vec<Duration> {
 
 /// A free lock taken and released.
 async fn pairs(client: &Client) -> Vec<Duration> {
-    let lock = client.lock("pair").expect("a good name");
+    let lock = client.lock("pair");
     let mut times = Vec::new();
     for _ in 0..WAITERS {
         let begun = Instant::now();
@@ -72,11 +72,11 @@ async fn pairs(client: &Client) -> Vec<Duration> {
 
 /// From the call of each release to the next grant, through the whole queue; and how many requests that took.
 async fn gaps(clients: &[Client], server: &EtcdCluster) -> (Vec<Duration>, f64) {
-    let held = clients[0].lock("hot").expect("a good name").acquire().await.expect("granted");
+    let held = clients[0].lock("hot").acquire().await.expect("granted");
     let released = Arc::new(Mutex::new(Instant::now()));
     let waiters: Vec<_> = (0..WAITERS)
         .map(|number| {
-            let lock = clients[number % clients.len()].lock("hot").expect("a good name");
+            let lock = clients[number % clients.len()].lock("hot");
             let released = Arc::clone(&released);
             tokio::spawn(async move {
                 let guard = lock.acquire().await.expect("granted");
@@ -88,7 +88,7 @@ async fn gaps(clients: &[Client], server: &EtcdCluster) -> (Vec<Duration>, f64) 
             })
         })
         .collect();
-    let queue = clients[0].lock("hot").expect("a good name");
+    let queue = clients[0].lock("hot");
     while queue.inspect().await.expect("etcd answers").waiters as usize != WAITERS {
         tokio::time::sleep(Duration::from_millis(50)).await;
     }

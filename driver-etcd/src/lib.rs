@@ -7,7 +7,7 @@
 //!
 //! # async fn example() -> tenure_core::Result<()> {
 //! let client = Client::new(EtcdDriver::new("etcd://127.0.0.1:2379/?prefix=shop".parse()?));
-//! let guard = client.lock("orders/42")?.acquire().await?;
+//! let guard = client.lock("orders/42").acquire().await?;
 //! // ... guard.fence() grows with the revision in which etcd granted the lock ...
 //! guard.release().await?;
 //! # Ok(())

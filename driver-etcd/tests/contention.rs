@@ -24,7 +24,7 @@ async fn a_pair_costs_two_requests() {
     let cluster = server();
     // Short ones are soon too old to serve again.
     let client = Client::builder(driver(&cluster)).ttl(Duration::from_secs(600)).build().unwrap();
-    let lock = client.lock("pair").unwrap();
+    let lock = client.lock("pair");
     let before = all_requests(&cluster);
     lock.try_acquire().await.unwrap().unwrap().release().await.unwrap();
     assert_eq!(all_requests(&cluster) - before, 5.0, "once for each client: the base of fences is read, and raised");
@@ -58,10 +58,10 @@ async fn a_hundred_waiters_are_woken_one_for_each_release() {
             alone.presence(Duration::from_secs(300)).op_timeout(PATIENCE).build().unwrap()
         })
         .collect();
-    let held = clients[0].lock("hot").unwrap().acquire().await.unwrap();
+    let held = clients[0].lock("hot").acquire().await.unwrap();
     let waiters: Vec<_> = (0..WAITERS)
         .map(|number| {
-            let lock = clients[number % clients.len()].lock("hot").unwrap();
+            let lock = clients[number % clients.len()].lock("hot");
             tokio::spawn(async move {
                 let guard = lock.acquire().await.unwrap();
                 let fence = guard.fence();
@@ -70,7 +70,7 @@ async fn a_hundred_waiters_are_woken_one_for_each_release() {
             })
         })
         .collect();
-    let probe = clients[0].lock("hot").unwrap();
+    let probe = clients[0].lock("hot");
     until("all wait", async || probe.inspect().await.unwrap().waiters as usize == WAITERS).await;
     let (txns, leases) = (requests(&cluster, "Txn"), requests(&cluster, "LeaseGrant"));
     held.release().await.unwrap();
@@ -101,10 +101,10 @@ async fn a_thousand_cancellations_leave_no_lease_and_no_key() {
                 // A long ttl: what is left behind would still be there at the end.
                 let ttl = Duration::from_secs(600);
                 if round % 5 == 4 {
-                    let lock = client.reentrant(&name, &me).unwrap().ttl(ttl);
+                    let lock = client.reentrant(&name, &me).ttl(ttl);
                     let _ = tokio::time::timeout(patience, lock.acquire()).await;
                 } else {
-                    let lock = client.lock(&name).unwrap().ttl(ttl);
+                    let lock = client.lock(&name).ttl(ttl);
                     let _ = tokio::time::timeout(patience, lock.acquire()).await;
                 }
             }
@@ -130,10 +130,10 @@ async fn a_release_is_not_missed_over_a_cut_link_and_a_compaction() {
     let other = client(&cluster);
     let mut etcd = raw(&cluster).await;
     for round in 0..4 {
-        let held = other.lock("cut").unwrap().acquire().await.unwrap();
-        let lock = waiting.lock("cut").unwrap();
+        let held = other.lock("cut").acquire().await.unwrap();
+        let lock = waiting.lock("cut");
         let waiter = tokio::spawn(async move { lock.acquire_within(PATIENCE * 2).await });
-        until("it waits", async || other.lock("cut").unwrap().inspect().await.unwrap().waiters == 1).await;
+        until("it waits", async || other.lock("cut").inspect().await.unwrap().waiters == 1).await;
         proxy.cut();
         if round % 2 == 1 {
             let now = etcd.put("revision", "", None).await.unwrap().header().unwrap().revision();
@@ -149,10 +149,10 @@ async fn a_release_is_not_missed_over_a_cut_link_and_a_compaction() {
 async fn waiting_is_quiet() {
     let cluster = server();
     let client = Client::builder(driver(&cluster)).presence(Duration::from_secs(60)).build().unwrap();
-    let held = client.lock("quiet").unwrap().ttl(Duration::from_secs(60)).acquire().await.unwrap();
-    let lock = client.lock("quiet").unwrap();
+    let held = client.lock("quiet").ttl(Duration::from_secs(60)).acquire().await.unwrap();
+    let lock = client.lock("quiet");
     let waiter = tokio::spawn(async move { lock.acquire().await.unwrap().fence() });
-    until("it waits", async || client.lock("quiet").unwrap().inspect().await.unwrap().waiters == 1).await;
+    until("it waits", async || client.lock("quiet").inspect().await.unwrap().waiters == 1).await;
     let mut etcd = raw(&cluster).await;
     left(&mut etcd, 3, 2).await; // the hold, the place and the session; and no lease is kept any more
     let alive = || requests(&cluster, "LeaseKeepAlive");
@@ -250,7 +250,7 @@ async fn keys_of_others_are_no_waiters() {
     granted(driver.acquire(&request(&lock, token, 60)).await);
     // Nor for those who wait.
     let client = client(&cluster);
-    let (waiting, entering) = (client.lock("foreign").unwrap(), client.reentrant("foreign", &me).unwrap());
+    let (waiting, entering) = (client.lock("foreign"), client.reentrant("foreign", &me));
     let waiting =
         tokio::spawn(async move { waiting.acquire_within(PATIENCE).await.unwrap().release().await.map(drop) });
     let entering =

@@ -46,7 +46,7 @@ fn found(checkup: &Checkup, topic: Topic) -> &Finding {
 async fn whether_the_past_is_compacted_is_told() {
     let cluster = server();
     let client = Client::new(EtcdDriver::connect(&cluster.url()).await.unwrap());
-    client.lock("a").unwrap().acquire().await.unwrap().release().await.unwrap();
+    client.lock("a").acquire().await.unwrap().release().await.unwrap();
     let checkup = client.doctor().await.unwrap();
     let past = found(&checkup, Topic::Storage);
     assert!(past.concern == Concern::Fine && past.seen.contains("was ever compacted"), "{checkup}");

@@ -39,7 +39,7 @@ async fn a_crowd_far_away_does_not_ask_more_the_longer_its_turns_take() {
     let cluster = server();
     let proxy = TcpProxy::start(cluster.ports()[0]).unwrap();
     proxy.set_delay(FAR);
-    let lock = |client: &Client| client.lock("far").unwrap().ttl(60 * SECOND);
+    let lock = |client: &Client| client.lock("far").ttl(60 * SECOND);
     let holder = through(proxy.port());
     let first = lock(&holder).acquire().await.unwrap();
     let crowd: Vec<_> = (0..CROWD).map(|_| through(proxy.port())).collect();

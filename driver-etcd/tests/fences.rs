@@ -77,7 +77,7 @@ async fn no_fence_falls_whoever_writes_the_base() {
         let (client, story) = (common::client(&cluster), Arc::clone(&seen));
         all.push(tokio::spawn(async move {
             for _ in 0..20 {
-                let guard = client.lock("contended").unwrap().acquire().await.unwrap();
+                let guard = client.lock("contended").acquire().await.unwrap();
                 story.lock().unwrap().push(guard.fence().get());
                 guard.release().await.unwrap();
             }

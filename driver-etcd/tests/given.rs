@@ -19,10 +19,10 @@ async fn a_given_client_serves_locks_and_stays_its_owners() {
     let cluster = server();
     let mut etcd = raw(&cluster).await;
     let (given, own) = (through(&etcd).await, client(&cluster));
-    let guard = given.lock("a").unwrap().acquire().await.unwrap();
-    assert!(own.lock("a").unwrap().try_acquire().await.unwrap().is_none(), "they are the same locks");
+    let guard = given.lock("a").acquire().await.unwrap();
+    assert!(own.lock("a").try_acquire().await.unwrap().is_none(), "they are the same locks");
     let waiting = tokio::spawn({
-        let lock = own.lock("a").unwrap();
+        let lock = own.lock("a");
         async move { lock.acquire_within(PATIENCE).await }
     });
     tokio::time::sleep(Duration::from_millis(100)).await; // so that it waits, as a rule
@@ -31,7 +31,7 @@ async fn a_given_client_serves_locks_and_stays_its_owners() {
     let next = waiting.await.unwrap().unwrap();
     assert!(next.fence() > fence);
     let woken = tokio::spawn({
-        let lock = given.lock("a").unwrap();
+        let lock = given.lock("a");
         async move { lock.acquire_within(PATIENCE).await }
     });
     tokio::time::sleep(Duration::from_millis(100)).await;
@@ -45,7 +45,7 @@ async fn a_given_client_serves_locks_and_stays_its_owners() {
     delivery.ack().await.unwrap();
 
     given.close(PATIENCE).await.unwrap();
-    assert_eq!(given.lock("a").unwrap().acquire().await.unwrap_err().kind(), ErrorKind::Closed);
+    assert_eq!(given.lock("a").acquire().await.unwrap_err().kind(), ErrorKind::Closed);
     etcd.put("mine", "still", None).await.unwrap();
 }
 
@@ -55,17 +55,17 @@ async fn a_connection_of_the_given_client_that_is_cut_is_an_outage_which_ends() 
     let proxy = TcpProxy::start(cluster.ports()[0]).unwrap();
     let etcd = etcd_client::Client::connect([format!("127.0.0.1:{}", proxy.port())], None).await.unwrap();
     let client = through(&etcd).await;
-    let guard = client.lock("a").unwrap().ttl(Duration::from_secs(30)).acquire().await.unwrap();
+    let guard = client.lock("a").ttl(Duration::from_secs(30)).acquire().await.unwrap();
 
     proxy.lead_to(1); // where nobody listens
     proxy.cut();
-    let error = client.lock("b").unwrap().try_acquire().await.unwrap_err();
+    let error = client.lock("b").try_acquire().await.unwrap_err();
     assert!(matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::Indeterminate), "{error}");
     assert!(error.message().contains("given client") || error.message().contains("no answer"), "{error}");
     assert!(guard.is_held(), "a lease lasts until its deadline, whatever the connection does");
 
     proxy.lead_to(cluster.ports()[0]);
-    client.lock("b").unwrap().acquire_within(PATIENCE).await.unwrap().release().await.unwrap();
+    client.lock("b").acquire_within(PATIENCE).await.unwrap().release().await.unwrap();
     guard.release().await.unwrap();
 }
 

@@ -51,7 +51,7 @@ fn contends_until_it_is_killed() {
             tokio::spawn(async move {
                 let mut ledger = std::fs::File::options().append(true).open(ledger).unwrap();
                 loop {
-                    let Ok(guard) = client.lock("counted").unwrap().acquire().await else { continue };
+                    let Ok(guard) = client.lock("counted").acquire().await else { continue };
                     if guard.is_held() {
                         ledger.write_all(format!("{}\n", guard.fence()).as_bytes()).unwrap();
                     }

@@ -61,7 +61,7 @@ impl Contenders {
 }
 
 async fn contend(client: Client, end: Arc<AtomicBool>, history: Arc<Mutex<Vec<Held>>>) {
-    let lock = client.lock("contended").unwrap().ttl(3 * SECOND);
+    let lock = client.lock("contended").ttl(3 * SECOND);
     while !end.load(Ordering::Relaxed) {
         let Ok(guard) = lock.acquire_within(5 * SECOND).await else { continue };
         let (from, fence) = (Instant::now(), guard.fence().get());
@@ -174,7 +174,7 @@ async fn stopped_leaders_end_no_hold_that_is_renewed(stops: usize) {
         end: AtomicBool::new(false),
     });
     let (holder, rival) = (client(&cluster), client(&cluster));
-    let of = |client: &Client, number: usize| client.lock(format!("held{number}")).unwrap().ttl(TTL);
+    let of = |client: &Client, number: usize| client.lock(format!("held{number}")).ttl(TTL);
     let mut tasks = Vec::new();
     for number in 0..LOCKS {
         let (rivalry, lock) = (Arc::clone(&rivalry), of(&holder, number));

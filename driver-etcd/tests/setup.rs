@@ -18,9 +18,9 @@ async fn nobody_there_is_said_at_once() {
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
     assert!(error.to_string().to_lowercase().contains("refused"), "{error}");
     let client = Client::new(EtcdDriver::new(format!("etcd://127.0.0.1:{port}").parse().unwrap()));
-    let error = client.lock("x").unwrap().try_acquire().await.unwrap_err();
+    let error = client.lock("x").try_acquire().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable, "nothing was sent: {error}");
-    let error = client.lock("x").unwrap().acquire_within(Duration::from_secs(5)).await.unwrap_err();
+    let error = client.lock("x").acquire_within(Duration::from_secs(5)).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
 }
 
@@ -30,7 +30,7 @@ async fn somebody_who_does_not_answer_runs_into_the_timeout() {
     let url = format!("etcd://127.0.0.1:{}", silent.local_addr().unwrap().port());
     let client =
         Client::builder(EtcdDriver::new(url.parse().unwrap())).op_timeout(Duration::from_millis(300)).build().unwrap();
-    let error = client.lock("x").unwrap().try_acquire().await.unwrap_err();
+    let error = client.lock("x").try_acquire().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Indeterminate, "{error}");
 }
 
@@ -94,12 +94,12 @@ async fn a_user_who_may_make_leases_but_not_write_leaves_none() {
     let mut etcd = etcd_client::Client::connect(&urls, Some(as_root)).await.unwrap();
     let url = cluster.url().replace("etcd://", "etcd://app:s3cret@");
     let client = Client::new(EtcdDriver::new(url.parse().unwrap()));
-    client.lock("first").unwrap().try_acquire().await.unwrap().unwrap().release().await.unwrap();
+    client.lock("first").try_acquire().await.unwrap().unwrap().release().await.unwrap();
     left(&mut etcd, 0, 0).await;
 
     etcd.role_grant_permission("app", Permission::read("tenure").with_prefix()).await.unwrap();
     for name in 0..10 {
-        let error = client.lock(format!("{name}")).unwrap().try_acquire().await.unwrap_err();
+        let error = client.lock(format!("{name}")).try_acquire().await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Denied, "{error}");
     }
     until("none is left", async || lease_count(&mut etcd).await == 0).await;
@@ -125,12 +125,12 @@ async fn a_change_of_users_makes_a_client_sign_in_again() {
     let root = || etcd_client::Client::connect(&urls, Some(ConnectOptions::new().with_user("root", "rootpw")));
     let url = cluster.url().replace("etcd://", "etcd://app:s3cret@");
     let client = Client::builder(EtcdDriver::connect(&url).await.unwrap()).op_timeout(5 * SECOND).build().unwrap();
-    let held = client.lock("held").unwrap().ttl(3 * SECOND).try_acquire().await.unwrap().unwrap();
+    let held = client.lock("held").ttl(3 * SECOND).try_acquire().await.unwrap().unwrap();
     for user in ["one", "two"] {
         root().await.unwrap().user_add(user, "pw", None).await.unwrap();
         // Several at once sign in again together.
         let taken = futures_util::future::join_all((0..20).map(|number| {
-            let lock = client.lock(format!("{user}/{number}")).unwrap();
+            let lock = client.lock(format!("{user}/{number}"));
             async move { lock.try_acquire().await.unwrap().unwrap().release().await.unwrap() }
         }));
         taken.await;
@@ -143,7 +143,7 @@ async fn a_change_of_users_makes_a_client_sign_in_again() {
     held.release().await.unwrap();
     // Taking the right away is a refusal.
     root().await.unwrap().user_revoke_role("app", "app").await.unwrap();
-    let error = client.lock("x").unwrap().try_acquire().await.unwrap_err();
+    let error = client.lock("x").try_acquire().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Denied, "{error}");
 }
 
@@ -154,7 +154,7 @@ async fn a_member_that_is_gone_is_passed_over() {
     let url = format!("etcd://127.0.0.1:{port},127.0.0.1:{}", cluster.ports()[0]);
     let client = Client::new(EtcdDriver::connect(&url).await.unwrap());
     for _ in 0..3 {
-        client.lock("x").unwrap().try_acquire().await.unwrap().unwrap().release().await.unwrap();
+        client.lock("x").try_acquire().await.unwrap().unwrap().release().await.unwrap();
     }
 }
 
@@ -166,9 +166,9 @@ async fn prefixes_do_not_meet() {
         Client::new(EtcdDriver::new(config))
     };
     let (one, two) = (at("one"), at("one/two"));
-    let _one = one.lock("x").unwrap().try_acquire().await.unwrap().unwrap();
-    let _two = two.lock("x").unwrap().try_acquire().await.unwrap().unwrap();
-    assert!(at("one").lock("x").unwrap().try_acquire().await.unwrap().is_none());
+    let _one = one.lock("x").try_acquire().await.unwrap().unwrap();
+    let _two = two.lock("x").try_acquire().await.unwrap().unwrap();
+    assert!(at("one").lock("x").try_acquire().await.unwrap().is_none());
 }
 
 #[tokio::test]
@@ -182,21 +182,21 @@ async fn no_prefix_reaches_into_the_names_of_another() {
     let mut held = Vec::new();
     // Keys of the one that look like parts of the other's locks, and the other way round.
     for name in ["wait", "hold", "orders"] {
-        held.push(inner.lock(name).unwrap().try_acquire().await.unwrap().expect(name));
+        held.push(inner.lock(name).try_acquire().await.unwrap().expect(name));
     }
     for name in ["orders", "orders/wait", "orders/hold", "orders:queue"] {
-        held.push(outer.lock(name).unwrap().try_acquire().await.unwrap().expect(name));
+        held.push(outer.lock(name).try_acquire().await.unwrap().expect(name));
     }
-    let _entered = inner.reentrant("wait/re", &me).unwrap().try_acquire().await.unwrap().unwrap();
-    assert_eq!(outer.lock("orders").unwrap().inspect().await.unwrap().waiters, 0);
+    let _entered = inner.reentrant("wait/re", &me).try_acquire().await.unwrap().unwrap();
+    assert_eq!(outer.lock("orders").inspect().await.unwrap().waiters, 0);
     // A waiter of each, and a queue whose root begins as a lock of the outer prefix does.
-    let waiting = [inner.lock("wait").unwrap(), outer.lock("orders").unwrap()];
+    let waiting = [inner.lock("wait"), outer.lock("orders")];
     let waiting = waiting.map(|lock| tokio::spawn(async move { lock.acquire_within(PATIENCE).await }));
     let queue = inner.queue_of_bytes("x").unwrap();
     queue.push(&b"message".to_vec()).await.unwrap();
     assert_eq!(queue.stats().await.unwrap().ready, 1);
     for (client, name) in [(&inner, "wait"), (&outer, "orders")] {
-        let lock = client.lock(name).unwrap();
+        let lock = client.lock(name);
         until("it waits", async || lock.inspect().await.unwrap().waiters == 1).await;
     }
     for guard in held {
@@ -223,10 +223,10 @@ async fn credentials_are_used_and_their_refusal_is_said() {
     let at =
         |user: &str, query: &str| format!("{}/{query}", cluster.url()).replace("etcd://", &format!("etcd://{user}"));
     let client = Client::new(EtcdDriver::connect(&at("app:s3cret@", "")).await.unwrap());
-    let held = client.lock("x").unwrap().acquire().await.unwrap();
-    let waiting = client.lock("x").unwrap();
+    let held = client.lock("x").acquire().await.unwrap();
+    let waiting = client.lock("x");
     let waiter = tokio::spawn(async move { waiting.acquire().await });
-    until("it waits", async || client.lock("x").unwrap().inspect().await.unwrap().waiters == 1).await;
+    until("it waits", async || client.lock("x").inspect().await.unwrap().waiters == 1).await;
     held.release().await.unwrap();
     waiter.await.unwrap().unwrap().release().await.unwrap();
     for url in [at("app:wrong@", ""), at("nobody:x@", ""), at("", ""), at("app:s3cret@", "?prefix=other")] {
@@ -243,10 +243,10 @@ fn a_driver_outlives_the_runtime_that_it_was_first_used_on() {
     for _ in 0..3 {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         runtime.block_on(async {
-            let held = client.lock("x").unwrap().acquire().await.unwrap();
-            let waiting = client.lock("x").unwrap();
+            let held = client.lock("x").acquire().await.unwrap();
+            let waiting = client.lock("x");
             let waiter = tokio::spawn(async move { waiting.acquire().await });
-            until("it waits", async || client.lock("x").unwrap().inspect().await.unwrap().waiters == 1).await;
+            until("it waits", async || client.lock("x").inspect().await.unwrap().waiters == 1).await;
             held.release().await.unwrap();
             waiter.await.unwrap().unwrap().release().await.unwrap();
         });

@@ -26,7 +26,7 @@ async fn both_sides_prove_who_they_are() {
         format!("{base}/?ca={}&cert={cert}&key={key}", file(ca.into()))
     };
     let client = Client::new(EtcdDriver::connect(&url("ca.pem", "client")).await.unwrap());
-    client.lock("x").unwrap().try_acquire().await.unwrap().unwrap().release().await.unwrap();
+    client.lock("x").try_acquire().await.unwrap().unwrap().release().await.unwrap();
 
     let wrong = EtcdDriver::connect(&url("other.pem", "client")).await.unwrap_err();
     assert_eq!(wrong.kind(), ErrorKind::Misconfigured, "{wrong}");

@@ -31,14 +31,14 @@ async fn trap_1_the_ttl_is_the_one_that_etcd_answers() {
 async fn trap_2_holds_do_not_share_a_lease() {
     let cluster = server();
     let client = client(&cluster);
-    let one = client.lock("one").unwrap().try_acquire().await.unwrap().unwrap();
-    let two = client.lock("two").unwrap().try_acquire().await.unwrap().unwrap();
-    assert!(client.lock("one").unwrap().try_acquire().await.unwrap().is_none(), "not re-entered in silence");
+    let one = client.lock("one").try_acquire().await.unwrap().unwrap();
+    let two = client.lock("two").try_acquire().await.unwrap().unwrap();
+    assert!(client.lock("one").try_acquire().await.unwrap().is_none(), "not re-entered in silence");
     let mut etcd = raw(&cluster).await;
     let key = driver(&cluster).hold_key(one.name());
     let lease = etcd.get(key, None).await.unwrap().kvs()[0].lease();
     etcd.lease_revoke(lease).await.unwrap();
-    assert!(client.lock("one").unwrap().try_acquire().await.unwrap().is_some());
+    assert!(client.lock("one").try_acquire().await.unwrap().is_some());
     two.release().await.unwrap();
 }
 
@@ -130,10 +130,10 @@ async fn trap_6_the_end_of_a_lease_is_noticed_without_an_answer() {
     let proxy = TcpProxy::start(cluster.ports()[0]).unwrap();
     let through = tenure_etcd::EtcdDriver::new(EtcdCluster::url_of(&[proxy.port()]).parse().unwrap());
     let client = tenure_core::Client::new(through);
-    let gone = client.lock("gone").unwrap().ttl(3 * SECOND).try_acquire().await.unwrap().unwrap();
+    let gone = client.lock("gone").ttl(3 * SECOND).try_acquire().await.unwrap().unwrap();
     driver(&cluster).force_release(gone.name(), None).await.unwrap();
     assert_eq!(tokio::time::timeout(PATIENCE, gone.lost()).await.unwrap(), LostReason::Gone);
-    let stalled = client.lock("stalled").unwrap().ttl(3 * SECOND).try_acquire().await.unwrap().unwrap();
+    let stalled = client.lock("stalled").ttl(3 * SECOND).try_acquire().await.unwrap().unwrap();
     let kept = std::time::Instant::now();
     while kept.elapsed() < 5 * SECOND {
         assert!(stalled.is_held(), "renewed while the link carries");
@@ -147,7 +147,7 @@ async fn trap_6_the_end_of_a_lease_is_noticed_without_an_answer() {
     assert!(matches!(stalled.state(), HoldState::Lost(_)));
     proxy.set_present(Link::Open);
     proxy.set_new(Link::Open);
-    until("a stalled link is replaced", async || client.lock("after").unwrap().try_acquire().await.is_ok()).await;
+    until("a stalled link is replaced", async || client.lock("after").try_acquire().await.is_ok()).await;
 }
 
 /// What arrives after its lease was revoked is refused by etcd, also inside a transaction.
@@ -165,9 +165,9 @@ async fn trap_7_a_late_request_finds_its_lease_revoked() {
     let proxy = TcpProxy::start(cluster.ports()[0]).unwrap();
     let through = tenure_etcd::EtcdDriver::new(EtcdCluster::url_of(&[proxy.port()]).parse().unwrap());
     let client = tenure_core::Client::builder(through).op_timeout(Duration::from_millis(200)).build().unwrap();
-    client.lock("warm").unwrap().try_acquire().await.unwrap().unwrap().release().await.unwrap();
+    client.lock("warm").try_acquire().await.unwrap().unwrap().release().await.unwrap();
     proxy.set_present(Link::LosesReplies);
-    let error = client.lock("lost").unwrap().try_acquire().await.unwrap_err();
+    let error = client.lock("lost").try_acquire().await.unwrap_err();
     assert_eq!(error.kind(), tenure_core::ErrorKind::Indeterminate);
     proxy.set_present(Link::Open);
     proxy.cut();
@@ -186,7 +186,7 @@ async fn trap_8_a_new_leader_prolongs_leases_but_not_beliefs() {
     let first = granted(driver.acquire(&request(&lock, OwnerToken::random(), 6)).await);
     let old = cluster.leader().unwrap();
     cluster.kill(old).unwrap();
-    let rival = client(&cluster).lock("leader").unwrap().ttl(6 * SECOND);
+    let rival = client(&cluster).lock("leader").ttl(6 * SECOND);
     let taken = loop {
         assert!(since.elapsed() < PATIENCE);
         if let Ok(taken) = rival.acquire_within(PATIENCE).await {
@@ -207,16 +207,16 @@ async fn trap_9_a_guarded_write_of_a_former_holder_does_nothing() {
     let driver = driver(&cluster);
     let client = tenure_core::Client::new(driver.clone());
     let mut etcd = raw(&cluster).await;
-    let first = client.lock("guarded").unwrap().try_acquire().await.unwrap().unwrap();
+    let first = client.lock("guarded").try_acquire().await.unwrap().unwrap();
     let held_by = async |guard: &tenure_core::LockGuard| driver.txn_guard(guard.name(), guard.fence()).await;
     let write = |held: &Compare, value: &'static str| {
         Txn::new().when([held.clone()]).and_then([TxnOp::put("data", value, None)])
     };
     let by_first = held_by(&first).await.unwrap();
     assert!(etcd.txn(write(&by_first, "first")).await.unwrap().succeeded());
-    client.lock("guarded").unwrap().force_release().await.unwrap();
+    client.lock("guarded").force_release().await.unwrap();
     assert!(!etcd.txn(write(&by_first, "nobody")).await.unwrap().succeeded());
-    let second = client.lock("guarded").unwrap().try_acquire().await.unwrap().unwrap();
+    let second = client.lock("guarded").try_acquire().await.unwrap().unwrap();
     assert!(!etcd.txn(write(&by_first, "stale")).await.unwrap().succeeded());
     assert_eq!(held_by(&first).await.unwrap_err().kind(), tenure_core::ErrorKind::NotHeld);
     assert!(etcd.txn(write(&held_by(&second).await.unwrap(), "second")).await.unwrap().succeeded());
@@ -232,10 +232,10 @@ async fn a_watch_that_only_a_compaction_cancels_is_opened_again() {
     let through = tenure_etcd::EtcdDriver::new(EtcdCluster::url_of(&[proxy.port()]).parse().unwrap());
     // So seldom asked again that only the watch can tell of the release in time.
     let waiting = tenure_core::Client::builder(through).presence(Duration::from_secs(600)).build().unwrap();
-    let held = client(&cluster).lock("lag").unwrap().ttl(60 * SECOND).acquire().await.unwrap();
-    let lock = waiting.lock("lag").unwrap();
+    let held = client(&cluster).lock("lag").ttl(60 * SECOND).acquire().await.unwrap();
+    let lock = waiting.lock("lag");
     let waiter = tokio::spawn(async move { lock.acquire_within(PATIENCE * 2).await });
-    let look = client(&cluster).lock("lag").unwrap();
+    let look = client(&cluster).lock("lag");
     until("it waits", async || look.inspect().await.unwrap().waiters == 1).await;
     let mut etcd = raw(&cluster).await;
     proxy.set_present(Link::Jammed);

@@ -45,13 +45,13 @@ async fn a_given_client_serves_locks_and_stays_its_owners() {
     let given = on(&fred, &server).await;
     let own = FredDriver::connect_url(&format!("fred+{}", server.url())).await.unwrap();
     let own = Locks::new(Backend::from(own));
-    let guard = given.lock("a").unwrap().acquire().await.unwrap();
-    assert!(own.lock("a").unwrap().try_acquire().await.unwrap().is_none());
+    let guard = given.lock("a").acquire().await.unwrap();
+    assert!(own.lock("a").try_acquire().await.unwrap().is_none());
     guard.release().await.unwrap();
 
-    let held = own.lock("a").unwrap().acquire().await.unwrap();
+    let held = own.lock("a").acquire().await.unwrap();
     let waiting = tokio::spawn({
-        let lock = given.lock("a").unwrap();
+        let lock = given.lock("a");
         async move { lock.acquire().await }
     });
     tokio::time::sleep(Duration::from_millis(100)).await; // so that it waits, as a rule
@@ -106,13 +106,13 @@ async fn a_given_client_that_reconnects_serves_locks_again() {
     let (given, own) = (on(&fred, &server).await, FredDriver::connect(config(&server)).await.unwrap());
     let own = Locks::new(Backend::from(own));
     for _ in 0..3 {
-        let guard = given.lock("a").unwrap().acquire().await.unwrap();
+        let guard = given.lock("a").acquire().await.unwrap();
         server.restart().unwrap();
         drop(guard); // the server has forgotten it
         let served = async |client: &Locks| {
             let mut kinds = Vec::new();
             loop {
-                match client.lock("b").unwrap().try_acquire().await {
+                match client.lock("b").try_acquire().await {
                     Ok(Some(guard)) => break guard.release().await.unwrap(),
                     Ok(None) => {}
                     Err(error) => {
@@ -125,9 +125,9 @@ async fn a_given_client_that_reconnects_serves_locks_again() {
         };
         tokio::time::timeout(LONG, served(&given)).await.expect("it serves locks again");
         tokio::time::timeout(LONG, served(&own)).await.expect("it serves locks again");
-        let held = own.lock("c").unwrap().acquire().await.unwrap();
+        let held = own.lock("c").acquire().await.unwrap();
         let waiting = tokio::spawn({
-            let lock = given.lock("c").unwrap();
+            let lock = given.lock("c");
             async move { lock.acquire().await }
         });
         tokio::time::sleep(Duration::from_millis(100)).await; // so that it waits, as a rule
@@ -144,9 +144,9 @@ async fn a_given_client_that_is_not_connected_is_said_to_be() {
     let server = server();
     let fred = fred(&server.url()).await;
     let client = on(&fred, &server).await;
-    let guard = client.lock("a").unwrap().acquire().await.unwrap();
+    let guard = client.lock("a").acquire().await.unwrap();
     fred.quit().await.unwrap();
-    let error = client.lock("b").unwrap().try_acquire().await.unwrap_err();
+    let error = client.lock("b").try_acquire().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable, "nothing was sent: {error}");
     assert!(error.message().contains("not connected"), "{error}");
     assert!(guard.is_held(), "a lease lasts until its deadline, whatever the connection does");

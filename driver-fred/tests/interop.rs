@@ -26,10 +26,10 @@ async fn what_one_holds_the_other_finds_busy_and_can_inspect_and_free() {
     let clients = both(&server).await;
     for (at, holder) in clients.iter().enumerate() {
         let other = &clients[1 - at];
-        let guard = holder.lock("orders").unwrap().label("billing").acquire().await.unwrap();
-        let lock = other.lock("orders").unwrap();
+        let guard = holder.lock("orders").label("billing").acquire().await.unwrap();
+        let lock = other.lock("orders");
         assert!(lock.try_acquire().await.unwrap().is_none());
-        assert!(other.reentrant("orders", &OwnerId::new()).unwrap().try_acquire().await.unwrap().is_none());
+        assert!(other.reentrant("orders", &OwnerId::new()).try_acquire().await.unwrap().is_none());
         let seen = lock.inspect().await.unwrap().holder.unwrap();
         assert_eq!((seen.label.unwrap().as_str(), seen.fence), ("billing", Some(guard.fence())));
         assert_eq!(lock.force_release().await.unwrap(), ForceReleased::Released);
@@ -46,8 +46,8 @@ async fn an_owner_may_enter_through_either() {
     let server = server();
     let [fred, redis] = both(&server).await;
     let me = OwnerId::new();
-    let outer = fred.reentrant("ledger", &me).unwrap().acquire().await.unwrap();
-    let inner = redis.reentrant("ledger", &me).unwrap().acquire().await.unwrap();
+    let outer = fred.reentrant("ledger", &me).acquire().await.unwrap();
+    let inner = redis.reentrant("ledger", &me).acquire().await.unwrap();
     assert_eq!((inner.depth(), inner.fence()), (2, outer.fence()));
 }
 
@@ -59,16 +59,16 @@ async fn waiters_of_both_stand_in_one_queue() {
     // None waits along with another one of its client.
     let clients = [Backend::from(fred), Backend::from(redis)]
         .map(|backend| Client::builder(backend).holders_per_grant(0).build().unwrap());
-    let holder = clients[0].lock("orders").unwrap().acquire().await.unwrap();
+    let holder = clients[0].lock("orders").acquire().await.unwrap();
     let (served, mut order) = tokio::sync::mpsc::unbounded_channel();
     for number in 0..8_usize {
-        let (lock, served) = (clients[number % 2].lock("orders").unwrap(), served.clone());
+        let (lock, served) = (clients[number % 2].lock("orders"), served.clone());
         tokio::spawn(async move {
             let guard = lock.acquire_within(LONG).await.unwrap();
             served.send((number, guard.fence())).unwrap();
             guard.release().await.unwrap();
         });
-        let lock = clients[1].lock("orders").unwrap();
+        let lock = clients[1].lock("orders");
         let queued = async {
             while lock.inspect().await.unwrap().waiters <= number as u32 {
                 tokio::time::sleep(Duration::from_millis(2)).await;

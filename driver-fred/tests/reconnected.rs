@@ -22,7 +22,7 @@ fn cut(server: &RedisServer) {
 async fn refused(client: &Client) -> Error {
     let began = Instant::now();
     loop {
-        match client.lock("a").unwrap().try_acquire().await {
+        match client.lock("a").try_acquire().await {
             Err(error) if error.kind() == ErrorKind::Misconfigured => return error,
             Err(error) => assert!(error.is_transient(), "{error}"),
             Ok(guard) => drop(guard),
@@ -36,7 +36,7 @@ async fn refused(client: &Client) -> Error {
 async fn a_server_that_may_evict_by_now_is_refused_until_it_is_mended() {
     let server = server();
     let client = Client::new(FredDriver::connect_url(&format!("fred+{}", server.url())).await.unwrap());
-    let take = async |name: &str| client.lock(name).unwrap().try_acquire().await.unwrap().unwrap().release().await;
+    let take = async |name: &str| client.lock(name).try_acquire().await.unwrap().unwrap().release().await;
     take("before").await.unwrap();
     server.cli(&["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"]).unwrap();
     take("on the same connection").await.unwrap();

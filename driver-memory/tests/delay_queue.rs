@@ -121,7 +121,7 @@ async fn a_worker_retries_extends_and_shuts_down() {
 #[tokio::test(start_paused = true)]
 async fn a_parked_request_is_handled_when_its_lock_is_free() {
     let (_, client, queue) = queue();
-    let lock = client.lock("account/7").unwrap();
+    let lock = client.lock("account/7");
     let guard = lock.acquire().await.unwrap();
     let OrPark::Parked(Pushed::Stored(_)) = lock.or_park(&queue, &"transfer".into()).await.unwrap() else {
         panic!("the lock is taken")
@@ -192,9 +192,9 @@ async fn a_lock_is_kept_for_a_parked_message_as_long_as_was_asked() {
     let driver = MemoryDriver::new();
     let parking = Client::builder(driver.clone()).parked_turn(Duration::from_secs(3)).build().unwrap();
     let queue: Queue<String> = parking.queue_with("jobs", tenure_core::Text).unwrap();
-    let lock = Client::new(driver).lock("account").unwrap();
+    let lock = Client::new(driver).lock("account");
     let held = lock.acquire().await.unwrap();
-    let parked = parking.lock("account").unwrap().or_park(&queue, &"x".to_owned()).await.unwrap();
+    let parked = parking.lock("account").or_park(&queue, &"x".to_owned()).await.unwrap();
     assert!(matches!(parked, OrPark::Parked(Pushed::Stored(_))));
     tokio::time::sleep(Duration::from_secs(1)).await;
     held.release().await.unwrap();

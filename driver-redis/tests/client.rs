@@ -18,11 +18,11 @@ async fn sixteen_waiters_on_two_clients_take_turns_without_polling() {
         let driver = RedisDriver::connect_url(&server.url()).await.unwrap();
         clients.push(Client::builder(driver).holders_per_grant(0).build().unwrap()); // every waiter stands in the queue
     }
-    let guard = clients[0].lock("hot").unwrap().acquire().await.unwrap();
+    let guard = clients[0].lock("hot").acquire().await.unwrap();
     let last_fence = Arc::new(AtomicU64::new(guard.fence().get()));
     let mut waiting = Vec::new();
     for i in 0..WAITERS {
-        let lock = clients[usize::try_from(i % 2).unwrap()].lock("hot").unwrap();
+        let lock = clients[usize::try_from(i % 2).unwrap()].lock("hot");
         let last_fence = Arc::clone(&last_fence);
         waiting.push(tokio::spawn(async move {
             let guard = lock.acquire().await.unwrap();
@@ -56,7 +56,7 @@ async fn cancelled_acquisitions_leave_nothing_behind_over_a_pause_of_the_server(
     let client = Client::new(driver);
     let mut tasks = Vec::new();
     for i in 0..300_u64 {
-        let lock = client.lock(format!("lock-{}", i % 7)).unwrap();
+        let lock = client.lock(format!("lock-{}", i % 7));
         let patience = std::time::Duration::from_micros(i * 7919 % 3000);
         tasks.push(tokio::spawn(async move {
             // Granted, waiting or not yet sent: whatever it is, it is dropped.

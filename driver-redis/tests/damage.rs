@@ -156,7 +156,7 @@ async fn who_waits_is_told_that_the_queue_of_its_lock_is_damaged() {
         let lock = format!("lock-{end}");
         other.grant(&attempt(&lock)).await;
         let key = format!("{{tenure:{lock}}}:{end}");
-        let waits = client.lock(lock.as_str()).unwrap();
+        let waits = client.lock(lock.as_str());
         let waits = tokio::spawn(async move { waits.acquire().await.map(drop) });
         while server.cli(&["EXISTS", &key]).unwrap().int() != Some(1) {
             tokio::time::sleep(Duration::from_millis(2)).await;

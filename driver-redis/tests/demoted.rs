@@ -25,7 +25,7 @@ async fn the_connection_is_made_anew_where_the_name_leads_now() {
     let (old, new) = (server(), server());
     let name = TcpProxy::start(old.port()).unwrap();
     let client = connect(name.port()).await;
-    let lock = client.lock("a").unwrap();
+    let lock = client.lock("a");
     lock.try_acquire().await.unwrap().unwrap().release().await.unwrap(); // a replica can say that a lock is taken
     demote(&old);
     name.lead_to(new.port());
@@ -49,7 +49,7 @@ async fn a_connection_is_not_made_anew_for_each_refusal() {
     let server = server();
     let name = TcpProxy::start(server.port()).unwrap();
     let client = connect(name.port()).await;
-    let lock = client.lock("a").unwrap();
+    let lock = client.lock("a");
     demote(&server);
     let started = Instant::now();
     while started.elapsed() < Duration::from_secs(2) {
@@ -64,9 +64,9 @@ async fn a_connection_is_not_made_anew_for_each_refusal() {
 async fn a_wait_outlasts_it() {
     let server = server();
     let client = connect(server.port()).await;
-    let holder = client.lock("a").unwrap().ttl(Duration::from_secs(60)).acquire().await.unwrap();
+    let holder = client.lock("a").ttl(Duration::from_secs(60)).acquire().await.unwrap();
     let other = connect(server.port()).await;
-    let waiting = tokio::spawn(async move { other.lock("a").unwrap().acquire().await });
+    let waiting = tokio::spawn(async move { other.lock("a").acquire().await });
     let queued = || (server.cli(&["ZCARD", "{tenure:a}:q"]).unwrap().int() == Some(1)).then_some(());
     eventually("the other to wait", queued).unwrap();
     demote(&server);

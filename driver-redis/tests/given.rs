@@ -35,8 +35,8 @@ async fn commands_leave_on_the_given_connection_and_wake_ups_come_on_another() {
     let mut given = connection(&server).await;
     let number: u64 = redis::cmd("CLIENT").arg("ID").query_async(&mut given).await.unwrap();
     let client = on(&given, &server).await;
-    client.lock("a").unwrap().acquire().await.unwrap().release().await.unwrap(); // now the server knows the script
-    let guard = client.lock("a").unwrap().acquire().await.unwrap();
+    client.lock("a").acquire().await.unwrap().release().await.unwrap(); // now the server knows the script
+    let guard = client.lock("a").acquire().await.unwrap();
 
     let connections = connections(&server);
     let listening = connections.iter().filter(|line| line.contains(" sub=1 ")).count();
@@ -49,10 +49,10 @@ async fn commands_leave_on_the_given_connection_and_wake_ups_come_on_another() {
     assert!(ours.contains(" cmd=evalsha ") && ours.contains(" name= "), "{ours}");
 
     let other = Client::new(Backend::from(RedisDriver::connect_url(&server.url()).await.unwrap()));
-    assert!(other.lock("a").unwrap().try_acquire().await.unwrap().is_none());
+    assert!(other.lock("a").try_acquire().await.unwrap().is_none());
     let waiting = tokio::spawn({
-        let lock = client.lock("b").unwrap();
-        let held = other.lock("b").unwrap().acquire().await.unwrap();
+        let lock = client.lock("b");
+        let held = other.lock("b").acquire().await.unwrap();
         async move {
             let waiting = tokio::spawn(async move { lock.acquire().await });
             tokio::time::sleep(Duration::from_millis(100)).await; // so that it waits, as a rule
@@ -74,10 +74,10 @@ async fn a_given_connection_that_ends_is_said_to_have() {
     let mut given = connection(&server).await;
     let number: u64 = redis::cmd("CLIENT").arg("ID").query_async(&mut given).await.unwrap();
     let client = on(&given, &server).await;
-    let guard = client.lock("a").unwrap().acquire().await.unwrap();
+    let guard = client.lock("a").acquire().await.unwrap();
     server.cli(&["CLIENT", "KILL", "ID", &number.to_string()]).unwrap();
 
-    let refused = async || -> Error { client.lock("b").unwrap().try_acquire().await.unwrap_err() };
+    let refused = async || -> Error { client.lock("b").try_acquire().await.unwrap_err() };
     let said = async {
         loop {
             let error = refused().await;
@@ -119,7 +119,7 @@ async fn a_given_client_says_where_to_and_as_whom() {
         let theirs = redis::Client::open(url).unwrap();
         let driver = RedisDriver::connect_through(theirs, elsewhere).await.unwrap();
         let client = Client::new(Backend::from(driver));
-        let guard = client.lock("a").unwrap().acquire().await.unwrap();
+        let guard = client.lock("a").acquire().await.unwrap();
         assert_eq!(server.cli(&["EXISTS", "{tenure:a}"]).unwrap().int(), Some(0), "in the database 0");
         let ours: Vec<_> = connections(&server).into_iter().filter(|line| line.contains(" db=3 ")).collect();
         assert_eq!(ours.len(), if protocol == "resp2" { 2 } else { 1 }, "{protocol}: {ours:#?}");
@@ -128,7 +128,7 @@ async fn a_given_client_says_where_to_and_as_whom() {
 
         server.restart().unwrap();
         let again = async {
-            while client.lock("a").unwrap().try_acquire().await.is_err() {
+            while client.lock("a").try_acquire().await.is_err() {
                 tokio::time::sleep(Duration::from_millis(10)).await;
             }
         };

@@ -36,7 +36,7 @@ async fn an_answer_without_end_is_given_up_when_it_is_longer_than_any() {
         let proxy = TcpProxy::start(server.port()).unwrap();
         let client = through(&proxy, protocol).await;
         proxy.set_present(link);
-        let error = client.lock("a").unwrap().try_acquire().await.unwrap_err();
+        let error = client.lock("a").try_acquire().await.unwrap_err();
         assert!(matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::Indeterminate), "{error}");
         assert!(peak() < MOST, "{link:?} of protocol {protocol}: {} MiB", peak() >> 20);
         client.close(Duration::from_secs(5)).await.unwrap();

@@ -183,9 +183,9 @@ async fn what_a_script_did_before_it_was_refused_a_command_is_undone() {
     let url = user(&server, &PLACES, &commands());
     let client = tenure_core::Client::new(RedisDriver::connect_url(&url).await.unwrap());
     let owner = OwnerId::new();
-    let outer = client.reentrant("r", &owner).unwrap().ttl(LONG).acquire().await.unwrap();
+    let outer = client.reentrant("r", &owner).ttl(LONG).acquire().await.unwrap();
     server.cli(&["ACL", "SETUSER", "u", "-zrem"]).unwrap(); // what an entry does once it is made
-    let inner = client.reentrant("r", &owner).unwrap().acquire().await;
+    let inner = client.reentrant("r", &owner).acquire().await;
     assert_eq!(inner.unwrap_err().kind(), ErrorKind::Denied);
     server.cli(&["ACL", "SETUSER", "u", "+zrem"]).unwrap();
     eventually("the entry to be undone", || (depth(&server) == 1).then_some(())).unwrap();

@@ -49,8 +49,8 @@ async fn a_wait_survives_a_silence_longer_than_its_lease() {
     let presence = Duration::from_millis(60);
     let client = tenure_core::Client::builder(driver).presence(presence).build().unwrap();
     let ttl = Duration::from_millis(600);
-    let holder = client.lock("a").unwrap().fixed_ttl(ttl).acquire().await.unwrap();
-    let lock = client.lock("a").unwrap().ttl(ttl);
+    let holder = client.lock("a").fixed_ttl(ttl).acquire().await.unwrap();
+    let lock = client.lock("a").ttl(ttl);
     let waiting = tokio::spawn(async move { lock.acquire().await });
     while holder.remaining() > ttl / 2 {
         tokio::time::sleep(Duration::from_millis(10)).await;

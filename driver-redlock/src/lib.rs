@@ -17,7 +17,7 @@
 //!     .node("c", Arc::new(MemoryDriver::new()))
 //!     .build()?;
 //! let client = Client::new(driver.clone());
-//! let guard = client.lock("orders/42")?.acquire().await?;
+//! let guard = client.lock("orders/42").acquire().await?;
 //! assert!(driver.healthy_nodes(guard.token()).unwrap().len() >= 2);
 //! guard.release().await?;
 //! # Ok(())

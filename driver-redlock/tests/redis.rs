@@ -139,9 +139,9 @@ async fn a_server_that_restarted_empty_does_not_vote_until_what_it_forgot_has_en
 async fn waiters_are_woken_across_processes_worth_of_clients() {
     let servers = servers(3);
     let (one, other) = (Client::new(driver(&servers).await), Client::new(driver(&servers).await));
-    let held = one.lock("a").unwrap().acquire().await.unwrap();
+    let held = one.lock("a").acquire().await.unwrap();
     let waiting = tokio::spawn(async move {
-        let guard = other.lock("a").unwrap().acquire_within(Duration::from_secs(20)).await.unwrap();
+        let guard = other.lock("a").acquire_within(Duration::from_secs(20)).await.unwrap();
         (guard.fence(), Instant::now())
     });
     tokio::time::sleep(Duration::from_millis(300)).await;

@@ -2,7 +2,6 @@
 
 use super::lock::lock_methods;
 use super::{Lock, MultiGuard};
-use crate::Result;
 
 /// A handle on several locks, which are taken one after the other in the order of their names, all or none. What its methods say
 /// of a lock is meant of all of them together; see [`LockAll`](crate::LockAll).
@@ -11,7 +10,7 @@ use crate::Result;
 /// # #[cfg(feature = "memory")]
 /// # fn main() -> tenure::Result<()> {
 /// let client = tenure::blocking::connect("memory:")?;
-/// client.lock_all(["from/1", "to/2"])?.with(|guards| println!("write with fence {:?}", guards.fence("to/2")))?;
+/// client.lock_all(["from/1", "to/2"]).with(|guards| println!("write with fence {:?}", guards.fence("to/2")))?;
 /// # Ok(())
 /// # }
 /// # #[cfg(not(feature = "memory"))]
@@ -30,12 +29,8 @@ impl From<crate::LockAll> for LockAll {
 
 impl LockAll {
     /// A handle on these locks, of one client or of several, each with the options that it has: [`LockAll::of`](crate::LockAll::of).
-    ///
-    /// # Errors
-    ///
-    /// As [`LockAll::of`](crate::LockAll::of).
-    pub fn of(locks: impl IntoIterator<Item = Lock>) -> Result<Self> {
-        crate::LockAll::of(locks.into_iter().map(Lock::into_async)).map(Self::from)
+    pub fn of(locks: impl IntoIterator<Item = Lock>) -> Self {
+        crate::LockAll::of(locks.into_iter().map(Lock::into_async)).into()
     }
 
     lock_methods!(crate::LockAll, MultiGuard);

@@ -30,22 +30,14 @@ impl Client {
         &self.inner
     }
 
-    /// A handle on the lock of this name. Cheap; does no I/O.
-    ///
-    /// # Errors
-    ///
-    /// As [`Client::lock`](crate::Client::lock).
-    pub fn lock(&self, name: impl AsRef<[u8]>) -> Result<Lock> {
-        self.inner.lock(name).map(Lock::from)
+    /// A handle on the lock of this name: [`Client::lock`](crate::Client::lock). Cheap; does no I/O.
+    pub fn lock(&self, name: impl AsRef<[u8]>) -> Lock {
+        self.inner.lock(name).into()
     }
 
-    /// A handle on several locks, to be taken all or none. Cheap; does no I/O.
-    ///
-    /// # Errors
-    ///
-    /// As [`Client::lock_all`](crate::Client::lock_all).
-    pub fn lock_all<N: AsRef<[u8]>>(&self, names: impl IntoIterator<Item = N>) -> Result<LockAll> {
-        self.inner.lock_all(names).map(LockAll::from)
+    /// A handle on several locks, to be taken all or none: [`Client::lock_all`](crate::Client::lock_all). Cheap; does no I/O.
+    pub fn lock_all<N: AsRef<[u8]>>(&self, names: impl IntoIterator<Item = N>) -> LockAll {
+        self.inner.lock_all(names).into()
     }
 
     /// Goes on with a hold that was [detached](super::LockGuard::detach), as [`Lock::adopt`] does, with the client's ttl.
@@ -57,13 +49,10 @@ impl Client {
         wait(self.inner.adopt(name, token, fence)).map(LockGuard::from)
     }
 
-    /// A handle on the lock of this name, to be entered and re-entered by `owner`: a value, not this thread. Cheap; does no I/O.
-    ///
-    /// # Errors
-    ///
-    /// As [`Client::reentrant`](crate::Client::reentrant).
-    pub fn reentrant(&self, name: impl AsRef<[u8]>, owner: &OwnerId) -> Result<Reentrant> {
-        self.inner.reentrant(name, owner).map(Reentrant::from)
+    /// A handle on the lock of this name, to be entered and re-entered by `owner`, which is a value and not this thread:
+    /// [`Client::reentrant`](crate::Client::reentrant). Cheap; does no I/O.
+    pub fn reentrant(&self, name: impl AsRef<[u8]>, owner: &OwnerId) -> Reentrant {
+        self.inner.reentrant(name, owner).into()
     }
 
     /// A handle on the delay queue of this name, with messages in JSON. Cheap; does no I/O.

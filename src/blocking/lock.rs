@@ -112,8 +112,11 @@ impl Lock {
     lock_methods!(crate::Lock, LockGuard);
 
     /// The name of the lock.
-    #[must_use]
-    pub fn name(&self) -> &LockName {
+    ///
+    /// # Errors
+    ///
+    /// As [`Lock::name`](crate::Lock::name).
+    pub fn name(&self) -> Result<&LockName> {
         self.inner.name()
     }
 

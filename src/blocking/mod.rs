@@ -7,11 +7,11 @@
 //!
 //! let client = tenure::blocking::connect("memory:")?; // or redis://127.0.0.1/ with the feature `redis`
 //!
-//! let guard = client.lock("orders/42")?.ttl(Duration::from_secs(30)).acquire()?; // waits its turn, renews itself
+//! let guard = client.lock("orders/42").ttl(Duration::from_secs(30)).acquire()?; // waits its turn, renews itself
 //! println!("write with fence {}", guard.fence()); // the store refuses smaller ones
 //! guard.release()?; // or drop it
 //!
-//! let written = client.lock("report")?.with(|guard| format!("written with fence {}", guard.fence()))?;
+//! let written = client.lock("report").with(|guard| format!("written with fence {}", guard.fence()))?;
 //! # drop(written);
 //! client.close(Duration::from_secs(5))
 //! # }
@@ -110,7 +110,7 @@ pub fn connect_builder(url: &str) -> Result<ClientBuilder> {
 /// use tenure::blocking;
 ///
 /// let client = blocking::connect("memory:")?;
-/// let lock = client.lock("orders/42")?.into_async();
+/// let lock = client.lock("orders/42").into_async();
 /// blocking::block_on(async { lock.with(async |guard| println!("write with fence {}", guard.fence())).await })??;
 /// # Ok(())
 /// # }

@@ -25,8 +25,11 @@ impl Reentrant {
     lock_methods!(crate::Reentrant, ReentrantGuard);
 
     /// The name of the lock.
-    #[must_use]
-    pub fn name(&self) -> &LockName {
+    ///
+    /// # Errors
+    ///
+    /// As [`Reentrant::name`](crate::Reentrant::name).
+    pub fn name(&self) -> Result<&LockName> {
         self.inner.name()
     }
 

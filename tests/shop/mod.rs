@@ -91,7 +91,7 @@ impl Shop {
 
     pub(crate) async fn sell_within(&self, items: &[&str], patience: Duration) -> Result<Sold> {
         let names: Vec<_> = items.iter().map(|item| self.name_of(item)).collect();
-        let guard = self.locks.lock_all(&names)?.label("sale").acquire_within(patience).await?;
+        let guard = self.locks.lock_all(&names).label("sale").acquire_within(patience).await?;
         let fenced = |name: &String| guard.fence(name).expect("every item is locked");
         let claims = items.iter().zip(&names).map(|(item, name)| self.database.claim(item, fenced(name)));
         let left = claims.collect::<Result<Vec<_>, _>>().expect("nobody passed us while we held the lock");
@@ -110,7 +110,7 @@ impl Shop {
 
     /// Makes the report, unless somebody is at it; tells its number.
     pub(crate) async fn report(&self, reading: impl Future<Output = ()>) -> Result<Option<u32>> {
-        let Some(guard) = self.locks.lock(self.name_of("report"))?.try_acquire().await? else { return Ok(None) };
+        let Some(guard) = self.locks.lock(self.name_of("report")).try_acquire().await? else { return Ok(None) };
         guard.run(reading).await?;
         let number = self.database.reports.fetch_add(1, Ordering::SeqCst) + 1;
         guard.release().await?;
@@ -119,7 +119,7 @@ impl Shop {
 
     /// Books a payment and its fee on an account; both steps lock the account, as they do when used alone.
     pub(crate) async fn settle(&self, account: &str, amount: i64, me: &OwnerId) -> Result<i64> {
-        let outer = self.locks.reentrant(self.name_of(account), me)?.acquire().await?;
+        let outer = self.locks.reentrant(self.name_of(account), me).acquire().await?;
         self.book(account, amount, me).await?;
         let balance = self.book(account, -10, me).await?;
         outer.release().await?;
@@ -127,7 +127,7 @@ impl Shop {
     }
 
     async fn book(&self, account: &str, amount: i64, me: &OwnerId) -> Result<i64> {
-        let guard = self.locks.reentrant(self.name_of(account), me)?.acquire().await?;
+        let guard = self.locks.reentrant(self.name_of(account), me).acquire().await?;
         let before = self.balance(account);
         tokio::task::yield_now().await;
         assert_eq!(self.balance(account), before, "somebody else booked in between");
@@ -147,7 +147,7 @@ impl Shop {
         lease: Duration,
         packing: impl Future<Output = ()>,
     ) -> Result<Shipped> {
-        let guard = self.locks.lock(self.name_of(order))?.fixed_ttl(lease).acquire().await?;
+        let guard = self.locks.lock(self.name_of(order)).fixed_ttl(lease).acquire().await?;
         if self.database.shipped.lock().unwrap().iter().any(|known| known == order) {
             return Ok(Shipped::Before);
         }

@@ -40,7 +40,7 @@ async fn contend(url: &str, name: &str) -> tenure_core::Result<()> {
     let mut number = 0;
     while let Some(line) = lines.recv().await {
         let Some(own) = line.strip_prefix("join ").map(str::to_owned) else { break };
-        let lock = client.lock(name)?.ttl(Duration::from_secs(30));
+        let lock = client.lock(name).ttl(Duration::from_secs(30));
         number += 1;
         waiters.spawn(async move {
             let guard = lock.acquire().await?;

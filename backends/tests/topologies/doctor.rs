@@ -93,7 +93,7 @@ async fn a_service_without_config_and_info_is_served_with_a_note() {
     let server = RedisServer::start(options).unwrap();
     for library in LIBRARIES {
         let client = client(library, &server.url()).await;
-        let guard = client.lock("a").unwrap().acquire().await.unwrap();
+        let guard = client.lock("a").acquire().await.unwrap();
         let waiting = waiter(&client, "a").await;
         guard.release().await.unwrap();
         within("the hand-over", waiting).await.unwrap().release().await.unwrap();
@@ -130,7 +130,7 @@ async fn a_primary_that_may_evict_by_now_is_refused_until_it_is_mended() {
         for library in LIBRARIES {
             let mut pair = start();
             let client = client(library, &pair.url()).await;
-            let lock = client.lock("lock").unwrap();
+            let lock = client.lock("lock");
             lock.acquire().await.unwrap().release().await.unwrap();
             let (primary, _) = pair.places("tenure:lock");
             let primary = pair.server(primary);

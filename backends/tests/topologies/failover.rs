@@ -24,7 +24,7 @@ async fn sentinels_are_followed_when_they_announce_another_primary() {
         let group = RedisSentinels::start(&RedisOptions::new(), NEVER).unwrap();
         let client = client(library, &group.url()).await;
         assert_eq!(client.capabilities().exclusion, Exclusion::LossyFailover);
-        let guard = client.lock("held").unwrap().ttl(TTL).acquire().await.unwrap();
+        let guard = client.lock("held").ttl(TTL).acquire().await.unwrap();
         let mut all = Vec::new();
         for round in 0..setting("TENURE_FAILOVERS", 1) {
             all.push(followed(&group, &client, round).await);
@@ -49,7 +49,7 @@ async fn followed(group: &RedisSentinels, client: &Client, round: u64) -> Durati
     // The key of a fresh name tells which server was asked.
     for number in 0.. {
         let name = format!("fresh-{round}-{number}");
-        let granted = client.lock(&name).unwrap().ttl(LONG).try_acquire().await.is_ok_and(|guard| guard.is_some());
+        let granted = client.lock(&name).ttl(LONG).try_acquire().await.is_ok_and(|guard| guard.is_some());
         let there = || successor.cli(&["EXISTS", &format!("tenure:{name}")]).is_ok_and(|reply| reply.int() == Some(1));
         if granted && there() {
             break;
@@ -72,14 +72,14 @@ async fn a_failover_that_loses_a_lock_breaks_exclusion_and_not_the_order_of_fenc
             // What was on its way would still arrive after the pause.
             pair.server(primary).cli(&["CLIENT", "KILL", "TYPE", "replica"]).unwrap();
             // Not renewed: a renewal could tell of the loss before the second one gets the lock.
-            let guard = first.lock("lost").unwrap().fixed_ttl(LONG).acquire().await.unwrap();
+            let guard = first.lock("lost").fixed_ttl(LONG).acquire().await.unwrap();
             pair.server(primary).kill().unwrap();
             pair.server(replica).resume().unwrap();
             let other = eventually_granted(&second, "lost").await;
             assert!(guard.is_held() && other.is_held(), "both hold the lock");
             assert!(other.fence() > guard.fence());
             // The first one is told when it is done, once the new primary answers it.
-            let asked = first.lock("lost").unwrap();
+            let asked = first.lock("lost");
             within("an answer", async {
                 while asked.try_acquire().await.is_err() {
                     sleep(Duration::from_millis(20)).await;
@@ -105,7 +105,7 @@ async fn servers_are_looked_at_while_one_of_them_leaves_the_cluster() {
         let (home, _) = cluster.places(&format!("tenure:{name}"));
         cluster.server(leaves).kill().unwrap();
         within("a failover", async {
-            let lock = client.lock(&name).unwrap();
+            let lock = client.lock(&name);
             while cluster.server(successor).cli(&["EXISTS", "tenure:lost"]).is_err() {
                 cluster.server(home).cli(&["CLIENT", "KILL", "TYPE", "normal"]).unwrap();
                 let outage = match lock.try_acquire().await {
@@ -154,7 +154,7 @@ struct Ledger {
 
 /// Takes the lock, holds it as ordered, and gives it back, unless it is told of a loss before.
 async fn contend(place: usize, client: Client, mut order: watch::Receiver<Order>, ledger: Arc<Mutex<Ledger>>) {
-    let lock = client.lock("contended").unwrap().ttl(TTLS[place / 2 % 2]);
+    let lock = client.lock("contended").ttl(TTLS[place / 2 % 2]);
     while *order.borrow() != Order::End {
         let guard = match lock.acquire_within(LONG).await {
             Ok(guard) => guard,

@@ -42,10 +42,10 @@ async fn a_slot_moves_while_its_lock_is_held_and_waited_for() {
         let (holder, other) = (client(library, &cluster.url()).await, client(library, &cluster.url()).await);
         let name = format!("moving-{library}");
         let key = format!("tenure:{name}");
-        let guard = holder.lock(&name).unwrap().ttl(Duration::from_secs(3)).acquire().await.unwrap();
+        let guard = holder.lock(&name).ttl(Duration::from_secs(3)).acquire().await.unwrap();
         let fence = guard.fence();
         let waiting = waiter(&other, &name).await;
-        let rest = holder.lock("elsewhere").unwrap();
+        let rest = holder.lock("elsewhere");
         reshard(&cluster, key.as_bytes(), async || {
             assert!(rest.acquire().await.is_ok(), "other slots are served meanwhile");
         })
@@ -68,13 +68,13 @@ async fn a_name_with_braces_keeps_to_one_slot() {
         let client = client(library, &cluster.url()).await;
         assert_eq!(client.capabilities().exclusion, Exclusion::LossyFailover);
         for name in ["{a}b", "a{b", "}{", "{}", "%7B", "ordinary", "\u{e9}"] {
-            let guard = client.lock(name).unwrap().acquire().await.unwrap();
+            let guard = client.lock(name).acquire().await.unwrap();
             let waiting = waiter(&client, name).await;
             guard.release().await.unwrap();
             within("the hand-over", waiting).await.unwrap().release().await.unwrap();
         }
         let names: Vec<String> = (0..60).map(|number| format!("many-{number}")).collect();
-        let all = client.lock_all(&names).unwrap().acquire().await.unwrap();
+        let all = client.lock_all(&names).acquire().await.unwrap();
         all.check().unwrap();
         all.release().await.unwrap();
     }
@@ -91,13 +91,13 @@ async fn a_waiter_that_its_node_cannot_reach_is_not_granted_beside_the_next() {
         for round in 0..20 {
             let name = format!("unheard/{library}{round}");
             let node = &cluster.nodes()[cluster.owner(format!("tenure:{name}").as_bytes()).unwrap()];
-            let guard = holder.lock(&name).unwrap().acquire().await.unwrap();
+            let guard = holder.lock(&name).acquire().await.unwrap();
             let mut waiting = tokio::task::JoinSet::new();
             for (place, client) in [&first, &next].into_iter().enumerate() {
-                let lock = client.lock(&name).unwrap();
+                let lock = client.lock(&name);
                 waiting.spawn(async move { lock.acquire().await.unwrap() });
                 within("a place in the queue", async {
-                    while holder.lock(&name).unwrap().inspect().await.unwrap().waiters as usize <= place {
+                    while holder.lock(&name).inspect().await.unwrap().waiters as usize <= place {
                         tokio::time::sleep(Duration::from_millis(2)).await;
                     }
                 })

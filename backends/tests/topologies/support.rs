@@ -29,7 +29,7 @@ pub(crate) async fn within<T>(what: &str, future: impl Future<Output = T>) -> T 
 pub(crate) async fn eventually_granted(client: &Client, name: &str) -> LockGuard {
     within("a grant", async {
         loop {
-            match client.lock(name).unwrap().acquire().await {
+            match client.lock(name).acquire().await {
                 Ok(guard) => return guard,
                 Err(error) => assert!(error.is_transient(), "{error}"),
             }
@@ -41,7 +41,7 @@ pub(crate) async fn eventually_granted(client: &Client, name: &str) -> LockGuard
 
 /// Starts a waiter, and returns when it is in the queue.
 pub(crate) async fn waiter(client: &Client, name: &str) -> tokio::task::JoinHandle<LockGuard> {
-    let lock = client.lock(name).unwrap();
+    let lock = client.lock(name);
     let waiting = tokio::spawn({
         let lock = lock.clone();
         async move { lock.acquire().await.unwrap() }

@@ -20,10 +20,10 @@ const PATIENCE: Duration = Duration::from_secs(20);
 pub(super) async fn measure(job: &Job) -> Outcome<Value> {
     let client = Client::new(ours::redis(job).await?);
     let behind = Client::new(ours::redis(job).await?);
-    let holder = client.lock(&job.name)?.acquire().await?;
+    let holder = client.lock(&job.name).acquire().await?;
     let mut doomed = Doomed::start(job)?;
     queued(&client, job, job.workers).await?;
-    let lock = behind.lock(&job.name)?;
+    let lock = behind.lock(&job.name);
     let waiter = tokio::spawn(async move { lock.acquire().await.map(|guard| (guard, now())) });
     queued(&client, job, job.workers + 1).await?;
     gate()?;
@@ -37,7 +37,7 @@ pub(super) async fn measure(job: &Job) -> Outcome<Value> {
 }
 
 async fn queued(client: &Client, job: &Job, waiters: usize) -> Outcome {
-    let (lock, until) = (client.lock(&job.name)?, tokio::time::Instant::now() + PATIENCE);
+    let (lock, until) = (client.lock(&job.name), tokio::time::Instant::now() + PATIENCE);
     loop {
         let seen = lock.inspect().await?.waiters as usize;
         if seen == waiters {
@@ -55,7 +55,7 @@ pub(super) async fn wait(job: &Job) -> Outcome<Value> {
     // Tasks of one client would share a place; here each is to have one of its own in the server's queue.
     let client = Client::builder(ours::redis(job).await?).holders_per_grant(0).build()?;
     for _ in 0..job.workers {
-        let lock = client.lock(&job.name)?;
+        let lock = client.lock(&job.name);
         tokio::spawn(async move { lock.acquire().await });
     }
     say(&json!({ "ready": true }))?;

@@ -15,7 +15,7 @@ pub(super) struct OurLane(Lock);
 
 impl OurLane {
     pub(super) fn new(client: &Client, name: &str) -> Outcome<Self> {
-        Ok(Self(client.lock(name)?))
+        Ok(Self(client.lock(name)))
     }
 }
 

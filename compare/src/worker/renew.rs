@@ -16,7 +16,7 @@ const AT_ONCE: usize = 64;
 /// Holds `count` locks of 30 s, which are renewed every 10 s; after the word is given, looks on for `millis`.
 pub(super) async fn measure(job: &Job) -> Outcome<Value> {
     let client = Client::new(ours::redis(job).await?);
-    drop(client.lock("compare/warm-up")?.acquire().await?);
+    drop(client.lock("compare/warm-up").acquire().await?);
     let empty = live_bytes();
     let guards = hold(&client, job).await?;
     let bytes = (live_bytes() - empty) / job.count as f64;
@@ -40,7 +40,7 @@ async fn hold(client: &Client, job: &Job) -> Outcome<Vec<LockGuard>> {
         tasks.push(tokio::spawn(async move {
             let mut guards = Vec::new();
             for index in (worker..count).step_by(AT_ONCE) {
-                guards.push(client.lock(format!("{name}/{index}"))?.acquire().await?);
+                guards.push(client.lock(format!("{name}/{index}")).acquire().await?);
             }
             Ok::<_, tenure_core::Error>(guards)
         }));

@@ -47,7 +47,7 @@ async fn thousand_locks_at_once(context: &mut Context) -> CaseResult {
     let (client, ttl) = (client(context).await?, context.ttl(60_000));
     let mut tasks = JoinSet::new();
     for number in 0..MANY {
-        let lock = lock(&client, &context.name(format!("burst/{number}")))?.ttl(ttl);
+        let lock = lock(&client, &context.name(format!("burst/{number}"))).ttl(ttl);
         tasks.spawn(async move { lock.acquire().await });
     }
     let mut guards = Vec::new();
@@ -82,7 +82,7 @@ fn wait_for(
     let reentrant = context.declared().reentrant.is_some();
     match number % 4 {
         0 if reentrant => {
-            let lock = client.reentrant(name.as_bytes(), &OwnerId::new())?.ttl(ttl);
+            let lock = client.reentrant(name.as_bytes(), &OwnerId::new()).ttl(ttl);
             tasks.spawn(async move {
                 let guard = lock.acquire().await?;
                 served.fetch_add(1, Ordering::AcqRel);
@@ -90,7 +90,7 @@ fn wait_for(
             });
         }
         kind => {
-            let lock = lock(client, name)?;
+            let lock = lock(client, name);
             let lock = if kind == 1 { lock.fixed_ttl(ttl) } else { lock.ttl(ttl) };
             tasks.spawn(async move {
                 let guard = lock.acquire().await?;

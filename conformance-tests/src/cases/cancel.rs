@@ -102,7 +102,7 @@ async fn try_acquire_at_every_poll(context: &mut Context) -> CaseResult {
     let ttl = context.ttl(60_000);
     at_every_poll(context, Op::Acquire, |client, _, name, polls| {
         async move {
-            let handle = lock(client, name)?.ttl(ttl);
+            let handle = lock(client, name).ttl(ttl);
             let outcome = poll::at_most(polls, handle.try_acquire()).await.transpose()?;
             Ok(outcome.map(|won| assert!(won.is_some(), "a free lock was busy")).is_some())
         }
@@ -121,7 +121,7 @@ where
         tokio::time::sleep(Duration::from_millis(20)).await;
         holder.release().await
     };
-    let handle = lock(client, name)?.ttl(Duration::from_secs(60));
+    let handle = lock(client, name).ttl(Duration::from_secs(60));
     let (won, released) = tokio::join!(wait(handle), release);
     released?;
     Ok(won.transpose()?.is_some())
@@ -208,7 +208,7 @@ async fn cancel_a_hundred(context: &mut Context, client: &Client, wave: u64) -> 
     let mut attempts = Vec::new();
     for index in 0..100 {
         let name = context.name(format!("name/{}", index % NAMES));
-        let handle = lock(client, &name)?.ttl(Duration::from_secs(600));
+        let handle = lock(client, &name).ttl(Duration::from_secs(600));
         let span = Duration::from_micros(context.rng().below(100_000));
         let waits = (index as u64 + wave).is_multiple_of(2);
         attempts.push(async move {

@@ -203,7 +203,7 @@ async fn renewal_by_a_stranger_changes_nothing(context: &mut Context) -> CaseRes
 async fn entry_never_shortens(context: &mut Context) -> CaseResult {
     let (client, other) = (context.client().await?, context.client().await?);
     let (name, me, short) = (context.name("shorter"), OwnerId::new(), context.ttl(300));
-    let handle = reentrant(&client, &name, &me)?;
+    let handle = reentrant(&client, &name, &me);
     let outer = must(handle.clone().fixed_ttl(short * 40).try_acquire().await?, &name)?;
     let inner = must(handle.fixed_ttl(short).try_acquire().await?, &name)?;
     context.pass(short * 3).await;
@@ -217,7 +217,7 @@ async fn entry_never_shortens(context: &mut Context) -> CaseResult {
 async fn entry_may_lengthen(context: &mut Context) -> CaseResult {
     let (client, other) = (context.client().await?, context.client().await?);
     let (name, me, short) = (context.name("longer"), OwnerId::new(), context.ttl(400));
-    let handle = reentrant(&client, &name, &me)?;
+    let handle = reentrant(&client, &name, &me);
     let outer = must(handle.clone().fixed_ttl(short).try_acquire().await?, &name)?;
     let inner = must(handle.fixed_ttl(short * 40).try_acquire().await?, &name)?;
     context.pass(short * 3).await;
@@ -231,7 +231,7 @@ async fn entry_may_lengthen(context: &mut Context) -> CaseResult {
 async fn renewed_as_a_whole(context: &mut Context) -> CaseResult {
     let (client, other) = (context.client().await?, context.client().await?);
     let (name, me, ttl) = (context.name("renewed"), OwnerId::new(), context.ttl(600));
-    let handle = reentrant(&client, &name, &me)?.ttl(ttl);
+    let handle = reentrant(&client, &name, &me).ttl(ttl);
     let outer = must(handle.try_acquire().await?, &name)?;
     context.pass(ttl * 2).await;
     let inner = must(handle.try_acquire().await?, &name)?;
@@ -247,7 +247,7 @@ async fn renewed_as_a_whole(context: &mut Context) -> CaseResult {
 async fn lost_as_a_whole(context: &mut Context) -> CaseResult {
     let (client, layer) = context.layered().await?;
     let (probe, name, me, ttl) = (context.client().await?, context.name("lost"), OwnerId::new(), context.ttl(600));
-    let handle = reentrant(&client, &name, &me)?.ttl(ttl);
+    let handle = reentrant(&client, &name, &me).ttl(ttl);
     layer.rule(Rule::on(Op::RenewEntry, Action::FailBeforeSend));
     let (outer, inner) = (must(handle.try_acquire().await?, &name)?, must(handle.try_acquire().await?, &name)?);
     let both = async { tokio::join!(outer.lost(), inner.lost()) };
@@ -302,7 +302,7 @@ async fn lost_reply_is_undone(context: &mut Context) -> CaseResult {
     let outer = enter(&client, &name, &me).await?;
     for _ in 0..3 {
         layer.rule(Rule::on(Op::Enter, Action::LoseReply).once());
-        must_fail(reentrant(&client, &name, &me)?.try_acquire().await, ErrorKind::Indeterminate)?;
+        must_fail(reentrant(&client, &name, &me).try_acquire().await, ErrorKind::Indeterminate)?;
     }
     context.eventually(context.soon(), "the entries are undone", async || client.stats().cleanups == 0).await?;
     let inner = enter(&client, &name, &me).await?;
@@ -317,7 +317,7 @@ async fn late_entry_takes_nothing(context: &mut Context) -> CaseResult {
     let (client, layer) = context.layered().await?;
     let (probe, name, me) = (context.client().await?, context.name("late"), OwnerId::new());
     layer.rule(Rule::on(Op::Enter, Action::Hang));
-    must_fail(reentrant(&client, &name, &me)?.try_acquire().await, ErrorKind::Indeterminate)?;
+    must_fail(reentrant(&client, &name, &me).try_acquire().await, ErrorKind::Indeterminate)?;
     context.eventually(context.soon(), "the clean-up is acknowledged", async || client.stats().cleanups == 0).await?;
     layer.heal();
     context.pass(context.ms(100)).await;
@@ -331,7 +331,7 @@ async fn enter_at_every_poll(context: &mut Context) -> CaseResult {
         async move {
             let me = OwnerId::new();
             let outer = enter(client, name, &me).await?;
-            let inner = reentrant(client, name, &me)?;
+            let inner = reentrant(client, name, &me);
             let done = poll::at_most(polls, inner.try_acquire()).await.transpose()?.is_some();
             let start = tokio::time::Instant::now();
             while client.stats().cleanups > 0 {

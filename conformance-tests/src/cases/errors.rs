@@ -87,7 +87,7 @@ async fn outage_is_not_contention(context: &mut Context) -> CaseResult {
     let (client, layer) = context.layered().await?;
     let (probe, name) = (context.client().await?, context.name("outage"));
     layer.rule(Rule::always(Action::FailBeforeSend));
-    let handle = lock(&client, &name)?;
+    let handle = lock(&client, &name);
     let error = must_fail(handle.try_acquire().await, ErrorKind::Unavailable)?;
     assert!(error.is_transient() && !error.is_lost());
     let patient = handle.acquire_within(context.ms(1_500));
@@ -105,8 +105,8 @@ async fn busy_is_not_an_outage(context: &mut Context) -> CaseResult {
     let (client, layer) = context.layered().await?;
     let (other, name) = (context.client().await?, context.name("busy"));
     let holder = keep(&other, &name, LONG).await?;
-    assert!(lock(&client, &name)?.try_acquire().await?.is_none());
-    must_fail(lock(&client, &name)?.acquire_within(context.ms(100)).await, ErrorKind::TimedOut)?;
+    assert!(lock(&client, &name).try_acquire().await?.is_none());
+    must_fail(lock(&client, &name).acquire_within(context.ms(100)).await, ErrorKind::TimedOut)?;
     let failed = layer.frames().into_iter().find(|frame| matches!(frame.answer, crate::layer::Answer::Failed(_)));
     assert!(failed.is_none(), "contention was answered with an error: {failed:?}");
     holder.release().await?;
@@ -150,7 +150,7 @@ async fn ping_tells_whether_it_answers(context: &mut Context) -> CaseResult {
 async fn refuses_afterwards(context: &mut Context) -> CaseResult {
     let (client, probe) = (context.client().await?, context.client().await?);
     let name = context.name("closed");
-    let handle = lock(&client, &name)?;
+    let handle = lock(&client, &name);
     keep(&client, &name, LONG).await?.release().await?;
     client.close(context.soon()).await?;
     must_fail(handle.try_acquire().await, ErrorKind::Closed)?;
@@ -224,8 +224,8 @@ async fn holds_of_a_client(context: &mut Context) -> CaseResult {
     let first = keep(&client, &names[0], LONG).await?;
     let _second = keep(&client, &names[1], LONG).await?;
     let before = layer.count();
-    must_fail(lock(&client, &names[2])?.try_acquire().await, ErrorKind::LimitReached)?;
-    must_fail(lock(&client, &names[2])?.acquire().await, ErrorKind::LimitReached)?;
+    must_fail(lock(&client, &names[2]).try_acquire().await, ErrorKind::LimitReached)?;
+    must_fail(lock(&client, &names[2]).acquire().await, ErrorKind::LimitReached)?;
     assert_eq!(layer.frames_of(Op::Acquire, &names[2]).len(), 0, "{before} frames before");
     first.release().await?;
     keep(&client, &names[2], LONG).await?.release().await?;

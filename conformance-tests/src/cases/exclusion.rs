@@ -66,7 +66,7 @@ async fn held_is_busy_for_another_client(context: &mut Context) -> CaseResult {
     let name = context.name("held");
     let guard = keep(&one, &name, context.ttl(5_000)).await?;
     for _ in 0..3 {
-        assert!(lock(&other, &name)?.try_acquire().await?.is_none(), "two clients hold the same name");
+        assert!(lock(&other, &name).try_acquire().await?.is_none(), "two clients hold the same name");
     }
     assert!(guard.is_held(), "an attempt of another took the lock away");
     guard.release().await?;
@@ -76,10 +76,10 @@ async fn held_is_busy_for_another_client(context: &mut Context) -> CaseResult {
 async fn held_is_busy_for_the_same_client(context: &mut Context) -> CaseResult {
     let client = context.client().await?;
     let name = context.name("held");
-    let handle = lock(&client, &name)?.ttl(context.ttl(5_000));
+    let handle = lock(&client, &name).ttl(context.ttl(5_000));
     let guard = super::support::must(handle.try_acquire().await?, &name)?;
     assert!(handle.try_acquire().await?.is_none(), "the same handle was granted twice");
-    assert!(lock(&client, &name)?.try_acquire().await?.is_none(), "another handle of the client was granted");
+    assert!(lock(&client, &name).try_acquire().await?.is_none(), "another handle of the client was granted");
     guard.release().await?;
     Ok(())
 }
@@ -126,7 +126,7 @@ async fn contended_history_is_clean(context: &mut Context) -> CaseResult {
         tasks.push(tokio::spawn(async move {
             for _ in 0..8 {
                 let asked_at = start.elapsed();
-                let guard = lock(&client, &name)?.fixed_ttl(ttl).acquire().await?;
+                let guard = lock(&client, &name).fixed_ttl(ttl).acquire().await?;
                 let granted_at = start.elapsed();
                 let mut grant = Grant {
                     client: number,
@@ -167,7 +167,7 @@ async fn contended_counter_loses_nothing(context: &mut Context) -> CaseResult {
         let (client, name, counter) = (context.client().await?, name.clone(), Arc::clone(&counter));
         tasks.push(tokio::spawn(async move {
             for _ in 0..6 {
-                let guard = lock(&client, &name)?.acquire().await?;
+                let guard = lock(&client, &name).acquire().await?;
                 counter.increment().await;
                 guard.release().await?;
             }

@@ -112,7 +112,7 @@ async fn grows_with_every_turn(context: &mut Context) -> CaseResult {
     let fences = Arc::new(Mutex::new(vec![holder.fence()]));
     let waiting: Vec<_> = (0..6)
         .map(|number| {
-            let waiter = lock(if number % 2 == 0 { &one } else { &other }, &name)?.ttl(context.ttl(20_000));
+            let waiter = lock(if number % 2 == 0 { &one } else { &other }, &name).ttl(context.ttl(20_000));
             let fences = Arc::clone(&fences);
             Ok(tokio::spawn(async move {
                 let guard = waiter.acquire().await?;
@@ -137,7 +137,7 @@ async fn grows_after_expiry(context: &mut Context) -> CaseResult {
     let (name, ttl) = (context.name("expired"), context.ttl(800));
     let mut last = take(&one, &name, ttl).await?.fence();
     for _ in 0..3 {
-        let guard = lock(&other, &name)?.fixed_ttl(ttl).acquire_within(ttl + context.soon()).await?;
+        let guard = lock(&other, &name).fixed_ttl(ttl).acquire_within(ttl + context.soon()).await?;
         assert!(guard.fence() > last, "fence {} after {last}", guard.fence());
         last = guard.fence();
         guard.lost().await;
@@ -154,7 +154,7 @@ async fn grows_after_force(context: &mut Context) -> CaseResult {
         let guard = keep(&one, &name, context.ttl(20_000)).await?;
         assert!(last.is_none_or(|last| guard.fence() > last), "fence {} after {last:?}", guard.fence());
         last = Some(guard.fence());
-        lock(&other, &name)?.force_release().await?;
+        lock(&other, &name).force_release().await?;
     }
     Ok(())
 }
@@ -186,7 +186,7 @@ async fn is_a_constant_of_the_guard(context: &mut Context) -> CaseResult {
     let stale = take(&one, &name, ttl).await?;
     let fence = stale.fence();
     stale.lost().await;
-    let next = lock(&other, &name)?.acquire_within(ttl + context.soon()).await?;
+    let next = lock(&other, &name).acquire_within(ttl + context.soon()).await?;
     assert_eq!(stale.fence(), fence, "a stale guard reports another fence");
     assert!(next.fence() > fence);
     Ok(())
@@ -217,7 +217,7 @@ async fn stale_writer_is_refused(context: &mut Context) -> CaseResult {
     unfenced.write(paused.fence());
     // The holder does not look at its guard for longer than its lease, and somebody else gets the lock.
     context.block(ttl).await;
-    let next = lock(&other, &name)?.acquire_within(context.soon()).await?;
+    let next = lock(&other, &name).acquire_within(context.soon()).await?;
     assert!(fenced.write(next.fence()).is_ok(), "the rightful holder was refused");
     unfenced.write(next.fence());
     let refused = fenced.write(paused.fence());

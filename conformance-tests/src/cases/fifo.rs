@@ -99,11 +99,11 @@ type Waiting = JoinHandle<tenure_core::Result<LockGuard>>;
 
 /// Starts an acquire and returns once it has its place in the queue.
 async fn join(context: &Context, client: &Client, layer: &FaultLayer, name: &LockName) -> CaseResult<Waiting> {
-    join_with(context, layer, lock(client, name)?.ttl(LONG)).await
+    join_with(context, layer, lock(client, name).ttl(LONG)).await
 }
 
 async fn join_with(context: &Context, layer: &FaultLayer, waiter: Lock) -> CaseResult<Waiting> {
-    let name = waiter.name().clone();
+    let name = waiter.name()?.clone();
     let busy = |layer: &FaultLayer| {
         let frames = layer.frames_of(Op::Acquire, &name);
         frames.iter().filter(|f| f.answer == Answer::Busy).map(|f| f.token).collect::<HashSet<_>>().len()
@@ -176,7 +176,7 @@ async fn nobody_barges(context: &mut Context) -> CaseResult {
     busy(locks.acquire(&joining(&name, waiter, ttl, LONG)?).await?)?;
     locks.release(&hold(&name, token)).await?;
     for _ in 0..3 {
-        assert!(lock(&client, &name)?.try_acquire().await?.is_none(), "somebody took the lock past its first waiter");
+        assert!(lock(&client, &name).try_acquire().await?.is_none(), "somebody took the lock past its first waiter");
     }
     granted(locks.acquire(&joining(&name, waiter, ttl, LONG)?).await?)?;
     assert_eq!(locks.release(&hold(&name, waiter)).await?, Released::Released);
@@ -289,7 +289,7 @@ async fn full_queue_refuses(context: &mut Context) -> CaseResult {
     }
     let more = joining(&name, OwnerToken::random(), ttl, LONG)?;
     must_fail(locks.acquire(&more).await, ErrorKind::LimitReached)?;
-    must_fail(lock(&client, &name)?.acquire().await, ErrorKind::LimitReached)?;
+    must_fail(lock(&client, &name).acquire().await, ErrorKind::LimitReached)?;
     busy(locks.acquire(&joining(&name, waiters[0], ttl, LONG)?).await?)?;
     locks.abandon(&hold(&name, waiters[1])).await?;
     busy(locks.acquire(&more).await?)?;
@@ -307,7 +307,7 @@ async fn cancelled_head_passes_its_turn(context: &mut Context) -> CaseResult {
     for turn in 0..12 {
         let held = keep(&holder, &name, LONG).await?;
         // A renewed lease may be handed to the head, a fixed one is for it to ask for.
-        let waiter = lock(&client, &name)?;
+        let waiter = lock(&client, &name);
         let (waiter, turn) = if turn < 6 { (waiter.ttl(LONG), turn) } else { (waiter.fixed_ttl(LONG), turn - 6) };
         let head = join_with(context, &layer, waiter).await?;
         let next = join(context, &other, &other_layer, &name).await?;
@@ -332,7 +332,7 @@ async fn timed_out_waiter_leaves(context: &mut Context) -> CaseResult {
     let (client, layer) = context.layered_with(|builder| builder.presence(LONG)).await?;
     let (other, other_layer) = context.layered_with(|builder| builder.presence(LONG)).await?;
     let held = keep(&holder, &name, LONG).await?;
-    let (waiter, limit) = (lock(&client, &name)?, context.ms(400));
+    let (waiter, limit) = (lock(&client, &name), context.ms(400));
     let impatient = tokio::spawn(async move { waiter.acquire_within(limit).await });
     let waits = async || layer.frames_of(Op::Acquire, &name).iter().any(|frame| frame.answer == Answer::Busy);
     context.eventually(context.soon(), "the impatient waiter has its place", waits).await?;
@@ -368,7 +368,7 @@ async fn served_through_expiries(context: &mut Context) -> CaseResult {
     take_raw(&**backend.locks(), &name, ttl).await?;
     let mut waiting = Vec::new();
     for place in 0..4 {
-        let waiter = lock(&client, &name)?.fixed_ttl(ttl);
+        let waiter = lock(&client, &name).fixed_ttl(ttl);
         waiting.push(tokio::spawn(async move { waiter.acquire().await }));
         let queued = async || {
             let answered = layer.frames_of(Op::Acquire, &name).into_iter().filter(|frame| frame.answered_at.is_some());

@@ -64,7 +64,7 @@ async fn many_names_leave_nothing(context: &mut Context) -> CaseResult {
             0 => guard.release().await?,
             1 => drop(guard),
             _ => {
-                assert!(lock(&client, name)?.try_acquire().await?.is_none());
+                assert!(lock(&client, name).try_acquire().await?.is_none());
                 tokio::spawn(async move { drop(guard) });
             }
         }
@@ -97,8 +97,7 @@ async fn runtime_gone_with_guards_alive(context: &mut Context) -> CaseResult {
         }
         let runtime = builder.build().expect("a runtime can be built");
         let client = Client::new(backend);
-        let guard =
-            runtime.block_on(async { lock(&client, &inside)?.ttl(ttl).try_acquire().await.map_err(Into::into) });
+        let guard = runtime.block_on(async { lock(&client, &inside).ttl(ttl).try_acquire().await.map_err(Into::into) });
         drop(runtime);
         guard.and_then(|guard| must(guard, &inside)).map(|guard| {
             assert!(guard.remaining() < ttl, "the clock can be read without a runtime");
@@ -135,7 +134,7 @@ async fn counts_are_true(context: &mut Context) -> CaseResult {
     let first = keep(&client, &names[0], context.ttl(20_000)).await?;
     let second = keep(&client, &names[1], context.ttl(20_000)).await?;
     assert_eq!((client.stats().holds, client.stats().waiters), (2, 0));
-    let waiter = lock(&other, &names[0])?;
+    let waiter = lock(&other, &names[0]);
     let waiting = tokio::spawn(async move { waiter.acquire().await });
     context.eventually(context.soon(), "the waiter is counted", async || other.stats().waiters == 1).await?;
     assert_eq!(other.stats().holds, 0);
@@ -157,9 +156,9 @@ async fn no_lease_without_an_end(context: &mut Context) -> CaseResult {
     let endless =
         async |inspector: &dyn Inspector| -> CaseResult<usize> { Ok(inspector.residue(&name).await?.endless) };
     for _ in 0..3 {
-        let guard = lock(&client, &name)?.ttl(ttl).acquire_within(context.soon()).await?;
+        let guard = lock(&client, &name).ttl(ttl).acquire_within(context.soon()).await?;
         assert_eq!((endless(&*look).await?, look.residue(&name).await?.leases), (0, 1), "while it is held");
-        assert!(lock(&probe, &name)?.acquire_within(ttl * 2).await.is_err());
+        assert!(lock(&probe, &name).acquire_within(ttl * 2).await.is_err());
         assert_eq!(endless(&*look).await?, 0, "after it was renewed and waited for");
         guard.release().await?;
         assert_eq!(endless(&*look).await?, 0, "after it was released");

@@ -183,7 +183,7 @@ async fn duplicated_requests_change_nothing(context: &mut Context) -> CaseResult
         assert!(last.is_none_or(|last| guard.fence() > last));
         last = Some(guard.fence());
         context.pass(ttl * 2).await;
-        assert!(guard.is_held() && lock(&probe, &name)?.try_acquire().await?.is_none());
+        assert!(guard.is_held() && lock(&probe, &name).try_acquire().await?.is_none());
         guard.release().await?;
     }
     layer.heal();
@@ -199,7 +199,7 @@ async fn resent_requests_change_nothing(context: &mut Context) -> CaseResult {
     for _ in 0..3 {
         let guard = take(&client, &name, ttl).await?;
         assert!(guard.remaining() < ttl && !guard.remaining().is_zero());
-        assert!(lock(&probe, &name)?.try_acquire().await?.is_none());
+        assert!(lock(&probe, &name).try_acquire().await?.is_none());
         guard.release().await?;
     }
     layer.heal();
@@ -210,14 +210,14 @@ async fn late_acquire_takes_nothing(context: &mut Context) -> CaseResult {
     let (client, layer) = context.layered().await?;
     let (probe, name) = (context.client().await?, context.name("late"));
     layer.rule(Rule::on(Op::Acquire, Action::Hang));
-    let given_up = lock(&client, &name)?.ttl(context.ttl(60_000)).try_acquire().await;
+    let given_up = lock(&client, &name).ttl(context.ttl(60_000)).try_acquire().await;
     must_fail(given_up, ErrorKind::Indeterminate)?;
     let done = async || client.stats().cleanups == 0;
     context.eventually(context.soon(), "the clean-up is acknowledged", done).await?;
     // Now the request arrives that the clean-up has overtaken.
     layer.heal();
     context.pass(context.ms(100)).await;
-    assert!(lock(&probe, &name)?.try_acquire().await?.is_some(), "the late request took the lock");
+    assert!(lock(&probe, &name).try_acquire().await?.is_some(), "the late request took the lock");
     clean(context, &probe, &name, &[&client]).await
 }
 
@@ -225,8 +225,7 @@ async fn lost_grant_is_undone(context: &mut Context) -> CaseResult {
     let (client, layer) = context.layered().await?;
     let (probe, name) = (context.client().await?, context.name("lost-grant"));
     layer.rule(Rule::on(Op::Acquire, Action::LoseReply).once());
-    let error =
-        must_fail(lock(&client, &name)?.ttl(context.ttl(60_000)).try_acquire().await, ErrorKind::Indeterminate)?;
+    let error = must_fail(lock(&client, &name).ttl(context.ttl(60_000)).try_acquire().await, ErrorKind::Indeterminate)?;
     assert!(error.is_transient() && error.name() == Some(&name));
     clean(context, &probe, &name, &[&client]).await
 }
@@ -234,7 +233,7 @@ async fn lost_grant_is_undone(context: &mut Context) -> CaseResult {
 async fn each_attempt_has_its_token(context: &mut Context) -> CaseResult {
     let (client, layer) = context.layered().await?;
     let (probe, name) = (context.client().await?, context.name("tokens"));
-    let handle = lock(&client, &name)?.ttl(context.ttl(5_000));
+    let handle = lock(&client, &name).ttl(context.ttl(5_000));
     for turn in 0..12 {
         if turn % 3 == 0 {
             layer.rule(Rule::on(Op::Acquire, Action::LoseReply).once());

@@ -88,15 +88,13 @@ pub(super) const CASES: &[Case] = &[
 async fn free_lock_has_no_holder(context: &mut Context) -> CaseResult {
     let (client, backend) = (context.client().await?, context.backend().await?);
     let (name, ttl) = (context.name("free"), context.ttl(300));
-    assert_eq!(lock(&client, &name)?.inspect().await?, Inspection::default(), "never used");
+    assert_eq!(lock(&client, &name).inspect().await?, Inspection::default(), "never used");
     keep(&client, &name, context.ttl(5_000)).await?.release().await?;
-    assert_eq!(lock(&client, &name)?.inspect().await?, Inspection::default(), "released");
+    assert_eq!(lock(&client, &name).inspect().await?, Inspection::default(), "released");
     take_raw(&**backend.locks(), &name, ttl).await?;
-    assert!(lock(&client, &name)?.inspect().await?.holder.is_some());
-    let gone = async || match lock(&client, &name) {
-        Ok(handle) => handle.inspect().await.is_ok_and(|seen| seen == Inspection::default()),
-        Err(_) => false,
-    };
+    assert!(lock(&client, &name).inspect().await?.holder.is_some());
+    let handle = lock(&client, &name);
+    let gone = async || handle.inspect().await.is_ok_and(|seen| seen == Inspection::default());
     context.eventually(ttl + context.ms(1_500), "an expired lease is not shown", gone).await?;
     Ok(())
 }
@@ -105,13 +103,13 @@ async fn tells_the_holder(context: &mut Context) -> CaseResult {
     let (client, other) = (context.client().await?, context.client().await?);
     let (name, ttl) = (context.name("told"), context.ttl(20_000));
     for label in [Some("worker 7 {\u{1f512}} %s\n"), Some(""), None] {
-        let mut handle = lock(&client, &name)?.fixed_ttl(ttl);
+        let mut handle = lock(&client, &name).fixed_ttl(ttl);
         if let Some(text) = label {
             handle = handle.label(text);
         }
         let guard = must(handle.try_acquire().await?, &name)?;
         context.pass(context.ms(100)).await;
-        let seen = lock(&other, &name)?.inspect().await?;
+        let seen = lock(&other, &name).inspect().await?;
         let holder = seen.holder.ok_or_else(|| crate::case::Failure::new("a held lock has no holder"))?;
         assert_eq!(holder.label.as_ref().map_or("", |text| text.as_str()), label.unwrap_or_default());
         assert_eq!((holder.fence, holder.depth), (Some(guard.fence()), 1));
@@ -130,17 +128,17 @@ async fn tells_the_holder(context: &mut Context) -> CaseResult {
 async fn counts_the_waiters(context: &mut Context) -> CaseResult {
     let (client, backend) = (context.client().await?, context.backend().await?);
     let (locks, name, ttl) = (&**backend.locks(), context.name("waiters"), context.ttl(20_000));
-    let waiters = async || lock(&client, &name).map(|handle| async move { handle.inspect().await });
+    let handle = lock(&client, &name);
     let (token, _) = take_raw(locks, &name, ttl).await?;
     let tokens = [OwnerToken::random(), OwnerToken::random(), OwnerToken::random()];
     for (before, waiter) in tokens.into_iter().enumerate() {
-        assert_eq!(waiters().await?.await?.waiters as usize, before);
+        assert_eq!(handle.inspect().await?.waiters as usize, before);
         busy(locks.acquire(&joining(&name, waiter, ttl, Duration::from_secs(60))?).await?)?;
     }
-    assert_eq!(waiters().await?.await?.waiters, 3);
+    assert_eq!(handle.inspect().await?.waiters, 3);
     for (gone, waiter) in tokens.into_iter().enumerate() {
         locks.abandon(&hold(&name, waiter)).await?;
-        assert_eq!(waiters().await?.await?.waiters as usize, 2 - gone);
+        assert_eq!(handle.inspect().await?.waiters as usize, 2 - gone);
     }
     locks.release(&hold(&name, token)).await?;
     clean(context, &client, &name, &[&client]).await
@@ -151,7 +149,7 @@ async fn changes_nothing(context: &mut Context) -> CaseResult {
     let (locks, name, ttl) = (&**backend.locks(), context.name("unchanged"), context.ttl(2_000));
     let (token, fence) = take_raw(locks, &name, ttl).await?;
     for _ in 0..5 {
-        lock(&client, &name)?.inspect().await?;
+        lock(&client, &name).inspect().await?;
     }
     let again = granted(locks.acquire(&request(&name, token, ttl)?).await?)?;
     assert_eq!(again.fence, fence, "looking took the lease away");
@@ -167,7 +165,7 @@ async fn changes_nothing(context: &mut Context) -> CaseResult {
 async fn until_free(context: &mut Context) -> CaseResult {
     let (client, layer) = context.layered().await?;
     let (holder, backend, name) = (context.client().await?, context.backend().await?, context.name("until"));
-    let handle = lock(&client, &name)?;
+    let handle = lock(&client, &name);
     context.within(context.ms(500), "a free lock needs no waiting", handle.until_free()).await??;
     let guard = keep(&holder, &name, context.ttl(20_000)).await?;
     let looks = || layer.frames().iter().filter(|frame| frame.op == Op::Inspect).count();
@@ -180,12 +178,12 @@ async fn until_free(context: &mut Context) -> CaseResult {
     let most = 7 + (long.as_millis() / 500) as usize; // six until the longest pause, half of which is left out at most
     assert!((2..=most).contains(&asked), "{asked} looks within {long:?}");
     assert!(layer.frames().iter().all(|frame| frame.op == Op::Inspect), "nothing but looks: {:?}", layer.frames());
-    assert_eq!(lock(&holder, &name)?.inspect().await?.waiters, 0, "it waits in the queue");
+    assert_eq!(lock(&holder, &name).inspect().await?.waiters, 0, "it waits in the queue");
     guard.release().await?;
     context.within(context.ms(2_000), "the release is noticed", waiting).await???;
     let ttl = context.ttl(300);
     take_raw(&**backend.locks(), &name, ttl).await?;
-    let handle = lock(&client, &name)?;
+    let handle = lock(&client, &name);
     context.within(ttl + context.ms(3_000), "the end of the lease is noticed", handle.until_free()).await??;
     clean(context, &holder, &name, &[&client, &holder]).await
 }
@@ -194,7 +192,7 @@ async fn frees_and_tells_the_holder(context: &mut Context) -> CaseResult {
     let (client, operator) = (context.client().await?, context.client().await?);
     let (name, ttl) = (context.name("forced"), context.ttl(1_500));
     let guard = keep(&client, &name, ttl).await?;
-    assert_eq!(lock(&operator, &name)?.force_release().await?, ForceReleased::Released);
+    assert_eq!(lock(&operator, &name).force_release().await?, ForceReleased::Released);
     let next = keep(&operator, &name, context.ttl(20_000)).await?;
     assert!(next.fence() > guard.fence());
     let reason = context.within(ttl, "the holder learns of it", guard.lost()).await?;
@@ -208,12 +206,12 @@ async fn frees_and_tells_the_holder(context: &mut Context) -> CaseResult {
 async fn free_lock_says_not_held(context: &mut Context) -> CaseResult {
     let (client, other) = (context.client().await?, context.client().await?);
     let name = context.name("free");
-    assert_eq!(lock(&client, &name)?.force_release().await?, ForceReleased::NotHeld);
+    assert_eq!(lock(&client, &name).force_release().await?, ForceReleased::NotHeld);
     let guard = take(&other, &name, context.ttl(20_000)).await?;
-    assert_eq!(lock(&client, &context.name("another"))?.force_release().await?, ForceReleased::NotHeld);
+    assert_eq!(lock(&client, &context.name("another")).force_release().await?, ForceReleased::NotHeld);
     assert!(!is_free(&client, &name).await?, "forcing one name freed another");
     guard.release().await?;
-    assert_eq!(lock(&client, &name)?.force_release().await?, ForceReleased::NotHeld);
+    assert_eq!(lock(&client, &name).force_release().await?, ForceReleased::NotHeld);
     assert!(is_free(&client, &name).await?);
     Ok(())
 }
@@ -222,11 +220,11 @@ async fn wakes_the_first_waiter(context: &mut Context) -> CaseResult {
     let (client, layer) = context.layered_with(|builder| builder.presence(Duration::from_secs(60))).await?;
     let (holder, name) = (context.client().await?, context.name("woken"));
     let guard = take(&holder, &name, context.ttl(600_000)).await?;
-    let waiter = lock(&client, &name)?;
+    let waiter = lock(&client, &name);
     let waiting = tokio::spawn(async move { waiter.acquire().await });
     let waits = async || layer.frames().iter().any(|frame| frame.answer == crate::layer::Answer::Busy);
     context.eventually(context.soon(), "the waiter waits", waits).await?;
-    assert_eq!(lock(&holder, &name)?.force_release().await?, ForceReleased::Released);
+    assert_eq!(lock(&holder, &name).force_release().await?, ForceReleased::Released);
     let next = context.within(context.ms(2_000), "the waiter is granted soon", waiting).await???;
     assert!(next.fence() > guard.fence());
     next.release().await?;
@@ -240,11 +238,11 @@ async fn spares_the_next_holder(context: &mut Context) -> CaseResult {
     let before = take(&client, &name, ttl).await?;
     let stuck = before.fence();
     before.release().await?;
-    assert_eq!(lock(&operator, &name)?.force_release_if(stuck).await?, ForceReleased::NotHeld);
+    assert_eq!(lock(&operator, &name).force_release_if(stuck).await?, ForceReleased::NotHeld);
     let next = take(&client, &name, ttl).await?;
-    assert_eq!(lock(&operator, &name)?.force_release_if(stuck).await?, ForceReleased::Changed);
+    assert_eq!(lock(&operator, &name).force_release_if(stuck).await?, ForceReleased::Changed);
     assert!(!is_free(&operator, &name).await?, "the next holder's lock was freed");
-    assert_eq!(lock(&operator, &name)?.force_release_if(next.fence()).await?, ForceReleased::Released);
+    assert_eq!(lock(&operator, &name).force_release_if(next.fence()).await?, ForceReleased::Released);
     assert!(is_free(&operator, &name).await?);
     assert!(next.release().await.is_err_and(|error| error.is_lost()));
     clean(context, &operator, &name, &[&client, &operator]).await

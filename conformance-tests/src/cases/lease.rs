@@ -121,10 +121,7 @@ async fn belief_ends_before_the_next_grant(context: &mut Context) -> CaseResult 
     let guard = take(&one, &name, ttl).await?;
     assert!(guard.remaining() < ttl, "{:?} remain of {ttl:?}", guard.remaining());
     let next = async || {
-        let won = match lock(&other, &name) {
-            Ok(lock) => lock.try_acquire().await.ok().flatten(),
-            Err(_) => None,
-        };
+        let won = lock(&other, &name).try_acquire().await.ok().flatten();
         // The clock is read after the grant: a holder that still believes now believed then.
         won.is_some_and(|_won| {
             assert!(guard.check().is_err(), "both believe to hold the lock; {:?} remain", guard.remaining());
@@ -165,7 +162,7 @@ async fn max_hold_ends_it(context: &mut Context) -> CaseResult {
     let (one, other) = (context.client().await?, context.client().await?);
     let (name, ttl) = (context.name("capped"), context.ttl(600));
     let cap = ttl * 2;
-    let guard = must(lock(&one, &name)?.ttl(ttl).max_hold(cap).try_acquire().await?, &name)?;
+    let guard = must(lock(&one, &name).ttl(ttl).max_hold(cap).try_acquire().await?, &name)?;
     let began = Instant::now();
     let reason = context.within(cap + context.ms(500), "the cap ends the hold", guard.lost()).await?;
     assert_eq!(reason, LostReason::MaxHold);

@@ -31,7 +31,7 @@ pub(super) const CASES: &[Case] = &[
 async fn take(context: &Context, client: &Client, name: &LockName) -> CaseResult<(LockGuard, Duration)> {
     let ttl = context.ttl(300);
     let least = ttl * 3;
-    Ok((must(lock(client, name)?.ttl(ttl).at_least(least).try_acquire().await?, name)?, least))
+    Ok((must(lock(client, name).ttl(ttl).at_least(least).try_acquire().await?, name)?, least))
 }
 
 async fn released_lock_stays_taken(context: &mut Context) -> CaseResult {
@@ -41,7 +41,7 @@ async fn released_lock_stays_taken(context: &mut Context) -> CaseResult {
     let fence = guard.fence();
     guard.release().await?;
     assert!(!is_free(&one, &name).await?, "another task of the same client got the lock before its time");
-    let next = lock(&other, &name)?.ttl(context.ttl(5_000)).acquire_within(least + context.soon()).await?;
+    let next = lock(&other, &name).ttl(context.ttl(5_000)).acquire_within(least + context.soon()).await?;
     assert!(start.elapsed() >= least, "another client got the lock after {:?} of {least:?}", start.elapsed());
     assert!(next.fence() > fence);
     next.release().await?;
@@ -61,7 +61,7 @@ async fn closing_leaves_it_taken(context: &mut Context) -> CaseResult {
     // A lease may be longer than what was left of the least time.
     let most = least * 2 + context.soon();
     for name in [&done, &at_work] {
-        let next = lock(&other, name)?.ttl(context.ttl(5_000)).acquire_within(most).await?;
+        let next = lock(&other, name).ttl(context.ttl(5_000)).acquire_within(most).await?;
         assert!(start.elapsed() >= least, "\"{name}\" was free after {:?} of {least:?}", start.elapsed());
         next.release().await?;
         clean(context, &other, name, &[&other]).await?;

@@ -98,7 +98,7 @@ async fn odd_bytes_are_names(context: &mut Context) -> CaseResult {
         let name = context.name(odd);
         let guard = keep(&one, &name, context.ttl(20_000)).await?;
         assert_eq!(guard.name(), &name);
-        assert!(lock(&other, &name)?.try_acquire().await?.is_none(), "\"{name}\" was granted twice");
+        assert!(lock(&other, &name).try_acquire().await?.is_none(), "\"{name}\" was granted twice");
         guard.release().await?;
         assert!(is_free(&other, &name).await?, "\"{name}\"");
     }
@@ -153,7 +153,7 @@ async fn bad_ttl_is_refused_unsent(context: &mut Context) -> CaseResult {
     let tick = Duration::from_millis(1);
     let bad = [Duration::ZERO, Duration::from_nanos(1), range.min - tick, range.max + tick, Duration::MAX];
     for ttl in bad.into_iter().chain([range.min * 3 + Duration::from_micros(500)]) {
-        for handle in [lock(&client, &name)?.ttl(ttl), lock(&client, &name)?.fixed_ttl(ttl)] {
+        for handle in [lock(&client, &name).ttl(ttl), lock(&client, &name).fixed_ttl(ttl)] {
             let error = must_fail(handle.try_acquire().await, ErrorKind::InvalidArgument)?;
             assert!(!error.message().is_empty() && error.name() == Some(&name), "{error}");
             must_fail(handle.acquire().await, ErrorKind::InvalidArgument)?;
@@ -171,16 +171,14 @@ async fn shortest_works_without_a_storm(context: &mut Context) -> CaseResult {
     let mut attempts = 0;
     let won = async || {
         attempts += 1;
-        match lock(&client, &name).map(|handle| handle.fixed_ttl(ttl)) {
-            Ok(handle) => handle.try_acquire().await.ok().flatten().is_some_and(|guard| guard.remaining() < ttl),
-            Err(_) => false,
-        }
+        let won = lock(&client, &name).fixed_ttl(ttl).try_acquire().await.ok().flatten();
+        won.is_some_and(|guard| guard.remaining() < ttl)
     };
     context.eventually(context.soon(), "the shortest ttl is granted", won).await?;
     let frames = layer.frames_of(Op::Acquire, &name).len();
     assert_eq!(frames, attempts, "an attempt is one request");
     free_within(context, &probe, &name, ttl + context.soon()).await?;
-    let waiter = lock(&client, &name)?.ttl(ttl);
+    let waiter = lock(&client, &name).ttl(ttl);
     let before = layer.count();
     drop(context.within(context.soon(), "a wait with the shortest ttl ends", waiter.acquire()).await?);
     context.pass(context.ms(200)).await;
@@ -203,11 +201,11 @@ async fn longest_works(context: &mut Context) -> CaseResult {
 async fn any_label_is_taken(context: &mut Context) -> CaseResult {
     let (client, layer) = context.layered().await?;
     let name = context.name("label");
-    let long = lock(&client, &name)?.label("x".repeat(Label::MAX_LEN + 1));
+    let long = lock(&client, &name).label("x".repeat(Label::MAX_LEN + 1));
     must_fail(long.try_acquire().await, ErrorKind::InvalidArgument)?;
     assert_eq!(layer.count(), 0, "something was sent");
     for label in [String::new(), "x".repeat(Label::MAX_LEN), "\u{1f512}{}%\n\0'\"".to_owned()] {
-        let won = lock(&client, &name)?.label(label).try_acquire().await?;
+        let won = lock(&client, &name).label(label).try_acquire().await?;
         let guard = super::support::must(won, &name)?;
         guard.release().await?;
     }

@@ -44,7 +44,7 @@ async fn clients_share_the_backend(context: &mut Context) -> CaseResult {
     let (one, other) = (context.client().await?, context.client().await?);
     let name = context.name("shared");
     let guard = keep(&one, &name, context.ttl(5_000)).await?;
-    let seen = other.lock(name.as_bytes())?.try_acquire().await?;
+    let seen = other.lock(name.as_bytes()).try_acquire().await?;
     assert!(seen.is_none(), "the other connection does not see the lock");
     guard.release().await?;
     clean(context, &other, &name, &[&one, &other]).await

@@ -70,7 +70,7 @@ async fn killed_holder_is_outlasted(context: &mut Context) -> CaseResult {
     let (client, name, ttl) = (context.client().await?, context.name("killed"), context.ttl(1_000));
     let mut holder = worker(context).await?;
     let fence = number(&holder.ask(&format!("keep {} {}", hex(&name), ttl.as_millis()), "took").await?, 0)?;
-    let waiter = lock(&client, &name)?;
+    let waiter = lock(&client, &name);
     let waiting = tokio::spawn(async move { waiter.acquire().await });
     context.pass(ttl * 2).await;
     assert!(!waiting.is_finished(), "granted while the other process holds and renews");
@@ -90,7 +90,7 @@ async fn killed_waiter_lapses(context: &mut Context) -> CaseResult {
     let mut dead = worker(context).await?;
     let command = format!("wait {} {} {}", hex(&name), context.ttl(60_000).as_millis(), presence.as_millis());
     dead.ask(&command, "waiting").await?;
-    let waiter = lock(&client, &name)?;
+    let waiter = lock(&client, &name);
     let waiting = tokio::spawn(async move { waiter.acquire().await });
     let waits = async || layer.frames_of(Op::Acquire, &name).iter().any(|frame| frame.answer == Answer::Busy);
     context.eventually(context.soon(), "the second waiter waits", waits).await?;
@@ -118,7 +118,7 @@ async fn killed_waiter_is_passed_over(context: &mut Context) -> CaseResult {
         let mut dead = worker(context).await?;
         let command = format!("wait {} {} {}", hex(&name), context.ttl(60_000).as_millis(), PRESENCE.as_millis());
         dead.ask(&command, "waiting").await?;
-        let waiter = lock(&client, &name)?;
+        let waiter = lock(&client, &name);
         let waiting = tokio::spawn(async move { waiter.acquire().await });
         let waits = async || layer.frames_of(Op::Acquire, &name).iter().any(|frame| frame.answer == Answer::Busy);
         context.eventually(context.soon(), "the second waiter waits", waits).await?;
@@ -147,7 +147,7 @@ async fn stopped_holder_is_fenced_off(context: &mut Context) -> CaseResult {
     unfenced.write(stale);
     assert_eq!(paused.ask("held", "held").await?, ["yes"]);
     paused.stop()?;
-    let waiter = lock(&client, &name)?;
+    let waiter = lock(&client, &name);
     let next = context.within(ttl + context.ms(2_500), "granted after the ttl", waiter.acquire()).await??;
     assert!(fenced.write(next.fence()).is_ok());
     unfenced.write(next.fence());
@@ -194,7 +194,7 @@ async fn owner_spans_processes(context: &mut Context) -> CaseResult {
     let command = format!("enter {} {me} {}", hex(&name), context.ttl(20_000).as_millis());
     let words = other.ask(&command, "entered").await?;
     assert_eq!((number(&words, 0)?, number(&words, 1)?), (outer.fence().get(), 2));
-    assert!(reentrant(&client, &name, &OwnerId::new())?.try_acquire().await?.is_none());
+    assert!(reentrant(&client, &name, &OwnerId::new()).try_acquire().await?.is_none());
     assert_eq!(outer.release().await?, 1);
     assert!(!is_free(&client, &name).await?, "free while the other process is inside");
     other.ask("release", "released").await?;

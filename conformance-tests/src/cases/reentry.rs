@@ -114,13 +114,13 @@ pub(super) const CASES: &[Case] = &[
     ),
 ];
 
-pub(super) fn reentrant(client: &Client, name: &LockName, owner: &OwnerId) -> CaseResult<Reentrant> {
-    Ok(client.reentrant(name.as_bytes(), owner)?)
+pub(super) fn reentrant(client: &Client, name: &LockName, owner: &OwnerId) -> Reentrant {
+    client.reentrant(name.as_bytes(), owner)
 }
 
 /// Enters a lock that must be free or the owner's.
 pub(super) async fn enter(client: &Client, name: &LockName, owner: &OwnerId) -> CaseResult<ReentrantGuard> {
-    must(reentrant(client, name, owner)?.try_acquire().await?, name)
+    must(reentrant(client, name, owner).try_acquire().await?, name)
 }
 
 async fn same_owner_enters_again(context: &mut Context) -> CaseResult {
@@ -128,7 +128,7 @@ async fn same_owner_enters_again(context: &mut Context) -> CaseResult {
     let mut guards = Vec::new();
     for depth in 1..=5 {
         let guard = match depth % 2 {
-            0 => reentrant(&client, &name, &me)?.acquire_within(context.soon()).await?,
+            0 => reentrant(&client, &name, &me).acquire_within(context.soon()).await?,
             _ => enter(&client, &name, &me).await?,
         };
         assert_eq!((guard.depth(), guard.owner(), guard.name()), (depth, &me, &name));
@@ -146,12 +146,12 @@ async fn another_owner_is_busy(context: &mut Context) -> CaseResult {
     let (name, me, you) = (context.name("another"), OwnerId::new(), OwnerId::new());
     let guard = enter(&client, &name, &me).await?;
     for client in [&client, &other] {
-        let refused = reentrant(client, &name, &you)?.try_acquire().await?;
+        let refused = reentrant(client, &name, &you).try_acquire().await?;
         assert!(refused.is_none(), "two owners are inside");
     }
     assert_eq!(guard.release().await?, 0);
     let yours = enter(&other, &name, &you).await?;
-    assert!(reentrant(&client, &name, &me)?.try_acquire().await?.is_none());
+    assert!(reentrant(&client, &name, &me).try_acquire().await?.is_none());
     assert_eq!(yours.release().await?, 0);
     Ok(())
 }
@@ -159,7 +159,7 @@ async fn another_owner_is_busy(context: &mut Context) -> CaseResult {
 async fn plain_and_re_entrant_exclude_each_other(context: &mut Context) -> CaseResult {
     let (client, name, me) = (context.client().await?, context.name("both"), OwnerId::new());
     let plain = keep(&client, &name, context.ttl(20_000)).await?;
-    assert!(reentrant(&client, &name, &me)?.try_acquire().await?.is_none(), "entered a name that is held");
+    assert!(reentrant(&client, &name, &me).try_acquire().await?.is_none(), "entered a name that is held");
     plain.release().await?;
     let entry = enter(&client, &name, &me).await?;
     assert!(!is_free(&client, &name).await?, "a plain lock was granted on a name that is entered");
@@ -272,7 +272,7 @@ async fn depth_is_limited(context: &mut Context) -> CaseResult {
         assert_eq!(guard.depth(), depth);
         guards.push(guard);
     }
-    must_fail(reentrant(&client, &name, &me)?.try_acquire().await, ErrorKind::LimitReached)?;
+    must_fail(reentrant(&client, &name, &me).try_acquire().await, ErrorKind::LimitReached)?;
     let guard = guards.pop().ok_or_else(|| Failure::new("the greatest depth is 0"))?;
     assert_eq!(guard.release().await?, deepest - 1, "the refused entry was counted");
     guards.push(enter(&client, &name, &me).await?);
@@ -287,7 +287,7 @@ async fn waits_for_another_owner(context: &mut Context) -> CaseResult {
     let (client, other) = (context.client().await?, context.client().await?);
     let (name, me, you) = (context.name("waits"), OwnerId::new(), OwnerId::new());
     let (outer, inner) = (enter(&client, &name, &me).await?, enter(&client, &name, &me).await?);
-    let waiter = reentrant(&other, &name, &you)?;
+    let waiter = reentrant(&other, &name, &you);
     let waiting = tokio::spawn(async move { waiter.acquire().await });
     context.pass(context.ms(200)).await;
     assert_eq!(inner.release().await?, 1);
@@ -304,11 +304,11 @@ async fn passes_the_queue(context: &mut Context) -> CaseResult {
     let (client, other) = (context.client().await?, context.client().await?);
     let (name, me) = (context.name("passes"), OwnerId::new());
     let outer = enter(&client, &name, &me).await?;
-    let waiter = lock(&other, &name)?;
+    let waiter = lock(&other, &name);
     let waiting = tokio::spawn(async move { waiter.acquire().await });
     context.eventually(context.soon(), "somebody waits", async || other.stats().waiters == 1).await?;
     context.pass(context.ms(200)).await;
-    let inner = reentrant(&client, &name, &me)?.acquire_within(context.ms(1_000)).await?;
+    let inner = reentrant(&client, &name, &me).acquire_within(context.ms(1_000)).await?;
     assert_eq!(inner.depth(), 2);
     assert_eq!(outer.release().await?, 1);
     assert_eq!(inner.release().await?, 0);
@@ -319,18 +319,18 @@ async fn passes_the_queue(context: &mut Context) -> CaseResult {
 
 async fn inspection_tells_the_depth(context: &mut Context) -> CaseResult {
     let (client, name, me) = (context.client().await?, context.name("seen"), OwnerId::new());
-    let handle = reentrant(&client, &name, &me)?.ttl(context.ttl(20_000)).label("ledger");
+    let handle = reentrant(&client, &name, &me).ttl(context.ttl(20_000)).label("ledger");
     let mut guards = Vec::new();
     for depth in 1..=4 {
         guards.push(must(handle.try_acquire().await?, &name)?);
-        let seen = lock(&client, &name)?.inspect().await?.holder;
+        let seen = lock(&client, &name).inspect().await?.holder;
         let holder = seen.ok_or_else(|| Failure::new("an entered lock has no holder"))?;
         assert_eq!((holder.depth, holder.fence), (depth, Some(guards[0].fence())));
         assert_eq!(holder.label.as_ref().map(|label| label.as_str()), Some("ledger"));
     }
     while let Some(guard) = guards.pop() {
         guard.release().await?;
-        let seen = lock(&client, &name)?.inspect().await?.holder;
+        let seen = lock(&client, &name).inspect().await?.holder;
         assert_eq!(seen.map_or(0, |holder| holder.depth) as usize, guards.len());
     }
     Ok(())
@@ -339,11 +339,11 @@ async fn inspection_tells_the_depth(context: &mut Context) -> CaseResult {
 async fn inspection_tells_the_owner(context: &mut Context) -> CaseResult {
     let (client, operator) = (context.client().await?, context.client().await?);
     let (name, me, you) = (context.name("whose"), OwnerId::new(), OwnerId::new());
-    let (mine, yours) = (reentrant(&operator, &name, &me)?, reentrant(&operator, &name, &you)?);
+    let (mine, yours) = (reentrant(&operator, &name, &me), reentrant(&operator, &name, &you));
     assert_eq!((mine.held().await?, yours.held().await?), (None, None), "nobody is inside");
     let outer = enter(&client, &name, &me).await?;
     let inner = enter(&client, &name, &me).await?;
-    let seen = lock(&operator, &name)?.inspect().await?.holder;
+    let seen = lock(&operator, &name).inspect().await?.holder;
     assert_eq!(seen.and_then(|holder| holder.owner), Some(me));
     let held = mine.held().await?.ok_or_else(|| Failure::new("the owner is inside, and not told so"))?;
     assert_eq!((held.depth, held.fence), (2, Some(outer.fence())));
@@ -352,7 +352,7 @@ async fn inspection_tells_the_owner(context: &mut Context) -> CaseResult {
     outer.release().await?;
     assert_eq!(mine.held().await?, None, "it left");
     let plain = take(&client, &name, context.ttl(20_000)).await?;
-    let seen = lock(&operator, &name)?.inspect().await?.holder;
+    let seen = lock(&operator, &name).inspect().await?.holder;
     assert_eq!(seen.map(|holder| holder.owner), Some(None), "a plain lock has no owner");
     assert_eq!(mine.held().await?, None, "a plain holder");
     plain.release().await?;
@@ -362,14 +362,14 @@ async fn inspection_tells_the_owner(context: &mut Context) -> CaseResult {
 async fn force_ends_every_entry(context: &mut Context) -> CaseResult {
     let (client, operator) = (context.client().await?, context.client().await?);
     let (name, me, ttl) = (context.name("forced"), OwnerId::new(), context.ttl(1_200));
-    let handle = reentrant(&client, &name, &me)?.ttl(ttl);
+    let handle = reentrant(&client, &name, &me).ttl(ttl);
     let before = must(handle.try_acquire().await?, &name)?;
     let gone = before.fence();
     before.release().await?;
     let (outer, inner) = (must(handle.try_acquire().await?, &name)?, must(handle.try_acquire().await?, &name)?);
-    assert_eq!(lock(&operator, &name)?.force_release_if(gone).await?, ForceReleased::Changed);
+    assert_eq!(lock(&operator, &name).force_release_if(gone).await?, ForceReleased::Changed);
     assert!(!is_free(&operator, &name).await?, "an earlier hold's fence freed the owner's lock");
-    assert_eq!(lock(&operator, &name)?.force_release_if(outer.fence()).await?, ForceReleased::Released);
+    assert_eq!(lock(&operator, &name).force_release_if(outer.fence()).await?, ForceReleased::Released);
     let next = keep(&operator, &name, context.ttl(20_000)).await?;
     context.within(ttl, "the outer guard is told", outer.lost()).await?;
     context.within(ttl, "the inner guard is told", inner.lost()).await?;

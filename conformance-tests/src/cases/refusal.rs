@@ -49,7 +49,10 @@ pub(super) const CASES: &[Case] = &[
 async fn re_entrant(context: &mut Context) -> CaseResult {
     let (client, layer) = context.layered().await?;
     let name = context.name("re-entrant");
-    must_fail(client.reentrant(name.as_bytes(), &OwnerId::new()), ErrorKind::Unsupported)?;
+    let lock = client.reentrant(name.as_bytes(), &OwnerId::new());
+    must_fail(lock.try_acquire().await, ErrorKind::Unsupported)?;
+    must_fail(lock.acquire_within(Duration::from_millis(50)).await, ErrorKind::Unsupported)?;
+    must_fail(lock.held().await, ErrorKind::Unsupported)?;
     assert_eq!(client.reentrant_capabilities(), None);
     assert_eq!(layer.count(), 0, "something was sent");
     assert!(is_free(&client, &name).await?);
@@ -60,7 +63,7 @@ async fn inspect(context: &mut Context) -> CaseResult {
     let (client, layer) = context.layered().await?;
     let (backend, name) = (context.backend().await?, context.name("inspect"));
     let guard = keep(&client, &name, context.ttl(20_000)).await?;
-    must_fail(lock(&client, &name)?.inspect().await, ErrorKind::Unsupported)?;
+    must_fail(lock(&client, &name).inspect().await, ErrorKind::Unsupported)?;
     assert!(layer.frames_of(Op::Inspect, &name).is_empty(), "something was sent");
     must_fail(backend.locks().inspect(&name).await, ErrorKind::Unsupported)?;
     assert!(guard.is_held() && !is_free(&client, &name).await?);
@@ -72,7 +75,7 @@ async fn force(context: &mut Context) -> CaseResult {
     let (client, layer) = context.layered().await?;
     let (backend, name, ttl) = (context.backend().await?, context.name("force"), context.ttl(600));
     let guard = keep(&client, &name, ttl).await?;
-    must_fail(lock(&client, &name)?.force_release().await, ErrorKind::Unsupported)?;
+    must_fail(lock(&client, &name).force_release().await, ErrorKind::Unsupported)?;
     assert!(layer.frames_of(Op::ForceRelease, &name).is_empty(), "something was sent");
     must_fail(backend.locks().force_release(&name, None).await, ErrorKind::Unsupported)?;
     context.pass(ttl * 2).await;
@@ -86,7 +89,7 @@ async fn watch(context: &mut Context) -> CaseResult {
     let (backend, other, name) = (context.backend().await?, context.client().await?, context.name("watch"));
     must_fail(backend.locks().watch(&name, &OwnerToken::random()).await, ErrorKind::Unsupported)?;
     let holder = keep(&other, &name, context.ttl(20_000)).await?;
-    let waiter = lock(&client, &name)?;
+    let waiter = lock(&client, &name);
     let waiting = tokio::spawn(async move { waiter.acquire().await });
     let span = context.ms(3_000);
     context.pass(span).await;
@@ -113,8 +116,8 @@ async fn ttl(context: &mut Context) -> CaseResult {
         bad.push(range.min + tick);
     }
     for length in bad {
-        must_fail(lock(&client, &name)?.ttl(length).try_acquire().await, ErrorKind::InvalidArgument)?;
-        must_fail(lock(&client, &name)?.fixed_ttl(length).acquire().await, ErrorKind::InvalidArgument)?;
+        must_fail(lock(&client, &name).ttl(length).try_acquire().await, ErrorKind::InvalidArgument)?;
+        must_fail(lock(&client, &name).fixed_ttl(length).acquire().await, ErrorKind::InvalidArgument)?;
     }
     assert_eq!(layer.count(), 0, "something was sent");
     let guard = keep(&client, &name, range.min.max(context.ttl(2_000))).await?;

@@ -118,7 +118,7 @@ async fn turn_reserves_them_too(context: &mut Context) -> CaseResult {
 
 /// Starts a waiter once those before it have their places.
 async fn join(context: &Context, client: &Client, name: &LockName) -> CaseResult<JoinHandle<Result<LockGuard>>> {
-    let (waiter, before) = (lock(client, name)?.ttl(context.ttl(60_000)), client.stats().waiters);
+    let (waiter, before) = (lock(client, name).ttl(context.ttl(60_000)), client.stats().waiters);
     let waiting = tokio::spawn(async move { waiter.acquire().await });
     context.eventually(context.soon(), "it waits", async || client.stats().waiters > before).await?;
     Ok(waiting)
@@ -175,7 +175,7 @@ async fn fences_grow(context: &mut Context) -> CaseResult {
     let seen: Arc<Mutex<(Vec<u64>, u32)>> = Arc::default();
     let mut tasks = Vec::new();
     for number in 0..8 {
-        let (waiter, seen) = (lock(&clients[number % 2], &name)?.ttl(context.ttl(60_000)), Arc::clone(&seen));
+        let (waiter, seen) = (lock(&clients[number % 2], &name).ttl(context.ttl(60_000)), Arc::clone(&seen));
         tasks.push(tokio::spawn(async move {
             for _ in 0..12 {
                 let guard = waiter.acquire().await?;

@@ -92,7 +92,7 @@ async fn expired_holder_cannot_release(context: &mut Context) -> CaseResult {
     let (name, ttl) = (context.name("expired"), context.ttl(300));
     let stale = take(&one, &name, ttl).await?;
     context.within(ttl, "the first lease is lost", stale.lost()).await?;
-    let next = lock(&other, &name)?.ttl(context.ttl(5_000)).acquire_within(context.soon()).await?;
+    let next = lock(&other, &name).ttl(context.ttl(5_000)).acquire_within(context.soon()).await?;
     assert_eq!(stale.state(), HoldState::Lost(LostReason::Expired));
     let error = must_fail(stale.release().await, ErrorKind::Lost)?;
     assert_eq!(error.message(), LostReason::Expired.to_string());
@@ -115,7 +115,7 @@ async fn release_says_that_it_was_lost(context: &mut Context) -> CaseResult {
 async fn stale_guard_of_the_same_handle(context: &mut Context) -> CaseResult {
     let (one, other) = (context.client().await?, context.client().await?);
     let (name, ttl) = (context.name("stale"), context.ttl(300));
-    let handle = lock(&one, &name)?.fixed_ttl(ttl);
+    let handle = lock(&one, &name).fixed_ttl(ttl);
     let stale = must(handle.try_acquire().await?, &name)?;
     context.within(ttl, "the first lease is lost", stale.lost()).await?;
     let next = handle.clone().ttl(context.ttl(5_000)).acquire_within(context.soon()).await?;
@@ -195,7 +195,7 @@ async fn late_release_harms_nobody(context: &mut Context) -> CaseResult {
     let guard = take(&client, &name, ttl).await?;
     layer.rule(Rule::on(Op::Release, Action::Hang));
     assert!(guard.release().await.is_err(), "nobody answered the release");
-    let next = lock(&other, &name)?.ttl(context.ttl(20_000)).acquire_within(ttl + context.soon()).await?;
+    let next = lock(&other, &name).ttl(context.ttl(20_000)).acquire_within(ttl + context.soon()).await?;
     layer.heal();
     context.pass(context.ms(200)).await;
     assert!(!is_free(&other, &name).await?, "the late release freed the next holder's lock");

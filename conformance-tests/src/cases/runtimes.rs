@@ -49,7 +49,7 @@ async fn turn_outlasts_blocking_work(context: &mut Context) -> CaseResult {
     let client = Client::builder(layer.backend()).op_timeout(context.ms(1_000)).build()?;
     let (other, name) = (context.client().await?, context.name("blocked"));
     let held = keep(&other, &name, context.ttl(60_000)).await?;
-    let waiter = lock(&client, &name)?.ttl(asked(context));
+    let waiter = lock(&client, &name).ttl(asked(context));
     let waiting = tokio::spawn(async move { waiter.acquire().await });
     context.eventually(context.soon(), "the waiter waits", async || client.stats().waiters == 1).await?;
     context.pass(context.ms(200)).await;
@@ -63,7 +63,7 @@ async fn turn_outlasts_blocking_work(context: &mut Context) -> CaseResult {
 
 async fn outlasted(guard: &LockGuard, other: &Client, name: &LockName) -> CaseResult {
     guard.check().map_err(|error| Failure::new(format!("after work that blocked: {error}")))?;
-    assert!(lock(other, name)?.try_acquire().await?.is_none(), "another got it meanwhile");
+    assert!(lock(other, name).try_acquire().await?.is_none(), "another got it meanwhile");
     Ok(guard.check()?)
 }
 
@@ -74,7 +74,7 @@ async fn turn_outlasts_blocking_work_on_threads(context: &mut Context) -> CaseRe
     let backend = On(&runtime, pin!(context.backend())).await?;
     let client = Client::builder(backend).op_timeout(context.ms(1_000)).build()?;
     let held = keep(&other, &name, context.ttl(60_000)).await?;
-    let waiter = lock(&client, &name)?.ttl(asked(context));
+    let waiter = lock(&client, &name).ttl(asked(context));
     let waiting = runtime.spawn(async move {
         let guard = waiter.acquire().await?;
         std::thread::sleep(blocked);
@@ -104,7 +104,7 @@ async fn client_outlives_its_first(context: &mut Context) -> CaseResult {
 
     let kept = keep(&client, &names[1], ttl).await?;
     let held = keep(&probe, &names[2], context.ttl(60_000)).await?;
-    let waiter = lock(&client, &names[2])?.ttl(ttl);
+    let waiter = lock(&client, &names[2]).ttl(ttl);
     let waiting = tokio::spawn(async move { waiter.acquire().await });
     context.eventually(context.soon(), "the waiter waits", async || client.stats().waiters == 1).await?;
     context.pass(context.ms(200)).await;
@@ -140,7 +140,7 @@ fn runtime(time: Time, threads: usize) -> CaseResult<Runtime> {
 async fn used(runtime: Runtime, client: Client, name: LockName, ttl: Duration) -> CaseResult<Runtime> {
     let there = tokio::task::spawn_blocking(move || {
         let taken = runtime.block_on(async {
-            let guard = lock(&client, &name)?.ttl(ttl).acquire().await?;
+            let guard = lock(&client, &name).ttl(ttl).acquire().await?;
             Ok::<_, Failure>(guard.release().await?)
         });
         (runtime, taken)

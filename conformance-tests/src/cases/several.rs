@@ -70,8 +70,8 @@ pub(super) const CASES: &[Case] = &[
     ),
 ];
 
-fn all(client: &Client, names: &[LockName]) -> CaseResult<LockAll> {
-    Ok(client.lock_all(names.iter().map(LockName::as_bytes))?)
+fn all(client: &Client, names: &[LockName]) -> LockAll {
+    client.lock_all(names.iter().map(LockName::as_bytes))
 }
 
 fn names(context: &Context) -> [LockName; 3] {
@@ -82,7 +82,7 @@ async fn sorted_and_once_each(context: &mut Context) -> CaseResult {
     let (client, layer) = context.layered().await?;
     let (probe, [a, b, c]) = (context.client().await?, names(context));
     let given = [c.clone(), a.clone(), b.clone(), a.clone(), c.clone()];
-    let guard = all(&client, &given)?.try_acquire().await?.ok_or_else(|| Failure::new("free locks are busy"))?;
+    let guard = all(&client, &given).try_acquire().await?.ok_or_else(|| Failure::new("free locks are busy"))?;
     let taken: Vec<LockName> = layer.frames().into_iter().filter(|f| f.op == Op::Acquire).map(|f| f.name).collect();
     assert_eq!(taken, [a.clone(), b.clone(), c.clone()], "taken in this order");
     assert_eq!(guard.guards().len(), 3);
@@ -101,8 +101,8 @@ async fn busy_one_takes_none(context: &mut Context) -> CaseResult {
     let names = names(context);
     for busy in &names {
         let holder = keep(&other, busy, context.ttl(20_000)).await?;
-        assert!(all(&client, &names)?.try_acquire().await?.is_none(), "granted although \"{busy}\" is held");
-        must_fail(all(&client, &names)?.acquire_within(context.ms(50)).await, ErrorKind::TimedOut)?;
+        assert!(all(&client, &names).try_acquire().await?.is_none(), "granted although \"{busy}\" is held");
+        must_fail(all(&client, &names).acquire_within(context.ms(50)).await, ErrorKind::TimedOut)?;
         for name in names.iter().filter(|name| *name != busy) {
             free_within(context, &other, name, context.soon()).await?;
         }
@@ -117,7 +117,7 @@ async fn unknown_one_takes_none(context: &mut Context) -> CaseResult {
     let (probe, names) = (context.client().await?, names(context));
     for skip in 0..3 {
         layer.rule(Rule::on(Op::Acquire, Action::LoseReply).after(skip).once());
-        must_fail(all(&client, &names)?.ttl(Duration::from_secs(600)).try_acquire().await, ErrorKind::Indeterminate)?;
+        must_fail(all(&client, &names).ttl(Duration::from_secs(600)).try_acquire().await, ErrorKind::Indeterminate)?;
         layer.heal();
         for name in &names {
             clean(context, &probe, name, &[&client]).await?;
@@ -134,7 +134,7 @@ async fn opposite_orders_do_not_deadlock(context: &mut Context) -> CaseResult {
         let client = context.client().await?;
         tasks.push(tokio::spawn(async move {
             for _ in 0..5 {
-                let guard = all(&client, &set)?.acquire().await?;
+                let guard = all(&client, &set).acquire().await?;
                 tokio::time::sleep(Duration::from_millis(2)).await;
                 assert!(guard.is_held());
                 guard.release().await?;
@@ -157,7 +157,7 @@ async fn window_is_the_shortest(context: &mut Context) -> CaseResult {
     let (probe, names, ttl) = (context.client().await?, names(context), context.ttl(1_500));
     let pause = ttl / 6;
     layer.rule(Rule::on(Op::Acquire, Action::DelayReply(pause)));
-    let guard = all(&client, &names)?.fixed_ttl(ttl).acquire_within(context.soon()).await?;
+    let guard = all(&client, &names).fixed_ttl(ttl).acquire_within(context.soon()).await?;
     let each: Vec<Duration> = guard.guards().iter().map(|guard| guard.remaining()).collect();
     // Two readings of the clock differ by microseconds, either way.
     let tolerance = Duration::from_millis(3);
@@ -179,7 +179,7 @@ async fn each_has_its_fence(context: &mut Context) -> CaseResult {
     let (client, names) = (context.client().await?, names(context));
     let mut last = Vec::new();
     for _ in 0..4 {
-        let guard = all(&client, &names)?.acquire_within(context.soon()).await?;
+        let guard = all(&client, &names).acquire_within(context.soon()).await?;
         let fences: Vec<_> = names.iter().filter_map(|name| guard.fence(name.as_bytes())).collect();
         assert_eq!(fences.len(), 3);
         assert!(last.iter().zip(&fences).all(|(before, now)| before < now), "{last:?} then {fences:?}");
@@ -195,7 +195,7 @@ async fn cancelled_at_every_poll(context: &mut Context) -> CaseResult {
         async move {
             let mut other = name.as_bytes().to_vec();
             other.extend_from_slice(b"/2");
-            let set = client.lock_all([name.as_bytes(), &other])?.ttl(Duration::from_secs(60));
+            let set = client.lock_all([name.as_bytes(), &other]).ttl(Duration::from_secs(60));
             let done = poll::at_most(polls, set.acquire()).await.transpose()?.is_some();
             let (other, start) = (LockName::new(&other)?, tokio::time::Instant::now());
             while !is_free(probe, &other).await? {
@@ -212,7 +212,7 @@ async fn cancelled_at_every_poll(context: &mut Context) -> CaseResult {
 async fn dropped_frees_each(context: &mut Context) -> CaseResult {
     let (client, probe) = (context.client().await?, context.client().await?);
     let names = names(context);
-    let guard = all(&client, &names)?.ttl(Duration::from_secs(600)).acquire_within(context.soon()).await?;
+    let guard = all(&client, &names).ttl(Duration::from_secs(600)).acquire_within(context.soon()).await?;
     assert!(guard.is_held() && client.stats().holds == 3);
     drop(guard);
     for name in &names {

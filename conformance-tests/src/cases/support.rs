@@ -10,18 +10,18 @@ use tenure_core::{Client, FencingToken, Lock, LockGuard, LockName, OwnerToken, T
 
 use crate::case::{CaseResult, Context, Failure};
 
-pub(super) fn lock(client: &Client, name: &LockName) -> CaseResult<Lock> {
-    Ok(client.lock(name.as_bytes())?)
+pub(super) fn lock(client: &Client, name: &LockName) -> Lock {
+    client.lock(name.as_bytes())
 }
 
 /// Takes a lock that must be free, for a lease that is not renewed.
 pub(super) async fn take(client: &Client, name: &LockName, ttl: Duration) -> CaseResult<LockGuard> {
-    must(lock(client, name)?.fixed_ttl(ttl).try_acquire().await?, name)
+    must(lock(client, name).fixed_ttl(ttl).try_acquire().await?, name)
 }
 
 /// Takes a lock that must be free, for a lease that is renewed.
 pub(super) async fn keep(client: &Client, name: &LockName, ttl: Duration) -> CaseResult<LockGuard> {
-    must(lock(client, name)?.ttl(ttl).try_acquire().await?, name)
+    must(lock(client, name).ttl(ttl).try_acquire().await?, name)
 }
 
 #[track_caller]
@@ -31,7 +31,7 @@ pub(super) fn must<T>(guard: Option<T>, name: &LockName) -> CaseResult<T> {
 
 /// Whether the lock can be taken now; gives it back at once.
 pub(super) async fn is_free(client: &Client, name: &LockName) -> CaseResult<bool> {
-    match lock(client, name)?.try_acquire().await? {
+    match lock(client, name).try_acquire().await? {
         Some(guard) => guard.release().await.map(|()| true).map_err(Failure::from),
         None => Ok(false),
     }
@@ -60,7 +60,7 @@ pub(super) async fn clean(context: &Context, probe: &Client, name: &LockName, cl
     context.eventually(context.soon(), "no hold, waiter or clean-up is left in the clients", idle).await?;
     if context.declared().locks.introspection != Introspection::None {
         // The last of several servers may hear of it after the clients are done.
-        let handle = lock(probe, name)?;
+        let handle = lock(probe, name);
         let empty = async || handle.inspect().await.is_ok_and(|seen| seen.holder.is_none() && seen.waiters == 0);
         context.eventually(context.soon(), "no holder and no waiter is left to be seen", empty).await?;
     }

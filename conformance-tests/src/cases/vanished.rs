@@ -33,7 +33,7 @@ async fn granted_behind(context: &mut Context, name: &LockName) -> CaseResult<(C
     let (client, layer) = context.layered_with(|builder| builder.presence(ttl)).await?;
     take_raw(&**gone.locks(), name, ttl).await?;
     busy(gone.locks().acquire(&joining(name, OwnerToken::random(), ttl, presence)?).await?)?;
-    let waiter = lock(&client, name)?.ttl(context.ttl(1_500));
+    let waiter = lock(&client, name).ttl(context.ttl(1_500));
     let waiting = tokio::spawn(async move { waiter.acquire().await });
     let waits = async || layer.frames_of(Op::Acquire, name).iter().any(|frame| frame.answer == Answer::Busy);
     context.eventually(context.soon(), "the second waiter waits", waits).await?;
@@ -47,7 +47,7 @@ async fn vanished_client_leaves_no_ghost(context: &mut Context) -> CaseResult {
     let (other, name) = (context.client().await?, context.name("vanished"));
     let (client, guard) = granted_behind(context, &name).await?;
     if context.declared().locks.introspection != Introspection::None {
-        assert_eq!(lock(&other, &name)?.inspect().await?.waiters, 0, "somebody waits who is not there");
+        assert_eq!(lock(&other, &name).inspect().await?.waiters, 0, "somebody waits who is not there");
     }
     guard.release().await?;
     assert!(is_free(&other, &name).await?, "kept for a waiter that is not there");
@@ -57,7 +57,7 @@ async fn vanished_client_leaves_no_ghost(context: &mut Context) -> CaseResult {
 async fn frees_what_a_vanished_client_left(context: &mut Context) -> CaseResult {
     let (other, name) = (context.client().await?, context.name("forced"));
     let (client, guard) = granted_behind(context, &name).await?;
-    assert_eq!(lock(&other, &name)?.force_release().await?, ForceReleased::Released);
+    assert_eq!(lock(&other, &name).force_release().await?, ForceReleased::Released);
     assert!(is_free(&other, &name).await?, "kept for a waiter that is not there");
     context.within(context.soon(), "the holder is told", guard.lost()).await?;
     assert!(!guard.is_held());

@@ -122,7 +122,7 @@ async fn try_does_not_wait(context: &mut Context) -> CaseResult {
     let (other, name) = (context.client().await?, context.name("try"));
     let holder = keep(&other, &name, context.ttl(20_000)).await?;
     let began = Instant::now();
-    assert!(lock(&client, &name)?.try_acquire().await?.is_none());
+    assert!(lock(&client, &name).try_acquire().await?.is_none());
     assert!(began.elapsed() < context.ms(900), "try_acquire took {:?}", began.elapsed());
     assert_eq!(layer.frames_of(Op::Acquire, &name).len(), 1, "one attempt is one request");
     holder.release().await?;
@@ -134,9 +134,9 @@ async fn try_leaves_no_waiter(context: &mut Context) -> CaseResult {
     let name = context.name("no-waiter");
     let holder = keep(&other, &name, context.ttl(20_000)).await?;
     for _ in 0..3 {
-        assert!(lock(&client, &name)?.try_acquire().await?.is_none());
+        assert!(lock(&client, &name).try_acquire().await?.is_none());
     }
-    assert_eq!(lock(&other, &name)?.inspect().await?.waiters, 0, "try_acquire joined the queue");
+    assert_eq!(lock(&other, &name).inspect().await?.waiters, 0, "try_acquire joined the queue");
     holder.release().await?;
     assert!(is_free(&other, &name).await?, "somebody who only tried is waited for");
     Ok(())
@@ -151,7 +151,7 @@ async fn acquire_waits_for_the_release(context: &mut Context) -> CaseResult {
         tokio::time::sleep(span).await;
         holder.release().await
     };
-    let waiter = lock(&client, &name)?;
+    let waiter = lock(&client, &name);
     let acquire = context.within(span + context.soon(), "granted after the release", waiter.acquire());
     let (guard, released) = tokio::join!(acquire, release);
     released?;
@@ -165,7 +165,7 @@ async fn acquire_outlasts_a_dead_holder(context: &mut Context) -> CaseResult {
     let (client, name, ttl) = (context.client().await?, context.name("dead"), context.ttl(500));
     take_raw(&**backend.locks(), &name, ttl).await?;
     let began = Instant::now();
-    let waiter = lock(&client, &name)?;
+    let waiter = lock(&client, &name);
     let guard = context.within(ttl + context.ms(1_500), "granted after the ttl", waiter.acquire()).await??;
     assert!(began.elapsed() >= ttl / 2, "granted after {:?} of {ttl:?}", began.elapsed());
     guard.release().await?;
@@ -177,7 +177,7 @@ async fn within_gives_up_in_time(context: &mut Context) -> CaseResult {
     let (name, limit) = (context.name("gives-up"), context.ms(500));
     let holder = keep(&other, &name, context.ttl(20_000)).await?;
     let began = Instant::now();
-    must_fail(lock(&client, &name)?.acquire_within(limit).await, ErrorKind::TimedOut)?;
+    must_fail(lock(&client, &name).acquire_within(limit).await, ErrorKind::TimedOut)?;
     let took = began.elapsed();
     assert!(took >= limit - Duration::from_millis(2), "gave up after {took:?} of {limit:?}");
     assert!(took < limit + context.ms(900), "gave up after {took:?} instead of {limit:?}");
@@ -194,7 +194,7 @@ async fn within_is_granted_in_time(context: &mut Context) -> CaseResult {
         tokio::time::sleep(span).await;
         holder.release().await
     };
-    let waiter = lock(&client, &name)?;
+    let waiter = lock(&client, &name);
     let (guard, released) = tokio::join!(waiter.acquire_within(context.soon() * 2), release);
     released?;
     guard?.release().await?;
@@ -204,11 +204,11 @@ async fn within_is_granted_in_time(context: &mut Context) -> CaseResult {
 async fn zero_is_one_attempt(context: &mut Context) -> CaseResult {
     let (client, layer) = context.layered().await?;
     let (other, name) = (context.client().await?, context.name("zero"));
-    let guard = lock(&client, &name)?.acquire_within(Duration::ZERO).await?;
+    let guard = lock(&client, &name).acquire_within(Duration::ZERO).await?;
     guard.release().await?;
     let holder = keep(&other, &name, context.ttl(20_000)).await?;
     let (before, began) = (layer.frames_of(Op::Acquire, &name).len(), Instant::now());
-    must_fail(lock(&client, &name)?.acquire_within(Duration::ZERO).await, ErrorKind::TimedOut)?;
+    must_fail(lock(&client, &name).acquire_within(Duration::ZERO).await, ErrorKind::TimedOut)?;
     assert!(began.elapsed() < context.ms(900), "a wait of zero took {:?}", began.elapsed());
     assert_eq!(layer.frames_of(Op::Acquire, &name).len() - before, 1, "one attempt is one request");
     holder.release().await?;
@@ -221,7 +221,7 @@ async fn woken_by_the_release(context: &mut Context) -> CaseResult {
     for _ in 0..3 {
         let holder = keep(&other, &name, context.ttl(120_000)).await?;
         let asked = layer.frames_of(Op::Acquire, &name).len();
-        let waiter = lock(&client, &name)?;
+        let waiter = lock(&client, &name);
         let waiting = tokio::spawn(async move { waiter.acquire().await });
         let waits = async || layer.frames_of(Op::Acquire, &name)[asked..].iter().any(|f| f.answer == Answer::Busy);
         context.eventually(context.soon(), "the waiter waits", waits).await?;
@@ -236,7 +236,7 @@ async fn turn_lasts(context: &mut Context) -> CaseResult {
     let (client, layer) = context.layered().await?;
     let (other, name, ttl) = (context.client().await?, context.name("lasts"), context.ttl(4_000));
     let holder = keep(&other, &name, context.ttl(60_000)).await?;
-    let waiter = lock(&client, &name)?.ttl(ttl);
+    let waiter = lock(&client, &name).ttl(ttl);
     let waiting = tokio::spawn(async move { waiter.acquire().await });
     let waits = async || layer.frames_of(Op::Acquire, &name).iter().any(|frame| frame.answer == Answer::Busy);
     context.eventually(context.soon(), "the waiter waits", waits).await?;
@@ -244,7 +244,7 @@ async fn turn_lasts(context: &mut Context) -> CaseResult {
     let guard = context.within(context.soon(), "its turn comes", waiting).await???;
     let until = Instant::now() + ttl + ttl / 4;
     while Instant::now() < until {
-        assert!(lock(&other, &name)?.try_acquire().await?.is_none(), "another got it");
+        assert!(lock(&other, &name).try_acquire().await?.is_none(), "another got it");
         assert!(guard.is_held(), "{:?}", guard.state());
         context.pass(ttl / 20).await;
     }
@@ -256,7 +256,7 @@ async fn idle_waiting_does_not_poll(context: &mut Context) -> CaseResult {
     let (client, layer) = context.layered_with(|builder| builder.presence(Duration::from_secs(60))).await?;
     let (other, name) = (context.client().await?, context.name("idle"));
     let holder = keep(&other, &name, context.ttl(120_000)).await?;
-    let waiter = lock(&client, &name)?;
+    let waiter = lock(&client, &name);
     let waiting = tokio::spawn(async move { waiter.acquire().await });
     let waits = async || layer.frames_of(Op::Acquire, &name).iter().any(|frame| frame.answer == Answer::Busy);
     context.eventually(context.soon(), "the waiter waits", waits).await?;
@@ -276,7 +276,7 @@ async fn lost_wake_ups_only_delay(context: &mut Context) -> CaseResult {
     let (other, name) = (context.client().await?, context.name("muted"));
     layer.mute();
     let holder = keep(&other, &name, context.ttl(120_000)).await?;
-    let waiter = lock(&client, &name)?;
+    let waiter = lock(&client, &name);
     let waiting = tokio::spawn(async move { waiter.acquire().await });
     let waits = async || layer.frames_of(Op::Acquire, &name).iter().any(|frame| frame.answer == Answer::Busy);
     context.eventually(context.soon(), "the waiter waits", waits).await?;
@@ -290,7 +290,7 @@ async fn survives_an_outage(context: &mut Context) -> CaseResult {
     let (client, layer) = context.layered_with(|builder| builder.presence(Duration::from_millis(1_500))).await?;
     let (other, name) = (context.client().await?, context.name("outage"));
     let holder = keep(&other, &name, context.ttl(120_000)).await?;
-    let waiter = lock(&client, &name)?;
+    let waiter = lock(&client, &name);
     let waiting = tokio::spawn(async move { waiter.acquire().await });
     let waits = async || layer.frames_of(Op::Acquire, &name).iter().any(|frame| frame.answer == Answer::Busy);
     context.eventually(context.soon(), "the waiter waits", waits).await?;
@@ -313,7 +313,7 @@ async fn silent_backend_bounds_a_try(context: &mut Context) -> CaseResult {
     let (probe, name) = (context.client().await?, context.name("silent"));
     layer.rule(Rule::always(Action::Swallow));
     let began = Instant::now();
-    must_fail(lock(&client, &name)?.try_acquire().await, ErrorKind::Indeterminate)?;
+    must_fail(lock(&client, &name).try_acquire().await, ErrorKind::Indeterminate)?;
     let took = began.elapsed();
     assert!(took < limit + context.ms(900), "failed after {took:?} instead of {limit:?}");
     layer.heal();
@@ -326,12 +326,12 @@ async fn silent_backend_bounds_a_wait(context: &mut Context) -> CaseResult {
     let (probe, name) = (context.client().await?, context.name("silent"));
     layer.rule(Rule::always(Action::Swallow));
     for most in [context.ms(200), context.ms(1_500)] {
-        let waiter = lock(&client, &name)?;
+        let waiter = lock(&client, &name);
         let ended =
             context.within(most + context.ms(900), "the limit ends the wait", waiter.acquire_within(most)).await?;
         assert!(ended.is_err_and(|error| error.is_transient()), "a silent backend granted a lock");
     }
-    let waiter = lock(&client, &name)?;
+    let waiter = lock(&client, &name);
     let ended =
         context.within(limit * 6 + context.ms(900), "an unlimited wait tells of the outage", waiter.acquire()).await?;
     assert!(ended.is_err_and(|error| error.is_transient()));
@@ -343,7 +343,7 @@ async fn close_ends_it(context: &mut Context) -> CaseResult {
     let (client, layer) = context.layered().await?;
     let (other, name) = (context.client().await?, context.name("closed"));
     let holder = keep(&other, &name, context.ttl(20_000)).await?;
-    let waiter = lock(&client, &name)?;
+    let waiter = lock(&client, &name);
     let waiting = tokio::spawn(async move { waiter.acquire().await });
     let waits = async || layer.frames_of(Op::Acquire, &name).iter().any(|frame| frame.answer == Answer::Busy);
     context.eventually(context.soon(), "the waiter waits", waits).await?;

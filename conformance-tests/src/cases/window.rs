@@ -97,7 +97,7 @@ async fn reply_after_its_end_is_no_grant(context: &mut Context) -> CaseResult {
     let (probe, name, ttl) = (context.client().await?, context.name("stillborn"), context.ttl(400));
     for percent in [100, 150] {
         layer.rule(Rule::on(Op::Acquire, Action::DelayReply(ttl * percent / 100)).once());
-        match lock(&client, &name)?.fixed_ttl(ttl).try_acquire().await {
+        match lock(&client, &name).fixed_ttl(ttl).try_acquire().await {
             Err(error) if error.is_lost() || error.is_transient() => {}
             other => return Err(Failure::new(format!("{other:?} for a lease that has ended"))),
         }
@@ -110,7 +110,7 @@ async fn grant_learned_late_counts_from_its_request(context: &mut Context) -> Ca
     let (client, layer) = context.layered().await?;
     let (other, name, ttl) = (context.client().await?, context.name("learned"), context.ttl(4_000));
     let holder = keep(&other, &name, context.ttl(60_000)).await?;
-    let waiter = lock(&client, &name)?.fixed_ttl(ttl);
+    let waiter = lock(&client, &name).fixed_ttl(ttl);
     let waiting = tokio::spawn(async move { waiter.acquire().await });
     let asked = async || layer.frames_of(Op::Acquire, &name).iter().any(|frame| frame.answer == Answer::Busy);
     context.eventually(context.soon(), "the waiter waits", asked).await?;
@@ -152,10 +152,10 @@ async fn renewal_counts_from_its_request(context: &mut Context) -> CaseResult {
 async fn backend_outlasts_it(context: &mut Context) -> CaseResult {
     let (client, other) = (context.client().await?, context.client().await?);
     let (name, ttl) = (context.name("outlasts"), context.ttl(500));
-    let guard = must(lock(&client, &name)?.fixed_ttl(ttl).try_acquire().await?, &name)?;
+    let guard = must(lock(&client, &name).fixed_ttl(ttl).try_acquire().await?, &name)?;
     let mut asked = 0;
     while guard.is_held() {
-        let granted = lock(&other, &name)?.fixed_ttl(ttl).try_acquire().await?;
+        let granted = lock(&other, &name).fixed_ttl(ttl).try_acquire().await?;
         assert!(
             granted.is_none() || !guard.is_held(),
             "{:?} are believed of a lease that has ended",
@@ -172,14 +172,14 @@ async fn turn_ends_before_the_next_grant(context: &mut Context) -> CaseResult {
     let (client, layer) = context.layered().await?;
     let (other, name, ttl) = (context.client().await?, context.name("turn"), context.ttl(3_000));
     let holder = keep(&other, &name, context.ttl(60_000)).await?;
-    let waiter = lock(&client, &name)?.ttl(ttl);
+    let waiter = lock(&client, &name).ttl(ttl);
     let waiting = tokio::spawn(async move { waiter.acquire().await });
     let asked = async || layer.frames_of(Op::Acquire, &name).iter().any(|frame| frame.answer == Answer::Busy);
     context.eventually(context.soon(), "the waiter waits", asked).await?;
     layer.rule(Rule::on(Op::Renew, Action::FailBeforeSend));
     holder.release().await?;
     let guard = context.within(context.soon(), "its turn comes", waiting).await???;
-    let next = lock(&other, &name)?.fixed_ttl(ttl);
+    let next = lock(&other, &name).fixed_ttl(ttl);
     let deadline = Instant::now() + ttl + context.soon();
     let taken = loop {
         if let Some(taken) = next.try_acquire().await? {

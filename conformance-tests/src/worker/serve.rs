@@ -59,7 +59,7 @@ fn say(line: &str) -> std::io::Result<()> {
 async fn obey(backend: &Backend, client: &Client, words: &[&str], held: &mut Option<Held>) -> Outcome<String> {
     match words {
         ["keep", name, ttl] => {
-            let guard = client.lock(bytes(name)?)?.ttl(millis(ttl)?).acquire().await?;
+            let guard = client.lock(bytes(name)?).ttl(millis(ttl)?).acquire().await?;
             took(guard, held)
         }
         ["wait", name, ttl, presence] => {
@@ -68,7 +68,7 @@ async fn obey(backend: &Backend, client: &Client, words: &[&str], held: &mut Opt
         }
         ["enter", name, owner, ttl] => {
             let owner: OwnerId = owner.parse()?;
-            let guard = client.reentrant(bytes(name)?, &owner)?.ttl(millis(ttl)?).acquire().await?;
+            let guard = client.reentrant(bytes(name)?, &owner).ttl(millis(ttl)?).acquire().await?;
             let answer = format!("entered {} {}", guard.fence(), guard.depth());
             *held = Some(Held::Entry(guard));
             Ok(answer)
@@ -109,7 +109,7 @@ fn took(guard: LockGuard, held: &mut Option<Held>) -> Outcome<String> {
 async fn wait(backend: &Backend, name: &[u8], ttl: Duration, presence: Duration) -> Outcome<LockGuard> {
     let layer = FaultLayer::over(backend.clone());
     let client = Client::builder(layer.backend()).presence(presence).build()?;
-    let lock = client.lock(name)?.ttl(ttl);
+    let lock = client.lock(name).ttl(ttl);
     let watch = async {
         while !layer.frames().iter().any(|frame| frame.answer == Answer::Busy) {
             tokio::time::sleep(Duration::from_millis(2)).await;
@@ -124,7 +124,7 @@ async fn wait(backend: &Backend, name: &[u8], ttl: Duration, presence: Duration)
 }
 
 async fn turns(client: &Client, name: &[u8], count: u32, ttl: Duration) -> Outcome<String> {
-    let lock = client.lock(name)?.fixed_ttl(ttl);
+    let lock = client.lock(name).fixed_ttl(ttl);
     for _ in 0..count {
         let asked = monotonic();
         let guard = lock.acquire().await?;

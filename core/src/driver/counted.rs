@@ -37,8 +37,8 @@ type Key = (LockName, OwnerId);
 /// let owners = ProcessOwners::of("the store of this example");
 /// let backend = Backend::new(locks.clone()).with_reentrant(Arc::new(CountedReentry::new(locks, owners)));
 /// let (client, me) = (Client::new(backend), OwnerId::new());
-/// let outer = client.reentrant("ledger", &me)?.acquire().await?;
-/// let inner = client.reentrant("ledger", &me)?.acquire().await?;
+/// let outer = client.reentrant("ledger", &me).acquire().await?;
+/// let inner = client.reentrant("ledger", &me).acquire().await?;
 /// assert_eq!((inner.depth(), inner.fence()), (2, outer.fence()));
 /// # Ok(())
 /// # }

@@ -14,6 +14,7 @@ use crate::engine::wait::Patience;
 use crate::value::clock::LeaseInstant;
 use crate::value::error::{Error, ErrorKind, Result};
 use crate::value::hold_state::LostReason;
+use crate::value::name::LockName;
 use crate::value::token::FencingToken;
 
 /// A handle on several locks, made by [`Client::lock_all`](crate::Client::lock_all) or [`LockAll::of`].
@@ -22,7 +23,8 @@ use crate::value::token::FencingToken;
 /// way, those that were taken are given back.
 #[derive(Clone, Debug)]
 pub struct LockAll {
-    locks: Vec<Lock>,
+    /// Or why they cannot be taken together: the error of every call.
+    locks: Result<Vec<Lock>>,
 }
 
 impl LockAll {
@@ -45,36 +47,25 @@ impl LockAll {
     ///
     /// // While a service moves from one backend to another, its new version takes each lock on both.
     /// let (old, new) = (Client::new(MemoryDriver::new()), Client::new(MemoryDriver::new()));
-    /// let both = LockAll::of([old.lock("orders/42")?, new.lock("orders/42")?])?;
+    /// let both = LockAll::of([old.lock("orders/42"), new.lock("orders/42")]);
     /// let guard = both.acquire().await?;
     /// guard.release().await?;
     /// # Ok(())
     /// # }
     /// ```
     ///
-    /// # Errors
-    ///
-    /// [`ErrorKind::InvalidArgument`] when there is no lock, or more than [`LockAll::MAX_NAMES`].
-    pub fn of(locks: impl IntoIterator<Item = Lock>) -> Result<Self> {
-        let mut given: Vec<Lock> = locks.into_iter().collect();
-        given.sort_by(|one, other| one.name().cmp(other.name())); // stable: those of one name stay in their order
-        let mut locks: Vec<Lock> = Vec::with_capacity(given.len());
-        for lock in given {
-            let mut of_its_name = locks.iter().rev().take_while(|known| known.name() == lock.name());
-            if !of_its_name.any(|known| Arc::ptr_eq(known.shared(), lock.shared())) {
-                locks.push(lock);
-            }
-        }
-        if locks.is_empty() || locks.len() > Self::MAX_NAMES {
-            let text = format!("{} locks to take together, it must be 1 to {}", locks.len(), Self::MAX_NAMES);
-            return Err(Error::new(ErrorKind::InvalidArgument, text));
-        }
-        Ok(Self { locks })
+    /// Acquiring fails with [`ErrorKind::InvalidArgument`], before anything is sent, when there is no lock, more than
+    /// [`LockAll::MAX_NAMES`], or one with a bad name.
+    pub fn of(locks: impl IntoIterator<Item = Lock>) -> Self {
+        Self { locks: in_order(locks.into_iter().collect()) }
     }
 
-    fn each(mut self, set: impl Fn(Lock) -> Lock) -> Self {
-        self.locks = self.locks.into_iter().map(set).collect();
-        self
+    fn each(self, set: impl Fn(Lock) -> Lock) -> Self {
+        Self { locks: self.locks.map(|locks| locks.into_iter().map(set).collect()) }
+    }
+
+    fn locks(&self) -> Result<&[Lock]> {
+        self.locks.as_deref().map_err(Error::clone)
     }
 
     /// As [`Lock::ttl`], for every lock.
@@ -118,8 +109,9 @@ impl LockAll {
     ///
     /// Dropping the future leaves no lock behind.
     pub async fn try_acquire(&self) -> Result<Option<MultiGuard>> {
-        let mut taken = Vec::with_capacity(self.locks.len());
-        for lock in &self.locks {
+        let locks = self.locks()?;
+        let mut taken = Vec::with_capacity(locks.len());
+        for lock in locks {
             match lock.hold(Patience::None).await? {
                 Some(guard) => taken.push(guard),
                 None => return Ok(None),
@@ -138,8 +130,9 @@ impl LockAll {
     ///
     /// Dropping the future leaves no lock behind.
     pub async fn acquire(&self) -> Result<MultiGuard> {
-        let mut taken = Vec::with_capacity(self.locks.len());
-        for lock in &self.locks {
+        let locks = self.locks()?;
+        let mut taken = Vec::with_capacity(locks.len());
+        for lock in locks {
             taken.push(lock.hold(Patience::Unlimited).await.map(LockGuard::certain)?);
         }
         MultiGuard::all(taken)
@@ -156,11 +149,12 @@ impl LockAll {
     /// Dropping the future leaves no lock behind.
     pub async fn acquire_within(&self, most: Duration) -> Result<MultiGuard> {
         let deadline = LeaseInstant::now().after(most);
-        let mut taken = Vec::with_capacity(self.locks.len());
-        for lock in &self.locks {
+        let locks = self.locks()?;
+        let mut taken = Vec::with_capacity(locks.len());
+        for lock in locks {
             let left = deadline.remaining();
             if left.is_zero() && !most.is_zero() {
-                let text = format!("{} of {} locks were taken within {most:?}", taken.len(), self.locks.len());
+                let text = format!("{} of {} locks were taken within {most:?}", taken.len(), locks.len());
                 return Err(Error::new(ErrorKind::TimedOut, text));
             }
             taken.push(lock.hold(Patience::Within(left)).await.map(LockGuard::certain)?);
@@ -183,6 +177,25 @@ impl LockAll {
         let output = guard.run(work(&guard)).await?;
         unless_lost(guard.release().await, output)
     }
+}
+
+/// The locks in the order in which they are taken, each once for each client.
+fn in_order(given: Vec<Lock>) -> Result<Vec<Lock>> {
+    let named: Result<Vec<(LockName, Lock)>> = given.into_iter().map(|lock| Ok((lock.name()?.clone(), lock))).collect();
+    let mut named = named?;
+    named.sort_by(|(one, _), (other, _)| one.cmp(other)); // stable: those of one name stay in their order
+    let mut locks: Vec<(LockName, Lock)> = Vec::with_capacity(named.len());
+    for (name, lock) in named {
+        let mut of_its_name = locks.iter().rev().take_while(|(known, _)| *known == name);
+        if !of_its_name.any(|(_, known)| Arc::ptr_eq(known.shared(), lock.shared())) {
+            locks.push((name, lock));
+        }
+    }
+    if locks.is_empty() || locks.len() > LockAll::MAX_NAMES {
+        let text = format!("{} locks to take together, it must be 1 to {}", locks.len(), LockAll::MAX_NAMES);
+        return Err(Error::new(ErrorKind::InvalidArgument, text));
+    }
+    Ok(locks.into_iter().map(|(_, lock)| lock).collect())
 }
 
 /// Several held locks. They count as held only together: the view ends with the first that ends.

@@ -6,6 +6,7 @@ use std::time::Duration;
 use tokio::time::sleep;
 
 use crate::driver::{ForceReleased, Inspection, Introspection, LockTurn, Revocation};
+use crate::engine::ask::Ask;
 use crate::engine::hold::{Adopted, LooseHold, adopt};
 use crate::engine::shared::Shared;
 use crate::engine::wait::{Patience, Pause, acquire, watched};
@@ -22,19 +23,24 @@ use crate::value::token::{FencingToken, OwnerToken};
 #[derive(Clone, Debug)]
 pub struct Lock {
     shared: Arc<Shared>,
-    name: LockName,
+    /// Or why there is no such name: the error of every call.
+    name: Result<LockName>,
     options: Options,
 }
 
 impl Lock {
-    pub(crate) fn new(shared: Arc<Shared>, name: LockName) -> Self {
+    pub(crate) fn new(shared: Arc<Shared>, name: Result<LockName>) -> Self {
         Self { shared, name, options: Options::default() }
     }
 
     /// The name of the lock.
-    #[must_use]
-    pub fn name(&self) -> &LockName {
-        &self.name
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::InvalidArgument`] when the handle was made with a name that is empty or too long. Every other call on it fails
+    /// with the same error.
+    pub fn name(&self) -> Result<&LockName> {
+        self.name.as_ref().map_err(Error::clone)
     }
 
     option_setters!();
@@ -143,8 +149,7 @@ impl Lock {
 
     /// A guard that has not begun.
     pub(super) async fn hold(&self, patience: Patience) -> Result<Option<LockGuard>> {
-        let ask =
-            self.options.ask(&self.name, None, &self.shared.config).map_err(|error| self.told(error, "acquire"))?;
+        let ask = self.ask("acquire")?;
         Ok(acquire(&self.shared, &ask, patience).await?.map(LockGuard::new))
     }
 
@@ -163,9 +168,9 @@ impl Lock {
     ///
     /// Dropping the future leaves the hold as it was, in nobody's hands, with a lease that may be longer.
     pub async fn adopt(&self, token: OwnerToken, fence: FencingToken) -> Result<LockGuard> {
-        let told = |error| self.told(error, "adopt");
-        let ask = self.options.ask(&self.name, None, &self.shared.config).map_err(told)?;
-        let turn = LockTurn { lock: self.name.clone(), token, fence };
+        let ask = self.ask("adopt")?;
+        let told = |error: Error| error.during(self.shared.driver(), "adopt", &ask.name);
+        let turn = LockTurn { lock: ask.name.clone(), token, fence };
         match adopt(&self.shared, turn, &ask).await.map_err(told)? {
             Adopted::Held(held) => {
                 held.begins();
@@ -178,8 +183,8 @@ impl Lock {
 
     /// Goes on with a hold of this client that came with a message. `None` when it has ended.
     pub(crate) async fn take_up(&self, hold: LooseHold) -> Result<Option<LockGuard>> {
-        let told = |error| self.told(error, "adopt");
-        let ask = self.options.ask(&self.name, None, &self.shared.config).map_err(told)?;
+        let ask = self.ask("adopt")?;
+        let told = |error: Error| error.during(self.shared.driver(), "adopt", &ask.name);
         Ok(hold.adopt(&ask).await.map_err(told)?.map(LockGuard::new).inspect(LockGuard::begins))
     }
 
@@ -197,10 +202,14 @@ impl Lock {
     ///
     /// Safe: nothing is changed.
     pub async fn inspect(&self) -> Result<Inspection> {
-        if self.shared.backend.locks().capabilities().introspection == Introspection::None {
-            return Err(self.told(Error::new(ErrorKind::Unsupported, "this driver cannot look at locks"), "inspect"));
-        }
-        self.bounded("inspect", self.shared.backend.locks().inspect(&self.name)).await
+        let (name, locks) = (self.name()?, self.shared.backend.locks());
+        let call = async {
+            if locks.capabilities().introspection == Introspection::None {
+                return Err(Error::new(ErrorKind::Unsupported, "this driver cannot look at locks"));
+            }
+            locks.inspect(name).await
+        };
+        self.bounded("inspect", name, call).await
     }
 
     /// Takes the lock from whoever holds it, plain or re-entrant. An operator's tool: the holder may still be at work,
@@ -231,8 +240,8 @@ impl Lock {
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> tenure_core::Result<()> {
     /// # let client = tenure_core::Client::new(tenure_memory::MemoryDriver::new());
-    /// # let _guard = client.lock("ledger")?.acquire().await?;
-    /// let lock = client.lock("ledger")?;
+    /// # let _guard = client.lock("ledger").acquire().await?;
+    /// let lock = client.lock("ledger");
     /// if let Some(fence) = lock.inspect().await?.holder.and_then(|holder| holder.fence) {
     ///     // … somebody decides that this holder is stuck …
     ///     println!("{:?}", lock.force_release_if(fence).await?);
@@ -253,22 +262,34 @@ impl Lock {
     }
 
     async fn force(&self, expected: Option<FencingToken>) -> Result<ForceReleased> {
-        if self.shared.backend.locks().capabilities().revocation == Revocation::None {
-            return Err(
-                self.told(Error::new(ErrorKind::Unsupported, "this driver cannot force locks"), "force_release")
-            );
-        }
-        self.bounded("force_release", self.shared.backend.locks().force_release(&self.name, expected)).await
+        let (name, locks) = (self.name()?, self.shared.backend.locks());
+        let call = async {
+            if locks.capabilities().revocation == Revocation::None {
+                return Err(Error::new(ErrorKind::Unsupported, "this driver cannot force locks"));
+            }
+            locks.force_release(name, expected).await
+        };
+        self.bounded("force_release", name, call).await
     }
 
-    async fn bounded<T>(&self, operation: &'static str, call: impl Future<Output = Result<T>>) -> Result<T> {
-        self.shared.ensure_open().map_err(|error| self.told(error, operation))?;
-        let limit = self.shared.config.op_timeout;
-        bounded(limit, call).await.map_err(|error| self.told(error, operation))
+    /// What is asked of the engine, once the name and the options are known to be good.
+    fn ask(&self, operation: &'static str) -> Result<Ask> {
+        let name = self.name()?;
+        let ask = self.options.ask(name, None, &self.shared.config);
+        ask.map_err(|error| error.during(self.shared.driver(), operation, name))
     }
 
-    fn told(&self, error: Error, operation: &'static str) -> Error {
-        error.during(self.shared.driver(), operation, &self.name)
+    async fn bounded<T>(
+        &self,
+        operation: &'static str,
+        name: &LockName,
+        call: impl Future<Output = Result<T>>,
+    ) -> Result<T> {
+        let answered = async {
+            self.shared.ensure_open()?;
+            bounded(self.shared.config.op_timeout, call).await
+        };
+        answered.await.map_err(|error| error.during(self.shared.driver(), operation, name))
     }
 }
 
@@ -298,7 +319,7 @@ impl Lock {
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> tenure_core::Result<()> {
     /// # let client = tenure_core::Client::new(tenure_memory::MemoryDriver::new());
-    /// client.lock("migration")?.until_free().await?; // start up once no migration is under way
+    /// client.lock("migration").until_free().await?; // start up once no migration is under way
     /// # Ok(())
     /// # }
     /// ```
@@ -311,7 +332,7 @@ impl Lock {
     ///
     /// Safe: nothing is changed.
     pub async fn until_free(&self) -> Result<()> {
-        watched(self.shared(), self.name(), self.shared().config.ttl, self.seen_free()).await
+        watched(self.shared(), self.name()?, self.shared().config.ttl, self.seen_free()).await
     }
 
     async fn seen_free(&self) -> Result<()> {

@@ -56,7 +56,7 @@ impl Lock {
         queue: &Queue<T>,
         message: impl Into<Message<'v, T>>,
     ) -> Result<OrPark> {
-        let parked = message.into().encoded(&*queue.codec).parked_behind(self.name(), PARKED_AT_MOST);
+        let parked = message.into().encoded(&*queue.codec).parked_behind(self.name()?, PARKED_AT_MOST);
         let parked = parked.and_then(|message| message.checked(queue)).map_err(|error| queue.told(error, "push"))?;
         if let Some(guard) = self.try_acquire().await? {
             return Ok(OrPark::Acquired(guard));
@@ -79,7 +79,7 @@ impl Lock {
     ///
     /// Dropping the future leaves no lock behind, also not the one that the message brought along.
     pub async fn try_acquire_for<T: 'static>(&self, delivery: &Delivery<T>) -> Result<Option<LockGuard>> {
-        if let Some(turn) = delivery.claim().take_turn(self.shared(), self.name())
+        if let Some(turn) = delivery.claim().take_turn(self.shared(), self.name()?)
             && let Some(guard) = self.take_up(turn).await?
         {
             return Ok(Some(guard));
@@ -148,7 +148,7 @@ impl Fetcher {
         lines.retain(|_, line| !line.is_closed());
         let (announce, arriving) = unbounded_channel();
         lines.insert(lock.clone(), announce);
-        let lock = Lock::new(Arc::clone(&self.shared), lock.clone()).fixed_ttl(self.shared.config.parked_turn);
+        let lock = Lock::new(Arc::clone(&self.shared), Ok(lock.clone())).fixed_ttl(self.shared.config.parked_turn);
         runtime.spawn(attend(Arc::clone(self), lock, Line { parked: VecDeque::from([parked]), arriving }));
     }
 }

@@ -52,7 +52,7 @@ impl Life {
 
     async fn step(&self, step: &Step) {
         if let What::Force(name) = step.what {
-            let forced = self.client().lock(NAMES[name]).unwrap().force_release().await;
+            let forced = self.client().lock(NAMES[name]).force_release().await;
             self.judge.note(|| format!("{}: forced {}: {forced:?}", self.number, NAMES[name]));
             return;
         }
@@ -100,7 +100,7 @@ impl Life {
         match step.what {
             What::Plain(name, terms) => (waits_for(name), Box::pin(plain(self.lock(name, terms), patience))),
             What::Entry(name, number, _) => {
-                let lock = self.client().reentrant(NAMES[name], &owner(number)).unwrap();
+                let lock = self.client().reentrant(NAMES[name], &owner(number));
                 let taking = async move {
                     Ok(match patience {
                         Patience::Try => lock.try_acquire().await?,
@@ -112,7 +112,7 @@ impl Life {
                 (waits_for(name), Box::pin(taking))
             }
             What::All | What::Force(_) => {
-                let locks = self.client().lock_all(NAMES).unwrap();
+                let locks = self.client().lock_all(NAMES);
                 let taking = async move {
                     Ok(match patience {
                         Patience::Try => locks.try_acquire().await?,
@@ -127,7 +127,7 @@ impl Life {
     }
 
     fn lock(&self, name: usize, terms: Terms) -> Lock {
-        let lock = self.client().lock(NAMES[name]).unwrap();
+        let lock = self.client().lock(NAMES[name]);
         match terms {
             Terms::Renewed => lock,
             Terms::Fixed(ttl) => lock.fixed_ttl(millis(ttl)),
@@ -138,7 +138,7 @@ impl Life {
 
     /// Enters a lock that its owner has.
     async fn enter_again(&self, name: &str, owner: OwnerId, outer: &Arc<Guard>) -> Option<Arc<Guard>> {
-        let lock = self.client().reentrant(name, &owner).unwrap();
+        let lock = self.client().reentrant(name, &owner);
         let asking = self.judge.asks(For::Nothing);
         match lock.try_acquire().await {
             Ok(Some(guard)) => {

@@ -156,7 +156,7 @@ async fn live(world: Arc<World>, index: usize, mut rng: Rng) {
     let client = client_of(&world, index, &mut rng);
     let end = Instant::now() + SPAN;
     while Instant::now() < end {
-        let lock = client.lock("the lock").unwrap();
+        let lock = client.lock("the lock");
         let lock = if rng.below(3) == 0 { lock.fixed_ttl(TTL) } else { lock };
         let guard = match rng.below(4) {
             0 => lock.try_acquire().await,

@@ -50,7 +50,7 @@ pub async fn edit<F: Future<Output = String>>(
     document: &Document,
     change: impl FnOnce(String) -> F,
 ) -> Result<Changed, Box<dyn Error + Send + Sync>> {
-    let guard = client.lock("document")?.acquire().await?;
+    let guard = client.lock("document").acquire().await?;
     let (number, text) = document.read()?;
     let text = change(text).await; // a process that is paused here is overtaken, and finds out below
     Ok(document.write(number, &text, guard.fence())?)

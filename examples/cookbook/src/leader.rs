@@ -11,7 +11,7 @@ use tenure::{Client, ErrorKind, FencingToken, Result};
 ///
 /// What waiting does not mend: a client that was closed, for example.
 pub async fn lead<F: Future<Output = ()>>(client: &Client, work: impl Fn(FencingToken) -> F) -> Result<()> {
-    let lock = client.lock("leader")?.ttl(Duration::from_secs(15)).label("leader");
+    let lock = client.lock("leader").ttl(Duration::from_secs(15)).label("leader");
     loop {
         let term = match lock.acquire().await {
             Ok(term) => term,

@@ -38,7 +38,7 @@ pub async fn pay<F: Future<Output = i64>>(
     id: &str,
     amount: impl FnOnce(i64) -> F,
 ) -> Result<Paid, Box<dyn Error + Send + Sync>> {
-    let guard = client.lock(format!("account/{id}"))?.acquire().await?;
+    let guard = client.lock(format!("account/{id}")).acquire().await?;
     let claimed = claim(&db.lock().unwrap_or_else(PoisonError::into_inner), id, guard.fence())?;
     let Some(balance) = claimed else { return Ok(Paid::Overtaken) };
     let amount = amount(balance).await; // a process that is paused here is overtaken, and finds out below

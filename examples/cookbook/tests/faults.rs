@@ -8,7 +8,7 @@ use tokio::time::sleep;
 
 /// The code under test: it is given a client, and knows no backend.
 async fn report(client: &Client) -> Result<&'static str> {
-    let Some(guard) = client.lock("report")?.try_acquire().await? else { return Ok("somebody is at it") };
+    let Some(guard) = client.lock("report").try_acquire().await? else { return Ok("somebody is at it") };
     guard.run(sleep(Duration::from_secs(600))).await?; // work of ten minutes
     guard.release().await?;
     Ok("written")

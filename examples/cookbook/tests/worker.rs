@@ -9,7 +9,7 @@ use tokio::time::sleep;
 
 /// Other code that takes the same lock.
 async fn deposit(client: &Client, ledger: &Ledger, amount: i64) -> FencingToken {
-    let guard = client.lock("account/anna").unwrap().acquire().await.unwrap();
+    let guard = client.lock("account/anna").acquire().await.unwrap();
     let balance = ledger.claim("anna", guard.fence()).unwrap();
     ledger.book("anna", guard.fence(), &MessageId::named("a deposit").unwrap(), balance + amount).unwrap();
     guard.fence()
@@ -36,6 +36,6 @@ async fn a_transfer_whose_lock_ended_is_made_again_and_once() {
     while worker.stats().handled < 1 {
         sleep(Duration::from_secs(1)).await;
     }
-    let last = client.lock("account/anna").unwrap().acquire().await.unwrap();
+    let last = client.lock("account/anna").acquire().await.unwrap();
     assert_eq!(ledger.claim("anna", last.fence()), Ok(15), "neither the deposit nor the transfer is lost");
 }

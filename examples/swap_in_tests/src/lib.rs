@@ -75,7 +75,7 @@ impl BoxOffice {
     ///
     /// Dropped, it has sold the seat or not, and holds no lock.
     pub async fn sell(&self, seat: &str, guest: &str) -> Result<bool> {
-        let guard = self.locks.lock(seat)?.acquire().await?;
+        let guard = self.locks.lock(seat).acquire().await?;
         let fence = guard.fence();
         let sold = self.plan.claim(seat, fence).and_then(|sitting| match sitting {
             None => self.plan.write(seat, guest, fence).map(|()| true),

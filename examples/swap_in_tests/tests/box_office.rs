@@ -55,10 +55,10 @@ async fn a_pause_between_reading_and_writing_sells_no_seat_twice() {
     let (stage, plan) = (Stage::new(), Plan::default());
     let (slow, other) = (stage.client().await, BoxOffice::new(stage.client().await, plan.clone()));
     let seat = stage.seat(3);
-    let paused = slow.lock(&*seat).unwrap().fixed_ttl(Duration::from_secs(2)).acquire().await.unwrap();
+    let paused = slow.lock(&*seat).fixed_ttl(Duration::from_secs(2)).acquire().await.unwrap();
     assert_eq!(plan.claim(&seat, paused.fence()), Ok(None), "the seat is free, and here she is paused");
     // The next holder has read, and not written yet: a check of the write alone would let her through here.
-    let next = stage.client().await.lock(&*seat).unwrap().acquire().await.unwrap();
+    let next = stage.client().await.lock(&*seat).acquire().await.unwrap();
     assert_eq!(plan.claim(&seat, next.fence()), Ok(None));
     plan.write(&seat, "Anna", paused.fence()).unwrap_err();
     plan.write(&seat, "Bert", next.fence()).unwrap();
@@ -73,7 +73,7 @@ async fn an_office_that_lost_its_lease_writes_nothing() {
     let (slow, other) = (stage.client().await, BoxOffice::new(stage.client().await, plan.clone()));
     let seat = stage.seat(2);
     // Two seconds: the shortest lease that every backend keeps.
-    let paused = slow.lock(&*seat).unwrap().fixed_ttl(Duration::from_secs(2)).acquire().await.unwrap();
+    let paused = slow.lock(&*seat).fixed_ttl(Duration::from_secs(2)).acquire().await.unwrap();
     assert!(other.sell(&seat, "Bert").await.unwrap(), "once the lease is over");
     plan.write(&seat, "Anna", paused.fence()).unwrap_err();
     assert_eq!(plan.guest(&seat).as_deref(), Some("Bert"));

@@ -169,7 +169,7 @@ impl Task {
                 let holding = turn.granted(holding)?;
                 if let (How::Entered(_), 0) = (how, self.rng.below(2)) {
                     self.op += 1;
-                    let again = self.client.reentrant(&name, &owner)?.ttl(self.ttl);
+                    let again = self.client.reentrant(&name, &owner).ttl(self.ttl);
                     let by = self.recorder.of(self.number, self.op);
                     turn.nested(&holding, &again, by, millis(self.rng.below(10))).await?;
                 }
@@ -187,7 +187,7 @@ impl Task {
     }
 
     async fn ask(&self, name: &str, how: How, owner: &OwnerId) -> tenure::Result<Answer> {
-        let lock = self.client.lock(name)?.ttl(self.ttl);
+        let lock = self.client.lock(name).ttl(self.ttl);
         let plain = |guard| Answer::Taken(Holding::Plain(guard));
         Ok(match how {
             How::Try => lock.try_acquire().await?.map_or(Answer::Busy, plain),
@@ -203,7 +203,7 @@ impl Task {
             },
             How::Fixed(most) => plain(lock.fixed_ttl(self.ttl).acquire_within(most).await?),
             How::Entered(most) => {
-                let entered = self.client.reentrant(name, owner)?.ttl(self.ttl).acquire_within(most).await?;
+                let entered = self.client.reentrant(name, owner).ttl(self.ttl).acquire_within(most).await?;
                 Answer::Taken(Holding::Entry(entered))
             }
         })

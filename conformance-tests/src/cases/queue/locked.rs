@@ -61,7 +61,7 @@ async fn lock_by_value(context: &mut Context) -> CaseResult {
             async move {
                 let inside = &inside[usize::from(job.value[0] - b'a')];
                 let before = inside.fetch_add(1, Ordering::SeqCst);
-                let taken = lock?.try_acquire().await?.is_none();
+                let taken = lock.try_acquire().await?.is_none();
                 tokio::time::sleep(takes).await;
                 inside.fetch_sub(1, Ordering::SeqCst);
                 let _told = tell.send((job.value[0], job.lock_fence, job.attempt, before, taken));
@@ -150,7 +150,7 @@ async fn lock_follows_the_lease(context: &mut Context) -> CaseResult {
     context.eventually(length + context.soon(), "the message is back", back).await?;
     // A lease that ends by itself may take its backend a moment.
     free_within(context, &other.client, &name, context.ms(2_000)).await?;
-    let guard = must(other.client.lock(name.as_bytes())?.try_acquire().await?, &name)?;
+    let guard = must(other.client.lock(name.as_bytes()).try_acquire().await?, &name)?;
     assert!(first.is_some_and(|first| guard.fence() > first), "{:?} after {first:?}", guard.fence());
     assert!(start.elapsed() < length + context.soon(), "{:?}", start.elapsed());
     layer.heal();

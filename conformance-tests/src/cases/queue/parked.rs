@@ -167,7 +167,7 @@ async fn comes_with_the_lock(context: &mut Context, bench: &Bench, name: &LockNa
     bench.queue.push(&b"x".to_vec()).parked(name.as_bytes(), Duration::from_secs(3_600)).await?;
     let delivery = context.within(within, "delivered", bench.queue.receive()).await??;
     assert_eq!((delivery.attempt(), delivery.cause()), (1, Cause::Parked));
-    let guard = must(bench.client.lock(name.as_bytes())?.try_acquire_for(&delivery).await?, name)?;
+    let guard = must(bench.client.lock(name.as_bytes()).try_acquire_for(&delivery).await?, name)?;
     delivery.ack().await?;
     guard.release().await?;
     Ok(())
@@ -189,7 +189,7 @@ async fn free_already(context: &mut Context) -> CaseResult {
 async fn or_park(context: &mut Context) -> CaseResult {
     let (bench, other) = (bench(context).await?, bench(context).await?);
     let name = context.name("account");
-    let lock = other.client.lock(name.as_bytes())?;
+    let lock = other.client.lock(name.as_bytes());
     let OrPark::Acquired(guard) = lock.or_park(&other.queue, &b"one".to_vec()).await? else {
         panic!("a free lock was not taken")
     };

@@ -93,7 +93,7 @@ fn contender(
 ) -> JoinHandle<Result<u32>> {
     let (client, name) = (client.clone(), name.clone());
     tokio::spawn(async move {
-        let (lock, mut turns) = (client.lock(name.as_bytes())?, 0);
+        let (lock, mut turns) = (client.lock(name.as_bytes()), 0);
         while !stop.load(Ordering::SeqCst) {
             let guard = lock.acquire().await?;
             inside.stay(length).await;
@@ -106,7 +106,7 @@ fn contender(
 
 async fn owns_its_turn(context: &mut Context) -> CaseResult {
     contended(context, async |other: &Bench, name: &LockName, text: &[u8]| {
-        let lock = other.client.lock(name.as_bytes())?;
+        let lock = other.client.lock(name.as_bytes());
         while let OrPark::Acquired(guard) = lock.or_park(&other.queue, &text.to_vec()).await? {
             guard.release().await?;
         }
@@ -227,7 +227,7 @@ async fn not_adopted_twice(context: &mut Context) -> CaseResult {
     let name = context.name("by-hand");
     let (_, turn) = given(context, &other, &name, 20_000).await?;
     let delivery = context.within(context.soon(), "delivered", bench.queue.receive()).await??;
-    let lock = bench.client.lock(name.as_bytes())?;
+    let lock = bench.client.lock(name.as_bytes());
     let guard = lock.try_acquire_for(&delivery).await?.expect("it came along");
     assert_eq!((guard.fence(), guard.is_held()), (turn.fence, true));
     assert!(lock.try_acquire_for(&delivery).await?.is_none(), "it is taken up already");
@@ -246,7 +246,7 @@ async fn nobody_takes_up(context: &mut Context) -> CaseResult {
     let (bench, other) = (bench(context).await?, bench(context).await?);
     let name = context.name("account");
     let guard = keep(&bench.client, &name, context.ttl(20_000)).await?;
-    let lock = other.client.lock(name.as_bytes())?;
+    let lock = other.client.lock(name.as_bytes());
     let stored = lock.or_park(&other.queue, &b"x".to_vec()).await?;
     assert!(matches!(stored, OrPark::Parked(_)), "{stored:?}");
     context.pass(span(context, 300)).await; // so that it stands in the line
@@ -255,7 +255,7 @@ async fn nobody_takes_up(context: &mut Context) -> CaseResult {
     let due = async || other.raw.counts().await.is_ok_and(|counts| counts == (0, 1, 0, 0));
     context.eventually(context.soon(), "its turn has come", due).await?;
     let start = Instant::now();
-    let next = bench.client.lock(name.as_bytes())?.acquire_within(Duration::from_secs(2) + context.soon()).await?;
+    let next = bench.client.lock(name.as_bytes()).acquire_within(Duration::from_secs(2) + context.soon()).await?;
     assert!(start.elapsed() < Duration::from_secs(3) + context.ms(500), "kept for {:?}", start.elapsed());
     next.release().await?;
     let (tell, mut seen) = mpsc::unbounded_channel();
@@ -319,7 +319,7 @@ async fn needs_a_receiver(context: &mut Context) -> CaseResult {
 async fn stays_free(context: &mut Context, bench: &Bench, other: &Client, name: &str) -> CaseResult {
     let name = context.name(name);
     let guard = keep(other, &name, context.ttl(20_000)).await?;
-    let stored = bench.client.lock(name.as_bytes())?.or_park(&bench.queue, &b"x".to_vec()).await?;
+    let stored = bench.client.lock(name.as_bytes()).or_park(&bench.queue, &b"x".to_vec()).await?;
     assert!(matches!(stored, OrPark::Parked(_)), "{stored:?}");
     context.pass(span(context, 300)).await;
     guard.release().await?;

@@ -11,7 +11,8 @@ use std::thread;
 use std::time::Duration;
 
 use tenure::blocking::{self, Client, Queue};
-use tenure::{ErrorKind, Message, OwnerId, Result};
+use tenure::queue::Message;
+use tenure::{ErrorKind, OwnerId, Result};
 
 fn main() -> Result<()> {
     let url = std::env::args().nth(1).unwrap_or_else(|| String::from("memory:"));

@@ -10,8 +10,8 @@
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use tenure::driver::{Pushed, Settled};
-use tenure::{Queue, Result};
+use tenure::Result;
+use tenure::queue::{Pushed, Queue, Settled};
 use tokio::time::Instant;
 
 #[derive(Serialize, Deserialize)]

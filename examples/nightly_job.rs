@@ -12,7 +12,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use tenure::memory::MemoryDriver;
-use tenure::{Client, Job, Missed, Result, Worker};
+use tenure::queue::{Job, Missed, Worker};
+use tenure::{Client, Result};
 use tokio::time::sleep;
 
 #[derive(Serialize, Deserialize)]
@@ -27,7 +28,7 @@ async fn instance(client: &Client, number: usize, schedule: &str) -> Result<Work
         .recurring("invoices")
         .cron(schedule, "Europe/Berlin") // in an application: "0 3 * * *"
         .missed(Missed::RunOnce) // if nobody was there at three, the first one that starts does it
-        .attempts(3)
+        .max_attempts(3)
         .ensure(&Invoices { of: String::from("yesterday") })
         .await?;
     println!("instance {number} starts: the schedule is {ensured:?}");
@@ -55,7 +56,7 @@ async fn main() -> Result<()> {
         println!("instance {} stops: it was its turn {} times", number + 1, stats.handled);
         if number == 2 {
             let queue = client.queue::<Invoices>("example/nightly")?;
-            queue.cancel(&tenure::MessageId::named("invoices")?).await?; // the end of the schedule
+            queue.cancel(&tenure::queue::MessageId::named("invoices")?).await?; // the end of the schedule
         }
         client.close(Duration::from_secs(5)).await?;
     }

@@ -11,7 +11,8 @@
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use tenure::{Client, Job, OrPark, Queue, Result};
+use tenure::queue::{Job, OrPark, Queue};
+use tenure::{Client, Result};
 use tokio::time::{Instant, sleep};
 
 #[derive(Clone, Serialize, Deserialize)]

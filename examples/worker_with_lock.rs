@@ -11,7 +11,8 @@
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use tenure::{Job, Queue, Result, RetryPolicy};
+use tenure::Result;
+use tenure::queue::{Job, Queue, RetryPolicy};
 use tokio::time::{Instant, sleep};
 
 #[derive(Serialize, Deserialize)]
@@ -29,7 +30,7 @@ async fn main() -> Result<()> {
 
     for (account, amount) in [("anna", 10), ("anna", 20), ("bert", 5), ("anna", 30), ("bert", -7)] {
         let transfer = Transfer { account: account.to_owned(), amount };
-        queue.push(&transfer).lock(format!("account/{account}")).attempts(3).await?;
+        queue.push(&transfer).lock(format!("account/{account}")).max_attempts(3).await?;
     }
 
     let worker = queue

@@ -47,7 +47,7 @@
 //! | to take it again further down the call stack | [`Client::reentrant`] with an [`OwnerId`] that you pass along |
 //! | a task that several instances begin at about the same time, done by one | [`Lock::at_least`], longer than their clocks are apart, and `try_acquire` |
 //! | several names at once, without deadlock | [`Client::lock_all`] |
-//! | to do the work later, or when the lock is free | [`Client::queue`], [`Lock::or_park`], [`Worker`]: see below |
+//! | to do the work later, or when the lock is free | [`Client::queue`], [`Lock::or_park`], [`Worker`](queue::Worker): see below |
 //! | any of these without an async runtime | the module `blocking`, with the feature `blocking` |
 //! | one leader among many | [`Lock::acquire`] and [`LockGuard::run`]: the recipe "A leader" of `docs/cookbook.md` |
 //! | a semaphore, a read-write lock | nothing here |
@@ -81,7 +81,7 @@
 //! [fences](driver::Fencing) are to be trusted, and how [waiting](driver::Waiting) works.
 //!
 //! [`Client::doctor`] looks at the servers (eviction, persistence, replicas, clocks, rights) and tells what each finding
-//! means for locks: print it when a program starts, and mind what is a [`Danger`](driver::Concern::Danger).
+//! means for locks: print it when a program starts, and mind what is a [`Danger`](doctor::Concern::Danger).
 //! [`Client::ping`] asks whether they answer, for health checks.
 //!
 //! # Delay queues
@@ -92,12 +92,12 @@
 //!
 //! | you want | take |
 //! |---|---|
-//! | to store a message for later | [`Queue::push`] with [`delay`](Push::delay); with [`id`](Push::id) it is idempotent |
-//! | to empty an outbox | [`Queue::push_many`] of [`Message`]s, each with its [`id`](Message::id) |
-//! | a nightly job on exactly one of many instances | [`Queue::recurring`], [`ensured`](Recurring::ensure) by each when it starts, and a worker |
-//! | to handle messages for good | [`Queue::worker`]: extends, retries, stops in good order |
-//! | to handle them by hand | [`Queue::receive`], then [`Delivery::ack`] or [`nack`](Delivery::nack); many at once: [`Queue::receive_many`], [`ack_many`](Queue::ack_many) |
-//! | no two messages of one customer at once | [`Push::concurrency_key`], or [`Push::lock`] where other code takes that lock as well |
+//! | to store a message for later | [`Queue::push`](queue::Queue::push) with [`delay`](queue::Push::delay); with [`id`](queue::Push::id) it is idempotent |
+//! | to empty an outbox | [`Queue::push_many`](queue::Queue::push_many) of [`Message`](queue::Message)s, each with its [`id`](queue::Message::id) |
+//! | a nightly job on exactly one of many instances | [`Queue::recurring`](queue::Queue::recurring), [`ensured`](queue::Recurring::ensure) by each when it starts, and a worker |
+//! | to handle messages for good | [`Queue::worker`](queue::Queue::worker): extends, retries, stops in good order |
+//! | to handle them by hand | [`Queue::receive`](queue::Queue::receive), then [`Delivery::ack`](queue::Delivery::ack) or [`nack`](queue::Delivery::nack); many at once: [`Queue::receive_many`](queue::Queue::receive_many), [`ack_many`](queue::Queue::ack_many) |
+//! | no two messages of one customer at once | [`Push::concurrency_key`](queue::Push::concurrency_key), or [`Push::lock`](queue::Push::lock) where other code takes that lock as well |
 //! | a request that finds its lock taken to be done later | [`Lock::or_park`] and a worker |
 //!
 //! # When things go wrong
@@ -171,21 +171,12 @@ pub mod redlock;
 pub use tenure_core::mock;
 
 pub use connect::{connect, connect_backend, connect_builder};
-#[cfg(feature = "json")]
-#[cfg_attr(docsrs, doc(cfg(feature = "json")))]
-pub use tenure_core::Json;
-pub use tenure_core::telemetry;
 pub use tenure_core::{
-    Attempts, Bytes, Codec, ConcurrencyKey, DeadLetters, Delay, Delivery, Ending, Ensured, IntoOutcome, Jitter, Job,
-    Lease, Message, MessageId, Missed, OccurrenceEnd, OrPark, Outcome, Payload, Push, PushMany, PushManyError, Queue,
-    QueueLimits, QueueName, Rate, Reason, Recurrence, Recurring, RetryPolicy, Text, Worker, WorkerBuilder, WorkerEvent,
-    WorkerStats,
+    Client, ClientBuilder, ClientStats, Confirmation, Detached, DriftBound, Error, ErrorKind, FenceFloor, FenceGate,
+    FencingToken, ForceReleased, HoldState, Holder, Inspection, Label, Lock, LockAll, LockAllGuard, LockGuard,
+    LockName, Loss, LostReason, OwnerId, OwnerToken, Reentrant, ReentrantGuard, Result, StaleFence, TokenText,
 };
-pub use tenure_core::{
-    Client, ClientBuilder, Confirmation, Detached, DriftBound, Error, ErrorKind, FenceFloor, FenceGate, FencingToken,
-    HoldState, Label, LeaseInstant, Lock, LockAll, LockGuard, LockName, Loss, LostReason, MultiGuard, OwnerId,
-    OwnerToken, Reentrant, ReentrantGuard, Result, StaleFence, Stats, TokenText, Ttl,
-};
+pub use tenure_core::{doctor, queue, telemetry};
 
 #[cfg(all(doctest, feature = "memory", feature = "json"))]
 #[doc = include_str!("../README.md")]

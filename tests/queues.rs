@@ -4,8 +4,7 @@
 
 use std::time::Duration;
 
-use tenure::Queue;
-use tenure::driver::{Listed, MessagePage};
+use tenure::queue::{Listed, MessagePage, Queue};
 
 #[tokio::test]
 async fn waiting_messages_are_listed_page_by_page() {

@@ -5,10 +5,10 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread::{scope, sleep};
 use std::time::{Duration, Instant};
 
+use tenure::ForceReleased;
 use tenure::blocking::{
-    self, Client, Delivery, Lock, LockAll, LockGuard, MultiGuard, Queue, Reentrant, ReentrantGuard,
+    self, Client, Delivery, Lock, LockAll, LockAllGuard, LockGuard, Queue, Reentrant, ReentrantGuard,
 };
-use tenure::driver::ForceReleased;
 use tenure::{ErrorKind, LostReason, OwnerId};
 use tenure_testkit::{RedisOptions, RedisServer};
 
@@ -37,7 +37,7 @@ fn handles_and_guards_go_from_thread_to_thread() {
     shared::<Reentrant>();
     shared::<ReentrantGuard>();
     shared::<LockAll>();
-    shared::<MultiGuard>();
+    shared::<LockAllGuard>();
     shared::<Queue<String>>();
     shared::<Delivery<String>>();
 }

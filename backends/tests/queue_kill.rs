@@ -10,8 +10,10 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
-use tenure_core::driver::{DelayQueue, Due, NewMessage, Next, ReceiveRequest, Settle, Settled, Settlement};
-use tenure_core::{Delay, Lease, Payload, QueueName};
+use tenure_core::driver::{
+    Delay, DelayQueue, Due, Lease, NewMessage, Next, Payload, ReceiveRequest, Settle, Settled, Settlement,
+};
+use tenure_core::queue::QueueName;
 use tenure_testkit::{RedisOptions, RedisServer};
 
 const BATCH: usize = 16;

@@ -3,8 +3,8 @@
 use std::time::{Duration, Instant};
 
 use criterion::Criterion;
-use tenure_core::driver::{AcquireRequest, Acquisition, Hold, Queueing, Renewal, Renewed};
-use tenure_core::{Error, ErrorKind, LockName, OwnerToken, Result, Ttl};
+use tenure_core::driver::{AcquireRequest, Acquisition, Hold, Queueing, Renewal, Renewed, Ttl};
+use tenure_core::{Error, ErrorKind, LockName, OwnerToken, Result};
 
 use crate::driver::Driver;
 

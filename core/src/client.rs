@@ -205,7 +205,7 @@ fn unavailable_without_answer<T>(answer: Result<T>) -> Result<T> {
 /// What a client has under way.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Stats {
+pub struct ClientStats {
     /// Guards that exist, lost ones included.
     pub holds: usize,
     /// Acquisitions that are waiting.
@@ -395,8 +395,8 @@ impl Client {
 
     /// What this client has under way.
     #[must_use]
-    pub fn stats(&self) -> Stats {
-        Stats {
+    pub fn stats(&self) -> ClientStats {
+        ClientStats {
             holds: self.shared.holds.load(Ordering::Acquire),
             waiters: self.shared.waiters.load(Ordering::Acquire),
             cleanups: self.shared.reaper.pending(),

@@ -7,12 +7,17 @@
 //! |---|---|
 //! | [`driver`] | the traits [`DistributedLock`](driver::DistributedLock), [`ReentrantLock`](driver::ReentrantLock) and [`DelayQueue`](driver::DelayQueue), and what they speak of |
 //! | [`Client`], [`Lock`], [`Reentrant`], [`LockAll`] | handles: how a lock is asked for |
-//! | [`LockGuard`], [`ReentrantGuard`], [`MultiGuard`] | held locks, and how their loss is told |
-//! | [`Queue`], [`Delivery`], [`Worker`], [`DeadLetters`] | delay queues: messages that are due later, and who handles them |
+//! | [`LockGuard`], [`ReentrantGuard`], [`LockAllGuard`] | held locks, and how their loss is told |
+//! | [`Queue`](queue::Queue), [`Delivery`](queue::Delivery), [`Worker`](queue::Worker), [`DeadLetters`](queue::DeadLetters) | delay queues: messages that are due later, and who handles them |
 //! | [`FencingToken`], [`FenceGate`], [`FenceFloor`] | protection for the resource, from holders that lost the lock without knowing |
 //! | [`telemetry`] | names of spans and events |
 
+/// What [`Client::doctor`] found.
+pub mod doctor {
+    pub use crate::driver::{Checkup, Concern, Finding, Topic};
+}
 pub mod driver;
+pub mod queue;
 pub mod telemetry;
 
 #[cfg(feature = "mock")]
@@ -25,29 +30,20 @@ mod engine;
 mod fence_gate;
 mod lock;
 mod panicked;
-mod queue;
 mod reentrant;
 mod request;
 mod value;
 
+pub use crate::driver::{ForceReleased, Holder, Inspection};
 pub use crate::engine::hold::Loss;
 pub use crate::engine::renewer::Confirmation;
-pub use crate::value::clock::LeaseInstant;
 pub use crate::value::error::{Error, ErrorKind, Result};
 pub use crate::value::fence::FenceFloor;
 pub use crate::value::hold_state::{HoldState, LostReason};
 pub use crate::value::name::{Label, LockName};
 pub use crate::value::token::{FencingToken, OwnerId, OwnerToken, TokenText};
-pub use crate::value::ttl::{DriftBound, Ttl};
-pub use client::{Client, ClientBuilder, Stats};
+pub use crate::value::ttl::DriftBound;
+pub use client::{Client, ClientBuilder, ClientStats};
 pub use fence_gate::{FenceGate, StaleFence};
-pub use lock::{Detached, Lock, LockAll, LockGuard, MultiGuard};
-#[cfg(feature = "json")]
-pub use queue::Json;
-pub use queue::{
-    Attempts, Bytes, Codec, ConcurrencyKey, DeadLetters, Delay, Delivery, Ending, Ensured, IntoOutcome, Jitter, Job,
-    Lease, Message, MessageId, Missed, OccurrenceEnd, OrPark, Outcome, Payload, Push, PushMany, PushManyError, Queue,
-    QueueLimits, QueueName, Rate, Reason, Recurrence, Recurring, RetryPolicy, Text, Worker, WorkerBuilder, WorkerEvent,
-    WorkerStats,
-};
+pub use lock::{Detached, Lock, LockAll, LockAllGuard, LockGuard};
 pub use reentrant::{Reentrant, ReentrantGuard};

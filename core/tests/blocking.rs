@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 
 use stage::{Stage, Step, TTL, steps};
 use tenure_core::driver::{Backend, Handed};
-use tenure_core::{Client, Confirmation, Ending, FencingToken, Job, LockGuard, Outcome, Text, WorkerEvent};
+use tenure_core::queue::{Ending, Job, Outcome, Text, WorkerEvent};
+use tenure_core::{Client, Confirmation, FencingToken, LockGuard};
 use tenure_memory::MemoryDriver;
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::mpsc;

@@ -3,10 +3,8 @@
 use peak_alloc::PeakAlloc;
 use proptest::prelude::*;
 use tenure_core::driver::{BackendUrl, host_and_port};
-use tenure_core::{
-    ConcurrencyKey, Error, ErrorKind, FenceFloor, Label, LockName, MessageId, OwnerId, OwnerToken, QueueName, Reason,
-    Recurrence, Result,
-};
+use tenure_core::queue::{ConcurrencyKey, MessageId, QueueName, Reason, Recurrence};
+use tenure_core::{Error, ErrorKind, FenceFloor, Label, LockName, OwnerId, OwnerToken, Result};
 use tenure_testkit::inputs::{self, assert_sound, frugally};
 
 #[global_allocator]

@@ -7,7 +7,8 @@ use std::time::Duration;
 use futures_util::FutureExt as _;
 use futures_util::future::join_all;
 use queue_stage::{Mishap, QueueStage, ms, plan, staged};
-use tenure_core::{Delivery, Error, ErrorKind, Job, Queue};
+use tenure_core::queue::{Delivery, Job, Queue};
+use tenure_core::{Error, ErrorKind};
 use tenure_memory::Operation;
 use tokio::time::{Instant, sleep, timeout};
 
@@ -34,7 +35,7 @@ fn extended(stage: &QueueStage) -> Vec<usize> {
 }
 
 /// Workers whose handlers never end, over messages that come in waves.
-async fn busy(queue: &Queue<String>, waves: usize, each: usize, apart: Duration) -> tenure_core::Worker {
+async fn busy(queue: &Queue<String>, waves: usize, each: usize, apart: Duration) -> tenure_core::queue::Worker {
     let queue = queue.clone().lease(LEASE);
     let worker =
         queue.worker().concurrency(waves * each).start(async |_: Job<String>| std::future::pending::<()>().await);

@@ -7,7 +7,7 @@ use std::pin::pin;
 use futures_util::{StreamExt as _, TryStreamExt as _};
 use queue_stage::{ms, staged};
 use tenure_core::driver::{DeadLetter, Listed, MessageInfo};
-use tenure_core::{Queue, QueueLimits, Rate, Reason};
+use tenure_core::queue::{Queue, QueueLimits, Rate, Reason};
 
 fn texts(messages: &[MessageInfo]) -> Vec<String> {
     messages.iter().map(|info| String::from_utf8(info.payload.as_bytes().to_vec()).unwrap()).collect()

@@ -4,7 +4,8 @@ mod queue_stage;
 
 use futures_util::StreamExt as _;
 use queue_stage::{Mishap, ms, plan, staged};
-use tenure_core::{Client, ErrorKind, Text};
+use tenure_core::queue::Text;
+use tenure_core::{Client, ErrorKind};
 use tenure_memory::Operation;
 use tokio::time::{Instant, timeout};
 
@@ -39,7 +40,7 @@ async fn a_delivery_that_is_dropped_again_and_again_lives_for_half_a_minute() {
 #[tokio::test(start_paused = true)]
 async fn closing_waits_for_a_receive_on_its_way_and_returns_what_it_brings() {
     let (_, driver, client, queue) = staged();
-    queue.push(&"x".to_owned()).attempts(1).await.unwrap();
+    queue.push(&"x".to_owned()).max_attempts(1).await.unwrap();
     driver.faults().delay_reply(Operation::Receive, ms(20));
     let receiving = tokio::spawn(async move { queue.receive().await.map(drop) });
     tokio::time::sleep(ms(5)).await; // handed out, and not heard of
@@ -54,7 +55,7 @@ async fn closing_waits_for_a_receive_on_its_way_and_returns_what_it_brings() {
 #[tokio::test(start_paused = true)]
 async fn a_client_that_is_being_closed_asks_for_no_message_any_more() {
     let (_, driver, client, queue) = staged();
-    queue.push(&"x".to_owned()).attempts(1).await.unwrap();
+    queue.push(&"x".to_owned()).max_attempts(1).await.unwrap();
     driver.faults().delay(Operation::Release, ms(50)); // for so long it is being closed
     drop(client.lock("held").acquire().await.unwrap());
     driver.faults().delay(Operation::Watch, ms(20));

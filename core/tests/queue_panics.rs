@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use queue_stage::{Mishap, ms, plan, staged};
 use tenure_core::driver::{Cause, DeadCause, Settled};
-use tenure_core::{Codec, ErrorKind, Job, Result, RetryPolicy};
+use tenure_core::queue::{Codec, Job, RetryPolicy};
+use tenure_core::{ErrorKind, Result};
 use tokio::time::{Instant, timeout};
 
 /// Panics over one text.
@@ -64,7 +65,7 @@ async fn a_codec_that_panics_leaves_a_delivery_by_hand_that_says_so() {
 #[tokio::test(start_paused = true)]
 async fn a_lock_by_that_panics_is_a_failed_attempt_with_its_back_off() {
     let (_, _, _, queue) = staged();
-    queue.push(&"x".to_owned()).attempts(3).await.unwrap();
+    queue.push(&"x".to_owned()).max_attempts(3).await.unwrap();
     let start = Instant::now();
     let worker = queue
         .worker()

@@ -7,8 +7,9 @@ use std::time::{Duration, SystemTime};
 use futures_util::FutureExt as _;
 use futures_util::future::join_all;
 use queue_stage::{Mishap, QueueStage, ms, plan, staged, staged_with};
+use tenure_core::ErrorKind;
 use tenure_core::driver::{DeadCause, MessageState, Pushed};
-use tenure_core::{ErrorKind, Message, MessageId, OrPark, Queue};
+use tenure_core::queue::{Message, MessageId, OrPark, Queue};
 use tenure_memory::Operation;
 use tokio::time::sleep;
 
@@ -72,7 +73,7 @@ async fn each_message_of_many_has_its_own_options() {
     let holder = client.lock("account").acquire().await.unwrap();
     let messages = [
         Message::new(&texts[0]).id("a").delay(SECOND * 10),
-        Message::new(&texts[1]).id("b").lock("door").attempts(1),
+        Message::new(&texts[1]).id("b").lock("door").max_attempts(1),
         Message::new(&texts[2]).id("c").concurrency_key("key").ttl(SECOND),
         Message::new(&texts[3]).id("d").parked("account", SECOND * 60),
         Message::bytes("4").id("a"),
@@ -87,7 +88,7 @@ async fn each_message_of_many_has_its_own_options() {
     sleep(ms(100)).await;
     holder.release().await.unwrap();
     let [b, c, d] = receiving.await.unwrap(); // the last one when its turn comes: the client stands in line for it
-    assert_eq!((b.lock().unwrap().as_bytes(), b.attempts().get()), (&b"door"[..], 1));
+    assert_eq!((b.lock().unwrap().as_bytes(), b.max_attempts()), (&b"door"[..], 1));
     assert_eq!(c.concurrency_key().unwrap().as_bytes(), b"key");
     assert!(client.lock("account").try_acquire_for(&d).await.unwrap().is_some());
 }
@@ -137,7 +138,7 @@ async fn a_message_that_nobody_has_within_its_ttl_is_dead() {
 async fn a_request_that_finds_its_lock_taken_is_parked_with_its_options() {
     let (_, _, client, queue) = staged();
     let (lock, text) = (client.lock("account"), "x".to_owned());
-    let message = || Message::new(&text).id("request").attempts(3).parked_at_most(SECOND * 30);
+    let message = || Message::new(&text).id("request").max_attempts(3).parked_at_most(SECOND * 30);
     let OrPark::Acquired(guard) = lock.or_park(&queue, message()).await.unwrap() else { panic!("it is free") };
     assert!(matches!(lock.or_park(&queue, message()).await.unwrap(), OrPark::Parked(Pushed::Stored(_))));
     let again = lock.or_park(&queue, message()).await.unwrap();
@@ -145,7 +146,7 @@ async fn a_request_that_finds_its_lock_taken_is_parked_with_its_options() {
     let info = queue.get(&MessageId::named("request").unwrap()).await.unwrap().unwrap();
     assert_eq!((info.due_in, info.attempts.get(), info.lock.unwrap().as_bytes()), (SECOND * 30, 3, &b"account"[..]));
     guard.release().await.unwrap();
-    for refused in [message().delay(SECOND), message().lock("other"), message().attempts(0)] {
+    for refused in [message().delay(SECOND), message().lock("other"), message().max_attempts(0)] {
         let error = lock.or_park(&queue, refused).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::InvalidArgument, "also while the lock is free");
     }

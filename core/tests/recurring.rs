@@ -6,11 +6,12 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 use queue_stage::{ms, staged};
-use tenure_core::driver::{Cancelled, DelayQueue as _, MessageState, NewMessage, Rest, Settled};
-use tenure_core::{
-    Client, Delivery, Ending, Ensured, ErrorKind, Job, MessageId, Missed, OccurrenceEnd, Outcome, Payload, Queue,
-    Recurrence, RetryPolicy, Text, Worker, WorkerEvent,
+use tenure_core::driver::{Cancelled, DelayQueue as _, MessageState, NewMessage, Payload, Rest, Settled};
+use tenure_core::queue::{
+    Delivery, Ending, Ensured, Job, MessageId, Missed, OccurrenceEnd, Outcome, Queue, Recurrence, RetryPolicy, Text,
+    Worker, WorkerEvent,
 };
+use tenure_core::{Client, ErrorKind};
 use tokio::time::{sleep, timeout};
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -24,7 +25,7 @@ fn id() -> MessageId {
 }
 
 async fn ensure(queue: &Queue<String>, interval: Duration) -> Ensured {
-    queue.recurring("report").every(interval).attempts(2).ensure(&text()).await.unwrap()
+    queue.recurring("report").every(interval).max_attempts(2).ensure(&text()).await.unwrap()
 }
 
 /// The next occurrence, by hand.
@@ -47,7 +48,7 @@ fn noting(queue: &Queue<String>, times: &Times) -> Worker {
     let times = Arc::clone(times);
     let noted = move |job: Job<String>| {
         times.lock().unwrap().push(job.occurrence.expect("it recurs"));
-        async move { assert_eq!((job.attempt, job.attempts.get(), job.value.as_str()), (1, 2, "all")) }
+        async move { assert_eq!((job.attempt, job.max_attempts, job.value.as_str()), (1, 2, "all")) }
     };
     queue.worker().start(noted).unwrap()
 }
@@ -90,7 +91,7 @@ async fn all_settlements_by_hand_lead_to_the_next_occurrence() {
     assert_eq!(second.occurrence().unwrap(), time + MINUTE);
     queue.ack_many([second]).await.unwrap();
     let third = next(&queue).await;
-    assert_eq!((third.attempt(), third.attempts().get()), (1, 2));
+    assert_eq!((third.attempt(), third.max_attempts()), (1, 2));
     third.bury(None).await.unwrap();
     let fourth = next(&queue).await;
     assert_eq!(fourth.occurrence().unwrap(), time + MINUTE * 3);
@@ -180,7 +181,7 @@ async fn crashes_use_up_the_attempts_of_an_occurrence_and_no_more() {
     sleep(ms(200)).await;
     let info = queue.get(&id()).await.unwrap().unwrap();
     assert_eq!((info.state, info.attempt), (MessageState::Scheduled, 0));
-    assert_eq!(info.reason.unwrap(), tenure_core::Reason::lease_ended());
+    assert_eq!(info.reason.unwrap(), tenure_core::queue::Reason::lease_ended());
     assert_eq!(next(&queue).await.attempt(), 1);
 }
 
@@ -190,7 +191,7 @@ async fn another_schedule_or_payload_replaces_what_waits_and_waits_for_what_is_i
     ensure(&queue, MINUTE).await;
     assert_eq!(ensure(&queue, MINUTE * 2).await, Ensured::Replaced);
     assert!(about(due_in(&queue).await, MINUTE * 2));
-    let other = queue.recurring("report").every(MINUTE * 2).attempts(2).ensure(&"some".to_owned()).await;
+    let other = queue.recurring("report").every(MINUTE * 2).max_attempts(2).ensure(&"some".to_owned()).await;
     assert_eq!(other.unwrap(), Ensured::Replaced);
     let delivery = next(&queue).await;
     assert_eq!(delivery.value().unwrap(), "some");
@@ -201,7 +202,7 @@ async fn another_schedule_or_payload_replaces_what_waits_and_waits_for_what_is_i
     sleep(MINUTE / 4).await;
     assert!(!changed.is_finished());
     assert_eq!(
-        queue.recurring("report").every(MINUTE * 2).attempts(2).ensure(&"some".into()).await.unwrap(),
+        queue.recurring("report").every(MINUTE * 2).max_attempts(2).ensure(&"some".into()).await.unwrap(),
         Ensured::Unchanged
     );
     delivery.ack().await.unwrap();
@@ -245,8 +246,8 @@ async fn what_is_no_schedule_is_refused() {
         queue.recurring("").every(MINUTE),
         queue.recurring("report").every(ms(999)),
         queue.recurring("report").every(Duration::MAX),
-        queue.recurring("report").every(MINUTE).attempts(0),
-        queue.recurring("report").every(MINUTE).attempts(queue.capabilities().attempts),
+        queue.recurring("report").every(MINUTE).max_attempts(0),
+        queue.recurring("report").every(MINUTE).max_attempts(queue.capabilities().attempts),
     ];
     for recurring in refused {
         assert_eq!(recurring.ensure(&text()).await.unwrap_err().kind(), ErrorKind::InvalidArgument);
@@ -291,7 +292,7 @@ async fn what_is_passed_over_hides_nothing_behind_it() {
 #[tokio::test(start_paused = true)]
 async fn cron_expressions_come_at_their_times() {
     let (_, _, _, queue) = staged();
-    let hourly = || queue.recurring("report").cron("0 * * * *", "Europe/Berlin").attempts(2);
+    let hourly = || queue.recurring("report").cron("0 * * * *", "Europe/Berlin").max_attempts(2);
     assert_eq!(hourly().ensure(&text()).await.unwrap(), Ensured::Created);
     assert_eq!(hourly().ensure(&text()).await.unwrap(), Ensured::Unchanged);
     let mut last = None;

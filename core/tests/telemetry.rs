@@ -6,7 +6,8 @@ use std::fmt::{Debug, Write as _};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use tenure_core::{Client, ErrorKind, Job, Outcome, QueueName};
+use tenure_core::queue::{Job, Outcome, QueueName};
+use tenure_core::{Client, ErrorKind};
 use tenure_memory::{MemoryDriver, Operation};
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
@@ -175,7 +176,7 @@ async fn everything_documented_of_queues_is_reported_and_no_payload_is() {
     let queue = client.queue_of_bytes("jobs").unwrap().lease(Duration::from_secs(3));
 
     // A delivery whose lease ends; the message comes again and dies, as its handler says.
-    queue.push(&b"a secret".to_vec()).attempts(2).await.unwrap();
+    queue.push(&b"a secret".to_vec()).max_attempts(2).await.unwrap();
     let late = queue.receive().await.unwrap();
     tokio::time::sleep(Duration::from_secs(4)).await;
     let again = queue.receive().await.unwrap();

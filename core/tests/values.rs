@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use tenure_core::{DriftBound, ErrorKind, FenceGate, FencingToken, Jitter, OwnerToken, RetryPolicy};
+use tenure_core::queue::{Jitter, RetryPolicy};
+use tenure_core::{DriftBound, ErrorKind, FenceGate, FencingToken, OwnerToken};
 
 #[test]
 fn a_drift_bound_is_at_most_half_and_a_second() {

@@ -6,7 +6,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use queue_stage::{Mishap, ms, plan, staged};
-use tenure_core::{Ending, ErrorKind, Job, Outcome, Queue, RetryPolicy, WorkerEvent};
+use tenure_core::ErrorKind;
+use tenure_core::queue::{Ending, Job, Outcome, Queue, RetryPolicy, WorkerEvent};
 use tenure_memory::Operation;
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout};
@@ -151,7 +152,7 @@ async fn what_goes_on_in_the_background_has_not_failed() {
     memory.faults().heal();
     until("nothing is left to undo", async || client.stats().cleanups == 0).await;
     let back = queue.try_receive_many(3).await.unwrap();
-    assert_eq!(back.iter().map(tenure_core::Delivery::attempt).collect::<Vec<_>>(), [1, 1, 1]);
+    assert_eq!(back.iter().map(tenure_core::queue::Delivery::attempt).collect::<Vec<_>>(), [1, 1, 1]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -183,7 +184,7 @@ async fn a_settlement_that_is_refused_has_failed_and_a_lease_that_is_not_extende
 #[tokio::test(start_paused = true)]
 async fn a_handler_that_takes_too_long_is_dropped_and_has_failed() {
     let (_, _, _, queue) = staged();
-    queue.push(&"x".to_owned()).attempts(2).await.unwrap();
+    queue.push(&"x".to_owned()).max_attempts(2).await.unwrap();
     let start = Instant::now();
     let worker = queue
         .clone()

@@ -9,8 +9,8 @@
 
 use std::time::{Duration, Instant};
 
-use tenure_core::driver::{DelayQueue, NewMessage, ReceiveRequest, Settle, Settled, Settlement};
-use tenure_core::{Lease, Payload, QueueName};
+use tenure_core::driver::{DelayQueue, Lease, NewMessage, Payload, ReceiveRequest, Settle, Settled, Settlement};
+use tenure_core::queue::QueueName;
 use tenure_etcd::EtcdDriver;
 use tenure_testkit::{EtcdCluster, EtcdOptions};
 

@@ -4,8 +4,8 @@ use std::future::Future;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tenure_core::driver::{AcquireRequest, Acquisition, Begun, Busy, Grant, Queueing};
-use tenure_core::{Error, ErrorKind, LeaseInstant, OwnerId, OwnerToken, Result};
+use tenure_core::driver::{AcquireRequest, Acquisition, Begun, Busy, Grant, LeaseInstant, Queueing};
+use tenure_core::{Error, ErrorKind, OwnerId, OwnerToken, Result};
 use tokio::time::Instant;
 
 use crate::driver::Inner;

@@ -271,7 +271,7 @@ mod tests {
         let mut cluster = EtcdCluster::single(EtcdOptions::new()).unwrap();
         let driver = EtcdDriver::new(cluster.url().parse().unwrap());
         let name = LockName::new("name").unwrap();
-        let ttl = tenure_core::Ttl::new(Duration::from_secs(30)).unwrap();
+        let ttl = tenure_core::driver::Ttl::new(Duration::from_secs(30)).unwrap();
         let (queue, name_of) = (Queueing::None, || name.clone());
         let request = |token| AcquireRequest { name: name_of(), token, ttl, queue, label: None, fences: 1 };
         let token = OwnerToken::random();

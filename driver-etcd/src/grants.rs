@@ -11,7 +11,8 @@ use std::time::Duration;
 
 use etcd_client::LeaseGrantOptions;
 use futures_util::future::BoxFuture;
-use tenure_core::{Error, ErrorKind, LeaseInstant, Result};
+use tenure_core::driver::LeaseInstant;
+use tenure_core::{Error, ErrorKind, Result};
 
 use crate::error::is_lease_gone;
 use crate::link::Link;

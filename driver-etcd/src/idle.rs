@@ -10,7 +10,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use tokio::task::JoinHandle;
 
-use tenure_core::LeaseInstant;
+use tenure_core::driver::LeaseInstant;
 
 use crate::grants::{Lease, Leases, seconds};
 

@@ -6,9 +6,9 @@ use async_trait::async_trait;
 use futures_util::future::{join, join_all};
 use tenure_core::driver::{
     AcquireRequest, Acquisition, DistributedLock, Exclusion, Fencing, ForceReleased, Hold, Holder, Inspection,
-    Introspection, LockCapabilities, Released, Renewal, Renewed, Revocation, TtlRange, Waiting, Watch,
+    Introspection, LockCapabilities, Released, Renewal, Renewed, Revocation, Ttl, TtlRange, Waiting, Watch,
 };
-use tenure_core::{FencingToken, LockName, OwnerToken, Result, Ttl};
+use tenure_core::{FencingToken, LockName, OwnerToken, Result};
 
 use crate::driver::{DRIVER, EtcdDriver, Inner};
 use crate::error::of_a_read;

@@ -12,7 +12,8 @@
 //! label=worker 7
 //! ```
 
-use tenure_core::{Label, OwnerId, OwnerToken, Ttl};
+use tenure_core::driver::Ttl;
+use tenure_core::{Label, OwnerId, OwnerToken};
 
 use crate::grants::Lease;
 
@@ -108,7 +109,7 @@ impl Record {
 
 #[cfg(test)]
 mod tests {
-    use tenure_core::LeaseInstant;
+    use tenure_core::driver::LeaseInstant;
 
     use super::*;
 

@@ -1,8 +1,8 @@
 //! Keeping leases alive.
 
 use futures_util::future::join_all;
-use tenure_core::driver::Renewed;
-use tenure_core::{Error, ErrorKind, FencingToken, OwnerId, OwnerToken, Result, Ttl};
+use tenure_core::driver::{Renewed, Ttl};
+use tenure_core::{Error, ErrorKind, FencingToken, OwnerId, OwnerToken, Result};
 
 use crate::driver::Inner;
 use crate::grants::{new_id, seconds};

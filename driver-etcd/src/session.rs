@@ -13,7 +13,8 @@ use std::time::Duration;
 
 use etcd_client::{PutOptions, Txn, TxnOp};
 use futures_util::future::join_all;
-use tenure_core::{LeaseInstant, OwnerToken, Result};
+use tenure_core::driver::LeaseInstant;
+use tenure_core::{OwnerToken, Result};
 use tokio::task::AbortHandle;
 
 use crate::error::says_lease_gone;

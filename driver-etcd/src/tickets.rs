@@ -342,7 +342,7 @@ mod tests {
     #[test]
     fn a_lease_is_free_once_it_is_known_to_exist() {
         let (tickets, token) = (Tickets::default(), OwnerToken::random());
-        let lease = Lease { id: 7, secs: 5, since: tenure_core::LeaseInstant::now(), term: None };
+        let lease = Lease { id: 7, secs: 5, since: tenure_core::driver::LeaseInstant::now(), term: None };
         tickets.begin(&token, 7, 30).unwrap();
         assert_eq!(tickets.free(&token, 7, |_| true), None);
         tickets.made(&token, lease);

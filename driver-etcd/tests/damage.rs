@@ -5,8 +5,9 @@ mod common;
 use std::time::Duration;
 
 use common::*;
-use tenure_core::driver::{DelayQueue as _, DistributedLock as _, ReceiveRequest, Released};
-use tenure_core::{ErrorKind, Lease, OwnerToken, QueueLimits, QueueName, Rate};
+use tenure_core::driver::{DelayQueue as _, DistributedLock as _, Lease, ReceiveRequest, Released};
+use tenure_core::queue::{QueueLimits, QueueName, Rate};
+use tenure_core::{ErrorKind, OwnerToken};
 
 #[tokio::test]
 async fn limits_that_cannot_be_read_are_named_and_are_not_none() {

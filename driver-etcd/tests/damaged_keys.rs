@@ -8,12 +8,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use common::*;
+use tenure_core::Result;
 use tenure_core::driver::{
-    DeadSelection, DelayQueue, DistributedLock, Extension, Listed, NamedId, NewMessage, ReceiveRequest,
+    DeadSelection, Delay, DelayQueue, DistributedLock, Extension, Lease, Listed, NamedId, NewMessage, ReceiveRequest,
     ReentrantLock as _, Settle, Settlement,
 };
-use tenure_core::{ConcurrencyKey, Delay, Error, ErrorKind, Lease, MessageId, OwnerId, OwnerToken, QueueLimits};
-use tenure_core::{QueueName, Rate, Result};
+use tenure_core::queue::{ConcurrencyKey, MessageId, QueueLimits, QueueName, Rate};
+use tenure_core::{Error, ErrorKind, OwnerId, OwnerToken};
 use tenure_etcd::{EtcdConfig, EtcdDriver};
 use tenure_testkit::EtcdCluster;
 

@@ -3,8 +3,8 @@
 mod common;
 
 use common::*;
-use tenure_core::driver::{Begun, DistributedLock as _, ForceReleased, Released, Renewed};
-use tenure_core::{ErrorKind, OwnerToken, Ttl};
+use tenure_core::driver::{Begun, DistributedLock as _, ForceReleased, Released, Renewed, Ttl};
+use tenure_core::{ErrorKind, OwnerToken};
 
 #[tokio::test]
 async fn a_free_lock_is_granted_and_a_held_one_is_busy() {

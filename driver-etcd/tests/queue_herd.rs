@@ -9,8 +9,9 @@ use std::time::{Duration, Instant};
 
 use common::*;
 use futures_util::future::join_all;
-use tenure_core::driver::{DelayQueue as _, Due, NewMessage, Watch};
-use tenure_core::{Client, ConcurrencyKey, Delay, Queue};
+use tenure_core::Client;
+use tenure_core::driver::{Delay, DelayQueue as _, Due, NewMessage, Watch};
+use tenure_core::queue::{ConcurrencyKey, Queue};
 use tenure_etcd::EtcdDriver;
 use tenure_testkit::EtcdCluster;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};

@@ -9,10 +9,11 @@ use std::time::{Duration, Instant, SystemTime};
 
 use common::*;
 use futures_util::future::join_all;
+use tenure_core::Client;
 use tenure_core::driver::{
-    Cancelled, DelayQueue as _, Due, Healed, NewMessage, Next, Pushed, Settle, Settled, Settlement, Watch,
+    Cancelled, Delay, DelayQueue as _, Due, Healed, NewMessage, Next, Pushed, Settle, Settled, Settlement, Watch,
 };
-use tenure_core::{Client, ConcurrencyKey, Delay, QueueLimits, Rate};
+use tenure_core::queue::{ConcurrencyKey, QueueLimits, Rate};
 use tenure_etcd::EtcdDriver;
 use tenure_testkit::{EtcdCluster, Link, TcpProxy};
 
@@ -173,7 +174,7 @@ async fn clients_that_wait_take_turns_under_a_limit() {
     control.limit(&queue(), &in_flight(2)).await.unwrap();
     let (busy, handled) = (AtomicUsize::new(0), AtomicUsize::new(0));
     let clients: Vec<_> = (0..6).map(|_| Client::new(driver(&cluster)).queue_of_bytes(b"jobs").unwrap()).collect();
-    let consume = async |jobs: &tenure_core::Queue<Vec<u8>>| {
+    let consume = async |jobs: &tenure_core::queue::Queue<Vec<u8>>| {
         loop {
             let delivery = jobs.receive().await.unwrap();
             assert!(busy.fetch_add(1, Ordering::SeqCst) < 2, "three at once");

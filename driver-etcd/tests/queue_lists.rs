@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use common::*;
 use tenure_core::driver::{
-    Cause, DeadCause, DeadSelection, DelayQueue as _, Due, IfKnown, ListPlace, Listed, MessageInfo, MessageState,
-    NamedId, NewMessage, Pushed, RawDelivery, ReceiveRequest, Rest, Settle, Settled, Settlement,
+    Attempts, Cause, DeadCause, DeadSelection, Delay, DelayQueue as _, Due, IfKnown, Lease, ListPlace, Listed,
+    MessageInfo, MessageState, NamedId, NewMessage, Payload, Pushed, RawDelivery, ReceiveRequest, Rest, Settle,
+    Settled, Settlement,
 };
-use tenure_core::{
-    Attempts, ConcurrencyKey, Delay, ErrorKind, Lease, LockName, MessageId, Payload, QueueName, Reason, Recurrence,
-};
+use tenure_core::queue::{ConcurrencyKey, MessageId, QueueName, Reason, Recurrence};
+use tenure_core::{ErrorKind, LockName};
 use tenure_etcd::EtcdDriver;
 
 const MILLI: Duration = Duration::from_millis(1);

@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 
 use common::*;
 use tenure_core::driver::{
-    Cancelled, DeadCause, DeadSelection, DelayQueue as _, MessageState, NamedId, NewMessage, Pushed, RawDelivery,
-    Settle, Settled, Settlement,
+    Cancelled, DeadCause, DeadSelection, Delay, DelayQueue as _, MessageState, NamedId, NewMessage, Pushed,
+    RawDelivery, Settle, Settled, Settlement,
 };
-use tenure_core::{ConcurrencyKey, Delay, MessageId};
+use tenure_core::queue::{ConcurrencyKey, MessageId};
 use tenure_etcd::EtcdDriver;
 
 fn keyed(payload: &[u8], key: &str) -> NewMessage {

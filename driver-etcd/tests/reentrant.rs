@@ -3,8 +3,8 @@
 mod common;
 
 use common::*;
-use tenure_core::driver::{Begun, DistributedLock as _, Exited, ReentrantLock as _, ReentrantRenewal, Renewed};
-use tenure_core::{ErrorKind, OwnerId, OwnerToken, Ttl};
+use tenure_core::driver::{Begun, DistributedLock as _, Exited, ReentrantLock as _, ReentrantRenewal, Renewed, Ttl};
+use tenure_core::{ErrorKind, OwnerId, OwnerToken};
 
 #[tokio::test]
 async fn entries_are_counted_exactly_also_when_answers_are_lost() {

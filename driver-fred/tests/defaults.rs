@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use common::server;
-use tenure_core::driver::{AcquireRequest, Acquisition, Backend, DistributedLock, Hold, Queueing, Watch};
-use tenure_core::{ErrorKind, LockName, OwnerToken, Ttl};
+use tenure_core::driver::{AcquireRequest, Acquisition, Backend, DistributedLock, Hold, Queueing, Ttl, Watch};
+use tenure_core::{ErrorKind, LockName, OwnerToken};
 use tenure_fred::FredDriver;
 use tenure_testkit::{Link, RedisOptions, RedisServer, TcpProxy};
 

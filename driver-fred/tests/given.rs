@@ -73,7 +73,7 @@ async fn a_command_whose_reply_is_lost_is_not_sent_again() {
     let request = tenure_core::driver::AcquireRequest {
         name: tenure_core::LockName::new("a").unwrap(),
         token: tenure_core::OwnerToken::random(),
-        ttl: tenure_core::Ttl::new(Duration::from_secs(10)).unwrap(),
+        ttl: tenure_core::driver::Ttl::new(Duration::from_secs(10)).unwrap(),
         queue: tenure_core::driver::Queueing::None,
         label: None,
         fences: 1,

@@ -30,7 +30,8 @@ use crate::store::Store;
 /// ```
 /// # tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap().block_on(async {
 /// use tenure_core::driver::{AcquireRequest, Acquisition, DistributedLock, Hold, Queueing, Renewal, Renewed};
-/// use tenure_core::{ErrorKind, LockName, OwnerToken, Ttl};
+/// use tenure_core::driver::Ttl;
+/// use tenure_core::{ErrorKind, LockName, OwnerToken};
 /// use tenure_memory::{MemoryDriver, Operation};
 /// use std::time::Duration;
 ///

@@ -6,7 +6,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tenure_core::driver::{Handed, QueueRouter, WakeRouter, Watch};
-use tenure_core::{Error, ErrorKind, OwnerToken, QueueName};
+use tenure_core::queue::QueueName;
+use tenure_core::{Error, ErrorKind, OwnerToken};
 use tokio::sync::{oneshot, watch};
 use tokio::task::coop::consume_budget;
 use tokio::time::sleep;

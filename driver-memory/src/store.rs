@@ -5,7 +5,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use tenure_core::driver::Handed;
-use tenure_core::{FenceFloor, FencingToken, LockName, OwnerToken, QueueName};
+use tenure_core::queue::QueueName;
+use tenure_core::{FenceFloor, FencingToken, LockName, OwnerToken};
 use tokio::time::Instant;
 
 use crate::decide::{Caps, Given, NameState, Outside};

@@ -4,15 +4,18 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use tenure_core::driver::{Cause, DeadPlace, DelayQueue as _, Healed, NewMessage, Pushed, ReceiveRequest, Settled};
-use tenure_core::{Attempts, Client, ErrorKind, Job, Lease, OrPark, Outcome, Payload, Queue, QueueName, RetryPolicy};
+use tenure_core::driver::{
+    Attempts, Cause, DeadPlace, DelayQueue as _, Healed, Lease, NewMessage, Payload, Pushed, ReceiveRequest, Settled,
+};
+use tenure_core::queue::{Job, OrPark, Outcome, Queue, QueueName, RetryPolicy};
+use tenure_core::{Client, ErrorKind};
 use tenure_memory::{MemoryDriver, Wakeups};
 use tokio::time::Instant;
 
 fn queue() -> (MemoryDriver, Client, Queue<String>) {
     let driver = MemoryDriver::new();
     let client = Client::new(driver.clone());
-    let queue = client.queue_with("jobs", tenure_core::Text).unwrap();
+    let queue = client.queue_with("jobs", tenure_core::queue::Text).unwrap();
     (driver, client, queue)
 }
 
@@ -191,7 +194,7 @@ async fn a_listing_of_dead_letters_goes_on_behind_any_place() {
 async fn a_lock_is_kept_for_a_parked_message_as_long_as_was_asked() {
     let driver = MemoryDriver::new();
     let parking = Client::builder(driver.clone()).parked_turn(Duration::from_secs(3)).build().unwrap();
-    let queue: Queue<String> = parking.queue_with("jobs", tenure_core::Text).unwrap();
+    let queue: Queue<String> = parking.queue_with("jobs", tenure_core::queue::Text).unwrap();
     let lock = Client::new(driver).lock("account");
     let held = lock.acquire().await.unwrap();
     let parked = parking.lock("account").or_park(&queue, &"x".to_owned()).await.unwrap();

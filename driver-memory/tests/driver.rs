@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use tenure_core::driver::{
     AcquireRequest, Acquisition, Backend, Begun, Busy, DistributedLock, Exclusion, Fencing, ForceReleased, Grant,
-    Handing, Hold, Queueing, ReentrantHold, ReentrantLock, Released, Renewal, Renewed, Waiting,
+    Handing, Hold, Queueing, ReentrantHold, ReentrantLock, Released, Renewal, Renewed, Ttl, Waiting,
 };
-use tenure_core::{ErrorKind, LockName, OwnerId, OwnerToken, Ttl};
+use tenure_core::{ErrorKind, LockName, OwnerId, OwnerToken};
 use tenure_memory::{MemoryDriver, Residue, Wakeups};
 use tokio::time::{Instant, advance, timeout};
 

@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use tenure_core::driver::{
     AcquireRequest, Acquisition, DistributedLock, ForceReleased, Handing, Hold, Queueing, Released, Renewal, Renewed,
+    Ttl,
 };
-use tenure_core::{ErrorKind, LockName, OwnerToken, Result, Ttl};
+use tenure_core::{ErrorKind, LockName, OwnerToken, Result};
 use tenure_memory::{MemoryDriver, Operation, Wakeups};
 use tokio::time::{Instant, advance, timeout};
 

@@ -1,9 +1,11 @@
 //! Where fences begin.
 
 use tenure_core::driver::{
-    AcquireRequest, Acquisition, DelayQueue as _, DistributedLock as _, Grant, NewMessage, Queueing, ReceiveRequest,
+    AcquireRequest, Acquisition, DelayQueue as _, DistributedLock as _, Grant, Lease, NewMessage, Payload, Queueing,
+    ReceiveRequest, Ttl,
 };
-use tenure_core::{FenceFloor, Lease, LockName, OwnerToken, Payload, QueueName, Ttl};
+use tenure_core::queue::QueueName;
+use tenure_core::{FenceFloor, LockName, OwnerToken};
 use tenure_memory::MemoryDriver;
 
 /// The fence of a lock that nobody has.

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use tenure_core::driver::{
     AcquireRequest, Acquisition, Begun, Busy, DistributedLock, Handed, Handing, Hold, Queueing, Released, Renewal,
-    Renewed, Signal, Watch,
+    Renewed, Signal, Ttl, Watch,
 };
-use tenure_core::{Label, LockName, OwnerToken, Ttl};
+use tenure_core::{Label, LockName, OwnerToken};
 use tenure_memory::{MemoryDriver, Wakeups};
 use tokio::time::{advance, timeout};
 

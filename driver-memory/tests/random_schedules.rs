@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use tenure_core::driver::{
     AcquireRequest, Acquisition, Begun, Busy, DistributedLock, Exited, ForceReleased, Handing, Hold, Queueing,
-    ReentrantHold, ReentrantLock, Released, Renewal, Renewed, Watch,
+    ReentrantHold, ReentrantLock, Released, Renewal, Renewed, Ttl, Watch,
 };
-use tenure_core::{ErrorKind, LockName, OwnerId, OwnerToken, Ttl};
+use tenure_core::{ErrorKind, LockName, OwnerId, OwnerToken};
 use tenure_memory::{MemoryDriver, Residue};
 use tokio::time::advance;
 

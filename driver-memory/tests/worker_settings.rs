@@ -2,13 +2,14 @@
 
 use std::time::Duration;
 
-use tenure_core::{Client, ErrorKind, Job, Queue, Worker, WorkerBuilder};
+use tenure_core::queue::{Job, Queue, Worker, WorkerBuilder};
+use tenure_core::{Client, ErrorKind};
 use tenure_memory::MemoryDriver;
 use tokio::sync::mpsc;
 
 fn queue() -> (Client, Queue<String>) {
     let client = Client::new(MemoryDriver::new());
-    let queue = client.queue_with("jobs", tenure_core::Text).unwrap();
+    let queue = client.queue_with("jobs", tenure_core::queue::Text).unwrap();
     (client, queue)
 }
 

@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use common::queue::{ack, message, one, payloads, push, queue, receive, up_to};
 use common::{Client, LONG, attempt, hold, server, waiter};
-use tenure_core::driver::{DeadSelection, DelayQueue, ForceReleased, Listed, Released, Renewal, Renewed, Rest};
-use tenure_core::{Delay, Error, ErrorKind, QueueLimits, Result};
+use tenure_core::driver::{DeadSelection, Delay, DelayQueue, ForceReleased, Listed, Released, Renewal, Renewed, Rest};
+use tenure_core::queue::QueueLimits;
+use tenure_core::{Error, ErrorKind, Result};
 use tenure_testkit::{RedisServer, RespClient};
 
 /// Puts a value of a type that none of these keys has.
@@ -169,8 +170,8 @@ async fn who_waits_is_told_that_the_queue_of_its_lock_is_damaged() {
 }
 
 /// Every operation of a queue; what failed.
-async fn all_of_them(q: &dyn DelayQueue, jobs: &tenure_core::QueueName) -> Vec<(&'static str, Error)> {
-    let id = tenure_core::MessageId::assigned(1);
+async fn all_of_them(q: &dyn DelayQueue, jobs: &tenure_core::queue::QueueName) -> Vec<(&'static str, Error)> {
+    let id = tenure_core::queue::MessageId::assigned(1);
     let known = common::queue::named("known");
     let limits = QueueLimits::none().in_flight(5).unwrap();
     let mut failed = Vec::new();

@@ -18,8 +18,8 @@ use std::process::Command;
 use common::queue::{key, message, queue, up_to};
 use common::{Client, server};
 use futures_util::future::join_all;
-use tenure_core::driver::{NewMessage, Settle, Settlement};
-use tenure_core::{Payload, QueueName};
+use tenure_core::driver::{NewMessage, Payload, Settle, Settlement};
+use tenure_core::queue::QueueName;
 use tenure_testkit::{RedisServer, RespClient};
 
 const ROUNDS: usize = 15;

@@ -7,10 +7,10 @@ use std::time::Duration;
 use common::queue::{ack, delay, key, known_as, message, named, payloads, push, queue, receive, settle, up_to};
 use common::{Client, server};
 use tenure_core::driver::{
-    Cancelled, DeadCause, DeadSelection, DelayQueue, Due, MessageState, NewMessage, Pushed, RawDelivery, Settled,
-    Settlement,
+    Cancelled, DeadCause, DeadSelection, Delay, DelayQueue, Due, MessageState, NewMessage, Pushed, RawDelivery,
+    Settled, Settlement,
 };
-use tenure_core::{Delay, MessageId, QueueName};
+use tenure_core::queue::{MessageId, QueueName};
 use tenure_testkit::RedisServer;
 
 fn put(server: &RedisServer, hash: &str, field: &[u8], value: &[u8]) {

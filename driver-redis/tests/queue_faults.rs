@@ -8,10 +8,11 @@ use common::queue::{
     ack, because, delay, known_as, lease, message, named, one, payloads, push, queue, receive, settle, soon, up_to,
 };
 use common::{Client, server, server_with};
+use tenure_core::ErrorKind;
 use tenure_core::driver::{
-    Cancelled, DeadSelection, Extended, Extension, MessageState, Next, Pushed, ReceiveRequest, Settled, Settlement,
+    Cancelled, DeadSelection, Delay, Extended, Extension, MessageState, Next, Pushed, ReceiveRequest, Settled,
+    Settlement,
 };
-use tenure_core::{Delay, ErrorKind};
 use tenure_testkit::RedisOptions;
 
 #[tokio::test]

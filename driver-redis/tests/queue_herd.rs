@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use common::queue::{message, queue, receive};
 use common::{Client, LONG, all_calls, server};
-use tenure_core::Queue;
+use tenure_core::queue::Queue;
 use tenure_redis::RedisDriver;
 use tenure_testkit::RedisServer;
 use tokio::task::JoinSet;

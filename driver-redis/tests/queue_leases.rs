@@ -5,8 +5,8 @@ mod common;
 use common::queue::{message, queue, up_to};
 use common::{Client, server};
 use std::time::Duration;
-use tenure_core::driver::{DeadSelection, Extension, NewMessage, ReceiveRequest};
-use tenure_core::{Attempts, Lease, QueueLimits};
+use tenure_core::driver::{Attempts, DeadSelection, Extension, Lease, NewMessage, ReceiveRequest};
+use tenure_core::queue::QueueLimits;
 
 /// What ended leases leave behind does not stay for ever: nobody comes to remove it from a queue that is not used any more.
 #[tokio::test]

@@ -8,8 +8,12 @@ use std::time::Duration;
 
 use common::queue::{delay, key, message, queue, up_to};
 use common::{Client, server};
-use tenure_core::driver::{DeadSelection, DelayQueue, Due, NewMessage, Next, ReceiveRequest, Rest, Settle, Settlement};
-use tenure_core::{Attempts, Delay, ErrorKind, Payload, QueueLimits, QueueName};
+use tenure_core::ErrorKind;
+use tenure_core::driver::{
+    Attempts, DeadSelection, Delay, DelayQueue, Due, NewMessage, Next, Payload, ReceiveRequest, Rest, Settle,
+    Settlement,
+};
+use tenure_core::queue::{QueueLimits, QueueName};
 use tenure_testkit::RedisServer;
 
 const MANY: usize = 100_000;

@@ -6,8 +6,10 @@ use std::time::Duration;
 
 use common::queue::{ack, delay, key, known_as, message, named, one, push, queue, receive, settle};
 use common::{Client, LONG, server, woken};
-use tenure_core::driver::{DeadSelection, DelayQueue, NewMessage, Next, Rescheduled, Settled, Settlement, Watch};
-use tenure_core::{Delay, QueueName};
+use tenure_core::driver::{
+    DeadSelection, Delay, DelayQueue, NewMessage, Next, Rescheduled, Settled, Settlement, Watch,
+};
+use tenure_core::queue::QueueName;
 use tenure_testkit::RedisServer;
 
 /// Asks in vain, as a client does that was woken; from then on it may be woken again.

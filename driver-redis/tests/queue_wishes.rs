@@ -7,10 +7,10 @@ use std::time::Duration;
 use common::queue::{ack, delay, key, known_as, message, named, one, payloads, push, queue, receive, settle, up_to};
 use common::{Client, all_calls, keys, server};
 use tenure_core::driver::{
-    Cause, DeadCause, DeadSelection, DelayQueue, Extended, Extension, IfKnown, Listed, MessageInfo, NewMessage, Next,
-    Pushed, Settled, Settlement,
+    Cause, DeadCause, DeadSelection, Delay, DelayQueue, Extended, Extension, IfKnown, Lease, Listed, MessageInfo,
+    NewMessage, Next, Pushed, Settled, Settlement,
 };
-use tenure_core::{Delay, Lease, QueueLimits, QueueName, Rate, Recurrence};
+use tenure_core::queue::{QueueLimits, QueueName, Rate, Recurrence};
 use tenure_testkit::RedisServer;
 
 const WEEKLY: &str = "every week";

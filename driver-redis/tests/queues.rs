@@ -9,10 +9,11 @@ use common::queue::{
 };
 use common::{Client, keys, server};
 use tenure_core::driver::{
-    Cancelled, Cause, DeadCause, DeadSelection, Extended, Extension, Flow, MessageState, NewMessage, Next, Pushed,
-    Receipt, Rescheduled, Rest, Settle, Settled, Settlement,
+    Attempts, Cancelled, Cause, DeadCause, DeadSelection, Delay, Extended, Extension, Flow, MessageState, NewMessage,
+    Next, Payload, Pushed, Receipt, Rescheduled, Rest, Settle, Settled, Settlement,
 };
-use tenure_core::{Attempts, Delay, ErrorKind, LockName, MessageId, Payload, Reason};
+use tenure_core::queue::{MessageId, Reason};
+use tenure_core::{ErrorKind, LockName};
 
 #[tokio::test]
 async fn due_messages_come_in_order_and_leave_nothing_behind() {

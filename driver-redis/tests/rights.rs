@@ -5,10 +5,10 @@ mod common;
 use common::queue::{ack, because, key, known_as, lease, message, named, one, push, queue, receive, settle, up_to};
 use common::{Client, LONG, PLACES, Server, attempt, commands, entry, hold, keys, server, ttl, user, waiter, woken};
 use tenure_core::driver::{
-    AcquireRequest, DeadSelection, Extension, Handing, NewMessage, Queueing, ReentrantRenewal, Renewal, Settled,
+    AcquireRequest, DeadSelection, Delay, Extension, Handing, NewMessage, Queueing, ReentrantRenewal, Renewal, Settled,
     Settlement,
 };
-use tenure_core::{Delay, ErrorKind, OwnerId};
+use tenure_core::{ErrorKind, OwnerId};
 use tenure_redis::RedisDriver;
 use tenure_testkit::eventually;
 

@@ -12,8 +12,8 @@ use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
-use tenure_core::driver::{Hold, Released};
-use tenure_core::{Error, ErrorKind, LeaseInstant, Result};
+use tenure_core::driver::{Hold, LeaseInstant, Released};
+use tenure_core::{Error, ErrorKind, Result};
 use tokio::task::JoinSet;
 
 use crate::node::Node;

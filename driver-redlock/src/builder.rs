@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
-use tenure_core::driver::{Electorate, ProcessOwners, QuorumNode};
-use tenure_core::{Error, ErrorKind, FenceFloor, FencingToken, Result, Ttl};
+use tenure_core::driver::{Electorate, ProcessOwners, QuorumNode, Ttl};
+use tenure_core::{Error, ErrorKind, FenceFloor, FencingToken, Result};
 
 use crate::background::Background;
 use crate::driver::Redlock;

@@ -8,9 +8,9 @@ use async_trait::async_trait;
 use futures_util::future::join_all;
 use tenure_core::driver::{
     AcquireRequest, Acquisition, Backend, CountedReentry, DistributedLock, Exclusion, Fencing, ForceReleased, Hold,
-    Inspection, Introspection, LockCapabilities, Released, Renewal, Renewed, Revocation, TtlRange, Waiting, Watch,
+    Inspection, Introspection, LockCapabilities, Released, Renewal, Renewed, Revocation, Ttl, TtlRange, Waiting, Watch,
 };
-use tenure_core::{FencingToken, LockName, OwnerToken, Result, Ttl};
+use tenure_core::{FencingToken, LockName, OwnerToken, Result};
 
 use crate::elections::Elections;
 use crate::shared::Shared;

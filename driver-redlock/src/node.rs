@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-use tenure_core::driver::{Ballot, Hold, QuorumNode, Raised, Released, Renewal, Renewed, Vote, Watch};
-use tenure_core::{Error, ErrorKind, FencingToken, LeaseInstant, LockName, OwnerToken, Result};
+use tenure_core::driver::{Ballot, Hold, LeaseInstant, QuorumNode, Raised, Released, Renewal, Renewed, Vote, Watch};
+use tenure_core::{Error, ErrorKind, FencingToken, LockName, OwnerToken, Result};
 
 use crate::telemetry;
 

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
-use tenure_core::driver::{ForceReleased, Hold, Released};
-use tenure_core::{Error, FencingToken, LeaseInstant, LockName, Result};
+use tenure_core::driver::{ForceReleased, Hold, LeaseInstant, Released};
+use tenure_core::{Error, FencingToken, LockName, Result};
 
 use crate::background::{Chore, undo_all};
 use crate::quorum::{Freed, NodeSet};

@@ -12,8 +12,8 @@ use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
-use tenure_core::driver::{AcquireRequest, Acquisition, Ballot, Queueing, Renewal, Renewed, Vote};
-use tenure_core::{Error, ErrorKind, Result, Ttl};
+use tenure_core::driver::{AcquireRequest, Acquisition, Ballot, Queueing, Renewal, Renewed, Ttl, Vote};
+use tenure_core::{Error, ErrorKind, Result};
 
 use crate::quorum::{NodeSet, RenewTally, Verdict};
 use crate::shared::Shared;

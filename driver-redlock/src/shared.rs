@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use fnv::FnvHasher;
-use tenure_core::driver::{Electorate, ProcessOwners};
-use tenure_core::{Error, ErrorKind, FenceFloor, FencingToken, LeaseInstant, LockName, Result};
+use tenure_core::driver::{Electorate, LeaseInstant, ProcessOwners};
+use tenure_core::{Error, ErrorKind, FenceFloor, FencingToken, LockName, Result};
 
 use crate::background::{Background, Chore};
 use crate::elections::Counters;

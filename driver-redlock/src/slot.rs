@@ -8,8 +8,8 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tenure_core::driver::{AcquireRequest, Hold, WakeHandle};
-use tenure_core::{Label, LeaseInstant, LockName, OwnerToken, Ttl};
+use tenure_core::driver::{AcquireRequest, Hold, LeaseInstant, Ttl, WakeHandle};
+use tenure_core::{Label, LockName, OwnerToken};
 use tokio::task::AbortHandle;
 
 use crate::background::Chore;

@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tenure_core::driver::Tombstones;
-use tenure_core::{Error, ErrorKind, LeaseInstant, LockName, OwnerToken, Result};
+use tenure_core::driver::{LeaseInstant, Tombstones};
+use tenure_core::{Error, ErrorKind, LockName, OwnerToken, Result};
 
 use crate::slot::{Line, Slot};
 

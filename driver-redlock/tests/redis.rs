@@ -101,7 +101,7 @@ async fn a_server_that_restarted_empty_does_not_vote_until_what_it_forgot_has_en
     let patient = driver_with(&servers, |builder| builder.max_ttl(max_ttl)).await;
     let request = || {
         let request = attempt("a");
-        tenure_core::driver::AcquireRequest { ttl: tenure_core::Ttl::new(max_ttl).unwrap(), ..request }
+        tenure_core::driver::AcquireRequest { ttl: tenure_core::driver::Ttl::new(max_ttl).unwrap(), ..request }
     };
     let started = Instant::now();
     let (first, believed_until) = loop {

@@ -19,9 +19,9 @@ use std::time::{Duration, Instant};
 use common::name;
 use rng::Rng;
 use tenure_core::driver::{
-    AcquireRequest, Acquisition, Ballot, Electorate, Handing, Hold, Queueing, QuorumNode, Renewal, Renewed, Vote,
+    AcquireRequest, Acquisition, Ballot, Electorate, Handing, Hold, Queueing, QuorumNode, Renewal, Renewed, Ttl, Vote,
 };
-use tenure_core::{FencingToken, Label, LockName, OwnerToken, Result, Ttl};
+use tenure_core::{FencingToken, Label, LockName, OwnerToken, Result};
 use tenure_memory::MemoryDriver;
 use tenure_redis::{RedisConfig, RedisDriver};
 use tenure_testkit::{RedisOptions, RedisServer, RespClient};

@@ -8,10 +8,10 @@ use futures_util::FutureExt as _;
 use futures_util::future::join_all;
 use tenure_core::driver::{
     AcquireRequest, Acquisition, Backend, DistributedLock, Exclusion, Fencing, ForceReleased, Hold, Inspection,
-    Introspection, LockCapabilities, ReentrantRenewal, Released, Renewal, Renewed, Revocation, TtlRange, Waiting,
+    Introspection, LockCapabilities, ReentrantRenewal, Released, Renewal, Renewed, Revocation, Ttl, TtlRange, Waiting,
     Watch,
 };
-use tenure_core::{Error, ErrorKind, FencingToken, LockName, OwnerToken, Result, Ttl};
+use tenure_core::{Error, ErrorKind, FencingToken, LockName, OwnerToken, Result};
 
 use crate::args::ArgList;
 use crate::call::{Calls, FENCES};

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use tenure_core::OwnerToken;
 use tenure_core::driver::{QueueRouter, WakeRouter};
-use tenure_core::{OwnerToken, QueueName};
+use tenure_core::queue::QueueName;
 
 use crate::reply;
 

@@ -1,7 +1,7 @@
 //! Several locks at once: all or none.
 
 use super::lock::lock_methods;
-use super::{Lock, MultiGuard};
+use super::{Lock, LockAllGuard};
 
 /// A handle on several locks, which are taken one after the other in the order of their names, all or none. What its methods say
 /// of a lock is meant of all of them together; see [`LockAll`](crate::LockAll).
@@ -33,7 +33,7 @@ impl LockAll {
         crate::LockAll::of(locks.into_iter().map(Lock::into_async)).into()
     }
 
-    lock_methods!(crate::LockAll, MultiGuard);
+    lock_methods!(crate::LockAll, LockAllGuard);
 
     /// Leaves the locks taken until this long after they were: [`Lock::at_least`](crate::Lock::at_least).
     #[must_use]

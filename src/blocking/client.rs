@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use super::runtime::wait;
 use super::{Lock, LockAll, LockGuard, Queue, Reentrant};
-use crate::driver::Checkup;
-use crate::{Codec, FencingToken, OwnerId, OwnerToken, Result};
+use crate::doctor::Checkup;
+use crate::queue::Codec;
+use crate::{FencingToken, OwnerId, OwnerToken, Result};
 
 /// A client of one backend: [`tenure::Client`](crate::Client) with calls that block. Clones are the same client; make one and
 /// share it among threads.
@@ -64,9 +65,9 @@ impl Client {
     #[cfg_attr(docsrs, doc(cfg(feature = "json")))]
     pub fn queue<T: 'static>(&self, name: impl AsRef<[u8]>) -> Result<Queue<T>>
     where
-        crate::Json: Codec<T>,
+        crate::queue::Json: Codec<T>,
     {
-        self.queue_with(name, crate::Json)
+        self.queue_with(name, crate::queue::Json)
     }
 
     /// A handle on the delay queue of this name, with messages of bytes. Cheap; does no I/O.

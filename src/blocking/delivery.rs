@@ -4,32 +4,33 @@ use std::fmt;
 use std::time::Duration;
 
 use super::runtime::wait;
-use crate::driver::{Settled, Settlement};
-use crate::{Error, FencingToken, MessageId, Payload, Reason, Result};
+use crate::driver::Payload;
+use crate::queue::{MessageId, Reason, Settled, Settlement};
+use crate::{Error, FencingToken, Result};
 
-/// A delivered message: [`tenure::Delivery`](crate::Delivery) with calls that block. It is a *lease*: while it lasts nobody
+/// A delivered message: [`tenure::queue::Delivery`](crate::queue::Delivery) with calls that block. It is a *lease*: while it lasts nobody
 /// else gets the message. Nobody renews it: [`extend`](Delivery::extend) it during long work.
 ///
 /// **Dropping a delivery** gives the message back, as a failed attempt, in the background and without blocking.
 #[must_use = "dropping the delivery gives the message back as a failed attempt"]
 pub struct Delivery<T> {
-    inner: crate::Delivery<T>,
+    inner: crate::queue::Delivery<T>,
 }
 
-impl<T> From<crate::Delivery<T>> for Delivery<T> {
-    fn from(inner: crate::Delivery<T>) -> Self {
+impl<T> From<crate::queue::Delivery<T>> for Delivery<T> {
+    fn from(inner: crate::queue::Delivery<T>) -> Self {
         Self { inner }
     }
 }
 
 impl<T: 'static> Delivery<T> {
     /// The same delivery for async code, and for what else is known of it.
-    pub fn as_async(&self) -> &crate::Delivery<T> {
+    pub fn as_async(&self) -> &crate::queue::Delivery<T> {
         &self.inner
     }
 
     /// The same delivery, to be settled by async code.
-    pub fn into_async(self) -> crate::Delivery<T> {
+    pub fn into_async(self) -> crate::queue::Delivery<T> {
         self.inner
     }
 
@@ -37,7 +38,7 @@ impl<T: 'static> Delivery<T> {
     ///
     /// # Errors
     ///
-    /// As [`Delivery::value`](crate::Delivery::value).
+    /// As [`Delivery::value`](crate::queue::Delivery::value).
     pub fn value(&self) -> Result<&T, &Error> {
         self.inner.value()
     }
@@ -88,7 +89,7 @@ impl<T: 'static> Delivery<T> {
     ///
     /// # Errors
     ///
-    /// As [`Delivery::extend`](crate::Delivery::extend).
+    /// As [`Delivery::extend`](crate::queue::Delivery::extend).
     pub fn extend(&self, lease: Duration) -> Result<()> {
         wait(self.inner.extend(lease))
     }
@@ -97,7 +98,7 @@ impl<T: 'static> Delivery<T> {
     ///
     /// # Errors
     ///
-    /// As [`Delivery::ack`](crate::Delivery::ack).
+    /// As [`Delivery::ack`](crate::queue::Delivery::ack).
     pub fn ack(self) -> Result<Settled> {
         wait(self.inner.ack())
     }
@@ -106,7 +107,7 @@ impl<T: 'static> Delivery<T> {
     ///
     /// # Errors
     ///
-    /// As [`Delivery::nack`](crate::Delivery::nack).
+    /// As [`Delivery::nack`](crate::queue::Delivery::nack).
     pub fn nack(self, delay: Duration) -> Result<Settled> {
         wait(self.inner.nack(delay))
     }
@@ -115,7 +116,7 @@ impl<T: 'static> Delivery<T> {
     ///
     /// # Errors
     ///
-    /// As [`Delivery::nack`](crate::Delivery::nack).
+    /// As [`Delivery::nack`](crate::queue::Delivery::nack).
     pub fn nack_because(self, delay: Duration, reason: Option<Reason>) -> Result<Settled> {
         wait(self.inner.nack_because(delay, reason))
     }
@@ -124,7 +125,7 @@ impl<T: 'static> Delivery<T> {
     ///
     /// # Errors
     ///
-    /// As [`Delivery::ack`](crate::Delivery::ack).
+    /// As [`Delivery::ack`](crate::queue::Delivery::ack).
     pub fn bury(self, reason: Option<Reason>) -> Result<Settled> {
         wait(self.inner.bury(reason))
     }
@@ -133,7 +134,7 @@ impl<T: 'static> Delivery<T> {
     ///
     /// # Errors
     ///
-    /// As [`Delivery::ack`](crate::Delivery::ack).
+    /// As [`Delivery::ack`](crate::queue::Delivery::ack).
     pub fn give_back(self) -> Result<Settled> {
         wait(self.inner.give_back())
     }
@@ -142,7 +143,7 @@ impl<T: 'static> Delivery<T> {
     ///
     /// # Errors
     ///
-    /// As [`Delivery::nack`](crate::Delivery::nack).
+    /// As [`Delivery::nack`](crate::queue::Delivery::nack).
     pub fn put_off(self, delay: Duration) -> Result<Settled> {
         wait(self.inner.put_off(delay))
     }
@@ -151,7 +152,7 @@ impl<T: 'static> Delivery<T> {
     ///
     /// # Errors
     ///
-    /// As [`Delivery::ack`](crate::Delivery::ack).
+    /// As [`Delivery::ack`](crate::queue::Delivery::ack).
     pub fn settle(self, how: Settlement) -> Result<Settled> {
         wait(self.inner.settle(how))
     }

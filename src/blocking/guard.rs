@@ -22,13 +22,13 @@ pub struct ReentrantGuard {
     inner: crate::ReentrantGuard,
 }
 
-/// Several held locks. They count as held only together; what is said of [`MultiGuard`](crate::MultiGuard) holds here too.
+/// Several held locks. They count as held only together; what is said of [`LockAllGuard`](crate::LockAllGuard) holds here too.
 ///
 /// **Dropping the guard gives all locks back, but not at once**, as for [`LockGuard`].
 #[derive(Debug)]
 #[must_use = "dropping the guard gives the locks back"]
-pub struct MultiGuard {
-    inner: crate::MultiGuard,
+pub struct LockAllGuard {
+    inner: crate::LockAllGuard,
 }
 
 /// What every guard with a field `inner` can do, of one lock or of several.
@@ -178,8 +178,8 @@ impl ReentrantGuard {
     }
 }
 
-impl MultiGuard {
-    guard_methods!(MultiGuard);
+impl LockAllGuard {
+    guard_methods!(LockAllGuard);
 
     /// The guard of each lock, in the order in which they were taken.
     pub fn guards(&self) -> &[crate::LockGuard] {
@@ -196,7 +196,7 @@ impl MultiGuard {
     ///
     /// # Errors
     ///
-    /// As [`MultiGuard::release`](crate::MultiGuard::release).
+    /// As [`LockAllGuard::release`](crate::LockAllGuard::release).
     pub fn release(self) -> Result<()> {
         wait(self.inner.release())
     }
@@ -219,4 +219,4 @@ macro_rules! from_async {
         }
     )*};
 }
-from_async!(LockGuard ReentrantGuard MultiGuard);
+from_async!(LockGuard ReentrantGuard LockAllGuard);

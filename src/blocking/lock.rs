@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use super::LockGuard;
 use super::runtime::wait;
-use crate::driver::{ForceReleased, Inspection};
 use crate::{FencingToken, LockName, OwnerToken, Result};
+use crate::{ForceReleased, Inspection};
 
 /// A handle on one lock: how it will be asked for. Cheap to make and to clone; holds nothing.
 ///

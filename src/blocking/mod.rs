@@ -20,7 +20,7 @@
 //! ```
 //!
 //! Everything is done by the engine of the async API, and everything that its documentation promises holds here: see
-//! [`Lock`](crate::Lock), [`LockGuard`](crate::LockGuard), [`Queue`](crate::Queue) and [`Delivery`](crate::Delivery). What
+//! [`Lock`](crate::Lock), [`LockGuard`](crate::LockGuard), [`Queue`](crate::queue::Queue) and [`Delivery`](crate::queue::Delivery). What
 //! has no blocking form is reached through `as_async` and [`block_on`].
 //!
 //! # The thread behind it
@@ -42,7 +42,7 @@
 //! there ([`Client::from`] an async one) are served by its threads, and where the call blocks the only one it waits until it times
 //! out. It blocks that thread, as any blocking call does: use
 //! `spawn_blocking`, or the async API. Only on the background thread itself (a task that is spawned there, such as the handler of
-//! a [`Worker`](crate::Worker) that was started inside [`block_on`]) a blocking call would wait for itself: it fails with
+//! a [`Worker`](crate::queue::Worker) that was started inside [`block_on`]) a blocking call would wait for itself: it fails with
 //! [`ErrorKind::InvalidArgument`](crate::ErrorKind::InvalidArgument).
 
 mod all;
@@ -59,7 +59,7 @@ use std::future::Future;
 pub use all::LockAll;
 pub use client::Client;
 pub use delivery::Delivery;
-pub use guard::{LockGuard, MultiGuard, ReentrantGuard};
+pub use guard::{LockAllGuard, LockGuard, ReentrantGuard};
 pub use lock::Lock;
 pub use queue::Queue;
 pub use reentrant::Reentrant;

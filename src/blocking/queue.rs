@@ -5,15 +5,15 @@ use std::time::Duration;
 
 use super::Delivery;
 use super::runtime::wait;
-use crate::driver::{Pushed, Settled};
-use crate::{Error, ErrorKind, Message, PushManyError, QueueName, Result};
+use crate::queue::{Message, PushManyError, Pushed, QueueName, Settled};
+use crate::{Error, ErrorKind, Result};
 
-/// A handle on one delay queue of messages `T`: [`tenure::Queue`](crate::Queue) with calls that block. Cheap to make and to
+/// A handle on one delay queue of messages `T`: [`tenure::queue::Queue`](crate::queue::Queue) with calls that block. Cheap to make and to
 /// clone.
 ///
 /// A message is delivered once it is due, to one receiver at a time, until somebody settles it: **at least once**.
 pub struct Queue<T> {
-    inner: crate::Queue<T>,
+    inner: crate::queue::Queue<T>,
 }
 
 impl<T> Clone for Queue<T> {
@@ -22,8 +22,8 @@ impl<T> Clone for Queue<T> {
     }
 }
 
-impl<T> From<crate::Queue<T>> for Queue<T> {
-    fn from(inner: crate::Queue<T>) -> Self {
+impl<T> From<crate::queue::Queue<T>> for Queue<T> {
+    fn from(inner: crate::queue::Queue<T>) -> Self {
         Self { inner }
     }
 }
@@ -31,7 +31,7 @@ impl<T> From<crate::Queue<T>> for Queue<T> {
 impl<T: 'static> Queue<T> {
     /// The same queue for async code, and for what has no blocking form: workers, dead letters, limits, lists.
     #[must_use]
-    pub fn as_async(&self) -> &crate::Queue<T> {
+    pub fn as_async(&self) -> &crate::queue::Queue<T> {
         &self.inner
     }
 
@@ -41,16 +41,16 @@ impl<T: 'static> Queue<T> {
         self.inner.name()
     }
 
-    /// For how long a received message is hidden from others: [`Queue::lease`](crate::Queue::lease).
+    /// For how long a received message is hidden from others: [`Queue::lease`](crate::queue::Queue::lease).
     #[must_use]
     pub fn lease(self, lease: Duration) -> Self {
         Self { inner: self.inner.lease(lease) }
     }
 
-    /// How often a message that is pushed through this handle may be delivered: [`Queue::attempts`](crate::Queue::attempts).
+    /// How often a message that is pushed through this handle may be delivered: [`Queue::max_attempts`](crate::queue::Queue::max_attempts).
     #[must_use]
-    pub fn attempts(self, most: u32) -> Self {
-        Self { inner: self.inner.attempts(most) }
+    pub fn max_attempts(self, most: u32) -> Self {
+        Self { inner: self.inner.max_attempts(most) }
     }
 
     /// Stores a message: a value that is due at once, or a [`Message`] with options.
@@ -59,7 +59,7 @@ impl<T: 'static> Queue<T> {
     /// # #[cfg(all(feature = "memory", feature = "json"))]
     /// # fn main() -> tenure::Result<()> {
     /// use std::time::Duration;
-    /// use tenure::Message;
+    /// use tenure::queue::Message;
     /// use tenure::blocking::{self, Queue};
     ///
     /// let reminders: Queue<String> = blocking::connect("memory:")?.queue("reminders")?;
@@ -73,7 +73,7 @@ impl<T: 'static> Queue<T> {
     ///
     /// # Errors
     ///
-    /// As [`Queue::push`](crate::Queue::push) when it is awaited.
+    /// As [`Queue::push`](crate::queue::Queue::push) when it is awaited.
     pub fn push<'v>(&self, message: impl Into<Message<'v, T>>) -> Result<Pushed> {
         let unanswered = || Error::new(ErrorKind::Protocol, "a push was not answered");
         self.push_many([message])?.pop().ok_or_else(unanswered)
@@ -83,7 +83,7 @@ impl<T: 'static> Queue<T> {
     ///
     /// # Errors
     ///
-    /// As [`Queue::push_many`](crate::Queue::push_many) when it is awaited.
+    /// As [`Queue::push_many`](crate::queue::Queue::push_many) when it is awaited.
     pub fn push_many<'v, M>(&self, messages: impl IntoIterator<Item = M>) -> Result<Vec<Pushed>, PushManyError>
     where
         M: Into<Message<'v, T>>,
@@ -97,7 +97,7 @@ impl<T: 'static> Queue<T> {
     ///
     /// # Errors
     ///
-    /// As [`Queue::receive`](crate::Queue::receive).
+    /// As [`Queue::receive`](crate::queue::Queue::receive).
     pub fn receive(&self) -> Result<Delivery<T>> {
         wait(self.inner.receive()).map(Delivery::from)
     }
@@ -106,7 +106,7 @@ impl<T: 'static> Queue<T> {
     ///
     /// # Errors
     ///
-    /// As [`Queue::receive`](crate::Queue::receive).
+    /// As [`Queue::receive`](crate::queue::Queue::receive).
     pub fn try_receive(&self) -> Result<Option<Delivery<T>>> {
         Ok(wait(self.inner.try_receive())?.map(Delivery::from))
     }
@@ -115,7 +115,7 @@ impl<T: 'static> Queue<T> {
     ///
     /// # Errors
     ///
-    /// As [`Queue::receive`](crate::Queue::receive).
+    /// As [`Queue::receive`](crate::queue::Queue::receive).
     pub fn receive_within(&self, most: Duration) -> Result<Option<Delivery<T>>> {
         Ok(wait(self.inner.receive_within(most))?.map(Delivery::from))
     }
@@ -124,7 +124,7 @@ impl<T: 'static> Queue<T> {
     ///
     /// # Errors
     ///
-    /// As [`Queue::receive_many`](crate::Queue::receive_many).
+    /// As [`Queue::receive_many`](crate::queue::Queue::receive_many).
     pub fn receive_many(&self, max: usize) -> Result<Vec<Delivery<T>>> {
         Ok(wait(self.inner.receive_many(max))?.into_iter().map(Delivery::from).collect())
     }
@@ -133,7 +133,7 @@ impl<T: 'static> Queue<T> {
     ///
     /// # Errors
     ///
-    /// As [`Queue::ack_many`](crate::Queue::ack_many).
+    /// As [`Queue::ack_many`](crate::queue::Queue::ack_many).
     pub fn ack_many(&self, deliveries: impl IntoIterator<Item = Delivery<T>>) -> Result<Vec<Settled>> {
         wait(self.inner.ack_many(deliveries.into_iter().map(Delivery::into_async)))
     }

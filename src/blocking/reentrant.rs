@@ -3,7 +3,7 @@
 use super::ReentrantGuard;
 use super::lock::lock_methods;
 use super::runtime::wait;
-use crate::driver::Holder;
+use crate::Holder;
 use crate::{LockName, OwnerId, Result};
 
 /// A handle on one lock, to be entered and re-entered by one owner. Cheap to make and to clone; holds nothing.

@@ -9,11 +9,11 @@ use async_trait::async_trait;
 use tenure_conformance::{
     BoxError, CaseContext, Declared, Fault, FaultKind, Harness, HarnessMaker, Healer, Inspector, Isolation, Missing,
 };
+use tenure_core::FenceFloor;
 use tenure_core::driver::{
     Backend, BackendUrl, Exclusion, Fencing, Introspection, LockCapabilities, OwnerScope, ReentrantCapabilities,
-    Revocation, TtlRange, Waiting,
+    Revocation, Ttl, TtlRange, Waiting,
 };
-use tenure_core::{FenceFloor, Ttl};
 use tenure_redis::{RedisConfig, RedisDriver};
 use tenure_redlock::Redlock;
 use tenure_testkit::{RedisOptions, RedisServer};

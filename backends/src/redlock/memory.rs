@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use tenure_conformance::{BoxError, CaseContext, Declared, Fault, Harness, HarnessMaker, Healer, Inspector};
-use tenure_core::driver::{Backend, QuorumNode};
-use tenure_core::{FenceFloor, Ttl};
+use tenure_core::FenceFloor;
+use tenure_core::driver::{Backend, QuorumNode, Ttl};
 use tenure_memory::MemoryDriver;
 use tenure_redlock::Redlock;
 

@@ -1,7 +1,6 @@
 //! Delay queues through the blocking API.
 
-use tenure::Message;
-use tenure::driver::{Pushed, Settled};
+use tenure::queue::{Message, Pushed, Settled};
 
 use super::*;
 

@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use tenure_core::Queue;
 use tenure_core::driver::Exclusion;
+use tenure_core::queue::Queue;
 use tenure_testkit::{RedisCluster, RedisOptions, RedisServer, eventually};
 
 use crate::support::{LIBRARIES, LONG, NEVER, Pair, client, within};

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use dashmap::DashMap;
-use tenure_core::driver::{AcquireRequest, Acquisition, Backend, DistributedLock, Hold, Queueing};
-use tenure_core::{LockName, OwnerToken, Ttl};
+use tenure_core::driver::{AcquireRequest, Acquisition, Backend, DistributedLock, Hold, Queueing, Ttl};
+use tenure_core::{LockName, OwnerToken};
 use tenure_memory::MemoryDriver;
 use tokio::sync::{Mutex, OwnedMutexGuard};
 

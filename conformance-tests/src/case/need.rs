@@ -176,8 +176,8 @@ impl Need {
             Self::NoRevocation => only(locks.revocation == Revocation::None),
             Self::NoWakeups => only(locks.waiting == Waiting::Poll),
             Self::NarrowTtl => only(
-                locks.ttl.min > tenure_core::Ttl::MIN
-                    || locks.ttl.max < tenure_core::Ttl::MAX
+                locks.ttl.min > tenure_core::driver::Ttl::MIN
+                    || locks.ttl.max < tenure_core::driver::Ttl::MAX
                     || locks.ttl.granularity > std::time::Duration::from_millis(1),
             ),
         }

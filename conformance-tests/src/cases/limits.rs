@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use tenure_core::{ErrorKind, Label, LockName, Ttl};
+use tenure_core::driver::Ttl;
+use tenure_core::{ErrorKind, Label, LockName};
 
 use super::support::{free_within, is_free, keep, lock, must_fail, take};
 use crate::case::{Case, CaseResult, Context, case};

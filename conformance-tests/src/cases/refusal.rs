@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use tenure_core::{ErrorKind, OwnerId, OwnerToken, Ttl};
+use tenure_core::driver::Ttl;
+use tenure_core::{ErrorKind, OwnerId, OwnerToken};
 
 use super::support::{clean, free_within, is_free, keep, lock, must_fail};
 use crate::case::{Case, CaseResult, Context, Need, case};

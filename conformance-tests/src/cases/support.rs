@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use tenure_core::driver::{
     AcquireRequest, Acquisition, Busy, DistributedLock, Grant, Handing, Hold, Introspection, Queueing, Released,
-    Renewal,
+    Renewal, Ttl,
 };
-use tenure_core::{Client, FencingToken, Lock, LockGuard, LockName, OwnerToken, Ttl};
+use tenure_core::{Client, FencingToken, Lock, LockGuard, LockName, OwnerToken};
 
 use crate::case::{CaseResult, Context, Failure};
 

@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use tenure_core::driver::{
-    Cancelled, DeadPage, DeadPlace, DeadSelection, DelayQueue, Extended, Extension, ListPlace, Listed, LockTurn,
+    Cancelled, DeadPage, DeadPlace, DeadSelection, Delay, DelayQueue, Extended, Extension, ListPlace, Listed, LockTurn,
     MessageInfo, MessagePage, NewMessage, PurgePlace, PurgeStep, Purged, Pushed, QueueCapabilities, QueuePage,
     QueueStats, ReceiveRequest, Received, Redriven, Rescheduled, Settle, Settled, TurnGiven, Watch,
 };
-use tenure_core::{Delay, LockName, MessageId, QueueLimits, QueueName, Result};
+use tenure_core::queue::{MessageId, QueueLimits, QueueName};
+use tenure_core::{LockName, Result};
 
 use super::locks::pump;
 use super::{Answer, FaultLayer, Op};

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use tenure_core::driver::{Cause, Due, Extended, LockTurn, Next, Settled, Settlement};
-use tenure_core::{Attempts, Delay, FencingToken, Lease};
+use tenure_core::FencingToken;
+use tenure_core::driver::{Attempts, Cause, Delay, Due, Extended, Lease, LockTurn, Next, Settled, Settlement};
 
 use super::delay_bend::{Bend, Quirk, STRAIGHT, bent, quirky};
 use super::maker::{Mutant, mutant};

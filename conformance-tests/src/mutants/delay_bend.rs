@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use tenure_core::driver::{
-    Cancelled, DeadPage, Extended, Extension, Listed, LockTurn, MessageInfo, MessagePage, NewMessage, Pushed,
+    Cancelled, DeadPage, Delay, Extended, Extension, Listed, LockTurn, MessageInfo, MessagePage, NewMessage, Pushed,
     QueueCapabilities, QueuePage, QueueStats, ReceiveRequest, Received, Rescheduled, Settle, Settled,
 };
-use tenure_core::{Delay, QueueLimits, QueueName};
+use tenure_core::queue::{QueueLimits, QueueName};
 
 use super::delay_bent::Bender;
 pub(super) use super::delay_quirk::Quirk;

@@ -6,13 +6,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use tenure_core::Result;
 use tenure_core::driver::{
-    Cancelled, DeadPage, DeadPlace, DeadSelection, DelayQueue, Extended, Extension, IfKnown, ListPlace, Listed,
-    LockTurn, MessageInfo, MessagePage, NewMessage, Next, PurgePlace, PurgeStep, Purged, Pushed, QueueCapabilities,
-    QueuePage, QueueStats, Receipt, ReceiveRequest, Received, Redriven, Rescheduled, Settle, Settled, Settlement,
-    TurnGiven, Watch,
+    Cancelled, DeadPage, DeadPlace, DeadSelection, Delay, DelayQueue, Extended, Extension, IfKnown, Lease, ListPlace,
+    Listed, LockTurn, MessageInfo, MessagePage, NewMessage, Next, PurgePlace, PurgeStep, Purged, Pushed,
+    QueueCapabilities, QueuePage, QueueStats, Receipt, ReceiveRequest, Received, Redriven, Rescheduled, Settle,
+    Settled, Settlement, TurnGiven, Watch,
 };
-use tenure_core::{Delay, Lease, MessageId, QueueLimits, QueueName, Result};
+use tenure_core::queue::{MessageId, QueueLimits, QueueName};
 
 use super::delay_bend::{Bend, Quirk};
 use super::twist::Twist;

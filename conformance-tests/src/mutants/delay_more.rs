@@ -4,9 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tenure_core::driver::{
-    Cancelled, Cause, DeadCause, Flow, MessageState, Pushed, QueueWake, Rescheduled, Rest, Settled, Settlement,
+    Cancelled, Cause, DeadCause, Delay, Flow, MessageState, Payload, Pushed, QueueWake, Rescheduled, Rest, Settled,
+    Settlement,
 };
-use tenure_core::{Delay, Payload, QueueName};
+use tenure_core::queue::QueueName;
 
 use super::delay_bend::{Bend, Quirk, STRAIGHT, bent, quirky};
 use super::maker::{Mutant, mutant};

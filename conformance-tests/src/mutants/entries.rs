@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use tenure_core::driver::{AcquireRequest, Acquisition, Begun, Busy, Exited, Grant, ReentrantHold};
-use tenure_core::{ErrorKind, FencingToken, LockName, OwnerId, OwnerToken, Result, Ttl};
+use tenure_core::driver::{AcquireRequest, Acquisition, Begun, Busy, Exited, Grant, ReentrantHold, Ttl};
+use tenure_core::{ErrorKind, FencingToken, LockName, OwnerId, OwnerToken, Result};
 
 use super::leases::fabricated;
 use super::maker::{Mutant, mutant};

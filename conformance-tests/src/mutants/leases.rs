@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use tenure_core::driver::{AcquireRequest, Acquisition, Begun, Grant, Hold, Queueing, Released, Renewal, Renewed};
-use tenure_core::{Error, ErrorKind, Result, Ttl};
+use tenure_core::driver::{AcquireRequest, Acquisition, Begun, Grant, Hold, Queueing, Released, Renewal, Renewed, Ttl};
+use tenure_core::{Error, ErrorKind, Result};
 
 use super::maker::{Mutant, mutant};
 use super::twist::{Inner, Twist};

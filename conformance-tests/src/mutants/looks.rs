@@ -236,7 +236,8 @@ struct WiderTtl;
 impl Twist for WiderTtl {
     fn capabilities(&self, inner: &Inner) -> LockCapabilities {
         let locks = inner.locks().capabilities();
-        let widest = TtlRange { min: tenure_core::Ttl::MIN, max: tenure_core::Ttl::MAX, granularity: ms(1) };
+        let widest =
+            TtlRange { min: tenure_core::driver::Ttl::MIN, max: tenure_core::driver::Ttl::MAX, granularity: ms(1) };
         // One wider still where there is nothing to widen: a range that no ttl reaches.
         let ttl = if locks.ttl == widest { TtlRange { max: widest.max + ms(1), ..widest } } else { widest };
         LockCapabilities { ttl, ..locks }

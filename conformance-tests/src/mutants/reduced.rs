@@ -7,9 +7,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tenure_core::driver::{
     AcquireRequest, Acquisition, Busy, DelayQueue, ForceReleased, Inspection, Introspection, LockCapabilities, Parking,
-    Queueing, ReentrantCapabilities, Revocation, TtlRange, Waiting, Watch,
+    Queueing, ReentrantCapabilities, Revocation, Ttl, TtlRange, Waiting, Watch,
 };
-use tenure_core::{Error, ErrorKind, FencingToken, LockName, OwnerId, OwnerToken, Result, Ttl};
+use tenure_core::{Error, ErrorKind, FencingToken, LockName, OwnerId, OwnerToken, Result};
 
 use super::delay_bend::{Bend, STRAIGHT};
 use super::delay_bent::Bender;

@@ -32,7 +32,10 @@ mod tls;
 mod url;
 mod wake;
 
+pub use crate::value::clock::LeaseInstant;
 pub use crate::value::error::{one_line, reason};
+pub use crate::value::limits::{Attempts, Delay, Lease, Payload};
+pub use crate::value::ttl::Ttl;
 pub use backend::Backend;
 pub use capability::{
     Exclusion, Fencing, Introspection, KeyedConcurrency, LeaseRange, LockCapabilities, OwnerScope, Parking,

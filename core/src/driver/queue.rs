@@ -50,7 +50,7 @@ pub trait DelayQueue: Debug + Send + Sync + 'static {
     ///
     /// * A message whose lease has ended is due at that instant: it is delivered again, and the older receipt dies.
     /// * A message without attempts left moves to the dead letters instead ([`DeadCause::Exhausted`](super::DeadCause)); if it
-    ///   is there because a lease has ended, with the reason [`Reason::lease_ended`](crate::Reason::lease_ended).
+    ///   is there because a lease has ended, with the reason [`Reason::lease_ended`](crate::queue::Reason::lease_ended).
     /// * A damaged message moves to the dead letters ([`DeadCause::Damaged`](super::DeadCause)), with the reason; it harms
     ///   no other. Purges, cancellations and lists work on it.
     /// * A message that is due later than its [`ttl`](NewMessage::ttl) allows moves to the dead letters

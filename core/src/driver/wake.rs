@@ -213,7 +213,8 @@ impl WakeRouter {
 /// Routes wake-ups of one connection to the watchers of its queues.
 ///
 /// ```
-/// use tenure_core::{QueueName, driver::QueueRouter};
+/// use tenure_core::queue::QueueName;
+/// use tenure_core::driver::QueueRouter;
 ///
 /// let router = QueueRouter::default();
 /// let jobs = QueueName::new("jobs")?;

@@ -108,7 +108,7 @@ impl LockAll {
     /// # Cancel safety
     ///
     /// Dropping the future leaves no lock behind.
-    pub async fn try_acquire(&self) -> Result<Option<MultiGuard>> {
+    pub async fn try_acquire(&self) -> Result<Option<LockAllGuard>> {
         let locks = self.locks()?;
         let mut taken = Vec::with_capacity(locks.len());
         for lock in locks {
@@ -117,7 +117,7 @@ impl LockAll {
                 None => return Ok(None),
             }
         }
-        MultiGuard::all(taken).map(Some)
+        LockAllGuard::all(taken).map(Some)
     }
 
     /// Takes all locks, waiting as long as it takes.
@@ -129,13 +129,13 @@ impl LockAll {
     /// # Cancel safety
     ///
     /// Dropping the future leaves no lock behind.
-    pub async fn acquire(&self) -> Result<MultiGuard> {
+    pub async fn acquire(&self) -> Result<LockAllGuard> {
         let locks = self.locks()?;
         let mut taken = Vec::with_capacity(locks.len());
         for lock in locks {
             taken.push(lock.hold(Patience::Unlimited).await.map(LockGuard::certain)?);
         }
-        MultiGuard::all(taken)
+        LockAllGuard::all(taken)
     }
 
     /// Takes all locks, waiting for at most `most` together; zero is one attempt each.
@@ -147,7 +147,7 @@ impl LockAll {
     /// # Cancel safety
     ///
     /// Dropping the future leaves no lock behind.
-    pub async fn acquire_within(&self, most: Duration) -> Result<MultiGuard> {
+    pub async fn acquire_within(&self, most: Duration) -> Result<LockAllGuard> {
         let deadline = LeaseInstant::now().after(most);
         let locks = self.locks()?;
         let mut taken = Vec::with_capacity(locks.len());
@@ -159,7 +159,7 @@ impl LockAll {
             }
             taken.push(lock.hold(Patience::Within(left)).await.map(LockGuard::certain)?);
         }
-        MultiGuard::all(taken)
+        LockAllGuard::all(taken)
     }
 
     /// Takes all locks, waiting as long as it takes, does the work for as long as all leases last, and gives the locks back, as
@@ -172,7 +172,7 @@ impl LockAll {
     /// # Cancel safety
     ///
     /// Dropping the future leaves no lock behind; the work is dropped, and the locks are given back in the background.
-    pub async fn with<T>(&self, work: impl AsyncFnOnce(&MultiGuard) -> T) -> Result<T> {
+    pub async fn with<T>(&self, work: impl AsyncFnOnce(&LockAllGuard) -> T) -> Result<T> {
         let guard = self.acquire().await?;
         let output = guard.run(work(&guard)).await?;
         unless_lost(guard.release().await, output)
@@ -203,11 +203,11 @@ fn in_order(given: Vec<Lock>) -> Result<Vec<Lock>> {
 /// **Dropping the guard gives all locks back, but not at once**, as for [`LockGuard`].
 #[derive(Debug)]
 #[must_use = "dropping the guard gives the locks back"]
-pub struct MultiGuard {
+pub struct LockAllGuard {
     guards: Vec<LockGuard>,
 }
 
-impl MultiGuard {
+impl LockAllGuard {
     /// All of them, if all are still held: then they begin together. Until then nobody has worked under any of them.
     fn all(guards: Vec<LockGuard>) -> Result<Self> {
         let all = Self { guards };

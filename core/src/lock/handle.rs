@@ -56,7 +56,7 @@ impl Lock {
     ///
     /// It is no promise of a holder that dies at work: as always, the lock is free after the ttl, and somebody else may begin the
     /// work again. If every occurrence has to be done, though instances fail or none runs at the time, use a
-    /// [recurring message](crate::Queue::recurring).
+    /// [recurring message](crate::queue::Queue::recurring).
     ///
     /// Checked when the lock is asked for: no longer than [`max_hold`](Self::max_hold) and [`fixed_ttl`](Self::fixed_ttl), and a
     /// lease of this length (and what clocks may run apart in it) has to be in the driver's range. Such a lease is not passed on
@@ -232,7 +232,7 @@ impl Lock {
     /// Takes the lock from the hold with this fence, as [`force_release`](Self::force_release) does, and from no other:
     /// [`ForceReleased::Changed`] when somebody else holds it by now.
     ///
-    /// `fence` is that of [`Holder::fence`](crate::driver::Holder::fence), as [`inspect`](Self::inspect) tells it. Tasks of
+    /// `fence` is that of [`Holder::fence`](crate::Holder::fence), as [`inspect`](Self::inspect) tells it. Tasks of
     /// one client that pass a grant on among themselves ([`holders_per_grant`](crate::ClientBuilder::holders_per_grant)) are
     /// one hold, which goes by its first fence.
     ///

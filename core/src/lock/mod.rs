@@ -5,7 +5,7 @@ mod guard;
 mod handle;
 mod options;
 
-pub use all::{LockAll, MultiGuard};
+pub use all::{LockAll, LockAllGuard};
 pub use guard::{Detached, LockGuard};
 pub(crate) use guard::{guard_methods, unless_lost};
 pub use handle::Lock;

@@ -52,7 +52,7 @@ macro_rules! option_setters {
         /// A lease of this length, renewed at a third of it for as long as the guard lives. Default: the client's ttl.
         ///
         /// When the process dies, the lock is free after at most `ttl`. Checked when the lock is asked for:
-        /// [`Ttl::MIN`](crate::Ttl::MIN) to [`Ttl::MAX`](crate::Ttl::MAX), whole milliseconds, and the driver's range.
+        /// [`Ttl::MIN`](crate::driver::Ttl::MIN) to [`Ttl::MAX`](crate::driver::Ttl::MAX), whole milliseconds, and the driver's range.
         #[must_use]
         pub fn ttl(mut self, ttl: std::time::Duration) -> Self {
             self.options.ttl = Some((ttl, $crate::engine::lease::Upkeep::Renewed));

@@ -12,8 +12,9 @@ use crate::driver::{
 use crate::engine::shared::Shared;
 use crate::queue::codec::decode;
 use crate::queue::handle::Queue;
-use crate::queue::{Delay, MessageId, QueueLimits, QueueName};
+use crate::queue::{MessageId, QueueLimits, QueueName};
 use crate::value::error::{Error, Result};
+use crate::value::limits::Delay;
 
 /// How many messages one step of a purge removes: short enough for a backend to do other work in between.
 const PURGE_STEP: usize = 1000;
@@ -103,7 +104,7 @@ impl<T: 'static> Queue<T> {
     ///
     /// ```
     /// # use std::time::Duration;
-    /// # use tenure_core::{Queue, QueueLimits, Rate};
+    /// # use tenure_core::queue::{Queue, QueueLimits, Rate};
     /// # async fn example(queue: Queue<String>) -> tenure_core::Result<()> {
     /// queue.limit(QueueLimits::none().in_flight(10)?.rate(Rate::new(100, Duration::from_secs(1))?)).await?;
     /// # Ok(())
@@ -261,7 +262,7 @@ impl<T: 'static> DeadLetters<T> {
     /// ```
     /// # use std::time::Duration;
     /// # use tenure_core::driver::{DeadCause, DeadLetter};
-    /// # async fn example(queue: tenure_core::Queue<String>) -> tenure_core::Result<()> {
+    /// # async fn example(queue: tenure_core::queue::Queue<String>) -> tenure_core::Result<()> {
     /// let of_the_outage = |letter: &DeadLetter| letter.died < Duration::from_secs(3600) && letter.cause == DeadCause::Exhausted;
     /// queue.dead_letters().redrive_where(Duration::ZERO, of_the_outage).await?;
     /// # Ok(())

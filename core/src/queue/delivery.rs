@@ -15,10 +15,11 @@ use crate::queue::codec::{Codec, decode};
 use crate::queue::extending::Confirmed;
 use crate::queue::fetcher::Fetcher;
 use crate::queue::recurring::{Occurrence, OccurrenceEnd, left_to_others};
-use crate::queue::{Attempts, ConcurrencyKey, Delay, Lease, MessageId, Payload, Reason};
+use crate::queue::{ConcurrencyKey, MessageId, Reason};
 use crate::telemetry;
 use crate::value::clock::LeaseInstant;
 use crate::value::error::{Error, ErrorKind, Result};
+use crate::value::limits::{Delay, Lease, Payload};
 use crate::value::name::LockName;
 use crate::value::token::{FencingToken, OwnerToken};
 
@@ -27,7 +28,7 @@ const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 
 /// A delivered message. It is a *lease*: while it lasts nobody else gets the message; then it is delivered again. A
-/// [`Worker`](crate::Worker) extends it; a delivery received by hand is extended with [`extend`](Delivery::extend).
+/// [`Worker`](crate::queue::Worker) extends it; a delivery received by hand is extended with [`extend`](Delivery::extend).
 ///
 /// **Dropping a delivery** gives the message back, as a failed attempt: whoever drops it may have begun to work. It is due
 /// again after 100 ms, doubled with each attempt, 10 s at most, so that a consumer that panics over it does not use up all
@@ -76,13 +77,13 @@ impl<T: 'static> Delivery<T> {
         self.claim.raw.attempt
     }
 
-    /// How many deliveries there may be; of a [recurring](crate::Recurring) message, of this occurrence.
+    /// How many deliveries there may be; of a [recurring](crate::queue::Recurring) message, of this occurrence.
     #[must_use]
-    pub fn attempts(&self) -> Attempts {
-        self.claim.occurrence().map_or(self.claim.raw.attempts, Occurrence::attempts)
+    pub fn max_attempts(&self) -> u32 {
+        self.claim.occurrence().map_or(self.claim.raw.attempts, Occurrence::attempts).get()
     }
 
-    /// The time of this occurrence of a [recurring](crate::Recurring) message, by its schedule; `None` for others.
+    /// The time of this occurrence of a [recurring](crate::queue::Recurring) message, by its schedule; `None` for others.
     #[must_use]
     pub fn occurrence(&self) -> Option<SystemTime> {
         self.claim.occurrence().map(Occurrence::time)
@@ -169,7 +170,7 @@ impl<T: 'static> Delivery<T> {
         self.claim.extend(lease, Instant::now()).await
     }
 
-    /// The work is done: removes the message. The end of an occurrence of a [recurring](crate::Recurring) message, by whatever
+    /// The work is done: removes the message. The end of an occurrence of a [recurring](crate::queue::Recurring) message, by whatever
     /// settlement, schedules the next one instead.
     ///
     /// [`Settled::Stale`] means that the message was delivered again meanwhile, and that this delivery changes nothing
@@ -218,7 +219,7 @@ impl<T: 'static> Delivery<T> {
         self.claim.settle(Settlement::Retry { after, reason }).await
     }
 
-    /// The work will never succeed: moves the message to the dead letters. Of a [recurring](crate::Recurring) message this
+    /// The work will never succeed: moves the message to the dead letters. Of a [recurring](crate::queue::Recurring) message this
     /// occurrence has failed, and the next one comes.
     ///
     /// # Errors

@@ -20,13 +20,14 @@ use crate::driver::{
 };
 use crate::engine::shared::Shared;
 use crate::panicked::caught_in;
+use crate::queue::QueueName;
 use crate::queue::delivery::{InFlight, carry_on};
 use crate::queue::extending::Extensions;
 use crate::queue::parking::ParkedWatcher;
 use crate::queue::push::Pushes;
-use crate::queue::{Lease, QueueName};
 use crate::value::clock::LeaseInstant;
 use crate::value::error::{Error, ErrorKind, Result};
+use crate::value::limits::Lease;
 use crate::{alarm, telemetry};
 
 /// Who panicked, in errors.

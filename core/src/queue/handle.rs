@@ -9,12 +9,13 @@ use futures_util::Stream;
 use super::codec::Codec;
 use super::delivery::Delivery;
 use super::push::{Push, PushMany};
-use super::{Attempts, DeadLetters, Lease, Message, QueueName, WorkerBuilder};
+use super::{DeadLetters, Message, QueueName, WorkerBuilder};
 use crate::driver::{DelayQueue, QueueCapabilities, Settled};
 use crate::queue::delivery::InFlight;
 use crate::queue::fetcher::{Fetcher, Patience};
 use crate::value::clock::LeaseInstant;
 use crate::value::error::{Error, ErrorKind, Result};
+use crate::value::limits::{Attempts, Lease};
 
 /// The pause of those who go on after a failed request for messages.
 pub(super) const AFTER_FAILURE: Duration = Duration::from_secs(1);
@@ -58,7 +59,7 @@ impl<T: 'static> Queue<T> {
     /// How often a message that is pushed through this handle may be delivered before it is dead: 1 to
     /// [`Attempts::MAX`]. Default: 10. Checked when messages are pushed.
     #[must_use]
-    pub fn attempts(mut self, most: u32) -> Self {
+    pub fn max_attempts(mut self, most: u32) -> Self {
         self.attempts = most;
         self
     }
@@ -79,7 +80,7 @@ impl<T: 'static> Queue<T> {
     ///
     /// ```
     /// # use std::time::Duration;
-    /// # async fn example(queue: tenure_core::Queue<String>, invoice: String) -> tenure_core::Result<()> {
+    /// # async fn example(queue: tenure_core::queue::Queue<String>, invoice: String) -> tenure_core::Result<()> {
     /// queue.push(&invoice).delay(Duration::from_secs(300)).id("invoice/42").await?;
     /// # Ok(())
     /// # }
@@ -97,7 +98,7 @@ impl<T: 'static> Queue<T> {
     ///
     /// They leave in order, one request after the other, each of [`batch`](QueueCapabilities::batch) messages and
     /// [`request_bytes`](QueueCapabilities::request_bytes) bytes at most, so that they hold up nobody else. **Each request is
-    /// stored all or none**; when one fails, those before it are stored, and [`PushManyError`](crate::PushManyError) says how
+    /// stored all or none**; when one fails, those before it are stored, and [`PushManyError`](crate::queue::PushManyError) says how
     /// many. So up to a batch of small messages is stored all or none.
     pub fn push_many<'v, M>(&self, messages: impl IntoIterator<Item = M>) -> PushMany<'_, T>
     where

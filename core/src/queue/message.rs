@@ -6,10 +6,11 @@ use std::time::{Duration, SystemTime};
 
 use super::codec::Codec;
 use super::handle::Queue;
-use super::{Attempts, ConcurrencyKey, Delay, MessageId, Payload};
+use super::{ConcurrencyKey, MessageId};
 use crate::driver::{Due, IfKnown, KeyedConcurrency, NamedId, NewMessage, QueueCapabilities};
 use crate::value::clock::until_wall_clock;
 use crate::value::error::{Error, ErrorKind, Result};
+use crate::value::limits::{Attempts, Delay, Payload};
 use crate::value::name::LockName;
 
 /// For how long an id stays known after its message was acknowledged, unless told otherwise.
@@ -20,10 +21,10 @@ const DEFAULT_WINDOW: Duration = Duration::from_secs(3600);
 ///
 /// ```
 /// # use std::time::Duration;
-/// # use tenure_core::{Message, Queue};
+/// # use tenure_core::queue::{Message, Queue};
 /// # struct Mail { number: u64 }
 /// # async fn example(queue: Queue<Mail>, outbox: Vec<Mail>) -> Result<(), tenure_core::Error> {
-/// let messages = outbox.iter().map(|mail| Message::new(mail).id(format!("mail/{}", mail.number)).attempts(3));
+/// let messages = outbox.iter().map(|mail| Message::new(mail).id(format!("mail/{}", mail.number)).max_attempts(3));
 /// queue.push_many(messages).await?;
 /// # Ok(()) }
 /// ```
@@ -89,7 +90,7 @@ impl<'v, T> Message<'v, T> {
     }
 
     /// For how long after it is due the message may be delivered. If nobody has it by then, it is a dead letter
-    /// ([`DeadCause::Expired`](crate::driver::DeadCause::Expired)); a delivery that began before goes on, and a retry after it
+    /// ([`DeadCause::Expired`](crate::queue::DeadCause::Expired)); a delivery that began before goes on, and a retry after it
     /// is too late. Default: without an end.
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.options.ttl = Some(ttl);
@@ -104,10 +105,10 @@ impl<'v, T> Message<'v, T> {
     }
 
     /// Takes the place of a message of the same [`id`](Self::id) that waits, which will not be delivered
-    /// ([`Pushed::Replaced`](crate::driver::Pushed::Replaced)). With a [`delay`](Self::delay) that is a debounce: the last of
+    /// ([`Pushed::Replaced`](crate::queue::Pushed::Replaced)). With a [`delay`](Self::delay) that is a debounce: the last of
     /// many pushes is delivered, once no other has come for that long. One that is in flight, dead or settled is not
     /// replaced, and the new one not stored
-    /// ([`Pushed::Duplicate`](crate::driver::Pushed::Duplicate)).
+    /// ([`Pushed::Duplicate`](crate::queue::Pushed::Duplicate)).
     pub fn replace(mut self) -> Self {
         self.options.if_known = IfKnown::Replace;
         self
@@ -125,7 +126,7 @@ impl<'v, T> Message<'v, T> {
         self
     }
 
-    /// The lock that a [`Worker`](crate::Worker) holds while it handles the message.
+    /// The lock that a [`Worker`](crate::queue::Worker) holds while it handles the message.
     pub fn lock(mut self, name: impl AsRef<[u8]>) -> Self {
         self.options.lock = Some(name.as_ref().to_vec());
         self
@@ -141,7 +142,7 @@ impl<'v, T> Message<'v, T> {
 
     /// The latest that the message comes back if it is parked, by [`Lock::or_park`](crate::Lock::or_park), whose default is
     /// 5 s. If its lock is taken then, the worker parks it again, for
-    /// [`lock_back_off`](crate::WorkerBuilder::lock_back_off).
+    /// [`lock_back_off`](crate::queue::WorkerBuilder::lock_back_off).
     pub fn parked_at_most(mut self, at_most: Duration) -> Self {
         self.options.at_most = Some(at_most);
         self
@@ -149,7 +150,7 @@ impl<'v, T> Message<'v, T> {
 
     /// How often the message may be delivered before it is dead: 1 to [`Attempts::MAX`]. Default: that of the queue's
     /// handle. With one attempt, a delivery whose reply is lost is the last: nobody saw the message, and it is dead.
-    pub fn attempts(mut self, most: u32) -> Self {
+    pub fn max_attempts(mut self, most: u32) -> Self {
         self.options.attempts = Some(most);
         self
     }

@@ -20,7 +20,11 @@ mod push;
 mod recurring;
 mod worker;
 
-pub use crate::value::limits::{Attempts, Delay, Lease, Payload, QueueLimits, Rate};
+pub use crate::driver::{
+    Cancelled, Cause, DeadCause, DeadLetter, DeadPage, DeadPlace, IfKnown, ListPlace, Listed, MessageInfo, MessagePage,
+    MessageState, Pushed, QueueCapabilities, QueueStats, Rescheduled, Settled, Settlement,
+};
+pub use crate::value::limits::{Payload, QueueLimits, Rate};
 pub use crate::value::queue_name::{ConcurrencyKey, MessageId, QueueName, Reason, Recurrence};
 pub use admin::DeadLetters;
 #[cfg(feature = "json")]

@@ -14,9 +14,10 @@ use crate::lock::{Lock, LockGuard};
 use crate::queue::delivery::Delivery;
 use crate::queue::fetcher::Fetcher;
 use crate::queue::handle::Queue;
-use crate::queue::{Delay, Message, MessageId};
+use crate::queue::{Message, MessageId};
 use crate::value::clock::LeaseInstant;
 use crate::value::error::{ErrorKind, Result};
+use crate::value::limits::Delay;
 use crate::value::name::LockName;
 
 /// What became of a request that needed a lock.
@@ -66,7 +67,7 @@ impl Lock {
 
     /// Takes the lock for a message: with the hold that the message brings along if it was parked behind this lock and its
     /// turn has come, or as [`try_acquire`](Lock::try_acquire) does. For those who receive messages without a
-    /// [`Worker`](crate::Worker), which does the same.
+    /// [`Worker`](crate::queue::Worker), which does the same.
     ///
     /// A hold that came along keeps its fence and its label, and is renewed to the ttl of this handle from now on. It can be
     /// taken up once, from a delivery and a lock of the same client; it is given back if the delivery ends before that.

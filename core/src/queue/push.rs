@@ -85,9 +85,9 @@ impl<'a, T: 'static> Push<'a, T> {
         Self { message: self.message.parked(lock, at_most), ..self }
     }
 
-    /// How often the message may be delivered before it is dead: [`Message::attempts`].
-    pub fn attempts(self, most: u32) -> Self {
-        Self { message: self.message.attempts(most), ..self }
+    /// How often the message may be delivered before it is dead: [`Message::max_attempts`].
+    pub fn max_attempts(self, most: u32) -> Self {
+        Self { message: self.message.max_attempts(most), ..self }
     }
 
     async fn store(self) -> Result<Pushed> {

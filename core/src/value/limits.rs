@@ -205,7 +205,7 @@ impl fmt::Debug for Attempts {
 ///
 /// ```
 /// # use std::time::Duration;
-/// use tenure_core::{QueueLimits, Rate};
+/// use tenure_core::queue::{QueueLimits, Rate};
 ///
 /// let limits = QueueLimits::none().in_flight(10)?.rate(Rate::new(100, Duration::from_secs(1))?);
 /// # Ok::<(), tenure_core::Error>(())

@@ -68,7 +68,7 @@ impl fmt::Display for OwnerToken {
 /// Clones are the same owner, in this process and in every other that is given the same id.
 ///
 /// An id is a name, not a secret like [`OwnerToken`]: it is printed whole, and whoever can look at a lock sees
-/// [whose it is](crate::driver::Holder::owner). Somebody who knows it and may use the backend can enter the owner's locks,
+/// [whose it is](crate::Holder::owner). Somebody who knows it and may use the backend can enter the owner's locks,
 /// but can undo only entries of their own.
 ///
 /// ```

@@ -8,11 +8,12 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use tenure_core::driver::{
-    Backend, Cancelled, DeadPage, DeadPlace, DeadSelection, DelayQueue, Extended, Extension, ListPlace, Listed,
+    Backend, Cancelled, DeadPage, DeadPlace, DeadSelection, Delay, DelayQueue, Extended, Extension, ListPlace, Listed,
     LockTurn, MessageInfo, MessagePage, NewMessage, PurgePlace, PurgeStep, Purged, Pushed, QueueCapabilities,
     QueuePage, QueueStats, ReceiveRequest, Received, Redriven, Rescheduled, Settle, Settled, TurnGiven, Watch,
 };
-use tenure_core::{Client, Delay, Error, ErrorKind, MessageId, Queue, QueueLimits, QueueName, Result, Text};
+use tenure_core::queue::{MessageId, Queue, QueueLimits, QueueName, Text};
+use tenure_core::{Client, Error, ErrorKind, Result};
 use tenure_memory::MemoryDriver;
 
 /// What befalls a call of the driver.

@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use tenure_core::{FencingToken, LockGuard, LockName, MultiGuard, OwnerId, ReentrantGuard, Result};
+use tenure_core::{FencingToken, LockAllGuard, LockGuard, LockName, OwnerId, ReentrantGuard, Result};
 
 #[derive(Debug)]
 pub(crate) enum Guard {
     Plain(LockGuard),
     Entry(ReentrantGuard),
-    All(MultiGuard),
+    All(LockAllGuard),
 }
 
 /// What a guard says of one lock.

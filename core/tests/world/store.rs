@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use tenure_core::driver::{
     AcquireRequest, Acquisition, Begun, Busy, DistributedLock, Exited, ForceReleased, Grant, Handed, Hold,
-    ReentrantHold, ReentrantLock, ReentrantRenewal, Released, Renewal, Renewed, Signal, Watch,
+    ReentrantHold, ReentrantLock, ReentrantRenewal, Released, Renewal, Renewed, Signal, Ttl, Watch,
 };
-use tenure_core::{FencingToken, LockName, OwnerId, OwnerToken, Result, Ttl};
+use tenure_core::{FencingToken, LockName, OwnerId, OwnerToken, Result};
 use tenure_memory::MemoryDriver;
 
 /// A mistake of the store.

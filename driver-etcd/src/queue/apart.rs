@@ -5,7 +5,7 @@
 
 use std::collections::HashSet;
 
-use tenure_core::{ConcurrencyKey, MessageId};
+use tenure_core::queue::{ConcurrencyKey, MessageId};
 
 use super::entry::Entry;
 use super::keys::Set;

@@ -3,8 +3,11 @@
 use std::collections::HashSet;
 
 use etcd_client::{GetOptions, GetResponse, TxnOp};
-use tenure_core::driver::{Cause, DeadCause, DeadLetter, DeadPage, DeadPlace, DeadSelection, Purged, Redriven, Rest};
-use tenure_core::{Delay, QueueName, Result};
+use tenure_core::Result;
+use tenure_core::driver::{
+    Cause, DeadCause, DeadLetter, DeadPage, DeadPlace, DeadSelection, Delay, Purged, Redriven, Rest,
+};
+use tenure_core::queue::QueueName;
 
 use super::apart::by_transactions;
 use super::clock::{after, span};

@@ -4,8 +4,9 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use etcd_client::{Compare, CompareOp, GetOptions, GetResponse, KeyValue, Txn, TxnOp, TxnOpResponse};
-use tenure_core::driver::{Cause, DeadCause, MessageInfo, MessageState, NamedId};
-use tenure_core::{Delay, Error, ErrorKind, MessageId, Payload, QueueName, Result};
+use tenure_core::driver::{Cause, DeadCause, Delay, MessageInfo, MessageState, NamedId, Payload};
+use tenure_core::queue::{MessageId, QueueName};
+use tenure_core::{Error, ErrorKind, Result};
 
 use super::clock::{Micros, after, span};
 use super::keys::{Place, QueueKeys, Set};

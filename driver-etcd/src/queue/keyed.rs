@@ -10,7 +10,8 @@ use std::iter;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use etcd_client::{Compare, CompareOp, GetOptions, GetResponse, KeyValue, Txn, TxnOp};
-use tenure_core::{ConcurrencyKey, Result};
+use tenure_core::Result;
+use tenure_core::queue::ConcurrencyKey;
 
 use super::clock::Micros;
 use super::entry::{BATCH, Entry, MOST_STARTS, Turn, naming, stored_as};

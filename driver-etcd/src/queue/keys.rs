@@ -1,6 +1,7 @@
 //! How the keys of queues are spelled.
 
-use tenure_core::{ConcurrencyKey, MessageId, QueueName, Result};
+use tenure_core::Result;
+use tenure_core::queue::{ConcurrencyKey, MessageId, QueueName};
 
 use super::clock::Micros;
 use crate::keys::{decode, encode, own};

@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use etcd_client::{Compare, CompareOp, GetResponse, KeyValue, Txn, TxnOp};
 use tenure_core::driver::TokenBucket;
-use tenure_core::{Error, ErrorKind, QueueLimits, QueueName, Rate, Result};
+use tenure_core::queue::{QueueLimits, QueueName, Rate};
+use tenure_core::{Error, ErrorKind, Result};
 
 use super::clock::Micros;
 use super::entry::Turn;

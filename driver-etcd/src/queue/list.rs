@@ -1,8 +1,9 @@
 //! Listing messages, a page at a time.
 
 use etcd_client::{GetOptions, GetResponse, TxnOp};
-use tenure_core::driver::{ListPlace, Listed, MessageInfo, MessagePage};
-use tenure_core::{Payload, QueueName, Result};
+use tenure_core::Result;
+use tenure_core::driver::{ListPlace, Listed, MessageInfo, MessagePage, Payload};
+use tenure_core::queue::QueueName;
 
 use super::clock::Micros;
 use super::entry::{BATCH, Entry, Turn};

@@ -3,11 +3,12 @@
 use std::time::Duration;
 
 use etcd_client::{Compare, CompareOp, GetOptions, GetResponse, Txn, TxnOp};
+use tenure_core::Result;
 use tenure_core::driver::{
-    Cancelled, Cause, Flow, LockTurn, MessageInfo, MessageState, PurgePlace, PurgeStep, QueuePage, QueueStats,
+    Cancelled, Cause, Delay, Flow, LockTurn, MessageInfo, MessageState, PurgePlace, PurgeStep, QueuePage, QueueStats,
     Rescheduled, Rest, TurnGiven,
 };
-use tenure_core::{Delay, MessageId, QueueName, Result};
+use tenure_core::queue::{MessageId, QueueName};
 
 use super::apart::by_transactions;
 use super::clock::{after, span};

@@ -4,11 +4,9 @@ use std::time::Duration;
 
 use proptest::option;
 use proptest::prelude::*;
-use tenure_core::driver::{Cause, DeadCause, LockTurn, NamedId};
-use tenure_core::{
-    Attempts, ConcurrencyKey, Delay, FencingToken, LockName, MessageId, QueueLimits, QueueName, Rate, Reason,
-    Recurrence,
-};
+use tenure_core::driver::{Attempts, Cause, DeadCause, Delay, LockTurn, NamedId};
+use tenure_core::queue::{ConcurrencyKey, MessageId, QueueLimits, QueueName, Rate, Reason, Recurrence};
+use tenure_core::{FencingToken, LockName};
 use tenure_testkit::inputs::{self, frugally};
 
 use super::entry::{known_until, stored_as};

@@ -3,8 +3,9 @@
 use std::collections::HashMap;
 
 use etcd_client::{Compare, CompareOp, Txn, TxnOp};
+use tenure_core::Result;
 use tenure_core::driver::{Due, IfKnown, MessageState, NewMessage, Pushed};
-use tenure_core::{MessageId, QueueName, Result};
+use tenure_core::queue::{MessageId, QueueName};
 
 use super::clock::{Micros, after};
 use super::entry::{Entry, MOST_STARTS, Turn, known_until, moving, naming, stored_as};

@@ -4,8 +4,9 @@ use std::collections::HashSet;
 use std::sync::atomic::Ordering;
 
 use etcd_client::{Compare, CompareOp, GetOptions, GetResponse, KeyValue, TxnOp};
-use tenure_core::driver::{DeadCause, Healed, Next, RawDelivery, Receipt, ReceiveRequest, Received};
-use tenure_core::{ConcurrencyKey, FencingToken, Lease, Payload, Reason, Result};
+use tenure_core::driver::{DeadCause, Healed, Lease, Next, Payload, RawDelivery, Receipt, ReceiveRequest, Received};
+use tenure_core::queue::{ConcurrencyKey, Reason};
+use tenure_core::{FencingToken, Result};
 
 use super::clock::{Micros, after, span};
 use super::entry::{BATCH, Burial, Entry, MOST_STARTS, Turn, cause_of, payload};

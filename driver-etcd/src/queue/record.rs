@@ -14,8 +14,9 @@
 
 use std::time::Duration;
 
-use tenure_core::driver::{Cause, DeadCause, Due, LockTurn, NamedId, NewMessage};
-use tenure_core::{Attempts, ConcurrencyKey, Delay, FencingToken, LockName, MessageId, OwnerToken, Reason, Recurrence};
+use tenure_core::driver::{Attempts, Cause, DeadCause, Delay, Due, LockTurn, NamedId, NewMessage};
+use tenure_core::queue::{ConcurrencyKey, MessageId, Reason, Recurrence};
+use tenure_core::{FencingToken, LockName, OwnerToken};
 
 use super::clock::{Micros, after};
 use crate::keys::{decode, encode};

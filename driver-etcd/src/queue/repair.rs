@@ -1,8 +1,8 @@
 //! What a receive repairs on its way: messages that are damaged, and what crashes and foreign hands have left.
 
 use etcd_client::{Compare, CompareOp, GetResponse, KeyValue, Txn, TxnOp};
-use tenure_core::driver::DeadCause;
-use tenure_core::{Delay, Payload, Result};
+use tenure_core::Result;
+use tenure_core::driver::{DeadCause, Delay, Payload};
 
 use super::clock::Micros;
 use super::entry::{BATCH, Entry, Turn, payload};

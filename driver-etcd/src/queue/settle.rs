@@ -3,8 +3,9 @@
 use std::collections::{HashMap, HashSet};
 
 use etcd_client::TxnOp;
-use tenure_core::driver::{Cause, DeadCause, Extended, Extension, Receipt, Settle, Settled, Settlement};
-use tenure_core::{Delay, Error, ErrorKind, QueueName, Result};
+use tenure_core::driver::{Cause, DeadCause, Delay, Extended, Extension, Receipt, Settle, Settled, Settlement};
+use tenure_core::queue::QueueName;
+use tenure_core::{Error, ErrorKind, Result};
 
 use super::apart::Apart;
 use super::clock::{Micros, after};

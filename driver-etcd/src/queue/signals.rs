@@ -9,8 +9,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use etcd_client::{Event, EventType, Txn, TxnOp};
-use tenure_core::driver::{Next, QueueRouter, Watch};
-use tenure_core::{LeaseInstant, QueueName, Result};
+use tenure_core::Result;
+use tenure_core::driver::{LeaseInstant, Next, QueueRouter, Watch};
+use tenure_core::queue::QueueName;
 use tokio::sync::Notify;
 
 use super::clock::{Clock, Micros, span};

@@ -4,10 +4,11 @@
 use std::time::Duration;
 
 use tenure_core::driver::{
-    AcquireRequest, Acquisition, Busy, DelayQueue as _, Grant, Handing, Hold, NewMessage, Queueing, RawDelivery,
-    ReceiveRequest, Received, ReentrantHold, Renewal, Settle, Settled, Settlement,
+    AcquireRequest, Acquisition, Busy, DelayQueue as _, Grant, Handing, Hold, Lease, NewMessage, Payload, Queueing,
+    RawDelivery, ReceiveRequest, Received, ReentrantHold, Renewal, Settle, Settled, Settlement, Ttl,
 };
-use tenure_core::{Client, Lease, LockName, OwnerId, OwnerToken, Payload, QueueName, Ttl};
+use tenure_core::queue::QueueName;
+use tenure_core::{Client, LockName, OwnerId, OwnerToken};
 use tenure_etcd::EtcdDriver;
 use tenure_testkit::{EtcdCluster, EtcdOptions};
 

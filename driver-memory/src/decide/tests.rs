@@ -5,9 +5,9 @@ mod reentry;
 use std::time::Duration;
 
 use tenure_core::driver::{
-    AcquireRequest, Acquisition, Begun, Busy, Exited, ForceReleased, Grant, Handing, Queueing, Released, Renewed,
+    AcquireRequest, Acquisition, Begun, Busy, Exited, ForceReleased, Grant, Handing, Queueing, Released, Renewed, Ttl,
 };
-use tenure_core::{FencingToken, Label, LockName, OwnerId, OwnerToken, Ttl};
+use tenure_core::{FencingToken, Label, LockName, OwnerId, OwnerToken};
 use tokio::time::Instant;
 
 use super::{Caps, Given, NameState, Outside, Refusal};

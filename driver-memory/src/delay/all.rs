@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
+use tenure_core::FenceFloor;
 use tenure_core::driver::{QueuePage, Rest};
-use tenure_core::{FenceFloor, QueueName};
+use tenure_core::queue::QueueName;
 use tokio::time::Instant;
 
 use super::slot::Nanos;
@@ -91,8 +92,10 @@ impl Queues {
 mod tests {
     use std::time::Duration;
 
-    use tenure_core::driver::{MessageState, NamedId, NewMessage, Pushed, ReceiveRequest, Settle, Settlement};
-    use tenure_core::{Delay, Lease, MessageId, Payload};
+    use tenure_core::driver::{
+        Delay, Lease, MessageState, NamedId, NewMessage, Payload, Pushed, ReceiveRequest, Settle, Settlement,
+    };
+    use tenure_core::queue::MessageId;
     use tokio::time::advance;
 
     use super::*;

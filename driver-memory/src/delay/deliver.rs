@@ -2,8 +2,11 @@
 
 use std::time::Duration;
 
-use tenure_core::driver::{Cause, DeadCause, Flow, Healed, Next, RawDelivery, Receipt, ReceiveRequest, Received};
-use tenure_core::{FencingToken, Lease, Reason};
+use tenure_core::FencingToken;
+use tenure_core::driver::{
+    Cause, DeadCause, Flow, Healed, Lease, Next, RawDelivery, Receipt, ReceiveRequest, Received,
+};
+use tenure_core::queue::Reason;
 
 use super::slot::{Nanos, Place, after, span};
 use super::state::{QueueState, Turn};

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use tenure_core::QueueLimits;
 use tenure_core::driver::TokenBucket;
+use tenure_core::queue::QueueLimits;
 
 use super::slot::Nanos;
 

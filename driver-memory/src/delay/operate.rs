@@ -5,11 +5,11 @@ use std::ops::Bound;
 use std::time::Duration;
 
 use tenure_core::driver::{
-    Cancelled, Cause, DeadCause, DeadLetter, DeadPage, DeadPlace, DeadSelection, Flow, ListPlace, Listed, LockTurn,
-    MessageInfo, MessagePage, MessageState, PurgePlace, PurgeStep, Purged, QueueStats, Redriven, Rescheduled, Rest,
-    TurnGiven,
+    Cancelled, Cause, DeadCause, DeadLetter, DeadPage, DeadPlace, DeadSelection, Delay, Flow, ListPlace, Listed,
+    LockTurn, MessageInfo, MessagePage, MessageState, PurgePlace, PurgeStep, Purged, QueueStats, Redriven, Rescheduled,
+    Rest, TurnGiven,
 };
-use tenure_core::{Delay, MessageId, QueueLimits};
+use tenure_core::queue::{MessageId, QueueLimits};
 
 use super::limiter::Limiter;
 use super::slot::{At, Nanos, Place, after, span};

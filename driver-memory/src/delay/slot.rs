@@ -2,8 +2,11 @@
 
 use std::time::Duration;
 
-use tenure_core::driver::{Cause, DeadCause, LockTurn, MessageInfo, MessageState, NamedId, NewMessage, Receipt};
-use tenure_core::{Attempts, ConcurrencyKey, LockName, MessageId, Payload, Reason, Recurrence};
+use tenure_core::LockName;
+use tenure_core::driver::{
+    Attempts, Cause, DeadCause, LockTurn, MessageInfo, MessageState, NamedId, NewMessage, Payload, Receipt,
+};
+use tenure_core::queue::{ConcurrencyKey, MessageId, Reason, Recurrence};
 
 /// An instant of the queue's clock: nanoseconds since the store was first used.
 pub(crate) type Nanos = u64;

@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashMap};
 
 use tenure_core::driver::{Cause, Due, Flow, IfKnown, MessageState, NewMessage, Pushed};
-use tenure_core::{ConcurrencyKey, MessageId};
+use tenure_core::queue::{ConcurrencyKey, MessageId};
 
 use super::limiter::Limiter;
 use super::numbered::Numbered;

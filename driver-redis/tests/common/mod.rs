@@ -15,9 +15,9 @@ use std::time::Duration;
 
 use tenure_core::driver::{
     AcquireRequest, Acquisition, Backend, Begun, Busy, DelayQueue, DistributedLock, Grant, Handing, Hold, Queueing,
-    ReentrantHold, ReentrantLock, Watch,
+    ReentrantHold, ReentrantLock, Ttl, Watch,
 };
-use tenure_core::{Label, LockName, OwnerId, OwnerToken, Ttl};
+use tenure_core::{Label, LockName, OwnerId, OwnerToken};
 use tenure_redis::{RedisConfig, RedisDriver};
 use tenure_testkit::{RedisOptions, RedisServer, RespClient};
 

@@ -3,10 +3,10 @@
 use std::time::{Duration, Instant};
 
 use tenure_core::driver::{
-    DelayQueue, Due, NamedId, NewMessage, Pushed, RawDelivery, Receipt, ReceiveRequest, Received, Settle, Settled,
-    Settlement,
+    Delay, DelayQueue, Due, Lease, NamedId, NewMessage, Payload, Pushed, RawDelivery, Receipt, ReceiveRequest,
+    Received, Settle, Settled, Settlement,
 };
-use tenure_core::{ConcurrencyKey, Delay, Lease, MessageId, Payload, QueueName, Reason};
+use tenure_core::queue::{ConcurrencyKey, MessageId, QueueName, Reason};
 
 use super::LONG;
 

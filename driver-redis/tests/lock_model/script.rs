@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use tenure_core::driver::{AcquireRequest, Handing, Queueing};
-use tenure_core::{FenceFloor, Label, OwnerId, OwnerToken, Ttl};
+use tenure_core::driver::{AcquireRequest, Handing, Queueing, Ttl};
+use tenure_core::{FenceFloor, Label, OwnerId, OwnerToken};
 use tenure_redis::RedisSettings;
 use tenure_redis_support::{FenceScope, Fences};
 

@@ -2,10 +2,9 @@
 
 use std::time::Duration;
 
-use tenure_core::driver::{Due, IfKnown, Listed, NamedId, NewMessage, Settlement};
-use tenure_core::{
-    Attempts, ConcurrencyKey, Delay, Lease, LockName, MessageId, Payload, QueueLimits, Rate, Reason, Recurrence,
-};
+use tenure_core::LockName;
+use tenure_core::driver::{Attempts, Delay, Due, IfKnown, Lease, Listed, NamedId, NewMessage, Payload, Settlement};
+use tenure_core::queue::{ConcurrencyKey, MessageId, QueueLimits, Rate, Reason, Recurrence};
 
 use crate::common::model::Rng;
 use crate::side::Side;

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use tenure_core::driver::{AcquireRequest, Acquisition, Backend, DistributedLock, Hold, Queueing, Renewal};
-use tenure_core::{LockName, OwnerToken, QueueName, Ttl};
+use tenure_core::driver::{AcquireRequest, Acquisition, Backend, DistributedLock, Hold, Queueing, Renewal, Ttl};
+use tenure_core::queue::QueueName;
+use tenure_core::{LockName, OwnerToken};
 use tenure_memory::MemoryDriver;
 use tenure_redis::RedisSettings;
 use tenure_redis_support::{ClientId, Keyspace, RedisLocks, WakeLink};

@@ -4,11 +4,12 @@ use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tenure_core::Result;
 use tenure_core::driver::{
     DeadPlace, DeadSelection, DelayQueue, Extension, Listed, MessageInfo, Next, Pushed, RawDelivery, Receipt,
     ReceiveRequest, Received, Settle, Settlement,
 };
-use tenure_core::{MessageId, QueueName, Result};
+use tenure_core::queue::{MessageId, QueueName};
 
 use crate::common::model::Grow;
 use crate::draw::{Op, Target};

@@ -8,9 +8,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tenure_core::driver::{
-    AcquireRequest, Acquisition, Busy, DistributedLock, Grant, Handing, Hold, Queueing, QuorumNode, Renewal,
+    AcquireRequest, Acquisition, Busy, DistributedLock, Grant, Handing, Hold, Queueing, QuorumNode, Renewal, Ttl,
 };
-use tenure_core::{Error, LockName, OwnerToken, Ttl};
+use tenure_core::{Error, LockName, OwnerToken};
 use tenure_memory::MemoryDriver;
 use tenure_redlock::{Redlock, RedlockBuilder};
 

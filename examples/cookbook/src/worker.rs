@@ -4,7 +4,8 @@ use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use serde::{Deserialize, Serialize};
-use tenure::{FenceGate, FencingToken, Job, MessageId, Queue, Result, StaleFence, Worker};
+use tenure::queue::{Job, MessageId, Queue, Worker};
+use tenure::{FenceGate, FencingToken, Result, StaleFence};
 
 /// A message.
 #[derive(Debug, Serialize, Deserialize)]

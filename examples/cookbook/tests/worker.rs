@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use cookbook_example::worker::{Ledger, Transfer, transfers};
 use tenure::memory::MemoryDriver;
-use tenure::{Client, FencingToken, MessageId, Queue};
+use tenure::queue::{MessageId, Queue};
+use tenure::{Client, FencingToken};
 use tokio::time::sleep;
 
 /// Other code that takes the same lock.

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use tenure_core::QueueName;
+use tenure_core::queue::QueueName;
 
 use super::{Keyspace, encode};
 use crate::args::ArgList;

@@ -1,10 +1,11 @@
 //! Typed calls of the queues' scripts. The scripts' headers say the same.
 
 use tenure_core::driver::{
-    DeadPlace, DeadSelection, Due, Extension, IfKnown, ListPlace, Listed, LockTurn, NewMessage, PurgePlace,
+    DeadPlace, DeadSelection, Delay, Due, Extension, IfKnown, ListPlace, Listed, LockTurn, NewMessage, PurgePlace,
     ReceiveRequest, Settle, Settlement,
 };
-use tenure_core::{Delay, Error, ErrorKind, MessageId, QueueLimits, QueueName, Reason, Result};
+use tenure_core::queue::{MessageId, QueueLimits, QueueName, Reason};
+use tenure_core::{Error, ErrorKind, Result};
 
 use super::form::{write_record, write_turn};
 use super::reply::Damaged;

@@ -4,14 +4,13 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use tenure_core::driver::{
-    Cancelled, DeadPage, DeadPlace, DeadSelection, DelayQueue, Exclusion, Extended, Extension, Fencing, Healed,
-    KeyedConcurrency, LeaseRange, ListPlace, Listed, LockTurn, MessageInfo, MessagePage, NewMessage, Next, Parking,
-    PurgePlace, PurgeStep, Purged, Pushed, QueueCapabilities, QueuePage, QueueStats, QueueWake, ReceiveRequest,
-    Received, Redriven, Rescheduled, Rest, Settle, Settled, TurnGiven, Watch,
+    Attempts, Cancelled, DeadPage, DeadPlace, DeadSelection, Delay, DelayQueue, Exclusion, Extended, Extension,
+    Fencing, Healed, KeyedConcurrency, Lease, LeaseRange, ListPlace, Listed, LockTurn, MessageInfo, MessagePage,
+    NewMessage, Next, Parking, Payload, PurgePlace, PurgeStep, Purged, Pushed, QueueCapabilities, QueuePage,
+    QueueStats, QueueWake, ReceiveRequest, Received, Redriven, Rescheduled, Rest, Settle, Settled, TurnGiven, Watch,
 };
-use tenure_core::{
-    Attempts, Delay, Error, ErrorKind, Lease, LockName, MessageId, Payload, QueueLimits, QueueName, Result,
-};
+use tenure_core::queue::{MessageId, QueueLimits, QueueName};
+use tenure_core::{Error, ErrorKind, LockName, Result};
 
 use super::call::{BATCH, Listening, PUSHED_BYTES};
 use super::reply::{self, Damaged};

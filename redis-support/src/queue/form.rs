@@ -2,10 +2,9 @@
 
 use std::time::Duration;
 
-use tenure_core::driver::{Cause, DeadCause, Due, LockTurn, NewMessage};
-use tenure_core::{
-    Attempts, ConcurrencyKey, Error, FencingToken, LockName, MessageId, OwnerToken, Payload, Reason, Recurrence, Result,
-};
+use tenure_core::driver::{Attempts, Cause, DeadCause, Due, LockTurn, NewMessage, Payload};
+use tenure_core::queue::{ConcurrencyKey, MessageId, Reason, Recurrence};
+use tenure_core::{Error, FencingToken, LockName, OwnerToken, Result};
 
 use crate::reply::unexpected;
 
@@ -200,8 +199,8 @@ pub(super) fn span(earlier: u64, later: u64) -> Duration {
 
 #[cfg(test)]
 mod tests {
-    use tenure_core::driver::NamedId;
-    use tenure_core::{Delay, ErrorKind};
+    use tenure_core::ErrorKind;
+    use tenure_core::driver::{Delay, NamedId};
 
     use super::*;
 

@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use futures_util::future::try_join_all;
-use tenure_core::{Error, LockName, QueueName, Result};
+use tenure_core::queue::QueueName;
+use tenure_core::{Error, LockName, Result};
 
 use crate::executor::{RedisExecutor, ScriptCall};
 use crate::lock::RedisLocks;

@@ -3,10 +3,9 @@
 use std::time::Duration;
 
 use proptest::prelude::*;
-use tenure_core::driver::{Due, LockTurn, NamedId, NewMessage};
-use tenure_core::{
-    Attempts, ConcurrencyKey, Delay, FencingToken, LockName, MessageId, OwnerId, OwnerToken, Payload, Recurrence,
-};
+use tenure_core::driver::{Attempts, Delay, Due, LockTurn, NamedId, NewMessage, Payload};
+use tenure_core::queue::{ConcurrencyKey, MessageId, Recurrence};
+use tenure_core::{FencingToken, LockName, OwnerId, OwnerToken};
 use tenure_testkit::inputs::{self, assert_sound, frugally};
 
 use super::form::{Record, State, hex, read_or_guess, write_record, write_turn};

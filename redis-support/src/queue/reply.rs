@@ -7,7 +7,8 @@ use tenure_core::driver::{
     MessageState, NewMessage, Next, PurgePlace, PurgeStep, Pushed, QueueStats, RawDelivery, Receipt, Received,
     Rescheduled, Rest, Settled, TurnGiven,
 };
-use tenure_core::{Error, FencingToken, MessageId, QueueLimits, Rate, Reason, Result};
+use tenure_core::queue::{MessageId, QueueLimits, Rate, Reason};
+use tenure_core::{Error, FencingToken, Result};
 
 use super::form::{Record, State, damaged_because, hex, read_or_guess, span};
 use crate::executor::Reply;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tenure::{Delivery, Queue, Reason};
+use tenure::queue::{Delivery, Queue, Reason};
 use tenure_conformance::{BoxError, Rng, poll, worker::monotonic};
 use tenure_core::driver::Settled;
 use tokio::sync::watch;

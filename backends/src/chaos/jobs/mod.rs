@@ -20,7 +20,8 @@ mod told;
 
 use std::time::Duration;
 
-use tenure::{Client, Queue, Result};
+use tenure::queue::Queue;
+use tenure::{Client, Result};
 use tenure_conformance::{BoxError, Rng};
 use tokio::sync::watch;
 use tokio::task::JoinSet;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tenure::{Message, Queue};
+use tenure::queue::{Message, Queue};
 use tenure_conformance::{BoxError, Rng, worker::monotonic};
 use tenure_core::driver::Pushed;
 use tokio::sync::watch;
@@ -99,7 +99,7 @@ impl Producer {
         }
         self.announce(&draft)?;
         let mut push = self.queue.push_bytes(payload(&draft.message, draft.plan));
-        push = push.delay(draft.delay).attempts(draft.plan.attempts());
+        push = push.delay(draft.delay).max_attempts(draft.plan.attempts());
         if let Some(key) = draft.key {
             push = push.concurrency_key(format!("key-{key}"));
         }
@@ -120,7 +120,7 @@ impl Producer {
         drafts.iter().try_for_each(|draft| self.announce(draft))?;
         let payloads: Vec<Vec<u8>> = drafts.iter().map(|draft| payload(&draft.message, draft.plan)).collect();
         let messages = payloads.iter().map(|payload| {
-            let message = Message::new(payload).delay(first.delay).attempts(first.plan.attempts());
+            let message = Message::new(payload).delay(first.delay).max_attempts(first.plan.attempts());
             key.into_iter().fold(message, |message, key| message.concurrency_key(format!("key-{key}")))
         });
         let answer = self.queue.push_many(messages).await.map_err(tenure::Error::from);

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use tenure_core::driver::Backend;
-use tenure_core::{Client, Message, Queue};
+use tenure_core::queue::{Message, Queue};
+use tenure_core::Client;
 
 use super::super::ours::{fred, memory, redis};
 use super::Subject;

@@ -225,7 +225,7 @@ async fn limits(context: &mut Context) -> CaseResult {
     assert!(queue.push_many(&Vec::new()).await?.is_empty());
     let many = queue.try_receive_many(caps.batch.saturating_add(1)).await.map(drop);
     refused(must_fail(many, ErrorKind::InvalidArgument)?, &caps.batch.to_string());
-    must_fail(queue.push(&Vec::new()).attempts(0).await, ErrorKind::InvalidArgument)?;
+    must_fail(queue.push(&Vec::new()).max_attempts(0).await, ErrorKind::InvalidArgument)?;
     must_fail(queue.push(&Vec::new()).id("").await, ErrorKind::InvalidArgument)?;
     must_fail(queue.push(&Vec::new()).id([b'x'; 129]).await, ErrorKind::InvalidArgument)?;
     let error =

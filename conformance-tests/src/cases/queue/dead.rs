@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tenure_core::driver::{Cause, DeadCause, MessageState, Settled, Settlement};
-use tenure_core::{MessageId, Reason};
+use tenure_core::queue::{MessageId, Reason};
 
 use super::support::{Raw, attempts, bench, lease, message, raw, span};
 use crate::case::{Case, CaseResult, Context, Need, case};

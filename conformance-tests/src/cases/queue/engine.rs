@@ -245,7 +245,7 @@ async fn closed(context: &mut Context) -> CaseResult {
 
 async fn undecodable(context: &mut Context) -> CaseResult {
     let bench = bench(context).await?;
-    let texts = bench.client.queue_with(bench.raw.name.as_bytes(), tenure_core::Text)?;
+    let texts = bench.client.queue_with(bench.raw.name.as_bytes(), tenure_core::queue::Text)?;
     bench.queue.push(&b"\xff\xfe".to_vec()).await?;
     let delivery = texts.receive().await?;
     assert_eq!(delivery.value().map_err(tenure_core::Error::kind), Err(ErrorKind::Protocol));

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use tenure_core::MessageId;
 use tenure_core::driver::{Cancelled, MessageState, Pushed, Rescheduled, Settled, Settlement};
+use tenure_core::queue::MessageId;
 
 use super::support::{after, bench, delay, lease, message, named, raw, span};
 use crate::case::{Case, CaseResult, Context, Need, case};

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use tenure_core::ConcurrencyKey;
 use tenure_core::driver::{Cancelled, Settled, Settlement};
+use tenure_core::queue::ConcurrencyKey;
 
 use super::support::{bench, keyed, lease, message, raw, texts};
 use crate::case::{Case, CaseResult, Context, Need, case};

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use tenure_core::driver::{Cause, Extended, MessageState, Settled, Settlement};
-use tenure_core::{Delivery, ErrorKind, FenceFloor, Reason};
+use tenure_core::queue::{Delivery, Reason};
+use tenure_core::{ErrorKind, FenceFloor};
 use tokio::time::Instant;
 
 use super::support::{attempts, bench, lease, message, raw, span};

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tenure_core::driver::{NewMessage, Next, Receipt, Settled};
-use tenure_core::{QueueLimits, QueueName, Rate};
+use tenure_core::queue::{QueueLimits, QueueName, Rate};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use tenure_core::{Job, LockName, Reason, RetryPolicy};
+use tenure_core::LockName;
+use tenure_core::queue::{Job, Reason, RetryPolicy};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tenure_core::driver::{
     Cancelled, IfKnown, Listed, MessageState, NamedId, NewMessage, Pushed, Receipt, Rescheduled, Settled, Settlement,
 };
-use tenure_core::{MessageId, Recurrence};
+use tenure_core::queue::{MessageId, Recurrence};
 
 use super::support::{Raw, after, attempts, lease, message, named, raw};
 use crate::case::{Case, CaseResult, Context, Need, case};

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use tenure_core::ErrorKind;
 use tenure_core::driver::{Cancelled, MessageInfo, MessageState, Settled};
-use tenure_core::{Delivery, Ensured, ErrorKind, MessageId, Missed, Queue, Reason};
+use tenure_core::queue::{Delivery, Ensured, MessageId, Missed, Queue, Reason};
 
 use super::support::{Bench, bench, lease};
 use crate::case::{Case, CaseResult, Context, Need, case};
@@ -63,7 +64,7 @@ fn id() -> MessageId {
 
 async fn ensure(queue: &Queue<Vec<u8>>, payload: &[u8], interval: Duration) -> CaseResult<Ensured> {
     // However slow the machine is, an occurrence that is made due is handled.
-    let report = queue.recurring("report").every(interval).missed(Missed::RunOnce).attempts(2);
+    let report = queue.recurring("report").every(interval).missed(Missed::RunOnce).max_attempts(2);
     Ok(report.ensure(&payload.to_vec()).await?)
 }
 
@@ -90,7 +91,7 @@ async fn after_ack(context: &mut Context) -> CaseResult {
     assert_eq!(ensure(&two.queue, b"all", HOUR).await?, Ensured::Unchanged);
     waits(&look(&two).await?, 1);
     let first = now(context, &two).await?;
-    assert_eq!((first.attempt(), first.attempts().get(), first.payload().as_bytes()), (1, 2, &b"all"[..]));
+    assert_eq!((first.attempt(), first.max_attempts(), first.payload().as_bytes()), (1, 2, &b"all"[..]));
     let time = first.occurrence().expect("it recurs");
     assert_eq!(one.raw.counts().await?, (0, 0, 1, 0));
     assert_eq!(first.ack().await?, Settled::Done);

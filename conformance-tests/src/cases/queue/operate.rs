@@ -222,7 +222,7 @@ async fn list(context: &mut Context) -> CaseResult {
 
 async fn apart(context: &mut Context) -> CaseResult {
     let one = raw(context).await?;
-    let name = tenure_core::QueueName::new(context.name("jobs2").as_bytes())?;
+    let name = tenure_core::queue::QueueName::new(context.name("jobs2").as_bytes())?;
     let other = Raw { driver: one.driver.clone(), name };
     one.store(named("one", "id", Duration::from_secs(60))).await?;
     other.store(named("other", "id", Duration::from_secs(60))).await?;
@@ -239,13 +239,13 @@ async fn odd_names(context: &mut Context) -> CaseResult {
     let raw = raw(context).await?;
     let odd: [&[u8]; 9] = [b"{", b"}", b"{}", b"{a}b", b"%7b", b"a:b", b"a\0b", b"a\nb", b"\xff\xfe"];
     for (number, suffix) in odd.iter().enumerate() {
-        let name = tenure_core::QueueName::new(context.name(suffix).as_bytes())?;
+        let name = tenure_core::queue::QueueName::new(context.name(suffix).as_bytes())?;
         let queue = Raw { driver: raw.driver.clone(), name };
         assert_eq!(queue.counts().await?, (0, 0, 0, 0), "{} collides", queue.name);
         queue.store(message(number.to_string())).await?;
     }
     for (number, suffix) in odd.iter().enumerate() {
-        let name = tenure_core::QueueName::new(context.name(suffix).as_bytes())?;
+        let name = tenure_core::queue::QueueName::new(context.name(suffix).as_bytes())?;
         let queue = Raw { driver: raw.driver.clone(), name };
         let delivery = queue.one(lease(context, 30_000)).await?;
         assert_eq!(delivery.payload.as_bytes(), number.to_string().as_bytes());

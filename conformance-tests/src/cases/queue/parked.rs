@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tenure_core::driver::{Cause, NewMessage, Pushed, Settled};
-use tenure_core::{Client, Job, LockName, OrPark, RetryPolicy};
+use tenure_core::queue::{Job, OrPark, RetryPolicy};
+use tenure_core::{Client, LockName};
 use tokio::sync::mpsc;
 
 use super::support::{Bench, attempts, bench, message, span};

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use tenure_core::ErrorKind;
 use tenure_core::driver::{MessageState, Pushed};
-use tenure_core::{ErrorKind, Message, MessageId};
+use tenure_core::queue::{Message, MessageId};
 use tokio::time::Instant;
 
 use super::support::{bench, lease, span, texts};
@@ -49,7 +50,7 @@ async fn whole(context: &mut Context) -> CaseResult {
     let batch = || {
         [
             Message::new(&plain).id("plain"),
-            Message::new(&late).id("late").delay(HOUR).attempts(7).lock("account"),
+            Message::new(&late).id("late").delay(HOUR).max_attempts(7).lock("account"),
             Message::new(&short).id("short").ttl(HOUR),
         ]
     };

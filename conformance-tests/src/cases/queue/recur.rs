@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tenure_core::driver::{Cause, DeadCause, MessageState, NewMessage, Pushed, Settled, Settlement};
-use tenure_core::{MessageId, Missed, Reason, Recurrence};
+use tenure_core::queue::{MessageId, Missed, Reason, Recurrence};
 
 use super::support::{attempts, bench, delay, keyed, lease, message, named, raw, span};
 use super::wake::{at_once, woken_by};

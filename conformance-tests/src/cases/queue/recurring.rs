@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 use tenure_core::driver::MessageState;
-use tenure_core::{Ensured, Job, MessageId, Outcome, RetryPolicy, Worker};
+use tenure_core::queue::{Ensured, Job, MessageId, Outcome, RetryPolicy, Worker};
 
 use super::support::{Bench, bench, lease, span};
 use crate::case::{Case, CaseResult, Context, Need, case};
@@ -37,7 +37,7 @@ type Handled = Arc<Mutex<Vec<SystemTime>>>;
 
 /// An instance of a program with a nightly job, which fails at the first attempt.
 async fn instance(bench: &Bench, interval: Duration, handled: &Handled) -> CaseResult<(Ensured, Worker)> {
-    let ensured = bench.queue.recurring(NAME).every(interval).attempts(3).ensure(&b"x".to_vec()).await?;
+    let ensured = bench.queue.recurring(NAME).every(interval).max_attempts(3).ensure(&b"x".to_vec()).await?;
     let handled = Arc::clone(handled);
     let work = move |job: Job<Vec<u8>>| {
         let outcome = if job.attempt == 1 { Outcome::Retry(None) } else { Outcome::Done };
@@ -79,10 +79,10 @@ async fn outlives(context: &mut Context) -> CaseResult {
     let (bench, interval, id) = (bench(context).await?, interval(context), MessageId::named(NAME)?);
     let (short, error) = (lease(context, 300).get(), bench.raw.driver.capabilities().clock_error);
     let queue = bench.queue.clone().lease(short);
-    queue.recurring(NAME).every(interval).attempts(1).ensure(&b"x".to_vec()).await?;
+    queue.recurring(NAME).every(interval).max_attempts(1).ensure(&b"x".to_vec()).await?;
     let rejected = queue.receive().await?;
     let time = rejected.occurrence().expect("it recurs");
-    rejected.bury(Some(tenure_core::Reason::new("no paper")?)).await?;
+    rejected.bury(Some(tenure_core::queue::Reason::new("no paper")?)).await?;
     let info = queue.get(&id).await?.expect("it comes again");
     assert_eq!(
         (info.state, info.attempt, info.reason.expect("why").as_str()),
@@ -95,7 +95,7 @@ async fn outlives(context: &mut Context) -> CaseResult {
     context.pass(short * 2 + error).await;
     let next = queue.receive().await?;
     assert!(next.occurrence().expect("it recurs") > time, "the crashed one is not handled once more");
-    assert_eq!((next.attempt(), next.last_failure()), (1, Some(&tenure_core::Reason::lease_ended())));
+    assert_eq!((next.attempt(), next.last_failure()), (1, Some(&tenure_core::queue::Reason::lease_ended())));
     next.end_recurrence().await?;
     assert_eq!(bench.raw.counts().await?, (0, 0, 0, 0));
     Ok(())

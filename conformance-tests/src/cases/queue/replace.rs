@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use tenure_core::driver::{Cause, IfKnown, MessageState, NewMessage, Pushed, Settled, Settlement};
-use tenure_core::{Lease, MessageId, Reason};
+use tenure_core::driver::{Cause, IfKnown, Lease, MessageState, NewMessage, Pushed, Settled, Settlement};
+use tenure_core::queue::{MessageId, Reason};
 
 use super::support::{after, attempts, delay, keyed, lease, message, named, raw, texts};
 use super::wake::{at_once, woken_by};

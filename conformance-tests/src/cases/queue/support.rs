@@ -3,11 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tenure_core::Client;
 use tenure_core::driver::{
-    DelayQueue, Due, Extended, Extension, MessageState, NamedId, NewMessage, Pushed, QueueStats, RawDelivery, Receipt,
-    ReceiveRequest, Received, Settle, Settled, Settlement,
+    Attempts, Delay, DelayQueue, Due, Extended, Extension, Lease, MessageState, NamedId, NewMessage, Payload, Pushed,
+    QueueStats, RawDelivery, Receipt, ReceiveRequest, Received, Settle, Settled, Settlement,
 };
-use tenure_core::{Attempts, Client, ConcurrencyKey, Delay, Lease, MessageId, Payload, Queue, QueueName};
+use tenure_core::queue::{ConcurrencyKey, MessageId, Queue, QueueName};
 
 use crate::case::{CaseResult, Context, Failure};
 

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use tenure_core::driver::{Cause, Next};
-use tenure_core::{Delay, ErrorKind, Lease};
+use tenure_core::ErrorKind;
+use tenure_core::driver::{Cause, Delay, Lease, Next};
 use tokio::time::Instant;
 
 use super::support::{after, bench, delay, lease, message, raw, span, texts};

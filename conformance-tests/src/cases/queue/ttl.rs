@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use tenure_core::Lease;
 use tenure_core::driver::{
-    Cause, DeadCause, DeadSelection, Extended, Listed, MessageState, NewMessage, Rescheduled, Settled, Settlement,
+    Cause, DeadCause, DeadSelection, Extended, Lease, Listed, MessageState, NewMessage, Rescheduled, Settled,
+    Settlement,
 };
 
 use super::support::{after, bench, delay, lease, message, named, raw, span, texts};
@@ -58,7 +58,7 @@ async fn expired(context: &mut Context) -> CaseResult {
     raw.one(Lease::new(short)?).await?;
     assert_eq!(raw.retry(got[0].receipt, short).await?, Settled::Done);
     assert_eq!(raw.settle(got[1].receipt, Settlement::Return { after: delay(short) }).await?, Settled::Done);
-    let put_off = tenure_core::MessageId::named("put off")?;
+    let put_off = tenure_core::queue::MessageId::named("put off")?;
     assert_eq!(raw.driver.reschedule(&raw.name, &put_off, delay(short)).await?, Rescheduled::Moved);
     context.pass(short + short / 4 + raw.driver.capabilities().clock_error).await;
     let (mut came, mut dead) = (Vec::new(), 0);

@@ -4,8 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use tenure_core::driver::{Cause, Due, LockTurn, NewMessage, Settlement, TurnGiven};
-use tenure_core::{Client, Delay, Job, LockName, MessageId, OrPark, Result};
+use tenure_core::driver::{Cause, Delay, Due, LockTurn, NewMessage, Settlement, TurnGiven};
+use tenure_core::queue::{Job, MessageId, OrPark};
+use tenure_core::{Client, LockName, Result};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;

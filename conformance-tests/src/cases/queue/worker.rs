@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tenure_core::driver::{Cause, DeadCause};
-use tenure_core::{Codec, Job, Outcome, Reason, RetryPolicy};
+use tenure_core::queue::{Codec, Job, Outcome, Reason, RetryPolicy};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
@@ -255,7 +255,7 @@ async fn undecodable(context: &mut Context) -> CaseResult {
     bench.raw.store(message(b"\xff")).await?;
     let handled = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&handled);
-    let texts = bench.client.queue_with(bench.raw.name.as_bytes(), tenure_core::Text)?;
+    let texts = bench.client.queue_with(bench.raw.name.as_bytes(), tenure_core::queue::Text)?;
     let worker = texts.worker().start(move |_: Job<String>| {
         count.fetch_add(1, Ordering::SeqCst);
         async {}

@@ -21,11 +21,11 @@ const AGAIN: Duration = Duration::from_secs(1);
 /// There is **one** message, of a constant id: the name. When an occurrence of it ends, its settlement schedules the next one
 /// in the same step: none is left out and none is scheduled twice, whichever instance handled it and whatever crashes. So a job runs on
 /// exactly one of many instances, each of which calls [`ensure`](Self::ensure) when it starts, and has a
-/// [`Worker`](crate::Worker) or receives by hand.
+/// [`Worker`](crate::queue::Worker) or receives by hand.
 ///
 /// * Occurrences do not overlap: while one is in flight, or is tried again, the next one waits; see [`missed`](Self::missed).
-/// * An occurrence that used up its [`attempts`](Self::attempts), or that is rejected, is **no dead letter**: the next one is
-///   scheduled. Workers count it ([`WorkerStats::occurrences_failed`](crate::WorkerStats::occurrences_failed)), and
+/// * An occurrence that used up its [`max_attempts`](Self::max_attempts), or that is rejected, is **no dead letter**: the next one is
+///   scheduled. Workers count it ([`WorkerStats::occurrences_failed`](crate::queue::WorkerStats::occurrences_failed)), and
 ///   [`Queue::get`] tells the reason until the next one has ended.
 /// * At least once, as for all messages: an occurrence that an instance died over is delivered again, and counts an attempt.
 ///   Occurrences that only crashed are over when there are no attempts left, and not handled once more.
@@ -33,7 +33,7 @@ const AGAIN: Duration = Duration::from_secs(1);
 ///   stored, so a clock that is behind does not run one twice. To a clock that is ahead by an interval or more, each occurrence
 ///   looks missed: with [`Missed::Skip`] it handles none.
 /// * [`Queue::cancel`] of the name ends the schedule. While an occurrence is in flight nothing is cancelled; its handler can end
-///   the schedule with [`Outcome::End`](crate::Outcome::End) ([`Delivery::end_recurrence`](crate::Delivery::end_recurrence) by
+///   the schedule with [`Outcome::End`](crate::queue::Outcome::End) ([`Delivery::end_recurrence`](crate::queue::Delivery::end_recurrence) by
 ///   hand).
 ///
 /// It is not a calendar: it keeps no list of occurrences past or to come, and one name has one schedule. Thousands of schedules
@@ -42,9 +42,9 @@ const AGAIN: Duration = Duration::from_secs(1);
 ///
 /// ```
 /// # use std::time::Duration;
-/// # use tenure_core::{Missed, Queue};
+/// # use tenure_core::queue::{Missed, Queue};
 /// # async fn example(queue: Queue<String>) -> tenure_core::Result<()> {
-/// let report = queue.recurring("report").every(Duration::from_secs(3600)).missed(Missed::RunOnce).attempts(3);
+/// let report = queue.recurring("report").every(Duration::from_secs(3600)).missed(Missed::RunOnce).max_attempts(3);
 /// report.ensure(&"all customers".to_owned()).await?;
 /// # Ok(()) }
 /// ```
@@ -104,7 +104,7 @@ impl<'a, T: 'static> Recurring<'a, T> {
     }
 
     /// How often each occurrence may be tried. Default: that of the queue's handle. Less than the most that the driver counts.
-    pub fn attempts(mut self, most: u32) -> Self {
+    pub fn max_attempts(mut self, most: u32) -> Self {
         self.attempts = Some(most);
         self
     }

@@ -86,7 +86,7 @@ impl<T: 'static> WorkerBuilder<T> {
     }
 
     /// Which lock to hold while a message is handled, by what the message says; `None` for none. Default: none. A message
-    /// that was pushed with a lock ([`Push::lock`](crate::Push::lock), [`Lock::or_park`](crate::Lock::or_park)) is handled
+    /// that was pushed with a lock ([`Push::lock`](crate::queue::Push::lock), [`Lock::or_park`](crate::Lock::or_park)) is handled
     /// under that one, and the function is not asked.
     ///
     /// A message whose lock is taken is parked, and its attempt is not counted. A handler whose lock is lost is
@@ -95,7 +95,7 @@ impl<T: 'static> WorkerBuilder<T> {
     ///
     /// ```
     /// # struct Order { account: u64 }
-    /// # fn example(queue: tenure_core::Queue<Order>) {
+    /// # fn example(queue: tenure_core::queue::Queue<Order>) {
     /// let worker = queue.worker().lock_by(|order| Some(format!("account/{}", order.account)));
     /// # }
     /// ```
@@ -117,7 +117,7 @@ impl<T: 'static> WorkerBuilder<T> {
     ///
     /// The handler gets a [`Job`] and returns what became of it. It runs as a task of its own; a panic in it counts as
     /// a failed attempt. A message that cannot be decoded moves to the dead letters
-    /// without being handled; of a [recurring](crate::Recurring) message the occurrence has failed.
+    /// without being handled; of a [recurring](crate::queue::Recurring) message the occurrence has failed.
     ///
     /// # Errors
     ///

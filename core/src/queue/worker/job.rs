@@ -10,7 +10,7 @@ use crate::driver::{Cause, Settled};
 use crate::queue::worker::run::Stage;
 use crate::queue::{Delivery, OccurrenceEnd};
 use crate::value::error::{Error, Result};
-use crate::value::limits::{Attempts, Payload};
+use crate::value::limits::Payload;
 use crate::value::name::LockName;
 use crate::value::queue_name::{MessageId, Reason};
 use crate::value::token::FencingToken;
@@ -25,7 +25,7 @@ pub struct Job<T> {
     /// Which delivery this is: 1 for the first.
     pub attempt: u32,
     /// How many deliveries there may be.
-    pub attempts: Attempts,
+    pub max_attempts: u32,
     /// Why it was delivered.
     pub cause: Cause,
     /// What the last failure of the message said about why, if one did. A crash says nothing; the `cause` tells of it.
@@ -34,7 +34,7 @@ pub struct Job<T> {
     pub fence: FencingToken,
     /// The fence of the lock that is held for this message, if one is.
     pub lock_fence: Option<FencingToken>,
-    /// The time of this occurrence of a [recurring](crate::Recurring) message, by its schedule; `None` for others.
+    /// The time of this occurrence of a [recurring](crate::queue::Recurring) message, by its schedule; `None` for others.
     pub occurrence: Option<SystemTime>,
     /// How long after its due time the message was handed out.
     pub late: Duration,
@@ -54,7 +54,7 @@ impl<T: 'static> Job<T> {
             value,
             id: delivery.id().clone(),
             attempt: delivery.attempt(),
-            attempts: delivery.attempts(),
+            max_attempts: delivery.max_attempts(),
             cause: delivery.cause(),
             last_failure: delivery.last_failure().cloned(),
             fence: delivery.fence(),
@@ -111,10 +111,10 @@ pub enum Outcome {
     /// The work is not to be done now: the message is due again after this span, and the attempt is not counted. Nobody
     /// counts how often.
     Later(Duration),
-    /// The work will never succeed: the message moves to the dead letters. Of a [recurring](crate::Recurring) message this
+    /// The work will never succeed: the message moves to the dead letters. Of a [recurring](crate::queue::Recurring) message this
     /// occurrence is over.
     Dead(Option<Reason>),
-    /// The work is done, and the message [recurs](crate::Recurring) no more: it is removed.
+    /// The work is done, and the message [recurs](crate::queue::Recurring) no more: it is removed.
     End,
 }
 
@@ -172,7 +172,7 @@ pub enum WorkerEvent {
         ending: Ending,
         /// How long it took, the lock of the message included, the settlement not.
         took: Duration,
-        /// How an occurrence of a [recurring](crate::Recurring) message ended with it; `None` for other messages, and for an
+        /// How an occurrence of a [recurring](crate::queue::Recurring) message ended with it; `None` for other messages, and for an
         /// occurrence that goes on.
         occurrence: Option<OccurrenceEnd>,
         /// What the backend answered to the settlement.

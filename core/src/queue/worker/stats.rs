@@ -15,9 +15,9 @@ pub struct WorkerStats {
     pub retried: u64,
     /// Messages that moved to the dead letters, or wait for a place there.
     pub dead: u64,
-    /// Occurrences of [recurring](crate::Recurring) messages that failed for good; the next ones are scheduled.
+    /// Occurrences of [recurring](crate::queue::Recurring) messages that failed for good; the next ones are scheduled.
     pub occurrences_failed: u64,
-    /// Messages that their handlers put off: [`Outcome::Later`](crate::Outcome::Later).
+    /// Messages that their handlers put off: [`Outcome::Later`](crate::queue::Outcome::Later).
     pub put_off: u64,
     /// Messages parked because their lock was taken.
     pub parked: u64,

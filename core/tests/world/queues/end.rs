@@ -4,12 +4,13 @@ use std::future::Future;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use tenure_core::Result;
 use tenure_core::driver::{
-    Cancelled, DeadPage, DeadPlace, DeadSelection, DelayQueue, Extended, Extension, ListPlace, Listed, LockTurn,
+    Cancelled, DeadPage, DeadPlace, DeadSelection, Delay, DelayQueue, Extended, Extension, ListPlace, Listed, LockTurn,
     MessageInfo, MessagePage, NewMessage, PurgePlace, PurgeStep, Purged, Pushed, QueueCapabilities, QueuePage,
     QueueStats, ReceiveRequest, Received, Redriven, Rescheduled, Settle, Settled, TurnGiven, WakeHandle, Watch,
 };
-use tenure_core::{Delay, MessageId, QueueLimits, QueueName, Result};
+use tenure_core::queue::{MessageId, QueueLimits, QueueName};
 
 use super::store::{Flaw, QueueStore};
 use crate::link::{Link, pass};

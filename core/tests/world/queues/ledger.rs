@@ -9,7 +9,7 @@ use std::time::Duration;
 use tenure_core::driver::{
     Cancelled, Extended, Extension, NewMessage, Pushed, RawDelivery, Receipt, Rescheduled, Settle, Settled, Settlement,
 };
-use tenure_core::{ConcurrencyKey, Delivery, MessageId, QueueName};
+use tenure_core::queue::{ConcurrencyKey, Delivery, MessageId, QueueName};
 use tenure_memory::MemoryDriver;
 use tokio::sync::Notify;
 use tokio::time::Instant;

@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tenure_core::driver::{Pushed, Settled};
-use tenure_core::{Client, Delivery, Error, ErrorKind, Job, Message, MessageId, Outcome, Queue, Result};
+use tenure_core::queue::{Delivery, Job, Message, MessageId, Outcome, Queue};
+use tenure_core::{Client, Error, ErrorKind, Result};
 use tokio::time::sleep;
 
 use super::ledger::{Ended, Ledger};
@@ -244,7 +245,7 @@ fn name(id: u8) -> MessageId {
 }
 
 fn message(serial: u64, new: &New) -> Message<'static, Bytes> {
-    let mut message = Message::bytes(serial.to_be_bytes()).delay(millis(new.delay)).attempts(new.attempts);
+    let mut message = Message::bytes(serial.to_be_bytes()).delay(millis(new.delay)).max_attempts(new.attempts);
     if let Some(id) = new.id {
         message = message.id([b'n', id]).dedup_window(WINDOW);
     }

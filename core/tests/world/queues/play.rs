@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tenure_core::driver::Backend;
-use tenure_core::{Client, DriftBound, QueueName};
+use tenure_core::queue::QueueName;
+use tenure_core::{Client, DriftBound};
 use tenure_memory::MemoryDriver;
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, advance, sleep, sleep_until, timeout};

@@ -5,10 +5,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tenure_core::driver::{
-    Cancelled, DelayQueue, Due, Extended, Extension, NewMessage, Next, Pushed, QueueCapabilities, ReceiveRequest,
-    Received, Rescheduled, Settle, Settled, Settlement,
+    Cancelled, Delay, DelayQueue, Due, Extended, Extension, Lease, NewMessage, Next, Pushed, QueueCapabilities,
+    ReceiveRequest, Received, Rescheduled, Settle, Settled, Settlement,
 };
-use tenure_core::{Delay, FencingToken, Lease, MessageId, QueueName, Result};
+use tenure_core::queue::{MessageId, QueueName};
+use tenure_core::{FencingToken, Result};
 use tenure_memory::MemoryDriver;
 
 use super::ledger::Ledger;

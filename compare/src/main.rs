@@ -11,22 +11,66 @@ mod worker;
 
 use std::process::ExitCode;
 
-/// Whatever went wrong.
+use clap::Parser;
+
+/// Any error of this program.
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 type Outcome<T = ()> = Result<T, Failure>;
 
+/// Measures tenure beside other lock and queue libraries. `cargo xtask compare` calls it and prints the tables.
+#[derive(Debug, Parser)]
+#[command(name = "compare", bin_name = "compare", arg_required_else_help = true)]
+enum Compare {
+    /// Locks
+    Locks(run::Options),
+    /// Delay queues
+    Queue(run::Options),
+    /// Measure what standard input asks for: a child process of this program
+    #[command(hide = true)]
+    Worker,
+}
+
 fn main() -> ExitCode {
-    let args: Vec<String> = std::env::args().skip(1).collect();
-    let outcome = match args.first().map(String::as_str) {
-        Some("worker") => worker::serve(),
-        Some("locks" | "queue") => run::run(&args),
-        _ => Err("usage: compare locks|queue [--quick] [--only <section>] [--json <file>]".into()),
+    let outcome = match Compare::parse() {
+        Compare::Locks(options) => run::locks(&options),
+        Compare::Queue(options) => run::queue(&options),
+        Compare::Worker => worker::serve(),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("compare: {error}");
             ExitCode::FAILURE
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(line: &str) -> String {
+        let words = line.split_whitespace();
+        Compare::try_parse_from(words)
+            .map_or_else(|error| format!("{:?}", error.kind()), |command| format!("{command:?}"))
+    }
+
+    #[test]
+    fn arguments_are_read() {
+        for (line, read) in [
+            ("compare locks --quick", "Locks(Options { quick: true, json: None, only: [] })"),
+            (
+                "compare queue --only late --json f --only idle",
+                "Queue(Options { quick: false, json: Some(\"f\"), only: [\"late\", \"idle\"] })",
+            ),
+            ("compare worker", "Worker"),
+            ("compare", "DisplayHelpOnMissingArgumentOrSubcommand"),
+            ("compare locks --json", "InvalidValue"),
+            ("compare locks --quik", "UnknownArgument"),
+            ("compare lock", "InvalidSubcommand"),
+            ("compare --help", "DisplayHelp"),
+        ] {
+            assert_eq!(parsed(line), read, "{line}");
         }
     }
 }

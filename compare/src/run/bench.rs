@@ -14,6 +14,9 @@ use crate::job::Job;
 /// One way of the network that the proxy pretends to be.
 pub(super) const ONE_WAY: Duration = Duration::from_millis(1);
 
+/// A part of a comparison.
+pub(super) type Section = fn(&mut Bench) -> Outcome;
+
 /// How much is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Extent {

@@ -54,6 +54,7 @@ macro_rules! client_of {
         }
     };
 }
+#[cfg(feature = "etcd")]
 pub(super) use client_of;
 
 client_of!(

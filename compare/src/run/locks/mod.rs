@@ -11,10 +11,7 @@ mod peers;
 mod redlock;
 mod renew;
 
-use super::bench::Bench;
-use crate::Outcome;
-
-type Section = fn(&mut Bench) -> Outcome;
+use super::bench::Section;
 
 pub(super) const SECTIONS: &[(&str, Section)] = &[
     ("pair", pair::one),

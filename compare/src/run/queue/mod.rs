@@ -6,12 +6,9 @@ mod late;
 mod memory;
 mod throughput;
 
-use super::bench::Bench;
+use super::bench::Section;
 use super::redis::Redis;
-use crate::Outcome;
 use crate::job::Job;
-
-type Section = fn(&mut Bench) -> Outcome;
 
 pub(super) const SECTIONS: &[(&str, Section)] = &[
     ("throughput", throughput::run),

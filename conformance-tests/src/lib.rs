@@ -20,7 +20,8 @@
 //!   stretches real waits on a slow machine.
 //! * **Faults** come on two planes: [`FaultLayer`] between engine and driver, free for every driver, and
 //!   [`Fault`], what the harness can do to its server.
-//! * **Mutants** ([`mutants`]) are deliberately broken drivers: each must be caught, and each case must catch one.
+//! * **Mutants** (feature `mutants`) are deliberately broken drivers, for tests of the suite itself: each must be caught,
+//!   and each case must catch one.
 //! * Everything random comes from one seed; `TENURE_SEED` replays it.
 
 #[cfg(doctest)]
@@ -31,6 +32,7 @@ pub mod case;
 pub mod harness;
 pub mod history;
 pub mod layer;
+#[cfg(feature = "mutants")]
 pub mod mutants;
 pub mod poll;
 pub mod witness;

@@ -11,6 +11,7 @@ const FEATURES: &[(&str, &[&str])] = &[
     ("tenure-redis", &["", "tls"]),
     ("tenure-fred", &["", "tls"]),
     ("tenure-etcd", &["", "tls"]),
+    ("tenure-conformance", &["", "mutants"]),
 ];
 
 const FACADE: &[&str] = &[

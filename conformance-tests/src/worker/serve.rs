@@ -10,7 +10,6 @@ use tokio::sync::mpsc;
 use super::monotonic;
 use crate::harness::BoxError;
 use crate::layer::{Answer, FaultLayer};
-use crate::mutants::of_environment;
 
 type Outcome<T> = Result<T, BoxError>;
 
@@ -38,7 +37,9 @@ pub async fn serve(backend: impl Into<Backend>) -> std::io::Result<()> {
             }
         }
     });
-    let backend = of_environment(backend.into());
+    let backend = backend.into();
+    #[cfg(feature = "mutants")]
+    let backend = crate::mutants::of_environment(backend);
     let client = Client::new(backend.clone());
     let mut held = None;
     say("ready")?;

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use cargo_metadata::{DependencyKind, Metadata};
 
 use crate::command::Findings;
-use crate::command::{Outcome, cargo, output};
+use crate::command::{Failure, Outcome, cargo, output};
 
 /// Package, and the workspace packages that it may depend on (development aside).
 const ARROWS: &[(&str, &[&str])] = &[
@@ -58,14 +58,27 @@ pub(super) fn check(metadata: &Metadata) -> Findings {
     findings
 }
 
-/// A plain `cargo run --example quickstart` builds no client library, and whoever leaves the feature `etcd` off nothing
-/// that needs `protoc`. cargo unites the features that the default members ask for, so that one of them could bring all.
+/// A plain `cargo run --example quickstart` builds no client library, a build without the feature `etcd` nothing that needs
+/// `protoc`, and the tests of a third party's driver no mutants of the suite. cargo unites the features that the default
+/// members ask for, so that one of them could bring all.
 pub(super) fn of_plain_builds() -> Outcome<Findings> {
     let plain = reached(&[], &["etcd-client", "fred", "prost-build", "redis"])?;
     let backends = reached(&["--package", "tenure-backends"], &["etcd-client", "prost-build"])?;
+    let mutants = features_of("tenure-conformance", "custom-driver-example")?.contains("mutants");
+    let mutants = mutants.then(|| String::from("examples/custom_driver builds the mutants of the suite"));
     let plain = plain.into_iter().map(|name| format!("a plain cargo build takes {name}; see default-members"));
     let backends = backends.into_iter().map(|name| format!("tenure-backends without etcd takes {name}"));
-    Ok(plain.chain(backends).collect())
+    Ok(plain.chain(backends).chain(mutants).collect())
+}
+
+/// The features of a package, separated by commas, with which the tests of another one are built alone.
+fn features_of(package: &str, selected: &str) -> Outcome<String> {
+    let tree =
+        ["tree", "--edges", "normal,build,dev", "--prefix", "none", "--format", "{p} {f}", "--package", selected];
+    let tree = output(&mut cargo(&tree))?;
+    let line = tree.lines().find(|line| line.split(' ').next() == Some(package));
+    let line = line.ok_or_else(|| Failure(format!("{selected} does not depend on {package}")))?;
+    Ok(line.rsplit_once(' ').map(|(_, features)| features.to_owned()).unwrap_or_default())
 }
 
 /// Which of these packages cargo would build.

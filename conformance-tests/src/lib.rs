@@ -43,7 +43,7 @@ mod cases;
 mod rng;
 mod run;
 
-pub use case::{Case, Context, Listed, Need, Selection, list};
+pub use case::{Case, Context, Listed, Need, Property, Selection, list, properties};
 pub use cases::all as all_cases;
 pub use harness::{
     BoxError, CaseContext, Declared, Fault, FaultKind, Harness, HarnessMaker, Healer, Inspector, Isolation, Missing,

@@ -16,7 +16,7 @@ pub struct Case {
     pub id: &'static str,
     /// What it proves when it passes, in one sentence.
     pub proves: &'static str,
-    /// The properties of the contract that it covers.
+    /// The numbers of the [properties](super::properties) that it covers.
     pub properties: &'static [&'static str],
     /// Without which it cannot run.
     pub needs: &'static [Need],

@@ -4,6 +4,7 @@ mod context;
 mod definition;
 mod failure;
 mod need;
+mod property;
 mod select;
 
 pub use context::Context;
@@ -11,4 +12,5 @@ pub(crate) use definition::case;
 pub use definition::{Case, CaseFn};
 pub use failure::{CaseResult, Failure};
 pub use need::{Need, Verdict};
+pub use property::{Property, properties};
 pub use select::{Listed, Selection, list};

@@ -24,6 +24,7 @@
 //! A backend is a [`HarnessMaker`]; `src/bin/conformance.rs` runs the suite on them.
 
 pub mod chaos;
+mod defaults;
 #[cfg(feature = "etcd")]
 mod etcd;
 mod memory;
@@ -38,6 +39,7 @@ use tenure_conformance::HarnessMaker;
 use tenure_core::driver::Backend;
 use tenure_core::{Error, ErrorKind};
 
+pub use defaults::{Defaults, defaults};
 #[cfg(feature = "etcd")]
 pub use etcd::EtcdMaker;
 pub use memory::MemoryMaker;

@@ -2,17 +2,41 @@
 
 use std::fmt::Write as _;
 use std::sync::Arc;
+use std::time::Duration;
 
-use tenure_conformance::{HarnessMaker, all_cases};
+use tenure_conformance::{HarnessMaker, all_cases, properties};
 
+use crate::defaults::{Defaults, defaults};
 use crate::makers;
 
 const NOTE: &str = "<!-- Made by `cargo xtask tidy --fix`; not to be edited. -->\n";
 
+const ABOUT_DEFAULTS: &str = "\
+What each driver declares with its default settings. `DistributedLock::capabilities`, `ReentrantLock::capabilities` and
+`DelayQueue::capabilities` return the same at run time, and their documentation explains each word. Settings change the most
+waiters (`max_waiters`), the depth of re-entry (`max_depth`, memory and etcd), the longest ttl of a quorum (`max_ttl`), the
+clock error (`clock_error`, etcd) and the bounds of queues. The payload is in bytes, the batch in messages.
+";
+
+const ABOUT_PROPERTIES: &str = "\
+Each case proves one sentence about a driver. The last column of the tables says to which properties of the contract (P) it
+belongs, and which mistakes of other lock libraries (R) it would find. [guarantees.md](guarantees.md) says under which
+assumptions the properties hold. The numbers stay as they are, and have gaps.
+";
+
+const ABOUT_BACKENDS: &str = "\
+## Backends of the conformance suite
+
+The suite runs each driver on several arrangements of servers. It sets lower bounds than the defaults above, so that its cases
+can reach them.
+";
+
 /// `docs/cases.md`: every case with the sentence that it proves.
 #[must_use]
 pub fn cases_page() -> String {
-    let mut page = format!("{NOTE}\n# Cases of the conformance suite\n");
+    let mut page = format!("{NOTE}\n# Cases of the conformance suite\n\n{ABOUT_PROPERTIES}");
+    page.push_str(&legend('P', "property | what holds"));
+    page.push_str(&legend('R', "mistake | what went wrong elsewhere"));
     let mut cases: Vec<_> = all_cases().collect();
     cases.sort_by_key(|case| case.id);
     let mut theme = "";
@@ -28,48 +52,41 @@ pub fn cases_page() -> String {
     page
 }
 
-/// `docs/capabilities.md`: what each backend declares.
+/// `docs/capabilities.md`: what the drivers promise by default, and what the suite's backends are.
 #[must_use]
 pub fn capabilities_page() -> String {
-    let mut page = format!("{NOTE}\n# Capabilities of the backends\n\n");
+    let mut page = format!("{NOTE}\n# Capabilities of the drivers\n\n{ABOUT_DEFAULTS}\n## Locks\n\n");
     page.push_str(
-        "| backend | exclusion | fencing | waiting | ttl | most waiters | most fences of a grant | re-entry | faults that the harness makes |\n",
+        "| driver | exclusion | fencing | waiting | ttl | most waiters | most fences of a grant | re-entry |\n\
+         |---|---|---|---|---|---|---|---|\n",
     );
-    page.push_str("|---|---|---|---|---|---|---|---|---|\n");
-    for maker in usual() {
-        let declared = maker.declared();
-        let locks = declared.locks;
+    for (driver, Defaults { locks, reentrant, .. }) in defaults() {
         let waiters = locks.max_waiters.map_or_else(|| String::from("no queue"), |most| most.to_string());
-        let reentrant = declared.reentrant.map_or_else(
-            || String::from("none"),
-            |reentrant| format!("{:?}, depth {}", reentrant.scope, reentrant.max_depth),
-        );
-        let faults: Vec<String> = declared.faults.iter().map(|fault| format!("{fault:?}")).collect();
         let _ = writeln!(
             page,
-            "| `{}` | {:?} | {:?} | {:?} | {:?} to {:?} in steps of {:?} | {waiters} | {} | {reentrant} | {} |",
-            maker.id(),
+            "| {driver} | {:?} | {:?} | {:?} | {:?} to {} in steps of {:?} | {waiters} | {} | {:?}, depth {} |",
             locks.exclusion,
             locks.fencing,
             locks.waiting,
             locks.ttl.min,
-            locks.ttl.max,
+            span(locks.ttl.max),
             locks.ttl.granularity,
             locks.max_fences,
-            faults.join(", "),
+            reentrant.scope,
+            reentrant.max_depth,
         );
     }
-    page.push_str("\n## Delay queues\n\n");
     page.push_str(
-        "| backend | could lose or repeat | fencing | clock error | woken | concurrency keys | parked messages | largest payload | batch |\n",
+        "\n## Delay queues\n\n\
+         | driver | could lose or repeat | fencing | clock error | woken | concurrency keys | parked messages | largest \
+         payload | batch | most messages | most dead letters |\n|---|---|---|---|---|---|---|---|---|---|---|\n",
     );
-    page.push_str("|---|---|---|---|---|---|---|---|---|\n");
-    for maker in usual() {
-        let Some(queue) = maker.declared().queue else { continue };
+    for (driver, Defaults { queue, .. }) in defaults() {
+        let Some(queue) = queue else { continue };
+        let backlog = queue.backlog.map_or_else(|| String::from("no bound"), |most| most.to_string());
         let _ = writeln!(
             page,
-            "| `{}` | {:?} | {:?} | {:?} | {:?} | {:?} | {:?} | {} | {} |",
-            maker.id(),
+            "| {driver} | {:?} | {:?} | {:?} | {:?} | {:?} | {:?} | {} | {} | {backlog} | {} |",
             queue.durability,
             queue.fencing,
             queue.clock_error,
@@ -78,9 +95,33 @@ pub fn capabilities_page() -> String {
             queue.parking,
             queue.payload,
             queue.batch,
+            queue.dead_letters,
         );
     }
+    let _ = write!(page, "\n{ABOUT_BACKENDS}\n| backend | faults that the harness makes |\n|---|---|\n");
+    for maker in usual() {
+        let faults: Vec<String> = maker.declared().faults.iter().map(|fault| format!("{fault:?}")).collect();
+        let faults = if faults.is_empty() { String::from("none") } else { faults.join(", ") };
+        let _ = writeln!(page, "| `{}` | {faults} |", maker.id());
+    }
     page
+}
+
+/// Whole days, or what is shorter as it is.
+fn span(span: Duration) -> String {
+    match span.as_secs() / 86_400 {
+        0 => format!("{span:?}"),
+        days => format!("{days} days"),
+    }
+}
+
+/// The table of the properties whose numbers begin with this letter.
+fn legend(letter: char, columns: &str) -> String {
+    let properties = properties().iter().filter(|property| property.number.starts_with(letter));
+    properties.fold(format!("\n| {columns} |\n|---|---|\n"), |mut table, property| {
+        let _ = writeln!(table, "| {} | {} |", property.number, property.holds);
+        table
+    })
 }
 
 /// All backends but those on servers of other versions, which declare the same.

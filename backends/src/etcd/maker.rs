@@ -5,13 +5,11 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use tenure_conformance::{BoxError, CaseContext, Declared, FaultKind, Harness, HarnessMaker, Isolation, Missing};
-use tenure_core::driver::{
-    Exclusion, Fencing, Introspection, KeyedConcurrency, LeaseRange, LockCapabilities, OwnerScope, Parking,
-    QueueCapabilities, QueueWake, ReentrantCapabilities, Revocation, TtlRange, Waiting,
-};
+use tenure_core::driver::{LockCapabilities, QueueCapabilities, ReentrantCapabilities};
 use tenure_testkit::{EtcdCluster, EtcdOptions};
 
-use super::harness::EtcdHarness;
+use super::harness::{CLOCK_ERROR, EtcdHarness, MAX_DEAD_LETTERS, MAX_DEPTH, MAX_WAITERS};
+use crate::defaults::{self, Defaults};
 use crate::other::Program;
 
 const USUAL: Program = Program::Usual { name: "etcd", variable: "TENURE_ETCD_BIN" };
@@ -67,52 +65,22 @@ impl EtcdMaker {
     }
 }
 
-/// Written down a second time, as the rest.
-fn queue() -> QueueCapabilities {
-    QueueCapabilities {
-        clock_error: super::harness::CLOCK_ERROR,
-        wake: QueueWake::Notified,
-        durability: Exclusion::Consensus,
-        fencing: Fencing::Strict,
-        keys: KeyedConcurrency::OneInFlight,
-        parking: Parking::Attended,
-        payload: 64 * 1024,
-        batch: 100,
-        request_bytes: 384 * 1024,
-        delay: Duration::from_secs(3_650 * 86_400),
-        lease: LeaseRange { min: Duration::from_millis(10), max: Duration::from_secs(86_400) },
-        attempts: 10_000,
-        backlog: None,
-        dead_letters: super::harness::MAX_DEAD_LETTERS,
-    }
-}
-
 #[async_trait]
 impl HarnessMaker for EtcdMaker {
     fn id(&self) -> &str {
         self.id
     }
 
-    /// Written down a second time on purpose: the suite compares it with the live driver.
+    /// The driver's defaults, and caps that the suite can reach. The suite compares it with the live driver.
     fn declared(&self) -> Declared {
-        let locks = LockCapabilities {
-            exclusion: Exclusion::Consensus,
-            fencing: Fencing::Strict,
-            waiting: Waiting::Fifo,
-            ttl: TtlRange {
-                min: Duration::from_secs(2),
-                max: Duration::from_secs(24 * 86_400),
-                granularity: Duration::from_secs(1),
-            },
-            introspection: Introspection::Ageless,
-            revocation: Revocation::Forced,
-            max_waiters: Some(super::harness::MAX_WAITERS),
-            renew_batch: 100,
-            max_fences: 8,
-        };
-        Declared::new(locks)
-            .reentrant(ReentrantCapabilities { scope: OwnerScope::Backend, max_depth: super::harness::MAX_DEPTH })
-            .queue(queue())
+        let Defaults { locks, reentrant, queue } = defaults::etcd();
+        let (waiters, clock_error, dead_letters) = (Some(MAX_WAITERS), CLOCK_ERROR, MAX_DEAD_LETTERS);
+        let queue = queue.map(|queue| QueueCapabilities { clock_error, dead_letters, ..queue });
+        let declared = Declared::new(LockCapabilities { max_waiters: waiters, ..locks })
+            .reentrant(ReentrantCapabilities { max_depth: MAX_DEPTH, ..reentrant });
+        queue
+            .into_iter()
+            .fold(declared, Declared::queue)
             .several_processes()
             .past_killed_waiters(Duration::from_millis(2_500))
             .visible_leftovers()

@@ -7,15 +7,13 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use tenure_conformance::{BoxError, CaseContext, Declared, FaultKind, Harness, HarnessMaker, Isolation, Missing};
-use tenure_core::driver::{
-    Exclusion, Fencing, Introspection, KeyedConcurrency, LeaseRange, LockCapabilities, OwnerScope, Parking,
-    QueueCapabilities, QueueWake, ReentrantCapabilities, Revocation, TtlRange, Waiting,
-};
+use tenure_core::driver::LockCapabilities;
 use tenure_testkit::RedisOptions;
 
 use super::harness::{RedisHarness, Shared};
 use super::servers::Servers;
 use super::setup::{Library, Setup};
+use crate::defaults::{self, Defaults};
 use crate::other::Program;
 
 /// A cap on waiters that the suite can reach.
@@ -101,54 +99,19 @@ impl RedisMaker {
     }
 }
 
-/// Written down a second time, as the rest.
-fn queue(durability: Exclusion) -> QueueCapabilities {
-    QueueCapabilities {
-        clock_error: Duration::ZERO,
-        wake: QueueWake::Notified,
-        durability,
-        fencing: Fencing::ClockSeeded,
-        keys: KeyedConcurrency::OneInFlight,
-        parking: Parking::Attended,
-        payload: 256 * 1024,
-        batch: 256,
-        request_bytes: 1024 * 1024,
-        delay: Duration::from_secs(3_650 * 86_400),
-        lease: LeaseRange { min: Duration::from_millis(10), max: Duration::from_secs(86_400) },
-        attempts: 10_000,
-        backlog: None,
-        dead_letters: 100_000,
-    }
-}
-
 #[async_trait]
 impl HarnessMaker for RedisMaker {
     fn id(&self) -> &str {
         &self.id
     }
 
-    /// Written down a second time on purpose: the suite compares it with the live driver.
+    /// The driver's defaults, and caps that the suite can reach. The suite compares it with the live driver.
     fn declared(&self) -> Declared {
-        let locks = LockCapabilities {
-            exclusion: self.setup.exclusion(),
-            fencing: Fencing::ClockSeeded,
-            waiting: Waiting::Fifo,
-            ttl: TtlRange {
-                min: Duration::from_millis(10),
-                max: Duration::from_secs(24 * 86_400),
-                granularity: Duration::from_millis(1),
-            },
-            introspection: Introspection::Full,
-            revocation: Revocation::Forced,
-            max_waiters: Some(MAX_WAITERS),
-            renew_batch: 100,
-            max_fences: 8,
-        };
-        let declared = Declared::new(locks);
+        let Defaults { locks, reentrant, queue } = defaults::redis(self.setup.exclusion());
+        let declared = Declared::new(LockCapabilities { max_waiters: Some(MAX_WAITERS), ..locks }).reentrant(reentrant);
+        let declared = queue.into_iter().fold(declared, Declared::queue);
         let declared = if self.passing { declared } else { declared.without_passing() };
         declared
-            .reentrant(ReentrantCapabilities { scope: OwnerScope::Backend, max_depth: 65_535 })
-            .queue(queue(self.setup.exclusion()))
             .several_processes()
             .past_killed_waiters(Duration::from_millis(50))
             .visible_leftovers()

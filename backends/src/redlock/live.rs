@@ -10,15 +10,13 @@ use tenure_conformance::{
     BoxError, CaseContext, Declared, Fault, FaultKind, Harness, HarnessMaker, Healer, Inspector, Isolation, Missing,
 };
 use tenure_core::FenceFloor;
-use tenure_core::driver::{
-    Backend, BackendUrl, Exclusion, Fencing, Introspection, LockCapabilities, OwnerScope, ReentrantCapabilities,
-    Revocation, Ttl, TtlRange, Waiting,
-};
+use tenure_core::driver::{Backend, BackendUrl, LockCapabilities, Ttl, TtlRange};
 use tenure_redis::{RedisConfig, RedisDriver};
 use tenure_redlock::Redlock;
 use tenure_testkit::{RedisOptions, RedisServer};
 use tokio::task::JoinSet;
 
+use crate::defaults::{self, Defaults};
 use crate::redis::{MAX_WAITERS, RedisInspector, RedisMaker, Servers, Shared, hosts, inject, lock};
 
 /// What is wrong with some of the servers.
@@ -66,25 +64,12 @@ impl HarnessMaker for RedlockMaker {
         self.id
     }
 
-    /// Written down a second time on purpose: the suite compares it with the live driver.
+    /// The driver's defaults, and the caps of the suite. The suite compares it with the live driver.
     fn declared(&self) -> Declared {
-        let locks = LockCapabilities {
-            exclusion: Exclusion::Quorum { nodes: u8::try_from(self.nodes).unwrap_or(u8::MAX) },
-            fencing: Fencing::ClockSeeded,
-            waiting: Waiting::Notified,
-            ttl: TtlRange {
-                min: Duration::from_millis(10),
-                max: Duration::from_secs(24 * 86_400),
-                granularity: Duration::from_millis(1),
-            },
-            introspection: Introspection::Full,
-            revocation: Revocation::Forced,
-            max_waiters: Some(MAX_WAITERS),
-            renew_batch: 100,
-            max_fences: 1,
-        };
-        let declared =
-            Declared::new(locks).reentrant(ReentrantCapabilities { scope: OwnerScope::Process, max_depth: 65_535 });
+        let Defaults { locks, reentrant, .. } = defaults::redlock(u8::try_from(self.nodes).unwrap_or(u8::MAX));
+        let ttl = TtlRange { max: Ttl::MAX, ..locks.ttl };
+        let locks = LockCapabilities { max_waiters: Some(MAX_WAITERS), ttl, ..locks };
+        let declared = Declared::new(locks).reentrant(reentrant);
         if self.minority != Minority::Healthy {
             return declared.several_processes();
         }

@@ -1,0 +1,132 @@
+//! What the drivers promise with their default settings.
+//!
+//! Written down a second time on purpose: `tests/defaults.rs` compares it with live drivers, and the suite, whose backends
+//! differ from it only in the caps that cases have to reach, with theirs.
+
+use std::time::Duration;
+
+use tenure_core::driver::{
+    Exclusion, Fencing, Introspection, KeyedConcurrency, LeaseRange, LockCapabilities, OwnerScope, Parking,
+    QueueCapabilities, QueueWake, ReentrantCapabilities, Revocation, TtlRange, Waiting,
+};
+use tenure_memory::MemoryDriver;
+
+/// What the drivers of one kind of backend promise with their default settings.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Defaults {
+    /// Of plain locks.
+    pub locks: LockCapabilities,
+    /// Of re-entrant locks.
+    pub reentrant: ReentrantCapabilities,
+    /// Of delay queues, where there are any.
+    pub queue: Option<QueueCapabilities>,
+}
+
+/// Each kind of backend, by the name that the documentation has for it.
+#[must_use]
+pub fn defaults() -> Vec<(&'static str, Defaults)> {
+    vec![
+        ("memory", memory()),
+        ("redis and fred, one server", redis(Exclusion::SingleNode)),
+        ("redis and fred, cluster or sentinels", redis(Exclusion::LossyFailover)),
+        ("redlock, 3 Redis servers", redlock(3)),
+        ("etcd", etcd()),
+    ]
+}
+
+/// The memory driver needs no server: it says so itself.
+fn memory() -> Defaults {
+    let driver = MemoryDriver::new();
+    Defaults {
+        locks: tenure_core::driver::DistributedLock::capabilities(&driver),
+        reentrant: tenure_core::driver::ReentrantLock::capabilities(&driver),
+        queue: Some(tenure_core::driver::DelayQueue::capabilities(&driver)),
+    }
+}
+
+/// Either driver of Redis, where this can break exclusion.
+pub(crate) fn redis(exclusion: Exclusion) -> Defaults {
+    let locks = LockCapabilities {
+        exclusion,
+        fencing: Fencing::ClockSeeded,
+        waiting: Waiting::Fifo,
+        ttl: millis_up_to(Duration::from_secs(24 * 86_400)),
+        introspection: Introspection::Full,
+        revocation: Revocation::Forced,
+        max_waiters: Some(10_000),
+        renew_batch: 100,
+        max_fences: 8,
+    };
+    let queue = QueueCapabilities {
+        clock_error: Duration::ZERO,
+        wake: QueueWake::Notified,
+        durability: exclusion,
+        fencing: Fencing::ClockSeeded,
+        keys: KeyedConcurrency::OneInFlight,
+        parking: Parking::Attended,
+        payload: 256 * 1024,
+        batch: 256,
+        request_bytes: 1024 * 1024,
+        delay: Duration::from_secs(3_650 * 86_400),
+        lease: LeaseRange { min: Duration::from_millis(10), max: Duration::from_secs(86_400) },
+        attempts: 10_000,
+        backlog: None,
+        dead_letters: 100_000,
+    };
+    let reentrant = ReentrantCapabilities { scope: OwnerScope::Backend, max_depth: 65_535 };
+    Defaults { locks, reentrant, queue: Some(queue) }
+}
+
+/// A quorum of Redis servers.
+pub(crate) fn redlock(nodes: u8) -> Defaults {
+    let locks = LockCapabilities {
+        exclusion: Exclusion::Quorum { nodes },
+        waiting: Waiting::Notified,
+        ttl: millis_up_to(Duration::from_secs(60)),
+        max_fences: 1,
+        ..redis(Exclusion::SingleNode).locks
+    };
+    let reentrant = ReentrantCapabilities { scope: OwnerScope::Process, max_depth: 65_535 };
+    Defaults { locks, reentrant, queue: None }
+}
+
+/// The etcd driver. It is here without the feature as well: the page does not depend on how it was made.
+pub(crate) fn etcd() -> Defaults {
+    let locks = LockCapabilities {
+        exclusion: Exclusion::Consensus,
+        fencing: Fencing::Strict,
+        waiting: Waiting::Fifo,
+        ttl: TtlRange {
+            min: Duration::from_secs(2),
+            max: Duration::from_secs(24 * 86_400),
+            granularity: Duration::from_secs(1),
+        },
+        introspection: Introspection::Ageless,
+        revocation: Revocation::Forced,
+        max_waiters: Some(10_000),
+        renew_batch: 100,
+        max_fences: 8,
+    };
+    let queue = QueueCapabilities {
+        clock_error: Duration::from_secs(1),
+        wake: QueueWake::Notified,
+        durability: Exclusion::Consensus,
+        fencing: Fencing::Strict,
+        keys: KeyedConcurrency::OneInFlight,
+        parking: Parking::Attended,
+        payload: 64 * 1024,
+        batch: 100,
+        request_bytes: 384 * 1024,
+        delay: Duration::from_secs(3_650 * 86_400),
+        lease: LeaseRange { min: Duration::from_millis(10), max: Duration::from_secs(86_400) },
+        attempts: 10_000,
+        backlog: None,
+        dead_letters: 100_000,
+    };
+    let reentrant = ReentrantCapabilities { scope: OwnerScope::Backend, max_depth: 1_000 };
+    Defaults { locks, reentrant, queue: Some(queue) }
+}
+
+fn millis_up_to(max: Duration) -> TtlRange {
+    TtlRange { min: Duration::from_millis(10), max, granularity: Duration::from_millis(1) }
+}

@@ -2,7 +2,7 @@
 
 use crate::command::{Outcome, cargo};
 use crate::setup::{self, Install};
-use crate::{steps, test, tidy};
+use crate::{command, steps, test, tidy};
 
 /// Feature sets that must build alone: package and features.
 const FEATURES: &[(&str, &[&str])] = &[
@@ -45,6 +45,7 @@ pub(crate) fn run(options: &test::Options) -> Outcome {
     }
     run_step(&["clippy", "--quiet", "--workspace", "--all-targets", "--all-features", "--", "-D", "warnings"])?;
     docs()?;
+    dependencies()?;
     steps::within("tidy", || tidy::run(&tidy::Options::default()))?;
     test::run(options)
 }
@@ -53,6 +54,17 @@ fn docs() -> Outcome {
     let flags = "-D warnings";
     let doc = ["doc", "--quiet", "--workspace", "--all-features", "--no-deps"];
     steps::run(cargo(&doc).env("RUSTDOCFLAGS", flags)).map(drop)
+}
+
+/// Licences, sources and duplicates of all dependencies, where the program for it is installed. Known vulnerabilities are not
+/// asked for: their list comes over the network.
+fn dependencies() -> Outcome {
+    const CHECK: &[&str] = &["deny", "--all-features", "check", "-D", "warnings", "bans", "licenses", "sources"];
+    if command::on_path("cargo-deny") {
+        return run_step(CHECK);
+    }
+    steps::left_out(&command::show(&cargo(CHECK)), "cargo install --locked cargo-deny");
+    Ok(())
 }
 
 fn run_step(args: &[&str]) -> Outcome {

@@ -78,6 +78,15 @@ pub(crate) fn within<T>(name: &str, work: impl FnOnce() -> Outcome<T>) -> Outcom
     outcome
 }
 
+/// Says that a step did not run because a program is missing, and how to install that.
+pub(crate) fn left_out(name: &str, install: &str) {
+    println!("{}", line_of_left_out(name, install));
+}
+
+fn line_of_left_out(name: &str, install: &str) -> String {
+    format!("left out          {name}  not installed: {install}")
+}
+
 fn begin(name: &str) -> Instant {
     static TICKER: Once = Once::new();
     TICKER.call_once(|| drop(thread::spawn(tick)));
@@ -194,6 +203,12 @@ mod tests {
     fn a_step_has_one_line() {
         let line = line("done", Duration::from_secs(12), "core test engine", "3 passed");
         assert_eq!(line, "    done    12 s  core test engine                             3 passed");
+    }
+
+    #[test]
+    fn a_step_that_is_left_out_has_a_line_as_well() {
+        let line = line_of_left_out("cargo deny check", "cargo install cargo-deny");
+        assert_eq!(line, "left out          cargo deny check  not installed: cargo install cargo-deny");
     }
 
     #[cfg(unix)]

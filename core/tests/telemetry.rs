@@ -2,65 +2,16 @@
 
 #![cfg(feature = "tracing")]
 
-use std::fmt::{Debug, Write as _};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tenure_core::queue::{Job, Outcome, QueueName};
 use tenure_core::{Client, ErrorKind};
 use tenure_memory::{MemoryDriver, Operation};
-use tracing::field::{Field, Visit};
-use tracing::span::{Attributes, Id, Record};
-use tracing::{Event, Metadata, Subscriber};
-
-/// Keeps the name and the fields of everything reported.
-#[derive(Clone, Default)]
-struct Recorder(Arc<Mutex<Vec<String>>>);
-
-struct Line(String);
-
-impl Visit for Line {
-    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
-        let _ = write!(self.0, " {}={value:?}", field.name());
-    }
-}
-
-impl Recorder {
-    fn keep(&self, metadata: &Metadata<'_>, record: impl FnOnce(&mut Line)) {
-        let mut line = Line(metadata.name().to_owned());
-        record(&mut line);
-        self.0.lock().unwrap().push(line.0);
-    }
-
-    fn lines(&self, name: &str) -> Vec<String> {
-        let lines = self.0.lock().unwrap();
-        lines.iter().filter(|line| line.split(' ').next() == Some(name)).cloned().collect()
-    }
-}
-
-impl Subscriber for Recorder {
-    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        metadata.target().starts_with("tenure")
-    }
-
-    fn new_span(&self, span: &Attributes<'_>) -> Id {
-        self.keep(span.metadata(), |line| span.record(line));
-        Id::from_u64(1)
-    }
-
-    fn event(&self, event: &Event<'_>) {
-        self.keep(event.metadata(), |line| event.record(line));
-    }
-
-    fn record(&self, _span: &Id, _values: &Record<'_>) {}
-    fn record_follows_from(&self, _span: &Id, _follows: &Id) {}
-    fn enter(&self, _span: &Id) {}
-    fn exit(&self, _span: &Id) {}
-}
+use tenure_testkit::Recorder;
 
 #[tokio::test(start_paused = true)]
 async fn everything_documented_is_reported_and_no_token_is() {
-    let recorder = Recorder::default();
+    let recorder = Recorder::of("tenure");
     let _reporting = tracing::subscriber::set_default(recorder.clone());
     let driver = MemoryDriver::new();
     let (faults, client) = (driver.faults(), Client::new(driver));
@@ -96,23 +47,23 @@ async fn everything_documented_is_reported_and_no_token_is() {
         "tenure.cleanup_retried",
         "tenure.cleanup_given_up",
     ] {
-        let lines = recorder.lines(name);
+        let lines = recorder.lines_of(name);
         assert!(!lines.is_empty(), "{name} was not reported");
         assert!(lines.iter().all(|line| line.contains("orders/42")), "{lines:?}");
     }
-    assert!(recorder.lines("tenure.lost")[0].contains("reason=Expired"));
-    let all = recorder.0.lock().unwrap().join("\n");
+    assert!(recorder.lines_of("tenure.lost")[0].contains("reason=Expired"));
+    let all = recorder.lines().join("\n");
     assert!(tokens.iter().all(|token| !all.contains(token.expose().as_str())));
 }
 
 #[tokio::test(start_paused = true)]
 async fn who_waits_for_a_hold_of_its_own_client_is_warned_of_once() {
     const TTL: Duration = Duration::from_secs(30);
-    let recorder = Recorder::default();
+    let recorder = Recorder::of("tenure");
     let _reporting = tracing::subscriber::set_default(recorder.clone());
     let client = Client::new(MemoryDriver::new());
     let warnings = |name: &str| {
-        let lines = recorder.lines("tenure.waits_for_own_client");
+        let lines = recorder.lines_of("tenure.waits_for_own_client");
         lines.iter().filter(|line| line.contains(name)).count()
     };
     let lock = |name: &str| client.lock(name).ttl(TTL);
@@ -160,7 +111,7 @@ async fn who_waits_for_a_hold_of_its_own_client_is_warned_of_once() {
 /// Waits, on the paused clock, until it was reported.
 async fn reported(recorder: &Recorder, name: &str) {
     let seen = async {
-        while recorder.lines(name).is_empty() {
+        while recorder.lines_of(name).is_empty() {
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
     };
@@ -169,7 +120,7 @@ async fn reported(recorder: &Recorder, name: &str) {
 
 #[tokio::test(start_paused = true)]
 async fn everything_documented_of_queues_is_reported_and_no_payload_is() {
-    let recorder = Recorder::default();
+    let recorder = Recorder::of("tenure");
     let _reporting = tracing::subscriber::set_default(recorder.clone());
     let driver = MemoryDriver::new();
     let (faults, client) = (driver.faults(), Client::new(driver));
@@ -213,11 +164,11 @@ async fn everything_documented_of_queues_is_reported_and_no_payload_is() {
         ("tenure.worker_refused", "refused jobs"),
         ("tenure.worker_stopped", "more jobs"),
     ] {
-        let lines = recorder.lines(name);
+        let lines = recorder.lines_of(name);
         let field = format!(" queue={}", QueueName::new(queue).unwrap());
         assert!(lines.iter().any(|line| line.contains(&field)), "{name} with{field}: {lines:?}");
     }
-    assert!(recorder.lines("tenure.worker_stopped")[0].contains("dead=1"));
-    let all = recorder.0.lock().unwrap().join("\n");
+    assert!(recorder.lines_of("tenure.worker_stopped")[0].contains("dead=1"));
+    let all = recorder.lines().join("\n");
     assert!(!all.contains("secret"), "{all}");
 }

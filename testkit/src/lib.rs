@@ -16,6 +16,7 @@
 #[cfg(feature = "tls")]
 mod authority;
 mod certificates;
+mod checked;
 mod clock;
 mod cluster;
 mod dir;
@@ -28,11 +29,14 @@ mod proxy;
 mod redis;
 mod resp;
 mod sentinel;
+#[cfg(feature = "telemetry")]
+mod telemetry;
 mod wait;
 
 #[cfg(feature = "tls")]
 pub use authority::Authority;
 pub use certificates::Certificates;
+pub use checked::CheckedServer;
 pub use clock::ClockShim;
 pub use cluster::RedisCluster;
 pub use dir::TempDir;
@@ -42,4 +46,6 @@ pub use proxy::{Link, TcpProxy};
 pub use redis::RedisServer;
 pub use resp::{Reply, RespClient};
 pub use sentinel::{Announcements, RedisSentinels};
+#[cfg(feature = "telemetry")]
+pub use telemetry::Recorder;
 pub use wait::{PATIENCE, eventually};

@@ -2,7 +2,7 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use tenure_testkit::{Link, RedisOptions, RedisServer, Reply, RespClient, TcpProxy};
+use tenure_testkit::{CheckedServer, Link, RedisOptions, RedisServer, Reply, RespClient, TcpProxy};
 
 #[test]
 fn a_server_keeps_its_place_and_data_over_a_restart() {
@@ -24,6 +24,18 @@ fn a_paused_server_answers_only_when_it_goes_on() {
     client.send(&["PING"]).unwrap();
     server.resume().unwrap();
     assert_eq!(client.read().unwrap(), Reply::Status("PONG".into()));
+}
+
+#[test]
+fn a_checked_server_panics_over_a_key_that_may_not_stay() {
+    let ends = |keys: &[&str]| {
+        let server = CheckedServer::start(RedisOptions::new(), |key| key == "kept").unwrap();
+        keys.iter().for_each(|key| drop(server.cli(&["SET", key, "a"]).unwrap()));
+        server.cli(&["SET", "short", "a", "EX", "60"]).unwrap();
+        std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| drop(server))).is_ok()
+    };
+    assert!(ends(&["kept"]));
+    assert!(!ends(&["kept", "left"]));
 }
 
 #[test]

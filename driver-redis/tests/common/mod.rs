@@ -9,7 +9,6 @@ pub(crate) mod queue;
 pub(crate) mod wire;
 
 use std::collections::BTreeMap;
-use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,7 +18,8 @@ use tenure_core::driver::{
 };
 use tenure_core::{Label, LockName, OwnerId, OwnerToken};
 use tenure_redis::{RedisConfig, RedisDriver};
-use tenure_testkit::{RedisOptions, RedisServer, RespClient};
+pub(crate) use tenure_testkit::CheckedServer as Server;
+use tenure_testkit::{RedisOptions, RedisServer};
 
 /// Longer than any test waits for something that does happen.
 pub(crate) const LONG: Duration = Duration::from_secs(20);
@@ -72,52 +72,16 @@ impl Client {
     }
 }
 
-/// A server that is looked at when its test ends: no key lives for ever but counters of fences, the electorate of a node, and
-/// delay queues.
-pub(crate) struct Server(RedisServer);
-
+/// A server on which no key may live for ever but counters of fences, the electorate of a node, and delay queues.
 pub(crate) fn server() -> Server {
     server_with(RedisOptions::new())
 }
 
 pub(crate) fn server_with(options: RedisOptions) -> Server {
-    Server(RedisServer::start(options).unwrap())
-}
-
-impl Deref for Server {
-    type Target = RedisServer;
-
-    fn deref(&self) -> &RedisServer {
-        &self.0
-    }
-}
-
-impl DerefMut for Server {
-    fn deref_mut(&mut self) -> &mut RedisServer {
-        &mut self.0
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        if std::thread::panicking() || self.pid().is_none() {
-            return; // the test has failed already, or ended the server
-        }
-        let may_stay = |key: &String| {
-            [":{fence}", ":{electorate}", ":{dq}"].iter().any(|end| key.ends_with(end))
-                || key.starts_with("{tenure:dq:")
-        };
-        let mut left = unending(&mut self.connect().unwrap());
-        left.retain(|key| !may_stay(key));
-        assert!(left.is_empty(), "keys without an end: {left:?}");
-    }
-}
-
-/// The keys that live until they are deleted.
-pub(crate) fn unending(server: &mut RespClient) -> Vec<String> {
-    let keys = server.call(&["KEYS", "*"]).unwrap();
-    let keys = keys.items().iter().map(tenure_testkit::Reply::text);
-    keys.filter(|key| server.call(&["PTTL", key]).unwrap().int() == Some(-1)).collect()
+    let may_stay = |key: &str| {
+        [":{fence}", ":{electorate}", ":{dq}"].iter().any(|end| key.ends_with(end)) || key.starts_with("{tenure:dq:")
+    };
+    Server::start(options, may_stay).unwrap()
 }
 
 /// Makes the user `u` with exactly these rules, and the URL to log in with.

@@ -27,6 +27,5 @@ struct Readme;
 
 pub use driver::RedisDriver;
 pub use tenure_redis_support::{
-    Address, Eviction, FenceScope, Fences, Identity, Login, Notes, Prefix, Protocol, RedisConfig, RedisSettings, Tls,
-    Topology,
+    Address, Eviction, Fences, Identity, Login, Notes, Prefix, Protocol, RedisConfig, RedisSettings, Tls, Topology,
 };

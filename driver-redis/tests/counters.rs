@@ -12,7 +12,8 @@ use tenure_core::driver::{
     Signal, Vote,
 };
 use tenure_core::{Error, ErrorKind, FencingToken, OwnerId};
-use tenure_redis::{FenceScope, Fences, RedisConfig, RedisDriver, RedisSettings};
+use tenure_redis::{Fences, RedisConfig, RedisDriver, RedisSettings};
+use tenure_redis_support::FenceScope;
 
 const DAY: u64 = 86_400_000_000;
 

@@ -8,7 +8,8 @@ use common::queue::{message, push, queue, receive, up_to};
 use common::{Client, Server, attempt, entry, hold, server, server_with, waiter};
 use tenure_core::driver::{AcquireRequest, Handing, Queueing, Signal};
 use tenure_core::{ErrorKind, FenceFloor, OwnerId};
-use tenure_redis::{FenceScope, Fences, RedisConfig, RedisSettings};
+use tenure_redis::{Fences, RedisConfig, RedisSettings};
+use tenure_redis_support::FenceScope;
 use tenure_testkit::RedisOptions;
 
 const HOUR: u64 = 3_600_000_000;

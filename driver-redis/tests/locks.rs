@@ -255,7 +255,7 @@ async fn databases_are_worlds_apart() {
 async fn a_fence_can_be_kept_per_name_for_as_long_as_clocks_may_be_apart() {
     const DAY: i64 = 86_400_000;
     let server = server();
-    let named = tenure_redis::RedisSettings::default().fence_scope(tenure_redis::FenceScope::Name);
+    let named = tenure_redis::RedisSettings::default().fence_scope(tenure_redis_support::FenceScope::Name);
     let week = named.clone().counter_life(Duration::from_secs(7 * 86_400)).unwrap();
     let mut last = None;
     for (settings, life) in [(named, DAY), (week, 7 * DAY)] {

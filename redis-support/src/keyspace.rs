@@ -69,7 +69,7 @@ impl Default for Prefix {
     }
 }
 
-/// Which locks share a fence counter.
+/// Which locks share a fence counter. Where the keys are decides that, and no user does.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FenceScope {

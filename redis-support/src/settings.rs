@@ -81,8 +81,10 @@ impl RedisSettings {
         self
     }
 
-    /// Which locks share a fence counter; default [`FenceScope::Node`], but always [`FenceScope::Name`] in a cluster,
-    /// where a script reaches no key outside the slot of its lock. The same for all clients of a prefix.
+    /// Which locks share a fence counter: [`FenceScope::Name`] in a cluster, where a script reaches no key outside the slot of
+    /// its lock, [`FenceScope::Node`] elsewhere. [`connect`](crate::RedisLocks::connect) sets it, and nobody else but tests:
+    /// clients of one prefix that differed in it would grant from two counters.
+    #[doc(hidden)]
     #[must_use]
     pub fn fence_scope(mut self, scope: FenceScope) -> Self {
         self.fence_scope = scope;
@@ -101,7 +103,7 @@ impl RedisSettings {
     }
 
     /// How long the fence counter of one name outlives its last grant; default a day. It concerns counters that belong to
-    /// names and are seeded by a clock: those of a quorum, of a cluster and of [`FenceScope::Name`]. The next grant after
+    /// names and are seeded by a clock: those of a quorum and of a cluster. The next grant after
     /// that goes by the clock alone, so it has to be longer than the clocks of the quorum's clients, or of servers that
     /// follow one another, may be apart; each name costs its servers a key of some 90 bytes for so long. The same for
     /// all clients of a prefix.

@@ -17,8 +17,7 @@ const WHOLE_NODE: &str = "*";
 
 /// One round trip a method. Needs the right to `INFO` where a ballot asks for seniority.
 ///
-/// Whatever [`FenceScope`](crate::FenceScope) and [`Fences`](crate::Fences) the settings choose for plain locks, a
-/// vote's fence comes from a counter of the name's own that follows the proposals; it is kept for the settings'
+/// Whichever [`Fences`](crate::Fences) the settings choose for plain locks, a vote's fence comes from a counter of the name's own that follows the proposals; it is kept for the settings'
 /// [`counter_life`](crate::RedisSettings::counter_life) after its last use.
 #[async_trait]
 impl<E: RedisExecutor> QuorumNode for RedisLocks<E> {

@@ -2,36 +2,28 @@
 
 use std::time::Duration;
 
-/// SplitMix64.
+/// What the world draws with.
 #[derive(Clone, Debug)]
-pub(crate) struct Rng(u64);
+pub(crate) struct Rng(fastrand::Rng);
 
 impl Rng {
     pub(crate) fn new(seed: u64) -> Self {
-        Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15))
+        Self(fastrand::Rng::with_seed(seed))
     }
 
     /// A generator of its own for a part of the world.
     pub(crate) fn fork(&mut self) -> Self {
-        Self(self.next())
-    }
-
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
+        Self(self.0.fork())
     }
 
     /// A number below `end`.
     pub(crate) fn below(&mut self, end: u64) -> u64 {
-        self.next() % end.max(1)
+        self.0.u64(..end.max(1))
     }
 
     /// The same, as an index.
     pub(crate) fn index(&mut self, len: usize) -> usize {
-        usize::try_from(self.below(len as u64)).expect("less than a usize")
+        self.0.usize(..len.max(1))
     }
 
     /// One of these.

@@ -1,19 +1,19 @@
 //! What the models of scripts share: random numbers, how many steps to take, and how a failing script is shortened.
 
-/// SplitMix64.
-pub(crate) struct Rng(pub(crate) u64);
+/// What the models draw with.
+pub(crate) struct Rng(fastrand::Rng);
 
 impl Rng {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self(fastrand::Rng::with_seed(seed))
+    }
+
     pub(crate) fn below(&mut self, end: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (z ^ (z >> 31)) % end
+        self.0.u64(..end)
     }
 
     pub(crate) fn one_of<T: Copy>(&mut self, all: &[T]) -> T {
-        all[self.below(all.len() as u64) as usize]
+        all[self.0.usize(..all.len())]
     }
 }
 

@@ -179,7 +179,7 @@ pub(crate) struct Script {
 
 impl Script {
     pub(crate) fn draw(seed: u64) -> Self {
-        let mut rng = Rng(seed);
+        let mut rng = Rng::new(seed);
         let askers: Vec<_> = (0..2 + rng.below(MOST_ASKERS - 1)).map(|_| Asker::draw(&mut rng)).collect();
         let one = |_| Move { after: rng.one_of(&[0, 1, 7, 100]), step: Step::draw(&mut rng, askers.len()) };
         let moves = (0..STEPS).map(one).collect();

@@ -147,7 +147,8 @@ impl Draw {
 
     fn recent(&mut self, side: &Side) -> usize {
         let all = side.receipts.len();
-        all - 1 - self.rng.below((all as u64).min(if self.rng.0.is_multiple_of(8) { 100 } else { 8 })) as usize
+        let lately = if self.rng.below(8) == 0 { 100 } else { 8 };
+        all - 1 - self.rng.below((all as u64).min(lately)) as usize
     }
 
     fn target(&mut self, side: &Side) -> Target {

@@ -79,7 +79,7 @@ impl<'a> Bench<'a> {
 
     /// Runs the script of a seed. Tells how many steps were compared.
     pub(crate) fn draw(&mut self, seed: u64) -> Result<usize, Wrong> {
-        let draw = Draw { rng: Rng(seed), lock: lock(), pushed: 0, known: (false, false) };
+        let draw = Draw { rng: Rng::new(seed), lock: lock(), pushed: 0, known: (false, false) };
         self.run(Source::Drawn(draw))
     }
 

@@ -35,9 +35,11 @@ use crate::scheme::Scheme;
 /// And this setting of the driver: `fence_floor`, the [number](crate::FenceFloor) that all fences are greater than, for rows
 /// that were fenced with another backend, prefix or name before. `docs/changing-the-backend.md` says when it is needed.
 ///
-/// Schemes may be in capitals; user, password, path and values are percent-encoded where they need it. What else a URL may say is told by `redis::RedisConfig::from_url` and `etcd::EtcdConfig`, and that of a quorum beside
-/// it by `redlock::RedlockBuilder::settings_from_url`. The backend is reached once, so that a wrong address or password
-/// is told here and now; after a later outage it connects again by itself. Of a quorum a majority has to be there, and the rest joins later.
+/// Schemes are case-insensitive; user, password, path and values are percent-encoded where they need it.
+/// `redis::RedisConfig::from_url` and `etcd::EtcdConfig` list the other parameters of a URL, and
+/// `redlock::RedlockBuilder::settings_from_url` those of a quorum. The call connects to the backend once, so that a wrong
+/// address or password is an error here; after a later outage the client connects again by itself. Of a quorum, a majority
+/// has to answer, and the other nodes join later.
 ///
 /// # Errors
 ///

@@ -1,4 +1,4 @@
-//! Distributed locks and delay queues that keep their word, on a backend of your choice.
+//! Distributed locks and delay queues on a backend of your choice: fenced, cancel-safe, and tested by a conformance suite.
 //!
 //! ```
 //! # #[cfg(feature = "memory")]
@@ -18,9 +18,9 @@
 //!
 //! ## What is the lock for?
 //!
-//! Every distributed lock is a *lease*: it ends by itself, so that a dead holder does not block everybody for ever. And
-//! whoever was paused for longer than its lease (a garbage collection, a suspended machine, a slow disk) wakes up and
-//! goes on as if it held the lock, while another does. No lock service can prevent that. So ask, as Martin Kleppmann
+//! Every distributed lock is a *lease*: it ends by itself, so that a dead holder does not block others for ever. And a
+//! process that was paused for longer than its lease (a garbage collection, a suspended machine, a slow disk) continues
+//! as if it held the lock, while another one holds it. No lock service can prevent that. So ask, as Martin Kleppmann
 //! did in "How to do distributed locking" (2016):
 //!
 //! * **For efficiency?** Doing the work twice is a nuisance: an e-mail goes out again, a report is computed again. Then
@@ -30,8 +30,8 @@
 //!   the write, and let it refuse a token that is smaller than the largest it has seen. [`FenceGate`] is that check
 //!   within a process. In SQL the first statement claims the row and reads it:
 //!   `UPDATE … SET fence = $1 WHERE id = $2 AND fence <= $1 RETURNING …`, and the second writes:
-//!   `UPDATE … SET … WHERE id = $2 AND fence = $1`. A check of the write alone loses updates: who was paused between read
-//!   and write may write just after the next holder has read.
+//!   `UPDATE … SET … WHERE id = $2 AND fence = $1`. A check of the write alone loses updates: a client that was
+//!   paused between read and write may write just after the next holder has read.
 //!
 //! A resource that cannot check a fence (an e-mail gateway, a robot's arm) gets what a lease can give: use
 //! [`guard.run(work)`](LockGuard::run), which drops the work when the lease ends, and choose a ttl that is much longer
@@ -43,7 +43,7 @@
 //! |---|---|
 //! | work under a lock, in one call | [`Lock::with`] |
 //! | one at a time, in order of arrival | [`Client::lock`] and [`acquire`](Lock::acquire), or [`acquire_within`](Lock::acquire_within) |
-//! | skip the work if somebody is at it | [`Client::lock`] and [`try_acquire`](Lock::try_acquire): contention is a value |
+//! | skip the work if another client does it | [`Client::lock`] and [`try_acquire`](Lock::try_acquire): contention is a value |
 //! | to take it again further down the call stack | [`Client::reentrant`] with an [`OwnerId`] that you pass along |
 //! | a task that several instances begin at about the same time, done by one | [`Lock::at_least`], longer than their clocks are apart, and `try_acquire` |
 //! | several names at once, without deadlock | [`Client::lock_all`] |
@@ -56,11 +56,11 @@
 //!
 //! | lease | ends | for |
 //! |---|---|---|
-//! | [`ttl`](Lock::ttl) (default: 30 s) | when the guard is released or dropped; at most `ttl` after its process died | work of unknown length |
-//! | [`ttl`](Lock::ttl) and [`max_hold`](Lock::max_hold) | also after that time, however alive the process is | work that could hang |
+//! | [`ttl`](Lock::ttl) (default: 30 s) | when the guard is released or dropped, or at most `ttl` after its process died | work of unknown length |
+//! | [`ttl`](Lock::ttl) and [`max_hold`](Lock::max_hold) | also after that time, even if the process is running | work that could hang |
 //! | [`fixed_ttl`](Lock::fixed_ttl) | after exactly that time | work that must not run longer |
 //!
-//! A short ttl frees the lock of a dead process sooner, and loses it sooner when the backend is away.
+//! With a short ttl, the lock of a dead process is free sooner, but a live process loses it sooner in an outage.
 //!
 //! ## Which backend?
 //!
@@ -76,19 +76,19 @@
 //! Building the feature `etcd` needs `protoc`; no other feature does.
 //!
 //! The code that takes locks is the same for all, and its tests need not know either: `tests/application.rs` in the
-//! repository runs on memory, Redis and etcd by an environment variable. What a backend promises is a value too:
-//! [`Client::capabilities`] tells what can break [`Exclusion`](driver::Exclusion), how far
-//! [fences](driver::Fencing) are to be trusted, and how [waiting](driver::Waiting) works.
+//! repository runs on memory, Redis and etcd by an environment variable. The promises of a backend are values as well:
+//! [`Client::capabilities`] returns what can break [`Exclusion`](driver::Exclusion), how reliable
+//! [fences](driver::Fencing) are, and how [waiting](driver::Waiting) works.
 //!
-//! [`Client::doctor`] looks at the servers (eviction, persistence, replicas, clocks, rights) and tells what each finding
-//! means for locks: print it when a program starts, and mind what is a [`Danger`](doctor::Concern::Danger).
-//! [`Client::ping`] asks whether they answer, for health checks.
+//! [`Client::doctor`] checks the servers (eviction, persistence, replicas, clocks, rights) and says what each finding
+//! means for locks: print it when a program starts, and act on each [`Danger`](doctor::Concern::Danger).
+//! [`Client::ping`] checks whether they answer, for health checks.
 //!
 //! # Delay queues
 //!
-//! A message is pushed with a delay, and delivered once it is due, to one receiver at a time, until somebody settles
-//! it. Deliveries are leases too: at least once, each with a fence. The server's clock decides, so the clocks of
-//! producers and consumers do not matter; on etcd, which has no clock to ask, they do, within a declared error.
+//! A message is pushed with a delay, and delivered once it is due, to one receiver at a time, until a receiver settles
+//! it. Deliveries are leases as well: at least once, each with a fence. The server's clock decides, so the clocks of
+//! producers and consumers do not matter; on etcd, whose clock clients cannot read, they do, within a declared error.
 //!
 //! | you want | take |
 //! |---|---|
@@ -98,22 +98,22 @@
 //! | to handle messages for good | [`Queue::worker`](queue::Queue::worker): extends, retries, stops in good order |
 //! | to handle them by hand | [`Queue::receive`](queue::Queue::receive), then [`Delivery::ack`](queue::Delivery::ack) or [`nack`](queue::Delivery::nack); many at once: [`Queue::receive_many`](queue::Queue::receive_many), [`ack_many`](queue::Queue::ack_many) |
 //! | no two messages of one customer at once | [`Push::concurrency_key`](queue::Push::concurrency_key), or [`Push::lock`](queue::Push::lock) where other code takes that lock as well |
-//! | a request that finds its lock taken to be done later | [`Lock::or_park`] and a worker |
+//! | to do a request later if its lock is taken | [`Lock::or_park`] and a worker |
 //!
 //! # When things go wrong
 //!
-//! * A lost lease is told, and never comes back: [`lost()`](LockGuard::lost) resolves, also in other tasks
-//!   ([`loss()`](LockGuard::loss)), [`check()`](LockGuard::check) fails, [`run`](LockGuard::run) drops the work. That happens by
-//!   the local clock, without an answer from anywhere, and before the backend can grant the lock to another.
-//! * Every future may be dropped. What was sent is undone in the background with the same token; a dropped guard is
-//!   released the same way. [`Client::close`] waits for that, which is what the end of `main` is for.
-//! * An outage is not contention: [`ErrorKind::Unavailable`] was not applied, [`ErrorKind::Indeterminate`] may have
-//!   been, and is undone. Once in the queue, a waiter waits outages out.
+//! * A lost lease notifies its holder and never comes back: [`lost()`](LockGuard::lost) resolves, also in other tasks
+//!   ([`loss()`](LockGuard::loss)), [`check()`](LockGuard::check) fails, [`run`](LockGuard::run) drops the work. The local
+//!   clock decides this, without any answer from the backend, and before the backend can grant the lock to another client.
+//! * Every future may be dropped. The client undoes the request in the background with the same token, and releases a
+//!   dropped guard in the same way. Call [`Client::close`] at the end of `main`: it waits for that.
+//! * An outage is not contention: a request that failed with [`ErrorKind::Unavailable`] was not applied, one with
+//!   [`ErrorKind::Indeterminate`] may have been, and is undone. A waiter that is in the queue survives outages.
 //!
 //! # Testing your own handling of loss
 //!
-//! The driver of the feature `memory` runs under `#[tokio::test(start_paused = true)]` and takes orders: its
-//! [`Faults`](memory::Faults) expire leases, lose replies, and cut links.
+//! The driver of the feature `memory` runs under `#[tokio::test(start_paused = true)]`, and its
+//! [`Faults`](memory::Faults) expire leases, lose replies, and cut connections on demand.
 //!
 //! ```
 //! # #[cfg(feature = "memory")]
@@ -125,7 +125,7 @@
 //! let client = Client::new(driver.clone());
 //! let guard = client.lock("orders/42").acquire().await?;
 //!
-//! driver.faults().outage(); // and nobody answers any more
+//! driver.faults().outage(); // the backend answers no request any more
 //! assert_eq!(guard.lost().await, LostReason::Expired); // a paused clock makes it immediate
 //! assert!(guard.check().is_err());
 //! # Ok::<(), tenure::Error>(())

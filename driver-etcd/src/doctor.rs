@@ -73,7 +73,7 @@ impl Doctor for EtcdDriver {
                     Topic::Rights,
                     Concern::Note,
                     "the user may not ask for the status",
-                    "version and size cannot be told",
+                    "version and size are unknown",
                 )),
                 Ok(Err(error)) => checkup.add(away(server, &error.reason())),
                 Err(_) => checkup.add(away(server, &format!("no answer within {limit:?}"))),
@@ -98,10 +98,10 @@ impl EtcdDriver {
             }
             Ok(answer) => {
                 let raised = answer.alarms().iter().map(|alarm| format!("{:?}", alarm.alarm())).collect::<Vec<_>>();
-                let meaning = "nothing new is granted until the cause is mended and the alarm disarmed";
+                let meaning = "no new lock is granted until the cause is repaired and the alarm disarmed";
                 (Concern::Danger, format!("alarms are raised: {}", raised.join(", ")), meaning)
             }
-            Err(error) => (Concern::Note, error.reason(), "whether an alarm is raised cannot be told"),
+            Err(error) => (Concern::Note, error.reason(), "it is unknown whether an alarm is raised"),
         };
         checkup.add(finding("the cluster", Topic::Alarms, concern, seen, meaning));
     }
@@ -116,7 +116,7 @@ impl EtcdDriver {
             Err(error) if error.message().contains("has been compacted") => {
                 (Concern::Fine, "old revisions are compacted".to_owned(), "what was overwritten is forgotten")
             }
-            Err(error) => (Concern::Note, error.reason(), "whether old revisions are compacted cannot be told"),
+            Err(error) => (Concern::Note, error.reason(), "it is unknown whether old revisions are compacted"),
         };
         finding("the cluster", Topic::Storage, concern, seen, meaning)
     }
@@ -134,19 +134,19 @@ impl EtcdDriver {
             (Ok(users), SignsIn::No) => (
                 Concern::Note,
                 format!("nobody has to sign in; {users} users are known"),
-                "whoever reaches a member, with a certificate where it asks for one, may free and take every lock",
+                "any client that reaches a member, with a certificate if it asks for one, can free and take every lock",
             ),
             (Ok(users), SignsIn::Unknown) => (
                 Concern::Note,
                 format!("this client may look after all {users} users, or nobody has to sign in"),
-                "in the latter case whoever reaches a member may free and take every lock",
+                "in the latter case any client that reaches a member can free and take every lock",
             ),
             (Err(error), _) if error.kind() == ErrorKind::Denied => (
                 Concern::Fine,
                 "users have to sign in, and this one looks after no others".to_owned(),
-                "who may write under the prefix may free and take its locks, and nobody else",
+                "only clients with the right to write under the prefix can free and take its locks",
             ),
-            (Err(error), _) => (Concern::Note, error.reason(), "whether users have to sign in cannot be told"),
+            (Err(error), _) => (Concern::Note, error.reason(), "it is unknown whether users have to sign in"),
         };
         finding("the cluster", Topic::Rights, concern, seen, meaning)
     }

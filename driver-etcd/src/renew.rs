@@ -142,7 +142,7 @@ impl Inner {
                 Next::Lost => return Ok(Renewed::Lost),
                 Next::Done(secs) => return Ok(extended(secs)),
                 Next::Unclear => {
-                    let text = "etcd did not know a lease that stands: its leader changes";
+                    let text = "etcd did not find a lease that exists: its leader is changing";
                     return Err(Error::new(ErrorKind::Unavailable, text));
                 }
                 Next::KeepAlive(lease) => {

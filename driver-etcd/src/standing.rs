@@ -76,7 +76,7 @@ impl<A: Audience> Standing<A> {
                 return Ok(());
             }
             // It is being opened again, or was given up just now.
-            let ended = |_| Error::new(ErrorKind::Unavailable, "the watch was given up");
+            let ended = |_| Error::new(ErrorKind::Unavailable, "the watch was closed");
             news.changed().await.map_err(ended)?;
         }
     }

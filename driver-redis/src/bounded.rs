@@ -50,7 +50,9 @@ impl Bounded {
 impl AsyncRead for Bounded {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         if buf.remaining() > TOO_MUCH_ROOM {
-            return Poll::Ready(Err(io::Error::other("the server's answer is longer than any that was asked for")));
+            return Poll::Ready(Err(io::Error::other(
+                "the server's answer is longer than any answer to these requests can be",
+            )));
         }
         Pin::new(&mut self.0).poll_read(cx, buf)
     }

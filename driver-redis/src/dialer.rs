@@ -126,7 +126,8 @@ async fn on_given(mut connection: MultiplexedConnection) -> Result<RedisSocket, 
     connection.set_response_timeout(NO_LIMIT); // of this clone
     match connection.send_packed_command(&redis::cmd("PING")).await {
         Err(error) if error.code().is_none() => {
-            let message = format!("the connection that was given has ended, and nobody makes another one: {error}");
+            let message =
+                format!("the connection that was given has ended, and the driver does not replace it: {error}");
             Err(ExecError::NotSent { message, source: Some(Arc::new(error)) })
         }
         _ => Ok(RedisSocket::Commands { connection: Combined::new(connection), ended: Arc::default(), _driving: None }),

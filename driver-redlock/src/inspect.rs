@@ -24,7 +24,7 @@ pub(crate) async fn inspect(shared: &Arc<Shared>, name: &LockName) -> Result<Ins
         }
     }
     if seen.len() < shared.needed() {
-        return Err(shared.failure("no quorum could be looked at", &faults));
+        return Err(shared.failure("no quorum of the nodes could be inspected", &faults));
     }
     let waiters = seen.iter().map(|inspection| inspection.waiters).max().unwrap_or_default();
     let holders: Vec<Holder> = seen.into_iter().filter_map(|inspection| inspection.holder).collect();

@@ -314,7 +314,10 @@ impl<'a> Round<'a> {
         };
         if !self.slot.state().standing.win(fence, granted) {
             self.undo();
-            return Outcome::Failed(Error::new(ErrorKind::NotHeld, "the token was abandoned while it was asked for"));
+            return Outcome::Failed(Error::new(
+                ErrorKind::NotHeld,
+                "the token was abandoned while its request was in flight",
+            ));
         }
         self.shared.elections.won(self.rounds);
         let left_queue = {

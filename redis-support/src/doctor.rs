@@ -42,7 +42,7 @@ async fn examine<E: RedisExecutor + ?Sized>(executor: &E, calls: &Calls) -> Resu
                 Topic::Rights,
                 Concern::Note,
                 "info is denied or unknown",
-                "version, eviction, persistence and replicas cannot be told; a managed service documents them",
+                "version, eviction, persistence and replicas are unknown; a managed service documents them",
             )),
             Err(error) => {
                 let meaning = "its locks are not served";
@@ -120,10 +120,10 @@ pub(crate) fn look(checkup: &mut Checkup, server: &str, info: &str, placement: P
         (Placement::OneServer, 0) => (Concern::Fine, "nothing takes the place of this server"),
         (Placement::OneServer, _) => (
             Concern::Note,
-            "should one take over, the locks that it has not seen are granted twice; fences tell them apart",
+            "if a replica takes over, the locks that it has not seen are granted twice; their fences differ",
         ),
-        (_, 0) => (Concern::Danger, "nobody can take over: while this server is away its locks are not served"),
-        _ => (Concern::Note, "a failover may grant the latest locks twice; fences tell them apart"),
+        (_, 0) => (Concern::Danger, "no replica can take over: while this server is away its locks are not served"),
+        _ => (Concern::Note, "a failover may grant the latest locks twice; their fences differ"),
     };
     add(Topic::Replicas, concern, format!("{replicas} replicas attached"), meaning);
 }

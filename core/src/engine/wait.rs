@@ -366,7 +366,7 @@ impl<'a> Wait<'a> {
     }
 
     fn unheard(&self, limit: Duration) -> Error {
-        let text = format!("no answer within {limit:?} to the request to be woken; nothing was asked for yet");
+        let text = format!("subscribing to wake-ups timed out after {limit:?}; no lock request was sent");
         Error::new(ErrorKind::Unavailable, text)
     }
 

@@ -30,7 +30,7 @@ pub struct LockGuard {
 
 /// A hold without a guard: what somebody else needs to go on with it; made by [`LockGuard::detach`].
 #[derive(Clone, Debug)]
-#[must_use = "nobody renews the lease; adopt it, or it ends by itself"]
+#[must_use = "no task renews the lease; adopt it, or it ends by itself"]
 #[non_exhaustive]
 pub struct Detached {
     /// Which lock.

@@ -193,7 +193,7 @@ pub(super) fn limits(answer: &GetResponse) -> Result<QueueLimits> {
 fn damaged(found: &KeyValue, what: &str) -> Error {
     let (key, value) = (found.key().escape_ascii(), found.value()[..found.value().len().min(64)].escape_ascii());
     let text =
-        format!("the key \"{key}\" holds \"{value}\", which are no {what}; set its limits anew, or delete the key");
+        format!("the key \"{key}\" holds \"{value}\", which are not {what}; set its limits again, or delete the key");
     Error::new(ErrorKind::Damaged, text)
 }
 

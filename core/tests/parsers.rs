@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use tenure_core::driver::{BackendUrl, host_and_port};
 use tenure_core::queue::{ConcurrencyKey, MessageId, QueueName, Reason, Recurrence};
 use tenure_core::{Error, ErrorKind, FenceFloor, Label, LockName, OwnerId, OwnerToken, Result};
-use tenure_testkit::inputs::{self, assert_sound, frugally};
+use tenure_testkit::inputs::{self, SECRET, assert_sound, frugally};
 
 #[global_allocator]
 static MEMORY: PeakAlloc = PeakAlloc;
@@ -55,8 +55,6 @@ const URLS: &[&str] = &[
     ".",
     "\u{e9}",
 ];
-
-const SECRET: &str = "s3cr3t";
 
 /// All that drivers ask of a URL.
 fn read(text: &str) -> Result<BackendUrl> {

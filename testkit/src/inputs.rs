@@ -15,6 +15,9 @@ const MOST_BYTES: usize = 8 * 1024 * 1024;
 /// The longest error, in bytes.
 const LONGEST_ERROR: usize = 4 * 1024;
 
+/// A part of the password of each of the [`logins`], which no error may contain.
+pub const SECRET: &str = "s3cr3t";
+
 /// How a property is tried.
 ///
 /// # Panics
@@ -40,6 +43,12 @@ pub fn text(words: &'static [&'static str], pieces: Range<usize>) -> impl Strate
             text
         })
     })
+}
+
+/// URLs with a user and a password that contains [`SECRET`]. Nothing in them is encoded, so the login may end early.
+pub fn logins(schemes: &'static [&'static str], words: &'static [&'static str]) -> impl Strategy<Value = String> {
+    let parts = (0..schemes.len(), text(words, 0..5), text(words, 0..5), text(words, 0..12));
+    parts.prop_map(|(scheme, before, after, rest)| format!("{}://app:{before}{SECRET}{after}@{rest}", schemes[scheme]))
 }
 
 /// So many pieces, each a word or, as often as three of them, any byte.

@@ -146,6 +146,16 @@ impl BackendUrl {
         }
     }
 
+    /// What follows the scheme, as a file is named that may also be relative or absent: `scheme:a/b`, `scheme:/a/b`,
+    /// `scheme:///a/b`, `scheme:`.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::InvalidArgument`] when there is a host.
+    pub fn local_file(&self) -> Result<&str> {
+        if self.hosts.is_none() { Ok(&self.path) } else { self.file() }
+    }
+
     /// The hosts, without brackets, and their ports; `port` where none is named. At least one.
     ///
     /// # Errors
@@ -318,6 +328,10 @@ mod tests {
         assert_eq!(login("a://u@h"), (Some("u".into()), None));
         assert_eq!(login("a://u:@h"), (Some("u".into()), Some(String::new())));
         assert_eq!(url("redis+unix:///run/a%20b@c").file().unwrap(), "/run/a b@c");
+        for (text, file) in [("s:", ""), ("s:a/b", "a/b"), ("s:/a/b", "/a/b"), ("s:///a%20b/", "/a b/")] {
+            assert_eq!(url(text).local_file().unwrap(), file, "{text}");
+        }
+        assert!(url("s://host/a").local_file().is_err());
         assert_eq!(url("a://h/x%40y?t=%40").path(), "x@y");
         let plain = url("memory:name?x=1");
         assert_eq!((plain.path(), plain.has_slashes(), plain.hosts(1).is_err()), ("name", false, true));

@@ -15,6 +15,7 @@
 //! | `redlock/2-live-1-dead` | the same, one of three killed before the clients connect |
 //! | `redlock/slow-minority` | the same, two of five stopped after the clients connected |
 //! | `etcd/single`, `etcd/3-members` | the `etcd` driver on clusters of the harness's own; with the feature `etcd` |
+//! | `sqlite/file` | the `sqlite` driver, on a file of its own for each case |
 //! | `redis/single@6.2`, `redis/acl@6.2` | the oldest server that is supported |
 //! | `redis/single@valkey-9` | Valkey |
 //! | `etcd/single@3.5` | an older etcd |
@@ -32,6 +33,7 @@ mod other;
 mod pages;
 mod redis;
 mod redlock;
+mod sqlite;
 
 use std::sync::Arc;
 
@@ -46,6 +48,7 @@ pub use memory::MemoryMaker;
 pub use pages::{capabilities_page, cases_page, ids};
 pub use redis::{Library, RedisMaker, Setup};
 pub use redlock::{RedlockMaker, RedlockMemoryMaker};
+pub use sqlite::SqliteMaker;
 
 /// A connection to the backend at `url`, for a worker in another process.
 ///
@@ -55,6 +58,7 @@ pub use redlock::{RedlockMaker, RedlockMemoryMaker};
 pub async fn connect(url: &str) -> tenure_core::Result<Backend> {
     match url.split_once(':') {
         Some((scheme, _)) if scheme.contains("redis") => tenure::connect_backend(url).await,
+        Some(("sqlite", _)) => Ok(tenure_sqlite::SqliteDriver::open_url(url).await?.into()),
         #[cfg(feature = "etcd")]
         Some(("etcd", _)) => Ok(tenure_etcd::EtcdDriver::connect(url).await?.into()),
         _ => Err(Error::new(ErrorKind::Unsupported, "no backend that a worker can reach")),
@@ -78,6 +82,7 @@ pub fn makers() -> Vec<Arc<dyn HarnessMaker>> {
         Arc::new(EtcdMaker::single()),
         #[cfg(feature = "etcd")]
         Arc::new(EtcdMaker::three_members()),
+        Arc::new(SqliteMaker),
         Arc::new(RedisMaker::other(Setup::Single, "redis-6.2")),
         Arc::new(RedisMaker::other(Setup::Acl, "redis-6.2")),
         Arc::new(RedisMaker::other(Setup::Single, "valkey-9")),

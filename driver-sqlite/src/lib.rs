@@ -1,1 +1,22 @@
 //! Locks between the processes of one machine, in an SQLite file, for [tenure](https://docs.rs/tenure).
+
+#[cfg(not(target_os = "linux"))]
+compile_error!("tenure-sqlite counts leases by CLOCK_BOOTTIME and the boot id, which it knows on Linux only");
+
+mod bell;
+mod clock;
+mod config;
+mod decide;
+mod driver;
+mod error;
+mod hold;
+mod line;
+mod locks;
+mod reentrant;
+mod schema;
+mod span;
+mod store;
+mod worker;
+
+pub use config::SqliteConfig;
+pub use driver::SqliteDriver;

@@ -1,0 +1,81 @@
+//! The driver: a file, and the thread that has it.
+
+use std::sync::Arc;
+
+use tenure_core::driver::Backend;
+use tenure_core::{LockName, Result};
+
+use crate::config::{Caps, SqliteConfig};
+use crate::error::Done;
+use crate::store::Turn;
+use crate::worker::Worker;
+
+/// What errors and spans call it.
+pub(crate) const DRIVER: &str = "sqlite";
+
+/// Locks in an SQLite file, for the processes of one machine. A clone is the same client.
+#[derive(Clone, Debug)]
+pub struct SqliteDriver {
+    worker: Arc<Worker>,
+    pub(crate) config: Arc<SqliteConfig>,
+}
+
+impl SqliteDriver {
+    /// Opens the file of a URL: `sqlite:PATH`, or `sqlite:` for the [user's](SqliteConfig::of_user).
+    ///
+    /// # Errors
+    ///
+    /// Those of [`SqliteConfig`] and of [`open`](Self::open).
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`open`](Self::open).
+    pub async fn open_url(url: &str) -> Result<Self> {
+        Self::open(url.parse()?).await
+    }
+
+    /// Opens the file, and makes it if it is not there.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Misconfigured`](tenure_core::ErrorKind::Misconfigured) when the folder is not there or on a network file
+    /// system, the file cannot be written, belongs to another program or was written by a newer release;
+    /// [`Damaged`](tenure_core::ErrorKind::Damaged) when it is no database or a damaged one;
+    /// [`Denied`](tenure_core::ErrorKind::Denied) when a right is missing;
+    /// [`Unavailable`](tenure_core::ErrorKind::Unavailable) when the disk is full or another program locks the file.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future closes what was opened.
+    pub async fn open(config: SqliteConfig) -> Result<Self> {
+        let worker = Worker::start(config.clone()).await?;
+        Ok(Self { worker: Arc::new(worker), config: Arc::new(config) })
+    }
+
+    pub(crate) fn caps(&self) -> Caps {
+        self.config.caps
+    }
+
+    pub(crate) fn worker(&self) -> &Worker {
+        &self.worker
+    }
+
+    /// Does one request about a name in a transaction.
+    pub(crate) async fn call<T: Send + 'static>(
+        &self,
+        operation: &'static str,
+        name: &LockName,
+        work: impl FnOnce(&mut Turn<'_>, &LockName) -> Done<T> + Send + 'static,
+    ) -> Result<T> {
+        let same = name.clone();
+        let answer = self.worker.ask(move |turn| work(turn, &same)).await;
+        answer.map_err(|error| error.during(DRIVER, operation, name))
+    }
+}
+
+impl From<SqliteDriver> for Backend {
+    fn from(driver: SqliteDriver) -> Self {
+        let driver = Arc::new(driver);
+        Self::new(driver.clone()).with_reentrant(driver)
+    }
+}

@@ -1,0 +1,102 @@
+//! Plain locks: requests to decisions, decisions to answers.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use tenure_core::driver::{
+    AcquireRequest, Acquisition, DistributedLock, Exclusion, Exited, Fencing, ForceReleased, Hold, Inspection,
+    Introspection, LockCapabilities, Released, Renewal, Renewed, Revocation, TtlRange, Waiting, Watch,
+};
+use tenure_core::{Error, FencingToken, LockName, OwnerToken, Result, Ttl};
+
+use crate::decide::MOST_FENCES;
+use crate::driver::{DRIVER, SqliteDriver};
+use crate::error::Done;
+use crate::store::Turn;
+
+/// How many holds one renewal may carry. The number bounds how long a transaction keeps others waiting.
+const RENEW_BATCH: usize = 500;
+
+#[async_trait]
+impl DistributedLock for SqliteDriver {
+    fn driver(&self) -> &'static str {
+        DRIVER
+    }
+
+    fn capabilities(&self) -> LockCapabilities {
+        LockCapabilities {
+            exclusion: Exclusion::SingleNode,
+            fencing: Fencing::ClockSeeded,
+            waiting: Waiting::Fifo,
+            ttl: TtlRange { min: Ttl::MIN, max: Ttl::MAX, granularity: Duration::from_millis(1) },
+            introspection: Introspection::Full,
+            revocation: Revocation::Forced,
+            max_waiters: Some(self.caps().max_waiters),
+            renew_batch: RENEW_BATCH,
+            max_fences: MOST_FENCES,
+        }
+    }
+
+    async fn acquire(&self, request: &AcquireRequest) -> Result<Acquisition> {
+        let asked = request.clone();
+        self.call("acquire", &request.name, move |turn, _| turn.acquire(None, &asked)).await
+    }
+
+    async fn renew(&self, renewals: &[Renewal]) -> Vec<Result<Renewed>> {
+        self.renew_each(renewals, |turn, Renewal { hold, ttl }| turn.renew(&hold.name, &hold.token, ttl.get())).await
+    }
+
+    async fn release(&self, hold: &Hold) -> Result<Released> {
+        let token = hold.token;
+        let exited = self.call("release", &hold.name, move |turn, name| turn.exit(None, name, &token));
+        Ok(match exited.await? {
+            Exited::NotHeld => Released::NotHeld,
+            Exited::Released | Exited::Inside { .. } => Released::Released,
+        })
+    }
+
+    async fn abandon(&self, hold: &Hold) -> Result<()> {
+        let token = hold.token;
+        self.call("abandon", &hold.name, move |turn, name| turn.abandon(None, name, &token)).await
+    }
+
+    async fn watch(&self, name: &LockName, token: &OwnerToken) -> Result<Watch> {
+        let bell = self.worker().bell().map_err(|error| error.during(DRIVER, "watch", name))?;
+        Ok(bell.locks.register(*token))
+    }
+
+    async fn inspect(&self, name: &LockName) -> Result<Inspection> {
+        self.call("inspect", name, |turn, name| turn.inspect(name)).await
+    }
+
+    async fn force_release(&self, name: &LockName, expected: Option<FencingToken>) -> Result<ForceReleased> {
+        self.call("force_release", name, move |turn, name| turn.force_release(name, expected)).await
+    }
+
+    async fn close(&self) {
+        self.worker().close().await;
+    }
+}
+
+impl SqliteDriver {
+    /// Renews one after the other in one transaction; a failure on the way is the answer to all.
+    pub(crate) async fn renew_each<R: Clone + Send + 'static>(
+        &self,
+        renewals: &[R],
+        renew: impl Fn(&mut Turn<'_>, &R) -> Done<Renewed> + Send + 'static,
+    ) -> Vec<Result<Renewed>> {
+        let asked = renewals.to_vec();
+        let each = move |turn: &mut Turn<'_>| {
+            let one = |renewal: &R| match renew(turn, renewal).map_err(Error::from) {
+                // A hold that cannot be read keeps no other from being renewed.
+                Err(error) if error.kind() != tenure_core::ErrorKind::Damaged => Err(error),
+                answer => Ok(answer),
+            };
+            Ok(asked.iter().map(one).collect::<Result<Vec<_>>>()?)
+        };
+        match self.worker().ask(each).await {
+            Ok(answers) => answers,
+            Err(error) => renewals.iter().map(|_| Err(error.again())).collect(),
+        }
+    }
+}

@@ -1,0 +1,39 @@
+//! Re-entrant locks: requests to decisions, decisions to answers.
+
+use async_trait::async_trait;
+use tenure_core::driver::{
+    AcquireRequest, Acquisition, Exited, OwnerScope, ReentrantCapabilities, ReentrantHold, ReentrantLock,
+    ReentrantRenewal, Renewed,
+};
+use tenure_core::{OwnerId, Result};
+
+use crate::driver::SqliteDriver;
+
+#[async_trait]
+impl ReentrantLock for SqliteDriver {
+    fn capabilities(&self) -> ReentrantCapabilities {
+        ReentrantCapabilities { scope: OwnerScope::Backend, max_depth: self.caps().max_depth }
+    }
+
+    async fn enter(&self, owner: &OwnerId, request: &AcquireRequest) -> Result<Acquisition> {
+        let (owner, asked) = (*owner, request.clone());
+        self.call("enter", &request.name, move |turn, _| turn.acquire(Some(owner), &asked)).await
+    }
+
+    async fn renew(&self, renewals: &[ReentrantRenewal]) -> Vec<Result<Renewed>> {
+        self.renew_each(renewals, |turn, ReentrantRenewal { name, owner, fence, ttl }| {
+            turn.renew_hold(name, *owner, *fence, ttl.get())
+        })
+        .await
+    }
+
+    async fn exit(&self, hold: &ReentrantHold) -> Result<Exited> {
+        let (owner, token) = (hold.owner, hold.token);
+        self.call("exit", &hold.name, move |turn, name| turn.exit(Some(owner), name, &token)).await
+    }
+
+    async fn abandon(&self, hold: &ReentrantHold) -> Result<()> {
+        let (owner, token) = (hold.owner, hold.token);
+        self.call("abandon", &hold.name, move |turn, name| turn.abandon(Some(owner), name, &token)).await
+    }
+}

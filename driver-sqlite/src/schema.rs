@@ -1,0 +1,77 @@
+//! What a file has to be, and how a new one is made.
+
+use rusqlite::Connection;
+use tenure_core::{FenceFloor, Result};
+
+use crate::clock::Clock;
+use crate::error::{Done, damaged, misconfigured, of_sqlite};
+
+/// Tells a file of this library from other databases: `tenu`.
+const APPLICATION: i64 = 0x7465_6e75;
+/// The version of the tables. A newer library may write a greater one.
+const VERSION: i64 = 1;
+
+const TABLES: &str = "
+CREATE TABLE machine (
+  one INTEGER PRIMARY KEY CHECK (one = 1), boot TEXT NOT NULL, wall_ahead INTEGER NOT NULL, fence INTEGER NOT NULL
+) STRICT;
+CREATE TABLE hold (
+  name BLOB PRIMARY KEY, owner TEXT, entries BLOB NOT NULL, fence INTEGER NOT NULL, since INTEGER NOT NULL,
+  until INTEGER NOT NULL, label TEXT, handed INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE TABLE waiter (
+  place INTEGER PRIMARY KEY AUTOINCREMENT, name BLOB NOT NULL, token TEXT NOT NULL, client INTEGER NOT NULL,
+  present INTEGER NOT NULL, ttl INTEGER NOT NULL, fences INTEGER NOT NULL, direct INTEGER NOT NULL, label TEXT,
+  UNIQUE (name, token)
+) STRICT;
+CREATE INDEX waiter_turn ON waiter (name, place);
+CREATE TABLE grave (
+  number INTEGER PRIMARY KEY AUTOINCREMENT, name BLOB NOT NULL, token TEXT NOT NULL, until INTEGER NOT NULL,
+  UNIQUE (name, token)
+) STRICT;
+";
+
+/// That the file is ours, or empty. Nothing is written.
+pub(crate) fn check(db: &Connection) -> Result<()> {
+    let look = |what| db.pragma_query_value(None, what, |row| row.get::<_, i64>(0)).map_err(of_sqlite);
+    let (application, version) = (look("application_id")?, look("user_version")?);
+    let tables = "SELECT count(*) FROM sqlite_schema";
+    let tables: i64 = db.query_row(tables, [], |row| row.get(0)).map_err(of_sqlite)?;
+    match (application, version) {
+        (0, 0) if tables == 0 => Ok(()),
+        (APPLICATION, VERSION) => Ok(()),
+        (APPLICATION, version) if version > VERSION => Err(misconfigured(format!(
+            "the tables have version {version}, written by a newer release; this one knows version {VERSION}"
+        ))),
+        (APPLICATION, version) => Err(damaged(format!("the tables have version {version}, which there never was"))),
+        _ => Err(misconfigured("the file is the database of another program")),
+    }
+}
+
+/// Makes the tables if there are none, and voids what belongs to another run of the machine. Inside a transaction.
+pub(crate) fn prepare(db: &Connection, clock: &Clock, floor: FenceFloor) -> Done<()> {
+    check(db)?;
+    let version: i64 = db.pragma_query_value(None, "user_version", |row| row.get(0))?;
+    if version == 0 {
+        db.execute_batch(TABLES)?;
+        db.pragma_update(None, "application_id", APPLICATION)?;
+        db.pragma_update(None, "user_version", VERSION)?;
+        db.execute("INSERT INTO machine VALUES (1, '', 0, 0)", [])?;
+    }
+    let known: String = db.query_row("SELECT boot FROM machine", [], |row| row.get(0))?;
+    if known != clock.boot() {
+        // Whoever held or waited died with that run. The last commits of a power cut may be missing, so fences go on from
+        // the wall clock.
+        db.execute_batch("DELETE FROM hold; DELETE FROM waiter; DELETE FROM grave;")?;
+        db.execute("UPDATE machine SET boot = ?1", [clock.boot()])?;
+        raise_fences(db, FenceFloor::now())?;
+    }
+    db.execute("UPDATE machine SET wall_ahead = ?1", [clock.wall_ahead()])?;
+    raise_fences(db, floor)?;
+    Ok(())
+}
+
+fn raise_fences(db: &Connection, floor: FenceFloor) -> Done<()> {
+    db.execute("UPDATE machine SET fence = max(fence, ?1)", [floor.get().cast_signed()])?;
+    Ok(())
+}

@@ -1,0 +1,327 @@
+//! The file while it is open: transactions, and the letters that go out after them.
+
+use std::fs::File;
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use rusqlite::{Connection, MAIN_DB, OpenFlags};
+use rustix::fs::{FlockOperation, Stat};
+use tenure_core::driver::CredibleFences;
+use tenure_core::{Error, ErrorKind, FencingToken, Result};
+
+use crate::bell::{Bell, Belfry, Ear, Letter, folder_of};
+use crate::clock::Clock;
+use crate::config::{Caps, MakeFolder, SqliteConfig};
+use crate::error::{Done, damaged, misconfigured, of_commit, of_sqlite, of_system};
+use crate::schema;
+
+/// How long a program that locks the file without the gate is waited for.
+const BUSY: Duration = Duration::from_millis(500);
+/// After so many requests what is over is looked for, in as many rows of each table.
+const SWEEP: i64 = 32;
+
+/// Which file it is, however it is called.
+type Identity = (u64, u64);
+
+/// The file of one client.
+#[derive(Debug)]
+pub(crate) struct Store {
+    db: Connection,
+    /// Whoever wants to write waits here in turn. SQLite's own lock decides; this one spares its sleeping.
+    gate: File,
+    path: PathBuf,
+    identity: [Identity; 2],
+    clock: Clock,
+    caps: Caps,
+    belfry: Arc<Belfry>,
+    bell: Arc<Bell>,
+    letters: Vec<(i64, Letter)>,
+    sweep: Sweep,
+}
+
+#[derive(Debug, Default)]
+struct Sweep {
+    requests: i64,
+    name: Vec<u8>,
+    place: i64,
+}
+
+/// One request's part of a transaction, at one moment.
+pub(crate) struct Turn<'a> {
+    pub(crate) db: &'a Connection,
+    /// Microseconds of the machine's clock.
+    pub(crate) at: i64,
+    pub(crate) caps: Caps,
+    /// This client.
+    pub(crate) client: i64,
+    belfry: &'a Belfry,
+    letters: &'a mut Vec<(i64, Letter)>,
+}
+
+impl Store {
+    /// Opens the file and makes it what it has to be.
+    pub(crate) fn open(config: &SqliteConfig) -> Result<Self> {
+        let clock = Clock::find()?;
+        let path = config.path.clone();
+        make_folder(&path, config.make_folder)?;
+        check_place(&path)?;
+        let gate = beside(&path, "-gate");
+        let gate = File::options().create(true).truncate(false).write(true).open(&gate).map_err(|error| {
+            of_system(format_args!("open {}", gate.display()), error)
+        })?;
+        let closed = Gate::close(&gate)?;
+        let db = open_database(&path)?;
+        db.execute_batch("BEGIN IMMEDIATE").map_err(of_sqlite)?;
+        schema::prepare(&db, &clock, config.fence_floor).map_err(Error::from)?;
+        db.execute_batch("COMMIT").map_err(of_commit)?;
+        drop(closed);
+        let belfry = Arc::new(Belfry::open(&path)?);
+        let bell = Arc::new(Bell::hang(Arc::clone(&belfry))?);
+        let identity = identity(&path)?;
+        let (caps, letters, sweep) = (config.caps, Vec::new(), Sweep::default());
+        Ok(Self { db, gate, path, identity, clock, caps, belfry, bell, letters, sweep })
+    }
+
+    pub(crate) fn bell(&self) -> Arc<Bell> {
+        Arc::clone(&self.bell)
+    }
+
+    /// Runs what has queued up as one transaction. The letters go out after it.
+    pub(crate) fn transact(&mut self, work: impl FnOnce(&mut Self)) -> Result<()> {
+        let gate = self.gate.try_clone().map_err(|error| of_system("reach the gate", error))?;
+        let closed = Gate::close(&gate)?;
+        if identity(&self.path).ok() != Some(self.identity) {
+            let text = format!("{} was deleted or replaced while it was open; open it again", self.path.display());
+            return Err(misconfigured(text));
+        }
+        self.db.execute_batch("BEGIN IMMEDIATE").map_err(of_sqlite)?;
+        work(self);
+        let ended = self.sweep().and_then(|()| Ok(self.db.execute_batch("COMMIT").map_err(of_commit)?));
+        if ended.is_err() && !self.db.is_autocommit() {
+            drop(self.db.execute_batch("ROLLBACK")); // if that fails too, the next BEGIN tells
+        }
+        drop(closed);
+        let letters = std::mem::take(&mut self.letters);
+        if ended.is_ok() {
+            for (client, letter) in letters {
+                match client == self.bell.client {
+                    true => self.bell.ring(&letter),
+                    false => self.belfry.send(client, &letter),
+                }
+            }
+        }
+        ended.map_err(Error::from)
+    }
+
+    /// One request inside a transaction: wholly done, or not at all.
+    pub(crate) fn part<T>(&mut self, work: impl FnOnce(&mut Turn<'_>) -> Done<T>) -> Result<T> {
+        if self.db.is_autocommit() {
+            let text = "a request before this one in the same transaction made the database roll it back";
+            return Err(Error::new(ErrorKind::Unavailable, text));
+        }
+        self.sweep.requests += 1;
+        let written = self.letters.len();
+        let mut turn = Turn {
+            db: &self.db,
+            at: self.clock.now(),
+            caps: self.caps,
+            client: self.bell.client,
+            belfry: &self.belfry,
+            letters: &mut self.letters,
+        };
+        let whole = || -> Done<T> {
+            self.db.execute_batch("SAVEPOINT part")?;
+            let answer = work(&mut turn)?;
+            self.db.execute_batch("RELEASE part")?;
+            Ok(answer)
+        };
+        let done = whole();
+        if done.is_err() {
+            self.letters.truncate(written);
+            if !self.db.is_autocommit() {
+                // A full disk may have rolled back everything.
+                self.db.execute_batch("ROLLBACK TO part; RELEASE part").map_err(of_sqlite)?;
+            }
+        }
+        done.map_err(Error::from)
+    }
+
+    /// Forgets what is over, a few rows at a time.
+    fn sweep(&mut self) -> Done<()> {
+        if self.sweep.requests < SWEEP {
+            return Ok(());
+        }
+        let (db, at) = (&self.db, self.clock.now());
+        let rows = self.sweep.requests;
+        self.sweep.requests = 0;
+        let names = "SELECT name FROM hold WHERE name > ?1 ORDER BY name LIMIT ?2";
+        let names: Vec<Vec<u8>> = collect(db, names, (&self.sweep.name, rows))?;
+        let mut forget = db.prepare_cached("DELETE FROM hold WHERE name = ?1 AND until <= ?2")?;
+        for name in &names {
+            forget.execute((name, at))?;
+        }
+        self.sweep.name = names.last().cloned().unwrap_or_default();
+        let places = "SELECT place FROM waiter WHERE place > ?1 ORDER BY place LIMIT ?2";
+        let places: Vec<i64> = collect(db, places, (self.sweep.place, rows))?;
+        let mut forget = db.prepare_cached("DELETE FROM waiter WHERE place = ?1 AND present <= ?2")?;
+        for place in &places {
+            forget.execute((place, at))?;
+        }
+        self.sweep.place = places.last().copied().unwrap_or_default();
+        // They are numbered in the order in which they end.
+        let graves = "DELETE FROM grave WHERE until <= ?1 AND number IN (SELECT number FROM grave ORDER BY number LIMIT ?2)";
+        db.prepare_cached(graves)?.execute((at, rows))?;
+        db.prepare_cached("UPDATE machine SET wall_ahead = ?1")?.execute([self.clock.wall_ahead()])?;
+        Ok(())
+    }
+}
+
+impl Turn<'_> {
+    /// Whether the client can be told something.
+    pub(crate) fn ear(&self, client: i64) -> Ear {
+        if client == self.client { Ear::Open } else { self.belfry.ear(client) }
+    }
+
+    /// Tells a client something once the transaction is committed.
+    pub(crate) fn tell(&mut self, client: i64, letter: Letter) {
+        self.letters.push((client, letter));
+    }
+
+    /// The first of so many consecutive fences, greater than any before.
+    pub(crate) fn fences(&self, count: u32) -> Done<FencingToken> {
+        let mut raise = self.db.prepare_cached("UPDATE machine SET fence = fence + ?1 RETURNING fence - ?1 + 1")?;
+        let first: i64 = raise.query_row([count], |row| row.get(0))?;
+        let first = u64::try_from(first).ok().and_then(FencingToken::new);
+        match first.filter(|first| CredibleFences::now().contain(*first)) {
+            Some(first) => Ok(first),
+            None => Err(damaged("the counter of fences is not credible: table machine, column fence").into()),
+        }
+    }
+}
+
+/// All rows of one column.
+fn collect<T: rusqlite::types::FromSql>(db: &Connection, look: &str, by: impl rusqlite::Params) -> Done<Vec<T>> {
+    let mut look = db.prepare_cached(look)?;
+    let rows = look.query_map(by, |row| row.get(0))?;
+    Ok(rows.collect::<rusqlite::Result<_>>()?)
+}
+
+/// The gate, closed behind us until this ends.
+struct Gate<'a>(&'a File);
+
+impl<'a> Gate<'a> {
+    fn close(gate: &'a File) -> Result<Self> {
+        loop {
+            match rustix::fs::flock(gate.as_fd(), FlockOperation::LockExclusive) {
+                Ok(()) => return Ok(Self(gate)),
+                Err(rustix::io::Errno::INTR) => {}
+                Err(error) => return Err(of_system("close the gate", error.into())),
+            }
+        }
+    }
+}
+
+impl Drop for Gate<'_> {
+    fn drop(&mut self) {
+        let _ = rustix::fs::flock(self.0.as_fd(), FlockOperation::Unlock); // it ends with the process at the latest
+    }
+}
+
+fn open_database(path: &Path) -> Result<Connection> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let shown = path.display();
+    let db = Connection::open_with_flags(path, flags).map_err(|error| of_sqlite(error).at(&shown))?;
+    let set_up = || -> Result<()> {
+        db.busy_timeout(BUSY).map_err(of_sqlite)?;
+        db.set_prepared_statement_cache_capacity(128);
+        schema::check(&db)?;
+        if db.is_readonly(MAIN_DB).map_err(of_sqlite)? {
+            return Err(misconfigured("the database cannot be written"));
+        }
+        let set = |db: &Connection| db.pragma_update_and_check(None, "journal_mode", "WAL", |row| row.get(0));
+        let mode: String = set(&db).map_err(of_sqlite)?;
+        if mode != "wal" {
+            return Err(misconfigured(format!("the file system keeps no write-ahead log: the journal stays {mode}")));
+        }
+        db.pragma_update(None, "synchronous", "NORMAL").map_err(of_sqlite)
+    };
+    set_up().map_err(|error| error.at(&shown))?;
+    Ok(db)
+}
+
+fn make_folder(path: &Path, make: MakeFolder) -> Result<()> {
+    use std::os::unix::fs::DirBuilderExt;
+
+    match path.parent() {
+        Some(folder) if make == MakeFolder::Yes => {
+            let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder);
+            made.map_err(|error| of_system(format_args!("make the folder {}", folder.display()), error))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// That the folder is there, and of this machine alone.
+fn check_place(path: &Path) -> Result<()> {
+    let folder = path.parent().unwrap_or(path);
+    let seen = rustix::fs::statfs(folder)
+        .map_err(|error| of_system(format_args!("look at the folder {}", folder.display()), error.into()))?;
+    match network_of(seen.f_type as u64) {
+        None => Ok(()),
+        Some(kind) => Err(misconfigured(format!(
+            "{} is on a network file system ({kind}), where processes of several machines would not see each other's locks",
+            path.display()
+        ))),
+    }
+}
+
+/// The network file system with this number of `statfs`.
+fn network_of(kind: u64) -> Option<&'static str> {
+    match kind & 0xffff_ffff {
+        0x6969 => Some("NFS"),
+        0x517b => Some("SMB"),
+        0xff53_4d42 => Some("CIFS"),
+        0xfe53_4d42 => Some("SMB2"),
+        0x5346_414f | 0x6b41_4653 => Some("AFS"),
+        0x7375_7245 => Some("Coda"),
+        0x564c => Some("NCP"),
+        0x00c3_6400 => Some("Ceph"),
+        0x0bd0_0bd0 => Some("Lustre"),
+        0x4750_4653 => Some("GPFS"),
+        0x0116_1970 => Some("GFS2"),
+        0x7461_636f => Some("OCFS2"),
+        _ => None,
+    }
+}
+
+fn identity(path: &Path) -> Result<[Identity; 2]> {
+    let look = |path: &Path| {
+        let seen = rustix::fs::stat(path);
+        seen.map(|Stat { st_dev, st_ino, .. }| (st_dev, st_ino))
+            .map_err(|error| of_system(format_args!("look at {}", path.display()), error.into()))
+    };
+    Ok([look(path)?, look(&folder_of(path))?])
+}
+
+fn beside(path: &Path, end: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(end);
+    name.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn network_file_systems_are_known_by_their_numbers() {
+        for (number, kind) in [(0x6969, "NFS"), (0xff53_4d42, "CIFS"), (0xffff_ffff_fe53_4d42, "SMB2")] {
+            assert_eq!(network_of(number), Some(kind));
+        }
+        for local in [0xef53, 0x0102_1994, 0x9123_683e, 0x5846_5342, 0x794c_7630] {
+            assert_eq!(network_of(local), None, "{local:x}");
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! The thread that has the file: whatever has queued up meanwhile is one transaction.
+
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tenure_core::{Error, ErrorKind, Result};
+use tokio::sync::oneshot;
+
+use crate::bell::Bell;
+use crate::config::SqliteConfig;
+use crate::error::{Done, misconfigured, of_system};
+use crate::store::{Store, Turn};
+
+/// The most requests of one transaction.
+const BATCH: usize = 64;
+
+/// Does its part in the transaction, if there is one; what it returns tells the answer, after the commit or its failure.
+type Job = Box<dyn FnOnce(Option<&mut Store>) -> Tell + Send>;
+type Tell = Box<dyn FnOnce(&Result<()>)>;
+
+/// The way to the thread. Its last handle ends it.
+#[derive(Debug)]
+pub(crate) struct Worker {
+    jobs: Mutex<Option<Sender<Job>>>,
+    bell: Arc<Bell>,
+    ended: Mutex<Option<oneshot::Receiver<()>>>,
+    process: u32,
+}
+
+impl Worker {
+    /// Opens the file in a thread of its own.
+    pub(crate) async fn start(config: SqliteConfig) -> Result<Self> {
+        let (sender, jobs) = mpsc::channel();
+        let (opened, open) = oneshot::channel();
+        let (end, ended) = oneshot::channel::<()>();
+        let thread = std::thread::Builder::new().name("tenure-sqlite".into());
+        let spawned = thread.spawn(move || {
+            let _end = end;
+            match Store::open(&config) {
+                Ok(mut store) => {
+                    if opened.send(Ok(store.bell())).is_ok() {
+                        work(&mut store, &jobs);
+                    }
+                }
+                Err(error) => drop(opened.send(Err(error))),
+            }
+        });
+        spawned.map_err(|error| of_system("start a thread for the database", error))?;
+        let bell = open.await.map_err(|_| died())??;
+        let process = std::process::id();
+        Ok(Self { jobs: Mutex::new(Some(sender)), bell, ended: Mutex::new(Some(ended)), process })
+    }
+
+    /// Where wake-ups arrive.
+    pub(crate) fn bell(&self) -> Result<&Bell> {
+        self.ensure_open().map(|()| &*self.bell)
+    }
+
+    /// Does one request in a transaction. It is done also if nobody waits for the answer any more.
+    pub(crate) async fn ask<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&mut Turn<'_>) -> Done<T> + Send + 'static,
+    ) -> Result<T> {
+        self.ensure_open()?;
+        let (tell, told) = oneshot::channel();
+        let job: Job = Box::new(move |store| {
+            let done = store.map(|store| store.part(work));
+            Box::new(move |ended| {
+                let answer = match (done, ended) {
+                    (Some(Err(error)), _) => Err(error),
+                    (_, Err(error)) => Err(error.again()),
+                    (Some(Ok(answer)), Ok(())) => Ok(answer),
+                    (None, Ok(())) => Err(died()), // nothing was begun, so nothing ended well
+                };
+                drop(tell.send(answer)); // the caller may be gone
+            })
+        });
+        {
+            let jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner);
+            jobs.as_ref().ok_or_else(closed)?.send(job).map_err(|_| died())?;
+        }
+        told.await.map_err(|_| died().with_kind(ErrorKind::Indeterminate))?
+    }
+
+    fn ensure_open(&self) -> Result<()> {
+        if self.process != std::process::id() {
+            return Err(misconfigured("the database was opened before this process was forked; open it again"));
+        }
+        match self.jobs.lock().unwrap_or_else(PoisonError::into_inner).is_some() {
+            true => Ok(()),
+            false => Err(closed()),
+        }
+    }
+
+    /// Ends the thread once what was asked for is done.
+    pub(crate) async fn close(&self) {
+        let jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner).take();
+        drop(jobs);
+        let ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(ended) = ended
+            && self.process == std::process::id()
+        {
+            let _ = ended.await; // its sender is dropped, never used
+        }
+    }
+}
+
+fn work(store: &mut Store, jobs: &Receiver<Job>) {
+    while let Ok(first) = jobs.recv() {
+        let mut first = Some(first);
+        let mut answers: Vec<Tell> = Vec::new();
+        let ended = store.transact(|store| {
+            let mut next = first.take();
+            while let Some(job) = next {
+                answers.push(job(Some(&mut *store)));
+                next = if answers.len() < BATCH { jobs.try_recv().ok() } else { None };
+            }
+        });
+        if let Some(first) = first {
+            // There was no transaction; whoever asked behind this one gets an answer of its own.
+            answers.push(first(None));
+        }
+        answers.into_iter().for_each(|tell| tell(&ended));
+    }
+}
+
+fn closed() -> Error {
+    Error::new(ErrorKind::Closed, "the database was closed")
+}
+
+fn died() -> Error {
+    Error::new(ErrorKind::Unavailable, "the thread that has the database ended")
+}

@@ -13,6 +13,8 @@ use crate::scheme::Scheme;
 /// |---|---|---|
 /// | `memory:` | `memory` | a new store of this process; only this client and its clones see it |
 /// | `memory:NAME` | `memory` | the store that this process knows by that name; all its clients meet in it |
+/// | `sqlite:PATH`, `sqlite:///PATH` | `sqlite` | a file of this machine; made if it is not there, in a folder that is |
+/// | `sqlite:` | `sqlite` | the file of this user: `tenure/locks.db` in `$XDG_STATE_HOME` or `~/.local/state` |
 /// | `redis://[user[:password]@]host[:port][/db]` | `redis` | a Redis server |
 /// | `redis+unix:///path` | `redis` | a Redis server on this machine |
 /// | `redis+cluster://host[:port],host[:port]…` | `redis` | a Redis Cluster |
@@ -36,7 +38,7 @@ use crate::scheme::Scheme;
 /// that were fenced with another backend, prefix or name before. `docs/changing-the-backend.md` says when it is needed.
 ///
 /// Schemes are case-insensitive; user, password, path and values are percent-encoded where they need it.
-/// `redis::RedisConfig::from_url` and `etcd::EtcdConfig` list the other parameters of a URL, and
+/// `sqlite::SqliteConfig`, `redis::RedisConfig::from_url` and `etcd::EtcdConfig` list the other parameters of a URL, and
 /// `redlock::RedlockBuilder::settings_from_url` those of a quorum. The call connects to the backend once, so that a wrong
 /// address or password is an error here; after a later outage the client connects again by itself. Of a quorum, a majority
 /// has to answer, and the other nodes join later.
@@ -145,6 +147,11 @@ async fn backend_of(scheme: Scheme, url: BackendUrl) -> Result<Backend> {
     match scheme {
         #[cfg(feature = "memory")]
         Scheme::Memory => memory(url),
+        #[cfg(feature = "sqlite")]
+        Scheme::Sqlite => {
+            let config = tenure_sqlite::SqliteConfig::read(url)?;
+            tenure_sqlite::SqliteDriver::open(config).await.map(Backend::from)
+        }
         #[cfg(feature = "redis")]
         Scheme::Redis => {
             let config = tenure_redis::RedisConfig::read(url)?;
@@ -179,6 +186,7 @@ async fn backend_of(scheme: Scheme, url: BackendUrl) -> Result<Backend> {
         }
         #[cfg(not(all(
             feature = "memory",
+            feature = "sqlite",
             feature = "redis",
             feature = "fred",
             feature = "etcd",

@@ -67,6 +67,7 @@
 //! | Cargo feature | URL | for |
 //! |---|---|---|
 //! | `memory` (default) | `memory:` | tasks of one process; tests under virtual time, with faults on demand |
+//! | `sqlite` | `sqlite:PATH`, `sqlite:` | processes of one machine (Linux), in a file, without a server |
 //! | `redis` | `redis://`, `redis+unix://`, `redis+cluster://`, `redis+sentinel://` | processes that share Redis (6.2 or newer) |
 //! | `fred` | the same after `fred+` | the same locks, on the client library `fred` |
 //! | `etcd` | `etcd://` | processes that share an etcd cluster (3.4 or newer): locks that outlive any minority of its members |
@@ -76,7 +77,7 @@
 //! Building the feature `etcd` needs `protoc`; no other feature does.
 //!
 //! The code that takes locks is the same for all, and its tests need not know either: `tests/application.rs` in the
-//! repository runs on memory, Redis and etcd by an environment variable. The promises of a backend are values as well:
+//! repository runs on memory, SQLite, Redis and etcd by an environment variable. The promises of a backend are values as well:
 //! [`Client::capabilities`] returns what can break [`Exclusion`](driver::Exclusion), how reliable
 //! [fences](driver::Fencing) are, and how [waiting](driver::Waiting) works.
 //!
@@ -149,6 +150,10 @@ pub mod blocking;
 #[cfg(feature = "memory")]
 #[cfg_attr(docsrs, doc(cfg(feature = "memory")))]
 pub mod memory;
+
+#[cfg(feature = "sqlite")]
+#[cfg_attr(docsrs, doc(cfg(feature = "sqlite")))]
+pub mod sqlite;
 
 #[cfg(feature = "redis")]
 #[cfg_attr(docsrs, doc(cfg(feature = "redis")))]

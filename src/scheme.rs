@@ -7,6 +7,7 @@ use tenure_core::{Error, ErrorKind, Result};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Scheme {
     Memory,
+    Sqlite,
     Redis,
     Fred,
     Etcd,
@@ -15,8 +16,8 @@ pub(crate) enum Scheme {
 }
 
 /// What URLs may begin with, for messages.
-const KNOWN: &str = "memory:, redis://, rediss://, redis+unix://, redis+cluster://, redis+sentinel://, fred+ before any \
-                     of these but the first, redlock+ before redis://, rediss:// and the same after fred+, etcd:// and \
+const KNOWN: &str = "memory:, sqlite:, redis://, rediss://, redis+unix://, redis+cluster://, redis+sentinel://, fred+ before \
+                     any of these but the first two, redlock+ before redis://, rediss:// and the same after fred+, etcd:// and \
                      etcds://";
 
 impl Scheme {
@@ -28,6 +29,7 @@ impl Scheme {
         let url = BackendUrl::parse(url)?;
         let scheme = match url.scheme() {
             "memory" => Self::Memory,
+            "sqlite" => Self::Sqlite,
             "etcd" | "etcds" => Self::Etcd,
             name if is_redis(name) => Self::Redis,
             name if name.strip_prefix("fred+").is_some_and(is_redis) => Self::Fred,
@@ -46,6 +48,7 @@ impl Scheme {
     const fn features(self) -> &'static [&'static str] {
         match self {
             Self::Memory => &["memory"],
+            Self::Sqlite => &["sqlite"],
             Self::Redis => &["redis"],
             Self::Fred => &["fred"],
             Self::Etcd => &["etcd"],
@@ -56,7 +59,7 @@ impl Scheme {
 
     /// The refusal of a scheme that is known and was left out.
     #[cfg_attr(
-        all(feature = "memory", feature = "redis", feature = "fred", feature = "etcd", feature = "redlock"),
+        all(feature = "memory", feature = "sqlite", feature = "redis", feature = "fred", feature = "etcd", feature = "redlock"),
         expect(dead_code, reason = "nothing was left out")
     )]
     pub(crate) fn left_out(self) -> Error {
@@ -86,6 +89,8 @@ mod tests {
             ("memory:", Scheme::Memory),
             ("memory:shared", Scheme::Memory),
             ("redis://host", Scheme::Redis),
+            ("sqlite:", Scheme::Sqlite),
+            ("SQLite:///var/locks.db", Scheme::Sqlite),
             ("REDIS://host", Scheme::Redis),
             ("Memory:", Scheme::Memory),
             ("Fred+RedisS://host", Scheme::Fred),
@@ -141,6 +146,7 @@ mod tests {
         assert_eq!(Scheme::Fred.features(), ["fred"]);
         assert_eq!(Scheme::Etcd.features(), ["etcd"]);
         assert_eq!(Scheme::Memory.features(), ["memory"]);
+        assert_eq!(Scheme::Sqlite.features(), ["sqlite"]);
         assert_eq!(Scheme::RedlockRedis.features(), ["redlock", "redis"]);
         assert_eq!(Scheme::RedlockFred.features(), ["redlock", "fred"]);
     }

@@ -18,6 +18,14 @@ const SERVERS: &[&str] = &[
     "etcd://",
 ];
 
+/// Those without a host.
+const LOCAL: &[&str] = &[
+    #[cfg(feature = "memory")]
+    "memory:",
+    #[cfg(feature = "sqlite")]
+    "sqlite:/dev/null/no.db",
+];
+
 async fn refused(url: &str) -> String {
     let error = tenure::connect(url).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{url}: {error}");
@@ -27,8 +35,8 @@ async fn refused(url: &str) -> String {
 #[tokio::test]
 async fn an_unknown_parameter_is_told_the_known_ones_by_every_driver() {
     let servers = SERVERS.iter().map(|scheme| format!("{scheme}app:s3cret@host/"));
-    let memory = cfg!(feature = "memory").then(|| String::from("memory:"));
-    for url in servers.chain(memory) {
+    let local = LOCAL.iter().map(|url| String::from(*url));
+    for url in servers.chain(local) {
         for url in [url.clone(), url.to_ascii_uppercase()] {
             let text = refused(&format!("{url}?prefx=s3cret")).await;
             for word in ["\"prefx\"; known are ", "op_timeout_ms", "presence_ms", "ttl_ms"] {
@@ -48,8 +56,8 @@ async fn an_unknown_parameter_is_told_the_known_ones_by_every_driver() {
 #[tokio::test]
 async fn every_driver_takes_a_floor_for_fences_and_refuses_one_that_nobody_believes_in() {
     let servers = SERVERS.iter().map(|scheme| format!("{scheme}host/"));
-    let memory = cfg!(feature = "memory").then(|| String::from("memory:"));
-    for url in servers.chain(memory) {
+    let local = LOCAL.iter().map(|url| String::from(*url));
+    for url in servers.chain(local) {
         for floor in ["9223372036854775807", "18446744073709551615", "-1", "many"] {
             let text = refused(&format!("{url}?fence_floor={floor}")).await;
             assert!(text.contains("fence_floor"), "{url}: {text}");

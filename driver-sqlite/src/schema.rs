@@ -60,18 +60,13 @@ pub(crate) fn prepare(db: &Connection, clock: &Clock, floor: FenceFloor) -> Done
     }
     let known: String = db.query_row("SELECT boot FROM machine", [], |row| row.get(0))?;
     if known != clock.boot() {
-        // Whoever held or waited died with that run. The last commits of a power cut may be missing, so fences go on from
-        // the wall clock.
+        // Whoever held or waited died with that run.
         db.execute_batch("DELETE FROM hold; DELETE FROM waiter; DELETE FROM grave;")?;
         db.execute("UPDATE machine SET boot = ?1", [clock.boot()])?;
-        raise_fences(db, FenceFloor::now())?;
     }
     db.execute("UPDATE machine SET wall_ahead = ?1", [clock.wall_ahead()])?;
-    raise_fences(db, floor)?;
-    Ok(())
-}
-
-fn raise_fences(db: &Connection, floor: FenceFloor) -> Done<()> {
+    // The wall clock as well: a power cut may have taken the last grants away, and others may have been made elsewhere.
+    let floor = floor.max(FenceFloor::now());
     db.execute("UPDATE machine SET fence = max(fence, ?1)", [floor.get().cast_signed()])?;
     Ok(())
 }

@@ -12,6 +12,7 @@ const FEATURES: &[(&str, &[&str])] = &[
     ("tenure-fred", &["", "tls"]),
     ("tenure-etcd", &["", "tls"]),
     ("tenure-conformance", &["", "mutants"]),
+    ("tenure-sqlite", &["bundled"]),
 ];
 
 const FACADE: &[&str] = &[
@@ -20,6 +21,7 @@ const FACADE: &[&str] = &[
     "redis",
     "fred",
     "redis,fred,tls",
+    "sqlite",
     "etcd",
     "etcd,tls",
     "redlock",

@@ -17,9 +17,10 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("tenure-fred", &["tenure-core", "tenure-redis-support"]),
     ("tenure-redlock", &["tenure-core"]),
     ("tenure-etcd", &["tenure-core"]),
+    ("tenure-sqlite", &["tenure-core"]),
     ("tenure-conformance", &["tenure-core"]),
     ("tenure-testkit", &[]),
-    ("tenure", &["tenure-core", "tenure-fred", "tenure-memory", "tenure-redis", "tenure-redlock", "tenure-etcd"]),
+    ("tenure", &["tenure-core", "tenure-fred", "tenure-memory", "tenure-redis", "tenure-redlock", "tenure-etcd", "tenure-sqlite"]),
     ("cookbook-example", &["tenure"]),
     ("custom-driver-example", &["tenure-core"]),
     ("swap-in-tests-example", &["tenure"]),
@@ -29,8 +30,12 @@ const ARROWS: &[(&str, &[&str])] = &[
 const FREE: &[&str] = &["xtask", "tenure-backends", "tenure-benches"];
 
 /// Client libraries, and the packages that may know them.
-const CLIENTS: &[(&str, &[&str])] =
-    &[("redis", &["tenure-redis"]), ("fred", &["tenure-fred"]), ("etcd-client", &["tenure-etcd"])];
+const CLIENTS: &[(&str, &[&str])] = &[
+    ("redis", &["tenure-redis"]),
+    ("fred", &["tenure-fred"]),
+    ("etcd-client", &["tenure-etcd"]),
+    ("rusqlite", &["tenure-sqlite", "cookbook-example"]),
+];
 
 pub(super) fn check(metadata: &Metadata) -> Findings {
     let mut findings = Findings::new();

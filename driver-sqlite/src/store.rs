@@ -315,6 +315,35 @@ fn beside(path: &Path, end: &str) -> PathBuf {
 mod tests {
     use super::*;
 
+    /// A full disk is what SQLite makes of a file that may not grow.
+    #[test]
+    fn a_full_disk_is_an_outage_that_leaves_nothing_behind() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut store = Store::open(&SqliteConfig::new(folder.path().join("locks.db")).unwrap()).unwrap();
+        let pages = |store: &Store, most: i64| {
+            store.db.pragma_update_and_check(None, "max_page_count", most, |row| row.get::<_, i64>(0)).unwrap()
+        };
+        let fill = |store: &mut Store, bytes: usize| {
+            let (mut filled, mut next) = (None, None);
+            let bury = "INSERT INTO grave (name, token, until) VALUES (zeroblob(?1), '', 0)";
+            let ended = store.transact(|store| {
+                filled = Some(store.part(|turn| Ok(turn.db.execute(bury, [bytes])?)));
+                next = Some(store.part(|turn| Ok(turn.at)));
+            });
+            (filled.unwrap(), next.unwrap(), ended)
+        };
+        let now = pages(&store, 1); // not below what there is
+        pages(&store, now + 2);
+        let (filled, next, ended) = fill(&mut store, 1_000_000);
+        assert_eq!(filled.unwrap_err().kind(), ErrorKind::Unavailable);
+        assert_eq!(next.is_ok(), ended.is_ok(), "who asked beside it is told what became of the transaction");
+        pages(&store, 1_000_000);
+        let (filled, next, ended) = fill(&mut store, 1_000_000);
+        assert!(filled.is_ok() && next.is_ok() && ended.is_ok());
+        let graves: i64 = store.db.query_row("SELECT count(*) FROM grave", [], |row| row.get(0)).unwrap();
+        assert_eq!(graves, 1);
+    }
+
     #[test]
     fn network_file_systems_are_known_by_their_numbers() {
         for (number, kind) in [(0x6969, "NFS"), (0xff53_4d42, "CIFS"), (0xffff_ffff_fe53_4d42, "SMB2")] {

@@ -131,3 +131,39 @@ fn closed() -> Error {
 fn died() -> Error {
     Error::new(ErrorKind::Unavailable, "the thread that has the database ended")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_child_of_the_process_that_opened_the_file_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let config = SqliteConfig::new(folder.path().join("locks.db")).unwrap();
+        let mut worker = Worker::start(config).await.unwrap();
+        worker.ask(|_| Ok(())).await.unwrap();
+        worker.process += 1; // as a fork sees it: the same memory in another process
+        let error = worker.ask(|_| Ok(())).await.unwrap_err();
+        assert!(error.kind() == ErrorKind::Misconfigured && error.to_string().contains("forked"), "{error}");
+        worker.close().await; // does not wait for a thread that is not there
+    }
+
+    #[tokio::test]
+    async fn a_request_that_fails_undoes_itself_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let config = SqliteConfig::new(folder.path().join("locks.db")).unwrap();
+        let worker = Worker::start(config).await.unwrap();
+        let bury = |number: i64, fails: bool| {
+            worker.ask(move |turn| {
+                turn.db.execute("INSERT INTO grave (name, token, until) VALUES (x'00', ?1, ?1)", [number])?;
+                if fails { Err(misconfigured("as the test wants").into()) } else { Ok(()) }
+            })
+        };
+        let (one, two, three) = tokio::join!(bury(1, false), bury(2, true), bury(3, false));
+        assert!(one.is_ok() && two.is_err() && three.is_ok());
+        let left = worker.ask(|turn| {
+            Ok(turn.db.query_row("SELECT group_concat(until) FROM grave", [], |row| row.get::<_, String>(0))?)
+        });
+        assert_eq!(left.await.unwrap(), "1,3");
+    }
+}

@@ -1,0 +1,271 @@
+//! What is said when the file is not what it should be, and what becomes of those who use it.
+
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::net::UnixDatagram;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use rusqlite::Connection;
+use tempfile::TempDir;
+use tenure_core::{Client, Error, ErrorKind, FenceFloor, Lock};
+use tenure_sqlite::{SqliteConfig, SqliteDriver};
+
+fn file(folder: &TempDir) -> PathBuf {
+    folder.path().join("locks.db")
+}
+
+async fn open(path: &Path) -> Result<SqliteDriver, Error> {
+    SqliteDriver::open(SqliteConfig::new(path)?).await
+}
+
+async fn client(path: &Path) -> Client {
+    Client::new(open(path).await.unwrap())
+}
+
+/// Why the file is not opened.
+async fn refused(path: &Path) -> (ErrorKind, String) {
+    let error = open(path).await.unwrap_err();
+    (error.kind(), format!("{error:#}"))
+}
+
+async fn acquired(lock: &Lock) -> Result<u64, Error> {
+    let guard = lock.acquire_within(Duration::from_secs(5)).await?;
+    let fence = guard.fence().get();
+    guard.release().await?;
+    Ok(fence)
+}
+
+#[tokio::test]
+async fn a_file_that_is_deleted_or_replaced_is_noticed_before_anything_is_granted() {
+    for replaced in [false, true] {
+        let folder = TempDir::new().unwrap();
+        let client = client(&file(&folder)).await;
+        acquired(&client.lock("a")).await.unwrap();
+        std::fs::remove_file(file(&folder)).unwrap();
+        if replaced {
+            drop(open(&file(&folder)).await.unwrap());
+        }
+        let error = client.lock("a").try_acquire().await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Misconfigured, "{error:?}");
+        assert!(error.to_string().contains("deleted or replaced"), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn the_database_of_another_program_is_left_as_it_is() {
+    let folder = TempDir::new().unwrap();
+    let other = Connection::open(file(&folder)).unwrap();
+    other.execute_batch("CREATE TABLE song (title TEXT)").unwrap();
+    let (kind, text) = refused(&file(&folder)).await;
+    assert!(kind == ErrorKind::Misconfigured && text.contains("another program"), "{text}");
+    let mode: String = other.query_row("PRAGMA journal_mode", [], |row| row.get(0)).unwrap();
+    let tables: i64 = other.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0)).unwrap();
+    assert_eq!((mode.as_str(), tables), ("delete", 1));
+}
+
+#[tokio::test]
+async fn tables_of_a_newer_release_are_not_touched() {
+    let folder = TempDir::new().unwrap();
+    drop(open(&file(&folder)).await.unwrap());
+    Connection::open(file(&folder)).unwrap().pragma_update(None, "user_version", 99).unwrap();
+    let (kind, text) = refused(&file(&folder)).await;
+    assert!(kind == ErrorKind::Misconfigured && text.contains("version 99") && text.contains("newer"), "{text}");
+}
+
+#[tokio::test]
+async fn a_file_that_is_no_database_is_damaged_and_kept() {
+    let folder = TempDir::new().unwrap();
+    let letter = "Dear Sir or Madam, this is not a database. ".repeat(100);
+    std::fs::write(file(&folder), &letter).unwrap();
+    let (kind, text) = refused(&file(&folder)).await;
+    assert!(kind == ErrorKind::Damaged && text.contains("locks.db"), "{text}");
+    assert_eq!(std::fs::read_to_string(file(&folder)).unwrap(), letter);
+}
+
+#[tokio::test]
+async fn a_damaged_database_says_so_and_grants_nothing() {
+    let folder = TempDir::new().unwrap();
+    let driver = open(&file(&folder)).await.unwrap();
+    Client::new(driver).close(Duration::from_secs(5)).await.unwrap();
+    let mut bytes = std::fs::read(file(&folder)).unwrap();
+    bytes[4096..].fill(0xa5); // all but the page with the schema
+    std::fs::write(file(&folder), bytes).unwrap();
+    let (kind, text) = refused(&file(&folder)).await;
+    assert_eq!(kind, ErrorKind::Damaged, "{text}");
+}
+
+#[tokio::test]
+async fn a_row_that_cannot_be_read_is_named_and_harms_no_other() {
+    let folder = TempDir::new().unwrap();
+    let client = client(&file(&folder)).await;
+    let (one, other) = (client.lock("one").acquire().await.unwrap(), client.lock("other").acquire().await.unwrap());
+    let db = Connection::open(file(&folder)).unwrap();
+    db.execute("UPDATE hold SET entries = x'00' WHERE name = x'6f6e65'", []).unwrap();
+    let error = client.lock("one").try_acquire().await.unwrap_err();
+    assert!(error.kind() == ErrorKind::Damaged && error.to_string().contains("\"one\""), "{error}");
+    let error = one.extend(Duration::from_secs(60)).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Damaged, "{error}");
+    other.extend(Duration::from_secs(60)).await.unwrap();
+    other.release().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_folder_that_is_not_there_is_not_made() {
+    let folder = TempDir::new().unwrap();
+    let (kind, text) = refused(&folder.path().join("no/locks.db")).await;
+    assert!(kind == ErrorKind::Misconfigured && text.contains("/no"), "{text}");
+    assert!(!folder.path().join("no").exists());
+}
+
+/// Root may write everywhere, so the test goes on as nobody.
+#[tokio::test]
+async fn a_file_that_cannot_be_written_is_refused() {
+    const PATH: &str = "TENURE_TEST_READ_ONLY";
+    if let Some(path) = std::env::var_os(PATH) {
+        let (kind, text) = refused(Path::new(&path)).await;
+        assert!(kind == ErrorKind::Misconfigured && text.contains("cannot be written"), "{text}");
+        return;
+    }
+    let folder = TempDir::new().unwrap();
+    drop(open(&file(&folder)).await.unwrap());
+    let mode = |path: &Path, mode| std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+    mode(folder.path(), 0o755);
+    mode(&file(&folder), 0o444);
+    mode(&folder.path().join("locks.db-gate"), 0o666);
+    let program = folder.path().join("program");
+    std::fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
+    let mut again = Command::new(&program);
+    again.args(["--exact", "a_file_that_cannot_be_written_is_refused"]).env(PATH, file(&folder));
+    if std::fs::metadata(&program).unwrap().uid() == 0 {
+        again.uid(65_534).gid(65_534);
+    }
+    let output = again.output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success() && said.contains("1 passed"), "{said}");
+}
+
+#[tokio::test]
+async fn a_program_that_locks_the_file_is_an_outage_that_passes() {
+    let folder = TempDir::new().unwrap();
+    let client = client(&file(&folder)).await;
+    let other = Connection::open(file(&folder)).unwrap();
+    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let error = client.lock("a").try_acquire().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+    other.execute_batch("ROLLBACK").unwrap();
+    acquired(&client.lock("a")).await.unwrap();
+}
+
+#[tokio::test]
+async fn rows_of_another_run_of_the_machine_are_void_and_fences_go_on() {
+    let folder = TempDir::new().unwrap();
+    let driver = open(&file(&folder)).await.unwrap();
+    let before = Client::new(driver.clone());
+    let guard = before.lock("a").ttl(Duration::from_secs(600)).acquire().await.unwrap();
+    let db = Connection::open(file(&folder)).unwrap();
+    // As after a power cut: the last grants are missing, too.
+    db.execute("UPDATE machine SET boot = 'another', fence = 7", []).unwrap();
+    let after = client(&file(&folder)).await;
+    let next = after.lock("a").try_acquire().await.unwrap().expect("nobody of this run holds it");
+    assert!(next.fence() > guard.fence(), "{:?} {:?}", next.fence(), guard.fence());
+}
+
+#[tokio::test]
+async fn a_counter_that_nobody_believes_in_grants_nothing() {
+    let folder = TempDir::new().unwrap();
+    let client = client(&file(&folder)).await;
+    let db = Connection::open(file(&folder)).unwrap();
+    db.execute("UPDATE machine SET fence = 1 << 60", []).unwrap();
+    let error = client.lock("a").try_acquire().await.unwrap_err();
+    assert!(error.kind() == ErrorKind::Damaged && error.to_string().contains("fence"), "{error}");
+    db.execute("UPDATE machine SET fence = ?1", [FenceFloor::now().get().cast_signed()]).unwrap();
+    acquired(&client.lock("a")).await.unwrap();
+}
+
+/// An address of a socket has 108 bytes; a file may be deeper.
+#[tokio::test]
+async fn waiters_are_woken_however_long_the_path_is() {
+    let folder = TempDir::new().unwrap();
+    let deep = folder.path().join("d".repeat(120)).join("e".repeat(120));
+    std::fs::create_dir_all(&deep).unwrap();
+    let (one, other) = (client(&deep.join("locks.db")).await, client(&deep.join("locks.db")).await);
+    let guard = one.lock("a").ttl(Duration::from_secs(600)).acquire().await.unwrap();
+    let waiter = tokio::spawn(async move { other.lock("a").acquire().await.map(|guard| guard.fence()) });
+    while one.lock("a").inspect().await.unwrap().waiters == 0 {
+        tokio::task::yield_now().await;
+    }
+    let fence = guard.fence();
+    guard.release().await.unwrap();
+    // The waiter itself would ask again after five seconds.
+    let next = tokio::time::timeout(Duration::from_secs(4), waiter).await.expect("it was woken").unwrap();
+    assert!(next.unwrap() > fence);
+}
+
+#[tokio::test]
+async fn names_that_are_free_and_clients_that_are_closed_leave_nothing() {
+    let folder = TempDir::new().unwrap();
+    let client = client(&file(&folder)).await;
+    for number in 0..100 {
+        acquired(&client.lock(format!("name/{number}"))).await.unwrap();
+    }
+    let db = Connection::open(file(&folder)).unwrap();
+    let count = |table| db.query_row(&format!("SELECT count(*) FROM {table}"), [], |row| row.get::<_, i64>(0)).unwrap();
+    assert_eq!((count("hold"), count("waiter")), (0, 0));
+    client.close(Duration::from_secs(5)).await.unwrap();
+    drop(client);
+    let bells = folder.path().join("locks.db-bells");
+    let left = || std::fs::read_dir(&bells).unwrap().count();
+    while left() > 0 {
+        tokio::time::sleep(Duration::from_millis(5)).await; // the last handle is dropped by a task of its own
+    }
+}
+
+/// What clients leave behind that were killed: rows that are over, and sockets that nobody reads.
+#[tokio::test]
+async fn what_the_dead_leave_behind_is_swept() {
+    let folder = TempDir::new().unwrap();
+    let client = client(&file(&folder)).await;
+    let db = Connection::open(file(&folder)).unwrap();
+    for number in 0..200 {
+        let hold = "INSERT INTO hold VALUES (?1, NULL, x'00', 1, 0, 1, NULL, 0)";
+        db.execute(hold, [format!("dead/{number}").as_bytes()]).unwrap();
+        let waiter = "INSERT INTO waiter (name, token, client, present, ttl, fences, direct) VALUES (?1, '', 1, 1, 1, 1, 0)";
+        db.execute(waiter, [format!("dead/{number}").as_bytes()]).unwrap();
+        let grave = "INSERT INTO grave (name, token, until) VALUES (?1, '', 1)";
+        db.execute(grave, [format!("dead/{number}").as_bytes()]).unwrap();
+    }
+    let socket = folder.path().join("locks.db-bells/123abc");
+    drop(UnixDatagram::bind(&socket).unwrap());
+    for _ in 0..200 {
+        acquired(&client.lock("a")).await.unwrap();
+    }
+    for table in ["hold", "waiter", "grave"] {
+        let count: i64 = db.query_row(&format!("SELECT count(*) FROM {table}"), [], |row| row.get(0)).unwrap();
+        assert_eq!(count, 0, "{table}");
+    }
+    assert!(socket.exists());
+    drop(open(&file(&folder)).await.unwrap());
+    assert!(!socket.exists(), "whoever opens the file removes it");
+}
+
+/// A request is done wholly or not at all, whenever its future is dropped.
+#[tokio::test]
+async fn a_dropped_request_leaves_nothing_half_way() {
+    let folder = TempDir::new().unwrap();
+    let (one, other) = (client(&file(&folder)).await, client(&file(&folder)).await);
+    for number in 0..200 {
+        let lock = one.lock("a").ttl(Duration::from_secs(600));
+        let mut asks = Box::pin(lock.acquire());
+        for _ in 0..number % 4 {
+            let polled = std::future::poll_fn(|context| std::task::Poll::Ready(asks.as_mut().poll(context).is_ready()));
+            if polled.await {
+                break;
+            }
+            tokio::task::yield_now().await;
+        }
+        drop(asks);
+        acquired(&other.lock("a")).await.unwrap();
+    }
+}

@@ -14,8 +14,8 @@ use tenure_conformance::{
     BoxError, CaseContext, Declared, Fault, FaultKind, Harness, HarnessMaker, Healer, Inspector, Residue,
 };
 use tenure_core::driver::{
-    Backend, Exclusion, Fencing, Introspection, LockCapabilities, OwnerScope, ReentrantCapabilities, Revocation,
-    TtlRange, Waiting,
+    Backend, Exclusion, Fencing, Introspection, KeyedConcurrency, LeaseRange, LockCapabilities, OwnerScope, Parking,
+    QueueCapabilities, QueueWake, ReentrantCapabilities, Revocation, TtlRange, Waiting,
 };
 use tenure_core::{FenceFloor, LockName};
 use tenure_sqlite::{SqliteConfig, SqliteDriver};
@@ -23,6 +23,8 @@ use tenure_sqlite::{SqliteConfig, SqliteDriver};
 /// Within reach of the cases that fill a queue.
 const MAX_WAITERS: u32 = 100;
 const MAX_DEPTH: u32 = 50;
+/// Few enough to be filled.
+const MAX_DEAD_LETTERS: u64 = 200;
 
 /// The backend `sqlite/file`.
 #[derive(Clone, Copy, Debug)]
@@ -53,6 +55,7 @@ impl HarnessMaker for SqliteMaker {
         };
         Declared::new(locks)
             .reentrant(ReentrantCapabilities { scope: OwnerScope::Backend, max_depth: MAX_DEPTH })
+            .queue(queue())
             .several_processes()
             .past_killed_waiters(Duration::from_millis(500))
             .visible_leftovers()
@@ -71,6 +74,26 @@ impl HarnessMaker for SqliteMaker {
     }
 }
 
+/// Written down a second time, as the rest.
+fn queue() -> QueueCapabilities {
+    QueueCapabilities {
+        clock_error: Duration::ZERO,
+        wake: QueueWake::Notified,
+        durability: Exclusion::SingleNode,
+        fencing: Fencing::ClockSeeded,
+        keys: KeyedConcurrency::OneInFlight,
+        parking: Parking::Attended,
+        payload: 1024 * 1024,
+        batch: 256,
+        request_bytes: 2 * 1024 * 1024,
+        delay: Duration::from_secs(3_650 * 86_400),
+        lease: LeaseRange { min: Duration::from_millis(10), max: Duration::from_secs(86_400) },
+        attempts: 10_000,
+        backlog: None,
+        dead_letters: MAX_DEAD_LETTERS,
+    }
+}
+
 struct SqliteHarness {
     folder: TempDir,
     file: PathBuf,
@@ -84,7 +107,7 @@ impl Harness for SqliteHarness {
     }
 
     async fn backend_beyond(&mut self, floor: FenceFloor) -> Result<Backend, BoxError> {
-        let config = SqliteConfig::new(&self.file)?.max_waiters(MAX_WAITERS)?.max_depth(MAX_DEPTH)?;
+        let config = SqliteConfig::new(&self.file)?.max_waiters(MAX_WAITERS)?.max_depth(MAX_DEPTH)?.max_dead_letters(MAX_DEAD_LETTERS)?;
         let backend = Backend::from(SqliteDriver::open(config.fence_floor(floor)).await?);
         self.opened.push(backend.clone());
         Ok(backend)
@@ -116,7 +139,7 @@ impl Harness for SqliteHarness {
 
     fn worker_command(&self) -> Option<Command> {
         let mut command = Command::new(std::env::current_exe().ok()?);
-        let url = format!("sqlite:{}?max_waiters={MAX_WAITERS}&max_depth={MAX_DEPTH}", self.file.display());
+        let url = format!("sqlite:{}?max_waiters={MAX_WAITERS}&max_depth={MAX_DEPTH}&max_dead_letters={MAX_DEAD_LETTERS}", self.file.display());
         command.arg("--worker").arg(url);
         Some(command)
     }

@@ -23,6 +23,7 @@ use tenure_core::{Error, ErrorKind, FenceFloor, Result};
 /// | `sqlite:PATH`, `sqlite:///PATH` | the file; made if it is not there, in a folder that is | the [user's](Self::of_user) |
 /// | `max_waiters` | the most places in the queue of a lock | 10000 |
 /// | `max_depth` | the deepest re-entry | 1000 |
+/// | `max_dead_letters` | the most dead letters of a queue | 100000 |
 /// | `fence_floor` | what all fences are greater than | the wall clock when the file is made |
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use = "a configuration does nothing until a driver is made of it"]
@@ -45,6 +46,7 @@ pub(crate) enum MakeFolder {
 pub(crate) struct Caps {
     pub(crate) max_waiters: u32,
     pub(crate) max_depth: u32,
+    pub(crate) max_dead_letters: u64,
 }
 
 impl SqliteConfig {
@@ -82,7 +84,7 @@ impl SqliteConfig {
     }
 
     fn of(path: PathBuf, make_folder: MakeFolder) -> Self {
-        let caps = Caps { max_waiters: 10_000, max_depth: 1_000 };
+        let caps = Caps { max_waiters: 10_000, max_depth: 1_000, max_dead_letters: 100_000 };
         Self { path, make_folder, caps, fence_floor: FenceFloor::NONE }
     }
 
@@ -110,6 +112,19 @@ impl SqliteConfig {
             return Err(invalid(format!("max_depth of {most} is outside 1 to {}", Self::DEEPEST)));
         }
         self.caps.max_depth = most;
+        Ok(self)
+    }
+
+    /// The most dead letters of a queue; what finds them full waits. Default: 100,000.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::InvalidArgument`] when it is zero.
+    pub fn max_dead_letters(mut self, most: u64) -> Result<Self> {
+        if most == 0 {
+            return Err(invalid("max_dead_letters of 0 would keep none"));
+        }
+        self.caps.max_dead_letters = most;
         Ok(self)
     }
 
@@ -144,6 +159,9 @@ impl SqliteConfig {
         }
         if let Some(most) = url.number("max_depth")? {
             config = config.max_depth(most)?;
+        }
+        if let Some(most) = url.number("max_dead_letters")? {
+            config = config.max_dead_letters(most)?;
         }
         if let Some(floor) = FenceFloor::read(&mut url)? {
             config = config.fence_floor(floor);

@@ -12,6 +12,7 @@ mod error;
 mod hold;
 mod line;
 mod locks;
+mod queue;
 mod reentrant;
 mod schema;
 mod span;

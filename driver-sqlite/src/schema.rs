@@ -29,6 +29,26 @@ CREATE TABLE grave (
   number INTEGER PRIMARY KEY AUTOINCREMENT, name BLOB NOT NULL, token TEXT NOT NULL, until INTEGER NOT NULL,
   UNIQUE (name, token)
 ) STRICT;
+CREATE TABLE message (
+  number INTEGER PRIMARY KEY AUTOINCREMENT, queue BLOB NOT NULL, state INTEGER NOT NULL, at INTEGER NOT NULL,
+  name BLOB, window INTEGER NOT NULL, payload BLOB NOT NULL, pushed INTEGER NOT NULL, attempt INTEGER NOT NULL,
+  attempts INTEGER NOT NULL, cause INTEGER NOT NULL, fence INTEGER NOT NULL, key BLOB, lock BLOB, turn_lock BLOB,
+  turn_token TEXT, turn_fence INTEGER, reason TEXT, expires INTEGER, recurrence TEXT, doomed INTEGER
+) STRICT;
+CREATE INDEX message_line ON message (queue, state, at, number);
+CREATE UNIQUE INDEX message_name ON message (queue, name) WHERE name IS NOT NULL;
+CREATE INDEX message_key ON message (queue, key, state, at, number) WHERE key IS NOT NULL;
+CREATE TABLE settled (
+  queue BLOB NOT NULL, name BLOB NOT NULL, until INTEGER NOT NULL, PRIMARY KEY (queue, name)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX settled_until ON settled (until);
+CREATE TABLE queue (
+  name BLOB PRIMARY KEY, paused INTEGER NOT NULL, in_flight INTEGER NOT NULL, deliveries INTEGER NOT NULL,
+  per INTEGER NOT NULL, full_at INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE TABLE watcher (
+  queue BLOB NOT NULL, client INTEGER NOT NULL, until INTEGER NOT NULL, PRIMARY KEY (queue, client)
+) STRICT, WITHOUT ROWID;
 ";
 
 /// That the file is ours, or empty. Nothing is written.
@@ -58,10 +78,17 @@ pub(crate) fn prepare(db: &Connection, clock: &Clock, floor: FenceFloor) -> Done
         db.pragma_update(None, "user_version", VERSION)?;
         db.execute("INSERT INTO machine VALUES (1, '', 0, 0)", [])?;
     }
-    let known: String = db.query_row("SELECT boot FROM machine", [], |row| row.get(0))?;
+    let known = db.query_row("SELECT boot, wall_ahead FROM machine", [], |row| Ok((row.get(0)?, row.get(1)?)));
+    let (known, ahead): (String, i64) = known?;
     if known != clock.boot() {
         // Whoever held or waited died with that run.
-        db.execute_batch("DELETE FROM hold; DELETE FROM waiter; DELETE FROM grave;")?;
+        db.execute_batch("DELETE FROM hold; DELETE FROM waiter; DELETE FROM grave; DELETE FROM watcher;")?;
+        // The clock began anew. Between two runs messages go by the wall clock.
+        let shift = ahead - clock.wall_ahead();
+        let moved = "UPDATE message SET at = at + ?1, pushed = pushed + ?1, expires = expires + ?1";
+        db.execute(moved, [shift])?;
+        db.execute("UPDATE settled SET until = until + ?1", [shift])?;
+        db.execute("UPDATE queue SET full_at = 0", [])?;
         db.execute("UPDATE machine SET boot = ?1", [clock.boot()])?;
     }
     db.execute("UPDATE machine SET wall_ahead = ?1", [clock.wall_ahead()])?;

@@ -173,6 +173,10 @@ impl Store {
         // They are numbered in the order in which they end.
         let graves = "DELETE FROM grave WHERE until <= ?1 AND number IN (SELECT number FROM grave ORDER BY number LIMIT ?2)";
         db.prepare_cached(graves)?.execute((at, rows))?;
+        let settled = "DELETE FROM settled WHERE (queue, name) IN \
+                       (SELECT queue, name FROM settled WHERE until <= ?1 ORDER BY until LIMIT ?2)";
+        db.prepare_cached(settled)?.execute((at, rows))?;
+        db.prepare_cached("DELETE FROM watcher WHERE until <= ?1")?.execute([at])?;
         db.prepare_cached("UPDATE machine SET wall_ahead = ?1")?.execute([self.clock.wall_ahead()])?;
         Ok(())
     }

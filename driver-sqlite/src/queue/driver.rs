@@ -1,0 +1,165 @@
+//! Delay queues: requests to decisions, decisions to answers.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use tenure_core::driver::{
+    Cancelled, DeadPage, DeadPlace, DeadSelection, DelayQueue, Exclusion, Extended, Extension, Fencing, Flow,
+    KeyedConcurrency, LeaseRange, ListPlace, Listed, LockTurn, MessageInfo, MessagePage, NewMessage, Parking,
+    PurgePlace, PurgeStep, Purged, Pushed, QueueCapabilities, QueuePage, QueueStats, QueueWake, ReceiveRequest,
+    Received, Redriven, Rescheduled, Settle, Settled, TurnGiven, Watch,
+};
+use tenure_core::{Attempts, Delay, Error, ErrorKind, Lease, MessageId, Payload, QueueLimits, QueueName, Result};
+
+use super::operate::list_queues;
+use super::state::QueueTurn;
+use crate::driver::SqliteDriver;
+use crate::error::Done;
+
+/// How many messages one request may carry. The number bounds how long a transaction keeps others waiting.
+const BATCH: usize = 256;
+/// How many bytes.
+const REQUEST_BYTES: usize = 2 * 1024 * 1024;
+
+#[async_trait]
+impl DelayQueue for SqliteDriver {
+    fn capabilities(&self) -> QueueCapabilities {
+        QueueCapabilities {
+            clock_error: Duration::ZERO,
+            wake: QueueWake::Notified,
+            durability: Exclusion::SingleNode,
+            fencing: Fencing::ClockSeeded,
+            keys: KeyedConcurrency::OneInFlight,
+            parking: Parking::Attended,
+            payload: Payload::MAX_LEN,
+            batch: BATCH,
+            request_bytes: REQUEST_BYTES,
+            delay: Delay::MAX,
+            lease: LeaseRange { min: Lease::MIN, max: Lease::MAX },
+            attempts: Attempts::MAX,
+            backlog: None,
+            dead_letters: self.caps().max_dead_letters,
+        }
+    }
+
+    async fn push(&self, queue: &QueueName, messages: &[NewMessage]) -> Result<Vec<Pushed>> {
+        let bytes: usize = messages.iter().map(NewMessage::bytes).sum();
+        if bytes > REQUEST_BYTES {
+            let text = format!("{bytes} bytes in one push are more than {REQUEST_BYTES}");
+            return Err(Error::new(ErrorKind::InvalidArgument, text));
+        }
+        let messages = messages.to_vec();
+        self.decide(queue, move |state| state.push(&messages)).await
+    }
+
+    async fn receive(&self, request: &ReceiveRequest) -> Result<Received> {
+        self.settle_and_receive(&[], request).await.map(|(_, received)| received)
+    }
+
+    async fn settle(&self, queue: &QueueName, settles: &[Settle]) -> Result<Vec<Settled>> {
+        let settles = settles.to_vec();
+        self.decide(queue, move |state| state.settle(&settles)).await
+    }
+
+    async fn settle_and_receive(
+        &self,
+        settles: &[Settle],
+        request: &ReceiveRequest,
+    ) -> Result<(Vec<Settled>, Received)> {
+        let (settles, asked) = (settles.to_vec(), request.clone());
+        let watches = self.worker().bell()?.queues.is_watched(&request.queue);
+        self.decide(&request.queue, move |state| {
+            if watches {
+                state.watch()?;
+            }
+            Ok((state.settle(&settles)?, state.receive(&asked)?))
+        })
+        .await
+    }
+
+    async fn extend(&self, queue: &QueueName, extensions: &[Extension]) -> Result<Vec<Extended>> {
+        let asked = extensions.to_vec();
+        self.decide(queue, move |state| state.extend(&asked)).await
+    }
+
+    async fn cancel(&self, queue: &QueueName, id: &MessageId) -> Result<Cancelled> {
+        let id = id.clone();
+        self.decide(queue, move |state| state.cancel(&id)).await
+    }
+
+    async fn reschedule(&self, queue: &QueueName, id: &MessageId, delay: Delay) -> Result<Rescheduled> {
+        let id = id.clone();
+        self.decide(queue, move |state| state.reschedule(&id, delay)).await
+    }
+
+    async fn give_turn(&self, queue: &QueueName, id: &MessageId, turn: &LockTurn) -> Result<TurnGiven> {
+        let (id, given) = (id.clone(), turn.clone());
+        self.decide(queue, move |state| state.give_turn(&id, &given)).await
+    }
+
+    async fn get(&self, queue: &QueueName, id: &MessageId) -> Result<Option<MessageInfo>> {
+        let id = id.clone();
+        self.decide(queue, move |state| state.get(&id)).await
+    }
+
+    async fn list(&self, queue: &QueueName, which: Listed, from: Option<ListPlace>, max: usize) -> Result<MessagePage> {
+        self.decide(queue, move |state| state.list(which, from, max)).await
+    }
+
+    async fn limit(&self, queue: &QueueName, limits: &QueueLimits) -> Result<()> {
+        let limits = *limits;
+        self.decide(queue, move |state| state.limit(limits)).await
+    }
+
+    async fn stats(&self, queue: &QueueName) -> Result<QueueStats> {
+        self.decide(queue, |state| state.stats()).await
+    }
+
+    async fn pause(&self, queue: &QueueName) -> Result<()> {
+        self.decide(queue, |state| state.set_flow(Flow::Paused)).await
+    }
+
+    async fn resume(&self, queue: &QueueName) -> Result<()> {
+        self.decide(queue, |state| state.set_flow(Flow::Running)).await
+    }
+
+    async fn purge(&self, queue: &QueueName, max: usize, from: Option<PurgePlace>) -> Result<PurgeStep> {
+        self.decide(queue, move |state| state.purge(max, from)).await
+    }
+
+    async fn list_queues(&self, after: Option<QueueName>, max: usize) -> Result<QueuePage> {
+        self.worker().ask(move |turn| list_queues(turn, after.as_ref(), max)).await
+    }
+
+    async fn dead_list(&self, queue: &QueueName, after: Option<DeadPlace>, max: usize) -> Result<DeadPage> {
+        self.decide(queue, move |state| state.dead_list(after, max)).await
+    }
+
+    async fn dead_redrive(&self, queue: &QueueName, which: &DeadSelection, delay: Delay) -> Result<Redriven> {
+        let which = which.clone();
+        self.decide(queue, move |state| state.dead_redrive(&which, delay)).await
+    }
+
+    async fn dead_purge(&self, queue: &QueueName, which: &DeadSelection) -> Result<Purged> {
+        let which = which.clone();
+        self.decide(queue, move |state| state.dead_purge(&which)).await
+    }
+
+    async fn watch(&self, queue: &QueueName) -> Result<Watch> {
+        let watch = self.worker().bell()?.queues.register(queue);
+        self.decide(queue, |state| state.watch()).await?;
+        Ok(watch)
+    }
+}
+
+impl SqliteDriver {
+    /// Does one request about a queue in a transaction.
+    async fn decide<T: Send + 'static>(
+        &self,
+        queue: &QueueName,
+        decision: impl FnOnce(&mut QueueTurn<'_, '_>) -> Done<T> + Send + 'static,
+    ) -> Result<T> {
+        let queue = queue.clone();
+        self.worker().ask(move |turn| QueueTurn::decide(turn, queue, decision)).await
+    }
+}

@@ -59,7 +59,14 @@ impl Scheme {
 
     /// The refusal of a scheme that is known and was left out.
     #[cfg_attr(
-        all(feature = "memory", feature = "sqlite", feature = "redis", feature = "fred", feature = "etcd", feature = "redlock"),
+        all(
+            feature = "memory",
+            feature = "sqlite",
+            feature = "redis",
+            feature = "fred",
+            feature = "etcd",
+            feature = "redlock"
+        ),
         expect(dead_code, reason = "nothing was left out")
     )]
     pub(crate) fn left_out(self) -> Error {

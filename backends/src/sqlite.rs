@@ -107,7 +107,10 @@ impl Harness for SqliteHarness {
     }
 
     async fn backend_beyond(&mut self, floor: FenceFloor) -> Result<Backend, BoxError> {
-        let config = SqliteConfig::new(&self.file)?.max_waiters(MAX_WAITERS)?.max_depth(MAX_DEPTH)?.max_dead_letters(MAX_DEAD_LETTERS)?;
+        let config = SqliteConfig::new(&self.file)?
+            .max_waiters(MAX_WAITERS)?
+            .max_depth(MAX_DEPTH)?
+            .max_dead_letters(MAX_DEAD_LETTERS)?;
         let backend = Backend::from(SqliteDriver::open(config.fence_floor(floor)).await?);
         self.opened.push(backend.clone());
         Ok(backend)
@@ -139,7 +142,10 @@ impl Harness for SqliteHarness {
 
     fn worker_command(&self) -> Option<Command> {
         let mut command = Command::new(std::env::current_exe().ok()?);
-        let url = format!("sqlite:{}?max_waiters={MAX_WAITERS}&max_depth={MAX_DEPTH}&max_dead_letters={MAX_DEAD_LETTERS}", self.file.display());
+        let url = format!(
+            "sqlite:{}?max_waiters={MAX_WAITERS}&max_depth={MAX_DEPTH}&max_dead_letters={MAX_DEAD_LETTERS}",
+            self.file.display()
+        );
         command.arg("--worker").arg(url);
         Some(command)
     }

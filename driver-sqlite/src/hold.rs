@@ -113,7 +113,8 @@ impl Turn<'_> {
 /// `None` for a row that this library does not write.
 fn read(row: &Row<'_>) -> Done<Option<Held>> {
     let (owner, entries): (Option<String>, Vec<u8>) = (row.get(0)?, row.get(1)?);
-    let (fence, since, until, label): (i64, _, _, Option<String>) = (row.get(2)?, row.get(3)?, row.get(4)?, row.get(5)?);
+    let (fence, since, until, label): (i64, _, _, Option<String>) =
+        (row.get(2)?, row.get(3)?, row.get(4)?, row.get(5)?);
     let handed = row.get(6)?;
     Ok((|| {
         let owner = owner.map(|text| text.parse()).transpose().ok()?;

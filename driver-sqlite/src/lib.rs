@@ -7,6 +7,7 @@ mod bell;
 mod clock;
 mod config;
 mod decide;
+mod doctor;
 mod driver;
 mod error;
 mod hold;

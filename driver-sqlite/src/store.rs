@@ -11,7 +11,7 @@ use rustix::fs::{FlockOperation, Stat};
 use tenure_core::driver::CredibleFences;
 use tenure_core::{Error, ErrorKind, FencingToken, Result};
 
-use crate::bell::{Bell, Belfry, Ear, Letter, folder_of};
+use crate::bell::{Belfry, Bell, Ear, Letter, folder_of};
 use crate::clock::Clock;
 use crate::config::{Caps, MakeFolder, SqliteConfig};
 use crate::error::{Done, damaged, misconfigured, of_commit, of_sqlite, of_system};
@@ -68,9 +68,12 @@ impl Store {
         make_folder(&path, config.make_folder)?;
         check_place(&path)?;
         let gate = beside(&path, "-gate");
-        let gate = File::options().create(true).truncate(false).write(true).open(&gate).map_err(|error| {
-            of_system(format_args!("open {}", gate.display()), error)
-        })?;
+        let gate = File::options()
+            .create(true)
+            .truncate(false)
+            .write(true)
+            .open(&gate)
+            .map_err(|error| of_system(format_args!("open {}", gate.display()), error))?;
         let closed = Gate::close(&gate)?;
         let db = open_database(&path)?;
         db.execute_batch("BEGIN IMMEDIATE").map_err(of_sqlite)?;
@@ -171,7 +174,8 @@ impl Store {
         }
         self.sweep.place = places.last().copied().unwrap_or_default();
         // They are numbered in the order in which they end.
-        let graves = "DELETE FROM grave WHERE until <= ?1 AND number IN (SELECT number FROM grave ORDER BY number LIMIT ?2)";
+        let graves =
+            "DELETE FROM grave WHERE until <= ?1 AND number IN (SELECT number FROM grave ORDER BY number LIMIT ?2)";
         db.prepare_cached(graves)?.execute((at, rows))?;
         let settled = "DELETE FROM settled WHERE (queue, name) IN \
                        (SELECT queue, name FROM settled WHERE until <= ?1 ORDER BY until LIMIT ?2)";

@@ -231,7 +231,8 @@ async fn what_the_dead_leave_behind_is_swept() {
     for number in 0..200 {
         let hold = "INSERT INTO hold VALUES (?1, NULL, x'00', 1, 0, 1, NULL, 0)";
         db.execute(hold, [format!("dead/{number}").as_bytes()]).unwrap();
-        let waiter = "INSERT INTO waiter (name, token, client, present, ttl, fences, direct) VALUES (?1, '', 1, 1, 1, 1, 0)";
+        let waiter =
+            "INSERT INTO waiter (name, token, client, present, ttl, fences, direct) VALUES (?1, '', 1, 1, 1, 1, 0)";
         db.execute(waiter, [format!("dead/{number}").as_bytes()]).unwrap();
         let grave = "INSERT INTO grave (name, token, until) VALUES (?1, '', 1)";
         db.execute(grave, [format!("dead/{number}").as_bytes()]).unwrap();

@@ -163,11 +163,16 @@ impl Message {
             number,
             state: *columns.one_of(1, &state, "the state is not known")?,
             at: columns.get(2, "at")?,
-            named: name.map(MessageId::named).transpose().map_err(|_| "the id is too long")?.map(|id| NamedId { id, window }),
+            named: name
+                .map(MessageId::named)
+                .transpose()
+                .map_err(|_| "the id is too long")?
+                .map(|id| NamedId { id, window }),
             payload: Payload::new(columns.get::<Vec<u8>>(5, "payload")?).map_err(|_| "the payload is too long")?,
             pushed: columns.get(6, "pushed")?,
             attempt: columns.get(7, "attempt")?,
-            attempts: Attempts::new(columns.get(8, "attempts")?).map_err(|_| "the number of attempts is out of range")?,
+            attempts: Attempts::new(columns.get(8, "attempts")?)
+                .map_err(|_| "the number of attempts is out of range")?,
             cause: *columns.one_of(9, &CAUSES, "the cause is not known")?,
             fence: columns.get(10, "fence")?,
             key: columns.made(11, |key: Vec<u8>| ConcurrencyKey::new(key).ok(), "the concurrency key is too long")?,
@@ -178,7 +183,9 @@ impl Message {
             recurrence: columns.made(18, |text: String| Recurrence::new(text).ok(), "the recurrence is too long")?,
             doomed: columns
                 .get::<Option<i64>>(19, "doomed")?
-                .map(|doom| usize::try_from(doom).ok().and_then(|doom| DOOMS.get(doom)).copied().ok_or("the doom is not known"))
+                .map(|doom| {
+                    usize::try_from(doom).ok().and_then(|doom| DOOMS.get(doom)).copied().ok_or("the doom is not known")
+                })
                 .transpose()?,
         })
     }

@@ -219,7 +219,9 @@ impl QueueTurn<'_, '_> {
             DeadSelection::Ids(ids) => {
                 let mut numbers = Vec::new();
                 for id in ids {
-                    numbers.extend(self.stands(id)?.filter(|(_, state)| *state == MessageState::Dead).map(|found| found.0));
+                    numbers.extend(
+                        self.stands(id)?.filter(|(_, state)| *state == MessageState::Dead).map(|found| found.0),
+                    );
                 }
                 numbers.sort_unstable();
                 numbers.dedup();

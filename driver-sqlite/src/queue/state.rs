@@ -243,9 +243,11 @@ impl<'a, 'b> QueueTurn<'a, 'b> {
     fn known(&self, id: &MessageId) -> Done<Option<(i64, MessageState)>> {
         if let Some(number) = self.find(id)? {
             let look = "SELECT state, at FROM message WHERE number = ?1";
-            let (state, due) = self.turn.db.prepare_cached(look)?.query_row([number], |row| {
-                Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)? <= self.turn.at))
-            })?;
+            let (state, due) = self
+                .turn
+                .db
+                .prepare_cached(look)?
+                .query_row([number], |row| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)? <= self.turn.at)))?;
             let state = match (state, due) {
                 (0, false) => MessageState::Scheduled,
                 (2, false) => MessageState::InFlight,

@@ -9,7 +9,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tenure_core::driver::{Handed, QueueRouter, WakeRouter};
-use tenure_core::{FencingToken, OwnerToken, QueueName, Result};
+use tenure_core::queue::QueueName;
+use tenure_core::{FencingToken, OwnerToken, Result};
 
 use crate::error::of_system;
 

@@ -5,9 +5,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tenure_core::driver::{
     AcquireRequest, Acquisition, DistributedLock, Exclusion, Exited, Fencing, ForceReleased, Hold, Inspection,
-    Introspection, LockCapabilities, Released, Renewal, Renewed, Revocation, TtlRange, Waiting, Watch,
+    Introspection, LockCapabilities, Released, Renewal, Renewed, Revocation, Ttl, TtlRange, Waiting, Watch,
 };
-use tenure_core::{Error, FencingToken, LockName, OwnerToken, Result, Ttl};
+use tenure_core::{Error, FencingToken, LockName, OwnerToken, Result};
 
 use crate::decide::MOST_FENCES;
 use crate::driver::{DRIVER, SqliteDriver};

@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use rusqlite::Connection;
 use tempfile::TempDir;
+use tenure_core::Client;
 use tenure_core::driver::{
-    Backend, DeadCause, DelayQueue, MessageState, NamedId, NewMessage, Next, ReceiveRequest, Settle, Settled,
-    Settlement,
+    Backend, DeadCause, Delay, DelayQueue, Due, Lease, MessageState, NamedId, NewMessage, Next, Payload, Pushed,
+    ReceiveRequest, Settle, Settled, Settlement,
 };
-use tenure_core::driver::{Due, Pushed};
-use tenure_core::{Client, Delay, Lease, MessageId, Payload, QueueName};
+use tenure_core::queue::{MessageId, QueueName};
 use tenure_sqlite::{SqliteConfig, SqliteDriver};
 
 struct Lab {
@@ -142,8 +142,10 @@ async fn a_doctor_looks_at_the_file_and_finds_what_is_damaged() {
     lab.push(&driver, "a", Duration::ZERO).await;
     // An index that misses what its table has.
     let db = lab.raw();
-    db.execute_batch("PRAGMA writable_schema = 1; DELETE FROM sqlite_schema WHERE name = 'waiter_turn'; PRAGMA user_version = 1")
-        .unwrap();
+    db.execute_batch(
+        "PRAGMA writable_schema = 1; DELETE FROM sqlite_schema WHERE name = 'waiter_turn'; PRAGMA user_version = 1",
+    )
+    .unwrap();
     drop(db);
     let checkup = Client::new(lab.open().await).doctor().await.unwrap();
     assert_eq!(checkup.concern(), Concern::Danger, "{checkup}");

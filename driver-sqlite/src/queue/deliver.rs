@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use tenure_core::driver::{Cause, DeadCause, Flow, Healed, Next, RawDelivery, ReceiveRequest, Received};
-use tenure_core::{Lease, Reason};
+use tenure_core::driver::{Cause, DeadCause, Flow, Healed, Lease, Next, RawDelivery, ReceiveRequest, Received};
+use tenure_core::queue::Reason;
 
 use super::message::{Broken, Message, State, doom_number};
 use super::state::QueueTurn;

@@ -4,12 +4,13 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use tenure_core::driver::{
-    Cancelled, DeadPage, DeadPlace, DeadSelection, DelayQueue, Exclusion, Extended, Extension, Fencing, Flow,
-    KeyedConcurrency, LeaseRange, ListPlace, Listed, LockTurn, MessageInfo, MessagePage, NewMessage, Parking,
-    PurgePlace, PurgeStep, Purged, Pushed, QueueCapabilities, QueuePage, QueueStats, QueueWake, ReceiveRequest,
-    Received, Redriven, Rescheduled, Settle, Settled, TurnGiven, Watch,
+    Attempts, Cancelled, DeadPage, DeadPlace, DeadSelection, Delay, DelayQueue, Exclusion, Extended, Extension,
+    Fencing, Flow, KeyedConcurrency, Lease, LeaseRange, ListPlace, Listed, LockTurn, MessageInfo, MessagePage,
+    NewMessage, Parking, Payload, PurgePlace, PurgeStep, Purged, Pushed, QueueCapabilities, QueuePage, QueueStats,
+    QueueWake, ReceiveRequest, Received, Redriven, Rescheduled, Settle, Settled, TurnGiven, Watch,
 };
-use tenure_core::{Attempts, Delay, Error, ErrorKind, Lease, MessageId, Payload, QueueLimits, QueueName, Result};
+use tenure_core::queue::{MessageId, QueueLimits, QueueName};
+use tenure_core::{Error, ErrorKind, Result};
 
 use super::operate::list_queues;
 use super::state::QueueTurn;

@@ -1,10 +1,11 @@
 //! One message, and where it stands: a row of the table `message`.
 
 use rusqlite::Row;
-use tenure_core::driver::{Cause, DeadCause, LockTurn, MessageInfo, MessageState, NamedId, NewMessage, Receipt};
-use tenure_core::{
-    Attempts, ConcurrencyKey, Delay, FencingToken, LockName, MessageId, OwnerToken, Payload, Reason, Recurrence,
+use tenure_core::driver::{
+    Attempts, Cause, DeadCause, Delay, LockTurn, MessageInfo, MessageState, NamedId, NewMessage, Payload, Receipt,
 };
+use tenure_core::queue::{ConcurrencyKey, MessageId, Reason, Recurrence};
+use tenure_core::{FencingToken, LockName, OwnerToken};
 
 use crate::span::{micros, of_micros};
 

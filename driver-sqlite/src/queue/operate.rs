@@ -2,11 +2,11 @@
 
 use rusqlite::{OptionalExtension as _, params};
 use tenure_core::driver::{
-    Cancelled, Cause, DeadLetter, DeadPage, DeadPlace, DeadSelection, Flow, ListPlace, Listed, LockTurn, MessageInfo,
-    MessagePage, MessageState, PurgePlace, PurgeStep, Purged, QueuePage, QueueStats, Redriven, Rescheduled, Rest,
-    TurnGiven,
+    Cancelled, Cause, DeadLetter, DeadPage, DeadPlace, DeadSelection, Delay, Flow, ListPlace, Listed, LockTurn,
+    MessageInfo, MessagePage, MessageState, Payload, PurgePlace, PurgeStep, Purged, QueuePage, QueueStats, Redriven,
+    Rescheduled, Rest, TurnGiven,
 };
-use tenure_core::{Delay, MessageId, Payload, QueueName, Reason};
+use tenure_core::queue::{MessageId, QueueName, Reason};
 
 use super::message::{Message, State, doom_of};
 use super::state::{At, QueueTurn};

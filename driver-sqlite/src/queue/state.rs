@@ -3,7 +3,7 @@
 use rusqlite::types::ToSql;
 use rusqlite::{OptionalExtension as _, params};
 use tenure_core::driver::{Cause, Due, Flow, IfKnown, MessageState, NewMessage, Pushed, TokenBucket};
-use tenure_core::{ConcurrencyKey, MessageId, QueueLimits, QueueName, Rate};
+use tenure_core::queue::{ConcurrencyKey, MessageId, QueueLimits, QueueName, Rate};
 
 use super::message::{Broken, COLUMNS, Message, State, doom_number};
 use crate::bell::{Ear, Letter};
@@ -278,7 +278,7 @@ impl<'a, 'b> QueueTurn<'a, 'b> {
             message.key.as_ref().map(ConcurrencyKey::as_bytes),
             message.lock.as_ref().map(tenure_core::LockName::as_bytes),
             message.expires,
-            message.recurrence.as_ref().map(tenure_core::Recurrence::as_str),
+            message.recurrence.as_ref().map(tenure_core::queue::Recurrence::as_str),
         ])?;
         message.number = self.turn.db.last_insert_rowid();
         Ok(())
@@ -302,9 +302,9 @@ impl<'a, 'b> QueueTurn<'a, 'b> {
             message.turn.as_ref().map(|turn| turn.lock.as_bytes()),
             message.turn.as_ref().map(|turn| turn.token.expose().as_str().to_owned()),
             message.turn.as_ref().map(|turn| turn.fence.get().cast_signed()),
-            message.reason.as_ref().map(tenure_core::Reason::as_str),
+            message.reason.as_ref().map(tenure_core::queue::Reason::as_str),
             message.expires,
-            message.recurrence.as_ref().map(tenure_core::Recurrence::as_str),
+            message.recurrence.as_ref().map(tenure_core::queue::Recurrence::as_str),
             message.doomed.map(doom_number),
         ])?;
         if from != State::Dead && matches!(state, State::Waiting | State::Dead) {

@@ -1,4 +1,4 @@
-//! The swap: tests of code that takes locks, unchanged on Redis and on etcd by `TENURE_URL` alone. In memory they run
+//! The swap: tests of code that takes locks, unchanged on SQLite, Redis and etcd by `TENURE_URL` alone. In memory they run
 //! with all other tests.
 
 use tenure_testkit::{EtcdCluster, EtcdOptions, RedisOptions, RedisServer};
@@ -13,7 +13,9 @@ const TESTS: &[&str] =
 pub(crate) fn run() -> Outcome {
     let redis = RedisServer::start(RedisOptions::new()).map_err(|error| Failure(format!("no Redis: {error}")))?;
     let etcd = EtcdCluster::single(EtcdOptions::new()).map_err(|error| Failure(format!("no etcd: {error}")))?;
-    for url in [redis.url(), etcd.url()] {
+    let folder = tenure_testkit::TempDir::new("swap").map_err(|error| Failure(format!("no folder: {error}")))?;
+    let file = format!("sqlite:{}", folder.path().join("locks.db").display());
+    for url in [file, redis.url(), etcd.url()] {
         let name = format!("the application on {url}");
         let ended = steps::run_as(&name, cargo(TESTS).env("TENURE_URL", url), |out| Counts::of(out).to_string())?;
         if Counts::of(&ended.stdout).passed == 0 {

@@ -36,7 +36,9 @@ fn millis(span: u64) -> Duration {
 impl Nemesis {
     pub(super) fn new(options: &Options, servers: Box<dyn Servers>, proxies: Vec<Vec<TcpProxy>>, crew: Crew) -> Self {
         let rng = Rng::new(options.seed);
-        Self { options: options.clone(), rng, servers, proxies, crew, faults: Vec::new(), open: Vec::new() }
+        let mut options = options.clone();
+        options.harm.links &= servers.url().is_none();
+        Self { options, rng, servers, proxies, crew, faults: Vec::new(), open: Vec::new() }
     }
 
     /// Does something every now and then, for as long as the options say; then everything works again.

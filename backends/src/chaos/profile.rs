@@ -11,7 +11,7 @@ use super::judge::Bounds;
 use super::options::Data;
 #[cfg(feature = "etcd")]
 use super::servers::EtcdMembers;
-use super::servers::{RedisNodes, Servers};
+use super::servers::{RedisNodes, Servers, SqliteFile};
 
 /// A backend, as far as this test has to know it.
 #[derive(Debug)]
@@ -32,6 +32,7 @@ pub(crate) struct Profile {
 enum Kind {
     Redis,
     Fred,
+    Sqlite,
     Redlock {
         nodes: usize,
     },
@@ -49,6 +50,7 @@ const TOLD_LATE: Duration = Duration::from_millis(250);
 const PROFILES: &[Profile] = &[
     redis("redis/single", Kind::Redis),
     redis("fred/single", Kind::Fred),
+    redis("sqlite/file", Kind::Sqlite),
     redlock("redlock/3-live", 3),
     redlock("redlock/5-live", 5),
     #[cfg(feature = "etcd")]
@@ -96,6 +98,7 @@ impl Profile {
     pub(crate) fn may_lose_data(&self) -> bool {
         match self.kind {
             Kind::Redis | Kind::Fred | Kind::Redlock { .. } => true,
+            Kind::Sqlite => false,
             #[cfg(feature = "etcd")]
             Kind::Etcd { .. } => false,
         }
@@ -123,6 +126,7 @@ impl Profile {
         };
         Ok(match self.kind {
             Kind::Redis | Kind::Fred => Box::new(RedisNodes::start(1, &options, data)?),
+            Kind::Sqlite => Box::new(SqliteFile::new()?),
             Kind::Redlock { nodes } => Box::new(RedisNodes::start(nodes, &options, data)?),
             #[cfg(feature = "etcd")]
             Kind::Etcd { members } => Box::new(EtcdMembers(EtcdCluster::start(EtcdOptions::new(), members)?)),
@@ -136,6 +140,7 @@ impl Profile {
         match self.kind {
             Kind::Redis => format!("redis://{hosts}/?{link}"),
             Kind::Fred => format!("fred+redis://{hosts}/?{link}"),
+            Kind::Sqlite => String::from("sqlite:"), // the servers know better
             Kind::Redlock { .. } => {
                 let restarts = if data == Data::Kept { "durable" } else { "may_forget" };
                 let ttl = self.ttl.as_millis();

@@ -38,9 +38,9 @@ pub async fn run(options: &Options) -> Result<Report, BoxError> {
     let proxies = (0..rows)
         .map(|_| servers.ports().into_iter().map(TcpProxy::start).collect::<Result<Vec<_>, _>>())
         .collect::<Result<Vec<_>, _>>()?;
-    let url = |proxies: &Vec<TcpProxy>| {
-        options.profile.url(&proxies.iter().map(TcpProxy::port).collect::<Vec<_>>(), options.data)
-    };
+    let at = |ports: &[u16]| servers.url().unwrap_or_else(|| options.profile.url(ports, options.data));
+    let url = |proxies: &Vec<TcpProxy>| at(&proxies.iter().map(TcpProxy::port).collect::<Vec<_>>());
+    let direct = at(&servers.ports());
     let crew =
         Crew::start(options, folder.clone(), proxies.iter().map(url).cycle().take(options.processes).collect()).await?;
     let mut nemesis = Nemesis::new(options, servers, proxies, crew);
@@ -52,7 +52,7 @@ pub async fn run(options: &Options) -> Result<Report, BoxError> {
     let all_ended = crew.end(patience).await?;
     let settled = monotonic();
     let remains = match options.subject {
-        Subject::Queue if all_ended => Some(jobs::empty(&options.profile.url(&servers.ports(), options.data)).await?),
+        Subject::Queue if all_ended => Some(jobs::empty(&direct).await?),
         Subject::Queue => Some(Remains::default()),
         Subject::Locks => None,
     };

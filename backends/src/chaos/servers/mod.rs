@@ -3,17 +3,24 @@
 #[cfg(feature = "etcd")]
 mod etcd;
 mod redis;
+mod sqlite;
 
 use tenure_conformance::{BoxError, Rng};
 
 #[cfg(feature = "etcd")]
 pub(crate) use etcd::EtcdMembers;
 pub(crate) use redis::RedisNodes;
+pub(crate) use sqlite::SqliteFile;
 
 /// One server or several.
 pub(crate) trait Servers: Send {
     /// Where each listens.
     fn ports(&self) -> Vec<u16>;
+
+    /// Where they are, if nobody reaches them by a port: then there are no connections to be harmed.
+    fn url(&self) -> Option<String> {
+        None
+    }
 
     /// The one that leads, if they have a leader and all of them work.
     fn leader(&self) -> Option<usize>;

@@ -129,7 +129,10 @@ impl Options {
             return Err("queues are those of one server or of a cluster, which keep their data".into());
         }
         if options.data == Data::Lost && !options.profile.may_lose_data() {
-            return Err("a file, and the members of an etcd cluster, promise nothing once the data of a majority is lost".into());
+            return Err(
+                "a file, and the members of an etcd cluster, promise nothing once the data of a majority is lost"
+                    .into(),
+            );
         }
         Ok(options)
     }

@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rusqlite::Connection;
 use rustix::fs::{FlockOperation, flock};
@@ -11,6 +11,9 @@ use tempfile::TempDir;
 use tenure_conformance::{BoxError, Rng};
 
 use super::Servers;
+
+/// For what somebody else may have.
+const PATIENCE: Duration = Duration::from_millis(200);
 
 /// A file in a folder of its own.
 pub(crate) struct SqliteFile {
@@ -53,8 +56,16 @@ impl Servers for SqliteFile {
     }
 
     fn stop(&mut self, _node: usize) -> Result<(), BoxError> {
-        let gate = File::options().create(true).truncate(false).write(true).open(self.folder.path().join("locks.db-gate"))?;
-        flock(&gate, FlockOperation::LockExclusive)?;
+        let gate =
+            File::options().create(true).truncate(false).write(true).open(self.folder.path().join("locks.db-gate"))?;
+        // A client that is stopped behind the gate keeps it, and would never go on if this waited for it.
+        let deadline = Instant::now() + PATIENCE;
+        while flock(&gate, FlockOperation::NonBlockingLockExclusive).is_err() {
+            if Instant::now() > deadline {
+                return Ok(());
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
         self.gate = Some(gate);
         Ok(())
     }
@@ -66,8 +77,9 @@ impl Servers for SqliteFile {
 
     fn kill(&mut self, _node: usize) -> Result<(), BoxError> {
         let stranger = self.raw()?;
-        stranger.execute_batch("BEGIN IMMEDIATE")?;
-        self.stranger = Some(stranger);
+        stranger.busy_timeout(PATIENCE)?;
+        // A client that is stopped in the middle of a transaction does the same.
+        self.stranger = stranger.execute_batch("BEGIN IMMEDIATE").is_ok().then_some(stranger);
         Ok(())
     }
 

@@ -67,7 +67,7 @@ const ALL: &[Property] = properties! {
     P53 "No message is lost, and every stored message can be found."
     P54 "No message is delivered before it is due, by the backend's clock."
     P55 "A waiting receiver gets a message soon after it is due, also after a reconnect."
-    P56 "During the lease of a delivery nobody else gets the message."
+    P56 "During the lease of a delivery no other receiver gets the message."
     P57 "A settlement or extension needs the receipt of the current delivery; an older one changes nothing."
     P58 "Attempts are counted exactly, and a message that has used them up is a dead letter that keeps its payload."
     P59 "A push with a known id stores nothing, for as long as the id's window lasts."

@@ -65,7 +65,7 @@ pub(super) const CASES: &[Case] = &[
     ),
     case!(
         "reentrant/lost-as-a-whole",
-        "When the lease ends, every entry is told, and the next entry of the same owner is a new hold with a new fence.",
+        "When the lease ends, every entry is notified, and the next entry of the same owner is a new hold with a new fence.",
         ["P36"],
         [Need::Reentrant],
         lost_as_a_whole

@@ -48,7 +48,7 @@ pub(super) const CASES: &[Case] = &[
     ),
     case!(
         "close/gives-back-what-is-held",
-        "Closing ends every hold, tells its guard, and leaves the names free.",
+        "Closing ends every hold, notifies its guard, and leaves the names free.",
         ["P13", "P30"],
         [],
         gives_back_what_is_held
@@ -76,7 +76,7 @@ pub(super) const CASES: &[Case] = &[
     ),
     case!(
         "limit/holds-of-a-client",
-        "A client at its cap of holds refuses one more without asking the backend, and goes on when one is given back.",
+        "A client at its cap of holds refuses one more without a request, and takes locks again when one is released.",
         ["P30"],
         [],
         holds_of_a_client

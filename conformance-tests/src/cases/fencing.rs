@@ -42,7 +42,7 @@ pub(super) const CASES: &[Case] = &[
     ),
     case!(
         "fence/outlives-idleness",
-        "A name that nobody used for hours does not begin to count again.",
+        "The fences of a name that was not used for hours do not begin again.",
         ["P23"],
         [Need::VirtualTime],
         outlives_idleness

@@ -29,12 +29,18 @@ pub(super) const CASES: &[Case] = &[
     ),
     case!(
         "fifo/nobody-barges",
-        "A free lock with a live waiter is busy for everybody but that waiter.",
+        "A free lock with a live waiter is busy for all other clients.",
         ["P24"],
         [Need::Fifo],
         nobody_barges
     ),
-    case!("fifo/position-is-told", "A waiter is told how many are before it.", ["P24"], [Need::Fifo], position_is_told),
+    case!(
+        "fifo/position-is-told",
+        "A busy answer says how many waiters are ahead.",
+        ["P24"],
+        [Need::Fifo],
+        position_is_told
+    ),
     case!(
         "fifo/asking-again-keeps-the-place",
         "A waiter that asks again, often and later than others, keeps its place.",

@@ -12,7 +12,7 @@ use crate::layer::Op;
 pub(super) const CASES: &[Case] = &[
     case!(
         "hygiene/many-names-leave-nothing",
-        "After many names were taken and given back in every way, client and store hold nothing.",
+        "After many names were taken and released in every way, client and store hold nothing.",
         ["P30"],
         [],
         many_names_leave_nothing

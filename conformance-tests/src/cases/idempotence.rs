@@ -10,7 +10,7 @@ use crate::layer::{Action, Op, Rule};
 pub(super) const CASES: &[Case] = &[
     case!(
         "driver/asking-again-is-the-same-grant",
-        "A token that holds the lock and asks again gets the same fence, told to have begun earlier; one release frees.",
+        "A token that holds the lock and asks again gets the same fence, with an earlier beginning; one release frees the lock.",
         ["P29"],
         [],
         asking_again_is_the_same_grant
@@ -38,7 +38,7 @@ pub(super) const CASES: &[Case] = &[
     ),
     case!(
         "driver/abandon-of-another-changes-nothing",
-        "Abandoning a token that does not hold the lock leaves the holder alone, however often it is said.",
+        "Abandoning a token that does not hold the lock does not affect the holder, however often it is repeated.",
         ["P9", "P11"],
         [],
         abandon_of_another_changes_nothing
@@ -80,7 +80,7 @@ pub(super) const CASES: &[Case] = &[
     ),
     case!(
         "lock/each-attempt-has-its-token",
-        "Every acquisition has a token of its own, and no token is used again after it was given up.",
+        "Every acquisition has a token of its own, and no token is used again after it was abandoned.",
         ["P14"],
         [],
         each_attempt_has_its_token

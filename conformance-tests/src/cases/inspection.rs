@@ -15,7 +15,7 @@ use crate::layer::Op;
 pub(super) const CASES: &[Case] = &[
     case!(
         "inspect/free-lock-has-no-holder",
-        "A name that nobody ever used, and one that was released or has expired, has neither holder nor waiters.",
+        "A name that was never used, or whose lock was released or has expired, has neither holder nor waiters.",
         ["P30"],
         [Need::Introspection],
         free_lock_has_no_holder
@@ -57,7 +57,7 @@ pub(super) const CASES: &[Case] = &[
     ),
     case!(
         "force/free-lock-says-not-held",
-        "Forcing a free lock says that nobody held it, and changes nothing.",
+        "Forcing a free lock returns that it was not held, and changes nothing.",
         ["P10"],
         [Need::Revocation],
         free_lock_says_not_held
@@ -71,7 +71,7 @@ pub(super) const CASES: &[Case] = &[
     ),
     case!(
         "force/spares-the-next-holder",
-        "A forced release of the hold with one fence frees that hold alone: it leaves the next holder's lock, and tells so.",
+        "A forced release with a fence frees only the hold with that fence: it does not affect the next holder, and says so.",
         ["P9", "P10"],
         [Need::Revocation],
         spares_the_next_holder

@@ -11,7 +11,7 @@ use crate::case::{Case, CaseResult, Context, case};
 pub(super) const CASES: &[Case] = &[
     case!(
         "least/released-lock-stays-taken",
-        "A lock that is given back before its least time is over stays taken for the rest, longer than its ttl, and is free \
+        "A lock that is released before its least time is over stays taken for the rest, longer than its ttl, and is free \
          then.",
         ["P1", "P10"],
         [],
@@ -19,8 +19,8 @@ pub(super) const CASES: &[Case] = &[
     ),
     case!(
         "least/closing-leaves-it-taken",
-        "A client that is closed leaves such locks standing, those that are given back already and those that are not, and \
-         they are free in the end.",
+        "A client that is closed leaves such locks taken, whether they were released before or not, and they are free in the \
+         end.",
         ["P1", "P13"],
         [],
         closing_leaves_it_taken

@@ -14,14 +14,14 @@ use crate::layer::{Action, Op, Rule};
 pub(super) const CASES: &[Case] = &[
     case!(
         "loss/unrenewable-is-lost-before-the-next-grant",
-        "A holder that cannot renew becomes suspect, is told of its loss, and only then is another client granted.",
+        "A holder that cannot renew becomes suspect, then is notified of its loss, and only then is another client granted the lock.",
         ["P4", "P6"],
         [],
         unrenewable_is_lost_before_the_next_grant
     ),
     case!(
         "loss/short-outage-is-survived",
-        "Failed renewals make a hold suspect, not lost: when the backend is back within the ttl, the hold goes on.",
+        "Failed renewals make a hold suspect, not lost: when the backend is back within the ttl, the hold continues.",
         ["P6", "P26"],
         [],
         short_outage_is_survived
@@ -56,7 +56,7 @@ pub(super) const CASES: &[Case] = &[
     ),
     case!(
         "loss/run-drops-the-work",
-        "Work under `run` is dropped when the lease ends, and the caller is told of the loss.",
+        "Work under `run` is dropped when the lease ends, and `run` returns the loss as an error.",
         ["P4"],
         [],
         run_drops_the_work
@@ -70,7 +70,7 @@ pub(super) const CASES: &[Case] = &[
     ),
     case!(
         "loss/everybody-is-told",
-        "Several tasks that wait for the loss of one guard are all told, with the same reason.",
+        "All tasks that wait for the loss of one guard are notified, with the same reason.",
         ["P4", "P5"],
         [],
         everybody_is_told

@@ -9,7 +9,7 @@ use crate::case::{Case, CaseResult, Context, Failure, Need, case};
 pub(super) const CASES: &[Case] = &[
     case!(
         "reentrant/same-owner-enters-again",
-        "The owner that holds the lock enters again without waiting, and each guard tells its depth.",
+        "The owner that holds the lock enters again without waiting, and each guard returns its depth.",
         ["P31"],
         [Need::Reentrant],
         same_owner_enters_again
@@ -86,7 +86,7 @@ pub(super) const CASES: &[Case] = &[
     ),
     case!(
         "reentrant/passes-the-queue",
-        "An owner that enters again passes those who wait: it does not wait behind its own lock.",
+        "An owner that enters again does not queue: it does not wait behind its own lock.",
         ["P31"],
         [Need::Reentrant],
         passes_the_queue
@@ -100,7 +100,7 @@ pub(super) const CASES: &[Case] = &[
     ),
     case!(
         "reentrant/inspection-tells-the-owner",
-        "An operator sees whose re-entrant lock it is, and none for a plain one; `held` answers for that owner alone.",
+        "An inspection shows the owner of a re-entrant lock, and none for a plain one; `held` answers for that owner alone.",
         ["P32"],
         [Need::Reentrant, Need::Introspection],
         inspection_tells_the_owner

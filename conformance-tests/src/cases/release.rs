@@ -66,7 +66,7 @@ pub(super) const CASES: &[Case] = &[
     ),
     case!(
         "lock/late-release-harms-nobody",
-        "A release that arrives long after it was sent does not free the holder that came in between.",
+        "A release that arrives long after it was sent does not free the lock of a later holder.",
         ["P9", "P29"],
         [],
         late_release_harms_nobody

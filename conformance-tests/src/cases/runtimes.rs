@@ -28,8 +28,8 @@ pub(super) const CASES: &[Case] = &[
     ),
     case!(
         "runtime/client-outlives-its-first",
-        "When the runtime ends that a client was made and first used on, its locks are renewed, waited for, taken and given \
-         back on others.",
+        "When the runtime ends on which a client was made and first used, its locks are renewed, waited for, taken and \
+         released on others.",
         ["P6", "P13", "P17"],
         [],
         client_outlives_its_first

@@ -11,14 +11,14 @@ use crate::harness::{ClockStep, Data, Fault, FaultKind};
 pub(super) const CASES: &[Case] = &[
     case!(
         "server/pause-within-the-ttl-is-survived",
-        "A server that stands still for less than the ttl makes a hold suspect at most, and the hold goes on after it.",
+        "A server that pauses for less than the ttl makes a hold suspect at most, and the hold continues after it.",
         ["P6", "P26"],
         [Need::Fault(FaultKind::PauseServer)],
         pause_within_the_ttl_is_survived
     ),
     case!(
         "server/pause-beyond-the-ttl-is-a-loss",
-        "A holder whose server stands still for longer than its ttl is told of the loss during the pause.",
+        "A holder whose server pauses for longer than its ttl is notified of the loss during the pause.",
         ["P4"],
         [Need::Fault(FaultKind::PauseServer)],
         pause_beyond_the_ttl_is_a_loss
@@ -32,7 +32,7 @@ pub(super) const CASES: &[Case] = &[
     ),
     case!(
         "server/cut-connections-are-replaced",
-        "After every connection was cut, holds go on, waiters are granted, and new locks are taken.",
+        "After every connection was cut, holds continue, waiters are granted, and new locks are taken.",
         ["P18", "P26"],
         [Need::Fault(FaultKind::CutConnections)],
         cut_connections_are_replaced
@@ -53,14 +53,14 @@ pub(super) const CASES: &[Case] = &[
     ),
     case!(
         "server/restart-with-data-keeps-the-hold",
-        "A hold survives a restart that keeps the data, and nobody else is granted meanwhile.",
+        "A hold survives a restart that keeps the data, and no other client is granted the lock meanwhile.",
         ["P1", "P6"],
         [Need::Fault(FaultKind::RestartKeepingData)],
         restart_with_data_keeps_the_hold
     ),
     case!(
         "server/restart-without-data-is-a-loss",
-        "A holder learns at its next renewal that a restart lost its lock, and its release harms nobody.",
+        "A holder learns at its next renewal that a restart lost its lock, and its release affects no other holder.",
         ["P4", "P9"],
         [Need::Fault(FaultKind::RestartLosingData)],
         restart_without_data_is_a_loss

@@ -28,7 +28,7 @@ pub(super) const CASES: &[Case] = &[
     ),
     case!(
         "all/unknown-one-takes-none",
-        "If the outcome of one is unknown, every one is given back, that one too.",
+        "If the outcome of one request is unknown, all locks are released, that one as well.",
         ["P50", "P11"],
         [],
         unknown_one_takes_none

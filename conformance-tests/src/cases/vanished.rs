@@ -18,7 +18,7 @@ pub(super) const CASES: &[Case] = &[
     ),
     case!(
         "force/frees-what-a-vanished-client-left",
-        "The same waiter's lock is free at once when it is taken by force, and the waiter is told.",
+        "The lock of such a waiter is free at once when it is released by force, and the waiter is notified.",
         ["P4", "P9", "P24"],
         [Need::Fifo, Need::Revocation],
         frees_what_a_vanished_client_left

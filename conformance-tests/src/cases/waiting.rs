@@ -68,7 +68,7 @@ pub(super) const CASES: &[Case] = &[
     ),
     case!(
         "wait/turn-lasts",
-        "A lock whose turn came while waiting is kept for as long as its holder wants, and nobody else gets it.",
+        "A lock that was handed to a waiter is kept for as long as its holder wants, and no other client gets it.",
         ["P1", "P6"],
         [],
         turn_lasts

@@ -41,7 +41,7 @@ pub(in crate::cases) const CASES: &[Case] = &[
     ),
     case!(
         "queue/acknowledged-together",
-        "Deliveries that are acknowledged together are gone, a stale one among them is told, and one of another queue is refused.",
+        "Deliveries that are acknowledged together are gone; a stale one among them is reported, and one of another queue is refused.",
         ["P57"],
         [Need::Queue],
         together

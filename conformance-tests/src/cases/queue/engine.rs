@@ -43,7 +43,7 @@ pub(in crate::cases) const CASES: &[Case] = &[
     ),
     case!(
         "queue/late-reply-of-receive",
-        "A reply that comes after its receive was given up returns its messages, long before their leases end.",
+        "If a reply arrives after its receive was dropped, the client returns the messages, long before their leases end.",
         ["P53"],
         [Need::Queue],
         late_receive
@@ -71,7 +71,7 @@ pub(in crate::cases) const CASES: &[Case] = &[
     ),
     case!(
         "queue/closed-client",
-        "Closing a client ends its waiting receives, carries out what was given up, and refuses everything after.",
+        "Closing a client ends its waiting receives, finishes pending clean-up, and refuses all later calls.",
         ["P53"],
         [Need::Queue],
         closed

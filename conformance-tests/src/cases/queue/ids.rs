@@ -13,7 +13,7 @@ const HOUR: Duration = Duration::from_secs(3_600);
 pub(in crate::cases) const CASES: &[Case] = &[
     case!(
         "queue/duplicate-tells-the-state",
-        "A push with a known id stores nothing, changes nothing, and tells where the known message stands, in every state.",
+        "A push with a known id stores nothing, changes nothing, and returns the state of the known message, in every state.",
         ["P59"],
         [Need::Queue],
         duplicate
@@ -48,14 +48,14 @@ pub(in crate::cases) const CASES: &[Case] = &[
     ),
     case!(
         "queue/cancel-tells-the-truth",
-        "Cancelling removes what waits and says so; what is in flight, dead or unknown is told and left alone.",
+        "Cancelling removes a waiting message and says so; a message in flight, dead or unknown is reported and not changed.",
         ["P53"],
         [Need::Queue],
         cancel
     ),
     case!(
         "queue/reschedule-tells-the-truth",
-        "Rescheduling moves what waits, sooner and later; what is in flight, dead or unknown is told and left alone.",
+        "Rescheduling moves a waiting message, sooner or later; a message in flight, dead or unknown is reported and not changed.",
         ["P54"],
         [Need::Queue],
         reschedule
@@ -69,7 +69,7 @@ pub(in crate::cases) const CASES: &[Case] = &[
     ),
     case!(
         "queue/get-tells-everything",
-        "A look at a message tells its state, attempts, due time and payload, and changes nothing.",
+        "A look at a message returns its state, attempts, due time and payload, and changes nothing.",
         ["P53"],
         [Need::Queue],
         get

@@ -14,7 +14,7 @@ use crate::cases::support::must_fail;
 pub(in crate::cases) const CASES: &[Case] = &[
     case!(
         "queue/exclusive-during-lease",
-        "While a delivery's lease lasts nobody else gets the message; after its end the next who asks does.",
+        "While a delivery's lease lasts, no other receiver gets the message; after its end the next receiver does.",
         ["P56"],
         [Need::Queue],
         exclusive
@@ -49,21 +49,21 @@ pub(in crate::cases) const CASES: &[Case] = &[
     ),
     case!(
         "queue/extension-never-revives",
-        "A lease that has ended cannot be extended, even if nobody else got the message yet.",
+        "A lease that has ended cannot be extended, even if no other receiver has got the message yet.",
         ["P56", "P57"],
         [Need::Queue],
         never_revives
     ),
     case!(
         "queue/late-ack-counts",
-        "An acknowledgement after the lease's end counts if nobody got the message meanwhile: it is not delivered again.",
+        "An acknowledgement after the lease's end counts if no other receiver got the message meanwhile: it is not delivered again.",
         ["P57"],
         [Need::Queue],
         late_ack
     ),
     case!(
         "queue/crash-counts-an-attempt",
-        "A delivery that nobody settles is delivered again after its lease, with one attempt more and the cause told.",
+        "A message that is not settled is delivered again after its lease, with one attempt more and the cause.",
         ["P53", "P58"],
         [Need::Queue],
         crash
@@ -98,14 +98,14 @@ pub(in crate::cases) const CASES: &[Case] = &[
     ),
     case!(
         "queue/reason-of-the-last-failure",
-        "A delivery tells why the last one failed, through returns as well, until another failure says otherwise.",
+        "A delivery says why the last one failed, also after returns, until another failure replaces the reason.",
         ["P58"],
         [Need::Queue],
         last_failure
     ),
     case!(
         "queue/loss-is-told",
-        "A delivery whose backend is silent is told lost before anybody else can get the message.",
+        "A receiver whose backend is silent is notified of the lost lease before another one can get the message.",
         ["P56"],
         [Need::Queue],
         loss_is_told

@@ -21,7 +21,7 @@ pub(in crate::cases) const CASES: &[Case] = &[
     ),
     case!(
         "queue/limit-ignores-ended-leases",
-        "A message whose lease has ended takes no place under the limit, and a receive tells when the first one ends.",
+        "A message whose lease has ended does not count for the limit, and a receive returns when the first lease ends.",
         ["P55", "P56"],
         [Need::Queue],
         ended_leases
@@ -35,7 +35,7 @@ pub(in crate::cases) const CASES: &[Case] = &[
     ),
     case!(
         "queue/limit-rate",
-        "Over all clients no more messages are delivered than were in the bucket and came back to it, and a receive tells when the next may.",
+        "All clients together receive no more messages than the bucket held and regained, and a receive returns when the next one is possible.",
         ["P55", "P56"],
         [Need::Queue],
         rate
@@ -49,7 +49,7 @@ pub(in crate::cases) const CASES: &[Case] = &[
     ),
     case!(
         "queue/limit-is-replaced",
-        "A limit that is set takes the place of the one before it, and no limit ends it; the statistics tell which one holds.",
+        "A new limit replaces the one before it, and setting no limit removes it; the statistics show the current limit.",
         ["P56"],
         [Need::Queue],
         replaced

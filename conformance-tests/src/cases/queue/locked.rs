@@ -18,14 +18,14 @@ use crate::layer::{Action, Rule};
 pub(in crate::cases) const CASES: &[Case] = &[
     case!(
         "queue/lock-by-value",
-        "A worker that is told the lock by the value of a message holds it meanwhile: messages of one account are never handled at once.",
+        "A worker with a lock for each value holds it while it handles a message: messages of one account are never handled at once.",
         ["P1", "P56"],
         [Need::Queue],
         lock_by_value
     ),
     case!(
         "queue/lock-by-value-fails",
-        "A message for whose value no lock can be told fails with the reason, a panic's text too, and the worker goes on.",
+        "If the lock for a value cannot be named, the message fails with the reason, also with a panic's text, and the worker continues.",
         ["P58"],
         [Need::Queue],
         lock_by_value_fails

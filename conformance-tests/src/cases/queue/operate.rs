@@ -10,7 +10,7 @@ use crate::case::{Case, CaseResult, Context, Need, case};
 pub(in crate::cases) const CASES: &[Case] = &[
     case!(
         "queue/pause",
-        "A paused queue hands out nothing and says so; what was handed out before can be extended and settled, and pushes go on.",
+        "A paused queue delivers nothing and says so; earlier deliveries can be extended and settled, and pushes are stored.",
         ["P53"],
         [Need::Queue],
         pause

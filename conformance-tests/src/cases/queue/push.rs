@@ -21,7 +21,7 @@ pub(in crate::cases) const CASES: &[Case] = &[
     ),
     case!(
         "queue/push-many-is-split",
-        "A push of more messages than a batch leaves in several requests, in order; when one fails, the answers before it are told.",
+        "A push of more messages than a batch leaves in several requests, in order; when one fails, the earlier answers are returned.",
         ["P53", "P60"],
         [Need::Queue],
         split

@@ -19,7 +19,7 @@ pub(in crate::cases) const CASES: &[Case] = &[
     ),
     case!(
         "queue/recur-begins-anew",
-        "Each occurrence has all attempts before it, and no end of time from the one before.",
+        "Each occurrence has its full number of attempts, and no end of its time from the one before.",
         ["P58"],
         [Need::Queue],
         begins_anew

@@ -19,7 +19,7 @@ pub(in crate::cases) const CASES: &[Case] = &[
     ),
     case!(
         "queue/replace-not-in-flight",
-        "What is in flight, dead or settled is not replaced, and the push says where it stands; one whose lease has ended is.",
+        "A message in flight, dead or settled is not replaced, and the push returns its state; one whose lease has ended is replaced.",
         ["P56", "P59"],
         [Need::Queue],
         not_in_flight
@@ -33,7 +33,7 @@ pub(in crate::cases) const CASES: &[Case] = &[
     ),
     case!(
         "queue/replace-frees-the-key",
-        "A message that replaces one of a busy key is bound by its own key alone, and the others of the old key go on.",
+        "A message that replaces one of a busy key is bound by its own key alone, and the others of the old key are delivered.",
         ["P56", "P59"],
         [Need::Queue, Need::QueueKeys],
         frees_the_key

@@ -15,7 +15,7 @@ const FALLBACK: Duration = Duration::from_secs(2);
 pub(in crate::cases) const CASES: &[Case] = &[
     case!(
         "queue/pause-of-the-server",
-        "Over a pause of the server a receive goes on waiting, and an acknowledgement that the pause met is carried out once.",
+        "During a pause of the server a receive continues to wait, and an acknowledgement that was sent then is carried out once.",
         ["P53", "P55"],
         [Need::Queue, Need::Fault(FaultKind::PauseServer)],
         pause
@@ -36,7 +36,7 @@ pub(in crate::cases) const CASES: &[Case] = &[
     ),
     case!(
         "queue/restart-without-data-begins-anew",
-        "After a restart that lost the data, old receipts are stale and harm nobody, and messages go through as before.",
+        "After a restart that lost the data, old receipts are stale and have no effect, and new messages are delivered as before.",
         ["P56"],
         [Need::Queue, Need::Fault(FaultKind::RestartLosingData)],
         lost_data

@@ -27,7 +27,7 @@ pub(in crate::cases) const CASES: &[Case] = &[
     ),
     case!(
         "queue/next-tells-the-span",
-        "An empty receive tells how long until the next message is due, and a receive after that span finds it.",
+        "An empty receive returns the time until the next message is due, and a receive after that time finds it.",
         ["P55"],
         [Need::Queue],
         next_tells
@@ -76,7 +76,7 @@ pub(in crate::cases) const CASES: &[Case] = &[
     ),
     case!(
         "queue/lateness-and-age",
-        "A delivery tells how late it is and how old its message, by the backend's clock.",
+        "A delivery says how late it is and how old its message is, by the backend's clock.",
         ["P54"],
         [Need::Queue],
         lateness

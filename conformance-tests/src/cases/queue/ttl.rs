@@ -13,7 +13,7 @@ use crate::case::{Case, CaseResult, Context, Need, case};
 pub(in crate::cases) const CASES: &[Case] = &[
     case!(
         "queue/ttl-expired-is-dead",
-        "A message that is not delivered in time is dead and says so, whether nobody came, or its lease, its retry, its return or its new due time ended later.",
+        "A message that is not delivered in time is dead and says so, whether no receiver asked, or its lease, its retry, its return or its new due time ended later.",
         ["P54", "P58"],
         [Need::Queue],
         expired
@@ -34,7 +34,7 @@ pub(in crate::cases) const CASES: &[Case] = &[
     ),
     case!(
         "queue/ttl-counts-from-the-due-time",
-        "The time of a message counts from the due time of its push, and a look tells what is left of it; a new due time does not move its end.",
+        "The ttl of a message counts from the due time of its push, and a look shows the rest of it; a new due time does not move its end.",
         ["P54"],
         [Need::Queue],
         from_the_due_time

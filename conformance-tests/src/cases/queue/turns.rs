@@ -32,21 +32,21 @@ pub(in crate::cases) const CASES: &[Case] = &[
     ),
     case!(
         "queue/turn-is-adopted",
-        "A worker that receives a message with its turn goes on with that hold: the same fence, renewed, and nobody else has the lock.",
+        "A worker that receives a message with its turn adopts that hold: with the same fence, renewed, and no other client has the lock.",
         ["P1", "P19", "P55"],
         [Need::Queue, Need::FollowsLock],
         is_adopted
     ),
     case!(
         "queue/turn-is-not-adopted-twice",
-        "A turn belongs to one delivery: the next one of the message, after its lease or its return, has none; it is given back untaken.",
+        "A turn belongs to one delivery: the next delivery of the message, after its lease or its return, has none; a turn that is not taken up is released.",
         ["P1", "P55"],
         [Need::Queue, Need::FollowsLock],
         not_adopted_twice
     ),
     case!(
         "queue/turn-nobody-takes-up",
-        "A turn that nobody takes up ends after 2 s, and the next in line has the lock; the message is handled later.",
+        "A turn that no receiver takes up ends after 2 s, and the next waiter has the lock; the message is handled later.",
         ["P1", "P53", "P55"],
         [Need::Queue, Need::FollowsLock],
         nobody_takes_up

@@ -94,7 +94,7 @@ pub(in crate::cases) const CASES: &[Case] = &[
     ),
     case!(
         "queue/cancelled-head",
-        "When the message that a receive waits for is cancelled, it goes on waiting, and gets the next.",
+        "When the message that a receive waits for is cancelled, the receive continues, and gets the next message.",
         ["P55"],
         [Need::Queue],
         cancelled_head

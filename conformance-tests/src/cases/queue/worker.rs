@@ -16,7 +16,7 @@ use crate::layer::{Action, Op, Rule};
 pub(in crate::cases) const CASES: &[Case] = &[
     case!(
         "queue/worker-extends",
-        "A worker keeps a message whose handling takes many leases, and nobody else gets it meanwhile.",
+        "A worker keeps a message whose handling takes many leases, and no other receiver gets it meanwhile.",
         ["P56"],
         [Need::Queue],
         extends
@@ -37,14 +37,14 @@ pub(in crate::cases) const CASES: &[Case] = &[
     ),
     case!(
         "queue/worker-survives-panics",
-        "A handler that panics is a failed attempt; the worker goes on.",
+        "A handler that panics is a failed attempt; the worker continues.",
         ["P53", "P58"],
         [Need::Queue],
         panics
     ),
     case!(
         "queue/worker-concurrency",
-        "A worker handles as many messages at once as it was told, never more, and takes no more than that from the queue.",
+        "A worker handles as many messages at once as its concurrency says, never more, and receives no more than that.",
         ["P56"],
         [Need::Queue],
         concurrency
@@ -65,7 +65,7 @@ pub(in crate::cases) const CASES: &[Case] = &[
     ),
     case!(
         "queue/worker-survives-its-codec",
-        "A message over which the codec panics moves to the dead letters with the panic's text; the worker goes on.",
+        "A message on which the codec panics becomes a dead letter with the panic's text; the worker continues.",
         ["P58"],
         [Need::Queue],
         codec_panics

@@ -177,6 +177,24 @@ async fn etcd_left_out_names_the_feature() {
     }
 }
 
+#[cfg(not(feature = "sqlite"))]
+#[tokio::test]
+async fn sqlite_left_out_names_the_feature() {
+    let error = tenure::connect("sqlite:locks.db").await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unsupported);
+    assert!(error.message().contains("enable `sqlite`"), "{error}");
+}
+
+#[cfg(feature = "sqlite")]
+#[tokio::test]
+async fn a_sqlite_url_reaches_its_driver() {
+    let error = tenure::connect("sqlite:/nowhere/at/all/locks.db").await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Misconfigured, "{error}");
+    assert!(error.message().contains("/nowhere/at/all"), "{error}");
+    let error = tenure::connect("sqlite://host/locks.db").await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error}");
+}
+
 #[cfg(not(feature = "memory"))]
 #[tokio::test]
 async fn memory_left_out_names_the_feature() {

@@ -27,6 +27,7 @@ pub struct Defaults {
 pub fn defaults() -> Vec<(&'static str, Defaults)> {
     vec![
         ("memory", memory()),
+        ("sqlite", sqlite()),
         ("redis and fred, one server", redis(Exclusion::SingleNode)),
         ("redis and fred, cluster or sentinels", redis(Exclusion::LossyFailover)),
         ("redlock, 3 Redis servers", redlock(3)),
@@ -42,6 +43,39 @@ fn memory() -> Defaults {
         reentrant: tenure_core::driver::ReentrantLock::capabilities(&driver),
         queue: Some(tenure_core::driver::DelayQueue::capabilities(&driver)),
     }
+}
+
+/// A file of this machine.
+pub(crate) fn sqlite() -> Defaults {
+    let locks = LockCapabilities {
+        exclusion: Exclusion::SingleNode,
+        fencing: Fencing::ClockSeeded,
+        waiting: Waiting::Fifo,
+        ttl: millis_up_to(Duration::from_secs(24 * 86_400)),
+        introspection: Introspection::Full,
+        revocation: Revocation::Forced,
+        max_waiters: Some(10_000),
+        renew_batch: 500,
+        max_fences: 1024,
+    };
+    let queue = QueueCapabilities {
+        clock_error: Duration::ZERO,
+        wake: QueueWake::Notified,
+        durability: Exclusion::SingleNode,
+        fencing: Fencing::ClockSeeded,
+        keys: KeyedConcurrency::OneInFlight,
+        parking: Parking::Attended,
+        payload: 1024 * 1024,
+        batch: 256,
+        request_bytes: 2 * 1024 * 1024,
+        delay: Duration::from_secs(3_650 * 86_400),
+        lease: LeaseRange { min: Duration::from_millis(10), max: Duration::from_secs(86_400) },
+        attempts: 10_000,
+        backlog: None,
+        dead_letters: 100_000,
+    };
+    let reentrant = ReentrantCapabilities { scope: OwnerScope::Backend, max_depth: 1_000 };
+    Defaults { locks, reentrant, queue: Some(queue) }
 }
 
 /// Either driver of Redis, where this can break exclusion.

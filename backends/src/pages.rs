@@ -14,7 +14,7 @@ const NOTE: &str = "<!-- Made by `cargo xtask tidy --fix`; not to be edited. -->
 const ABOUT_DEFAULTS: &str = "\
 What each driver declares with its default settings. `DistributedLock::capabilities`, `ReentrantLock::capabilities` and
 `DelayQueue::capabilities` return the same at run time, and their documentation explains each word. Settings change the most
-waiters (`max_waiters`), the depth of re-entry (`max_depth`, memory and etcd), the longest ttl of a quorum (`max_ttl`), the
+waiters (`max_waiters`), the depth of re-entry (`max_depth`; memory, sqlite and etcd), the longest ttl of a quorum (`max_ttl`), the
 clock error (`clock_error`, etcd) and the bounds of queues. The payload is in bytes, the batch in messages.
 ";
 

@@ -13,12 +13,11 @@ use tempfile::TempDir;
 use tenure_conformance::{
     BoxError, CaseContext, Declared, Fault, FaultKind, Harness, HarnessMaker, Healer, Inspector, Residue,
 };
-use tenure_core::driver::{
-    Backend, Exclusion, Fencing, Introspection, KeyedConcurrency, LeaseRange, LockCapabilities, OwnerScope, Parking,
-    QueueCapabilities, QueueWake, ReentrantCapabilities, Revocation, TtlRange, Waiting,
-};
+use tenure_core::driver::{Backend, LockCapabilities, QueueCapabilities, ReentrantCapabilities};
 use tenure_core::{FenceFloor, LockName};
 use tenure_sqlite::{SqliteConfig, SqliteDriver};
+
+use crate::defaults::{self, Defaults};
 
 /// Within reach of the cases that fill a queue.
 const MAX_WAITERS: u32 = 100;
@@ -36,26 +35,15 @@ impl HarnessMaker for SqliteMaker {
         "sqlite/file"
     }
 
-    /// Written down a second time on purpose: the suite compares it with the live driver.
+    /// The driver's defaults, and caps that the suite can reach. The suite compares it with the live driver.
     fn declared(&self) -> Declared {
-        let locks = LockCapabilities {
-            exclusion: Exclusion::SingleNode,
-            fencing: Fencing::ClockSeeded,
-            waiting: Waiting::Fifo,
-            ttl: TtlRange {
-                min: Duration::from_millis(10),
-                max: Duration::from_secs(24 * 86_400),
-                granularity: Duration::from_millis(1),
-            },
-            introspection: Introspection::Full,
-            revocation: Revocation::Forced,
-            max_waiters: Some(MAX_WAITERS),
-            renew_batch: 500,
-            max_fences: 1024,
-        };
-        Declared::new(locks)
-            .reentrant(ReentrantCapabilities { scope: OwnerScope::Backend, max_depth: MAX_DEPTH })
-            .queue(queue())
+        let Defaults { locks, reentrant, queue } = defaults::sqlite();
+        let queue = queue.map(|queue| QueueCapabilities { dead_letters: MAX_DEAD_LETTERS, ..queue });
+        let declared = Declared::new(LockCapabilities { max_waiters: Some(MAX_WAITERS), ..locks })
+            .reentrant(ReentrantCapabilities { max_depth: MAX_DEPTH, ..reentrant });
+        queue
+            .into_iter()
+            .fold(declared, Declared::queue)
             .several_processes()
             .past_killed_waiters(Duration::from_millis(500))
             .visible_leftovers()
@@ -71,26 +59,6 @@ impl HarnessMaker for SqliteMaker {
         let folder = TempDir::new()?;
         let file = folder.path().join("locks.db");
         Ok(Box::new(SqliteHarness { folder, file, opened: Vec::new() }))
-    }
-}
-
-/// Written down a second time, as the rest.
-fn queue() -> QueueCapabilities {
-    QueueCapabilities {
-        clock_error: Duration::ZERO,
-        wake: QueueWake::Notified,
-        durability: Exclusion::SingleNode,
-        fencing: Fencing::ClockSeeded,
-        keys: KeyedConcurrency::OneInFlight,
-        parking: Parking::Attended,
-        payload: 1024 * 1024,
-        batch: 256,
-        request_bytes: 2 * 1024 * 1024,
-        delay: Duration::from_secs(3_650 * 86_400),
-        lease: LeaseRange { min: Duration::from_millis(10), max: Duration::from_secs(86_400) },
-        attempts: 10_000,
-        backlog: None,
-        dead_letters: MAX_DEAD_LETTERS,
     }
 }
 

@@ -23,6 +23,13 @@ async fn declared(url: &str) -> Defaults {
 }
 
 #[tokio::test]
+async fn on_a_file() {
+    let folder = tenure_testkit::TempDir::new("defaults").unwrap();
+    let url = format!("sqlite:{}", folder.path().join("locks.db").display());
+    assert_eq!(declared(&url).await, documented("sqlite"));
+}
+
+#[tokio::test]
 async fn on_one_redis_server_and_on_a_quorum() {
     let servers: Vec<_> = (0..3).map(|_| RedisServer::start(RedisOptions::new()).unwrap()).collect();
     let hosts: Vec<_> = servers.iter().map(|server| format!("127.0.0.1:{}", server.port())).collect();

@@ -21,6 +21,7 @@ mod backend;
 mod capability;
 mod counted;
 mod doctor;
+mod lifecycle;
 mod lock;
 mod queue;
 mod queue_report;
@@ -43,6 +44,7 @@ pub use capability::{
 };
 pub use counted::{CountedReentry, ProcessOwners};
 pub use doctor::{Checkup, Concern, Doctor, Finding, Topic};
+pub use lifecycle::{Fate, Lifecycle, POSTPONED};
 pub use lock::{DistributedLock, ReentrantLock};
 pub use queue::DelayQueue;
 pub use queue_report::{

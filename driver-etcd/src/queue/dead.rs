@@ -4,16 +4,13 @@ use std::collections::HashSet;
 
 use etcd_client::{GetOptions, GetResponse, TxnOp};
 use tenure_core::Result;
-use tenure_core::driver::{
-    Cause, DeadCause, DeadLetter, DeadPage, DeadPlace, DeadSelection, Delay, Purged, Redriven, Rest,
-};
+use tenure_core::driver::{DeadCause, DeadLetter, DeadPage, DeadPlace, DeadSelection, Delay, Purged, Redriven, Rest};
 use tenure_core::queue::QueueName;
 
 use super::apart::by_transactions;
 use super::clock::{after, span};
 use super::entry::{BATCH, Entry, MOST_STARTS, Turn};
 use super::keys::{Place, Set};
-use super::record::Record;
 use crate::driver::Inner;
 
 /// What is done with dead letters.
@@ -39,9 +36,9 @@ impl Inner {
                     id: entry.record.id(entry.number),
                     place: DeadPlace { stamp: entry.place.at(), number: entry.number },
                     payload,
-                    attempt: entry.record.attempt,
-                    cause: entry.record.doomed.unwrap_or(DeadCause::Exhausted),
-                    reason: entry.record.reason,
+                    attempt: entry.record.life.attempt,
+                    cause: entry.record.life.doomed.unwrap_or(DeadCause::Exhausted),
+                    reason: entry.record.life.reason,
                     died: span(entry.place.at(), turn.now),
                 });
             }
@@ -136,13 +133,8 @@ impl Turn<'_> {
             entry.step(match deed {
                 Deed::Purge => self.remove(entry, Delay::ZERO),
                 Deed::Redrive(delay) => {
-                    let record = Record {
-                        attempt: 0,
-                        doomed: None,
-                        expires: None,
-                        cause: Cause::Redriven,
-                        ..entry.record.clone()
-                    };
+                    let mut record = entry.record.clone();
+                    record.life.redrive();
                     self.delayed(entry, delay.get(), &record)
                 }
             })

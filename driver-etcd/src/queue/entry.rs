@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use etcd_client::{Compare, CompareOp, GetOptions, GetResponse, KeyValue, Txn, TxnOp, TxnOpResponse};
-use tenure_core::driver::{Cause, DeadCause, Delay, MessageInfo, MessageState, NamedId, Payload};
+use tenure_core::driver::{Cause, DeadCause, Delay, MessageInfo, MessageState, NamedId, POSTPONED, Payload};
 use tenure_core::queue::{MessageId, QueueName};
 use tenure_core::{Error, ErrorKind, Result};
 
@@ -27,9 +27,6 @@ const MOST_KEYS: usize = 14;
 
 /// How often a request starts over when messages move under it.
 pub(super) const MOST_STARTS: usize = 32;
-
-/// How long a message waits that finds the dead letters full.
-const POSTPONED: Duration = Duration::from_secs(60);
 
 /// A message as it stands in etcd, its payload aside.
 #[derive(Clone, Debug)]
@@ -104,7 +101,7 @@ impl Entry {
     }
 
     pub(super) fn is_damaged(&self) -> bool {
-        self.record.doomed == Some(DeadCause::Damaged)
+        self.record.life.doomed == Some(DeadCause::Damaged)
     }
 
     /// The same message after a move in this revision.
@@ -157,16 +154,16 @@ impl<'a> Turn<'a> {
         MessageInfo {
             id: entry.record.id(entry.number),
             state: self.state(entry.place),
-            attempt: entry.record.attempt,
-            attempts: entry.record.attempts,
+            attempt: entry.record.life.attempt,
+            attempts: entry.record.life.attempts,
             due_in,
             age: span(entry.record.pushed, self.now),
             payload,
             key: entry.record.key,
             lock: entry.record.lock,
-            reason: entry.record.reason,
-            expires_in: entry.record.expires.map(|until| span(self.now, until)),
-            recurrence: entry.record.recurrence,
+            reason: entry.record.life.reason,
+            expires_in: entry.record.life.expires.map(|until| span(self.now, until)),
+            recurrence: entry.record.life.recurrence,
         }
     }
 
@@ -216,7 +213,7 @@ impl<'a> Turn<'a> {
 
     /// The operations that bury a message, or let it wait when `room` says that the dead letters are full.
     pub(super) fn bury(&self, entry: &Entry, mut record: Record, cause: DeadCause, room: bool) -> (Burial, Vec<TxnOp>) {
-        record.doomed = Some(cause);
+        record.life.doomed = Some(cause);
         if room {
             return (Burial::Dead, self.relocate(entry, Place::Dead(self.now), &record));
         }
@@ -371,7 +368,7 @@ pub(super) fn known_until(value: &[u8]) -> Option<Micros> {
 pub(super) fn cause_of(entry: &Entry) -> Cause {
     match entry.place {
         Place::Leased(_) => Cause::LeaseExpired,
-        _ => entry.record.cause,
+        _ => entry.record.life.cause,
     }
 }
 

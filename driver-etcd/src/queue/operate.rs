@@ -12,7 +12,7 @@ use tenure_core::queue::{MessageId, QueueName};
 
 use super::apart::by_transactions;
 use super::clock::{after, span};
-use super::entry::{BATCH, Entry, MOST_STARTS, Turn, moving};
+use super::entry::{BATCH, Entry, MOST_STARTS, Turn, cause_of, moving};
 use super::keys::{Place, Set};
 use super::record::Record;
 use crate::driver::Inner;
@@ -45,11 +45,8 @@ impl Inner {
                 MessageState::Dead => return Ok(Rescheduled::Dead),
                 _ => {}
             }
-            let cause = match entry.place {
-                Place::Leased(_) => Cause::LeaseExpired,
-                _ => entry.record.cause,
-            };
-            let record = Record { cause, ..entry.record.clone() };
+            let mut record = entry.record.clone();
+            record.life.cause = cause_of(&entry);
             let step = entry.step(turn.delayed(&entry, delay.get(), &record));
             if turn.apply_one(step, Some(turn.signal(after(turn.now, delay.get())))).await? {
                 turn.let_next_go([&entry]).await;
@@ -65,7 +62,7 @@ impl Inner {
         for _ in 0..MOST_STARTS {
             let turn = Turn::new(self, queue);
             let Some(entry) = turn.find(id).await? else { return Ok(TurnGiven::NotParked) };
-            if entry.place.set() != Set::Waiting || entry.record.cause != Cause::Parked {
+            if entry.place.set() != Set::Waiting || entry.record.life.cause != Cause::Parked {
                 return Ok(TurnGiven::NotParked);
             }
             let record = Record { turn: Some(given.clone()), ..entry.record.clone() };

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use proptest::option;
 use proptest::prelude::*;
-use tenure_core::driver::{Attempts, Cause, DeadCause, Delay, LockTurn, NamedId};
+use tenure_core::driver::{Attempts, Cause, DeadCause, Delay, Lifecycle, LockTurn, NamedId};
 use tenure_core::queue::{ConcurrencyKey, MessageId, QueueLimits, QueueName, Rate, Reason, Recurrence};
 use tenure_core::{FencingToken, LockName};
 use tenure_testkit::inputs::{self, frugally};
@@ -61,10 +61,16 @@ fn records() -> impl Strategy<Value = Record> {
             Record {
                 pushed,
                 size: size as usize,
-                attempt,
-                attempts: Attempts::new(1 + attempts % 10_000).unwrap(),
+                life: Lifecycle {
+                    attempt,
+                    attempts: Attempts::new(1 + attempts % 10_000).unwrap(),
+                    cause: CAUSES[cause as usize % CAUSES.len()],
+                    reason: reason.map(|reason| Reason::new(reason).unwrap()),
+                    recurrence: recurrence.map(|text| Recurrence::new(text).unwrap()),
+                    expires: (known % 2 == 0).then_some(at),
+                    doomed: DOOMS[doom as usize % DOOMS.len()],
+                },
                 serial: serial.min(u64::MAX - 1),
-                cause: CAUSES[cause as usize % CAUSES.len()],
                 named: id.map(|id| NamedId { id: MessageId::named(id).unwrap(), window }),
                 key: key.map(|key| ConcurrencyKey::new(key).unwrap()),
                 lock: lock.map(|lock| LockName::new(lock).unwrap()),
@@ -73,10 +79,6 @@ fn records() -> impl Strategy<Value = Record> {
                     token: token(bits),
                     fence: FencingToken::new(fence).unwrap(),
                 }),
-                reason: reason.map(|reason| Reason::new(reason).unwrap()),
-                expires: (known % 2 == 0).then_some(at),
-                recurrence: recurrence.map(|text| Recurrence::new(text).unwrap()),
-                doomed: DOOMS[doom as usize % DOOMS.len()],
             }
         },
     )
@@ -96,7 +98,7 @@ proptest! {
         // What was read is written so that it is read again in the same way.
         let again = Record::decode(&read.encode());
         assert_eq!(format!("{again:?}"), format!("{read:?}"));
-        let _ = (read.doom_at(u64::MAX), read.id(7));
+        let _ = (read.life.doom_at(u64::MAX), read.id(7));
     }
 
     /// What is read of a key spells that key: no two keys are taken for the same place.

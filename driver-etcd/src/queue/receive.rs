@@ -216,7 +216,7 @@ impl Turn<'_> {
     ) -> Result<bool> {
         let chosen: Vec<&Entry> = due.entries[..Entry::fitting(&due.entries)].iter().collect();
         let chosen = self.with_payloads(chosen, gathered).await?;
-        let doomed = chosen.iter().any(|entry| entry.record.doom_at(self.now).is_some());
+        let doomed = chosen.iter().any(|entry| entry.record.life.doom_at(self.now).is_some());
         let mut plan = Plan {
             lease: request.lease,
             left: (request.max - gathered.deliveries.len()).min(due.limiter.room(self.now)),
@@ -286,7 +286,7 @@ impl Turn<'_> {
     fn decide<'a>(&self, entry: &'a Entry, plan: &mut Plan<'a>) -> Option<(Fate, TxnOp)> {
         let key = entry.record.key.as_ref();
         let waits = entry.place.set() == Set::Waiting;
-        let doom = entry.record.doom_at(self.now);
+        let doom = entry.record.life.doom_at(self.now);
         let changes_key = (waits && plan.left > 0) || doom.is_some();
         let alone = key.is_none_or(|key| !changes_key || plan.keys.insert(key));
         match (doom, key) {
@@ -294,7 +294,7 @@ impl Turn<'_> {
             (Some(cause), _) => {
                 let mut record = entry.record.clone();
                 if !waits && matches!(cause, DeadCause::Exhausted | DeadCause::Expired) {
-                    record.reason = Some(Reason::lease_ended());
+                    record.life.reason = Some(Reason::lease_ended());
                 }
                 let (burial, operations) = self.bury(entry, record, cause, plan.room > 0);
                 plan.room = plan.room.saturating_sub(1);
@@ -307,7 +307,7 @@ impl Turn<'_> {
         }
         let until = after(self.now, plan.lease.get());
         let mut record = Record { turn: None, ..entry.record.clone() };
-        (record.attempt, record.serial) = (record.attempt + 1, record.serial + 1);
+        (record.life.attempt, record.serial) = (record.life.attempt + 1, record.serial + 1);
         let mut operations = self.relocate(entry, Place::Leased(until), &record);
         operations.push(TxnOp::get(self.keys.body(entry.number), None));
         let step = match key {
@@ -328,8 +328,8 @@ impl Turn<'_> {
         RawDelivery {
             id: record.id(entry.number),
             payload,
-            attempt: record.attempt,
-            attempts: record.attempts,
+            attempt: record.life.attempt,
+            attempts: record.life.attempts,
             cause: cause_of(entry),
             fence,
             receipt: Receipt::new([entry.number, until, record.serial]),
@@ -338,8 +338,8 @@ impl Turn<'_> {
             key: record.key,
             lock: record.lock,
             turn: entry.record.turn.clone(),
-            reason: record.reason,
-            recurrence: record.recurrence,
+            reason: record.life.reason,
+            recurrence: record.life.recurrence,
         }
     }
 

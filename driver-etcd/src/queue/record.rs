@@ -14,7 +14,7 @@
 
 use std::time::Duration;
 
-use tenure_core::driver::{Attempts, Cause, DeadCause, Delay, Due, LockTurn, NamedId, NewMessage};
+use tenure_core::driver::{Attempts, Cause, DeadCause, Delay, Lifecycle, LockTurn, NamedId, NewMessage};
 use tenure_core::queue::{ConcurrencyKey, MessageId, Reason, Recurrence};
 use tenure_core::{FencingToken, LockName, OwnerToken};
 
@@ -28,24 +28,14 @@ pub(super) struct Record {
     pub(super) pushed: Micros,
     /// The length of the payload.
     pub(super) size: usize,
-    /// Deliveries counted.
-    pub(super) attempt: u32,
-    pub(super) attempts: Attempts,
+    pub(super) life: Lifecycle<Micros>,
     /// Deliveries made: names the last one.
     pub(super) serial: u64,
-    /// Why the next delivery will happen.
-    pub(super) cause: Cause,
     pub(super) named: Option<NamedId>,
     pub(super) key: Option<ConcurrencyKey>,
     pub(super) lock: Option<LockName>,
     /// The hold that it was given since it was parked.
     pub(super) turn: Option<LockTurn>,
-    pub(super) reason: Option<Reason>,
-    /// Until when it may be delivered.
-    pub(super) expires: Option<Micros>,
-    pub(super) recurrence: Option<Recurrence>,
-    /// Set when it is, or should be, among the dead letters.
-    pub(super) doomed: Option<DeadCause>,
 }
 
 const CAUSES: &[(Cause, &str)] = &[
@@ -71,18 +61,20 @@ impl Record {
     const EMPTY: Self = Self {
         pushed: 0,
         size: 0,
-        attempt: 0,
-        attempts: Attempts::DEFAULT,
+        life: Lifecycle {
+            attempt: 0,
+            attempts: Attempts::DEFAULT,
+            cause: Cause::First,
+            reason: None,
+            recurrence: None,
+            expires: None,
+            doomed: None,
+        },
         serial: 0,
-        cause: Cause::First,
         named: None,
         key: None,
         lock: None,
         turn: None,
-        reason: None,
-        expires: None,
-        recurrence: None,
-        doomed: None,
     };
 
     pub(super) fn id(&self, number: u64) -> MessageId {
@@ -94,28 +86,12 @@ impl Record {
         Self {
             pushed: now,
             size: message.payload.len(),
-            attempts: message.attempts,
-            cause: match message.due {
-                Due::After(_) => Cause::First,
-                Due::Parked { .. } => Cause::Parked,
-            },
+            life: Lifecycle::new(message, message.ttl.map(|ttl| after(due, ttl.get()))),
             named: message.id.clone(),
             key: message.key.clone(),
             lock: message.lock.clone(),
-            expires: message.ttl.map(|ttl| after(due, ttl.get())),
-            recurrence: message.recurrence.clone(),
             ..Self::EMPTY
         }
-    }
-
-    /// Why it must not be delivered now, if so.
-    pub(super) fn doom_at(&self, now: Micros) -> Option<DeadCause> {
-        self.doom().or(self.expires.is_some_and(|until| until < now).then_some(DeadCause::Expired))
-    }
-
-    /// Why it must not be delivered again, if so.
-    pub(super) fn doom(&self) -> Option<DeadCause> {
-        self.doomed.or((self.attempt >= self.attempts.get()).then_some(DeadCause::Exhausted))
     }
 
     pub(super) fn encode(&self) -> Vec<u8> {
@@ -123,10 +99,10 @@ impl Record {
             "{HEADER}\npushed={}\nsize={}\nattempt={}\nattempts={}\nserial={}\ncause={}\n",
             self.pushed,
             self.size,
-            self.attempt,
-            self.attempts.get(),
+            self.life.attempt,
+            self.life.attempts.get(),
             self.serial,
-            word(CAUSES, self.cause),
+            word(CAUSES, self.life.cause),
         )
         .into_bytes();
         let mut line = |field: &str, value: &[u8]| {
@@ -148,16 +124,16 @@ impl Record {
             let token = token.expose();
             line(&format!("turn={},{fence},", String::from_utf8_lossy(token.as_ref())), lock.as_bytes());
         }
-        if let Some(reason) = &self.reason {
+        if let Some(reason) = &self.life.reason {
             line("reason=", reason.as_str().as_bytes());
         }
-        if let Some(expires) = self.expires {
+        if let Some(expires) = self.life.expires {
             line("expires=", expires.to_string().as_bytes());
         }
-        if let Some(recurrence) = &self.recurrence {
+        if let Some(recurrence) = &self.life.recurrence {
             line("recurrence=", recurrence.as_str().as_bytes());
         }
-        if let Some(doomed) = self.doomed {
+        if let Some(doomed) = self.life.doomed {
             line("doomed=", word(DOOMS, doomed).as_bytes());
         }
         text
@@ -174,8 +150,8 @@ impl Record {
 
     /// A message is not delivered of which something cannot be read.
     pub(super) fn is_damaged(&mut self, what: &str) {
-        self.doomed = Some(DeadCause::Damaged);
-        self.reason = Some(Reason::beginning_of(&format!("damaged: {what}")));
+        self.life.doomed = Some(DeadCause::Damaged);
+        self.life.reason = Some(Reason::beginning_of(&format!("damaged: {what}")));
     }
 
     /// Reads all whole lines that it can; tells what is wrong, if something is.
@@ -203,10 +179,10 @@ impl Record {
         match field {
             "pushed" => self.pushed = value.parse().ok()?,
             "size" => self.size = value.parse().ok()?,
-            "attempt" => self.attempt = value.parse().ok()?,
-            "attempts" => self.attempts = Attempts::new(value.parse().ok()?).ok()?,
+            "attempt" => self.life.attempt = value.parse().ok()?,
+            "attempts" => self.life.attempts = Attempts::new(value.parse().ok()?).ok()?,
             "serial" => self.serial = value.parse().ok().filter(|serial| *serial < u64::MAX)?,
-            "cause" => self.cause = meant(CAUSES, value)?,
+            "cause" => self.life.cause = meant(CAUSES, value)?,
             "name" => {
                 let id = MessageId::named(decode(value.as_bytes())?).ok()?;
                 self.named = Some(NamedId { id, window: Delay::ZERO });
@@ -215,12 +191,12 @@ impl Record {
             "key" => self.key = Some(ConcurrencyKey::new(decode(value.as_bytes())?).ok()?),
             "lock" => self.lock = Some(LockName::new(decode(value.as_bytes())?).ok()?),
             "turn" => self.turn = Some(read_turn(value)?),
-            "reason" => self.reason = Some(Reason::new(String::from_utf8(decode(value.as_bytes())?).ok()?).ok()?),
-            "expires" => self.expires = Some(value.parse().ok()?),
+            "reason" => self.life.reason = Some(Reason::new(String::from_utf8(decode(value.as_bytes())?).ok()?).ok()?),
+            "expires" => self.life.expires = Some(value.parse().ok()?),
             "recurrence" => {
-                self.recurrence = Some(Recurrence::new(String::from_utf8(decode(value.as_bytes())?).ok()?).ok()?);
+                self.life.recurrence = Some(Recurrence::new(String::from_utf8(decode(value.as_bytes())?).ok()?).ok()?);
             }
-            "doomed" => self.doomed = Some(meant(DOOMS, value)?),
+            "doomed" => self.life.doomed = Some(meant(DOOMS, value)?),
             _ => {} // a later version's
         }
         Some(())
@@ -254,10 +230,16 @@ mod tests {
         let record = Record {
             pushed: 1,
             size: 2,
-            attempt: 3,
-            attempts: Attempts::new(4).unwrap(),
+            life: Lifecycle {
+                attempt: 3,
+                attempts: Attempts::new(4).unwrap(),
+                cause: Cause::Parked,
+                reason: Some(Reason::new("it \u{fc}\nfailed").unwrap()),
+                recurrence: Some(Recurrence::new("every=1d\n\u{fc}").unwrap()),
+                expires: Some(u64::MAX),
+                doomed: Some(DeadCause::Expired),
+            },
             serial: 5,
-            cause: Cause::Parked,
             named: Some(NamedId { id: id.clone(), window: Delay::new(Duration::from_secs(6)).unwrap() }),
             key: Some(ConcurrencyKey::new([255, 10]).unwrap()),
             lock: Some(LockName::new([0, 255]).unwrap()),
@@ -266,35 +248,32 @@ mod tests {
                 token: OwnerToken::random(),
                 fence: FencingToken::new(u64::MAX).unwrap(),
             }),
-            reason: Some(Reason::new("it \u{fc}\nfailed").unwrap()),
-            expires: Some(u64::MAX),
-            recurrence: Some(Recurrence::new("every=1d\n\u{fc}").unwrap()),
-            doomed: Some(DeadCause::Expired),
         };
         let back = Record::decode(&record.encode());
         assert_eq!(format!("{back:?}"), format!("{record:?}"));
         assert_eq!(back.turn, record.turn, "the whole token");
-        let plain = Record { attempts: record.attempts, cause: record.cause, ..Record::EMPTY };
+        let mut plain = Record::EMPTY;
+        (plain.life.attempts, plain.life.cause) = (record.life.attempts, record.life.cause);
         let back = Record::decode(&plain.encode());
         assert_eq!(format!("{back:?}"), format!("{plain:?}"));
-        assert_eq!((back.id(7), back.doom()), (MessageId::assigned(7), None));
+        assert_eq!((back.id(7), back.life.doom()), (MessageId::assigned(7), None));
     }
 
     #[test]
     fn a_damaged_record_is_never_delivered_and_keeps_what_can_be_read() {
         let whole = "tenure-message/1\npushed=1\nsize=2\nattempt=3\nattempts=4\nserial=5\ncause=first\nkey=k\n";
-        assert_eq!(Record::decode(whole.as_bytes()).doom(), None);
+        assert_eq!(Record::decode(whole.as_bytes()).life.doom(), None);
         for cut in 0..whole.len() - "key=k\n".len() {
             let record = Record::decode(&whole.as_bytes()[..cut]);
-            assert_eq!(record.doom(), Some(DeadCause::Damaged), "{cut}");
-            assert!(record.reason.unwrap().as_str().starts_with("damaged: its record is"), "{cut}");
+            assert_eq!(record.life.doom(), Some(DeadCause::Damaged), "{cut}");
+            assert!(record.life.reason.unwrap().as_str().starts_with("damaged: its record is"), "{cut}");
         }
         let odd = Record::decode(whole.replace("attempt=3", "attempt=x").as_bytes());
-        assert_eq!((odd.doom(), odd.key), (Some(DeadCause::Damaged), Some(ConcurrencyKey::new("k").unwrap())));
+        assert_eq!((odd.life.doom(), odd.key), (Some(DeadCause::Damaged), Some(ConcurrencyKey::new("k").unwrap())));
         for foreign in [&b""[..], b"x", &[255; 40], b"tenure-message/2\n"] {
-            assert_eq!(Record::decode(foreign).doom(), Some(DeadCause::Damaged), "{foreign:?}");
+            assert_eq!(Record::decode(foreign).life.doom(), Some(DeadCause::Damaged), "{foreign:?}");
         }
         let last = whole.replace("serial=5", &format!("serial={}", u64::MAX));
-        assert_eq!(Record::decode(last.as_bytes()).doom(), Some(DeadCause::Damaged), "there is none after it");
+        assert_eq!(Record::decode(last.as_bytes()).life.doom(), Some(DeadCause::Damaged), "there is none after it");
     }
 }

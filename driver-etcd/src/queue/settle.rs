@@ -3,9 +3,9 @@
 use std::collections::{HashMap, HashSet};
 
 use etcd_client::TxnOp;
-use tenure_core::driver::{Cause, DeadCause, Delay, Extended, Extension, Receipt, Settle, Settled, Settlement};
+use tenure_core::Result;
+use tenure_core::driver::{DeadCause, Delay, Extended, Extension, Fate, Receipt, Settle, Settled, Settlement};
 use tenure_core::queue::QueueName;
-use tenure_core::{Error, ErrorKind, Result};
 
 use super::apart::Apart;
 use super::clock::{Micros, after};
@@ -47,7 +47,7 @@ impl Inner {
             for (at, entry) in open.into_iter().zip(found) {
                 match entry {
                     Some(entry) if !apart.takes(&entry) => {} // the next time
-                    Some(entry) => moves.push((at, turn.settlement(entry, &settles[at].how, &mut room)?)),
+                    Some(entry) => moves.push((at, turn.settlement(entry, &settles[at].how, &mut room))),
                     None => answers[at] = Some(Settled::Stale),
                 }
             }
@@ -115,11 +115,7 @@ impl Inner {
 impl Entry {
     /// Whether this settlement moves it to the dead letters.
     fn dies(&self, how: &Settlement) -> bool {
-        match how {
-            Settlement::Dead { .. } => true,
-            Settlement::Retry { .. } => self.record.doom().is_some(),
-            _ => false,
-        }
+        matches!(self.record.life.clone().settle(how), Fate::Dies(_))
     }
 }
 
@@ -151,49 +147,20 @@ impl Turn<'_> {
         self.keys.place(Place::Leased(until), number)
     }
 
-    fn settlement(&self, entry: Entry, how: &Settlement, room: &mut u64) -> Result<Move> {
+    fn settlement(&self, entry: Entry, how: &Settlement, room: &mut u64) -> Move {
         let mut record = entry.record.clone();
-        let delay = match how {
-            Settlement::Ack => {
+        match record.life.settle(how) {
+            Fate::Removed => {
                 let window = record.named.as_ref().map_or(Delay::ZERO, |named| named.window);
                 let step = entry.step(self.remove(&entry, window));
-                return Ok(Move { entry, step, settled: Settled::Done, due: None });
+                Move { entry, step, settled: Settled::Done, due: None }
             }
-            Settlement::Dead { reason } => {
-                record.reason.clone_from(reason);
-                return Ok(self.burial(entry, record, DeadCause::Rejected, room));
+            Fate::Waits(delay) => {
+                let step = entry.step(self.delayed(&entry, delay.get(), &record));
+                Move { entry, step, settled: Settled::Done, due: Some(after(self.now, delay.get())) }
             }
-            Settlement::Retry { after, reason } => {
-                record.reason.clone_from(reason);
-                record.cause = Cause::Retried;
-                if let Some(cause) = record.doom() {
-                    return Ok(self.burial(entry, record, cause, room));
-                }
-                *after
-            }
-            Settlement::Return { after } => {
-                record.attempt = record.attempt.saturating_sub(1);
-                record.cause = Cause::Returned;
-                *after
-            }
-            Settlement::Park { at_most, .. } => {
-                record.attempt = record.attempt.saturating_sub(1);
-                record.cause = Cause::Parked;
-                *at_most
-            }
-            Settlement::Recur { after, recurrence, reason } => {
-                (record.attempt, record.cause, record.expires) = (0, Cause::First, None);
-                record.recurrence = Some(recurrence.clone());
-                record.reason.clone_from(reason);
-                *after
-            }
-            other => {
-                let text = format!("a settlement that this driver does not know: {other:?}");
-                return Err(Error::new(ErrorKind::Unsupported, text));
-            }
-        };
-        let step = entry.step(self.delayed(&entry, delay.get(), &record));
-        Ok(Move { entry, step, settled: Settled::Done, due: Some(after(self.now, delay.get())) })
+            Fate::Dies(cause) => self.burial(entry, record, cause, room),
+        }
     }
 
     fn burial(&self, entry: Entry, record: Record, cause: DeadCause, room: &mut u64) -> Move {

@@ -1,10 +1,8 @@
 //! Handing out what is due.
 
-use std::time::Duration;
-
 use tenure_core::FencingToken;
 use tenure_core::driver::{
-    Cause, DeadCause, Flow, Healed, Lease, Next, RawDelivery, Receipt, ReceiveRequest, Received,
+    Cause, DeadCause, Flow, Healed, Lease, Next, POSTPONED, RawDelivery, Receipt, ReceiveRequest, Received,
 };
 use tenure_core::queue::Reason;
 
@@ -13,9 +11,6 @@ use super::state::{QueueState, Turn};
 
 /// How many messages one receive looks at beyond those that it hands out.
 const LOOKS: usize = 1000;
-
-/// How long a message waits that finds the dead letters full.
-pub(super) const POSTPONED: Duration = Duration::from_secs(60);
 
 impl QueueState {
     pub(crate) fn receive(&mut self, turn: &mut Turn<'_>, request: &ReceiveRequest) -> Received {
@@ -31,11 +26,10 @@ impl QueueState {
             let Some((at, number, expired)) = self.head().filter(|(at, ..)| *at <= now) else { break };
             healed.expired += u32::from(expired);
             let slot = self.slots.get_mut(&number).expect("the head is stored");
-            let late = slot.is_expired(now).then_some(DeadCause::Expired);
-            if let Some(cause) = slot.doom().or(late) {
+            if let Some(cause) = slot.life.doom_at(now) {
                 looks -= 1;
                 if expired {
-                    slot.reason = Some(Reason::lease_ended());
+                    slot.life.reason = Some(Reason::lease_ended());
                 }
                 match self.bury(turn, number, cause) {
                     Burial::Done => healed.dead += 1,
@@ -82,14 +76,14 @@ impl QueueState {
         let fence = turn.counters.fence;
         self.relocate(number, Place::Leased(after(turn.now, lease.get())));
         let slot = self.slots.get_mut(&number).expect("the head is stored");
-        slot.attempt += 1;
+        slot.life.attempt += 1;
         slot.fence = fence;
         RawDelivery {
             id: slot.id(number),
             payload: slot.payload.clone(),
-            attempt: slot.attempt,
-            attempts: slot.attempts,
-            cause: cause.unwrap_or(slot.cause),
+            attempt: slot.life.attempt,
+            attempts: slot.life.attempts,
+            cause: cause.unwrap_or(slot.life.cause),
             fence: FencingToken::new(fence).expect("the counter never returns to zero"),
             receipt: Receipt::new([number, fence, 0]),
             late: span(at, turn.now),
@@ -97,8 +91,8 @@ impl QueueState {
             key: slot.key.clone(),
             lock: slot.lock.clone(),
             turn: slot.turn.take(),
-            reason: slot.reason.clone(),
-            recurrence: slot.recurrence.clone(),
+            reason: slot.life.reason.clone(),
+            recurrence: slot.life.recurrence.clone(),
         }
     }
 
@@ -106,7 +100,7 @@ impl QueueState {
     pub(super) fn bury(&mut self, turn: &Turn<'_>, number: u64, cause: DeadCause) -> Burial {
         let full = self.dead.len() as u64 >= turn.caps.dead_letters;
         if let Some(slot) = self.slots.get_mut(&number) {
-            slot.doomed = Some(cause);
+            slot.life.doomed = Some(cause);
         }
         if full {
             self.relocate(number, Place::Waiting(after(turn.now, POSTPONED)));

@@ -33,7 +33,7 @@ impl QueueState {
         let slot = self.slots.get_mut(&number).expect("it was found");
         match slot.place {
             Place::Waiting(_) | Place::Held(_) => {}
-            Place::Leased(until) if until <= now => slot.cause = Cause::LeaseExpired,
+            Place::Leased(until) if until <= now => slot.life.cause = Cause::LeaseExpired,
             Place::Leased(_) => return Rescheduled::InFlight,
             Place::Dead(_) => return Rescheduled::Dead,
         }
@@ -47,7 +47,7 @@ impl QueueState {
         }
         let slot = self.find(id).and_then(|number| Some((number, self.slots.get_mut(&number)?)));
         match slot {
-            Some((number, slot)) if slot.cause == Cause::Parked && matches!(slot.place, Place::Waiting(_)) => {
+            Some((number, slot)) if slot.life.cause == Cause::Parked && matches!(slot.place, Place::Waiting(_)) => {
                 slot.turn = Some(turn.clone());
                 let pushed = slot.pushed;
                 self.relocate(number, Place::Waiting(pushed));
@@ -138,9 +138,9 @@ impl QueueState {
             id: slot.id(number),
             place: DeadPlace { stamp, number },
             payload: slot.payload.clone(),
-            attempt: slot.attempt,
-            cause: slot.doomed.unwrap_or(DeadCause::Exhausted),
-            reason: slot.reason.clone(),
+            attempt: slot.life.attempt,
+            cause: slot.life.doomed.unwrap_or(DeadCause::Exhausted),
+            reason: slot.life.reason.clone(),
             died: span(stamp, now),
         }
     }
@@ -165,10 +165,7 @@ impl QueueState {
         let (numbers, rest) = self.dead_numbers(now, which);
         for number in &numbers {
             let slot = self.slots.get_mut(number).expect("dead letters are stored");
-            slot.attempt = 0;
-            slot.doomed = None;
-            slot.cause = Cause::Redriven;
-            slot.expires = None;
+            slot.life.redrive();
             self.relocate(*number, Place::Waiting(after(now, delay.get())));
         }
         Redriven { moved: numbers.len() as u64, rest }

@@ -1,6 +1,6 @@
 //! Ending deliveries, and making them last.
 
-use tenure_core::driver::{Cause, DeadCause, Extended, Extension, Settle, Settled, Settlement};
+use tenure_core::driver::{Extended, Extension, Fate, NamedId, Settle, Settled};
 
 use super::deliver::Burial;
 use super::slot::{Nanos, Place, after};
@@ -17,47 +17,21 @@ impl QueueState {
         let Some(slot) = self.slots.get_mut(&number).filter(|slot| slot.is_delivered_as(settle.receipt)) else {
             return Settled::Stale;
         };
-        let due = match &settle.how {
-            Settlement::Ack => {
-                let window = slot.named.as_ref().map(|named| named.window.get()).filter(|window| !window.is_zero());
-                let known_until = window.map(|window| after(turn.now, window));
-                self.remove(number, known_until);
-                return Settled::Done;
+        match slot.life.settle(&settle.how) {
+            Fate::Removed => {
+                let known_for = slot.named.as_ref().and_then(NamedId::known_for);
+                self.remove(number, known_for.map(|window| after(turn.now, window)));
+                Settled::Done
             }
-            Settlement::Dead { reason } => {
-                slot.reason.clone_from(reason);
-                return told(self.bury(turn, number, DeadCause::Rejected));
+            Fate::Waits(delay) => {
+                self.relocate(number, Place::Waiting(after(turn.now, delay.get())));
+                Settled::Done
             }
-            Settlement::Retry { after: delay, reason } => {
-                slot.reason.clone_from(reason);
-                slot.cause = Cause::Retried;
-                if let Some(cause) = slot.doom() {
-                    return told(self.bury(turn, number, cause));
-                }
-                after(turn.now, delay.get())
-            }
-            Settlement::Return { after: delay } => {
-                slot.attempt -= 1;
-                slot.cause = Cause::Returned;
-                after(turn.now, delay.get())
-            }
-            Settlement::Park { at_most, .. } => {
-                slot.attempt -= 1;
-                slot.cause = Cause::Parked;
-                after(turn.now, at_most.get())
-            }
-            Settlement::Recur { after: delay, recurrence, reason } => {
-                slot.attempt = 0;
-                slot.cause = Cause::First;
-                slot.expires = None;
-                slot.recurrence = Some(recurrence.clone());
-                slot.reason.clone_from(reason);
-                after(turn.now, delay.get())
-            }
-            other => unreachable!("a settlement that this driver does not know: {other:?}"),
-        };
-        self.relocate(number, Place::Waiting(due));
-        Settled::Done
+            Fate::Dies(cause) => match self.bury(turn, number, cause) {
+                Burial::Done => Settled::Dead,
+                Burial::Postponed => Settled::Postponed,
+            },
+        }
     }
 
     pub(crate) fn extend(&mut self, now: Nanos, extensions: &[Extension]) -> Vec<Extended> {
@@ -73,12 +47,5 @@ impl QueueState {
             }
         };
         extensions.iter().map(one).collect()
-    }
-}
-
-fn told(burial: Burial) -> Settled {
-    match burial {
-        Burial::Done => Settled::Dead,
-        Burial::Postponed => Settled::Postponed,
     }
 }

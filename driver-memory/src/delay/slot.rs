@@ -3,10 +3,8 @@
 use std::time::Duration;
 
 use tenure_core::LockName;
-use tenure_core::driver::{
-    Attempts, Cause, DeadCause, LockTurn, MessageInfo, MessageState, NamedId, NewMessage, Payload, Receipt,
-};
-use tenure_core::queue::{ConcurrencyKey, MessageId, Reason, Recurrence};
+use tenure_core::driver::{Due, Lifecycle, LockTurn, MessageInfo, MessageState, NamedId, NewMessage, Payload, Receipt};
+use tenure_core::queue::{ConcurrencyKey, MessageId};
 
 /// An instant of the queue's clock: nanoseconds since the store was first used.
 pub(crate) type Nanos = u64;
@@ -28,6 +26,11 @@ pub(crate) enum Place {
 }
 
 impl Place {
+    pub(crate) fn at(self) -> Nanos {
+        let (Self::Waiting(at) | Self::Held(at) | Self::Leased(at) | Self::Dead(at)) = self;
+        at
+    }
+
     pub(crate) fn is_dead(self) -> bool {
         matches!(self, Self::Dead(_))
     }
@@ -39,43 +42,31 @@ pub(crate) struct Slot {
     pub(crate) payload: Payload,
     pub(crate) pushed: Nanos,
     pub(crate) place: Place,
-    /// Deliveries counted.
-    pub(crate) attempt: u32,
-    pub(crate) attempts: Attempts,
-    /// Why the next delivery will happen.
-    pub(crate) cause: Cause,
+    pub(crate) life: Lifecycle<Nanos>,
     /// Of the last delivery; zero before the first.
     pub(crate) fence: u64,
     pub(crate) key: Option<ConcurrencyKey>,
     pub(crate) lock: Option<LockName>,
     /// The hold that it was given since it was parked.
     pub(crate) turn: Option<LockTurn>,
-    pub(crate) reason: Option<Reason>,
-    /// Until when it may be delivered.
-    pub(crate) expires: Option<Nanos>,
-    pub(crate) recurrence: Option<Recurrence>,
-    /// Set when it is, or should be, among the dead letters.
-    pub(crate) doomed: Option<DeadCause>,
 }
 
 impl Slot {
+    /// Of a message that is pushed now.
     pub(crate) fn new(now: Nanos, message: &NewMessage) -> Self {
+        let (Due::After(delay) | Due::Parked { at_most: delay }) = message.due;
+        let due = after(now, delay.get());
+        let expires = message.ttl.map(|ttl| after(due, ttl.get()));
         Self {
             named: message.id.clone(),
             payload: message.payload.clone(),
             pushed: now,
-            place: Place::Waiting(now),
-            attempt: 0,
-            attempts: message.attempts,
-            cause: Cause::First,
+            place: Place::Waiting(due),
+            life: Lifecycle::new(message, expires),
             fence: 0,
             key: message.key.clone(),
             lock: message.lock.clone(),
             turn: None,
-            reason: None,
-            expires: None,
-            recurrence: message.recurrence.clone(),
-            doomed: None,
         }
     }
 
@@ -92,36 +83,25 @@ impl Slot {
         }
     }
 
-    /// Why it must not be delivered again, if so.
-    pub(crate) fn doom(&self) -> Option<DeadCause> {
-        self.doomed.or((self.attempt >= self.attempts.get()).then_some(DeadCause::Exhausted))
-    }
-
-    /// Whether its time to be delivered is over.
-    pub(crate) fn is_expired(&self, now: Nanos) -> bool {
-        self.expires.is_some_and(|until| until < now)
-    }
-
     /// Whether the receipt is of the last delivery, and that is not settled.
     pub(crate) fn is_delivered_as(&self, receipt: Receipt) -> bool {
         matches!(self.place, Place::Leased(_)) && self.fence == receipt.parts()[1]
     }
 
     pub(crate) fn info(&self, number: u64, now: Nanos) -> MessageInfo {
-        let (Place::Waiting(at) | Place::Held(at) | Place::Leased(at) | Place::Dead(at)) = self.place;
         MessageInfo {
             id: self.id(number),
             state: self.state(now),
-            attempt: self.attempt,
-            attempts: self.attempts,
-            due_in: span(now, at),
+            attempt: self.life.attempt,
+            attempts: self.life.attempts,
+            due_in: span(now, self.place.at()),
             age: span(self.pushed, now),
             payload: self.payload.clone(),
             key: self.key.clone(),
             lock: self.lock.clone(),
-            reason: self.reason.clone(),
-            expires_in: self.expires.map(|until| span(now, until)),
-            recurrence: self.recurrence.clone(),
+            reason: self.life.reason.clone(),
+            expires_in: self.life.expires.map(|until| span(now, until)),
+            recurrence: self.life.recurrence.clone(),
         }
     }
 }

@@ -2,12 +2,12 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use tenure_core::driver::{Cause, Due, Flow, IfKnown, MessageState, NewMessage, Pushed};
+use tenure_core::driver::{Flow, IfKnown, MessageState, NewMessage, Pushed};
 use tenure_core::queue::{ConcurrencyKey, MessageId};
 
 use super::limiter::Limiter;
 use super::numbered::Numbered;
-use super::slot::{At, Nanos, Place, Slot, after};
+use super::slot::{At, Nanos, Place, Slot};
 
 /// The caps of the queues of a store.
 #[derive(Clone, Copy, Debug)]
@@ -151,22 +151,12 @@ impl QueueState {
         }
         turn.counters.number += 1;
         let number = turn.counters.number;
-        let mut slot = Slot::new(turn.now, message);
-        let delay = match message.due {
-            Due::After(delay) => delay,
-            Due::Parked { at_most } => {
-                slot.cause = Cause::Parked;
-                at_most
-            }
-        };
+        let slot = Slot::new(turn.now, message);
         let id = slot.id(number);
         if message.id.is_some() {
             self.names.insert(id.clone(), Known::Stored(number));
         }
-        let due = after(turn.now, delay.get());
-        slot.place = Place::Waiting(due);
-        slot.expires = message.ttl.map(|ttl| after(due, ttl.get()));
-        self.waiting.insert((due, number));
+        self.waiting.insert((slot.place.at(), number));
         self.slots.insert(number, slot);
         if replaced.is_some() { Pushed::Replaced(id) } else { Pushed::Stored(id) }
     }

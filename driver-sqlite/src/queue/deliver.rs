@@ -1,8 +1,8 @@
 //! Handing out what is due.
 
-use std::time::Duration;
-
-use tenure_core::driver::{Cause, DeadCause, Flow, Healed, Lease, Next, RawDelivery, ReceiveRequest, Received};
+use tenure_core::driver::{
+    Cause, DeadCause, Flow, Healed, Lease, Next, POSTPONED, RawDelivery, ReceiveRequest, Received,
+};
 use tenure_core::queue::Reason;
 
 use super::message::{Broken, Message, State, doom_number};
@@ -12,9 +12,6 @@ use crate::span::{micros, of_micros};
 
 /// How many messages one receive looks at beyond those that it hands out.
 const LOOKS: usize = 500;
-
-/// How long a message waits that finds the dead letters full.
-const POSTPONED: Duration = Duration::from_secs(60);
 
 /// What became of a message that should be dead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,11 +45,10 @@ impl QueueTurn<'_, '_> {
                     continue;
                 }
             };
-            let late = message.is_expired(now).then_some(DeadCause::Expired);
-            if let Some(cause) = message.doom().or(late) {
+            if let Some(cause) = message.life.doom_at(now) {
                 looks -= 1;
                 if expired {
-                    message.reason = Some(Reason::lease_ended());
+                    message.life.reason = Some(Reason::lease_ended());
                 }
                 match self.bury(&mut message, cause)? {
                     Burial::Done => healed.dead += 1,
@@ -62,7 +58,7 @@ impl QueueTurn<'_, '_> {
                 looks -= 1;
                 self.relocate(&mut message, State::Held, at)?;
             } else {
-                let cause = if expired { Cause::LeaseExpired } else { message.cause };
+                let cause = if expired { Cause::LeaseExpired } else { message.life.cause };
                 deliveries.push(self.hand_out(message, cause, request.lease)?);
             }
         }
@@ -93,13 +89,13 @@ impl QueueTurn<'_, '_> {
         let (at, now) = (message.at, self.turn.at);
         let fence = self.turn.fences(1)?;
         let turn = message.turn.take();
-        message.attempt += 1;
+        message.life.attempt += 1;
         message.fence = fence.get().cast_signed();
         self.relocate(&mut message, State::Leased, now + micros(lease.get()))?;
         Ok(RawDelivery {
             id: message.id(),
-            attempt: message.attempt,
-            attempts: message.attempts,
+            attempt: message.life.attempt,
+            attempts: message.life.attempts,
             cause,
             fence,
             receipt: message.receipt(),
@@ -109,14 +105,14 @@ impl QueueTurn<'_, '_> {
             payload: message.payload,
             key: message.key,
             lock: message.lock,
-            reason: message.reason,
-            recurrence: message.recurrence,
+            reason: message.life.reason,
+            recurrence: message.life.recurrence,
         })
     }
 
     /// Moves a message to the dead letters, if they have a place.
     pub(super) fn bury(&self, message: &mut Message, cause: DeadCause) -> Done<Burial> {
-        message.doomed = Some(cause);
+        message.life.doomed = Some(cause);
         if self.graveyard_is_full()? {
             self.relocate(message, State::Waiting, self.turn.at + micros(POSTPONED))?;
             return Ok(Burial::Postponed);

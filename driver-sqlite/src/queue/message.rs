@@ -2,7 +2,8 @@
 
 use rusqlite::Row;
 use tenure_core::driver::{
-    Attempts, Cause, DeadCause, Delay, LockTurn, MessageInfo, MessageState, NamedId, NewMessage, Payload, Receipt,
+    Attempts, Cause, DeadCause, Delay, Due, Lifecycle, LockTurn, MessageInfo, MessageState, NamedId, NewMessage,
+    Payload, Receipt,
 };
 use tenure_core::queue::{ConcurrencyKey, MessageId, Reason, Recurrence};
 use tenure_core::{FencingToken, LockName, OwnerToken};
@@ -36,23 +37,13 @@ pub(super) struct Message {
     pub(super) named: Option<NamedId>,
     pub(super) payload: Payload,
     pub(super) pushed: i64,
-    /// Deliveries counted.
-    pub(super) attempt: u32,
-    pub(super) attempts: Attempts,
-    /// Why the next delivery will happen.
-    pub(super) cause: Cause,
+    pub(super) life: Lifecycle<i64>,
     /// Of the last delivery; zero before the first.
     pub(super) fence: i64,
     pub(super) key: Option<ConcurrencyKey>,
     pub(super) lock: Option<LockName>,
     /// The hold that it was given since it was parked.
     pub(super) turn: Option<LockTurn>,
-    pub(super) reason: Option<Reason>,
-    /// Until when it may be delivered.
-    pub(super) expires: Option<i64>,
-    pub(super) recurrence: Option<Recurrence>,
-    /// Set when it is, or should be, among the dead letters.
-    pub(super) doomed: Option<DeadCause>,
 }
 
 /// A row that cannot be read.
@@ -70,25 +61,23 @@ const CAUSES: [Cause; 6] =
 const DOOMS: [DeadCause; 4] = [DeadCause::Exhausted, DeadCause::Rejected, DeadCause::Expired, DeadCause::Damaged];
 
 impl Message {
-    pub(super) fn new(at: i64, message: &NewMessage) -> Self {
+    /// Of a message that is pushed now.
+    pub(super) fn new(now: i64, message: &NewMessage) -> Self {
+        let (Due::After(delay) | Due::Parked { at_most: delay }) = message.due;
+        let at = now + micros(delay.get());
+        let expires = message.ttl.map(|ttl| at + micros(ttl.get()));
         Self {
             number: 0,
             state: State::Waiting,
             at,
             named: message.id.clone(),
             payload: message.payload.clone(),
-            pushed: at,
-            attempt: 0,
-            attempts: message.attempts,
-            cause: Cause::First,
+            pushed: now,
+            life: Lifecycle::new(message, expires),
             fence: 0,
             key: message.key.clone(),
             lock: message.lock.clone(),
             turn: None,
-            reason: None,
-            expires: None,
-            recurrence: message.recurrence.clone(),
-            doomed: None,
         }
     }
 
@@ -106,16 +95,6 @@ impl Message {
         }
     }
 
-    /// Why it must not be delivered again, if so.
-    pub(super) fn doom(&self) -> Option<DeadCause> {
-        self.doomed.or((self.attempt >= self.attempts.get()).then_some(DeadCause::Exhausted))
-    }
-
-    /// Whether its time to be delivered is over.
-    pub(super) fn is_expired(&self, now: i64) -> bool {
-        self.expires.is_some_and(|until| until < now)
-    }
-
     pub(super) fn receipt(&self) -> Receipt {
         Receipt::new([self.number.cast_unsigned(), self.fence.cast_unsigned(), 0])
     }
@@ -124,25 +103,21 @@ impl Message {
         MessageInfo {
             id: self.id(),
             state: self.state(now),
-            attempt: self.attempt,
-            attempts: self.attempts,
+            attempt: self.life.attempt,
+            attempts: self.life.attempts,
             due_in: if self.state == State::Dead { of_micros(0) } else { of_micros(self.at - now) },
             age: of_micros(now - self.pushed),
             payload: self.payload.clone(),
             key: self.key.clone(),
             lock: self.lock.clone(),
-            reason: self.reason.clone(),
-            expires_in: self.expires.map(|until| of_micros(until - now)),
-            recurrence: self.recurrence.clone(),
+            reason: self.life.reason.clone(),
+            expires_in: self.life.expires.map(|until| of_micros(until - now)),
+            recurrence: self.life.recurrence.clone(),
         }
     }
 
     pub(super) fn cause_number(&self) -> usize {
-        CAUSES.iter().position(|cause| *cause == self.cause).unwrap_or(0)
-    }
-
-    pub(super) fn window(&self) -> i64 {
-        self.named.as_ref().map_or(0, |named| micros(named.window.get()))
+        CAUSES.iter().position(|cause| *cause == self.life.cause).unwrap_or(0)
     }
 
     /// Takes a row apart.
@@ -171,23 +146,26 @@ impl Message {
                 .map(|id| NamedId { id, window }),
             payload: Payload::new(columns.get::<Vec<u8>>(5, "payload")?).map_err(|_| "the payload is too long")?,
             pushed: columns.get(6, "pushed")?,
-            attempt: columns.get(7, "attempt")?,
-            attempts: Attempts::new(columns.get(8, "attempts")?)
-                .map_err(|_| "the number of attempts is out of range")?,
-            cause: *columns.one_of(9, &CAUSES, "the cause is not known")?,
             fence: columns.get(10, "fence")?,
             key: columns.made(11, |key: Vec<u8>| ConcurrencyKey::new(key).ok(), "the concurrency key is too long")?,
             lock: columns.made(12, |lock: Vec<u8>| LockName::new(lock).ok(), "the lock is not a name")?,
             turn: read_turn(turn)?,
+            life: Self::read_life(&columns)?,
+        })
+    }
+
+    fn read_life(columns: &Columns<'_>) -> Result<Lifecycle<i64>, &'static str> {
+        let known = |doom| usize::try_from(doom).ok().and_then(|doom| DOOMS.get(doom)).copied();
+        let doomed: Option<i64> = columns.get(19, "doomed")?;
+        Ok(Lifecycle {
+            attempt: columns.get(7, "attempt")?,
+            attempts: Attempts::new(columns.get(8, "attempts")?)
+                .map_err(|_| "the number of attempts is out of range")?,
+            cause: *columns.one_of(9, &CAUSES, "the cause is not known")?,
             reason: columns.made(16, |reason: String| Reason::new(reason).ok(), "the reason is too long")?,
-            expires: columns.get(17, "expires")?,
             recurrence: columns.made(18, |text: String| Recurrence::new(text).ok(), "the recurrence is too long")?,
-            doomed: columns
-                .get::<Option<i64>>(19, "doomed")?
-                .map(|doom| {
-                    usize::try_from(doom).ok().and_then(|doom| DOOMS.get(doom)).copied().ok_or("the doom is not known")
-                })
-                .transpose()?,
+            expires: columns.get(17, "expires")?,
+            doomed: doomed.map(|doom| known(doom).ok_or("the doom is not known")).transpose()?,
         })
     }
 }

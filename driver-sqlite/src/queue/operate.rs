@@ -55,7 +55,7 @@ impl QueueTurn<'_, '_> {
         };
         let mut message = self.whole(number)?;
         if message.state == State::Leased {
-            message.cause = Cause::LeaseExpired;
+            message.life.cause = Cause::LeaseExpired;
         }
         self.relocate(&mut message, State::Waiting, self.turn.at + micros(delay.get()))?;
         Ok(Rescheduled::Moved)
@@ -80,7 +80,7 @@ impl QueueTurn<'_, '_> {
             None => None,
         };
         match message {
-            Some(mut message) if message.cause == Cause::Parked && message.state == State::Waiting => {
+            Some(mut message) if message.life.cause == Cause::Parked && message.state == State::Waiting => {
                 message.turn = Some(turn.clone());
                 let pushed = message.pushed;
                 self.relocate(&mut message, State::Waiting, pushed)?;
@@ -242,10 +242,7 @@ impl QueueTurn<'_, '_> {
         for number in numbers {
             // One that cannot be read stays: it would only die again.
             let Some(Ok(mut message)) = self.load_message(number)? else { continue };
-            message.attempt = 0;
-            message.doomed = None;
-            message.cause = Cause::Redriven;
-            message.expires = None;
+            message.life.redrive();
             self.relocate(&mut message, State::Waiting, self.turn.at + micros(delay.get()))?;
             moved += 1;
         }

@@ -1,7 +1,6 @@
 //! Ending deliveries, and making them last.
 
-use tenure_core::driver::{Cause, DeadCause, Extended, Extension, Receipt, Settle, Settled, Settlement};
-use tenure_core::{Error, ErrorKind};
+use tenure_core::driver::{Extended, Extension, Fate, NamedId, Receipt, Settle, Settled};
 
 use super::deliver::Burial;
 use super::message::{Message, State};
@@ -24,49 +23,21 @@ impl QueueTurn<'_, '_> {
     fn settle_one(&mut self, settle: &Settle) -> Done<Settled> {
         let Some(mut message) = self.delivered(settle.receipt)? else { return Ok(Settled::Stale) };
         let now = self.turn.at;
-        let delay = match &settle.how {
-            Settlement::Ack => {
-                let window = message.window();
-                self.remove(message.number, (window > 0).then_some(now + window))?;
-                return Ok(Settled::Done);
+        match message.life.settle(&settle.how) {
+            Fate::Removed => {
+                let known_for = message.named.as_ref().and_then(NamedId::known_for);
+                self.remove(message.number, known_for.map(|window| now + micros(window)))?;
+                Ok(Settled::Done)
             }
-            Settlement::Dead { reason } => {
-                message.reason.clone_from(reason);
-                return Ok(told(self.bury(&mut message, DeadCause::Rejected)?));
+            Fate::Waits(delay) => {
+                self.relocate(&mut message, State::Waiting, now + micros(delay.get()))?;
+                Ok(Settled::Done)
             }
-            Settlement::Retry { after, reason } => {
-                message.reason.clone_from(reason);
-                message.cause = Cause::Retried;
-                if let Some(cause) = message.doom() {
-                    return Ok(told(self.bury(&mut message, cause)?));
-                }
-                *after
-            }
-            Settlement::Return { after } => {
-                message.attempt = message.attempt.saturating_sub(1);
-                message.cause = Cause::Returned;
-                *after
-            }
-            Settlement::Park { at_most, .. } => {
-                message.attempt = message.attempt.saturating_sub(1);
-                message.cause = Cause::Parked;
-                *at_most
-            }
-            Settlement::Recur { after, recurrence, reason } => {
-                message.attempt = 0;
-                message.cause = Cause::First;
-                message.expires = None;
-                message.recurrence = Some(recurrence.clone());
-                message.reason.clone_from(reason);
-                *after
-            }
-            other => {
-                let text = format!("a settlement that this driver does not know: {other:?}");
-                return Err(Error::new(ErrorKind::Unsupported, text).into());
-            }
-        };
-        self.relocate(&mut message, State::Waiting, now + micros(delay.get()))?;
-        Ok(Settled::Done)
+            Fate::Dies(cause) => Ok(match self.bury(&mut message, cause)? {
+                Burial::Done => Settled::Dead,
+                Burial::Postponed => Settled::Postponed,
+            }),
+        }
     }
 
     pub(super) fn extend(&mut self, extensions: &[Extension]) -> Done<Vec<Extended>> {
@@ -81,12 +52,5 @@ impl QueueTurn<'_, '_> {
             Ok(Extended::Extended)
         };
         extensions.iter().map(one).collect()
-    }
-}
-
-fn told(burial: Burial) -> Settled {
-    match burial {
-        Burial::Done => Settled::Dead,
-        Burial::Postponed => Settled::Postponed,
     }
 }

@@ -2,7 +2,7 @@
 
 use rusqlite::types::ToSql;
 use rusqlite::{OptionalExtension as _, params};
-use tenure_core::driver::{Cause, Due, Flow, IfKnown, MessageState, NewMessage, Pushed, TokenBucket};
+use tenure_core::driver::{Flow, IfKnown, MessageState, NamedId, NewMessage, Pushed, TokenBucket};
 use tenure_core::queue::{ConcurrencyKey, MessageId, QueueLimits, QueueName, Rate};
 
 use super::message::{Broken, COLUMNS, Message, State, doom_number};
@@ -213,7 +213,6 @@ impl<'a, 'b> QueueTurn<'a, 'b> {
     }
 
     fn push_one(&mut self, message: &NewMessage) -> Done<Pushed> {
-        let at = self.turn.at;
         let mut replaced = false;
         if let Some(named) = &message.id {
             match (self.known(&named.id)?, message.if_known) {
@@ -225,16 +224,7 @@ impl<'a, 'b> QueueTurn<'a, 'b> {
                 (Some((_, state)), _) => return Ok(Pushed::Duplicate(state)),
             }
         }
-        let mut stored = Message::new(at, message);
-        let delay = match message.due {
-            Due::After(delay) => delay,
-            Due::Parked { at_most } => {
-                stored.cause = Cause::Parked;
-                at_most
-            }
-        };
-        stored.at = at + micros(delay.get());
-        stored.expires = message.ttl.map(|ttl| stored.at + micros(ttl.get()));
+        let mut stored = Message::new(self.turn.at, message);
         self.insert(&mut stored)?;
         Ok(if replaced { Pushed::Replaced(stored.id()) } else { Pushed::Stored(stored.id()) })
     }
@@ -270,15 +260,15 @@ impl<'a, 'b> QueueTurn<'a, 'b> {
             self.queue.as_bytes(),
             message.at,
             message.named.as_ref().and_then(|named| named.id.as_name()),
-            message.window(),
+            message.named.as_ref().and_then(NamedId::known_for).map_or(0, micros),
             message.payload.as_bytes(),
             message.pushed,
-            message.attempts.get(),
+            message.life.attempts.get(),
             message.cause_number(),
             message.key.as_ref().map(ConcurrencyKey::as_bytes),
             message.lock.as_ref().map(tenure_core::LockName::as_bytes),
-            message.expires,
-            message.recurrence.as_ref().map(tenure_core::queue::Recurrence::as_str),
+            message.life.expires,
+            message.life.recurrence.as_ref().map(tenure_core::queue::Recurrence::as_str),
         ])?;
         message.number = self.turn.db.last_insert_rowid();
         Ok(())
@@ -296,16 +286,16 @@ impl<'a, 'b> QueueTurn<'a, 'b> {
             message.number,
             state as i64,
             at,
-            message.attempt,
+            message.life.attempt,
             message.cause_number(),
             message.fence,
             message.turn.as_ref().map(|turn| turn.lock.as_bytes()),
             message.turn.as_ref().map(|turn| turn.token.expose().as_str().to_owned()),
             message.turn.as_ref().map(|turn| turn.fence.get().cast_signed()),
-            message.reason.as_ref().map(tenure_core::queue::Reason::as_str),
-            message.expires,
-            message.recurrence.as_ref().map(tenure_core::queue::Recurrence::as_str),
-            message.doomed.map(doom_number),
+            message.life.reason.as_ref().map(tenure_core::queue::Reason::as_str),
+            message.life.expires,
+            message.life.recurrence.as_ref().map(tenure_core::queue::Recurrence::as_str),
+            message.life.doomed.map(doom_number),
         ])?;
         if from != State::Dead && matches!(state, State::Waiting | State::Dead) {
             let key = message.key.as_ref().map(ConcurrencyKey::as_bytes);

@@ -10,6 +10,6 @@ pub use tenure_core::driver::{
     Doctor, Due, Exclusion, Exited, Extended, Extension, Fencing, Grant, Handing, Hold, Introspection,
     KeyedConcurrency, Lease, LeaseInstant, LeaseRange, LockCapabilities, LockTurn, NewMessage, Next, OwnerScope,
     Parking, Payload, QueueCapabilities, QueueRouter, QueueWake, Queueing, RawDelivery, Receipt, ReceiveRequest,
-    Received, ReentrantCapabilities, ReentrantHold, ReentrantLock, ReentrantRenewal, Released, Renewal, Renewed,
-    Revocation, Settle, Signal, Ttl, TtlRange, TurnGiven, Waiting, WakeHandle, WakeRouter, Watch,
+    Received, ReentrantCapabilities, ReentrantEntry, ReentrantHold, ReentrantLock, Released, Renewed, Revocation,
+    Settle, Signal, Ttl, TtlRange, TurnGiven, Waiting, WakeHandle, WakeRouter, Watch,
 };

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use criterion::Criterion;
-use tenure_core::driver::{AcquireRequest, Acquisition, Hold, Queueing, Renewal, Renewed, Ttl};
+use tenure_core::driver::{AcquireRequest, Acquisition, Hold, Queueing, Renewed, Ttl};
 use tenure_core::{Error, ErrorKind, LockName, OwnerToken, Result};
 
 use crate::driver::Driver;
@@ -13,17 +13,18 @@ const HOLDS: usize = 10_000;
 /// One renewal of all of them, in the batches that the driver declares: what the engine asks for once in a third of a
 /// ttl.
 pub(crate) fn bench(criterion: &mut Criterion, driver: &Driver) {
-    let mut renewals = None;
+    let ttl = Ttl::new(Duration::from_secs(3600)).expect("an hour is a ttl");
+    let mut held = None;
     let mut group = driver.group(criterion);
     group.sample_size(10);
     group.bench_function("renewal-of-10k", |bencher| {
         bencher.iter_custom(|count| {
             let work = async {
-                let renewals = match &mut renewals {
-                    Some(renewals) => renewals,
-                    none => none.insert(hold(driver).await?),
+                let holds = match &mut held {
+                    Some(holds) => holds,
+                    none => none.insert(hold(driver, ttl).await?),
                 };
-                renew(driver, renewals, count).await
+                renew(driver, ttl, holds, count).await
             };
             driver.block_on(work).expect("renewals")
         });
@@ -32,27 +33,26 @@ pub(crate) fn bench(criterion: &mut Criterion, driver: &Driver) {
 }
 
 /// Takes the locks, for an hour.
-async fn hold(driver: &Driver) -> Result<Vec<Renewal>> {
-    let ttl = Ttl::new(Duration::from_secs(3600))?;
-    let mut renewals = Vec::with_capacity(HOLDS);
+async fn hold(driver: &Driver, ttl: Ttl) -> Result<Vec<Hold>> {
+    let mut holds = Vec::with_capacity(HOLDS);
     for index in 0..HOLDS {
         let (name, token) = (LockName::new(format!("bench/held/{index}"))?, OwnerToken::random());
         let queue = Queueing::None;
         let request = AcquireRequest { name: name.clone(), token, ttl, queue, label: None, fences: 1 };
         match driver.backend.locks().acquire(&request).await? {
-            Acquisition::Granted(_) => renewals.push(Renewal { hold: Hold { name, token }, ttl }),
+            Acquisition::Granted(_) => holds.push(Hold { name, token }),
             Acquisition::Busy(_) => return Err(Error::new(ErrorKind::NotHeld, "a fresh name is busy")),
         }
     }
-    Ok(renewals)
+    Ok(holds)
 }
 
-async fn renew(driver: &Driver, renewals: &[Renewal], count: u64) -> Result<Duration> {
+async fn renew(driver: &Driver, ttl: Ttl, holds: &[Hold], count: u64) -> Result<Duration> {
     let locks = driver.backend.locks();
     let begun = Instant::now();
     for _ in 0..count {
-        for batch in renewals.chunks(locks.capabilities().renew_batch) {
-            for renewed in locks.renew(batch).await {
+        for batch in holds.chunks(locks.capabilities().renew_batch) {
+            for renewed in locks.renew(ttl, batch).await {
                 if renewed? == Renewed::Lost {
                     return Err(Error::new(ErrorKind::NotHeld, "a lease was lost while it was renewed"));
                 }

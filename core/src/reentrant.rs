@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::driver::{Exited, Holder, ReentrantHold};
+use crate::driver::{Exited, Holder, ReentrantEntry};
 use crate::engine::hold::HeldEntry;
 use crate::engine::shared::Shared;
 use crate::engine::wait::{Patience, acquire};
@@ -196,7 +196,7 @@ impl ReentrantGuard {
             let Some(driver) = shared.backend.reentrant() else {
                 return Err(Error::new(ErrorKind::Unsupported, "this driver has no re-entrant locks"));
             };
-            Ok(match driver.exit(&ReentrantHold { name, owner, token }).await? {
+            Ok(match driver.exit(&ReentrantEntry { name, owner, token }).await? {
                 Exited::Inside { depth } => Some(depth),
                 Exited::Released => Some(0),
                 Exited::NotHeld => None,

@@ -6,7 +6,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tenure_core::driver::{
     AcquireRequest, Acquisition, Backend, Begun, Busy, DistributedLock, Exclusion, Fencing, ForceReleased, Grant, Hold,
-    Inspection, Introspection, LockCapabilities, Released, Renewal, Renewed, Revocation, TtlRange, Waiting, WakeRouter,
+    Inspection, Introspection, LockCapabilities, Released, Renewed, Revocation, Ttl, TtlRange, Waiting, WakeRouter,
     Watch,
 };
 use tenure_core::{Client, Error, ErrorKind, FencingToken, HoldState, LockName, LostReason, OwnerToken, Result};
@@ -109,16 +109,16 @@ impl DistributedLock for Script {
         }
     }
 
-    async fn renew(&self, renewals: &[Renewal]) -> Vec<Result<Renewed>> {
-        assert!(renewals.len() <= 2, "no more than renew_batch");
-        renewals.iter().for_each(|renewal| self.note("renew", &renewal.hold.token));
+    async fn renew(&self, ttl: Ttl, holds: &[Hold]) -> Vec<Result<Renewed>> {
+        assert!(holds.len() <= 2, "no more than renew_batch");
+        holds.iter().for_each(|hold| self.note("renew", &hold.token));
         let step = self.play(&self.renew).await;
-        let answer = |renewal: &Renewal| match step {
+        let answer = |_| match step {
             Step::Fail(kind) => Err(Error::new(kind, "scripted")),
             Step::Lost => Ok(Renewed::Lost),
-            _ => Ok(Renewed::Extended { ttl: renewal.ttl.get() }),
+            _ => Ok(Renewed::Extended { ttl: ttl.get() }),
         };
-        renewals.iter().map(answer).collect()
+        holds.iter().map(answer).collect()
     }
 
     async fn release(&self, hold: &Hold) -> Result<Released> {

@@ -5,7 +5,7 @@
 //! along; it is taken out of the list first, which also makes every transaction fail that was made from an older list.
 
 use futures_util::future::join_all;
-use tenure_core::driver::ReentrantHold;
+use tenure_core::driver::ReentrantEntry;
 use tenure_core::{LockName, OwnerId, OwnerToken, Result};
 
 use crate::driver::Inner;
@@ -40,7 +40,7 @@ impl Inner {
         }
         match (owner, known.map(|known| known.leases)) {
             (Some(owner), known) => {
-                let entry = ReentrantHold { name: name.clone(), owner, token: *token };
+                let entry = ReentrantEntry { name: name.clone(), owner, token: *token };
                 self.undo_entry(&keys, &entry, known).await
             }
             (None, Some(leases)) => self.revoke_all(leases).await,
@@ -60,7 +60,7 @@ impl Inner {
         revoked.into_iter().try_for_each(|revoked| revoked.map(drop))
     }
 
-    async fn undo_entry(&self, keys: &NameKeys, entry: &ReentrantHold, known: Option<Vec<i64>>) -> Result<()> {
+    async fn undo_entry(&self, keys: &NameKeys, entry: &ReentrantEntry, known: Option<Vec<i64>>) -> Result<()> {
         loop {
             self.leave(keys, entry).await?;
             let carrier = self.refuse_late_entry(keys, entry).await?;
@@ -80,7 +80,7 @@ impl Inner {
 
     /// Writes the owner's hold anew, unchanged, so that an entry on its way finds another revision than it expects;
     /// tells which lease the hold is on.
-    async fn refuse_late_entry(&self, keys: &NameKeys, entry: &ReentrantHold) -> Result<Option<i64>> {
+    async fn refuse_late_entry(&self, keys: &NameKeys, entry: &ReentrantEntry) -> Result<Option<i64>> {
         let mut hold = self.hold(keys).await?;
         loop {
             let Some(seen) = hold else { return Ok(None) };

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use futures_util::future::{join, join_all};
 use tenure_core::driver::{
     AcquireRequest, Acquisition, DistributedLock, Exclusion, Fencing, ForceReleased, Hold, Holder, Inspection,
-    Introspection, LockCapabilities, Released, Renewal, Renewed, Revocation, Ttl, TtlRange, Waiting, Watch,
+    Introspection, LockCapabilities, Released, Renewed, Revocation, Ttl, TtlRange, Waiting, Watch,
 };
 use tenure_core::{FencingToken, LockName, OwnerToken, Result};
 
@@ -54,13 +54,9 @@ impl DistributedLock for EtcdDriver {
     }
 
     /// One request for each lease, at the same time, and then one for all.
-    async fn renew(&self, renewals: &[Renewal]) -> Vec<Result<Renewed>> {
-        let renewable = |Renewal { hold, ttl }: &Renewal| Renewable {
-            keys: self.inner.keys(&hold.name),
-            whose: Whose::Token(hold.token),
-            ttl: *ttl,
-        };
-        self.inner.renew(renewals.iter().map(renewable).collect()).await
+    async fn renew(&self, ttl: Ttl, holds: &[Hold]) -> Vec<Result<Renewed>> {
+        let renewable = |hold: &Hold| Renewable { keys: self.inner.keys(&hold.name), whose: Whose::Token(hold.token) };
+        self.inner.renew(ttl, holds.iter().map(renewable).collect()).await
     }
 
     /// One request: the hold is deleted, and its lease kept for the next; or its lease is revoked and the hold goes with

@@ -6,8 +6,8 @@
 
 use async_trait::async_trait;
 use tenure_core::driver::{
-    AcquireRequest, Acquisition, Begun, Exited, OwnerScope, ReentrantCapabilities, ReentrantHold, ReentrantLock,
-    ReentrantRenewal, Renewed,
+    AcquireRequest, Acquisition, Begun, Exited, OwnerScope, ReentrantCapabilities, ReentrantEntry, ReentrantHold,
+    ReentrantLock, Renewed, Ttl,
 };
 use tenure_core::{Error, ErrorKind, OwnerId, Result};
 
@@ -29,17 +29,16 @@ impl ReentrantLock for EtcdDriver {
         self.inner.ask(Some(*owner), request).await
     }
 
-    async fn renew(&self, renewals: &[ReentrantRenewal]) -> Vec<Result<Renewed>> {
-        let renewable = |renewal: &ReentrantRenewal| Renewable {
-            keys: self.inner.keys(&renewal.name),
-            whose: Whose::Owner(renewal.owner, renewal.fence),
-            ttl: renewal.ttl,
+    async fn renew(&self, ttl: Ttl, holds: &[ReentrantHold]) -> Vec<Result<Renewed>> {
+        let renewable = |hold: &ReentrantHold| Renewable {
+            keys: self.inner.keys(&hold.name),
+            whose: Whose::Owner(hold.owner, hold.fence),
         };
-        self.inner.renew(renewals.iter().map(renewable).collect()).await
+        self.inner.renew(ttl, holds.iter().map(renewable).collect()).await
     }
 
     /// Two requests, and one more for the last entry.
-    async fn exit(&self, hold: &ReentrantHold) -> Result<Exited> {
+    async fn exit(&self, hold: &ReentrantEntry) -> Result<Exited> {
         self.inner.link.ensure_open()?;
         let keys = self.inner.keys(&hold.name);
         let left = self.inner.leave(&keys, hold).await?;
@@ -51,7 +50,7 @@ impl ReentrantLock for EtcdDriver {
         Ok(left.exited)
     }
 
-    async fn abandon(&self, hold: &ReentrantHold) -> Result<()> {
+    async fn abandon(&self, hold: &ReentrantEntry) -> Result<()> {
         self.inner.link.ensure_open()?;
         self.inner.abandon(Some(hold.owner), &hold.name, &hold.token).await
     }
@@ -142,7 +141,7 @@ impl Inner {
     }
 
     /// Takes an entry out of the hold; the last one ends it.
-    pub(crate) async fn leave(&self, keys: &NameKeys, entry: &ReentrantHold) -> Result<Left> {
+    pub(crate) async fn leave(&self, keys: &NameKeys, entry: &ReentrantEntry) -> Result<Left> {
         let mut hold = self.hold(keys).await?;
         loop {
             let Some(seen) = hold else { return Ok(Left { exited: Exited::NotHeld, carrier: None }) };

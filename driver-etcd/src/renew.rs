@@ -14,8 +14,6 @@ use crate::txn::{self, HoldSeen, On, Tried};
 pub(crate) struct Renewable {
     pub(crate) keys: NameKeys,
     pub(crate) whose: Whose,
-    /// How long it should last.
-    pub(crate) ttl: Ttl,
 }
 
 pub(crate) enum Whose {
@@ -88,7 +86,7 @@ impl Inner {
     /// The read comes last because a keep-alive does not tell whose answer it is: a leader that was deposed, and does not
     /// know it yet, still revokes the leases that ended by its own count. It knows those that were granted in its term
     /// or before. So a hold belongs to the term of its lease, and one that is read in a later term moves to a fresh lease.
-    pub(crate) async fn renew(&self, all: Vec<Renewable>) -> Vec<Result<Renewed>> {
+    pub(crate) async fn renew(&self, ttl: Ttl, all: Vec<Renewable>) -> Vec<Result<Renewed>> {
         let kept = join_all(all.iter().map(|renewable| self.keep_known(&renewable.whose))).await;
         let (term, holds) = match self.holds(all.iter().map(|renewable| &renewable.keys)).await {
             Ok(read) => read,
@@ -96,7 +94,7 @@ impl Inner {
         };
         join_all(all.iter().zip(kept).zip(holds).map(async |((renewable, kept), hold)| {
             let renewed = match kept {
-                Ok(kept) => self.renew_one(renewable, Standing { hold, term, kept }).await,
+                Ok(kept) => self.renew_one(renewable, ttl, Standing { hold, term, kept }).await,
                 Err(error) => Err(error),
             };
             if let (Whose::Token(token), Ok(Renewed::Lost)) = (&renewable.whose, &renewed) {
@@ -134,8 +132,8 @@ impl Inner {
         }
     }
 
-    async fn renew_one(&self, renewable: &Renewable, mut now: Standing) -> Result<Renewed> {
-        let Renewable { keys, whose, ttl } = renewable;
+    async fn renew_one(&self, renewable: &Renewable, ttl: Ttl, mut now: Standing) -> Result<Renewed> {
+        let Renewable { keys, whose } = renewable;
         let wanted = i64::try_from(ttl.get().as_millis().div_ceil(1000)).unwrap_or(i64::MAX);
         loop {
             now = match now.next(whose, wanted) {

@@ -82,7 +82,7 @@ async fn use_locks(driver: &EtcdDriver, owner: &OwnerId, failed: &mut Failed) {
         let token = OwnerToken::random();
         note("enter", driver.enter(owner, &request(&lock, token, 30)).await.map(drop));
         note("exit", driver.exit(&entry(&lock, *owner, token)).await.map(drop));
-        note("renew", DistributedLock::renew(driver, &[renewal(&lock, token, 30)]).await.remove(0).map(drop));
+        note("renew", DistributedLock::renew(driver, ttl(30), &[hold(&lock, token)]).await.remove(0).map(drop));
         note("force_release", driver.force_release(&lock, None).await.map(drop));
     }
 }

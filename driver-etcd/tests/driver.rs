@@ -90,13 +90,13 @@ async fn renewal_keeps_what_stands_and_revives_nothing() {
     let lock = name("renew");
     let (token, never) = (OwnerToken::random(), OwnerToken::random());
     granted(driver.acquire(&request(&lock, token, 4)).await);
-    let answers = driver.renew(&[renewal(&lock, token, 4), renewal(&lock, never, 4)]).await;
+    let answers = driver.renew(ttl(4), &[hold(&lock, token), hold(&lock, never)]).await;
     assert_eq!(*answers[0].as_ref().unwrap(), Renewed::Extended { ttl: 4 * SECOND });
     assert_eq!(*answers[1].as_ref().unwrap(), Renewed::Lost);
     assert_eq!(driver.force_release(&lock, tenure_core::FencingToken::new(1)).await.unwrap(), ForceReleased::Changed);
     assert_eq!(driver.force_release(&lock, None).await.unwrap(), ForceReleased::Released);
     assert_eq!(driver.force_release(&lock, None).await.unwrap(), ForceReleased::NotHeld);
-    assert_eq!(*driver.renew(&[renewal(&lock, token, 4)]).await[0].as_ref().unwrap(), Renewed::Lost);
+    assert_eq!(*driver.renew(ttl(4), &[hold(&lock, token)]).await[0].as_ref().unwrap(), Renewed::Lost);
     assert_eq!(driver.release(&hold(&lock, token)).await.unwrap(), Released::NotHeld);
 }
 
@@ -193,7 +193,7 @@ async fn a_forced_release_leaves_the_lease_to_its_holder() {
     granted(driver.acquire(&request(&lock, token, 60)).await);
     assert_eq!(common::driver(&cluster).force_release(&lock, None).await.unwrap(), ForceReleased::Released);
     assert_eq!((key_count(&mut etcd).await, lease_count(&mut etcd).await), (0, 1));
-    assert_eq!(*driver.renew(&[renewal(&lock, token, 60)]).await[0].as_ref().unwrap(), Renewed::Lost);
+    assert_eq!(*driver.renew(ttl(60), &[hold(&lock, token)]).await[0].as_ref().unwrap(), Renewed::Lost);
     assert_eq!(lease_count(&mut etcd).await, 0, "whoever learns of the loss revokes it");
 }
 

@@ -3,7 +3,7 @@
 mod common;
 
 use common::*;
-use tenure_core::driver::{Begun, DistributedLock as _, Exited, ReentrantLock as _, ReentrantRenewal, Renewed, Ttl};
+use tenure_core::driver::{Begun, DistributedLock as _, Exited, ReentrantHold, ReentrantLock as _, Renewed, Ttl};
 use tenure_core::{ErrorKind, OwnerId, OwnerToken};
 
 #[tokio::test]
@@ -53,13 +53,9 @@ async fn an_abandoned_entry_takes_no_other_along() {
             through.abandon_entry(&lock, me, tokens[abandoned]).await;
             let depth = driver.inspect(&lock).await.unwrap().holder.map_or(0, |holder| holder.depth);
             assert_eq!(depth as usize, entered - 1, "{entered} {abandoned}");
-            let renewal = ReentrantRenewal {
-                name: lock.clone(),
-                owner: me,
-                fence: fence.unwrap(),
-                ttl: Ttl::new(10 * SECOND).unwrap(),
-            };
-            let renewed = tenure_core::driver::ReentrantLock::renew(&driver, &[renewal]).await;
+            let hold = ReentrantHold { name: lock.clone(), owner: me, fence: fence.unwrap() };
+            let ttl = Ttl::new(10 * SECOND).unwrap();
+            let renewed = tenure_core::driver::ReentrantLock::renew(&driver, ttl, &[hold]).await;
             let expected = if entered == 1 { Renewed::Lost } else { Renewed::Extended { ttl: 10 * SECOND } };
             assert_eq!(*renewed[0].as_ref().unwrap(), expected);
             for token in tokens.iter().enumerate().filter(|(at, _)| *at != abandoned).map(|(_, token)| token) {

@@ -56,8 +56,8 @@ async fn a_request_that_did_not_leave_over_a_cut_link_is_said_to_have_failed() {
     let lock = name("cut");
     // Many at once, so that some wait in this client's own connection when it ends.
     let ask = async || {
-        let renewals = [renewal(&lock, OwnerToken::random(), 5)];
-        (driver.renew(&renewals).await.remove(0).err(), driver.inspect(&lock).await.err())
+        let holds = [hold(&lock, OwnerToken::random())];
+        (driver.renew(ttl(5), &holds).await.remove(0).err(), driver.inspect(&lock).await.err())
     };
     let mut unsent = 0;
     for _ in 0..100 {

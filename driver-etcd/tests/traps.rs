@@ -19,7 +19,7 @@ async fn trap_1_the_ttl_is_the_one_that_etcd_answers() {
     let (lock, token) = (name("ttl"), OwnerToken::random());
     let grant = granted(driver.acquire(&request(&lock, token, 2)).await);
     assert_eq!(grant.ttl, 5 * SECOND, "4.5 s, rounded up");
-    let renewed = driver.renew(&[renewal(&lock, token, 2)]).await;
+    let renewed = driver.renew(ttl(2), &[hold(&lock, token)]).await;
     assert_eq!(*renewed[0].as_ref().unwrap(), Renewed::Extended { ttl: 5 * SECOND });
     let repeated = granted(driver.acquire(&request(&lock, token, 2)).await);
     // A tenth of a lease may have passed when it serves again.

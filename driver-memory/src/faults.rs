@@ -29,7 +29,7 @@ use crate::store::Store;
 ///
 /// ```
 /// # tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap().block_on(async {
-/// use tenure_core::driver::{AcquireRequest, Acquisition, DistributedLock, Hold, Queueing, Renewal, Renewed};
+/// use tenure_core::driver::{AcquireRequest, Acquisition, DistributedLock, Hold, Queueing, Renewed};
 /// use tenure_core::driver::Ttl;
 /// use tenure_core::{ErrorKind, LockName, OwnerToken};
 /// use tenure_memory::{MemoryDriver, Operation};
@@ -46,8 +46,7 @@ use crate::store::Store;
 ///
 /// assert!(matches!(driver.acquire(&request).await?, Acquisition::Granted(_)));
 /// driver.faults().expire("orders/42")?;
-/// let renewal = Renewal { hold: Hold { name, token }, ttl };
-/// assert_eq!(driver.renew(&[renewal]).await.remove(0)?, Renewed::Lost);
+/// assert_eq!(driver.renew(ttl, &[Hold { name, token }]).await.remove(0)?, Renewed::Lost);
 /// # Ok::<(), tenure_core::Error>(())
 /// # }).unwrap();
 /// ```

@@ -5,7 +5,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tenure_core::driver::{
     AcquireRequest, Acquisition, Busy, DistributedLock, Exclusion, Fencing, ForceReleased, Hold, Inspection,
-    Introspection, LockCapabilities, Released, Renewal, Renewed, Revocation, Ttl, TtlRange, Waiting, Watch,
+    Introspection, LockCapabilities, Released, Renewed, Revocation, Ttl, TtlRange, Waiting, Watch,
 };
 use tenure_core::{Error, ErrorKind, FencingToken, LockName, OwnerToken, Result};
 
@@ -44,8 +44,8 @@ impl DistributedLock for MemoryDriver {
         self.call(Operation::Acquire, &request.name, apply).await
     }
 
-    async fn renew(&self, renewals: &[Renewal]) -> Vec<Result<Renewed>> {
-        self.renew_each(renewals, |store, Renewal { hold, ttl }| {
+    async fn renew(&self, ttl: Ttl, holds: &[Hold]) -> Vec<Result<Renewed>> {
+        self.renew_each(holds, move |store, hold| {
             store.with_entry(&hold.name, |entry| entry.state.renew(entry.now, &hold.token, ttl.get()))
         })
         .await
@@ -97,14 +97,14 @@ impl MemoryDriver {
     /// Renews one after the other; a failure on the way is the answer to all.
     pub(crate) async fn renew_each<R: Clone + Send + 'static>(
         &self,
-        renewals: &[R],
+        holds: &[R],
         renew: impl Fn(&Store, &R) -> Renewed + Send + 'static,
     ) -> Vec<Result<Renewed>> {
-        let asked = renewals.to_vec();
-        let apply = move |store: &Store| asked.iter().map(|renewal| renew(store, renewal)).collect::<Vec<_>>();
+        let asked = holds.to_vec();
+        let apply = move |store: &Store| asked.iter().map(|hold| renew(store, hold)).collect::<Vec<_>>();
         match self.carry(Operation::Renew, apply).await {
             Ok(answers) => answers.into_iter().map(Ok).collect(),
-            Err(failure) => renewals.iter().map(|_| Err(failure.error())).collect(),
+            Err(failure) => holds.iter().map(|_| Err(failure.error())).collect(),
         }
     }
 }

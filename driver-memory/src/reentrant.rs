@@ -2,8 +2,8 @@
 
 use async_trait::async_trait;
 use tenure_core::driver::{
-    AcquireRequest, Acquisition, Exited, OwnerScope, ReentrantCapabilities, ReentrantHold, ReentrantLock,
-    ReentrantRenewal, Renewed,
+    AcquireRequest, Acquisition, Exited, OwnerScope, ReentrantCapabilities, ReentrantEntry, ReentrantHold,
+    ReentrantLock, Renewed, Ttl,
 };
 use tenure_core::{LockName, OwnerId, Result};
 
@@ -25,15 +25,15 @@ impl ReentrantLock for MemoryDriver {
         self.call(Operation::Acquire, &request.name, apply).await
     }
 
-    async fn renew(&self, renewals: &[ReentrantRenewal]) -> Vec<Result<Renewed>> {
-        self.renew_each(renewals, |store, ReentrantRenewal { name, owner, fence, ttl }| {
+    async fn renew(&self, ttl: Ttl, holds: &[ReentrantHold]) -> Vec<Result<Renewed>> {
+        self.renew_each(holds, move |store, ReentrantHold { name, owner, fence }| {
             let claimant = Claimant::Owner(*owner);
             store.with_entry(name, |entry| entry.state.renew_hold(entry.now, claimant, *fence, ttl.get()))
         })
         .await
     }
 
-    async fn exit(&self, hold: &ReentrantHold) -> Result<Exited> {
+    async fn exit(&self, hold: &ReentrantEntry) -> Result<Exited> {
         let (claimant, token) = (Claimant::Owner(hold.owner), hold.token);
         self.call(Operation::Release, &hold.name, move |store, name| {
             Ok(store.with_entry(name, |entry| {
@@ -45,7 +45,7 @@ impl ReentrantLock for MemoryDriver {
         .await
     }
 
-    async fn abandon(&self, hold: &ReentrantHold) -> Result<()> {
+    async fn abandon(&self, hold: &ReentrantEntry) -> Result<()> {
         let (claimant, token) = (Claimant::Owner(hold.owner), hold.token);
         self.call(Operation::Abandon, &hold.name, move |store, name| {
             locks::abandon(store, claimant, name, token);

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tenure_core::driver::{
     AcquireRequest, Acquisition, Backend, Begun, Busy, DistributedLock, Exclusion, Fencing, ForceReleased, Grant,
-    Handing, Hold, Queueing, ReentrantHold, ReentrantLock, Released, Renewal, Renewed, Ttl, Waiting,
+    Handing, Hold, Queueing, ReentrantEntry, ReentrantLock, Released, Renewed, Ttl, Waiting,
 };
 use tenure_core::{ErrorKind, LockName, OwnerId, OwnerToken};
 use tenure_memory::{MemoryDriver, Residue, Wakeups};
@@ -158,7 +158,7 @@ async fn an_abandoned_entry_leaves_the_others() {
     let [outer, inner] = std::array::from_fn(|_| OwnerToken::random());
     driver.enter(&owner, &request("a", outer, Queueing::None)).await.unwrap();
     driver.enter(&owner, &request("a", inner, Queueing::None)).await.unwrap();
-    let entry = |token| ReentrantHold { name: name("a"), owner, token };
+    let entry = |token| ReentrantEntry { name: name("a"), owner, token };
     ReentrantLock::abandon(&driver, &entry(inner)).await.unwrap();
     let late = driver.enter(&owner, &request("a", inner, Queueing::None)).await.unwrap_err();
     assert_eq!(late.kind(), ErrorKind::NotHeld);
@@ -190,14 +190,14 @@ async fn caps_refuse_with_their_number() {
 async fn a_batch_of_renewals_answers_each_in_order() {
     let driver = MemoryDriver::new();
     let tokens: Vec<_> = (0..1000).map(|_| OwnerToken::random()).collect();
-    let mut renewals = Vec::new();
+    let mut holds = Vec::new();
     for (number, token) in tokens.iter().enumerate() {
         if number % 2 == 0 {
             take(&driver, &number.to_string(), *token).await;
         }
-        renewals.push(Renewal { hold: hold(&number.to_string(), *token), ttl: Ttl::new(TTL).unwrap() });
+        holds.push(hold(&number.to_string(), *token));
     }
-    let answers = DistributedLock::renew(&driver, &renewals).await;
+    let answers = DistributedLock::renew(&driver, Ttl::new(TTL).unwrap(), &holds).await;
     assert_eq!(answers.len(), 1000);
     for (number, answer) in answers.into_iter().enumerate() {
         let expected = if number % 2 == 0 { Renewed::Extended { ttl: TTL } } else { Renewed::Lost };
@@ -212,8 +212,8 @@ async fn a_closed_connection_refuses_and_its_clone_does_not() {
     driver.close().await;
     let error = driver.acquire(&request("a", OwnerToken::random(), Queueing::None)).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Closed);
-    let renewal = Renewal { hold: hold("a", OwnerToken::random()), ttl: Ttl::new(TTL).unwrap() };
-    let renewed = DistributedLock::renew(&driver, &[renewal]).await;
+    let held = hold("a", OwnerToken::random());
+    let renewed = DistributedLock::renew(&driver, Ttl::new(TTL).unwrap(), &[held]).await;
     assert_eq!(renewed[0].as_ref().unwrap_err().kind(), ErrorKind::Closed);
     take(&clone, "a", OwnerToken::random()).await;
 }

@@ -3,8 +3,7 @@
 use std::time::Duration;
 
 use tenure_core::driver::{
-    AcquireRequest, Acquisition, DistributedLock, ForceReleased, Handing, Hold, Queueing, Released, Renewal, Renewed,
-    Ttl,
+    AcquireRequest, Acquisition, DistributedLock, ForceReleased, Handing, Hold, Queueing, Released, Renewed, Ttl,
 };
 use tenure_core::{ErrorKind, LockName, OwnerToken, Result};
 use tenure_memory::{MemoryDriver, Operation, Wakeups};
@@ -32,8 +31,7 @@ async fn is_granted(driver: &MemoryDriver, token: OwnerToken) -> bool {
 }
 
 async fn renew(driver: &MemoryDriver, token: OwnerToken) -> Result<Renewed> {
-    let renewal = Renewal { hold: hold(token), ttl: Ttl::new(TTL).unwrap() };
-    driver.renew(&[renewal]).await.remove(0)
+    driver.renew(Ttl::new(TTL).unwrap(), &[hold(token)]).await.remove(0)
 }
 
 async fn is_held(driver: &MemoryDriver) -> bool {

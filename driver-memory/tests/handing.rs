@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use tenure_core::driver::{
-    AcquireRequest, Acquisition, Begun, Busy, DistributedLock, Handed, Handing, Hold, Queueing, Released, Renewal,
-    Renewed, Signal, Ttl, Watch,
+    AcquireRequest, Acquisition, Begun, Busy, DistributedLock, Handed, Handing, Hold, Queueing, Released, Renewed,
+    Signal, Ttl, Watch,
 };
 use tenure_core::{Label, LockName, OwnerToken};
 use tenure_memory::{MemoryDriver, Wakeups};
@@ -81,8 +81,7 @@ async fn asking_or_renewing_makes_it_last() {
                 assert_eq!((grant.fence, grant.ttl, grant.begun), (fence, TTL, begun));
             }
         } else {
-            let renewal = Renewal { hold: hold(&waiter), ttl: waiter.ttl };
-            let renewed = DistributedLock::renew(&driver, &[renewal]).await.remove(0).unwrap();
+            let renewed = DistributedLock::renew(&driver, waiter.ttl, &[hold(&waiter)]).await.remove(0).unwrap();
             assert_eq!(renewed, Renewed::Extended { ttl: TTL });
         }
         advance(TTL - Duration::from_millis(1)).await;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tenure_core::driver::{
     AcquireRequest, Acquisition, Begun, Busy, DistributedLock, Exited, ForceReleased, Handing, Hold, Queueing,
-    ReentrantHold, ReentrantLock, Released, Renewal, Renewed, Ttl, Watch,
+    ReentrantEntry, ReentrantLock, Released, Renewed, Ttl, Watch,
 };
 use tenure_core::{ErrorKind, LockName, OwnerId, OwnerToken};
 use tenure_memory::{MemoryDriver, Residue};
@@ -230,7 +230,7 @@ impl World {
                 Released::NotHeld => Exited::NotHeld,
             },
             Some(owner) => {
-                self.driver.exit(&ReentrantHold { name, owner: self.owners[owner], token: secret }).await.unwrap()
+                self.driver.exit(&ReentrantEntry { name, owner: self.owners[owner], token: secret }).await.unwrap()
             }
         };
         assert_eq!(said, expected);
@@ -243,7 +243,7 @@ impl World {
         match who {
             None => DistributedLock::abandon(&self.driver, &Hold { name, token: secret }).await.unwrap(),
             Some(owner) => {
-                let hold = ReentrantHold { name, owner: self.owners[owner], token: secret };
+                let hold = ReentrantEntry { name, owner: self.owners[owner], token: secret };
                 ReentrantLock::abandon(&self.driver, &hold).await.unwrap();
             }
         }
@@ -253,8 +253,8 @@ impl World {
     async fn renew(&mut self, token: usize, ttl: u64) -> String {
         let expected = self.model.renew(token, ttl);
         let hold = Hold { name: self.name.clone(), token: self.tokens[token] };
-        let renewal = Renewal { hold, ttl: Ttl::new(Duration::from_millis(ttl)).unwrap() };
-        let said = DistributedLock::renew(&self.driver, &[renewal]).await.remove(0).unwrap();
+        let ttl = Ttl::new(Duration::from_millis(ttl)).unwrap();
+        let said = DistributedLock::renew(&self.driver, ttl, &[hold]).await.remove(0).unwrap();
         assert_eq!(said, expected);
         format!("{token} renews: {said:?}")
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use common::queue::{ack, message, one, payloads, push, queue, receive, up_to};
 use common::{Client, LONG, attempt, hold, server, waiter};
-use tenure_core::driver::{DeadSelection, Delay, DelayQueue, ForceReleased, Listed, Released, Renewal, Renewed, Rest};
+use tenure_core::driver::{DeadSelection, Delay, DelayQueue, ForceReleased, Listed, Released, Renewed, Rest};
 use tenure_core::queue::QueueLimits;
 use tenure_core::{Error, ErrorKind, Result};
 use tenure_testkit::{RedisServer, RespClient};
@@ -104,8 +104,7 @@ async fn a_lock_of_another_type_is_damage_and_not_a_holder() {
         is_named(&c.reentrant.enter(&owner, &waiter("lock")).await.unwrap_err(), "tenure:lock");
         is_named(&c.locks.inspect(&held.name).await.unwrap_err(), "tenure:lock");
         assert_eq!(common::keys(&server), ["tenure:lock", "tenure:{fence}"], "nobody is in line");
-        let renewal = Renewal { hold: hold(&held), ttl: held.ttl };
-        assert_eq!(c.locks.renew(&[renewal]).await.remove(0).unwrap(), Renewed::Lost);
+        assert_eq!(c.locks.renew(held.ttl, &[hold(&held)]).await.remove(0).unwrap(), Renewed::Lost);
         assert_eq!(c.locks.release(&hold(&held)).await.unwrap(), Released::NotHeld);
         c.locks.abandon(&hold(&held)).await.unwrap();
         assert_eq!(c.locks.force_release(&held.name, None).await.unwrap(), ForceReleased::Released);

@@ -5,7 +5,7 @@ mod common;
 use std::time::{Duration, Instant};
 
 use common::{Client, LONG, attempt, entry, hold, keys, server, server_with, ttl, waiter, woken};
-use tenure_core::driver::{Acquisition, Backend, Exited, Released, Renewal, Renewed};
+use tenure_core::driver::{Acquisition, Backend, Exited, Released, Renewed};
 use tenure_core::{Error, ErrorKind, OwnerId};
 use tenure_redis::{RedisConfig, RedisDriver};
 use tenure_testkit::{Link, RedisOptions, TcpProxy};
@@ -61,8 +61,7 @@ async fn out_of_memory_nothing_is_granted_and_everything_can_be_undone() {
         assert_eq!(error.kind(), ErrorKind::Unavailable);
         assert!(error.message().contains("maxmemory"), "{error}");
     }
-    let renewal = Renewal { hold: hold(&plain), ttl: ttl(60_000) };
-    let renewed = client.locks.renew(&[renewal]).await.remove(0).unwrap();
+    let renewed = client.locks.renew(ttl(60_000), &[hold(&plain)]).await.remove(0).unwrap();
     assert_eq!(renewed, Renewed::Extended { ttl: Duration::from_secs(60) });
     assert_eq!(client.locks.release(&hold(&plain)).await.unwrap(), Released::Released);
     assert!(woken(&mut watch).await);

@@ -5,7 +5,7 @@ mod common;
 use std::time::Duration;
 
 use common::{Client, attempt, begun, hold, keys, name, server, ttl, waiter};
-use tenure_core::driver::{AcquireRequest, Begun, ForceReleased, Holder, Inspection, Released, Renewal, Renewed};
+use tenure_core::driver::{AcquireRequest, Begun, ForceReleased, Holder, Inspection, Released, Renewed};
 use tenure_core::{ErrorKind, Label};
 use tenure_redis::RedisConfig;
 use tenure_redis_support::SCRIPTS;
@@ -61,8 +61,8 @@ async fn a_renewal_lengthens_and_never_shortens_or_revives() {
         client.grant(request).await;
     }
     server.cli(&["DEL", "tenure:gone"]).unwrap();
-    let renewal = |request: &AcquireRequest, millis| Renewal { hold: hold(request), ttl: ttl(millis) };
-    let answers = client.locks.renew(&[renewal(&long, 60_000), renewal(&gone, 60_000), renewal(&short, 1_000)]).await;
+    let mut answers = client.locks.renew(ttl(60_000), &[hold(&long), hold(&gone)]).await;
+    answers.extend(client.locks.renew(ttl(1_000), &[hold(&short)]).await);
     let answers: Vec<Renewed> = answers.into_iter().map(Result::unwrap).collect();
     assert_eq!(answers[0], Renewed::Extended { ttl: Duration::from_secs(60) });
     assert_eq!(answers[1], Renewed::Lost);
@@ -70,7 +70,7 @@ async fn a_renewal_lengthens_and_never_shortens_or_revives() {
     assert!(server.cli(&["PTTL", "tenure:long"]).unwrap().int().unwrap() > 50_000);
     assert!(server.cli(&["PTTL", "tenure:short"]).unwrap().int().unwrap() > 1_000);
     assert_eq!(server.cli(&["EXISTS", "tenure:gone"]).unwrap().int(), Some(0));
-    assert!(client.locks.renew(&[]).await.is_empty());
+    assert!(client.locks.renew(ttl(1_000), &[]).await.is_empty());
 }
 
 #[tokio::test]
@@ -78,13 +78,13 @@ async fn a_whole_batch_is_renewed_at_once() {
     let server = server();
     let client = Client::of(&server).await;
     let batch = client.locks.capabilities().renew_batch;
-    let mut renewals = Vec::new();
+    let mut holds = Vec::new();
     for i in 0..batch {
         let request = attempt(&format!("lock-{i}"));
         client.grant(&request).await;
-        renewals.push(Renewal { hold: hold(&request), ttl: ttl(60_000) });
+        holds.push(hold(&request));
     }
-    let answers = client.locks.renew(&renewals).await;
+    let answers = client.locks.renew(ttl(60_000), &holds).await;
     assert_eq!(answers.len(), batch);
     for answer in answers {
         assert_eq!(answer.unwrap(), Renewed::Extended { ttl: Duration::from_secs(60) });
@@ -123,8 +123,7 @@ async fn an_expired_lease_is_over() {
     })
     .unwrap();
     assert_eq!(client.locks.release(&hold(&mine)).await.unwrap(), Released::NotHeld);
-    let renewal = Renewal { hold: hold(&mine), ttl: ttl(10_000) };
-    assert_eq!(client.locks.renew(&[renewal]).await.remove(0).unwrap(), Renewed::Lost);
+    assert_eq!(client.locks.renew(ttl(10_000), &[hold(&mine)]).await.remove(0).unwrap(), Renewed::Lost);
     assert!(client.grant(&attempt("a")).await.fence > first.fence);
 }
 
@@ -145,8 +144,7 @@ async fn an_operator_sees_the_holder_and_can_free_the_lock() {
     assert!(held_for.unwrap() < Duration::from_secs(60));
     assert!(remaining.unwrap() <= Duration::from_secs(10));
     assert_eq!(client.locks.force_release(&name("a"), None).await.unwrap(), ForceReleased::Released);
-    let renewal = Renewal { hold: hold(&mine), ttl: ttl(10_000) };
-    assert_eq!(client.locks.renew(&[renewal]).await.remove(0).unwrap(), Renewed::Lost);
+    assert_eq!(client.locks.renew(ttl(10_000), &[hold(&mine)]).await.remove(0).unwrap(), Renewed::Lost);
 }
 
 #[tokio::test]

@@ -5,7 +5,7 @@ mod common;
 use std::time::Duration;
 
 use common::{Client, attempt, begun, busy, entry, hold, keys, name, server, ttl, waiter, woken};
-use tenure_core::driver::{AcquireRequest, Begun, Exited, ForceReleased, ReentrantRenewal, Released, Renewed};
+use tenure_core::driver::{AcquireRequest, Begun, Exited, ForceReleased, ReentrantHold, Released, Renewed};
 use tenure_core::{ErrorKind, OwnerId};
 
 #[tokio::test]
@@ -115,10 +115,11 @@ async fn a_hold_is_renewed_by_owner_and_fence() {
     let owner = OwnerId::new();
     let mine = attempt("r");
     let grant = client.enter(&owner, &mine).await;
-    let renewal = |owner, fence| ReentrantRenewal { name: name("r"), owner, fence, ttl: ttl(60_000) };
+    let held = |owner, fence| ReentrantHold { name: name("r"), owner, fence };
     let other_fence = tenure_core::FencingToken::new(grant.fence.get() + 1).unwrap();
-    let asked = [renewal(owner, grant.fence), renewal(OwnerId::new(), grant.fence), renewal(owner, other_fence)];
-    let answers: Vec<Renewed> = client.reentrant.renew(&asked).await.into_iter().map(Result::unwrap).collect();
+    let asked = [held(owner, grant.fence), held(OwnerId::new(), grant.fence), held(owner, other_fence)];
+    let answers: Vec<Renewed> =
+        client.reentrant.renew(ttl(60_000), &asked).await.into_iter().map(Result::unwrap).collect();
     assert_eq!(answers, [Renewed::Extended { ttl: Duration::from_secs(60) }, Renewed::Lost, Renewed::Lost]);
     let seen = client.locks.inspect(&name("r")).await.unwrap().holder.unwrap();
     assert_eq!((seen.fence, seen.label, seen.owner), (Some(grant.fence), mine.label, Some(owner)));
@@ -126,7 +127,8 @@ async fn a_hold_is_renewed_by_owner_and_fence() {
     assert_eq!(client.locks.force_release(&name("r"), Some(other_fence)).await.unwrap(), ForceReleased::Changed);
     assert_eq!(client.locks.force_release(&name("r"), Some(grant.fence)).await.unwrap(), ForceReleased::Released);
     client.grant(&attempt("r")).await;
-    let answers: Vec<Renewed> = client.reentrant.renew(&asked).await.into_iter().map(Result::unwrap).collect();
+    let answers: Vec<Renewed> =
+        client.reentrant.renew(ttl(60_000), &asked).await.into_iter().map(Result::unwrap).collect();
     assert_eq!(answers, [Renewed::Lost; 3], "a plain holder is no reason for an error");
 }
 

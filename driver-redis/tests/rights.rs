@@ -5,8 +5,7 @@ mod common;
 use common::queue::{ack, because, key, known_as, lease, message, named, one, push, queue, receive, settle, up_to};
 use common::{Client, LONG, PLACES, Server, attempt, commands, entry, hold, keys, server, ttl, user, waiter, woken};
 use tenure_core::driver::{
-    AcquireRequest, DeadSelection, Delay, Extension, Handing, NewMessage, Queueing, ReentrantRenewal, Renewal, Settled,
-    Settlement,
+    AcquireRequest, DeadSelection, Delay, Extension, Handing, NewMessage, Queueing, ReentrantHold, Settled, Settlement,
 };
 use tenure_core::{ErrorKind, OwnerId};
 use tenure_redis::RedisDriver;
@@ -22,7 +21,7 @@ async fn every_operation_works_with_the_documented_rights() {
     let mut watch = client.watch(&next).await;
     client.busy(&next).await;
     client.locks.inspect(&next.name).await.unwrap();
-    client.locks.renew(&[Renewal { hold: hold(&plain), ttl: ttl(60_000) }]).await.remove(0).unwrap();
+    client.locks.renew(ttl(60_000), &[hold(&plain)]).await.remove(0).unwrap();
     client.locks.release(&hold(&plain)).await.unwrap();
     assert!(woken(&mut watch).await);
     client.locks.abandon(&hold(&next)).await.unwrap();
@@ -31,8 +30,8 @@ async fn every_operation_works_with_the_documented_rights() {
     client.enter(&owner, &inner).await;
     client.busy(&waiter("r")).await;
     client.locks.inspect(&outer.name).await.unwrap();
-    let renewal = ReentrantRenewal { name: outer.name.clone(), owner, fence: grant.fence, ttl: ttl(60_000) };
-    client.reentrant.renew(&[renewal]).await.remove(0).unwrap();
+    let held = ReentrantHold { name: outer.name.clone(), owner, fence: grant.fence };
+    client.reentrant.renew(ttl(60_000), &[held]).await.remove(0).unwrap();
     client.reentrant.abandon(&entry(&owner, &inner)).await.unwrap();
     client.reentrant.exit(&entry(&owner, &outer)).await.unwrap();
 }
@@ -147,8 +146,7 @@ async fn a_right_that_is_taken_away_later_is_named_and_not_taken_for_contention(
     expect(client.locks.release(&hold(&plain)).await.unwrap_err(), "+get");
     expect(client.locks.abandon(&hold(&plain)).await.unwrap_err(), "+get");
     take("-mget");
-    let renewal = Renewal { hold: hold(&plain), ttl: ttl(60_000) };
-    expect(client.locks.renew(&[renewal]).await.remove(0).unwrap_err(), "+mget");
+    expect(client.locks.renew(ttl(60_000), &[hold(&plain)]).await.remove(0).unwrap_err(), "+mget");
     take("-hget");
     expect(client.reentrant.exit(&entry(&owner, &outer)).await.unwrap_err(), "+hget");
     take("-hmget");

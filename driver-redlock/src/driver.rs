@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use futures_util::future::join_all;
 use tenure_core::driver::{
     AcquireRequest, Acquisition, Backend, CountedReentry, DistributedLock, Exclusion, Fencing, ForceReleased, Hold,
-    Inspection, Introspection, LockCapabilities, Released, Renewal, Renewed, Revocation, Ttl, TtlRange, Waiting, Watch,
+    Inspection, Introspection, LockCapabilities, Released, Renewed, Revocation, Ttl, TtlRange, Waiting, Watch,
 };
 use tenure_core::{FencingToken, LockName, OwnerToken, Result};
 
@@ -124,9 +124,9 @@ impl DistributedLock for Redlock {
         answer.map_err(|error| error.during(DRIVER, "acquire", &request.name))
     }
 
-    async fn renew(&self, renewals: &[Renewal]) -> Vec<Result<Renewed>> {
-        let names = renewals.iter().map(|renewal| &renewal.hold.name);
-        named(renew::renew(&self.0, renewals).await, names)
+    async fn renew(&self, ttl: Ttl, holds: &[Hold]) -> Vec<Result<Renewed>> {
+        let names = holds.iter().map(|hold| &hold.name);
+        named(renew::renew(&self.0, ttl, holds).await, names)
     }
 
     async fn release(&self, hold: &Hold) -> Result<Released> {

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-use tenure_core::driver::{Ballot, Hold, LeaseInstant, QuorumNode, Raised, Released, Renewal, Renewed, Vote, Watch};
+use tenure_core::driver::{Ballot, Hold, LeaseInstant, QuorumNode, Raised, Released, Renewed, Ttl, Vote, Watch};
 use tenure_core::{Error, ErrorKind, FencingToken, LockName, OwnerToken, Result};
 
 use crate::telemetry;
@@ -65,8 +65,8 @@ impl Node {
         self.bounded(self.api.raise(hold, fence)).await
     }
 
-    pub(crate) async fn renew(&self, renewals: &[Renewal]) -> Vec<Result<Renewed>> {
-        let answer = self.bounded(async { Ok(self.api.renew(renewals).await) }).await;
+    pub(crate) async fn renew(&self, ttl: Ttl, holds: &[Hold]) -> Vec<Result<Renewed>> {
+        let answer = self.bounded(async { Ok(self.api.renew(ttl, holds).await) }).await;
         match answer {
             Ok(answers) => {
                 if answers.first().is_some_and(Result::is_err) {
@@ -74,7 +74,7 @@ impl Node {
                 }
                 answers
             }
-            Err(error) => renewals.iter().map(|_| Err(error.again())).collect(),
+            Err(error) => holds.iter().map(|_| Err(error.again())).collect(),
         }
     }
 

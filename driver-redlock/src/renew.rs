@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
-use tenure_core::driver::{AcquireRequest, Acquisition, Ballot, Queueing, Renewal, Renewed, Ttl, Vote};
+use tenure_core::driver::{AcquireRequest, Acquisition, Ballot, Hold, Queueing, Renewed, Ttl, Vote};
 use tenure_core::{Error, ErrorKind, Result};
 
 use crate::quorum::{NodeSet, RenewTally, Verdict};
@@ -32,16 +32,16 @@ struct Lease {
 }
 
 /// Renews leases at all nodes at once; an answer for each, in order.
-pub(crate) async fn renew(shared: &Arc<Shared>, renewals: &[Renewal]) -> Vec<Result<Renewed>> {
-    let find = |Renewal { hold, ttl }: &Renewal| (shared.slots.find(&hold.name, hold.token, shared.n()), *ttl);
-    let wanted: Vec<(Arc<Slot>, Ttl)> = renewals.iter().map(find).collect();
+pub(crate) async fn renew(shared: &Arc<Shared>, ttl: Ttl, holds: &[Hold]) -> Vec<Result<Renewed>> {
+    let find = |hold: &Hold| shared.slots.find(&hold.name, hold.token, shared.n());
+    let wanted: Vec<Arc<Slot>> = holds.iter().map(find).collect();
     if let Err(error) = shared.ensure_open() {
         return wanted.iter().map(|_| Err(error.again())).collect();
     }
     let tally = RenewTally::new(shared.n());
-    let lease = |(slot, ttl): (Arc<Slot>, Ttl)| Lease { slot, ttl, tally: tally.clone(), faults: Vec::new() };
+    let lease = |slot: Arc<Slot>| Lease { slot, ttl, tally: tally.clone(), faults: Vec::new() };
     let mut leases: Vec<Lease> = wanted.into_iter().map(lease).collect();
-    let mut pending = send(shared, &leases);
+    let mut pending = send(shared, ttl, &leases);
     while leases.iter().any(|lease| lease.tally.verdict() == Verdict::Wait) {
         let Some((node, answers)) = pending.next().await else { break };
         take_in(&mut leases, node, answers);
@@ -53,12 +53,11 @@ pub(crate) async fn renew(shared: &Arc<Shared>, renewals: &[Renewal]) -> Vec<Res
     answers
 }
 
-fn send(shared: &Shared, leases: &[Lease]) -> Pending {
+fn send(shared: &Shared, ttl: Ttl, leases: &[Lease]) -> Pending {
     let to_node = |index: usize| {
         let node = Arc::clone(&shared.nodes[index]);
-        let renewals: Vec<Renewal> =
-            leases.iter().map(|lease| Renewal { hold: lease.slot.hold_at(index), ttl: lease.ttl }).collect();
-        Box::pin(async move { (index, node.renew(&renewals).await) }) as Pin<Box<dyn Future<Output = Answers> + Send>>
+        let holds: Vec<Hold> = leases.iter().map(|lease| lease.slot.hold_at(index)).collect();
+        Box::pin(async move { (index, node.renew(ttl, &holds).await) }) as Pin<Box<dyn Future<Output = Answers> + Send>>
     };
     (0..shared.n()).map(to_node).collect()
 }

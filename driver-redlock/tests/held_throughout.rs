@@ -4,7 +4,7 @@ mod common;
 
 use std::time::Duration;
 
-use common::{Nodes, attempt, busy, grant, hold, name, quiet, renewal};
+use common::{Nodes, attempt, busy, grant, hold, name, quiet};
 use tenure_core::Label;
 use tenure_core::driver::{
     AcquireRequest, Ballot, DistributedLock as _, Electorate, QuorumNode as _, Released, Renewed,
@@ -13,7 +13,7 @@ use tenure_memory::{MemoryDriver, Operation};
 use tenure_redlock::Redlock;
 
 async fn renew(driver: &Redlock, request: &AcquireRequest) {
-    let renewed = driver.renew(&[renewal(request)]).await.remove(0).unwrap();
+    let renewed = driver.renew(request.ttl, &[hold(request)]).await.remove(0).unwrap();
     assert!(matches!(renewed, Renewed::Extended { .. }), "{renewed:?}");
     quiet(driver).await;
 }
@@ -139,7 +139,7 @@ async fn a_hold_whose_nodes_know_it_by_other_tokens_cannot_be_taken_over_and_goe
     }
     grant(&first, &request).await;
     quiet(&first).await;
-    let taken_over = second.renew(&[renewal(&request)]).await.remove(0).unwrap();
+    let taken_over = second.renew(request.ttl, &[hold(&request)]).await.remove(0).unwrap();
     assert_eq!(taken_over, Renewed::Lost);
     quiet(&second).await;
     busy(&second, &attempt("a")).await;

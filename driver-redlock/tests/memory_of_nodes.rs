@@ -4,7 +4,7 @@ mod common;
 
 use std::time::Duration;
 
-use common::{attempt, busy, grant, hold, quiet, refused, renewal};
+use common::{attempt, busy, grant, hold, quiet, refused};
 use tenure_core::ErrorKind;
 use tenure_core::driver::{DistributedLock as _, Released, Renewed};
 use tenure_redis::{RedisConfig, RedisDriver};
@@ -36,7 +36,7 @@ async fn servers_that_keep_what_they_acknowledged_keep_the_lease_over_a_kill_of_
     servers.iter_mut().for_each(|server| server.restart().unwrap());
     let deadline = tokio::time::Instant::now() + Duration::from_secs(5);
     let renewed = loop {
-        match one.renew(&[renewal(&request)]).await.remove(0) {
+        match one.renew(request.ttl, &[hold(&request)]).await.remove(0) {
             Err(error) if error.is_transient() && tokio::time::Instant::now() < deadline => {
                 tokio::time::sleep(Duration::from_millis(20)).await; // its links come back
             }

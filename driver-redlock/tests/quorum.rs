@@ -4,7 +4,7 @@ mod common;
 
 use std::time::Duration;
 
-use common::{Nodes, TTL, attempt, busy, grant, hold, name, quiet, refused, renewal};
+use common::{Nodes, TTL, attempt, busy, grant, hold, name, quiet, refused};
 use tenure_core::driver::{
     Begun, DistributedLock, Exclusion, Fencing, ForceReleased, QuorumNode, Released, Renewed, Waiting,
 };
@@ -40,7 +40,7 @@ async fn a_silent_node_costs_no_time() {
     let start = Instant::now();
     let request = attempt("a");
     grant(&driver, &request).await;
-    assert!(matches!(driver.renew(&[renewal(&request)]).await[0], Ok(Renewed::Extended { .. })));
+    assert!(matches!(driver.renew(request.ttl, &[hold(&request)]).await[0], Ok(Renewed::Extended { .. })));
     assert_eq!(driver.release(&hold(&request)).await.unwrap(), Released::Released);
     assert_eq!(start.elapsed(), Duration::ZERO, "nobody waited for it");
 }
@@ -158,13 +158,15 @@ async fn a_renewal_needs_a_majority_and_heals_the_rest() {
     let first = grant(&driver, &request).await;
     assert_eq!(driver.healthy_nodes(&request.token).unwrap(), ["n0", "n1"]);
     links[2].faults().heal();
-    assert!(matches!(driver.renew(&[renewal(&request)]).await[0], Ok(Renewed::Extended { ttl }) if ttl == TTL));
+    assert!(
+        matches!(driver.renew(request.ttl, &[hold(&request)]).await[0], Ok(Renewed::Extended { ttl }) if ttl == TTL)
+    );
     quiet(&driver).await;
     assert_eq!(driver.healthy_nodes(&request.token).unwrap().len(), 3, "taken back");
     assert_eq!(nodes.held("a").await, 3);
 
     nodes.0[0].faults().restart_empty();
-    assert!(matches!(driver.renew(&[renewal(&request)]).await[0], Ok(Renewed::Extended { .. })));
+    assert!(matches!(driver.renew(request.ttl, &[hold(&request)]).await[0], Ok(Renewed::Extended { .. })));
     quiet(&driver).await;
     assert_eq!(nodes.held("a").await, 3, "taken back although it restarted");
     assert_eq!(driver.release(&hold(&request)).await.unwrap(), Released::Released);
@@ -181,7 +183,7 @@ async fn a_lost_majority_is_told_at_once_and_its_rest_given_back() {
     grant(&driver, &request).await;
     nodes.0[0].faults().restart_empty();
     nodes.0[1].faults().restart_empty();
-    assert_eq!(driver.renew(&[renewal(&request)]).await.remove(0).unwrap(), Renewed::Lost);
+    assert_eq!(driver.renew(request.ttl, &[hold(&request)]).await.remove(0).unwrap(), Renewed::Lost);
     quiet(&driver).await;
     assert_eq!(nodes.held("a").await, 0);
     let error = refused(&driver, &attempt("a")).await;
@@ -202,10 +204,10 @@ async fn an_unclear_renewal_is_an_error_and_not_a_loss() {
     grant(&driver, &request).await;
     links[0].faults().outage();
     links[1].faults().silence();
-    let error = driver.renew(&[renewal(&request)]).await.remove(0).unwrap_err();
+    let error = driver.renew(request.ttl, &[hold(&request)]).await.remove(0).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Indeterminate, "{error}");
     links.iter().for_each(|link| link.faults().heal());
-    assert!(matches!(driver.renew(&[renewal(&request)]).await[0], Ok(Renewed::Extended { .. })));
+    assert!(matches!(driver.renew(request.ttl, &[hold(&request)]).await[0], Ok(Renewed::Extended { .. })));
 }
 
 #[tokio::test(start_paused = true)]
@@ -260,7 +262,7 @@ async fn an_operator_sees_and_frees_what_a_majority_holds() {
     assert_eq!(driver.force_release(&name("a"), Some(fence)).await.unwrap(), ForceReleased::Released);
     assert_eq!(driver.force_release(&name("a"), None).await.unwrap(), ForceReleased::NotHeld);
     links[0].faults().heal();
-    assert_eq!(driver.renew(&[renewal(&request)]).await.remove(0).unwrap(), Renewed::Lost);
+    assert_eq!(driver.renew(request.ttl, &[hold(&request)]).await.remove(0).unwrap(), Renewed::Lost);
     links[1].faults().outage();
     links[2].faults().outage();
     assert_eq!(driver.force_release(&name("a"), None).await.unwrap_err().kind(), ErrorKind::Unavailable);
@@ -308,7 +310,7 @@ async fn a_renewal_does_not_bring_a_lost_hold_back_to_life() {
         links[slow].faults().delay(Operation::Renew, Duration::from_millis(50));
         links[(slow + 1) % 3].faults().delay(Operation::Renew, Duration::from_millis(20));
         advance(TTL).await;
-        assert_eq!(driver.renew(&[renewal(&request)]).await.remove(0).unwrap(), Renewed::Lost);
+        assert_eq!(driver.renew(request.ttl, &[hold(&request)]).await.remove(0).unwrap(), Renewed::Lost);
         advance(Duration::from_millis(100)).await;
         quiet(&driver).await;
         let votes: u64 = links.iter().map(|link| link.faults().calls(Operation::Acquire)).sum();

@@ -5,7 +5,7 @@ mod common;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use common::{attempt, busy, grant, hold, name, quiet, refused, renewal};
+use common::{attempt, busy, grant, hold, name, quiet, refused};
 use tenure_core::driver::{
     Acquisition, Ballot, Checkup, Concern, DistributedLock, Electorate, Hold, QuorumNode, Raised, Released, Renewed,
     Topic, Vote,
@@ -52,7 +52,7 @@ async fn locks_of_two_clients_exclude_each_other_and_fences_grow() {
             assert!(fence > last);
             last = fence;
             busy(refused, &attempt("orders/{42}")).await;
-            assert!(matches!(holder.renew(&[renewal(&request)]).await[0], Ok(Renewed::Extended { .. })));
+            assert!(matches!(holder.renew(request.ttl, &[hold(&request)]).await[0], Ok(Renewed::Extended { .. })));
             let seen = refused.inspect(&request.name).await.unwrap().holder.unwrap();
             assert_eq!(seen.fence.map(FencingToken::get), Some(fence));
             assert_eq!(holder.release(&hold(&request)).await.unwrap(), Released::Released);

@@ -4,7 +4,7 @@ mod common;
 
 use std::time::Duration;
 
-use common::{Nodes, attempt, grant, hold, quiet, renewal};
+use common::{Nodes, attempt, grant, hold, quiet};
 use tenure_core::driver::{DistributedLock as _, Released, Renewed};
 use tenure_memory::Operation;
 use tokio::runtime::Runtime;
@@ -74,7 +74,7 @@ fn a_node_whose_taking_back_ended_with_its_runtime_is_taken_back_by_the_next_one
             nodes.0[2].faults().expire("a").unwrap();
             links[2].faults().delay(Operation::Acquire, Duration::from_secs(60));
             links[0].faults().delay(Operation::Renew, SHORT); // the loss is heard of before the verdict
-            assert!(matches!(driver.renew(&[renewal(&request)]).await[0], Ok(Renewed::Extended { .. })));
+            assert!(matches!(driver.renew(request.ttl, &[hold(&request)]).await[0], Ok(Renewed::Extended { .. })));
             if sent {
                 assert!(timeout(SHORT, quiet(&driver)).await.is_err());
             }
@@ -83,7 +83,7 @@ fn a_node_whose_taking_back_ended_with_its_runtime_is_taken_back_by_the_next_one
         links[2].faults().delay(Operation::Acquire, Duration::ZERO);
         runtime().block_on(async {
             assert_eq!(nodes.held("a").await, 2);
-            assert!(matches!(driver.renew(&[renewal(&request)]).await[0], Ok(Renewed::Extended { .. })));
+            assert!(matches!(driver.renew(request.ttl, &[hold(&request)]).await[0], Ok(Renewed::Extended { .. })));
             quiet(&driver).await;
             assert_eq!(nodes.held("a").await, 3, "sent: {sent}");
             assert_eq!(driver.release(&hold(&request)).await.unwrap(), Released::Released);

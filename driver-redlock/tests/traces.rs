@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 use common::name;
 use rng::Rng;
 use tenure_core::driver::{
-    AcquireRequest, Acquisition, Ballot, Electorate, Handing, Hold, Queueing, QuorumNode, Renewal, Renewed, Ttl, Vote,
+    AcquireRequest, Acquisition, Ballot, Electorate, Handing, Hold, Queueing, QuorumNode, Renewed, Ttl, Vote,
 };
 use tenure_core::{FencingToken, Label, LockName, OwnerToken, Result};
 use tenure_memory::MemoryDriver;
@@ -165,7 +165,7 @@ impl Trace {
             }
             Step::Renew { token, ttl } => {
                 let ttl = Ttl::new(Duration::from_millis(ttl)).unwrap();
-                match node.api.renew(&[Renewal { hold: self.hold(token), ttl }]).await.remove(0) {
+                match node.api.renew(ttl, &[self.hold(token)]).await.remove(0) {
                     Ok(Renewed::Extended { ttl }) => ("extended".to_owned(), vec![Some(ttl)]),
                     other => said_or_refused(other),
                 }

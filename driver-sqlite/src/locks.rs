@@ -5,7 +5,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tenure_core::driver::{
     AcquireRequest, Acquisition, DistributedLock, Exclusion, Exited, Fencing, ForceReleased, Hold, Inspection,
-    Introspection, LockCapabilities, Released, Renewal, Renewed, Revocation, Ttl, TtlRange, Waiting, Watch,
+    Introspection, LockCapabilities, Released, Renewed, Revocation, Ttl, TtlRange, Waiting, Watch,
 };
 use tenure_core::{Error, FencingToken, LockName, OwnerToken, Result};
 
@@ -42,8 +42,8 @@ impl DistributedLock for SqliteDriver {
         self.call("acquire", &request.name, move |turn, _| turn.acquire(None, &asked)).await
     }
 
-    async fn renew(&self, renewals: &[Renewal]) -> Vec<Result<Renewed>> {
-        self.renew_each(renewals, |turn, Renewal { hold, ttl }| turn.renew(&hold.name, &hold.token, ttl.get())).await
+    async fn renew(&self, ttl: Ttl, holds: &[Hold]) -> Vec<Result<Renewed>> {
+        self.renew_each(holds, move |turn, hold| turn.renew(&hold.name, &hold.token, ttl.get())).await
     }
 
     async fn release(&self, hold: &Hold) -> Result<Released> {
@@ -82,12 +82,12 @@ impl SqliteDriver {
     /// Renews one after the other in one transaction; a failure on the way is the answer to all.
     pub(crate) async fn renew_each<R: Clone + Send + 'static>(
         &self,
-        renewals: &[R],
+        holds: &[R],
         renew: impl Fn(&mut Turn<'_>, &R) -> Done<Renewed> + Send + 'static,
     ) -> Vec<Result<Renewed>> {
-        let asked = renewals.to_vec();
+        let asked = holds.to_vec();
         let each = move |turn: &mut Turn<'_>| {
-            let one = |renewal: &R| match renew(turn, renewal).map_err(Error::from) {
+            let one = |hold: &R| match renew(turn, hold).map_err(Error::from) {
                 // A hold that cannot be read keeps no other from being renewed.
                 Err(error) if error.kind() != tenure_core::ErrorKind::Damaged => Err(error),
                 answer => Ok(answer),
@@ -96,7 +96,7 @@ impl SqliteDriver {
         };
         match self.worker().ask(each).await {
             Ok(answers) => answers,
-            Err(error) => renewals.iter().map(|_| Err(error.again())).collect(),
+            Err(error) => holds.iter().map(|_| Err(error.again())).collect(),
         }
     }
 }

@@ -2,8 +2,8 @@
 
 use async_trait::async_trait;
 use tenure_core::driver::{
-    AcquireRequest, Acquisition, Exited, OwnerScope, ReentrantCapabilities, ReentrantHold, ReentrantLock,
-    ReentrantRenewal, Renewed,
+    AcquireRequest, Acquisition, Exited, OwnerScope, ReentrantCapabilities, ReentrantEntry, ReentrantHold,
+    ReentrantLock, Renewed, Ttl,
 };
 use tenure_core::{OwnerId, Result};
 
@@ -20,19 +20,19 @@ impl ReentrantLock for SqliteDriver {
         self.call("enter", &request.name, move |turn, _| turn.acquire(Some(owner), &asked)).await
     }
 
-    async fn renew(&self, renewals: &[ReentrantRenewal]) -> Vec<Result<Renewed>> {
-        self.renew_each(renewals, |turn, ReentrantRenewal { name, owner, fence, ttl }| {
+    async fn renew(&self, ttl: Ttl, holds: &[ReentrantHold]) -> Vec<Result<Renewed>> {
+        self.renew_each(holds, move |turn, ReentrantHold { name, owner, fence }| {
             turn.renew_hold(name, *owner, *fence, ttl.get())
         })
         .await
     }
 
-    async fn exit(&self, hold: &ReentrantHold) -> Result<Exited> {
+    async fn exit(&self, hold: &ReentrantEntry) -> Result<Exited> {
         let (owner, token) = (hold.owner, hold.token);
         self.call("exit", &hold.name, move |turn, name| turn.exit(Some(owner), name, &token)).await
     }
 
-    async fn abandon(&self, hold: &ReentrantHold) -> Result<()> {
+    async fn abandon(&self, hold: &ReentrantEntry) -> Result<()> {
         let (owner, token) = (hold.owner, hold.token);
         self.call("abandon", &hold.name, move |turn, name| turn.abandon(Some(owner), name, &token)).await
     }

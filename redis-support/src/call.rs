@@ -3,7 +3,7 @@
 use std::ops::RangeInclusive;
 
 use tenure_core::driver::{
-    AcquireRequest, Ballot, Electorate, Handing, Hold, Queueing, ReentrantHold, ReentrantRenewal, Renewal,
+    AcquireRequest, Ballot, Electorate, Handing, Hold, Queueing, ReentrantEntry, ReentrantHold, Ttl,
 };
 use tenure_core::{FenceFloor, FencingToken, LockName, OwnerId, OwnerToken};
 
@@ -158,7 +158,7 @@ impl Calls {
         ScriptCall { script: &script::RELEASE, keys: self.turn_keys(&hold.name, None), args }
     }
 
-    pub(crate) fn exit(&self, hold: &ReentrantHold) -> ScriptCall {
+    pub(crate) fn exit(&self, hold: &ReentrantEntry) -> ScriptCall {
         let mut args = ArgList::with_capacity(3);
         args.push(hold.token.expose());
         args.push(hold.owner.to_string());
@@ -188,7 +188,7 @@ impl Calls {
         self.undo(&script::ABANDON, &hold.name, &hold.token)
     }
 
-    pub(crate) fn abandon_entry(&self, hold: &ReentrantHold) -> ScriptCall {
+    pub(crate) fn abandon_entry(&self, hold: &ReentrantEntry) -> ScriptCall {
         let mut call = self.undo(&script::ABANDON_ENTRY, &hold.name, &hold.token);
         call.args.push(hold.owner.to_string());
         call
@@ -203,27 +203,25 @@ impl Calls {
         ScriptCall { script, keys: self.turn_keys(name, Some(token)), args }
     }
 
-    /// For renewals of one ttl.
-    pub(crate) fn renew(&self, renewals: &[&Renewal]) -> ScriptCall {
-        let mut keys = ArgList::with_capacity(renewals.len());
-        let mut args = ArgList::with_capacity(1 + renewals.len());
-        args.push_number(renewals.first().map_or(0, |renewal| renewal.ttl.as_millis()));
-        for renewal in renewals {
-            self.keys.push_lock(&mut keys, &renewal.hold.name);
-            args.push(renewal.hold.token.expose());
+    pub(crate) fn renew(&self, ttl: Ttl, holds: &[&Hold]) -> ScriptCall {
+        let mut keys = ArgList::with_capacity(holds.len());
+        let mut args = ArgList::with_capacity(1 + holds.len());
+        args.push_number(ttl.as_millis());
+        for hold in holds {
+            self.keys.push_lock(&mut keys, &hold.name);
+            args.push(hold.token.expose());
         }
         ScriptCall { script: &script::RENEW, keys, args }
     }
 
-    /// For renewals of one ttl.
-    pub(crate) fn renew_hold(&self, renewals: &[&ReentrantRenewal]) -> ScriptCall {
-        let mut keys = ArgList::with_capacity(renewals.len());
-        let mut args = ArgList::with_capacity(1 + 2 * renewals.len());
-        args.push_number(renewals.first().map_or(0, |renewal| renewal.ttl.as_millis()));
-        for renewal in renewals {
-            self.keys.push_lock(&mut keys, &renewal.name);
-            args.push(renewal.owner.to_string());
-            args.push_number(renewal.fence.get());
+    pub(crate) fn renew_hold(&self, ttl: Ttl, holds: &[&ReentrantHold]) -> ScriptCall {
+        let mut keys = ArgList::with_capacity(holds.len());
+        let mut args = ArgList::with_capacity(1 + 2 * holds.len());
+        args.push_number(ttl.as_millis());
+        for hold in holds {
+            self.keys.push_lock(&mut keys, &hold.name);
+            args.push(hold.owner.to_string());
+            args.push_number(hold.fence.get());
         }
         ScriptCall { script: &script::RENEW_HOLD, keys, args }
     }

@@ -8,8 +8,7 @@ use futures_util::FutureExt as _;
 use futures_util::future::join_all;
 use tenure_core::driver::{
     AcquireRequest, Acquisition, Backend, DistributedLock, Exclusion, Fencing, ForceReleased, Hold, Inspection,
-    Introspection, LockCapabilities, ReentrantRenewal, Released, Renewal, Renewed, Revocation, Ttl, TtlRange, Waiting,
-    Watch,
+    Introspection, LockCapabilities, ReentrantHold, Released, Renewed, Revocation, Ttl, TtlRange, Waiting, Watch,
 };
 use tenure_core::{Error, ErrorKind, FencingToken, LockName, OwnerToken, Result};
 
@@ -207,22 +206,21 @@ impl<E: RedisExecutor> RedisLocks<E> {
         Ok(answer)
     }
 
-    /// Runs the script of a batch; one for each ttl, and in a cluster for each slot that it touches, all at once.
-    pub(crate) async fn run_batch<T: Renew>(
+    /// Runs the script of a batch; in a cluster one for each slot that it touches, all at once.
+    pub(crate) async fn run_batch<T: Named>(
         &self,
         batch: &[T],
         call: impl Fn(&[&T]) -> ScriptCall,
     ) -> Vec<Result<Renewed>> {
-        let mut parts: Vec<((u16, Ttl), Vec<usize>)> = Vec::new();
+        let mut parts: Vec<(u16, Vec<usize>)> = Vec::new();
         for (at, one) in batch.iter().enumerate() {
             let slot = match self.0.executor.placement() {
                 Placement::OneServer | Placement::OnePrimary => 0,
                 Placement::Slots => slot::of(&self.0.calls.keys.lock_key(one.name())),
             };
-            let place = (slot, one.ttl());
-            match parts.iter_mut().find(|(known, _)| *known == place) {
+            match parts.iter_mut().find(|(known, _)| *known == slot) {
                 Some((_, part)) => part.push(at),
-                None => parts.push((place, vec![at])),
+                None => parts.push((slot, vec![at])),
             }
         }
         let runs = parts.iter().map(|(_, part)| {
@@ -259,28 +257,19 @@ impl<E: RedisExecutor> RedisLocks<E> {
 }
 
 /// A lease to be renewed, plain or re-entrant.
-pub(crate) trait Renew: Sync {
+pub(crate) trait Named: Sync {
     fn name(&self) -> &LockName;
-    fn ttl(&self) -> Ttl;
 }
 
-impl Renew for Renewal {
-    fn name(&self) -> &LockName {
-        &self.hold.name
-    }
-
-    fn ttl(&self) -> Ttl {
-        self.ttl
-    }
-}
-
-impl Renew for ReentrantRenewal {
+impl Named for Hold {
     fn name(&self) -> &LockName {
         &self.name
     }
+}
 
-    fn ttl(&self) -> Ttl {
-        self.ttl
+impl Named for ReentrantHold {
+    fn name(&self) -> &LockName {
+        &self.name
     }
 }
 
@@ -318,8 +307,8 @@ impl<E: RedisExecutor> DistributedLock for RedisLocks<E> {
             .map_err(|error| error.during(self.driver(), "acquire", &request.name))
     }
 
-    async fn renew(&self, renewals: &[Renewal]) -> Vec<Result<Renewed>> {
-        self.run_batch(renewals, |part| self.calls().renew(part)).await
+    async fn renew(&self, ttl: Ttl, holds: &[Hold]) -> Vec<Result<Renewed>> {
+        self.run_batch(holds, |part| self.calls().renew(ttl, part)).await
     }
 
     async fn release(&self, hold: &Hold) -> Result<Released> {

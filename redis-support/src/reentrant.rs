@@ -2,8 +2,8 @@
 
 use async_trait::async_trait;
 use tenure_core::driver::{
-    AcquireRequest, Acquisition, Exited, OwnerScope, ReentrantCapabilities, ReentrantHold, ReentrantLock,
-    ReentrantRenewal, Renewed,
+    AcquireRequest, Acquisition, Exited, OwnerScope, ReentrantCapabilities, ReentrantEntry, ReentrantHold,
+    ReentrantLock, Renewed, Ttl,
 };
 use tenure_core::{OwnerId, Result};
 
@@ -25,16 +25,16 @@ impl<E: RedisExecutor> ReentrantLock for RedisLocks<E> {
             .map_err(|error| error.during(self.executor().driver(), "enter", &request.name))
     }
 
-    async fn renew(&self, renewals: &[ReentrantRenewal]) -> Vec<Result<Renewed>> {
-        self.run_batch(renewals, |part| self.calls().renew_hold(part)).await
+    async fn renew(&self, ttl: Ttl, holds: &[ReentrantHold]) -> Vec<Result<Renewed>> {
+        self.run_batch(holds, |part| self.calls().renew_hold(ttl, part)).await
     }
 
-    async fn exit(&self, hold: &ReentrantHold) -> Result<Exited> {
+    async fn exit(&self, hold: &ReentrantEntry) -> Result<Exited> {
         let answer = self.free("exit", &hold.name, self.calls().exit(hold)).await?;
         reply::exited(answer).map_err(|error| error.during(self.executor().driver(), "exit", &hold.name))
     }
 
-    async fn abandon(&self, hold: &ReentrantHold) -> Result<()> {
+    async fn abandon(&self, hold: &ReentrantEntry) -> Result<()> {
         self.free("abandon", &hold.name, self.calls().abandon_entry(hold)).await.map(drop)
     }
 }

@@ -2,7 +2,7 @@
 
 use futures_util::FutureExt;
 use tenure_core::driver::{
-    AcquireRequest, Begun, Exited, Grant, ReentrantHold, ReentrantLock, ReentrantRenewal, Renewed,
+    AcquireRequest, Begun, Exited, Grant, ReentrantEntry, ReentrantHold, ReentrantLock, Renewed,
 };
 use tenure_core::{ErrorKind, LockName, OwnerId, OwnerToken};
 
@@ -114,8 +114,8 @@ pub(super) const CASES: &[Case] = &[
     ),
 ];
 
-fn entry(name: &LockName, owner: OwnerId, token: OwnerToken) -> ReentrantHold {
-    ReentrantHold { name: name.clone(), owner, token }
+fn entry(name: &LockName, owner: OwnerId, token: OwnerToken) -> ReentrantEntry {
+    ReentrantEntry { name: name.clone(), owner, token }
 }
 
 async fn ask(driver: &dyn ReentrantLock, owner: &OwnerId, request: &AcquireRequest) -> CaseResult<Grant> {
@@ -190,11 +190,14 @@ async fn renewal_by_a_stranger_changes_nothing(context: &mut Context) -> CaseRes
     let long = ttl_of(ttl * 20)?;
     let other = tenure_core::FencingToken::new(first.fence.get() + 1).unwrap_or(first.fence);
     for (owner, fence) in [(you, first.fence), (me, other)] {
-        let renewal = ReentrantRenewal { name: name.clone(), owner, fence, ttl: long };
-        assert_eq!(driver.renew(&[renewal]).await.remove(0)?, Renewed::Lost);
+        let hold = ReentrantHold { name: name.clone(), owner, fence };
+        assert_eq!(driver.renew(long, &[hold]).await.remove(0)?, Renewed::Lost);
     }
-    let own = ReentrantRenewal { name: name.clone(), owner: me, fence: first.fence, ttl: ttl_of(ttl)? };
-    assert!(matches!(driver.renew(&[own]).await.remove(0)?, Renewed::Extended { .. }), "the hold was taken away");
+    let own = ReentrantHold { name: name.clone(), owner: me, fence: first.fence };
+    assert!(
+        matches!(driver.renew(ttl_of(ttl)?, &[own]).await.remove(0)?, Renewed::Extended { .. }),
+        "the hold was taken away"
+    );
     let free = async || is_free_raw(&**backend.locks(), &name).await.unwrap_or(false);
     context.eventually(ttl + context.ms(1_500), "the lease ends when it would have", free).await?;
     Ok(())

@@ -209,8 +209,8 @@ async fn driver_refuses_afterwards(context: &mut Context) -> CaseResult {
     locks.close().await;
     must_fail(locks.acquire(&super::support::request(&name, token, LONG)?).await, ErrorKind::Closed)?;
     must_fail(locks.release(&super::support::hold(&name, token)).await, ErrorKind::Closed)?;
-    let renewal = super::support::renewal(&name, token, LONG)?;
-    must_fail(locks.renew(&[renewal]).await.remove(0), ErrorKind::Closed)?;
+    let hold = super::support::hold(&name, token);
+    must_fail(locks.renew(super::support::ttl_of(LONG)?, &[hold]).await.remove(0), ErrorKind::Closed)?;
     if context.declared().locks.introspection == Introspection::Full {
         must_fail(locks.inspect(&name).await, ErrorKind::Closed)?;
     }

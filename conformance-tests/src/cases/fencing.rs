@@ -6,7 +6,7 @@ use std::time::Duration;
 use tenure_core::driver::Begun;
 use tenure_core::{Client, FenceFloor, FencingToken};
 
-use super::support::{free_within, granted, hold, keep, lock, renewal, request, take, take_raw};
+use super::support::{free_within, granted, hold, keep, lock, ttl_of, request, take, take_raw};
 use crate::case::{Case, CaseResult, Context, Failure, Need, case};
 use crate::harness::{Data, Fault, FaultKind};
 use crate::witness::{FencedRegister, UnfencedRegister};
@@ -198,7 +198,7 @@ async fn renewal_keeps_it(context: &mut Context) -> CaseResult {
     let (name, ttl) = (context.name("renewed"), context.ttl(5_000));
     let (token, fence) = take_raw(locks, &name, ttl).await?;
     for _ in 0..3 {
-        locks.renew(&[renewal(&name, token, ttl)?]).await.remove(0)?;
+        locks.renew(ttl_of(ttl)?, &[hold(&name, token)]).await.remove(0)?;
         let again = granted(locks.acquire(&request(&name, token, ttl)?).await?)?;
         assert_eq!((again.fence, again.begun), (fence, Begun::Earlier), "after a renewal");
     }

@@ -6,7 +6,7 @@ use tenure_core::driver::{ForceReleased, Inspection, Introspection, Released, Re
 use tenure_core::{ErrorKind, LostReason, OwnerToken};
 
 use super::support::{
-    busy, clean, free_within, granted, hold, is_free, is_free_raw, joining, keep, lock, must, must_fail, renewal,
+    busy, clean, free_within, granted, hold, is_free, is_free_raw, joining, keep, lock, must, must_fail, ttl_of,
     request, take, take_raw,
 };
 use crate::case::{Case, CaseResult, Context, Need, case};
@@ -253,9 +253,9 @@ async fn old_token_is_powerless(context: &mut Context) -> CaseResult {
     let (locks, name, ttl) = (&**backend.locks(), context.name("powerless"), context.ttl(5_000));
     let (old, _) = take_raw(locks, &name, ttl).await?;
     assert_eq!(locks.force_release(&name, None).await?, ForceReleased::Released);
-    assert_eq!(locks.renew(&[renewal(&name, old, ttl)?]).await.remove(0)?, Renewed::Lost);
+    assert_eq!(locks.renew(ttl_of(ttl)?, &[hold(&name, old)]).await.remove(0)?, Renewed::Lost);
     let (next, _) = take_raw(locks, &name, ttl).await?;
-    assert_eq!(locks.renew(&[renewal(&name, old, ttl)?]).await.remove(0)?, Renewed::Lost);
+    assert_eq!(locks.renew(ttl_of(ttl)?, &[hold(&name, old)]).await.remove(0)?, Renewed::Lost);
     assert_eq!(locks.release(&hold(&name, old)).await?, Released::NotHeld);
     assert!(!is_free_raw(locks, &name).await?, "the old token freed the lock");
     assert_eq!(locks.release(&hold(&name, next)).await?, Released::Released);

@@ -7,7 +7,7 @@ use tenure_core::{HoldState, LostReason, OwnerToken};
 use tokio::time::Instant;
 
 use super::support::{
-    clean, free_within, granted, hold, is_free, is_free_raw, keep, lock, must, renewal, request, take, take_raw,
+    clean, free_within, granted, hold, is_free, is_free_raw, keep, lock, must, ttl_of, request, take, take_raw,
 };
 use crate::case::{Case, CaseResult, Context, case};
 
@@ -177,7 +177,7 @@ async fn renewal_lengthens(context: &mut Context) -> CaseResult {
     let (name, ttl) = (context.name("lengthened"), context.ttl(500));
     let (token, _) = take_raw(locks, &name, ttl).await?;
     context.pass(ttl / 2).await;
-    let answer = locks.renew(&[renewal(&name, token, ttl * 2)?]).await.remove(0)?;
+    let answer = locks.renew(ttl_of(ttl * 2)?, &[hold(&name, token)]).await.remove(0)?;
     assert!(matches!(answer, Renewed::Extended { ttl: kept } if kept >= ttl * 2), "{answer:?}");
     context.pass(ttl).await;
     assert!(!is_free_raw(locks, &name).await?, "the renewed lease ended with its first ttl");
@@ -190,7 +190,7 @@ async fn renewal_never_shortens(context: &mut Context) -> CaseResult {
     let locks = &**backend.locks();
     let (name, short) = (context.name("shortened"), context.ttl(200));
     let (token, _) = take_raw(locks, &name, short * 20).await?;
-    let answer = locks.renew(&[renewal(&name, token, short)?]).await.remove(0)?;
+    let answer = locks.renew(ttl_of(short)?, &[hold(&name, token)]).await.remove(0)?;
     assert!(matches!(answer, Renewed::Extended { ttl } if ttl >= short), "{answer:?}");
     context.pass(short * 3).await;
     assert!(!is_free_raw(locks, &name).await?, "the renewal shortened the lease");
@@ -204,7 +204,7 @@ async fn renewal_never_revives(context: &mut Context) -> CaseResult {
     let (name, ttl) = (context.name("revived"), context.ttl(300));
     let (token, _) = take_raw(locks, &name, ttl).await?;
     context.pass(ttl + context.ms(200)).await;
-    assert_eq!(locks.renew(&[renewal(&name, token, ttl * 100)?]).await.remove(0)?, Renewed::Lost);
+    assert_eq!(locks.renew(ttl_of(ttl * 100)?, &[hold(&name, token)]).await.remove(0)?, Renewed::Lost);
     assert!(is_free_raw(locks, &name).await?, "the renewal took the lock again");
     Ok(())
 }
@@ -214,8 +214,8 @@ async fn renewal_by_another_token_changes_nothing(context: &mut Context) -> Case
     let locks = &**backend.locks();
     let (name, ttl) = (context.name("foreign"), context.ttl(500));
     let (token, _) = take_raw(locks, &name, ttl).await?;
-    let stranger = renewal(&name, OwnerToken::random(), ttl * 20)?;
-    assert_eq!(locks.renew(&[stranger]).await.remove(0)?, Renewed::Lost);
+    let stranger = hold(&name, OwnerToken::random());
+    assert_eq!(locks.renew(ttl_of(ttl * 20)?, &[stranger]).await.remove(0)?, Renewed::Lost);
     let again = granted(locks.acquire(&request(&name, token, ttl)?).await?);
     assert!(again.is_ok(), "the renewal by a stranger took the lock away");
     let free = async || is_free_raw(locks, &name).await.unwrap_or(false);
@@ -228,20 +228,20 @@ async fn renewals_are_answered_in_order(context: &mut Context) -> CaseResult {
     let locks = &**backend.locks();
     let ttl = context.ttl(5_000);
     let count = locks.capabilities().renew_batch.min(12);
-    let mut renewals = Vec::new();
+    let mut holds = Vec::new();
     for index in 0..count {
         let name = context.name(format!("batch/{index}"));
         let (token, _) = take_raw(locks, &name, ttl).await?;
         // Every third of the batch names a token that holds nothing.
         let token = if index % 3 == 0 { OwnerToken::random() } else { token };
-        renewals.push(renewal(&name, token, ttl)?);
+        holds.push(hold(&name, token));
     }
-    let answers = locks.renew(&renewals).await;
+    let answers = locks.renew(ttl_of(ttl)?, &holds).await;
     assert_eq!(answers.len(), count, "one answer for each renewal");
     for (index, answer) in answers.into_iter().enumerate() {
         let lost = answer? == Renewed::Lost;
         assert_eq!(lost, index % 3 == 0, "renewal {index} of the batch");
     }
-    assert!(locks.renew(&[]).await.is_empty(), "no renewals, no answers");
+    assert!(locks.renew(ttl_of(ttl)?, &[]).await.is_empty(), "no renewals, no answers");
     Ok(())
 }

@@ -3,8 +3,7 @@
 use std::time::Duration;
 
 use tenure_core::driver::{
-    AcquireRequest, Acquisition, Busy, DistributedLock, Grant, Handing, Hold, Introspection, Queueing, Released,
-    Renewal, Ttl,
+    AcquireRequest, Acquisition, Busy, DistributedLock, Grant, Handing, Hold, Introspection, Queueing, Released, Ttl,
 };
 use tenure_core::{Client, FencingToken, Lock, LockGuard, LockName, OwnerToken};
 
@@ -92,10 +91,6 @@ pub(super) fn joining(
 
 pub(super) fn hold(name: &LockName, token: OwnerToken) -> Hold {
     Hold { name: name.clone(), token }
-}
-
-pub(super) fn renewal(name: &LockName, token: OwnerToken, ttl: Duration) -> CaseResult<Renewal> {
-    Ok(Renewal { hold: hold(name, token), ttl: ttl_of(ttl)? })
 }
 
 #[track_caller]

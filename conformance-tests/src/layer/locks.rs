@@ -5,7 +5,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use tenure_core::driver::{
     AcquireRequest, Acquisition, DistributedLock, Exited, ForceReleased, Hold, Inspection, LockCapabilities,
-    ReentrantCapabilities, ReentrantHold, ReentrantLock, ReentrantRenewal, Released, Renewal, Renewed, Signal, Watch,
+    ReentrantCapabilities, ReentrantEntry, ReentrantHold, ReentrantLock, Released, Renewed, Signal, Ttl, Watch,
 };
 use tenure_core::{FencingToken, LockName, OwnerId, OwnerToken, Result};
 
@@ -67,13 +67,13 @@ impl DistributedLock for LayeredLocks {
         send!(self, Op::Acquire, &request.name, token, granted, |inner| inner.acquire(&request).await, request)
     }
 
-    async fn renew(&self, renewals: &[Renewal]) -> Vec<Result<Renewed>> {
+    async fn renew(&self, ttl: Ttl, holds: &[Hold]) -> Vec<Result<Renewed>> {
         let frames: Vec<usize> =
-            renewals.iter().map(|r| self.layer.begin(Op::Renew, &r.hold.name, Some(r.hold.token))).collect();
-        let (inner, owned) = (Arc::clone(&self.inner), renewals.to_vec());
+            holds.iter().map(|hold| self.layer.begin(Op::Renew, &hold.name, Some(hold.token))).collect();
+        let (inner, owned) = (Arc::clone(&self.inner), holds.to_vec());
         let sent = self.layer.send(Op::Renew, move || {
             let (inner, owned) = (Arc::clone(&inner), owned.clone());
-            async move { Ok(inner.renew(&owned).await) }
+            async move { Ok(inner.renew(ttl, &owned).await) }
         });
         spread(&self.layer, &frames, sent.await)
     }
@@ -130,22 +130,22 @@ impl ReentrantLock for LayeredReentrant {
         )
     }
 
-    async fn renew(&self, renewals: &[ReentrantRenewal]) -> Vec<Result<Renewed>> {
-        let frames: Vec<usize> = renewals.iter().map(|r| self.layer.begin(Op::RenewEntry, &r.name, None)).collect();
-        let (inner, owned) = (Arc::clone(&self.inner), renewals.to_vec());
+    async fn renew(&self, ttl: Ttl, holds: &[ReentrantHold]) -> Vec<Result<Renewed>> {
+        let frames: Vec<usize> = holds.iter().map(|hold| self.layer.begin(Op::RenewEntry, &hold.name, None)).collect();
+        let (inner, owned) = (Arc::clone(&self.inner), holds.to_vec());
         let sent = self.layer.send(Op::RenewEntry, move || {
             let (inner, owned) = (Arc::clone(&inner), owned.clone());
-            async move { Ok(inner.renew(&owned).await) }
+            async move { Ok(inner.renew(ttl, &owned).await) }
         });
         spread(&self.layer, &frames, sent.await)
     }
 
-    async fn exit(&self, hold: &ReentrantHold) -> Result<Exited> {
+    async fn exit(&self, hold: &ReentrantEntry) -> Result<Exited> {
         let judge = |answer: &Exited| if *answer == Exited::NotHeld { Answer::NotHeld } else { Answer::Done };
         send!(self, Op::Exit, &hold.name, Some(hold.token), judge, |inner| inner.exit(&hold).await, hold)
     }
 
-    async fn abandon(&self, hold: &ReentrantHold) -> Result<()> {
+    async fn abandon(&self, hold: &ReentrantEntry) -> Result<()> {
         send!(self, Op::AbandonEntry, &hold.name, Some(hold.token), done, |inner| inner.abandon(&hold).await, hold)
     }
 }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
-use tenure_core::driver::{AcquireRequest, Acquisition, Hold, Released, Renewal, Renewed};
+use tenure_core::driver::{AcquireRequest, Acquisition, Hold, Released, Renewed, Ttl};
 use tenure_core::{ErrorKind, OwnerToken, Result};
 
 use super::leases::made_up;
@@ -106,9 +106,9 @@ impl Twist for NoMemory {
         inner.locks().release(&self.hold(hold)).await
     }
 
-    async fn renew(&self, inner: &Inner, renewals: &[Renewal]) -> Vec<Result<Renewed>> {
-        let all: Vec<Renewal> = renewals.iter().map(|r| Renewal { hold: self.hold(&r.hold), ttl: r.ttl }).collect();
-        inner.locks().renew(&all).await
+    async fn renew(&self, inner: &Inner, ttl: Ttl, holds: &[Hold]) -> Vec<Result<Renewed>> {
+        let all: Vec<Hold> = holds.iter().map(|hold| self.hold(hold)).collect();
+        inner.locks().renew(ttl, &all).await
     }
 
     async fn abandon(&self, inner: &Inner, hold: &Hold) -> Result<()> {

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use tenure_core::driver::{AcquireRequest, Acquisition, Begun, Busy, Exited, Grant, ReentrantHold, Ttl};
+use tenure_core::driver::{AcquireRequest, Acquisition, Begun, Busy, Exited, Grant, ReentrantEntry, Ttl};
 use tenure_core::{ErrorKind, FencingToken, LockName, OwnerId, OwnerToken, Result};
 
 use super::leases::fabricated;
@@ -144,8 +144,8 @@ impl Twist for OwnerIsClient {
         enter(inner, &of_client(inner), request).await
     }
 
-    async fn exit(&self, inner: &Inner, hold: &ReentrantHold) -> Result<Exited> {
-        inner.reentrant()?.exit(&ReentrantHold { owner: of_client(inner), ..hold.clone() }).await
+    async fn exit(&self, inner: &Inner, hold: &ReentrantEntry) -> Result<Exited> {
+        inner.reentrant()?.exit(&ReentrantEntry { owner: of_client(inner), ..hold.clone() }).await
     }
 }
 
@@ -166,8 +166,8 @@ impl Twist for CountedApart {
         enter(inner, &self.of(inner, *owner), request).await
     }
 
-    async fn exit(&self, inner: &Inner, hold: &ReentrantHold) -> Result<Exited> {
-        inner.reentrant()?.exit(&ReentrantHold { owner: self.of(inner, hold.owner), ..hold.clone() }).await
+    async fn exit(&self, inner: &Inner, hold: &ReentrantEntry) -> Result<Exited> {
+        inner.reentrant()?.exit(&ReentrantEntry { owner: self.of(inner, hold.owner), ..hold.clone() }).await
     }
 }
 
@@ -178,7 +178,7 @@ impl Twist for NotReentrant {
     async fn enter(&self, inner: &Inner, owner: &OwnerId, request: &AcquireRequest) -> Result<Acquisition> {
         let answer = enter(inner, owner, request).await?;
         if matches!(answer, Acquisition::Granted(Grant { depth: 2.., begun: Begun::Now, .. })) {
-            let hold = ReentrantHold { name: request.name.clone(), owner: *owner, token: request.token };
+            let hold = ReentrantEntry { name: request.name.clone(), owner: *owner, token: request.token };
             inner.reentrant()?.exit(&hold).await?;
             return Ok(Acquisition::Busy(Busy::default()));
         }
@@ -198,8 +198,8 @@ impl Twist for Apart {
         enter(inner, owner, &AcquireRequest { name: apart(&request.name), ..request.clone() }).await
     }
 
-    async fn exit(&self, inner: &Inner, hold: &ReentrantHold) -> Result<Exited> {
-        inner.reentrant()?.exit(&ReentrantHold { name: apart(&hold.name), ..hold.clone() }).await
+    async fn exit(&self, inner: &Inner, hold: &ReentrantEntry) -> Result<Exited> {
+        inner.reentrant()?.exit(&ReentrantEntry { name: apart(&hold.name), ..hold.clone() }).await
     }
 }
 
@@ -320,7 +320,7 @@ impl Twist for Survives {
         .await
     }
 
-    async fn exit(&self, inner: &Inner, hold: &ReentrantHold) -> Result<Exited> {
+    async fn exit(&self, inner: &Inner, hold: &ReentrantEntry) -> Result<Exited> {
         let exited = inner.reentrant()?.exit(hold).await?;
         if exited != Exited::NotHeld
             && let Some((_, depth)) = self.last().get_mut(&(hold.name.clone(), hold.owner))

@@ -4,9 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
-use tenure_core::driver::{
-    AcquireRequest, Acquisition, Exited, OwnerScope, ReentrantCapabilities, ReentrantHold, ReentrantRenewal, Renewed,
-};
+use tenure_core::driver::{AcquireRequest, Acquisition, Exited, OwnerScope, ReentrantCapabilities, ReentrantEntry, ReentrantHold, Renewed, Ttl};
 use tenure_core::{LockName, OwnerId, OwnerToken, Result};
 
 use super::entries::granting;
@@ -74,7 +72,7 @@ struct FreesAtOnce;
 
 #[async_trait]
 impl Twist for FreesAtOnce {
-    async fn exit(&self, inner: &Inner, hold: &ReentrantHold) -> Result<Exited> {
+    async fn exit(&self, inner: &Inner, hold: &ReentrantEntry) -> Result<Exited> {
         let exited = inner.reentrant()?.exit(hold).await?;
         if matches!(exited, Exited::Inside { .. }) {
             inner.locks().force_release(&hold.name, None).await?;
@@ -87,7 +85,7 @@ struct NeverFrees;
 
 #[async_trait]
 impl Twist for NeverFrees {
-    async fn exit(&self, inner: &Inner, hold: &ReentrantHold) -> Result<Exited> {
+    async fn exit(&self, inner: &Inner, hold: &ReentrantEntry) -> Result<Exited> {
         let holder = inner.locks().inspect(&hold.name).await?.holder;
         if holder.is_some_and(|holder| holder.depth == 1) {
             return Ok(Exited::Released);
@@ -110,12 +108,12 @@ impl Twist for ByNumber {
         .await
     }
 
-    async fn exit(&self, inner: &Inner, hold: &ReentrantHold) -> Result<Exited> {
+    async fn exit(&self, inner: &Inner, hold: &ReentrantEntry) -> Result<Exited> {
         let last = {
             let mut entries = self.0.lock().unwrap_or_else(PoisonError::into_inner);
             entries.get_mut(&(hold.name.clone(), hold.owner)).and_then(Vec::pop)
         };
-        inner.reentrant()?.exit(&ReentrantHold { token: last.unwrap_or(hold.token), ..hold.clone() }).await
+        inner.reentrant()?.exit(&ReentrantEntry { token: last.unwrap_or(hold.token), ..hold.clone() }).await
     }
 }
 
@@ -123,7 +121,7 @@ struct Anyones;
 
 #[async_trait]
 impl Twist for Anyones {
-    async fn exit(&self, inner: &Inner, hold: &ReentrantHold) -> Result<Exited> {
+    async fn exit(&self, inner: &Inner, hold: &ReentrantEntry) -> Result<Exited> {
         let exited = inner.reentrant()?.exit(hold).await?;
         if exited == Exited::NotHeld {
             inner.locks().force_release(&hold.name, None).await?;
@@ -136,7 +134,7 @@ struct ExitHangs;
 
 #[async_trait]
 impl Twist for ExitHangs {
-    async fn exit(&self, inner: &Inner, hold: &ReentrantHold) -> Result<Exited> {
+    async fn exit(&self, inner: &Inner, hold: &ReentrantEntry) -> Result<Exited> {
         let _answer = inner.reentrant()?.exit(hold).await;
         std::future::pending().await
     }
@@ -146,7 +144,7 @@ struct Forgets;
 
 #[async_trait]
 impl Twist for Forgets {
-    async fn abandon_entry(&self, _inner: &Inner, _hold: &ReentrantHold) -> Result<()> {
+    async fn abandon_entry(&self, _inner: &Inner, _hold: &ReentrantEntry) -> Result<()> {
         Ok(())
     }
 }
@@ -155,7 +153,7 @@ struct UndoesAll;
 
 #[async_trait]
 impl Twist for UndoesAll {
-    async fn abandon_entry(&self, inner: &Inner, hold: &ReentrantHold) -> Result<()> {
+    async fn abandon_entry(&self, inner: &Inner, hold: &ReentrantEntry) -> Result<()> {
         inner.reentrant()?.abandon(hold).await?;
         inner.locks().force_release(&hold.name, None).await.map(drop)
     }
@@ -167,7 +165,7 @@ struct JustExits;
 
 #[async_trait]
 impl Twist for JustExits {
-    async fn abandon_entry(&self, inner: &Inner, hold: &ReentrantHold) -> Result<()> {
+    async fn abandon_entry(&self, inner: &Inner, hold: &ReentrantEntry) -> Result<()> {
         inner.reentrant()?.exit(hold).await.map(drop)
     }
 }
@@ -176,8 +174,8 @@ struct RenewNothing;
 
 #[async_trait]
 impl Twist for RenewNothing {
-    async fn renew_entries(&self, _inner: &Inner, renewals: &[ReentrantRenewal]) -> Vec<Result<Renewed>> {
-        renewals.iter().map(|renewal| Ok(Renewed::Extended { ttl: renewal.ttl.get() })).collect()
+    async fn renew_entries(&self, _inner: &Inner, ttl: Ttl, holds: &[ReentrantHold]) -> Vec<Result<Renewed>> {
+        holds.iter().map(|_| Ok(Renewed::Extended { ttl: ttl.get() })).collect()
     }
 }
 

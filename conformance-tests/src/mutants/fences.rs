@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use tenure_core::driver::{
-    AcquireRequest, Acquisition, Begun, ForceReleased, Grant, Handed, Hold, Released, Renewal, Renewed, Watch,
+    AcquireRequest, Acquisition, Begun, ForceReleased, Grant, Handed, Hold, Released, Renewed, Ttl, Watch,
 };
 use tenure_core::{FencingToken, LockName, OwnerId, OwnerToken, Result};
 use tokio::time::Instant;
@@ -159,15 +159,15 @@ impl Twist for Fences {
         Ok(released)
     }
 
-    async fn renew(&self, inner: &Inner, renewals: &[Renewal]) -> Vec<Result<Renewed>> {
+    async fn renew(&self, inner: &Inner, ttl: Ttl, holds: &[Hold]) -> Vec<Result<Renewed>> {
         if self.resets == Resets::Renewed {
-            for renewal in renewals {
-                if let Some(counter) = self.names().get_mut(&renewal.hold.name) {
+            for hold in holds {
+                if let Some(counter) = self.names().get_mut(&hold.name) {
                     counter.last += 1;
                 }
             }
         }
-        inner.locks().renew(renewals).await
+        inner.locks().renew(ttl, holds).await
     }
 
     async fn force_release(

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use async_trait::async_trait;
-use tenure_core::driver::{ForceReleased, Renewal, Renewed};
+use tenure_core::driver::{ForceReleased, Renewed, Ttl, Hold};
 use tenure_core::{FencingToken, LockName, Result};
 
 use super::maker::{Mutant, mutant};
@@ -108,13 +108,13 @@ impl Twist for Spares {
         inner.locks().force_release(name, expected).await
     }
 
-    async fn renew(&self, inner: &Inner, renewals: &[Renewal]) -> Vec<Result<Renewed>> {
-        let answers = inner.locks().renew(renewals).await;
+    async fn renew(&self, inner: &Inner, ttl: Ttl, holds: &[Hold]) -> Vec<Result<Renewed>> {
+        let answers = inner.locks().renew(ttl, holds).await;
         let spared = self.0.load(Ordering::SeqCst);
-        let lie = |(answer, renewal): (Result<Renewed>, &Renewal)| match answer {
-            Ok(Renewed::Lost) if spared => Ok(Renewed::Extended { ttl: renewal.ttl.get() }),
+        let lie = |answer| match answer {
+            Ok(Renewed::Lost) if spared => Ok(Renewed::Extended { ttl: ttl.get() }),
             answer => answer,
         };
-        answers.into_iter().zip(renewals).map(lie).collect()
+        answers.into_iter().map(lie).collect()
     }
 }

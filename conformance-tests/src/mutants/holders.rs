@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use tenure_core::driver::{
-    AcquireRequest, Acquisition, Begun, Busy, ForceReleased, Grant, Hold, Released, Renewal, Renewed, Watch,
+    AcquireRequest, Acquisition, Begun, Busy, ForceReleased, Grant, Hold, Released, Renewed, Ttl, Watch,
 };
 use tenure_core::{Error, ErrorKind, LockName, OwnerToken, Result};
 
@@ -286,7 +286,7 @@ impl Twist for Lengthens {
         let answer = inner.locks().acquire(request).await?;
         if matches!(answer, Acquisition::Granted(Grant { begun: Begun::Earlier, .. })) {
             let hold = Hold { name: request.name.clone(), token: request.token };
-            let _renewed = inner.locks().renew(&[Renewal { hold, ttl: request.ttl }]).await;
+            let _renewed = inner.locks().renew(request.ttl, &[hold]).await;
         }
         Ok(answer)
     }
@@ -342,9 +342,9 @@ impl Twist for OneToken {
         inner.locks().release(&on_name(hold)).await
     }
 
-    async fn renew(&self, inner: &Inner, renewals: &[Renewal]) -> Vec<Result<Renewed>> {
-        let all: Vec<Renewal> = renewals.iter().map(|r| Renewal { hold: on_name(&r.hold), ttl: r.ttl }).collect();
-        inner.locks().renew(&all).await
+    async fn renew(&self, inner: &Inner, ttl: Ttl, holds: &[Hold]) -> Vec<Result<Renewed>> {
+        let all: Vec<Hold> = holds.iter().map(on_name).collect();
+        inner.locks().renew(ttl, &all).await
     }
 
     async fn abandon(&self, inner: &Inner, hold: &Hold) -> Result<()> {

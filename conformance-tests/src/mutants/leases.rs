@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use tenure_core::driver::{AcquireRequest, Acquisition, Begun, Grant, Hold, Queueing, Released, Renewal, Renewed, Ttl};
+use tenure_core::driver::{AcquireRequest, Acquisition, Begun, Grant, Hold, Queueing, Released, Renewed, Ttl};
 use tenure_core::{Error, ErrorKind, Result};
 
 use super::maker::{Mutant, mutant};
@@ -191,8 +191,8 @@ struct RenewNothing;
 
 #[async_trait]
 impl Twist for RenewNothing {
-    async fn renew(&self, _inner: &Inner, renewals: &[Renewal]) -> Vec<Result<Renewed>> {
-        renewals.iter().map(|renewal| Ok(Renewed::Extended { ttl: renewal.ttl.get() })).collect()
+    async fn renew(&self, _inner: &Inner, ttl: Ttl, holds: &[Hold]) -> Vec<Result<Renewed>> {
+        holds.iter().map(|_| Ok(Renewed::Extended { ttl: ttl.get() })).collect()
     }
 }
 
@@ -200,7 +200,7 @@ struct RenewHangs;
 
 #[async_trait]
 impl Twist for RenewHangs {
-    async fn renew(&self, _inner: &Inner, _renewals: &[Renewal]) -> Vec<Result<Renewed>> {
+    async fn renew(&self, _inner: &Inner, _ttl: Ttl, _holds: &[Hold]) -> Vec<Result<Renewed>> {
         std::future::pending().await
     }
 }
@@ -209,20 +209,20 @@ struct RenewLoses;
 
 #[async_trait]
 impl Twist for RenewLoses {
-    async fn renew(&self, inner: &Inner, renewals: &[Renewal]) -> Vec<Result<Renewed>> {
+    async fn renew(&self, inner: &Inner, ttl: Ttl, holds: &[Hold]) -> Vec<Result<Renewed>> {
         let limit = Duration::from_millis(50);
-        let answers = tokio::time::timeout(limit, inner.locks().renew(renewals)).await.unwrap_or_default();
+        let answers = tokio::time::timeout(limit, inner.locks().renew(ttl, holds)).await.unwrap_or_default();
         let mut answers = answers.into_iter();
-        renewals.iter().map(|_| Ok(answers.next().and_then(Result::ok).unwrap_or(Renewed::Lost))).collect()
+        holds.iter().map(|_| Ok(answers.next().and_then(Result::ok).unwrap_or(Renewed::Lost))).collect()
     }
 }
 
 /// Renews by taking the lease anew, which is the only way to shorten it at the driver below.
-async fn retake(inner: &Inner, renewal: &Renewal) -> Result<Renewed> {
-    let Hold { name, token } = renewal.hold.clone();
-    let request = AcquireRequest { name, token, ttl: renewal.ttl, queue: Queueing::None, label: None, fences: 1 };
+async fn retake(inner: &Inner, ttl: Ttl, hold: &Hold) -> Result<Renewed> {
+    let Hold { name, token } = hold.clone();
+    let request = AcquireRequest { name, token, ttl, queue: Queueing::None, label: None, fences: 1 };
     match inner.locks().acquire(&request).await? {
-        Acquisition::Granted(_) => Ok(Renewed::Extended { ttl: renewal.ttl.get() }),
+        Acquisition::Granted(_) => Ok(Renewed::Extended { ttl: ttl.get() }),
         Acquisition::Busy(_) => Ok(Renewed::Lost),
     }
 }
@@ -231,11 +231,11 @@ struct RenewSets;
 
 #[async_trait]
 impl Twist for RenewSets {
-    async fn renew(&self, inner: &Inner, renewals: &[Renewal]) -> Vec<Result<Renewed>> {
+    async fn renew(&self, inner: &Inner, ttl: Ttl, holds: &[Hold]) -> Vec<Result<Renewed>> {
         let mut answers = Vec::new();
-        for renewal in renewals {
-            answers.push(match inner.locks().release(&renewal.hold).await {
-                Ok(Released::Released) => retake(inner, renewal).await,
+        for hold in holds {
+            answers.push(match inner.locks().release(hold).await {
+                Ok(Released::Released) => retake(inner, ttl, hold).await,
                 Ok(Released::NotHeld) => Ok(Renewed::Lost),
                 Err(error) => Err(error),
             });
@@ -248,11 +248,11 @@ struct Revives;
 
 #[async_trait]
 impl Twist for Revives {
-    async fn renew(&self, inner: &Inner, renewals: &[Renewal]) -> Vec<Result<Renewed>> {
-        let mut answers = inner.locks().renew(renewals).await;
-        for (answer, renewal) in answers.iter_mut().zip(renewals) {
+    async fn renew(&self, inner: &Inner, ttl: Ttl, holds: &[Hold]) -> Vec<Result<Renewed>> {
+        let mut answers = inner.locks().renew(ttl, holds).await;
+        for (answer, hold) in answers.iter_mut().zip(holds) {
             if matches!(answer, Ok(Renewed::Lost)) {
-                *answer = retake(inner, renewal).await;
+                *answer = retake(inner, ttl, hold).await;
             }
         }
         answers
@@ -263,13 +263,10 @@ struct NeverLost;
 
 #[async_trait]
 impl Twist for NeverLost {
-    async fn renew(&self, inner: &Inner, renewals: &[Renewal]) -> Vec<Result<Renewed>> {
-        let answers = inner.locks().renew(renewals).await;
-        let lie = |(answer, renewal): (Result<Renewed>, &Renewal)| match answer {
-            Ok(_) => Ok(Renewed::Extended { ttl: renewal.ttl.get() }),
-            failed => failed,
-        };
-        answers.into_iter().zip(renewals).map(lie).collect()
+    async fn renew(&self, inner: &Inner, ttl: Ttl, holds: &[Hold]) -> Vec<Result<Renewed>> {
+        let answers = inner.locks().renew(ttl, holds).await;
+        let lie = |answer: Result<Renewed>| answer.map(|_| Renewed::Extended { ttl: ttl.get() });
+        answers.into_iter().map(lie).collect()
     }
 }
 
@@ -277,12 +274,12 @@ struct TakesOver;
 
 #[async_trait]
 impl Twist for TakesOver {
-    async fn renew(&self, inner: &Inner, renewals: &[Renewal]) -> Vec<Result<Renewed>> {
-        let mut answers = inner.locks().renew(renewals).await;
-        for (answer, renewal) in answers.iter_mut().zip(renewals) {
+    async fn renew(&self, inner: &Inner, ttl: Ttl, holds: &[Hold]) -> Vec<Result<Renewed>> {
+        let mut answers = inner.locks().renew(ttl, holds).await;
+        for (answer, hold) in answers.iter_mut().zip(holds) {
             if matches!(answer, Ok(Renewed::Lost)) {
-                *answer = match inner.locks().force_release(&renewal.hold.name, None).await {
-                    Ok(_) => retake(inner, renewal).await,
+                *answer = match inner.locks().force_release(&hold.name, None).await {
+                    Ok(_) => retake(inner, ttl, hold).await,
                     Err(error) => Err(error),
                 };
             }
@@ -295,8 +292,8 @@ struct Reversed;
 
 #[async_trait]
 impl Twist for Reversed {
-    async fn renew(&self, inner: &Inner, renewals: &[Renewal]) -> Vec<Result<Renewed>> {
-        let mut answers = inner.locks().renew(renewals).await;
+    async fn renew(&self, inner: &Inner, ttl: Ttl, holds: &[Hold]) -> Vec<Result<Renewed>> {
+        let mut answers = inner.locks().renew(ttl, holds).await;
         answers.reverse();
         answers
     }
@@ -306,10 +303,10 @@ struct AllOrNothing;
 
 #[async_trait]
 impl Twist for AllOrNothing {
-    async fn renew(&self, inner: &Inner, renewals: &[Renewal]) -> Vec<Result<Renewed>> {
-        let answers = inner.locks().renew(renewals).await;
+    async fn renew(&self, inner: &Inner, ttl: Ttl, holds: &[Hold]) -> Vec<Result<Renewed>> {
+        let answers = inner.locks().renew(ttl, holds).await;
         let lost = answers.iter().any(|answer| matches!(answer, Ok(Renewed::Lost)));
-        if lost { renewals.iter().map(|_| Ok(Renewed::Lost)).collect() } else { answers }
+        if lost { holds.iter().map(|_| Ok(Renewed::Lost)).collect() } else { answers }
     }
 }
 

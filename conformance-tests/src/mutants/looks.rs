@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use tenure_core::driver::{
-    AcquireRequest, Acquisition, ForceReleased, Hold, Inspection, LockCapabilities, Released, Renewal, Renewed,
-    TtlRange, Watch,
+    AcquireRequest, Acquisition, ForceReleased, Hold, Inspection, LockCapabilities, Released, Renewed, Ttl, TtlRange,
+    Watch,
 };
 use tenure_core::{ErrorKind, FencingToken, LockName, OwnerId, OwnerToken, Result};
 
@@ -214,11 +214,11 @@ impl Twist for ClosesAll {
         inner.locks().close().await;
     }
 
-    async fn renew(&self, inner: &Inner, renewals: &[Renewal]) -> Vec<Result<Renewed>> {
+    async fn renew(&self, inner: &Inner, ttl: Ttl, holds: &[Hold]) -> Vec<Result<Renewed>> {
         if self.0.load(Ordering::SeqCst) {
-            return renewals.iter().map(|_| Err(made_up(ErrorKind::Closed))).collect();
+            return holds.iter().map(|_| Err(made_up(ErrorKind::Closed))).collect();
         }
-        inner.locks().renew(renewals).await
+        inner.locks().renew(ttl, holds).await
     }
 }
 
@@ -237,7 +237,7 @@ impl Twist for WiderTtl {
     fn capabilities(&self, inner: &Inner) -> LockCapabilities {
         let locks = inner.locks().capabilities();
         let widest =
-            TtlRange { min: tenure_core::driver::Ttl::MIN, max: tenure_core::driver::Ttl::MAX, granularity: ms(1) };
+            TtlRange { min: Ttl::MIN, max: Ttl::MAX, granularity: ms(1) };
         // One wider still where there is nothing to widen: a range that no ttl reaches.
         let ttl = if locks.ttl == widest { TtlRange { max: widest.max + ms(1), ..widest } } else { widest };
         LockCapabilities { ttl, ..locks }
@@ -281,12 +281,12 @@ impl Twist for Dies {
         answer
     }
 
-    async fn renew(&self, inner: &Inner, renewals: &[Renewal]) -> Vec<Result<Renewed>> {
-        let dead = || renewals.iter().map(|_| Err(made_up(ErrorKind::Unavailable))).collect();
+    async fn renew(&self, inner: &Inner, ttl: Ttl, holds: &[Hold]) -> Vec<Result<Renewed>> {
+        let dead = || holds.iter().map(|_| Err(made_up(ErrorKind::Unavailable))).collect();
         if self.0.load(Ordering::SeqCst) {
             return dead();
         }
-        let answers = tokio::time::timeout(Duration::from_millis(500), inner.locks().renew(renewals)).await;
+        let answers = tokio::time::timeout(Duration::from_millis(500), inner.locks().renew(ttl, holds)).await;
         let answers = answers.unwrap_or_else(|_| dead());
         let broken = answers.iter().any(|answer| answer.as_ref().is_err_and(|error| error.is_transient()));
         self.0.fetch_or(broken, Ordering::SeqCst);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use tenure_core::driver::{AcquireRequest, Acquisition, ForceReleased, Hold, Released, Renewal, Renewed, Watch};
+use tenure_core::driver::{AcquireRequest, Acquisition, ForceReleased, Hold, Released, Renewed, Ttl, Watch};
 use tenure_core::{FencingToken, LockName, OwnerToken, Result};
 
 use super::maker::{Mutant, mutant};
@@ -111,9 +111,9 @@ impl Twist for Names {
         inner.locks().acquire(&AcquireRequest { name: self.name(&request.name), ..request.clone() }).await
     }
 
-    async fn renew(&self, inner: &Inner, renewals: &[Renewal]) -> Vec<Result<Renewed>> {
-        let all: Vec<Renewal> = renewals.iter().map(|r| Renewal { hold: self.hold(&r.hold), ttl: r.ttl }).collect();
-        inner.locks().renew(&all).await
+    async fn renew(&self, inner: &Inner, ttl: Ttl, holds: &[Hold]) -> Vec<Result<Renewed>> {
+        let all: Vec<Hold> = holds.iter().map(|hold| self.hold(hold)).collect();
+        inner.locks().renew(ttl, &all).await
     }
 
     async fn release(&self, inner: &Inner, hold: &Hold) -> Result<Released> {

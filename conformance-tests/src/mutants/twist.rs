@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use async_trait::async_trait;
 use tenure_core::driver::{
     AcquireRequest, Acquisition, Backend, DelayQueue, DistributedLock, Exited, ForceReleased, Hold, Inspection,
-    LockCapabilities, ReentrantCapabilities, ReentrantHold, ReentrantLock, ReentrantRenewal, Released, Renewal,
-    Renewed, Watch,
+    LockCapabilities, ReentrantCapabilities, ReentrantEntry, ReentrantHold, ReentrantLock, Released, Renewed, Ttl,
+    Watch,
 };
 use tenure_core::{Error, ErrorKind, FencingToken, LockName, OwnerId, OwnerToken, Result};
 
@@ -24,8 +24,8 @@ pub(super) trait Twist: Send + Sync + 'static {
         inner.locks().acquire(request).await
     }
 
-    async fn renew(&self, inner: &Inner, renewals: &[Renewal]) -> Vec<Result<Renewed>> {
-        inner.locks().renew(renewals).await
+    async fn renew(&self, inner: &Inner, ttl: Ttl, holds: &[Hold]) -> Vec<Result<Renewed>> {
+        inner.locks().renew(ttl, holds).await
     }
 
     async fn release(&self, inner: &Inner, hold: &Hold) -> Result<Released> {
@@ -70,18 +70,18 @@ pub(super) trait Twist: Send + Sync + 'static {
         inner.reentrant()?.enter(owner, request).await
     }
 
-    async fn renew_entries(&self, inner: &Inner, renewals: &[ReentrantRenewal]) -> Vec<Result<Renewed>> {
+    async fn renew_entries(&self, inner: &Inner, ttl: Ttl, holds: &[ReentrantHold]) -> Vec<Result<Renewed>> {
         match inner.reentrant() {
-            Ok(driver) => driver.renew(renewals).await,
-            Err(_) => renewals.iter().map(|_| inner.reentrant().map(|_| Renewed::Lost)).collect(),
+            Ok(driver) => driver.renew(ttl, holds).await,
+            Err(_) => holds.iter().map(|_| inner.reentrant().map(|_| Renewed::Lost)).collect(),
         }
     }
 
-    async fn exit(&self, inner: &Inner, hold: &ReentrantHold) -> Result<Exited> {
+    async fn exit(&self, inner: &Inner, hold: &ReentrantEntry) -> Result<Exited> {
         inner.reentrant()?.exit(hold).await
     }
 
-    async fn abandon_entry(&self, inner: &Inner, hold: &ReentrantHold) -> Result<()> {
+    async fn abandon_entry(&self, inner: &Inner, hold: &ReentrantEntry) -> Result<()> {
         inner.reentrant()?.abandon(hold).await
     }
 }
@@ -147,8 +147,8 @@ impl DistributedLock for Twisted {
         self.twist.acquire(&self.inner, request).await
     }
 
-    async fn renew(&self, renewals: &[Renewal]) -> Vec<Result<Renewed>> {
-        self.twist.renew(&self.inner, renewals).await
+    async fn renew(&self, ttl: Ttl, holds: &[Hold]) -> Vec<Result<Renewed>> {
+        self.twist.renew(&self.inner, ttl, holds).await
     }
 
     async fn release(&self, hold: &Hold) -> Result<Released> {
@@ -188,15 +188,15 @@ impl ReentrantLock for Twisted {
         self.twist.enter(&self.inner, owner, request).await
     }
 
-    async fn renew(&self, renewals: &[ReentrantRenewal]) -> Vec<Result<Renewed>> {
-        self.twist.renew_entries(&self.inner, renewals).await
+    async fn renew(&self, ttl: Ttl, holds: &[ReentrantHold]) -> Vec<Result<Renewed>> {
+        self.twist.renew_entries(&self.inner, ttl, holds).await
     }
 
-    async fn exit(&self, hold: &ReentrantHold) -> Result<Exited> {
+    async fn exit(&self, hold: &ReentrantEntry) -> Result<Exited> {
         self.twist.exit(&self.inner, hold).await
     }
 
-    async fn abandon(&self, hold: &ReentrantHold) -> Result<()> {
+    async fn abandon(&self, hold: &ReentrantEntry) -> Result<()> {
         self.twist.abandon_entry(&self.inner, hold).await
     }
 }

@@ -9,7 +9,7 @@ use futures_util::future::join_all;
 
 use super::{
     AcquireRequest, Acquisition, Begun, DistributedLock, Exited, Grant, Hold, OwnerScope, ReentrantCapabilities,
-    ReentrantHold, ReentrantLock, ReentrantRenewal, Released, Renewal, Renewed, Tombstones,
+    ReentrantEntry, ReentrantHold, ReentrantLock, Released, Renewed, Tombstones,
 };
 use crate::value::error::{Error, ErrorKind, Result};
 use crate::value::name::LockName;
@@ -137,9 +137,9 @@ impl ProcessOwners {
         Arc::clone(locked(&self.cells).entry(key.clone()).or_default())
     }
 
-    fn known(&self, renewal: &ReentrantRenewal) -> Option<(Arc<Cell>, Inside)> {
-        let cell = Arc::clone(locked(&self.cells).get(&(renewal.name.clone(), renewal.owner))?);
-        let inside = cell.inside().clone().filter(|inside| inside.fence == renewal.fence)?;
+    fn known(&self, hold: &ReentrantHold) -> Option<(Arc<Cell>, Inside)> {
+        let cell = Arc::clone(locked(&self.cells).get(&(hold.name.clone(), hold.owner))?);
+        let inside = cell.inside().clone().filter(|inside| inside.fence == hold.fence)?;
         Some((cell, inside))
     }
 
@@ -204,31 +204,32 @@ impl CountedReentry {
     }
 
     async fn renew_one(&self, cell: &Cell, inside: &Inside, ttl: Ttl) -> Result<Renewed> {
-        let renewal = [Renewal { hold: inside.hold.clone(), ttl }];
+        let hold = std::slice::from_ref(&inside.hold);
         let through = self.through(inside);
-        let answer = only(through.renew(&renewal).await);
+        let answer = only(through.renew(ttl, hold).await);
         if !is_closed(&answer) || Arc::ptr_eq(&through, &self.locks) {
             return answer;
         }
         cell.move_to(inside.hold.token, &self.locks);
-        only(self.locks.renew(&renewal).await)
+        only(self.locks.renew(ttl, hold).await)
     }
 
     /// Renews holds that go by one driver, in one call of it.
     async fn renew_through(
         &self,
         through: &Locks,
-        holds: Vec<(usize, Arc<Cell>, Renewal)>,
+        ttl: Ttl,
+        holds: Vec<(usize, Arc<Cell>, Hold)>,
     ) -> Vec<(usize, Result<Renewed>)> {
-        let renewals: Vec<Renewal> = holds.iter().map(|(_, _, renewal)| renewal.clone()).collect();
-        let mut answers = through.renew(&renewals).await.into_iter();
+        let all: Vec<Hold> = holds.iter().map(|(_, _, hold)| hold.clone()).collect();
+        let mut answers = through.renew(ttl, &all).await.into_iter();
         let mut all = Vec::with_capacity(holds.len());
-        for (at, cell, renewal) in holds {
+        for (at, cell, hold) in holds {
             let mut answer = answers.next().unwrap_or_else(missing);
-            let token = renewal.hold.token;
+            let token = hold.token;
             if is_closed(&answer) && !Arc::ptr_eq(through, &self.locks) {
                 cell.move_to(token, &self.locks);
-                answer = only(self.locks.renew(&[renewal]).await);
+                answer = only(self.locks.renew(ttl, &[hold]).await);
             }
             if matches!(answer, Ok(Renewed::Lost)) {
                 cell.forget(token);
@@ -261,7 +262,7 @@ impl CountedReentry {
         Ok(if released == Released::Released { Exited::Released } else { Exited::NotHeld })
     }
 
-    async fn abandon_in_turn(&self, cell: &Cell, entry: &ReentrantHold) -> Result<()> {
+    async fn abandon_in_turn(&self, cell: &Cell, entry: &ReentrantEntry) -> Result<()> {
         let own = || (Arc::clone(&self.locks), entry.token);
         let (through, token) = {
             let mut inside = cell.inside();
@@ -315,26 +316,26 @@ impl ReentrantLock for CountedReentry {
         answer.map_err(|error| error.during(self.locks.driver(), "enter", &request.name))
     }
 
-    async fn renew(&self, renewals: &[ReentrantRenewal]) -> Vec<Result<Renewed>> {
-        let mut answers: Vec<Result<Renewed>> = renewals.iter().map(|_| Ok(Renewed::Lost)).collect();
-        let mut parts: Vec<(Locks, Vec<(usize, Arc<Cell>, Renewal)>)> = Vec::new();
-        for (at, renewal) in renewals.iter().enumerate() {
-            let Some((cell, inside)) = self.owners.known(renewal) else { continue };
+    async fn renew(&self, ttl: Ttl, holds: &[ReentrantHold]) -> Vec<Result<Renewed>> {
+        let mut answers: Vec<Result<Renewed>> = holds.iter().map(|_| Ok(Renewed::Lost)).collect();
+        let mut parts: Vec<(Locks, Vec<(usize, Arc<Cell>, Hold)>)> = Vec::new();
+        for (at, hold) in holds.iter().enumerate() {
+            let Some((cell, inside)) = self.owners.known(hold) else { continue };
             let through = self.through(&inside);
-            let one = (at, cell, Renewal { hold: inside.hold, ttl: renewal.ttl });
+            let one = (at, cell, inside.hold);
             match parts.iter_mut().find(|(known, _)| Arc::ptr_eq(known, &through)) {
                 Some((_, part)) => part.push(one),
                 None => parts.push((through, vec![one])),
             }
         }
-        let parts = parts.iter_mut().map(|(through, part)| self.renew_through(through, std::mem::take(part)));
+        let parts = parts.iter_mut().map(|(through, part)| self.renew_through(through, ttl, std::mem::take(part)));
         for (at, answer) in join_all(parts).await.into_iter().flatten() {
             answers[at] = answer;
         }
         answers
     }
 
-    async fn exit(&self, hold: &ReentrantHold) -> Result<Exited> {
+    async fn exit(&self, hold: &ReentrantEntry) -> Result<Exited> {
         let key = (hold.name.clone(), hold.owner);
         let cell = self.owners.cell(&key);
         let answer = {
@@ -345,7 +346,7 @@ impl ReentrantLock for CountedReentry {
         answer.map_err(|error| error.during(self.locks.driver(), "exit", &hold.name))
     }
 
-    async fn abandon(&self, hold: &ReentrantHold) -> Result<()> {
+    async fn abandon(&self, hold: &ReentrantEntry) -> Result<()> {
         locked(&self.owners.abandoned).bury(hold.token);
         let key = (hold.name.clone(), hold.owner);
         let cell = self.owners.cell(&key);

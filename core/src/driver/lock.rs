@@ -6,11 +6,12 @@ use async_trait::async_trait;
 
 use crate::driver::{
     AcquireRequest, Acquisition, Exited, ForceReleased, Hold, Inspection, LockCapabilities, ReentrantCapabilities,
-    ReentrantHold, ReentrantRenewal, Released, Renewal, Renewed, Watch,
+    ReentrantEntry, ReentrantHold, Released, Renewed, Watch,
 };
 use crate::value::error::Result;
 use crate::value::name::LockName;
 use crate::value::token::{FencingToken, OwnerId, OwnerToken};
+use crate::value::ttl::Ttl;
 
 /// Plain locks of one backend. The rules that all methods share are in the [module's documentation](super).
 #[cfg_attr(feature = "mock", mockall::automock)]
@@ -32,10 +33,11 @@ pub trait DistributedLock: Debug + Send + Sync + 'static {
     /// * A free lock with live waiters is busy for everybody but the first of them.
     async fn acquire(&self, request: &AcquireRequest) -> Result<Acquisition>;
 
-    /// Renews leases, up to [`renew_batch`](LockCapabilities::renew_batch) of them: one answer for each, in order.
+    /// Makes leases last for `ttl` from now, up to [`renew_batch`](LockCapabilities::renew_batch) of them: one answer for
+    /// each, in order.
     ///
     /// A renewal never shortens a lease, and never revives one that has ended.
-    async fn renew(&self, renewals: &[Renewal]) -> Vec<Result<Renewed>>;
+    async fn renew(&self, ttl: Ttl, holds: &[Hold]) -> Vec<Result<Renewed>>;
 
     /// Ends the lease if the token holds it, and wakes the first live waiter. May be called again.
     async fn release(&self, hold: &Hold) -> Result<Released>;
@@ -91,12 +93,12 @@ pub trait ReentrantLock: Debug + Send + Sync + 'static {
     async fn enter(&self, owner: &OwnerId, request: &AcquireRequest) -> Result<Acquisition>;
 
     /// Renews holds, as `DistributedLock::renew` does.
-    async fn renew(&self, renewals: &[ReentrantRenewal]) -> Vec<Result<Renewed>>;
+    async fn renew(&self, ttl: Ttl, holds: &[ReentrantHold]) -> Vec<Result<Renewed>>;
 
     /// Undoes one entry; the last one frees the lock and wakes the first live waiter. May be called again. Must work
     /// when the backend is out of memory.
-    async fn exit(&self, hold: &ReentrantHold) -> Result<Exited>;
+    async fn exit(&self, hold: &ReentrantEntry) -> Result<Exited>;
 
     /// Undoes whatever this entry's token asked for, as `DistributedLock::abandon` does.
-    async fn abandon(&self, hold: &ReentrantHold) -> Result<()>;
+    async fn abandon(&self, hold: &ReentrantEntry) -> Result<()>;
 }

@@ -58,7 +58,7 @@ pub use queue_request::{
 pub use quorum_node::{Ballot, Electorate, QuorumNode, Raised, Vote};
 pub use request::{
     AcquireRequest, Acquisition, Begun, Busy, Exited, ForceReleased, Grant, Handing, Hold, Holder, Inspection,
-    Queueing, ReentrantHold, ReentrantRenewal, Released, Renewal, Renewed,
+    Queueing, ReentrantEntry, ReentrantHold, Released, Renewed,
 };
 pub use rules::{CLOCKS_APART, CredibleFences, TokenBucket, Tombstones};
 pub use tls::tls_fault;

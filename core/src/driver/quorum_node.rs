@@ -135,10 +135,11 @@ pub(crate) mod mock {
         Acquisition, Arc, Ballot, Doctor, Electorate, FencingToken, Hold, QuorumNode, Raised, Result, Vote, async_trait,
     };
     use crate::driver::{
-        AcquireRequest, DistributedLock, ForceReleased, Inspection, LockCapabilities, Released, Renewal, Renewed, Watch,
+        AcquireRequest, DistributedLock, ForceReleased, Inspection, LockCapabilities, Released, Renewed, Watch,
     };
     use crate::value::name::LockName;
     use crate::value::token::OwnerToken;
+    use crate::value::ttl::Ttl;
 
     mockall::mock! {
         /// A mock of [`QuorumNode`].
@@ -150,7 +151,7 @@ pub(crate) mod mock {
             fn driver(&self) -> &'static str;
             fn capabilities(&self) -> LockCapabilities;
             async fn acquire(&self, request: &AcquireRequest) -> Result<Acquisition>;
-            async fn renew(&self, renewals: &[Renewal]) -> Vec<Result<Renewed>>;
+            async fn renew(&self, ttl: Ttl, holds: &[Hold]) -> Vec<Result<Renewed>>;
             async fn release(&self, hold: &Hold) -> Result<Released>;
             async fn abandon(&self, hold: &Hold) -> Result<()>;
             async fn watch(&self, name: &LockName, token: &OwnerToken) -> Result<Watch>;

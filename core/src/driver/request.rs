@@ -97,7 +97,7 @@ pub struct Busy {
     pub answered_at: Option<Duration>,
 }
 
-/// A plain lease to be released or abandoned.
+/// A plain lease, to be renewed, released or abandoned.
 #[derive(Clone, Debug)]
 pub struct Hold {
     /// Which lock.
@@ -108,7 +108,7 @@ pub struct Hold {
 
 /// One entry of a re-entrant lock, to be exited or abandoned.
 #[derive(Clone, Debug)]
-pub struct ReentrantHold {
+pub struct ReentrantEntry {
     /// Which lock.
     pub name: LockName,
     /// Whose lock.
@@ -117,26 +117,15 @@ pub struct ReentrantHold {
     pub token: OwnerToken,
 }
 
-/// A plain lease to be renewed.
+/// A re-entrant lease as a whole, to be renewed: owner and fence name one unbroken hold.
 #[derive(Clone, Debug)]
-pub struct Renewal {
-    /// Which lease.
-    pub hold: Hold,
-    /// How long it should last from now; a longer rest is kept.
-    pub ttl: Ttl,
-}
-
-/// A re-entrant lease to be renewed, as a whole: owner and fence name one unbroken hold.
-#[derive(Clone, Debug)]
-pub struct ReentrantRenewal {
+pub struct ReentrantHold {
     /// Which lock.
     pub name: LockName,
     /// Whose lock.
     pub owner: OwnerId,
     /// The fence of the hold: a later hold of the same owner is another one.
     pub fence: FencingToken,
-    /// How long it should last from now; a longer rest is kept.
-    pub ttl: Ttl,
 }
 
 /// The answer to a renewal. A failure on the way is an error, never [`Renewed::Lost`].

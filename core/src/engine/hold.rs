@@ -11,7 +11,7 @@ use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 use tokio::time::timeout;
 
-use crate::driver::{Hold, LockTurn, Renewal, Renewed};
+use crate::driver::{Hold, LockTurn, Renewed};
 use crate::engine::ask::Ask;
 use crate::engine::lease::{Entry, Lease, LeaseKey, Over, Past, prolong, quiet};
 use crate::engine::local_handover::HandoverBudget;
@@ -421,8 +421,7 @@ pub(crate) async fn adopt(shared: &Arc<Shared>, turn: LockTurn, ask: &Ask) -> Re
     let limit = shared.config.op_timeout.min(ask.ttl.get());
     let pass = shared.taking.enter(shared.config.op_timeout, None).await?;
     let sent_at = LeaseInstant::before_send();
-    let renewal = [Renewal { hold: hold.clone(), ttl: ask.ttl }];
-    let answers = pass.answer(limit, shared.backend.locks().renew(&renewal)).await;
+    let answers = pass.answer(limit, shared.backend.locks().renew(ask.ttl, std::slice::from_ref(&hold))).await;
     let unanswered = || Err(Error::new(ErrorKind::Indeterminate, format!("no answer within {limit:?}")));
     let kept = match answers.and_then(|mut answers| answers.pop()).unwrap_or_else(unanswered) {
         Ok(Renewed::Extended { ttl }) => ttl,

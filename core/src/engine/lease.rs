@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
-use crate::driver::{Backend, Hold, ReentrantRenewal, Renewal, Renewed};
+use crate::driver::{Backend, Hold, ReentrantHold, Renewed};
 use crate::value::clock::LeaseInstant;
 use crate::value::error::{Error, ErrorKind, Result};
 use crate::value::hold_state::{HoldState, LostReason};
@@ -300,12 +300,12 @@ impl Lease {
         }
     }
 
-    /// The renewal to send for a plain lease.
-    pub(crate) fn renewal(&self, ttl: Ttl) -> Result<Renewal, ReentrantRenewal> {
+    /// What a renewal names.
+    pub(crate) fn renewed_as(&self) -> RenewedAs {
         match &self.key {
-            LeaseKey::Plain(hold) => Ok(Renewal { hold: hold.clone(), ttl }),
+            LeaseKey::Plain(hold) => RenewedAs::Plain(hold.clone()),
             LeaseKey::Reentrant { name, owner } => {
-                Err(ReentrantRenewal { name: name.clone(), owner: *owner, fence: self.fence, ttl })
+                RenewedAs::Reentrant(ReentrantHold { name: name.clone(), owner: *owner, fence: self.fence })
             }
         }
     }
@@ -420,6 +420,13 @@ pub(crate) enum LeaseKey {
 }
 
 // What a lease knows of itself, and when something is due. Reads no clock.
+
+/// What names a lease in a renewal.
+#[derive(Debug)]
+pub(crate) enum RenewedAs {
+    Plain(Hold),
+    Reentrant(ReentrantHold),
+}
 
 /// What an answered renewal means.
 #[derive(Clone, Copy, Debug)]
@@ -615,10 +622,10 @@ pub(super) async fn prolong(backend: &Backend, drift: DriftBound, lease: &Lease,
 
 /// One renewal by itself. No other may be on its way.
 async fn renew(backend: &Backend, lease: &Lease, ttl: Ttl) -> Result<Renewed> {
-    let answers = match (lease.renewal(ttl), backend.reentrant()) {
-        (Ok(renewal), _) => backend.locks().renew(&[renewal]).await,
-        (Err(renewal), Some(driver)) => driver.renew(&[renewal]).await,
-        (Err(_), None) => Vec::new(),
+    let answers = match (lease.renewed_as(), backend.reentrant()) {
+        (RenewedAs::Plain(hold), _) => backend.locks().renew(ttl, &[hold]).await,
+        (RenewedAs::Reentrant(hold), Some(driver)) => driver.renew(ttl, &[hold]).await,
+        (RenewedAs::Reentrant(_), None) => Vec::new(),
     };
     match answers.into_iter().next() {
         Some(Err(error)) if error.kind() == ErrorKind::NotHeld => Ok(Renewed::Lost),

@@ -14,7 +14,7 @@ use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 use tokio::sync::{Notify, oneshot};
 
-use crate::driver::{Backend, DelayQueue, Hold, ReentrantHold, Settle};
+use crate::driver::{Backend, DelayQueue, Hold, ReentrantEntry, Settle};
 use crate::engine::lease::{Entry, Lease, LeaseKey, Past, UndoMark, outlast, quiet};
 use crate::telemetry;
 use crate::value::clock::LeaseInstant;
@@ -304,8 +304,8 @@ async fn call(cleanup: &Cleanup, calls: &Calls) -> Result<Undone> {
         }
         let all_answered = matches!(cleanup.undo, Undo::Lease { past: Past::Answered, .. } | Undo::Loose);
         match (all_answered, cleanup.owner, backend.reentrant()) {
-            (true, Some(owner), Some(driver)) => drop(driver.exit(&ReentrantHold { name, owner, token }).await?),
-            (false, Some(owner), Some(driver)) => driver.abandon(&ReentrantHold { name, owner, token }).await?,
+            (true, Some(owner), Some(driver)) => drop(driver.exit(&ReentrantEntry { name, owner, token }).await?),
+            (false, Some(owner), Some(driver)) => driver.abandon(&ReentrantEntry { name, owner, token }).await?,
             (true, ..) => drop(backend.locks().release(&Hold { name, token }).await?),
             (false, ..) => backend.locks().abandon(&Hold { name, token }).await?,
         }

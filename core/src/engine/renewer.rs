@@ -15,7 +15,7 @@ use tokio::sync::Notify;
 
 use crate::alarm::Alarm;
 use crate::driver::{Backend, Renewed};
-use crate::engine::lease::{Due, Entry, Lease, Past, Verdict};
+use crate::engine::lease::{Due, Entry, Lease, Past, RenewedAs, Verdict};
 use crate::engine::reaper::{Cleanup, Reaper, sleep_until};
 use crate::engine::timer_queue::TimerQueue;
 use crate::value::clock::LeaseInstant;
@@ -166,20 +166,20 @@ impl Round {
     fn send(&self, due: Vec<(Renewing, Ttl)>, on_their_way: &mut FuturesUnordered<Answer>) {
         let (mut plain, mut reentrant) = (Vec::new(), Vec::new());
         for (renewing, ttl) in due {
-            match renewing.lease().renewal(ttl) {
-                Ok(renewal) => plain.push((ttl, renewing, renewal)),
-                Err(renewal) => reentrant.push((ttl, renewing, renewal)),
+            match renewing.lease().renewed_as() {
+                RenewedAs::Plain(hold) => plain.push((ttl, renewing, hold)),
+                RenewedAs::Reentrant(hold) => reentrant.push((ttl, renewing, hold)),
             }
         }
         let most = self.backend.locks().capabilities().renew_batch.max(1);
-        for Batch { ttl, sent, renewals } in batches(plain, most) {
+        for Batch { ttl, sent, holds } in batches(plain, most) {
             let driver = Arc::clone(self.backend.locks());
-            on_their_way.push(self.answered(sent, self.limit(ttl), async move { driver.renew(&renewals).await }));
+            on_their_way.push(self.answered(sent, self.limit(ttl), async move { driver.renew(ttl, &holds).await }));
         }
         let Some(driver) = self.backend.reentrant() else { return };
-        for Batch { ttl, sent, renewals } in batches(reentrant, most) {
+        for Batch { ttl, sent, holds } in batches(reentrant, most) {
             let driver = Arc::clone(driver);
-            on_their_way.push(self.answered(sent, self.limit(ttl), async move { driver.renew(&renewals).await }));
+            on_their_way.push(self.answered(sent, self.limit(ttl), async move { driver.renew(ttl, &holds).await }));
         }
     }
 
@@ -228,22 +228,22 @@ fn judge(lease: &Lease, sent_at: LeaseInstant, answer: Result<Renewed>, drift: D
 }
 
 /// Renewals that leave together. They are of one ttl, so that none is given up before its time for another's sake.
-struct Batch<S, R> {
+struct Batch<S, H> {
     ttl: Ttl,
     sent: Vec<S>,
-    renewals: Vec<R>,
+    holds: Vec<H>,
 }
 
-fn batches<S, R>(mut all: Vec<(Ttl, S, R)>, most: usize) -> Vec<Batch<S, R>> {
+fn batches<S, H>(mut all: Vec<(Ttl, S, H)>, most: usize) -> Vec<Batch<S, H>> {
     all.sort_by_key(|(ttl, ..)| *ttl);
-    let mut batches: Vec<Batch<S, R>> = Vec::new();
-    for (ttl, one, renewal) in all {
+    let mut batches: Vec<Batch<S, H>> = Vec::new();
+    for (ttl, one, hold) in all {
         match batches.last_mut() {
             Some(batch) if batch.ttl == ttl && batch.sent.len() < most => {
                 batch.sent.push(one);
-                batch.renewals.push(renewal);
+                batch.holds.push(hold);
             }
-            _ => batches.push(Batch { ttl, sent: vec![one], renewals: vec![renewal] }),
+            _ => batches.push(Batch { ttl, sent: vec![one], holds: vec![hold] }),
         }
     }
     batches
@@ -407,7 +407,7 @@ mod tests {
     async fn a_batch_is_of_one_ttl() {
         let ttl = |seconds| Ttl::new(Duration::from_secs(seconds)).unwrap();
         let all = [3, 1, 3, 3, 1, 3, 2].map(|seconds| (ttl(seconds), (), seconds)).to_vec();
-        let batches: Vec<_> = batches(all, 3).into_iter().map(|batch| (batch.ttl, batch.renewals)).collect();
+        let batches: Vec<_> = batches(all, 3).into_iter().map(|batch| (batch.ttl, batch.holds)).collect();
         let expected = [(ttl(1), vec![1; 2]), (ttl(2), vec![2]), (ttl(3), vec![3; 3]), (ttl(3), vec![3])];
         assert_eq!(batches, expected);
     }

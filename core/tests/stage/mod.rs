@@ -10,8 +10,8 @@ use async_trait::async_trait;
 use tenure_core::driver::{
     AcquireRequest, Acquisition, Backend, Begun, Busy, DistributedLock, Exclusion, Exited, Fencing, ForceReleased,
     Grant, Handing, Hold, Inspection, Introspection, LockCapabilities, OwnerScope, Queueing, ReentrantCapabilities,
-    ReentrantHold, ReentrantLock, ReentrantRenewal, Released, Renewal, Renewed, Revocation, TtlRange, Waiting,
-    WakeRouter, Watch,
+    ReentrantEntry, ReentrantHold, ReentrantLock, Released, Renewed, Revocation, Ttl, TtlRange, Waiting, WakeRouter,
+    Watch,
 };
 use tenure_core::{Client, ClientBuilder, Error, ErrorKind, FencingToken, LockName, OwnerId, OwnerToken, Result};
 use tokio::time::{Instant, sleep};
@@ -148,10 +148,10 @@ impl DistributedLock for Stage {
         self.give(request).await
     }
 
-    async fn renew(&self, renewals: &[Renewal]) -> Vec<Result<Renewed>> {
+    async fn renew(&self, ttl: Ttl, holds: &[Hold]) -> Vec<Result<Renewed>> {
         let mut answers = Vec::new();
-        for renewal in renewals {
-            answers.push(self.extend(&renewal.hold.token, renewal.ttl.get()).await);
+        for hold in holds {
+            answers.push(self.extend(&hold.token, ttl.get()).await);
         }
         answers
     }
@@ -195,20 +195,20 @@ impl ReentrantLock for Stage {
         self.give(request).await
     }
 
-    async fn renew(&self, renewals: &[ReentrantRenewal]) -> Vec<Result<Renewed>> {
+    async fn renew(&self, ttl: Ttl, holds: &[ReentrantHold]) -> Vec<Result<Renewed>> {
         let mut answers = Vec::new();
-        for renewal in renewals {
-            answers.push(self.extend(&OwnerToken::random(), renewal.ttl.get()).await);
+        for _ in holds {
+            answers.push(self.extend(&OwnerToken::random(), ttl.get()).await);
         }
         answers
     }
 
-    async fn exit(&self, hold: &ReentrantHold) -> Result<Exited> {
+    async fn exit(&self, hold: &ReentrantEntry) -> Result<Exited> {
         let held = self.end(&hold.name, &hold.token).await?;
         Ok(if held { Exited::Released } else { Exited::NotHeld })
     }
 
-    async fn abandon(&self, hold: &ReentrantHold) -> Result<()> {
+    async fn abandon(&self, hold: &ReentrantEntry) -> Result<()> {
         match self.play("abandon", &hold.token, &self.abandon).await {
             Some(Step::Fail(kind)) => Err(Error::new(kind, "scripted")),
             _ => Ok(()),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use tenure_core::driver::{
     AcquireRequest, Acquisition, DistributedLock, Exited, ForceReleased, Hold, Inspection, LockCapabilities,
-    ReentrantCapabilities, ReentrantHold, ReentrantLock, ReentrantRenewal, Released, Renewal, Renewed, Watch,
+    ReentrantCapabilities, ReentrantEntry, ReentrantHold, ReentrantLock, Released, Renewed, Ttl, Watch,
 };
 use tenure_core::{Error, FencingToken, LockName, OwnerId, OwnerToken, Result};
 
@@ -28,15 +28,15 @@ impl DistributedLock for End {
         self.0.ask(None, request).await
     }
 
-    async fn renew(&self, renewals: &[Renewal]) -> Vec<Result<Renewed>> {
-        renewals.iter().for_each(|renewal| self.0.uses(&renewal.hold.token, "a renewal"));
-        let (count, renewals) = (renewals.len(), renewals.to_vec());
+    async fn renew(&self, ttl: Ttl, holds: &[Hold]) -> Vec<Result<Renewed>> {
+        holds.iter().for_each(|hold| self.0.uses(&hold.token, "a renewal"));
+        let (count, holds) = (holds.len(), holds.to_vec());
         let answers = self.0.carry("renew", move |store| {
-            let renewals = renewals.clone();
+            let holds = holds.clone();
             async move {
                 let mut answers = Vec::new();
-                for renewal in renewals {
-                    answers.push(store.renew(renewal).await);
+                for hold in holds {
+                    answers.push(store.renew(ttl, hold).await);
                 }
                 Ok(answers)
             }
@@ -93,14 +93,14 @@ impl ReentrantLock for End {
         self.0.ask(Some(*owner), request).await
     }
 
-    async fn renew(&self, renewals: &[ReentrantRenewal]) -> Vec<Result<Renewed>> {
-        let (count, renewals) = (renewals.len(), renewals.to_vec());
+    async fn renew(&self, ttl: Ttl, holds: &[ReentrantHold]) -> Vec<Result<Renewed>> {
+        let (count, holds) = (holds.len(), holds.to_vec());
         let answers = self.0.carry("renew", move |store| {
-            let renewals = renewals.clone();
+            let holds = holds.clone();
             async move {
                 let mut answers = Vec::new();
-                for renewal in renewals {
-                    answers.push(store.renew_entry(renewal).await);
+                for hold in holds {
+                    answers.push(store.renew_hold(ttl, hold).await);
                 }
                 Ok(answers)
             }
@@ -108,7 +108,7 @@ impl ReentrantLock for End {
         unpack(count, answers.await)
     }
 
-    async fn exit(&self, hold: &ReentrantHold) -> Result<Exited> {
+    async fn exit(&self, hold: &ReentrantEntry) -> Result<Exited> {
         self.0.gives_back(hold.token);
         let hold = hold.clone();
         self.0
@@ -119,8 +119,8 @@ impl ReentrantLock for End {
             .await
     }
 
-    async fn abandon(&self, hold: &ReentrantHold) -> Result<()> {
-        let ReentrantHold { name, owner, token } = hold.clone();
+    async fn abandon(&self, hold: &ReentrantEntry) -> Result<()> {
+        let ReentrantEntry { name, owner, token } = hold.clone();
         self.0.give_up(Some(owner), Hold { name, token }).await
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tenure_core::driver::{
     AcquireRequest, Acquisition, Begun, Busy, DistributedLock, Exited, ForceReleased, Grant, Handed, Hold,
-    ReentrantHold, ReentrantLock, ReentrantRenewal, Released, Renewal, Renewed, Signal, Ttl, Watch,
+    ReentrantEntry, ReentrantHold, ReentrantLock, Released, Renewed, Signal, Ttl, Watch,
 };
 use tenure_core::{FencingToken, LockName, OwnerId, OwnerToken, Result};
 use tenure_memory::MemoryDriver;
@@ -140,18 +140,17 @@ impl Store {
         at * u32::try_from(1000 + self.fast).expect("it goes forward") / 1000
     }
 
-    pub(crate) async fn renew(&self, Renewal { hold, ttl }: Renewal) -> Result<Renewed> {
+    pub(crate) async fn renew(&self, ttl: Ttl, hold: Hold) -> Result<Renewed> {
         let hold = Hold { token: self.alias(hold.token), ..hold };
         if self.has(Flaw::RenewsInWordsOnly) {
             return Ok(Renewed::Extended { ttl: ttl.get() });
         }
-        let answer = DistributedLock::renew(&self.driver, &[Renewal { hold, ttl: self.kept(ttl) }]).await;
+        let answer = DistributedLock::renew(&self.driver, self.kept(ttl), &[hold]).await;
         self.renewed(answer, ttl)
     }
 
-    pub(crate) async fn renew_entry(&self, renewal: ReentrantRenewal) -> Result<Renewed> {
-        let ttl = renewal.ttl;
-        let answer = ReentrantLock::renew(&self.driver, &[ReentrantRenewal { ttl: self.kept(ttl), ..renewal }]).await;
+    pub(crate) async fn renew_hold(&self, ttl: Ttl, hold: ReentrantHold) -> Result<Renewed> {
+        let answer = ReentrantLock::renew(&self.driver, self.kept(ttl), &[hold]).await;
         self.renewed(answer, ttl)
     }
 
@@ -171,8 +170,8 @@ impl Store {
         self.driver.release(&Hold { token: self.alias(hold.token), ..hold }).await
     }
 
-    pub(crate) async fn exit(&self, hold: ReentrantHold) -> Result<Exited> {
-        let hold = ReentrantHold { token: self.alias(hold.token), ..hold };
+    pub(crate) async fn exit(&self, hold: ReentrantEntry) -> Result<Exited> {
+        let hold = ReentrantEntry { token: self.alias(hold.token), ..hold };
         let exited = self.driver.exit(&hold).await?;
         if self.has(Flaw::LeavesWithTheFirstExit) && matches!(exited, Exited::Inside { .. }) {
             self.driver.force_release(&hold.name, None).await?;
@@ -189,7 +188,7 @@ impl Store {
         self.aliases.lock().unwrap().remove(&token);
         match owner {
             None => DistributedLock::abandon(&self.driver, &Hold { name, token: known }).await,
-            Some(owner) => ReentrantLock::abandon(&self.driver, &ReentrantHold { name, owner, token: known }).await,
+            Some(owner) => ReentrantLock::abandon(&self.driver, &ReentrantEntry { name, owner, token: known }).await,
         }
     }
 

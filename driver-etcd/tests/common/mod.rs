@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tenure_core::driver::{
     AcquireRequest, Acquisition, Busy, DelayQueue as _, Grant, Handing, Hold, Lease, NewMessage, Payload, Queueing,
-    RawDelivery, ReceiveRequest, Received, ReentrantHold, Renewal, Settle, Settled, Settlement, Ttl,
+    RawDelivery, ReceiveRequest, Received, ReentrantEntry, Settle, Settled, Settlement, Ttl,
 };
 use tenure_core::queue::QueueName;
 use tenure_core::{Client, LockName, OwnerId, OwnerToken};
@@ -79,12 +79,12 @@ pub fn hold(name: &LockName, token: OwnerToken) -> Hold {
     Hold { name: name.clone(), token }
 }
 
-pub fn entry(name: &LockName, owner: OwnerId, token: OwnerToken) -> ReentrantHold {
-    ReentrantHold { name: name.clone(), owner, token }
+pub fn entry(name: &LockName, owner: OwnerId, token: OwnerToken) -> ReentrantEntry {
+    ReentrantEntry { name: name.clone(), owner, token }
 }
 
-pub fn renewal(name: &LockName, token: OwnerToken, secs: u64) -> Renewal {
-    Renewal { hold: hold(name, token), ttl: Ttl::new(Duration::from_secs(secs)).unwrap() }
+pub fn ttl(secs: u64) -> Ttl {
+    Ttl::new(Duration::from_secs(secs)).unwrap()
 }
 
 pub fn queue() -> QueueName {

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use tenure_core::driver::{
     AcquireRequest, Acquisition, Backend, Begun, Busy, DelayQueue, DistributedLock, Grant, Handing, Hold, Queueing,
-    ReentrantHold, ReentrantLock, Ttl, Watch,
+    ReentrantEntry, ReentrantLock, Ttl, Watch,
 };
 use tenure_core::{Label, LockName, OwnerId, OwnerToken};
 use tenure_redis::{RedisConfig, RedisDriver};
@@ -129,8 +129,8 @@ pub(crate) fn hold(request: &AcquireRequest) -> Hold {
     Hold { name: request.name.clone(), token: request.token }
 }
 
-pub(crate) fn entry(owner: &OwnerId, request: &AcquireRequest) -> ReentrantHold {
-    ReentrantHold { name: request.name.clone(), owner: *owner, token: request.token }
+pub(crate) fn entry(owner: &OwnerId, request: &AcquireRequest) -> ReentrantEntry {
+    ReentrantEntry { name: request.name.clone(), owner: *owner, token: request.token }
 }
 
 #[track_caller]

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use tenure_core::driver::{
-    Acquisition, Begun, DistributedLock, Exited, ForceReleased, Grant, Hold, ReentrantHold, ReentrantLock,
-    ReentrantRenewal, Released, Renewal, Renewed, Signal, Watch,
+    Acquisition, Begun, DistributedLock, Exited, ForceReleased, Grant, Hold, ReentrantEntry, ReentrantHold,
+    ReentrantLock, Released, Renewed, Signal, Watch,
 };
 use tenure_core::{FencingToken, Result};
 
@@ -161,7 +161,7 @@ impl Side {
                 Released::NotHeld => Said::only("not held"),
             }),
             Some(owner) => {
-                let entry = ReentrantHold { name: name(LOCK), owner, token };
+                let entry = ReentrantEntry { name: name(LOCK), owner, token };
                 said(client.reentrant.exit(&entry).await, |answer| match answer {
                     Exited::Released => left("free".into()),
                     Exited::Inside { depth } => left(format!("inside {depth}")),
@@ -175,7 +175,7 @@ impl Side {
         let (client, token) = (&self.clients[cast.askers[who].client], cast.tokens[who]);
         let answer = match cast.owner(who) {
             None => client.locks.abandon(&Hold { name: name(LOCK), token }).await,
-            Some(owner) => client.reentrant.abandon(&ReentrantHold { name: name(LOCK), owner, token }).await,
+            Some(owner) => client.reentrant.abandon(&ReentrantEntry { name: name(LOCK), owner, token }).await,
         };
         said(answer, |()| Said::only("abandoned"))
     }
@@ -188,14 +188,14 @@ impl Side {
             None => {
                 let same = (0..cast.askers.len()).filter(|one| cast.askers[*one].client == asker.client);
                 let hold = |one| Hold { name: name(LOCK), token: cast.tokens[one] };
-                let renewals: Vec<_> = same.map(|one| Renewal { hold: hold(one), ttl }).collect();
-                client.locks.renew(&renewals).await
+                let holds: Vec<_> = same.map(hold).collect();
+                client.locks.renew(ttl, &holds).await
             }
             Some(owner) => {
                 let fences = self.fences.iter().rev().take(2);
-                let renewals: Vec<_> =
-                    fences.map(|(fence, _)| ReentrantRenewal { name: name(LOCK), owner, fence: *fence, ttl }).collect();
-                client.reentrant.renew(&renewals).await
+                let holds: Vec<_> =
+                    fences.map(|(fence, _)| ReentrantHold { name: name(LOCK), owner, fence: *fence }).collect();
+                client.reentrant.renew(ttl, &holds).await
             }
         };
         let mut all = Said::default();

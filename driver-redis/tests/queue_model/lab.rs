@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use tenure_core::driver::{AcquireRequest, Acquisition, Backend, DistributedLock, Hold, Queueing, Renewal, Ttl};
+use tenure_core::driver::{AcquireRequest, Acquisition, Backend, DistributedLock, Hold, Queueing, Ttl};
 use tenure_core::queue::QueueName;
 use tenure_core::{LockName, OwnerToken};
 use tenure_memory::MemoryDriver;
@@ -169,8 +169,7 @@ impl Held {
 
     async fn renew(&self) {
         let hold = Hold { name: lock(), token: self.token };
-        let renewal = Renewal { hold, ttl: Ttl::new(Ttl::MAX).unwrap() };
-        DistributedLock::renew(&self.store, &[renewal]).await.remove(0).unwrap();
+        DistributedLock::renew(&self.store, Ttl::new(Ttl::MAX).unwrap(), &[hold]).await.remove(0).unwrap();
     }
 
     async fn forget(&self) {

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use async_trait::async_trait;
 use tenure_core::driver::{
     AcquireRequest, Acquisition, Ballot, DistributedLock, Doctor, Electorate, ForceReleased, Hold, Inspection,
-    LockCapabilities, QuorumNode, Raised, Released, Renewal, Renewed, Vote, Watch,
+    LockCapabilities, QuorumNode, Raised, Released, Renewed, Ttl, Vote, Watch,
 };
 use tenure_core::{FencingToken, LockName, OwnerToken, Result};
 use tenure_memory::MemoryDriver;
@@ -49,8 +49,8 @@ impl DistributedLock for Liar {
         self.store.acquire(request).await
     }
 
-    async fn renew(&self, renewals: &[Renewal]) -> Vec<Result<Renewed>> {
-        DistributedLock::renew(&self.store, renewals).await
+    async fn renew(&self, ttl: Ttl, holds: &[Hold]) -> Vec<Result<Renewed>> {
+        DistributedLock::renew(&self.store, ttl, holds).await
     }
 
     async fn release(&self, hold: &Hold) -> Result<Released> {

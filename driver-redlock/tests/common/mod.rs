@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tenure_core::driver::{
-    AcquireRequest, Acquisition, Busy, DistributedLock, Grant, Handing, Hold, Queueing, QuorumNode, Renewal, Ttl,
+    AcquireRequest, Acquisition, Busy, DistributedLock, Grant, Handing, Hold, Queueing, QuorumNode, Ttl,
 };
 use tenure_core::{Error, LockName, OwnerToken};
 use tenure_memory::MemoryDriver;
@@ -76,10 +76,6 @@ pub(crate) fn waiter(lock: &str) -> AcquireRequest {
 
 pub(crate) fn hold(request: &AcquireRequest) -> Hold {
     Hold { name: request.name.clone(), token: request.token }
-}
-
-pub(crate) fn renewal(request: &AcquireRequest) -> Renewal {
-    Renewal { hold: hold(request), ttl: request.ttl }
 }
 
 pub(crate) async fn grant(driver: &Redlock, request: &AcquireRequest) -> Grant {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tenure_core::driver::{
     AcquireRequest, Acquisition, Ballot, DistributedLock, Doctor, Electorate, ForceReleased, Hold, Inspection,
-    LockCapabilities, QuorumNode, Raised, Released, Renewal, Renewed, Vote, Watch,
+    LockCapabilities, QuorumNode, Raised, Released, Renewed, Ttl, Vote, Watch,
 };
 use tenure_core::{Error, ErrorKind, FencingToken, LockName, OwnerToken, Result};
 use tenure_memory::MemoryDriver;
@@ -103,11 +103,11 @@ impl DistributedLock for Way {
         self.carry(move |store| acquire(store, request.clone())).await
     }
 
-    async fn renew(&self, renewals: &[Renewal]) -> Vec<Result<Renewed>> {
-        let (count, renewals) = (renewals.len(), renewals.to_vec());
+    async fn renew(&self, ttl: Ttl, holds: &[Hold]) -> Vec<Result<Renewed>> {
+        let (count, holds) = (holds.len(), holds.to_vec());
         let answer = self.carry(move |store| {
-            let renewals = renewals.clone();
-            async move { Ok(store.renew(&renewals).await) }
+            let holds = holds.clone();
+            async move { Ok(store.renew(ttl, &holds).await) }
         });
         match answer.await {
             Ok(answers) => answers,

@@ -6,7 +6,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tenure_core::driver::{
     AcquireRequest, Acquisition, Backend, Begun, Busy, DistributedLock, Exclusion, Fencing, ForceReleased, Grant, Hold,
-    Inspection, Introspection, LockCapabilities, Released, Renewal, Renewed, Revocation, Ttl, TtlRange, Waiting, Watch,
+    Inspection, Introspection, LockCapabilities, Released, Renewed, Revocation, Ttl, TtlRange, Waiting, Watch,
 };
 use tenure_core::{Error, ErrorKind, FencingToken, LockName, OwnerToken, Result};
 
@@ -54,7 +54,7 @@ impl TableDriver {
         Err(Error::new(ErrorKind::Unsupported, why))
     }
 
-    async fn renew_one(&self, Renewal { hold, ttl }: &Renewal) -> Result<Renewed> {
+    async fn renew_one(&self, ttl: Ttl, hold: &Hold) -> Result<Renewed> {
         self.ensure_open()?;
         // UPDATE locks SET expires = greatest(expires, now() + $ttl)
         //  WHERE name = $name AND token = $token AND expires > now() RETURNING expires - now()
@@ -107,10 +107,10 @@ impl DistributedLock for TableDriver {
         answer.await
     }
 
-    async fn renew(&self, renewals: &[Renewal]) -> Vec<Result<Renewed>> {
-        let mut answers = Vec::with_capacity(renewals.len());
-        for renewal in renewals {
-            answers.push(self.renew_one(renewal).await); // the declared batch is 1: one transaction
+    async fn renew(&self, ttl: Ttl, holds: &[Hold]) -> Vec<Result<Renewed>> {
+        let mut answers = Vec::with_capacity(holds.len());
+        for hold in holds {
+            answers.push(self.renew_one(ttl, hold).await); // the declared batch is 1: one transaction
         }
         answers
     }

@@ -11,7 +11,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
 use tenure_core::driver::{
-    Delay, DelayQueue, Due, Lease, NewMessage, Next, Payload, ReceiveRequest, Settle, Settled, Settlement,
+    Delay, DelayQueue, Due, Exchanged, Lease, NewMessage, Next, Payload, ReceiveRequest, Settle, Settled, Settlement,
 };
 use tenure_core::queue::QueueName;
 use tenure_testkit::{RedisOptions, RedisServer};
@@ -53,7 +53,7 @@ async fn consume(q: &dyn DelayQueue) -> tenure_core::Result<()> {
     let mut watch = q.watch(&request.queue).await?;
     let (mut settles, mut names) = (Vec::new(), Vec::new());
     loop {
-        let (settled, received) = q.settle_and_receive(&settles, &request).await?;
+        let Exchanged { settled, received, .. } = q.exchange(&settles, &request).await?;
         let told = settled.iter().zip(&names).map(|(answer, name)| match answer {
             Settled::Done => format!("tenure done {name}\n"),
             _ => format!("tenure stale {name}\n"),

@@ -9,7 +9,9 @@
 
 use std::time::{Duration, Instant};
 
-use tenure_core::driver::{DelayQueue, Lease, NewMessage, Payload, ReceiveRequest, Settle, Settled, Settlement};
+use tenure_core::driver::{
+    DelayQueue, Exchanged, Lease, NewMessage, Payload, ReceiveRequest, Settle, Settled, Settlement,
+};
 use tenure_core::queue::QueueName;
 use tenure_etcd::EtcdDriver;
 use tenure_testkit::{EtcdCluster, EtcdOptions};
@@ -60,7 +62,7 @@ async fn consume(driver: EtcdDriver, queue: QueueName, batch: usize) -> usize {
     let request = ReceiveRequest { queue, max: batch, lease: Lease::DEFAULT };
     let (mut settles, mut seen) = (Vec::new(), 0);
     loop {
-        let (settled, received) = driver.settle_and_receive(&settles, &request).await.expect("answered");
+        let Exchanged { settled, received, .. } = driver.exchange(&settles, &request).await.expect("answered");
         seen += settled.iter().filter(|settled| **settled == Settled::Done).count();
         let ack = |receipt| Settle { receipt, how: Settlement::Ack };
         settles = received.deliveries.iter().map(|delivery| ack(delivery.receipt)).collect();

@@ -5,7 +5,7 @@ mod common;
 use std::time::Duration;
 
 use common::*;
-use tenure_core::driver::{DelayQueue as _, DistributedLock as _, Lease, ReceiveRequest, Released};
+use tenure_core::driver::{DelayQueue as _, DelayQueueExt as _, DistributedLock as _, Lease, ReceiveRequest, Released};
 use tenure_core::queue::{QueueLimits, QueueName, Rate};
 use tenure_core::{ErrorKind, OwnerToken};
 

@@ -10,8 +10,8 @@ use std::time::Duration;
 use common::*;
 use tenure_core::Result;
 use tenure_core::driver::{
-    DeadSelection, Delay, DelayQueue, DistributedLock, Extension, Lease, Listed, NamedId, NewMessage, ReceiveRequest,
-    ReentrantLock as _, Settle, Settlement,
+    DeadSelection, Delay, DelayQueue, DelayQueueExt as _, DistributedLock, Extension, Lease, Listed, NamedId,
+    NewMessage, ReceiveRequest, ReentrantLock as _, Settle, Settlement,
 };
 use tenure_core::queue::{ConcurrencyKey, MessageId, QueueLimits, QueueName, Rate};
 use tenure_core::{Error, ErrorKind, OwnerId, OwnerToken};

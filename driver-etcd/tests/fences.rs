@@ -5,7 +5,7 @@ mod common;
 use std::sync::{Arc, Mutex};
 
 use common::{ack, driver, granted, hold, left, message, name, queue, raw, receive, request, server};
-use tenure_core::driver::{DelayQueue as _, DistributedLock as _, Released};
+use tenure_core::driver::{DelayQueue as _, DelayQueueExt as _, DistributedLock as _, Released};
 use tenure_core::{ErrorKind, FenceFloor, OwnerToken};
 use tenure_etcd::{EtcdConfig, EtcdDriver};
 use tenure_testkit::EtcdCluster;

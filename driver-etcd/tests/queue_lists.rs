@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use common::*;
 use tenure_core::driver::{
-    Attempts, Cause, DeadCause, DeadSelection, Delay, DelayQueue as _, Due, IfKnown, Lease, ListPlace, Listed,
-    MessageInfo, MessageState, NamedId, NewMessage, Payload, Pushed, RawDelivery, ReceiveRequest, Rest, Settle,
-    Settled, Settlement,
+    Attempts, Cause, DeadCause, DeadSelection, Delay, DelayQueue as _, DelayQueueExt as _, Due, IfKnown, Lease,
+    ListPlace, Listed, MessageInfo, MessageState, NamedId, NewMessage, Payload, Pushed, RawDelivery, ReceiveRequest,
+    Rest, Settle, Settled, Settlement,
 };
 use tenure_core::queue::{ConcurrencyKey, MessageId, QueueName, Reason, Recurrence};
 use tenure_core::{ErrorKind, LockName};

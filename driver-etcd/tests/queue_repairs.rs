@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use common::*;
 use tenure_core::driver::{
-    Cancelled, DeadCause, DeadSelection, Delay, DelayQueue as _, MessageState, NamedId, NewMessage, Pushed,
-    RawDelivery, Settle, Settled, Settlement,
+    Cancelled, DeadCause, DeadSelection, Delay, DelayQueue as _, DelayQueueExt as _, MessageState, NamedId, NewMessage,
+    Pushed, RawDelivery, Settle, Settled, Settlement,
 };
 use tenure_core::queue::{ConcurrencyKey, MessageId};
 use tenure_etcd::EtcdDriver;

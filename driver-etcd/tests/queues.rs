@@ -10,7 +10,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use common::*;
-use tenure_core::driver::{Delay, DelayQueue as _, Due, Lease, NewMessage, Next, Pushed, ReceiveRequest, Settled};
+use tenure_core::driver::{
+    Delay, DelayQueue as _, DelayQueueExt as _, Due, Lease, NewMessage, Next, Pushed, ReceiveRequest, Settled,
+};
 use tenure_core::queue::ConcurrencyKey;
 use tenure_etcd::EtcdDriver;
 use tenure_testkit::{ClockShim, EtcdCluster, TcpProxy, TempDir};

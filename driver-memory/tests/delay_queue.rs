@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use tenure_core::driver::{
-    Attempts, Cause, DeadPlace, DelayQueue as _, Healed, Lease, NewMessage, Payload, Pushed, ReceiveRequest, Settled,
+    Attempts, Cause, DeadPlace, DelayQueue as _, DelayQueueExt as _, Healed, Lease, NewMessage, Payload, Pushed,
+    ReceiveRequest, Settled,
 };
 use tenure_core::queue::{Job, OrPark, Outcome, Queue, QueueName, RetryPolicy};
 use tenure_core::{Client, ErrorKind};

@@ -1,8 +1,8 @@
 //! Where fences begin.
 
 use tenure_core::driver::{
-    AcquireRequest, Acquisition, DelayQueue as _, DistributedLock as _, Grant, Lease, NewMessage, Payload, Queueing,
-    ReceiveRequest, Ttl,
+    AcquireRequest, Acquisition, DelayQueue as _, DelayQueueExt as _, DistributedLock as _, Grant, Lease, NewMessage,
+    Payload, Queueing, ReceiveRequest, Ttl,
 };
 use tenure_core::queue::QueueName;
 use tenure_core::{FenceFloor, LockName, OwnerToken};

@@ -8,8 +8,8 @@ use std::time::Duration;
 use common::queue::{message, push, queue, receive, up_to};
 use common::{Client, LONG, Server, attempt, hold, name, server, ttl, waiter, woken};
 use tenure_core::driver::{
-    AcquireRequest, Ballot, Electorate, Handing, Hold, Queueing, QuorumNode, Raised, Settle, Settled, Settlement,
-    Signal, Vote,
+    AcquireRequest, Ballot, DelayQueueExt as _, Electorate, Exchanged, Handing, Hold, Queueing, QuorumNode, Raised,
+    Settle, Settled, Settlement, Signal, Vote,
 };
 use tenure_core::{Error, ErrorKind, FencingToken, OwnerId};
 use tenure_redis::{Fences, RedisConfig, RedisDriver, RedisSettings};
@@ -172,7 +172,8 @@ async fn a_fence_of_deliveries_too_far_ahead_delivers_nothing_and_is_named() {
         push(q, &jobs, message("second", 0)).await;
         damaged(&q.receive(&up_to(&jobs, 1)).await.unwrap_err(), key);
         let settle = Settle { receipt: first.receipt, how: Settlement::Ack };
-        let (settled, received) = q.settle_and_receive(std::slice::from_ref(&settle), &up_to(&jobs, 1)).await.unwrap();
+        let Exchanged { settled, received, .. } =
+            q.exchange(std::slice::from_ref(&settle), &up_to(&jobs, 1)).await.unwrap();
         assert_eq!((settled, received.deliveries.len()), (vec![Settled::Done], 0), "what was handled is settled");
         assert!(
             server.cli(&["GET", key]).unwrap().text().contains(&ahead.to_string()),

@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use common::queue::{ack, message, one, payloads, push, queue, receive, up_to};
 use common::{Client, LONG, attempt, hold, server, waiter};
-use tenure_core::driver::{DeadSelection, Delay, DelayQueue, ForceReleased, Listed, Released, Renewed, Rest};
+use tenure_core::driver::{
+    DeadSelection, Delay, DelayQueue, DelayQueueExt as _, ForceReleased, Listed, Released, Renewed, Rest,
+};
 use tenure_core::queue::QueueLimits;
 use tenure_core::{Error, ErrorKind, Result};
 use tenure_testkit::{RedisServer, RespClient};

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use common::queue::{message, push, queue, receive, up_to};
 use common::{Client, Server, attempt, entry, hold, server, server_with, waiter};
-use tenure_core::driver::{AcquireRequest, Handing, Queueing, Signal};
+use tenure_core::driver::{AcquireRequest, DelayQueueExt as _, Handing, Queueing, Signal};
 use tenure_core::{ErrorKind, FenceFloor, OwnerId};
 use tenure_redis::{Fences, RedisConfig, RedisSettings};
 use tenure_redis_support::FenceScope;
@@ -99,7 +99,7 @@ async fn a_floor_too_far_ahead_of_the_servers_clock_is_refused_and_leaves_the_co
         push(q, &jobs, message("x", 0)).await;
         let settles = [];
         let error = q.receive(&up_to(&jobs, 1)).await.unwrap_err();
-        let both = q.settle_and_receive(&settles, &up_to(&jobs, 1)).await.unwrap_err();
+        let both = q.exchange(&settles, &up_to(&jobs, 1)).await.unwrap_err();
         for error in [error, both] {
             assert_eq!(error.kind(), ErrorKind::Misconfigured, "{error}");
             assert!(error.message().contains(&format!("fence_floor of {floor}")), "{error}");

@@ -18,7 +18,7 @@ use std::process::Command;
 use common::queue::{key, message, queue, up_to};
 use common::{Client, server};
 use futures_util::future::join_all;
-use tenure_core::driver::{NewMessage, Payload, Settle, Settlement};
+use tenure_core::driver::{DelayQueueExt as _, Exchanged, NewMessage, Payload, Settle, Settlement};
 use tenure_core::queue::QueueName;
 use tenure_testkit::{RedisServer, RespClient};
 
@@ -136,7 +136,7 @@ async fn pushes(client: &Client, jobs: &QueueName, batch: usize, times: usize) {
 async fn turns(client: &Client, jobs: &QueueName, batch: usize, times: usize) {
     let (request, mut settles) = (up_to(jobs, batch), Vec::new());
     for _ in 0..times {
-        let (_, received) = client.queues.settle_and_receive(&settles, &request).await.unwrap();
+        let Exchanged { received, .. } = client.queues.exchange(&settles, &request).await.unwrap();
         assert_eq!(received.deliveries.len(), batch);
         let ack = |receipt| Settle { receipt, how: Settlement::Ack };
         settles = received.deliveries.iter().map(|delivery| ack(delivery.receipt)).collect();

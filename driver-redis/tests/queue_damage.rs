@@ -7,8 +7,8 @@ use std::time::Duration;
 use common::queue::{ack, delay, key, known_as, message, named, payloads, push, queue, receive, settle, up_to};
 use common::{Client, server};
 use tenure_core::driver::{
-    Cancelled, DeadCause, DeadSelection, Delay, DelayQueue, Due, MessageState, NewMessage, Pushed, RawDelivery,
-    Settled, Settlement,
+    Cancelled, DeadCause, DeadSelection, Delay, DelayQueue, DelayQueueExt as _, Due, MessageState, NewMessage, Pushed,
+    RawDelivery, Settled, Settlement,
 };
 use tenure_core::queue::{MessageId, QueueName};
 use tenure_testkit::RedisServer;

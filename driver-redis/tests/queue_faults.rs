@@ -10,8 +10,8 @@ use common::queue::{
 use common::{Client, server, server_with};
 use tenure_core::ErrorKind;
 use tenure_core::driver::{
-    Cancelled, DeadSelection, Delay, Extended, Extension, MessageState, Next, Pushed, ReceiveRequest, Settled,
-    Settlement,
+    Cancelled, DeadSelection, Delay, DelayQueueExt as _, Extended, Extension, MessageState, Next, Pushed,
+    ReceiveRequest, Settled, Settlement,
 };
 use tenure_testkit::RedisOptions;
 

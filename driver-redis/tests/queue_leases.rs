@@ -5,7 +5,7 @@ mod common;
 use common::queue::{message, queue, up_to};
 use common::{Client, server};
 use std::time::Duration;
-use tenure_core::driver::{Attempts, DeadSelection, Extension, Lease, NewMessage, ReceiveRequest};
+use tenure_core::driver::{Attempts, DeadSelection, DelayQueueExt as _, Extension, Lease, NewMessage, ReceiveRequest};
 use tenure_core::queue::QueueLimits;
 
 /// What ended leases leave behind does not stay for ever: nobody comes to remove it from a queue that is not used any more.

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 
 use common::queue::{message, queue, up_to};
 use common::{Client, server};
-use tenure_core::driver::{DelayQueue, Listed, Rest, Settle, Settlement};
+use tenure_core::driver::{DelayQueue, DelayQueueExt as _, Listed, Rest, Settle, Settlement};
 use tenure_core::queue::{MessageId, QueueName};
 use tenure_testkit::RedisServer;
 

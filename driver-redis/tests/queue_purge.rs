@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use common::queue::{key, message, queue, up_to};
 use common::{Client, LONG, server};
-use tenure_core::driver::{DelayQueue, NewMessage, RawDelivery, Settle, Settlement};
+use tenure_core::driver::{DelayQueue, DelayQueueExt as _, NewMessage, RawDelivery, Settle, Settlement};
 use tenure_core::queue::{Queue, QueueName};
 use tenure_redis::RedisDriver;
 use tenure_testkit::RedisServer;

@@ -10,8 +10,8 @@ use common::queue::{delay, key, message, queue, up_to};
 use common::{Client, server};
 use tenure_core::ErrorKind;
 use tenure_core::driver::{
-    Attempts, DeadSelection, Delay, DelayQueue, Due, NewMessage, Next, Payload, ReceiveRequest, Rest, Settle,
-    Settlement,
+    Attempts, DeadSelection, Delay, DelayQueue, DelayQueueExt as _, Due, Exchanged, NewMessage, Next, Payload,
+    ReceiveRequest, Rest, Settle, Settlement,
 };
 use tenure_core::queue::{QueueLimits, QueueName};
 use tenure_testkit::RedisServer;
@@ -101,8 +101,9 @@ async fn a_burst_of_due_messages_is_worked_off_in_short_scripts() {
     let (mut settles, mut got) = (Vec::new(), 0);
     loop {
         let request = up_to(&jobs, 256);
-        let call = q.settle_and_receive(&settles, &request);
-        let (settled, received) = costs.of_call("settlement and receive of what one script hands out", call).await;
+        let call = q.exchange(&settles, &request);
+        let Exchanged { settled, received, .. } =
+            costs.of_call("settlement and receive of what one script hands out", call).await;
         assert_eq!(settled.len(), settles.len());
         got += received.deliveries.len();
         settles = acks(&received.deliveries);
@@ -230,7 +231,7 @@ async fn live(q: std::sync::Arc<dyn DelayQueue>, jobs: QueueName, batch: usize, 
     let (mut settles, mut lives) = (Vec::new(), 0);
     for _ in 0..turns {
         q.push(&jobs, &messages).await.unwrap();
-        let (settled, received) = q.settle_and_receive(&settles, &request).await.unwrap();
+        let Exchanged { settled, received, .. } = q.exchange(&settles, &request).await.unwrap();
         assert_eq!(settled.len(), settles.len());
         settles = acks(&received.deliveries);
         lives += settles.len();

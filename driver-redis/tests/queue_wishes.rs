@@ -7,8 +7,8 @@ use std::time::Duration;
 use common::queue::{ack, delay, key, known_as, message, named, one, payloads, push, queue, receive, settle, up_to};
 use common::{Client, all_calls, keys, server};
 use tenure_core::driver::{
-    Cause, DeadCause, DeadSelection, Delay, DelayQueue, Extended, Extension, IfKnown, Lease, Listed, MessageInfo,
-    NewMessage, Next, Pushed, Settled, Settlement,
+    Cause, DeadCause, DeadSelection, Delay, DelayQueue, Exchanged, Extended, Extension, IfKnown, Lease, Listed,
+    MessageInfo, NewMessage, Next, Pushed, Settled, Settlement,
 };
 use tenure_core::queue::{QueueLimits, QueueName, Rate, Recurrence};
 use tenure_testkit::RedisServer;
@@ -47,7 +47,7 @@ async fn commands_of_a_life(server: &RedisServer, q: &dyn DelayQueue, jobs: &Que
     server.cli(&["CONFIG", "RESETSTAT"]).unwrap();
     let acks = [tenure_core::driver::Settle { receipt: first.receipt, how: Settlement::Ack }];
     push(q, jobs, message("z", 0)).await;
-    let (settled, received) = q.settle_and_receive(&acks, &up_to(jobs, 1)).await.unwrap();
+    let Exchanged { settled, received, .. } = q.exchange(&acks, &up_to(jobs, 1)).await.unwrap();
     assert_eq!((settled, received.deliveries.len()), (vec![Settled::Done], 1));
     let calls = all_calls(server);
     calls.into_iter().filter(|(command, _)| command != "evalsha").collect()

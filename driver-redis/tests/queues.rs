@@ -9,8 +9,8 @@ use common::queue::{
 };
 use common::{Client, keys, server};
 use tenure_core::driver::{
-    Attempts, Cancelled, Cause, DeadCause, DeadSelection, Delay, Extended, Extension, Flow, MessageState, NewMessage,
-    Next, Payload, Pushed, Receipt, Rescheduled, Rest, Settle, Settled, Settlement,
+    Attempts, Cancelled, Cause, DeadCause, DeadSelection, Delay, DelayQueueExt as _, Exchanged, Extended, Extension,
+    Flow, MessageState, NewMessage, Next, Payload, Pushed, Receipt, Rescheduled, Rest, Settle, Settled, Settlement,
 };
 use tenure_core::queue::{MessageId, Reason};
 use tenure_core::{ErrorKind, LockName};
@@ -34,7 +34,7 @@ async fn due_messages_come_in_order_and_leave_nothing_behind() {
     assert!(first.age >= first.late && first.age < Duration::from_secs(20), "{first:?}");
     let acks: Vec<Settle> =
         received.deliveries.iter().map(|d| Settle { receipt: d.receipt, how: Settlement::Ack }).collect();
-    let (settled, rest) = q.settle_and_receive(&acks, &up_to(&jobs, 5)).await.unwrap();
+    let Exchanged { settled, received: rest, .. } = q.exchange(&acks, &up_to(&jobs, 5)).await.unwrap();
     assert_eq!(settled, [Settled::Done, Settled::Done]);
     assert_eq!(payloads(&rest.deliveries), ["three"]);
     let Next::In(span) = rest.next else { panic!("{:?}", rest.next) };
@@ -230,8 +230,8 @@ async fn one_message_of_a_key_is_in_flight() {
     let next = receive(&*q, &jobs, 10).await;
     assert_eq!(payloads(&next.deliveries), ["a2"], "in the order of their due times");
     assert_eq!(q.reschedule(&jobs, &a1.id, Delay::ZERO).await.unwrap(), Rescheduled::Moved);
-    let (_, more) = q
-        .settle_and_receive(&[Settle { receipt: next.deliveries[0].receipt, how: Settlement::Ack }], &up_to(&jobs, 10))
+    let Exchanged { received: more, .. } = q
+        .exchange(&[Settle { receipt: next.deliveries[0].receipt, how: Settlement::Ack }], &up_to(&jobs, 10))
         .await
         .unwrap();
     assert_eq!(payloads(&more.deliveries), ["a3"]);

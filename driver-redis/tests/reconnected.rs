@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use common::queue::{message, queue, up_to};
 use common::{Client, LONG, attempt, calls, server};
-use tenure_core::driver::{Next, Settle, Settled, Settlement};
+use tenure_core::driver::{DelayQueueExt as _, Exchanged, Next, Settle, Settled, Settlement};
 use tenure_core::{Error, ErrorKind, OwnerId};
 use tenure_testkit::{RedisServer, RespClient, TcpProxy};
 
@@ -102,8 +102,8 @@ async fn what_was_handled_is_settled_at_a_server_that_is_not_fit_to_hand_out_mor
     server.cli(&["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"]).unwrap();
     cut(&server);
     let began = Instant::now();
-    let (settled, received) = loop {
-        match c.queues.settle_and_receive(&handled, &up_to(&jobs, 1)).await {
+    let Exchanged { settled, received, .. } = loop {
+        match c.queues.exchange(&handled, &up_to(&jobs, 1)).await {
             Ok(answers) => break answers,
             Err(error) => assert!(error.is_transient() && began.elapsed() < LONG, "{error}"),
         }

@@ -5,7 +5,8 @@ mod common;
 use common::queue::{ack, because, key, known_as, lease, message, named, one, push, queue, receive, settle, up_to};
 use common::{Client, LONG, PLACES, Server, attempt, commands, entry, hold, keys, server, ttl, user, waiter, woken};
 use tenure_core::driver::{
-    AcquireRequest, DeadSelection, Delay, Extension, Handing, NewMessage, Queueing, ReentrantHold, Settled, Settlement,
+    AcquireRequest, DeadSelection, Delay, DelayQueueExt as _, Extension, Handing, NewMessage, Queueing, ReentrantHold,
+    Settled, Settlement,
 };
 use tenure_core::{ErrorKind, OwnerId};
 use tenure_redis::RedisDriver;

@@ -7,8 +7,8 @@ use rusqlite::Connection;
 use tempfile::TempDir;
 use tenure_core::Client;
 use tenure_core::driver::{
-    Backend, DeadCause, Delay, DelayQueue, Due, Lease, MessageState, NamedId, NewMessage, Next, Payload, Pushed,
-    ReceiveRequest, Settle, Settled, Settlement,
+    Backend, DeadCause, Delay, DelayQueue, DelayQueueExt as _, Due, Lease, MessageState, NamedId, NewMessage, Next,
+    Payload, Pushed, ReceiveRequest, Settle, Settled, Settlement,
 };
 use tenure_core::queue::{MessageId, QueueName};
 use tenure_sqlite::{SqliteConfig, SqliteDriver};

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tenure_core::driver::Begun;
 use tenure_core::{Client, FenceFloor, FencingToken};
 
-use super::support::{free_within, granted, hold, keep, lock, ttl_of, request, take, take_raw};
+use super::support::{free_within, granted, hold, keep, lock, request, take, take_raw, ttl_of};
 use crate::case::{Case, CaseResult, Context, Failure, Need, case};
 use crate::harness::{Data, Fault, FaultKind};
 use crate::witness::{FencedRegister, UnfencedRegister};

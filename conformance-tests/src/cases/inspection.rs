@@ -6,8 +6,8 @@ use tenure_core::driver::{ForceReleased, Inspection, Introspection, Released, Re
 use tenure_core::{ErrorKind, LostReason, OwnerToken};
 
 use super::support::{
-    busy, clean, free_within, granted, hold, is_free, is_free_raw, joining, keep, lock, must, must_fail, ttl_of,
-    request, take, take_raw,
+    busy, clean, free_within, granted, hold, is_free, is_free_raw, joining, keep, lock, must, must_fail, request, take,
+    take_raw, ttl_of,
 };
 use crate::case::{Case, CaseResult, Context, Need, case};
 use crate::layer::Op;

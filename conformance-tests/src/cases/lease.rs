@@ -7,7 +7,7 @@ use tenure_core::{HoldState, LostReason, OwnerToken};
 use tokio::time::Instant;
 
 use super::support::{
-    clean, free_within, granted, hold, is_free, is_free_raw, keep, lock, must, ttl_of, request, take, take_raw,
+    clean, free_within, granted, hold, is_free, is_free_raw, keep, lock, must, request, take, take_raw, ttl_of,
 };
 use crate::case::{Case, CaseResult, Context, case};
 

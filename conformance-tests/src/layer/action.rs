@@ -30,9 +30,9 @@ pub enum Op {
     AbandonEntry,
     /// `DelayQueue::push`
     Push,
-    /// `DelayQueue::receive` and `DelayQueue::settle_and_receive`
+    /// `DelayQueue::exchange` that asks for messages
     Receive,
-    /// `DelayQueue::settle`
+    /// `DelayQueue::exchange` that only settles
     Settle,
     /// `DelayQueue::extend`
     Extend,

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use tenure_core::driver::{
-    Cancelled, DeadPage, DeadPlace, DeadSelection, Delay, DelayQueue, Extended, Extension, ListPlace, Listed, LockTurn,
-    MessageInfo, MessagePage, NewMessage, PurgePlace, PurgeStep, Purged, Pushed, QueueCapabilities, QueuePage,
-    QueueStats, ReceiveRequest, Received, Redriven, Rescheduled, Settle, Settled, TurnGiven, Watch,
+    Cancelled, DeadPage, DeadPlace, DeadSelection, Delay, DelayQueue, Exchanged, Extended, Extension, ListPlace,
+    Listed, LockTurn, MessageInfo, MessagePage, NewMessage, PurgePlace, PurgeStep, Purged, Pushed, QueueCapabilities,
+    QueuePage, QueueStats, ReceiveRequest, Redriven, Rescheduled, Settle, TurnGiven, Watch,
 };
 use tenure_core::queue::{MessageId, QueueLimits, QueueName};
 use tenure_core::{LockName, Result};
@@ -69,27 +69,9 @@ impl DelayQueue for LayeredQueue {
         send!(self, Op::Push, queue, |inner| inner.push(&queue, &messages).await, queue, messages)
     }
 
-    async fn receive(&self, request: &ReceiveRequest) -> Result<Received> {
-        send!(self, Op::Receive, &request.queue, |inner| inner.receive(&request).await, request)
-    }
-
-    async fn settle(&self, queue: &QueueName, settles: &[Settle]) -> Result<Vec<Settled>> {
-        send!(self, Op::Settle, queue, |inner| inner.settle(&queue, &settles).await, queue, settles)
-    }
-
-    async fn settle_and_receive(
-        &self,
-        settles: &[Settle],
-        request: &ReceiveRequest,
-    ) -> Result<(Vec<Settled>, Received)> {
-        send!(
-            self,
-            Op::Receive,
-            &request.queue,
-            |inner| inner.settle_and_receive(&settles, &request).await,
-            settles,
-            request
-        )
+    async fn exchange(&self, settles: &[Settle], request: &ReceiveRequest) -> Result<Exchanged> {
+        let op = if request.max == 0 { Op::Settle } else { Op::Receive };
+        send!(self, op, &request.queue, |inner| inner.exchange(&settles, &request).await, settles, request)
     }
 
     async fn extend(&self, queue: &QueueName, extensions: &[Extension]) -> Result<Vec<Extended>> {

@@ -8,10 +8,10 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tenure_core::Result;
 use tenure_core::driver::{
-    Cancelled, DeadPage, DeadPlace, DeadSelection, Delay, DelayQueue, Extended, Extension, IfKnown, Lease, ListPlace,
-    Listed, LockTurn, MessageInfo, MessagePage, NewMessage, Next, PurgePlace, PurgeStep, Purged, Pushed,
-    QueueCapabilities, QueuePage, QueueStats, Receipt, ReceiveRequest, Received, Redriven, Rescheduled, Settle,
-    Settled, Settlement, TurnGiven, Watch,
+    Cancelled, DeadPage, DeadPlace, DeadSelection, Delay, DelayQueue, DelayQueueExt as _, Exchanged, Extended,
+    Extension, IfKnown, Lease, ListPlace, Listed, LockTurn, MessageInfo, MessagePage, NewMessage, Next, PurgePlace,
+    PurgeStep, Purged, Pushed, QueueCapabilities, QueuePage, QueueStats, Receipt, ReceiveRequest, Received, Redriven,
+    Rescheduled, Settle, Settled, Settlement, TurnGiven, Watch,
 };
 use tenure_core::queue::{MessageId, QueueLimits, QueueName};
 
@@ -152,6 +152,33 @@ impl BentQueue {
 }
 
 #[deny(clippy::missing_trait_methods)]
+impl BentQueue {
+    async fn begin(&self, request: &ReceiveRequest) -> Result<Received> {
+        let mut request = request.clone();
+        request.queue = (self.bend.queue)(&request.queue);
+        (self.bend.ask)(&mut request);
+        let received = self.honest.receive(&request).await?;
+        self.received(&request.queue, received).await
+    }
+
+    async fn end(&self, queue: &QueueName, settles: &[Settle]) -> Result<Vec<Settled>> {
+        let queue = (self.bend.queue)(queue);
+        if self.has(Quirk::PauseStopsSettlements) && self.seen().paused {
+            return Ok(vec![Settled::Stale; settles.len()]);
+        }
+        self.seen().settled = true;
+        if self.has(Quirk::RecursNothing) && settles.iter().any(|s| matches!(s.how, Settlement::Recur { .. })) {
+            return Ok(vec![Settled::Done; settles.len()]);
+        }
+        let mut settled = self.honest.settle(&queue, &self.settles(&queue, settles).await?).await?;
+        if self.has(Quirk::DropsTheDead) {
+            self.honest.dead_purge(&queue, &DeadSelection::Oldest(1_000)).await?;
+        }
+        (self.bend.settled)(&mut settled);
+        Ok(settled)
+    }
+}
+
 #[async_trait]
 impl DelayQueue for BentQueue {
     fn capabilities(&self) -> QueueCapabilities {
@@ -185,45 +212,19 @@ impl DelayQueue for BentQueue {
         Ok(pushed)
     }
 
-    async fn receive(&self, request: &ReceiveRequest) -> Result<Received> {
-        let mut request = request.clone();
-        request.queue = (self.bend.queue)(&request.queue);
-        (self.bend.ask)(&mut request);
-        let received = self.honest.receive(&request).await?;
-        self.received(&request.queue, received).await
-    }
-
-    async fn settle(&self, queue: &QueueName, settles: &[Settle]) -> Result<Vec<Settled>> {
-        let queue = (self.bend.queue)(queue);
-        if self.has(Quirk::PauseStopsSettlements) && self.seen().paused {
-            return Ok(vec![Settled::Stale; settles.len()]);
-        }
-        self.seen().settled = true;
-        if self.has(Quirk::RecursNothing) && settles.iter().any(|s| matches!(s.how, Settlement::Recur { .. })) {
-            return Ok(vec![Settled::Done; settles.len()]);
-        }
-        let mut settled = self.honest.settle(&queue, &self.settles(&queue, settles).await?).await?;
-        if self.has(Quirk::DropsTheDead) {
-            self.honest.dead_purge(&queue, &DeadSelection::Oldest(1_000)).await?;
-        }
-        (self.bend.settled)(&mut settled);
-        Ok(settled)
-    }
-
-    async fn settle_and_receive(
-        &self,
-        settles: &[Settle],
-        request: &ReceiveRequest,
-    ) -> Result<(Vec<Settled>, Received)> {
-        if self.has(Quirk::FusedForgetsSettlements) {
-            return Ok((vec![Settled::Done; settles.len()], self.receive(request).await?));
-        }
-        let settled = self.settle(&request.queue, settles).await?;
-        if self.has(Quirk::FusedForgetsToReceive) {
-            let nothing = Received { deliveries: Vec::new(), next: Next::Never, healed: Default::default() };
-            return Ok((settled, nothing));
-        }
-        Ok((settled, self.receive(request).await?))
+    async fn exchange(&self, settles: &[Settle], request: &ReceiveRequest) -> Result<Exchanged> {
+        let both = !settles.is_empty() && request.max > 0;
+        let settled = match settles {
+            [] => Vec::new(),
+            _ if both && self.has(Quirk::FusedForgetsSettlements) => vec![Settled::Done; settles.len()],
+            _ => self.end(&request.queue, settles).await?,
+        };
+        let received = match request.max {
+            0 => Received::nothing(Next::Now),
+            _ if both && self.has(Quirk::FusedForgetsToReceive) => Received::nothing(Next::Never),
+            _ => self.begin(request).await?,
+        };
+        Ok(Exchanged { settled, received })
     }
 
     async fn extend(&self, queue: &QueueName, extensions: &[Extension]) -> Result<Vec<Extended>> {

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use tenure_core::driver::{
-    Attempts, Cancelled, DeadPage, DeadPlace, DeadSelection, Delay, DelayQueue, Exclusion, Extended, Extension,
-    Fencing, KeyedConcurrency, Lease, LeaseRange, ListPlace, Listed, LockTurn, MessageInfo, MessagePage, NewMessage,
-    Parking, Payload, PurgePlace, PurgeStep, Purged, Pushed, QueueCapabilities, QueuePage, QueueStats, QueueWake,
-    ReceiveRequest, Received, Redriven, Rescheduled, Settle, Settled, TurnGiven, Watch,
+    Attempts, Cancelled, DeadPage, DeadPlace, DeadSelection, Delay, DelayQueue, Exchanged, Exclusion, Extended,
+    Extension, Fencing, KeyedConcurrency, Lease, LeaseRange, ListPlace, Listed, LockTurn, MessageInfo, MessagePage,
+    NewMessage, Parking, Payload, PurgePlace, PurgeStep, Purged, Pushed, QueueCapabilities, QueuePage, QueueStats,
+    QueueWake, ReceiveRequest, Redriven, Rescheduled, Settle, TurnGiven, Watch,
 };
 use tenure_core::queue::{MessageId, QueueLimits, QueueName};
 use tenure_core::{Error, ErrorKind, Result};
@@ -56,19 +56,7 @@ impl DelayQueue for Empty {
         nothing()
     }
 
-    async fn receive(&self, _request: &ReceiveRequest) -> Result<Received> {
-        nothing()
-    }
-
-    async fn settle(&self, _queue: &QueueName, _settles: &[Settle]) -> Result<Vec<Settled>> {
-        nothing()
-    }
-
-    async fn settle_and_receive(
-        &self,
-        _settles: &[Settle],
-        _request: &ReceiveRequest,
-    ) -> Result<(Vec<Settled>, Received)> {
+    async fn exchange(&self, _settles: &[Settle], _request: &ReceiveRequest) -> Result<Exchanged> {
         nothing()
     }
 

@@ -4,7 +4,9 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
-use tenure_core::driver::{AcquireRequest, Acquisition, Exited, OwnerScope, ReentrantCapabilities, ReentrantEntry, ReentrantHold, Renewed, Ttl};
+use tenure_core::driver::{
+    AcquireRequest, Acquisition, Exited, OwnerScope, ReentrantCapabilities, ReentrantEntry, ReentrantHold, Renewed, Ttl,
+};
 use tenure_core::{LockName, OwnerId, OwnerToken, Result};
 
 use super::entries::granting;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use async_trait::async_trait;
-use tenure_core::driver::{ForceReleased, Renewed, Ttl, Hold};
+use tenure_core::driver::{ForceReleased, Hold, Renewed, Ttl};
 use tenure_core::{FencingToken, LockName, Result};
 
 use super::maker::{Mutant, mutant};

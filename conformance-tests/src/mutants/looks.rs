@@ -236,8 +236,7 @@ struct WiderTtl;
 impl Twist for WiderTtl {
     fn capabilities(&self, inner: &Inner) -> LockCapabilities {
         let locks = inner.locks().capabilities();
-        let widest =
-            TtlRange { min: Ttl::MIN, max: Ttl::MAX, granularity: ms(1) };
+        let widest = TtlRange { min: Ttl::MIN, max: Ttl::MAX, granularity: ms(1) };
         // One wider still where there is nothing to widen: a range that no ttl reaches.
         let ttl = if locks.ttl == widest { TtlRange { max: widest.max + ms(1), ..widest } } else { widest };
         LockCapabilities { ttl, ..locks }

@@ -46,14 +46,14 @@ pub use counted::{CountedReentry, ProcessOwners};
 pub use doctor::{Checkup, Concern, Doctor, Finding, Topic};
 pub use lifecycle::{Fate, Lifecycle, POSTPONED};
 pub use lock::{DistributedLock, ReentrantLock};
-pub use queue::DelayQueue;
+pub use queue::{DelayQueue, DelayQueueExt};
 pub use queue_report::{
     Cancelled, DeadCause, DeadLetter, DeadPage, DeadPlace, DeadSelection, Flow, ListPlace, Listed, MessageInfo,
     MessagePage, PurgePlace, PurgeStep, Purged, QueuePage, QueueStats, Redriven, Rescheduled, Rest,
 };
 pub use queue_request::{
-    Cause, Due, Extended, Extension, Healed, IfKnown, LockTurn, MessageState, NamedId, NewMessage, Next, Pushed,
-    RawDelivery, Receipt, ReceiveRequest, Received, Settle, Settled, Settlement, TurnGiven,
+    Cause, Due, Exchanged, Extended, Extension, Healed, IfKnown, LockTurn, MessageState, NamedId, NewMessage, Next,
+    Pushed, RawDelivery, Receipt, ReceiveRequest, Received, Settle, Settled, Settlement, TurnGiven,
 };
 pub use quorum_node::{Ballot, Electorate, QuorumNode, Raised, Vote};
 pub use request::{

@@ -5,12 +5,12 @@ use std::fmt::Debug;
 use async_trait::async_trait;
 
 use super::{
-    Cancelled, DeadPage, DeadPlace, DeadSelection, Extended, Extension, ListPlace, Listed, LockTurn, MessageInfo,
-    MessagePage, NewMessage, PurgePlace, PurgeStep, Purged, Pushed, QueueCapabilities, QueuePage, QueueStats,
-    ReceiveRequest, Received, Redriven, Rescheduled, Settle, Settled, TurnGiven, Watch,
+    Cancelled, DeadPage, DeadPlace, DeadSelection, Exchanged, Extended, Extension, ListPlace, Listed, LockTurn,
+    MessageInfo, MessagePage, NewMessage, PurgePlace, PurgeStep, Purged, Pushed, QueueCapabilities, QueuePage,
+    QueueStats, ReceiveRequest, Received, Redriven, Rescheduled, Settle, Settled, TurnGiven, Watch,
 };
 use crate::value::error::Result;
-use crate::value::limits::{Delay, QueueLimits};
+use crate::value::limits::{Delay, Lease, QueueLimits};
 use crate::value::queue_name::{MessageId, QueueName};
 
 /// Delay queues of one backend. The rules that all methods share are in the [module's documentation](super).
@@ -20,7 +20,7 @@ use crate::value::queue_name::{MessageId, QueueName};
 /// letters. A lease that ends makes the message due again: its place is the lease's end.
 ///
 /// **No background role.** Whatever must be repaired (leases that ended, messages without attempts left, orphans of a
-/// crash) is repaired by [`receive`](Self::receive), a bounded number in each call.
+/// crash) is repaired by [`exchange`](Self::exchange), a bounded number in each call.
 ///
 /// **Time** is the backend's alone; requests and answers carry spans, never instants. A backend that has no clock of
 /// its own declares the error of the one it uses ([`clock_error`](QueueCapabilities::clock_error)). The queue's clock
@@ -45,8 +45,20 @@ pub trait DelayQueue: Debug + Send + Sync + 'static {
     /// * A full queue refuses the whole batch with [`ErrorKind::LimitReached`](crate::ErrorKind::LimitReached).
     async fn push(&self, queue: &QueueName, messages: &[NewMessage]) -> Result<Vec<Pushed>>;
 
-    /// Hands out up to `max` messages that are due, the soonest first, each with a lease, an attempt counted, and a
-    /// fence greater than that of every earlier delivery of the queue. Never waits.
+    /// Ends deliveries, up to [`batch`](QueueCapabilities::batch), and hands out what is due, in one round trip. Never waits.
+    ///
+    /// Not atomic as a pair, but the settlements come first, and a failure promises the same as it does for a settlement: if
+    /// only the messages failed to come, it is [`ErrorKind::Indeterminate`](crate::ErrorKind::Indeterminate) or the
+    /// settlements are answered with [`Received::nothing`]. With nothing to settle and a [`max`](ReceiveRequest::max) of 0
+    /// nothing need be sent.
+    ///
+    /// **Settlements.** One answer for each, in order. A receipt is valid from its delivery until it is settled, or until the
+    /// message is delivered again, moved to the dead letters, cancelled or rescheduled. The end of the lease alone does not
+    /// make it invalid. Any other receipt answers [`Settled::Stale`](super::Settled::Stale) and changes nothing. Works while the
+    /// queue is paused. What becomes of the message is told by [`Lifecycle::settle`](super::Lifecycle::settle).
+    ///
+    /// **Messages.** Up to [`max`](ReceiveRequest::max) that are due, the soonest first, each with a lease, an attempt counted,
+    /// and a fence greater than that of every earlier delivery of the queue.
     ///
     /// * A message whose lease has ended is due at that instant: it is delivered again, and the older receipt dies.
     /// * A message without attempts left moves to the dead letters instead ([`DeadCause::Exhausted`](super::DeadCause)); if it
@@ -59,22 +71,7 @@ pub trait DelayQueue: Debug + Send + Sync + 'static {
     /// * Hands out no more than the queue's [limits](Self::limit) allow, and then says when it is worth asking again.
     /// * A paused queue hands out nothing and repairs nothing.
     /// * Looks at a bounded number of messages; [`Next::Now`](super::Next::Now) when that bound cut it short.
-    async fn receive(&self, request: &ReceiveRequest) -> Result<Received>;
-
-    /// Ends deliveries, up to [`batch`](QueueCapabilities::batch): one answer for each, in order.
-    ///
-    /// A receipt is valid from its delivery until it is settled, or until the message is delivered again, moved to the
-    /// dead letters, cancelled or rescheduled. The end of the lease alone does not make it invalid. Any other receipt answers
-    /// [`Settled::Stale`] and changes nothing. Works while the queue is paused.
-    async fn settle(&self, queue: &QueueName, settles: &[Settle]) -> Result<Vec<Settled>>;
-
-    /// [`settle`](Self::settle), then [`receive`](Self::receive), in one round trip. Not atomic as a pair, but the
-    /// settlements come first, and a failure promises the same as it does for a settlement.
-    async fn settle_and_receive(
-        &self,
-        settles: &[Settle],
-        request: &ReceiveRequest,
-    ) -> Result<(Vec<Settled>, Received)>;
+    async fn exchange(&self, settles: &[Settle], request: &ReceiveRequest) -> Result<Exchanged>;
 
     /// Sets what is left of leases, up to [`batch`](QueueCapabilities::batch): one answer for each, in order.
     ///
@@ -169,3 +166,20 @@ pub trait DelayQueue: Debug + Send + Sync + 'static {
     /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported).
     async fn watch(&self, queue: &QueueName) -> Result<Watch>;
 }
+
+/// Either half of an [`exchange`](DelayQueue::exchange) by itself.
+#[async_trait]
+pub trait DelayQueueExt: DelayQueue {
+    /// Hands out messages, and settles none.
+    async fn receive(&self, request: &ReceiveRequest) -> Result<Received> {
+        Ok(self.exchange(&[], request).await?.received)
+    }
+
+    /// Ends deliveries, and asks for no messages.
+    async fn settle(&self, queue: &QueueName, settles: &[Settle]) -> Result<Vec<Settled>> {
+        let request = ReceiveRequest { queue: queue.clone(), max: 0, lease: Lease::DEFAULT };
+        Ok(self.exchange(settles, &request).await?.settled)
+    }
+}
+
+impl<Q: DelayQueue + ?Sized> DelayQueueExt for Q {}

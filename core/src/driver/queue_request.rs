@@ -125,7 +125,8 @@ pub enum MessageState {
 pub struct ReceiveRequest {
     /// Out of which queue.
     pub queue: QueueName,
-    /// How many at most: 1 to [`batch`](super::QueueCapabilities::batch).
+    /// How many at most, up to [`batch`](super::QueueCapabilities::batch). With 0 nothing is handed out, and nothing looked
+    /// for: an exchange then only settles.
     pub max: usize,
     /// For how long they are hidden from others, from now on the queue's clock.
     pub lease: Lease,
@@ -140,6 +141,23 @@ pub struct Received {
     pub next: Next,
     /// What the call repaired on its way.
     pub healed: Healed,
+}
+
+impl Received {
+    /// Nothing was handed out, and nothing repaired.
+    #[must_use]
+    pub fn nothing(next: Next) -> Self {
+        Self { deliveries: Vec::new(), next, healed: Healed::default() }
+    }
+}
+
+/// The answer to an [`exchange`](super::DelayQueue::exchange).
+#[derive(Clone, Debug)]
+pub struct Exchanged {
+    /// One answer for each settlement, in order.
+    pub settled: Vec<Settled>,
+    /// What was handed out.
+    pub received: Received,
 }
 
 /// When a queue is worth asking again, as the backend computed it after the deliveries of the same answer.

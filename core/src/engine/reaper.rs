@@ -14,7 +14,7 @@ use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 use tokio::sync::{Notify, oneshot};
 
-use crate::driver::{Backend, DelayQueue, Hold, ReentrantEntry, Settle};
+use crate::driver::{Backend, DelayQueue, DelayQueueExt as _, Hold, ReentrantEntry, Settle};
 use crate::engine::lease::{Entry, Lease, LeaseKey, Past, UndoMark, outlast, quiet};
 use crate::telemetry;
 use crate::value::clock::LeaseInstant;

@@ -16,7 +16,8 @@ use tokio::sync::{Notify, oneshot};
 use tokio::time::{Instant, timeout};
 
 use crate::driver::{
-    DelayQueue, Next, QueueCapabilities, QueueWake, RawDelivery, ReceiveRequest, Received, Settle, Settled, Watch,
+    DelayQueue, DelayQueueExt as _, Exchanged, Next, QueueCapabilities, QueueWake, RawDelivery, ReceiveRequest,
+    Received, Settle, Settled, Watch,
 };
 use crate::engine::shared::Shared;
 use crate::panicked::caught_in;
@@ -396,10 +397,10 @@ impl Fetcher {
         let settles: Vec<Settle> = load.settles.iter().map(|pending| pending.settle.clone()).collect();
         let sent_at = LeaseInstant::before_send();
         match caught_in(DRIVER, self.call(settles, load.ask, sent_at)).await {
-            Ok((settled, received)) => {
+            Ok(Exchanged { settled, received }) => {
                 turn.pause = FIRST_PAUSE;
                 self.answer_settlements(load.settles, settled);
-                if let (Some(ask), Some(received)) = (load.ask, received) {
+                if let Some(ask) = load.ask {
                     telemetry::received(&self.name, &received);
                     turn.ask_at = Instant::now() + wait_for(received.next, turn.idle);
                     if turn.watch.is_some() && received.deliveries.is_empty() {
@@ -435,26 +436,24 @@ impl Fetcher {
         settles: Vec<Settle>,
         ask: Option<Ask>,
         sent_at: LeaseInstant,
-    ) -> Result<(Vec<Settled>, Option<Received>)> {
+    ) -> Result<Exchanged> {
         let (fetcher, limit) = (Arc::clone(self), self.shared.config.op_timeout);
         let Some(Ask { max, lease, .. }) = ask else {
             let call = self.driver.settle(&self.name, &settles);
-            return bounded(limit, call).await.map(|settled| (settled, None));
+            return bounded(limit, call)
+                .await
+                .map(|settled| Exchanged { settled, received: Received::nothing(Next::Now) });
         };
         let mut call = Box::pin(async move {
             let request = ReceiveRequest { queue: fetcher.name.clone(), max, lease };
-            if settles.is_empty() {
-                return fetcher.driver.receive(&request).await.map(|received| (Vec::new(), Some(received)));
-            }
-            let answer = fetcher.driver.settle_and_receive(&settles, &request).await;
-            answer.map(|(settled, received)| (settled, Some(received)))
+            fetcher.driver.exchange(&settles, &request).await
         });
         match timeout(limit, &mut call).await {
             Ok(answer) => answer,
             Err(_) => {
                 let fetcher = Arc::clone(self);
                 tokio::spawn(async move {
-                    if let Ok(Ok((_, Some(received)))) = timeout(lease.get(), call).await {
+                    if let Ok(Ok(Exchanged { received, .. })) = timeout(lease.get(), call).await {
                         let claims =
                             received.deliveries.into_iter().map(|raw| InFlight::new(&fetcher, raw, sent_at, lease));
                         claims.for_each(drop); // each returns its message

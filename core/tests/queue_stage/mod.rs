@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use tenure_core::driver::{
-    Backend, Cancelled, DeadPage, DeadPlace, DeadSelection, Delay, DelayQueue, Extended, Extension, ListPlace, Listed,
-    LockTurn, MessageInfo, MessagePage, NewMessage, PurgePlace, PurgeStep, Purged, Pushed, QueueCapabilities,
-    QueuePage, QueueStats, ReceiveRequest, Received, Redriven, Rescheduled, Settle, Settled, TurnGiven, Watch,
+    Backend, Cancelled, DeadPage, DeadPlace, DeadSelection, Delay, DelayQueue, Exchanged, Extended, Extension,
+    ListPlace, Listed, LockTurn, MessageInfo, MessagePage, NewMessage, PurgePlace, PurgeStep, Purged, Pushed,
+    QueueCapabilities, QueuePage, QueueStats, ReceiveRequest, Redriven, Rescheduled, Settle, TurnGiven, Watch,
 };
 use tenure_core::queue::{MessageId, Queue, QueueLimits, QueueName, Text};
 use tenure_core::{Client, Error, ErrorKind, Result};
@@ -99,23 +99,14 @@ impl DelayQueue for QueueStage {
         self.honest.push(queue, messages).await
     }
 
-    async fn receive(&self, request: &ReceiveRequest) -> Result<Received> {
-        befall(&self.receives)?;
-        self.honest.receive(request).await
-    }
-
-    async fn settle(&self, queue: &QueueName, settles: &[Settle]) -> Result<Vec<Settled>> {
-        befall(&self.settles)?;
-        self.honest.settle(queue, settles).await
-    }
-
-    async fn settle_and_receive(
-        &self,
-        settles: &[Settle],
-        request: &ReceiveRequest,
-    ) -> Result<(Vec<Settled>, Received)> {
-        let settled = self.settle(&request.queue, settles).await?;
-        Ok((settled, self.receive(request).await?))
+    async fn exchange(&self, settles: &[Settle], request: &ReceiveRequest) -> Result<Exchanged> {
+        if !settles.is_empty() {
+            befall(&self.settles)?;
+        }
+        if request.max > 0 {
+            befall(&self.receives)?;
+        }
+        self.honest.exchange(settles, request).await
     }
 
     async fn extend(&self, queue: &QueueName, extensions: &[Extension]) -> Result<Vec<Extended>> {

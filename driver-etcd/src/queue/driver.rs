@@ -2,10 +2,10 @@
 
 use async_trait::async_trait;
 use tenure_core::driver::{
-    Attempts, Cancelled, DeadPage, DeadPlace, DeadSelection, Delay, DelayQueue, Exclusion, Extended, Extension,
-    Fencing, KeyedConcurrency, Lease, LeaseRange, ListPlace, Listed, LockTurn, MessageInfo, MessagePage, NewMessage,
-    Parking, PurgePlace, PurgeStep, Purged, Pushed, QueueCapabilities, QueuePage, QueueStats, QueueWake,
-    ReceiveRequest, Received, Redriven, Rescheduled, Settle, Settled, TurnGiven, Watch,
+    Attempts, Cancelled, DeadPage, DeadPlace, DeadSelection, Delay, DelayQueue, Exchanged, Exclusion, Extended,
+    Extension, Fencing, KeyedConcurrency, Lease, LeaseRange, ListPlace, Listed, LockTurn, MessageInfo, MessagePage,
+    NewMessage, Next, Parking, PurgePlace, PurgeStep, Purged, Pushed, QueueCapabilities, QueuePage, QueueStats,
+    QueueWake, ReceiveRequest, Received, Redriven, Rescheduled, Settle, TurnGiven, Watch,
 };
 use tenure_core::queue::{MessageId, QueueLimits, QueueName};
 use tenure_core::{Error, ErrorKind, Result};
@@ -41,25 +41,16 @@ impl DelayQueue for EtcdDriver {
         self.inner.push(queue, messages).await
     }
 
-    async fn receive(&self, request: &ReceiveRequest) -> Result<Received> {
-        self.inner.receive(request).await
-    }
-
-    async fn settle(&self, queue: &QueueName, settles: &[Settle]) -> Result<Vec<Settled>> {
-        self.inner.settle(queue, settles).await
-    }
-
     /// One after the other: etcd has no way to decide on what it has just changed.
-    async fn settle_and_receive(
-        &self,
-        settles: &[Settle],
-        request: &ReceiveRequest,
-    ) -> Result<(Vec<Settled>, Received)> {
+    async fn exchange(&self, settles: &[Settle], request: &ReceiveRequest) -> Result<Exchanged> {
         let settled = self.inner.settle(&request.queue, settles).await?;
+        if request.max == 0 {
+            return Ok(Exchanged { settled, received: Received::nothing(Next::Now) });
+        }
         let received = self.inner.receive(request).await;
-        // The settlements are done, so nothing about the pair can be promised any more.
-        let unknown = |error: Error| error.with_kind(ErrorKind::Indeterminate);
-        Ok((settled, received.map_err(unknown)?))
+        // Once settlements are done, nothing about the pair can be promised any more.
+        let told = |error: Error| if settles.is_empty() { error } else { error.with_kind(ErrorKind::Indeterminate) };
+        Ok(Exchanged { settled, received: received.map_err(told)? })
     }
 
     async fn extend(&self, queue: &QueueName, extensions: &[Extension]) -> Result<Vec<Extended>> {

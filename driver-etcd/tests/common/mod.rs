@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use tenure_core::driver::{
-    AcquireRequest, Acquisition, Busy, DelayQueue as _, Grant, Handing, Hold, Lease, NewMessage, Payload, Queueing,
-    RawDelivery, ReceiveRequest, Received, ReentrantEntry, Settle, Settled, Settlement, Ttl,
+    AcquireRequest, Acquisition, Busy, DelayQueue as _, DelayQueueExt as _, Grant, Handing, Hold, Lease, NewMessage,
+    Payload, Queueing, RawDelivery, ReceiveRequest, Received, ReentrantEntry, Settle, Settled, Settlement, Ttl,
 };
 use tenure_core::queue::QueueName;
 use tenure_core::{Client, LockName, OwnerId, OwnerToken};

@@ -14,11 +14,13 @@ const LOOKS: usize = 1000;
 
 impl QueueState {
     pub(crate) fn receive(&mut self, turn: &mut Turn<'_>, request: &ReceiveRequest) -> Received {
-        let mut healed = Healed::default();
-        let mut deliveries = Vec::new();
-        if self.flow == Flow::Paused {
-            return Received { deliveries, next: Next::Paused, healed };
+        if request.max == 0 {
+            return Received::nothing(Next::Now);
         }
+        if self.flow == Flow::Paused {
+            return Received::nothing(Next::Paused);
+        }
+        let (mut deliveries, mut healed) = (Vec::new(), Healed::default());
         let now = turn.now;
         let mut looks = LOOKS;
         let room = self.room(now);

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use tenure_core::driver::{
-    Attempts, Cancelled, DeadPage, DeadPlace, DeadSelection, Delay, DelayQueue, Exclusion, Extended, Extension,
-    Fencing, Flow, KeyedConcurrency, Lease, LeaseRange, ListPlace, Listed, LockTurn, MessageInfo, MessagePage,
-    NewMessage, Parking, Payload, PurgePlace, PurgeStep, Purged, Pushed, QueueCapabilities, QueuePage, QueueStats,
-    QueueWake, ReceiveRequest, Received, Redriven, Rescheduled, Settle, Settled, TurnGiven, Watch,
+    Attempts, Cancelled, DeadPage, DeadPlace, DeadSelection, Delay, DelayQueue, Exchanged, Exclusion, Extended,
+    Extension, Fencing, Flow, KeyedConcurrency, Lease, LeaseRange, ListPlace, Listed, LockTurn, MessageInfo,
+    MessagePage, NewMessage, Parking, Payload, PurgePlace, PurgeStep, Purged, Pushed, QueueCapabilities, QueuePage,
+    QueueStats, QueueWake, ReceiveRequest, Redriven, Rescheduled, Settle, TurnGiven, Watch,
 };
 use tenure_core::queue::{MessageId, QueueLimits, QueueName};
 use tenure_core::{Error, ErrorKind, Result};
@@ -53,25 +53,12 @@ impl DelayQueue for MemoryDriver {
         pushed.ok_or_else(|| Error::new(ErrorKind::LimitReached, format!("the queue is full: it holds up to {most}")))
     }
 
-    async fn receive(&self, request: &ReceiveRequest) -> Result<Received> {
-        let asked = request.clone();
-        self.turn(Operation::Receive, &request.queue, move |state, turn| state.receive(turn, &asked)).await
-    }
-
-    async fn settle(&self, queue: &QueueName, settles: &[Settle]) -> Result<Vec<Settled>> {
-        let settles = settles.to_vec();
-        self.turn(Operation::Settle, queue, move |state, turn| state.settle(turn, &settles)).await
-    }
-
-    async fn settle_and_receive(
-        &self,
-        settles: &[Settle],
-        request: &ReceiveRequest,
-    ) -> Result<(Vec<Settled>, Received)> {
+    async fn exchange(&self, settles: &[Settle], request: &ReceiveRequest) -> Result<Exchanged> {
         let (settles, asked) = (settles.to_vec(), request.clone());
-        self.turn(Operation::Receive, &request.queue, move |state, turn| {
-            let settled = state.settle(turn, &settles);
-            (settled, state.receive(turn, &asked))
+        let operation = if asked.max == 0 { Operation::Settle } else { Operation::Receive };
+        self.turn(operation, &request.queue, move |state, turn| Exchanged {
+            settled: state.settle(turn, &settles),
+            received: state.receive(turn, &asked),
         })
         .await
     }

@@ -3,8 +3,8 @@
 use std::time::{Duration, Instant};
 
 use tenure_core::driver::{
-    Delay, DelayQueue, Due, Lease, NamedId, NewMessage, Payload, Pushed, RawDelivery, Receipt, ReceiveRequest,
-    Received, Settle, Settled, Settlement,
+    Delay, DelayQueue, DelayQueueExt as _, Due, Lease, NamedId, NewMessage, Payload, Pushed, RawDelivery, Receipt,
+    ReceiveRequest, Received, Settle, Settled, Settlement,
 };
 use tenure_core::queue::{ConcurrencyKey, MessageId, QueueName, Reason};
 

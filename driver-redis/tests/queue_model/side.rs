@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use tenure_core::Result;
 use tenure_core::driver::{
-    DeadPlace, DeadSelection, DelayQueue, Extension, Listed, MessageInfo, Next, Pushed, RawDelivery, Receipt,
-    ReceiveRequest, Received, Settle, Settlement,
+    DeadPlace, DeadSelection, DelayQueue, DelayQueueExt as _, Exchanged, Extension, Listed, MessageInfo, Next, Pushed,
+    RawDelivery, Receipt, ReceiveRequest, Received, Settle, Settlement,
 };
 use tenure_core::queue::{MessageId, QueueName};
 
@@ -139,7 +139,7 @@ async fn done(side: &mut Side, jobs: &QueueName, op: &Op) -> Result<String> {
         }
         Op::Receive(list, max, lease) => {
             let settles = settles(side, list);
-            let (settled, received) = queues.settle_and_receive(&settles, &request(*max, *lease)).await?;
+            let Exchanged { settled, received, .. } = queues.exchange(&settles, &request(*max, *lease)).await?;
             format!("{settled:?} {}", side.deliveries(&received))
         }
         Op::Settle(list) => told(queues.settle(jobs, &settles(side, list)).await?),

@@ -22,11 +22,13 @@ pub(super) enum Burial {
 
 impl QueueTurn<'_, '_> {
     pub(super) fn receive(&mut self, request: &ReceiveRequest) -> Done<Received> {
-        let mut healed = Healed::default();
-        let mut deliveries = Vec::new();
-        if self.flow == Flow::Paused {
-            return Ok(Received { deliveries, next: Next::Paused, healed });
+        if request.max == 0 {
+            return Ok(Received::nothing(Next::Now));
         }
+        if self.flow == Flow::Paused {
+            return Ok(Received::nothing(Next::Paused));
+        }
+        let (mut deliveries, mut healed) = (Vec::new(), Healed::default());
         let now = self.turn.at;
         let mut looks = LOOKS;
         let most = request.max.min(self.room()?);

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use tenure_core::driver::{
-    Attempts, Cancelled, DeadPage, DeadPlace, DeadSelection, Delay, DelayQueue, Exclusion, Extended, Extension,
-    Fencing, Flow, KeyedConcurrency, Lease, LeaseRange, ListPlace, Listed, LockTurn, MessageInfo, MessagePage,
-    NewMessage, Parking, Payload, PurgePlace, PurgeStep, Purged, Pushed, QueueCapabilities, QueuePage, QueueStats,
-    QueueWake, ReceiveRequest, Received, Redriven, Rescheduled, Settle, Settled, TurnGiven, Watch,
+    Attempts, Cancelled, DeadPage, DeadPlace, DeadSelection, Delay, DelayQueue, Exchanged, Exclusion, Extended,
+    Extension, Fencing, Flow, KeyedConcurrency, Lease, LeaseRange, ListPlace, Listed, LockTurn, MessageInfo,
+    MessagePage, NewMessage, Parking, Payload, PurgePlace, PurgeStep, Purged, Pushed, QueueCapabilities, QueuePage,
+    QueueStats, QueueWake, ReceiveRequest, Redriven, Rescheduled, Settle, TurnGiven, Watch,
 };
 use tenure_core::queue::{MessageId, QueueLimits, QueueName};
 use tenure_core::{Error, ErrorKind, Result};
@@ -53,27 +53,14 @@ impl DelayQueue for SqliteDriver {
         self.decide(queue, move |state| state.push(&messages)).await
     }
 
-    async fn receive(&self, request: &ReceiveRequest) -> Result<Received> {
-        self.settle_and_receive(&[], request).await.map(|(_, received)| received)
-    }
-
-    async fn settle(&self, queue: &QueueName, settles: &[Settle]) -> Result<Vec<Settled>> {
-        let settles = settles.to_vec();
-        self.decide(queue, move |state| state.settle(&settles)).await
-    }
-
-    async fn settle_and_receive(
-        &self,
-        settles: &[Settle],
-        request: &ReceiveRequest,
-    ) -> Result<(Vec<Settled>, Received)> {
+    async fn exchange(&self, settles: &[Settle], request: &ReceiveRequest) -> Result<Exchanged> {
         let (settles, asked) = (settles.to_vec(), request.clone());
-        let watches = self.worker().bell()?.queues.is_watched(&request.queue);
+        let watches = request.max > 0 && self.worker().bell()?.queues.is_watched(&request.queue);
         self.decide(&request.queue, move |state| {
             if watches {
                 state.watch()?;
             }
-            Ok((state.settle(&settles)?, state.receive(&asked)?))
+            Ok(Exchanged { settled: state.settle(&settles)?, received: state.receive(&asked)? })
         })
         .await
     }

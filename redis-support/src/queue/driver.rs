@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use tenure_core::driver::{
-    Attempts, Cancelled, DeadPage, DeadPlace, DeadSelection, Delay, DelayQueue, Exclusion, Extended, Extension,
-    Fencing, Healed, KeyedConcurrency, Lease, LeaseRange, ListPlace, Listed, LockTurn, MessageInfo, MessagePage,
+    Attempts, Cancelled, DeadPage, DeadPlace, DeadSelection, Delay, DelayQueue, Exchanged, Exclusion, Extended,
+    Extension, Fencing, KeyedConcurrency, Lease, LeaseRange, ListPlace, Listed, LockTurn, MessageInfo, MessagePage,
     NewMessage, Next, Parking, Payload, PurgePlace, PurgeStep, Purged, Pushed, QueueCapabilities, QueuePage,
-    QueueStats, QueueWake, ReceiveRequest, Received, Redriven, Rescheduled, Rest, Settle, Settled, TurnGiven, Watch,
+    QueueStats, QueueWake, ReceiveRequest, Received, Redriven, Rescheduled, Rest, Settle, TurnGiven, Watch,
 };
 use tenure_core::queue::{MessageId, QueueLimits, QueueName};
 use tenure_core::{Error, ErrorKind, LockName, Result};
@@ -42,9 +42,14 @@ impl<E: RedisExecutor> RedisLocks<E> {
     }
 
     /// What was handled is settled also where nothing can be handed out. The next receive tells why.
-    async fn only_settle(&self, queue: &QueueName, settles: &[Settle]) -> Result<(Vec<Settled>, Received)> {
-        let nothing = Received { deliveries: Vec::new(), next: Next::Now, healed: Healed::default() };
-        Ok((self.settle(queue, settles).await?, nothing))
+    async fn only_settle(&self, queue: &QueueName, settles: &[Settle]) -> Result<Exchanged> {
+        let received = Received::nothing(Next::Now);
+        if settles.is_empty() {
+            return Ok(Exchanged { settled: Vec::new(), received });
+        }
+        let call = self.calls().queue_turn(queue, settles, None, Listening::No);
+        let settled = self.on_queue("settle", queue, call, |answer| reply::settled(answer, settles.len())).await?;
+        Ok(Exchanged { settled, received })
     }
 
     fn listening(&self, queue: &QueueName) -> Listening {
@@ -97,28 +102,11 @@ impl<E: RedisExecutor> DelayQueue for RedisLocks<E> {
         .await
     }
 
-    async fn receive(&self, request: &ReceiveRequest) -> Result<Received> {
-        self.check().await?;
-        let call = self.calls().queue_turn(&request.queue, &[], Some(request), self.listening(&request.queue));
-        let (received, damaged) = self.on_queue("receive", &request.queue, call, reply::received).await?;
-        self.bury_damaged(&request.queue, damaged).await;
-        Ok(received)
-    }
-
-    async fn settle(&self, queue: &QueueName, settles: &[Settle]) -> Result<Vec<Settled>> {
-        if settles.is_empty() {
-            return Ok(Vec::new());
-        }
-        let call = self.calls().queue_turn(queue, settles, None, Listening::No);
-        self.on_queue("settle", queue, call, |answer| reply::settled(answer, settles.len())).await
-    }
-
-    async fn settle_and_receive(
-        &self,
-        settles: &[Settle],
-        request: &ReceiveRequest,
-    ) -> Result<(Vec<Settled>, Received)> {
+    async fn exchange(&self, settles: &[Settle], request: &ReceiveRequest) -> Result<Exchanged> {
         let queue = &request.queue;
+        if request.max == 0 {
+            return self.only_settle(queue, settles).await;
+        }
         match self.check().await {
             // Nothing left, and settlements would fare no better.
             Err(error) if error.is_transient() || settles.is_empty() => return Err(error),
@@ -127,14 +115,15 @@ impl<E: RedisExecutor> DelayQueue for RedisLocks<E> {
         }
         let call = self.calls().queue_turn(queue, settles, Some(request), self.listening(queue));
         let read = |answer: &Reply| Ok((reply::settled(answer, settles.len())?, reply::received(answer)?));
-        let (settled, (received, damaged)) = match self.on_queue("settle_and_receive", queue, call, read).await {
+        let operation = if settles.is_empty() { "receive" } else { "exchange" };
+        let (settled, (received, damaged)) = match self.on_queue(operation, queue, call, read).await {
             Err(error) if refuses_receives(&error) && !settles.is_empty() => {
                 return self.only_settle(queue, settles).await;
             }
             answer => answer?,
         };
         self.bury_damaged(queue, damaged).await;
-        Ok((settled, received))
+        Ok(Exchanged { settled, received })
     }
 
     async fn extend(&self, queue: &QueueName, extensions: &[Extension]) -> Result<Vec<Extended>> {

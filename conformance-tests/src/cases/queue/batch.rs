@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tenure_core::ErrorKind;
-use tenure_core::driver::{NewMessage, Next, Settle, Settled, Settlement};
+use tenure_core::driver::{DelayQueueExt as _, Exchanged, NewMessage, Next, Settle, Settled, Settlement};
 
 use super::support::{bench, bytes, lease, message, raw, texts};
 use crate::case::{Case, CaseResult, Context, Need, case};
@@ -174,7 +174,7 @@ async fn fused(context: &mut Context) -> CaseResult {
     let request =
         tenure_core::driver::ReceiveRequest { queue: raw.name.clone(), max: 5, lease: lease(context, 30_000) };
     let settles = [Settle { receipt: delivery.receipt, how }];
-    let (settled, received) = raw.driver.settle_and_receive(&settles, &request).await?;
+    let Exchanged { settled, received, .. } = raw.driver.exchange(&settles, &request).await?;
     assert_eq!(settled, [Settled::Done]);
     assert_eq!(received.deliveries.iter().map(|delivery| delivery.attempt).collect::<Vec<_>>(), [2]);
     Ok(())

@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use tenure_core::Client;
 use tenure_core::driver::{
-    Attempts, Delay, DelayQueue, Due, Extended, Extension, Lease, MessageState, NamedId, NewMessage, Payload, Pushed,
-    QueueStats, RawDelivery, Receipt, ReceiveRequest, Received, Settle, Settled, Settlement,
+    Attempts, Delay, DelayQueue, DelayQueueExt as _, Due, Extended, Extension, Lease, MessageState, NamedId,
+    NewMessage, Payload, Pushed, QueueStats, RawDelivery, Receipt, ReceiveRequest, Received, Settle, Settled,
+    Settlement,
 };
 use tenure_core::queue::{ConcurrencyKey, MessageId, Queue, QueueName};
 

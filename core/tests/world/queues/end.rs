@@ -6,9 +6,9 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use tenure_core::Result;
 use tenure_core::driver::{
-    Cancelled, DeadPage, DeadPlace, DeadSelection, Delay, DelayQueue, Extended, Extension, ListPlace, Listed, LockTurn,
-    MessageInfo, MessagePage, NewMessage, PurgePlace, PurgeStep, Purged, Pushed, QueueCapabilities, QueuePage,
-    QueueStats, ReceiveRequest, Received, Redriven, Rescheduled, Settle, Settled, TurnGiven, WakeHandle, Watch,
+    Cancelled, DeadPage, DeadPlace, DeadSelection, Delay, DelayQueue, Exchanged, Extended, Extension, ListPlace,
+    Listed, LockTurn, MessageInfo, MessagePage, NewMessage, PurgePlace, PurgeStep, Purged, Pushed, QueueCapabilities,
+    QueuePage, QueueStats, ReceiveRequest, Redriven, Rescheduled, Settle, TurnGiven, WakeHandle, Watch,
 };
 use tenure_core::queue::{MessageId, QueueLimits, QueueName};
 
@@ -54,36 +54,16 @@ impl DelayQueue for QueueEnd {
         .await
     }
 
-    async fn receive(&self, request: &ReceiveRequest) -> Result<Received> {
-        let request = request.clone();
-        self.carry("receive", move |store| {
-            let request = request.clone();
-            async move { store.receive(&request).await }
-        })
-        .await
-    }
-
-    async fn settle(&self, queue: &QueueName, settles: &[Settle]) -> Result<Vec<Settled>> {
-        let asked = Arc::new((queue.clone(), settles.to_vec()));
-        self.carry("settle", move |store| {
-            let asked = Arc::clone(&asked);
-            async move { store.settle(&asked.0, &asked.1).await }
-        })
-        .await
-    }
-
-    async fn settle_and_receive(
-        &self,
-        settles: &[Settle],
-        request: &ReceiveRequest,
-    ) -> Result<(Vec<Settled>, Received)> {
+    async fn exchange(&self, settles: &[Settle], request: &ReceiveRequest) -> Result<Exchanged> {
         let asked = Arc::new((settles.to_vec(), request.clone()));
-        self.carry("settle and receive", move |store| {
+        let what = match (settles, request.max) {
+            ([], _) => "receive",
+            (_, 0) => "settle",
+            _ => "settle and receive",
+        };
+        self.carry(what, move |store| {
             let asked = Arc::clone(&asked);
-            async move {
-                let settled = store.settle(&asked.1.queue, &asked.0).await?;
-                Ok((settled, store.receive(&asked.1).await?))
-            }
+            async move { store.exchange(&asked.0, &asked.1).await }
         })
         .await
     }

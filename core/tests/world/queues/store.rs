@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tenure_core::driver::{
-    Cancelled, Delay, DelayQueue, Due, Extended, Extension, Lease, NewMessage, Next, Pushed, QueueCapabilities,
-    ReceiveRequest, Received, Rescheduled, Settle, Settled, Settlement,
+    Cancelled, Delay, DelayQueue, DelayQueueExt as _, Due, Exchanged, Extended, Extension, Lease, NewMessage, Next,
+    Pushed, QueueCapabilities, ReceiveRequest, Received, Rescheduled, Settle, Settled, Settlement,
 };
 use tenure_core::queue::{MessageId, QueueName};
 use tenure_core::{FencingToken, Result};
@@ -114,7 +114,16 @@ impl QueueStore {
         Ok(answers)
     }
 
-    pub(crate) async fn receive(&self, asked: &ReceiveRequest) -> Result<Received> {
+    pub(crate) async fn exchange(&self, settles: &[Settle], request: &ReceiveRequest) -> Result<Exchanged> {
+        let settled = self.settle(&request.queue, settles).await?;
+        let received = match request.max {
+            0 => Received::nothing(Next::Now),
+            _ => self.receive(request).await?,
+        };
+        Ok(Exchanged { settled, received })
+    }
+
+    async fn receive(&self, asked: &ReceiveRequest) -> Result<Received> {
         let lease = self.kept(asked.lease);
         let received = self.driver.receive(&ReceiveRequest { lease, ..asked.clone() }).await?;
         Ok(self.received(received, lease))
@@ -159,7 +168,7 @@ impl QueueStore {
         Ok(answer)
     }
 
-    pub(crate) async fn settle(&self, queue: &QueueName, settles: &[Settle]) -> Result<Vec<Settled>> {
+    async fn settle(&self, queue: &QueueName, settles: &[Settle]) -> Result<Vec<Settled>> {
         let mut answers = Vec::new();
         for settle in settles {
             answers.push(self.settle_one(queue, settle).await?);

@@ -6,8 +6,8 @@
 use std::time::Duration;
 
 use tenure_core::driver::{
-    Exclusion, Fencing, Introspection, KeyedConcurrency, LeaseRange, LockCapabilities, OwnerScope, Parking,
-    QueueCapabilities, QueueWake, ReentrantCapabilities, Revocation, TtlRange, Waiting,
+    Exclusion, Fencing, Introspection, LeaseRange, LockCapabilities, OwnerScope, Parking, QueueCapabilities, QueueWake,
+    ReentrantCapabilities, TtlRange, Waiting,
 };
 use tenure_memory::MemoryDriver;
 
@@ -47,117 +47,91 @@ fn memory() -> Defaults {
 
 /// A file of this machine.
 pub(crate) fn sqlite() -> Defaults {
-    let locks = LockCapabilities {
-        exclusion: Exclusion::SingleNode,
-        fencing: Fencing::ClockSeeded,
-        waiting: Waiting::Fifo,
-        ttl: millis_up_to(Duration::from_secs(24 * 86_400)),
-        introspection: Introspection::Full,
-        revocation: Revocation::Forced,
-        max_waiters: Some(10_000),
-        renew_batch: 500,
-        max_fences: 1024,
-    };
-    let queue = QueueCapabilities {
-        clock_error: Duration::ZERO,
-        wake: QueueWake::Notified,
-        durability: Exclusion::SingleNode,
-        fencing: Fencing::ClockSeeded,
-        keys: KeyedConcurrency::OneInFlight,
-        parking: Parking::Attended,
-        payload: 1024 * 1024,
-        batch: 256,
-        request_bytes: 2 * 1024 * 1024,
-        delay: Duration::from_secs(3_650 * 86_400),
-        lease: LeaseRange { min: Duration::from_millis(10), max: Duration::from_secs(86_400) },
-        attempts: 10_000,
-        backlog: None,
-        dead_letters: 100_000,
-    };
-    let reentrant = ReentrantCapabilities { scope: OwnerScope::Backend, max_depth: 1_000 };
+    let locks = LockCapabilities::new(
+        Exclusion::SingleNode,
+        Fencing::ClockSeeded,
+        Waiting::Fifo,
+        millis_up_to(Duration::from_secs(24 * 86_400)),
+    )
+    .with_max_waiters(Some(10_000))
+    .with_renew_batch(500)
+    .with_max_fences(1024);
+    let queue = QueueCapabilities::new(Exclusion::SingleNode, Fencing::ClockSeeded, QueueWake::Notified)
+        .with_parking(Parking::Attended)
+        .with_payload(1024 * 1024)
+        .with_batch(256)
+        .with_request_bytes(2 * 1024 * 1024)
+        .with_delay(Duration::from_secs(3_650 * 86_400))
+        .with_lease(LeaseRange { min: Duration::from_millis(10), max: Duration::from_secs(86_400) })
+        .with_attempts(10_000)
+        .with_dead_letters(100_000);
+    let reentrant = ReentrantCapabilities::new(OwnerScope::Backend, 1_000);
     Defaults { locks, reentrant, queue: Some(queue) }
 }
 
 /// Either driver of Redis, where this can break exclusion.
 pub(crate) fn redis(exclusion: Exclusion) -> Defaults {
-    let locks = LockCapabilities {
+    let locks = LockCapabilities::new(
         exclusion,
-        fencing: Fencing::ClockSeeded,
-        waiting: Waiting::Fifo,
-        ttl: millis_up_to(Duration::from_secs(24 * 86_400)),
-        introspection: Introspection::Full,
-        revocation: Revocation::Forced,
-        max_waiters: Some(10_000),
-        renew_batch: 100,
-        max_fences: 8,
-    };
-    let queue = QueueCapabilities {
-        clock_error: Duration::ZERO,
-        wake: QueueWake::Notified,
-        durability: exclusion,
-        fencing: Fencing::ClockSeeded,
-        keys: KeyedConcurrency::OneInFlight,
-        parking: Parking::Attended,
-        payload: 256 * 1024,
-        batch: 256,
-        request_bytes: 1024 * 1024,
-        delay: Duration::from_secs(3_650 * 86_400),
-        lease: LeaseRange { min: Duration::from_millis(10), max: Duration::from_secs(86_400) },
-        attempts: 10_000,
-        backlog: None,
-        dead_letters: 100_000,
-    };
-    let reentrant = ReentrantCapabilities { scope: OwnerScope::Backend, max_depth: 65_535 };
+        Fencing::ClockSeeded,
+        Waiting::Fifo,
+        millis_up_to(Duration::from_secs(24 * 86_400)),
+    )
+    .with_max_waiters(Some(10_000))
+    .with_renew_batch(100)
+    .with_max_fences(8);
+    let queue = QueueCapabilities::new(exclusion, Fencing::ClockSeeded, QueueWake::Notified)
+        .with_parking(Parking::Attended)
+        .with_payload(256 * 1024)
+        .with_batch(256)
+        .with_request_bytes(1024 * 1024)
+        .with_delay(Duration::from_secs(3_650 * 86_400))
+        .with_lease(LeaseRange { min: Duration::from_millis(10), max: Duration::from_secs(86_400) })
+        .with_attempts(10_000)
+        .with_dead_letters(100_000);
+    let reentrant = ReentrantCapabilities::new(OwnerScope::Backend, 65_535);
     Defaults { locks, reentrant, queue: Some(queue) }
 }
 
 /// A quorum of Redis servers.
 pub(crate) fn redlock(nodes: u8) -> Defaults {
-    let locks = LockCapabilities {
-        exclusion: Exclusion::Quorum { nodes },
-        waiting: Waiting::Notified,
-        ttl: millis_up_to(Duration::from_secs(60)),
-        max_fences: 1,
-        ..redis(Exclusion::SingleNode).locks
-    };
-    let reentrant = ReentrantCapabilities { scope: OwnerScope::Process, max_depth: 65_535 };
+    let locks = redis(Exclusion::SingleNode)
+        .locks
+        .with_exclusion(Exclusion::Quorum { nodes })
+        .with_waiting(Waiting::Notified)
+        .with_ttl(millis_up_to(Duration::from_secs(60)))
+        .with_max_fences(1);
+    let reentrant = ReentrantCapabilities::new(OwnerScope::Process, 65_535);
     Defaults { locks, reentrant, queue: None }
 }
 
 /// The etcd driver. It is here without the feature as well: the page does not depend on how it was made.
 pub(crate) fn etcd() -> Defaults {
-    let locks = LockCapabilities {
-        exclusion: Exclusion::Consensus,
-        fencing: Fencing::Strict,
-        waiting: Waiting::Fifo,
-        ttl: TtlRange {
+    let locks = LockCapabilities::new(
+        Exclusion::Consensus,
+        Fencing::Strict,
+        Waiting::Fifo,
+        TtlRange {
             min: Duration::from_secs(2),
             max: Duration::from_secs(24 * 86_400),
             granularity: Duration::from_secs(1),
         },
-        introspection: Introspection::Ageless,
-        revocation: Revocation::Forced,
-        max_waiters: Some(10_000),
-        renew_batch: 100,
-        max_fences: 8,
-    };
-    let queue = QueueCapabilities {
-        clock_error: Duration::from_secs(1),
-        wake: QueueWake::Notified,
-        durability: Exclusion::Consensus,
-        fencing: Fencing::Strict,
-        keys: KeyedConcurrency::OneInFlight,
-        parking: Parking::Attended,
-        payload: 64 * 1024,
-        batch: 100,
-        request_bytes: 384 * 1024,
-        delay: Duration::from_secs(3_650 * 86_400),
-        lease: LeaseRange { min: Duration::from_millis(10), max: Duration::from_secs(86_400) },
-        attempts: 10_000,
-        backlog: None,
-        dead_letters: 100_000,
-    };
-    let reentrant = ReentrantCapabilities { scope: OwnerScope::Backend, max_depth: 1_000 };
+    )
+    .with_introspection(Introspection::Ageless)
+    .with_max_waiters(Some(10_000))
+    .with_renew_batch(100)
+    .with_max_fences(8);
+    let queue = QueueCapabilities::new(Exclusion::Consensus, Fencing::Strict, QueueWake::Notified)
+        .with_clock_error(Duration::from_secs(1))
+        .with_parking(Parking::Attended)
+        .with_payload(64 * 1024)
+        .with_batch(100)
+        .with_request_bytes(384 * 1024)
+        .with_delay(Duration::from_secs(3_650 * 86_400))
+        .with_lease(LeaseRange { min: Duration::from_millis(10), max: Duration::from_secs(86_400) })
+        .with_attempts(10_000)
+        .with_dead_letters(100_000);
+    let reentrant = ReentrantCapabilities::new(OwnerScope::Backend, 1_000);
     Defaults { locks, reentrant, queue: Some(queue) }
 }
 

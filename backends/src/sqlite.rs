@@ -13,7 +13,7 @@ use tempfile::TempDir;
 use tenure_conformance::{
     BoxError, CaseContext, Declared, Fault, FaultKind, Harness, HarnessMaker, Healer, Inspector, Residue,
 };
-use tenure_core::driver::{Backend, LockCapabilities, QueueCapabilities, ReentrantCapabilities};
+use tenure_core::driver::Backend;
 use tenure_core::{FenceFloor, LockName};
 use tenure_sqlite::{SqliteConfig, SqliteDriver};
 
@@ -38,9 +38,9 @@ impl HarnessMaker for SqliteMaker {
     /// The driver's defaults, and caps that the suite can reach. The suite compares it with the live driver.
     fn declared(&self) -> Declared {
         let Defaults { locks, reentrant, queue } = defaults::sqlite();
-        let queue = queue.map(|queue| QueueCapabilities { dead_letters: MAX_DEAD_LETTERS, ..queue });
-        let declared = Declared::new(LockCapabilities { max_waiters: Some(MAX_WAITERS), ..locks })
-            .reentrant(ReentrantCapabilities { max_depth: MAX_DEPTH, ..reentrant });
+        let queue = queue.map(|queue| queue.with_dead_letters(MAX_DEAD_LETTERS));
+        let declared =
+            Declared::new(locks.with_max_waiters(Some(MAX_WAITERS))).reentrant(reentrant.with_max_depth(MAX_DEPTH));
         queue
             .into_iter()
             .fold(declared, Declared::queue)

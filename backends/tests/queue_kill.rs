@@ -30,10 +30,7 @@ fn queue() -> QueueName {
 }
 
 fn message(payload: &str, after: Duration) -> NewMessage {
-    NewMessage {
-        due: Due::After(Delay::new(after).unwrap()),
-        ..NewMessage::new(Payload::new(payload.as_bytes()).unwrap())
-    }
+    NewMessage::new(Payload::new(payload.as_bytes()).unwrap()).with_due(Due::After(Delay::new(after).unwrap()))
 }
 
 async fn queues(url: &str) -> Arc<dyn DelayQueue> {
@@ -49,7 +46,7 @@ fn say(lines: &str) {
 }
 
 async fn consume(q: &dyn DelayQueue) -> tenure_core::Result<()> {
-    let request = ReceiveRequest { queue: queue(), max: BATCH, lease: Lease::new(LEASE)? };
+    let request = ReceiveRequest::new(queue(), BATCH, Lease::new(LEASE)?);
     let mut watch = q.watch(&request.queue).await?;
     let (mut settles, mut names) = (Vec::new(), Vec::new());
     loop {
@@ -64,7 +61,7 @@ async fn consume(q: &dyn DelayQueue) -> tenure_core::Result<()> {
         for delivery in received.deliveries {
             let name = String::from_utf8_lossy(delivery.payload.as_bytes()).into_owned();
             got.push_str(&format!("tenure got {name} {}\n", delivery.attempt));
-            settles.push(Settle { receipt: delivery.receipt, how: Settlement::Ack });
+            settles.push(Settle::new(delivery.receipt, Settlement::Ack));
             names.push(name);
         }
         say(&(told + &got));

@@ -38,9 +38,9 @@ async fn hold(driver: &Driver, ttl: Ttl) -> Result<Vec<Hold>> {
     for index in 0..HOLDS {
         let (name, token) = (LockName::new(format!("bench/held/{index}"))?, OwnerToken::random());
         let queue = Queueing::None;
-        let request = AcquireRequest { name: name.clone(), token, ttl, queue, label: None, fences: 1 };
+        let request = AcquireRequest::new(name.clone(), token, ttl).with_queue(queue);
         match driver.backend.locks().acquire(&request).await? {
-            Acquisition::Granted(_) => holds.push(Hold { name, token }),
+            Acquisition::Granted(_) => holds.push(Hold::new(name, token)),
             Acquisition::Busy(_) => return Err(Error::new(ErrorKind::NotHeld, "a fresh name is busy")),
         }
     }

@@ -9,19 +9,9 @@
 //! # use std::time::Duration;
 //! # use tenure_core::driver::*;
 //! # fn capabilities() -> LockCapabilities {
-//! #     LockCapabilities {
-//! #         exclusion: Exclusion::SingleNode,
-//! #         fencing: Fencing::Strict,
-//! #         waiting: Waiting::Poll,
-//! #         ttl: TtlRange { min: Duration::from_millis(10), max: Duration::from_secs(60), granularity: Duration::from_millis(1) },
-//! #         introspection: Introspection::None,
-//! #         revocation: Revocation::None,
-//! #         max_waiters: None,
-//! #         renew_batch: 1,
-//! #         max_fences: 1,
-//! #     }
+//! #     let (min, max, granularity) = (Duration::from_millis(10), Duration::from_secs(60), Duration::from_millis(1));
+//! #     LockCapabilities::new(Exclusion::SingleNode, Fencing::Strict, Waiting::Poll, TtlRange { min, max, granularity })
 //! # }
-//!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() {
 //! let mut driver = MockDistributedLock::new();

@@ -79,7 +79,7 @@ fn a_handed_lease_is_confirmed_while_its_holder_blocks() {
             sleep(QUIET).await;
             let token = backend.sent("acquire")[0];
             let fence = FencingToken::new(9).unwrap();
-            backend.wakes.hand(&token, Handed { fence, ttl: LEASE, began_at: backend.time(), fences: 1 });
+            backend.wakes.hand(&token, Handed::new(fence, LEASE, backend.time()));
         });
         let guard = lock.acquire().await.unwrap();
         block_and_check(&stage, &guard);

@@ -78,34 +78,32 @@ impl DistributedLock for Script {
     }
 
     fn capabilities(&self) -> LockCapabilities {
-        LockCapabilities {
-            exclusion: Exclusion::Process,
-            fencing: Fencing::Strict,
-            waiting: Waiting::Fifo,
-            ttl: TtlRange {
+        LockCapabilities::new(
+            Exclusion::Process,
+            Fencing::Strict,
+            Waiting::Fifo,
+            TtlRange {
                 min: Duration::from_millis(10),
                 max: Duration::from_secs(60),
                 granularity: Duration::from_millis(1),
             },
-            introspection: Introspection::None,
-            revocation: Revocation::None,
-            max_waiters: None,
-            renew_batch: 2,
-            max_fences: 1,
-        }
+        )
+        .with_introspection(Introspection::None)
+        .with_revocation(Revocation::None)
+        .with_renew_batch(2)
     }
 
     async fn acquire(&self, request: &AcquireRequest) -> Result<Acquisition> {
         self.note("acquire", &request.token);
         let grant = |begun| {
             let fence = FencingToken::new(7).unwrap();
-            Ok(Acquisition::Granted(Grant { fence, ttl: request.ttl.get(), begun, depth: 1, fences: 1 }))
+            Ok(Acquisition::Granted(Grant::new(fence, request.ttl.get()).with_begun(begun)))
         };
         match self.play(&self.acquire).await {
             Step::Grant => grant(Begun::Now),
             Step::GrantEarlier => grant(Begun::Earlier),
             Step::Fail(kind) => Err(Error::new(kind, "scripted")),
-            _ => Ok(Acquisition::Busy(Busy { position: Some(0), ..Busy::default() })),
+            _ => Ok(Acquisition::Busy(Busy::default().with_position(Some(0)))),
         }
     }
 

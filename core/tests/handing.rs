@@ -32,7 +32,7 @@ async fn waiting_with(when: Confirmation) -> (Arc<Stage>, Client, JoinHandle<Res
 
 /// News of a lease that begins now.
 fn news(stage: &Stage) -> Handed {
-    Handed { fence: FencingToken::new(9).unwrap(), ttl: SHORT, began_at: stage.time(), fences: 1 }
+    Handed::new(FencingToken::new(9).unwrap(), SHORT, stage.time())
 }
 
 async fn taken(waiter: JoinHandle<Result<LockGuard>>) -> LockGuard {
@@ -66,7 +66,7 @@ async fn with_one_thread_a_handed_lease_lasts_before_its_guard_is_returned() {
 #[tokio::test(start_paused = true)]
 async fn a_lease_that_is_handed_for_its_whole_ttl_needs_no_confirmation() {
     let (stage, _client, waiter, token) = waiting_with(Confirmation::First).await;
-    stage.wakes.hand(&token, Handed { ttl: TTL, ..news(&stage) });
+    stage.wakes.hand(&token, news(&stage).with_ttl(TTL));
     assert_eq!(taken(waiter).await.fence().get(), 9);
     assert_eq!(stage.sent("acquire").len(), 1);
 }
@@ -78,7 +78,7 @@ async fn a_lease_that_was_long_waited_for_is_passed_on_as_any_other() {
     stage.acquire.lock().unwrap().push_back(Step::Busy);
     let next = tokio::spawn(async move { lock.acquire().await });
     sleep(Duration::from_secs(4)).await;
-    stage.wakes.hand(&token, Handed { fences: 8, ..news(&stage) });
+    stage.wakes.hand(&token, news(&stage).with_fences(8));
     taken(waiter).await.release().await.unwrap();
     assert_eq!((taken(next).await.fence().get(), stage.sent("release").len()), (10, 0));
 }
@@ -130,7 +130,7 @@ async fn news_of_a_lease_that_has_ended_makes_the_waiter_ask() {
 #[tokio::test(start_paused = true)]
 async fn news_from_before_the_last_answer_makes_the_waiter_ask() {
     let (stage, _client, waiter, token) = waiting().await;
-    let older = Handed { began_at: stage.time() - Duration::from_secs(1), ..news(&stage) };
+    let older = news(&stage).with_began_at(stage.time() - Duration::from_secs(1));
     stage.wakes.hand(&token, older);
     assert_eq!(taken(waiter).await.fence().get(), 7);
     assert_eq!(stage.sent("acquire").len(), 2);
@@ -142,7 +142,7 @@ async fn news_from_behind_a_gap_make_the_waiter_ask() {
     let (stage, _client, waiter, token) = waiting().await;
     sleep(SHORT * 3 / 4).await;
     stage.wakes.cut();
-    stage.wakes.hand(&token, Handed { began_at: stage.time() + SHORT, ..news(&stage) });
+    stage.wakes.hand(&token, news(&stage).with_began_at(stage.time() + SHORT));
     assert_eq!(taken(waiter).await.fence().get(), 7);
     assert_eq!(stage.sent("acquire"), [token, token]);
 }
@@ -155,7 +155,7 @@ async fn news_behind_a_request_without_an_answer_make_the_waiter_ask() {
     stage.wakes.wake_all();
     sleep(Duration::from_millis(1)).await;
     assert_eq!(stage.sent("acquire").len(), 2);
-    stage.wakes.hand(&token, Handed { began_at: stage.time() + SHORT, ..news(&stage) });
+    stage.wakes.hand(&token, news(&stage).with_began_at(stage.time() + SHORT));
     assert_eq!(taken(waiter).await.fence().get(), 7);
     assert_eq!(stage.sent("acquire").len(), 3);
 }
@@ -175,7 +175,7 @@ async fn news_after_the_gap_are_as_good_as_before_it() {
 #[tokio::test(start_paused = true)]
 async fn a_backend_clock_that_was_set_forward_lengthens_nothing() {
     let (stage, _client, waiter, token) = waiting().await;
-    let ahead = Handed { began_at: stage.time() + Duration::from_secs(3600), ..news(&stage) };
+    let ahead = news(&stage).with_began_at(stage.time() + Duration::from_secs(3600));
     stage.wakes.hand(&token, ahead);
     let guard = taken(waiter).await;
     assert!(guard.remaining() <= SHORT, "{:?}", guard.remaining());

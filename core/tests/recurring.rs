@@ -229,7 +229,7 @@ async fn a_schedule_ends_by_its_handler_or_by_cancelling_it() {
 async fn a_recurrence_of_another_version_is_left_to_others() {
     let (stage, _, _, queue) = staged();
     let recurrence = Some(Recurrence::new("2 when the cock crows").unwrap());
-    let message = NewMessage { recurrence, ..NewMessage::new(Payload::new(*b"x").unwrap()) };
+    let message = NewMessage::new(Payload::new(*b"x").unwrap()).with_recurrence(recurrence);
     stage.push(queue.name(), &[message]).await.unwrap();
     assert!(queue.try_receive().await.unwrap().is_none());
     sleep(ms(100)).await;

@@ -59,12 +59,12 @@ async fn push(driver: &EtcdDriver, queue: &QueueName, batch: usize, count: usize
 
 /// Until the queue is empty; tells how many messages were settled.
 async fn consume(driver: EtcdDriver, queue: QueueName, batch: usize) -> usize {
-    let request = ReceiveRequest { queue, max: batch, lease: Lease::DEFAULT };
+    let request = ReceiveRequest::new(queue, batch, Lease::DEFAULT);
     let (mut settles, mut seen) = (Vec::new(), 0);
     loop {
         let Exchanged { settled, received, .. } = driver.exchange(&settles, &request).await.expect("answered");
         seen += settled.iter().filter(|settled| **settled == Settled::Done).count();
-        let ack = |receipt| Settle { receipt, how: Settlement::Ack };
+        let ack = |receipt| Settle::new(receipt, Settlement::Ack);
         settles = received.deliveries.iter().map(|delivery| ack(delivery.receipt)).collect();
         if settles.is_empty() {
             return seen;

@@ -40,7 +40,7 @@ impl Inner {
         }
         match (owner, known.map(|known| known.leases)) {
             (Some(owner), known) => {
-                let entry = ReentrantEntry { name: name.clone(), owner, token: *token };
+                let entry = ReentrantEntry::new(name.clone(), owner, *token);
                 self.undo_entry(&keys, &entry, known).await
             }
             (None, Some(leases)) => self.revoke_all(leases).await,

@@ -82,7 +82,7 @@ impl Ask<'_> {
                 return Ok(answer);
             }
         }
-        Ok(Acquisition::Busy(Busy { recheck_after: Some(Duration::ZERO), ..Busy::default() }))
+        Ok(Acquisition::Busy(Busy::default().with_recheck_after(Some(Duration::ZERO))))
     }
 
     pub(crate) fn token(&self) -> &OwnerToken {
@@ -299,14 +299,16 @@ impl Ask<'_> {
             (Begun::Now, None) => self.request.fences.clamp(1, fences::OF_A_GRANT),
             _ => 1,
         };
-        Ok(Acquisition::Granted(Grant { fence, ttl, begun, depth: record.depth(), fences }))
+        Ok(Acquisition::Granted(
+            Grant::new(fence, ttl).with_begun(begun).with_depth(record.depth()).with_fences(fences),
+        ))
     }
 
     /// Etcd tells of an expiry as it tells of a release, so there is no time at which asking would help.
     fn busy(&self, seen: &Seen) -> Acquisition {
         let joined = self.request.queue != Queueing::None;
         let position = seen.place.filter(|_| joined).map(|_| seen.ahead);
-        Acquisition::Busy(Busy { position, ..Busy::default() })
+        Acquisition::Busy(Busy::default().with_position(position))
     }
 
     /// A lease for this token: a new one, or for a plain lock one that served before.

@@ -216,7 +216,7 @@ fn away(server: &str, seen: &str) -> Finding {
 
 fn finding(server: &str, topic: Topic, concern: Concern, seen: impl Into<String>, meaning: &str) -> Finding {
     let seen = one_line(seen.into().into(), 500).into_owned();
-    Finding { server: server.to_owned(), topic, concern, seen, meaning: meaning.to_owned() }
+    Finding::new(server.to_owned(), topic, concern, seen, meaning.to_owned())
 }
 
 #[cfg(test)]

@@ -273,10 +273,10 @@ mod tests {
         let name = LockName::new("name").unwrap();
         let ttl = tenure_core::driver::Ttl::new(Duration::from_secs(30)).unwrap();
         let (queue, name_of) = (Queueing::None, || name.clone());
-        let request = |token| AcquireRequest { name: name_of(), token, ttl, queue, label: None, fences: 1 };
+        let request = |token| AcquireRequest::new(name_of(), token, ttl).with_queue(queue);
         let token = OwnerToken::random();
         driver.acquire(&request(token)).await.unwrap();
-        driver.release(&Hold { name: name.clone(), token }).await.unwrap();
+        driver.release(&Hold::new(name.clone(), token)).await.unwrap();
         cluster.kill(0).unwrap();
         for _ in 0..20 {
             let token = OwnerToken::random();

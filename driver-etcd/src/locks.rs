@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use futures_util::future::{join, join_all};
 use tenure_core::driver::{
     AcquireRequest, Acquisition, DistributedLock, Exclusion, Fencing, ForceReleased, Hold, Holder, Inspection,
-    Introspection, LockCapabilities, Released, Renewed, Revocation, Ttl, TtlRange, Waiting, Watch,
+    Introspection, LockCapabilities, Released, Renewed, Ttl, TtlRange, Waiting, Watch,
 };
 use tenure_core::{FencingToken, LockName, OwnerToken, Result};
 
@@ -33,17 +33,16 @@ impl DistributedLock for EtcdDriver {
 
     fn capabilities(&self) -> LockCapabilities {
         let second = Duration::from_secs(1);
-        LockCapabilities {
-            exclusion: Exclusion::Consensus,
-            fencing: Fencing::Strict,
-            waiting: Waiting::Fifo,
-            ttl: TtlRange { min: SHORTEST, max: Ttl::MAX, granularity: second },
-            introspection: Introspection::Ageless,
-            revocation: Revocation::Forced,
-            max_waiters: Some(self.inner.config.max_waiters),
-            renew_batch: RENEW_BATCH,
-            max_fences: OF_A_GRANT,
-        }
+        LockCapabilities::new(
+            Exclusion::Consensus,
+            Fencing::Strict,
+            Waiting::Fifo,
+            TtlRange { min: SHORTEST, max: Ttl::MAX, granularity: second },
+        )
+        .with_introspection(Introspection::Ageless)
+        .with_max_waiters(Some(self.inner.config.max_waiters))
+        .with_renew_batch(RENEW_BATCH)
+        .with_max_fences(OF_A_GRANT)
     }
 
     /// Two requests for a free lock: a lease, and the transaction. Three for a busy one that is not waited for. Joining
@@ -107,7 +106,7 @@ impl DistributedLock for EtcdDriver {
             Some(hold) => self.inner.holder(hold).await.map_err(of_a_read)?,
             None => None,
         };
-        Ok(Inspection { holder, waiters: u32::try_from(queue.count()).unwrap_or(u32::MAX) })
+        Ok(Inspection::default().with_holder(holder).with_waiters(u32::try_from(queue.count()).unwrap_or(u32::MAX)))
     }
 
     /// Two requests: who holds it, and the deletion. Not a revocation: by the time that it arrived, the lease could
@@ -193,15 +192,13 @@ impl Inner {
         };
         let fence = hold.fence();
         Ok(Some(match hold.record {
-            Some(record) => Holder {
-                depth: record.depth(),
-                owner: record.owner,
-                label: record.label,
-                fence,
-                held_for: None,
-                remaining,
-            },
-            None => Holder { label: None, fence: None, held_for: None, remaining, depth: 1, owner: None },
+            Some(record) => Holder::default()
+                .with_depth(record.depth())
+                .with_owner(record.owner)
+                .with_label(record.label)
+                .with_fence(fence)
+                .with_remaining(remaining),
+            None => Holder::default().with_remaining(remaining),
         }))
     }
 }

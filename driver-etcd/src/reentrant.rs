@@ -22,7 +22,7 @@ use crate::txn::{self, HoldSeen, On, Tried};
 #[async_trait]
 impl ReentrantLock for EtcdDriver {
     fn capabilities(&self) -> ReentrantCapabilities {
-        ReentrantCapabilities { scope: OwnerScope::Backend, max_depth: self.inner.config.max_depth }
+        ReentrantCapabilities::new(OwnerScope::Backend, self.inner.config.max_depth)
     }
 
     async fn enter(&self, owner: &OwnerId, request: &AcquireRequest) -> Result<Acquisition> {

@@ -26,7 +26,7 @@ async fn limits_that_cannot_be_read_are_named_and_are_not_none() {
     };
     let set = holding(|text| text.starts_with("rate="));
     let bucket = holding(|text| text.len() == 16 && text.bytes().all(|byte| byte.is_ascii_digit()));
-    let request = |queue| ReceiveRequest { queue, max: 9, lease: Lease::DEFAULT };
+    let request = |queue| ReceiveRequest::new(queue, 9, Lease::DEFAULT);
     for (key, good, damages) in [
         (&set.0, &set.1, [&b""[..], b"foreign", b"rate=0/0\n", b"in_flight=99999999999999999999\n", b"\xff\n"]),
         (&bucket.0, &bucket.1, [&b""[..], b"foreign", b"-1", b"18446744073709551616", b"\xff\n"]),

@@ -36,15 +36,15 @@ async fn with(cluster: &EtcdCluster, prefix: &str) -> EtcdDriver {
 
 fn named(text: &str, id: &str) -> NewMessage {
     let window = Delay::new(Duration::from_millis(1)).unwrap();
-    NewMessage { id: Some(NamedId { id: MessageId::named(id).unwrap(), window }), ..message(text.as_bytes()) }
+    message(text.as_bytes()).with_id(Some(NamedId::new(MessageId::named(id).unwrap(), window)))
 }
 
 fn keyed(text: &str) -> NewMessage {
-    NewMessage { key: Some(ConcurrencyKey::new("k").unwrap()), ..message(text.as_bytes()) }
+    message(text.as_bytes()).with_key(Some(ConcurrencyKey::new("k").unwrap()))
 }
 
 fn ask(max: usize) -> ReceiveRequest {
-    ReceiveRequest { queue: queue(), max, lease: Lease::new(30 * SECOND).unwrap() }
+    ReceiveRequest::new(queue(), max, Lease::new(30 * SECOND).unwrap())
 }
 
 /// A bit of everything that the driver keeps.
@@ -56,7 +56,7 @@ async fn furnish(driver: &EtcdDriver) -> OwnerId {
     driver.push(&queue(), &[message(b"dies"), named("settled", "settled"), keyed("flies")]).await.unwrap();
     let flying = driver.receive(&ask(3)).await.unwrap().deliveries;
     let ends = [Settlement::Dead { reason: None }, Settlement::Ack];
-    let ends = flying.iter().zip(ends).map(|(delivery, how)| Settle { receipt: delivery.receipt, how });
+    let ends = flying.iter().zip(ends).map(|(delivery, how)| Settle::new(delivery.receipt, how));
     driver.settle(&queue(), &ends.collect::<Vec<_>>()).await.unwrap();
     driver.push(&queue(), &[keyed("held")]).await.unwrap();
     driver.receive(&ask(3)).await.unwrap();
@@ -99,12 +99,12 @@ async fn use_queue(driver: &EtcdDriver, failed: &mut Failed) {
     match driver.receive(&ask(9)).await {
         Ok(received) => {
             let receipts: Vec<_> = received.deliveries.iter().map(|delivery| delivery.receipt).collect();
-            let extension = |receipt: &_| Extension { receipt: *receipt, lease: Lease::DEFAULT };
+            let extension = |receipt: &_| Extension::new(*receipt, Lease::DEFAULT);
             note(
                 "extend",
                 driver.extend(&queue(), &receipts.iter().map(extension).collect::<Vec<_>>()).await.map(drop),
             );
-            let settle = |receipt: &_| Settle { receipt: *receipt, how: Settlement::Ack };
+            let settle = |receipt: &_| Settle::new(*receipt, Settlement::Ack);
             note("settle", driver.settle(&queue(), &receipts.iter().map(settle).collect::<Vec<_>>()).await.map(drop));
         }
         Err(error) => note("receive", Err(error)),

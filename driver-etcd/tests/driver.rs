@@ -108,7 +108,7 @@ async fn operators_see_who_holds_and_how_many_wait() {
     assert_eq!(driver.inspect(&lock).await.unwrap(), Default::default());
     let token = OwnerToken::random();
     let label = Some(tenure_core::Label::new("worker 7").unwrap());
-    let asked = tenure_core::driver::AcquireRequest { label: label.clone(), ..request(&lock, token, 20) };
+    let asked = request(&lock, token, 20).with_label(label.clone());
     let grant = granted(driver.acquire(&asked).await);
     let holder = driver.inspect(&lock).await.unwrap().holder.unwrap();
     assert_eq!((holder.label, holder.fence, holder.depth, holder.held_for), (label, Some(grant.fence), 1, None));
@@ -143,7 +143,7 @@ async fn ttls_that_etcd_would_round_are_refused() {
     let driver = driver(&cluster);
     for millis in [10, 999, 1000, 2500] {
         let ttl = Ttl::new(std::time::Duration::from_millis(millis)).unwrap();
-        let asked = tenure_core::driver::AcquireRequest { ttl, ..request(&name("round"), OwnerToken::random(), 5) };
+        let asked = request(&name("round"), OwnerToken::random(), 5).with_ttl(ttl);
         assert_eq!(driver.acquire(&asked).await.unwrap_err().kind(), ErrorKind::InvalidArgument);
     }
 }

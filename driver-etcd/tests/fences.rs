@@ -142,11 +142,7 @@ async fn a_base_that_is_damaged_grants_nothing_and_is_named() {
         for driver in [&fresh, &used] {
             driver.push(&queue(), &[message(b"x")]).await.unwrap();
             let lock = driver.acquire(&request(&name("a"), OwnerToken::random(), 60)).await.unwrap_err();
-            let asked = tenure_core::driver::ReceiveRequest {
-                queue: queue(),
-                max: 1,
-                lease: tenure_core::driver::Lease::DEFAULT,
-            };
+            let asked = tenure_core::driver::ReceiveRequest::new(queue(), 1, tenure_core::driver::Lease::DEFAULT);
             let delivery = driver.receive(&asked).await.unwrap_err();
             for error in [lock, delivery] {
                 assert_eq!(error.kind(), ErrorKind::Damaged, "{text:?}: {error}");

@@ -25,7 +25,7 @@ fn requests(cluster: &EtcdCluster) -> f64 {
 }
 
 fn delayed(delay: Duration) -> NewMessage {
-    NewMessage { due: Due::After(Delay::new(delay).unwrap()), ..message(b"a") }
+    message(b"a").with_due(Due::After(Delay::new(delay).unwrap()))
 }
 
 /// A client of its own, with a connection of its own.
@@ -115,7 +115,7 @@ async fn a_batch_wakes_as_many_as_it_has_messages() {
 async fn a_message_that_its_key_held_back_for_long_wakes_one_client_and_evicts_none() {
     let cluster = server();
     let (producer, mut etcd) = (driver(&cluster), raw(&cluster).await);
-    let keyed = NewMessage { key: Some(ConcurrencyKey::new("k").unwrap()), ..message(b"a") };
+    let keyed = message(b"a").with_key(Some(ConcurrencyKey::new("k").unwrap()));
     producer.push(&queue(), &[keyed.clone(), keyed]).await.unwrap();
     let pushed = Instant::now();
     let first = receive(&producer, 1, 60 * SECOND).await.deliveries;

@@ -29,7 +29,7 @@ fn rate(deliveries: u32, per: Duration) -> QueueLimits {
 }
 
 fn due_after(delay: Duration) -> NewMessage {
-    NewMessage { due: Due::After(Delay::new(delay).unwrap()), ..message(b"later") }
+    message(b"later").with_due(Due::After(Delay::new(delay).unwrap()))
 }
 
 /// Asks until nothing wakes the client any more: it sleeps since the queue is full.
@@ -147,7 +147,7 @@ async fn a_clock_that_was_far_ahead_stops_a_rate_for_a_moment_only() {
         })
         .await;
         assert!(begun.elapsed() > SECOND, "{:?}: no token was there at first", begun.elapsed());
-        let again = Settle { receipt: got[0].receipt, how: Settlement::Return { after: Delay::ZERO } };
+        let again = Settle::new(got[0].receipt, Settlement::Return { after: Delay::ZERO });
         assert_eq!(driver.settle(&queue(), &[again]).await.unwrap(), [Settled::Done]);
     }
 }
@@ -156,7 +156,7 @@ async fn a_clock_that_was_far_ahead_stops_a_rate_for_a_moment_only() {
 async fn a_delivery_that_was_not_made_takes_no_token() {
     let cluster = server();
     let driver = driver(&cluster);
-    let keyed = || NewMessage { key: Some(ConcurrencyKey::new("k").unwrap()), ..message(b"x") };
+    let keyed = || message(b"x").with_key(Some(ConcurrencyKey::new("k").unwrap()));
     driver.limit(&queue(), &rate(3, 24 * 60 * MINUTE)).await.unwrap();
     driver.push(&queue(), &[keyed()]).await.unwrap();
     assert_eq!(receive(&driver, 1, MINUTE).await.deliveries.len(), 1);

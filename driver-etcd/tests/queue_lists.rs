@@ -21,15 +21,15 @@ fn delay(span: Duration) -> Delay {
 }
 
 fn later(payload: &[u8], span: Duration) -> NewMessage {
-    NewMessage { due: Due::After(delay(span)), ..message(payload) }
+    message(payload).with_due(Due::After(delay(span)))
 }
 
 fn named(id: &str, message: NewMessage) -> NewMessage {
-    NewMessage { id: Some(NamedId { id: MessageId::named(id).unwrap(), window: Delay::ZERO }), ..message }
+    message.with_id(Some(NamedId::new(MessageId::named(id).unwrap(), Delay::ZERO)))
 }
 
 fn replacing(id: &str, message: NewMessage) -> NewMessage {
-    NewMessage { if_known: IfKnown::Replace, ..named(id, message) }
+    named(id, message).with_if_known(IfKnown::Replace)
 }
 
 async fn push(driver: &EtcdDriver, messages: &[NewMessage]) -> Vec<Pushed> {
@@ -56,14 +56,14 @@ fn payloads(messages: &[MessageInfo]) -> Vec<u8> {
 }
 
 async fn settle(driver: &EtcdDriver, delivery: &RawDelivery, how: Settlement) -> Settled {
-    driver.settle(&queue(), &[Settle { receipt: delivery.receipt, how }]).await.unwrap()[0]
+    driver.settle(&queue(), &[Settle::new(delivery.receipt, how)]).await.unwrap()[0]
 }
 
 #[tokio::test]
 async fn pages_have_each_message_once_in_the_order_of_their_times() {
     let cluster = server();
     let driver = driver(&cluster);
-    let keyed = |payload| NewMessage { key: Some(ConcurrencyKey::new("k").unwrap()), ..message(payload) };
+    let keyed = |payload| message(payload).with_key(Some(ConcurrencyKey::new("k").unwrap()));
     push(&driver, &[keyed(b"a"), message(b"b")]).await;
     assert_eq!(receive(&driver, 2, 30 * SECOND).await.deliveries.len(), 2);
     push(&driver, &[keyed(b"c")]).await;
@@ -134,7 +134,7 @@ async fn one_whose_lease_has_ended_makes_way_and_lets_the_next_of_its_key_go_on(
     let cluster = server();
     let driver = EtcdDriver::connect(&format!("{}/?clock_error_ms=0", cluster.url())).await.unwrap();
     let key = Some(ConcurrencyKey::new("k").unwrap());
-    let keyed = |payload: &[u8]| NewMessage { key: key.clone(), ..message(payload) };
+    let keyed = |payload: &[u8]| message(payload).with_key(key.clone());
     push(&driver, &[named("id", keyed(b"a")), keyed(b"b")]).await;
     let old = receive(&driver, 2, SECOND).await.deliveries;
     assert_eq!(old.len(), 1);
@@ -178,7 +178,7 @@ async fn two_that_replace_at_once_leave_one_message() {
 async fn a_message_that_comes_too_late_is_dead_and_a_redrive_takes_its_end_away() {
     let cluster = server();
     let driver = driver(&cluster);
-    let ttl = |span, message| NewMessage { ttl: Some(delay(span)), ..message };
+    let ttl = |span, message: NewMessage| message.with_ttl(Some(delay(span)));
     let short = ttl(MILLI, message(b"late"));
     push(&driver, &[short, ttl(60 * SECOND, message(b"fresh"))]).await;
     tokio::time::sleep(20 * MILLI).await;
@@ -200,12 +200,10 @@ async fn an_occurrence_that_is_over_makes_the_same_message_due_again() {
     let cluster = server();
     let driver = driver(&cluster);
     let schedule = |text: &str| Recurrence::new(text).unwrap();
-    let first = NewMessage {
-        recurrence: Some(schedule("every=1d")),
-        ttl: Some(delay(60 * SECOND)),
-        attempts: Attempts::new(2).unwrap(),
-        ..named("nightly", message(b"x"))
-    };
+    let first = named("nightly", message(b"x"))
+        .with_recurrence(Some(schedule("every=1d")))
+        .with_ttl(Some(delay(60 * SECOND)))
+        .with_attempts(Attempts::new(2).unwrap());
     push(&driver, &[first]).await;
     let mut delivery = receive(&driver, 1, 30 * SECOND).await.deliveries.remove(0);
     assert_eq!(delivery.recurrence, Some(schedule("every=1d")));
@@ -233,16 +231,16 @@ async fn the_largest_requests_are_taken_by_etcd_and_larger_ones_refused_before_t
     let recurrence = Recurrence::new("\u{fc}".repeat(Recurrence::MAX_LEN / 2)).unwrap();
     let reason = Some(Reason::new("\u{fc}".repeat(Reason::MAX_LEN / 2)).unwrap());
     let mut batch: Vec<_> = (0..caps.batch)
-        .map(|at| NewMessage {
-            id: Some(NamedId {
-                id: MessageId::named([[255; 127].as_slice(), &[at as u8]].concat()).unwrap(),
-                window: delay(60 * SECOND),
-            }),
-            key: Some(ConcurrencyKey::new([[255; 127].as_slice(), &[at as u8]].concat()).unwrap()),
-            lock: Some(LockName::new([255; LockName::MAX_LEN]).unwrap()),
-            recurrence: Some(recurrence.clone()),
-            if_known: IfKnown::Replace,
-            ..message(b"")
+        .map(|at| {
+            message(b"")
+                .with_id(Some(NamedId::new(
+                    MessageId::named([[255; 127].as_slice(), &[at as u8]].concat()).unwrap(),
+                    delay(60 * SECOND),
+                )))
+                .with_key(Some(ConcurrencyKey::new([[255; 127].as_slice(), &[at as u8]].concat()).unwrap()))
+                .with_lock(Some(LockName::new([255; LockName::MAX_LEN]).unwrap()))
+                .with_recurrence(Some(recurrence.clone()))
+                .with_if_known(IfKnown::Replace)
         })
         .collect();
     let names: usize = batch.iter().map(NewMessage::bytes).sum();
@@ -254,8 +252,7 @@ async fn the_largest_requests_are_taken_by_etcd_and_larger_ones_refused_before_t
     let receive_all = async || {
         let mut got = Vec::new();
         while got.len() < caps.batch {
-            let request =
-                ReceiveRequest { queue: queue.clone(), max: caps.batch, lease: Lease::new(60 * SECOND).unwrap() };
+            let request = ReceiveRequest::new(queue.clone(), caps.batch, Lease::new(60 * SECOND).unwrap());
             let received = driver.receive(&request).await.unwrap().deliveries;
             assert!(!received.is_empty());
             got.extend(received);
@@ -263,8 +260,7 @@ async fn the_largest_requests_are_taken_by_etcd_and_larger_ones_refused_before_t
         got
     };
     let settle_all = async |got: Vec<RawDelivery>, how: Settlement| {
-        let settles: Vec<_> =
-            got.iter().map(|delivery| Settle { receipt: delivery.receipt, how: how.clone() }).collect();
+        let settles: Vec<_> = got.iter().map(|delivery| Settle::new(delivery.receipt, how.clone())).collect();
         assert_eq!(driver.settle(&queue, &settles).await.unwrap(), vec![Settled::Done; caps.batch]);
     };
     settle_all(receive_all().await, Settlement::Recur { after: Delay::ZERO, recurrence, reason }).await;

@@ -13,7 +13,7 @@ use tenure_core::queue::{ConcurrencyKey, MessageId};
 use tenure_etcd::EtcdDriver;
 
 fn keyed(payload: &[u8], key: &str) -> NewMessage {
-    NewMessage { key: Some(ConcurrencyKey::new(key).unwrap()), ..message(payload) }
+    message(payload).with_key(Some(ConcurrencyKey::new(key).unwrap()))
 }
 
 async fn push(driver: &EtcdDriver, messages: &[NewMessage]) -> Vec<MessageId> {
@@ -111,8 +111,8 @@ async fn foreign_keys_in_front_of_ids_do_not_keep_them_from_being_forgotten() {
         etcd.put(format!("tenure:queue/of/jobs/s/0000{stray:02}"), "", None).await.unwrap();
     }
     let window = Delay::new(Duration::from_millis(1)).unwrap();
-    let id = NamedId { id: MessageId::named("once").unwrap(), window };
-    push(&driver, &[NewMessage { id: Some(id), ..message(b"a") }]).await;
+    let id = NamedId::new(MessageId::named("once").unwrap(), window);
+    push(&driver, &[message(b"a").with_id(Some(id))]).await;
     let got = receive(&driver, 1, 30 * SECOND).await.deliveries;
     ack(&driver, &got).await;
     let remembered = || etcd_client::GetOptions::new().with_prefix().with_count_only();
@@ -203,7 +203,7 @@ async fn a_message_without_its_place_can_be_seen_and_cancelled_and_its_id_is_fre
     let cluster = server();
     let (driver, mut etcd) = (driver(&cluster), raw(&cluster).await);
     let id = MessageId::named("order").unwrap();
-    let named = || NewMessage { id: Some(NamedId { id: id.clone(), window: Delay::ZERO }), ..message(b"x") };
+    let named = || message(b"x").with_id(Some(NamedId::new(id.clone(), Delay::ZERO)));
     push(&driver, &[named()]).await;
     let places = etcd_client::DeleteOptions::new().with_prefix();
     assert_eq!(etcd.delete("tenure:queue/of/jobs/w/", Some(places)).await.unwrap().deleted(), 1);
@@ -277,7 +277,7 @@ async fn a_name_that_leads_to_a_newer_message_stays_when_the_older_one_goes() {
         let cluster = server();
         let (driver, mut etcd) = (driver(&cluster), raw(&cluster).await);
         let id = MessageId::named("n").unwrap();
-        let named = |payload| NewMessage { id: Some(NamedId { id: id.clone(), window }), ..message(payload) };
+        let named = |payload| message(payload).with_id(Some(NamedId::new(id.clone(), window)));
         driver.push(&queue(), &[named(b"older")]).await.unwrap();
         assert_eq!(etcd.delete("tenure:queue/of/jobs/n/n", None).await.unwrap().deleted(), 1);
         driver.push(&queue(), &[named(b"newer")]).await.unwrap();
@@ -312,7 +312,7 @@ async fn a_queue_that_was_struck_off_the_list_has_no_signal() {
     ack(&other, &again).await;
     assert!(other.list_queues(None, 10).await.unwrap().queues.is_empty());
     let retry = Settlement::Retry { after: Delay::ZERO, reason: None };
-    let settle = Settle { receipt: lost[0].receipt, how: retry };
+    let settle = Settle::new(lost[0].receipt, retry);
     assert_eq!(late.settle(&queue(), &[settle]).await.unwrap(), [Settled::Stale]);
     assert_eq!(key_count(&mut etcd).await, 0);
 }

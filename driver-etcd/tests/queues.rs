@@ -66,7 +66,7 @@ async fn a_signal_is_not_missed_over_a_cut_link_and_a_compaction() {
             loop {
                 tokio::time::timeout(PATIENCE, watch.next()).await.expect("woken");
                 // The link may not be there again; then another wake-up follows.
-                let request = ReceiveRequest { queue: queue(), max: 1, lease: Lease::DEFAULT };
+                let request = ReceiveRequest::new(queue(), 1, Lease::DEFAULT);
                 match waiting.receive(&request).await {
                     Ok(received) if !received.deliveries.is_empty() => break received.deliveries,
                     _ => {}
@@ -84,7 +84,7 @@ async fn only_what_is_sooner_wakes() {
     let cluster = server();
     let (waiting, other) = (driver(&cluster), driver(&cluster));
     let mut watch = waiting.watch(&queue()).await.unwrap();
-    let after = |secs| NewMessage { due: Due::After(Delay::new(secs * SECOND).unwrap()), ..message(b"x") };
+    let after = |secs| message(b"x").with_due(Due::After(Delay::new(secs * SECOND).unwrap()));
     other.push(&queue(), &[after(100)]).await.unwrap();
     tokio::time::timeout(PATIENCE, watch.next()).await.expect("woken, since it was told nothing yet");
     assert!(matches!(receive(&waiting, 1, SECOND).await.next, Next::In(_)));
@@ -118,7 +118,7 @@ async fn what_a_foreign_hand_left_behind_is_removed() {
 }
 
 fn keyed(payload: &[u8], key: &str) -> NewMessage {
-    NewMessage { key: Some(ConcurrencyKey::new(key).unwrap()), ..message(payload) }
+    message(payload).with_key(Some(ConcurrencyKey::new(key).unwrap()))
 }
 
 #[tokio::test]

@@ -53,7 +53,7 @@ async fn an_abandoned_entry_takes_no_other_along() {
             through.abandon_entry(&lock, me, tokens[abandoned]).await;
             let depth = driver.inspect(&lock).await.unwrap().holder.map_or(0, |holder| holder.depth);
             assert_eq!(depth as usize, entered - 1, "{entered} {abandoned}");
-            let hold = ReentrantHold { name: lock.clone(), owner: me, fence: fence.unwrap() };
+            let hold = ReentrantHold::new(lock.clone(), me, fence.unwrap());
             let ttl = Ttl::new(10 * SECOND).unwrap();
             let renewed = tenure_core::driver::ReentrantLock::renew(&driver, ttl, &[hold]).await;
             let expected = if entered == 1 { Renewed::Lost } else { Renewed::Extended { ttl: 10 * SECOND } };

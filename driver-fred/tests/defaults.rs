@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use common::server;
-use tenure_core::driver::{AcquireRequest, Acquisition, Backend, DistributedLock, Hold, Queueing, Ttl, Watch};
+use tenure_core::driver::{AcquireRequest, Acquisition, Backend, DistributedLock, Hold, Ttl, Watch};
 use tenure_core::{ErrorKind, LockName, OwnerToken};
 use tenure_fred::FredDriver;
 use tenure_testkit::{Link, RedisOptions, RedisServer, TcpProxy};
@@ -20,14 +20,7 @@ async fn locks(url: &str) -> Arc<dyn DistributedLock> {
 }
 
 fn attempt(name: &str) -> AcquireRequest {
-    AcquireRequest {
-        name: LockName::new(name).unwrap(),
-        token: OwnerToken::random(),
-        ttl: Ttl::new(Duration::from_secs(10)).unwrap(),
-        queue: Queueing::None,
-        label: None,
-        fences: 1,
-    }
+    AcquireRequest::new(LockName::new(name).unwrap(), OwnerToken::random(), Ttl::new(Duration::from_secs(10)).unwrap())
 }
 
 async fn eventually_granted(locks: &Arc<dyn DistributedLock>, name: &str) {
@@ -174,7 +167,7 @@ async fn a_refused_subscription_is_named() {
         let locks = locks(&url("v")).await;
         let mine = attempt(protocol);
         assert!(matches!(locks.acquire(&mine).await, Ok(Acquisition::Granted(_))));
-        locks.release(&Hold { name: mine.name, token: mine.token }).await.unwrap();
+        locks.release(&Hold::new(mine.name, mine.token)).await.unwrap();
     }
 }
 

@@ -70,14 +70,12 @@ async fn a_command_whose_reply_is_lost_is_not_sent_again() {
     let fred = fred(&server.url_through(proxy.port())).await;
     let driver = FredDriver::connect_on(fred.clone(), config(&server)).await.unwrap();
     let locks = Arc::clone(Backend::from(driver).locks());
-    let request = tenure_core::driver::AcquireRequest {
-        name: tenure_core::LockName::new("a").unwrap(),
-        token: tenure_core::OwnerToken::random(),
-        ttl: tenure_core::driver::Ttl::new(Duration::from_secs(10)).unwrap(),
-        queue: tenure_core::driver::Queueing::None,
-        label: None,
-        fences: 1,
-    };
+    let request = tenure_core::driver::AcquireRequest::new(
+        tenure_core::LockName::new("a").unwrap(),
+        tenure_core::OwnerToken::random(),
+        tenure_core::driver::Ttl::new(Duration::from_secs(10)).unwrap(),
+    )
+    .with_queue(tenure_core::driver::Queueing::None);
     let before = scripts_run(&server);
     proxy.set_present(Link::LosesReplies);
     let asking = tokio::spawn({

@@ -195,7 +195,7 @@ impl NameState {
             Some(held) => Some(held.left(now)),
             None => self.queue.head_lapses_in(now),
         };
-        Ok(Acquisition::Busy(Busy { position, recheck_after, ..Busy::default() }))
+        Ok(Acquisition::Busy(Busy::default().with_position(position).with_recheck_after(recheck_after)))
     }
 
     /// Renews a plain lease.
@@ -328,7 +328,7 @@ impl NameState {
     pub(crate) fn inspect(&mut self, now: Instant) -> Inspection {
         self.settle(now);
         let holder = self.hold.as_ref().map(|held| held.seen_from_outside(now));
-        Inspection { holder, waiters: self.queue.len() }
+        Inspection::default().with_holder(holder).with_waiters(self.queue.len())
     }
 }
 
@@ -365,7 +365,7 @@ fn grant(held: &Held, ttl: Duration, begun: Begun) -> Acquisition {
 }
 
 fn grant_of(held: &Held, ttl: Duration, begun: Begun, fences: u32) -> Acquisition {
-    Acquisition::Granted(Grant { fence: held.fence, ttl, begun, depth: held.by.depth(), fences })
+    Acquisition::Granted(Grant::new(held.fence, ttl).with_begun(begun).with_depth(held.by.depth()).with_fences(fences))
 }
 
 /// How many fences a grant carries. All entries of an owner share one.

@@ -38,7 +38,7 @@ use crate::store::Store;
 /// let driver = MemoryDriver::new();
 /// let (name, token) = (LockName::new("orders/42")?, OwnerToken::random());
 /// let ttl = Ttl::new(Duration::from_secs(30))?;
-/// let request = AcquireRequest { name: name.clone(), token, ttl, queue: Queueing::None, label: None, fences: 1 };
+/// let request = AcquireRequest::new(name.clone(), token, ttl);
 ///
 /// driver.faults().lose_reply_next(Operation::Acquire);
 /// let unknown = driver.acquire(&request).await.unwrap_err();
@@ -46,7 +46,7 @@ use crate::store::Store;
 ///
 /// assert!(matches!(driver.acquire(&request).await?, Acquisition::Granted(_)));
 /// driver.faults().expire("orders/42")?;
-/// assert_eq!(driver.renew(ttl, &[Hold { name, token }]).await.remove(0)?, Renewed::Lost);
+/// assert_eq!(driver.renew(ttl, &[Hold::new(name, token)]).await.remove(0)?, Renewed::Lost);
 /// # Ok::<(), tenure_core::Error>(())
 /// # }).unwrap();
 /// ```

@@ -87,13 +87,12 @@ impl Held {
     }
 
     pub(crate) fn seen_from_outside(&self, now: Instant) -> Holder {
-        Holder {
-            label: self.label.clone(),
-            fence: Some(self.fence),
-            held_for: Some(now.saturating_duration_since(self.since)),
-            remaining: Some(self.left(now)),
-            depth: self.by.depth(),
-            owner: self.by.owner(),
-        }
+        Holder::default()
+            .with_label(self.label.clone())
+            .with_fence(Some(self.fence))
+            .with_held_for(Some(now.saturating_duration_since(self.since)))
+            .with_remaining(Some(self.left(now)))
+            .with_depth(self.by.depth())
+            .with_owner(self.by.owner())
     }
 }

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use tenure_core::driver::{
-    AcquireRequest, Acquisition, Busy, DistributedLock, Exclusion, Fencing, ForceReleased, Hold, Inspection,
-    Introspection, LockCapabilities, Released, Renewed, Revocation, Ttl, TtlRange, Waiting, Watch,
+    AcquireRequest, Acquisition, DistributedLock, Exclusion, Fencing, ForceReleased, Hold, Inspection,
+    LockCapabilities, Released, Renewed, Ttl, TtlRange, Waiting, Watch,
 };
 use tenure_core::{Error, ErrorKind, FencingToken, LockName, OwnerToken, Result};
 
@@ -25,17 +25,15 @@ impl DistributedLock for MemoryDriver {
     }
 
     fn capabilities(&self) -> LockCapabilities {
-        LockCapabilities {
-            exclusion: Exclusion::Process,
-            fencing: Fencing::Strict,
-            waiting: Waiting::Fifo,
-            ttl: TtlRange { min: Ttl::MIN, max: Ttl::MAX, granularity: Duration::from_millis(1) },
-            introspection: Introspection::Full,
-            revocation: Revocation::Forced,
-            max_waiters: Some(self.caps().max_waiters),
-            renew_batch: RENEW_BATCH,
-            max_fences: Caps::MOST_FENCES,
-        }
+        LockCapabilities::new(
+            Exclusion::Process,
+            Fencing::Strict,
+            Waiting::Fifo,
+            TtlRange { min: Ttl::MIN, max: Ttl::MAX, granularity: Duration::from_millis(1) },
+        )
+        .with_max_waiters(Some(self.caps().max_waiters))
+        .with_renew_batch(RENEW_BATCH)
+        .with_max_fences(Caps::MOST_FENCES)
     }
 
     async fn acquire(&self, request: &AcquireRequest) -> Result<Acquisition> {
@@ -118,7 +116,7 @@ pub(crate) fn acquire(store: &Store, claimant: Claimant, request: &AcquireReques
         let now = entry.now;
         let (state, mut outside) = entry.with_outside();
         match state.acquire(now, claimant, request, store.caps, &mut outside) {
-            Ok(Acquisition::Busy(busy)) => Ok(Acquisition::Busy(Busy { answered_at: Some(store.time(now)), ..busy })),
+            Ok(Acquisition::Busy(busy)) => Ok(Acquisition::Busy(busy.with_answered_at(Some(store.time(now))))),
             answer => answer.map_err(|refusal| refused(refusal, store.caps)),
         }
     })

@@ -16,7 +16,7 @@ use crate::store::Store;
 #[async_trait]
 impl ReentrantLock for MemoryDriver {
     fn capabilities(&self) -> ReentrantCapabilities {
-        ReentrantCapabilities { scope: OwnerScope::Process, max_depth: self.caps().max_depth }
+        ReentrantCapabilities::new(OwnerScope::Process, self.caps().max_depth)
     }
 
     async fn enter(&self, owner: &OwnerId, request: &AcquireRequest) -> Result<Acquisition> {
@@ -26,7 +26,7 @@ impl ReentrantLock for MemoryDriver {
     }
 
     async fn renew(&self, ttl: Ttl, holds: &[ReentrantHold]) -> Vec<Result<Renewed>> {
-        self.renew_each(holds, move |store, ReentrantHold { name, owner, fence }| {
+        self.renew_each(holds, move |store, ReentrantHold { name, owner, fence, .. }| {
             let claimant = Claimant::Owner(*owner);
             store.with_entry(name, |entry| entry.state.renew_hold(entry.now, claimant, *fence, ttl.get()))
         })

@@ -76,7 +76,7 @@ impl Ears<'_> {
         let Self { store, now } = self;
         let handed = given.map(|Given { fence, ttl, fences }| {
             let began_at = store.time(now);
-            Handed { fence, ttl, began_at, fences }
+            Handed::new(fence, ttl, began_at).with_fences(fences)
         });
         store.tell(|link| match handed {
             Some(handed) => link.hand(waiter, handed),

@@ -213,11 +213,10 @@ async fn a_lock_is_kept_for_a_parked_message_as_long_as_was_asked() {
 async fn a_queue_that_is_full_refuses_and_full_dead_letters_postpone() {
     let driver = MemoryDriver::builder().max_messages(1).max_dead_letters(1).build().unwrap();
     let (name, payload) = (QueueName::new("jobs").unwrap(), Payload::new(*b"").unwrap());
-    let doomed = NewMessage { attempts: Attempts::new(1).unwrap(), ..NewMessage::new(payload) };
+    let doomed = NewMessage::new(payload).with_attempts(Attempts::new(1).unwrap());
     let lease = Lease::new(ms(10)).unwrap();
-    let receive = async || driver.receive(&ReceiveRequest { queue: name.clone(), max: 1, lease }).await.unwrap();
-    for healed in
-        [Healed { expired: 1, dead: 1, ..Healed::default() }, Healed { expired: 1, postponed: 1, ..Healed::default() }]
+    let receive = async || driver.receive(&ReceiveRequest::new(name.clone(), 1, lease)).await.unwrap();
+    for healed in [Healed::default().with_expired(1).with_dead(1), Healed::default().with_expired(1).with_postponed(1)]
     {
         driver.push(&name, std::slice::from_ref(&doomed)).await.unwrap();
         let full = driver.push(&name, std::slice::from_ref(&doomed)).await.unwrap_err();

@@ -18,11 +18,11 @@ fn name(text: &str) -> LockName {
 }
 
 fn request(lock: &str, token: OwnerToken, queue: Queueing) -> AcquireRequest {
-    AcquireRequest { name: name(lock), token, ttl: Ttl::new(TTL).unwrap(), queue, label: None, fences: 1 }
+    AcquireRequest::new(name(lock), token, Ttl::new(TTL).unwrap()).with_queue(queue)
 }
 
 fn hold(lock: &str, token: OwnerToken) -> Hold {
-    Hold { name: name(lock), token }
+    Hold::new(name(lock), token)
 }
 
 async fn ask(driver: &MemoryDriver, lock: &str, token: OwnerToken, queue: Queueing) -> Acquisition {
@@ -158,7 +158,7 @@ async fn an_abandoned_entry_leaves_the_others() {
     let [outer, inner] = std::array::from_fn(|_| OwnerToken::random());
     driver.enter(&owner, &request("a", outer, Queueing::None)).await.unwrap();
     driver.enter(&owner, &request("a", inner, Queueing::None)).await.unwrap();
-    let entry = |token| ReentrantEntry { name: name("a"), owner, token };
+    let entry = |token| ReentrantEntry::new(name("a"), owner, token);
     ReentrantLock::abandon(&driver, &entry(inner)).await.unwrap();
     let late = driver.enter(&owner, &request("a", inner, Queueing::None)).await.unwrap_err();
     assert_eq!(late.kind(), ErrorKind::NotHeld);

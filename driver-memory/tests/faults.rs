@@ -17,12 +17,12 @@ fn name() -> LockName {
 }
 
 fn hold(token: OwnerToken) -> Hold {
-    Hold { name: name(), token }
+    Hold::new(name(), token)
 }
 
 async fn ask(driver: &MemoryDriver, token: OwnerToken) -> Result<Acquisition> {
     let queue = Queueing::Join { presence: TTL, accepts: Handing::Asked };
-    let request = AcquireRequest { name: name(), token, ttl: Ttl::new(TTL).unwrap(), queue, label: None, fences: 1 };
+    let request = AcquireRequest::new(name(), token, Ttl::new(TTL).unwrap()).with_queue(queue);
     driver.acquire(&request).await
 }
 

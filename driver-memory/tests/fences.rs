@@ -2,7 +2,7 @@
 
 use tenure_core::driver::{
     AcquireRequest, Acquisition, DelayQueue as _, DelayQueueExt as _, DistributedLock as _, Grant, Lease, NewMessage,
-    Payload, Queueing, ReceiveRequest, Ttl,
+    Payload, ReceiveRequest, Ttl,
 };
 use tenure_core::queue::QueueName;
 use tenure_core::{FenceFloor, LockName, OwnerToken};
@@ -12,7 +12,7 @@ use tenure_memory::MemoryDriver;
 async fn of_lock(driver: &MemoryDriver) -> u64 {
     let (name, token) = (LockName::new(OwnerToken::random().expose()).unwrap(), OwnerToken::random());
     let ttl = Ttl::new(std::time::Duration::from_secs(10)).unwrap();
-    let request = AcquireRequest { name, token, ttl, queue: Queueing::None, label: None, fences: 1 };
+    let request = AcquireRequest::new(name, token, ttl);
     match driver.acquire(&request).await.unwrap() {
         Acquisition::Granted(Grant { fence, .. }) => fence.get(),
         Acquisition::Busy(busy) => panic!("{busy:?}"),
@@ -22,7 +22,7 @@ async fn of_lock(driver: &MemoryDriver) -> u64 {
 async fn of_delivery(driver: &MemoryDriver) -> u64 {
     let queue = QueueName::new("jobs").unwrap();
     driver.push(&queue, &[NewMessage::new(Payload::new(&b"x"[..]).unwrap())]).await.unwrap();
-    let request = ReceiveRequest { queue, max: 1, lease: Lease::DEFAULT };
+    let request = ReceiveRequest::new(queue, 1, Lease::DEFAULT);
     driver.receive(&request).await.unwrap().deliveries.remove(0).fence.get()
 }
 

@@ -17,11 +17,11 @@ const SHORT: Duration = Duration::from_secs(2);
 
 fn request(queue: Queueing) -> AcquireRequest {
     let (name, ttl, label) = (LockName::new("a").unwrap(), Ttl::new(TTL).unwrap(), Some(Label::new("me").unwrap()));
-    AcquireRequest { name, token: OwnerToken::random(), ttl, queue, label, fences: 1 }
+    AcquireRequest::new(name, OwnerToken::random(), ttl).with_queue(queue).with_label(label)
 }
 
 fn hold(request: &AcquireRequest) -> Hold {
-    Hold { name: request.name.clone(), token: request.token }
+    Hold::new(request.name.clone(), request.token)
 }
 
 async fn held(driver: &MemoryDriver) -> AcquireRequest {

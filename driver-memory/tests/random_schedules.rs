@@ -189,14 +189,9 @@ impl World {
         } else {
             Queueing::None
         };
-        let request = AcquireRequest {
-            name: self.name.clone(),
-            token: self.tokens[token],
-            ttl: Ttl::new(Duration::from_millis(ttl)).unwrap(),
-            queue,
-            label: None,
-            fences: 1,
-        };
+        let request =
+            AcquireRequest::new(self.name.clone(), self.tokens[token], Ttl::new(Duration::from_millis(ttl)).unwrap())
+                .with_queue(queue);
         let answer = match who {
             None => self.driver.acquire(&request).await,
             Some(owner) => self.driver.enter(&self.owners[owner], &request).await,
@@ -225,13 +220,11 @@ impl World {
         let expected = self.model.exit(who, token);
         let (name, secret) = (self.name.clone(), self.tokens[token]);
         let said = match who {
-            None => match self.driver.release(&Hold { name, token: secret }).await.unwrap() {
+            None => match self.driver.release(&Hold::new(name, secret)).await.unwrap() {
                 Released::Released => Exited::Released,
                 Released::NotHeld => Exited::NotHeld,
             },
-            Some(owner) => {
-                self.driver.exit(&ReentrantEntry { name, owner: self.owners[owner], token: secret }).await.unwrap()
-            }
+            Some(owner) => self.driver.exit(&ReentrantEntry::new(name, self.owners[owner], secret)).await.unwrap(),
         };
         assert_eq!(said, expected);
         format!("{token} of {who:?} leaves: {said:?}")
@@ -241,9 +234,9 @@ impl World {
         self.model.abandon(who, token);
         let (name, secret) = (self.name.clone(), self.tokens[token]);
         match who {
-            None => DistributedLock::abandon(&self.driver, &Hold { name, token: secret }).await.unwrap(),
+            None => DistributedLock::abandon(&self.driver, &Hold::new(name, secret)).await.unwrap(),
             Some(owner) => {
-                let hold = ReentrantEntry { name, owner: self.owners[owner], token: secret };
+                let hold = ReentrantEntry::new(name, self.owners[owner], secret);
                 ReentrantLock::abandon(&self.driver, &hold).await.unwrap();
             }
         }
@@ -252,7 +245,7 @@ impl World {
 
     async fn renew(&mut self, token: usize, ttl: u64) -> String {
         let expected = self.model.renew(token, ttl);
-        let hold = Hold { name: self.name.clone(), token: self.tokens[token] };
+        let hold = Hold::new(self.name.clone(), self.tokens[token]);
         let ttl = Ttl::new(Duration::from_millis(ttl)).unwrap();
         let said = DistributedLock::renew(&self.driver, ttl, &[hold]).await.remove(0).unwrap();
         assert_eq!(said, expected);

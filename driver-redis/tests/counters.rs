@@ -79,7 +79,7 @@ async fn a_waiter_that_cannot_be_given_a_fence_is_woken_and_told_why() {
 /// A waiter that takes the lock without asking.
 fn taker(lock: &str) -> AcquireRequest {
     let queue = Queueing::Join { presence: Duration::from_secs(10), accepts: Handing::Direct };
-    AcquireRequest { queue, ..waiter(lock) }
+    waiter(lock).with_queue(queue)
 }
 
 async fn node(server: &Server) -> Arc<dyn QuorumNode> {
@@ -88,7 +88,7 @@ async fn node(server: &Server) -> Arc<dyn QuorumNode> {
 
 fn ballot(request: AcquireRequest, proposal: u64) -> Ballot {
     let electorate = Electorate::of(["a", "b", "c"]);
-    Ballot { request, proposal: FencingToken::new(proposal), electorate, seniority: Duration::ZERO }
+    Ballot::new(request, electorate).with_proposal(FencingToken::new(proposal))
 }
 
 fn won(vote: Vote) -> FencingToken {
@@ -140,13 +140,13 @@ async fn a_vote_passes_a_free_lock_to_a_waiter_that_would_take_it_without_asking
     client.busy(&next).await;
     server.cli(&["DEL", "tenure:a"]).unwrap(); // as if it had expired
     let queue = Queueing::Join { presence: LONG, accepts: Handing::Asked };
-    let vote = node.vote(&ballot(AcquireRequest { queue, ttl: ttl(5_000), ..attempt("a") }, 0)).await.unwrap();
+    let vote = node.vote(&ballot(attempt("a").with_queue(queue).with_ttl(ttl(5_000)), 0)).await.unwrap();
     let Vote::Cast(answer) = vote else { panic!("{vote:?}") };
     assert_eq!(common::busy(answer).position, Some(1));
     let told = tokio::time::timeout(LONG, watch.next()).await.unwrap();
     assert_eq!(told, Signal::Wake, "the fences of votes are not those of this waiter");
     assert!(client.grant(&next).await.fence > before.fence);
-    let hold = Hold { name: name("a"), token: next.token };
+    let hold = Hold::new(name("a"), next.token);
     client.locks.release(&hold).await.unwrap();
 }
 
@@ -171,7 +171,7 @@ async fn a_fence_of_deliveries_too_far_ahead_delivers_nothing_and_is_named() {
         set(ahead);
         push(q, &jobs, message("second", 0)).await;
         damaged(&q.receive(&up_to(&jobs, 1)).await.unwrap_err(), key);
-        let settle = Settle { receipt: first.receipt, how: Settlement::Ack };
+        let settle = Settle::new(first.receipt, Settlement::Ack);
         let Exchanged { settled, received, .. } =
             q.exchange(std::slice::from_ref(&settle), &up_to(&jobs, 1)).await.unwrap();
         assert_eq!((settled, received.deliveries.len()), (vec![Settled::Done], 0), "what was handled is settled");

@@ -26,7 +26,7 @@ fn all_counts() -> [RedisSettings; 3] {
 /// A waiter that takes the lock without asking.
 fn taker(lock: &str) -> AcquireRequest {
     let queue = Queueing::Join { presence: Duration::from_secs(10), accepts: Handing::Direct };
-    AcquireRequest { queue, ..waiter(lock) }
+    waiter(lock).with_queue(queue)
 }
 
 /// The fences of a grant, of a hand-over, of an entry and of a delivery, in this order.

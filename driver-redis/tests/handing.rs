@@ -12,7 +12,7 @@ use tenure_testkit::{RedisServer, eventually};
 /// A waiter that takes the lock without asking.
 fn taker(lock: &str) -> AcquireRequest {
     let queue = Queueing::Join { presence: Duration::from_secs(10), accepts: Handing::Direct };
-    AcquireRequest { queue, ..waiter(lock) }
+    waiter(lock).with_queue(queue)
 }
 
 async fn handed(watch: &mut Watch) -> Handed {
@@ -71,7 +71,7 @@ async fn a_handed_lease_is_as_short_as_what_was_asked_for() {
     let client = Client::of(&server).await;
     let holder = attempt("a");
     client.grant(&holder).await;
-    let brief = AcquireRequest { ttl: ttl(700), ..taker("a") };
+    let brief = taker("a").with_ttl(ttl(700));
     let mut watch = client.watch(&brief).await;
     client.busy(&brief).await;
     client.locks.release(&hold(&holder)).await.unwrap();
@@ -104,7 +104,7 @@ async fn every_key_of_a_queue_has_an_end_whoever_makes_it() {
     let client = Client::of(&server).await;
     client.grant(&attempt("a")).await;
     let queue = Queueing::Join { presence: Duration::from_secs(30), accepts: Handing::Asked };
-    client.busy(&AcquireRequest { queue, ..waiter("a") }).await; // makes the queue, and makes it last for longer
+    client.busy(&waiter("a").with_queue(queue)).await; // makes the queue, and makes it last for longer
     waiting(&client, "a").await;
     for key in ["{tenure:a}:q", "{tenure:a}:w", "{tenure:a}:a"] {
         let left = server.cli(&["PTTL", key]).unwrap().int().unwrap();
@@ -234,7 +234,7 @@ async fn those_that_ask_and_those_that_do_not_stand_in_one_queue() {
     client.grant(&asking).await;
     client.locks.release(&hold(&asking)).await.unwrap();
     handed(&mut watch).await;
-    let stranger = AcquireRequest { token: OwnerToken::random(), ..attempt("a") };
+    let stranger = attempt("a").with_token(OwnerToken::random());
     client.busy(&stranger).await;
 }
 

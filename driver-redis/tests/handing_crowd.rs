@@ -19,7 +19,7 @@ const SOON: Duration = Duration::from_millis(100);
 
 fn taker() -> AcquireRequest {
     let queue = Queueing::Join { presence: Duration::from_secs(60), accepts: Handing::Direct };
-    AcquireRequest { queue, ..waiter("a") }
+    waiter("a").with_queue(queue)
 }
 
 /// A client that hears nothing, as one that died.

@@ -5,7 +5,7 @@ mod common;
 use std::time::Duration;
 
 use common::{Client, attempt, begun, hold, keys, name, server, ttl, waiter};
-use tenure_core::driver::{AcquireRequest, Begun, ForceReleased, Holder, Inspection, Released, Renewed};
+use tenure_core::driver::{Begun, ForceReleased, Holder, Inspection, Released, Renewed};
 use tenure_core::{ErrorKind, Label};
 use tenure_redis::RedisConfig;
 use tenure_redis_support::SCRIPTS;
@@ -116,7 +116,7 @@ async fn an_abandoned_token_is_undone_and_refused_afterwards() {
 async fn an_expired_lease_is_over() {
     let server = server();
     let client = Client::of(&server).await;
-    let mine = AcquireRequest { ttl: ttl(10), ..attempt("a") };
+    let mine = attempt("a").with_ttl(ttl(10));
     let first = client.grant(&mine).await;
     tenure_testkit::eventually("the lease to end", || {
         (server.cli(&["EXISTS", "tenure:a"]).unwrap().int() == Some(0)).then_some(())
@@ -138,7 +138,7 @@ async fn an_operator_sees_the_holder_and_can_free_the_lock() {
     client.busy(&waiter("a")).await;
     let seen = client.locks.inspect(&name("a")).await.unwrap();
     assert_eq!(seen.waiters, 1);
-    let Holder { label, fence, held_for, remaining, depth, owner } = seen.holder.unwrap();
+    let Holder { label, fence, held_for, remaining, depth, owner, .. } = seen.holder.unwrap();
     assert_eq!((label, fence, depth), (Some(Label::new("label;with;signs").unwrap()), Some(grant.fence), 1));
     assert_eq!(owner, None);
     assert!(held_for.unwrap() < Duration::from_secs(60));
@@ -155,7 +155,7 @@ async fn a_foreign_holder_is_busy_and_has_no_details() {
     let waiting = client.busy(&waiter("a")).await;
     assert_eq!((waiting.position, waiting.recheck_after), (Some(0), Some(Duration::from_millis(500))));
     let seen = client.locks.inspect(&name("a")).await.unwrap();
-    let foreign = Holder { label: None, fence: None, held_for: None, remaining: None, depth: 1, owner: None };
+    let foreign = Holder::default();
     assert_eq!((seen.holder, seen.waiters), (Some(foreign.clone()), 1));
     server.cli(&["PEXPIRE", "tenure:a", "100000"]).unwrap();
     assert_eq!(client.busy(&attempt("a")).await.recheck_after, Some(Duration::from_millis(500)));
@@ -192,7 +192,7 @@ async fn names_cannot_meet() {
     ];
     assert_eq!(keys(&server), expected);
     let long = name([b'\n'; 512]);
-    client.grant(&AcquireRequest { name: long, ..attempt("x") }).await;
+    client.grant(&attempt("x").with_name(long)).await;
 }
 
 #[tokio::test]

@@ -122,7 +122,7 @@ impl Account {
 }
 
 fn small() -> NewMessage {
-    NewMessage { payload: Payload::new(vec![b'x'; 100]).unwrap(), ..message("", 0) }
+    message("", 0).with_payload(Payload::new(vec![b'x'; 100]).unwrap())
 }
 
 async fn pushes(client: &Client, jobs: &QueueName, batch: usize, times: usize) {
@@ -138,7 +138,7 @@ async fn turns(client: &Client, jobs: &QueueName, batch: usize, times: usize) {
     for _ in 0..times {
         let Exchanged { received, .. } = client.queues.exchange(&settles, &request).await.unwrap();
         assert_eq!(received.deliveries.len(), batch);
-        let ack = |receipt| Settle { receipt, how: Settlement::Ack };
+        let ack = |receipt| Settle::new(receipt, Settlement::Ack);
         settles = received.deliveries.iter().map(|delivery| ack(delivery.receipt)).collect();
     }
 }
@@ -147,7 +147,7 @@ async fn turns(client: &Client, jobs: &QueueName, batch: usize, times: usize) {
 async fn hot_key(client: &Client, account: &mut Account, figures: &mut Figures) {
     const WAITING: usize = 4_000;
     let jobs = queue("hot");
-    let messages = vec![NewMessage { key: key("hot"), ..small() }; 250];
+    let messages = vec![small().with_key(key("hot")); 250];
     for _ in 0..WAITING / 250 {
         client.queues.push(&jobs, &messages).await.unwrap();
     }

@@ -164,7 +164,7 @@ async fn what_a_damaged_message_held_back_goes_on() {
     let server = server();
     let q = Client::of(&server).await.queues;
     let jobs = queue("jobs");
-    let keyed = |text: &str| NewMessage { key: key("k"), ..message(text, 0) };
+    let keyed = |text: &str| message(text, 0).with_key(key("k"));
     // Damaged while it is held.
     let ids: Vec<_> = futures(&*q, &jobs, &["a", "b", "c"].map(keyed)).await;
     let a = receive(&*q, &jobs, 9).await.deliveries.remove(0);
@@ -216,7 +216,7 @@ async fn a_thousand_damaged_messages_do_not_stop_the_next() {
     let bad =
         server.cli(&["HKEYS", "{tenure:dq:jobs}:m"]).unwrap().items().iter().map(|id| id.text()).collect::<Vec<_>>();
     bad.iter().for_each(|id| put(&server, "m", id.as_bytes(), b"000"));
-    let later = NewMessage { due: Due::After(Delay::new(Duration::from_millis(1)).unwrap()), ..message("good", 0) };
+    let later = message("good", 0).with_due(Due::After(Delay::new(Duration::from_millis(1)).unwrap()));
     push(&*q, &jobs, later).await;
     assert_eq!(payloads(&drain(&*q, &jobs).await), ["good"]);
     assert_eq!(q.stats(&jobs).await.unwrap().dead, 1_000);

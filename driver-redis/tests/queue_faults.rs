@@ -10,8 +10,8 @@ use common::queue::{
 use common::{Client, server, server_with};
 use tenure_core::ErrorKind;
 use tenure_core::driver::{
-    Cancelled, DeadSelection, Delay, DelayQueueExt as _, Extended, Extension, MessageState, Next, Pushed,
-    ReceiveRequest, Settled, Settlement,
+    Cancelled, DeadSelection, Delay, DelayQueueExt as _, Extended, Extension, MessageState, Next, Pushed, Settled,
+    Settlement,
 };
 use tenure_testkit::RedisOptions;
 
@@ -33,7 +33,7 @@ async fn out_of_memory_nothing_is_stored_and_everything_stored_can_be_worked_off
         assert_eq!(error.kind(), ErrorKind::Unavailable);
         assert!(error.message().contains("maxmemory"), "{error}");
     }
-    let short = ReceiveRequest { lease: lease(10), ..up_to(&jobs, 4) };
+    let short = up_to(&jobs, 4).with_lease(lease(10));
     let first = q.receive(&short).await.unwrap().deliveries;
     assert_eq!(payloads(&first), ["acked", "retried", "returned", "parked"]);
     assert_eq!(ack(q, &jobs, &first[0]).await, Settled::Done);
@@ -45,9 +45,9 @@ async fn out_of_memory_nothing_is_stored_and_everything_stored_can_be_worked_off
     }
     let dead = one(q, &jobs).await;
     assert_eq!(settle(q, &jobs, dead.receipt, Settlement::Dead { reason: because("x") }).await, Settled::Dead);
-    let ended = q.receive(&ReceiveRequest { max: 1, ..short.clone() }).await.unwrap().deliveries.remove(0);
+    let ended = q.receive(&short.clone().with_max(1)).await.unwrap().deliveries.remove(0);
     let extended = one(q, &jobs).await;
-    let extension = Extension { receipt: extended.receipt, lease: lease(90_000) };
+    let extension = Extension::new(extended.receipt, lease(90_000));
     assert_eq!(q.extend(&jobs, &[extension]).await.unwrap(), [Extended::Extended]);
     let returned = one(q, &jobs).await;
     assert_eq!(returned.payload.as_bytes(), b"returned");
@@ -72,11 +72,11 @@ async fn a_clock_that_steps_back_neither_holds_up_messages_nor_revives_leases() 
     let client = Client::of(&server).await;
     let (q, jobs) = (&*client.queues, queue("jobs"));
     push(q, &jobs, message("leased", 0)).await;
-    let first = q.receive(&ReceiveRequest { lease: lease(10), ..up_to(&jobs, 1) }).await.unwrap().deliveries.remove(0);
-    let second = soon(q, &ReceiveRequest { lease: lease(10), ..up_to(&jobs, 1) }).await;
+    let first = q.receive(&up_to(&jobs, 1).with_lease(lease(10))).await.unwrap().deliveries.remove(0);
+    let second = soon(q, &up_to(&jobs, 1).with_lease(lease(10))).await;
     push(q, &jobs, message("before the step", 30)).await;
     server.set_clock_offset(-3_600_000_000).unwrap();
-    let extension = Extension { receipt: first.receipt, lease: lease(60_000) };
+    let extension = Extension::new(first.receipt, lease(60_000));
     assert_eq!(q.extend(&jobs, &[extension]).await.unwrap(), [Extended::Stale]);
     let third = soon(q, &up_to(&jobs, 1)).await;
     assert_eq!((third.attempt, third.id), (3, first.id.clone()));
@@ -150,7 +150,7 @@ async fn forgotten_scripts_are_sent_again_and_data_survives_a_kill() {
 }
 
 fn common_ack(delivery: &tenure_core::driver::RawDelivery) -> tenure_core::driver::Settle {
-    tenure_core::driver::Settle { receipt: delivery.receipt, how: Settlement::Ack }
+    tenure_core::driver::Settle::new(delivery.receipt, Settlement::Ack)
 }
 
 #[tokio::test]

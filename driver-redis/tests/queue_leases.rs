@@ -5,7 +5,7 @@ mod common;
 use common::queue::{message, queue, up_to};
 use common::{Client, server};
 use std::time::Duration;
-use tenure_core::driver::{Attempts, DeadSelection, DelayQueueExt as _, Extension, Lease, NewMessage, ReceiveRequest};
+use tenure_core::driver::{Attempts, DeadSelection, DelayQueueExt as _, Extension, Lease};
 use tenure_core::queue::QueueLimits;
 
 /// What ended leases leave behind does not stay for ever: nobody comes to remove it from a queue that is not used any more.
@@ -21,12 +21,12 @@ async fn what_is_counted_of_leases_ends_by_itself() {
     q.limit(&jobs, &limits).await.unwrap();
     let day = Lease::MAX.as_millis() as i64;
     assert!((day / 2..2 * day).contains(&counted()), "{}", counted());
-    let dies = NewMessage { attempts: Attempts::new(1).unwrap(), ..message("dies", 0) };
+    let dies = message("dies", 0).with_attempts(Attempts::new(1).unwrap());
     q.push(&jobs, &[dies]).await.unwrap();
-    let request = ReceiveRequest { lease: Lease::new(Lease::MIN).unwrap(), ..up_to(&jobs, 1) };
+    let request = up_to(&jobs, 1).with_lease(Lease::new(Lease::MIN).unwrap());
     let delivery = q.receive(&request).await.unwrap().deliveries.remove(0);
     assert!((day / 2..2 * day).contains(&counted()), "{}", counted());
-    let extension = Extension { receipt: delivery.receipt, lease: Lease::new(Duration::from_secs(1)).unwrap() };
+    let extension = Extension::new(delivery.receipt, Lease::new(Duration::from_secs(1)).unwrap());
     server.cli(&["PERSIST", "{tenure:dq:jobs}:l"]).unwrap();
     q.extend(&jobs, &[extension]).await.unwrap();
     assert!((day / 2..2 * day).contains(&counted()), "{}", counted());

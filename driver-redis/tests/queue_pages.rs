@@ -73,7 +73,7 @@ async fn many_letters_of_one_time_are_listed_once_each() {
     for _ in 0..MANY / 100 {
         let deliveries = q.receive(&up_to(&jobs, 100)).await.unwrap().deliveries;
         let how = Settlement::Dead { reason: None };
-        let settles = deliveries.iter().map(|one| Settle { receipt: one.receipt, how: how.clone() });
+        let settles = deliveries.iter().map(|one| Settle::new(one.receipt, how.clone()));
         q.settle(&jobs, &settles.collect::<Vec<_>>()).await.unwrap();
     }
     level(&server, "d", 7);

@@ -48,7 +48,7 @@ async fn what_is_settled_meanwhile_hides_nothing_from_a_purge() {
             let (q, jobs) = (Arc::clone(&q), jobs.clone());
             tokio::spawn(async move {
                 for some in deliveries[..1_000].chunks(10) {
-                    let ack = |delivery: &RawDelivery| Settle { receipt: delivery.receipt, how: Settlement::Ack };
+                    let ack = |delivery: &RawDelivery| Settle::new(delivery.receipt, Settlement::Ack);
                     q.settle(&jobs, &some.iter().map(ack).collect::<Vec<_>>()).await.unwrap();
                 }
             })
@@ -95,7 +95,7 @@ async fn a_purge_ends_at_orphans() {
     let server = server();
     let q = Client::of(&server).await.queues;
     let jobs = queue("jobs");
-    let keyed = |text| NewMessage { key: key("k"), ..message(text, 0) };
+    let keyed = |text| message(text, 0).with_key(key("k"));
     q.push(&jobs, &[keyed("in flight"), keyed("held"), keyed("held too")]).await.unwrap();
     let flying = q.receive(&up_to(&jobs, 3)).await.unwrap().deliveries;
     assert_eq!((flying.len(), q.stats(&jobs).await.unwrap().ready), (1, 2));

@@ -10,8 +10,8 @@ use common::queue::{delay, key, message, queue, up_to};
 use common::{Client, server};
 use tenure_core::ErrorKind;
 use tenure_core::driver::{
-    Attempts, DeadSelection, Delay, DelayQueue, DelayQueueExt as _, Due, Exchanged, NewMessage, Next, Payload,
-    ReceiveRequest, Rest, Settle, Settlement,
+    Attempts, DeadSelection, Delay, DelayQueue, DelayQueueExt as _, Due, Exchanged, NewMessage, Next, Payload, Rest,
+    Settle, Settlement,
 };
 use tenure_core::queue::{QueueLimits, QueueName};
 use tenure_testkit::RedisServer;
@@ -24,7 +24,7 @@ const MEDIAN: Duration = Duration::from_millis(15);
 const MOST: Duration = Duration::from_millis(60);
 
 fn small() -> NewMessage {
-    NewMessage { payload: Payload::new(vec![b'x'; PAYLOAD]).unwrap(), ..message("", 0) }
+    message("", 0).with_payload(Payload::new(vec![b'x'; PAYLOAD]).unwrap())
 }
 
 async fn fill(q: &dyn DelayQueue, jobs: &QueueName, count: usize, message: &NewMessage) {
@@ -82,7 +82,7 @@ fn memory(server: &RedisServer) -> u64 {
 }
 
 fn acks(deliveries: &[tenure_core::driver::RawDelivery]) -> Vec<Settle> {
-    deliveries.iter().map(|delivery| Settle { receipt: delivery.receipt, how: Settlement::Ack }).collect()
+    deliveries.iter().map(|delivery| Settle::new(delivery.receipt, Settlement::Ack)).collect()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
@@ -120,11 +120,11 @@ async fn exhausted_and_held_messages_and_operators_cost_short_scripts_too() {
     let server = server();
     let q = Client::of(&server).await.queues;
     let (keyed, doomed) = (queue("keyed"), queue("doomed"));
-    let once = NewMessage { attempts: Attempts::new(1).unwrap(), ..small() };
+    let once = small().with_attempts(Attempts::new(1).unwrap());
     fill(&*q, &doomed, 10_000, &once).await;
-    fill(&*q, &keyed, 10_000, &NewMessage { key: key("one"), ..small() }).await;
+    fill(&*q, &keyed, 10_000, &small().with_key(key("one"))).await;
     let mut costs = Costs::of(&server);
-    let request = ReceiveRequest { lease: common::queue::lease(10), ..up_to(&doomed, 256) };
+    let request = up_to(&doomed, 256).with_lease(common::queue::lease(10));
     loop {
         let received = costs.of_call("receive of messages, of exhausted ones at last", q.receive(&request)).await;
         match received.next {
@@ -190,7 +190,7 @@ async fn a_message_costs_little_memory() {
     let q = Client::of(&server).await.queues;
     let jobs = queue("jobs");
     let before = memory(&server);
-    let later = NewMessage { due: Due::After(delay(3_600_000)), ..small() };
+    let later = small().with_due(Due::After(delay(3_600_000)));
     fill(&*q, &jobs, MANY / 2, &later).await;
     fill(&*q, &jobs, MANY / 2, &small()).await;
     let per_message = (memory(&server) - before) / MANY as u64;
@@ -211,7 +211,7 @@ async fn the_most_bytes_of_a_push_cost_a_short_script_and_more_are_refused() {
     let server = server();
     let q = Client::of(&server).await.queues;
     let jobs = queue("jobs");
-    let large = NewMessage { payload: Payload::new(vec![b'x'; Payload::DEFAULT_CAP]).unwrap(), ..message("", 0) };
+    let large = message("", 0).with_payload(Payload::new(vec![b'x'; Payload::DEFAULT_CAP]).unwrap());
     let mut costs = Costs::of(&server);
     for _ in 0..20 {
         costs.of_call("push of a megabyte", q.push(&jobs, &vec![large.clone(); 4])).await;
@@ -245,7 +245,7 @@ async fn a_life_costs_the_server_little() {
     let q = Client::of(&server).await.queues;
     for (batch, turns) in [(1, 1_000), (16, 250), (128, 60)] {
         let jobs = queue(format!("jobs of {batch}"));
-        fill(&*q, &jobs, 1_000, &NewMessage { due: Due::After(delay(3_600_000)), ..small() }).await;
+        fill(&*q, &jobs, 1_000, &small().with_due(Due::After(delay(3_600_000)))).await;
         let (costs, before) = (Costs::of(&server), Costs::of(&server).cpu());
         let workers = (0..8).map(|_| tokio::spawn(live(q.clone(), jobs.clone(), batch, turns)));
         let mut lives = 0;

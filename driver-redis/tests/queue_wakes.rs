@@ -6,9 +6,7 @@ use std::time::Duration;
 
 use common::queue::{ack, delay, key, known_as, message, named, one, push, queue, receive, settle};
 use common::{Client, LONG, server, woken};
-use tenure_core::driver::{
-    DeadSelection, Delay, DelayQueue, NewMessage, Next, Rescheduled, Settled, Settlement, Watch,
-};
+use tenure_core::driver::{DeadSelection, Delay, DelayQueue, Next, Rescheduled, Settled, Settlement, Watch};
 use tenure_core::queue::QueueName;
 use tenure_testkit::RedisServer;
 
@@ -57,7 +55,7 @@ async fn settlements_keys_redrives_and_resumptions_wake() {
     let server = server();
     let client = Client::of(&server).await;
     let (q, jobs) = (&*client.queues, queue("jobs"));
-    let keyed = |text| NewMessage { key: key("k"), ..message(text, 0) };
+    let keyed = |text| message(text, 0).with_key(key("k"));
     q.push(&jobs, &[keyed("a"), keyed("b")]).await.unwrap();
     let a = one(q, &jobs).await;
     assert!(receive(q, &jobs, 1).await.deliveries.is_empty());

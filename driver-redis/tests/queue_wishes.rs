@@ -16,11 +16,11 @@ use tenure_testkit::RedisServer;
 const WEEKLY: &str = "every week";
 
 fn replacing(message: NewMessage) -> NewMessage {
-    NewMessage { if_known: IfKnown::Replace, ..message }
+    message.with_if_known(IfKnown::Replace)
 }
 
 fn recurring(message: NewMessage) -> NewMessage {
-    NewMessage { recurrence: Some(Recurrence::new(WEEKLY).unwrap()), ..message }
+    message.with_recurrence(Some(Recurrence::new(WEEKLY).unwrap()))
 }
 
 async fn all(q: &dyn DelayQueue, jobs: &QueueName, which: Listed, max: usize) -> Vec<MessageInfo> {
@@ -45,7 +45,7 @@ async fn commands_of_a_life(server: &RedisServer, q: &dyn DelayQueue, jobs: &Que
     push(q, jobs, message("y", 0)).await;
     let first = one(q, jobs).await; // now the server knows the scripts
     server.cli(&["CONFIG", "RESETSTAT"]).unwrap();
-    let acks = [tenure_core::driver::Settle { receipt: first.receipt, how: Settlement::Ack }];
+    let acks = [tenure_core::driver::Settle::new(first.receipt, Settlement::Ack)];
     push(q, jobs, message("z", 0)).await;
     let Exchanged { settled, received, .. } = q.exchange(&acks, &up_to(jobs, 1)).await.unwrap();
     assert_eq!((settled, received.deliveries.len()), (vec![Settled::Done], 1));
@@ -82,9 +82,9 @@ async fn a_push_replaces_what_waits_whatever_holds_it() {
     let q = Client::of(&server).await.queues;
     let jobs = queue("jobs");
     // Held behind its key; the same name twice in one batch; and one whose lease has ended.
-    push(&*q, &jobs, NewMessage { key: key("k"), ..message("first of its key", 0) }).await;
+    push(&*q, &jobs, message("first of its key", 0).with_key(key("k"))).await;
     let first = one(&*q, &jobs).await;
-    let held = known_as("held", 0, NewMessage { key: key("k"), ..message("held", 0) });
+    let held = known_as("held", 0, message("held", 0).with_key(key("k")));
     push(&*q, &jobs, held).await;
     assert!(receive(&*q, &jobs, 9).await.deliveries.is_empty());
     let batch = ["one", "two", "three"].map(|text| replacing(known_as("held", 0, message(text, 3_600_000))));
@@ -102,9 +102,9 @@ async fn a_recurring_message_keeps_all_but_its_end() {
     let server = server();
     let q = Client::of(&server).await.queues;
     let jobs = queue("jobs");
-    let plain = NewMessage { ttl: Some(delay(60_000)), key: key("k"), ..known_as("n", 5_000, message("payload", 0)) };
+    let plain = known_as("n", 5_000, message("payload", 0)).with_ttl(Some(delay(60_000))).with_key(key("k"));
     push(&*q, &jobs, recurring(plain)).await;
-    push(&*q, &jobs, NewMessage { key: key("k"), ..message("behind", 0) }).await;
+    push(&*q, &jobs, message("behind", 0).with_key(key("k"))).await;
     let first = one(&*q, &jobs).await;
     assert_eq!(first.recurrence.as_ref().unwrap().as_str(), WEEKLY);
     assert!(q.get(&jobs, &first.id).await.unwrap().unwrap().expires_in.is_some());
@@ -130,8 +130,8 @@ async fn what_comes_too_late_is_dead_and_a_redrive_gives_it_all_time() {
     let server = server();
     let q = Client::of(&server).await.queues;
     let jobs = queue("jobs");
-    push(&*q, &jobs, NewMessage { ttl: Some(delay(1)), ..message("late", 0) }).await;
-    push(&*q, &jobs, NewMessage { ttl: Some(delay(3_600_000)), ..message("in time", 0) }).await;
+    push(&*q, &jobs, message("late", 0).with_ttl(Some(delay(1)))).await;
+    push(&*q, &jobs, message("in time", 0).with_ttl(Some(delay(3_600_000)))).await;
     tokio::time::sleep(Duration::from_millis(5)).await; // time is what this is about
     let received = receive(&*q, &jobs, 9).await;
     assert_eq!((payloads(&received.deliveries), received.healed.dead), (vec!["in time".to_owned()], 1));
@@ -173,7 +173,7 @@ async fn leases_are_counted_from_before_the_limit_and_through_extensions() {
     q.limit(&jobs, &QueueLimits::none().in_flight(3).unwrap()).await.unwrap();
     let third = receive(&*q, &jobs, 5).await;
     assert_eq!(third.deliveries.len(), 1);
-    let longer = Extension { receipt: first[0].receipt, lease: Lease::new(Duration::from_secs(3_600)).unwrap() };
+    let longer = Extension::new(first[0].receipt, Lease::new(Duration::from_secs(3_600)).unwrap());
     assert_eq!(q.extend(&jobs, &[longer]).await.unwrap(), [Extended::Extended]);
     let Next::In(span) = receive(&*q, &jobs, 5).await.next else { panic!("the limit is reached") };
     assert!(span <= Lease::DEFAULT.get(), "the end of one of the other leases");

@@ -10,7 +10,7 @@ use common::queue::{
 use common::{Client, keys, server};
 use tenure_core::driver::{
     Attempts, Cancelled, Cause, DeadCause, DeadSelection, Delay, DelayQueueExt as _, Exchanged, Extended, Extension,
-    Flow, MessageState, NewMessage, Next, Payload, Pushed, Receipt, Rescheduled, Rest, Settle, Settled, Settlement,
+    Flow, MessageState, Next, Payload, Pushed, Receipt, Rescheduled, Rest, Settle, Settled, Settlement,
 };
 use tenure_core::queue::{MessageId, Reason};
 use tenure_core::{ErrorKind, LockName};
@@ -32,8 +32,7 @@ async fn due_messages_come_in_order_and_leave_nothing_behind() {
     assert_eq!(Pushed::Stored(first.id.clone()), pushed[1]);
     assert!(first.fence < received.deliveries[1].fence);
     assert!(first.age >= first.late && first.age < Duration::from_secs(20), "{first:?}");
-    let acks: Vec<Settle> =
-        received.deliveries.iter().map(|d| Settle { receipt: d.receipt, how: Settlement::Ack }).collect();
+    let acks: Vec<Settle> = received.deliveries.iter().map(|d| Settle::new(d.receipt, Settlement::Ack)).collect();
     let Exchanged { settled, received: rest, .. } = q.exchange(&acks, &up_to(&jobs, 5)).await.unwrap();
     assert_eq!(settled, [Settled::Done, Settled::Done]);
     assert_eq!(payloads(&rest.deliveries), ["three"]);
@@ -58,7 +57,7 @@ async fn only_the_valid_receipt_settles_and_extends() {
     let q = Client::of(&server).await.queues;
     let jobs = queue("jobs");
     push(&*q, &jobs, message("a", 0)).await;
-    let short = tenure_core::driver::ReceiveRequest { lease: lease(20), ..up_to(&jobs, 1) };
+    let short = up_to(&jobs, 1).with_lease(lease(20));
     let first = soon(&*q, &short).await;
     let [number, fence, _] = first.receipt.parts();
     for forged in [[number, fence + 1, 0], [number + 1, fence, 0], [0, 0, 0], [number, 0, 0]] {
@@ -66,8 +65,8 @@ async fn only_the_valid_receipt_settles_and_extends() {
     }
     let second = soon(&*q, &up_to(&jobs, 1)).await;
     assert_eq!((second.cause, second.attempt), (Cause::LeaseExpired, 2));
-    let stale = Extension { receipt: first.receipt, lease: lease(60_000) };
-    let valid = Extension { receipt: second.receipt, lease: lease(60_000) };
+    let stale = Extension::new(first.receipt, lease(60_000));
+    let valid = Extension::new(second.receipt, lease(60_000));
     assert_eq!(q.extend(&jobs, &[stale, valid]).await.unwrap(), [Extended::Stale, Extended::Extended]);
     for how in [
         Settlement::Ack,
@@ -79,8 +78,8 @@ async fn only_the_valid_receipt_settles_and_extends() {
         assert_eq!(settle(&*q, &jobs, first.receipt, how).await, Settled::Stale);
     }
     let twice = [
-        Settle { receipt: second.receipt, how: Settlement::Ack },
-        Settle { receipt: second.receipt, how: Settlement::Return { after: Default::default() } },
+        Settle::new(second.receipt, Settlement::Ack),
+        Settle::new(second.receipt, Settlement::Return { after: Default::default() }),
     ];
     assert_eq!(q.settle(&jobs, &twice).await.unwrap(), [Settled::Done, Settled::Stale]);
     assert_eq!(receive(&*q, &jobs, 1).await.next, Next::Never);
@@ -92,10 +91,10 @@ async fn a_lease_that_ended_is_settled_but_not_extended_until_somebody_else_has_
     let q = Client::of(&server).await.queues;
     let jobs = queue("jobs");
     let id = push(&*q, &jobs, message("a", 0)).await;
-    let short = tenure_core::driver::ReceiveRequest { lease: lease(10), ..up_to(&jobs, 1) };
+    let short = up_to(&jobs, 1).with_lease(lease(10));
     let first = soon(&*q, &short).await;
     while q.get(&jobs, &id).await.unwrap().unwrap().state == MessageState::InFlight {}
-    let extension = Extension { receipt: first.receipt, lease: lease(60_000) };
+    let extension = Extension::new(first.receipt, lease(60_000));
     assert_eq!(q.extend(&jobs, &[extension]).await.unwrap(), [Extended::Stale]);
     let stats = q.stats(&jobs).await.unwrap();
     assert_eq!((stats.scheduled, stats.ready, stats.in_flight), (0, 1, 0));
@@ -108,9 +107,9 @@ async fn exhausted_and_rejected_messages_are_dead_and_come_back_on_request() {
     let server = server();
     let q = Client::of(&server).await.queues;
     let jobs = queue("jobs");
-    let two = |text| NewMessage { attempts: Attempts::new(2).unwrap(), ..message(text, 0) };
+    let two = |text| message(text, 0).with_attempts(Attempts::new(2).unwrap());
     push(&*q, &jobs, two("retried")).await;
-    let short = tenure_core::driver::ReceiveRequest { lease: lease(10), ..up_to(&jobs, 1) };
+    let short = up_to(&jobs, 1).with_lease(lease(10));
     let retry = |text| Settlement::Retry { after: Delay::ZERO, reason: because(text) };
     let first = one(&*q, &jobs).await;
     assert_eq!(settle(&*q, &jobs, first.receipt, retry("once")).await, Settled::Done);
@@ -215,7 +214,7 @@ async fn one_message_of_a_key_is_in_flight() {
     let server = server();
     let q = Client::of(&server).await.queues;
     let jobs = queue("jobs");
-    let keyed = |text, name| NewMessage { key: key(name), ..message(text, 0) };
+    let keyed = |text, name| message(text, 0).with_key(key(name));
     let batch = [keyed("a1", "a"), keyed("a2", "a"), keyed("b1", "b"), keyed("a3", "a"), message("free", 0)];
     q.push(&jobs, &batch).await.unwrap();
     let received = receive(&*q, &jobs, 10).await;
@@ -230,10 +229,8 @@ async fn one_message_of_a_key_is_in_flight() {
     let next = receive(&*q, &jobs, 10).await;
     assert_eq!(payloads(&next.deliveries), ["a2"], "in the order of their due times");
     assert_eq!(q.reschedule(&jobs, &a1.id, Delay::ZERO).await.unwrap(), Rescheduled::Moved);
-    let Exchanged { received: more, .. } = q
-        .exchange(&[Settle { receipt: next.deliveries[0].receipt, how: Settlement::Ack }], &up_to(&jobs, 10))
-        .await
-        .unwrap();
+    let Exchanged { received: more, .. } =
+        q.exchange(&[Settle::new(next.deliveries[0].receipt, Settlement::Ack)], &up_to(&jobs, 10)).await.unwrap();
     assert_eq!(payloads(&more.deliveries), ["a3"]);
     let purged = q.purge(&jobs, 10, None).await.unwrap();
     assert_eq!((purged.removed, purged.next), (1, None), "a1, which is held");
@@ -246,12 +243,10 @@ async fn a_waiting_message_is_cancelled_moved_and_seen_as_it_is() {
     let q = Client::of(&server).await.queues;
     let jobs = queue("jobs");
     let lock = LockName::new("a lock").unwrap();
-    let full = NewMessage {
-        payload: Payload::new([0, 0xff, b'\r', b'\n']).unwrap(),
-        key: key("k"),
-        lock: Some(lock.clone()),
-        ..known_as("id", 0, message("", 60_000))
-    };
+    let full = known_as("id", 0, message("", 60_000))
+        .with_payload(Payload::new([0, 0xff, b'\r', b'\n']).unwrap())
+        .with_key(key("k"))
+        .with_lock(Some(lock.clone()));
     push(&*q, &jobs, full.clone()).await;
     let info = q.get(&jobs, &named("id")).await.unwrap().unwrap();
     assert_eq!((info.payload, info.key, info.lock), (full.payload.clone(), key("k"), Some(lock)));

@@ -98,7 +98,7 @@ async fn what_was_handled_is_settled_at_a_server_that_is_not_fit_to_hand_out_mor
     let jobs = queue("jobs");
     c.queues.push(&jobs, &[message("a", 0), message("b", 0)]).await.unwrap();
     let handed = c.queues.receive(&up_to(&jobs, 1)).await.unwrap();
-    let handled = [Settle { receipt: handed.deliveries[0].receipt, how: Settlement::Ack }];
+    let handled = [Settle::new(handed.deliveries[0].receipt, Settlement::Ack)];
     server.cli(&["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"]).unwrap();
     cut(&server);
     let began = Instant::now();

@@ -5,7 +5,7 @@ mod common;
 use std::time::Duration;
 
 use common::{Client, attempt, begun, busy, entry, hold, keys, name, server, ttl, waiter, woken};
-use tenure_core::driver::{AcquireRequest, Begun, Exited, ForceReleased, ReentrantHold, Released, Renewed};
+use tenure_core::driver::{Begun, Exited, ForceReleased, ReentrantHold, Released, Renewed};
 use tenure_core::{ErrorKind, OwnerId};
 
 #[tokio::test]
@@ -48,9 +48,9 @@ async fn re_entry_lengthens_and_never_shortens() {
     let client = Client::of(&server).await;
     let owner = OwnerId::new();
     client.enter(&owner, &attempt("r")).await;
-    let kept = client.enter(&owner, &AcquireRequest { ttl: ttl(50), ..attempt("r") }).await.ttl;
+    let kept = client.enter(&owner, &attempt("r").with_ttl(ttl(50))).await.ttl;
     assert!(kept > Duration::from_secs(5), "{kept:?}");
-    let kept = client.enter(&owner, &AcquireRequest { ttl: ttl(60_000), ..attempt("r") }).await.ttl;
+    let kept = client.enter(&owner, &attempt("r").with_ttl(ttl(60_000))).await.ttl;
     assert_eq!(kept, Duration::from_secs(60));
     assert!(server.cli(&["PTTL", "tenure:r"]).unwrap().int().unwrap() > 50_000);
 }
@@ -115,7 +115,7 @@ async fn a_hold_is_renewed_by_owner_and_fence() {
     let owner = OwnerId::new();
     let mine = attempt("r");
     let grant = client.enter(&owner, &mine).await;
-    let held = |owner, fence| ReentrantHold { name: name("r"), owner, fence };
+    let held = |owner, fence| ReentrantHold::new(name("r"), owner, fence);
     let other_fence = tenure_core::FencingToken::new(grant.fence.get() + 1).unwrap();
     let asked = [held(owner, grant.fence), held(OwnerId::new(), grant.fence), held(owner, other_fence)];
     let answers: Vec<Renewed> =

@@ -5,8 +5,7 @@ mod common;
 use common::queue::{ack, because, key, known_as, lease, message, named, one, push, queue, receive, settle, up_to};
 use common::{Client, LONG, PLACES, Server, attempt, commands, entry, hold, keys, server, ttl, user, waiter, woken};
 use tenure_core::driver::{
-    AcquireRequest, DeadSelection, Delay, DelayQueueExt as _, Extension, Handing, NewMessage, Queueing, ReentrantHold,
-    Settled, Settlement,
+    DeadSelection, Delay, DelayQueueExt as _, Extension, Handing, Queueing, ReentrantHold, Settled, Settlement,
 };
 use tenure_core::{ErrorKind, OwnerId};
 use tenure_redis::RedisDriver;
@@ -31,7 +30,7 @@ async fn every_operation_works_with_the_documented_rights() {
     client.enter(&owner, &inner).await;
     client.busy(&waiter("r")).await;
     client.locks.inspect(&outer.name).await.unwrap();
-    let held = ReentrantHold { name: outer.name.clone(), owner, fence: grant.fence };
+    let held = ReentrantHold::new(outer.name.clone(), owner, grant.fence);
     client.reentrant.renew(ttl(60_000), &[held]).await.remove(0).unwrap();
     client.reentrant.abandon(&entry(&owner, &inner)).await.unwrap();
     client.reentrant.exit(&entry(&owner, &outer)).await.unwrap();
@@ -43,7 +42,7 @@ async fn every_operation_of_queues_works_with_the_documented_rights() {
     let client = Client::at(&user(&server, &PLACES, &commands())).await;
     let (q, jobs) = (&*client.queues, queue("jobs"));
     let mut watch = q.watch(&jobs).await.unwrap();
-    let keyed = |text| NewMessage { key: key("k"), ..message(text, 0) };
+    let keyed = |text| message(text, 0).with_key(key("k"));
     let named_one = known_as("name", 60_000, message("named", 0));
     let batch = [keyed("a"), keyed("b"), named_one, known_as("later", 0, message("", 60_000))];
     q.push(&jobs, &batch).await.unwrap();
@@ -54,7 +53,7 @@ async fn every_operation_of_queues_works_with_the_documented_rights() {
     assert_eq!(settle(q, &jobs, received[0].receipt, retry).await, Settled::Done);
     assert_eq!(ack(q, &jobs, &received[1]).await, Settled::Done);
     let held = one(q, &jobs).await;
-    q.extend(&jobs, &[Extension { receipt: held.receipt, lease: lease(60_000) }]).await.unwrap();
+    q.extend(&jobs, &[Extension::new(held.receipt, lease(60_000))]).await.unwrap();
     let dead = Settlement::Dead { reason: None };
     assert_eq!(settle(q, &jobs, held.receipt, dead).await, Settled::Dead);
     assert_eq!(q.dead_list(&jobs, None, 9).await.unwrap().letters.len(), 1);
@@ -165,7 +164,7 @@ async fn without_the_right_to_let_keys_end_no_key_stays() {
     let direct = Queueing::Join { presence: LONG, accepts: Handing::Direct };
     let errors = [
         client.reentrant.enter(&OwnerId::new(), &attempt("free")).await.unwrap_err(),
-        client.locks.acquire(&AcquireRequest { queue: direct, ..attempt("held") }).await.unwrap_err(),
+        client.locks.acquire(&attempt("held").with_queue(direct)).await.unwrap_err(),
         client.reentrant.enter(&OwnerId::new(), &waiter("held")).await.unwrap_err(),
     ];
     for error in errors {

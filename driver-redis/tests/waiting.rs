@@ -5,7 +5,7 @@ mod common;
 use std::time::Duration;
 
 use common::{Client, LONG, asleep, attempt, begun, hold, keys, name, server, server_with, ttl, waiter, woken};
-use tenure_core::driver::{AcquireRequest, Begun, Handing, Queueing, Released};
+use tenure_core::driver::{Begun, Handing, Queueing, Released};
 use tenure_core::{ErrorKind, OwnerToken};
 use tenure_redis::{RedisConfig, RedisSettings};
 use tenure_testkit::{RedisOptions, RedisServer};
@@ -49,12 +49,10 @@ fn later(server: &RedisServer, span: Duration) {
 async fn a_waiter_that_lapsed_is_before_nobody_and_begins_anew() {
     let server = server_with(RedisOptions::new().movable_clock());
     let client = Client::of(&server).await;
-    let holder = AcquireRequest { ttl: ttl(60_000), ..attempt("a") };
+    let holder = attempt("a").with_ttl(ttl(60_000));
     client.grant(&holder).await;
-    let patient = || AcquireRequest {
-        queue: Queueing::Join { presence: Duration::from_secs(40), accepts: Handing::Asked },
-        ..attempt("a")
-    };
+    let patient =
+        || attempt("a").with_queue(Queueing::Join { presence: Duration::from_secs(40), accepts: Handing::Asked });
     let (first, lapsed, last) = (patient(), waiter("a"), patient());
     for (place, one) in [&first, &lapsed, &last].into_iter().enumerate() {
         assert_eq!(client.busy(one).await.position, Some(place as u32));
@@ -63,7 +61,7 @@ async fn a_waiter_that_lapsed_is_before_nobody_and_begins_anew() {
     assert_eq!(client.busy(&last).await.position, Some(1), "behind one that is alive");
     assert_eq!(client.busy(&lapsed).await.position, Some(2), "it has lost its place");
     later(&server, Duration::from_secs(50));
-    let lapsed = AcquireRequest { token: OwnerToken::random(), ..lapsed };
+    let lapsed = lapsed.with_token(OwnerToken::random());
     client.busy(&lapsed).await;
     for one in [&first, &last] {
         client.locks.abandon(&hold(one)).await.unwrap();
@@ -80,13 +78,9 @@ async fn an_abandoned_turn_is_passed_on_past_the_dead() {
     let server = server_with(RedisOptions::new().movable_clock());
     let client = Client::of(&server).await;
     client.grant(&attempt("a")).await;
-    let short = AcquireRequest {
-        queue: Queueing::Join { presence: Duration::from_secs(1), accepts: Handing::Asked },
-        ..attempt("a")
-    };
-    let [second, third] = [(); 2].map(|()| AcquireRequest {
-        queue: Queueing::Join { presence: Duration::from_secs(30), accepts: Handing::Asked },
-        ..attempt("a")
+    let short = attempt("a").with_queue(Queueing::Join { presence: Duration::from_secs(1), accepts: Handing::Asked });
+    let [second, third] = [(); 2].map(|()| {
+        attempt("a").with_queue(Queueing::Join { presence: Duration::from_secs(30), accepts: Handing::Asked })
     });
     let mut watch = client.watch(&third).await;
     for one in [&short, &second, &third] {
@@ -104,10 +98,8 @@ async fn a_silent_waiter_lapses_and_the_next_is_served() {
     let client = Client::of(&server).await;
     let holder = attempt("a");
     client.grant(&holder).await;
-    let silent = AcquireRequest {
-        queue: Queueing::Join { presence: Duration::from_millis(50), accepts: Handing::Asked },
-        ..attempt("a")
-    };
+    let silent =
+        attempt("a").with_queue(Queueing::Join { presence: Duration::from_millis(50), accepts: Handing::Asked });
     client.busy(&silent).await;
     let next = waiter("a");
     let mut watch = client.watch(&next).await;
@@ -178,7 +170,7 @@ async fn a_woken_waiter_that_does_not_ask_holds_nobody_up_for_long() {
 async fn the_first_waiter_knows_when_the_lease_ends_by_itself() {
     let server = server();
     let client = Client::of(&server).await;
-    client.grant(&AcquireRequest { ttl: ttl(1_000), ..attempt("a") }).await;
+    client.grant(&attempt("a").with_ttl(ttl(1_000))).await;
     let mine = waiter("a");
     let left = client.busy(&mine).await.recheck_after.unwrap();
     assert!(left <= Duration::from_millis(1_001), "{left:?}");
@@ -255,7 +247,7 @@ async fn the_dead_behind_a_living_head_make_room() {
     client.busy(&waiter("a")).await;
     let brief = Queueing::Join { presence: Duration::from_millis(1), accepts: Handing::Asked };
     for _ in 0..2 {
-        client.busy(&AcquireRequest { queue: brief, ..attempt("a") }).await;
+        client.busy(&attempt("a").with_queue(brief)).await;
     }
     let started = std::time::Instant::now();
     while client.locks.inspect(&name("a")).await.unwrap().waiters > 1 {
@@ -273,10 +265,8 @@ async fn a_crowd_of_dead_waiters_does_not_stop_the_living() {
     let holder = attempt("a");
     client.grant(&holder).await;
     for _ in 0..700 {
-        let dying = AcquireRequest {
-            queue: Queueing::Join { presence: Duration::from_millis(1), accepts: Handing::Asked },
-            ..attempt("a")
-        };
+        let dying =
+            attempt("a").with_queue(Queueing::Join { presence: Duration::from_millis(1), accepts: Handing::Asked });
         client.busy(&dying).await;
     }
     let mine = waiter("a");

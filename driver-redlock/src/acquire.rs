@@ -58,13 +58,13 @@ async fn confirm(shared: &Arc<Shared>, slot: &Arc<Slot>, request: &AcquireReques
         let state = slot.state();
         (state.standing.fence()?, state.standing.granted())
     };
-    let once = AcquireRequest { queue: Queueing::None, ..request.clone() };
+    let once = request.clone().with_queue(Queueing::None);
     let ballots = granted.iter().map(|index| {
         let (node, hold) = (Arc::clone(&shared.nodes[index]), slot.hold_at(index));
-        let request = AcquireRequest { token: hold.token, ..once.clone() };
+        let request = once.clone().with_token(hold.token);
         let (electorate, seniority) = (shared.electorate, Duration::ZERO);
         async move {
-            let ballot = Ballot { request, proposal: Some(fence), seniority, electorate };
+            let ballot = Ballot::new(request, electorate).with_proposal(Some(fence)).with_seniority(seniority);
             node.vote(&ballot).await
         }
     });
@@ -78,7 +78,7 @@ async fn confirm(shared: &Arc<Shared>, slot: &Arc<Slot>, request: &AcquireReques
         })
         .collect();
     if let Some(ttl) = at_majority(&ttls, shared.needed()) {
-        return Some(Grant { fence, ttl, begun: Begun::Earlier, depth: 1, fences: 1 });
+        return Some(Grant::new(fence, ttl).with_begun(Begun::Earlier));
     }
     // It does not, any more: what is left of it goes, and the token takes part anew.
     let all = NodeSet::first(shared.n());
@@ -95,7 +95,7 @@ async fn once(shared: &Arc<Shared>, slot: &Arc<Slot>, request: &AcquireRequest) 
     let soonest = soonest(&round.refusals, shared);
     match round.conclude(decision) {
         Outcome::Won(grant) => Ok(Acquisition::Granted(grant)),
-        Outcome::Busy => Ok(Acquisition::Busy(Busy { recheck_after: soonest, ..Busy::default() })),
+        Outcome::Busy => Ok(Acquisition::Busy(Busy::default().with_recheck_after(soonest))),
         Outcome::Failed(error) => Err(error),
     }
 }
@@ -119,10 +119,8 @@ async fn queued(
         round.ask(NodeSet::of(at), Some(at));
         let decision = round.decide_one().await;
         if let Some((_, busy)) = round.refusals.first() {
-            let answer = Acquisition::Busy(Busy {
-                recheck_after: busy.recheck_after.map(|after| jittered(after, request)),
-                ..*busy
-            });
+            let answer =
+                Acquisition::Busy((*busy).with_recheck_after(busy.recheck_after.map(|after| jittered(after, request))));
             round.leave();
             slot.state().queue.losses = 0;
             return Ok(answer);
@@ -185,7 +183,7 @@ fn wait_on(
     let queue = &mut state.queue;
     if let Some((_, busy)) = refusals.iter().find(|(node, _)| queue.joined && queue.at == Some(*node)) {
         queue.losses = 0;
-        return Busy { recheck_after: busy.recheck_after.map(|after| jittered(after, request)), ..*busy };
+        return (*busy).with_recheck_after(busy.recheck_after.map(|after| jittered(after, request)));
     }
     // The queue that was chosen is not where the holder is: wait at the first node that refused. If there is no holder,
     // and contenders have split the vote, all of them meet at the first node that works.
@@ -197,7 +195,7 @@ fn wait_on(
     if let Some(at) = shared.order(&request.name).find(|node| refused(*node) || split && granted.contains(*node)) {
         wait_at(shared, slot, Some(at));
     }
-    Busy { recheck_after: Some(jittered(pause, request)), ..Busy::default() }
+    Busy::default().with_recheck_after(Some(jittered(pause, request)))
 }
 
 /// The node that the waiters of this driver wait at, if it is to be asked before the others. Now and then one of them

@@ -38,7 +38,10 @@ async fn examine(node: &Node) -> Result<Vec<Finding>, String> {
     };
     match tokio::time::timeout(PATIENCE, doctor.examine()).await {
         Ok(Ok(checkup)) => {
-            let named = |found: Finding| Finding { server: format!("{} ({})", node.name, found.server), ..found };
+            let named = |found: Finding| {
+                let server = format!("{} ({})", node.name, found.server);
+                found.with_server(server)
+            };
             Ok(checkup.into_iter().map(named).collect())
         }
         Ok(Err(error)) => Err(format!("{error:#}")),
@@ -47,5 +50,5 @@ async fn examine(node: &Node) -> Result<Vec<Finding>, String> {
 }
 
 fn finding(node: &Node, concern: Concern, seen: String, meaning: &str) -> Finding {
-    Finding { server: node.name.clone(), topic: Topic::Reach, concern, seen, meaning: meaning.to_owned() }
+    Finding::new(node.name.clone(), Topic::Reach, concern, seen, meaning.to_owned())
 }

@@ -96,27 +96,26 @@ impl DistributedLock for Redlock {
     fn capabilities(&self) -> LockCapabilities {
         let all = |holds: fn(&LockCapabilities) -> bool| self.of_nodes().all(|node| holds(&node));
         let ttl = |of: fn(&TtlRange) -> Duration| self.of_nodes().map(move |node| of(&node.ttl));
-        LockCapabilities {
-            exclusion: Exclusion::Quorum { nodes: u8::try_from(self.0.n()).unwrap_or(u8::MAX) },
-            fencing: if all(|node| node.fencing == Fencing::Strict) { Fencing::Strict } else { Fencing::ClockSeeded },
-            waiting: if all(|node| node.waiting == Waiting::Poll) { Waiting::Poll } else { Waiting::Notified },
-            ttl: TtlRange {
+        LockCapabilities::new(
+            Exclusion::Quorum { nodes: u8::try_from(self.0.n()).unwrap_or(u8::MAX) },
+            if all(|node| node.fencing == Fencing::Strict) { Fencing::Strict } else { Fencing::ClockSeeded },
+            if all(|node| node.waiting == Waiting::Poll) { Waiting::Poll } else { Waiting::Notified },
+            TtlRange {
                 min: ttl(|range| range.min).max().unwrap_or(Ttl::MIN),
                 max: ttl(|range| range.max).chain([self.0.max_ttl]).min().unwrap_or(Ttl::MAX),
                 granularity: ttl(|range| range.granularity).max().unwrap_or(Duration::from_millis(1)),
             },
-            introspection: match all(|node| node.introspection == Introspection::Full) {
-                true => Introspection::Full,
-                false => Introspection::None,
-            },
-            revocation: match all(|node| node.revocation == Revocation::Forced) {
-                true => Revocation::Forced,
-                false => Revocation::None,
-            },
-            max_waiters: self.of_nodes().filter_map(|node| node.max_waiters).min(),
-            renew_batch: self.of_nodes().map(|node| node.renew_batch).min().unwrap_or(1),
-            max_fences: 1,
-        }
+        )
+        .with_introspection(match all(|node| node.introspection == Introspection::Full) {
+            true => Introspection::Full,
+            false => Introspection::None,
+        })
+        .with_revocation(match all(|node| node.revocation == Revocation::Forced) {
+            true => Revocation::Forced,
+            false => Revocation::None,
+        })
+        .with_max_waiters(self.of_nodes().filter_map(|node| node.max_waiters).min())
+        .with_renew_batch(self.of_nodes().map(|node| node.renew_batch).min().unwrap_or(1))
     }
 
     async fn acquire(&self, request: &AcquireRequest) -> Result<Acquisition> {

@@ -30,11 +30,11 @@ pub(crate) async fn inspect(shared: &Arc<Shared>, name: &LockName) -> Result<Ins
     let holders: Vec<Holder> = seen.into_iter().filter_map(|inspection| inspection.holder).collect();
     let holder = agreed(&holders, shared.needed()).map(|holder| {
         match holder.fence.and_then(|fence| shared.owners.inside(name, fence)) {
-            Some((owner, depth)) => Holder { owner: Some(owner), depth, ..holder },
+            Some((owner, depth)) => holder.with_owner(Some(owner)).with_depth(depth),
             None => holder,
         }
     });
-    Ok(Inspection { holder, waiters })
+    Ok(Inspection::default().with_holder(holder).with_waiters(waiters))
 }
 
 /// The holder that more than half of the nodes with one agree on, if they are a majority.
@@ -50,7 +50,7 @@ fn agreed(holders: &[Holder], needed: usize) -> Option<Holder> {
     let remaining: Vec<_> = holders.iter().filter_map(|holder| holder.remaining).collect();
     let remaining = at_majority(&remaining, needed);
     let least = group.into_iter().min_by_key(|holder| holder.fence)?;
-    Some(Holder { held_for, remaining, depth: 1, owner: None, ..least })
+    Some(least.with_held_for(held_for).with_remaining(remaining).with_depth(1).with_owner(None))
 }
 
 /// Those that are the same as one of them, if they are more than half.

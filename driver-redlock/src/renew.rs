@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
-use tenure_core::driver::{AcquireRequest, Acquisition, Ballot, Hold, Queueing, Renewed, Ttl, Vote};
+use tenure_core::driver::{AcquireRequest, Acquisition, Ballot, Hold, Renewed, Ttl, Vote};
 use tenure_core::{Error, ErrorKind, Result};
 
 use crate::quorum::{NodeSet, RenewTally, Verdict};
@@ -135,9 +135,9 @@ fn heal(shared: &Arc<Shared>, slot: &Arc<Slot>, index: usize, ttl: Ttl) {
         }
         let proposal = state.standing.fence().or_else(|| shared.proposal());
         let (name, token, label) = (slot.name.clone(), state.tokens[index], state.label.clone());
-        let request = AcquireRequest { name, token, ttl, queue: Queueing::None, label, fences: 1 };
+        let request = AcquireRequest::new(name, token, ttl).with_label(label);
         // The vote is for who holds the lock already, so it matters not what the node may have forgotten.
-        Ballot { request, proposal, seniority: Duration::ZERO, electorate: shared.electorate }
+        Ballot::new(request, shared.electorate).with_proposal(proposal)
     };
     let (node, slot) = (Arc::clone(&shared.nodes[index]), Arc::clone(slot));
     let mut healing = Healing { slot, node: index, healed: Healed::NotSent };

@@ -8,7 +8,7 @@ use std::time::Duration;
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 use tenure_core::driver::{
-    AcquireRequest, Acquisition, Ballot, Begun, Busy, CredibleFences, Grant, Handing, Queueing, Raised, Vote,
+    AcquireRequest, Acquisition, Ballot, Busy, CredibleFences, Grant, Handing, Queueing, Raised, Vote,
 };
 use tenure_core::{Error, ErrorKind, FenceFloor, FencingToken, Result};
 
@@ -116,7 +116,7 @@ impl<'a> Round<'a> {
                 _ => Queueing::None,
             };
             let (proposal, seniority) = (self.proposal, node.seniority);
-            let ballot = Ballot { request, proposal, seniority, electorate: self.shared.electorate };
+            let ballot = Ballot::new(request, self.shared.electorate).with_proposal(proposal).with_seniority(seniority);
             self.pending.push(Box::pin(async move { Answer::Vote { node: index, vote: node.vote(&ballot).await } }));
         }
     }
@@ -340,7 +340,7 @@ impl<'a> Round<'a> {
                 self.shared.background.undoer(),
             ));
         }
-        Outcome::Won(Grant { fence, ttl, begun: Begun::Now, depth: 1, fences: 1 })
+        Outcome::Won(Grant::new(fence, ttl))
     }
 
     /// Gives back what was won and calls back what may be on its way.

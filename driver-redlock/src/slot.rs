@@ -159,7 +159,7 @@ impl Slot {
 
     /// The hold as one node knows it.
     pub(crate) fn hold_at(&self, node: usize) -> Hold {
-        Hold { name: self.name.clone(), token: self.state().tokens[node] }
+        Hold::new(self.name.clone(), self.state().tokens[node])
     }
 
     /// Takes note of what is asked for.
@@ -180,7 +180,7 @@ impl Slot {
             let token = std::mem::replace(&mut state.tokens[index], OwnerToken::random());
             let queued = state.queue.joined && state.queue.at == Some(index);
             let undo = if sure.contains(index) && !queued { Undo::Release } else { Undo::Abandon };
-            let hold = Hold { name: self.name.clone(), token };
+            let hold = Hold::new(self.name.clone(), token);
             chores.push(Chore { node: Arc::clone(&nodes[index]), hold, undo });
             if state.queue.at == Some(index) {
                 state.queue.joined = false;

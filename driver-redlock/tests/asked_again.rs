@@ -11,7 +11,7 @@ use tenure_memory::Operation;
 
 fn ballot(request: AcquireRequest) -> Ballot {
     let electorate = Electorate::of(["n0", "n1", "n2"]);
-    Ballot { request, proposal: None, seniority: Duration::ZERO, electorate }
+    Ballot::new(request, electorate)
 }
 
 /// What undoes the first attempt comes late, and would undo the second.

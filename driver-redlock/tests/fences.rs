@@ -35,12 +35,7 @@ fn client(nodes: &Nodes, liar: &Arc<Liar>, settings: impl FnOnce(RedlockBuilder)
 
 /// What an honest node's counter of the name says now; moves it by one.
 async fn counter(node: &MemoryDriver) -> u64 {
-    let ballot = Ballot {
-        request: attempt("a"),
-        proposal: None,
-        seniority: Duration::ZERO,
-        electorate: Electorate::of(["liar", "n1", "n2"]),
-    };
+    let ballot = Ballot::new(attempt("a"), Electorate::of(["liar", "n1", "n2"]));
     match node.vote(&ballot).await.unwrap() {
         Vote::Cast(Acquisition::Granted(grant)) => {
             assert_eq!(node.release(&hold(&ballot.request)).await.unwrap(), Released::Released);
@@ -128,7 +123,7 @@ async fn a_node_in_memory_takes_no_number_that_is_not_credible() {
     let node = MemoryDriver::new();
     let far = FencingToken::new(now() + 2 * micros(CLOCKS_APART)).unwrap();
     let electorate = Electorate::of(["a"]);
-    let ballot = Ballot { request: attempt("a"), proposal: Some(far), seniority: Duration::ZERO, electorate };
+    let ballot = Ballot::new(attempt("a"), electorate).with_proposal(Some(far));
     match node.vote(&ballot).await.unwrap() {
         Vote::Cast(Acquisition::Granted(grant)) => assert_eq!(grant.fence.get(), 1, "such a proposal counts as none"),
         vote => panic!("{vote:?}"),

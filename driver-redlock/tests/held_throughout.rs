@@ -2,8 +2,6 @@
 
 mod common;
 
-use std::time::Duration;
-
 use common::{Nodes, attempt, busy, grant, hold, name, quiet};
 use tenure_core::Label;
 use tenure_core::driver::{
@@ -103,7 +101,7 @@ async fn who_took_over_a_hold_takes_nodes_back_that_lost_it() {
 async fn a_hold_whose_nodes_know_it_by_fences_of_their_own_is_still_seen() {
     let nodes = Nodes::new(3);
     let (driver, _) = nodes.client();
-    let request = AcquireRequest { label: Some(Label::new("me").unwrap()), ..attempt("a") };
+    let request = attempt("a").with_label(Some(Label::new("me").unwrap()));
     let fence = grant(&driver, &request).await.fence;
     quiet(&driver).await;
     for (node, times) in [(1, 2), (2, 1)] {
@@ -128,7 +126,7 @@ async fn a_hold_whose_nodes_know_it_by_other_tokens_cannot_be_taken_over_and_goe
         let others: Vec<_> = (0..3).filter(|node| *node != free).map(|node| (node, attempt("a"))).collect();
         for (node, other) in &others {
             let electorate = Electorate::of(["n0", "n1", "n2"]);
-            let ballot = Ballot { request: other.clone(), proposal: None, seniority: Duration::ZERO, electorate };
+            let ballot = Ballot::new(other.clone(), electorate);
             nodes.0[*node].vote(&ballot).await.unwrap();
         }
         busy(&first, &request).await;

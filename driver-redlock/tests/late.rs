@@ -70,9 +70,9 @@ async fn a_lease_that_an_earlier_request_took_at_an_unknown_time_is_not_counted_
     quiet(&other).await;
     let mut taken = 0;
     for node in &nodes.0 {
-        let again = tenure_core::driver::AcquireRequest { queue: Queueing::None, ..request.clone() };
+        let again = request.clone().with_queue(Queueing::None);
         let electorate = Electorate::of(["n0", "n1", "n2"]);
-        let ballot = Ballot { request: again, proposal: None, seniority: Duration::ZERO, electorate };
+        let ballot = Ballot::new(again, electorate);
         // The node that was not heard of before the election was lost refuses the token.
         taken += usize::from(matches!(node.vote(&ballot).await, Ok(Vote::Cast(Acquisition::Granted(_)))));
     }
@@ -88,8 +88,7 @@ async fn a_raise_that_finds_the_node_gone_is_no_acknowledgement() {
     let (driver, links) = nodes.client_with(|builder| builder.proposals(|| None));
     links[2].faults().outage();
     let electorate = Electorate::of(["n0", "n1", "n2"]);
-    let ahead =
-        Ballot { request: attempt("a"), proposal: FencingToken::new(50), seniority: Duration::ZERO, electorate };
+    let ahead = Ballot::new(attempt("a"), electorate).with_proposal(FencingToken::new(50));
     nodes.0[1].vote(&ahead).await.unwrap();
     nodes.0[1].release(&hold(&ahead.request)).await.unwrap();
     links[0].faults().delay(Operation::Raise, Duration::from_millis(50));

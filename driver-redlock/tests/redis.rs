@@ -101,7 +101,7 @@ async fn a_server_that_restarted_empty_does_not_vote_until_what_it_forgot_has_en
     let patient = driver_with(&servers, |builder| builder.max_ttl(max_ttl)).await;
     let request = || {
         let request = attempt("a");
-        tenure_core::driver::AcquireRequest { ttl: tenure_core::driver::Ttl::new(max_ttl).unwrap(), ..request }
+        request.with_ttl(tenure_core::driver::Ttl::new(max_ttl).unwrap())
     };
     let started = Instant::now();
     let (first, believed_until) = loop {
@@ -158,9 +158,9 @@ struct Replay {
 
 impl Replay {
     async fn vote(&self, node: usize, token: OwnerToken) -> u64 {
-        let request = tenure_core::driver::AcquireRequest { token, ..attempt("k") };
+        let request = attempt("k").with_token(token);
         let electorate = Electorate::of(["a", "b", "c"]);
-        let ballot = Ballot { request, proposal: None, seniority: Duration::ZERO, electorate };
+        let ballot = Ballot::new(request, electorate);
         match self.nodes[node].vote(&ballot).await.unwrap() {
             Vote::Cast(Acquisition::Granted(grant)) => grant.fence.get(),
             vote => panic!("{vote:?}"),
@@ -168,7 +168,7 @@ impl Replay {
     }
 
     async fn raise(&self, node: usize, token: OwnerToken, fence: u64) -> Raised {
-        let hold = Hold { name: name("k"), token };
+        let hold = Hold::new(name("k"), token);
         self.nodes[node].raise(&hold, FencingToken::new(fence).unwrap()).await.unwrap()
     }
 }
@@ -191,7 +191,7 @@ async fn the_trace_that_breaks_the_unconditional_write_back_does_not_break_the_c
             assert_eq!(replay.raise(1, first, 2).await, Raised::NotOwner);
             assert_eq!(replay.raise(0, first, 2).await, Raised::Acknowledged); // the first has fence 2
         }
-        let released = replay.nodes[0].release(&Hold { name: name("k"), token: first }).await.unwrap();
+        let released = replay.nodes[0].release(&Hold::new(name("k"), first)).await.unwrap();
         assert_eq!(released, Released::Released);
         let fence = replay.vote(0, second).await;
         let agreed = (replay.raise(0, second, fence).await, replay.raise(1, second, fence).await);
@@ -269,8 +269,7 @@ async fn no_server_is_taken_for_older_than_it_is() {
         let node = nodes(&servers).await.remove(0);
         loop {
             let electorate = Electorate::of(["a"]);
-            let vote =
-                node.vote(&Ballot { request: attempt("k"), proposal: None, seniority: second, electorate }).await;
+            let vote = node.vote(&Ballot::new(attempt("k"), electorate).with_seniority(second)).await;
             if born.elapsed() >= second {
                 break;
             }

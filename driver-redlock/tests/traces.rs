@@ -108,7 +108,7 @@ impl Trace {
     }
 
     fn hold(&self, token: usize) -> Hold {
-        Hold { name: self.name.clone(), token: self.tokens[token] }
+        Hold::new(self.name.clone(), self.tokens[token])
     }
 
     fn next(&self, rng: &mut Rng) -> Step {
@@ -142,14 +142,9 @@ impl Trace {
 
     fn request(&self, token: usize, ttl: u64, presence: Option<u64>, label: bool) -> AcquireRequest {
         let join = |ms| Queueing::Join { presence: Duration::from_millis(ms), accepts: Handing::Asked };
-        AcquireRequest {
-            name: self.name.clone(),
-            token: self.tokens[token],
-            ttl: Ttl::new(Duration::from_millis(ttl)).unwrap(),
-            queue: presence.map_or(Queueing::None, join),
-            label: label.then(|| Label::new(format!("held by {token}; again")).unwrap()),
-            fences: 1,
-        }
+        AcquireRequest::new(self.name.clone(), self.tokens[token], Ttl::new(Duration::from_millis(ttl)).unwrap())
+            .with_queue(presence.map_or(Queueing::None, join))
+            .with_label(label.then(|| Label::new(format!("held by {token}; again")).unwrap()))
     }
 
     async fn play(&self, node: &mut Node, step: &Step) -> Said {
@@ -158,7 +153,7 @@ impl Trace {
                 let request = self.request(token, ttl, presence, label);
                 let proposal = proposal.and_then(FencingToken::new);
                 let electorate = self.electorates[electorate];
-                said_to_vote(node.api.vote(&Ballot { request, proposal, seniority: Duration::ZERO, electorate }).await)
+                said_to_vote(node.api.vote(&Ballot::new(request, electorate).with_proposal(proposal)).await)
             }
             Step::Raise { token, fence } => {
                 said_or_refused(node.api.raise(&self.hold(token), FencingToken::new(fence).unwrap()).await)

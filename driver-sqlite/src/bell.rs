@@ -183,7 +183,7 @@ impl Letter {
                 frame.push(b'w');
                 frame.extend_from_slice(token.expose().as_ref());
             }
-            Self::Hand(token, Handed { fence, ttl, began_at, fences }) => {
+            Self::Hand(token, Handed { fence, ttl, began_at, fences, .. }) => {
                 frame.push(b'h');
                 frame.extend_from_slice(token.expose().as_ref());
                 let micros = |span: &Duration| u64::try_from(span.as_micros()).unwrap_or(u64::MAX);
@@ -211,7 +211,10 @@ impl Letter {
                 let [fence, ttl, began, fences] = <[[u8; 8]; 4]>::try_from(numbers).ok()?.map(u64::from_le_bytes);
                 let (ttl, began_at) = (Duration::from_micros(ttl), Duration::from_micros(began));
                 let fences = u32::try_from(fences).ok()?;
-                Some(Self::Hand(token(text)?, Handed { fence: FencingToken::new(fence)?, ttl, began_at, fences }))
+                Some(Self::Hand(
+                    token(text)?,
+                    Handed::new(FencingToken::new(fence)?, ttl, began_at).with_fences(fences),
+                ))
             }
             b'q' => Some(Self::Queue(QueueName::new(rest).ok()?)),
             b'e' => Some(Self::End),
@@ -227,12 +230,12 @@ mod tests {
     #[test]
     fn letters_come_back_and_anything_else_is_none() {
         let token = OwnerToken::random();
-        let handed = Handed {
-            fence: FencingToken::new(1 << 50).unwrap(),
-            ttl: Duration::from_millis(1_999),
-            began_at: Duration::from_secs(1 << 30),
-            fences: 8,
-        };
+        let handed = Handed::new(
+            FencingToken::new(1 << 50).unwrap(),
+            Duration::from_millis(1_999),
+            Duration::from_secs(1 << 30),
+        )
+        .with_fences(8);
         for letter in [
             Letter::Wake(token),
             Letter::Hand(token, handed),

@@ -99,7 +99,12 @@ impl Turn<'_> {
             Some(held) => Some(of_micros(held.until - self.at)),
             None => self.head(name)?.map(|head| of_micros(head.present - self.at)),
         };
-        Ok(Acquisition::Busy(Busy { position, recheck_after, answered_at: Some(of_micros(self.at)) }))
+        Ok(Acquisition::Busy(
+            Busy::default()
+                .with_position(position)
+                .with_recheck_after(recheck_after)
+                .with_answered_at(Some(of_micros(self.at))),
+        ))
     }
 
     /// Gives the free name to the first waiter that listens. A name that nobody wants is forgotten.
@@ -138,7 +143,7 @@ impl Turn<'_> {
                 let (since, label) = (self.at, head.label);
                 self.leave(name, &head.token)?;
                 self.keep(name, &Held { owner: None, entries, fence, since, until, label, handed: fences })?;
-                let handed = Handed { fence, ttl: of_micros(ttl), began_at: of_micros(self.at), fences };
+                let handed = Handed::new(fence, of_micros(ttl), of_micros(self.at)).with_fences(fences);
                 self.tell(head.client, Letter::Hand(head.token, handed));
             }
             Ear::Open => {
@@ -218,12 +223,14 @@ impl Turn<'_> {
     /// What an operator sees.
     pub(crate) fn inspect(&mut self, name: &LockName) -> Done<Inspection> {
         let holder = self.held(name)?.map(|held| held.seen_from_outside(self.at));
-        Ok(Inspection { holder, waiters: self.waiters(name)? })
+        Ok(Inspection::default().with_holder(holder).with_waiters(self.waiters(name)?))
     }
 }
 
 fn granted(held: &Held, ttl: i64, begun: Begun, fences: u32) -> Acquisition {
-    Acquisition::Granted(Grant { fence: held.fence, ttl: of_micros(ttl), begun, depth: held.depth(), fences })
+    Acquisition::Granted(
+        Grant::new(held.fence, of_micros(ttl)).with_begun(begun).with_depth(held.depth()).with_fences(fences),
+    )
 }
 
 /// How many fences a grant carries. All entries of an owner share one.

@@ -21,7 +21,7 @@ impl Doctor for SqliteDriver {
         let findings = self.worker().ask(|turn| look(turn.db)).await?;
         let finding = |(topic, concern, seen, meaning): Seen| {
             let (server, meaning) = (path.clone(), meaning.to_owned());
-            Finding { server, topic, concern, seen, meaning }
+            Finding::new(server, topic, concern, seen, meaning)
         };
         Ok(findings.into_iter().map(finding).collect())
     }

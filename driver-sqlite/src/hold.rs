@@ -44,14 +44,13 @@ impl Held {
     }
 
     pub(crate) fn seen_from_outside(&self, at: i64) -> Holder {
-        Holder {
-            label: self.label.clone(),
-            fence: Some(self.fence),
-            held_for: Some(of_micros(at - self.since)),
-            remaining: Some(of_micros(self.until - at)),
-            depth: self.depth(),
-            owner: self.owner,
-        }
+        Holder::default()
+            .with_label(self.label.clone())
+            .with_fence(Some(self.fence))
+            .with_held_for(Some(of_micros(at - self.since)))
+            .with_remaining(Some(of_micros(self.until - at)))
+            .with_depth(self.depth())
+            .with_owner(self.owner)
     }
 }
 

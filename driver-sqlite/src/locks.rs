@@ -5,7 +5,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tenure_core::driver::{
     AcquireRequest, Acquisition, DistributedLock, Exclusion, Exited, Fencing, ForceReleased, Hold, Inspection,
-    Introspection, LockCapabilities, Released, Renewed, Revocation, Ttl, TtlRange, Waiting, Watch,
+    LockCapabilities, Released, Renewed, Ttl, TtlRange, Waiting, Watch,
 };
 use tenure_core::{Error, FencingToken, LockName, OwnerToken, Result};
 
@@ -24,17 +24,15 @@ impl DistributedLock for SqliteDriver {
     }
 
     fn capabilities(&self) -> LockCapabilities {
-        LockCapabilities {
-            exclusion: Exclusion::SingleNode,
-            fencing: Fencing::ClockSeeded,
-            waiting: Waiting::Fifo,
-            ttl: TtlRange { min: Ttl::MIN, max: Ttl::MAX, granularity: Duration::from_millis(1) },
-            introspection: Introspection::Full,
-            revocation: Revocation::Forced,
-            max_waiters: Some(self.caps().max_waiters),
-            renew_batch: RENEW_BATCH,
-            max_fences: MOST_FENCES,
-        }
+        LockCapabilities::new(
+            Exclusion::SingleNode,
+            Fencing::ClockSeeded,
+            Waiting::Fifo,
+            TtlRange { min: Ttl::MIN, max: Ttl::MAX, granularity: Duration::from_millis(1) },
+        )
+        .with_max_waiters(Some(self.caps().max_waiters))
+        .with_renew_batch(RENEW_BATCH)
+        .with_max_fences(MOST_FENCES)
     }
 
     async fn acquire(&self, request: &AcquireRequest) -> Result<Acquisition> {

@@ -12,7 +12,7 @@ use crate::driver::SqliteDriver;
 #[async_trait]
 impl ReentrantLock for SqliteDriver {
     fn capabilities(&self) -> ReentrantCapabilities {
-        ReentrantCapabilities { scope: OwnerScope::Backend, max_depth: self.caps().max_depth }
+        ReentrantCapabilities::new(OwnerScope::Backend, self.caps().max_depth)
     }
 
     async fn enter(&self, owner: &OwnerId, request: &AcquireRequest) -> Result<Acquisition> {
@@ -21,7 +21,7 @@ impl ReentrantLock for SqliteDriver {
     }
 
     async fn renew(&self, ttl: Ttl, holds: &[ReentrantHold]) -> Vec<Result<Renewed>> {
-        self.renew_each(holds, move |turn, ReentrantHold { name, owner, fence }| {
+        self.renew_each(holds, move |turn, ReentrantHold { name, owner, fence, .. }| {
             turn.renew_hold(name, *owner, *fence, ttl.get())
         })
         .await

@@ -36,9 +36,9 @@ impl Lab {
     }
 
     async fn push(&self, driver: &SqliteDriver, name: &str, delay: Duration) -> MessageId {
-        let id = NamedId { id: MessageId::named(name).unwrap(), window: Delay::new(Duration::from_secs(600)).unwrap() };
+        let id = NamedId::new(MessageId::named(name).unwrap(), Delay::new(Duration::from_secs(600)).unwrap());
         let due = Due::After(Delay::new(delay).unwrap());
-        let message = NewMessage { id: Some(id), due, ..NewMessage::new(Payload::new(name.as_bytes()).unwrap()) };
+        let message = NewMessage::new(Payload::new(name.as_bytes()).unwrap()).with_id(Some(id)).with_due(due);
         match driver.push(&self.queue, &[message]).await.unwrap().remove(0) {
             Pushed::Stored(id) => id,
             other => panic!("{other:?}"),
@@ -47,7 +47,7 @@ impl Lab {
 
     fn request(&self) -> ReceiveRequest {
         let lease = Lease::new(Duration::from_secs(60)).unwrap();
-        ReceiveRequest { queue: self.queue.clone(), max: 10, lease }
+        ReceiveRequest::new(self.queue.clone(), 10, lease)
     }
 }
 
@@ -62,7 +62,7 @@ async fn messages_outlive_a_restart_of_the_machine_and_come_when_they_are_due() 
     let late = lab.push(&driver, "late", Duration::from_secs(7_200)).await;
     let done = lab.push(&driver, "done", Duration::ZERO).await;
     let received = driver.receive(&lab.request()).await.unwrap();
-    let settle = Settle { receipt: received.deliveries[0].receipt, how: Settlement::Ack };
+    let settle = Settle::new(received.deliveries[0].receipt, Settlement::Ack);
     assert_eq!(driver.settle(&lab.queue, &[settle]).await.unwrap(), [Settled::Done]);
     // The last run of the machine began ten hours later than this one, and ended an hour ago: seen by its clock, the same
     // instants were ten hours earlier.
@@ -78,8 +78,8 @@ async fn messages_outlive_a_restart_of_the_machine_and_come_when_they_are_due() 
     assert!((3_500..=3_600).contains(&about) && (3_600..3_700).contains(&age), "{about} {age}");
     let deliveries = next.receive(&lab.request()).await.unwrap().deliveries;
     assert_eq!(deliveries.iter().map(|delivery| &delivery.id).collect::<Vec<_>>(), [&soon]);
-    let again = NamedId { id: done, window: Delay::ZERO };
-    let again = NewMessage { id: Some(again), ..NewMessage::new(Payload::new(*b"").unwrap()) };
+    let again = NamedId::new(done, Delay::ZERO);
+    let again = NewMessage::new(Payload::new(*b"").unwrap()).with_id(Some(again));
     let pushed = next.push(&lab.queue, &[again]).await.unwrap();
     assert_eq!(pushed, [Pushed::Duplicate(MessageState::Settled)], "its name is still known");
 }

@@ -27,7 +27,7 @@ impl<E: RedisExecutor> Doctor for RedisLocks<E> {
 
 fn finding(server: &str, topic: Topic, concern: Concern, seen: impl Into<String>, meaning: &str) -> Finding {
     let seen = one_line(seen.into().into(), LONGEST_SEEN).into_owned();
-    Finding { server: server.to_owned(), topic, concern, seen, meaning: meaning.to_owned() }
+    Finding::new(server.to_owned(), topic, concern, seen, meaning.to_owned())
 }
 
 /// Looks at every server that keeps locks.

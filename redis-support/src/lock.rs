@@ -8,7 +8,7 @@ use futures_util::FutureExt as _;
 use futures_util::future::join_all;
 use tenure_core::driver::{
     AcquireRequest, Acquisition, Backend, DistributedLock, Exclusion, Fencing, ForceReleased, Hold, Inspection,
-    Introspection, LockCapabilities, ReentrantHold, Released, Renewed, Revocation, Ttl, TtlRange, Waiting, Watch,
+    LockCapabilities, ReentrantHold, Released, Renewed, Ttl, TtlRange, Waiting, Watch,
 };
 use tenure_core::{Error, ErrorKind, FencingToken, LockName, OwnerToken, Result};
 
@@ -281,23 +281,21 @@ impl<E: RedisExecutor> DistributedLock for RedisLocks<E> {
 
     fn capabilities(&self) -> LockCapabilities {
         let settings = &self.0.calls.settings;
-        LockCapabilities {
-            exclusion: match self.0.executor.placement() {
+        LockCapabilities::new(
+            match self.0.executor.placement() {
                 Placement::OneServer => Exclusion::SingleNode,
                 Placement::OnePrimary | Placement::Slots => Exclusion::LossyFailover,
             },
-            fencing: match settings.fences {
+            match settings.fences {
                 Fences::ClockSeeded => Fencing::ClockSeeded,
                 Fences::Counter => Fencing::StrictUnlessDataLoss,
             },
-            waiting: Waiting::Fifo,
-            ttl: TtlRange { min: Ttl::MIN, max: Ttl::MAX, granularity: Duration::from_millis(1) },
-            introspection: Introspection::Full,
-            revocation: Revocation::Forced,
-            max_waiters: Some(settings.max_waiters),
-            renew_batch: RENEW_BATCH,
-            max_fences: FENCES,
-        }
+            Waiting::Fifo,
+            TtlRange { min: Ttl::MIN, max: Ttl::MAX, granularity: Duration::from_millis(1) },
+        )
+        .with_max_waiters(Some(settings.max_waiters))
+        .with_renew_batch(RENEW_BATCH)
+        .with_max_fences(FENCES)
     }
 
     async fn acquire(&self, request: &AcquireRequest) -> Result<Acquisition> {

@@ -245,12 +245,7 @@ proptest! {
         let _watch = wake.router().register(token);
         frugally(&MEMORY, || wake.deliver(&payload));
         let news = format!("{fence};{at};{ms};{fences}");
-        let handed = Handed {
-            fence: FencingToken::new(fence).unwrap(),
-            ttl: Duration::from_millis(ms),
-            began_at: Duration::from_micros(at),
-            fences: fences.max(1),
-        };
+        let handed = Handed::new(FencingToken::new(fence).unwrap(), Duration::from_millis(ms), Duration::from_micros(at)).with_fences(fences.max(1));
         assert_eq!(reply::handed(&news), Some(handed));
     }
 }

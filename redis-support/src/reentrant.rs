@@ -15,7 +15,7 @@ use crate::reply;
 #[async_trait]
 impl<E: RedisExecutor> ReentrantLock for RedisLocks<E> {
     fn capabilities(&self) -> ReentrantCapabilities {
-        ReentrantCapabilities { scope: OwnerScope::Backend, max_depth: MAX_DEPTH }
+        ReentrantCapabilities::new(OwnerScope::Backend, MAX_DEPTH)
     }
 
     async fn enter(&self, owner: &OwnerId, request: &AcquireRequest) -> Result<Acquisition> {

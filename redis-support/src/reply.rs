@@ -60,13 +60,13 @@ pub(crate) fn handed(news: &str) -> Option<Handed> {
     let fence = FencingToken::new(number()?)?;
     let (began_at, ttl) = (Duration::from_micros(number()?), Duration::from_millis(number()?));
     let fences = u32::try_from(number()?).ok()?.max(1);
-    Some(Handed { fence, ttl, began_at, fences })
+    Some(Handed::new(fence, ttl, began_at).with_fences(fences))
 }
 
 /// The answer of acquire and enter: `[code, fence, depth, ms, fences]`, cut short where the rest goes without saying.
 pub(crate) fn acquisition(reply: &Reply, ttl: Duration, settings: &RedisSettings) -> Result<Acquisition> {
     if let Reply::Int(_) = reply {
-        let grant = Grant { fence: reply.fence()?, ttl, begun: Begun::Now, depth: 1, fences: FENCES };
+        let grant = Grant::new(reply.fence()?, ttl).with_fences(FENCES);
         return Ok(Acquisition::Granted(grant));
     }
     let items = reply.items()?;
@@ -83,13 +83,18 @@ pub(crate) fn acquisition(reply: &Reply, ttl: Duration, settings: &RedisSettings
         code @ (1 | 2) => {
             let begun = if code == 1 { Begun::Now } else { Begun::Earlier };
             let kept = items.get(3).map(Reply::int).transpose()?.and_then(millis).unwrap_or(ttl);
-            let grant = Grant { fence: at(1)?.fence()?, ttl: kept, begun, depth: depth()?, fences: fences()? };
+            let grant = Grant::new(at(1)?.fence()?, kept).with_begun(begun).with_depth(depth()?).with_fences(fences()?);
             Ok(Acquisition::Granted(grant))
         }
         0 => {
             let position = u32::try_from(at(1)?.int()?).ok();
             let answered_at = items.get(3).map(Reply::int).transpose()?.and_then(micros);
-            Ok(Acquisition::Busy(Busy { position, recheck_after: millis(at(2)?.int()?), answered_at }))
+            Ok(Acquisition::Busy(
+                Busy::default()
+                    .with_position(position)
+                    .with_recheck_after(millis(at(2)?.int()?))
+                    .with_answered_at(answered_at),
+            ))
         }
         -1 => Err(Error::new(ErrorKind::NotHeld, "the token was abandoned before its request arrived")),
         -2 => {
@@ -163,16 +168,16 @@ pub(crate) fn inspection(reply: &Reply) -> Result<Inspection> {
     let now = at(1)?.int()?;
     let kind = at(2)?.bytes()?;
     if kind == b"none" {
-        return Ok(Inspection { holder: None, waiters });
+        return Ok(Inspection::default().with_waiters(waiters));
     }
     let remaining = millis(at(3)?.int()?);
-    let foreign = Holder { label: None, fence: None, held_for: None, remaining, depth: 1, owner: None };
+    let foreign = Holder::default().with_remaining(remaining);
     let holder = match kind {
         b"string" => plain_holder(at(4)?.bytes()?, now, remaining),
         b"hash" => entered_holder(&items[4..], now, remaining),
         _ => return Err(unexpected("a lock of an unknown type")),
     };
-    Ok(Inspection { holder: Some(holder.unwrap_or(foreign)), waiters })
+    Ok(Inspection::default().with_holder(Some(holder.unwrap_or(foreign))).with_waiters(waiters))
 }
 
 /// The holder from a plain value, `<token>;<flag>;<fence>;<ahead>;<label>`; `None` for a foreign one. The fence was so many
@@ -196,7 +201,7 @@ fn entered_holder(items: &[Reply], now: i64, remaining: Option<Duration>) -> Opt
     let depth = u32::try_from(fields.int().ok()?.checked_sub(4)?).ok()?;
     let owner = text(owner)?.parse().ok()?;
     let seen = holder(&text(fence)?, text(since)?.parse().ok()?, &text(label)?, now, remaining)?;
-    Some(Holder { depth, owner: Some(owner), ..seen })
+    Some(seen.with_depth(depth).with_owner(Some(owner)))
 }
 
 /// The holder of a plain lock.
@@ -204,7 +209,7 @@ fn holder(fence: &str, since: i64, label: &str, now: i64, remaining: Option<Dura
     let fence = FencingToken::new(fence.parse().ok()?)?;
     let held_for = millis(now.saturating_sub(since).max(0)); // the server's clock may step back
     let label = if label.is_empty() { None } else { Label::new(label).ok() };
-    Some(Holder { label, fence: Some(fence), held_for, remaining, depth: 1, owner: None })
+    Some(Holder::default().with_label(label).with_fence(Some(fence)).with_held_for(held_for).with_remaining(remaining))
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use tenure_conformance::{BoxError, CaseContext, Declared, FaultKind, Harness, HarnessMaker, Isolation, Missing};
-use tenure_core::driver::{LockCapabilities, QueueCapabilities, ReentrantCapabilities};
+
 use tenure_testkit::{EtcdCluster, EtcdOptions};
 
 use super::harness::{CLOCK_ERROR, EtcdHarness, MAX_DEAD_LETTERS, MAX_DEPTH, MAX_WAITERS};
@@ -75,9 +75,8 @@ impl HarnessMaker for EtcdMaker {
     fn declared(&self) -> Declared {
         let Defaults { locks, reentrant, queue } = defaults::etcd();
         let (waiters, clock_error, dead_letters) = (Some(MAX_WAITERS), CLOCK_ERROR, MAX_DEAD_LETTERS);
-        let queue = queue.map(|queue| QueueCapabilities { clock_error, dead_letters, ..queue });
-        let declared = Declared::new(LockCapabilities { max_waiters: waiters, ..locks })
-            .reentrant(ReentrantCapabilities { max_depth: MAX_DEPTH, ..reentrant });
+        let queue = queue.map(|queue| queue.with_clock_error(clock_error).with_dead_letters(dead_letters));
+        let declared = Declared::new(locks.with_max_waiters(waiters)).reentrant(reentrant.with_max_depth(MAX_DEPTH));
         queue
             .into_iter()
             .fold(declared, Declared::queue)

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use tenure_conformance::{BoxError, CaseContext, Declared, FaultKind, Harness, HarnessMaker, Isolation, Missing};
-use tenure_core::driver::LockCapabilities;
+
 use tenure_testkit::RedisOptions;
 
 use super::harness::{RedisHarness, Shared};
@@ -108,7 +108,7 @@ impl HarnessMaker for RedisMaker {
     /// The driver's defaults, and caps that the suite can reach. The suite compares it with the live driver.
     fn declared(&self) -> Declared {
         let Defaults { locks, reentrant, queue } = defaults::redis(self.setup.exclusion());
-        let declared = Declared::new(LockCapabilities { max_waiters: Some(MAX_WAITERS), ..locks }).reentrant(reentrant);
+        let declared = Declared::new(locks.with_max_waiters(Some(MAX_WAITERS))).reentrant(reentrant);
         let declared = queue.into_iter().fold(declared, Declared::queue);
         let declared = if self.passing { declared } else { declared.without_passing() };
         declared

@@ -10,7 +10,7 @@ use tenure_conformance::{
     BoxError, CaseContext, Declared, Fault, FaultKind, Harness, HarnessMaker, Healer, Inspector, Isolation, Missing,
 };
 use tenure_core::FenceFloor;
-use tenure_core::driver::{Backend, BackendUrl, LockCapabilities, Ttl, TtlRange};
+use tenure_core::driver::{Backend, BackendUrl, Ttl, TtlRange};
 use tenure_redis::{RedisConfig, RedisDriver};
 use tenure_redlock::Redlock;
 use tenure_testkit::{RedisOptions, RedisServer};
@@ -68,7 +68,7 @@ impl HarnessMaker for RedlockMaker {
     fn declared(&self) -> Declared {
         let Defaults { locks, reentrant, .. } = defaults::redlock(u8::try_from(self.nodes).unwrap_or(u8::MAX));
         let ttl = TtlRange { max: Ttl::MAX, ..locks.ttl };
-        let locks = LockCapabilities { max_waiters: Some(MAX_WAITERS), ttl, ..locks };
+        let locks = locks.with_max_waiters(Some(MAX_WAITERS)).with_ttl(ttl);
         let declared = Declared::new(locks).reentrant(reentrant);
         if self.minority != Minority::Healthy {
             return declared.several_processes();

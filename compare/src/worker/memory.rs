@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use dashmap::DashMap;
-use tenure_core::driver::{AcquireRequest, Acquisition, Backend, DistributedLock, Hold, Queueing, Ttl};
+use tenure_core::driver::{AcquireRequest, Acquisition, Backend, DistributedLock, Hold, Ttl};
 use tenure_core::{LockName, OwnerToken};
 use tenure_memory::MemoryDriver;
 use tokio::sync::{Mutex, OwnedMutexGuard};
@@ -72,14 +72,7 @@ impl Lane for DriverLane {
 
     async fn take(&mut self) -> Outcome<(OwnerToken, u64)> {
         let token = OwnerToken::random();
-        let request = AcquireRequest {
-            name: self.name.clone(),
-            token,
-            ttl: Ttl::DEFAULT,
-            queue: Queueing::None,
-            label: None,
-            fences: 1,
-        };
+        let request = AcquireRequest::new(self.name.clone(), token, Ttl::DEFAULT);
         match self.locks.acquire(&request).await? {
             Acquisition::Granted(grant) => Ok((token, grant.fence.get())),
             busy => Err(format!("not taken: {busy:?}").into()),
@@ -87,7 +80,7 @@ impl Lane for DriverLane {
     }
 
     async fn give(&mut self, token: OwnerToken) -> Outcome {
-        self.locks.release(&Hold { name: self.name.clone(), token }).await?;
+        self.locks.release(&Hold::new(self.name.clone(), token)).await?;
         Ok(())
     }
 }

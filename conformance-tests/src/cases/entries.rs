@@ -115,7 +115,7 @@ pub(super) const CASES: &[Case] = &[
 ];
 
 fn entry(name: &LockName, owner: OwnerId, token: OwnerToken) -> ReentrantEntry {
-    ReentrantEntry { name: name.clone(), owner, token }
+    ReentrantEntry::new(name.clone(), owner, token)
 }
 
 async fn ask(driver: &dyn ReentrantLock, owner: &OwnerId, request: &AcquireRequest) -> CaseResult<Grant> {
@@ -190,10 +190,10 @@ async fn renewal_by_a_stranger_changes_nothing(context: &mut Context) -> CaseRes
     let long = ttl_of(ttl * 20)?;
     let other = tenure_core::FencingToken::new(first.fence.get() + 1).unwrap_or(first.fence);
     for (owner, fence) in [(you, first.fence), (me, other)] {
-        let hold = ReentrantHold { name: name.clone(), owner, fence };
+        let hold = ReentrantHold::new(name.clone(), owner, fence);
         assert_eq!(driver.renew(long, &[hold]).await.remove(0)?, Renewed::Lost);
     }
-    let own = ReentrantHold { name: name.clone(), owner: me, fence: first.fence };
+    let own = ReentrantHold::new(name.clone(), me, first.fence);
     assert!(
         matches!(driver.renew(ttl_of(ttl)?, &[own]).await.remove(0)?, Renewed::Extended { .. }),
         "the hold was taken away"

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use tenure_core::driver::{AcquireRequest, Begun, DistributedLock, Grant, Handing, Queueing, Signal};
+use tenure_core::driver::{Begun, DistributedLock, Grant, Handing, Queueing, Signal};
 use tenure_core::{Client, LockGuard, LockName, OwnerToken, Result};
 use tokio::task::JoinHandle;
 
@@ -65,7 +65,7 @@ async fn take_range(
     token: OwnerToken,
     context: &Context,
 ) -> CaseResult<Grant> {
-    let asked = AcquireRequest { fences: ASKED, ..request(name, token, context.ttl(20_000))? };
+    let asked = request(name, token, context.ttl(20_000))?.with_fences(ASKED);
     let grant = granted(locks.acquire(&asked).await?)?;
     assert!(grant.fences >= 1, "not even one fence");
     Ok(grant)
@@ -97,7 +97,7 @@ async fn turn_reserves_them_too(context: &mut Context) -> CaseResult {
     take_range(locks, &name, first, context).await?;
     let mut watch = locks.watch(&name, &waiter).await?;
     let queue = Queueing::Join { presence: context.ttl(60_000), accepts: Handing::Direct };
-    let asked = AcquireRequest { fences: ASKED, queue, ..request(&name, waiter, ttl)? };
+    let asked = request(&name, waiter, ttl)?.with_fences(ASKED).with_queue(queue);
     busy(locks.acquire(&asked).await?)?;
     locks.release(&hold(&name, first)).await?;
     let (fence, fences) = match context.within(context.soon(), "the waiter is told", watch.next()).await? {

@@ -76,7 +76,7 @@ pub(super) fn ttl_of(length: Duration) -> CaseResult<Ttl> {
 
 /// A request that does not wait.
 pub(super) fn request(name: &LockName, token: OwnerToken, ttl: Duration) -> CaseResult<AcquireRequest> {
-    Ok(AcquireRequest { name: name.clone(), token, ttl: ttl_of(ttl)?, queue: Queueing::None, label: None, fences: 1 })
+    Ok(AcquireRequest::new(name.clone(), token, ttl_of(ttl)?))
 }
 
 /// A request that joins the queue.
@@ -86,11 +86,11 @@ pub(super) fn joining(
     ttl: Duration,
     presence: Duration,
 ) -> CaseResult<AcquireRequest> {
-    Ok(AcquireRequest { queue: Queueing::Join { presence, accepts: Handing::Asked }, ..request(name, token, ttl)? })
+    Ok(request(name, token, ttl)?.with_queue(Queueing::Join { presence, accepts: Handing::Asked }))
 }
 
 pub(super) fn hold(name: &LockName, token: OwnerToken) -> Hold {
-    Hold { name: name.clone(), token }
+    Hold::new(name.clone(), token)
 }
 
 #[track_caller]

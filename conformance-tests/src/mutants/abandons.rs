@@ -92,14 +92,14 @@ impl NoMemory {
     }
 
     fn hold(&self, hold: &Hold) -> Hold {
-        Hold { name: hold.name.clone(), token: self.below(hold.token) }
+        Hold::new(hold.name.clone(), self.below(hold.token))
     }
 }
 
 #[async_trait]
 impl Twist for NoMemory {
     async fn acquire(&self, inner: &Inner, request: &AcquireRequest) -> Result<Acquisition> {
-        inner.locks().acquire(&AcquireRequest { token: self.below(request.token), ..request.clone() }).await
+        inner.locks().acquire(&request.clone().with_token(self.below(request.token))).await
     }
 
     async fn release(&self, inner: &Inner, hold: &Hold) -> Result<Released> {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tenure_core::FencingToken;
-use tenure_core::driver::{Attempts, Cause, Delay, Due, Extended, Lease, LockTurn, Next, Settled, Settlement};
+use tenure_core::driver::{Attempts, Cause, Delay, Due, Extended, Lease, Next, Settled, Settlement};
 
 use super::delay_bend::{Bend, Quirk, STRAIGHT, bent, quirky};
 use super::maker::{Mutant, mutant};
@@ -326,7 +326,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "park/turn-with-another-fence",
         "a turn arrives with another fence than it was given",
         || bent(Bend {
-            turn: |t| LockTurn { fence: FencingToken::new(t.fence.get() + 7).unwrap_or(t.fence), ..t.clone() },
+            turn: |t| t.clone().with_fence(FencingToken::new(t.fence.get() + 7).unwrap_or(t.fence)),
             ..STRAIGHT
         }),
         ["queue/turn-is-adopted"]

@@ -92,7 +92,7 @@ impl BentQueue {
         let receipt = self.seen().last.get(&(queue.clone(), id.clone())).copied();
         if let (true, Some(receipt)) = (self.has(Quirk::ReplacesInFlight), receipt) {
             let how = Settlement::Return { after: Default::default() };
-            self.honest.settle(queue, &[Settle { receipt, how }]).await?;
+            self.honest.settle(queue, &[Settle::new(receipt, how)]).await?;
         }
         if self.has(Quirk::ReplacementsKeepTheKey)
             && let Some(known) = self.honest.get(queue, id).await?
@@ -131,12 +131,12 @@ impl BentQueue {
             _ => {}
         }
         if self.has(Quirk::AtMostOnce) {
-            let ack = |receipt| Settle { receipt, how: Settlement::Ack };
+            let ack = |receipt| Settle::new(receipt, Settlement::Ack);
             let all: Vec<_> = received.deliveries.iter().map(|delivery| ack(delivery.receipt)).collect();
             self.honest.settle(queue, &all).await?;
         }
         if self.has(Quirk::LeasesForget) {
-            let back = |receipt| Settle { receipt, how: Settlement::Return { after: Default::default() } };
+            let back = |receipt| Settle::new(receipt, Settlement::Return { after: Default::default() });
             let all: Vec<_> = received.deliveries.iter().map(|delivery| back(delivery.receipt)).collect();
             self.honest.settle(queue, &all).await?;
         }
@@ -224,7 +224,7 @@ impl DelayQueue for BentQueue {
             _ if both && self.has(Quirk::FusedForgetsToReceive) => Received::nothing(Next::Never),
             _ => self.begin(request).await?,
         };
-        Ok(Exchanged { settled, received })
+        Ok(Exchanged::new(settled, received))
     }
 
     async fn extend(&self, queue: &QueueName, extensions: &[Extension]) -> Result<Vec<Extended>> {
@@ -251,7 +251,7 @@ impl DelayQueue for BentQueue {
         let receipt = self.seen().last.get(&(queue.clone(), id.clone())).copied();
         if let (true, Some(receipt)) = (self.has(Quirk::StealsLeases), receipt) {
             self.honest
-                .settle(&queue, &[Settle { receipt, how: Settlement::Return { after: Default::default() } }])
+                .settle(&queue, &[Settle::new(receipt, Settlement::Return { after: Default::default() })])
                 .await?;
         }
         Ok((self.bend.cancelled)(self.honest.cancel(&queue, id).await?))
@@ -290,7 +290,7 @@ impl DelayQueue for BentQueue {
     async fn list(&self, queue: &QueueName, which: Listed, from: Option<ListPlace>, max: usize) -> Result<MessagePage> {
         let queue = (self.bend.queue)(queue);
         if self.has(Quirk::ListingReceives) {
-            let request = ReceiveRequest { queue: queue.clone(), max, lease: Lease::DEFAULT };
+            let request = ReceiveRequest::new(queue.clone(), max, Lease::DEFAULT);
             self.honest.receive(&request).await?;
         }
         let mut page = self.honest.list(&queue, (self.bend.list)(which), from, max).await?;
@@ -331,7 +331,7 @@ impl DelayQueue for BentQueue {
         let queue = (self.bend.queue)(queue);
         let settled = std::mem::take(&mut self.seen().settled);
         if self.has(Quirk::PurgesPastTheSettled) && from.is_some() && settled {
-            return Ok(PurgeStep { removed: 0, next: None });
+            return Ok(PurgeStep::new(0, None));
         }
         if self.has(Quirk::PurgesTheDead) {
             self.honest.dead_purge(&queue, &DeadSelection::Oldest(1_000)).await?;
@@ -340,7 +340,7 @@ impl DelayQueue for BentQueue {
         let from = from.filter(|_| !self.has(Quirk::PurgesForEver));
         let step = self.honest.purge(&queue, max, from).await?;
         match self.has(Quirk::PurgesOneOnly) {
-            true => Ok(PurgeStep { next: None, ..step }),
+            true => Ok(step.with_next(None)),
             false => Ok(step),
         }
     }
@@ -361,14 +361,14 @@ impl DelayQueue for BentQueue {
         let all = DeadSelection::Oldest(1_000);
         let which = if self.has(Quirk::RedrivesAll) { &all } else { which };
         if self.has(Quirk::RedrivesNothing) {
-            return Ok(Redriven { moved: 1, rest: tenure_core::driver::Rest::None });
+            return Ok(Redriven::new(1, tenure_core::driver::Rest::None));
         }
         self.honest.dead_redrive(&(self.bend.queue)(queue), which, delay).await
     }
 
     async fn dead_purge(&self, queue: &QueueName, which: &DeadSelection) -> Result<Purged> {
         if self.has(Quirk::PurgesNoLetter) {
-            return Ok(Purged { removed: 1, rest: tenure_core::driver::Rest::None });
+            return Ok(Purged::new(1, tenure_core::driver::Rest::None));
         }
         self.honest.dead_purge(&(self.bend.queue)(queue), which).await
     }

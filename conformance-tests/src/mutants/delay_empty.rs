@@ -1,14 +1,13 @@
 //! Queues where none are declared.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use async_trait::async_trait;
 use tenure_core::driver::{
-    Attempts, Cancelled, DeadPage, DeadPlace, DeadSelection, Delay, DelayQueue, Exchanged, Exclusion, Extended,
-    Extension, Fencing, KeyedConcurrency, Lease, LeaseRange, ListPlace, Listed, LockTurn, MessageInfo, MessagePage,
-    NewMessage, Parking, Payload, PurgePlace, PurgeStep, Purged, Pushed, QueueCapabilities, QueuePage, QueueStats,
-    QueueWake, ReceiveRequest, Redriven, Rescheduled, Settle, TurnGiven, Watch,
+    Cancelled, DeadPage, DeadPlace, DeadSelection, Delay, DelayQueue, Exchanged, Exclusion, Extended, Extension,
+    Fencing, KeyedConcurrency, ListPlace, Listed, LockTurn, MessageInfo, MessagePage, NewMessage, Payload, PurgePlace,
+    PurgeStep, Purged, Pushed, QueueCapabilities, QueuePage, QueueStats, QueueWake, ReceiveRequest, Redriven,
+    Rescheduled, Settle, TurnGiven, Watch,
 };
 use tenure_core::queue::{MessageId, QueueLimits, QueueName};
 use tenure_core::{Error, ErrorKind, Result};
@@ -34,22 +33,10 @@ fn nothing<T>() -> Result<T> {
 #[async_trait]
 impl DelayQueue for Empty {
     fn capabilities(&self) -> QueueCapabilities {
-        QueueCapabilities {
-            clock_error: Duration::ZERO,
-            wake: QueueWake::Poll,
-            durability: Exclusion::Process,
-            fencing: Fencing::Strict,
-            keys: KeyedConcurrency::None,
-            parking: Parking::BackOff,
-            payload: Payload::DEFAULT_CAP,
-            batch: 1,
-            request_bytes: Payload::DEFAULT_CAP,
-            delay: Delay::MAX,
-            lease: LeaseRange { min: Lease::MIN, max: Lease::MAX },
-            attempts: Attempts::MAX,
-            backlog: None,
-            dead_letters: 0,
-        }
+        QueueCapabilities::new(Exclusion::Process, Fencing::Strict, QueueWake::Poll)
+            .with_keys(KeyedConcurrency::None)
+            .with_request_bytes(Payload::DEFAULT_CAP)
+            .with_dead_letters(0)
     }
 
     async fn push(&self, _queue: &QueueName, _messages: &[NewMessage]) -> Result<Vec<Pushed>> {

@@ -145,7 +145,7 @@ impl Twist for OwnerIsClient {
     }
 
     async fn exit(&self, inner: &Inner, hold: &ReentrantEntry) -> Result<Exited> {
-        inner.reentrant()?.exit(&ReentrantEntry { owner: of_client(inner), ..hold.clone() }).await
+        inner.reentrant()?.exit(&hold.clone().with_owner(of_client(inner))).await
     }
 }
 
@@ -167,7 +167,7 @@ impl Twist for CountedApart {
     }
 
     async fn exit(&self, inner: &Inner, hold: &ReentrantEntry) -> Result<Exited> {
-        inner.reentrant()?.exit(&ReentrantEntry { owner: self.of(inner, hold.owner), ..hold.clone() }).await
+        inner.reentrant()?.exit(&hold.clone().with_owner(self.of(inner, hold.owner))).await
     }
 }
 
@@ -178,7 +178,7 @@ impl Twist for NotReentrant {
     async fn enter(&self, inner: &Inner, owner: &OwnerId, request: &AcquireRequest) -> Result<Acquisition> {
         let answer = enter(inner, owner, request).await?;
         if matches!(answer, Acquisition::Granted(Grant { depth: 2.., begun: Begun::Now, .. })) {
-            let hold = ReentrantEntry { name: request.name.clone(), owner: *owner, token: request.token };
+            let hold = ReentrantEntry::new(request.name.clone(), *owner, request.token);
             inner.reentrant()?.exit(&hold).await?;
             return Ok(Acquisition::Busy(Busy::default()));
         }
@@ -195,11 +195,11 @@ fn apart(name: &LockName) -> LockName {
 #[async_trait]
 impl Twist for Apart {
     async fn enter(&self, inner: &Inner, owner: &OwnerId, request: &AcquireRequest) -> Result<Acquisition> {
-        enter(inner, owner, &AcquireRequest { name: apart(&request.name), ..request.clone() }).await
+        enter(inner, owner, &request.clone().with_name(apart(&request.name))).await
     }
 
     async fn exit(&self, inner: &Inner, hold: &ReentrantEntry) -> Result<Exited> {
-        inner.reentrant()?.exit(&ReentrantEntry { name: apart(&hold.name), ..hold.clone() }).await
+        inner.reentrant()?.exit(&hold.clone().with_name(apart(&hold.name))).await
     }
 }
 
@@ -223,7 +223,7 @@ impl Twist for NewFence {
     async fn enter(&self, inner: &Inner, owner: &OwnerId, request: &AcquireRequest) -> Result<Acquisition> {
         granting(inner, owner, request, |grant| {
             let number = grant.fence.get() + u64::from(grant.depth) - 1;
-            Grant { fence: FencingToken::new(number).unwrap_or(grant.fence), ..grant }
+            grant.with_fence(FencingToken::new(number).unwrap_or(grant.fence))
         })
         .await
     }
@@ -234,7 +234,7 @@ struct DepthOff;
 #[async_trait]
 impl Twist for DepthOff {
     async fn enter(&self, inner: &Inner, owner: &OwnerId, request: &AcquireRequest) -> Result<Acquisition> {
-        granting(inner, owner, request, |grant| Grant { depth: grant.depth - 1, ..grant }).await
+        granting(inner, owner, request, |grant| grant.with_depth(grant.depth - 1)).await
     }
 }
 
@@ -257,7 +257,7 @@ impl Twist for Counts {
     async fn enter(&self, inner: &Inner, owner: &OwnerId, request: &AcquireRequest) -> Result<Acquisition> {
         let answer = enter(inner, owner, request).await?;
         if matches!(answer, Acquisition::Granted(Grant { begun: Begun::Earlier, .. })) {
-            return enter(inner, owner, &AcquireRequest { token: OwnerToken::random(), ..request.clone() }).await;
+            return enter(inner, owner, &request.clone().with_token(OwnerToken::random())).await;
         }
         Ok(answer)
     }
@@ -291,7 +291,7 @@ impl Twist for KeepsTtl {
     async fn enter(&self, inner: &Inner, owner: &OwnerId, request: &AcquireRequest) -> Result<Acquisition> {
         let held = inner.locks().inspect(&request.name).await?.holder.is_some();
         let ttl = if held { Ttl::new(Ttl::MIN).unwrap_or(request.ttl) } else { request.ttl };
-        enter(inner, owner, &AcquireRequest { ttl, ..request.clone() }).await
+        enter(inner, owner, &request.clone().with_ttl(ttl)).await
     }
 }
 
@@ -315,7 +315,7 @@ impl Twist for Survives {
             if *depth == 1 {
                 *fence = grant.fence;
             }
-            Grant { fence: *fence, depth: *depth, ..grant }
+            grant.with_fence(*fence).with_depth(*depth)
         })
         .await
     }

@@ -115,7 +115,7 @@ impl Twist for ByNumber {
             let mut entries = self.0.lock().unwrap_or_else(PoisonError::into_inner);
             entries.get_mut(&(hold.name.clone(), hold.owner)).and_then(Vec::pop)
         };
-        inner.reentrant()?.exit(&ReentrantEntry { token: last.unwrap_or(hold.token), ..hold.clone() }).await
+        inner.reentrant()?.exit(&hold.clone().with_token(last.unwrap_or(hold.token))).await
     }
 }
 
@@ -186,6 +186,6 @@ pub(super) struct Appears;
 
 impl Twist for Appears {
     fn reentrant_capabilities(&self, _inner: &Inner) -> Option<ReentrantCapabilities> {
-        Some(ReentrantCapabilities { scope: OwnerScope::Process, max_depth: 1 })
+        Some(ReentrantCapabilities::new(OwnerScope::Process, 1))
     }
 }

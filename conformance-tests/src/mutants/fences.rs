@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use tenure_core::driver::{
-    AcquireRequest, Acquisition, Begun, ForceReleased, Grant, Handed, Hold, Released, Renewed, Ttl, Watch,
+    AcquireRequest, Acquisition, Begun, ForceReleased, Grant, Hold, Released, Renewed, Ttl, Watch,
 };
 use tenure_core::{FencingToken, LockName, OwnerId, OwnerToken, Result};
 use tokio::time::Instant;
@@ -129,7 +129,7 @@ impl Fences {
         let known = counter.told.get(&token).copied().filter(|_| self.resets != Resets::Renewed);
         let number = known.unwrap_or(counter.last);
         counter.told.insert(token, number);
-        Grant { fence: FencingToken::new(number.max(1)).expect("at least 1"), ..grant }
+        grant.with_fence(FencingToken::new(number.max(1)).expect("at least 1"))
     }
 
     fn ended(&self, name: &LockName, forget: bool) {
@@ -185,7 +185,7 @@ fn sunk(answer: Acquisition) -> Acquisition {
     match answer {
         Acquisition::Granted(grant) => {
             let number = (1 << 62) - grant.fence.get();
-            Acquisition::Granted(Grant { fence: FencingToken::new(number).unwrap_or(grant.fence), ..grant })
+            Acquisition::Granted(grant.with_fence(FencingToken::new(number).unwrap_or(grant.fence)))
         }
         busy => busy,
     }
@@ -216,7 +216,7 @@ impl Twist for CountsOn {
                 let next = names.entry(request.name.clone()).or_insert(grant.fence.get());
                 let fence = FencingToken::new(*next).unwrap_or(grant.fence);
                 *next += u64::from(grant.fences);
-                Acquisition::Granted(Grant { fence, ..grant })
+                Acquisition::Granted(grant.with_fence(fence))
             }
             answer => answer,
         })
@@ -241,7 +241,7 @@ impl Twist for PerClient {
         Ok(match inner.locks().acquire(request).await? {
             Acquisition::Granted(grant) if grant.begun == Begun::Now => {
                 let fence = self.next(inner.client(), &request.name).unwrap_or(grant.fence);
-                Acquisition::Granted(Grant { fence, ..grant })
+                Acquisition::Granted(grant.with_fence(fence))
             }
             answer => answer,
         })
@@ -249,9 +249,8 @@ impl Twist for PerClient {
 
     async fn watch(&self, inner: &Inner, name: &LockName, token: &OwnerToken) -> Result<Watch> {
         let (counters, client, of) = (Self(Arc::clone(&self.0)), inner.client(), name.clone());
-        Ok(told(inner.locks().watch(name, token).await?, move |handed| Handed {
-            fence: counters.next(client, &of).unwrap_or(handed.fence),
-            ..handed
+        Ok(told(inner.locks().watch(name, token).await?, move |handed| {
+            handed.with_fence(counters.next(client, &of).unwrap_or(handed.fence))
         }))
     }
 }

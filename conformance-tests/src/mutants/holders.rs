@@ -285,7 +285,7 @@ impl Twist for Lengthens {
     async fn acquire(&self, inner: &Inner, request: &AcquireRequest) -> Result<Acquisition> {
         let answer = inner.locks().acquire(request).await?;
         if matches!(answer, Acquisition::Granted(Grant { begun: Begun::Earlier, .. })) {
-            let hold = Hold { name: request.name.clone(), token: request.token };
+            let hold = Hold::new(request.name.clone(), request.token);
             let _renewed = inner.locks().renew(request.ttl, &[hold]).await;
         }
         Ok(answer)
@@ -294,7 +294,7 @@ impl Twist for Lengthens {
 
 fn begun(answer: Acquisition, begun: Begun) -> Acquisition {
     match answer {
-        Acquisition::Granted(grant) => Acquisition::Granted(Grant { begun, ..grant }),
+        Acquisition::Granted(grant) => Acquisition::Granted(grant.with_begun(begun)),
         busy => busy,
     }
 }
@@ -329,13 +329,13 @@ fn token_of(name: &LockName) -> OwnerToken {
 }
 
 fn on_name(hold: &Hold) -> Hold {
-    Hold { name: hold.name.clone(), token: token_of(&hold.name) }
+    Hold::new(hold.name.clone(), token_of(&hold.name))
 }
 
 #[async_trait]
 impl Twist for OneToken {
     async fn acquire(&self, inner: &Inner, request: &AcquireRequest) -> Result<Acquisition> {
-        inner.locks().acquire(&AcquireRequest { token: token_of(&request.name), ..request.clone() }).await
+        inner.locks().acquire(&request.clone().with_token(token_of(&request.name))).await
     }
 
     async fn release(&self, inner: &Inner, hold: &Hold) -> Result<Released> {

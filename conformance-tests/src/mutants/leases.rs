@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use tenure_core::driver::{AcquireRequest, Acquisition, Begun, Grant, Hold, Queueing, Released, Renewed, Ttl};
+use tenure_core::driver::{AcquireRequest, Acquisition, Grant, Hold, Released, Renewed, Ttl};
 use tenure_core::{Error, ErrorKind, Result};
 
 use super::maker::{Mutant, mutant};
@@ -136,12 +136,12 @@ pub(super) const MUTANTS: &[Mutant] = &[
 
 fn with_ttl(request: &AcquireRequest, ttl: Duration) -> AcquireRequest {
     let whole = Duration::from_millis(ttl.as_millis() as u64).clamp(Ttl::MIN, Ttl::MAX);
-    AcquireRequest { ttl: Ttl::new(whole).unwrap_or(request.ttl), ..request.clone() }
+    request.clone().with_ttl(Ttl::new(whole).unwrap_or(request.ttl))
 }
 
 fn claiming(answer: Acquisition, ttl: Duration) -> Acquisition {
     match answer {
-        Acquisition::Granted(grant) => Acquisition::Granted(Grant { ttl, ..grant }),
+        Acquisition::Granted(grant) => Acquisition::Granted(grant.with_ttl(ttl)),
         busy => busy,
     }
 }
@@ -219,8 +219,8 @@ impl Twist for RenewLoses {
 
 /// Renews by taking the lease anew, which is the only way to shorten it at the driver below.
 async fn retake(inner: &Inner, ttl: Ttl, hold: &Hold) -> Result<Renewed> {
-    let Hold { name, token } = hold.clone();
-    let request = AcquireRequest { name, token, ttl, queue: Queueing::None, label: None, fences: 1 };
+    let Hold { name, token, .. } = hold.clone();
+    let request = AcquireRequest::new(name, token, ttl);
     match inner.locks().acquire(&request).await? {
         Acquisition::Granted(_) => Ok(Renewed::Extended { ttl: ttl.get() }),
         Acquisition::Busy(_) => Ok(Renewed::Lost),
@@ -318,5 +318,5 @@ pub(super) fn made_up(kind: ErrorKind) -> Error {
 /// A grant that a mutant makes up.
 pub(super) fn fabricated(request: &AcquireRequest, fence: u64) -> Acquisition {
     let fence = tenure_core::FencingToken::new(fence.max(1)).expect("at least 1");
-    Acquisition::Granted(Grant { fence, ttl: request.ttl.get(), begun: Begun::Now, depth: 1, fences: 1 })
+    Acquisition::Granted(Grant::new(fence, request.ttl.get()))
 }

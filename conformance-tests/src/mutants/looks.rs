@@ -131,7 +131,7 @@ fn wrong_unit(mut seen: Inspection) -> Inspection {
 }
 
 fn no_waiters(seen: Inspection) -> Inspection {
-    Inspection { waiters: 0, ..seen }
+    seen.with_waiters(0)
 }
 
 fn depth_of_one(mut seen: Inspection) -> Inspection {
@@ -239,7 +239,7 @@ impl Twist for WiderTtl {
         let widest = TtlRange { min: Ttl::MIN, max: Ttl::MAX, granularity: ms(1) };
         // One wider still where there is nothing to widen: a range that no ttl reaches.
         let ttl = if locks.ttl == widest { TtlRange { max: widest.max + ms(1), ..widest } } else { widest };
-        LockCapabilities { ttl, ..locks }
+        locks.with_ttl(ttl)
     }
 }
 
@@ -254,7 +254,7 @@ struct Changing(AtomicU32);
 impl Twist for Changing {
     fn capabilities(&self, inner: &Inner) -> LockCapabilities {
         let locks = inner.locks().capabilities();
-        LockCapabilities { renew_batch: locks.renew_batch + self.0.load(Ordering::SeqCst) as usize, ..locks }
+        locks.with_renew_batch(locks.renew_batch + self.0.load(Ordering::SeqCst) as usize)
     }
 
     async fn release(&self, inner: &Inner, hold: &Hold) -> Result<Released> {

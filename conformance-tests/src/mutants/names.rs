@@ -72,7 +72,7 @@ impl Names {
     }
 
     fn hold(&self, hold: &Hold) -> Hold {
-        Hold { name: self.name(&hold.name), token: hold.token }
+        Hold::new(self.name(&hold.name), hold.token)
     }
 }
 
@@ -108,7 +108,7 @@ fn decoded(name: &[u8]) -> Vec<u8> {
 #[async_trait]
 impl Twist for Names {
     async fn acquire(&self, inner: &Inner, request: &AcquireRequest) -> Result<Acquisition> {
-        inner.locks().acquire(&AcquireRequest { name: self.name(&request.name), ..request.clone() }).await
+        inner.locks().acquire(&request.clone().with_name(self.name(&request.name))).await
     }
 
     async fn renew(&self, inner: &Inner, ttl: Ttl, holds: &[Hold]) -> Vec<Result<Renewed>> {
@@ -143,15 +143,15 @@ struct Apart;
 #[async_trait]
 impl Twist for Apart {
     async fn acquire(&self, inner: &Inner, request: &AcquireRequest) -> Result<Acquisition> {
-        inner.locks().acquire(&AcquireRequest { name: own(inner, &request.name), ..request.clone() }).await
+        inner.locks().acquire(&request.clone().with_name(own(inner, &request.name))).await
     }
 
     async fn release(&self, inner: &Inner, hold: &Hold) -> Result<Released> {
-        inner.locks().release(&Hold { name: own(inner, &hold.name), token: hold.token }).await
+        inner.locks().release(&Hold::new(own(inner, &hold.name), hold.token)).await
     }
 
     async fn abandon(&self, inner: &Inner, hold: &Hold) -> Result<()> {
-        inner.locks().abandon(&Hold { name: own(inner, &hold.name), token: hold.token }).await
+        inner.locks().abandon(&Hold::new(own(inner, &hold.name), hold.token)).await
     }
 }
 

@@ -109,7 +109,7 @@ impl Ignored {
 #[async_trait]
 impl Twist for Ignored {
     async fn acquire(&self, inner: &Inner, request: &AcquireRequest) -> Result<Acquisition> {
-        inner.locks().acquire(&AcquireRequest { queue: Queueing::None, ..request.clone() }).await
+        inner.locks().acquire(&request.clone().with_queue(Queueing::None)).await
     }
 
     async fn watch(&self, _inner: &Inner, name: &LockName, _token: &OwnerToken) -> Result<Watch> {
@@ -142,7 +142,7 @@ impl Twist for TryJoins {
             Queueing::None => Queueing::Join { presence: Duration::from_secs(20), accepts: Handing::Asked },
             join => join,
         };
-        inner.locks().acquire(&AcquireRequest { queue, ..request.clone() }).await
+        inner.locks().acquire(&request.clone().with_queue(queue)).await
     }
 }
 
@@ -167,7 +167,7 @@ impl Twist for Ghost {
         };
         if waited {
             let queue = Queueing::Join { presence: Duration::from_secs(20), accepts: Handing::Asked };
-            inner.locks().acquire(&AcquireRequest { token: OwnerToken::random(), queue, ..request.clone() }).await?;
+            inner.locks().acquire(&request.clone().with_token(OwnerToken::random()).with_queue(queue)).await?;
         }
         Ok(answer)
     }
@@ -182,7 +182,7 @@ impl Twist for Presence {
             Queueing::Join { presence, accepts } => Queueing::Join { presence: presence.mul_f64(self.0), accepts },
             none => none,
         };
-        inner.locks().acquire(&AcquireRequest { queue, ..request.clone() }).await
+        inner.locks().acquire(&request.clone().with_queue(queue)).await
     }
 }
 
@@ -193,7 +193,7 @@ impl Twist for NoCap {
     async fn acquire(&self, inner: &Inner, request: &AcquireRequest) -> Result<Acquisition> {
         match inner.locks().acquire(request).await {
             Err(error) if error.kind() == ErrorKind::LimitReached => {
-                Ok(Acquisition::Busy(Busy { position: Some(1_000), ..Busy::default() }))
+                Ok(Acquisition::Busy(Busy::default().with_position(Some(1_000))))
             }
             answer => answer,
         }
@@ -215,11 +215,11 @@ impl Twist for MovesBack {
             }
             known.unwrap_or(request.token)
         };
-        let with = |token| AcquireRequest { token, ..request.clone() };
+        let with = |token| request.clone().with_token(token);
         let current = alias(None);
         match inner.locks().acquire(&with(current)).await? {
             Acquisition::Busy(busy) if request.queue != Queueing::None && busy.position.is_some_and(|at| at > 0) => {
-                inner.locks().abandon(&Hold { name: request.name.clone(), token: current }).await?;
+                inner.locks().abandon(&Hold::new(request.name.clone(), current)).await?;
                 let fresh = OwnerToken::random();
                 alias(Some(fresh));
                 inner.locks().acquire(&with(fresh)).await
@@ -235,7 +235,7 @@ struct OffByOne;
 impl Twist for OffByOne {
     async fn acquire(&self, inner: &Inner, request: &AcquireRequest) -> Result<Acquisition> {
         Ok(match inner.locks().acquire(request).await? {
-            Acquisition::Busy(busy) => Acquisition::Busy(Busy { position: busy.position.map(|at| at + 1), ..busy }),
+            Acquisition::Busy(busy) => Acquisition::Busy(busy.with_position(busy.position.map(|at| at + 1))),
             granted => granted,
         })
     }
@@ -303,7 +303,7 @@ struct NoRecheck;
 impl Twist for NoRecheck {
     async fn acquire(&self, inner: &Inner, request: &AcquireRequest) -> Result<Acquisition> {
         Ok(match inner.locks().acquire(request).await? {
-            Acquisition::Busy(busy) => Acquisition::Busy(Busy { recheck_after: None, ..busy }),
+            Acquisition::Busy(busy) => Acquisition::Busy(busy.with_recheck_after(None)),
             granted => granted,
         })
     }

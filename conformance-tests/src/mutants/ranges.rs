@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use tenure_core::driver::{AcquireRequest, Acquisition, Begun, Grant, Handed, Watch};
+use tenure_core::driver::{AcquireRequest, Acquisition, Begun, Watch};
 use tenure_core::{LockName, OwnerToken, Result};
 
 use super::maker::{Mutant, mutant};
@@ -50,20 +50,20 @@ impl Twist for Wrong {
     async fn acquire(&self, inner: &Inner, request: &AcquireRequest) -> Result<Acquisition> {
         let reserved = matches!(self, Self::MoreAgain | Self::TurnTellsMore);
         let fences = if reserved { request.fences } else { 1 };
-        let answer = inner.locks().acquire(&AcquireRequest { fences, ..request.clone() }).await?;
+        let answer = inner.locks().acquire(&request.clone().with_fences(fences)).await?;
         let Acquisition::Granted(grant) = answer else { return Ok(answer) };
         let fences = match (self, grant.begun) {
             (Self::NotReserved, _) => request.fences,
             (Self::MoreAgain, Begun::Earlier) => request.fences + 1,
             _ => grant.fences,
         };
-        Ok(Acquisition::Granted(Grant { fences, ..grant }))
+        Ok(Acquisition::Granted(grant.with_fences(fences)))
     }
 
     async fn watch(&self, inner: &Inner, name: &LockName, token: &OwnerToken) -> Result<Watch> {
         let watch = inner.locks().watch(name, token).await?;
         Ok(match self {
-            Self::TurnTellsMore => told(watch, |handed| Handed { fences: handed.fences + 1, ..handed }),
+            Self::TurnTellsMore => told(watch, |handed| handed.with_fences(handed.fences + 1)),
             Self::NotReserved | Self::None | Self::MoreAgain => watch,
         })
     }

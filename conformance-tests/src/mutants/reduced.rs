@@ -58,31 +58,30 @@ impl Abilities {
     };
 
     fn locks(self, full: LockCapabilities) -> LockCapabilities {
-        LockCapabilities {
-            waiting: self.waiting,
-            introspection: self.introspection,
-            revocation: self.revocation,
-            max_waiters: full.max_waiters.filter(|_| self.waiting != Waiting::Poll),
-            renew_batch: 1,
-            max_fences: self.max_fences,
-            ttl: TtlRange { min: self.step.max(Ttl::MIN), max: Duration::from_secs(86_400), granularity: self.step },
-            ..full
-        }
+        full.with_waiting(self.waiting)
+            .with_introspection(self.introspection)
+            .with_revocation(self.revocation)
+            .with_max_waiters(full.max_waiters.filter(|_| self.waiting != Waiting::Poll))
+            .with_renew_batch(1)
+            .with_max_fences(self.max_fences)
+            .with_ttl(TtlRange {
+                min: self.step.max(Ttl::MIN),
+                max: Duration::from_secs(86_400),
+                granularity: self.step,
+            })
     }
 
     /// What is asked of the driver below.
     fn asked(self, request: &AcquireRequest) -> AcquireRequest {
         let queue = if self.waiting == Waiting::Poll { Queueing::None } else { request.queue };
-        AcquireRequest { queue, fences: request.fences.min(self.max_fences), ..request.clone() }
+        request.clone().with_queue(queue).with_fences(request.fences.min(self.max_fences))
     }
 
     fn told(self, answer: Acquisition) -> Acquisition {
         match answer {
             Acquisition::Busy(_) if self.waiting == Waiting::Poll => Acquisition::Busy(Busy::default()),
             // Who is served next is not told where it is not known.
-            Acquisition::Busy(busy) if self.waiting == Waiting::Notified => {
-                Acquisition::Busy(Busy { position: None, ..busy })
-            }
+            Acquisition::Busy(busy) if self.waiting == Waiting::Notified => Acquisition::Busy(busy.with_position(None)),
             answer => answer,
         }
     }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
-use tenure_core::driver::{AcquireRequest, Acquisition, Grant, Handed, Signal, Watch};
+use tenure_core::driver::{AcquireRequest, Acquisition, Handed, Signal, Watch};
 use tenure_core::{FencingToken, LockName, OwnerToken, Result};
 
 use super::maker::{Mutant, mutant};
@@ -14,13 +14,13 @@ pub(super) const MUTANTS: &[Mutant] = &[
     mutant!(
         "turn/longer-than-kept",
         "a waiter is told of a lease that is longer than the one it was handed",
-        || Arc::new(Told(|handed| Handed { ttl: handed.ttl * 4, ..handed })),
+        || Arc::new(Told(|handed| handed.with_ttl(handed.ttl * 4))),
         ["window/turn-ends-before-the-next-grant"]
     ),
     mutant!(
         "turn/old-fence",
         "a waiter is told the fence of the hold before its own",
-        || Arc::new(Told(|handed| Handed { fence: before(handed.fence), ..handed })),
+        || Arc::new(Told(|handed| handed.with_fence(before(handed.fence)))),
         ["fence/grows-with-every-turn"]
     ),
     mutant!(
@@ -48,7 +48,7 @@ impl Twist for NotLengthened {
     async fn acquire(&self, inner: &Inner, request: &AcquireRequest) -> Result<Acquisition> {
         let handed = self.0.lock().expect("no panic under it").remove(&request.token);
         Ok(match (inner.locks().acquire(request).await?, handed) {
-            (Acquisition::Granted(grant), Some(Handed { ttl, .. })) => Acquisition::Granted(Grant { ttl, ..grant }),
+            (Acquisition::Granted(grant), Some(Handed { ttl, .. })) => Acquisition::Granted(grant.with_ttl(ttl)),
             (answer, _) => answer,
         })
     }

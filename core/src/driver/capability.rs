@@ -3,11 +3,12 @@
 use std::time::Duration;
 
 use crate::value::error::{Error, ErrorKind, Result};
-use crate::value::limits::{Attempts, Delay, Lease};
+use crate::value::limits::{Attempts, Delay, Lease, Payload};
 use crate::value::ttl::Ttl;
 
 /// What a driver's plain locks promise. Constant for the life of the driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct LockCapabilities {
     /// What can break exclusion, beyond clocks that run apart further than the drift bound.
     pub exclusion: Exclusion,
@@ -29,14 +30,58 @@ pub struct LockCapabilities {
     pub max_fences: u32,
 }
 
+impl LockCapabilities {
+    /// Locks that can be inspected and revoked, have no limit of waiters, and are renewed one by one, of one fence a grant.
+    #[must_use]
+    pub const fn new(exclusion: Exclusion, fencing: Fencing, waiting: Waiting, ttl: TtlRange) -> Self {
+        Self {
+            exclusion,
+            fencing,
+            waiting,
+            ttl,
+            introspection: Introspection::Full,
+            revocation: Revocation::Forced,
+            max_waiters: None,
+            renew_batch: 1,
+            max_fences: 1,
+        }
+    }
+}
+
+setters!(const LockCapabilities {
+    with_exclusion => exclusion: Exclusion,
+    with_fencing => fencing: Fencing,
+    with_waiting => waiting: Waiting,
+    with_ttl => ttl: TtlRange,
+    with_introspection => introspection: Introspection,
+    with_revocation => revocation: Revocation,
+    with_max_waiters => max_waiters: Option<u32>,
+    with_renew_batch => renew_batch: usize,
+    with_max_fences => max_fences: u32,
+});
+
 /// What re-entrant locks of a driver promise beyond those of its plain locks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct ReentrantCapabilities {
     /// Where the same [`OwnerId`](crate::OwnerId) is the same owner.
     pub scope: OwnerScope,
     /// The deepest re-entry; one more is refused with [`ErrorKind::LimitReached`].
     pub max_depth: u32,
 }
+
+impl ReentrantCapabilities {
+    /// Re-entry of owners known in this scope, up to this depth.
+    #[must_use]
+    pub const fn new(scope: OwnerScope, max_depth: u32) -> Self {
+        Self { scope, max_depth }
+    }
+}
+
+setters!(const ReentrantCapabilities {
+    with_scope => scope: OwnerScope,
+    with_max_depth => max_depth: u32,
+});
 
 /// What, besides unbounded clock drift, could let two clients hold one name at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -160,6 +205,7 @@ impl TtlRange {
 
 /// What a driver's delay queues promise. Constant for the life of the driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct QueueCapabilities {
     /// How far the queue's clock may be wrong; a message is never delivered before its due time minus this. Zero
     /// where the backend's own clock decides.
@@ -192,6 +238,46 @@ pub struct QueueCapabilities {
     /// The most dead letters that a queue holds.
     pub dead_letters: u64,
 }
+
+impl QueueCapabilities {
+    /// Queues that take all that a client may ask for, one message a request, without a limit but that of 10,000 dead letters.
+    #[must_use]
+    pub const fn new(durability: Exclusion, fencing: Fencing, wake: QueueWake) -> Self {
+        Self {
+            durability,
+            fencing,
+            wake,
+            clock_error: Duration::ZERO,
+            keys: KeyedConcurrency::OneInFlight,
+            parking: Parking::BackOff,
+            payload: Payload::DEFAULT_CAP,
+            batch: 1,
+            request_bytes: Payload::DEFAULT_CAP + 64 * 1024,
+            delay: Delay::MAX,
+            lease: LeaseRange { min: Lease::MIN, max: Lease::MAX },
+            attempts: Attempts::MAX,
+            backlog: None,
+            dead_letters: 10_000,
+        }
+    }
+}
+
+setters!(const QueueCapabilities {
+    with_clock_error => clock_error: Duration,
+    with_wake => wake: QueueWake,
+    with_durability => durability: Exclusion,
+    with_fencing => fencing: Fencing,
+    with_keys => keys: KeyedConcurrency,
+    with_parking => parking: Parking,
+    with_payload => payload: usize,
+    with_batch => batch: usize,
+    with_request_bytes => request_bytes: usize,
+    with_delay => delay: Duration,
+    with_lease => lease: LeaseRange,
+    with_attempts => attempts: u32,
+    with_backlog => backlog: Option<u64>,
+    with_dead_letters => dead_letters: u64,
+});
 
 /// How consumers are woken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

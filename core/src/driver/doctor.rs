@@ -55,6 +55,7 @@ pub enum Topic {
 
 /// One thing that was looked at, on one server.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Finding {
     /// Which server: its address, or what the configuration calls it.
     pub server: String,
@@ -67,6 +68,22 @@ pub struct Finding {
     /// What that means for locks.
     pub meaning: String,
 }
+
+impl Finding {
+    /// What was seen there, and what it means.
+    #[must_use]
+    pub const fn new(server: String, topic: Topic, concern: Concern, seen: String, meaning: String) -> Self {
+        Self { server, topic, concern, seen, meaning }
+    }
+}
+
+setters!(Finding {
+    with_server => server: String,
+    with_topic => topic: Topic,
+    with_concern => concern: Concern,
+    with_seen => seen: String,
+    with_meaning => meaning: String,
+});
 
 /// The report of a check-up.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

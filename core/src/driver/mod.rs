@@ -17,6 +17,9 @@
 //!
 //! `docs/writing-a-driver.md` walks through a whole driver, and the crate `tenure-conformance` proves it.
 
+#[macro_use]
+mod setters;
+
 mod backend;
 mod capability;
 mod counted;

@@ -36,6 +36,7 @@ pub enum Rescheduled {
 
 /// What can be seen of a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct MessageInfo {
     /// By what it is known.
     pub id: MessageId,
@@ -63,6 +64,42 @@ pub struct MessageInfo {
     /// On which schedule it comes again.
     pub recurrence: Option<Recurrence>,
 }
+
+impl MessageInfo {
+    /// A message that was pushed now, was never delivered, and has all that is optional left out.
+    #[must_use]
+    pub const fn new(id: MessageId, state: MessageState, payload: Payload) -> Self {
+        Self {
+            id,
+            state,
+            payload,
+            attempt: 0,
+            attempts: Attempts::DEFAULT,
+            due_in: Duration::ZERO,
+            age: Duration::ZERO,
+            key: None,
+            lock: None,
+            reason: None,
+            expires_in: None,
+            recurrence: None,
+        }
+    }
+}
+
+setters!(MessageInfo {
+    with_id => id: MessageId,
+    with_state => state: MessageState,
+    with_attempt => attempt: u32,
+    with_attempts => attempts: Attempts,
+    with_due_in => due_in: Duration,
+    with_age => age: Duration,
+    with_payload => payload: Payload,
+    with_key => key: Option<ConcurrencyKey>,
+    with_lock => lock: Option<LockName>,
+    with_reason => reason: Option<Reason>,
+    with_expires_in => expires_in: Option<Duration>,
+    with_recurrence => recurrence: Option<Recurrence>,
+});
 
 /// Which messages are listed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -93,6 +130,7 @@ impl ListPlace {
 
 /// A page of messages.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct MessagePage {
     /// The messages.
     pub messages: Vec<MessageInfo>,
@@ -100,8 +138,22 @@ pub struct MessagePage {
     pub next: Option<ListPlace>,
 }
 
+impl MessagePage {
+    /// A page, and where the next one begins.
+    #[must_use]
+    pub const fn new(messages: Vec<MessageInfo>, next: Option<ListPlace>) -> Self {
+        Self { messages, next }
+    }
+}
+
+setters!(MessagePage {
+    with_messages => messages: Vec<MessageInfo>,
+    with_next => next: Option<ListPlace>,
+});
+
 /// What can be seen of a queue. Every message counts in one of the first four numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct QueueStats {
     /// Messages that are not yet due.
     pub scheduled: u64,
@@ -120,6 +172,33 @@ pub struct QueueStats {
     /// The limits that were set; none if there are none.
     pub limits: QueueLimits,
 }
+
+impl Default for QueueStats {
+    /// Those of a queue that nobody has used.
+    fn default() -> Self {
+        Self {
+            scheduled: 0,
+            ready: 0,
+            in_flight: 0,
+            dead: 0,
+            lag: Duration::ZERO,
+            next_due: None,
+            flow: Flow::Running,
+            limits: QueueLimits::default(),
+        }
+    }
+}
+
+setters!(const QueueStats {
+    with_scheduled => scheduled: u64,
+    with_ready => ready: u64,
+    with_in_flight => in_flight: u64,
+    with_dead => dead: u64,
+    with_lag => lag: Duration,
+    with_next_due => next_due: Option<Duration>,
+    with_flow => flow: Flow,
+    with_limits => limits: QueueLimits,
+});
 
 /// Whether a queue hands out messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -141,6 +220,7 @@ pub struct PurgePlace {
 
 /// The answer to one step of a purge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct PurgeStep {
     /// How many were removed.
     pub removed: u64,
@@ -148,8 +228,22 @@ pub struct PurgeStep {
     pub next: Option<PurgePlace>,
 }
 
+impl PurgeStep {
+    /// So many were removed; the next step goes on there.
+    #[must_use]
+    pub const fn new(removed: u64, next: Option<PurgePlace>) -> Self {
+        Self { removed, next }
+    }
+}
+
+setters!(const PurgeStep {
+    with_removed => removed: u64,
+    with_next => next: Option<PurgePlace>,
+});
+
 /// The answer to a removal of dead letters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Purged {
     /// How many were removed.
     pub removed: u64,
@@ -157,14 +251,41 @@ pub struct Purged {
     pub rest: Rest,
 }
 
+impl Purged {
+    /// So many were removed.
+    #[must_use]
+    pub const fn new(removed: u64, rest: Rest) -> Self {
+        Self { removed, rest }
+    }
+}
+
+setters!(const Purged {
+    with_removed => removed: u64,
+    with_rest => rest: Rest,
+});
+
 /// The answer to a redrive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Redriven {
     /// How many are waiting again.
     pub moved: u64,
     /// Whether calling again would move more.
     pub rest: Rest,
 }
+
+impl Redriven {
+    /// So many were moved.
+    #[must_use]
+    pub const fn new(moved: u64, rest: Rest) -> Self {
+        Self { moved, rest }
+    }
+}
+
+setters!(const Redriven {
+    with_moved => moved: u64,
+    with_rest => rest: Rest,
+});
 
 /// Whether a bounded step left something to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -177,6 +298,7 @@ pub enum Rest {
 
 /// A page of queue names.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct QueuePage {
     /// The names, in the order of their bytes.
     pub queues: Vec<QueueName>,
@@ -184,8 +306,22 @@ pub struct QueuePage {
     pub rest: Rest,
 }
 
+impl QueuePage {
+    /// A page of queues.
+    #[must_use]
+    pub const fn new(queues: Vec<QueueName>, rest: Rest) -> Self {
+        Self { queues, rest }
+    }
+}
+
+setters!(QueuePage {
+    with_queues => queues: Vec<QueueName>,
+    with_rest => rest: Rest,
+});
+
 /// A message that is delivered no more.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct DeadLetter {
     /// By what it is known.
     pub id: MessageId,
@@ -202,6 +338,24 @@ pub struct DeadLetter {
     /// How long ago it died.
     pub died: Duration,
 }
+
+impl DeadLetter {
+    /// A message that died now, was never delivered, and of whose failure nothing is known.
+    #[must_use]
+    pub const fn new(id: MessageId, place: DeadPlace, payload: Payload, cause: DeadCause) -> Self {
+        Self { id, place, payload, cause, attempt: 0, reason: None, died: Duration::ZERO }
+    }
+}
+
+setters!(DeadLetter {
+    with_id => id: MessageId,
+    with_place => place: DeadPlace,
+    with_payload => payload: Payload,
+    with_attempt => attempt: u32,
+    with_cause => cause: DeadCause,
+    with_reason => reason: Option<Reason>,
+    with_died => died: Duration,
+});
 
 /// The place of a dead letter in the order of deaths, for a listing that goes on behind it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -229,12 +383,26 @@ pub enum DeadCause {
 
 /// A page of dead letters.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct DeadPage {
     /// The letters, those that died first in front.
     pub letters: Vec<DeadLetter>,
     /// Whether there are more after them.
     pub rest: Rest,
 }
+
+impl DeadPage {
+    /// A page of dead letters.
+    #[must_use]
+    pub const fn new(letters: Vec<DeadLetter>, rest: Rest) -> Self {
+        Self { letters, rest }
+    }
+}
+
+setters!(DeadPage {
+    with_letters => letters: Vec<DeadLetter>,
+    with_rest => rest: Rest,
+});
 
 /// Which dead letters are meant.
 #[derive(Clone, Debug, PartialEq, Eq)]

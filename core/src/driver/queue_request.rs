@@ -9,6 +9,7 @@ use crate::value::token::{FencingToken, OwnerToken};
 
 /// A message to be stored.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct NewMessage {
     /// What it carries.
     pub payload: Payload,
@@ -31,6 +32,18 @@ pub struct NewMessage {
     /// On which schedule it comes again; the driver keeps it, and hands it out.
     pub recurrence: Option<Recurrence>,
 }
+
+setters!(NewMessage {
+    with_payload => payload: Payload,
+    with_due => due: Due,
+    with_id => id: Option<NamedId>,
+    with_key => key: Option<ConcurrencyKey>,
+    with_lock => lock: Option<LockName>,
+    with_attempts => attempts: Attempts,
+    with_ttl => ttl: Option<Delay>,
+    with_if_known => if_known: IfKnown,
+    with_recurrence => recurrence: Option<Recurrence>,
+});
 
 impl NewMessage {
     /// A message that is due at once, has all that is optional left out, and keeps what is known.
@@ -73,6 +86,7 @@ pub enum IfKnown {
 
 /// A caller's name for a message.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct NamedId {
     /// The name.
     pub id: MessageId,
@@ -80,6 +94,19 @@ pub struct NamedId {
     /// at once.
     pub window: Delay,
 }
+
+impl NamedId {
+    /// A name, and for how long it stays known.
+    #[must_use]
+    pub const fn new(id: MessageId, window: Delay) -> Self {
+        Self { id, window }
+    }
+}
+
+setters!(NamedId {
+    with_id => id: MessageId,
+    with_window => window: Delay,
+});
 
 /// When a message becomes due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -122,6 +149,7 @@ pub enum MessageState {
 
 /// A request for messages.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct ReceiveRequest {
     /// Out of which queue.
     pub queue: QueueName,
@@ -132,8 +160,23 @@ pub struct ReceiveRequest {
     pub lease: Lease,
 }
 
+impl ReceiveRequest {
+    /// For up to `max` messages, each for the length of this lease.
+    #[must_use]
+    pub const fn new(queue: QueueName, max: usize, lease: Lease) -> Self {
+        Self { queue, max, lease }
+    }
+}
+
+setters!(ReceiveRequest {
+    with_queue => queue: QueueName,
+    with_max => max: usize,
+    with_lease => lease: Lease,
+});
+
 /// The answer to a [`ReceiveRequest`].
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Received {
     /// The messages, in order.
     pub deliveries: Vec<RawDelivery>,
@@ -144,21 +187,49 @@ pub struct Received {
 }
 
 impl Received {
+    /// These messages, with nothing repaired.
+    #[must_use]
+    pub const fn new(deliveries: Vec<RawDelivery>, next: Next) -> Self {
+        Self { deliveries, next, healed: Healed { expired: 0, dead: 0, postponed: 0, orphans: 0 } }
+    }
+}
+
+setters!(Received {
+    with_deliveries => deliveries: Vec<RawDelivery>,
+    with_next => next: Next,
+    with_healed => healed: Healed,
+});
+
+impl Received {
     /// Nothing was handed out, and nothing repaired.
     #[must_use]
     pub fn nothing(next: Next) -> Self {
-        Self { deliveries: Vec::new(), next, healed: Healed::default() }
+        Self::new(Vec::new(), next)
     }
 }
 
 /// The answer to an [`exchange`](super::DelayQueue::exchange).
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Exchanged {
     /// One answer for each settlement, in order.
     pub settled: Vec<Settled>,
     /// What was handed out.
     pub received: Received,
 }
+
+impl Exchanged {
+    /// The answers to both halves.
+    #[must_use]
+    pub const fn new(settled: Vec<Settled>, received: Received) -> Self {
+        Self { settled, received }
+    }
+}
+
+setters!(Exchanged {
+    with_settled => settled: Vec<Settled>,
+    with_received => received: Received,
+});
 
 /// When a queue is worth asking again, as the backend computed it after the deliveries of the same answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -176,6 +247,7 @@ pub enum Next {
 
 /// What a receive repaired.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Healed {
     /// Leases found ended, whose messages were delivered again or died.
     pub expired: u32,
@@ -187,8 +259,16 @@ pub struct Healed {
     pub orphans: u32,
 }
 
+setters!(const Healed {
+    with_expired => expired: u32,
+    with_dead => dead: u32,
+    with_postponed => postponed: u32,
+    with_orphans => orphans: u32,
+});
+
 /// One delivery of a message.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct RawDelivery {
     /// By what the message is known: the caller's name if it has one, else the backend's number.
     pub id: MessageId,
@@ -220,8 +300,49 @@ pub struct RawDelivery {
     pub recurrence: Option<Recurrence>,
 }
 
+impl RawDelivery {
+    /// The first delivery of a message that was pushed now and has all that is optional left out.
+    #[must_use]
+    pub const fn new(id: MessageId, payload: Payload, fence: FencingToken, receipt: Receipt) -> Self {
+        Self {
+            id,
+            payload,
+            fence,
+            receipt,
+            attempt: 1,
+            attempts: Attempts::DEFAULT,
+            cause: Cause::First,
+            late: Duration::ZERO,
+            age: Duration::ZERO,
+            key: None,
+            lock: None,
+            turn: None,
+            reason: None,
+            recurrence: None,
+        }
+    }
+}
+
+setters!(RawDelivery {
+    with_id => id: MessageId,
+    with_payload => payload: Payload,
+    with_attempt => attempt: u32,
+    with_attempts => attempts: Attempts,
+    with_cause => cause: Cause,
+    with_fence => fence: FencingToken,
+    with_receipt => receipt: Receipt,
+    with_late => late: Duration,
+    with_age => age: Duration,
+    with_key => key: Option<ConcurrencyKey>,
+    with_lock => lock: Option<LockName>,
+    with_turn => turn: Option<LockTurn>,
+    with_reason => reason: Option<Reason>,
+    with_recurrence => recurrence: Option<Recurrence>,
+});
+
 /// A hold on a lock that goes along with a parked message: whoever knows the token can renew it and give it back.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct LockTurn {
     /// Which lock.
     pub lock: LockName,
@@ -230,6 +351,20 @@ pub struct LockTurn {
     /// The fence of the hold.
     pub fence: FencingToken,
 }
+
+impl LockTurn {
+    /// The hold of this token on the lock.
+    #[must_use]
+    pub const fn new(lock: LockName, token: OwnerToken, fence: FencingToken) -> Self {
+        Self { lock, token, fence }
+    }
+}
+
+setters!(LockTurn {
+    with_lock => lock: LockName,
+    with_token => token: OwnerToken,
+    with_fence => fence: FencingToken,
+});
 
 /// The answer to a turn that is given to a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -281,12 +416,26 @@ impl Receipt {
 
 /// How one delivery ends.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Settle {
     /// Which delivery.
     pub receipt: Receipt,
     /// How.
     pub how: Settlement,
 }
+
+impl Settle {
+    /// Ends this delivery so.
+    #[must_use]
+    pub const fn new(receipt: Receipt, how: Settlement) -> Self {
+        Self { receipt, how }
+    }
+}
+
+setters!(Settle {
+    with_receipt => receipt: Receipt,
+    with_how => how: Settlement,
+});
 
 /// How a delivery ends.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -350,12 +499,26 @@ pub enum Settled {
 
 /// A lease to be extended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Extension {
     /// Whose.
     pub receipt: Receipt,
     /// How long it should last from now; a longer rest is kept.
     pub lease: Lease,
 }
+
+impl Extension {
+    /// Makes this delivery last.
+    #[must_use]
+    pub const fn new(receipt: Receipt, lease: Lease) -> Self {
+        Self { receipt, lease }
+    }
+}
+
+setters!(const Extension {
+    with_receipt => receipt: Receipt,
+    with_lease => lease: Lease,
+});
 
 /// The answer to an [`Extension`]. A failure on the way is an error, never [`Extended::Stale`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -56,6 +56,7 @@ pub trait QuorumNode: DistributedLock {
 
 /// What a node is asked to vote on.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Ballot {
     /// Who asks for which lock, and for how long.
     pub request: AcquireRequest,
@@ -66,6 +67,21 @@ pub struct Ballot {
     /// Which nodes vote.
     pub electorate: Electorate,
 }
+
+impl Ballot {
+    /// A ballot without a proposal, at nodes whose memory survives a restart.
+    #[must_use]
+    pub const fn new(request: AcquireRequest, electorate: Electorate) -> Self {
+        Self { request, electorate, proposal: None, seniority: Duration::ZERO }
+    }
+}
+
+setters!(Ballot {
+    with_request => request: AcquireRequest,
+    with_proposal => proposal: Option<FencingToken>,
+    with_seniority => seniority: Duration,
+    with_electorate => electorate: Electorate,
+});
 
 /// The answer to [`QuorumNode::vote`].
 #[derive(Clone, Debug)]

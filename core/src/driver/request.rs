@@ -8,6 +8,7 @@ use crate::value::ttl::Ttl;
 
 /// A request to take a lock, or to ask again for it.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct AcquireRequest {
     /// Which lock.
     pub name: LockName,
@@ -23,6 +24,23 @@ pub struct AcquireRequest {
     /// declares. It may carry fewer now and then.
     pub fences: u32,
 }
+
+impl AcquireRequest {
+    /// One attempt that leaves no trace when the lock is busy, for one fence, without a label.
+    #[must_use]
+    pub const fn new(name: LockName, token: OwnerToken, ttl: Ttl) -> Self {
+        Self { name, token, ttl, queue: Queueing::None, label: None, fences: 1 }
+    }
+}
+
+setters!(AcquireRequest {
+    with_name => name: LockName,
+    with_token => token: OwnerToken,
+    with_ttl => ttl: Ttl,
+    with_queue => queue: Queueing,
+    with_label => label: Option<Label>,
+    with_fences => fences: u32,
+});
 
 /// Whether a busy lock is worth a place in its queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,6 +79,7 @@ pub enum Acquisition {
 
 /// A lease, as the backend granted it.
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub struct Grant {
     /// The order of this grant among all grants of the name. Re-entry keeps the token of the first entry.
     pub fence: FencingToken,
@@ -75,6 +94,22 @@ pub struct Grant {
     pub fences: u32,
 }
 
+impl Grant {
+    /// A lease that began now, of one fence and one entry.
+    #[must_use]
+    pub const fn new(fence: FencingToken, ttl: Duration) -> Self {
+        Self { fence, ttl, begun: Begun::Now, depth: 1, fences: 1 }
+    }
+}
+
+setters!(const Grant {
+    with_fence => fence: FencingToken,
+    with_ttl => ttl: Duration,
+    with_begun => begun: Begun,
+    with_depth => depth: u32,
+    with_fences => fences: u32,
+});
+
 /// Which request a lease began with. Decides which send time the holder's deadline is counted from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Begun {
@@ -86,6 +121,7 @@ pub enum Begun {
 
 /// Why the lock was not granted, and when it is worth asking again without being woken.
 #[derive(Clone, Copy, Debug, Default)]
+#[non_exhaustive]
 pub struct Busy {
     /// How many waiters are before this one; `None` when it did not join a queue.
     pub position: Option<u32>,
@@ -97,8 +133,15 @@ pub struct Busy {
     pub answered_at: Option<Duration>,
 }
 
+setters!(const Busy {
+    with_position => position: Option<u32>,
+    with_recheck_after => recheck_after: Option<Duration>,
+    with_answered_at => answered_at: Option<Duration>,
+});
+
 /// A plain lease, to be renewed, released or abandoned.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Hold {
     /// Which lock.
     pub name: LockName,
@@ -106,8 +149,22 @@ pub struct Hold {
     pub token: OwnerToken,
 }
 
+impl Hold {
+    /// The lease that this token has.
+    #[must_use]
+    pub const fn new(name: LockName, token: OwnerToken) -> Self {
+        Self { name, token }
+    }
+}
+
+setters!(Hold {
+    with_name => name: LockName,
+    with_token => token: OwnerToken,
+});
+
 /// One entry of a re-entrant lock, to be exited or abandoned.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct ReentrantEntry {
     /// Which lock.
     pub name: LockName,
@@ -117,8 +174,23 @@ pub struct ReentrantEntry {
     pub token: OwnerToken,
 }
 
+impl ReentrantEntry {
+    /// The entry of this owner that has this token.
+    #[must_use]
+    pub const fn new(name: LockName, owner: OwnerId, token: OwnerToken) -> Self {
+        Self { name, owner, token }
+    }
+}
+
+setters!(ReentrantEntry {
+    with_name => name: LockName,
+    with_owner => owner: OwnerId,
+    with_token => token: OwnerToken,
+});
+
 /// A re-entrant lease as a whole, to be renewed: owner and fence name one unbroken hold.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct ReentrantHold {
     /// Which lock.
     pub name: LockName,
@@ -127,6 +199,20 @@ pub struct ReentrantHold {
     /// The fence of the hold: a later hold of the same owner is another one.
     pub fence: FencingToken,
 }
+
+impl ReentrantHold {
+    /// The hold of this owner that has this fence.
+    #[must_use]
+    pub const fn new(name: LockName, owner: OwnerId, fence: FencingToken) -> Self {
+        Self { name, owner, fence }
+    }
+}
+
+setters!(ReentrantHold {
+    with_name => name: LockName,
+    with_owner => owner: OwnerId,
+    with_fence => fence: FencingToken,
+});
 
 /// The answer to a renewal. A failure on the way is an error, never [`Renewed::Lost`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -176,6 +262,7 @@ pub enum ForceReleased {
 
 /// What an operator can see of a lock.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Inspection {
     /// Who holds it.
     pub holder: Option<Holder>,
@@ -184,8 +271,14 @@ pub struct Inspection {
     pub waiters: u32,
 }
 
+setters!(Inspection {
+    with_holder => holder: Option<Holder>,
+    with_waiters => waiters: u32,
+});
+
 /// Who holds a lock.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Holder {
     /// The holder's note; `None` if it left none, or if the holder is a foreign client that has no such thing.
     pub label: Option<Label>,
@@ -202,3 +295,19 @@ pub struct Holder {
     /// [`OwnerScope::Process`](super::OwnerScope::Process) is declared.
     pub owner: Option<OwnerId>,
 }
+
+impl Default for Holder {
+    /// A holder of a plain lock, of whom nothing else is known.
+    fn default() -> Self {
+        Self { label: None, fence: None, held_for: None, remaining: None, depth: 1, owner: None }
+    }
+}
+
+setters!(Holder {
+    with_label => label: Option<Label>,
+    with_fence => fence: Option<FencingToken>,
+    with_held_for => held_for: Option<Duration>,
+    with_remaining => remaining: Option<Duration>,
+    with_depth => depth: u32,
+    with_owner => owner: Option<OwnerId>,
+});

@@ -23,6 +23,7 @@ pub enum Signal {
 
 /// A lease that a waiter was given without asking for it at that moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Handed {
     /// As in [`Grant::fence`](crate::driver::Grant::fence).
     pub fence: FencingToken,
@@ -33,6 +34,21 @@ pub struct Handed {
     /// As in [`Grant::fences`](crate::driver::Grant::fences).
     pub fences: u32,
 }
+
+impl Handed {
+    /// A lease of one fence.
+    #[must_use]
+    pub const fn new(fence: FencingToken, ttl: Duration, began_at: Duration) -> Self {
+        Self { fence, ttl, began_at, fences: 1 }
+    }
+}
+
+setters!(const Handed {
+    with_fence => fence: FencingToken,
+    with_ttl => ttl: Duration,
+    with_began_at => began_at: Duration,
+    with_fences => fences: u32,
+});
 
 /// The waiter's end: yields signals until it is dropped.
 pub struct Watch {

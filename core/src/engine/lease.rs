@@ -12,7 +12,7 @@ use crate::value::clock::LeaseInstant;
 use crate::value::error::{Error, ErrorKind, Result};
 use crate::value::hold_state::{HoldState, LostReason};
 use crate::value::name::LockName;
-use crate::value::token::{FencingToken, OwnerId, OwnerToken};
+use crate::value::token::{FencingToken, OwnerToken};
 use crate::value::ttl::{DriftBound, Ttl};
 
 pub(crate) struct Lease {
@@ -63,7 +63,7 @@ impl Lease {
     pub(crate) fn name(&self) -> &LockName {
         match &self.key {
             LeaseKey::Plain(hold) => &hold.name,
-            LeaseKey::Reentrant { name, .. } => name,
+            LeaseKey::Reentrant(hold) => &hold.name,
         }
     }
 
@@ -238,7 +238,7 @@ impl Lease {
     pub(crate) fn token_of(&self, entry: &Entry) -> OwnerToken {
         match &self.key {
             LeaseKey::Plain(hold) => hold.token,
-            LeaseKey::Reentrant { .. } => entry.token,
+            LeaseKey::Reentrant(_) => entry.token,
         }
     }
 
@@ -297,16 +297,6 @@ impl Lease {
             HoldState::Held | HoldState::Suspect => Some(state.next_look()),
             HoldState::Lost(_) => (!state.entries.is_empty()).then_some(state.end_of_view()),
             HoldState::Released => None,
-        }
-    }
-
-    /// What a renewal names.
-    pub(crate) fn renewed_as(&self) -> RenewedAs {
-        match &self.key {
-            LeaseKey::Plain(hold) => RenewedAs::Plain(hold.clone()),
-            LeaseKey::Reentrant { name, owner } => {
-                RenewedAs::Reentrant(ReentrantHold { name: name.clone(), owner: *owner, fence: self.fence })
-            }
         }
     }
 }
@@ -416,17 +406,10 @@ impl Past {
 #[derive(Clone, Debug)]
 pub(crate) enum LeaseKey {
     Plain(Hold),
-    Reentrant { name: LockName, owner: OwnerId },
+    Reentrant(ReentrantHold),
 }
 
 // What a lease knows of itself, and when something is due. Reads no clock.
-
-/// What names a lease in a renewal.
-#[derive(Debug)]
-pub(crate) enum RenewedAs {
-    Plain(Hold),
-    Reentrant(ReentrantHold),
-}
 
 /// What an answered renewal means.
 #[derive(Clone, Copy, Debug)]
@@ -622,10 +605,10 @@ pub(super) async fn prolong(backend: &Backend, drift: DriftBound, lease: &Lease,
 
 /// One renewal by itself. No other may be on its way.
 async fn renew(backend: &Backend, lease: &Lease, ttl: Ttl) -> Result<Renewed> {
-    let answers = match (lease.renewed_as(), backend.reentrant()) {
-        (RenewedAs::Plain(hold), _) => backend.locks().renew(ttl, &[hold]).await,
-        (RenewedAs::Reentrant(hold), Some(driver)) => driver.renew(ttl, &[hold]).await,
-        (RenewedAs::Reentrant(_), None) => Vec::new(),
+    let answers = match (&lease.key, backend.reentrant()) {
+        (LeaseKey::Plain(hold), _) => backend.locks().renew(ttl, std::slice::from_ref(hold)).await,
+        (LeaseKey::Reentrant(hold), Some(driver)) => driver.renew(ttl, std::slice::from_ref(hold)).await,
+        (LeaseKey::Reentrant(_), None) => Vec::new(),
     };
     match answers.into_iter().next() {
         Some(Err(error)) if error.kind() == ErrorKind::NotHeld => Ok(Renewed::Lost),

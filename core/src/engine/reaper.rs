@@ -325,7 +325,7 @@ impl Cleanup {
     pub(crate) fn of_lease(lease: &Arc<Lease>, entry: &Entry) -> Self {
         let owner = match &lease.key {
             LeaseKey::Plain(_) => None,
-            LeaseKey::Reentrant { owner, .. } => Some(*owner),
+            LeaseKey::Reentrant(hold) => Some(hold.owner),
         };
         let chase = match entry.past {
             Past::Answered => Duration::from_secs(5),

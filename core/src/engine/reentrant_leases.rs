@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
+use crate::driver::ReentrantHold;
 use crate::engine::lease::{Entry, Lease, LeaseKey};
 use crate::value::clock::LeaseInstant;
 use crate::value::hold_state::HoldState;
@@ -47,7 +48,7 @@ impl ReentrantLeases {
                 return None;
             }
         }
-        let key = LeaseKey::Reentrant { name: name.clone(), owner };
+        let key = LeaseKey::Reentrant(ReentrantHold::new(name.clone(), owner, fence));
         let lease = Arc::new(Lease::new(key, fence, (base, deadline), entry, LeaseInstant::now()));
         leases.push(Arc::downgrade(&lease));
         Some(lease)
@@ -55,7 +56,7 @@ impl ReentrantLeases {
 
     /// Forgets a lease that has ended, unless it was lost: that is remembered for as long as its clean-ups live.
     pub(crate) fn remove(&self, lease: &Arc<Lease>) {
-        let LeaseKey::Reentrant { name, owner } = &lease.key else { return };
+        let LeaseKey::Reentrant(ReentrantHold { name, owner, .. }) = &lease.key else { return };
         let lost = matches!(lease.state(), HoldState::Lost(_));
         let key = (name.clone(), *owner);
         let mut map = self.map();

@@ -15,7 +15,7 @@ use tokio::sync::Notify;
 
 use crate::alarm::Alarm;
 use crate::driver::{Backend, Renewed};
-use crate::engine::lease::{Due, Entry, Lease, Past, RenewedAs, Verdict};
+use crate::engine::lease::{Due, Entry, Lease, LeaseKey, Past, Verdict};
 use crate::engine::reaper::{Cleanup, Reaper, sleep_until};
 use crate::engine::timer_queue::TimerQueue;
 use crate::value::clock::LeaseInstant;
@@ -166,9 +166,9 @@ impl Round {
     fn send(&self, due: Vec<(Renewing, Ttl)>, on_their_way: &mut FuturesUnordered<Answer>) {
         let (mut plain, mut reentrant) = (Vec::new(), Vec::new());
         for (renewing, ttl) in due {
-            match renewing.lease().renewed_as() {
-                RenewedAs::Plain(hold) => plain.push((ttl, renewing, hold)),
-                RenewedAs::Reentrant(hold) => reentrant.push((ttl, renewing, hold)),
+            match renewing.lease().key.clone() {
+                LeaseKey::Plain(hold) => plain.push((ttl, renewing, hold)),
+                LeaseKey::Reentrant(hold) => reentrant.push((ttl, renewing, hold)),
             }
         }
         let most = self.backend.locks().capabilities().renew_batch.max(1);

@@ -91,13 +91,13 @@ impl Stage {
             Some(Step::Fail(kind)) => return Err(Error::new(kind, "scripted")),
             Some(Step::Busy) => {
                 let answered_at = Some(self.time());
-                return Ok(Acquisition::Busy(Busy { position: Some(0), answered_at, ..Busy::default() }));
+                return Ok(Acquisition::Busy(Busy::default().with_position(Some(0)).with_answered_at(answered_at)));
             }
             Some(Step::GrantEarlier) => Begun::Earlier,
             _ => Begun::Now,
         };
         let (fence, fences) = (FencingToken::new(7).unwrap(), request.fences);
-        Ok(Acquisition::Granted(Grant { fence, ttl: request.ttl.get(), begun, depth: 1, fences }))
+        Ok(Acquisition::Granted(Grant::new(fence, request.ttl.get()).with_begun(begun).with_fences(fences)))
     }
 
     async fn extend(&self, token: &OwnerToken, ttl: Duration) -> Result<Renewed> {
@@ -131,17 +131,16 @@ impl DistributedLock for Stage {
     }
 
     fn capabilities(&self) -> LockCapabilities {
-        LockCapabilities {
-            exclusion: Exclusion::Process,
-            fencing: Fencing::Strict,
-            waiting: Waiting::Fifo,
-            ttl: TtlRange { min: Duration::from_millis(10), max: TTL * 2, granularity: Duration::from_millis(1) },
-            introspection: Introspection::None,
-            revocation: Revocation::None,
-            max_waiters: None,
-            renew_batch: 10,
-            max_fences: self.range.max(1),
-        }
+        LockCapabilities::new(
+            Exclusion::Process,
+            Fencing::Strict,
+            Waiting::Fifo,
+            TtlRange { min: Duration::from_millis(10), max: TTL * 2, granularity: Duration::from_millis(1) },
+        )
+        .with_introspection(Introspection::None)
+        .with_revocation(Revocation::None)
+        .with_renew_batch(10)
+        .with_max_fences(self.range.max(1))
     }
 
     async fn acquire(&self, request: &AcquireRequest) -> Result<Acquisition> {
@@ -188,7 +187,7 @@ impl DistributedLock for Stage {
 #[async_trait]
 impl ReentrantLock for Stage {
     fn capabilities(&self) -> ReentrantCapabilities {
-        ReentrantCapabilities { scope: OwnerScope::Process, max_depth: 10 }
+        ReentrantCapabilities::new(OwnerScope::Process, 10)
     }
 
     async fn enter(&self, _owner: &OwnerId, request: &AcquireRequest) -> Result<Acquisition> {

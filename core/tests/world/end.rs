@@ -120,8 +120,8 @@ impl ReentrantLock for End {
     }
 
     async fn abandon(&self, hold: &ReentrantEntry) -> Result<()> {
-        let ReentrantEntry { name, owner, token } = hold.clone();
-        self.0.give_up(Some(owner), Hold { name, token }).await
+        let ReentrantEntry { name, owner, token, .. } = hold.clone();
+        self.0.give_up(Some(owner), Hold::new(name, token)).await
     }
 }
 

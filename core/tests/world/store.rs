@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tenure_core::driver::{
-    AcquireRequest, Acquisition, Begun, Busy, DistributedLock, Exited, ForceReleased, Grant, Handed, Hold,
-    ReentrantEntry, ReentrantHold, ReentrantLock, Released, Renewed, Signal, Ttl, Watch,
+    AcquireRequest, Acquisition, Begun, Busy, DistributedLock, Exited, ForceReleased, Hold, ReentrantEntry,
+    ReentrantHold, ReentrantLock, Released, Renewed, Signal, Ttl, Watch,
 };
 use tenure_core::{FencingToken, LockName, OwnerId, OwnerToken, Result};
 use tenure_memory::MemoryDriver;
@@ -108,7 +108,8 @@ impl Store {
     }
 
     pub(crate) async fn acquire(&self, owner: Option<OwnerId>, request: AcquireRequest) -> Result<Acquisition> {
-        let request = AcquireRequest { token: self.alias(request.token), ttl: self.kept(request.ttl), ..request };
+        let (token, ttl) = (self.alias(request.token), self.kept(request.ttl));
+        let request = request.with_token(token).with_ttl(ttl);
         let mut answer = self.ask(owner, &request).await?;
         if self.has(Flaw::GrantsWhatIsHeld) && matches!(answer, Acquisition::Busy(_)) {
             self.driver.force_release(&request.name, None).await?;
@@ -118,12 +119,17 @@ impl Store {
             Acquisition::Granted(grant) => {
                 let begun = if self.has(Flaw::CallsAnEarlierGrantNew) { Begun::Now } else { grant.begun };
                 let (fence, ttl) = (self.fence(grant.fence), self.told(grant.ttl));
-                Acquisition::Granted(Grant { fence, ttl, begun, ..grant })
+                Acquisition::Granted(grant.with_fence(fence).with_ttl(ttl).with_begun(begun))
             }
-            Acquisition::Busy(Busy { position, recheck_after, answered_at }) => {
+            Acquisition::Busy(Busy { position, recheck_after, answered_at, .. }) => {
                 let (recheck_after, answered_at) =
                     (recheck_after.map(|span| self.told(span)), answered_at.map(|at| self.clock(at)));
-                Acquisition::Busy(Busy { position, recheck_after, answered_at })
+                Acquisition::Busy(
+                    Busy::default()
+                        .with_position(position)
+                        .with_recheck_after(recheck_after)
+                        .with_answered_at(answered_at),
+                )
             }
         })
     }
@@ -141,7 +147,8 @@ impl Store {
     }
 
     pub(crate) async fn renew(&self, ttl: Ttl, hold: Hold) -> Result<Renewed> {
-        let hold = Hold { token: self.alias(hold.token), ..hold };
+        let token = self.alias(hold.token);
+        let hold = hold.with_token(token);
         if self.has(Flaw::RenewsInWordsOnly) {
             return Ok(Renewed::Extended { ttl: ttl.get() });
         }
@@ -167,11 +174,13 @@ impl Store {
             self.driver.force_release(&hold.name, None).await?;
             return Ok(Released::Released);
         }
-        self.driver.release(&Hold { token: self.alias(hold.token), ..hold }).await
+        let token = self.alias(hold.token);
+        self.driver.release(&hold.with_token(token)).await
     }
 
     pub(crate) async fn exit(&self, hold: ReentrantEntry) -> Result<Exited> {
-        let hold = ReentrantEntry { token: self.alias(hold.token), ..hold };
+        let token = self.alias(hold.token);
+        let hold = hold.with_token(token);
         let exited = self.driver.exit(&hold).await?;
         if self.has(Flaw::LeavesWithTheFirstExit) && matches!(exited, Exited::Inside { .. }) {
             self.driver.force_release(&hold.name, None).await?;
@@ -183,12 +192,12 @@ impl Store {
         if self.has(Flaw::ForgetsToAbandon) {
             return Ok(());
         }
-        let Hold { name, token } = hold;
+        let Hold { name, token, .. } = hold;
         let known = self.alias(token);
         self.aliases.lock().unwrap().remove(&token);
         match owner {
-            None => DistributedLock::abandon(&self.driver, &Hold { name, token: known }).await,
-            Some(owner) => ReentrantLock::abandon(&self.driver, &ReentrantEntry { name, owner, token: known }).await,
+            None => DistributedLock::abandon(&self.driver, &Hold::new(name, known)).await,
+            Some(owner) => ReentrantLock::abandon(&self.driver, &ReentrantEntry::new(name, owner, known)).await,
         }
     }
 
@@ -208,7 +217,7 @@ impl Store {
                 let late = if self.has(Flaw::HandsOverWithALaterBegin) { 400 } else { 0 };
                 let began_at = self.clock(handed.began_at) + Duration::from_millis(late);
                 let (fence, ttl) = (self.fence(handed.fence), self.told(handed.ttl));
-                Some(Signal::Handed(Handed { fence, ttl, began_at, ..handed }))
+                Some(Signal::Handed(handed.with_fence(fence).with_ttl(ttl).with_began_at(began_at)))
             }
             other => Some(other),
         }

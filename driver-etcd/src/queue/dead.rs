@@ -32,21 +32,23 @@ impl Inner {
             let payloads = turn.payloads(&entries).await?;
             for (entry, payload) in entries.into_iter().zip(payloads) {
                 let (entry, payload) = entry.with(payload)?;
-                letters.push(DeadLetter {
-                    id: entry.record.id(entry.number),
-                    place: DeadPlace { stamp: entry.place.at(), number: entry.number },
-                    payload,
-                    attempt: entry.record.life.attempt,
-                    cause: entry.record.life.doomed.unwrap_or(DeadCause::Exhausted),
-                    reason: entry.record.life.reason,
-                    died: span(entry.place.at(), turn.now),
-                });
+                letters.push(
+                    DeadLetter::new(
+                        entry.record.id(entry.number),
+                        DeadPlace { stamp: entry.place.at(), number: entry.number },
+                        payload,
+                        entry.record.life.doomed.unwrap_or(DeadCause::Exhausted),
+                    )
+                    .with_attempt(entry.record.life.attempt)
+                    .with_reason(entry.record.life.reason)
+                    .with_died(span(entry.place.at(), turn.now)),
+                );
             }
             if !more {
-                return Ok(DeadPage { letters, rest: Rest::None });
+                return Ok(DeadPage::new(letters, Rest::None));
             }
             if letters.len() >= max {
-                return Ok(DeadPage { letters, rest: Rest::More });
+                return Ok(DeadPage::new(letters, Rest::More));
             }
             after = last;
         }
@@ -59,12 +61,12 @@ impl Inner {
         delay: Delay,
     ) -> Result<Redriven> {
         let (moved, rest) = self.with_dead(queue, which, Deed::Redrive(delay)).await?;
-        Ok(Redriven { moved, rest })
+        Ok(Redriven::new(moved, rest))
     }
 
     pub(super) async fn dead_purge(&self, queue: &QueueName, which: &DeadSelection) -> Result<Purged> {
         let (removed, rest) = self.with_dead(queue, which, Deed::Purge).await?;
-        Ok(Purged { removed, rest })
+        Ok(Purged::new(removed, rest))
     }
 
     async fn with_dead(&self, queue: &QueueName, which: &DeadSelection, deed: Deed) -> Result<(u64, Rest)> {

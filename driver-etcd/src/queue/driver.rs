@@ -2,10 +2,10 @@
 
 use async_trait::async_trait;
 use tenure_core::driver::{
-    Attempts, Cancelled, DeadPage, DeadPlace, DeadSelection, Delay, DelayQueue, Exchanged, Exclusion, Extended,
-    Extension, Fencing, KeyedConcurrency, Lease, LeaseRange, ListPlace, Listed, LockTurn, MessageInfo, MessagePage,
-    NewMessage, Next, Parking, PurgePlace, PurgeStep, Purged, Pushed, QueueCapabilities, QueuePage, QueueStats,
-    QueueWake, ReceiveRequest, Received, Redriven, Rescheduled, Settle, TurnGiven, Watch,
+    Cancelled, DeadPage, DeadPlace, DeadSelection, Delay, DelayQueue, Exchanged, Exclusion, Extended, Extension,
+    Fencing, ListPlace, Listed, LockTurn, MessageInfo, MessagePage, NewMessage, Next, Parking, PurgePlace, PurgeStep,
+    Purged, Pushed, QueueCapabilities, QueuePage, QueueStats, QueueWake, ReceiveRequest, Received, Redriven,
+    Rescheduled, Settle, TurnGiven, Watch,
 };
 use tenure_core::queue::{MessageId, QueueLimits, QueueName};
 use tenure_core::{Error, ErrorKind, Result};
@@ -19,22 +19,13 @@ const PAYLOAD: usize = 64 * 1024;
 #[async_trait]
 impl DelayQueue for EtcdDriver {
     fn capabilities(&self) -> QueueCapabilities {
-        QueueCapabilities {
-            clock_error: self.inner.config.clock_error,
-            wake: QueueWake::Notified,
-            durability: Exclusion::Consensus,
-            fencing: Fencing::Strict,
-            keys: KeyedConcurrency::OneInFlight,
-            parking: Parking::Attended,
-            payload: PAYLOAD,
-            batch: BATCH,
-            request_bytes: super::push::REQUEST_BYTES,
-            delay: Delay::MAX,
-            lease: LeaseRange { min: Lease::MIN, max: Lease::MAX },
-            attempts: Attempts::MAX,
-            backlog: None,
-            dead_letters: self.inner.config.max_dead_letters,
-        }
+        QueueCapabilities::new(Exclusion::Consensus, Fencing::Strict, QueueWake::Notified)
+            .with_clock_error(self.inner.config.clock_error)
+            .with_parking(Parking::Attended)
+            .with_payload(PAYLOAD)
+            .with_batch(BATCH)
+            .with_request_bytes(super::push::REQUEST_BYTES)
+            .with_dead_letters(self.inner.config.max_dead_letters)
     }
 
     async fn push(&self, queue: &QueueName, messages: &[NewMessage]) -> Result<Vec<Pushed>> {
@@ -45,12 +36,12 @@ impl DelayQueue for EtcdDriver {
     async fn exchange(&self, settles: &[Settle], request: &ReceiveRequest) -> Result<Exchanged> {
         let settled = self.inner.settle(&request.queue, settles).await?;
         if request.max == 0 {
-            return Ok(Exchanged { settled, received: Received::nothing(Next::Now) });
+            return Ok(Exchanged::new(settled, Received::nothing(Next::Now)));
         }
         let received = self.inner.receive(request).await;
         // Once settlements are done, nothing about the pair can be promised any more.
         let told = |error: Error| if settles.is_empty() { error } else { error.with_kind(ErrorKind::Indeterminate) };
-        Ok(Exchanged { settled, received: received.map_err(told)? })
+        Ok(Exchanged::new(settled, received.map_err(told)?))
     }
 
     async fn extend(&self, queue: &QueueName, extensions: &[Extension]) -> Result<Vec<Extended>> {

@@ -151,20 +151,16 @@ impl<'a> Turn<'a> {
             Place::Dead(_) => Duration::ZERO,
             place => span(self.now, place.at()),
         };
-        MessageInfo {
-            id: entry.record.id(entry.number),
-            state: self.state(entry.place),
-            attempt: entry.record.life.attempt,
-            attempts: entry.record.life.attempts,
-            due_in,
-            age: span(entry.record.pushed, self.now),
-            payload,
-            key: entry.record.key,
-            lock: entry.record.lock,
-            reason: entry.record.life.reason,
-            expires_in: entry.record.life.expires.map(|until| span(self.now, until)),
-            recurrence: entry.record.life.recurrence,
-        }
+        MessageInfo::new(entry.record.id(entry.number), self.state(entry.place), payload)
+            .with_attempt(entry.record.life.attempt)
+            .with_attempts(entry.record.life.attempts)
+            .with_due_in(due_in)
+            .with_age(span(entry.record.pushed, self.now))
+            .with_key(entry.record.key)
+            .with_lock(entry.record.lock)
+            .with_reason(entry.record.life.reason)
+            .with_expires_in(entry.record.life.expires.map(|until| span(self.now, until)))
+            .with_recurrence(entry.record.life.recurrence)
     }
 
     /// The operations that move a message.
@@ -330,7 +326,7 @@ impl<'a> Turn<'a> {
         let Some(number) = number else { return Ok(None) };
         let Some(mut entry) = self.entries(&[(number, None)]).await?.remove(&number) else { return Ok(None) };
         if entry.is_damaged() && entry.record.named.is_none() && id.as_name().is_some() {
-            entry.record.named = Some(NamedId { id: id.clone(), window: Delay::ZERO }); // it leads here
+            entry.record.named = Some(NamedId::new(id.clone(), Delay::ZERO)); // it leads here
         }
         Ok((entry.record.id(number) == *id).then_some(entry))
     }

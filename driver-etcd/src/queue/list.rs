@@ -24,7 +24,7 @@ impl Inner {
         let next = entries.last().filter(|_| more).map(|last| ListPlace::new([last.place.at(), last.number, 0]));
         let payloads = turn.payloads(&entries).await?;
         let messages = entries.into_iter().zip(payloads).filter_map(|(entry, payload)| turn.whole(entry, payload));
-        Ok(MessagePage { messages: messages.collect(), next })
+        Ok(MessagePage::new(messages.collect(), next))
     }
 }
 

@@ -112,16 +112,15 @@ impl Inner {
         let count = |answer: &GetResponse| u64::try_from(answer.count()).unwrap_or_default();
         let at = |answer: &GetResponse| Some(turn.keys.parse_place(answer.kvs().first()?.key())?.0.at());
         let oldest = [at(waiting), at(held), at(over)].into_iter().flatten().min();
-        Ok(QueueStats {
-            scheduled: count(scheduled),
-            ready: count(waiting) + count(held) + count(over),
-            in_flight: count(in_flight),
-            dead: count(dead),
-            lag: oldest.map_or(Duration::ZERO, |at| span(at, turn.now)),
-            next_due: at(scheduled).map(|at| span(turn.now, at)),
-            flow: if paused.kvs().is_empty() { Flow::Running } else { Flow::Paused },
-            limits: super::limits::limits(limits)?,
-        })
+        Ok(QueueStats::default()
+            .with_scheduled(count(scheduled))
+            .with_ready(count(waiting) + count(held) + count(over))
+            .with_in_flight(count(in_flight))
+            .with_dead(count(dead))
+            .with_lag(oldest.map_or(Duration::ZERO, |at| span(at, turn.now)))
+            .with_next_due(at(scheduled).map(|at| span(turn.now, at)))
+            .with_flow(if paused.kvs().is_empty() { Flow::Running } else { Flow::Paused })
+            .with_limits(super::limits::limits(limits)?))
     }
 
     pub(super) async fn pause(&self, queue: &QueueName) -> Result<()> {
@@ -155,7 +154,7 @@ impl Inner {
                 break;
             }
         }
-        Ok(PurgeStep { removed: removed as u64, next })
+        Ok(PurgeStep::new(removed as u64, next))
     }
 
     /// One request for a page of names, one for a look at each queue of it, and one to forget those that are empty.
@@ -177,13 +176,13 @@ impl Inner {
                     continue;
                 }
                 if queues.len() == max {
-                    return Ok(QueuePage { queues, rest: Rest::More });
+                    return Ok(QueuePage::new(queues, Rest::More));
                 }
                 queues.push(queue);
             }
             match page.kvs().last().filter(|_| page.more()) {
                 Some(last) => from = [last.key(), &[0]].concat(),
-                None => return Ok(QueuePage { queues, rest: Rest::None }),
+                None => return Ok(QueuePage::new(queues, Rest::None)),
             }
         }
     }

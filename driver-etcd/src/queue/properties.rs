@@ -71,13 +71,11 @@ fn records() -> impl Strategy<Value = Record> {
                     doomed: DOOMS[doom as usize % DOOMS.len()],
                 },
                 serial: serial.min(u64::MAX - 1),
-                named: id.map(|id| NamedId { id: MessageId::named(id).unwrap(), window }),
+                named: id.map(|id| NamedId::new(MessageId::named(id).unwrap(), window)),
                 key: key.map(|key| ConcurrencyKey::new(key).unwrap()),
                 lock: lock.map(|lock| LockName::new(lock).unwrap()),
-                turn: turn.map(|(bits, fence, lock)| LockTurn {
-                    lock: LockName::new(lock).unwrap(),
-                    token: token(bits),
-                    fence: FencingToken::new(fence).unwrap(),
+                turn: turn.map(|(bits, fence, lock)| {
+                    LockTurn::new(LockName::new(lock).unwrap(), token(bits), FencingToken::new(fence).unwrap())
                 }),
             }
         },

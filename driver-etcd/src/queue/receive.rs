@@ -104,7 +104,7 @@ impl Inner {
             }
         }
         let next = asking.answered(next.unwrap_or(Next::Now));
-        Ok(Received { deliveries: gathered.deliveries, next, healed: gathered.healed })
+        Ok(Received::new(gathered.deliveries, next).with_healed(gathered.healed))
     }
 }
 
@@ -325,22 +325,17 @@ impl Turn<'_> {
         fence: FencingToken,
         payload: Payload,
     ) -> RawDelivery {
-        RawDelivery {
-            id: record.id(entry.number),
-            payload,
-            attempt: record.life.attempt,
-            attempts: record.life.attempts,
-            cause: cause_of(entry),
-            fence,
-            receipt: Receipt::new([entry.number, until, record.serial]),
-            late: span(entry.place.at(), self.now),
-            age: span(record.pushed, self.now),
-            key: record.key,
-            lock: record.lock,
-            turn: entry.record.turn.clone(),
-            reason: record.life.reason,
-            recurrence: record.life.recurrence,
-        }
+        RawDelivery::new(record.id(entry.number), payload, fence, Receipt::new([entry.number, until, record.serial]))
+            .with_attempt(record.life.attempt)
+            .with_attempts(record.life.attempts)
+            .with_cause(cause_of(entry))
+            .with_late(span(entry.place.at(), self.now))
+            .with_age(span(record.pushed, self.now))
+            .with_key(record.key)
+            .with_lock(record.lock)
+            .with_turn(entry.record.turn.clone())
+            .with_reason(record.life.reason)
+            .with_recurrence(record.life.recurrence)
     }
 
     /// What is left to others by a receive that takes so many, until `own` at the latest; `None` when that is not known.

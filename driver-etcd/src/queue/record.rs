@@ -120,7 +120,7 @@ impl Record {
         if let Some(lock) = &self.lock {
             line("lock=", lock.as_bytes());
         }
-        if let Some(LockTurn { lock, token, fence }) = &self.turn {
+        if let Some(LockTurn { lock, token, fence, .. }) = &self.turn {
             let token = token.expose();
             line(&format!("turn={},{fence},", String::from_utf8_lossy(token.as_ref())), lock.as_bytes());
         }
@@ -185,7 +185,7 @@ impl Record {
             "cause" => self.life.cause = meant(CAUSES, value)?,
             "name" => {
                 let id = MessageId::named(decode(value.as_bytes())?).ok()?;
-                self.named = Some(NamedId { id, window: Delay::ZERO });
+                self.named = Some(NamedId::new(id, Delay::ZERO));
             }
             "window" => self.named.as_mut()?.window = Delay::new(Duration::from_micros(value.parse().ok()?)).ok()?,
             "key" => self.key = Some(ConcurrencyKey::new(decode(value.as_bytes())?).ok()?),
@@ -209,7 +209,7 @@ fn read_turn(value: &str) -> Option<LockTurn> {
     let token = OwnerToken::parse(parts.next()?).ok()?;
     let fence = FencingToken::new(parts.next()?.parse().ok()?)?;
     let lock = LockName::new(decode(parts.next()?.as_bytes())?).ok()?;
-    Some(LockTurn { lock, token, fence })
+    Some(LockTurn::new(lock, token, fence))
 }
 
 fn word<T: PartialEq + Copy>(words: &[(T, &'static str)], value: T) -> &'static str {
@@ -240,14 +240,14 @@ mod tests {
                 doomed: Some(DeadCause::Expired),
             },
             serial: 5,
-            named: Some(NamedId { id: id.clone(), window: Delay::new(Duration::from_secs(6)).unwrap() }),
+            named: Some(NamedId::new(id.clone(), Delay::new(Duration::from_secs(6)).unwrap())),
             key: Some(ConcurrencyKey::new([255, 10]).unwrap()),
             lock: Some(LockName::new([0, 255]).unwrap()),
-            turn: Some(LockTurn {
-                lock: LockName::new("a\nb").unwrap(),
-                token: OwnerToken::random(),
-                fence: FencingToken::new(u64::MAX).unwrap(),
-            }),
+            turn: Some(LockTurn::new(
+                LockName::new("a\nb").unwrap(),
+                OwnerToken::random(),
+                FencingToken::new(u64::MAX).unwrap(),
+            )),
         };
         let back = Record::decode(&record.encode());
         assert_eq!(format!("{back:?}"), format!("{record:?}"));

@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use tenure_core::driver::{
-    AcquireRequest, Acquisition, Busy, DelayQueue as _, DelayQueueExt as _, Grant, Handing, Hold, Lease, NewMessage,
-    Payload, Queueing, RawDelivery, ReceiveRequest, Received, ReentrantEntry, Settle, Settled, Settlement, Ttl,
+    AcquireRequest, Acquisition, Busy, DelayQueueExt as _, Grant, Handing, Hold, Lease, NewMessage, Payload, Queueing,
+    RawDelivery, ReceiveRequest, Received, ReentrantEntry, Settle, Settled, Settlement, Ttl,
 };
 use tenure_core::queue::QueueName;
 use tenure_core::{Client, LockName, OwnerId, OwnerToken};
@@ -67,20 +67,20 @@ pub fn name(text: &str) -> LockName {
 
 pub fn request(name: &LockName, token: OwnerToken, secs: u64) -> AcquireRequest {
     let ttl = Ttl::new(Duration::from_secs(secs)).unwrap();
-    AcquireRequest { name: name.clone(), token, ttl, queue: Queueing::None, label: None, fences: 1 }
+    AcquireRequest::new(name.clone(), token, ttl)
 }
 
 pub fn joining(name: &LockName, token: OwnerToken, secs: u64, presence: u64) -> AcquireRequest {
     let queue = Queueing::Join { presence: Duration::from_secs(presence), accepts: Handing::Asked };
-    AcquireRequest { queue, ..request(name, token, secs) }
+    request(name, token, secs).with_queue(queue)
 }
 
 pub fn hold(name: &LockName, token: OwnerToken) -> Hold {
-    Hold { name: name.clone(), token }
+    Hold::new(name.clone(), token)
 }
 
 pub fn entry(name: &LockName, owner: OwnerId, token: OwnerToken) -> ReentrantEntry {
-    ReentrantEntry { name: name.clone(), owner, token }
+    ReentrantEntry::new(name.clone(), owner, token)
 }
 
 pub fn ttl(secs: u64) -> Ttl {
@@ -96,12 +96,12 @@ pub fn message(payload: &[u8]) -> NewMessage {
 }
 
 pub async fn ack(driver: &EtcdDriver, deliveries: &[RawDelivery]) -> Vec<Settled> {
-    let settle = |delivery: &RawDelivery| Settle { receipt: delivery.receipt, how: Settlement::Ack };
+    let settle = |delivery: &RawDelivery| Settle::new(delivery.receipt, Settlement::Ack);
     driver.settle(&queue(), &deliveries.iter().map(settle).collect::<Vec<_>>()).await.unwrap()
 }
 
 pub async fn receive(driver: &EtcdDriver, max: usize, lease: Duration) -> Received {
-    driver.receive(&ReceiveRequest { queue: queue(), max, lease: Lease::new(lease).unwrap() }).await.unwrap()
+    driver.receive(&ReceiveRequest::new(queue(), max, Lease::new(lease).unwrap())).await.unwrap()
 }
 
 #[track_caller]

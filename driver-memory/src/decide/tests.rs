@@ -71,7 +71,8 @@ impl Bench {
         queue: Queueing,
     ) -> Result<Acquisition, Refusal> {
         let (name, ttl) = (LockName::new("name").unwrap(), Ttl::new(ttl).unwrap());
-        let request = AcquireRequest { name, token, ttl, queue, label: Some(Label::new("me").unwrap()), fences: 1 };
+        let request =
+            AcquireRequest::new(name, token, ttl).with_queue(queue).with_label(Some(Label::new("me").unwrap()));
         self.state.acquire(self.now, who, &request, CAPS, &mut self.world)
     }
 

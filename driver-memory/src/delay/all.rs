@@ -73,7 +73,7 @@ impl Queues {
         let mut names = inner.states.iter().filter_map(listed).filter(|name| after.is_none_or(|after| name > after));
         let queues: Vec<_> = names.by_ref().take(max).collect();
         let rest = if names.next().is_some() { Rest::More } else { Rest::None };
-        QueuePage { queues, rest }
+        QueuePage::new(queues, rest)
     }
 
     fn now(&self) -> Nanos {
@@ -109,17 +109,17 @@ mod tests {
 
     impl Lab {
         fn push(&self, id: &str) -> Pushed {
-            let id = NamedId { id: MessageId::named(id).unwrap(), window: Delay::new(WINDOW).unwrap() };
-            let message = NewMessage { id: Some(id), ..NewMessage::new(Payload::new(*b"").unwrap()) };
+            let id = NamedId::new(MessageId::named(id).unwrap(), Delay::new(WINDOW).unwrap());
+            let message = NewMessage::new(Payload::new(*b"").unwrap()).with_id(Some(id));
             let decide = |state: &mut QueueState, turn: &mut Turn<'_>| state.push(turn, &[message]).unwrap().remove(0);
             self.queues.decide(&self.queue, QueueCaps::DEFAULT, decide).0
         }
 
         fn handle_all(&self) {
             let lease = Lease::new(Duration::from_secs(10)).unwrap();
-            let request = ReceiveRequest { queue: self.queue.clone(), max: 100, lease };
+            let request = ReceiveRequest::new(self.queue.clone(), 100, lease);
             let decide = |state: &mut QueueState, turn: &mut Turn<'_>| {
-                let settle = |receipt| Settle { receipt, how: Settlement::Ack };
+                let settle = |receipt| Settle::new(receipt, Settlement::Ack);
                 let settles: Vec<_> =
                     state.receive(turn, &request).deliveries.iter().map(|delivery| settle(delivery.receipt)).collect();
                 state.settle(turn, &settles);

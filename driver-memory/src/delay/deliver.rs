@@ -51,7 +51,7 @@ impl QueueState {
             Some(at) if at <= now => Next::Now,
             Some(at) => Next::In(span(now, at)),
         };
-        Received { deliveries, next, healed }
+        Received::new(deliveries, next).with_healed(healed)
     }
 
     /// The message whose time is the soonest, and whether that is the end of a lease.
@@ -80,22 +80,22 @@ impl QueueState {
         let slot = self.slots.get_mut(&number).expect("the head is stored");
         slot.life.attempt += 1;
         slot.fence = fence;
-        RawDelivery {
-            id: slot.id(number),
-            payload: slot.payload.clone(),
-            attempt: slot.life.attempt,
-            attempts: slot.life.attempts,
-            cause: cause.unwrap_or(slot.life.cause),
-            fence: FencingToken::new(fence).expect("the counter never returns to zero"),
-            receipt: Receipt::new([number, fence, 0]),
-            late: span(at, turn.now),
-            age: span(slot.pushed, turn.now),
-            key: slot.key.clone(),
-            lock: slot.lock.clone(),
-            turn: slot.turn.take(),
-            reason: slot.life.reason.clone(),
-            recurrence: slot.life.recurrence.clone(),
-        }
+        RawDelivery::new(
+            slot.id(number),
+            slot.payload.clone(),
+            FencingToken::new(fence).expect("the counter never returns to zero"),
+            Receipt::new([number, fence, 0]),
+        )
+        .with_attempt(slot.life.attempt)
+        .with_attempts(slot.life.attempts)
+        .with_cause(cause.unwrap_or(slot.life.cause))
+        .with_late(span(at, turn.now))
+        .with_age(span(slot.pushed, turn.now))
+        .with_key(slot.key.clone())
+        .with_lock(slot.lock.clone())
+        .with_turn(slot.turn.take())
+        .with_reason(slot.life.reason.clone())
+        .with_recurrence(slot.life.recurrence.clone())
     }
 
     /// Moves a message to the dead letters, if they have a place.

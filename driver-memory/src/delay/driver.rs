@@ -1,13 +1,11 @@
 //! Delay queues: requests to decisions, decisions to answers.
 
-use std::time::Duration;
-
 use async_trait::async_trait;
 use tenure_core::driver::{
-    Attempts, Cancelled, DeadPage, DeadPlace, DeadSelection, Delay, DelayQueue, Exchanged, Exclusion, Extended,
-    Extension, Fencing, Flow, KeyedConcurrency, Lease, LeaseRange, ListPlace, Listed, LockTurn, MessageInfo,
-    MessagePage, NewMessage, Parking, Payload, PurgePlace, PurgeStep, Purged, Pushed, QueueCapabilities, QueuePage,
-    QueueStats, QueueWake, ReceiveRequest, Redriven, Rescheduled, Settle, TurnGiven, Watch,
+    Cancelled, DeadPage, DeadPlace, DeadSelection, Delay, DelayQueue, Exchanged, Exclusion, Extended, Extension,
+    Fencing, Flow, ListPlace, Listed, LockTurn, MessageInfo, MessagePage, NewMessage, Parking, Payload, PurgePlace,
+    PurgeStep, Purged, Pushed, QueueCapabilities, QueuePage, QueueStats, QueueWake, ReceiveRequest, Redriven,
+    Rescheduled, Settle, TurnGiven, Watch,
 };
 use tenure_core::queue::{MessageId, QueueLimits, QueueName};
 use tenure_core::{Error, ErrorKind, Result};
@@ -23,22 +21,13 @@ const BATCH: usize = 1000;
 #[async_trait]
 impl DelayQueue for MemoryDriver {
     fn capabilities(&self) -> QueueCapabilities {
-        QueueCapabilities {
-            clock_error: Duration::ZERO,
-            wake: QueueWake::Notified,
-            durability: Exclusion::Process,
-            fencing: Fencing::Strict,
-            keys: KeyedConcurrency::OneInFlight,
-            parking: Parking::Attended,
-            payload: Payload::MAX_LEN.min(self.caps().queues.request_bytes / 2),
-            batch: BATCH,
-            request_bytes: self.caps().queues.request_bytes,
-            delay: Delay::MAX,
-            lease: LeaseRange { min: Lease::MIN, max: Lease::MAX },
-            attempts: Attempts::MAX,
-            backlog: Some(self.caps().queues.backlog),
-            dead_letters: self.caps().queues.dead_letters,
-        }
+        QueueCapabilities::new(Exclusion::Process, Fencing::Strict, QueueWake::Notified)
+            .with_parking(Parking::Attended)
+            .with_payload(Payload::MAX_LEN.min(self.caps().queues.request_bytes / 2))
+            .with_batch(BATCH)
+            .with_request_bytes(self.caps().queues.request_bytes)
+            .with_backlog(Some(self.caps().queues.backlog))
+            .with_dead_letters(self.caps().queues.dead_letters)
     }
 
     async fn push(&self, queue: &QueueName, messages: &[NewMessage]) -> Result<Vec<Pushed>> {
@@ -56,9 +45,8 @@ impl DelayQueue for MemoryDriver {
     async fn exchange(&self, settles: &[Settle], request: &ReceiveRequest) -> Result<Exchanged> {
         let (settles, asked) = (settles.to_vec(), request.clone());
         let operation = if asked.max == 0 { Operation::Settle } else { Operation::Receive };
-        self.turn(operation, &request.queue, move |state, turn| Exchanged {
-            settled: state.settle(turn, &settles),
-            received: state.receive(turn, &asked),
+        self.turn(operation, &request.queue, move |state, turn| {
+            Exchanged::new(state.settle(turn, &settles), state.receive(turn, &asked))
         })
         .await
     }

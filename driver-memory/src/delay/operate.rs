@@ -69,16 +69,15 @@ impl QueueState {
         let held_heads = self.keys.values().filter_map(|keyed| keyed.held.first());
         let oldest = heads.into_iter().flatten().chain(held_heads).map(|(at, _)| *at).min();
         let scheduled = self.waiting.range((now, u64::MAX)..).map(|(at, _)| *at).find(|at| *at > now);
-        QueueStats {
-            scheduled: self.waiting.len() as u64 - waiting_due,
-            ready: waiting_due + expired + held,
-            in_flight: self.leased.len() as u64 - expired,
-            dead: self.dead.len() as u64,
-            lag: oldest.map_or(Duration::ZERO, |at| span(at, now)),
-            next_due: scheduled.map(|at| span(now, at)),
-            flow: self.flow,
-            limits: *self.limiter.limits(),
-        }
+        QueueStats::default()
+            .with_scheduled(self.waiting.len() as u64 - waiting_due)
+            .with_ready(waiting_due + expired + held)
+            .with_in_flight(self.leased.len() as u64 - expired)
+            .with_dead(self.dead.len() as u64)
+            .with_lag(oldest.map_or(Duration::ZERO, |at| span(at, now)))
+            .with_next_due(scheduled.map(|at| span(now, at)))
+            .with_flow(self.flow)
+            .with_limits(*self.limiter.limits())
     }
 
     pub(crate) fn list(&self, now: Nanos, which: Listed, from: Option<ListPlace>, max: usize) -> MessagePage {
@@ -99,7 +98,7 @@ impl QueueState {
         places.truncate(max);
         let next = places.last().filter(|_| places.len() == max).map(|(at, number)| ListPlace::new([*at, *number, 0]));
         let messages = places.iter().map(|(_, number)| self.slots[number].info(*number, now)).collect();
-        MessagePage { messages, next }
+        MessagePage::new(messages, next)
     }
 
     pub(crate) fn limit(&mut self, limits: &QueueLimits) {
@@ -121,7 +120,7 @@ impl QueueState {
         soonest.truncate(max);
         soonest.iter().for_each(|(_, number)| self.remove(*number, None));
         let next = (soonest.len() == max).then_some(PurgePlace { newest, at: 0 });
-        PurgeStep { removed: soonest.len() as u64, next }
+        PurgeStep::new(soonest.len() as u64, next)
     }
 
     pub(crate) fn dead_list(&self, now: Nanos, after: Option<DeadPlace>, max: usize) -> DeadPage {
@@ -129,20 +128,20 @@ impl QueueState {
         let mut places = self.dead.range((from, Bound::Unbounded));
         let letters = places.by_ref().take(max).map(|(stamp, number)| self.letter(now, *stamp, *number)).collect();
         let rest = if places.next().is_some() { Rest::More } else { Rest::None };
-        DeadPage { letters, rest }
+        DeadPage::new(letters, rest)
     }
 
     fn letter(&self, now: Nanos, stamp: Nanos, number: u64) -> DeadLetter {
         let slot = &self.slots[&number];
-        DeadLetter {
-            id: slot.id(number),
-            place: DeadPlace { stamp, number },
-            payload: slot.payload.clone(),
-            attempt: slot.life.attempt,
-            cause: slot.life.doomed.unwrap_or(DeadCause::Exhausted),
-            reason: slot.life.reason.clone(),
-            died: span(stamp, now),
-        }
+        DeadLetter::new(
+            slot.id(number),
+            DeadPlace { stamp, number },
+            slot.payload.clone(),
+            slot.life.doomed.unwrap_or(DeadCause::Exhausted),
+        )
+        .with_attempt(slot.life.attempt)
+        .with_reason(slot.life.reason.clone())
+        .with_died(span(stamp, now))
     }
 
     fn dead_numbers(&self, now: Nanos, which: &DeadSelection) -> (Vec<u64>, Rest) {
@@ -168,12 +167,12 @@ impl QueueState {
             slot.life.redrive();
             self.relocate(*number, Place::Waiting(after(now, delay.get())));
         }
-        Redriven { moved: numbers.len() as u64, rest }
+        Redriven::new(numbers.len() as u64, rest)
     }
 
     pub(crate) fn dead_purge(&mut self, now: Nanos, which: &DeadSelection) -> Purged {
         let (numbers, rest) = self.dead_numbers(now, which);
         numbers.iter().for_each(|number| self.remove(*number, None));
-        Purged { removed: numbers.len() as u64, rest }
+        Purged::new(numbers.len() as u64, rest)
     }
 }

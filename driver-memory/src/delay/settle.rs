@@ -35,7 +35,7 @@ impl QueueState {
     }
 
     pub(crate) fn extend(&mut self, now: Nanos, extensions: &[Extension]) -> Vec<Extended> {
-        let one = |Extension { receipt, lease }: &Extension| {
+        let one = |Extension { receipt, lease, .. }: &Extension| {
             let number = receipt.parts()[0];
             let slot = self.slots.get(&number).filter(|slot| slot.is_delivered_as(*receipt));
             match slot.map(|slot| slot.place) {

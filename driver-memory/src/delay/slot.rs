@@ -89,20 +89,16 @@ impl Slot {
     }
 
     pub(crate) fn info(&self, number: u64, now: Nanos) -> MessageInfo {
-        MessageInfo {
-            id: self.id(number),
-            state: self.state(now),
-            attempt: self.life.attempt,
-            attempts: self.life.attempts,
-            due_in: span(now, self.place.at()),
-            age: span(self.pushed, now),
-            payload: self.payload.clone(),
-            key: self.key.clone(),
-            lock: self.lock.clone(),
-            reason: self.life.reason.clone(),
-            expires_in: self.life.expires.map(|until| span(now, until)),
-            recurrence: self.life.recurrence.clone(),
-        }
+        MessageInfo::new(self.id(number), self.state(now), self.payload.clone())
+            .with_attempt(self.life.attempt)
+            .with_attempts(self.life.attempts)
+            .with_due_in(span(now, self.place.at()))
+            .with_age(span(self.pushed, now))
+            .with_key(self.key.clone())
+            .with_lock(self.lock.clone())
+            .with_reason(self.life.reason.clone())
+            .with_expires_in(self.life.expires.map(|until| span(now, until)))
+            .with_recurrence(self.life.recurrence.clone())
     }
 }
 

@@ -107,30 +107,20 @@ pub(crate) fn ttl(millis: u64) -> Ttl {
 /// One attempt with a fresh token and ten seconds of lease.
 pub(crate) fn attempt(lock: &str) -> AcquireRequest {
     let label = Some(Label::new("label;with;signs").unwrap());
-    AcquireRequest {
-        name: name(lock),
-        token: OwnerToken::random(),
-        ttl: ttl(10_000),
-        queue: Queueing::None,
-        label,
-        fences: 1,
-    }
+    AcquireRequest::new(name(lock), OwnerToken::random(), ttl(10_000)).with_label(label)
 }
 
 /// A waiter that counts as alive for ten seconds.
 pub(crate) fn waiter(lock: &str) -> AcquireRequest {
-    AcquireRequest {
-        queue: Queueing::Join { presence: Duration::from_secs(10), accepts: Handing::Asked },
-        ..attempt(lock)
-    }
+    attempt(lock).with_queue(Queueing::Join { presence: Duration::from_secs(10), accepts: Handing::Asked })
 }
 
 pub(crate) fn hold(request: &AcquireRequest) -> Hold {
-    Hold { name: request.name.clone(), token: request.token }
+    Hold::new(request.name.clone(), request.token)
 }
 
 pub(crate) fn entry(owner: &OwnerId, request: &AcquireRequest) -> ReentrantEntry {
-    ReentrantEntry { name: request.name.clone(), owner: *owner, token: request.token }
+    ReentrantEntry::new(request.name.clone(), *owner, request.token)
 }
 
 #[track_caller]

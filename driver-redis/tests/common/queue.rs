@@ -36,17 +36,17 @@ pub(crate) fn because(text: &str) -> Option<Reason> {
 
 /// A message that is due after so many ms.
 pub(crate) fn message(payload: &str, after: u64) -> NewMessage {
-    NewMessage { due: Due::After(delay(after)), ..NewMessage::new(Payload::new(payload.as_bytes()).unwrap()) }
+    NewMessage::new(Payload::new(payload.as_bytes()).unwrap()).with_due(Due::After(delay(after)))
 }
 
 /// One with a name that stays known for so many ms.
 pub(crate) fn known_as(name: &str, window: u64, message: NewMessage) -> NewMessage {
-    NewMessage { id: Some(NamedId { id: named(name), window: delay(window) }), ..message }
+    message.with_id(Some(NamedId::new(named(name), delay(window))))
 }
 
 /// A request with a lease of 30 s.
 pub(crate) fn up_to(queue: &QueueName, max: usize) -> ReceiveRequest {
-    ReceiveRequest { queue: queue.clone(), max, lease: Lease::DEFAULT }
+    ReceiveRequest::new(queue.clone(), max, Lease::DEFAULT)
 }
 
 pub(crate) async fn push(queues: &dyn DelayQueue, queue: &QueueName, message: NewMessage) -> MessageId {
@@ -81,7 +81,7 @@ pub(crate) async fn soon(queues: &dyn DelayQueue, request: &ReceiveRequest) -> R
 }
 
 pub(crate) async fn settle(queues: &dyn DelayQueue, queue: &QueueName, receipt: Receipt, how: Settlement) -> Settled {
-    queues.settle(queue, &[Settle { receipt, how }]).await.unwrap().remove(0)
+    queues.settle(queue, &[Settle::new(receipt, how)]).await.unwrap().remove(0)
 }
 
 pub(crate) async fn ack(queues: &dyn DelayQueue, queue: &QueueName, delivery: &RawDelivery) -> Settled {

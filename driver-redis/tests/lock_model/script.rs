@@ -61,7 +61,7 @@ impl Asker {
         let presence = Duration::from_secs(self.presence);
         let queue = if joins { Queueing::Join { presence, accepts: self.accepts } } else { Queueing::None };
         let label = (self.ttl > 3).then(|| Label::new("label;with;signs").unwrap());
-        AcquireRequest { name: name(LOCK), token, ttl: seconds(self.ttl), queue, label, fences: 1 }
+        AcquireRequest::new(name(LOCK), token, seconds(self.ttl)).with_queue(queue).with_label(label)
     }
 }
 

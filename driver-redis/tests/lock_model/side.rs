@@ -137,7 +137,7 @@ impl Side {
             Some(owner) => client.reentrant.enter(&owner, &request).await,
         };
         said(answer, |answer| match answer {
-            Acquisition::Granted(Grant { fence, ttl, begun, depth, fences }) => {
+            Acquisition::Granted(Grant { fence, ttl, begun, depth, fences, .. }) => {
                 let words = format!("granted {begun:?} {} depth {depth}", self.fence(fence, Some(fences)));
                 // What is left of an earlier grant is not told alike.
                 let spans = if begun == Begun::Now { vec![ttl] } else { vec![] };
@@ -156,12 +156,12 @@ impl Side {
         let (client, token) = (&self.clients[cast.askers[who].client], cast.tokens[who]);
         let left = |words: String| Said { words, spans: vec![], left: true };
         match cast.owner(who) {
-            None => said(client.locks.release(&Hold { name: name(LOCK), token }).await, |answer| match answer {
+            None => said(client.locks.release(&Hold::new(name(LOCK), token)).await, |answer| match answer {
                 Released::Released => left("free".into()),
                 Released::NotHeld => Said::only("not held"),
             }),
             Some(owner) => {
-                let entry = ReentrantEntry { name: name(LOCK), owner, token };
+                let entry = ReentrantEntry::new(name(LOCK), owner, token);
                 said(client.reentrant.exit(&entry).await, |answer| match answer {
                     Exited::Released => left("free".into()),
                     Exited::Inside { depth } => left(format!("inside {depth}")),
@@ -174,8 +174,8 @@ impl Side {
     async fn abandon(&mut self, who: usize, cast: &Cast) -> Said {
         let (client, token) = (&self.clients[cast.askers[who].client], cast.tokens[who]);
         let answer = match cast.owner(who) {
-            None => client.locks.abandon(&Hold { name: name(LOCK), token }).await,
-            Some(owner) => client.reentrant.abandon(&ReentrantEntry { name: name(LOCK), owner, token }).await,
+            None => client.locks.abandon(&Hold::new(name(LOCK), token)).await,
+            Some(owner) => client.reentrant.abandon(&ReentrantEntry::new(name(LOCK), owner, token)).await,
         };
         said(answer, |()| Said::only("abandoned"))
     }
@@ -187,14 +187,13 @@ impl Side {
         let answers = match cast.owner(who) {
             None => {
                 let same = (0..cast.askers.len()).filter(|one| cast.askers[*one].client == asker.client);
-                let hold = |one| Hold { name: name(LOCK), token: cast.tokens[one] };
+                let hold = |one| Hold::new(name(LOCK), cast.tokens[one]);
                 let holds: Vec<_> = same.map(hold).collect();
                 client.locks.renew(ttl, &holds).await
             }
             Some(owner) => {
                 let fences = self.fences.iter().rev().take(2);
-                let holds: Vec<_> =
-                    fences.map(|(fence, _)| ReentrantHold { name: name(LOCK), owner, fence: *fence }).collect();
+                let holds: Vec<_> = fences.map(|(fence, _)| ReentrantHold::new(name(LOCK), owner, *fence)).collect();
                 client.reentrant.renew(ttl, &holds).await
             }
         };

@@ -24,7 +24,7 @@ pub(crate) fn lease(units: u32) -> Lease {
 /// A message of one key, due at once.
 pub(crate) fn keyed(ttl: Option<Delay>) -> NewMessage {
     let key = ConcurrencyKey::new("a").unwrap();
-    NewMessage { key: Some(key), ttl, ..NewMessage::new(Payload::new(*b"message").unwrap()) }
+    NewMessage::new(Payload::new(*b"message").unwrap()).with_key(Some(key)).with_ttl(ttl)
 }
 
 /// What is drawn of the values of queues.
@@ -113,18 +113,18 @@ impl Draw {
             _ => Due::After(rng.delay()),
         };
         let window = Delay::new(UNIT * [0, 2][rng.below(2) as usize]).unwrap();
-        NewMessage {
-            due,
-            id: (rng.below(3) == 0).then(|| NamedId { id: name(rng), window }),
-            key: (rng.below(3) == 0)
-                .then(|| ConcurrencyKey::new(["a", "ab", "\0\u{ff}"][rng.below(3) as usize]).unwrap()),
-            lock: (rng.below(3) == 0).then(|| self.lock.clone()),
-            attempts: Attempts::new(1 + rng.below(3) as u32).unwrap(),
-            ttl: rng.seldom(|rng| Delay::new(UNIT * [1, 3][rng.below(2) as usize]).unwrap()),
-            if_known: [IfKnown::Keep, IfKnown::Keep, IfKnown::Replace][rng.below(3) as usize],
-            recurrence: rng.seldom(Rng::recurrence),
-            ..NewMessage::new(Payload::new(format!("message {}", self.pushed).into_bytes()).unwrap())
-        }
+        NewMessage::new(Payload::new(format!("message {}", self.pushed).into_bytes()).unwrap())
+            .with_due(due)
+            .with_id((rng.below(3) == 0).then(|| NamedId::new(name(rng), window)))
+            .with_key(
+                (rng.below(3) == 0)
+                    .then(|| ConcurrencyKey::new(["a", "ab", "\0\u{ff}"][rng.below(3) as usize]).unwrap()),
+            )
+            .with_lock((rng.below(3) == 0).then(|| self.lock.clone()))
+            .with_attempts(Attempts::new(1 + rng.below(3) as u32).unwrap())
+            .with_ttl(rng.seldom(|rng| Delay::new(UNIT * [1, 3][rng.below(2) as usize]).unwrap()))
+            .with_if_known([IfKnown::Keep, IfKnown::Keep, IfKnown::Replace][rng.below(3) as usize])
+            .with_recurrence(rng.seldom(Rng::recurrence))
     }
 
     fn settlement(&mut self) -> Settlement {

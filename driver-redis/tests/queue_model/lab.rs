@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use tenure_core::driver::{AcquireRequest, Acquisition, Backend, DistributedLock, Hold, Queueing, Ttl};
+use tenure_core::driver::{AcquireRequest, Acquisition, Backend, DistributedLock, Hold, Ttl};
 use tenure_core::queue::QueueName;
 use tenure_core::{LockName, OwnerToken};
 use tenure_memory::MemoryDriver;
@@ -163,12 +163,12 @@ impl Held {
 
     async fn take(&self) {
         let (token, ttl) = (self.token, Ttl::new(Ttl::MAX).unwrap());
-        let request = AcquireRequest { name: lock(), token, ttl, queue: Queueing::None, label: None, fences: 1 };
+        let request = AcquireRequest::new(lock(), token, ttl);
         assert!(matches!(self.store.acquire(&request).await, Ok(Acquisition::Granted(_))));
     }
 
     async fn renew(&self) {
-        let hold = Hold { name: lock(), token: self.token };
+        let hold = Hold::new(lock(), self.token);
         DistributedLock::renew(&self.store, Ttl::new(Ttl::MAX).unwrap(), &[hold]).await.remove(0).unwrap();
     }
 

@@ -94,7 +94,7 @@ fn next(next: Next) -> String {
 }
 
 fn settles(side: &Side, list: &[(usize, Settlement)]) -> Vec<Settle> {
-    list.iter().filter_map(|(index, how)| Some(Settle { receipt: side.receipt(*index)?, how: how.clone() })).collect()
+    list.iter().filter_map(|(index, how)| Some(Settle::new(side.receipt(*index)?, how.clone()))).collect()
 }
 
 fn target(side: &Side, target: &Target) -> MessageId {
@@ -116,7 +116,7 @@ fn told(answer: impl Debug) -> String {
 
 async fn done(side: &mut Side, jobs: &QueueName, op: &Op) -> Result<String> {
     let queues = Arc::clone(&side.queues);
-    let request = |max, lease| ReceiveRequest { queue: jobs.clone(), max, lease };
+    let request = |max, lease| ReceiveRequest::new(jobs.clone(), max, lease);
     Ok(match op {
         Op::Push(messages) => {
             let pushed = queues.push(jobs, messages).await?;
@@ -145,7 +145,7 @@ async fn done(side: &mut Side, jobs: &QueueName, op: &Op) -> Result<String> {
         Op::Settle(list) => told(queues.settle(jobs, &settles(side, list)).await?),
         Op::Extend(index, lease) => {
             let receipts = side.receipt(*index).into_iter();
-            let extensions: Vec<_> = receipts.map(|receipt| Extension { receipt, lease: *lease }).collect();
+            let extensions: Vec<_> = receipts.map(|receipt| Extension::new(receipt, *lease)).collect();
             told(queues.extend(jobs, &extensions).await?)
         }
         Op::Cancel(which) => told(queues.cancel(jobs, &target(side, which)).await?),

@@ -64,18 +64,15 @@ pub(crate) fn name(text: &str) -> LockName {
 
 pub(crate) fn attempt(lock: &str) -> AcquireRequest {
     let (token, ttl) = (OwnerToken::random(), Ttl::new(TTL).unwrap());
-    AcquireRequest { name: name(lock), token, ttl, queue: Queueing::None, label: None, fences: 1 }
+    AcquireRequest::new(name(lock), token, ttl)
 }
 
 pub(crate) fn waiter(lock: &str) -> AcquireRequest {
-    AcquireRequest {
-        queue: Queueing::Join { presence: Duration::from_secs(6), accepts: Handing::Asked },
-        ..attempt(lock)
-    }
+    attempt(lock).with_queue(Queueing::Join { presence: Duration::from_secs(6), accepts: Handing::Asked })
 }
 
 pub(crate) fn hold(request: &AcquireRequest) -> Hold {
-    Hold { name: request.name.clone(), token: request.token }
+    Hold::new(request.name.clone(), request.token)
 }
 
 pub(crate) async fn grant(driver: &Redlock, request: &AcquireRequest) -> Grant {

@@ -70,7 +70,7 @@ impl QueueTurn<'_, '_> {
             Some(at) if at <= now => Next::Now,
             Some(at) => Next::In(of_micros(at - now)),
         };
-        Ok(Received { deliveries, next, healed })
+        Ok(Received::new(deliveries, next).with_healed(healed))
     }
 
     /// The message whose time is the soonest, and whether that is the end of a lease.
@@ -94,22 +94,18 @@ impl QueueTurn<'_, '_> {
         message.life.attempt += 1;
         message.fence = fence.get().cast_signed();
         self.relocate(&mut message, State::Leased, now + micros(lease.get()))?;
-        Ok(RawDelivery {
-            id: message.id(),
-            attempt: message.life.attempt,
-            attempts: message.life.attempts,
-            cause,
-            fence,
-            receipt: message.receipt(),
-            late: of_micros(now - at),
-            age: of_micros(now - message.pushed),
-            turn,
-            payload: message.payload,
-            key: message.key,
-            lock: message.lock,
-            reason: message.life.reason,
-            recurrence: message.life.recurrence,
-        })
+        let (id, receipt) = (message.id(), message.receipt());
+        Ok(RawDelivery::new(id, message.payload, fence, receipt)
+            .with_attempt(message.life.attempt)
+            .with_attempts(message.life.attempts)
+            .with_cause(cause)
+            .with_late(of_micros(now - at))
+            .with_age(of_micros(now - message.pushed))
+            .with_turn(turn)
+            .with_key(message.key)
+            .with_lock(message.lock)
+            .with_reason(message.life.reason)
+            .with_recurrence(message.life.recurrence))
     }
 
     /// Moves a message to the dead letters, if they have a place.

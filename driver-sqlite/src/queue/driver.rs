@@ -1,13 +1,11 @@
 //! Delay queues: requests to decisions, decisions to answers.
 
-use std::time::Duration;
-
 use async_trait::async_trait;
 use tenure_core::driver::{
-    Attempts, Cancelled, DeadPage, DeadPlace, DeadSelection, Delay, DelayQueue, Exchanged, Exclusion, Extended,
-    Extension, Fencing, Flow, KeyedConcurrency, Lease, LeaseRange, ListPlace, Listed, LockTurn, MessageInfo,
-    MessagePage, NewMessage, Parking, Payload, PurgePlace, PurgeStep, Purged, Pushed, QueueCapabilities, QueuePage,
-    QueueStats, QueueWake, ReceiveRequest, Redriven, Rescheduled, Settle, TurnGiven, Watch,
+    Cancelled, DeadPage, DeadPlace, DeadSelection, Delay, DelayQueue, Exchanged, Exclusion, Extended, Extension,
+    Fencing, Flow, ListPlace, Listed, LockTurn, MessageInfo, MessagePage, NewMessage, Parking, Payload, PurgePlace,
+    PurgeStep, Purged, Pushed, QueueCapabilities, QueuePage, QueueStats, QueueWake, ReceiveRequest, Redriven,
+    Rescheduled, Settle, TurnGiven, Watch,
 };
 use tenure_core::queue::{MessageId, QueueLimits, QueueName};
 use tenure_core::{Error, ErrorKind, Result};
@@ -25,22 +23,12 @@ const REQUEST_BYTES: usize = 2 * 1024 * 1024;
 #[async_trait]
 impl DelayQueue for SqliteDriver {
     fn capabilities(&self) -> QueueCapabilities {
-        QueueCapabilities {
-            clock_error: Duration::ZERO,
-            wake: QueueWake::Notified,
-            durability: Exclusion::SingleNode,
-            fencing: Fencing::ClockSeeded,
-            keys: KeyedConcurrency::OneInFlight,
-            parking: Parking::Attended,
-            payload: Payload::MAX_LEN,
-            batch: BATCH,
-            request_bytes: REQUEST_BYTES,
-            delay: Delay::MAX,
-            lease: LeaseRange { min: Lease::MIN, max: Lease::MAX },
-            attempts: Attempts::MAX,
-            backlog: None,
-            dead_letters: self.caps().max_dead_letters,
-        }
+        QueueCapabilities::new(Exclusion::SingleNode, Fencing::ClockSeeded, QueueWake::Notified)
+            .with_parking(Parking::Attended)
+            .with_payload(Payload::MAX_LEN)
+            .with_batch(BATCH)
+            .with_request_bytes(REQUEST_BYTES)
+            .with_dead_letters(self.caps().max_dead_letters)
     }
 
     async fn push(&self, queue: &QueueName, messages: &[NewMessage]) -> Result<Vec<Pushed>> {
@@ -60,7 +48,7 @@ impl DelayQueue for SqliteDriver {
             if watches {
                 state.watch()?;
             }
-            Ok(Exchanged { settled: state.settle(&settles)?, received: state.receive(&asked)? })
+            Ok(Exchanged::new(state.settle(&settles)?, state.receive(&asked)?))
         })
         .await
     }

@@ -100,20 +100,16 @@ impl Message {
     }
 
     pub(super) fn info(&self, now: i64) -> MessageInfo {
-        MessageInfo {
-            id: self.id(),
-            state: self.state(now),
-            attempt: self.life.attempt,
-            attempts: self.life.attempts,
-            due_in: if self.state == State::Dead { of_micros(0) } else { of_micros(self.at - now) },
-            age: of_micros(now - self.pushed),
-            payload: self.payload.clone(),
-            key: self.key.clone(),
-            lock: self.lock.clone(),
-            reason: self.life.reason.clone(),
-            expires_in: self.life.expires.map(|until| of_micros(until - now)),
-            recurrence: self.life.recurrence.clone(),
-        }
+        MessageInfo::new(self.id(), self.state(now), self.payload.clone())
+            .with_attempt(self.life.attempt)
+            .with_attempts(self.life.attempts)
+            .with_due_in(if self.state == State::Dead { of_micros(0) } else { of_micros(self.at - now) })
+            .with_age(of_micros(now - self.pushed))
+            .with_key(self.key.clone())
+            .with_lock(self.lock.clone())
+            .with_reason(self.life.reason.clone())
+            .with_expires_in(self.life.expires.map(|until| of_micros(until - now)))
+            .with_recurrence(self.life.recurrence.clone())
     }
 
     pub(super) fn cause_number(&self) -> usize {
@@ -143,7 +139,7 @@ impl Message {
                 .map(MessageId::named)
                 .transpose()
                 .map_err(|_| "the id is too long")?
-                .map(|id| NamedId { id, window }),
+                .map(|id| NamedId::new(id, window)),
             payload: Payload::new(columns.get::<Vec<u8>>(5, "payload")?).map_err(|_| "the payload is too long")?,
             pushed: columns.get(6, "pushed")?,
             fence: columns.get(10, "fence")?,
@@ -210,7 +206,7 @@ fn read_turn(
     let (Some(lock), Some(token), Some(fence)) = (lock, token, fence) else { return Ok(None) };
     let read = || {
         let (lock, token) = (LockName::new(lock).ok()?, OwnerToken::parse(&token).ok()?);
-        Some(LockTurn { lock, token, fence: FencingToken::new(u64::try_from(fence).ok()?)? })
+        Some(LockTurn::new(lock, token, FencingToken::new(u64::try_from(fence).ok()?)?))
     };
     read().map(Some).ok_or("the turn cannot be read")
 }

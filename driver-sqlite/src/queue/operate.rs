@@ -108,16 +108,15 @@ impl QueueTurn<'_, '_> {
         let look = "SELECT min(at) FROM message WHERE queue = ?1 AND state = 0 AND at > ?2";
         let by = (self.queue.as_bytes(), now);
         let scheduled: Option<i64> = self.turn.db.prepare_cached(look)?.query_row(by, |row| row.get(0))?;
-        Ok(QueueStats {
-            scheduled: count("state = 0 AND at > ?2")?,
-            ready: count("state = 0 AND at <= ?2")? + count("state = 1")? + count("state = 2 AND at <= ?2")?,
-            in_flight: count("state = 2 AND at > ?2")?,
-            dead: count("state = 3")?,
-            lag: of_micros(oldest.map_or(0, |at| now - at)),
-            next_due: scheduled.map(|at| of_micros(at - now)),
-            flow: self.flow,
-            limits: self.limits,
-        })
+        Ok(QueueStats::default()
+            .with_scheduled(count("state = 0 AND at > ?2")?)
+            .with_ready(count("state = 0 AND at <= ?2")? + count("state = 1")? + count("state = 2 AND at <= ?2")?)
+            .with_in_flight(count("state = 2 AND at > ?2")?)
+            .with_dead(count("state = 3")?)
+            .with_lag(of_micros(oldest.map_or(0, |at| now - at)))
+            .with_next_due(scheduled.map(|at| of_micros(at - now)))
+            .with_flow(self.flow)
+            .with_limits(self.limits))
     }
 
     pub(super) fn set_flow(&mut self, flow: Flow) -> Done<()> {
@@ -164,7 +163,7 @@ impl QueueTurn<'_, '_> {
         for (_, number) in places {
             messages.extend(self.load_message(number)?.and_then(Result::ok).map(|message| message.info(self.turn.at)));
         }
-        Ok(MessagePage { messages, next })
+        Ok(MessagePage::new(messages, next))
     }
 
     /// Removes what waits, up to the newest number of the time when the purge began.
@@ -178,7 +177,7 @@ impl QueueTurn<'_, '_> {
             self.remove(*number, None)?;
         }
         let next = (places.len() == max).then_some(PurgePlace { newest: newest.cast_unsigned(), at: 0 });
-        Ok(PurgeStep { removed: places.len() as u64, next })
+        Ok(PurgeStep::new(places.len() as u64, next))
     }
 
     pub(super) fn dead_list(&self, after: Option<DeadPlace>, max: usize) -> Done<DeadPage> {
@@ -187,7 +186,7 @@ impl QueueTurn<'_, '_> {
         let rest = if places.len() > max { Rest::More } else { Rest::None };
         places.truncate(max);
         let letters = places.into_iter().map(|place| self.letter(place)).collect::<Done<_>>()?;
-        Ok(DeadPage { letters, rest })
+        Ok(DeadPage::new(letters, rest))
     }
 
     /// What can be read of a dead letter; a damaged one may lack something.
@@ -203,15 +202,15 @@ impl QueueTurn<'_, '_> {
         let by = (number, i64::try_from(Payload::MAX_LEN).unwrap_or(i64::MAX));
         let (name, payload, attempt, doom, reason) = self.turn.db.prepare_cached(look)?.query_row(by, read)?;
         let id = name.and_then(|name| MessageId::named(name).ok());
-        Ok(DeadLetter {
-            id: id.unwrap_or_else(|| MessageId::assigned(number.cast_unsigned())),
-            place: DeadPlace { stamp: to_place(stamp), number: number.cast_unsigned() },
-            payload: Payload::new(payload).map_err(crate::error::Failed::from)?,
-            attempt,
-            cause: doom_of(doom),
-            reason: reason.as_deref().map(Reason::beginning_of),
-            died: of_micros(self.turn.at - stamp),
-        })
+        Ok(DeadLetter::new(
+            id.unwrap_or_else(|| MessageId::assigned(number.cast_unsigned())),
+            DeadPlace { stamp: to_place(stamp), number: number.cast_unsigned() },
+            Payload::new(payload).map_err(crate::error::Failed::from)?,
+            doom_of(doom),
+        )
+        .with_attempt(attempt)
+        .with_reason(reason.as_deref().map(Reason::beginning_of))
+        .with_died(of_micros(self.turn.at - stamp)))
     }
 
     fn dead_numbers(&self, which: &DeadSelection) -> Done<(Vec<i64>, Rest)> {
@@ -247,7 +246,7 @@ impl QueueTurn<'_, '_> {
             moved += 1;
         }
         let rest = if moved == 0 { Rest::None } else { rest };
-        Ok(Redriven { moved, rest })
+        Ok(Redriven::new(moved, rest))
     }
 
     pub(super) fn dead_purge(&mut self, which: &DeadSelection) -> Done<Purged> {
@@ -255,7 +254,7 @@ impl QueueTurn<'_, '_> {
         for number in &numbers {
             self.remove(*number, None)?;
         }
-        Ok(Purged { removed: numbers.len() as u64, rest })
+        Ok(Purged::new(numbers.len() as u64, rest))
     }
 }
 
@@ -268,9 +267,9 @@ pub(super) fn list_queues(turn: &Turn<'_>, after: Option<&QueueName>, max: usize
     let mut queues = Vec::new();
     loop {
         let next: Option<Option<Vec<u8>>> = look.query_row([&last], |row| row.get(0)).optional()?;
-        let Some(next) = next.flatten() else { return Ok(QueuePage { queues, rest: Rest::None }) };
+        let Some(next) = next.flatten() else { return Ok(QueuePage::new(queues, Rest::None)) };
         if queues.len() == max {
-            return Ok(QueuePage { queues, rest: Rest::More });
+            return Ok(QueuePage::new(queues, Rest::More));
         }
         let named = QueueName::new(&next).map_err(|_| damaged("a queue has a name that is none"))?;
         queues.push(named);

@@ -41,7 +41,7 @@ impl QueueTurn<'_, '_> {
     }
 
     pub(super) fn extend(&mut self, extensions: &[Extension]) -> Done<Vec<Extended>> {
-        let one = |Extension { receipt, lease }: &Extension| -> Done<Extended> {
+        let one = |Extension { receipt, lease, .. }: &Extension| -> Done<Extended> {
             let now = self.turn.at;
             let Some(message) = self.delivered(*receipt)?.filter(|message| message.at > now) else {
                 return Ok(Extended::Stale);

@@ -24,17 +24,14 @@ pub struct TableDriver {
 
 impl TableDriver {
     /// What the driver promises; a constant, so that a test harness can declare it without a driver.
-    pub const CAPABILITIES: LockCapabilities = LockCapabilities {
-        exclusion: Exclusion::Process,
-        fencing: Fencing::Strict,
-        waiting: Waiting::Poll,
-        ttl: TtlRange { min: Ttl::MIN, max: Duration::from_secs(3600), granularity: Duration::from_millis(1) },
-        introspection: Introspection::None,
-        revocation: Revocation::None,
-        max_waiters: None,
-        renew_batch: 1,
-        max_fences: 1,
-    };
+    pub const CAPABILITIES: LockCapabilities = LockCapabilities::new(
+        Exclusion::Process,
+        Fencing::Strict,
+        Waiting::Poll,
+        TtlRange { min: Ttl::MIN, max: Duration::from_secs(3600), granularity: Duration::from_millis(1) },
+    )
+    .with_introspection(Introspection::None)
+    .with_revocation(Revocation::None);
 
     /// A driver over this table. Several drivers over one table are several clients.
     #[must_use]
@@ -86,7 +83,7 @@ impl DistributedLock for TableDriver {
         //  WHERE name = $name AND expires <= now() AND NOT $token = ANY(graves) RETURNING fence
         let grant = |fence, begun| {
             let fence = FencingToken::new(fence).expect("a granted fence is at least 1");
-            Acquisition::Granted(Grant { fence, ttl, begun, depth: 1, fences: 1 })
+            Acquisition::Granted(Grant::new(fence, ttl).with_begun(begun))
         };
         let answer = self.table.update(&request.name, |row, now| {
             if row.graves.iter().any(|(dead, _)| *dead == token) {
@@ -94,9 +91,7 @@ impl DistributedLock for TableDriver {
             }
             match row.lease {
                 Some((holder, _)) if holder == token => Ok(grant(row.fence, Begun::Earlier)),
-                Some((_, expires)) => {
-                    Ok(Acquisition::Busy(Busy { recheck_after: Some(expires - now), ..Busy::default() }))
-                }
+                Some((_, expires)) => Ok(Acquisition::Busy(Busy::default().with_recheck_after(Some(expires - now)))),
                 None => {
                     row.fence += 1;
                     row.lease = Some((token, now + ttl));

@@ -1,13 +1,11 @@
 //! The trait over any executor.
 
-use std::time::Duration;
-
 use async_trait::async_trait;
 use tenure_core::driver::{
-    Attempts, Cancelled, DeadPage, DeadPlace, DeadSelection, Delay, DelayQueue, Exchanged, Exclusion, Extended,
-    Extension, Fencing, KeyedConcurrency, Lease, LeaseRange, ListPlace, Listed, LockTurn, MessageInfo, MessagePage,
-    NewMessage, Next, Parking, Payload, PurgePlace, PurgeStep, Purged, Pushed, QueueCapabilities, QueuePage,
-    QueueStats, QueueWake, ReceiveRequest, Received, Redriven, Rescheduled, Rest, Settle, TurnGiven, Watch,
+    Cancelled, DeadPage, DeadPlace, DeadSelection, Delay, DelayQueue, Exchanged, Exclusion, Extended, Extension,
+    Fencing, ListPlace, Listed, LockTurn, MessageInfo, MessagePage, NewMessage, Next, Parking, PurgePlace, PurgeStep,
+    Purged, Pushed, QueueCapabilities, QueuePage, QueueStats, QueueWake, ReceiveRequest, Received, Redriven,
+    Rescheduled, Rest, Settle, TurnGiven, Watch,
 };
 use tenure_core::queue::{MessageId, QueueLimits, QueueName};
 use tenure_core::{Error, ErrorKind, LockName, Result};
@@ -45,11 +43,11 @@ impl<E: RedisExecutor> RedisLocks<E> {
     async fn only_settle(&self, queue: &QueueName, settles: &[Settle]) -> Result<Exchanged> {
         let received = Received::nothing(Next::Now);
         if settles.is_empty() {
-            return Ok(Exchanged { settled: Vec::new(), received });
+            return Ok(Exchanged::new(Vec::new(), received));
         }
         let call = self.calls().queue_turn(queue, settles, None, Listening::No);
         let settled = self.on_queue("settle", queue, call, |answer| reply::settled(answer, settles.len())).await?;
-        Ok(Exchanged { settled, received })
+        Ok(Exchanged::new(settled, received))
     }
 
     fn listening(&self, queue: &QueueName) -> Listening {
@@ -64,28 +62,22 @@ impl<E: RedisExecutor> RedisLocks<E> {
 impl<E: RedisExecutor> DelayQueue for RedisLocks<E> {
     fn capabilities(&self) -> QueueCapabilities {
         let settings = &self.calls().settings;
-        QueueCapabilities {
-            clock_error: Duration::ZERO,
-            wake: QueueWake::Notified,
-            durability: match self.executor().placement() {
+        QueueCapabilities::new(
+            match self.executor().placement() {
                 Placement::OneServer => Exclusion::SingleNode,
                 Placement::OnePrimary | Placement::Slots => Exclusion::LossyFailover,
             },
-            fencing: match settings.fences {
+            match settings.fences {
                 Fences::ClockSeeded => Fencing::ClockSeeded,
                 Fences::Counter => Fencing::StrictUnlessDataLoss,
             },
-            keys: KeyedConcurrency::OneInFlight,
-            parking: Parking::Attended,
-            payload: Payload::DEFAULT_CAP,
-            batch: BATCH,
-            request_bytes: PUSHED_BYTES,
-            delay: Delay::MAX,
-            lease: LeaseRange { min: Lease::MIN, max: Lease::MAX },
-            attempts: Attempts::MAX,
-            backlog: settings.max_backlog,
-            dead_letters: settings.max_dead_letters,
-        }
+            QueueWake::Notified,
+        )
+        .with_parking(Parking::Attended)
+        .with_batch(BATCH)
+        .with_request_bytes(PUSHED_BYTES)
+        .with_backlog(settings.max_backlog)
+        .with_dead_letters(settings.max_dead_letters)
     }
 
     async fn push(&self, queue: &QueueName, messages: &[NewMessage]) -> Result<Vec<Pushed>> {
@@ -123,7 +115,7 @@ impl<E: RedisExecutor> DelayQueue for RedisLocks<E> {
             answer => answer?,
         };
         self.bury_damaged(queue, damaged).await;
-        Ok(Exchanged { settled, received })
+        Ok(Exchanged::new(settled, received))
     }
 
     async fn extend(&self, queue: &QueueName, extensions: &[Extension]) -> Result<Vec<Extended>> {
@@ -184,7 +176,7 @@ impl<E: RedisExecutor> DelayQueue for RedisLocks<E> {
     }
 
     async fn list_queues(&self, after: Option<QueueName>, max: usize) -> Result<QueuePage> {
-        let mut page = QueuePage { queues: Vec::new(), rest: Rest::None };
+        let mut page = QueuePage::new(Vec::new(), Rest::None);
         let mut after = after.map(|name| name.as_bytes().to_vec());
         loop {
             // One more than is wanted tells whether there are more.
@@ -215,12 +207,12 @@ impl<E: RedisExecutor> DelayQueue for RedisLocks<E> {
 
     async fn dead_redrive(&self, queue: &QueueName, which: &DeadSelection, delay: Delay) -> Result<Redriven> {
         let call = self.calls().queue_dead_redrive(queue, which, delay);
-        self.on_queue("dead_redrive", queue, call, reply::moved).await.map(|(moved, rest)| Redriven { moved, rest })
+        self.on_queue("dead_redrive", queue, call, reply::moved).await.map(|(moved, rest)| Redriven::new(moved, rest))
     }
 
     async fn dead_purge(&self, queue: &QueueName, which: &DeadSelection) -> Result<Purged> {
         let call = self.calls().queue_dead_purge(queue, which);
-        self.on_queue("dead_purge", queue, call, reply::moved).await.map(|(removed, rest)| Purged { removed, rest })
+        self.on_queue("dead_purge", queue, call, reply::moved).await.map(|(removed, rest)| Purged::new(removed, rest))
     }
 
     /// One round trip: the server has to know who wants to be woken. Every receive refreshes it.

@@ -37,7 +37,7 @@ pub(super) fn write_record(out: &mut Vec<u8>, message: &NewMessage) {
 
 /// Writes a turn, as a state has it.
 pub(super) fn write_turn(out: &mut Vec<u8>, turn: &LockTurn) {
-    let LockTurn { lock, token, fence } = turn;
+    let LockTurn { lock, token, fence, .. } = turn;
     let (token, lock) = (token.expose(), lock.as_bytes());
     let head = format!("@{}{:016x}{:04x}", token.as_str(), fence.get(), lock.len());
     [head.as_bytes(), lock].iter().for_each(|part| out.extend_from_slice(part));
@@ -49,7 +49,7 @@ fn read_turn(rest: &mut &[u8]) -> Result<LockTurn> {
     let fence = FencingToken::new(hex(take(rest, 16)?)?).ok_or_else(damaged)?;
     let length = hex(take(rest, 4)?)?;
     let lock = LockName::new(take(rest, usize::try_from(length).map_err(|_| damaged())?)?)?;
-    Ok(LockTurn { lock, token, fence })
+    Ok(LockTurn::new(lock, token, fence))
 }
 
 /// A record, taken apart.
@@ -225,17 +225,15 @@ mod tests {
 
     #[test]
     fn everything_comes_back_byte_by_byte() {
-        let full = NewMessage {
-            id: Some(NamedId {
-                id: MessageId::named([b'n'; MessageId::MAX_LEN]).unwrap(),
-                window: Delay::new(Delay::MAX).unwrap(),
-            }),
-            key: Some(ConcurrencyKey::new([0xff; ConcurrencyKey::MAX_LEN]).unwrap()),
-            lock: Some(LockName::new([0; LockName::MAX_LEN]).unwrap()),
-            due: Due::Parked { at_most: Delay::ZERO },
-            recurrence: Some(Recurrence::new("x".repeat(Recurrence::MAX_LEN)).unwrap()),
-            ..message(b"")
-        };
+        let full = message(b"")
+            .with_id(Some(NamedId::new(
+                MessageId::named([b'n'; MessageId::MAX_LEN]).unwrap(),
+                Delay::new(Delay::MAX).unwrap(),
+            )))
+            .with_key(Some(ConcurrencyKey::new([0xff; ConcurrencyKey::MAX_LEN]).unwrap()))
+            .with_lock(Some(LockName::new([0; LockName::MAX_LEN]).unwrap()))
+            .with_due(Due::Parked { at_most: Delay::ZERO })
+            .with_recurrence(Some(Recurrence::new("x".repeat(Recurrence::MAX_LEN)).unwrap()));
         let (bytes, record) = there_and_back(&full);
         assert!(bytes.starts_with(b"000a+P"));
         assert_eq!(record.name.as_ref(), full.id.as_ref().map(|named| &named.id));
@@ -246,11 +244,11 @@ mod tests {
 
     #[test]
     fn a_state_has_its_turn_before_the_reason() {
-        let turn = LockTurn {
-            lock: LockName::new([b'@'; LockName::MAX_LEN]).unwrap(),
-            token: OwnerToken::random(),
-            fence: FencingToken::new(u64::MAX).unwrap(),
-        };
+        let turn = LockTurn::new(
+            LockName::new([b'@'; LockName::MAX_LEN]).unwrap(),
+            OwnerToken::random(),
+            FencingToken::new(u64::MAX).unwrap(),
+        );
         let mut bytes = b"0000000aP--00000000000000".to_vec();
         write_turn(&mut bytes, &turn);
         let cut = State::read(&bytes[..bytes.len() - 1]).unwrap_err();

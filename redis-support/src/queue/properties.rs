@@ -20,16 +20,14 @@ fn messages() -> impl Strategy<Value = NewMessage> {
         (inputs::noise(0..60), name(), name(), name(), proptest::option::of("[ -~é\n]{1,40}"), any::<[u64; 3]>());
     parts.prop_map(|(payload, id, key, lock, recurrence, [attempts, window, due])| {
         let delay = |number: u64| Delay::new(Duration::from_millis(number % 1_000_000_000)).unwrap();
-        NewMessage {
-            id: id.map(|id| NamedId { id: MessageId::named(id).unwrap(), window: delay(window) }),
-            key: key.map(|key| ConcurrencyKey::new(key).unwrap()),
-            lock: lock.map(|lock| LockName::new(lock).unwrap()),
-            recurrence: recurrence.map(|text| Recurrence::new(text).unwrap()),
-            due: if due % 2 == 0 { Due::After(delay(due)) } else { Due::Parked { at_most: delay(due) } },
-            ttl: (due % 3 == 0).then(|| delay(due)),
-            attempts: Attempts::new(1 + (attempts % 10_000) as u32).unwrap(),
-            ..NewMessage::new(Payload::new(payload).unwrap())
-        }
+        NewMessage::new(Payload::new(payload).unwrap())
+            .with_id(id.map(|id| NamedId::new(MessageId::named(id).unwrap(), delay(window))))
+            .with_key(key.map(|key| ConcurrencyKey::new(key).unwrap()))
+            .with_lock(lock.map(|lock| LockName::new(lock).unwrap()))
+            .with_recurrence(recurrence.map(|text| Recurrence::new(text).unwrap()))
+            .with_due(if due % 2 == 0 { Due::After(delay(due)) } else { Due::Parked { at_most: delay(due) } })
+            .with_ttl((due % 3 == 0).then(|| delay(due)))
+            .with_attempts(Attempts::new(1 + (attempts % 10_000) as u32).unwrap())
     })
 }
 
@@ -66,7 +64,7 @@ proptest! {
         damage in inputs::damage(),
     ) {
         let token = OwnerToken::parse(&OwnerId::from_bytes(bits).to_string()).unwrap();
-        let turn = LockTurn { lock: LockName::new(lock).unwrap(), token, fence: FencingToken::new(fence).unwrap() };
+        let turn = LockTurn::new(LockName::new(lock).unwrap(), token, FencingToken::new(fence).unwrap());
         let mut bytes = format!("{attempt:04x}000aT-R{fence:014x}").into_bytes();
         write_turn(&mut bytes, &turn);
         bytes.extend_from_slice(format!("={reason}").as_bytes());

@@ -119,12 +119,11 @@ pub(super) fn received(reply: &Reply) -> Result<(Received, Vec<Damaged>)> {
         0 => Next::Now,
         _ => Next::In(Duration::from_micros(number(&items[1])?)),
     };
-    let healed = Healed {
-        expired: small(at(items, 2)?)?,
-        dead: small(at(items, 3)?)?,
-        postponed: small(at(items, 4)?)?,
-        orphans: small(at(items, 5)?)?,
-    };
+    let healed = Healed::default()
+        .with_expired(small(at(items, 2)?)?)
+        .with_dead(small(at(items, 3)?)?)
+        .with_postponed(small(at(items, 4)?)?)
+        .with_orphans(small(at(items, 5)?)?);
     let (mut deliveries, mut damaged) = (Vec::new(), Vec::new());
     for items in items[6..].chunks(4) {
         match one_delivery(items, now) {
@@ -132,7 +131,7 @@ pub(super) fn received(reply: &Reply) -> Result<(Received, Vec<Damaged>)> {
             Err(error) => damaged.extend(damage(items, &error)),
         }
     }
-    Ok((Received { deliveries, next, healed }, damaged))
+    Ok((Received::new(deliveries, next).with_healed(healed), damaged))
 }
 
 /// A delivery that cannot even be named is left to the end of its lease.
@@ -149,22 +148,17 @@ fn one_delivery(items: &[Reply], now: u64) -> Result<RawDelivery> {
     let record = Record::read(record.bytes()?)?;
     let state = State::read(before.bytes()?)?;
     let fence = FencingToken::new(state.fence).ok_or_else(|| unexpected("a fence is not positive"))?;
-    Ok(RawDelivery {
-        id: record.id(number_),
-        payload: record.payload,
-        attempt: state.attempt,
-        attempts: record.attempts,
-        cause: state.cause,
-        fence,
-        receipt: Receipt::new([number_, state.fence, 0]),
-        late: number(late).map_or(Duration::ZERO, Duration::from_micros),
-        age: span(number_, now),
-        key: record.key,
-        lock: record.lock,
-        turn: state.turn,
-        reason: state.reason,
-        recurrence: record.recurrence,
-    })
+    Ok(RawDelivery::new(record.id(number_), record.payload, fence, Receipt::new([number_, state.fence, 0]))
+        .with_attempt(state.attempt)
+        .with_attempts(record.attempts)
+        .with_cause(state.cause)
+        .with_late(number(late).map_or(Duration::ZERO, Duration::from_micros))
+        .with_age(span(number_, now))
+        .with_key(record.key)
+        .with_lock(record.lock)
+        .with_turn(state.turn)
+        .with_reason(state.reason)
+        .with_recurrence(record.recurrence))
 }
 
 /// The answers of extensions.
@@ -216,20 +210,16 @@ pub(super) fn info(reply: &Reply) -> Result<Option<MessageInfo>> {
 
 fn one_message(now: u64, [id, standing, time]: [&Reply; 3], (record, stored): (Record, State)) -> Result<MessageInfo> {
     let number_ = hex(id.bytes()?)?;
-    Ok(MessageInfo {
-        id: record.id(number_),
-        state: state(standing.int()?)?,
-        attempt: stored.attempt,
-        attempts: record.attempts,
-        due_in: span(now, number(time)?),
-        age: span(number_, now),
-        payload: record.payload,
-        key: record.key,
-        lock: record.lock,
-        reason: stored.reason,
-        expires_in: (record.expires > 0).then(|| span(now, record.expires)),
-        recurrence: record.recurrence,
-    })
+    Ok(MessageInfo::new(record.id(number_), state(standing.int()?)?, record.payload)
+        .with_attempt(stored.attempt)
+        .with_attempts(record.attempts)
+        .with_due_in(span(now, number(time)?))
+        .with_age(span(number_, now))
+        .with_key(record.key)
+        .with_lock(record.lock)
+        .with_reason(stored.reason)
+        .with_expires_in((record.expires > 0).then(|| span(now, record.expires)))
+        .with_recurrence(record.recurrence))
 }
 
 /// A page of messages, without those that are damaged.
@@ -245,7 +235,7 @@ pub(super) fn page(reply: &Reply) -> Result<MessagePage> {
             messages.push(one_message(now, [id, standing, time], (record, stored))?);
         }
     }
-    Ok(MessagePage { messages, next })
+    Ok(MessagePage::new(messages, next))
 }
 
 /// What can be seen of a queue.
@@ -253,16 +243,15 @@ pub(super) fn stats(reply: &Reply) -> Result<QueueStats> {
     let items = reply.items()?;
     let count = |i: usize| at(items, i).and_then(number);
     let next_due = at(items, 5)?.int()?;
-    Ok(QueueStats {
-        scheduled: count(0)?,
-        ready: count(1)?,
-        in_flight: count(2)?,
-        dead: count(3)?,
-        lag: Duration::from_micros(count(4)?),
-        next_due: u64::try_from(next_due).ok().map(Duration::from_micros),
-        flow: if count(6)? == 1 { Flow::Paused } else { Flow::Running },
-        limits: limits(&items[7..])?,
-    })
+    Ok(QueueStats::default()
+        .with_scheduled(count(0)?)
+        .with_ready(count(1)?)
+        .with_in_flight(count(2)?)
+        .with_dead(count(3)?)
+        .with_lag(Duration::from_micros(count(4)?))
+        .with_next_due(u64::try_from(next_due).ok().map(Duration::from_micros))
+        .with_flow(if count(6)? == 1 { Flow::Paused } else { Flow::Running })
+        .with_limits(limits(&items[7..])?))
 }
 
 fn limits(items: &[Reply]) -> Result<QueueLimits> {
@@ -284,7 +273,7 @@ pub(super) fn purged(reply: &Reply) -> Result<PurgeStep> {
         [_, newest, at] => Some(PurgePlace { newest: hex(newest.bytes()?)?, at: number(at)? }),
         _ => None,
     };
-    Ok(PurgeStep { removed: number(at(items, 0)?)?, next })
+    Ok(PurgeStep::new(number(at(items, 0)?)?, next))
 }
 
 /// A page of dead letters.
@@ -295,17 +284,12 @@ pub(super) fn dead_page(reply: &Reply) -> Result<DeadPage> {
         let [id, stamp, record, stored] = items else { return Err(unexpected("a dead letter is cut")) };
         let place = DeadPlace { stamp: number(stamp)?, number: hex(id.bytes()?)? };
         let (record, stored) = read_or_guess(record.bytes()?, stored.bytes()?);
-        Ok(DeadLetter {
-            id: record.id(place.number),
-            place,
-            payload: record.payload,
-            attempt: stored.attempt,
-            cause: stored.dead,
-            reason: stored.reason,
-            died: span(place.stamp, now),
-        })
+        Ok(DeadLetter::new(record.id(place.number), place, record.payload, stored.dead)
+            .with_attempt(stored.attempt)
+            .with_reason(stored.reason)
+            .with_died(span(place.stamp, now)))
     };
-    Ok(DeadPage { letters: items[2..].chunks(4).map(one).collect::<Result<_>>()?, rest })
+    Ok(DeadPage::new(items[2..].chunks(4).map(one).collect::<Result<_>>()?, rest))
 }
 
 /// How many, and whether there are more.

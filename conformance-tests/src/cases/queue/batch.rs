@@ -138,8 +138,7 @@ async fn settlements(context: &mut Context) -> CaseResult {
         Settlement::Retry { after: Default::default(), reason: None },
         Settlement::Dead { reason: None },
     ];
-    let settles: Vec<_> =
-        got.iter().zip(hows).map(|(delivery, how)| Settle { receipt: delivery.receipt, how }).collect();
+    let settles: Vec<_> = got.iter().zip(hows).map(|(delivery, how)| Settle::new(delivery.receipt, how)).collect();
     let settled = raw.driver.settle(&raw.name, &settles).await?;
     assert_eq!(settled, [Settled::Done, Settled::Stale, Settled::Done, Settled::Dead]);
     assert_eq!(raw.counts().await?, (0, 1, 0, 1));
@@ -171,9 +170,8 @@ async fn fused(context: &mut Context) -> CaseResult {
     raw.store(message("x")).await?;
     let delivery = raw.one(lease(context, 30_000)).await?;
     let how = Settlement::Retry { after: Default::default(), reason: None };
-    let request =
-        tenure_core::driver::ReceiveRequest { queue: raw.name.clone(), max: 5, lease: lease(context, 30_000) };
-    let settles = [Settle { receipt: delivery.receipt, how }];
+    let request = tenure_core::driver::ReceiveRequest::new(raw.name.clone(), 5, lease(context, 30_000));
+    let settles = [Settle::new(delivery.receipt, how)];
     let Exchanged { settled, received, .. } = raw.driver.exchange(&settles, &request).await?;
     assert_eq!(settled, [Settled::Done]);
     assert_eq!(received.deliveries.iter().map(|delivery| delivery.attempt).collect::<Vec<_>>(), [2]);

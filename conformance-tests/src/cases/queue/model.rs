@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use tenure_core::driver::{
-    Cancelled, IfKnown, Listed, MessageState, NamedId, NewMessage, Pushed, Receipt, Rescheduled, Settled, Settlement,
+    Cancelled, IfKnown, Listed, MessageState, NamedId, Pushed, Receipt, Rescheduled, Settled, Settlement,
 };
 use tenure_core::queue::{MessageId, Recurrence};
 
@@ -90,7 +90,7 @@ async fn push(context: &mut Context, raw: &Raw, model: &mut Model) -> CaseResult
     let scheduled = context.rng().below(2) == 0;
     let new = if context.rng().below(2) == 0 { message(&text) } else { named(&text, &text, FAR) };
     let ttl = (context.rng().below(2) == 0).then(|| super::support::delay(FAR));
-    let new = NewMessage { ttl, ..attempts(new, ATTEMPTS) };
+    let new = attempts(new, ATTEMPTS).with_ttl(ttl);
     let id = raw.store(if scheduled { after(new, FAR) } else { new }).await?;
     assert!(!model.messages.contains_key(&id), "{id} is known already");
     model.messages.insert(id, (if scheduled { At::Scheduled } else { At::Ready }, 0));
@@ -102,11 +102,9 @@ async fn replace(context: &mut Context, raw: &Raw, model: &mut Model) -> CaseRes
     named_ones.retain(|id| id.as_name().is_some());
     let Some(id) = pick(context, &named_ones) else { return Ok(()) };
     let (known, to) = (model.messages[&id].0, if context.rng().below(2) == 0 { At::Scheduled } else { At::Ready });
-    let new = NewMessage {
-        id: Some(NamedId { id: id.clone(), window: super::support::delay(FAR) }),
-        if_known: IfKnown::Replace,
-        ..attempts(message("new"), ATTEMPTS)
-    };
+    let new = attempts(message("new"), ATTEMPTS)
+        .with_id(Some(NamedId::new(id.clone(), super::support::delay(FAR))))
+        .with_if_known(IfKnown::Replace);
     let pushed = raw.push(&[if to == At::Scheduled { after(new, FAR) } else { new }]).await?.remove(0);
     let expected = match known {
         At::Scheduled | At::Ready => Pushed::Replaced(id.clone()),

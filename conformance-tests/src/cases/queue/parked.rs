@@ -67,7 +67,7 @@ pub(in crate::cases) const CASES: &[Case] = &[
 ];
 
 fn with_lock(text: &str, lock: &LockName) -> NewMessage {
-    NewMessage { lock: Some(lock.clone()), ..message(text) }
+    message(text).with_lock(Some(lock.clone()))
 }
 
 async fn lock_per_message(context: &mut Context) -> CaseResult {

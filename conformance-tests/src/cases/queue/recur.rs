@@ -54,7 +54,7 @@ fn recurrence(text: &str) -> Recurrence {
 }
 
 fn recurring(message: NewMessage) -> NewMessage {
-    NewMessage { recurrence: Some(recurrence("the first")), ..message }
+    message.with_recurrence(Some(recurrence("the first")))
 }
 
 fn again(after: Duration) -> Settlement {
@@ -92,7 +92,7 @@ async fn recur(context: &mut Context) -> CaseResult {
 async fn begins_anew(context: &mut Context) -> CaseResult {
     let raw = raw(context).await?;
     let long = lease(context, 30_000);
-    let id = raw.store(NewMessage { ttl: Some(delay(HOUR)), ..recurring(attempts(message("x"), 2)) }).await?;
+    let id = raw.store(recurring(attempts(message("x"), 2)).with_ttl(Some(delay(HOUR)))).await?;
     for _occurrence in 0..2 {
         let first = raw.one(long).await?;
         assert_eq!((first.attempt, first.cause), (1, Cause::First));

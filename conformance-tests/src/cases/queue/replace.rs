@@ -50,7 +50,7 @@ pub(in crate::cases) const CASES: &[Case] = &[
 const HOUR: Duration = Duration::from_secs(3_600);
 
 fn replacing(message: NewMessage) -> NewMessage {
-    NewMessage { if_known: IfKnown::Replace, ..message }
+    message.with_if_known(IfKnown::Replace)
 }
 
 /// A message of the id `id` that replaces.
@@ -130,7 +130,7 @@ async fn in_a_batch(context: &mut Context) -> CaseResult {
 async fn frees_the_key(context: &mut Context) -> CaseResult {
     let raw = raw(context).await?;
     let long = lease(context, 30_000);
-    let of_key = |message: NewMessage, key: &str| NewMessage { key: keyed("", key).key, ..message };
+    let of_key = |message: NewMessage, key: &str| message.with_key(keyed("", key).key);
     raw.store(keyed("flying", "k")).await?;
     let flying = raw.one(long).await?;
     raw.push(&[of_key(new("held"), "k"), keyed("next", "k")]).await?;

@@ -66,19 +66,19 @@ pub(super) fn message(bytes: impl AsRef<[u8]>) -> NewMessage {
 
 pub(super) fn named(bytes: impl AsRef<[u8]>, id: &str, window: Duration) -> NewMessage {
     let id = MessageId::named(id).expect("cases use short ids");
-    NewMessage { id: Some(NamedId { id, window: delay(window) }), ..message(bytes) }
+    message(bytes).with_id(Some(NamedId::new(id, delay(window))))
 }
 
 pub(super) fn attempts(message: NewMessage, count: u32) -> NewMessage {
-    NewMessage { attempts: Attempts::new(count).expect("cases use few attempts"), ..message }
+    message.with_attempts(Attempts::new(count).expect("cases use few attempts"))
 }
 
 pub(super) fn after(message: NewMessage, length: Duration) -> NewMessage {
-    NewMessage { due: Due::After(delay(length)), ..message }
+    message.with_due(Due::After(delay(length)))
 }
 
 pub(super) fn keyed(bytes: impl AsRef<[u8]>, key: &str) -> NewMessage {
-    NewMessage { key: Some(ConcurrencyKey::new(key).expect("cases use short keys")), ..message(bytes) }
+    message(bytes).with_key(Some(ConcurrencyKey::new(key).expect("cases use short keys")))
 }
 
 impl Raw {
@@ -97,7 +97,7 @@ impl Raw {
     }
 
     pub(super) async fn receive(&self, max: usize, lease: Lease) -> CaseResult<Received> {
-        let received = self.driver.receive(&ReceiveRequest { queue: self.name.clone(), max, lease }).await?;
+        let received = self.driver.receive(&ReceiveRequest::new(self.name.clone(), max, lease)).await?;
         assert!(received.deliveries.len() <= max, "more than were asked for");
         Ok(received)
     }
@@ -121,7 +121,7 @@ impl Raw {
     }
 
     pub(super) async fn settle(&self, receipt: Receipt, how: Settlement) -> CaseResult<Settled> {
-        let mut settled = self.driver.settle(&self.name, &[Settle { receipt, how }]).await?;
+        let mut settled = self.driver.settle(&self.name, &[Settle::new(receipt, how)]).await?;
         settled.pop().ok_or_else(|| Failure::new("a settlement was not answered"))
     }
 
@@ -134,7 +134,7 @@ impl Raw {
     }
 
     pub(super) async fn extend(&self, receipt: Receipt, lease: Lease) -> CaseResult<Extended> {
-        let mut extended = self.driver.extend(&self.name, &[Extension { receipt, lease }]).await?;
+        let mut extended = self.driver.extend(&self.name, &[Extension::new(receipt, lease)]).await?;
         extended.pop().ok_or_else(|| Failure::new("an extension was not answered"))
     }
 

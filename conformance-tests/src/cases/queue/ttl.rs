@@ -44,7 +44,7 @@ pub(in crate::cases) const CASES: &[Case] = &[
 const HOUR: Duration = Duration::from_secs(3_600);
 
 fn ttl(message: NewMessage, length: Duration) -> NewMessage {
-    NewMessage { ttl: Some(delay(length)), ..message }
+    message.with_ttl(Some(delay(length)))
 }
 
 async fn expired(context: &mut Context) -> CaseResult {

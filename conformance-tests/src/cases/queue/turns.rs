@@ -170,7 +170,7 @@ async fn contended(context: &mut Context, request: impl AsyncFn(&Bench, &LockNam
 }
 
 fn parked(text: &str, lock: &LockName) -> NewMessage {
-    NewMessage { lock: Some(lock.clone()), due: Due::Parked { at_most: delay(HOUR) }, ..message(text) }
+    message(text).with_lock(Some(lock.clone())).with_due(Due::Parked { at_most: delay(HOUR) })
 }
 
 /// Parks a message and gives it a hold for about so many milliseconds.
@@ -181,7 +181,7 @@ async fn given(
     millis: u64,
 ) -> CaseResult<(MessageId, LockTurn)> {
     let (token, fence) = take_raw(&**context.backend().await?.locks(), name, context.ttl(millis)).await?;
-    let turn = LockTurn { lock: name.clone(), token, fence };
+    let turn = LockTurn::new(name.clone(), token, fence);
     let id = bench.raw.store(parked("x", name)).await?;
     bench.raw.nothing("it is parked").await?;
     assert_eq!(bench.raw.driver.give_turn(&bench.raw.name, &id, &turn).await?, TurnGiven::Due);
@@ -274,7 +274,7 @@ async fn only_for_the_parked(context: &mut Context) -> CaseResult {
     let other = bench(context).await?;
     let (name, raw) = (context.name("account"), &other.raw);
     let (token, fence) = take_raw(&**context.backend().await?.locks(), &name, context.ttl(20_000)).await?;
-    let turn = LockTurn { lock: name.clone(), token, fence };
+    let turn = LockTurn::new(name.clone(), token, fence);
     let give = async |id: &MessageId| raw.driver.give_turn(&raw.name, id, &turn).await;
     let known = raw.store(message("gone")).await?;
     let gone = raw.one(lease(context, 30_000)).await?;

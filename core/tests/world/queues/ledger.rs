@@ -239,7 +239,7 @@ impl Ledger {
     }
 
     /// The store answered this to a settlement.
-    pub(crate) fn settled(&self, Settle { receipt, how }: &Settle, answer: Settled) {
+    pub(crate) fn settled(&self, Settle { receipt, how, .. }: &Settle, answer: Settled) {
         let now = Instant::now();
         let of = self.state().receipts.get(receipt).cloned();
         self.note(|| format!("the store settles {of:?} by {how:?}: {answer:?}"));

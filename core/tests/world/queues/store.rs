@@ -120,12 +120,12 @@ impl QueueStore {
             0 => Received::nothing(Next::Now),
             _ => self.receive(request).await?,
         };
-        Ok(Exchanged { settled, received })
+        Ok(Exchanged::new(settled, received))
     }
 
     async fn receive(&self, asked: &ReceiveRequest) -> Result<Received> {
         let lease = self.kept(asked.lease);
-        let received = self.driver.receive(&ReceiveRequest { lease, ..asked.clone() }).await?;
+        let received = self.driver.receive(&asked.clone().with_lease(lease)).await?;
         Ok(self.received(received, lease))
     }
 
@@ -183,7 +183,7 @@ impl QueueStore {
         let mut answers = Vec::new();
         for extension in extensions {
             let lease = self.kept(extension.lease);
-            let answer = self.driver.extend(queue, &[Extension { lease, ..*extension }]).await?.remove(0);
+            let answer = self.driver.extend(queue, &[(*extension).with_lease(lease)]).await?.remove(0);
             self.ledger.extended(*extension, lease.get(), answer);
             answers.push(answer);
         }

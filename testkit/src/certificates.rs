@@ -40,6 +40,12 @@ impl Certificates {
         (self.dir.path().join("client.pem"), self.dir.path().join("client.key"))
     }
 
+    /// The server's certificate and key.
+    #[must_use]
+    pub fn server(&self) -> (PathBuf, PathBuf) {
+        (self.dir.path().join("server.pem"), self.dir.path().join("server.key"))
+    }
+
     /// The parameters of a URL that name the authority, and the client's certificate and key.
     #[must_use]
     pub fn parameters(&self) -> String {

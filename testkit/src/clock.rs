@@ -30,6 +30,18 @@ impl ClockShim {
         Ok(Self { offset, offset_path, library: library()? })
     }
 
+    /// Copies the library into `dir`, for a process whose account cannot read the folder of the build.
+    ///
+    /// # Errors
+    ///
+    /// Those of the file system.
+    pub(crate) fn keep_library_in(&mut self, dir: &Path) -> io::Result<()> {
+        let copy = dir.join("libtenure_clock.so");
+        fs::copy(&self.library, &copy)?;
+        self.library = copy;
+        Ok(())
+    }
+
     /// Makes `command` start with the movable clock.
     pub fn apply(&self, command: &mut Command) {
         command.env("LD_PRELOAD", &self.library).env("TENURE_CLOCK_FILE", &self.offset_path);

@@ -2,7 +2,7 @@
 //! socket, and is killed when it is dropped.
 //!
 //! ```no_run
-//! use tenure_testkit::{RedisOptions, RedisServer};
+//! use tenure_testkit::{PgBouncer, PostgresOptions, PostgresServer, RedisOptions, RedisServer};
 //!
 //! let mut server = RedisServer::start(RedisOptions::new())?;
 //! server.cli(&["SET", "key", "value"])?;
@@ -10,9 +10,15 @@
 //! server.resume()?;
 //! server.kill()?; // SIGKILL
 //! server.restart()?; // the same address and directory
+//!
+//! let database = PostgresServer::start(PostgresOptions::new())?; // likewise; as `nobody` where the tests run as root
+//! let (standby, pooler) = (database.standby()?, PgBouncer::start(&database)?);
+//! assert_eq!(pooler.sql("postgres", "SELECT 1")?, "1");
+//! standby.promote()?;
 //! # Ok::<(), std::io::Error>(())
 //! ```
 
+mod account;
 #[cfg(feature = "tls")]
 mod authority;
 mod certificates;
@@ -23,8 +29,13 @@ mod dir;
 mod etcd;
 #[cfg(feature = "inputs")]
 pub mod inputs;
+mod mariadb;
 mod options;
+mod pgbouncer;
 mod port;
+mod postgres;
+mod postgres_options;
+mod process;
 mod proxy;
 mod redis;
 mod resp;
@@ -41,7 +52,11 @@ pub use clock::ClockShim;
 pub use cluster::RedisCluster;
 pub use dir::TempDir;
 pub use etcd::{EtcdCertificates, EtcdCluster, EtcdOptions};
+pub use mariadb::{MariaDbOptions, MariaDbServer};
 pub use options::RedisOptions;
+pub use pgbouncer::PgBouncer;
+pub use postgres::PostgresServer;
+pub use postgres_options::PostgresOptions;
 pub use proxy::{Link, TcpProxy};
 pub use redis::RedisServer;
 pub use resp::{Reply, RespClient};

@@ -16,6 +16,9 @@ struct Needed {
 const NEEDED: &[Needed] = &[
     Needed { program: "redis-server", package: "redis-server", purpose: "the Redis backends" },
     Needed { program: "etcd", package: "etcd-server", purpose: "the etcd backends" },
+    Needed { program: "initdb", package: "postgresql", purpose: "the PostgreSQL backends" },
+    Needed { program: "pgbouncer", package: "pgbouncer", purpose: "the PostgreSQL backend behind a pooler" },
+    Needed { program: "mariadbd", package: "mariadb-server", purpose: "the MariaDB backends" },
     Needed { program: "protoc", package: "protobuf-compiler", purpose: "building the etcd driver's client library" },
     Needed { program: "python3", package: "python3", purpose: "the lock of redis-py, a foreign client" },
 ];
@@ -29,7 +32,7 @@ pub(crate) enum Install {
 
 /// Makes sure that everything is there.
 pub(crate) fn prepare(install: Install) -> Outcome {
-    let missing: Vec<&Needed> = NEEDED.iter().filter(|needed| !on_path(needed.program)).collect();
+    let missing: Vec<&Needed> = NEEDED.iter().filter(|needed| !is_here(needed.program)).collect();
     if missing.is_empty() {
         return Ok(());
     }
@@ -45,7 +48,7 @@ pub(crate) fn prepare(install: Install) -> Outcome {
     // protoc alone lacks the definitions that come with it.
     let with_protoc = packages.contains(&"protobuf-compiler").then_some("libprotobuf-dev");
     run(command.args(&packages).args(with_protoc))?;
-    match missing.iter().find(|needed| !on_path(needed.program)) {
+    match missing.iter().find(|needed| !is_here(needed.program)) {
         None => Ok(()),
         Some(needed) => {
             Err(Failure(format!("{} is still missing after installing {}", needed.program, needed.package)))
@@ -53,7 +56,15 @@ pub(crate) fn prepare(install: Install) -> Outcome {
     }
 }
 
-/// apt-get as root: as it is, or through sudo. Services are not started: tests start servers of their own.
+/// Whether a program is on the `PATH`, or where Debian keeps servers that users do not start themselves.
+fn is_here(program: &str) -> bool {
+    let versions = std::fs::read_dir("/usr/lib/postgresql").into_iter().flatten();
+    let folders = versions.filter_map(|entry| entry.ok().map(|entry| entry.path().join("bin")));
+    on_path(program) || folders.chain([PathBuf::from("/usr/sbin")]).any(|folder| folder.join(program).is_file())
+}
+
+/// apt-get as root: as it is, or through sudo. Services are not started: tests start servers of
+/// their own, on other ports than a service would have.
 fn apt(args: &[&str]) -> Command {
     let is_root = Path::new("/proc/self").exists()
         && std::fs::read_to_string("/proc/self/status").is_ok_and(|status| status.contains("\nUid:\t0\t"));

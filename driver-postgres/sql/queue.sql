@@ -1,0 +1,657 @@
+-- Delay queues. One timeline for due times and ends of leases, one row a message; any receive does all the work.
+--
+-- Times and spans are microseconds. Functions whose names begin with queue_ are the driver's; push is for everybody.
+-- Each is one transaction, or part of the caller's, under READ COMMITTED: every statement of a function sees what was
+-- committed before it began.
+--
+-- Locks are taken in this order, so that nobody waits in a circle: names of messages, concurrency keys (both advisory, each
+-- in the order of their hashes), rows. A receive takes rows and keys too, but waits for none: what another transaction
+-- has, it leaves to that one.
+--
+-- Tables are logged: what a push stored survives a crash. Only who watches is not, and is said again by every client.
+
+CREATE TABLE tenure.queue (
+  number     integer PRIMARY KEY GENERATED ALWAYS AS IDENTITY,
+  name       bytea   NOT NULL UNIQUE CHECK (length(name) BETWEEN 1 AND 256),
+  paused     boolean NOT NULL DEFAULT false,
+  in_flight  bigint  NOT NULL DEFAULT 0, -- how many at once; 0: no limit
+  deliveries bigint  NOT NULL DEFAULT 0, -- how many in a span; 0: no limit
+  per        bigint  NOT NULL DEFAULT 0, -- that span
+  every      bigint  NOT NULL DEFAULT 0, -- from one delivery to the next
+  full_at    bigint  NOT NULL DEFAULT 0  -- when the bucket of the rate is full again
+);
+
+-- Its rows are deleted and moved along the index all the time: vacuumed when a fiftieth has changed, and not slowed down.
+CREATE TABLE tenure.message (
+  number     bigint   PRIMARY KEY GENERATED ALWAYS AS IDENTITY,
+  queue      integer  NOT NULL,
+  state      smallint NOT NULL DEFAULT 0 CHECK (state BETWEEN 0 AND 3), -- 0 waiting, 1 leased, 2 held by its key, 3 dead
+  at         bigint   NOT NULL,           -- when it is due, its lease ends, or it died
+  pushed     bigint   NOT NULL,
+  delivery   bigint   NOT NULL DEFAULT 0, -- the fence of the latest delivery; with the number its receipt
+  attempt    integer  NOT NULL DEFAULT 0 CHECK (attempt >= 0),
+  attempts   integer  NOT NULL CHECK (attempts BETWEEN 1 AND 10000),
+  cause      smallint NOT NULL DEFAULT 0 CHECK (cause BETWEEN 0 AND 5), -- first, retried, returned, parked, expired, redriven
+  doom       smallint CHECK (doom BETWEEN 0 AND 3),                     -- exhausted, rejected, expired, damaged
+  expires    bigint,                      -- until when it may be delivered
+  known_for  bigint   NOT NULL DEFAULT 0 CHECK (known_for >= 0), -- for how long its name stays known after it was acknowledged
+  name       bytea    CHECK (length(name) <= 128),
+  key        bytea    CHECK (length(key) <= 128),
+  lock       bytea    CHECK (length(lock) BETWEEN 1 AND 512),
+  turn_lock  bytea, turn_token text, turn_fence bigint,
+  reason     bytea,
+  recurrence bytea,
+  payload    bytea    NOT NULL CHECK (length(payload) <= 1048576)
+) WITH (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0);
+
+CREATE INDEX message_turn ON tenure.message (queue, at, number) WHERE state <= 1;
+CREATE INDEX message_dead ON tenure.message (queue, at, number) WHERE state = 3;
+CREATE INDEX message_held ON tenure.message (queue, key, at, number) WHERE state = 2;
+CREATE UNIQUE INDEX message_key ON tenure.message (queue, key) WHERE state = 1 AND key IS NOT NULL;
+CREATE UNIQUE INDEX message_name ON tenure.message (queue, name) WHERE name IS NOT NULL;
+
+-- Names of acknowledged messages that are still known.
+CREATE TABLE tenure.settled (
+  queue integer NOT NULL, name bytea NOT NULL, until bigint NOT NULL, PRIMARY KEY (queue, name)
+) WITH (autovacuum_vacuum_scale_factor = 0.02);
+CREATE INDEX settled_until ON tenure.settled (until);
+
+-- Fences of deliveries. Whoever finds no row in the table beside it, since it is unlogged, comes after a crash or on a promoted
+-- standby, where the sequence may have fallen back: then it goes on from the clock.
+CREATE SEQUENCE tenure.delivery;
+CREATE UNLOGGED TABLE tenure.delivery_epoch (one boolean PRIMARY KEY DEFAULT true CHECK (one));
+
+-- Clients that listen for a queue. Where there is none, a push notifies nobody.
+CREATE UNLOGGED TABLE tenure.watcher (
+  queue integer, client bigint, until bigint NOT NULL, PRIMARY KEY (queue, client)
+) WITH (fillfactor = 50);
+
+-- The clock; now() stands still since the transaction began.
+CREATE OR REPLACE FUNCTION tenure.us() RETURNS bigint LANGUAGE sql VOLATILE AS
+$$ SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint $$;
+
+-- Locks until the end of the transaction: messages' names, keys.
+CREATE FUNCTION tenure.queue_lock(p_class integer, p_queue integer, p_names bytea[]) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE h integer;
+BEGIN
+  FOR h IN SELECT DISTINCT hashtext(p_queue || encode(n, 'hex')) FROM unnest(p_names) n WHERE n IS NOT NULL ORDER BY 1 LOOP
+    PERFORM pg_advisory_xact_lock(p_class, h);
+  END LOOP;
+END $$;
+CREATE FUNCTION tenure.queue_try_key(p_queue integer, p_key bytea) RETURNS boolean LANGUAGE sql VOLATILE AS
+$$ SELECT pg_try_advisory_xact_lock(1952804171, hashtext(p_queue || encode(p_key, 'hex'))) $$;
+
+-- A queue's number; it is made if there is none.
+CREATE FUNCTION tenure.queue_number(p_name bytea) RETURNS integer LANGUAGE plpgsql AS $$
+DECLARE n integer;
+BEGIN
+  LOOP
+    SELECT q.number INTO n FROM tenure.queue q WHERE q.name = p_name;
+    IF FOUND THEN RETURN n; END IF;
+    INSERT INTO tenure.queue (name) VALUES (p_name) ON CONFLICT DO NOTHING;
+  END LOOP;
+END $$;
+
+-- 1 scheduled, 2 ready, 3 in flight, 4 dead.
+CREATE FUNCTION tenure.queue_standing(p_state smallint, p_at bigint, t bigint) RETURNS integer LANGUAGE sql IMMUTABLE AS
+$$ SELECT CASE WHEN p_state = 3 THEN 4 WHEN p_state = 2 OR p_at <= t THEN 2 WHEN p_state = 1 THEN 3 ELSE 1 END $$;
+
+-- Wakes those who watch a queue.
+CREATE FUNCTION tenure.queue_tell(p_queue integer) RETURNS void LANGUAGE sql VOLATILE AS $$
+  SELECT pg_notify('tenure_' || to_hex(w.client), 'q ' || encode(q.name, 'hex'))
+    FROM tenure.watcher w JOIN tenure.queue q ON q.number = w.queue
+    WHERE w.queue = p_queue AND w.until > tenure.us() AND NOT q.paused
+$$;
+
+-- Remembers for a minute that a client watches: it receives every 20 s. Writes no more than twice a minute.
+CREATE FUNCTION tenure.queue_watch(p_queue bytea, p_client bigint) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE n integer := tenure.queue_number(p_queue); t bigint := tenure.us();
+BEGIN
+  IF EXISTS (SELECT FROM tenure.watcher w WHERE w.queue = n AND w.client = p_client AND w.until > t + 30000000) THEN RETURN; END IF;
+  DELETE FROM tenure.watcher w USING (
+    SELECT o.queue, o.client FROM tenure.watcher o WHERE o.queue = n AND o.until <= t AND o.client <> p_client FOR UPDATE SKIP LOCKED
+  ) o WHERE w.queue = o.queue AND w.client = o.client;
+  INSERT INTO tenure.watcher AS w (queue, client, until) VALUES (n, p_client, t + 60000000)
+    ON CONFLICT (queue, client) DO UPDATE SET until = excluded.until;
+END $$;
+
+-- Lets the first message that a key holds back go on, if none of the key is in flight. Needs the key's lock. Tells whether
+-- one did.
+CREATE FUNCTION tenure.queue_free(p_queue integer, p_key bytea) RETURNS boolean LANGUAGE plpgsql AS $$
+BEGIN
+  IF p_key IS NULL OR EXISTS (SELECT FROM tenure.message m WHERE m.queue = p_queue AND m.key = p_key AND m.state = 1) THEN
+    RETURN false;
+  END IF;
+  UPDATE tenure.message m SET state = 0 WHERE m.number = (
+    SELECT o.number FROM tenure.message o WHERE o.queue = p_queue AND o.key = p_key AND o.state = 2 ORDER BY o.at, o.number LIMIT 1);
+  RETURN FOUND;
+END $$;
+
+-- Moves a message to the dead letters, or lets it wait a minute where they are full. 2 it is dead, 3 it waits.
+CREATE FUNCTION tenure.queue_bury(m tenure.message, p_doom integer, p_reason bytea, p_most bigint) RETURNS smallint
+LANGUAGE plpgsql AS $$
+DECLARE
+  t bigint := tenure.us();
+  full_up boolean := EXISTS (SELECT FROM tenure.message d WHERE d.queue = m.queue AND d.state = 3 OFFSET greatest(p_most - 1, 0));
+BEGIN
+  UPDATE tenure.message d SET doom = p_doom, reason = p_reason, attempt = m.attempt,
+    state = CASE WHEN full_up THEN 0 ELSE 3 END, at = CASE WHEN full_up THEN t + 60000000 ELSE t END WHERE d.number = m.number;
+  PERFORM tenure.queue_free(m.queue, m.key);
+  RETURN CASE WHEN full_up THEN 3 ELSE 2 END;
+END $$;
+
+-- Stores messages, all or none. A column without any value may be null. One row for each message, in order: 0 stored,
+-- 1 stored in place of another, 11 to 15 not stored, since its name is known: scheduled, ready, in flight, dead, settled.
+CREATE FUNCTION tenure.queue_push(
+  p_queue bytea, p_payloads bytea[], p_delays bigint[], p_attempts integer[], p_parked boolean[], p_names bytea[],
+  p_known_for bigint[], p_replace boolean[], p_keys bytea[], p_locks bytea[], p_ttls bigint[], p_recurrences bytea[]
+) RETURNS TABLE (r_answer integer, r_number bigint) LANGUAGE plpgsql AS $$
+DECLARE
+  q integer := tenure.queue_number(p_queue);
+  t bigint;
+  n record; m record;
+  soonest bigint;
+BEGIN
+  IF p_names IS NOT NULL THEN
+    PERFORM tenure.queue_lock(1952804174, q, p_names);
+    IF true = ANY (p_replace) THEN
+      PERFORM tenure.queue_lock(1952804171, q, array_agg(o.key)) FROM tenure.message o
+        WHERE o.queue = q AND o.name = ANY (p_names) AND o.key IS NOT NULL;
+      PERFORM FROM tenure.message o WHERE o.queue = q AND o.name = ANY (p_names) ORDER BY o.number FOR UPDATE;
+    END IF;
+  END IF;
+  t := tenure.us();
+  SELECT min(d) INTO soonest FROM unnest(p_delays) d;
+  IF soonest < 60000000 THEN PERFORM tenure.queue_tell(q); END IF;
+  IF p_names IS NULL THEN
+    RETURN QUERY INSERT INTO tenure.message AS s (queue, at, pushed, attempts, cause, key, lock, expires, recurrence, payload)
+      SELECT q, t + i.delay, t, i.attempts, CASE WHEN i.parked THEN 3 ELSE 0 END, i.key, i.lock, t + i.delay + i.ttl,
+        i.recurrence, i.payload
+      FROM unnest(p_payloads, p_delays, p_attempts, p_parked, p_keys, p_locks, p_ttls, p_recurrences)
+        WITH ORDINALITY AS i(payload, delay, attempts, parked, key, lock, ttl, recurrence, ord)
+      ORDER BY i.ord RETURNING 0, s.number;
+    RETURN;
+  END IF;
+  FOR n IN SELECT * FROM unnest(p_payloads, p_delays, p_attempts, p_parked, p_names, p_known_for, p_replace, p_keys, p_locks,
+      p_ttls, p_recurrences)
+      AS i(payload, delay, attempts, parked, name, known_for, replace, key, lock, ttl, recurrence) LOOP
+    r_answer := 0;
+    r_number := NULL;
+    IF n.name IS NOT NULL THEN
+      SELECT o.number, o.key, tenure.queue_standing(o.state, o.at, t) AS standing INTO m
+        FROM tenure.message o WHERE o.queue = q AND o.name = n.name;
+      IF FOUND AND n.replace AND m.standing <= 2 THEN
+        DELETE FROM tenure.message o WHERE o.number = m.number;
+        PERFORM tenure.queue_free(q, m.key);
+        r_answer := 1;
+      ELSIF FOUND THEN
+        r_answer := 10 + m.standing;
+      ELSIF EXISTS (SELECT FROM tenure.settled s WHERE s.queue = q AND s.name = n.name AND s.until > t) THEN
+        r_answer := 15;
+      END IF;
+    END IF;
+    IF r_answer < 10 THEN
+      INSERT INTO tenure.message AS s (queue, at, pushed, attempts, cause, name, known_for, key, lock, expires, recurrence, payload)
+        VALUES (q, t + n.delay, t, n.attempts, CASE WHEN n.parked THEN 3 ELSE 0 END, n.name, coalesce(n.known_for, 0), n.key,
+          n.lock, t + n.delay + n.ttl, n.recurrence, n.payload)
+        RETURNING s.number INTO r_number;
+    END IF;
+    RETURN NEXT;
+  END LOOP;
+END $$;
+
+-- Stores a message, in the caller's own transaction: it is there if that is committed, and was never there if not. For a name
+-- that is known already nothing is stored, and null is returned.
+CREATE FUNCTION tenure.push(
+  queue text, payload bytea, delay interval DEFAULT '0', id text DEFAULT NULL, known_for interval DEFAULT '0',
+  key text DEFAULT NULL, lock text DEFAULT NULL, attempts integer DEFAULT 10, ttl interval DEFAULT NULL
+) RETURNS bigint LANGUAGE sql VOLATILE AS $$
+  SELECT r_number FROM tenure.queue_push(convert_to($1, 'UTF8'), ARRAY[$2], ARRAY[(extract(epoch FROM $3) * 1000000)::bigint],
+    ARRAY[$8], NULL, CASE WHEN $4 IS NULL THEN NULL ELSE ARRAY[convert_to($4, 'UTF8')] END,
+    ARRAY[(extract(epoch FROM $5) * 1000000)::bigint], NULL, ARRAY[convert_to($6, 'UTF8')], ARRAY[convert_to($7, 'UTF8')],
+    ARRAY[(extract(epoch FROM $9) * 1000000)::bigint], NULL)
+$$;
+
+-- Ends deliveries. How: 0 done, 1 retry, 2 return, 3 park, 4 dead, 5 again on its schedule. Answers: 0 stale, 1 done, 2 dead,
+-- 3 it waits for a place among the dead.
+CREATE FUNCTION tenure.queue_settle(
+  p_queue integer, p_limited boolean, p_numbers bigint[], p_deliveries bigint[], p_hows smallint[], p_delays bigint[],
+  p_reasons bytea[], p_recurrences bytea[], p_dead bigint
+) RETURNS smallint[] LANGUAGE plpgsql AS $$
+DECLARE
+  t bigint;
+  answers smallint[];
+  m tenure.message;
+  tell boolean := p_limited;
+BEGIN
+  IF 0 = ALL (p_hows) THEN
+    WITH gone AS (
+      DELETE FROM tenure.message m USING unnest(p_numbers, p_deliveries) AS r(number, delivery)
+        WHERE m.number = r.number AND m.delivery = r.delivery AND m.queue = p_queue AND m.state = 1 AND m.key IS NULL
+          AND m.known_for = 0
+        RETURNING m.number, m.delivery),
+    first AS (
+      SELECT min(r.ord) AS ord FROM unnest(p_numbers, p_deliveries) WITH ORDINALITY AS r(number, delivery, ord)
+        JOIN gone USING (number, delivery) GROUP BY number, delivery)
+    SELECT array_agg(CASE WHEN f.ord IS NULL THEN 0 ELSE 1 END ORDER BY r.ord)::smallint[] INTO answers
+      FROM unnest(p_numbers) WITH ORDINALITY AS r(number, ord) LEFT JOIN first f USING (ord);
+    IF NOT 0 = ANY (answers) THEN
+      IF tell THEN PERFORM tenure.queue_tell(p_queue); END IF;
+      RETURN answers;
+    END IF;
+  ELSE
+    answers := array_fill(0::smallint, ARRAY[cardinality(p_numbers)]);
+  END IF;
+  PERFORM tenure.queue_lock(1952804171, p_queue, array_agg(o.key)) FROM tenure.message o
+    WHERE o.number = ANY (p_numbers) AND o.queue = p_queue AND o.key IS NOT NULL;
+  FOR i IN 1 .. cardinality(p_numbers) LOOP
+    CONTINUE WHEN answers[i] <> 0;
+    SELECT * INTO m FROM tenure.message o WHERE o.number = p_numbers[i] AND o.queue = p_queue AND o.state = 1
+      AND o.delivery = p_deliveries[i] FOR UPDATE;
+    CONTINUE WHEN NOT FOUND;
+    t := tenure.us();
+    IF p_hows[i] = 0 THEN
+      DELETE FROM tenure.message o WHERE o.number = m.number;
+      IF m.known_for > 0 AND m.name IS NOT NULL THEN
+        INSERT INTO tenure.settled AS s (queue, name, until) VALUES (p_queue, m.name, t + m.known_for)
+          ON CONFLICT (queue, name) DO UPDATE SET until = excluded.until;
+        DELETE FROM tenure.settled s USING (
+          SELECT o.queue, o.name FROM tenure.settled o WHERE o.until < t ORDER BY o.until LIMIT 8 FOR UPDATE SKIP LOCKED
+        ) o WHERE s.queue = o.queue AND s.name = o.name;
+      END IF;
+      answers[i] := 1;
+    ELSIF p_hows[i] = 4 OR p_hows[i] = 1 AND m.attempt >= m.attempts THEN
+      answers[i] := tenure.queue_bury(m, CASE WHEN p_hows[i] = 4 THEN 1 ELSE 0 END, p_reasons[i], p_dead);
+    ELSE
+      UPDATE tenure.message o SET state = 0, at = t + p_delays[i],
+        cause = (ARRAY[1, 2, 3, 0, 0])[p_hows[i]],
+        attempt = CASE p_hows[i] WHEN 1 THEN m.attempt WHEN 5 THEN 0 ELSE greatest(m.attempt - 1, 0) END,
+        reason = CASE WHEN p_hows[i] IN (1, 5) THEN p_reasons[i] ELSE m.reason END,
+        expires = CASE WHEN p_hows[i] = 5 THEN NULL ELSE m.expires END,
+        recurrence = CASE WHEN p_hows[i] = 5 THEN p_recurrences[i] ELSE m.recurrence END
+        WHERE o.number = m.number;
+      answers[i] := 1;
+      tell := tell OR p_delays[i] < 20000000;
+    END IF;
+    IF m.key IS NOT NULL THEN
+      PERFORM tenure.queue_free(p_queue, m.key);
+      tell := true;
+    END IF;
+  END LOOP;
+  IF tell THEN PERFORM tenure.queue_tell(p_queue); END IF;
+  RETURN answers;
+END $$;
+
+-- Sees to it that fences go on above the floor, and above all of before a crash or a promotion.
+CREATE FUNCTION tenure.queue_fences(p_floor bigint) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+  IF EXISTS (SELECT FROM tenure.delivery_epoch) AND (SELECT d.last_value FROM tenure.delivery d) >= p_floor THEN RETURN; END IF;
+  PERFORM pg_advisory_xact_lock(1952804166, 0);
+  IF NOT EXISTS (SELECT FROM tenure.delivery_epoch) THEN
+    PERFORM setval('tenure.delivery', greatest((SELECT d.last_value FROM tenure.delivery d) + 1000000, tenure.us()));
+    PERFORM setval('tenure.message_number_seq', (SELECT s.last_value FROM tenure.message_number_seq s) + 100000);
+    INSERT INTO tenure.delivery_epoch DEFAULT VALUES;
+  END IF;
+  IF (SELECT d.last_value FROM tenure.delivery d) < p_floor THEN PERFORM setval('tenure.delivery', p_floor); END IF;
+END $$;
+
+-- How many deliveries the limits of a queue allow, and when they allow one.
+CREATE FUNCTION tenure.queue_room(q tenure.queue, t bigint, OUT room bigint, OUT room_at bigint) LANGUAGE plpgsql AS $$
+DECLARE
+  busy bigint;
+  tokens bigint;
+BEGIN
+  room := 1000000;
+  room_at := 0;
+  IF q.deliveries > 0 THEN
+    tokens := greatest(q.deliveries - (greatest(q.full_at - t, 0) + q.every - 1) / q.every, 0);
+    room := least(room, tokens);
+    IF tokens = 0 THEN room_at := q.full_at - q.every * (q.deliveries - 1); END IF;
+  END IF;
+  IF q.in_flight > 0 THEN
+    SELECT count(*) INTO busy FROM tenure.message m WHERE m.queue = q.number AND m.state = 1 AND m.at > t;
+    room := least(room, greatest(q.in_flight - busy, 0));
+    IF busy >= q.in_flight THEN
+      room_at := greatest(room_at, (SELECT m.at FROM tenure.message m WHERE m.queue = q.number AND m.state = 1 AND m.at > t
+        ORDER BY m.at OFFSET busy - q.in_flight LIMIT 1));
+    END IF;
+  END IF;
+END $$;
+
+-- Settles, then hands out what is due: a row for each delivery, the soonest first, and one at the end with the answers to
+-- the settlements, when to ask again (in so many us; 0 at once, -1 when woken, -2 the same, since the queue is paused) and what
+-- was repaired. p_max 0 settles only. p_client, if not null, watches.
+CREATE FUNCTION tenure.queue_turn(
+  p_queue bytea, p_client bigint, p_numbers bigint[], p_deliveries bigint[], p_hows smallint[], p_delays bigint[],
+  p_reasons bytea[], p_recurrences bytea[], p_max integer, p_lease bigint, p_dead bigint, p_floor bigint
+) RETURNS TABLE (
+  r_number bigint, r_name bytea, r_payload bytea, r_attempt integer, r_attempts integer, r_cause smallint, r_delivery bigint,
+  r_late bigint, r_age bigint, r_key bytea, r_lock bytea, r_turn_lock bytea, r_turn_token text, r_turn_fence bigint,
+  r_reason bytea, r_recurrence bytea,
+  r_answers smallint[], r_next bigint, r_expired integer, r_buried integer, r_postponed integer
+) LANGUAGE plpgsql AS $$
+DECLARE
+  looks integer := 500; -- at messages that are not handed out
+  q tenure.queue;
+  m tenure.message;
+  t bigint;
+  asked bigint; room bigint; room_at bigint := 0; soonest bigint;
+  given bigint := 0;
+  batch bigint[]; chosen bigint[]; fences bigint[];
+  passed bigint[] := '{}';
+  busy bytea[] := '{}';
+  unusual boolean; ended integer; n bigint; fate smallint;
+  answers smallint[];
+  expired integer := 0; buried integer := 0; postponed integer := 0;
+BEGIN
+  IF p_client IS NOT NULL THEN PERFORM tenure.queue_watch(p_queue, p_client); END IF;
+  SELECT * INTO q FROM tenure.queue o WHERE o.name = p_queue;
+  IF p_numbers IS NOT NULL THEN
+    answers := tenure.queue_settle(q.number, q.in_flight > 0, p_numbers, p_deliveries, p_hows, p_delays, p_reasons, p_recurrences, p_dead);
+  END IF;
+  room := p_max;
+  IF q.number IS NULL OR p_max = 0 OR q.paused THEN
+    RETURN QUERY SELECT NULL::bigint, NULL::bytea, NULL::bytea, 0, 0, 0::smallint, 0::bigint, 0::bigint, 0::bigint, NULL::bytea,
+      NULL::bytea, NULL::bytea, NULL::text, NULL::bigint, NULL::bytea, NULL::bytea,
+      answers, CASE WHEN q.paused THEN -2 ELSE -1 END::bigint, 0, 0, 0;
+    RETURN;
+  END IF;
+  PERFORM tenure.queue_fences(p_floor);
+  IF q.in_flight > 0 OR q.deliveries > 0 THEN
+    SELECT * INTO q FROM tenure.queue o WHERE o.number = q.number FOR UPDATE;
+    room := least(room, (tenure.queue_room(q, tenure.us())).room);
+  END IF;
+  t := tenure.us(); -- a variable: a volatile call in the condition would be no bound of the index
+  WHILE room > 0 AND looks > 0 LOOP
+    asked := least(room, looks);
+    SELECT array_agg(c.number ORDER BY c.at, c.number), bool_or(c.unusual), count(*) FILTER (WHERE c.state = 1)
+      INTO batch, unusual, ended
+      FROM (SELECT o.number, o.at, o.state, o.key IS NOT NULL OR o.attempt >= o.attempts OR o.doom IS NOT NULL
+          OR coalesce(o.expires < t, false) AS unusual
+        FROM tenure.message o WHERE o.queue = q.number AND o.state <= 1 AND o.at <= t AND o.number <> ALL (passed)
+        ORDER BY o.at, o.number LIMIT asked FOR UPDATE SKIP LOCKED) c;
+    EXIT WHEN batch IS NULL;
+    chosen := batch;
+    IF NOT unusual THEN
+      expired := expired + ended;
+    ELSE
+      chosen := '{}';
+      FOREACH n IN ARRAY batch LOOP
+        SELECT * INTO m FROM tenure.message o WHERE o.number = n;
+        IF m.key IS NOT NULL AND NOT tenure.queue_try_key(q.number, m.key) THEN
+          passed := passed || n; -- another transaction is about this key: it decides
+          looks := looks - 1;
+          CONTINUE;
+        END IF;
+        expired := expired + (m.state = 1)::integer;
+        IF m.doom IS NOT NULL OR m.attempt >= m.attempts OR m.expires < t THEN
+          looks := looks - 1;
+          fate := tenure.queue_bury(m, coalesce(m.doom, CASE WHEN m.attempt >= m.attempts THEN 0 ELSE 2 END),
+            CASE WHEN m.state = 1 THEN convert_to('the lease of its last delivery ended', 'UTF8') ELSE m.reason END, p_dead);
+          buried := buried + (fate = 2)::integer;
+          postponed := postponed + (fate = 3)::integer;
+        ELSIF m.key = ANY (busy) OR m.key IS NOT NULL AND EXISTS (
+            SELECT FROM tenure.message o WHERE o.queue = q.number AND o.key = m.key AND o.state = 1 AND o.number <> n) THEN
+          looks := looks - 1;
+          UPDATE tenure.message o SET state = 2 WHERE o.number = n;
+        ELSE
+          chosen := chosen || n;
+          IF m.key IS NOT NULL THEN busy := busy || m.key; END IF;
+        END IF;
+      END LOOP;
+    END IF;
+    IF cardinality(chosen) > 0 THEN
+      fences := ARRAY(SELECT nextval('tenure.delivery') FROM generate_series(1, cardinality(chosen)));
+      RETURN QUERY
+        WITH old AS MATERIALIZED (
+          SELECT o.*, c.ord, fences[c.ord] AS fence FROM unnest(chosen) WITH ORDINALITY AS c(number, ord)
+            JOIN tenure.message o ON o.number = c.number),
+        handed AS (
+          UPDATE tenure.message o SET state = 1, at = t + p_lease, delivery = old.fence, attempt = old.attempt + 1,
+            turn_lock = NULL, turn_token = NULL, turn_fence = NULL
+            FROM old WHERE o.number = old.number RETURNING old.ord)
+        SELECT old.number, old.name, old.payload, old.attempt + 1, old.attempts,
+          CASE WHEN old.state = 1 THEN 4::smallint ELSE old.cause END, old.fence, t - old.at, t - old.pushed, old.key, old.lock,
+          old.turn_lock, old.turn_token, old.turn_fence, old.reason, old.recurrence,
+          NULL::smallint[], 0::bigint, 0, 0, 0
+          FROM old JOIN handed USING (ord) ORDER BY old.ord;
+      given := given + cardinality(chosen);
+      room := room - cardinality(chosen);
+    END IF;
+    EXIT WHEN NOT unusual AND cardinality(batch) < asked;
+  END LOOP;
+  IF q.deliveries > 0 AND given > 0 THEN
+    q.full_at := greatest(q.full_at, t) + q.every * given;
+    UPDATE tenure.queue o SET full_at = q.full_at WHERE o.number = q.number;
+  END IF;
+  SELECT o.at INTO soonest FROM tenure.message o WHERE o.queue = q.number AND o.state <= 1 ORDER BY o.at, o.number LIMIT 1;
+  IF soonest IS NOT NULL AND (q.in_flight > 0 OR q.deliveries > 0) THEN
+    room_at := (tenure.queue_room(q, t)).room_at;
+    soonest := greatest(soonest, room_at);
+  END IF;
+  r_next := CASE
+    WHEN soonest IS NULL THEN -1
+    WHEN soonest > t THEN soonest - t
+    WHEN given = 0 AND buried = 0 AND postponed = 0 AND looks > 0 THEN 10000 -- another transaction has them
+    ELSE 0 END;
+  RETURN QUERY SELECT NULL::bigint, NULL::bytea, NULL::bytea, 0, 0, 0::smallint, 0::bigint, 0::bigint, 0::bigint, NULL::bytea,
+    NULL::bytea, NULL::bytea, NULL::text, NULL::bigint, NULL::bytea, NULL::bytea, answers, r_next, expired, buried, postponed;
+END $$;
+
+-- Makes leases last: 1 done, 0 stale.
+CREATE FUNCTION tenure.queue_extend(p_queue bytea, p_numbers bigint[], p_deliveries bigint[], p_leases bigint[])
+RETURNS smallint[] LANGUAGE plpgsql AS $$
+DECLARE
+  q integer; t bigint := tenure.us();
+  answers smallint[] := '{}';
+BEGIN
+  SELECT o.number INTO q FROM tenure.queue o WHERE o.name = p_queue;
+  FOR i IN 1 .. cardinality(p_numbers) LOOP
+    UPDATE tenure.message m SET at = greatest(m.at, t + p_leases[i])
+      WHERE m.number = p_numbers[i] AND m.queue = q AND m.state = 1 AND m.delivery = p_deliveries[i] AND m.at > t;
+    answers := answers || FOUND::integer::smallint;
+  END LOOP;
+  RETURN answers;
+END $$;
+
+-- A message by its name or else its number, with its key and itself locked; null if it is not there.
+CREATE FUNCTION tenure.queue_hold(p_queue bytea, p_number bigint, p_name bytea) RETURNS tenure.message LANGUAGE plpgsql AS $$
+DECLARE
+  m tenure.message; n bigint; q integer;
+BEGIN
+  SELECT o.number INTO q FROM tenure.queue o WHERE o.name = p_queue;
+  FOR i IN 1 .. 10 LOOP -- another one may have taken its name meanwhile
+    IF p_name IS NULL THEN
+      SELECT * INTO m FROM tenure.message o WHERE o.queue = q AND o.number = p_number AND o.name IS NULL;
+    ELSE
+      SELECT * INTO m FROM tenure.message o WHERE o.queue = q AND o.name = p_name;
+    END IF;
+    IF NOT FOUND THEN RETURN NULL; END IF;
+    PERFORM tenure.queue_lock(1952804171, q, ARRAY[m.key]);
+    n := m.number;
+    SELECT * INTO m FROM tenure.message o WHERE o.number = n FOR UPDATE;
+    IF FOUND THEN RETURN m; END IF;
+  END LOOP;
+  RETURN NULL;
+END $$;
+
+-- The three answer as queue_standing: 0 it is not there; 1 and 2 it was waiting, and it is done.
+CREATE FUNCTION tenure.queue_cancel(p_queue bytea, p_number bigint, p_name bytea) RETURNS integer LANGUAGE plpgsql AS $$
+DECLARE
+  m tenure.message := tenure.queue_hold(p_queue, p_number, p_name);
+  standing integer := tenure.queue_standing(m.state, m.at, tenure.us());
+BEGIN
+  IF m.number IS NULL THEN RETURN 0; END IF;
+  IF standing > 2 THEN RETURN standing; END IF;
+  DELETE FROM tenure.message o WHERE o.number = m.number;
+  IF tenure.queue_free(m.queue, m.key) THEN PERFORM tenure.queue_tell(m.queue); END IF;
+  RETURN standing;
+END $$;
+
+CREATE FUNCTION tenure.queue_reschedule(p_queue bytea, p_number bigint, p_name bytea, p_delay bigint) RETURNS integer
+LANGUAGE plpgsql AS $$
+DECLARE
+  m tenure.message := tenure.queue_hold(p_queue, p_number, p_name);
+  t bigint := tenure.us();
+  standing integer := tenure.queue_standing(m.state, m.at, t);
+BEGIN
+  IF m.number IS NULL THEN RETURN 0; END IF;
+  IF standing > 2 THEN RETURN standing; END IF;
+  UPDATE tenure.message o SET state = 0, at = t + p_delay, cause = CASE WHEN m.state = 1 THEN 4 ELSE m.cause END
+    WHERE o.number = m.number;
+  PERFORM tenure.queue_free(m.queue, m.key);
+  PERFORM tenure.queue_tell(m.queue);
+  RETURN standing;
+END $$;
+
+-- 0 it is not parked, 1 it is due, 2 the queue is paused.
+CREATE FUNCTION tenure.queue_give_turn(
+  p_queue bytea, p_number bigint, p_name bytea, p_lock bytea, p_token text, p_fence bigint
+) RETURNS integer LANGUAGE plpgsql AS $$
+DECLARE m tenure.message;
+BEGIN
+  IF (SELECT q.paused FROM tenure.queue q WHERE q.name = p_queue) THEN RETURN 2; END IF;
+  m := tenure.queue_hold(p_queue, p_number, p_name);
+  IF m.number IS NULL OR m.state <> 0 OR m.cause <> 3 THEN RETURN 0; END IF;
+  UPDATE tenure.message o SET at = m.pushed, turn_lock = p_lock, turn_token = p_token, turn_fence = p_fence
+    WHERE o.number = m.number;
+  PERFORM tenure.queue_free(m.queue, m.key);
+  PERFORM tenure.queue_tell(m.queue);
+  RETURN 1;
+END $$;
+
+-- Looks. All columns that a client may see of a message, as of now.
+CREATE FUNCTION tenure.queue_get(p_queue bytea, p_number bigint, p_name bytea) RETURNS TABLE (
+  r_number bigint, r_name bytea, r_payload bytea, r_attempt integer, r_attempts integer, r_standing integer, r_due_in bigint,
+  r_age bigint, r_key bytea, r_lock bytea, r_reason bytea, r_recurrence bytea, r_expires_in bigint, r_at bigint
+) LANGUAGE plpgsql AS $$
+DECLARE q integer; t bigint := tenure.us();
+BEGIN
+  SELECT o.number INTO q FROM tenure.queue o WHERE o.name = p_queue;
+  RETURN QUERY SELECT m.number, m.name, m.payload, m.attempt, m.attempts, tenure.queue_standing(m.state, m.at, t),
+      CASE WHEN m.state = 3 THEN 0 ELSE m.at - t END, t - m.pushed, m.key, m.lock, m.reason, m.recurrence, m.expires - t, m.at
+    FROM tenure.message m
+    WHERE m.queue = q AND CASE WHEN p_name IS NULL THEN m.number = p_number AND m.name IS NULL ELSE m.name = p_name END
+      AND (m.number = p_number OR m.name = p_name);
+END $$;
+
+-- Up to p_max messages behind a place, in the order of their times: those in flight, or those that wait.
+CREATE FUNCTION tenure.queue_list(p_queue bytea, p_in_flight boolean, p_at bigint, p_after bigint, p_max integer) RETURNS TABLE (
+  r_number bigint, r_name bytea, r_payload bytea, r_attempt integer, r_attempts integer, r_standing integer, r_due_in bigint,
+  r_age bigint, r_key bytea, r_lock bytea, r_reason bytea, r_recurrence bytea, r_expires_in bigint, r_at bigint
+) LANGUAGE plpgsql AS $$
+DECLARE q integer; t bigint := tenure.us();
+BEGIN
+  SELECT o.number INTO q FROM tenure.queue o WHERE o.name = p_queue;
+  RETURN QUERY SELECT m.number, m.name, m.payload, m.attempt, m.attempts, tenure.queue_standing(m.state, m.at, t), m.at - t,
+      t - m.pushed, m.key, m.lock, m.reason, m.recurrence, m.expires - t, m.at
+    FROM (
+      (SELECT * FROM tenure.message a WHERE a.queue = q AND a.state <= 1 AND (a.state = 1 AND a.at > t) = p_in_flight
+        AND (a.at, a.number) > (p_at, p_after) ORDER BY a.at, a.number LIMIT p_max)
+      UNION ALL
+      (SELECT * FROM tenure.message h WHERE h.queue = q AND h.state = 2 AND NOT p_in_flight
+        AND (h.at, h.number) > (p_at, p_after) ORDER BY h.at, h.number LIMIT p_max)
+    ) m ORDER BY m.at, m.number LIMIT p_max;
+END $$;
+
+CREATE FUNCTION tenure.queue_limit(p_queue bytea, p_in_flight bigint, p_deliveries bigint, p_per bigint, p_every bigint)
+RETURNS void LANGUAGE plpgsql AS $$
+DECLARE n integer := tenure.queue_number(p_queue);
+BEGIN
+  UPDATE tenure.queue q SET in_flight = p_in_flight, deliveries = p_deliveries, per = p_per, every = p_every, full_at = 0
+    WHERE q.number = n;
+  PERFORM tenure.queue_tell(n);
+END $$;
+
+CREATE FUNCTION tenure.queue_pause(p_queue bytea, p_paused boolean) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE n integer := tenure.queue_number(p_queue);
+BEGIN
+  UPDATE tenure.queue q SET paused = p_paused WHERE q.number = n;
+  PERFORM tenure.queue_tell(n);
+END $$;
+
+CREATE FUNCTION tenure.queue_stats(p_queue bytea) RETURNS TABLE (
+  r_scheduled bigint, r_ready bigint, r_in_flight bigint, r_dead bigint, r_lag bigint, r_next_due bigint, r_paused boolean,
+  r_max_in_flight bigint, r_deliveries bigint, r_per bigint
+) LANGUAGE plpgsql AS $$
+DECLARE q tenure.queue; t bigint := tenure.us();
+BEGIN
+  SELECT * INTO q FROM tenure.queue o WHERE o.name = p_queue;
+  RETURN QUERY SELECT count(*) FILTER (WHERE m.standing = 1), count(*) FILTER (WHERE m.standing = 2),
+      count(*) FILTER (WHERE m.standing = 3), count(*) FILTER (WHERE m.standing = 4),
+      coalesce(t - min(m.at) FILTER (WHERE m.standing = 2), 0), min(m.at) FILTER (WHERE m.standing = 1) - t,
+      coalesce(q.paused, false), coalesce(q.in_flight, 0), coalesce(q.deliveries, 0), coalesce(q.per, 0)
+    FROM (SELECT o.at, tenure.queue_standing(o.state, o.at, t) AS standing FROM tenure.message o WHERE o.queue = q.number) m;
+END $$;
+
+-- Removes up to p_max messages that wait, none with a number above p_newest (0: all numbers so far). Tells how many it looked
+-- at, how many went, and which number was the newest.
+CREATE FUNCTION tenure.queue_purge(p_queue bytea, p_max integer, p_newest bigint, OUT r_found integer, OUT r_removed integer,
+  OUT r_newest bigint) LANGUAGE plpgsql AS $$
+DECLARE
+  q integer; t bigint := tenure.us();
+  numbers bigint[]; keys bytea[]; k bytea;
+BEGIN
+  SELECT o.number INTO q FROM tenure.queue o WHERE o.name = p_queue;
+  r_newest := CASE WHEN p_newest > 0 THEN p_newest ELSE (SELECT s.last_value FROM tenure.message_number_seq s) END;
+  SELECT array_agg(c.number), array_agg(DISTINCT c.key) INTO numbers, keys FROM (
+    SELECT m.number, m.key FROM tenure.message m WHERE m.queue = q AND m.number <= r_newest
+      AND (m.state <= 1 AND NOT (m.state = 1 AND m.at > t) OR m.state = 2)
+    ORDER BY m.at, m.number LIMIT p_max) c;
+  r_found := coalesce(cardinality(numbers), 0);
+  PERFORM tenure.queue_lock(1952804171, q, keys);
+  WITH gone AS (
+    DELETE FROM tenure.message m USING (
+      SELECT o.number FROM tenure.message o WHERE o.number = ANY (numbers) AND o.queue = q AND tenure.queue_standing(o.state, o.at, t) <= 2
+        FOR UPDATE SKIP LOCKED) o
+      WHERE m.number = o.number RETURNING m.number)
+  SELECT count(*) INTO r_removed FROM gone;
+  FOREACH k IN ARRAY coalesce(keys, '{}') LOOP
+    PERFORM tenure.queue_free(q, k);
+  END LOOP;
+  IF EXISTS (SELECT FROM unnest(keys) u WHERE u IS NOT NULL) THEN PERFORM tenure.queue_tell(q); END IF;
+END $$;
+
+CREATE FUNCTION tenure.queue_names(p_after bytea, p_max integer) RETURNS SETOF bytea LANGUAGE sql STABLE AS $$
+  SELECT q.name FROM tenure.queue q WHERE q.name > p_after
+    AND (q.paused OR q.in_flight > 0 OR q.deliveries > 0 OR EXISTS (SELECT FROM tenure.message m WHERE m.queue = q.number))
+    ORDER BY q.name LIMIT p_max
+$$;
+
+CREATE FUNCTION tenure.queue_dead(p_queue bytea, p_at bigint, p_after bigint, p_max integer) RETURNS TABLE (
+  r_number bigint, r_name bytea, r_payload bytea, r_attempt integer, r_doom smallint, r_reason bytea, r_at bigint, r_died bigint
+) LANGUAGE plpgsql AS $$
+DECLARE q integer; t bigint := tenure.us();
+BEGIN
+  SELECT o.number INTO q FROM tenure.queue o WHERE o.name = p_queue;
+  RETURN QUERY SELECT m.number, m.name, m.payload, m.attempt, m.doom, m.reason, m.at, t - m.at FROM tenure.message m
+    WHERE m.queue = q AND m.state = 3 AND (m.at, m.number) > (p_at, p_after) ORDER BY m.at, m.number LIMIT p_max;
+END $$;
+
+-- Numbers of dead letters: those with these numbers or names, or else the oldest.
+CREATE FUNCTION tenure.queue_dead_chosen(p_queue integer, p_numbers bigint[], p_names bytea[], p_oldest integer)
+RETURNS bigint[] LANGUAGE sql VOLATILE AS $$
+  SELECT array_agg(c.number) FROM (
+    SELECT m.number FROM tenure.message m WHERE m.queue = p_queue AND m.state = 3
+      AND (p_oldest IS NOT NULL OR m.number = ANY (p_numbers) AND m.name IS NULL OR m.name = ANY (p_names))
+      ORDER BY m.at, m.number LIMIT p_oldest FOR UPDATE SKIP LOCKED) c
+$$;
+
+-- Makes dead letters due, or removes them (a delay of null). Tells how many; one more than asked for stands for a rest.
+CREATE FUNCTION tenure.queue_dead_move(p_queue bytea, p_numbers bigint[], p_names bytea[], p_oldest integer, p_delay bigint,
+  OUT r_moved bigint, OUT r_rest boolean) LANGUAGE plpgsql AS $$
+DECLARE
+  q integer; t bigint := tenure.us(); numbers bigint[];
+BEGIN
+  SELECT o.number INTO q FROM tenure.queue o WHERE o.name = p_queue;
+  numbers := coalesce(tenure.queue_dead_chosen(q, p_numbers, p_names, p_oldest), '{}');
+  IF p_delay IS NULL THEN
+    DELETE FROM tenure.message m WHERE m.number = ANY (numbers);
+  ELSE
+    UPDATE tenure.message m SET state = 0, at = t + p_delay, attempt = 0, doom = NULL, cause = 5, expires = NULL
+      WHERE m.number = ANY (numbers);
+    IF cardinality(numbers) > 0 THEN PERFORM tenure.queue_tell(q); END IF;
+  END IF;
+  r_moved := cardinality(numbers);
+  r_rest := p_oldest IS NOT NULL AND EXISTS (SELECT FROM tenure.message m WHERE m.queue = q AND m.state = 3);
+END $$;

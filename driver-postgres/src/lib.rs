@@ -1,0 +1,5 @@
+//! PostgreSQL driver of tenure.
+
+mod queue;
+
+pub use queue::{PostgresQueue, QueueLink};

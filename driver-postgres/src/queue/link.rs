@@ -1,0 +1,43 @@
+//! What the queues need of the connections.
+
+use std::fmt::Debug;
+
+use async_trait::async_trait;
+use tenure_core::driver::QueueRouter;
+use tenure_core::queue::QueueName;
+use tenure_core::{FenceFloor, Result};
+use tokio_postgres::Row;
+use tokio_postgres::types::{ToSql, Type};
+
+/// A parameter of a statement, and its type.
+pub(super) type Parameter<'a> = (&'a (dyn ToSql + Sync), Type);
+
+/// Requests and wake-ups of one client.
+#[async_trait]
+pub trait QueueLink: Debug + Send + Sync + 'static {
+    /// Runs one statement about a queue as a transaction of its own. Requests of one queue may overtake each other.
+    ///
+    /// # Errors
+    ///
+    /// As drivers report them: what was certainly not applied, and what may have been.
+    async fn ask(&self, queue: Option<&QueueName>, statement: &str, parameters: &[(&(dyn ToSql + Sync), Type)]) -> Result<Vec<Row>>;
+
+    /// Returns once notifications to this client arrive at the [router](Self::router). After every gap it wakes all watchers.
+    ///
+    /// # Errors
+    ///
+    /// Those of connecting.
+    async fn listen(&self) -> Result<()>;
+
+    /// By which number notifications find this client.
+    fn client(&self) -> i64;
+
+    /// Where a notification `q QUEUE` (hexadecimal) goes.
+    fn router(&self) -> &QueueRouter;
+
+    /// The most dead letters of a queue.
+    fn max_dead_letters(&self) -> u64;
+
+    /// What fences of deliveries are greater than.
+    fn fence_floor(&self) -> FenceFloor;
+}

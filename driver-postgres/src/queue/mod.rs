@@ -1,0 +1,10 @@
+//! Delay queues: rows of the tables `message`, `settled`, `queue` and `watcher`. What happens to them is in
+//! `sql/queue.sql`; here requests become parameters, and rows become answers.
+
+mod driver;
+mod link;
+mod read;
+mod write;
+
+pub use driver::PostgresQueue;
+pub use link::QueueLink;

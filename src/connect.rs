@@ -152,6 +152,11 @@ async fn backend_of(scheme: Scheme, url: BackendUrl) -> Result<Backend> {
             let config = tenure_sqlite::SqliteConfig::read(url)?;
             tenure_sqlite::SqliteDriver::open(config).await.map(Backend::from)
         }
+        #[cfg(feature = "postgres")]
+        Scheme::Postgres => {
+            let config = tenure_postgres::PostgresConfig::read(url)?;
+            tenure_postgres::PostgresDriver::connect_with(config).await.map(Backend::from)
+        }
         #[cfg(feature = "redis")]
         Scheme::Redis => {
             let config = tenure_redis::RedisConfig::read(url)?;
@@ -186,6 +191,7 @@ async fn backend_of(scheme: Scheme, url: BackendUrl) -> Result<Backend> {
         }
         #[cfg(not(all(
             feature = "memory",
+            feature = "postgres",
             feature = "sqlite",
             feature = "redis",
             feature = "fred",

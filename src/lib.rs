@@ -67,6 +67,7 @@
 //! | Cargo feature | URL | for |
 //! |---|---|---|
 //! | `memory` (default) | `memory:` | tasks of one process; tests under virtual time, with faults on demand |
+//! | `postgres` | `postgres://user@host/database` | whoever shares that database |
 //! | `sqlite` | `sqlite:PATH`, `sqlite:` | processes of one machine (Linux), in a file, without a server |
 //! | `redis` | `redis://`, `redis+unix://`, `redis+cluster://`, `redis+sentinel://` | processes that share Redis (6.2 or newer) |
 //! | `fred` | the same after `fred+` | the same locks, on the client library `fred` |
@@ -151,6 +152,9 @@ pub mod blocking;
 #[cfg_attr(docsrs, doc(cfg(feature = "memory")))]
 pub mod memory;
 
+#[cfg(feature = "postgres")]
+#[cfg_attr(docsrs, doc(cfg(feature = "postgres")))]
+pub mod postgres;
 #[cfg(feature = "sqlite")]
 #[cfg_attr(docsrs, doc(cfg(feature = "sqlite")))]
 pub mod sqlite;

@@ -8,6 +8,7 @@ use tenure_core::{Error, ErrorKind, Result};
 pub(crate) enum Scheme {
     Memory,
     Sqlite,
+    Postgres,
     Redis,
     Fred,
     Etcd,
@@ -16,8 +17,8 @@ pub(crate) enum Scheme {
 }
 
 /// What URLs may begin with, for messages.
-const KNOWN: &str = "memory:, sqlite:, redis://, rediss://, redis+unix://, redis+cluster://, redis+sentinel://, fred+ before \
-                     any of these but the first two, redlock+ before redis://, rediss:// and the same after fred+, etcd:// and \
+const KNOWN: &str = "memory:, sqlite:, postgres://, redis://, rediss://, redis+unix://, redis+cluster://, redis+sentinel://, fred+ before \
+                     any of these but the first three, redlock+ before redis://, rediss:// and the same after fred+, etcd:// and \
                      etcds://";
 
 impl Scheme {
@@ -30,6 +31,7 @@ impl Scheme {
         let scheme = match url.scheme() {
             "memory" => Self::Memory,
             "sqlite" => Self::Sqlite,
+            "postgres" | "postgresql" => Self::Postgres,
             "etcd" | "etcds" => Self::Etcd,
             name if is_redis(name) => Self::Redis,
             name if name.strip_prefix("fred+").is_some_and(is_redis) => Self::Fred,
@@ -49,6 +51,7 @@ impl Scheme {
         match self {
             Self::Memory => &["memory"],
             Self::Sqlite => &["sqlite"],
+            Self::Postgres => &["postgres"],
             Self::Redis => &["redis"],
             Self::Fred => &["fred"],
             Self::Etcd => &["etcd"],
@@ -61,6 +64,7 @@ impl Scheme {
     #[cfg_attr(
         all(
             feature = "memory",
+            feature = "postgres",
             feature = "sqlite",
             feature = "redis",
             feature = "fred",
@@ -97,6 +101,7 @@ mod tests {
             ("memory:shared", Scheme::Memory),
             ("redis://host", Scheme::Redis),
             ("sqlite:", Scheme::Sqlite),
+            ("PostgreSQL://app@host/db", Scheme::Postgres),
             ("SQLite:///var/locks.db", Scheme::Sqlite),
             ("REDIS://host", Scheme::Redis),
             ("Memory:", Scheme::Memory),

@@ -28,6 +28,8 @@ pub fn defaults() -> Vec<(&'static str, Defaults)> {
     vec![
         ("memory", memory()),
         ("sqlite", sqlite()),
+        ("postgres, unlogged", postgres(false)),
+        ("postgres, logged", postgres(true)),
         ("redis and fred, one server", redis(Exclusion::SingleNode)),
         ("redis and fred, cluster or sentinels", redis(Exclusion::LossyFailover)),
         ("redlock, 3 Redis servers", redlock(3)),
@@ -66,6 +68,27 @@ pub(crate) fn sqlite() -> Defaults {
         .with_attempts(10_000)
         .with_dead_letters(100_000);
     let reentrant = ReentrantCapabilities::new(OwnerScope::Backend, 1_000);
+    Defaults { locks, reentrant, queue: Some(queue) }
+}
+
+/// A database whose tables of locks are logged, or not.
+pub(crate) fn postgres(logged: bool) -> Defaults {
+    let exclusion = if logged { Exclusion::LossyFailover } else { Exclusion::OnePrimary };
+    let ttl = millis_up_to(Duration::from_secs(60));
+    let locks = LockCapabilities::new(exclusion, Fencing::ClockSeeded, Waiting::Fifo, ttl)
+        .with_max_waiters(Some(10_000))
+        .with_renew_batch(200)
+        .with_max_fences(1024);
+    let queue = QueueCapabilities::new(Exclusion::LossyFailover, Fencing::ClockSeeded, QueueWake::Notified)
+        .with_parking(Parking::Attended)
+        .with_payload(1024 * 1024)
+        .with_batch(256)
+        .with_request_bytes(2 * 1024 * 1024)
+        .with_delay(Duration::from_secs(3_650 * 86_400))
+        .with_lease(LeaseRange { min: Duration::from_millis(10), max: Duration::from_secs(86_400) })
+        .with_attempts(10_000)
+        .with_dead_letters(100_000);
+    let reentrant = ReentrantCapabilities::new(OwnerScope::Backend, 100);
     Defaults { locks, reentrant, queue: Some(queue) }
 }
 

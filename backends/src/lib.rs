@@ -16,6 +16,7 @@
 //! | `redlock/slow-minority` | the same, two of five stopped after the clients connected |
 //! | `etcd/single`, `etcd/3-members` | the `etcd` driver on clusters of the harness's own; with the feature `etcd` |
 //! | `sqlite/file` | the `sqlite` driver, on a file of its own for each case |
+//! | `postgres/unlogged`, `postgres/logged` | the `postgres` driver on servers of the harness's own |
 //! | `redis/single@6.2`, `redis/acl@6.2` | the oldest server that is supported |
 //! | `redis/single@valkey-9` | Valkey |
 //! | `etcd/single@3.5` | an older etcd |
@@ -31,6 +32,7 @@ mod etcd;
 mod memory;
 mod other;
 mod pages;
+mod postgres;
 mod redis;
 mod redlock;
 mod sqlite;
@@ -46,6 +48,7 @@ pub use defaults::{Defaults, defaults};
 pub use etcd::EtcdMaker;
 pub use memory::MemoryMaker;
 pub use pages::{capabilities_page, cases_page, ids};
+pub use postgres::PostgresMaker;
 pub use redis::{Library, RedisMaker, Setup};
 pub use redlock::{RedlockMaker, RedlockMemoryMaker};
 pub use sqlite::SqliteMaker;
@@ -59,6 +62,7 @@ pub async fn connect(url: &str) -> tenure_core::Result<Backend> {
     match url.split_once(':') {
         Some((scheme, _)) if scheme.contains("redis") => tenure::connect_backend(url).await,
         Some(("sqlite", _)) => Ok(tenure_sqlite::SqliteDriver::open_url(url).await?.into()),
+        Some(("postgres", _)) => Ok(tenure_postgres::PostgresDriver::connect(url).await?.into()),
         #[cfg(feature = "etcd")]
         Some(("etcd", _)) => Ok(tenure_etcd::EtcdDriver::connect(url).await?.into()),
         _ => Err(Error::new(ErrorKind::Unsupported, "no backend that a worker can reach")),
@@ -83,6 +87,8 @@ pub fn makers() -> Vec<Arc<dyn HarnessMaker>> {
         #[cfg(feature = "etcd")]
         Arc::new(EtcdMaker::three_members()),
         Arc::new(SqliteMaker),
+        Arc::new(PostgresMaker::unlogged()),
+        Arc::new(PostgresMaker::logged()),
         Arc::new(RedisMaker::other(Setup::Single, "redis-6.2")),
         Arc::new(RedisMaker::other(Setup::Acl, "redis-6.2")),
         Arc::new(RedisMaker::other(Setup::Single, "valkey-9")),

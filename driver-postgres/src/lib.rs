@@ -1,5 +1,17 @@
-//! PostgreSQL driver of tenure.
+//! PostgreSQL driver of [tenure](https://docs.rs/tenure): locks and delay queues in a database that is there already.
 
+mod config;
+mod connection;
+mod doctor;
+mod driver;
+mod error;
+mod locks;
 mod queue;
+mod schema;
+mod span;
+#[cfg(feature = "tls")]
+mod tls;
 
-pub use queue::{PostgresQueue, QueueLink};
+pub use config::{Install, PostgresConfig};
+pub use driver::PostgresDriver;
+pub use schema::install_sql;

@@ -67,6 +67,19 @@ impl PostgresServer {
         Ok(server)
     }
 
+    /// What is installed: `PostgreSQL 15.3`.
+    ///
+    /// # Errors
+    ///
+    /// [`io::ErrorKind::NotFound`] when nothing is.
+    pub fn version() -> io::Result<String> {
+        let programs = programs(&PostgresOptions::new())?;
+        let said = Command::new(programs.join("postgres")).arg("--version").output()?;
+        let said = String::from_utf8_lossy(&said.stdout).into_owned();
+        let number = said.split_whitespace().nth(2).unwrap_or("of an unknown version");
+        Ok(format!("PostgreSQL {number}"))
+    }
+
     /// Starts a standby that follows this server (streaming, asynchronous) and answers queries that only read.
     ///
     /// # Errors

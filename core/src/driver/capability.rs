@@ -91,6 +91,9 @@ pub enum Exclusion {
     Process,
     /// Loss of the one node's data (a restart without persistence, eviction, a flush).
     SingleNode,
+    /// Two servers that both take themselves for the primary. A restart and a failover forget all leases, and are noticed: then
+    /// none is granted until the longest of them is over.
+    OnePrimary,
     /// As [`Exclusion::SingleNode`], and a failover to a replica that had not seen the lock.
     LossyFailover,
     /// Loss of data on a majority of this many independent nodes.

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use tenure_core::driver::{
-    Attempts, Cancelled, DeadPage, DeadPlace, DeadSelection, Delay, DelayQueue, Exclusion, Extended, Extension,
-    Fencing, KeyedConcurrency, Lease, LeaseRange, ListPlace, Listed, LockTurn, MessageInfo, MessagePage, MessageState,
-    NewMessage, Parking, Payload, PurgePlace, PurgeStep, Purged, Pushed, QueueCapabilities, QueuePage, QueueStats,
-    QueueWake, ReceiveRequest, Received, Redriven, Rescheduled, Rest, Settle, Settled, TurnGiven, Watch,
+    Cancelled, DeadPage, DeadPlace, DeadSelection, Delay, DelayQueue, Exchanged, Exclusion, Extended, Extension,
+    Fencing, ListPlace, Listed, LockTurn, MessageInfo, MessagePage, MessageState, NewMessage, Next, Parking, Payload,
+    PurgePlace, PurgeStep, Purged, Pushed, QueueCapabilities, QueuePage, QueueStats, QueueWake, ReceiveRequest,
+    Received, Redriven, Rescheduled, Rest, Settle, Settled, TurnGiven, Watch,
 };
 use tenure_core::queue::{MessageId, QueueLimits, QueueName};
 use tenure_core::{Error, ErrorKind, Result};
@@ -42,14 +42,13 @@ const WATCH: &str = "SELECT tenure.queue_watch($1, $2)";
 
 /// The delay queues of a database, as one client sees them.
 #[derive(Clone, Debug)]
-pub struct PostgresQueue {
+pub(crate) struct PostgresQueue {
     link: Arc<dyn QueueLink>,
 }
 
 impl PostgresQueue {
     /// The queues behind these connections.
-    #[must_use]
-    pub fn new(link: Arc<dyn QueueLink>) -> Self {
+    pub(crate) fn new(link: Arc<dyn QueueLink>) -> Self {
         Self { link }
     }
 
@@ -99,12 +98,7 @@ impl PostgresQueue {
         turned(&self.ask(queue, TURN, &all).await?)
     }
 
-    async fn move_dead(
-        &self,
-        queue: &QueueName,
-        which: &DeadSelection,
-        delay: Option<Delay>,
-    ) -> Result<(u64, Rest)> {
+    async fn move_dead(&self, queue: &QueueName, which: &DeadSelection, delay: Option<Delay>) -> Result<(u64, Rest)> {
         let (numbers, names, oldest): (Vec<i64>, Vec<&[u8]>, Option<i32>) = match which {
             DeadSelection::Ids(ids) => (
                 ids.iter().filter_map(|id| id.as_number().map(u64::cast_signed)).collect(),
@@ -114,12 +108,8 @@ impl PostgresQueue {
             DeadSelection::Oldest(count) => (vec![], vec![], Some(i32::try_from(*count).unwrap_or(i32::MAX))),
         };
         let delay = delay.map(|delay| micros(delay.get()));
-        let parameters: [Parameter<'_>; 4] = [
-            (&numbers, Type::INT8_ARRAY),
-            (&names, Type::BYTEA_ARRAY),
-            (&oldest, Type::INT4),
-            (&delay, Type::INT8),
-        ];
+        let parameters: [Parameter<'_>; 4] =
+            [(&numbers, Type::INT8_ARRAY), (&names, Type::BYTEA_ARRAY), (&oldest, Type::INT4), (&delay, Type::INT8)];
         let rows = self.ask(queue, DEAD_MOVE, &parameters).await?;
         let row = single(&rows)?;
         let moved: i64 = get(row, 0)?;
@@ -131,22 +121,12 @@ impl PostgresQueue {
 #[async_trait]
 impl DelayQueue for PostgresQueue {
     fn capabilities(&self) -> QueueCapabilities {
-        QueueCapabilities {
-            clock_error: Duration::ZERO,
-            wake: QueueWake::Notified,
-            durability: Exclusion::SingleNode,
-            fencing: Fencing::ClockSeeded,
-            keys: KeyedConcurrency::OneInFlight,
-            parking: Parking::Attended,
-            payload: Payload::MAX_LEN,
-            batch: BATCH,
-            request_bytes: REQUEST_BYTES,
-            delay: Delay::MAX,
-            lease: LeaseRange { min: Lease::MIN, max: Lease::MAX },
-            attempts: Attempts::MAX,
-            backlog: None,
-            dead_letters: self.link.max_dead_letters(),
-        }
+        QueueCapabilities::new(Exclusion::LossyFailover, Fencing::ClockSeeded, QueueWake::Notified)
+            .with_parking(Parking::Attended)
+            .with_payload(Payload::MAX_LEN)
+            .with_batch(BATCH)
+            .with_request_bytes(REQUEST_BYTES)
+            .with_dead_letters(self.link.max_dead_letters())
     }
 
     async fn push(&self, queue: &QueueName, messages: &[NewMessage]) -> Result<Vec<Pushed>> {
@@ -161,23 +141,18 @@ impl DelayQueue for PostgresQueue {
             let text = format!("{} answers to {} messages", rows.len(), messages.len());
             return Err(Error::new(ErrorKind::Protocol, text));
         }
-        rows.iter().zip(messages).map(|(row, message)| pushed(row, message.id.as_ref().map(|named| &named.id))).collect()
+        rows.iter()
+            .zip(messages)
+            .map(|(row, message)| pushed(row, message.id.as_ref().map(|named| &named.id)))
+            .collect()
     }
 
-    async fn receive(&self, request: &ReceiveRequest) -> Result<Received> {
-        self.settle_and_receive(&[], request).await.map(|(_, received)| received)
-    }
-
-    async fn settle(&self, queue: &QueueName, settles: &[Settle]) -> Result<Vec<Settled>> {
-        self.turn(queue, settles, 0, Duration::ZERO).await.map(|(settled, _)| settled)
-    }
-
-    async fn settle_and_receive(
-        &self,
-        settles: &[Settle],
-        request: &ReceiveRequest,
-    ) -> Result<(Vec<Settled>, Received)> {
-        self.turn(&request.queue, settles, request.max, request.lease.get()).await
+    async fn exchange(&self, settles: &[Settle], request: &ReceiveRequest) -> Result<Exchanged> {
+        if settles.is_empty() && request.max == 0 {
+            return Ok(Exchanged::new(Vec::new(), Received::nothing(Next::Now)));
+        }
+        let (settled, received) = self.turn(&request.queue, settles, request.max, request.lease.get()).await?;
+        Ok(Exchanged::new(settled, received))
     }
 
     async fn extend(&self, queue: &QueueName, extensions: &[Extension]) -> Result<Vec<Extended>> {
@@ -242,7 +217,7 @@ impl DelayQueue for PostgresQueue {
         };
         let next = rows.last().filter(|_| rows.len() == max).map(place).transpose()?;
         // Damaged messages are left out.
-        Ok(MessagePage { messages: rows.iter().filter_map(|row| info(row).ok()).collect(), next })
+        Ok(MessagePage::new(rows.iter().filter_map(|row| info(row).ok()).collect(), next))
     }
 
     async fn limit(&self, queue: &QueueName, limits: &QueueLimits) -> Result<()> {
@@ -269,12 +244,13 @@ impl DelayQueue for PostgresQueue {
     }
 
     async fn purge(&self, queue: &QueueName, max: usize, from: Option<PurgePlace>) -> Result<PurgeStep> {
-        let (most, newest) = (i32::try_from(max).unwrap_or(i32::MAX), from.map_or(0, |place| place.newest.cast_signed()));
+        let (most, newest) =
+            (i32::try_from(max).unwrap_or(i32::MAX), from.map_or(0, |place| place.newest.cast_signed()));
         let rows = self.ask(queue, PURGE, &[(&most, Type::INT4), (&newest, Type::INT8)]).await?;
         let row = single(&rows)?;
         let (found, removed, newest): (i32, i32, i64) = (get(row, 0)?, get(row, 1)?, get(row, 2)?);
         let next = (found == most).then_some(PurgePlace { newest: newest.cast_unsigned(), at: 0 });
-        Ok(PurgeStep { removed: u64::from(removed.cast_unsigned()), next })
+        Ok(PurgeStep::new(u64::from(removed.cast_unsigned()), next))
     }
 
     async fn list_queues(&self, after: Option<QueueName>, max: usize) -> Result<QueuePage> {
@@ -284,7 +260,7 @@ impl DelayQueue for PostgresQueue {
         let rows = self.link.ask(None, NAMES, &parameters).await?;
         let named = |row| QueueName::new(get::<&[u8]>(row, 0)?).map_err(|error| damaged(error.message()));
         let queues = rows.iter().take(max).map(named).collect::<Result<_>>()?;
-        Ok(QueuePage { queues, rest: if rows.len() > max { Rest::More } else { Rest::None } })
+        Ok(QueuePage::new(queues, if rows.len() > max { Rest::More } else { Rest::None }))
     }
 
     async fn dead_list(&self, queue: &QueueName, after: Option<DeadPlace>, max: usize) -> Result<DeadPage> {
@@ -294,15 +270,15 @@ impl DelayQueue for PostgresQueue {
         let parameters: [Parameter<'_>; 3] = [(&at, Type::INT8), (&number, Type::INT8), (&most, Type::INT4)];
         let rows = self.ask(queue, DEAD, &parameters).await?;
         let letters = rows.iter().take(max).map(letter).collect::<Result<_>>()?;
-        Ok(DeadPage { letters, rest: if rows.len() > max { Rest::More } else { Rest::None } })
+        Ok(DeadPage::new(letters, if rows.len() > max { Rest::More } else { Rest::None }))
     }
 
     async fn dead_redrive(&self, queue: &QueueName, which: &DeadSelection, delay: Delay) -> Result<Redriven> {
-        self.move_dead(queue, which, Some(delay)).await.map(|(moved, rest)| Redriven { moved, rest })
+        self.move_dead(queue, which, Some(delay)).await.map(|(moved, rest)| Redriven::new(moved, rest))
     }
 
     async fn dead_purge(&self, queue: &QueueName, which: &DeadSelection) -> Result<Purged> {
-        self.move_dead(queue, which, None).await.map(|(removed, rest)| Purged { removed, rest })
+        self.move_dead(queue, which, None).await.map(|(removed, rest)| Purged::new(removed, rest))
     }
 
     async fn watch(&self, queue: &QueueName) -> Result<Watch> {

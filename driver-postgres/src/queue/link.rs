@@ -7,20 +7,19 @@ use tenure_core::driver::QueueRouter;
 use tenure_core::queue::QueueName;
 use tenure_core::{FenceFloor, Result};
 use tokio_postgres::Row;
-use tokio_postgres::types::{ToSql, Type};
 
-/// A parameter of a statement, and its type.
-pub(super) type Parameter<'a> = (&'a (dyn ToSql + Sync), Type);
+use crate::connection::Connections;
+pub(super) use crate::connection::Parameter;
 
 /// Requests and wake-ups of one client.
 #[async_trait]
-pub trait QueueLink: Debug + Send + Sync + 'static {
+pub(crate) trait QueueLink: Debug + Send + Sync + 'static {
     /// Runs one statement about a queue as a transaction of its own. Requests of one queue may overtake each other.
     ///
     /// # Errors
     ///
     /// As drivers report them: what was certainly not applied, and what may have been.
-    async fn ask(&self, queue: Option<&QueueName>, statement: &str, parameters: &[(&(dyn ToSql + Sync), Type)]) -> Result<Vec<Row>>;
+    async fn ask(&self, queue: Option<&QueueName>, statement: &str, parameters: &[Parameter<'_>]) -> Result<Vec<Row>>;
 
     /// Returns once notifications to this client arrive at the [router](Self::router). After every gap it wakes all watchers.
     ///
@@ -40,4 +39,32 @@ pub trait QueueLink: Debug + Send + Sync + 'static {
 
     /// What fences of deliveries are greater than.
     fn fence_floor(&self) -> FenceFloor;
+}
+
+/// The connections of the driver, which locks use as well.
+#[async_trait]
+impl QueueLink for Connections {
+    async fn ask(&self, queue: Option<&QueueName>, statement: &str, parameters: &[Parameter<'_>]) -> Result<Vec<Row>> {
+        Connections::ask(self, queue.map_or(&[], QueueName::as_bytes), statement, parameters).await
+    }
+
+    async fn listen(&self) -> Result<()> {
+        Connections::listen(self).await
+    }
+
+    fn client(&self) -> i64 {
+        self.ear.id()
+    }
+
+    fn router(&self) -> &QueueRouter {
+        self.ear.queues()
+    }
+
+    fn max_dead_letters(&self) -> u64 {
+        self.config().caps.max_dead_letters
+    }
+
+    fn fence_floor(&self) -> FenceFloor {
+        self.config().fence_floor
+    }
 }

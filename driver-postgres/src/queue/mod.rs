@@ -6,5 +6,4 @@ mod link;
 mod read;
 mod write;
 
-pub use driver::PostgresQueue;
-pub use link::QueueLink;
+pub(crate) use driver::PostgresQueue;

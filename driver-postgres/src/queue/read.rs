@@ -99,9 +99,9 @@ pub(super) fn turned(rows: &[Row]) -> Result<(Vec<Settled>, Received)> {
         micros => Next::In(span(micros)),
     };
     let count = |at| get::<i32>(last, at).map(i32::cast_unsigned);
-    let healed = Healed { expired: count(18)?, dead: count(19)?, postponed: count(20)?, orphans: 0 };
+    let healed = Healed::default().with_expired(count(18)?).with_dead(count(19)?).with_postponed(count(20)?);
     let settled = answers.unwrap_or_default().into_iter().map(settled).collect::<Result<_>>()?;
-    Ok((settled, Received { deliveries, next, healed }))
+    Ok((settled, Received::new(deliveries, next).with_healed(healed)))
 }
 
 fn settled(answer: i16) -> Result<Settled> {
@@ -116,47 +116,43 @@ fn delivery(row: &Row) -> Result<RawDelivery> {
     let (turn_lock, turn_token, turn_fence): (Option<&[u8]>, Option<&str>, Option<i64>) =
         (get(row, 11)?, get(row, 12)?, get(row, 13)?);
     let turn = match (turn_lock, turn_token, turn_fence) {
-        (Some(lock), Some(token), Some(fence)) => Some(LockTurn {
-            lock: LockName::new(lock).map_err(|error| damaged(error.message()))?,
-            token: OwnerToken::parse(token).map_err(|error| damaged(error.message()))?,
-            fence: FencingToken::new(unsigned(fence)).ok_or_else(|| damaged("the fence of a turn"))?,
-        }),
+        (Some(lock), Some(token), Some(fence)) => Some(LockTurn::new(
+            LockName::new(lock).map_err(|error| damaged(error.message()))?,
+            OwnerToken::parse(token).map_err(|error| damaged(error.message()))?,
+            FencingToken::new(unsigned(fence)).ok_or_else(|| damaged("the fence of a turn"))?,
+        )),
         _ => None,
     };
-    Ok(RawDelivery {
-        id: id(row, 0, 1)?,
-        payload: payload(get(row, 2)?)?,
-        attempt: get::<i32>(row, 3)?.cast_unsigned(),
-        attempts: attempts(get(row, 4)?)?,
-        cause: cause.ok_or_else(|| damaged("the cause is not known"))?,
-        fence: FencingToken::new(unsigned(fence)).ok_or_else(|| damaged("the fence of a delivery"))?,
-        receipt: Receipt::new([number.cast_unsigned(), fence.cast_unsigned(), 0]),
-        late: span(get(row, 7)?),
-        age: span(get(row, 8)?),
-        key: made(get(row, 9)?, |key: &[u8]| ConcurrencyKey::new(key))?,
-        lock: made(get(row, 10)?, |lock: &[u8]| LockName::new(lock))?,
-        turn,
-        reason: text(get(row, 14)?, |reason| Reason::new(reason))?,
-        recurrence: text(get(row, 15)?, |recurrence| Recurrence::new(recurrence))?,
-    })
+    Ok(RawDelivery::new(
+        id(row, 0, 1)?,
+        payload(get(row, 2)?)?,
+        FencingToken::new(unsigned(fence)).ok_or_else(|| damaged("the fence of a delivery"))?,
+        Receipt::new([number.cast_unsigned(), fence.cast_unsigned(), 0]),
+    )
+    .with_attempt(get::<i32>(row, 3)?.cast_unsigned())
+    .with_attempts(attempts(get(row, 4)?)?)
+    .with_cause(cause.ok_or_else(|| damaged("the cause is not known"))?)
+    .with_late(span(get(row, 7)?))
+    .with_age(span(get(row, 8)?))
+    .with_key(made(get(row, 9)?, |key: &[u8]| ConcurrencyKey::new(key))?)
+    .with_lock(made(get(row, 10)?, |lock: &[u8]| LockName::new(lock))?)
+    .with_turn(turn)
+    .with_reason(text(get(row, 14)?, |reason| Reason::new(reason))?)
+    .with_recurrence(text(get(row, 15)?, |recurrence| Recurrence::new(recurrence))?))
 }
 
 /// A row of `tenure.queue_get` or `tenure.queue_list`.
 pub(super) fn info(row: &Row) -> Result<MessageInfo> {
-    Ok(MessageInfo {
-        id: id(row, 0, 1)?,
-        payload: payload(get(row, 2)?)?,
-        attempt: get::<i32>(row, 3)?.cast_unsigned(),
-        attempts: attempts(get(row, 4)?)?,
-        state: standing(get(row, 5)?)?,
-        due_in: span(get(row, 6)?),
-        age: span(get(row, 7)?),
-        key: made(get(row, 8)?, |key: &[u8]| ConcurrencyKey::new(key))?,
-        lock: made(get(row, 9)?, |lock: &[u8]| LockName::new(lock))?,
-        reason: text(get(row, 10)?, |reason| Reason::new(reason))?,
-        recurrence: text(get(row, 11)?, |recurrence| Recurrence::new(recurrence))?,
-        expires_in: get::<Option<i64>>(row, 12)?.map(span),
-    })
+    Ok(MessageInfo::new(id(row, 0, 1)?, standing(get(row, 5)?)?, payload(get(row, 2)?)?)
+        .with_attempt(get::<i32>(row, 3)?.cast_unsigned())
+        .with_attempts(attempts(get(row, 4)?)?)
+        .with_due_in(span(get(row, 6)?))
+        .with_age(span(get(row, 7)?))
+        .with_key(made(get(row, 8)?, |key: &[u8]| ConcurrencyKey::new(key))?)
+        .with_lock(made(get(row, 9)?, |lock: &[u8]| LockName::new(lock))?)
+        .with_reason(text(get(row, 10)?, |reason| Reason::new(reason))?)
+        .with_recurrence(text(get(row, 11)?, |recurrence| Recurrence::new(recurrence))?)
+        .with_expires_in(get::<Option<i64>>(row, 12)?.map(span)))
 }
 
 /// The row of `tenure.queue_stats`.
@@ -168,31 +164,27 @@ pub(super) fn stats(row: &Row) -> Result<QueueStats> {
         let deliveries = u32::try_from(get::<i64>(row, 8)?).unwrap_or(u32::MAX);
         if deliveries == 0 { Ok(limits) } else { Ok(limits.rate(Rate::new(deliveries, span(get(row, 9)?))?)) }
     };
-    Ok(QueueStats {
-        scheduled: count(0)?,
-        ready: count(1)?,
-        in_flight: count(2)?,
-        dead: count(3)?,
-        lag: span(get(row, 4)?),
-        next_due: get::<Option<i64>>(row, 5)?.map(span),
-        flow: if get(row, 6)? { Flow::Paused } else { Flow::Running },
-        limits: limits().map_err(|error| damaged(error.message()))?,
-    })
+    Ok(QueueStats::default()
+        .with_scheduled(count(0)?)
+        .with_ready(count(1)?)
+        .with_in_flight(count(2)?)
+        .with_dead(count(3)?)
+        .with_lag(span(get(row, 4)?))
+        .with_next_due(get::<Option<i64>>(row, 5)?.map(span))
+        .with_flow(if get(row, 6)? { Flow::Paused } else { Flow::Running })
+        .with_limits(limits().map_err(|error| damaged(error.message()))?))
 }
 
 /// A row of `tenure.queue_dead`.
 pub(super) fn letter(row: &Row) -> Result<DeadLetter> {
     let doom = get::<Option<i16>>(row, 4)?.and_then(|doom| DOOMS.get(usize::try_from(doom).ok()?).copied());
-    Ok(DeadLetter {
-        id: id(row, 0, 1)?,
-        place: DeadPlace {
-            stamp: get::<i64>(row, 6)?.cast_unsigned(),
-            number: get::<i64>(row, 0)?.cast_unsigned(),
-        },
-        payload: payload(get(row, 2)?)?,
-        attempt: get::<i32>(row, 3)?.cast_unsigned(),
-        cause: doom.unwrap_or(DeadCause::Exhausted),
-        reason: text(get(row, 5)?, |reason| Reason::new(reason))?,
-        died: span(get(row, 7)?),
-    })
+    Ok(DeadLetter::new(
+        id(row, 0, 1)?,
+        DeadPlace { stamp: get::<i64>(row, 6)?.cast_unsigned(), number: get::<i64>(row, 0)?.cast_unsigned() },
+        payload(get(row, 2)?)?,
+        doom.unwrap_or(DeadCause::Exhausted),
+    )
+    .with_attempt(get::<i32>(row, 3)?.cast_unsigned())
+    .with_reason(text(get(row, 5)?, |reason| Reason::new(reason))?)
+    .with_died(span(get(row, 7)?)))
 }

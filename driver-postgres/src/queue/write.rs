@@ -28,10 +28,7 @@ pub(super) struct Pushes<'a> {
 }
 
 /// A column, if any message has a value for it.
-fn column<'a, T>(
-    messages: &'a [NewMessage],
-    value: impl Fn(&'a NewMessage) -> Option<T>,
-) -> Option<Vec<Option<T>>> {
+fn column<'a, T>(messages: &'a [NewMessage], value: impl Fn(&'a NewMessage) -> Option<T>) -> Option<Vec<Option<T>>> {
     let all: Vec<_> = messages.iter().map(value).collect();
     all.iter().any(Option::is_some).then_some(all)
 }
@@ -50,9 +47,9 @@ impl<'a> Pushes<'a> {
                 .collect(),
             attempts: messages.iter().map(|message| message.attempts.get().cast_signed()).collect(),
             parked: messages.iter().map(|message| matches!(message.due, Due::Parked { .. })).collect(),
-            known_for: names.as_ref().and_then(|_| {
-                column(messages, |message| message.id.as_ref().map(|named| micros(named.window.get())))
-            }),
+            known_for: names
+                .as_ref()
+                .and_then(|_| column(messages, |message| message.id.as_ref().map(|named| micros(named.window.get())))),
             replace: names.as_ref().map(|_| messages.iter().map(replaces).collect()),
             names,
             keys: column(messages, |message| message.key.as_ref().map(|key| key.as_bytes())),

@@ -1,0 +1,338 @@
+-- Locks: who holds a name, who waits for it, and which tokens were abandoned. All times are microseconds of the server's clock.
+--
+-- Whatever looks at the queue of a name first takes the advisory lock of the name, until the transaction ends: shared memory,
+-- no row version, no flush. Two paths go without it, a renewal and the release of a lock that nobody waits for; therefore each
+-- write of the row is conditional, and whoever finds that it hit nothing looks again.
+
+CREATE SCHEMA tenure;
+
+-- Constant facts of this installation: one row.
+CREATE TABLE tenure.setting (
+  one boolean PRIMARY KEY DEFAULT true CHECK (one), version integer NOT NULL, logged boolean NOT NULL, longest bigint NOT NULL
+);
+INSERT INTO tenure.setting (version, logged, longest) VALUES (1, {logged}, {longest});
+
+-- No index on what changes, and room in each page: updates stay in their page.
+CREATE {unlogged} TABLE tenure.lock (
+  name    bytea   PRIMARY KEY,
+  fence   bigint  NOT NULL,               -- the last one given, reserved ones included
+  first   bigint  NOT NULL,               -- the first of the holder's
+  owner   text,                           -- of a re-entrant lock
+  entries text[]  NOT NULL,               -- the holder's tokens; empty: free
+  told    bigint[] NOT NULL,              -- the ttl that each of them was told
+  since   bigint  NOT NULL,
+  until   bigint  NOT NULL,
+  label   text,
+  handed  boolean NOT NULL DEFAULT false, -- given by a release, and not yet made to last
+  queued  boolean NOT NULL DEFAULT false  -- a release has to look for waiters
+) WITH (fillfactor = 50);
+
+-- After a crash every connection is gone, and with it every waiter and every request on its way.
+CREATE UNLOGGED TABLE tenure.waiter (
+  name    bytea   NOT NULL,
+  place   bigint  NOT NULL GENERATED ALWAYS AS IDENTITY,
+  token   text    NOT NULL,
+  client  bigint  NOT NULL,               -- its channel, and the advisory lock of its listening session
+  present bigint  NOT NULL,               -- until when it counts as waiting
+  ttl     bigint  NOT NULL,
+  fences  integer NOT NULL,
+  accepts boolean NOT NULL,               -- takes the lock without asking
+  label   text,
+  PRIMARY KEY (name, place), UNIQUE (name, token)
+) WITH (fillfactor = 70);
+
+CREATE UNLOGGED TABLE tenure.tombstone (
+  name bytea NOT NULL, token text NOT NULL, until bigint NOT NULL, PRIMARY KEY (name, token)
+);
+CREATE INDEX tombstone_until ON tenure.tombstone (until);
+
+-- One row for as long as the table of locks has all that was granted. It is emptied together with that table: by a crash, and by
+-- the promotion of a standby.
+CREATE {unlogged} TABLE tenure.epoch (one boolean PRIMARY KEY DEFAULT true CHECK (one), open_at bigint NOT NULL);
+INSERT INTO tenure.epoch (open_at) VALUES (0);
+
+-- The clock; now() stands still since the transaction began.
+CREATE FUNCTION tenure.us() RETURNS bigint LANGUAGE sql VOLATILE AS
+$$ SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint $$;
+
+-- For how long a turn is kept for a waiter that has to ask, and a lease lasts that was given unasked.
+CREATE FUNCTION tenure.claim() RETURNS bigint LANGUAGE sql IMMUTABLE AS $$ SELECT 2000000::bigint $$;
+
+-- Gives a free name to its first waiter that listens: the lock, if it takes it unasked, or the turn. The caller has the name's
+-- advisory lock.
+CREATE FUNCTION tenure.turn(p_name bytea, p_floor bigint) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+  t bigint := tenure.us();
+  w tenure.waiter;
+  f bigint;
+BEGIN
+  IF EXISTS (SELECT FROM tenure.lock l WHERE l.name = p_name AND l.entries <> '{}')
+    AND NOT pg_try_advisory_xact_lock(1952804454, hashtext(encode(p_name, 'hex'))) THEN
+    RETURN; -- its lease has ended, and its holder is inside a guarded transaction
+  END IF;
+  FOR w IN SELECT * FROM tenure.waiter x WHERE x.name = p_name ORDER BY x.place LOOP
+    IF w.present <= t THEN
+      DELETE FROM tenure.waiter x WHERE x.name = p_name AND x.place = w.place;
+    ELSIF pg_try_advisory_xact_lock_shared(w.client) THEN
+      CONTINUE; -- nobody listens: its client is dead or cut off. It keeps its place until it lapses
+    ELSIF w.accepts THEN
+      UPDATE tenure.lock l
+        SET first = greatest(l.fence + 1, t, p_floor + 1), fence = greatest(l.fence + 1, t, p_floor + 1) + w.fences - 1,
+            owner = NULL, entries = ARRAY[w.token], told = ARRAY[least(w.ttl, tenure.claim())], since = t,
+            until = t + least(w.ttl, tenure.claim()), label = w.label, handed = true,
+            queued = EXISTS (SELECT FROM tenure.waiter x WHERE x.name = p_name AND x.place <> w.place)
+        WHERE l.name = p_name AND (l.entries = '{}' OR l.until <= t) RETURNING l.first INTO f;
+      IF NOT FOUND THEN RETURN; END IF; -- renewed in this instant
+      DELETE FROM tenure.waiter x WHERE x.name = p_name AND x.place = w.place;
+      PERFORM pg_notify('tenure_' || to_hex(w.client),
+        concat_ws(' ', 'h', w.token, f, least(w.ttl, tenure.claim()), t, w.fences));
+      RETURN;
+    ELSE
+      UPDATE tenure.waiter x SET present = least(x.present, t + tenure.claim()) WHERE x.name = p_name AND x.place = w.place;
+      PERFORM pg_notify('tenure_' || to_hex(w.client), 'w ' || w.token);
+      RETURN;
+    END IF;
+  END LOOP;
+  UPDATE tenure.lock l SET queued = EXISTS (SELECT FROM tenure.waiter x WHERE x.name = p_name)
+    WHERE l.name = p_name AND l.queued;
+END $$;
+
+-- Takes a name, enters it once more, or tells that it is busy.
+-- code: 1 granted now, 2 granted by an earlier request, 3 busy; -1 abandoned, -2 the queue is full (n), -3 leases were
+-- forgotten (recheck), -4 too deep.
+CREATE FUNCTION tenure.acquire(
+  p_name bytea, p_owner text, p_token text, p_ttl bigint, p_fences integer, p_label text, p_presence bigint,
+  p_accepts boolean, p_client bigint, p_max_waiters integer, p_max_depth integer, p_floor bigint,
+  OUT code integer, OUT fence bigint, OUT ttl bigint, OUT n integer, OUT depth integer, OUT recheck bigint, OUT at bigint
+) LANGUAGE plpgsql AS $$
+DECLARE
+  l tenure.lock;
+  w tenure.waiter;
+  f bigint;
+  my_place bigint;
+  known boolean;
+  held boolean;
+BEGIN
+  IF p_presence IS NULL THEN
+    -- A try that finds the name taken writes nothing, and waits for nobody.
+    SELECT * INTO l FROM tenure.lock x WHERE x.name = p_name;
+    at := tenure.us();
+    IF FOUND AND l.entries <> '{}' AND l.until > at AND NOT p_token = ANY (l.entries)
+      AND (p_owner IS NULL OR l.owner IS DISTINCT FROM p_owner) THEN
+      code := 3; n := -1; recheck := l.until - at; RETURN;
+    END IF;
+  END IF;
+  PERFORM pg_advisory_xact_lock(1952804453, hashtext(encode(p_name, 'hex')));
+  IF EXISTS (SELECT FROM tenure.tombstone x WHERE x.name = p_name AND x.token = p_token AND x.until > tenure.us()) THEN
+    code := -1; RETURN;
+  END IF;
+  LOOP
+    SELECT * INTO l FROM tenure.lock x WHERE x.name = p_name;
+    known := FOUND;
+    at := tenure.us();
+    held := known AND l.entries <> '{}' AND l.until > at;
+    IF held AND l.owner IS NOT DISTINCT FROM p_owner AND p_token = ANY (l.entries) THEN
+      fence := l.first; depth := cardinality(l.entries); n := 1; code := 2;
+      ttl := l.told[array_position(l.entries, p_token)];
+      IF l.handed THEN
+        UPDATE tenure.lock x SET until = greatest(x.until, at + p_ttl), told = ARRAY[p_ttl], handed = false
+          WHERE x.name = p_name AND p_token = ANY (x.entries) AND x.until > at;
+        CONTINUE WHEN NOT FOUND;
+        code := 1; ttl := p_ttl; n := l.fence - l.first + 1;
+      END IF;
+      RETURN;
+    END IF;
+    IF held AND p_owner IS NOT NULL AND l.owner = p_owner THEN
+      IF cardinality(l.entries) >= p_max_depth THEN code := -4; RETURN; END IF;
+      UPDATE tenure.lock x SET until = greatest(x.until, at + p_ttl), entries = x.entries || p_token,
+          told = x.told || (greatest(x.until, at + p_ttl) - at)
+        WHERE x.name = p_name AND x.owner = p_owner AND x.first = l.first AND x.until > at
+        RETURNING x.first, x.until - at, cardinality(x.entries) INTO fence, ttl, depth;
+      CONTINUE WHEN NOT FOUND;
+      DELETE FROM tenure.waiter x WHERE x.name = p_name AND x.token = p_token;
+      code := 1; n := 1; RETURN;
+    END IF;
+    w := NULL;
+    IF NOT held AND known AND l.queued THEN
+      -- Also one that nobody listens for keeps its place until it lapses; only turns pass it over.
+      SELECT * INTO w FROM tenure.waiter x WHERE x.name = p_name AND x.present > at ORDER BY x.place LIMIT 1;
+    END IF;
+    IF NOT held AND (w.token IS NULL OR w.token = p_token) THEN
+      IF known THEN
+        IF l.entries <> '{}' AND NOT pg_try_advisory_xact_lock(1952804454, hashtext(encode(p_name, 'hex'))) THEN
+          code := 3; n := -1; recheck := 100000; RETURN; -- its holder is inside a guarded transaction
+        END IF;
+        DELETE FROM tenure.waiter x WHERE l.queued AND x.name = p_name AND x.token = p_token;
+        UPDATE tenure.lock x
+          SET first = greatest(x.fence + 1, at, p_floor + 1), fence = greatest(x.fence + 1, at, p_floor + 1) + p_fences - 1,
+              owner = p_owner, entries = ARRAY[p_token], told = ARRAY[p_ttl], since = at, until = at + p_ttl,
+              label = p_label, handed = false,
+              queued = x.queued AND EXISTS (SELECT FROM tenure.waiter y WHERE y.name = p_name)
+          WHERE x.name = p_name AND (x.entries = '{}' OR x.until <= at) RETURNING x.first INTO fence;
+        CONTINUE WHEN NOT FOUND; -- renewed in this instant, or swept
+      ELSE
+        -- Only with a new name can the table be one that has forgotten its leases.
+        SELECT e.open_at INTO recheck FROM tenure.epoch e;
+        IF NOT FOUND THEN
+          INSERT INTO tenure.epoch (open_at) SELECT at + s.longest FROM tenure.setting s ON CONFLICT DO NOTHING;
+          SELECT at + s.longest INTO recheck FROM tenure.setting s;
+        END IF;
+        IF recheck > at THEN code := -3; recheck := recheck - at; RETURN; END IF;
+        recheck := NULL;
+        -- Names that were idle for a day go, a few at a time: the clock is past their fences.
+        DELETE FROM tenure.lock x WHERE x.ctid = ANY (ARRAY(
+          SELECT y.ctid FROM tenure.lock y WHERE y.name IN (
+              SELECT z.name FROM tenure.lock z WHERE z.name > p_name ORDER BY z.name LIMIT 4)
+            AND y.until < at - 86400000000 AND y.fence < at - 86400000000 FOR UPDATE SKIP LOCKED));
+        f := greatest(at, p_floor + 1);
+        INSERT INTO tenure.lock AS x (name, fence, first, owner, entries, told, since, until, label)
+          VALUES (p_name, f + p_fences - 1, f, p_owner, ARRAY[p_token], ARRAY[p_ttl], at, at + p_ttl, p_label)
+          ON CONFLICT DO NOTHING RETURNING x.first INTO fence;
+        CONTINUE WHEN NOT FOUND;
+      END IF;
+      code := 1; ttl := p_ttl; n := p_fences; depth := 1; RETURN;
+    END IF;
+    code := 3; n := -1; recheck := NULL;
+    IF p_presence IS NOT NULL THEN
+      UPDATE tenure.waiter x SET present = at + p_presence, client = p_client WHERE x.name = p_name AND x.token = p_token
+        RETURNING x.place INTO my_place;
+      IF NOT FOUND THEN
+        DELETE FROM tenure.waiter x WHERE x.name = p_name AND x.present <= at;
+        IF (SELECT count(*) FROM tenure.waiter x WHERE x.name = p_name) >= p_max_waiters THEN
+          code := -2; RETURN;
+        END IF;
+        INSERT INTO tenure.waiter AS x (name, token, client, present, ttl, fences, accepts, label)
+          VALUES (p_name, p_token, p_client, at + p_presence, p_ttl, p_fences, p_accepts, p_label)
+          RETURNING x.place INTO my_place;
+      END IF;
+      IF NOT l.queued THEN
+        UPDATE tenure.lock x SET queued = true WHERE x.name = p_name AND x.entries <> '{}';
+        CONTINUE WHEN NOT FOUND; -- released in this instant
+      END IF;
+      SELECT count(*) INTO n FROM tenure.waiter x WHERE x.name = p_name AND x.present > at AND x.place < my_place;
+    END IF;
+    IF held THEN
+      IF n <= 0 THEN recheck := l.until - at; END IF;
+    ELSE
+      -- Free, and another is first: its turn begins now, if nobody has told it.
+      IF w.present > at + tenure.claim() THEN PERFORM tenure.turn(p_name, p_floor); END IF;
+      recheck := least(w.present - at, tenure.claim());
+    END IF;
+    RETURN;
+  END LOOP;
+END $$;
+
+-- For each hold what is left of its lease, in order; nothing for one that is lost.
+CREATE FUNCTION tenure.renew(p_names bytea[], p_tokens text[], p_ttl bigint) RETURNS TABLE (remaining bigint)
+LANGUAGE plpgsql AS $$
+DECLARE t bigint := tenure.us();
+BEGIN
+  RETURN QUERY
+    WITH r AS (SELECT * FROM unnest(p_names, p_tokens) WITH ORDINALITY AS r(name, token, ord)),
+    u AS (UPDATE tenure.lock l SET until = greatest(l.until, t + p_ttl), handed = false FROM r
+      WHERE l.name = r.name AND l.owner IS NULL AND l.entries = ARRAY[r.token] AND l.until > t
+      RETURNING r.ord, l.until - t AS remaining)
+    SELECT u.remaining FROM r LEFT JOIN u USING (ord) ORDER BY r.ord;
+END $$;
+
+CREATE FUNCTION tenure.renew_hold(p_names bytea[], p_owners text[], p_fences bigint[], p_ttl bigint)
+RETURNS TABLE (remaining bigint) LANGUAGE plpgsql AS $$
+DECLARE t bigint := tenure.us();
+BEGIN
+  RETURN QUERY
+    WITH r AS (SELECT * FROM unnest(p_names, p_owners, p_fences) WITH ORDINALITY AS r(name, owner, fence, ord)),
+    u AS (UPDATE tenure.lock l SET until = greatest(l.until, t + p_ttl) FROM r
+      WHERE l.name = r.name AND l.owner = r.owner AND l.first = r.fence AND l.entries <> '{}' AND l.until > t
+      RETURNING r.ord, l.until - t AS remaining)
+    SELECT u.remaining FROM r LEFT JOIN u USING (ord) ORDER BY r.ord;
+END $$;
+
+-- Takes an entry out of its hold: how many are left, or -1 if there is no such entry. The caller has the advisory lock.
+CREATE FUNCTION tenure.leave(p_name bytea, p_owner text, p_token text) RETURNS integer LANGUAGE plpgsql AS $$
+DECLARE rest integer;
+BEGIN
+  UPDATE tenure.lock l
+    SET told = l.told[:array_position(l.entries, p_token) - 1] || l.told[array_position(l.entries, p_token) + 1:],
+        entries = array_remove(l.entries, p_token), handed = false
+    WHERE l.name = p_name AND l.owner IS NOT DISTINCT FROM p_owner AND p_token = ANY (l.entries) AND l.until > tenure.us()
+    RETURNING cardinality(l.entries) INTO rest;
+  RETURN coalesce(rest, -1);
+END $$;
+
+-- As leave; the last entry frees the name.
+CREATE FUNCTION tenure.release(p_name bytea, p_owner text, p_token text, p_floor bigint) RETURNS integer
+LANGUAGE plpgsql AS $$
+DECLARE rest integer;
+BEGIN
+  IF p_owner IS NULL THEN
+    UPDATE tenure.lock l SET entries = '{}', told = '{}', handed = false
+      WHERE l.name = p_name AND l.owner IS NULL AND l.entries = ARRAY[p_token] AND l.until > tenure.us() AND NOT l.queued;
+    IF FOUND THEN RETURN 0; END IF;
+  END IF;
+  PERFORM pg_advisory_xact_lock(1952804453, hashtext(encode(p_name, 'hex')));
+  rest := tenure.leave(p_name, p_owner, p_token);
+  IF rest = 0 THEN PERFORM tenure.turn(p_name, p_floor); END IF;
+  RETURN rest;
+END $$;
+
+-- Undoes whatever the token asked for, and refuses what it may still ask for.
+CREATE FUNCTION tenure.abandon(p_name bytea, p_owner text, p_token text, p_for bigint, p_floor bigint) RETURNS void
+LANGUAGE plpgsql AS $$
+DECLARE
+  t bigint;
+  rest integer;
+  waited boolean;
+BEGIN
+  PERFORM pg_advisory_xact_lock(1952804453, hashtext(encode(p_name, 'hex')));
+  t := tenure.us();
+  INSERT INTO tenure.tombstone VALUES (p_name, p_token, t + p_for)
+    ON CONFLICT (name, token) DO UPDATE SET until = excluded.until;
+  DELETE FROM tenure.tombstone x WHERE x.ctid = ANY (ARRAY(
+    SELECT y.ctid FROM tenure.tombstone y WHERE y.until <= t LIMIT 8 FOR UPDATE SKIP LOCKED));
+  rest := tenure.leave(p_name, p_owner, p_token);
+  DELETE FROM tenure.waiter x WHERE x.name = p_name AND x.token = p_token;
+  waited := FOUND;
+  IF rest = 0 OR waited AND EXISTS (SELECT FROM tenure.lock l WHERE l.name = p_name AND (l.entries = '{}' OR l.until <= t)) THEN
+    PERFORM tenure.turn(p_name, p_floor);
+  END IF;
+END $$;
+
+-- 1 released, 0 not held, -1 held by another than the expected hold, -2 its holder is inside a guarded transaction.
+CREATE FUNCTION tenure.force_release(p_name bytea, p_expected bigint, p_floor bigint) RETURNS integer LANGUAGE plpgsql AS $$
+DECLARE f bigint;
+BEGIN
+  PERFORM pg_advisory_xact_lock(1952804453, hashtext(encode(p_name, 'hex')));
+  SELECT l.first INTO f FROM tenure.lock l WHERE l.name = p_name AND l.entries <> '{}' AND l.until > tenure.us();
+  IF NOT FOUND THEN RETURN 0; END IF;
+  IF f <> p_expected THEN RETURN -1; END IF;
+  IF NOT pg_try_advisory_xact_lock(1952804454, hashtext(encode(p_name, 'hex'))) THEN RETURN -2; END IF;
+  UPDATE tenure.lock l SET entries = '{}', told = '{}', handed = false WHERE l.name = p_name AND l.first = f;
+  PERFORM tenure.turn(p_name, p_floor);
+  RETURN 1;
+END $$;
+
+CREATE FUNCTION tenure.inspect(p_name bytea, OUT label text, OUT owner text, OUT fence bigint, OUT depth integer,
+  OUT held_for bigint, OUT remaining bigint, OUT waiters bigint) LANGUAGE plpgsql AS $$
+DECLARE t bigint := tenure.us();
+BEGIN
+  SELECT l.label, l.owner, l.first, cardinality(l.entries), t - l.since, l.until - t
+    INTO label, owner, fence, depth, held_for, remaining
+    FROM tenure.lock l WHERE l.name = p_name AND l.entries <> '{}' AND l.until > t;
+  SELECT count(*) INTO waiters FROM tenure.waiter x WHERE x.name = p_name AND x.present > t;
+END $$;
+
+-- For the transaction of a user: from here to its end nobody else is granted the name. An error (TN001) if this fence does not
+-- hold it any more. Of a grant that carries several fences each is good.
+CREATE FUNCTION tenure.guard(name bytea, fence bigint) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+  PERFORM pg_advisory_xact_lock_shared(1952804454, hashtext(encode(guard.name, 'hex')));
+  PERFORM FROM tenure.lock l WHERE l.name = guard.name AND l.entries <> '{}' AND guard.fence BETWEEN l.first AND l.fence
+    AND l.until > tenure.us();
+  IF NOT FOUND THEN RAISE EXCEPTION 'fence % does not hold this lock any more', guard.fence USING ERRCODE = 'TN001'; END IF;
+END $$;
+CREATE FUNCTION tenure.guard(name text, fence bigint) RETURNS void LANGUAGE sql VOLATILE AS
+$$ SELECT tenure.guard(convert_to(name, 'UTF8'), fence) $$;
+
+-- What a driver asks when it connects.
+CREATE FUNCTION tenure.about(OUT version integer, OUT logged boolean, OUT longest bigint, OUT standby boolean)
+LANGUAGE sql STABLE AS $$ SELECT s.version, s.logged, s.longest, pg_is_in_recovery() FROM tenure.setting s $$;

@@ -1,0 +1,20 @@
+-- Who may do what: the functions a driver and its users call run with the rights of the schema's owner, by names that nobody
+-- can redirect. Nobody else has rights on a table, or on the parts that these functions share.
+DO $$
+DECLARE
+  f record;
+  inner_ones text[] := ARRAY['us', 'claim', 'turn', 'leave', 'queue_now', 'queue_tick', 'queue_lock', 'queue_try_key',
+    'queue_number', 'queue_standing', 'queue_tell', 'queue_free', 'queue_bury', 'queue_fences', 'queue_room', 'queue_hold',
+    'queue_dead_chosen'];
+BEGIN
+  FOR f IN SELECT p.oid::regprocedure AS signature, p.proname FROM pg_proc p WHERE p.pronamespace = 'tenure'::regnamespace LOOP
+    EXECUTE format('REVOKE ALL ON FUNCTION %s FROM PUBLIC', f.signature);
+    IF NOT f.proname = ANY (inner_ones) THEN
+      EXECUTE format('ALTER FUNCTION %s SECURITY DEFINER', f.signature);
+      EXECUTE format('ALTER FUNCTION %s SET search_path = pg_catalog, pg_temp', f.signature);
+      IF f.proname <> 'guard' AND f.proname <> 'push' THEN
+        EXECUTE format('ALTER FUNCTION %s SET lock_timeout = ''3s''', f.signature);
+      END IF;
+    END IF;
+  END LOOP;
+END $$;

@@ -1,0 +1,319 @@
+//! Connections: a few that carry requests, and one that listens.
+
+use std::collections::HashMap;
+use std::future::poll_fn;
+use std::ops::Deref;
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
+
+use tenure_core::driver::{Handed, QueueRouter, WakeRouter};
+use tenure_core::queue::QueueName;
+use tenure_core::{Error, ErrorKind, FencingToken, OwnerToken, Result};
+use tokio::time::timeout;
+use tokio_postgres::types::{ToSql, Type};
+use tokio_postgres::{AsyncMessage, Client, Row, Statement};
+
+use crate::config::PostgresConfig;
+use crate::error::{failed, unreached};
+use crate::span::of_micros;
+
+/// A parameter of a statement, and its type.
+pub(crate) type Parameter<'a> = (&'a (dyn ToSql + Sync), Type);
+
+/// What a connection yields on its own account, until it ends.
+type Messages = Box<dyn FnMut(&mut Context<'_>) -> Poll<Option<Result<AsyncMessage, tokio_postgres::Error>>> + Send>;
+
+/// The connections of one client. Requests of one name go through one of them, in order.
+#[derive(Debug)]
+pub(crate) struct Connections {
+    config: PostgresConfig,
+    slots: Vec<Slot>,
+    pub(crate) ear: Ear,
+    closed: AtomicBool,
+}
+
+/// A connection, made when it is needed; and another one, when it has ended.
+#[derive(Default)]
+struct Slot(tokio::sync::Mutex<Option<Arc<Live>>>);
+
+impl std::fmt::Debug for Slot {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Slot")
+    }
+}
+
+struct Live {
+    client: Client,
+    /// By their texts.
+    prepared: Mutex<HashMap<String, Statement>>,
+}
+
+impl Connections {
+    pub(crate) fn new(config: PostgresConfig) -> Self {
+        let slots = (0..config.connections).map(|_| Slot::default()).collect();
+        Self { slots, ear: Ear::default(), closed: AtomicBool::new(false), config }
+    }
+
+    pub(crate) fn config(&self) -> &PostgresConfig {
+        &self.config
+    }
+
+    pub(crate) fn ensure_open(&self) -> Result<()> {
+        match self.closed.load(Ordering::Acquire) {
+            true => Err(Error::new(ErrorKind::Closed, "the driver was closed")),
+            false => Ok(()),
+        }
+    }
+
+    /// Runs one statement, as a transaction of its own, on the connection of `name`.
+    pub(crate) async fn ask(&self, name: &[u8], statement: &str, parameters: &[Parameter<'_>]) -> Result<Vec<Row>> {
+        let digest = name.iter().fold(0xcbf2_9ce4_8422_2325_u64, |digest, byte| {
+            (digest ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3) // FNV
+        });
+        let live = self.live(usize::try_from(digest % self.slots.len() as u64).unwrap_or(0)).await?;
+        // A request that waits in the connection's own line when it ends is told like one that was sent.
+        live.ask(self.config.prepare, statement, parameters).await
+    }
+
+    async fn live(&self, slot: usize) -> Result<Arc<Live>> {
+        self.ensure_open()?;
+        let mut slot = self.slots[slot].0.lock().await;
+        if let Some(live) = slot.as_ref().filter(|live| !live.client.is_closed()) {
+            return Ok(Arc::clone(live));
+        }
+        let (client, mut messages) = self.dial(&self.config.server).await?;
+        tokio::spawn(async move { while let Some(Ok(_)) = poll_fn(&mut messages).await {} });
+        self.ensure_open()?;
+        let live = Arc::new(Live { client, prepared: Mutex::default() });
+        *slot = Some(Arc::clone(&live));
+        Ok(live)
+    }
+
+    /// A connection for more than one statement: to make the schema, or to look at the server.
+    pub(crate) async fn first(&self) -> Result<impl Deref<Target = Client> + use<>> {
+        struct Lent(Arc<Live>);
+        impl Deref for Lent {
+            type Target = Client;
+            fn deref(&self) -> &Client {
+                &self.0.client
+            }
+        }
+        Ok(Lent(self.live(0).await?))
+    }
+
+    async fn dial(&self, server: &tokio_postgres::Config) -> Result<(Client, Messages)> {
+        let limit = self.config.connect_timeout;
+        match timeout(limit, open(server, self.config.authorities.as_deref())).await {
+            Ok(opened) => opened.map_err(|error| error.at(&self.config.place)),
+            Err(_) => {
+                let text = format!("no connection within {limit:?}");
+                Err(Error::new(ErrorKind::Unavailable, text).at(&self.config.place))
+            }
+        }
+    }
+
+    /// Returns once notifications arrive. Wakes everybody if some may have been missed.
+    pub(crate) async fn listen(&self) -> Result<()> {
+        let ear = &self.ear;
+        if ear.shared.up.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        let mut session = ear.session.lock().await;
+        if ear.shared.up.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        self.ensure_open()?;
+        let mut server = self.config.server.clone();
+        if let Some((host, port)) = &self.config.listener {
+            server = at(&server, host, *port);
+        }
+        let (client, mut messages) = self.dial(&server).await?;
+        let bits = getrandom::u64().map_err(|error| Error::new(ErrorKind::Unavailable, error.to_string()))?;
+        let id = (bits >> 1).cast_signed();
+        let shared = Arc::clone(&ear.shared);
+        let hearing = async move {
+            while let Some(Ok(message)) = poll_fn(&mut messages).await {
+                if let AsyncMessage::Notification(note) = message {
+                    shared.hear(note.payload());
+                }
+            }
+            // A later session may be up already.
+            if shared.id.compare_exchange(id, 0, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
+                shared.up.store(false, Ordering::Release);
+                shared.wake_all();
+            }
+        };
+        ear.shared.id.store(id, Ordering::Release);
+        tokio::spawn(hearing);
+        // Whoever can take this lock knows that nobody listens.
+        let begin = format!("LISTEN tenure_{id:x}; SELECT pg_advisory_lock({id})");
+        match timeout(self.config.connect_timeout, client.batch_execute(&begin)).await {
+            Ok(begun) => begun.map_err(failed)?,
+            Err(_) => return Err(Error::new(ErrorKind::Unavailable, "the server does not answer")),
+        }
+        *session = Some(client);
+        ear.shared.up.store(true, Ordering::Release);
+        ear.shared.wake_all();
+        Ok(())
+    }
+
+    pub(crate) async fn close(&self) {
+        self.closed.store(true, Ordering::Release);
+        for slot in &self.slots {
+            slot.0.lock().await.take();
+        }
+        self.ear.session.lock().await.take();
+        self.ear.shared.wake_all();
+    }
+}
+
+/// The same server's configuration at another place.
+fn at(server: &tokio_postgres::Config, host: &str, port: u16) -> tokio_postgres::Config {
+    let mut there = tokio_postgres::Config::new();
+    there.host(host).port(port).application_name("tenure");
+    if let Some(user) = server.get_user() {
+        there.user(user);
+    }
+    if let Some(password) = server.get_password() {
+        there.password(password);
+    }
+    if let Some(database) = server.get_dbname() {
+        there.dbname(database);
+    }
+    there
+}
+
+impl Live {
+    async fn ask(&self, prepare: bool, statement: &str, parameters: &[Parameter<'_>]) -> Result<Vec<Row>> {
+        if !prepare {
+            return self.client.query_typed(statement, parameters).await.map_err(failed);
+        }
+        let prepared = self.prepared.lock().unwrap_or_else(PoisonError::into_inner).get(statement).cloned();
+        let prepared = match prepared {
+            Some(prepared) => prepared,
+            None => {
+                let types: Vec<Type> = parameters.iter().map(|(_, of)| of.clone()).collect();
+                let made = self.client.prepare_typed(statement, &types).await.map_err(not_asked)?;
+                let mut all = self.prepared.lock().unwrap_or_else(PoisonError::into_inner);
+                all.insert(statement.to_owned(), made.clone());
+                made
+            }
+        };
+        let values: Vec<&(dyn ToSql + Sync)> = parameters.iter().map(|(value, _)| *value).collect();
+        self.client.query(&prepared, &values).await.map_err(failed)
+    }
+}
+
+/// A statement that could not be prepared was not carried out.
+fn not_asked(error: tokio_postgres::Error) -> Error {
+    let error = failed(error);
+    match error.kind() {
+        ErrorKind::Indeterminate => error.with_kind(ErrorKind::Unavailable),
+        _ => error,
+    }
+}
+
+#[cfg(not(feature = "tls"))]
+async fn open(server: &tokio_postgres::Config, authorities: Option<&[u8]>) -> Result<(Client, Messages)> {
+    if authorities.is_some() {
+        return Err(crate::error::misconfigured("\"ca\" needs the feature \"tls\" of tenure-postgres"));
+    }
+    plain(server).await
+}
+
+#[cfg(feature = "tls")]
+async fn open(server: &tokio_postgres::Config, authorities: Option<&[u8]>) -> Result<(Client, Messages)> {
+    let Some(authorities) = authorities else { return plain(server).await };
+    let mut server = server.clone();
+    server.ssl_mode(tokio_postgres::config::SslMode::Require);
+    let (client, mut connection) = server.connect(crate::tls::trusting(authorities)?).await.map_err(unreached)?;
+    Ok((client, Box::new(move |cx| connection.poll_message(cx))))
+}
+
+async fn plain(server: &tokio_postgres::Config) -> Result<(Client, Messages)> {
+    let (client, mut connection) = server.connect(tokio_postgres::NoTls).await.map_err(unreached)?;
+    Ok((client, Box::new(move |cx| connection.poll_message(cx))))
+}
+
+/// The listening session, and whom it wakes.
+#[derive(Default)]
+pub(crate) struct Ear {
+    session: tokio::sync::Mutex<Option<Client>>,
+    shared: Arc<Hearing>,
+}
+
+#[derive(Debug, Default)]
+struct Hearing {
+    locks: WakeRouter,
+    queues: QueueRouter,
+    up: AtomicBool,
+    /// Of the session: a new one has another number, so that it does not wait for the end of the one before.
+    id: AtomicI64,
+}
+
+impl std::fmt::Debug for Ear {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.shared.fmt(f)
+    }
+}
+
+impl Ear {
+    pub(crate) fn locks(&self) -> &WakeRouter {
+        &self.shared.locks
+    }
+
+    pub(crate) fn queues(&self) -> &QueueRouter {
+        &self.shared.queues
+    }
+
+    /// By which number notifications find this client; 0 while it does not listen.
+    pub(crate) fn id(&self) -> i64 {
+        self.shared.id.load(Ordering::Acquire)
+    }
+}
+
+impl Hearing {
+    fn wake_all(&self) {
+        self.locks.wake_all();
+        self.queues.wake_all();
+    }
+
+    /// `w TOKEN`, `h TOKEN FENCE TTL BEGAN FENCES`, or `q QUEUE` in hexadecimal. What makes no sense is not for us.
+    fn hear(&self, payload: &str) {
+        let mut words = payload.split(' ');
+        let kind = words.next();
+        let Some(subject) = words.next() else { return };
+        let mut number = || words.next()?.parse::<u64>().ok();
+        match kind {
+            Some("w") => {
+                if let Ok(token) = OwnerToken::parse(subject) {
+                    self.locks.wake(&token);
+                }
+            }
+            Some("h") => {
+                let numbers = (number(), number(), number(), number());
+                let (Ok(token), (Some(fence), Some(ttl), Some(began), Some(fences))) =
+                    (OwnerToken::parse(subject), numbers)
+                else {
+                    return;
+                };
+                let Some(fence) = FencingToken::new(fence) else { return };
+                let span = |micros: u64| of_micros(micros.cast_signed());
+                let handed = Handed::new(fence, span(ttl), span(began)).with_fences(u32::try_from(fences).unwrap_or(1));
+                self.locks.hand(&token, handed);
+            }
+            Some("q") => {
+                let digits = subject
+                    .as_bytes()
+                    .chunks(2)
+                    .map(|pair| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok());
+                let name = digits.collect::<Option<Vec<u8>>>().and_then(|name| QueueName::new(name).ok());
+                if let Some(name) = name {
+                    self.queues.wake(&name);
+                }
+            }
+            _ => {}
+        }
+    }
+}

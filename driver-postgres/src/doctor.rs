@@ -1,0 +1,102 @@
+//! What an operator should know about the server, and what it means for locks.
+
+use async_trait::async_trait;
+use tenure_core::Result;
+use tenure_core::driver::{Checkup, Concern, Doctor, Finding, Topic};
+use tokio_postgres::{Client, Row};
+
+use crate::driver::PostgresDriver;
+use crate::error::{failed, odd};
+
+/// Asks in one statement. What a user may not see is null.
+const QUESTION: &str = "SELECT current_setting('server_version'), current_setting('server_version_num')::int, \
+     current_setting('fsync') = 'on', current_setting('synchronous_commit'), \
+     (SELECT count(*) FROM pg_stat_replication), \
+     coalesce((SELECT max(extract(epoch FROM clock_timestamp() - xact_start)) FROM pg_stat_activity \
+       WHERE state LIKE 'idle in transaction%'), 0)::float8, \
+     pg_notification_queue_usage(), pg_backend_pid(), extract(epoch FROM clock_timestamp())::float8";
+
+type Seen = (Topic, Concern, String, &'static str);
+
+/// A few statements over one connection.
+#[async_trait]
+impl Doctor for PostgresDriver {
+    async fn examine(&self) -> Result<Checkup> {
+        let client = self.connections.first().await?;
+        let place = self.connections.config().place.clone();
+        let seen = self.look(&client).await?;
+        let finding = |(topic, concern, seen, meaning): Seen| {
+            Finding::new(place.clone(), topic, concern, seen, String::from(meaning))
+        };
+        Ok(seen.into_iter().map(finding).collect())
+    }
+}
+
+impl PostgresDriver {
+    async fn look(&self, client: &Client) -> Result<Vec<Seen>> {
+        let row = client.query_one(QUESTION, &[]).await.map_err(failed)?;
+        let mut seen =
+            vec![(Topic::Reach, Concern::Fine, String::from("the schema answers"), "locks and messages are kept")];
+        seen.extend(server(&row, self.installed.logged).ok_or_else(odd)?);
+        let again: i32 = client.query_one("SELECT pg_backend_pid()", &[]).await.map_err(failed)?.get(0);
+        if again != row.get::<_, i32>(7) {
+            let prepared = self.connections.config().prepare;
+            let concern = if prepared { Concern::Note } else { Concern::Fine };
+            let text = String::from("a pooler gives each statement another session");
+            seen.push((Topic::Reach, concern, text, "set prepare=false unless it keeps prepared statements"));
+        }
+        Ok(seen)
+    }
+}
+
+fn server(row: &Row, logged: bool) -> Option<Vec<Seen>> {
+    let (version, number): (String, i32) = (row.try_get(0).ok()?, row.try_get(1).ok()?);
+    let (fsync, commit): (bool, String) = (row.try_get(2).ok()?, row.try_get(3).ok()?);
+    let (standbys, oldest): (i64, f64) = (row.try_get(4).ok()?, row.try_get(5).ok()?);
+    let (notifications, clock): (f64, f64) = (row.try_get(6).ok()?, row.try_get(8).ok()?);
+    let old = number < 120_000;
+    let concern = |danger: bool| if danger { Concern::Danger } else { Concern::Fine };
+    let note = |noted: bool| if noted { Concern::Note } else { Concern::Fine };
+    let own =
+        std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64());
+    Some(vec![
+        (Topic::Version, concern(old), format!("PostgreSQL {version}"), "version 12 or later is needed"),
+        (
+            Topic::Persistence,
+            concern(!fsync),
+            format!("fsync is {}", if fsync { "on" } else { "off" }),
+            "without it a crash of the machine can damage everything",
+        ),
+        (
+            Topic::Persistence,
+            concern(logged && commit == "off"),
+            format!("synchronous_commit is {commit}, locks are {}", if logged { "logged" } else { "unlogged" }),
+            "logged locks with commits that are not flushed can be granted twice after a crash",
+        ),
+        (
+            Topic::Replicas,
+            note(logged && standbys > 0),
+            format!("{standbys} standbys"),
+            "the promotion of an asynchronous standby loses the last grants of logged locks, and all of unlogged ones, after which none \
+             is granted for the longest ttl",
+        ),
+        (
+            Topic::Storage,
+            note(oldest > 60.0),
+            format!("the oldest idle transaction is {oldest:.0} s old"),
+            "old transactions keep rows from being cleaned up: tables grow, and requests take longer",
+        ),
+        (
+            Topic::Alarms,
+            concern(notifications > 0.5),
+            format!("the queue of notifications is {:.0} % full", notifications * 100.0),
+            "when it is full, releases with waiters fail: some session listens inside a long transaction",
+        ),
+        (
+            Topic::Clock,
+            note((clock - own).abs() > 5.0),
+            format!("the server's clock is {:+.1} s from this machine's", clock - own),
+            "leases count by the server's clock alone",
+        ),
+    ])
+}

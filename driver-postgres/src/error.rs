@@ -1,0 +1,69 @@
+//! What PostgreSQL's refusals mean.
+
+use tenure_core::{Error, ErrorKind};
+use tokio_postgres::error::SqlState;
+
+/// What to do where the functions are missing or of another version.
+pub(crate) const INSTALL: &str = "connect once with migrate=true as the owner of the database, or run the statements of \
+                                  tenure_postgres::install_sql() there";
+
+/// Why no connection could be opened.
+pub(crate) fn unreached(error: tokio_postgres::Error) -> Error {
+    let (kind, text) = match error.code() {
+        Some(code) if *code == SqlState::INVALID_CATALOG_NAME => {
+            (ErrorKind::Misconfigured, String::from("there is no such database"))
+        }
+        Some(code) if code.code().starts_with("28") => {
+            (ErrorKind::Denied, String::from("the server refuses the user or the password"))
+        }
+        Some(_) => (ErrorKind::Unavailable, String::from("the server refuses the connection")),
+        None => match told_by_tls(&error) {
+            Some(fault) => (ErrorKind::Misconfigured, fault),
+            None => (ErrorKind::Unavailable, String::from("cannot connect to the server")),
+        },
+    };
+    Error::new(kind, text).with_source(error)
+}
+
+fn told_by_tls(error: &tokio_postgres::Error) -> Option<String> {
+    let chain = tenure_core::driver::reason("", std::error::Error::source(error));
+    tenure_core::driver::tls_fault(&chain).map(str::to_owned)
+}
+
+/// Why a request failed that was handed to an open connection.
+pub(crate) fn failed(error: tokio_postgres::Error) -> Error {
+    let Some(code) = error.code() else {
+        return Error::new(ErrorKind::Indeterminate, "the connection ended before the answer").with_source(error);
+    };
+    let (kind, text) = match (&code.code()[..2], code.code()) {
+        // The server ends: it does not tell what became of the request.
+        (_, "57P01" | "57P02" | "57P05") => (ErrorKind::Indeterminate, "the server ended the connection"),
+        (_, "42501") => (ErrorKind::Denied, "the user may not call a function of the schema \"tenure\""),
+        (_, "42883" | "42P01" | "42703" | "3F000") => return missing(error),
+        // Whatever else a server says has rolled the statement back.
+        (_, "25006") => (ErrorKind::Unavailable, "the server is a standby, and takes no writes"),
+        (_, "53100") => (ErrorKind::Unavailable, "the server's disk is full"),
+        (_, "55P03") => {
+            (ErrorKind::Unavailable, "another transaction keeps a row or table of the schema \"tenure\" locked")
+        }
+        (_, "57014") => (ErrorKind::Unavailable, "the statement was cancelled"),
+        ("XX", _) => (ErrorKind::Damaged, "the server found damaged data"),
+        ("40" | "53" | "57" | "08", _) => (ErrorKind::Unavailable, "the server could not carry the request out"),
+        _ => (ErrorKind::Misconfigured, "the server refuses the request"),
+    };
+    Error::new(kind, text).with_source(error)
+}
+
+fn missing(error: tokio_postgres::Error) -> Error {
+    let text = format!("the functions of the schema \"tenure\" are missing in this database: {INSTALL}");
+    Error::new(ErrorKind::Misconfigured, text).with_source(error)
+}
+
+pub(crate) fn misconfigured(text: impl Into<String>) -> Error {
+    Error::new(ErrorKind::Misconfigured, text.into())
+}
+
+/// An answer that this library's functions do not give.
+pub(crate) fn odd() -> Error {
+    Error::new(ErrorKind::Protocol, "the server's answer makes no sense")
+}

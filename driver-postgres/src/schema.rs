@@ -1,0 +1,82 @@
+//! The schema: its statements, and whether a database has it.
+
+use std::time::Duration;
+
+use tenure_core::driver::Ttl;
+use tenure_core::{Error, ErrorKind, Result};
+use tokio_postgres::Client;
+
+use crate::config::Install;
+use crate::error::{INSTALL, failed, misconfigured, odd};
+use crate::span::{micros, of_micros};
+
+/// Which functions this release calls.
+const VERSION: i32 = 1;
+
+/// The statements that make the schema `tenure`, for those whose programs may not. They belong into one transaction, of a user who
+/// may create schemas in the database and who owns all of it then.
+///
+/// A program needs no right to a table: `GRANT USAGE ON SCHEMA tenure TO app; GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA tenure TO
+/// app`. Functions that are only parts of others do nothing for it, since it has no rights to the tables.
+#[must_use]
+pub fn install_sql(install: Install) -> String {
+    let lock = include_str!("../sql/lock.sql")
+        .replace("{unlogged}", if install.logged { "" } else { "UNLOGGED" })
+        .replace("{logged}", if install.logged { "true" } else { "false" })
+        .replace("{longest}", &micros(install.longest_ttl).to_string());
+    [lock.as_str(), include_str!("../sql/queue.sql"), include_str!("../sql/rights.sql")].join("\n")
+}
+
+/// What a database says of its schema.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Installed {
+    pub(crate) logged: bool,
+    pub(crate) longest: Duration,
+}
+
+/// Makes the schema, if it is not there. Clients that do so at once wait for each other.
+pub(crate) async fn install(client: &Client, install: Install) -> Result<()> {
+    Ttl::new(install.longest_ttl)?;
+    let there = "SELECT to_regclass('tenure.setting') IS NOT NULL";
+    if client.query_one(there, &[]).await.map_err(failed)?.get(0) {
+        return Ok(());
+    }
+    let all = format!(
+        "BEGIN; SELECT pg_advisory_xact_lock(1952804455); \
+         DO $do$ BEGIN IF to_regclass('tenure.setting') IS NULL THEN EXECUTE $sql${}$sql$; END IF; END $do$; COMMIT",
+        install_sql(install)
+    );
+    match client.batch_execute(&all).await {
+        Ok(()) => Ok(()),
+        Err(error) => {
+            let _ = client.batch_execute("ROLLBACK").await;
+            Err(match failed(error) {
+                error if error.kind() == ErrorKind::Denied => {
+                    let text = "the user may not create the schema \"tenure\": let its owner run the statements of \
+                                tenure_postgres::install_sql()";
+                    Error::new(ErrorKind::Denied, text).with_source(error)
+                }
+                error => error,
+            })
+        }
+    }
+}
+
+/// Whether this release can work with the database.
+pub(crate) async fn look(client: &Client) -> Result<Installed> {
+    let row = client.query_one("SELECT version, logged, longest, standby FROM tenure.about()", &[]).await;
+    let row = row.map_err(failed)?;
+    let read = || -> Option<(i32, bool, i64, bool)> {
+        Some((row.try_get(0).ok()?, row.try_get(1).ok()?, row.try_get(2).ok()?, row.try_get(3).ok()?))
+    };
+    let (version, logged, longest, standby) = read().ok_or_else(odd)?;
+    if version != VERSION {
+        return Err(misconfigured(format!(
+            "the schema \"tenure\" of this database is of version {version}, this release works with version {VERSION}: {INSTALL}"
+        )));
+    }
+    if standby {
+        return Err(misconfigured("the server is a standby, and takes no writes: name its primary"));
+    }
+    Ok(Installed { logged, longest: of_micros(longest) })
+}

@@ -7,6 +7,10 @@ use tokio_postgres::error::SqlState;
 pub(crate) const INSTALL: &str = "connect once with migrate=true as the owner of the database, or run the statements of \
                                   tenure_postgres::install_sql() there";
 
+/// What gives a user the rights that are needed.
+const GRANTS: &str =
+    "GRANT USAGE ON SCHEMA tenure TO the_user; GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA tenure TO the_user";
+
 /// Why no connection could be opened.
 pub(crate) fn unreached(error: tokio_postgres::Error) -> Error {
     let (kind, text) = match error.code() {
@@ -19,6 +23,9 @@ pub(crate) fn unreached(error: tokio_postgres::Error) -> Error {
         Some(_) => (ErrorKind::Unavailable, String::from("the server refuses the connection")),
         None => match told_by_tls(&error) {
             Some(fault) => (ErrorKind::Misconfigured, fault),
+            None if lacks_password(&error) => {
+                (ErrorKind::Denied, String::from("the server asks for a password, and the URL has none"))
+            }
             None => (ErrorKind::Unavailable, String::from("cannot connect to the server")),
         },
     };
@@ -30,6 +37,11 @@ fn told_by_tls(error: &tokio_postgres::Error) -> Option<String> {
     tenure_core::driver::tls_fault(&chain).map(str::to_owned)
 }
 
+/// The client library's own refusal has no code.
+fn lacks_password(error: &tokio_postgres::Error) -> bool {
+    std::error::Error::source(error).is_some_and(|cause| cause.to_string() == "password missing")
+}
+
 /// Why a request failed that was handed to an open connection.
 pub(crate) fn failed(error: tokio_postgres::Error) -> Error {
     let Some(code) = error.code() else {
@@ -38,7 +50,7 @@ pub(crate) fn failed(error: tokio_postgres::Error) -> Error {
     let (kind, text) = match (&code.code()[..2], code.code()) {
         // The server ends: it does not tell what became of the request.
         (_, "57P01" | "57P02" | "57P05") => (ErrorKind::Indeterminate, "the server ended the connection"),
-        (_, "42501") => (ErrorKind::Denied, "the user may not call a function of the schema \"tenure\""),
+        (_, "42501") => return denied(error),
         (_, "42883" | "42P01" | "42703" | "3F000") => return missing(error),
         // Whatever else a server says has rolled the statement back.
         (_, "25006") => (ErrorKind::Unavailable, "the server is a standby, and takes no writes"),
@@ -52,6 +64,11 @@ pub(crate) fn failed(error: tokio_postgres::Error) -> Error {
         _ => (ErrorKind::Misconfigured, "the server refuses the request"),
     };
     Error::new(kind, text).with_source(error)
+}
+
+fn denied(error: tokio_postgres::Error) -> Error {
+    let text = format!("the user may not call the functions of the schema \"tenure\": let its owner run {GRANTS}");
+    Error::new(ErrorKind::Denied, text).with_source(error)
 }
 
 fn missing(error: tokio_postgres::Error) -> Error {

@@ -55,6 +55,16 @@ INSERT INTO tenure.epoch (open_at) VALUES (0);
 CREATE FUNCTION tenure.us() RETURNS bigint LANGUAGE sql VOLATILE AS
 $$ SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint $$;
 
+-- Refuses transactions that go on with an old snapshot after they waited: they would not see who holds a name by now, nor what
+-- was abandoned.
+CREATE FUNCTION tenure.fresh() RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+  IF current_setting('transaction_isolation') NOT IN ('read committed', 'read uncommitted') THEN
+    RAISE EXCEPTION 'locks are decided under READ COMMITTED only, this transaction is %',
+      upper(current_setting('transaction_isolation')) USING ERRCODE = 'TN002';
+  END IF;
+END $$;
+
 -- For how long a turn is kept for a waiter that has to ask, and a lease lasts that was given unasked.
 CREATE FUNCTION tenure.claim() RETURNS bigint LANGUAGE sql IMMUTABLE AS $$ SELECT 2000000::bigint $$;
 
@@ -122,6 +132,7 @@ BEGIN
       code := 3; n := -1; recheck := l.until - at; RETURN;
     END IF;
   END IF;
+  PERFORM tenure.fresh();
   PERFORM pg_advisory_xact_lock(1952804453, hashtext(encode(p_name, 'hex')));
   IF EXISTS (SELECT FROM tenure.tombstone x WHERE x.name = p_name AND x.token = p_token AND x.until > tenure.us()) THEN
     code := -1; RETURN;
@@ -269,6 +280,7 @@ BEGIN
       WHERE l.name = p_name AND l.owner IS NULL AND l.entries = ARRAY[p_token] AND l.until > tenure.us() AND NOT l.queued;
     IF FOUND THEN RETURN 0; END IF;
   END IF;
+  PERFORM tenure.fresh();
   PERFORM pg_advisory_xact_lock(1952804453, hashtext(encode(p_name, 'hex')));
   rest := tenure.leave(p_name, p_owner, p_token);
   IF rest = 0 THEN PERFORM tenure.turn(p_name, p_floor); END IF;
@@ -283,6 +295,7 @@ DECLARE
   rest integer;
   waited boolean;
 BEGIN
+  PERFORM tenure.fresh();
   PERFORM pg_advisory_xact_lock(1952804453, hashtext(encode(p_name, 'hex')));
   t := tenure.us();
   INSERT INTO tenure.tombstone VALUES (p_name, p_token, t + p_for)
@@ -301,6 +314,7 @@ END $$;
 CREATE FUNCTION tenure.force_release(p_name bytea, p_expected bigint, p_floor bigint) RETURNS integer LANGUAGE plpgsql AS $$
 DECLARE f bigint;
 BEGIN
+  PERFORM tenure.fresh();
   PERFORM pg_advisory_xact_lock(1952804453, hashtext(encode(p_name, 'hex')));
   SELECT l.first INTO f FROM tenure.lock l WHERE l.name = p_name AND l.entries <> '{}' AND l.until > tenure.us();
   IF NOT FOUND THEN RETURN 0; END IF;
@@ -322,9 +336,10 @@ BEGIN
 END $$;
 
 -- For the transaction of a user: from here to its end nobody else is granted the name. An error (TN001) if this fence does not
--- hold it any more. Of a grant that carries several fences each is good.
+-- hold it any more; TN002 unless the transaction is READ COMMITTED. Of a grant that carries several fences each is good.
 CREATE FUNCTION tenure.guard(name bytea, fence bigint) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
+  PERFORM tenure.fresh();
   PERFORM pg_advisory_xact_lock_shared(1952804454, hashtext(encode(guard.name, 'hex')));
   PERFORM FROM tenure.lock l WHERE l.name = guard.name AND l.entries <> '{}' AND guard.fence BETWEEN l.first AND l.fence
     AND l.until > tenure.us();

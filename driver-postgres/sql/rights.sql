@@ -3,7 +3,7 @@
 DO $$
 DECLARE
   f record;
-  inner_ones text[] := ARRAY['us', 'claim', 'turn', 'leave', 'queue_now', 'queue_tick', 'queue_lock', 'queue_try_key',
+  inner_ones text[] := ARRAY['us', 'claim', 'fresh', 'turn', 'leave', 'queue_now', 'queue_tick', 'queue_lock', 'queue_try_key',
     'queue_number', 'queue_standing', 'queue_tell', 'queue_free', 'queue_bury', 'queue_fences', 'queue_room', 'queue_hold',
     'queue_dead_chosen'];
 BEGIN

@@ -53,6 +53,11 @@ pub(crate) fn failed(error: tokio_postgres::Error) -> Error {
         (_, "42501") => return denied(error),
         (_, "42883" | "42P01" | "42703" | "3F000") => return missing(error),
         // Whatever else a server says has rolled the statement back.
+        (_, "TN002") => (
+            ErrorKind::Misconfigured,
+            "locks are decided under READ COMMITTED only: run ALTER ROLE the_user SET default_transaction_isolation = 'read \
+             committed'",
+        ),
         (_, "25006") => (ErrorKind::Unavailable, "the server is a standby, and takes no writes"),
         (_, "53100") => (ErrorKind::Unavailable, "the server's disk is full"),
         (_, "55P03") => {

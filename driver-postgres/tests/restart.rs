@@ -1,4 +1,4 @@
-//! What becomes of leases, waiters and fences when the server is killed, restarted or paused, and when a connection is cut.
+//! What becomes of leases, waiters and fences when the server is killed, restarted or paused, and when connections are cut.
 
 mod sql;
 

@@ -226,13 +226,13 @@ DECLARE
 BEGIN
   IF 0 = ALL (p_hows) THEN
     WITH gone AS (
-      DELETE FROM tenure.message m USING unnest(p_numbers, p_deliveries) AS r(number, delivery)
-        WHERE m.number = r.number AND m.delivery = r.delivery AND m.queue = p_queue AND m.state = 1 AND m.key IS NULL
-          AND m.known_for = 0
-        RETURNING m.number, m.delivery),
+      DELETE FROM tenure.message o USING unnest(p_numbers, p_deliveries) AS r(number, delivery)
+        WHERE o.number = r.number AND o.delivery = r.delivery AND o.queue = p_queue AND o.state = 1 AND o.key IS NULL
+          AND o.known_for = 0
+        RETURNING o.number, o.delivery),
     first AS (
       SELECT min(r.ord) AS ord FROM unnest(p_numbers, p_deliveries) WITH ORDINALITY AS r(number, delivery, ord)
-        JOIN gone USING (number, delivery) GROUP BY number, delivery)
+        JOIN gone ON gone.number = r.number AND gone.delivery = r.delivery GROUP BY r.number, r.delivery)
     SELECT array_agg(CASE WHEN f.ord IS NULL THEN 0 ELSE 1 END ORDER BY r.ord)::smallint[] INTO answers
       FROM unnest(p_numbers) WITH ORDINALITY AS r(number, ord) LEFT JOIN first f USING (ord);
     IF NOT 0 = ANY (answers) THEN

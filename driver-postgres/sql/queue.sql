@@ -35,8 +35,8 @@ CREATE TABLE tenure.message (
   doom       smallint CHECK (doom BETWEEN 0 AND 3),                     -- exhausted, rejected, expired, damaged
   expires    bigint,                      -- until when it may be delivered
   known_for  bigint   NOT NULL DEFAULT 0 CHECK (known_for >= 0), -- for how long its name stays known after it was acknowledged
-  name       bytea    CHECK (length(name) <= 128),
-  key        bytea    CHECK (length(key) <= 128),
+  name       bytea    CHECK (length(name) BETWEEN 1 AND 128),
+  key        bytea    CHECK (length(key) BETWEEN 1 AND 128),
   lock       bytea    CHECK (length(lock) BETWEEN 1 AND 512),
   turn_lock  bytea, turn_token text, turn_fence bigint,
   reason     bytea,
@@ -70,6 +70,29 @@ CREATE UNLOGGED TABLE tenure.watcher (
 CREATE OR REPLACE FUNCTION tenure.us() RETURNS bigint LANGUAGE sql VOLATILE AS
 $$ SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint $$;
 
+-- What the queues' clock has to be ahead of the server's, since that was set back; and a time that it has reached. Receives
+-- that hand something out write that down, ten times a second at most: so far a step back is seen, and time stands still until then.
+CREATE TABLE tenure.queue_clock (
+  one boolean PRIMARY KEY DEFAULT true CHECK (one), shift bigint NOT NULL, reached bigint NOT NULL
+) WITH (fillfactor = 10);
+INSERT INTO tenure.queue_clock (shift, reached) VALUES (0, 0);
+
+-- The queues' clock.
+CREATE FUNCTION tenure.queue_now() RETURNS bigint LANGUAGE sql VOLATILE AS
+$$ SELECT greatest(tenure.us() + c.shift, c.reached) FROM tenure.queue_clock c $$;
+
+CREATE FUNCTION tenure.queue_tick(p_writes boolean) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE c tenure.queue_clock; t bigint;
+BEGIN
+  SELECT * INTO c FROM tenure.queue_clock;
+  t := tenure.us() + c.shift;
+  IF t >= c.reached AND (NOT p_writes OR t <= c.reached + 100000) THEN RETURN; END IF;
+  SELECT * INTO c FROM tenure.queue_clock FOR UPDATE SKIP LOCKED; -- else somebody else is about it
+  IF NOT FOUND THEN RETURN; END IF;
+  t := tenure.us() + c.shift;
+  UPDATE tenure.queue_clock SET shift = c.shift + greatest(c.reached - t, 0), reached = greatest(t, c.reached);
+END $$;
+
 -- Locks until the end of the transaction: messages' names, keys.
 CREATE FUNCTION tenure.queue_lock(p_class integer, p_queue integer, p_names bytea[]) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE h integer;
@@ -100,12 +123,12 @@ $$ SELECT CASE WHEN p_state = 3 THEN 4 WHEN p_state = 2 OR p_at <= t THEN 2 WHEN
 CREATE FUNCTION tenure.queue_tell(p_queue integer) RETURNS void LANGUAGE sql VOLATILE AS $$
   SELECT pg_notify('tenure_' || to_hex(w.client), 'q ' || encode(q.name, 'hex'))
     FROM tenure.watcher w JOIN tenure.queue q ON q.number = w.queue
-    WHERE w.queue = p_queue AND w.until > tenure.us() AND NOT q.paused
+    WHERE w.queue = p_queue AND w.until > tenure.queue_now() AND NOT q.paused
 $$;
 
 -- Remembers for a minute that a client watches: it receives every 20 s. Writes no more than twice a minute.
 CREATE FUNCTION tenure.queue_watch(p_queue bytea, p_client bigint) RETURNS void LANGUAGE plpgsql AS $$
-DECLARE n integer := tenure.queue_number(p_queue); t bigint := tenure.us();
+DECLARE n integer := tenure.queue_number(p_queue); t bigint := tenure.queue_now();
 BEGIN
   IF EXISTS (SELECT FROM tenure.watcher w WHERE w.queue = n AND w.client = p_client AND w.until > t + 30000000) THEN RETURN; END IF;
   DELETE FROM tenure.watcher w USING (
@@ -131,7 +154,7 @@ END $$;
 CREATE FUNCTION tenure.queue_bury(m tenure.message, p_doom integer, p_reason bytea, p_most bigint) RETURNS smallint
 LANGUAGE plpgsql AS $$
 DECLARE
-  t bigint := tenure.us();
+  t bigint := tenure.queue_now();
   full_up boolean := EXISTS (SELECT FROM tenure.message d WHERE d.queue = m.queue AND d.state = 3 OFFSET greatest(p_most - 1, 0));
 BEGIN
   UPDATE tenure.message d SET doom = p_doom, reason = p_reason, attempt = m.attempt,
@@ -160,7 +183,7 @@ BEGIN
       PERFORM FROM tenure.message o WHERE o.queue = q AND o.name = ANY (p_names) ORDER BY o.number FOR UPDATE;
     END IF;
   END IF;
-  t := tenure.us();
+  t := tenure.queue_now();
   SELECT min(d) INTO soonest FROM unnest(p_delays) d;
   IF soonest < 60000000 THEN PERFORM tenure.queue_tell(q); END IF;
   IF p_names IS NULL THEN
@@ -249,7 +272,7 @@ BEGIN
     SELECT * INTO m FROM tenure.message o WHERE o.number = p_numbers[i] AND o.queue = p_queue AND o.state = 1
       AND o.delivery = p_deliveries[i] FOR UPDATE;
     CONTINUE WHEN NOT FOUND;
-    t := tenure.us();
+    t := tenure.queue_now();
     IF p_hows[i] = 0 THEN
       DELETE FROM tenure.message o WHERE o.number = m.number;
       IF m.known_for > 0 AND m.name IS NOT NULL THEN
@@ -357,11 +380,12 @@ BEGIN
     RETURN;
   END IF;
   PERFORM tenure.queue_fences(p_floor);
+  PERFORM tenure.queue_tick(false);
   IF q.in_flight > 0 OR q.deliveries > 0 THEN
     SELECT * INTO q FROM tenure.queue o WHERE o.number = q.number FOR UPDATE;
-    room := least(room, (tenure.queue_room(q, tenure.us())).room);
+    room := least(room, (tenure.queue_room(q, tenure.queue_now())).room);
   END IF;
-  t := tenure.us(); -- a variable: a volatile call in the condition would be no bound of the index
+  t := tenure.queue_now(); -- a variable: a volatile call in the condition would be no bound of the index
   WHILE room > 0 AND looks > 0 LOOP
     asked := least(room, looks);
     SELECT array_agg(c.number ORDER BY c.at, c.number), bool_or(c.unusual), count(*) FILTER (WHERE c.state = 1)
@@ -420,6 +444,7 @@ BEGIN
     END IF;
     EXIT WHEN NOT unusual AND cardinality(batch) < asked;
   END LOOP;
+  IF given > 0 THEN PERFORM tenure.queue_tick(true); END IF;
   IF q.deliveries > 0 AND given > 0 THEN
     q.full_at := greatest(q.full_at, t) + q.every * given;
     UPDATE tenure.queue o SET full_at = q.full_at WHERE o.number = q.number;
@@ -442,7 +467,7 @@ END $$;
 CREATE FUNCTION tenure.queue_extend(p_queue bytea, p_numbers bigint[], p_deliveries bigint[], p_leases bigint[])
 RETURNS smallint[] LANGUAGE plpgsql AS $$
 DECLARE
-  q integer; t bigint := tenure.us();
+  q integer; t bigint := tenure.queue_now();
   answers smallint[] := '{}';
 BEGIN
   SELECT o.number INTO q FROM tenure.queue o WHERE o.name = p_queue;
@@ -479,7 +504,7 @@ END $$;
 CREATE FUNCTION tenure.queue_cancel(p_queue bytea, p_number bigint, p_name bytea) RETURNS integer LANGUAGE plpgsql AS $$
 DECLARE
   m tenure.message := tenure.queue_hold(p_queue, p_number, p_name);
-  standing integer := tenure.queue_standing(m.state, m.at, tenure.us());
+  standing integer := tenure.queue_standing(m.state, m.at, tenure.queue_now());
 BEGIN
   IF m.number IS NULL THEN RETURN 0; END IF;
   IF standing > 2 THEN RETURN standing; END IF;
@@ -492,7 +517,7 @@ CREATE FUNCTION tenure.queue_reschedule(p_queue bytea, p_number bigint, p_name b
 LANGUAGE plpgsql AS $$
 DECLARE
   m tenure.message := tenure.queue_hold(p_queue, p_number, p_name);
-  t bigint := tenure.us();
+  t bigint := tenure.queue_now();
   standing integer := tenure.queue_standing(m.state, m.at, t);
 BEGIN
   IF m.number IS NULL THEN RETURN 0; END IF;
@@ -525,7 +550,7 @@ CREATE FUNCTION tenure.queue_get(p_queue bytea, p_number bigint, p_name bytea) R
   r_number bigint, r_name bytea, r_payload bytea, r_attempt integer, r_attempts integer, r_standing integer, r_due_in bigint,
   r_age bigint, r_key bytea, r_lock bytea, r_reason bytea, r_recurrence bytea, r_expires_in bigint, r_at bigint
 ) LANGUAGE plpgsql AS $$
-DECLARE q integer; t bigint := tenure.us();
+DECLARE q integer; t bigint := tenure.queue_now();
 BEGIN
   SELECT o.number INTO q FROM tenure.queue o WHERE o.name = p_queue;
   RETURN QUERY SELECT m.number, m.name, m.payload, m.attempt, m.attempts, tenure.queue_standing(m.state, m.at, t),
@@ -540,7 +565,7 @@ CREATE FUNCTION tenure.queue_list(p_queue bytea, p_in_flight boolean, p_at bigin
   r_number bigint, r_name bytea, r_payload bytea, r_attempt integer, r_attempts integer, r_standing integer, r_due_in bigint,
   r_age bigint, r_key bytea, r_lock bytea, r_reason bytea, r_recurrence bytea, r_expires_in bigint, r_at bigint
 ) LANGUAGE plpgsql AS $$
-DECLARE q integer; t bigint := tenure.us();
+DECLARE q integer; t bigint := tenure.queue_now();
 BEGIN
   SELECT o.number INTO q FROM tenure.queue o WHERE o.name = p_queue;
   RETURN QUERY SELECT m.number, m.name, m.payload, m.attempt, m.attempts, tenure.queue_standing(m.state, m.at, t), m.at - t,
@@ -574,7 +599,7 @@ CREATE FUNCTION tenure.queue_stats(p_queue bytea) RETURNS TABLE (
   r_scheduled bigint, r_ready bigint, r_in_flight bigint, r_dead bigint, r_lag bigint, r_next_due bigint, r_paused boolean,
   r_max_in_flight bigint, r_deliveries bigint, r_per bigint
 ) LANGUAGE plpgsql AS $$
-DECLARE q tenure.queue; t bigint := tenure.us();
+DECLARE q tenure.queue; t bigint := tenure.queue_now();
 BEGIN
   SELECT * INTO q FROM tenure.queue o WHERE o.name = p_queue;
   RETURN QUERY SELECT count(*) FILTER (WHERE m.standing = 1), count(*) FILTER (WHERE m.standing = 2),
@@ -589,7 +614,7 @@ END $$;
 CREATE FUNCTION tenure.queue_purge(p_queue bytea, p_max integer, p_newest bigint, OUT r_found integer, OUT r_removed integer,
   OUT r_newest bigint) LANGUAGE plpgsql AS $$
 DECLARE
-  q integer; t bigint := tenure.us();
+  q integer; t bigint := tenure.queue_now();
   numbers bigint[]; keys bytea[]; k bytea;
 BEGIN
   SELECT o.number INTO q FROM tenure.queue o WHERE o.name = p_queue;
@@ -621,7 +646,7 @@ $$;
 CREATE FUNCTION tenure.queue_dead(p_queue bytea, p_at bigint, p_after bigint, p_max integer) RETURNS TABLE (
   r_number bigint, r_name bytea, r_payload bytea, r_attempt integer, r_doom smallint, r_reason bytea, r_at bigint, r_died bigint
 ) LANGUAGE plpgsql AS $$
-DECLARE q integer; t bigint := tenure.us();
+DECLARE q integer; t bigint := tenure.queue_now();
 BEGIN
   SELECT o.number INTO q FROM tenure.queue o WHERE o.name = p_queue;
   RETURN QUERY SELECT m.number, m.name, m.payload, m.attempt, m.doom, m.reason, m.at, t - m.at FROM tenure.message m
@@ -641,7 +666,7 @@ $$;
 CREATE FUNCTION tenure.queue_dead_move(p_queue bytea, p_numbers bigint[], p_names bytea[], p_oldest integer, p_delay bigint,
   OUT r_moved bigint, OUT r_rest boolean) LANGUAGE plpgsql AS $$
 DECLARE
-  q integer; t bigint := tenure.us(); numbers bigint[];
+  q integer; t bigint := tenure.queue_now(); numbers bigint[];
 BEGIN
   SELECT o.number INTO q FROM tenure.queue o WHERE o.name = p_queue;
   numbers := coalesce(tenure.queue_dead_chosen(q, p_numbers, p_names, p_oldest), '{}');

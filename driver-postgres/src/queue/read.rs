@@ -178,13 +178,13 @@ pub(super) fn stats(row: &Row) -> Result<QueueStats> {
 /// A row of `tenure.queue_dead`.
 pub(super) fn letter(row: &Row) -> Result<DeadLetter> {
     let doom = get::<Option<i16>>(row, 4)?.and_then(|doom| DOOMS.get(usize::try_from(doom).ok()?).copied());
-    Ok(DeadLetter::new(
-        id(row, 0, 1)?,
-        DeadPlace { stamp: get::<i64>(row, 6)?.cast_unsigned(), number: get::<i64>(row, 0)?.cast_unsigned() },
-        payload(get(row, 2)?)?,
-        doom.unwrap_or(DeadCause::Exhausted),
-    )
-    .with_attempt(get::<i32>(row, 3)?.cast_unsigned())
-    .with_reason(text(get(row, 5)?, |reason| Reason::new(reason))?)
-    .with_died(span(get(row, 7)?)))
+    Ok(DeadLetter {
+        id: id(row, 0, 1)?,
+        place: DeadPlace { stamp: get::<i64>(row, 6)?.cast_unsigned(), number: get::<i64>(row, 0)?.cast_unsigned() },
+        payload: payload(get(row, 2)?)?,
+        attempt: get::<i32>(row, 3)?.cast_unsigned(),
+        cause: doom.unwrap_or(DeadCause::Exhausted),
+        reason: text(get(row, 5)?, |reason| Reason::new(reason))?,
+        died: span(get(row, 7)?),
+    })
 }

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use common::{link, start};
 use tenure_core::driver::{
-    Backend, DelayQueue as _, Lease, NewMessage, Next, Payload, Pushed, RawDelivery, ReceiveRequest, Settle, Settled,
-    Settlement,
+    Backend, DelayQueue as _, DelayQueueExt as _, Lease, NewMessage, Next, Payload, Pushed, RawDelivery,
+    ReceiveRequest, Settle, Settled, Settlement,
 };
 use tenure_core::queue::{ConcurrencyKey, QueueName};
 use tenure_core::{Client, FenceFloor};
@@ -30,7 +30,7 @@ fn message(text: &str) -> NewMessage {
 }
 
 fn request(max: usize) -> ReceiveRequest {
-    ReceiveRequest { queue: jobs(), max, lease: Lease::DEFAULT }
+    ReceiveRequest::new(jobs(), max, Lease::DEFAULT)
 }
 
 fn texts(deliveries: &[RawDelivery]) -> Vec<String> {
@@ -129,7 +129,7 @@ async fn keys_and_names_under_contention() {
                             let mut one = message(&format!("{round}-{at}"));
                             let id = tenure_core::queue::MessageId::named(format!("{round}-{at}")).unwrap();
                             let window = tenure_core::driver::Delay::new(Duration::from_secs(60)).unwrap();
-                            one.id = Some(tenure_core::driver::NamedId { id, window });
+                            one.id = Some(tenure_core::driver::NamedId::new(id, window));
                             one.key = Some(ConcurrencyKey::new(format!("key {}", (round + at) % 4)).unwrap());
                             one
                         })
@@ -161,11 +161,8 @@ async fn keys_and_names_under_contention() {
                         busy.lock().unwrap().remove(&one.key);
                         handled.lock().unwrap().push(one.id.clone());
                     }
-                    let settles: Vec<_> = received
-                        .deliveries
-                        .iter()
-                        .map(|one| Settle { receipt: one.receipt, how: Settlement::Ack })
-                        .collect();
+                    let settles: Vec<_> =
+                        received.deliveries.iter().map(|one| Settle::new(one.receipt, Settlement::Ack)).collect();
                     if !settles.is_empty() {
                         let settled = queue.settle(&jobs(), &settles).await.unwrap();
                         assert!(settled.iter().all(|one| *one == Settled::Done), "{settled:?}");
@@ -208,6 +205,6 @@ async fn a_promoted_standby_goes_on_with_greater_fences() {
     let received = after.receive(&request(10)).await.unwrap().deliveries;
     assert_eq!(texts(&received[..1]), ["b"]);
     assert!(received[0].fence > last, "{} after {last}", received[0].fence);
-    let acked = after.settle(&jobs(), &[Settle { receipt: first.receipt, how: Settlement::Ack }]).await.unwrap();
+    let acked = after.settle(&jobs(), &[Settle::new(first.receipt, Settlement::Ack)]).await.unwrap();
     assert_eq!(acked, [Settled::Done], "a delivery outlives the failover");
 }

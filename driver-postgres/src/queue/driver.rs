@@ -1,21 +1,20 @@
 //! The delay queues of one client: each method is one statement.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use async_trait::async_trait;
 use tenure_core::driver::{
     Cancelled, DeadPage, DeadPlace, DeadSelection, Delay, DelayQueue, Exchanged, Exclusion, Extended, Extension,
     Fencing, ListPlace, Listed, LockTurn, MessageInfo, MessagePage, MessageState, NewMessage, Next, Parking, Payload,
     PurgePlace, PurgeStep, Purged, Pushed, QueueCapabilities, QueuePage, QueueStats, QueueWake, ReceiveRequest,
-    Received, Redriven, Rescheduled, Rest, Settle, Settled, TurnGiven, Watch,
+    Received, Redriven, Rescheduled, Rest, Settle, TurnGiven, Watch,
 };
 use tenure_core::queue::{MessageId, QueueLimits, QueueName};
 use tenure_core::{Error, ErrorKind, Result};
-use tokio_postgres::types::{ToSql, Type};
+use tokio_postgres::types::Type;
 
 use super::link::{Parameter, QueueLink};
-use super::read::{damaged, get, info, letter, pushed, single, standing, stats, turned};
+use super::read::{damaged, exchanged, get, info, letter, pushed, single, standing, stats};
 use super::write::{Pushes, Settles, micros};
 
 /// How many messages one request may carry. The number bounds how long a transaction keeps rows locked.
@@ -78,26 +77,6 @@ impl PostgresQueue {
         self.ask(queue, statement, &all).await
     }
 
-    async fn turn(
-        &self,
-        queue: &QueueName,
-        settles: &[Settle],
-        max: usize,
-        lease: Duration,
-    ) -> Result<(Vec<Settled>, Received)> {
-        let settles = Settles::new(settles)?;
-        let client = (max > 0 && self.link.router().is_watched(queue)).then(|| self.link.client());
-        let (max, lease) = (i32::try_from(max).unwrap_or(i32::MAX), micros(lease));
-        let dead = i64::try_from(self.link.max_dead_letters()).unwrap_or(i64::MAX);
-        let floor = self.link.fence_floor().get().cast_signed();
-        let mut all: Vec<Parameter<'_>> = vec![(&client, Type::INT8)];
-        all.extend(settles.parameters());
-        let rest: [(&(dyn ToSql + Sync), Type); 4] =
-            [(&max, Type::INT4), (&lease, Type::INT8), (&dead, Type::INT8), (&floor, Type::INT8)];
-        all.extend(rest);
-        turned(&self.ask(queue, TURN, &all).await?)
-    }
-
     async fn move_dead(&self, queue: &QueueName, which: &DeadSelection, delay: Option<Delay>) -> Result<(u64, Rest)> {
         let (numbers, names, oldest): (Vec<i64>, Vec<&[u8]>, Option<i32>) = match which {
             DeadSelection::Ids(ids) => (
@@ -121,7 +100,7 @@ impl PostgresQueue {
 #[async_trait]
 impl DelayQueue for PostgresQueue {
     fn capabilities(&self) -> QueueCapabilities {
-        QueueCapabilities::new(Exclusion::LossyFailover, Fencing::ClockSeeded, QueueWake::Notified)
+        QueueCapabilities::new(Exclusion::SingleNode, Fencing::ClockSeeded, QueueWake::Notified)
             .with_parking(Parking::Attended)
             .with_payload(Payload::MAX_LEN)
             .with_batch(BATCH)
@@ -148,11 +127,21 @@ impl DelayQueue for PostgresQueue {
     }
 
     async fn exchange(&self, settles: &[Settle], request: &ReceiveRequest) -> Result<Exchanged> {
-        if settles.is_empty() && request.max == 0 {
+        let ReceiveRequest { queue, max, lease, .. } = request;
+        if settles.is_empty() && *max == 0 {
             return Ok(Exchanged::new(Vec::new(), Received::nothing(Next::Now)));
         }
-        let (settled, received) = self.turn(&request.queue, settles, request.max, request.lease.get()).await?;
-        Ok(Exchanged::new(settled, received))
+        let settles = Settles::new(settles)?;
+        let client = (*max > 0 && self.link.router().is_watched(queue)).then(|| self.link.client());
+        let (max, lease) = (i32::try_from(*max).unwrap_or(i32::MAX), micros(lease.get()));
+        let dead = i64::try_from(self.link.max_dead_letters()).unwrap_or(i64::MAX);
+        let floor = self.link.fence_floor().get().cast_signed();
+        let mut all: Vec<Parameter<'_>> = vec![(&client, Type::INT8)];
+        all.extend(settles.parameters());
+        let rest: [Parameter<'_>; 4] =
+            [(&max, Type::INT4), (&lease, Type::INT8), (&dead, Type::INT8), (&floor, Type::INT8)];
+        all.extend(rest);
+        exchanged(&self.ask(queue, TURN, &all).await?)
     }
 
     async fn extend(&self, queue: &QueueName, extensions: &[Extension]) -> Result<Vec<Extended>> {

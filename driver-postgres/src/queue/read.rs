@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use tenure_core::driver::{
-    Attempts, Cause, DeadCause, DeadLetter, DeadPlace, Flow, Healed, LockTurn, MessageInfo, MessageState, Next,
-    Payload, Pushed, QueueStats, RawDelivery, Receipt, Received, Settled,
+    Attempts, Cause, DeadCause, DeadLetter, DeadPlace, Exchanged, Flow, Healed, LockTurn, MessageInfo, MessageState,
+    Next, Payload, Pushed, QueueStats, RawDelivery, Receipt, Received, Settled,
 };
 use tenure_core::queue::{ConcurrencyKey, MessageId, QueueLimits, Rate, Reason, Recurrence};
 use tenure_core::{Error, ErrorKind, FencingToken, LockName, OwnerToken, Result};
@@ -87,7 +87,7 @@ pub(super) fn standing(number: i32) -> Result<MessageState> {
 }
 
 /// The rows of `tenure.queue_turn`: deliveries, and what is known at the end.
-pub(super) fn turned(rows: &[Row]) -> Result<(Vec<Settled>, Received)> {
+pub(super) fn exchanged(rows: &[Row]) -> Result<Exchanged> {
     let none = || Error::new(ErrorKind::Protocol, "an answer without its last row");
     let (last, rows) = rows.split_last().ok_or_else(none)?;
     let deliveries = rows.iter().map(delivery).collect::<Result<_>>()?;
@@ -101,7 +101,7 @@ pub(super) fn turned(rows: &[Row]) -> Result<(Vec<Settled>, Received)> {
     let count = |at| get::<i32>(last, at).map(i32::cast_unsigned);
     let healed = Healed::default().with_expired(count(18)?).with_dead(count(19)?).with_postponed(count(20)?);
     let settled = answers.unwrap_or_default().into_iter().map(settled).collect::<Result<_>>()?;
-    Ok((settled, Received::new(deliveries, next).with_healed(healed)))
+    Ok(Exchanged::new(settled, Received::new(deliveries, next).with_healed(healed)))
 }
 
 fn settled(answer: i16) -> Result<Settled> {
@@ -123,22 +123,19 @@ fn delivery(row: &Row) -> Result<RawDelivery> {
         )),
         _ => None,
     };
-    Ok(RawDelivery::new(
-        id(row, 0, 1)?,
-        payload(get(row, 2)?)?,
-        FencingToken::new(unsigned(fence)).ok_or_else(|| damaged("the fence of a delivery"))?,
-        Receipt::new([number.cast_unsigned(), fence.cast_unsigned(), 0]),
-    )
-    .with_attempt(get::<i32>(row, 3)?.cast_unsigned())
-    .with_attempts(attempts(get(row, 4)?)?)
-    .with_cause(cause.ok_or_else(|| damaged("the cause is not known"))?)
-    .with_late(span(get(row, 7)?))
-    .with_age(span(get(row, 8)?))
-    .with_key(made(get(row, 9)?, |key: &[u8]| ConcurrencyKey::new(key))?)
-    .with_lock(made(get(row, 10)?, |lock: &[u8]| LockName::new(lock))?)
-    .with_turn(turn)
-    .with_reason(text(get(row, 14)?, |reason| Reason::new(reason))?)
-    .with_recurrence(text(get(row, 15)?, |recurrence| Recurrence::new(recurrence))?))
+    let fenced = FencingToken::new(unsigned(fence)).ok_or_else(|| damaged("the fence of a delivery"))?;
+    let receipt = Receipt::new([number.cast_unsigned(), fence.cast_unsigned(), 0]);
+    Ok(RawDelivery::new(id(row, 0, 1)?, payload(get(row, 2)?)?, fenced, receipt)
+        .with_attempt(get::<i32>(row, 3)?.cast_unsigned())
+        .with_attempts(attempts(get(row, 4)?)?)
+        .with_cause(cause.ok_or_else(|| damaged("the cause is not known"))?)
+        .with_late(span(get(row, 7)?))
+        .with_age(span(get(row, 8)?))
+        .with_key(made(get(row, 9)?, |key: &[u8]| ConcurrencyKey::new(key))?)
+        .with_lock(made(get(row, 10)?, |lock: &[u8]| LockName::new(lock))?)
+        .with_turn(turn)
+        .with_reason(text(get(row, 14)?, |reason| Reason::new(reason))?)
+        .with_recurrence(text(get(row, 15)?, |recurrence| Recurrence::new(recurrence))?))
 }
 
 /// A row of `tenure.queue_get` or `tenure.queue_list`.
@@ -178,13 +175,10 @@ pub(super) fn stats(row: &Row) -> Result<QueueStats> {
 /// A row of `tenure.queue_dead`.
 pub(super) fn letter(row: &Row) -> Result<DeadLetter> {
     let doom = get::<Option<i16>>(row, 4)?.and_then(|doom| DOOMS.get(usize::try_from(doom).ok()?).copied());
-    Ok(DeadLetter {
-        id: id(row, 0, 1)?,
-        place: DeadPlace { stamp: get::<i64>(row, 6)?.cast_unsigned(), number: get::<i64>(row, 0)?.cast_unsigned() },
-        payload: payload(get(row, 2)?)?,
-        attempt: get::<i32>(row, 3)?.cast_unsigned(),
-        cause: doom.unwrap_or(DeadCause::Exhausted),
-        reason: text(get(row, 5)?, |reason| Reason::new(reason))?,
-        died: span(get(row, 7)?),
-    })
+    let place = DeadPlace { stamp: get::<i64>(row, 6)?.cast_unsigned(), number: get::<i64>(row, 0)?.cast_unsigned() };
+    let cause = doom.unwrap_or(DeadCause::Exhausted);
+    Ok(DeadLetter::new(id(row, 0, 1)?, place, payload(get(row, 2)?)?, cause)
+        .with_attempt(get::<i32>(row, 3)?.cast_unsigned())
+        .with_reason(text(get(row, 5)?, |reason| Reason::new(reason))?)
+        .with_died(span(get(row, 7)?)))
 }

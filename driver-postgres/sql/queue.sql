@@ -21,7 +21,8 @@ CREATE TABLE tenure.queue (
   full_at    bigint  NOT NULL DEFAULT 0  -- when the bucket of the rate is full again
 );
 
--- Its rows are deleted and moved along the index all the time: vacuumed when a fiftieth has changed, and not slowed down.
+-- Its rows are deleted and moved along the index all the time: vacuumed when a fiftieth has changed, and not slowed down. Pages
+-- that became empty at the end are kept, since giving them back would lock everybody out for a moment.
 CREATE TABLE tenure.message (
   number     bigint   PRIMARY KEY GENERATED ALWAYS AS IDENTITY,
   queue      integer  NOT NULL,
@@ -42,7 +43,7 @@ CREATE TABLE tenure.message (
   reason     bytea,
   recurrence bytea,
   payload    bytea    NOT NULL CHECK (length(payload) <= 1048576)
-) WITH (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0);
+) WITH (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0, vacuum_truncate = false);
 
 CREATE INDEX message_turn ON tenure.message (queue, at, number) WHERE state <= 1;
 CREATE INDEX message_dead ON tenure.message (queue, at, number) WHERE state = 3;

@@ -4,9 +4,12 @@
 -- Each is one transaction, or part of the caller's, under READ COMMITTED: every statement of a function sees what was
 -- committed before it began.
 --
--- Locks are taken in this order, so that nobody waits in a circle: names of messages, concurrency keys (both advisory, each
--- in the order of their hashes), rows. A receive takes rows and keys too, but waits for none: what another transaction
--- has, it leaves to that one.
+-- Locks are taken in this order, so that nobody waits in a circle: names of messages, rows without a concurrency key, keys,
+-- rows with a key. Names and keys are advisory locks, taken in the order of their hashes. A receive takes rows and keys too, but
+-- waits for none: what another transaction has, it leaves to that one.
+--
+-- A wake-up is sent when a push is made, and arrives with its commit. Who began to watch between the two is not told: the message
+-- is found when that one asks next.
 --
 -- Tables are logged: what a push stored survives a crash. Only who watches is not, and is said again by every client.
 
@@ -179,9 +182,11 @@ BEGIN
   IF p_names IS NOT NULL THEN
     PERFORM tenure.queue_lock(1952804174, q, p_names);
     IF true = ANY (p_replace) THEN
+      t := tenure.queue_now();
+      PERFORM FROM tenure.message o WHERE o.queue = q AND o.name = ANY (p_names) AND o.key IS NULL
+        AND tenure.queue_standing(o.state, o.at, t) <= 2 ORDER BY o.number FOR UPDATE;
       PERFORM tenure.queue_lock(1952804171, q, array_agg(o.key)) FROM tenure.message o
         WHERE o.queue = q AND o.name = ANY (p_names) AND o.key IS NOT NULL;
-      PERFORM FROM tenure.message o WHERE o.queue = q AND o.name = ANY (p_names) ORDER BY o.number FOR UPDATE;
     END IF;
   END IF;
   t := tenure.queue_now();
@@ -205,9 +210,9 @@ BEGIN
       SELECT o.number, o.key, tenure.queue_standing(o.state, o.at, t) AS standing INTO m
         FROM tenure.message o WHERE o.queue = q AND o.name = n.name;
       IF FOUND AND n.replace AND m.standing <= 2 THEN
-        DELETE FROM tenure.message o WHERE o.number = m.number;
+        DELETE FROM tenure.message o WHERE o.number = m.number AND tenure.queue_standing(o.state, o.at, t) <= 2;
+        r_answer := CASE WHEN FOUND THEN 1 ELSE 13 END; -- or a receive was faster
         PERFORM tenure.queue_free(q, m.key);
-        r_answer := 1;
       ELSIF FOUND THEN
         r_answer := 10 + m.standing;
       ELSIF EXISTS (SELECT FROM tenure.settled s WHERE s.queue = q AND s.name = n.name AND s.until > t) THEN

@@ -255,9 +255,10 @@ DECLARE
 BEGIN
   IF 0 = ALL (p_hows) THEN
     WITH gone AS (
-      DELETE FROM tenure.message o USING unnest(p_numbers, p_deliveries) AS r(number, delivery)
-        WHERE o.number = r.number AND o.delivery = r.delivery AND o.queue = p_queue AND o.state = 1 AND o.key IS NULL
-          AND o.known_for = 0
+      -- By their numbers, with no condition that another index has: whatever is known of the table, that is the shortest way. A
+      -- delivery is never that of two messages.
+      DELETE FROM tenure.message o WHERE o.number = ANY (p_numbers) AND o.queue + 0 = p_queue AND o.state + 0 = 1
+          AND o.delivery = ANY (p_deliveries) AND coalesce(o.key) IS NULL AND o.known_for = 0
         RETURNING o.number, o.delivery),
     first AS (
       SELECT min(r.ord) AS ord FROM unnest(p_numbers, p_deliveries) WITH ORDINALITY AS r(number, delivery, ord)

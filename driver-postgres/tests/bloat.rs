@@ -6,11 +6,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use common::{link, start};
-use tenure_core::FenceFloor;
-use tenure_core::driver::{DelayQueue as _, Lease, NewMessage, Payload, ReceiveRequest, Settle, Settlement};
+use common::{queue, start};
+use tenure_core::driver::{Lease, NewMessage, Payload, ReceiveRequest, Settle, Settlement};
 use tenure_core::queue::QueueName;
-use tenure_postgres::PostgresQueue;
 use tenure_testkit::{PostgresOptions, PostgresServer};
 
 /// Sizes in bytes: the table, all of its indexes; and how often it was vacuumed by the server itself.
@@ -33,13 +31,12 @@ async fn tables_stay_small_while_a_million_messages_go_through() {
     let count: usize = std::env::var("TENURE_MESSAGES").map_or(1_000_000, |count| count.parse().unwrap());
     // The server's own is a minute; nothing else differs from it.
     let server = Arc::new(start(PostgresOptions::new().setting("autovacuum_naptime", "10s")).unwrap());
-    let client = || PostgresQueue::new(link(server.url("postgres"), FenceFloor::NONE));
     let jobs = QueueName::new("jobs").unwrap();
     let (pushed, done) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
     let began = Instant::now();
     let mut tasks = Vec::new();
     {
-        let (queue, jobs, pushed, done) = (client(), jobs.clone(), Arc::clone(&pushed), Arc::clone(&done));
+        let (queue, jobs, pushed, done) = (queue(&server).await, jobs.clone(), Arc::clone(&pushed), Arc::clone(&done));
         tasks.push(tokio::spawn(async move {
             let batch = vec![NewMessage::new(Payload::new(vec![7; 100]).unwrap()); BATCH];
             while pushed.load(Ordering::Relaxed) < count {
@@ -53,7 +50,7 @@ async fn tables_stay_small_while_a_million_messages_go_through() {
         }));
     }
     for _ in 0..4 {
-        let (queue, jobs, done) = (client(), jobs.clone(), Arc::clone(&done));
+        let (queue, jobs, done) = (queue(&server).await, jobs.clone(), Arc::clone(&done));
         tasks.push(tokio::spawn(async move {
             let request = ReceiveRequest::new(jobs, BATCH, Lease::DEFAULT);
             let mut settles = Vec::new();
@@ -91,7 +88,7 @@ async fn tables_stay_small_while_a_million_messages_go_through() {
     let (table, indexes, vacuums) = sizes(&server);
     eprintln!("after {:?}: table {table}, indexes {indexes}, {vacuums} vacuums; most {most:?}", began.elapsed());
     assert!(vacuums > 0, "autovacuum did not come by");
-    assert_eq!(client().stats(&jobs).await.unwrap().ready, 0);
+    assert_eq!(queue(&server).await.stats(&jobs).await.unwrap().ready, 0);
     let most = most.0.max(table) + most.1.max(indexes);
     assert!(most < 256 << 20, "{} MiB for {BACKLOG} messages at a time", most >> 20);
 }

@@ -5,21 +5,14 @@ mod common;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use common::{link, start};
+use common::{client, queue, start};
 use tenure_core::driver::{
-    Backend, DelayQueue as _, DelayQueueExt as _, Lease, NewMessage, Next, Payload, Pushed, RawDelivery,
-    ReceiveRequest, Settle, Settled, Settlement,
+    DelayQueueExt as _, Lease, NewMessage, Next, Payload, Pushed, RawDelivery, ReceiveRequest, Settle, Settled,
+    Settlement,
 };
 use tenure_core::queue::{ConcurrencyKey, QueueName};
-use tenure_core::{Client, FenceFloor};
-use tenure_memory::MemoryDriver;
-use tenure_postgres::PostgresQueue;
 use tenure_testkit::{PostgresOptions, PostgresServer, eventually};
 use tokio_postgres::NoTls;
-
-fn queue(server: &PostgresServer) -> PostgresQueue {
-    PostgresQueue::new(link(server.url("postgres"), FenceFloor::NONE))
-}
 
 fn jobs() -> QueueName {
     QueueName::new("jobs").unwrap()
@@ -47,8 +40,7 @@ async fn session(server: &PostgresServer) -> tokio_postgres::Client {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_push_belongs_to_the_transaction_it_is_made_in() {
     let server = start(PostgresOptions::new()).unwrap();
-    let backend = Backend::new(Arc::new(MemoryDriver::new())).with_queue(Arc::new(queue(&server)));
-    let orders = Client::new(backend).queue_of_bytes("jobs").unwrap();
+    let orders = client(&server).await.queue_of_bytes("jobs").unwrap();
     let mut app = session(&server).await;
     app.batch_execute("CREATE TABLE orders (number int PRIMARY KEY)").await.unwrap();
 
@@ -78,7 +70,7 @@ async fn a_push_belongs_to_the_transaction_it_is_made_in() {
 #[tokio::test]
 async fn push_takes_all_that_a_message_may_have() {
     let server = start(PostgresOptions::new()).unwrap();
-    let (queue, app) = (queue(&server), session(&server).await);
+    let (queue, app) = (queue(&server).await, session(&server).await);
     let push = "SELECT tenure.push('jobs', 'a', delay => '2 hours', id => 'x', known_for => '1 day', key => 'k', \
                 lock => 'l', attempts => 3, ttl => '1 hour')";
     assert!(app.query_one(push, &[]).await.unwrap().get::<_, Option<i64>>(0).is_some());
@@ -99,7 +91,7 @@ async fn push_takes_all_that_a_message_may_have() {
 #[tokio::test]
 async fn a_row_that_another_transaction_has_holds_nobody_up() {
     let server = start(PostgresOptions::new()).unwrap();
-    let (queue, mut app) = (queue(&server), session(&server).await);
+    let (queue, mut app) = (queue(&server).await, session(&server).await);
     queue.push(&jobs(), &[message("first"), message("second")]).await.unwrap();
     let idle = app.transaction().await.unwrap();
     idle.batch_execute("SELECT FROM tenure.message ORDER BY number LIMIT 1 FOR UPDATE").await.unwrap();
@@ -118,67 +110,64 @@ async fn a_row_that_another_transaction_has_holds_nobody_up() {
 async fn keys_and_names_under_contention() {
     const EACH: usize = 150;
     let server = start(PostgresOptions::new()).unwrap();
-    let pushers: Vec<_> = (0..3)
-        .map(|who| {
-            let queue = queue(&server);
-            tokio::spawn(async move {
-                for round in 0..EACH / 3 {
-                    // Names in opposite orders, each pushed by all.
-                    let mut batch: Vec<_> = (0..3)
-                        .map(|at| {
-                            let mut one = message(&format!("{round}-{at}"));
-                            let id = tenure_core::queue::MessageId::named(format!("{round}-{at}")).unwrap();
-                            let window = tenure_core::driver::Delay::new(Duration::from_secs(60)).unwrap();
-                            one.id = Some(tenure_core::driver::NamedId::new(id, window));
-                            one.key = Some(ConcurrencyKey::new(format!("key {}", (round + at) % 4)).unwrap());
-                            one
-                        })
-                        .collect();
-                    if who % 2 == 1 {
-                        batch.reverse();
-                    }
-                    let pushed = queue.push(&jobs(), &batch).await.unwrap();
-                    assert!(pushed.iter().all(|one| matches!(one, Pushed::Stored(_) | Pushed::Duplicate(_))));
+    let mut tasks = Vec::new();
+    for who in 0..3 {
+        let queue = queue(&server).await;
+        tasks.push(tokio::spawn(async move {
+            for round in 0..EACH / 3 {
+                // Names in opposite orders, each pushed by all.
+                let mut batch: Vec<_> = (0..3)
+                    .map(|at| {
+                        let mut one = message(&format!("{round}-{at}"));
+                        let id = tenure_core::queue::MessageId::named(format!("{round}-{at}")).unwrap();
+                        let window = tenure_core::driver::Delay::new(Duration::from_secs(60)).unwrap();
+                        one.id = Some(tenure_core::driver::NamedId::new(id, window));
+                        one.key = Some(ConcurrencyKey::new(format!("key {}", (round + at) % 4)).unwrap());
+                        one
+                    })
+                    .collect();
+                if who % 2 == 1 {
+                    batch.reverse();
                 }
-            })
-        })
-        .collect();
+                let pushed = queue.push(&jobs(), &batch).await.unwrap();
+                assert!(pushed.iter().all(|one| matches!(one, Pushed::Stored(_) | Pushed::Duplicate(_))));
+            }
+        }));
+    }
     let handled = Arc::new(std::sync::Mutex::new(Vec::new()));
     let busy = Arc::new(std::sync::Mutex::new(std::collections::HashSet::new()));
-    let consumers: Vec<_> = (0..4)
-        .map(|_| {
-            let (queue, handled, busy) = (queue(&server), Arc::clone(&handled), Arc::clone(&busy));
-            tokio::spawn(async move {
-                let deadline = Instant::now() + Duration::from_secs(40);
-                while handled.lock().unwrap().len() < EACH {
-                    assert!(Instant::now() < deadline, "{} handled", handled.lock().unwrap().len());
-                    let received = queue.receive(&request(3)).await.unwrap();
-                    for one in &received.deliveries {
-                        assert!(busy.lock().unwrap().insert(one.key.clone()), "two of a key are in flight");
-                    }
-                    tokio::task::yield_now().await;
-                    for one in &received.deliveries {
-                        busy.lock().unwrap().remove(&one.key);
-                        handled.lock().unwrap().push(one.id.clone());
-                    }
-                    let settles: Vec<_> =
-                        received.deliveries.iter().map(|one| Settle::new(one.receipt, Settlement::Ack)).collect();
-                    if !settles.is_empty() {
-                        let settled = queue.settle(&jobs(), &settles).await.unwrap();
-                        assert!(settled.iter().all(|one| *one == Settled::Done), "{settled:?}");
-                    }
+    for _ in 0..4 {
+        let (queue, handled, busy) = (queue(&server).await, Arc::clone(&handled), Arc::clone(&busy));
+        tasks.push(tokio::spawn(async move {
+            let deadline = Instant::now() + Duration::from_secs(40);
+            while handled.lock().unwrap().len() < EACH {
+                assert!(Instant::now() < deadline, "{} handled", handled.lock().unwrap().len());
+                let received = queue.receive(&request(3)).await.unwrap();
+                for one in &received.deliveries {
+                    assert!(busy.lock().unwrap().insert(one.key.clone()), "two of a key are in flight");
                 }
-            })
-        })
-        .collect();
-    for task in pushers.into_iter().chain(consumers) {
+                tokio::task::yield_now().await;
+                for one in &received.deliveries {
+                    busy.lock().unwrap().remove(&one.key);
+                    handled.lock().unwrap().push(one.id.clone());
+                }
+                let settles: Vec<_> =
+                    received.deliveries.iter().map(|one| Settle::new(one.receipt, Settlement::Ack)).collect();
+                if !settles.is_empty() {
+                    let settled = queue.settle(&jobs(), &settles).await.unwrap();
+                    assert!(settled.iter().all(|one| *one == Settled::Done), "{settled:?}");
+                }
+            }
+        }));
+    }
+    for task in tasks {
         task.await.unwrap();
     }
     let mut ids = handled.lock().unwrap().clone();
     ids.sort();
     ids.dedup();
     assert_eq!((ids.len(), handled.lock().unwrap().len()), (EACH, EACH));
-    assert_eq!(queue(&server).stats(&jobs()).await.unwrap().ready, 0);
+    assert_eq!(queue(&server).await.stats(&jobs()).await.unwrap().ready, 0);
 }
 
 /// What was pushed and committed is on the standby; fences go on above those of the old primary.
@@ -186,7 +175,7 @@ async fn keys_and_names_under_contention() {
 async fn a_promoted_standby_goes_on_with_greater_fences() {
     let mut primary = start(PostgresOptions::new()).unwrap();
     let standby = primary.standby().unwrap();
-    let before = queue(&primary);
+    let before = queue(&primary).await;
     before.push(&jobs(), &[message("a"), message("b")]).await.unwrap();
     let first = before.receive(&request(1)).await.unwrap().deliveries.remove(0);
     primary.wait_for(&standby).unwrap();
@@ -201,7 +190,7 @@ async fn a_promoted_standby_goes_on_with_greater_fences() {
     }
     primary.kill().unwrap();
     standby.promote().unwrap();
-    let after = queue(&standby);
+    let after = queue(&standby).await;
     let received = after.receive(&request(10)).await.unwrap().deliveries;
     assert_eq!(texts(&received[..1]), ["b"]);
     assert!(received[0].fence > last, "{} after {last}", received[0].fence);

@@ -6,10 +6,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use async_trait::async_trait;
-use tenure_core::driver::QueueRouter;
+use tenure_core::driver::{Backend, DelayQueue, QueueRouter};
 use tenure_core::queue::QueueName;
-use tenure_core::{Error, ErrorKind, FenceFloor, Result};
-use tenure_postgres::QueueLink;
+use tenure_core::{Client as TenureClient, Error, ErrorKind, FenceFloor, Result};
+use tenure_memory::MemoryDriver;
+use tenure_postgres::{PostgresQueue, QueueLink};
 use tenure_testkit::{PostgresOptions, PostgresServer};
 use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{AsyncMessage, Client, NoTls, Row};
@@ -129,4 +130,14 @@ pub(crate) fn link(url: String, floor: FenceFloor) -> Arc<Link> {
         router: QueueRouter::default(),
         floor,
     })
+}
+
+/// The queues of another client of the server.
+pub(crate) async fn queue(server: &PostgresServer) -> Arc<dyn DelayQueue> {
+    Arc::new(PostgresQueue::new(link(server.url("postgres"), FenceFloor::NONE)))
+}
+
+/// Another client of the server, with locks in memory.
+pub(crate) async fn client(server: &PostgresServer) -> TenureClient {
+    TenureClient::new(Backend::new(Arc::new(MemoryDriver::new())).with_queue(queue(server).await))
 }

@@ -22,6 +22,8 @@ const MAX_WAITERS: u32 = 100;
 const MAX_DEPTH: u32 = 50;
 /// Few enough to be filled.
 const MAX_DEAD_LETTERS: u64 = 200;
+/// A hundred clients at once, each with one connection for requests and one that listens, beside the other cases.
+const MOST_CONNECTIONS: &str = "600";
 /// Long enough for every case.
 const LONGEST: Duration = Duration::from_secs(86_400);
 
@@ -53,7 +55,8 @@ impl PostgresMaker {
     }
 
     fn start(&self) -> Result<Shared, BoxError> {
-        let server = PostgresServer::start(PostgresOptions::new().movable_clock())?;
+        let server =
+            PostgresServer::start(PostgresOptions::new().movable_clock().setting("max_connections", MOST_CONNECTIONS))?;
         server.script("postgres", &install_sql(Install { logged: self.logged, longest_ttl: LONGEST }))?;
         Ok(Arc::new(Mutex::new(server)))
     }
@@ -125,7 +128,9 @@ struct PostgresHarness {
 impl PostgresHarness {
     fn url(&self) -> String {
         let url = lock(&self.server).url_through(self.proxy.port(), "postgres");
-        format!("{url}?max_waiters={MAX_WAITERS}&max_depth={MAX_DEPTH}&max_dead_letters={MAX_DEAD_LETTERS}")
+        format!(
+            "{url}?connections=1&max_waiters={MAX_WAITERS}&max_depth={MAX_DEPTH}&max_dead_letters={MAX_DEAD_LETTERS}"
+        )
     }
 
     fn sql(&self, statements: &str) -> Result<String, BoxError> {

@@ -19,12 +19,7 @@ pub(crate) trait QueueLink: Debug + Send + Sync + 'static {
     /// # Errors
     ///
     /// As drivers report them: what was certainly not applied, and what may have been.
-    async fn ask(
-        &self,
-        queue: Option<&QueueName>,
-        statement: &str,
-        parameters: &[(&(dyn ToSql + Sync), Type)],
-    ) -> Result<Vec<Row>>;
+    async fn ask(&self, queue: Option<&QueueName>, statement: &str, parameters: &[Parameter<'_>]) -> Result<Vec<Row>>;
 
     /// Returns once notifications to this client arrive at the [router](Self::router). After every gap it wakes all watchers.
     ///

@@ -22,7 +22,7 @@ CREATE {unlogged} TABLE tenure.lock (
   told    bigint[] NOT NULL,              -- the ttl that each of them was told
   since   bigint  NOT NULL,
   until   bigint  NOT NULL,
-  label   text,
+  label   bytea,                          -- any text, also what no column of text takes
   handed  boolean NOT NULL DEFAULT false, -- given by a release, and not yet made to last
   queued  boolean NOT NULL DEFAULT false  -- a release has to look for waiters
 ) WITH (fillfactor = 50);
@@ -37,7 +37,7 @@ CREATE UNLOGGED TABLE tenure.waiter (
   ttl     bigint  NOT NULL,
   fences  integer NOT NULL,
   accepts boolean NOT NULL,               -- takes the lock without asking
-  label   text,
+  label   bytea,                          -- any text, also what no column of text takes
   PRIMARY KEY (name, place), UNIQUE (name, token)
 ) WITH (fillfactor = 70);
 
@@ -84,7 +84,7 @@ BEGIN
     IF w.present <= t THEN
       DELETE FROM tenure.waiter x WHERE x.name = p_name AND x.place = w.place;
     ELSIF pg_try_advisory_xact_lock_shared(w.client) THEN
-      CONTINUE; -- nobody listens: its client is dead or cut off. It keeps its place until it lapses
+      DELETE FROM tenure.waiter x WHERE x.name = p_name AND x.client = w.client; -- nobody listens: dead, or cut off
     ELSIF w.accepts THEN
       UPDATE tenure.lock l
         SET first = greatest(l.fence + 1, t, p_floor + 1), fence = greatest(l.fence + 1, t, p_floor + 1) + w.fences - 1,
@@ -111,7 +111,7 @@ END $$;
 -- code: 1 granted now, 2 granted by an earlier request, 3 busy; -1 abandoned, -2 the queue is full (n), -3 leases were
 -- forgotten (recheck), -4 too deep.
 CREATE FUNCTION tenure.acquire(
-  p_name bytea, p_owner text, p_token text, p_ttl bigint, p_fences integer, p_label text, p_presence bigint,
+  p_name bytea, p_owner text, p_token text, p_ttl bigint, p_fences integer, p_label bytea, p_presence bigint,
   p_accepts boolean, p_client bigint, p_max_waiters integer, p_max_depth integer, p_floor bigint,
   OUT code integer, OUT fence bigint, OUT ttl bigint, OUT n integer, OUT depth integer, OUT recheck bigint, OUT at bigint
 ) LANGUAGE plpgsql AS $$
@@ -165,8 +165,11 @@ BEGIN
     END IF;
     w := NULL;
     IF NOT held AND known AND l.queued THEN
-      -- Also one that nobody listens for keeps its place until it lapses; only turns pass it over.
       SELECT * INTO w FROM tenure.waiter x WHERE x.name = p_name AND x.present > at ORDER BY x.place LIMIT 1;
+      IF w.token <> p_token AND pg_try_advisory_xact_lock_shared(w.client) THEN
+        DELETE FROM tenure.waiter x WHERE x.name = p_name AND x.client = w.client; -- nobody listens
+        CONTINUE;
+      END IF;
     END IF;
     IF NOT held AND (w.token IS NULL OR w.token = p_token) THEN
       IF known THEN
@@ -325,7 +328,7 @@ BEGIN
   RETURN 1;
 END $$;
 
-CREATE FUNCTION tenure.inspect(p_name bytea, OUT label text, OUT owner text, OUT fence bigint, OUT depth integer,
+CREATE FUNCTION tenure.inspect(p_name bytea, OUT label bytea, OUT owner text, OUT fence bigint, OUT depth integer,
   OUT held_for bigint, OUT remaining bigint, OUT waiters bigint) LANGUAGE plpgsql AS $$
 DECLARE t bigint := tenure.us();
 BEGIN

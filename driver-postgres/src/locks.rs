@@ -164,7 +164,8 @@ impl PostgresDriver {
             }
         };
         let fences = if owner.is_some() { 1 } else { request.fences.clamp(1, MOST_FENCES) };
-        let (owner, label) = (owner.map(OwnerId::to_string), request.label.as_ref().map(Label::as_str));
+        let (owner, label) =
+            (owner.map(OwnerId::to_string), request.label.as_ref().map(|label| label.as_str().as_bytes()));
         let (max_waiters, max_depth) = (self.caps().max_waiters, self.caps().max_depth);
         let rows = self
             .ask(
@@ -177,7 +178,7 @@ impl PostgresDriver {
                     (&token.expose().as_str(), Type::TEXT),
                     (&micros(ttl.get()), Type::INT8),
                     (&fences.cast_signed(), Type::INT4),
-                    (&label, Type::TEXT),
+                    (&label, Type::BYTEA),
                     (&presence, Type::INT8),
                     (&accepts, Type::BOOL),
                     (&self.connections.ear.id(), Type::INT8),
@@ -308,7 +309,8 @@ fn inspection(rows: &[Row]) -> Result<Inspection> {
     let holder = match fence {
         None => None,
         Some(fence) => {
-            let (label, owner): (Option<&str>, Option<&str>) = (column(row, 0)?, column(row, 1)?);
+            let (label, owner): (Option<&[u8]>, Option<&str>) = (column(row, 0)?, column(row, 1)?);
+            let label = label.map(std::str::from_utf8).transpose().map_err(|_| damaged())?;
             let (depth, held_for, remaining): (i32, i64, i64) = (column(row, 3)?, column(row, 4)?, column(row, 5)?);
             Some(
                 Holder::default()

@@ -100,7 +100,7 @@ impl PostgresQueue {
 #[async_trait]
 impl DelayQueue for PostgresQueue {
     fn capabilities(&self) -> QueueCapabilities {
-        QueueCapabilities::new(Exclusion::SingleNode, Fencing::ClockSeeded, QueueWake::Notified)
+        QueueCapabilities::new(Exclusion::LossyFailover, Fencing::ClockSeeded, QueueWake::Notified)
             .with_parking(Parking::Attended)
             .with_payload(Payload::MAX_LEN)
             .with_batch(BATCH)

@@ -126,10 +126,11 @@ impl Request {
             Some((client, accepts)) => (Some(micros(Duration::from_secs(20))), client, accepts),
             None => (None, 0, false),
         };
+        let label = self.label.as_ref().map(String::as_bytes);
         let row = session
             .query_one(
                 "SELECT * FROM tenure.acquire($1, NULL, $2, $3, 8, $4, $5, $6, $7, 10000, 100, $8)",
-                &[&self.name, &self.token, &micros(self.ttl), &self.label, &presence, &accepts, &client, &self.floor],
+                &[&self.name, &self.token, &micros(self.ttl), &label, &presence, &accepts, &client, &self.floor],
             )
             .await?;
         Ok(match row.get::<_, i32>("code") {

@@ -121,6 +121,17 @@ fn every_property_is_covered_and_every_number_of_a_case_is_a_property() {
     }
 }
 
+/// Prints where each case fails for the mutants that name it: at what it claims, or at its closing release.
+#[test]
+#[ignore = "prints where each case fails, on request"]
+fn print_kills() {
+    for (mutant, killers) in kills(|mutant, case| mutant.killed_by.contains(&case)) {
+        for Killer { case, reason } in killers {
+            println!("{case}\t{mutant}\t{}", reason.replace('\n', " "));
+        }
+    }
+}
+
 /// Prints which cases kill which mutants, and where each fails: the source of the lists in the mutants. Takes a few minutes;
 /// `TENURE_THEME` names the beginning of the cases that are tried, and of those that the mutants tried name.
 #[test]

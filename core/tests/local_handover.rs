@@ -192,6 +192,38 @@ async fn a_waiter_that_left_is_passed_over() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_waiter_that_is_cancelled_at_any_moment_loses_nothing() {
+    for turn in 0..10 {
+        let (stage, client) = relaying([Step::Grant, Step::Busy, Step::Busy]);
+        let held = lock(&client).acquire().await.unwrap();
+        let token = *held.token();
+        let [first, second, third] = waiters(&client).await;
+        held.release().await.unwrap();
+        let first = guard(first).await;
+        // It is cancelled before, while or after it is passed the lease.
+        if turn < 2 {
+            second.abort();
+        }
+        drop(first);
+        for _ in 2..turn {
+            tokio::task::yield_now().await;
+        }
+        second.abort();
+        drop(second.await);
+        if turn % 2 == 0 {
+            third.abort();
+            drop(third.await);
+        } else {
+            guard(third).await.release().await.unwrap();
+        }
+        settled().await;
+        assert_eq!(stage.sent("release"), [token], "turn {turn}");
+        let stats = client.stats();
+        assert_eq!((stats.holds, stats.waiters, stats.cleanups), (0, 0, 0), "turn {turn}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_last_that_left_gives_it_back() {
     let (stage, client) = relaying([Step::Grant, Step::Busy, Step::Busy]);
     let first = lock(&client).acquire().await.unwrap();

@@ -12,13 +12,6 @@ use crate::layer::{Action, Op, Rule};
 
 pub(super) const CASES: &[Case] = &[
     case!(
-        "error/outage-is-not-contention",
-        "A backend that cannot be reached is an error of its own kind from every method, never a busy lock.",
-        ["P26", "R9"],
-        [],
-        outage_is_not_contention
-    ),
-    case!(
         "error/busy-is-not-an-outage",
         "A busy lock is a value for try_acquire, and a waiter's answer: no error, no retry.",
         ["P26"],
@@ -38,13 +31,6 @@ pub(super) const CASES: &[Case] = &[
         ["P26"],
         [],
         ping_tells_whether_it_answers
-    ),
-    case!(
-        "close/refuses-afterwards",
-        "A closed client refuses every use with an error that says so, and closing again is harmless.",
-        ["P26"],
-        [],
-        refuses_afterwards
     ),
     case!(
         "close/gives-back-what-is-held",
@@ -82,22 +68,6 @@ pub(super) const CASES: &[Case] = &[
         holds_of_a_client
     ),
 ];
-
-async fn outage_is_not_contention(context: &mut Context) -> CaseResult {
-    let (client, layer) = context.layered().await?;
-    let (probe, name) = (context.client().await?, context.name("outage"));
-    layer.rule(Rule::always(Action::FailBeforeSend));
-    let handle = lock(&client, &name);
-    let error = must_fail(handle.try_acquire().await, ErrorKind::Unavailable)?;
-    assert!(error.is_transient() && !error.is_lost());
-    let patient = handle.acquire_within(context.ms(1_500));
-    let within = context.within(context.soon(), "a wait tells of the outage", patient).await?;
-    must_fail(within, ErrorKind::Unavailable)?;
-    let unlimited = context.within(context.soon() * 2, "an unlimited wait, too", handle.acquire()).await?;
-    must_fail(unlimited, ErrorKind::Unavailable)?;
-    layer.heal();
-    clean(context, &probe, &name, &[&client]).await
-}
 
 const LONG: Duration = Duration::from_secs(30);
 
@@ -144,19 +114,6 @@ async fn ping_tells_whether_it_answers(context: &mut Context) -> CaseResult {
     client.close(context.soon()).await?;
     must_fail(client.ping().await, ErrorKind::Closed)?;
     must_fail(client.doctor().await, ErrorKind::Closed)?;
-    clean(context, &probe, &name, &[&client]).await
-}
-
-async fn refuses_afterwards(context: &mut Context) -> CaseResult {
-    let (client, probe) = (context.client().await?, context.client().await?);
-    let name = context.name("closed");
-    let handle = lock(&client, &name);
-    keep(&client, &name, LONG).await?.release().await?;
-    client.close(context.soon()).await?;
-    must_fail(handle.try_acquire().await, ErrorKind::Closed)?;
-    must_fail(handle.acquire().await, ErrorKind::Closed)?;
-    must_fail(handle.acquire_within(LONG).await, ErrorKind::Closed)?;
-    client.close(context.soon()).await?;
     clean(context, &probe, &name, &[&client]).await
 }
 

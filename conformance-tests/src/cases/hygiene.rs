@@ -39,13 +39,6 @@ pub(super) const CASES: &[Case] = &[
         client_dropped_with_guards_alive
     ),
     case!(
-        "hygiene/counts-are-true",
-        "A client counts its holds and waiters, and counts down to zero.",
-        ["P30"],
-        [],
-        counts_are_true
-    ),
-    case!(
         "hygiene/no-lease-without-an-end",
         "Whatever a client does, no lease or entry in the store is without an end.",
         ["P28", "P30"],
@@ -124,27 +117,6 @@ async fn client_dropped_with_guards_alive(context: &mut Context) -> CaseResult {
     drop(dropped);
     for name in &names {
         free_within(context, &probe, name, context.soon()).await?;
-    }
-    Ok(())
-}
-
-async fn counts_are_true(context: &mut Context) -> CaseResult {
-    let (client, other) = (context.client().await?, context.client().await?);
-    let names = [context.name("a"), context.name("b")];
-    let first = keep(&client, &names[0], context.ttl(20_000)).await?;
-    let second = keep(&client, &names[1], context.ttl(20_000)).await?;
-    assert_eq!((client.stats().holds, client.stats().waiters), (2, 0));
-    let waiter = lock(&other, &names[0]);
-    let waiting = tokio::spawn(async move { waiter.acquire().await });
-    context.eventually(context.soon(), "the waiter is counted", async || other.stats().waiters == 1).await?;
-    assert_eq!(other.stats().holds, 0);
-    first.release().await?;
-    let guard = context.within(context.soon(), "the waiter is granted", waiting).await???;
-    assert_eq!((other.stats().holds, other.stats().waiters), (1, 0));
-    guard.release().await?;
-    drop(second);
-    for name in &names {
-        clean(context, &other, name, &[&client, &other]).await?;
     }
     Ok(())
 }

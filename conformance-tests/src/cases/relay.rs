@@ -47,14 +47,6 @@ pub(super) const CASES: &[Case] = &[
         [Need::Passing, Need::Fifo],
         others_get_their_turn
     ),
-    case!(
-        "relay/cancelled-waiter-loses-nothing",
-        "When the waiter that is passed a lease is cancelled in the same instant, the next one has it; after the last one \
-         the lock is free.",
-        ["P11", "P12", "P16"],
-        [Need::Passing],
-        cancelled_waiter_loses_nothing
-    ),
 ];
 
 const ASKED: u32 = 5;
@@ -234,35 +226,4 @@ async fn others_get_their_turn(context: &mut Context) -> CaseResult {
     let place = served.iter().position(|who| *who == "single");
     assert!(place.is_some_and(|place| place <= 8), "{place:?} were served before");
     clean(context, &holder, &name, &[&holder, &many, &single]).await
-}
-
-async fn cancelled_waiter_loses_nothing(context: &mut Context) -> CaseResult {
-    let (holder, (client, layer)) = (context.client().await?, context.layered().await?);
-    let name = context.name("cancelled");
-    for turn in 0..10 {
-        let held = keep(&holder, &name, context.ttl(60_000)).await?;
-        let first = lead(context, &client, &layer, &name).await?;
-        let (second, third) = (join(context, &client, &name).await?, join(context, &client, &name).await?);
-        held.release().await?;
-        let guard = context.within(context.soon(), "the first is served", first).await???;
-        // The cancellation meets the lease before, while or after it is passed on.
-        if turn < 2 {
-            second.abort();
-        }
-        drop(guard);
-        for _ in 2..turn {
-            tokio::task::yield_now().await;
-        }
-        second.abort();
-        drop(second.await);
-        if turn % 2 == 0 {
-            third.abort();
-            drop(third.await);
-        } else {
-            let guard = context.within(context.soon(), "the next is served", third).await???;
-            guard.release().await?;
-        }
-        clean(context, &holder, &name, &[&holder, &client]).await?;
-    }
-    Ok(())
 }

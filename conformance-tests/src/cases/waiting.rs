@@ -108,13 +108,6 @@ pub(super) const CASES: &[Case] = &[
         [],
         silent_backend_bounds_a_wait
     ),
-    case!(
-        "wait/close-ends-it",
-        "Closing the client ends its waits with an error that says so.",
-        ["P16", "P26"],
-        [],
-        close_ends_it
-    ),
 ];
 
 async fn try_does_not_wait(context: &mut Context) -> CaseResult {
@@ -337,18 +330,4 @@ async fn silent_backend_bounds_a_wait(context: &mut Context) -> CaseResult {
     assert!(ended.is_err_and(|error| error.is_transient()));
     layer.heal();
     clean(context, &probe, &name, &[&client]).await
-}
-
-async fn close_ends_it(context: &mut Context) -> CaseResult {
-    let (client, layer) = context.layered().await?;
-    let (other, name) = (context.client().await?, context.name("closed"));
-    let holder = keep(&other, &name, context.ttl(20_000)).await?;
-    let waiter = lock(&client, &name);
-    let waiting = tokio::spawn(async move { waiter.acquire().await });
-    let waits = async || layer.frames_of(Op::Acquire, &name).iter().any(|frame| frame.answer == Answer::Busy);
-    context.eventually(context.soon(), "the waiter waits", waits).await?;
-    client.close(context.soon()).await?;
-    must_fail(context.within(context.soon(), "the wait ends", waiting).await??, ErrorKind::Closed)?;
-    holder.release().await?;
-    clean(context, &other, &name, &[&client, &other]).await
 }

@@ -85,19 +85,22 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "release/does-nothing",
         "a release is confirmed and not done",
         || Arc::new(KeepsIt),
-        ["queue/turn-needs-a-receiver", "lock/released-is-free", "relay/cancelled-waiter-loses-nothing"]
+        ["queue/turn-needs-a-receiver", "lock/released-is-free"]
     ),
     mutant!(
         "release/never-answers",
         "releases are done and not answered",
         || Arc::new(Mute),
         [
-            "ping/tells-whether-it-answers",
             "close/gives-back-what-is-held",
-            "close/refuses-afterwards",
-            "meta/capabilities-are-constant",
-            "wait/close-ends-it"
+            "meta/capabilities-are-constant"
         ]
+    ),
+    mutant!(
+        "release/not-held-fails",
+        "a release of what is not held fails",
+        || Arc::new(NotHeldFails),
+        ["driver/second-release-says-not-held", "ping/tells-whether-it-answers"]
     ),
     mutant!(
         "release/fails-twice",
@@ -250,6 +253,18 @@ impl Twist for Mute {
     async fn release(&self, inner: &Inner, hold: &Hold) -> Result<Released> {
         let _answer = inner.locks().release(hold).await;
         std::future::pending().await
+    }
+}
+
+struct NotHeldFails;
+
+#[async_trait]
+impl Twist for NotHeldFails {
+    async fn release(&self, inner: &Inner, hold: &Hold) -> Result<Released> {
+        match inner.locks().release(hold).await? {
+            Released::NotHeld => Err(made_up(ErrorKind::Protocol)),
+            released => Ok(released),
+        }
     }
 }
 

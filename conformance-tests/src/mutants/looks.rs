@@ -74,7 +74,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "inspect/never-answers",
         "looking gets no answer",
         || Arc::new(LookingHangs),
-        ["error/outage-is-not-contention", "wait/silent-backend-bounds-a-wait"]
+        ["wait/silent-backend-bounds-a-wait"]
     ),
     mutant!(
         "close/does-nothing",

@@ -49,7 +49,6 @@ pub(super) const MUTANTS: &[Mutant] = &[
         [
             "all/dropped-frees-each",
             "all/sorted-and-once-each",
-            "hygiene/counts-are-true",
             "hygiene/many-names-leave-nothing",
             "limit/holds-of-a-client",
             "lock/names-are-independent"

@@ -3,6 +3,7 @@
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 
@@ -35,10 +36,10 @@ fn owner(number: usize) -> OwnerId {
 }
 
 impl Life {
-    /// Goes through the steps, when the client is scheduled.
-    pub(crate) async fn live(self, steps: Vec<Step>) {
+    /// Goes through the steps from the next one on, when the client is scheduled.
+    pub(crate) async fn live(self, steps: Vec<Step>, next: Arc<AtomicUsize>) {
         let work = async {
-            for step in &steps {
+            while let Some(step) = steps.get(next.fetch_add(1, Ordering::Relaxed)) {
                 sleep(millis(step.pause)).await;
                 self.step(step).await;
             }

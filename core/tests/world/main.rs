@@ -16,6 +16,7 @@ mod plan;
 mod play;
 mod queues;
 mod rng;
+mod runtimes;
 mod store;
 mod wire;
 
@@ -183,12 +184,14 @@ fn no_schedule_breaks_a_promise_of_queues() {
 fn mistakes_are_found() {
     let flaws = store::Flaw::ALL.map(|flaw| Mistakes { flaw: Some(flaw), ..Mistakes::default() });
     let drift = Mistakes { no_drift: true, ..Mistakes::default() };
-    all_are_found::<Plan>(flaws.into_iter().chain([drift]));
+    let frozen = Mistakes { frozen_runtimes: true, ..Mistakes::default() };
+    all_are_found::<Plan>(flaws.into_iter().chain([drift, frozen]));
 }
 
 #[test]
 fn mistakes_of_queues_are_found() {
     let flaws = queues::store::Flaw::ALL.map(|flaw| QueueMistakes { flaw: Some(flaw), ..QueueMistakes::default() });
     let drift = QueueMistakes { no_drift: true, ..QueueMistakes::default() };
-    all_are_found::<QueuePlan>(flaws.into_iter().chain([drift]));
+    let frozen = QueueMistakes { frozen_runtimes: true, ..QueueMistakes::default() };
+    all_are_found::<QueuePlan>(flaws.into_iter().chain([drift, frozen]));
 }

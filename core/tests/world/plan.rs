@@ -25,6 +25,7 @@ pub(crate) struct Plan {
     pub(crate) presence: u64,
     pub(crate) clients: Vec<ClientPlan>,
     pub(crate) blows: Vec<Blow>,
+    pub(crate) ends: Vec<RuntimeEnd>,
 }
 
 /// What can go wrong at all, and so how much may be expected.
@@ -131,8 +132,19 @@ pub(crate) enum Fault {
     Killed(usize),
     /// The store ends the lease before its time.
     Forgets(usize),
+    /// The store loses everything; its fences begin at a clock, and so go on beyond those that were.
+    Flushed,
     /// The client is closed.
     Closed(usize),
+}
+
+/// A runtime ends with all that it carries: tasks that hold, wait and give back, what the clients do in the background, and
+/// frames on their way. The clients go on in another one.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RuntimeEnd {
+    pub(crate) at: u64,
+    /// How long it takes until the next runtime begins.
+    pub(crate) pause: u64,
 }
 
 impl Plan {
@@ -149,7 +161,17 @@ impl Plan {
         let fast = rng.pick(&[-10, 0, 0, 9]);
         let names = 1 + rng.index(2);
         let most = rng.pick(&[2, 4, 6]);
-        let mut plan = Self { seed, weather, trouble, fast, ttl, presence, clients: Vec::new(), blows: Vec::new() };
+        let mut plan = Self {
+            seed,
+            weather,
+            trouble,
+            fast,
+            ttl,
+            presence,
+            clients: Vec::new(),
+            blows: Vec::new(),
+            ends: Vec::new(),
+        };
         for _ in 0..clients {
             let tasks = (0..1 + rng.index(3))
                 .map(|_| (0..1 + rng.index(most)).map(|_| Step::draw(&mut rng, &plan, clients, names)).collect())
@@ -160,6 +182,7 @@ impl Plan {
         if weather == Weather::Storm {
             plan.blows = (0..rng.below(5)).map(|_| Blow::draw(&mut rng, clients, names, ttl)).collect();
             plan.blows.sort_by_key(|blow| blow.at);
+            plan.ends = RuntimeEnd::draw(&mut rng, ttl);
         }
         plan
     }
@@ -195,6 +218,11 @@ impl Plan {
         for b in 0..self.blows.len() {
             let mut plan = self.clone();
             plan.blows.remove(b);
+            plans.push(plan);
+        }
+        for e in 0..self.ends.len() {
+            let mut plan = self.clone();
+            plan.ends.remove(e);
             plans.push(plan);
         }
         if self.fast != 0 {
@@ -282,6 +310,17 @@ impl Until {
     }
 }
 
+impl RuntimeEnd {
+    /// In one schedule of four, once or twice.
+    pub(crate) fn draw(rng: &mut Rng, ttl: u64) -> Vec<Self> {
+        let count = if rng.below(4) == 0 { 1 + rng.below(2) } else { 0 };
+        let mut ends: Vec<_> =
+            (0..count).map(|_| Self { at: 50 + rng.below(1_500), pause: 200 + rng.below(ttl) }).collect();
+        ends.sort_by_key(|end| end.at);
+        ends
+    }
+}
+
 impl Blow {
     pub(crate) fn draw(rng: &mut Rng, clients: usize, names: usize, ttl: u64) -> Self {
         let (client, span) = (rng.index(clients), rng.below(ttl * 2));
@@ -291,7 +330,8 @@ impl Blow {
             6..=8 => Fault::Paused(client, span),
             9 | 10 => Fault::Stall(span),
             11 | 12 => Fault::Killed(client),
-            13 | 14 => Fault::Forgets(rng.index(names)),
+            13 => Fault::Forgets(rng.index(names)),
+            14 => Fault::Flushed,
             _ => Fault::Closed(client),
         };
         Self { at: rng.below(2_000), what }
@@ -315,6 +355,7 @@ impl fmt::Display for Plan {
                 steps.iter().try_for_each(|step| writeln!(f, "  task {c}.{t}: {step:?}"))?;
             }
         }
-        self.blows.iter().try_for_each(|blow| writeln!(f, "  at {}: {:?}", blow.at, blow.what))
+        self.blows.iter().try_for_each(|blow| writeln!(f, "  at {}: {:?}", blow.at, blow.what))?;
+        self.ends.iter().try_for_each(|end| writeln!(f, "  {end:?}"))
     }
 }

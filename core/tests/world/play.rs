@@ -1,14 +1,14 @@
 //! Plays one schedule.
 
-use std::future::Future;
+use std::future::pending;
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
 use tenure_core::driver::Backend;
 use tenure_core::{Client, Confirmation, DriftBound};
 use tenure_memory::Residue;
-use tokio::runtime::Builder;
-use tokio::task::AbortHandle;
+use tokio::task::{AbortHandle, JoinHandle};
 use tokio::time::{Instant, advance, sleep, sleep_until, timeout};
 
 use crate::end::End;
@@ -16,6 +16,7 @@ use crate::judge::{Judge, Tally};
 use crate::live::{Life, millis};
 use crate::plan::{ClientPlan, Fault, NAMES, Plan};
 use crate::rng::Rng;
+use crate::runtimes::Runtimes;
 use crate::store::{Flaw, Store};
 use crate::wire::Wire;
 
@@ -30,6 +31,8 @@ pub(crate) struct Mistakes {
     pub(crate) flaw: Option<Flaw>,
     /// Clients that take clocks for equal.
     pub(crate) no_drift: bool,
+    /// What a runtime carried that has ended is neither dropped nor run on.
+    pub(crate) frozen_runtimes: bool,
 }
 
 /// What came of a schedule.
@@ -44,6 +47,11 @@ struct World {
     judge: Arc<Judge>,
     wires: Vec<Arc<Wire>>,
     clients: Arc<[Client]>,
+    started: Instant,
+    /// The next step of each task of each client, and the next blow.
+    next_steps: Vec<Vec<Arc<AtomicUsize>>>,
+    next_blow: usize,
+    gone: Gone,
 }
 
 /// Clients that did not see the end.
@@ -53,25 +61,41 @@ struct Gone {
     closed: Vec<usize>,
 }
 
-/// Plays in virtual time, the same for each seed.
-pub(crate) fn in_virtual_time(seed: u64, world: impl Future<Output = (Tally, Option<String>, Vec<String>)>) -> Played {
-    fastrand::seed(seed);
-    let runtime = Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
-    let (tally, wrong, trace) = runtime.block_on(world);
-    Played { tally: Tally { schedules: 1, ..tally }, wrong, trace }
+impl Played {
+    pub(crate) fn new((tally, wrong, trace): (Tally, Option<String>, Vec<String>)) -> Self {
+        Self { tally: Tally { schedules: 1, ..tally }, wrong, trace }
+    }
 }
 
 pub(crate) fn play(plan: &Plan, mistakes: Mistakes, traces: bool) -> Played {
-    in_virtual_time(plan.seed, async {
-        let world = World::new(plan, mistakes, traces);
-        let judge = Arc::clone(&world.judge);
+    let mut runtimes = Runtimes::new(plan.seed, mistakes.frozen_runtimes);
+    let mut world = runtimes.block_on(async { World::new(plan, mistakes, traces) });
+    let judge = Arc::clone(&world.judge);
+    for end in &plan.ends {
+        let passed = runtimes.block_on(async {
+            tokio::select! {
+                biased;
+                () = judge.wronged() => false,
+                () = sleep_until(world.started + millis(end.at)) => true,
+                () = world.pass_and_wait(plan) => unreachable!("it waits"),
+            }
+        });
+        if !passed {
+            return Played::new(judge.outcome());
+        }
+        judge.note(|| format!("--- {end:?}"));
+        judge.count(|tally| tally.blows += 1);
+        runtimes.end(millis(end.pause));
+    }
+    runtimes.block_on(async {
+        judge.look();
         tokio::select! {
             biased;
             () = judge.wronged() => {}
-            () = world.pass(plan) => {}
+            () = world.pass_to_the_end(plan) => {}
         }
-        judge.outcome()
-    })
+    });
+    Played::new(judge.outcome())
 }
 
 impl World {
@@ -83,24 +107,27 @@ impl World {
         let wires: Vec<_> = (0..plan.clients.len()).map(wire).collect();
         let clients = std::iter::zip(&plan.clients, &wires).map(|(client, wire)| build(plan, client, wire, mistakes));
         let clients = clients.collect();
-        Self { store, judge, wires, clients }
+        let next_steps = plan.clients.iter().map(|client| client.tasks.iter().map(|_| Arc::default()).collect());
+        let (next_steps, started) = (next_steps.collect(), Instant::now());
+        Self { store, judge, wires, clients, started, next_steps, next_blow: 0, gone: Gone::default() }
     }
 
-    async fn pass(self, plan: &Plan) {
-        let mut tasks = Vec::new();
-        let mut alive = Vec::new();
-        for (number, client) in plan.clients.iter().enumerate() {
-            alive.push(Vec::<AbortHandle>::new());
-            for steps in &client.tasks {
-                let (judge, clients, wire) =
-                    (Arc::clone(&self.judge), Arc::clone(&self.clients), Arc::clone(&self.wires[number]));
-                let life = Life { number, calm: plan.is_calm(), judge, clients, wire };
-                let task = tokio::spawn(life.live(steps.clone()));
-                alive[number].push(task.abort_handle());
-                tasks.push(task);
-            }
+    /// Goes on until the runtime ends.
+    async fn pass_and_wait(&mut self, plan: &Plan) {
+        self.pass(plan).await;
+        pending().await
+    }
+
+    async fn pass_to_the_end(mut self, plan: &Plan) {
+        if self.pass(plan).await {
+            self.end(plan).await;
         }
-        let gone = self.torment(plan, &alive).await;
+    }
+
+    /// Goes on with what is left of the tasks and of the blows. Returns whether that came to its end.
+    async fn pass(&mut self, plan: &Plan) -> bool {
+        let (tasks, alive) = self.spawn(plan);
+        self.torment(plan, &alive).await;
         let all_done = async {
             for task in tasks {
                 if let Err(error) = task.await
@@ -111,18 +138,36 @@ impl World {
             }
         };
         let limit = self.judge.storm_until().saturating_duration_since(Instant::now()) + PATIENCE;
-        if timeout(limit, all_done).await.is_err() {
+        let done = timeout(limit, all_done).await.is_ok();
+        if !done {
             self.judge.look();
-            return self.judge.wrong("somebody waits for ever".into());
+            self.judge.wrong("somebody waits for ever".into());
         }
-        self.end(plan, &gone).await;
+        done
     }
 
-    /// Returns which clients are gone.
-    async fn torment(&self, plan: &Plan, alive: &[Vec<AbortHandle>]) -> Gone {
-        let (started, mut gone) = (Instant::now(), Gone::default());
-        for blow in &plan.blows {
-            sleep_until(started + millis(blow.at)).await;
+    fn spawn(&self, plan: &Plan) -> (Vec<JoinHandle<()>>, Vec<Vec<AbortHandle>>) {
+        let mut tasks = Vec::new();
+        let mut alive = Vec::new();
+        for (number, client) in plan.clients.iter().enumerate() {
+            alive.push(Vec::<AbortHandle>::new());
+            let killed = self.gone.killed.contains(&number);
+            for (steps, next) in client.tasks.iter().zip(&self.next_steps[number]).filter(|_| !killed) {
+                let (judge, clients, wire) =
+                    (Arc::clone(&self.judge), Arc::clone(&self.clients), Arc::clone(&self.wires[number]));
+                let life = Life { number, calm: plan.is_calm(), judge, clients, wire };
+                let task = tokio::spawn(life.live(steps.clone(), Arc::clone(next)));
+                alive[number].push(task.abort_handle());
+                tasks.push(task);
+            }
+        }
+        (tasks, alive)
+    }
+
+    async fn torment(&mut self, plan: &Plan, alive: &[Vec<AbortHandle>]) {
+        while let Some(blow) = plan.blows.get(self.next_blow) {
+            sleep_until(self.started + millis(blow.at)).await;
+            self.next_blow += 1;
             self.judge.note(|| format!("--- {:?}", blow.what));
             self.judge.count(|tally| tally.blows += 1);
             match blow.what {
@@ -136,26 +181,29 @@ impl World {
                 Fault::Killed(client) => {
                     self.wires[client].link().kill();
                     alive[client].iter().for_each(AbortHandle::abort);
-                    gone.killed.push(client);
+                    self.gone.killed.push(client);
                 }
                 Fault::Forgets(name) => {
                     self.judge.revokes(&self.judge.names()[name]);
                     self.store.memory().faults().expire(NAMES[name]).unwrap();
                 }
+                Fault::Flushed => {
+                    self.judge.names().iter().for_each(|name| self.judge.revokes(name));
+                    self.store.flush();
+                }
                 Fault::Closed(client) => {
-                    gone.closed.push(client);
+                    self.gone.closed.push(client);
                     let client = self.clients[client].clone();
                     tokio::spawn(async move { client.close(millis(500)).await });
                 }
             }
             self.judge.look();
         }
-        gone
     }
 
     /// Everything is given back in the end.
-    async fn end(self, plan: &Plan, Gone { killed, closed }: &Gone) {
-        let Self { store, judge, wires, clients } = self;
+    async fn end(self, plan: &Plan) {
+        let Self { store, judge, wires, clients, gone: Gone { killed, closed }, .. } = self;
         sleep_until(judge.storm_until()).await;
         for (number, client) in clients.iter().enumerate() {
             if killed.contains(&number) || closed.contains(&number) {

@@ -2,6 +2,7 @@
 //! notices, mistakes.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -9,7 +10,7 @@ use tenure_core::driver::{
     AcquireRequest, Acquisition, Begun, Busy, DistributedLock, Exited, ForceReleased, Hold, ReentrantEntry,
     ReentrantHold, ReentrantLock, Released, Renewed, Signal, Ttl, Watch,
 };
-use tenure_core::{FencingToken, LockName, OwnerId, OwnerToken, Result};
+use tenure_core::{FenceFloor, FencingToken, LockName, OwnerId, OwnerToken, Result};
 use tenure_memory::MemoryDriver;
 
 /// A mistake of the store.
@@ -27,10 +28,11 @@ pub(crate) enum Flaw {
     LeavesWithTheFirstExit,
     CallsAnEarlierGrantNew,
     HandsOverWithALaterBegin,
+    BeginsFencesAnew,
 }
 
 impl Flaw {
-    pub(crate) const ALL: [Self; 12] = [
+    pub(crate) const ALL: [Self; 13] = [
         Self::EndsLeasesATenthTooSoon,
         Self::ReleasesForAnybody,
         Self::GivesFencesTwice,
@@ -43,6 +45,7 @@ impl Flaw {
         Self::LeavesWithTheFirstExit,
         Self::CallsAnEarlierGrantNew,
         Self::HandsOverWithALaterBegin,
+        Self::BeginsFencesAnew,
     ];
 }
 
@@ -54,12 +57,16 @@ pub(crate) struct Store {
     flaw: Option<Flaw>,
     /// What a store that forgets abandoned tokens knows them by.
     aliases: Arc<Mutex<HashMap<OwnerToken, OwnerToken>>>,
+    flushes: Arc<AtomicU64>,
 }
+
+/// How far fences go ahead when the store forgets their counter: further than any schedule grants.
+const FLUSHED_BY: u64 = 10_000_000;
 
 impl Store {
     pub(crate) fn new(fast: i32, flaw: Option<Flaw>) -> Self {
         let fast = if flaw == Some(Flaw::EndsLeasesATenthTooSoon) { 100 } else { fast };
-        Self { driver: MemoryDriver::new(), fast, flaw, aliases: Arc::default() }
+        Self { driver: MemoryDriver::new(), fast, flaw, aliases: Arc::default(), flushes: Arc::default() }
     }
 
     /// The same store over another link.
@@ -98,6 +105,15 @@ impl Store {
     pub(crate) fn fence(&self, fence: FencingToken) -> FencingToken {
         let number = if self.has(Flaw::GivesFencesTwice) { fence.get() / 16 * 16 } else { fence.get() };
         FencingToken::new(number).unwrap_or(fence)
+    }
+
+    /// Forgets everything, its counter of fences as well: that begins at a clock, and so goes on beyond all that was granted.
+    pub(crate) fn flush(&self) {
+        self.driver.faults().restart_empty();
+        if !self.has(Flaw::BeginsFencesAnew) {
+            let ahead = FLUSHED_BY * (self.flushes.fetch_add(1, Ordering::Relaxed) + 1);
+            self.driver.raise_fences(FenceFloor::new(FenceFloor::now().get() + ahead).expect("seconds ahead"));
+        }
     }
 
     fn alias(&self, token: OwnerToken) -> OwnerToken {

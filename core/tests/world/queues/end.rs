@@ -111,11 +111,16 @@ impl DelayQueue for QueueEnd {
         }))
     }
 
-    // What operators do with a whole queue is not part of the schedules.
-
     async fn give_turn(&self, queue: &QueueName, id: &MessageId, turn: &LockTurn) -> Result<TurnGiven> {
-        self.store.memory().give_turn(queue, id, turn).await
+        let asked = Arc::new((queue.clone(), id.clone(), turn.clone()));
+        self.carry("give a turn", move |store| {
+            let asked = Arc::clone(&asked);
+            async move { store.give_turn(&asked.0, &asked.1, &asked.2).await }
+        })
+        .await
     }
+
+    // What operators do with a whole queue is not part of the schedules.
 
     async fn get(&self, queue: &QueueName, id: &MessageId) -> Result<Option<MessageInfo>> {
         self.store.memory().get(queue, id).await

@@ -6,15 +6,17 @@ use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::Duration;
 
+use tenure_core::LockGuard;
 use tenure_core::driver::{
-    Cancelled, Extended, Extension, NewMessage, Pushed, RawDelivery, Receipt, Rescheduled, Settle, Settled, Settlement,
+    Cancelled, Due, Extended, Extension, NewMessage, Pushed, RawDelivery, Receipt, Rescheduled, Settle, Settled,
+    Settlement, TurnGiven,
 };
 use tenure_core::queue::{ConcurrencyKey, Delivery, MessageId, QueueName};
 use tenure_memory::MemoryDriver;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use super::plan::QueuePlan;
+use super::plan::{Limits, QueuePlan};
 use crate::judge::Tally;
 use crate::link::Observer;
 use crate::plan::STORM;
@@ -31,6 +33,7 @@ pub(crate) struct Ledger {
     storm_until: Instant,
     /// The longest that a message may wait though it is due and somebody receives.
     idle: Duration,
+    limits: Limits,
     traces: bool,
     state: Mutex<State>,
     wronged: Notify,
@@ -51,6 +54,11 @@ struct State {
     seen: HashMap<MessageId, u64>,
     deliveries: Vec<(usize, Weak<Delivery<Vec<u8>>>)>,
     handlers: Vec<(MessageId, u64)>,
+    /// Who does something under the lock.
+    holders: Vec<Weak<LockGuard>>,
+    /// How many deliveries the rate allows at this moment.
+    allowance: f64,
+    counted_at: Option<Instant>,
     receiving: usize,
     idle_since: Option<Instant>,
     wrong: Option<String>,
@@ -63,6 +71,8 @@ struct Message {
     serial: u64,
     due: Instant,
     key: Option<ConcurrencyKey>,
+    locked: bool,
+    recurs: bool,
     attempt: u32,
     attempts: u32,
     /// When it may not be delivered any more.
@@ -87,6 +97,8 @@ pub(crate) enum Ended {
     Acked,
     Again,
     Dead,
+    /// It comes again on its schedule, however this occurrence ended.
+    Recurs,
 }
 
 impl Message {
@@ -119,6 +131,7 @@ impl Ledger {
             started,
             storm_until: started + Duration::from_millis(if plan.is_calm() { 0 } else { STORM }),
             idle: if plan.is_calm() { IDLE_IN_CALM } else { IDLE },
+            limits: plan.limits,
             traces,
             state: Mutex::default(),
             wronged: Notify::new(),
@@ -181,7 +194,12 @@ impl Ledger {
             });
             match answer {
                 Pushed::Stored(_) if known => wrong.push(format!("{name:?} was stored twice")),
-                Pushed::Stored(id) => {
+                Pushed::Stored(id) | Pushed::Replaced(id) => {
+                    if let (Pushed::Replaced(_), Some(old)) = (answer, state.messages.get(id))
+                        && old.is_in_flight(now)
+                    {
+                        wrong.push(format!("{id} was replaced in flight"));
+                    }
                     if name.is_some_and(|name| name != *id) {
                         wrong.push(format!("a message with a name was stored as {id}"));
                     }
@@ -234,6 +252,7 @@ impl Ledger {
             message.place = Place::InFlight { receipt: delivery.receipt, until: now + lease };
             state.receipts.insert(delivery.receipt, (id.clone(), fence));
         }
+        wrong.extend(state.beyond(&self.limits, deliveries.len(), now));
         drop(state);
         self.all_wrong(wrong);
     }
@@ -264,7 +283,11 @@ impl Ledger {
                         message.due = now + after.get();
                         (Place::Waits, Ended::Again)
                     }
-                    (_, Settlement::Return { after }) => {
+                    (_, Settlement::Recur { after, .. }) => {
+                        (message.due, message.attempt, message.expires) = (now + after.get(), 0, None);
+                        (Place::Waits, Ended::Recurs)
+                    }
+                    (_, Settlement::Return { after } | Settlement::Park { at_most: after, .. }) => {
                         message.due = now + after.get();
                         message.attempt -= 1;
                         (Place::Waits, Ended::Again)
@@ -327,6 +350,20 @@ impl Ledger {
         }
     }
 
+    /// A parked message was given its turn.
+    pub(crate) fn turned(&self, id: &MessageId, answer: TurnGiven) {
+        let now = Instant::now();
+        self.note(|| format!("the turn of {id}: {answer:?}"));
+        let mut state = self.state();
+        let Some(message) = state.messages.get_mut(id).filter(|_| answer == TurnGiven::Due) else { return };
+        let wrong = message.place != Place::Waits;
+        message.due = message.due.min(now);
+        drop(state);
+        if wrong {
+            self.wrong(format!("{id} was given a turn, and was not parked"));
+        }
+    }
+
     /// The valid receipt of the message that this one once delivered.
     pub(crate) fn valid_instead(&self, receipt: &Receipt) -> Option<Receipt> {
         let state = self.state();
@@ -340,18 +377,50 @@ impl Ledger {
 
 impl Message {
     fn new(message: &NewMessage, now: Instant) -> Self {
-        let tenure_core::driver::Due::After(delay) = message.due else { unreachable!("nothing is parked") };
+        let (Due::After(delay) | Due::Parked { at_most: delay }) = message.due;
         let due = now + delay.get();
         Self {
             serial: serial(message.payload.as_bytes()),
             due,
             key: message.key.clone(),
+            locked: message.lock.is_some(),
+            recurs: message.recurrence.is_some(),
             attempt: 0,
             attempts: message.attempts.get(),
             expires: message.ttl.map(|ttl| due + ttl.get()),
             window: message.id.as_ref().map_or(Duration::ZERO, |named| named.window.get()),
             place: Place::Waits,
         }
+    }
+}
+
+impl State {
+    /// In which way so many deliveries more are more than the limits allow.
+    fn beyond(&mut self, limits: &Limits, deliveries: usize, now: Instant) -> Option<String> {
+        let in_flight = self.messages.values().filter(|message| message.is_in_flight(now)).count();
+        if let Some(most) = limits.in_flight.filter(|most| deliveries > 0 && in_flight > *most as usize) {
+            return Some(format!("{in_flight} are in flight, and the limit is {most}"));
+        }
+        let allowance = self.allowed(limits, now)?;
+        self.allowance = allowance - deliveries as f64;
+        (self.allowance < -0.01).then(|| format!("{deliveries} were delivered, and the rate allowed {allowance}"))
+    }
+
+    /// How many deliveries the rate allows now: what is left of a bucket that is refilled evenly.
+    fn allowed(&mut self, limits: &Limits, now: Instant) -> Option<f64> {
+        let (most, per) = limits.rate?;
+        let most = f64::from(most);
+        let refilled = self.counted_at.map_or(most, |at| (now - at).as_secs_f64() * 1000.0 / per as f64 * most);
+        self.counted_at = Some(now);
+        self.allowance = (self.allowance + refilled).min(most);
+        Some(self.allowance)
+    }
+
+    /// Whether the limits let something go.
+    fn has_room(&mut self, limits: &Limits, now: Instant) -> bool {
+        let in_flight = self.messages.values().filter(|message| message.is_in_flight(now)).count();
+        limits.in_flight.is_none_or(|most| in_flight < most as usize)
+            && self.allowed(limits, now).is_none_or(|allowed| allowed >= 1.0)
     }
 }
 

@@ -1,12 +1,12 @@
 //! What the tasks of a client do with a queue.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tenure_core::driver::{Pushed, Settled};
-use tenure_core::queue::{Delivery, Job, Message, MessageId, Outcome, Queue};
-use tenure_core::{Client, Error, ErrorKind, Result};
+use tenure_core::queue::{Delivery, Job, Message, MessageId, OrPark, Outcome, Queue};
+use tenure_core::{Client, Error, ErrorKind, LockName, Result};
 use tokio::time::sleep;
 
 use super::ledger::{Ended, Ledger};
@@ -17,6 +17,8 @@ use crate::plan::Until;
 
 /// The name of the queue.
 pub(crate) const QUEUE: &str = "q";
+/// The lock that messages are parked behind.
+const LOCK: &str = "l";
 /// For how long a name stays known after its message was acknowledged.
 const WINDOW: Duration = Duration::from_millis(400);
 
@@ -35,11 +37,11 @@ pub(crate) struct Life {
 }
 
 impl Life {
-    /// Goes through the steps, when the client is scheduled.
-    pub(crate) async fn live(self, steps: Vec<Step>) {
+    /// Goes through the steps from the next one on, when the client is scheduled.
+    pub(crate) async fn live(self, steps: Vec<Step>, next: Arc<AtomicUsize>) {
         let queue = self.client.queue_of_bytes(QUEUE).unwrap().lease(millis(self.lease));
         let work = async {
-            for step in &steps {
+            while let Some(step) = steps.get(next.fetch_add(1, Ordering::Relaxed)) {
                 sleep(millis(step.pause)).await;
                 self.step(&queue, step).await;
                 self.ledger.look();
@@ -54,13 +56,21 @@ impl Life {
             What::Push(messages) => self.push(queue, messages, *limit).await,
             What::Receive { patience, max, work, extends, how, settling } => {
                 for delivery in self.receive(queue, *patience, *max, *limit).await {
-                    self.work(&delivery, *work, *extends).await;
-                    self.settle(delivery, *how, *settling).await;
+                    self.handle(delivery, (*work, *extends), (*how, *settling)).await;
                     self.ledger.look();
                 }
             }
             What::Worker { concurrency, span, work, how, stop } => {
                 self.employ(queue, (*concurrency, *span), (*work, *how), *stop).await;
+            }
+            What::Park { work, at_most } => self.park(queue, *work, *at_most, *limit).await,
+            What::Recur(id, seconds) => {
+                let recurring = queue.recurring([b'r', *id]).every(Duration::from_secs(*seconds)).max_attempts(2);
+                let value = (u64::MAX - u64::from(*id)).to_be_bytes().to_vec();
+                match until(*limit, recurring.ensure(&value)).await {
+                    None => self.ledger.count(|tally| tally.dropped += 1),
+                    Some(ensured) => self.noted("ensuring", ensured.map(|answer| format!("{answer:?}"))),
+                }
             }
             What::Cancel(id) => {
                 let cancelled = queue.cancel(&name(*id)).await.map(|answer| format!("{answer:?}"));
@@ -118,6 +128,45 @@ impl Life {
         Vec::new()
     }
 
+    /// Handles a delivery: under the lock, if it was parked behind it, and if that is free.
+    async fn handle(
+        &self,
+        delivery: Arc<Delivery<Bytes>>,
+        (work, extends): (u64, bool),
+        (how, settling): (How, Until),
+    ) {
+        let Some(name) = delivery.lock().cloned() else {
+            self.work(&delivery, work, extends).await;
+            return self.settle(delivery, how, settling).await;
+        };
+        match self.client.lock(name.as_bytes()).try_acquire_for(&delivery).await {
+            Ok(Some(guard)) => {
+                let guard = Arc::new(guard);
+                self.ledger.holds(&guard);
+                self.work(&delivery, work, extends).await;
+                self.settle(delivery, how, settling).await;
+            }
+            Ok(None) => self.settle(delivery, How::Park(100), settling).await,
+            Err(error) => self.failed("taking the lock of a message", &error),
+        }
+    }
+
+    async fn park(&self, queue: &Queue<Bytes>, work: u64, at_most: u64, limit: Until) {
+        let serial = self.serials.fetch_add(1, Ordering::Relaxed);
+        let message = Message::bytes(serial.to_be_bytes()).parked_at_most(millis(at_most));
+        let lock = self.client.lock(LOCK);
+        match until(limit, lock.or_park(queue, message)).await {
+            None => self.ledger.count(|tally| tally.dropped += 1),
+            Some(Ok(OrPark::Acquired(guard))) => {
+                let guard = Arc::new(guard);
+                self.ledger.holds(&guard);
+                sleep(millis(work)).await;
+            }
+            Some(Ok(OrPark::Parked(_))) => self.ledger.told_stored(serial),
+            Some(Err(error)) => self.failed("parking", &error),
+        }
+    }
+
     async fn work(&self, delivery: &Delivery<Bytes>, work: u64, extends: bool) {
         let work = async {
             sleep(millis(work / 2)).await;
@@ -151,6 +200,7 @@ impl Life {
                 How::Bury => delivery.bury(None).await,
                 How::GiveBack => delivery.give_back().await,
                 How::PutOff(after) => delivery.put_off(millis(after)).await,
+                How::Park(most) => delivery.park(&LockName::new(LOCK).unwrap(), millis(most)).await,
                 How::Drop => {
                     drop(delivery);
                     std::future::pending().await
@@ -235,7 +285,7 @@ impl How {
             Self::Nack(after) => Outcome::RetryAfter(millis(after), None),
             Self::Bury => Outcome::Dead(None),
             Self::GiveBack => Outcome::Later(Duration::ZERO),
-            Self::PutOff(after) => Outcome::Later(millis(after)),
+            Self::PutOff(after) | Self::Park(after) => Outcome::Later(millis(after)),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::plan::{Blow, Fault, Until, Weather};
+use crate::plan::{Blow, Fault, RuntimeEnd, Until, Weather};
 use crate::rng::Rng;
 
 /// One schedule. Times are milliseconds.
@@ -18,6 +18,16 @@ pub(crate) struct QueuePlan {
     /// What the tasks of each client do.
     pub(crate) clients: Vec<Vec<Vec<Step>>>,
     pub(crate) blows: Vec<Blow>,
+    pub(crate) ends: Vec<RuntimeEnd>,
+    pub(crate) limits: Limits,
+}
+
+/// How much of the queue may be handed out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Limits {
+    pub(crate) in_flight: Option<u32>,
+    /// So many deliveries in each so many milliseconds.
+    pub(crate) rate: Option<(u32, u64)>,
 }
 
 #[derive(Clone, Debug)]
@@ -48,6 +58,13 @@ pub(crate) enum What {
         how: How,
         stop: Stop,
     },
+    /// Does work under the lock, or parks a message behind it: for at most so long.
+    Park {
+        work: u64,
+        at_most: u64,
+    },
+    /// Makes sure that a message recurs in so many seconds.
+    Recur(u8, u64),
     Cancel(u8),
     Reschedule(u8, u64),
 }
@@ -75,6 +92,8 @@ pub(crate) enum How {
     Bury,
     GiveBack,
     PutOff(u64),
+    /// Only where its lock is taken.
+    Park(u64),
     Drop,
 }
 
@@ -105,9 +124,10 @@ impl QueuePlan {
             Weather::Storm => (0..rng.below(5)).map(|_| Blow::draw(&mut rng, clients.len(), 1, lease)).collect(),
             _ => Vec::new(),
         };
-        blows.retain(|blow| !matches!(blow.what, Fault::Forgets(_)));
+        blows.retain(|blow| !matches!(blow.what, Fault::Forgets(_) | Fault::Flushed));
         blows.sort_by_key(|blow| blow.at);
-        Self { seed, weather, trouble, fast, lease, clients, blows }
+        let ends = if weather == Weather::Storm { RuntimeEnd::draw(&mut rng, lease) } else { Vec::new() };
+        Self { seed, weather, trouble, fast, lease, clients, blows, ends, limits: Limits::draw(&mut rng) }
     }
 
     /// The same with one thing less, for each thing.
@@ -136,6 +156,14 @@ impl QueuePlan {
             plan.blows.remove(b);
             plans.push(plan);
         }
+        for e in 0..self.ends.len() {
+            let mut plan = self.clone();
+            plan.ends.remove(e);
+            plans.push(plan);
+        }
+        if self.limits != Limits::default() {
+            plans.push(Self { limits: Limits::default(), ..self.clone() });
+        }
         if self.fast != 0 {
             plans.push(Self { fast: 0, ..self.clone() });
         }
@@ -151,7 +179,7 @@ impl Step {
     fn draw(rng: &mut Rng, weather: Weather, lease: u64) -> Self {
         let calm = weather == Weather::Calm;
         let long = if rng.below(5) == 0 && !calm { lease * 2 } else { 40 };
-        let what = match rng.below(20) {
+        let what = match rng.below(23) {
             0..=6 => What::Push((0..1 + rng.index(3)).map(|_| New::draw(rng)).collect()),
             7..=15 => What::Receive {
                 patience: if rng.below(4) == 0 { Patience::Try } else { Patience::Within(rng.below(1_500)) },
@@ -169,6 +197,8 @@ impl Step {
                 stop: rng.pick(&[Stop::Shutdown(0), Stop::Shutdown(300), Stop::Abort, Stop::Drop]),
             },
             18 => What::Cancel(drawn_id(rng)),
+            19 | 20 => What::Park { work: rng.below(40), at_most: 50 + rng.below(600) },
+            21 => What::Recur(rng.pick(&[0, 1]), rng.pick(&[1, 2])),
             _ => What::Reschedule(drawn_id(rng), rng.below(500)),
         };
         let until = if rng.below(5) == 0 { Until::draw(rng, 60) } else { Until::Done };
@@ -211,6 +241,18 @@ impl Step {
     }
 }
 
+impl Limits {
+    /// In one schedule of three.
+    fn draw(rng: &mut Rng) -> Self {
+        match rng.below(9) {
+            0 => Self { in_flight: Some(rng.pick(&[1, 2])), rate: None },
+            1 => Self { in_flight: None, rate: Some(rng.pick(&[(1, 20), (3, 200)])) },
+            2 => Self { in_flight: Some(2), rate: Some((2, 50)) },
+            _ => Self::default(),
+        }
+    }
+}
+
 impl New {
     fn draw(rng: &mut Rng) -> Self {
         Self {
@@ -242,13 +284,17 @@ fn drawn_id(rng: &mut Rng) -> u8 {
 
 impl fmt::Display for QueuePlan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { seed, weather, trouble, fast, lease, .. } = self;
-        writeln!(f, "seed {seed}, {weather:?}, trouble {trouble}, leases {fast} in 1000 fast, lease {lease}")?;
+        let Self { seed, weather, trouble, fast, lease, limits, .. } = self;
+        writeln!(
+            f,
+            "seed {seed}, {weather:?}, trouble {trouble}, leases {fast} in 1000 fast, lease {lease}, {limits:?}"
+        )?;
         for (c, client) in self.clients.iter().enumerate() {
             for (t, task) in client.iter().enumerate() {
                 task.iter().try_for_each(|step| writeln!(f, "  task {c}.{t}: {step:?}"))?;
             }
         }
-        self.blows.iter().try_for_each(|blow| writeln!(f, "  at {}: {:?}", blow.at, blow.what))
+        self.blows.iter().try_for_each(|blow| writeln!(f, "  at {}: {:?}", blow.at, blow.what))?;
+        self.ends.iter().try_for_each(|end| writeln!(f, "  {end:?}"))
     }
 }

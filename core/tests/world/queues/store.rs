@@ -5,14 +5,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tenure_core::driver::{
-    Cancelled, Delay, DelayQueue, DelayQueueExt as _, Due, Exchanged, Extended, Extension, Lease, NewMessage, Next,
-    Pushed, QueueCapabilities, ReceiveRequest, Received, Rescheduled, Settle, Settled, Settlement,
+    Cancelled, Delay, DelayQueue, Due, Extended, Extension, Lease, LockTurn, NewMessage, Next, Pushed,
+    QueueCapabilities, ReceiveRequest, Received, Rescheduled, Settle, Settled, Settlement, TurnGiven,
 };
-use tenure_core::queue::{MessageId, QueueName};
+use tenure_core::queue::{MessageId, QueueLimits, QueueName, Rate};
 use tenure_core::{FencingToken, Result};
 use tenure_memory::MemoryDriver;
 
 use super::ledger::Ledger;
+use super::plan::Limits;
 
 /// A mistake of the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,10 +32,17 @@ pub(crate) enum Flaw {
     CountsNoAttempts,
     TellsNobody,
     LosesWhatIsReturned,
+    LosesWhatIsParked,
+    DeliversWhatIsParked,
+    LosesWhatRecurs,
+    RecursAtOnce,
+    ForgetsLimits,
+    LimitsLoosely,
+    LocksForEachClientApart,
 }
 
 impl Flaw {
-    pub(crate) const ALL: [Self; 14] = [
+    pub(crate) const ALL: [Self; 21] = [
         Self::EndsLeasesATenthTooSoon,
         Self::DeliversTooEarly,
         Self::StoresInWordsOnly,
@@ -49,6 +57,13 @@ impl Flaw {
         Self::CountsNoAttempts,
         Self::TellsNobody,
         Self::LosesWhatIsReturned,
+        Self::LosesWhatIsParked,
+        Self::DeliversWhatIsParked,
+        Self::LosesWhatRecurs,
+        Self::RecursAtOnce,
+        Self::ForgetsLimits,
+        Self::LimitsLoosely,
+        Self::LocksForEachClientApart,
     ];
 }
 
@@ -76,6 +91,11 @@ impl QueueStore {
 
     pub(crate) fn memory(&self) -> &MemoryDriver {
         &self.driver
+    }
+
+    /// The locks that messages are parked behind, over a link that has no faults.
+    pub(crate) fn locks(&self) -> MemoryDriver {
+        if self.has(Flaw::LocksForEachClientApart) { MemoryDriver::new() } else { self.driver.another_client() }
     }
 
     pub(crate) fn capabilities(&self) -> QueueCapabilities {
@@ -107,6 +127,9 @@ impl QueueStore {
             }
             if let (Due::After(delay), true) = (message.due, self.has(Flaw::DeliversTooEarly)) {
                 message.due = Due::After(Delay::new(delay.get() / 2)?);
+            }
+            if let (Due::Parked { .. }, true) = (message.due, self.has(Flaw::DeliversWhatIsParked)) {
+                message.due = Due::After(Delay::ZERO);
             }
         }
         let answers = self.driver.push(queue, &messages).await?;
@@ -146,6 +169,26 @@ impl QueueStore {
         received
     }
 
+    /// Sets the limits of the queue.
+    pub(crate) async fn limit(&self, queue: &QueueName, limits: Limits) -> Result<()> {
+        let loose = u32::from(self.has(Flaw::LimitsLoosely));
+        let mut of_queue = QueueLimits::none();
+        if let Some(most) = limits.in_flight {
+            of_queue = of_queue.in_flight(most + loose)?;
+        }
+        if let Some((deliveries, per)) = limits.rate {
+            of_queue = of_queue.rate(Rate::new(deliveries + loose, Duration::from_millis(per))?);
+        }
+        if self.has(Flaw::ForgetsLimits) {
+            return Ok(());
+        }
+        self.driver.limit(queue, &of_queue).await
+    }
+
+    pub(crate) async fn give_turn(&self, queue: &QueueName, id: &MessageId, turn: &LockTurn) -> Result<TurnGiven> {
+        self.driver.give_turn(queue, id, turn).await.inspect(|answer| self.ledger.turned(id, *answer))
+    }
+
     async fn settle_one(&self, queue: &QueueName, asked: &Settle) -> Result<Settled> {
         let mut settle = asked.clone();
         let returns = matches!(asked.how, Settlement::Return { .. });
@@ -155,15 +198,25 @@ impl QueueStore {
         if self.has(Flaw::AcksByTryingAgain) && asked.how == Settlement::Ack {
             settle.how = Settlement::Retry { after: Delay::ZERO, reason: None };
         }
-        if self.has(Flaw::LosesWhatIsReturned) && returns {
+        let loses = match asked.how {
+            Settlement::Return { .. } => self.has(Flaw::LosesWhatIsReturned),
+            Settlement::Park { .. } => self.has(Flaw::LosesWhatIsParked),
+            Settlement::Recur { .. } => self.has(Flaw::LosesWhatRecurs),
+            _ => false,
+        };
+        if loses {
             settle.how = Settlement::Ack;
+        }
+        let hastens = self.has(Flaw::RecursAtOnce);
+        if let (Settlement::Recur { after, .. }, true) = (&mut settle.how, hastens) {
+            *after = Delay::ZERO;
         }
         if self.has(Flaw::SettlesForAnybody) {
             settle.receipt = self.ledger.valid_instead(&asked.receipt).unwrap_or(asked.receipt);
         }
         let answer = self.driver.settle(queue, std::slice::from_ref(&settle)).await?.remove(0);
         // What the store was asked for is what has to be so.
-        let did = if self.has(Flaw::LosesWhatIsReturned) { asked } else { &settle };
+        let did = if loses || hastens { asked } else { &settle };
         self.ledger.settled(did, answer);
         Ok(answer)
     }

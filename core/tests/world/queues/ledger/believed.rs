@@ -1,10 +1,11 @@
 //! What clients were told of a queue, and what they believe, against the ledger.
 
 use std::collections::HashSet;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
+use tenure_core::LockGuard;
 use tenure_core::driver::{DelayQueue, MessageState};
 use tenure_core::queue::{Delivery, MessageId};
 use tokio::task::unconstrained;
@@ -43,7 +44,7 @@ impl Ledger {
     /// A client was told that its delivery ended in this way.
     pub(crate) fn told_ended(&self, fence: u64, told: Ended) {
         let ended = self.state().ended.get(&fence).copied();
-        if ended != Some(told) {
+        if ended != Some(told) && ended != Some(Ended::Recurs) {
             self.wrong(format!("the delivery {fence} was told as {told:?}, and is {ended:?}"));
         }
     }
@@ -66,6 +67,19 @@ impl Ledger {
         *last = fence.max(*last);
         drop(state);
         self.all_wrong(wrong.into_iter().collect());
+    }
+
+    /// Somebody does something under the lock.
+    pub(crate) fn holds(&self, guard: &Arc<LockGuard>) {
+        self.state().holders.push(Arc::downgrade(guard));
+        self.look();
+    }
+
+    /// How many do something under the lock.
+    fn holding(state: &mut State) -> usize {
+        state.holders.retain(|guard| guard.strong_count() > 0);
+        let guards: Vec<_> = state.holders.iter().filter_map(Weak::upgrade).collect();
+        guards.iter().filter(|guard| guard.is_held()).count()
     }
 
     /// A handler begins.
@@ -102,6 +116,10 @@ impl Ledger {
                 place => wrong.push(format!("client {client} believes in a delivery of {id}, which is {place:?}")),
             }
         }
+        let holding = Self::holding(&mut state);
+        if holding > 1 {
+            wrong.push(format!("{holding} hold the lock"));
+        }
         let idle = self.idle(&mut state, now);
         drop(state);
         drop(believed);
@@ -115,6 +133,10 @@ impl Ledger {
 
     /// What waits for too long though somebody receives.
     fn idle(&self, state: &mut State, now: Instant) -> Option<(MessageId, Duration)> {
+        if !state.has_room(&self.limits, now) {
+            state.idle_since = None;
+            return None;
+        }
         let busy: HashSet<_> = state
             .messages
             .values()
@@ -145,6 +167,11 @@ impl Ledger {
     fn stands(&self, id: &MessageId) -> Option<MessageState> {
         let looked = unconstrained(self.memory.get(&self.queue, id)).now_or_never();
         looked.expect("nothing delays the store itself").expect("it answers").map(|info| info.state)
+    }
+
+    /// Messages that come again and again.
+    pub(crate) fn recurring(&self) -> Vec<MessageId> {
+        self.state().messages.iter().filter(|(_, message)| message.recurs).map(|(id, _)| id.clone()).collect()
     }
 
     /// What is in flight though all clients are closed.
@@ -182,12 +209,18 @@ impl Ledger {
 impl Handling {
     /// A handler that goes on has a message whose lease lasts.
     pub(crate) fn goes_on(&self) {
-        let state = self.ledger.state();
+        let mut state = self.ledger.state();
         let place = state.messages.get(&self.id).map(|message| message.place);
         let now = Instant::now();
         let right = matches!(place, Some(Place::InFlight { receipt, until }) if until > now
             && state.receipts.get(&receipt).is_some_and(|(_, fence)| *fence == self.fence));
+        let locked = |id: &MessageId| state.messages.get(id).is_some_and(|message| message.locked);
+        let others = state.handlers.iter().filter(|(id, fence)| locked(id) && *fence != self.fence).count();
+        let alone = !locked(&self.id) || others + Ledger::holding(&mut state) == 0;
         drop(state);
+        if !alone {
+            self.ledger.wrong(format!("a handler of {} is not alone under its lock", self.id));
+        }
         if !right {
             self.ledger.wrong(format!("a handler of {} goes on, and that is {place:?}", self.id));
         }

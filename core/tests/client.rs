@@ -1,0 +1,69 @@
+//! What a client does by itself, whichever driver it has: no backend can break this, so the suite has no cases of it.
+
+mod stage;
+
+use std::time::Duration;
+
+use stage::{Stage, Step, TTL, steps};
+use tenure_core::{Error, ErrorKind, Result};
+use tokio::time::{Instant, sleep};
+
+fn kind<T>(answer: Result<T>) -> Option<ErrorKind> {
+    answer.err().as_ref().map(Error::kind)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_closed_client_refuses_every_use_and_closing_again_is_harmless() {
+    let (stage, client) = Stage::default().client();
+    let lock = client.lock("a");
+    lock.acquire().await.unwrap().release().await.unwrap();
+    client.close(TTL).await.unwrap();
+    let sent = stage.frames.lock().unwrap().len();
+    assert_eq!(kind(lock.try_acquire().await), Some(ErrorKind::Closed));
+    assert_eq!(kind(lock.acquire().await), Some(ErrorKind::Closed));
+    assert_eq!(kind(lock.acquire_within(TTL).await), Some(ErrorKind::Closed));
+    assert_eq!(kind(client.lock_all(["a", "b"]).acquire().await), Some(ErrorKind::Closed));
+    assert_eq!(kind(lock.inspect().await), Some(ErrorKind::Closed));
+    assert_eq!(kind(client.ping().await), Some(ErrorKind::Closed));
+    assert_eq!(stage.frames.lock().unwrap().len(), sent, "nothing is sent any more");
+    client.close(TTL).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_outage_is_an_error_and_never_a_busy_lock() {
+    let down = || Stage { acquire: steps([Step::Fail(ErrorKind::Unavailable); 1000]), ..Stage::default() }.client();
+    let (_stage, client) = down();
+    let lock = client.lock("a");
+    let error = lock.try_acquire().await.unwrap_err();
+    assert!(error.kind() == ErrorKind::Unavailable && error.is_transient() && !error.is_lost());
+    let began = Instant::now();
+    assert_eq!(kind(lock.acquire_within(Duration::from_millis(1_500)).await), Some(ErrorKind::Unavailable));
+    assert!(began.elapsed() <= Duration::from_secs(2), "{:?}", began.elapsed());
+    assert_eq!(kind(lock.acquire().await), Some(ErrorKind::Unavailable));
+    assert_eq!(kind(client.lock_all(["a", "b"]).try_acquire().await), Some(ErrorKind::Unavailable));
+    let stats = client.stats();
+    assert_eq!((stats.holds, stats.waiters, stats.cleanups), (0, 0, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn holds_and_waiters_are_counted_and_count_down_to_zero() {
+    let answers = [Step::Grant, Step::Grant, Step::Busy, Step::Grant];
+    let (stage, client) = Stage { acquire: steps(answers), ..Stage::default() }.client();
+    let counts = || (client.stats().holds, client.stats().waiters);
+    let first = client.lock("a").acquire().await.unwrap();
+    let second = client.lock("b").acquire().await.unwrap();
+    assert_eq!(counts(), (2, 0));
+    let lock = client.lock("c");
+    let waiting = tokio::spawn(async move { lock.acquire().await });
+    sleep(Duration::from_millis(1)).await;
+    assert_eq!(counts(), (2, 1));
+    stage.wakes.wake_all();
+    let third = waiting.await.unwrap().unwrap();
+    assert_eq!(counts(), (3, 0));
+    first.release().await.unwrap();
+    drop(second);
+    third.release().await.unwrap();
+    sleep(Duration::from_millis(1)).await;
+    assert_eq!(counts(), (0, 0));
+    assert_eq!(client.stats().cleanups, 0);
+}

@@ -67,3 +67,30 @@ async fn holds_and_waiters_are_counted_and_count_down_to_zero() {
     assert_eq!(counts(), (0, 0));
     assert_eq!(client.stats().cleanups, 0);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_client_at_its_cap_refuses_one_more_without_a_request() {
+    let (stage, client) = Stage::default().client_with(|builder| builder.max_holds(2));
+    let first = client.lock("a").acquire().await.unwrap();
+    let _second = client.lock("b").acquire().await.unwrap();
+    let third = client.lock("c");
+    assert_eq!(kind(third.try_acquire().await), Some(ErrorKind::LimitReached));
+    assert_eq!(kind(third.acquire().await), Some(ErrorKind::LimitReached));
+    assert_eq!(stage.sent("acquire").len(), 2);
+    first.release().await.unwrap();
+    third.acquire().await.unwrap().release().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_error_names_the_operation_the_lock_and_the_driver_and_no_token() {
+    let release = steps([Step::Fail(ErrorKind::Denied)]);
+    let (_stage, client) = Stage { release, ..Stage::default() }.client();
+    let guard = client.lock("sec\nret").acquire().await.unwrap();
+    let secret = guard.token().expose();
+    assert!(!format!("{guard:?} {client:?}").contains(secret.as_str()), "a token is printed whole");
+    let error = guard.release().await.unwrap_err();
+    let text = error.to_string();
+    assert!(text.contains("release") && text.contains("stage"), "{text}");
+    assert!(text.contains("sec\\nret") && !text.contains('\n'), "{text}");
+    assert!(!format!("{text} {error:?}").contains(secret.as_str()), "an error holds a token");
+}

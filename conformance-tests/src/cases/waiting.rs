@@ -145,10 +145,13 @@ async fn acquire_waits_for_the_release(context: &mut Context) -> CaseResult {
         holder.release().await
     };
     let waiter = lock(&client, &name);
-    let acquire = context.within(span + context.soon(), "granted after the release", waiter.acquire());
-    let (guard, released) = tokio::join!(acquire, release);
+    let acquire = async {
+        let guard = context.within(span + context.soon(), "granted after the release", waiter.acquire()).await;
+        (guard, began.elapsed())
+    };
+    let ((guard, waited), released) = tokio::join!(acquire, release);
+    assert!(waited >= span, "granted after {waited:?}, before the release");
     released?;
-    assert!(began.elapsed() >= span, "granted before the release");
     guard??.release().await?;
     clean(context, &other, &name, &[&client, &other]).await
 }
@@ -188,7 +191,10 @@ async fn within_is_granted_in_time(context: &mut Context) -> CaseResult {
         holder.release().await
     };
     let waiter = lock(&client, &name);
-    let (guard, released) = tokio::join!(waiter.acquire_within(context.soon() * 2), release);
+    let (began, limit) = (Instant::now(), context.soon() * 2);
+    let acquire = async { (waiter.acquire_within(limit).await, began.elapsed()) };
+    let ((guard, waited), released) = tokio::join!(acquire, release);
+    assert!(waited >= span && waited < limit, "granted after {waited:?}");
     released?;
     guard?.release().await?;
     clean(context, &other, &name, &[&client, &other]).await

@@ -85,22 +85,34 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "release/does-nothing",
         "a release is confirmed and not done",
         || Arc::new(KeepsIt),
-        ["queue/turn-needs-a-receiver", "lock/released-is-free"]
+        [
+            "all/busy-one-takes-none",
+            "cancel/run-at-every-poll",
+            "hygiene/guard-dropped-outside-a-runtime",
+            "hygiene/many-names-leave-nothing",
+            "lock/dropped-guard-frees",
+            "lock/failed-release-is-carried-on",
+            "lock/released-is-free",
+            "queue/turn-needs-a-receiver"
+        ]
     ),
     mutant!(
         "release/never-answers",
         "releases are done and not answered",
         || Arc::new(Mute),
-        [
-            "close/gives-back-what-is-held",
-            "meta/capabilities-are-constant"
-        ]
+        ["close/gives-back-what-is-held", "meta/capabilities-are-constant"]
     ),
     mutant!(
         "release/not-held-fails",
         "a release of what is not held fails",
         || Arc::new(NotHeldFails),
         ["driver/second-release-says-not-held", "ping/tells-whether-it-answers"]
+    ),
+    mutant!(
+        "release/adds-a-permit",
+        "a second release of the same token lets one more in, as a semaphore does",
+        || Arc::new(Permits::default()),
+        ["lock/duplicated-release-harms-nobody"]
     ),
     mutant!(
         "release/fails-twice",
@@ -265,6 +277,32 @@ impl Twist for NotHeldFails {
             Released::NotHeld => Err(made_up(ErrorKind::Protocol)),
             released => Ok(released),
         }
+    }
+}
+
+#[derive(Default)]
+struct Permits(Mutex<std::collections::HashMap<LockName, u64>>);
+
+#[async_trait]
+impl Twist for Permits {
+    async fn acquire(&self, inner: &Inner, request: &AcquireRequest) -> Result<Acquisition> {
+        let answer = inner.locks().acquire(request).await?;
+        let mut permits = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        match (answer, permits.get_mut(&request.name)) {
+            (Acquisition::Busy(_), Some(left)) if *left > 0 => {
+                *left -= 1;
+                Ok(fabricated(request, (1 << 60) + *left))
+            }
+            (answer, _) => Ok(answer),
+        }
+    }
+
+    async fn release(&self, inner: &Inner, hold: &Hold) -> Result<Released> {
+        let released = inner.locks().release(hold).await?;
+        if released == Released::NotHeld {
+            *self.0.lock().unwrap_or_else(PoisonError::into_inner).entry(hold.name.clone()).or_default() += 1;
+        }
+        Ok(released)
     }
 }
 

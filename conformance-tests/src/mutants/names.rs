@@ -46,13 +46,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "name/one-for-all",
         "all names are one lock",
         || Arc::new(Names(|_| b"one".to_vec())),
-        [
-            "all/dropped-frees-each",
-            "all/sorted-and-once-each",
-            "hygiene/many-names-leave-nothing",
-            "limit/holds-of-a-client",
-            "lock/names-are-independent"
-        ]
+        ["all/dropped-frees-each", "all/sorted-and-once-each", "lock/names-are-independent"]
     ),
     mutant!(
         "client/apart",

@@ -27,14 +27,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "queue/try-joins",
         "an attempt that does not wait leaves a waiter",
         || Arc::new(TryJoins),
-        [
-            "cancel/run-at-every-poll",
-            "error/says-what-and-where-and-no-secret",
-            "hygiene/guard-dropped-outside-a-runtime",
-            "lock/dropped-guard-frees",
-            "lock/duplicated-release-harms-nobody",
-            "lock/failed-release-is-carried-on"
-        ]
+        ["wait/try-leaves-no-waiter"]
     ),
     mutant!(
         "queue/dead-stay",

@@ -88,12 +88,14 @@ impl Link {
         self.state.lock().unwrap()
     }
 
-    /// Loses everything for a while; at its end waiters are woken, as after a reconnect.
-    pub(crate) async fn silence(&self, span: Duration) {
-        let until = Instant::now() + span;
+    /// Loses everything for a while, from this call on; at its end waiters are woken, as after a reconnect.
+    pub(crate) fn silence(self: &Arc<Self>, span: Duration) {
+        let (link, until) = (Arc::clone(self), Instant::now() + span);
         self.state().silent_until = until;
-        sleep_until(until).await;
-        self.state().ears.iter().for_each(|(_, ear)| ear.wake());
+        tokio::spawn(async move {
+            sleep_until(until).await;
+            link.state().ears.iter().for_each(|(_, ear)| ear.wake());
+        });
     }
 
     /// Loses wake-ups for a while.

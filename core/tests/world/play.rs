@@ -171,10 +171,7 @@ impl World {
             self.judge.note(|| format!("--- {:?}", blow.what));
             self.judge.count(|tally| tally.blows += 1);
             match blow.what {
-                Fault::Silence(client, span) => {
-                    let wire = Arc::clone(&self.wires[client]);
-                    tokio::spawn(async move { wire.link().silence(millis(span)).await });
-                }
+                Fault::Silence(client, span) => self.wires[client].link().silence(millis(span)),
                 Fault::Deaf(client, span) => self.wires[client].link().deafen(millis(span)),
                 Fault::Paused(client, span) => self.wires[client].link().pause(millis(span)),
                 Fault::Stall(span) => advance(millis(span)).await,

@@ -18,7 +18,7 @@ pub(crate) const STANDS: &str = "stands";
 
 #[derive(Debug)]
 pub(crate) struct Wire {
-    link: Link,
+    link: Arc<Link>,
     store: Store,
     judge: Arc<Judge>,
     state: Mutex<State>,
@@ -37,10 +37,10 @@ impl Wire {
     pub(crate) fn new(client: usize, store: Store, judge: &Arc<Judge>, rng: Rng, plan: &Plan) -> Arc<Self> {
         let observer = Arc::clone(judge) as Arc<dyn Observer>;
         let link = Link::new(client, observer, rng, (plan.weather, plan.trouble), judge.storm_until());
-        Arc::new(Self { link, store, judge: Arc::clone(judge), state: Mutex::default() })
+        Arc::new(Self { link: Arc::new(link), store, judge: Arc::clone(judge), state: Mutex::default() })
     }
 
-    pub(crate) fn link(&self) -> &Link {
+    pub(crate) fn link(&self) -> &Arc<Link> {
         &self.link
     }
 

@@ -193,10 +193,7 @@ impl World {
             self.ledger.note(|| format!("--- {:?}", blow.what));
             self.ledger.count(|tally| tally.blows += 1);
             match blow.what {
-                Fault::Silence(client, span) => {
-                    let link = Arc::clone(&self.links[client]);
-                    tokio::spawn(async move { link.silence(millis(span)).await });
-                }
+                Fault::Silence(client, span) => self.links[client].silence(millis(span)),
                 Fault::Deaf(client, span) => self.links[client].deafen(millis(span)),
                 Fault::Paused(client, span) => self.links[client].pause(millis(span)),
                 Fault::Stall(span) => advance(millis(span)).await,

@@ -22,7 +22,7 @@ CREATE {unlogged} TABLE tenure.lock (
   told    bigint[] NOT NULL,              -- the ttl that each of them was told
   since   bigint  NOT NULL,
   until   bigint  NOT NULL,
-  label   bytea,                          -- any text, also what no column of text takes
+  label   bytea,                          -- UTF-8, whatever the encoding of the database; also zero bytes
   handed  boolean NOT NULL DEFAULT false, -- given by a release, and not yet made to last
   queued  boolean NOT NULL DEFAULT false  -- a release has to look for waiters
 ) WITH (fillfactor = 50);
@@ -37,7 +37,7 @@ CREATE UNLOGGED TABLE tenure.waiter (
   ttl     bigint  NOT NULL,
   fences  integer NOT NULL,
   accepts boolean NOT NULL,               -- takes the lock without asking
-  label   bytea,                          -- any text, also what no column of text takes
+  label   bytea,
   PRIMARY KEY (name, place), UNIQUE (name, token)
 ) WITH (fillfactor = 70);
 

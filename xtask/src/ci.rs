@@ -12,6 +12,7 @@ const FEATURES: &[(&str, &[&str])] = &[
     ("tenure-fred", &["", "tls"]),
     ("tenure-etcd", &["", "tls"]),
     ("tenure-conformance", &["", "mutants"]),
+    ("tenure-postgres", &["", "tls"]),
     ("tenure-sqlite", &["bundled"]),
 ];
 
@@ -21,6 +22,8 @@ const FACADE: &[&str] = &[
     "redis",
     "fred",
     "redis,fred,tls",
+    "postgres",
+    "postgres,tls",
     "sqlite",
     "etcd",
     "etcd,tls",

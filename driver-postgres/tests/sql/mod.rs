@@ -97,7 +97,7 @@ pub(crate) struct Request {
     pub(crate) name: Vec<u8>,
     pub(crate) token: String,
     pub(crate) ttl: Duration,
-    pub(crate) label: Option<Vec<u8>>,
+    pub(crate) label: Option<String>,
     pub(crate) floor: i64,
     /// The client whose waiter it is, and whether it takes the lock unasked.
     pub(crate) waiter: Option<(i64, bool)>,
@@ -114,7 +114,7 @@ impl Request {
     }
 
     pub(crate) fn label(self, label: &str) -> Self {
-        Self { label: Some(label.as_bytes().to_vec()), ..self }
+        Self { label: Some(label.to_owned()), ..self }
     }
 
     pub(crate) fn waiting(self, client: i64, accepts: bool) -> Self {

@@ -18,6 +18,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("tenure-redlock", &["tenure-core"]),
     ("tenure-etcd", &["tenure-core"]),
     ("tenure-sqlite", &["tenure-core"]),
+    ("tenure-postgres", &["tenure-core"]),
     ("tenure-conformance", &["tenure-core"]),
     ("tenure-testkit", &[]),
     (
@@ -29,6 +30,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "tenure-redis",
             "tenure-redlock",
             "tenure-etcd",
+            "tenure-postgres",
             "tenure-sqlite",
         ],
     ),
@@ -46,6 +48,7 @@ const CLIENTS: &[(&str, &[&str])] = &[
     ("fred", &["tenure-fred"]),
     ("etcd-client", &["tenure-etcd"]),
     ("rusqlite", &["tenure-sqlite", "cookbook-example"]),
+    ("tokio-postgres", &["tenure-postgres"]),
 ];
 
 pub(super) fn check(metadata: &Metadata) -> Findings {

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tenure_core::driver::{
-    Cancelled, Delay, DelayQueue, Due, Extended, Extension, Lease, LockTurn, NewMessage, Next, Pushed,
-    QueueCapabilities, ReceiveRequest, Received, Rescheduled, Settle, Settled, Settlement, TurnGiven,
+    Cancelled, Delay, DelayQueue, DelayQueueExt as _, Due, Exchanged, Extended, Extension, Lease, LockTurn, NewMessage,
+    Next, Pushed, QueueCapabilities, ReceiveRequest, Received, Rescheduled, Settle, Settled, Settlement, TurnGiven,
 };
 use tenure_core::queue::{MessageId, QueueLimits, QueueName, Rate};
 use tenure_core::{FencingToken, Result};

@@ -1,4 +1,4 @@
-//! PostgreSQL driver of [tenure](https://docs.rs/tenure): locks and delay queues in a database that is there already.
+//! Locks and delay queues in a PostgreSQL database that is there already, for [tenure](https://docs.rs/tenure).
 
 mod config;
 mod connection;

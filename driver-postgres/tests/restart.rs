@@ -161,7 +161,8 @@ async fn terminated_connections_cost_a_holder_nothing_and_a_waiter_its_turn() {
     assert_eq!(third.heard().await, None, "nobody else is");
     let next = Request::new("a", "waiter 1");
     assert!(next.renew(&again).await.is_some(), "it has the lock");
-    // Who was passed over keeps its place, and takes part again when it asks.
+    // Who was passed over is out of the line, until it asks again.
+    assert_eq!(inspect(&again, b"a").await.1, 1);
     let back = Listener::new(&server, 14).await;
     Request::new("a", "waiter 0").waiting(14, true).ask(&back.session).await.unwrap();
     assert_eq!(inspect(&again, b"a").await.1, 2);

@@ -97,7 +97,7 @@ pub(crate) struct Request {
     pub(crate) name: Vec<u8>,
     pub(crate) token: String,
     pub(crate) ttl: Duration,
-    pub(crate) label: Option<String>,
+    pub(crate) label: Option<Vec<u8>>,
     pub(crate) floor: i64,
     /// The client whose waiter it is, and whether it takes the lock unasked.
     pub(crate) waiter: Option<(i64, bool)>,
@@ -114,7 +114,7 @@ impl Request {
     }
 
     pub(crate) fn label(self, label: &str) -> Self {
-        Self { label: Some(label.to_owned()), ..self }
+        Self { label: Some(label.as_bytes().to_vec()), ..self }
     }
 
     pub(crate) fn waiting(self, client: i64, accepts: bool) -> Self {
@@ -126,11 +126,10 @@ impl Request {
             Some((client, accepts)) => (Some(micros(Duration::from_secs(20))), client, accepts),
             None => (None, 0, false),
         };
-        let label = self.label.as_ref().map(String::as_bytes);
         let row = session
             .query_one(
                 "SELECT * FROM tenure.acquire($1, NULL, $2, $3, 8, $4, $5, $6, $7, 10000, 100, $8)",
-                &[&self.name, &self.token, &micros(self.ttl), &label, &presence, &accepts, &client, &self.floor],
+                &[&self.name, &self.token, &micros(self.ttl), &self.label, &presence, &accepts, &client, &self.floor],
             )
             .await?;
         Ok(match row.get::<_, i32>("code") {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tenure_backends::{Defaults, connect, defaults};
 use tenure_core::driver::Backend;
-use tenure_testkit::{RedisCluster, RedisOptions, RedisSentinels, RedisServer};
+use tenure_testkit::{PostgresOptions, PostgresServer, RedisCluster, RedisOptions, RedisSentinels, RedisServer};
 
 /// The defaults that the documentation has for this driver.
 fn documented(driver: &str) -> Defaults {
@@ -27,6 +27,16 @@ async fn on_a_file() {
     let folder = tenure_testkit::TempDir::new("defaults").unwrap();
     let url = format!("sqlite:{}", folder.path().join("locks.db").display());
     assert_eq!(declared(&url).await, documented("sqlite"));
+}
+
+#[tokio::test]
+async fn on_postgresql() {
+    for logged in [false, true] {
+        let server = PostgresServer::start(PostgresOptions::new()).unwrap();
+        let url = format!("{}?migrate=true&logged={logged}", server.url("postgres"));
+        let kind = if logged { "postgres, logged" } else { "postgres, unlogged" };
+        assert_eq!(declared(&url).await, documented(kind));
+    }
 }
 
 #[tokio::test]

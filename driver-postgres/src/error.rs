@@ -20,6 +20,9 @@ pub(crate) fn unreached(error: tokio_postgres::Error) -> Error {
         Some(code) if code.code().starts_with("28") => {
             (ErrorKind::Denied, String::from("the server refuses the user or the password"))
         }
+        Some(code) if *code == SqlState::TOO_MANY_CONNECTIONS => {
+            (ErrorKind::Unavailable, String::from("the server has no connection left (max_connections)"))
+        }
         Some(_) => (ErrorKind::Unavailable, String::from("the server refuses the connection")),
         None => match told_by_tls(&error) {
             Some(fault) => (ErrorKind::Misconfigured, fault),

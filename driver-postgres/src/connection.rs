@@ -139,8 +139,8 @@ impl Connections {
                 }
             }
             // A later session may be up already.
-            if shared.id.compare_exchange(id, 0, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
-                shared.up.store(false, Ordering::Release);
+            if shared.id.compare_exchange(id, 0, Ordering::SeqCst, Ordering::Relaxed).is_ok() {
+                shared.up.store(false, Ordering::SeqCst);
                 shared.wake_all();
             }
         };
@@ -153,7 +153,12 @@ impl Connections {
             Err(_) => return Err(Error::new(ErrorKind::Unavailable, "the server does not answer")),
         }
         *session = Some(client);
-        ear.shared.up.store(true, Ordering::Release);
+        ear.shared.up.store(true, Ordering::SeqCst);
+        // It may have ended in this very moment; whoever hears of that clears the number first.
+        if ear.shared.id.load(Ordering::SeqCst) != id {
+            ear.shared.up.store(false, Ordering::SeqCst);
+            return Err(Error::new(ErrorKind::Unavailable, "the listening session ended as it began"));
+        }
         ear.shared.wake_all();
         Ok(())
     }

@@ -6,7 +6,8 @@ use tenure_core::driver::{Checkup, Concern, Doctor, Finding, Topic};
 use tokio_postgres::{Client, Row};
 
 use crate::driver::PostgresDriver;
-use crate::error::{failed, odd};
+use crate::error::odd;
+use crate::schema::one_row;
 
 /// Asks in one statement. What a user may not see is null.
 const QUESTION: &str = "SELECT current_setting('server_version'), current_setting('server_version_num')::int, \
@@ -34,12 +35,13 @@ impl Doctor for PostgresDriver {
 
 impl PostgresDriver {
     async fn look(&self, client: &Client) -> Result<Vec<Seen>> {
-        let row = client.query_one(QUESTION, &[]).await.map_err(failed)?;
+        let row = one_row(client, QUESTION).await?;
         let mut seen =
             vec![(Topic::Reach, Concern::Fine, String::from("the schema answers"), "locks and messages are kept")];
         seen.extend(server(&row, self.installed.logged).ok_or_else(odd)?);
-        let again: i32 = client.query_one("SELECT pg_backend_pid()", &[]).await.map_err(failed)?.get(0);
-        if again != row.get::<_, i32>(7) {
+        let again = one_row(client, "SELECT pg_backend_pid()").await?;
+        let session = |row: &Row, at| row.try_get::<_, i32>(at).map_err(|_| odd());
+        if session(&again, 0)? != session(&row, 7)? {
             let prepared = self.connections.config().prepare;
             let concern = if prepared { Concern::Note } else { Concern::Fine };
             let text = String::from("a pooler gives each statement another session");

@@ -61,6 +61,9 @@ pub(crate) fn failed(error: tokio_postgres::Error) -> Error {
             "locks are decided under READ COMMITTED only: run ALTER ROLE the_user SET default_transaction_isolation = 'read \
              committed'",
         ),
+        (_, "26000") => {
+            (ErrorKind::Misconfigured, "a pooler between does not keep prepared statements: set prepare=false")
+        }
         (_, "25006") => (ErrorKind::Unavailable, "the server is a standby, and takes no writes"),
         (_, "53100") => (ErrorKind::Unavailable, "the server's disk is full"),
         (_, "55P03") => {

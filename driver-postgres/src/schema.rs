@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tenure_core::driver::Ttl;
 use tenure_core::{Error, ErrorKind, Result};
-use tokio_postgres::Client;
+use tokio_postgres::{Client, Row};
 
 use crate::config::Install;
 use crate::error::{INSTALL, failed, misconfigured, odd};
@@ -38,7 +38,7 @@ pub(crate) struct Installed {
 pub(crate) async fn install(client: &Client, install: Install) -> Result<()> {
     Ttl::new(install.longest_ttl)?;
     let there = "SELECT to_regclass('tenure.setting') IS NOT NULL";
-    if client.query_one(there, &[]).await.map_err(failed)?.get(0) {
+    if one_row(client, there).await?.try_get(0).map_err(|_| odd())? {
         return Ok(());
     }
     let all = format!(
@@ -64,8 +64,7 @@ pub(crate) async fn install(client: &Client, install: Install) -> Result<()> {
 
 /// Whether this release can work with the database.
 pub(crate) async fn look(client: &Client) -> Result<Installed> {
-    let row = client.query_one("SELECT version, logged, longest, standby FROM tenure.about()", &[]).await;
-    let row = row.map_err(failed)?;
+    let row = one_row(client, "SELECT version, logged, longest, standby FROM tenure.about()").await?;
     let read = || -> Option<(i32, bool, i64, bool)> {
         Some((row.try_get(0).ok()?, row.try_get(1).ok()?, row.try_get(2).ok()?, row.try_get(3).ok()?))
     };
@@ -79,4 +78,10 @@ pub(crate) async fn look(client: &Client) -> Result<Installed> {
         return Err(misconfigured("the server is a standby, and takes no writes: name its primary"));
     }
     Ok(Installed { logged, longest: of_micros(longest) })
+}
+
+/// Asks without a prepared statement, which a pooler might not keep until it is used.
+pub(crate) async fn one_row(client: &Client, question: &str) -> Result<Row> {
+    let rows = client.query_typed(question, &[]).await.map_err(failed)?;
+    rows.into_iter().next().ok_or_else(odd)
 }

@@ -21,6 +21,7 @@ async fn backend(server: &PostgresServer) -> Backend {
 }
 
 /// The queues of another client of the server.
+#[allow(dead_code, reason = "each test program uses a part")]
 pub(crate) async fn queue(server: &PostgresServer) -> Arc<dyn DelayQueue> {
     Arc::clone(backend(server).await.queue().unwrap())
 }

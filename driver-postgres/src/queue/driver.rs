@@ -13,9 +13,9 @@ use tenure_core::queue::{MessageId, QueueLimits, QueueName};
 use tenure_core::{Error, ErrorKind, Result};
 use tokio_postgres::types::Type;
 
-use super::link::{Parameter, QueueLink};
 use super::read::{damaged, exchanged, get, info, letter, pushed, single, standing, stats};
 use super::write::{Pushes, Settles, micros};
+use crate::connection::{Connections, Parameter};
 
 /// How many messages one request may carry. The number bounds how long a transaction keeps rows locked.
 const BATCH: usize = 256;
@@ -42,13 +42,13 @@ const WATCH: &str = "SELECT tenure.queue_watch($1, $2)";
 /// The delay queues of a database, as one client sees them.
 #[derive(Clone, Debug)]
 pub(crate) struct PostgresQueue {
-    link: Arc<dyn QueueLink>,
+    connections: Arc<Connections>,
 }
 
 impl PostgresQueue {
     /// The queues behind these connections.
-    pub(crate) fn new(link: Arc<dyn QueueLink>) -> Self {
-        Self { link }
+    pub(crate) fn new(connections: Arc<Connections>) -> Self {
+        Self { connections }
     }
 
     async fn ask(
@@ -60,7 +60,7 @@ impl PostgresQueue {
         let name = queue.as_bytes();
         let mut all: Vec<Parameter<'_>> = vec![(&name, Type::BYTEA)];
         all.extend(parameters.iter().map(|(value, kind)| (*value, kind.clone())));
-        self.link.ask(Some(queue), statement, &all).await
+        self.connections.ask(queue.as_bytes(), statement, &all).await
     }
 
     /// One request about one message.
@@ -105,7 +105,7 @@ impl DelayQueue for PostgresQueue {
             .with_payload(Payload::MAX_LEN)
             .with_batch(BATCH)
             .with_request_bytes(REQUEST_BYTES)
-            .with_dead_letters(self.link.max_dead_letters())
+            .with_dead_letters(self.connections.config().caps.max_dead_letters)
     }
 
     async fn push(&self, queue: &QueueName, messages: &[NewMessage]) -> Result<Vec<Pushed>> {
@@ -132,10 +132,15 @@ impl DelayQueue for PostgresQueue {
             return Ok(Exchanged::new(Vec::new(), Received::nothing(Next::Now)));
         }
         let settles = Settles::new(settles)?;
-        let client = (*max > 0 && self.link.router().is_watched(queue)).then(|| self.link.client());
+        let watched = *max > 0 && self.connections.ear.queues().is_watched(queue);
+        if watched {
+            // The session may have ended. Without one the next look comes by itself.
+            let _ = self.connections.listen().await;
+        }
+        let client = watched.then(|| self.connections.ear.id()).filter(|id| *id != 0);
         let (max, lease) = (i32::try_from(*max).unwrap_or(i32::MAX), micros(lease.get()));
-        let dead = i64::try_from(self.link.max_dead_letters()).unwrap_or(i64::MAX);
-        let floor = self.link.fence_floor().get().cast_signed();
+        let dead = i64::try_from(self.connections.config().caps.max_dead_letters).unwrap_or(i64::MAX);
+        let floor = self.connections.config().fence_floor.get().cast_signed();
         let mut all: Vec<Parameter<'_>> = vec![(&client, Type::INT8)];
         all.extend(settles.parameters());
         let rest: [Parameter<'_>; 4] =
@@ -246,7 +251,7 @@ impl DelayQueue for PostgresQueue {
         let name = after.as_ref().map_or(&[][..], QueueName::as_bytes);
         let most = i32::try_from(max.saturating_add(1)).unwrap_or(i32::MAX);
         let parameters: [Parameter<'_>; 2] = [(&name, Type::BYTEA), (&most, Type::INT4)];
-        let rows = self.link.ask(None, NAMES, &parameters).await?;
+        let rows = self.connections.ask(&[], NAMES, &parameters).await?;
         let named = |row| QueueName::new(get::<&[u8]>(row, 0)?).map_err(|error| damaged(error.message()));
         let queues = rows.iter().take(max).map(named).collect::<Result<_>>()?;
         Ok(QueuePage::new(queues, if rows.len() > max { Rest::More } else { Rest::None }))
@@ -271,9 +276,9 @@ impl DelayQueue for PostgresQueue {
     }
 
     async fn watch(&self, queue: &QueueName) -> Result<Watch> {
-        self.link.listen().await?;
-        let watch = self.link.router().register(queue);
-        self.ask(queue, WATCH, &[(&self.link.client(), Type::INT8)]).await?;
+        self.connections.listen().await?;
+        let watch = self.connections.ear.queues().register(queue);
+        self.ask(queue, WATCH, &[(&self.connections.ear.id(), Type::INT8)]).await?;
         Ok(watch)
     }
 }

@@ -2,7 +2,6 @@
 //! `sql/queue.sql`; here requests become parameters, and rows become answers.
 
 mod driver;
-mod link;
 mod read;
 mod write;
 

@@ -4,7 +4,7 @@ use tenure_core::driver::{Due, IfKnown, NewMessage, Settle, Settlement};
 use tenure_core::{Error, ErrorKind, Result};
 use tokio_postgres::types::Type;
 
-use super::link::Parameter;
+use crate::connection::Parameter;
 
 /// Microseconds; spans of the contract are far shorter than what fits.
 pub(super) fn micros(span: std::time::Duration) -> i64 {

@@ -7,8 +7,10 @@ use std::time::Duration;
 use crate::driver::{
     Backend, Checkup, Concern, Finding, Hold, LockCapabilities, QueueCapabilities, ReentrantCapabilities, Topic,
 };
+use crate::engine::local_handover::LocalQueues;
 use crate::engine::renewer::Confirmation;
 use crate::engine::shared::{Config, Shared};
+use crate::engine::wait::in_place_of_all;
 use crate::lock::{Lock, LockAll, LockGuard};
 use crate::queue::{Codec, Fetchers, Queue, list_queues};
 use crate::reentrant::Reentrant;
@@ -164,7 +166,8 @@ impl ClientBuilder {
             shares,
             confirmation,
         };
-        Client::from_shared(Arc::new(Shared::new(backend, config)))
+        let shared = Arc::new(Shared::new(backend, config));
+        Client { local_queues: Arc::new(LocalQueues::new(shared, in_place_of_all)), fetchers: Arc::default() }
     }
 }
 
@@ -187,7 +190,7 @@ fn within(what: &str, value: Duration, least: Duration, most: Duration) -> Resul
 /// deadlines.
 #[derive(Clone, Debug)]
 pub struct Client {
-    shared: Arc<Shared>,
+    local_queues: Arc<LocalQueues>,
     fetchers: Arc<Fetchers>,
 }
 
@@ -228,8 +231,8 @@ impl Client {
         ClientBuilder::new(backend.into())
     }
 
-    fn from_shared(shared: Arc<Shared>) -> Self {
-        Self { shared, fetchers: Arc::default() }
+    fn shared(&self) -> &Shared {
+        self.local_queues.shared()
     }
 
     /// A handle on the lock of this name. Cheap; does no I/O.
@@ -237,7 +240,7 @@ impl Client {
     /// A name that is empty or too long is refused by what the handle is used for: every call fails with
     /// [`ErrorKind::InvalidArgument`] before anything is sent, and so does [`Lock::name`].
     pub fn lock(&self, name: impl AsRef<[u8]>) -> Lock {
-        Lock::new(Arc::clone(&self.shared), LockName::new(name))
+        Lock::new(Arc::clone(&self.local_queues), LockName::new(name))
     }
 
     /// Goes on with a hold that was [detached](crate::LockGuard::detach), as [`Lock::adopt`] does, with the client's ttl.
@@ -258,7 +261,7 @@ impl Client {
     /// A bad name is refused as by [`Client::lock`]. With a driver that has no re-entrant locks every call fails with
     /// [`ErrorKind::Unsupported`]; [`reentrant_capabilities`](Self::reentrant_capabilities) says so beforehand.
     pub fn reentrant(&self, name: impl AsRef<[u8]>, owner: &OwnerId) -> Reentrant {
-        Reentrant::new(Arc::clone(&self.shared), LockName::new(name), *owner)
+        Reentrant::new(Arc::clone(&self.local_queues), LockName::new(name), *owner)
     }
 
     /// A handle on several locks, to be taken all or none. Cheap; does no I/O.
@@ -302,7 +305,7 @@ impl Client {
     /// [`ErrorKind::InvalidArgument`] when the name is empty or too long; [`ErrorKind::Unsupported`] when the driver
     /// has no delay queues.
     pub fn queue_with<T: 'static>(&self, name: impl AsRef<[u8]>, codec: impl Codec<T>) -> Result<Queue<T>> {
-        let fetcher = self.fetchers.get(&self.shared, QueueName::new(name)?)?;
+        let fetcher = self.fetchers.get(&self.local_queues, QueueName::new(name)?)?;
         Ok(Queue::new(fetcher, Arc::new(codec)))
     }
 
@@ -316,13 +319,13 @@ impl Client {
     ///
     /// Safe: nothing is changed.
     pub async fn list_queues(&self) -> Result<Vec<QueueName>> {
-        list_queues(&self.shared).await
+        list_queues(self.shared()).await
     }
 
     /// What the driver's delay queues promise; `None` if it has none.
     #[must_use]
     pub fn queue_capabilities(&self) -> Option<QueueCapabilities> {
-        self.shared.backend.queue().map(|driver| driver.capabilities())
+        self.shared().backend.queue().map(|driver| driver.capabilities())
     }
 
     /// Asks the backend for something that changes nothing, to learn whether it answers: for health checks, on every driver.
@@ -339,11 +342,11 @@ impl Client {
     ///
     /// Safe: nothing is changed.
     pub async fn ping(&self) -> Result<()> {
-        self.shared.ensure_open()?;
-        let limit = self.shared.config.op_timeout;
+        self.shared().ensure_open()?;
+        let limit = self.shared().config.op_timeout;
         // Every driver has this, and a token that nobody has heard of holds nothing.
         let nothing = Hold { name: LockName::new("ping")?, token: OwnerToken::random() };
-        unavailable_without_answer(bounded(limit, self.shared.backend.locks().release(&nothing)).await).map(drop)
+        unavailable_without_answer(bounded(limit, self.shared().backend.locks().release(&nothing)).await).map(drop)
     }
 
     /// Looks at the backend's servers (eviction, persistence, replicas, version, clocks, rights) and tells what they mean
@@ -359,9 +362,9 @@ impl Client {
     ///
     /// Safe: nothing is changed.
     pub async fn doctor(&self) -> Result<Checkup> {
-        self.shared.ensure_open()?;
-        if let Some(doctor) = self.shared.backend.doctor() {
-            let limit = self.shared.config.op_timeout * EXAMINATION;
+        self.shared().ensure_open()?;
+        if let Some(doctor) = self.shared().backend.doctor() {
+            let limit = self.shared().config.op_timeout * EXAMINATION;
             return unavailable_without_answer(bounded(limit, doctor.examine()).await);
         }
         self.ping().await?;
@@ -378,29 +381,29 @@ impl Client {
     /// The driver's name.
     #[must_use]
     pub fn driver(&self) -> &'static str {
-        self.shared.driver()
+        self.shared().driver()
     }
 
     /// What the driver's locks promise.
     #[must_use]
     pub fn capabilities(&self) -> LockCapabilities {
-        self.shared.backend.locks().capabilities()
+        self.shared().backend.locks().capabilities()
     }
 
     /// What the driver's re-entrant locks promise; `None` if it has none.
     #[must_use]
     pub fn reentrant_capabilities(&self) -> Option<ReentrantCapabilities> {
-        self.shared.backend.reentrant().map(|driver| driver.capabilities())
+        self.shared().backend.reentrant().map(|driver| driver.capabilities())
     }
 
     /// What this client has under way.
     #[must_use]
     pub fn stats(&self) -> ClientStats {
         ClientStats {
-            holds: self.shared.holds.load(Ordering::Acquire),
-            waiters: self.shared.waiters.load(Ordering::Acquire),
-            cleanups: self.shared.reaper.pending(),
-            standing: self.shared.reaper.standing(),
+            holds: self.shared().holds.load(Ordering::Acquire),
+            waiters: self.shared().waiters.load(Ordering::Acquire),
+            cleanups: self.shared().reaper.pending(),
+            standing: self.shared().reaper.standing(),
         }
     }
 
@@ -420,6 +423,6 @@ impl Client {
     ///
     /// Once polled, the client is closed; dropping the future only ends the waiting.
     pub async fn close(&self, limit: Duration) -> Result<()> {
-        self.shared.close(limit, self.fetchers.drained()).await
+        self.shared().close(limit, self.fetchers.drained()).await
     }
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use crate::driver::{Exited, Holder, ReentrantEntry};
 use crate::engine::hold::HeldEntry;
+use crate::engine::local_handover::LocalQueues;
 use crate::engine::shared::Shared;
 use crate::engine::wait::{Patience, acquire};
 use crate::lock::{Lock, Options, guard_methods, option_setters, unless_lost};
@@ -23,7 +24,7 @@ use crate::value::token::OwnerId;
 /// The names are those of plain locks: a name held by [`Lock`](crate::Lock) is busy here, and the other way round.
 #[derive(Clone, Debug)]
 pub struct Reentrant {
-    shared: Arc<Shared>,
+    local_queues: Arc<LocalQueues>,
     /// Or why there is no such name: the error of every call.
     name: Result<LockName>,
     owner: OwnerId,
@@ -31,8 +32,8 @@ pub struct Reentrant {
 }
 
 impl Reentrant {
-    pub(crate) fn new(shared: Arc<Shared>, name: Result<LockName>, owner: OwnerId) -> Self {
-        Self { shared, name, owner, options: Options::default() }
+    pub(crate) fn new(local_queues: Arc<LocalQueues>, name: Result<LockName>, owner: OwnerId) -> Self {
+        Self { local_queues, name, owner, options: Options::default() }
     }
 
     /// The name of the lock.
@@ -122,14 +123,18 @@ impl Reentrant {
     /// Safe: nothing is changed.
     pub async fn held(&self) -> Result<Option<Holder>> {
         let name = self.supported()?.clone();
-        let seen = Lock::new(Arc::clone(&self.shared), Ok(name)).inspect().await?;
+        let seen = Lock::new(Arc::clone(&self.local_queues), Ok(name)).inspect().await?;
         Ok(seen.holder.filter(|holder| holder.owner == Some(self.owner)))
+    }
+
+    fn shared(&self) -> &Shared {
+        self.local_queues.shared()
     }
 
     /// The name, where there are re-entrant locks at all.
     fn supported(&self) -> Result<&LockName> {
-        if self.shared.backend.reentrant().is_none() {
-            let text = format!("the driver \"{}\" has no re-entrant locks", self.shared.driver());
+        if self.shared().backend.reentrant().is_none() {
+            let text = format!("the driver \"{}\" has no re-entrant locks", self.shared().driver());
             return Err(Error::new(ErrorKind::Unsupported, text));
         }
         self.name()
@@ -137,9 +142,9 @@ impl Reentrant {
 
     async fn take(&self, patience: Patience) -> Result<Option<ReentrantGuard>> {
         let name = self.supported()?;
-        let ask = self.options.ask(name, Some(self.owner), &self.shared.config);
-        let ask = ask.map_err(|error| error.during(self.shared.driver(), "acquire", name))?;
-        Ok(acquire(&self.shared, &ask, patience).await?.map(|held| ReentrantGuard::new(held, self.owner)))
+        let ask = self.options.ask(name, Some(self.owner), &self.shared().config);
+        let ask = ask.map_err(|error| error.during(self.shared().driver(), "acquire", name))?;
+        Ok(acquire(&self.local_queues, &ask, patience).await?.map(|held| ReentrantGuard::new(held, self.owner)))
     }
 }
 

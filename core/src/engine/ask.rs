@@ -1,12 +1,13 @@
-//! What a lock is asked for.
+//! What a lock is asked for, and what lets a lease be passed on among those who ask for the same.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::time::Duration;
 
 use crate::engine::lease::Upkeep;
-use crate::engine::shared::Shared;
-use crate::value::error::{Error, ErrorKind, Result};
+use crate::value::clock::LeaseInstant;
 use crate::value::name::{Label, LockName};
 use crate::value::token::OwnerId;
 use crate::value::ttl::Ttl;
-use std::time::Duration;
 
 /// What is wanted: checked, and not yet asked for.
 #[derive(Clone, Debug)]
@@ -20,28 +21,73 @@ pub(crate) struct Ask {
     pub(crate) label: Option<Label>,
 }
 
-impl Ask {
-    /// Refuses what the backend cannot keep, and what a closed client is asked for.
-    pub(crate) fn check(&self, shared: &Shared) -> Result<()> {
-        shared.ensure_open()?;
-        shared.check_ttl(self.ttl)?;
-        if let Some(least) = self.at_least {
-            self.check_least(shared, least)?;
-        }
-        shared.start()
+/// How long after its grant a lease is passed on: other clients wait as long.
+const PASSING: Duration = Duration::from_millis(10);
+/// How long whoever is given a lease has to take it, before the lease ends: as long as a waiter that the backend gave it.
+pub(crate) const CLAIM: Duration = Duration::from_secs(2);
+
+/// What a lock is wanted for. A lease is passed on among those only who want the same.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Terms {
+    pub(crate) ttl: Ttl,
+    pub(crate) upkeep: Upkeep,
+    pub(crate) max_hold: Option<Duration>,
+    pub(crate) at_least: Option<Duration>,
+    pub(crate) label: Option<Label>,
+}
+
+impl Terms {
+    /// What is asked for, if others may want the same: a lease that joins others of its owner may not.
+    pub(crate) fn of(ask: &Ask) -> Option<Self> {
+        let Ask { ttl, upkeep, max_hold, at_least, .. } = *ask;
+        ask.owner.is_none().then(|| Self { ttl, upkeep, max_hold, at_least, label: ask.label.clone() })
     }
 
-    /// Whether one renewal can leave the lease standing for as long as `least`.
-    fn check_least(&self, shared: &Shared, least: Duration) -> Result<()> {
-        let range = shared.backend.locks().capabilities().ttl;
-        let wanted = if least > Ttl::MAX { least } else { shared.config.drift.covering(least) };
-        if range.at_least(wanted).is_none() {
-            let text = format!(
-                "at_least of {least:?} needs a lease of {wanted:?}, and this backend keeps none above {:?}",
-                range.max
-            );
-            return Err(Error::new(ErrorKind::InvalidArgument, text));
-        }
-        Ok(())
+    pub(crate) fn ask(&self, name: &LockName) -> Ask {
+        let Self { ttl, upkeep, max_hold, at_least, label } = self.clone();
+        Ask { name: name.clone(), owner: None, ttl, upkeep, max_hold, at_least, label }
+    }
+
+    /// Their hash: a budget is carried by every hold, and the terms are many times as large.
+    pub(crate) fn mark(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        self.hash(&mut hasher);
+        hasher.finish()
+    }
+
+    /// How long a lease still has to last without renewal to be passed on.
+    pub(crate) fn least(&self) -> Duration {
+        self.ttl.get().min(CLAIM) / 2
+    }
+}
+
+/// Goes with a lease that may be passed on: the fences that are left of its grant, and until when.
+#[derive(Debug)]
+pub(crate) struct HandoverBudget {
+    until: LeaseInstant,
+    terms: u64,
+    left: u32,
+}
+
+impl HandoverBudget {
+    /// Of a grant that was learned of at `now` and carries `fences` fences, the first holder's included.
+    pub(crate) fn new(fences: u32, now: LeaseInstant, terms: &Terms) -> Self {
+        let until = now.after(PASSING.min(terms.ttl.get() / 4));
+        Self { until, terms: terms.mark(), left: fences.saturating_sub(1) }
+    }
+
+    /// Until when the lease may be passed on; `None` if it may not, any more.
+    pub(crate) fn lasts_until(&self) -> Option<LeaseInstant> {
+        (self.left > 0 && LeaseInstant::now() < self.until).then_some(self.until)
+    }
+
+    /// Whether the lease may be passed on among those with these terms.
+    pub(crate) fn is_for(&self, terms: &Terms) -> bool {
+        self.terms == terms.mark()
+    }
+
+    /// What the next holder gets.
+    pub(crate) fn passed_on(self) -> Self {
+        Self { left: self.left - 1, ..self }
     }
 }

@@ -11,7 +11,6 @@ use super::reaper::{Cleanup, Undo};
 use super::shared::{Reservation, Shared};
 use crate::driver::{AcquireRequest, Acquisition, Begun, Busy, Grant, Handed, Hold, Queueing};
 use crate::engine::lease::{Entry, LeaseKey, Past, Upkeep};
-use crate::engine::local_handover::{HandoverBudget, Terms};
 use crate::value::clock::LeaseInstant;
 use crate::value::error::{Error, ErrorKind, Result};
 use crate::value::token::{OwnerId, OwnerToken};
@@ -199,15 +198,7 @@ impl Attempt {
         shared.renewer.watch_over(&lease);
         shared.reaper.ends();
         let held = HeldEntry::new(place, lease, *token, grant.depth).at_least(least);
-        let fences = grant.fences.min(self.request.fences);
-        let terms = || Terms {
-            ttl: self.request.ttl,
-            upkeep: self.upkeep,
-            max_hold: self.max_hold,
-            at_least: self.at_least,
-            label: self.request.label.clone(),
-        };
-        Ok(Answered::Won(held.with_baton((fences > 1).then(|| HandoverBudget::new(fences, now, &terms())))))
+        Ok(Answered::Won(held.with_fences(grant.fences.min(self.request.fences))))
     }
 }
 

@@ -1,5 +1,6 @@
 //! One entry of a lease, as a guard owns it.
 
+use std::fmt;
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::sync::atomic::Ordering;
@@ -12,9 +13,8 @@ use futures_util::stream::FuturesUnordered;
 use tokio::time::timeout;
 
 use crate::driver::{Hold, LockTurn, Renewed};
-use crate::engine::ask::Ask;
+use crate::engine::ask::{Ask, HandoverBudget, Terms};
 use crate::engine::lease::{Entry, Lease, LeaseKey, Over, Past, prolong, quiet};
-use crate::engine::local_handover::HandoverBudget;
 use crate::engine::reaper::{CHASE, Cleanup, Undo};
 use crate::engine::renewer::{Renewing, in_time};
 use crate::engine::shared::{Reservation, Shared};
@@ -38,16 +38,31 @@ pub(crate) struct HeldEntry {
     depth: u32,
     /// Until when it is to be left standing, once somebody works under it.
     least: Option<LeaseInstant>,
+    /// How many fences its grant carries.
+    fences: u32,
     /// With it, the lease may be passed on.
-    budget: Option<HandoverBudget>,
+    passing: Option<Passing>,
     /// Made by the first who watches the hold without the guard.
     over: OnceLock<Arc<Over>>,
+}
+
+/// Who passes a lease on to the client's next waiter.
+pub(crate) trait PassOn: fmt::Debug + Send + Sync {
+    /// `false` if there is none that may have it, and it has to go back to the backend.
+    fn pass_on(self: Arc<Self>, from: &HeldEntry, passing: Passing) -> bool;
+}
+
+/// Goes with a lease that may be passed on.
+#[derive(Debug)]
+pub(crate) struct Passing {
+    pub(super) budget: HandoverBudget,
+    pub(super) to: Arc<dyn PassOn>,
 }
 
 impl HeldEntry {
     pub(crate) fn new(place: Reservation, lease: Arc<Lease>, token: OwnerToken, depth: u32) -> Self {
         place.shared().holds.fetch_add(1, Ordering::AcqRel);
-        Self { place, lease, token, before: 0, depth, least: None, budget: None, over: OnceLock::new() }
+        Self { place, lease, token, before: 0, depth, least: None, fences: 1, passing: None, over: OnceLock::new() }
     }
 
     /// The same hold, which nobody else gets before then if it was worked under.
@@ -63,25 +78,37 @@ impl HeldEntry {
         }
     }
 
-    /// The same hold, which may be passed on.
-    pub(crate) fn with_baton(mut self, budget: Option<HandoverBudget>) -> Self {
-        self.budget = budget;
+    /// The same hold, of a grant that carries so many fences.
+    pub(super) fn with_fences(mut self, fences: u32) -> Self {
+        self.fences = fences;
+        self
+    }
+
+    /// The same hold, which was learned of just now, and which `to` may pass on to others with these terms if there are
+    /// fences for them.
+    pub(super) fn with_successors(mut self, terms: impl FnOnce() -> Option<Terms>, to: Arc<dyn PassOn>) -> Self {
+        if self.fences > 1
+            && let Some(terms) = terms()
+        {
+            let budget = HandoverBudget::new(self.fences, LeaseInstant::now(), &terms);
+            self.passing = Some(Passing { budget, to });
+        }
         self
     }
 
     /// The next hold on the same lease, with a token and a fence of its own.
-    pub(super) fn passed_on(&self, token: OwnerToken, budget: HandoverBudget) -> Self {
+    pub(super) fn passed_on(&self, token: OwnerToken, passing: Passing) -> Self {
         let place = self.shared().reserve_for_others(); // until it is claimed by a waiter with a place of its own
         let mut next = Self::new(place, Arc::clone(&self.lease), token, self.depth);
-        (next.before, next.budget) = (self.before + 1, Some(budget));
+        (next.before, next.passing) = (self.before + 1, Some(passing));
         next
     }
 
     /// Gives the lease to the client's next waiter in place of the backend, if there is one that may have it. What is
     /// left of this hold has no say in the lease any more.
     pub(crate) fn pass_on(&mut self) -> bool {
-        let Some(budget) = self.budget.take() else { return false };
-        self.shared().local_queues.pass_on(self, budget)
+        let Some(passing) = self.passing.take() else { return false };
+        Arc::clone(&passing.to).pass_on(self, passing)
     }
 
     pub(super) fn over(&self) -> Option<&Over> {
@@ -106,13 +133,13 @@ impl HeldEntry {
     }
 
     pub(super) fn budget(&self) -> Option<&HandoverBudget> {
-        self.budget.as_ref()
+        self.passing.as_ref().map(|passing| &passing.budget)
     }
 
     /// Takes a plain hold out of the hands of its guard: nobody renews it any more, and whoever is told its token may adopt
     /// it. `None` when it is lost, or when a request of its token may still be on its way: then it is given back.
     pub(crate) fn let_loose(mut self) -> Option<LooseHold> {
-        self.budget = None;
+        self.passing = None;
         let (entry, state) = self.lease.leave(&self.token, self.over())?;
         if entry.past == Past::Unanswered || matches!(state, HoldState::Lost(_)) {
             self.shared().reaper.push(Cleanup::of_lease(&self.lease, &entry));
@@ -414,7 +441,7 @@ pub(crate) enum Adopted {
 /// was, but that its lease may be longer.
 pub(crate) async fn adopt(shared: &Arc<Shared>, turn: LockTurn, ask: &Ask) -> Result<Adopted> {
     let _under_way = shared.reaper.attempt(); // whoever closes the client waits for what comes of it
-    ask.check(shared)?;
+    shared.check(ask)?;
     let place = shared.reserve()?;
     let LockTurn { lock: name, token, fence } = turn.clone();
     let hold = Hold { name, token };

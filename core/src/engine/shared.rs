@@ -10,7 +10,7 @@ use super::gate::Gate;
 use super::reaper::{Calls, Cleanup, Reaper};
 use crate::background::Background;
 use crate::driver::Backend;
-use crate::engine::local_handover::LocalQueues;
+use crate::engine::ask::Ask;
 use crate::engine::reentrant_leases::ReentrantLeases;
 use crate::engine::renewer::{Confirmation, Renewer, Round};
 use crate::telemetry;
@@ -48,7 +48,6 @@ pub(crate) struct Shared {
     pub(crate) renewer: Arc<Renewer>,
     pub(crate) reaper: Arc<Reaper>,
     pub(crate) owners: ReentrantLeases,
-    pub(crate) local_queues: LocalQueues,
     /// Before requests that take locks, and before those that give them back: these wait for none of those.
     pub(crate) taking: Gate,
     pub(crate) giving: Gate,
@@ -69,7 +68,6 @@ impl Shared {
             renewer: Arc::default(),
             reaper: Arc::default(),
             owners: ReentrantLeases::default(),
-            local_queues: LocalQueues::default(),
             taking: Gate::default(),
             giving: Gate::default(),
             busy: AtomicUsize::new(0),
@@ -116,6 +114,30 @@ impl Shared {
         self.backend.locks().capabilities().ttl.check(ttl)?;
         if self.config.drift.believable(ttl.get()).is_none() {
             let text = format!("a ttl of {:?} is shorter than the drift bound", ttl.get());
+            return Err(Error::new(ErrorKind::InvalidArgument, text));
+        }
+        Ok(())
+    }
+
+    /// Refuses what the backend cannot keep, and what a closed client is asked for.
+    pub(crate) fn check(&self, ask: &Ask) -> Result<()> {
+        self.ensure_open()?;
+        self.check_ttl(ask.ttl)?;
+        if let Some(least) = ask.at_least {
+            self.check_least(least)?;
+        }
+        self.start()
+    }
+
+    /// Whether one renewal can leave the lease standing for as long as `least`.
+    fn check_least(&self, least: Duration) -> Result<()> {
+        let range = self.backend.locks().capabilities().ttl;
+        let wanted = if least > Ttl::MAX { least } else { self.config.drift.covering(least) };
+        if range.at_least(wanted).is_none() {
+            let text = format!(
+                "at_least of {least:?} needs a lease of {wanted:?}, and this backend keeps none above {:?}",
+                range.max
+            );
             return Err(Error::new(ErrorKind::InvalidArgument, text));
         }
         Ok(())

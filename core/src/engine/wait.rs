@@ -5,14 +5,16 @@ use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::BoxFuture;
+use tokio::sync::Notify;
 use tokio::time::{Instant, sleep};
 
 use crate::driver::{Handed, Handing, Queueing, Signal, Waiting, Watch};
-use crate::engine::ask::Ask;
+use crate::engine::ask::{Ask, Terms};
 use crate::engine::attempt::{Answered, Attempt};
 use crate::engine::hold::HeldEntry;
 use crate::engine::lease::{Lease, Upkeep};
-use crate::engine::local_handover::{FirstAsk, Joined, Place, Turn};
+use crate::engine::local_handover::{FirstAsk, Joined, LocalQueues, Next, Place, Turn};
 use crate::engine::shared::{Counted, Reservation, Shared};
 use crate::request::yielding;
 use crate::value::clock::LeaseInstant;
@@ -36,17 +38,18 @@ pub(crate) enum Patience {
 }
 
 /// Takes the lock; `None` when it is busy and there is no patience.
-pub(crate) async fn acquire(shared: &Arc<Shared>, ask: &Ask, patience: Patience) -> Result<Option<HeldEntry>> {
+pub(crate) async fn acquire(queues: &Arc<LocalQueues>, ask: &Ask, patience: Patience) -> Result<Option<HeldEntry>> {
+    let shared = queues.shared();
     let work = async {
-        ask.check(shared)?;
+        shared.check(ask)?;
         match patience {
             Patience::None => once(shared, ask).await,
             Patience::Within(Duration::ZERO) => match once(shared, ask).await? {
                 None => Err(Error::new(ErrorKind::TimedOut, "the lock is busy, and there was no time to wait")),
                 won => Ok(won),
             },
-            Patience::Within(most) => wait(shared, ask, Some(most)).await.map(Some),
-            Patience::Unlimited => wait(shared, ask, None).await.map(Some),
+            Patience::Within(most) => wait(queues, ask, Some(most)).await.map(Some),
+            Patience::Unlimited => wait(queues, ask, None).await.map(Some),
         }
     };
     telemetry::in_acquire_span(shared.driver(), &ask.name, yielding(work))
@@ -67,27 +70,29 @@ async fn once(shared: &Arc<Shared>, ask: &Ask) -> Result<Option<HeldEntry>> {
 }
 
 /// Waits in the client's own queue where it has one, or in the backend's.
-async fn wait(shared: &Arc<Shared>, ask: &Ask, most: Option<Duration>) -> Result<HeldEntry> {
+async fn wait(queues: &Arc<LocalQueues>, ask: &Ask, most: Option<Duration>) -> Result<HeldEntry> {
+    let shared = queues.shared();
     let _counted = Counted::new(&shared.waiters);
     let started = LeaseInstant::now();
     let deadline = most.map(|most| started.after(most));
-    let held = watched(shared, &ask.name, ask.ttl, wait_in_turn(shared, ask, started, deadline)).await?;
+    let held = watched(shared, &ask.name, ask.ttl, wait_in_turn(queues, ask, started, deadline)).await?;
     telemetry::granted(&ask.name, held.fence(), started);
     Ok(held)
 }
 
 async fn wait_in_turn(
-    shared: &Arc<Shared>,
+    queues: &Arc<LocalQueues>,
     ask: &Ask,
     started: LeaseInstant,
     deadline: Option<LeaseInstant>,
 ) -> Result<HeldEntry> {
+    let shared = queues.shared();
     let mut shares = shared.config.shares;
     loop {
-        let joined = if shares { shared.local_queues.join(shared, ask)? } else { Joined::Alone(None) };
+        let joined = if shares { queues.join(ask)? } else { Joined::Alone(None) };
         match joined {
             Joined::Alone(first) => {
-                return Wait::new(shared, ask, shared.reserve()?, started, deadline).asking(first).run().await;
+                return Wait::new(queues, ask, shared.reserve()?, started, deadline).asking(first).run().await;
             }
             Joined::Place(place) => match place.wait(started, deadline).await? {
                 Turn::Held(held) => return Ok(held),
@@ -112,6 +117,7 @@ fn call_limit(shared: &Shared, ask: &Ask) -> Duration {
 }
 
 pub(crate) struct Wait<'a> {
+    queues: &'a Arc<LocalQueues>,
     shared: &'a Arc<Shared>,
     ask: &'a Ask,
     queue: Queueing,
@@ -142,12 +148,13 @@ enum Sharing {
 
 impl<'a> Wait<'a> {
     fn new(
-        shared: &'a Arc<Shared>,
+        queues: &'a Arc<LocalQueues>,
         ask: &'a Ask,
         place: Reservation,
         started: LeaseInstant,
         deadline: Option<LeaseInstant>,
     ) -> Self {
+        let shared = queues.shared();
         let capabilities = shared.backend.locks().capabilities();
         let queue = match capabilities.waiting {
             Waiting::Poll => Queueing::None,
@@ -164,6 +171,7 @@ impl<'a> Wait<'a> {
         };
         let attempt = Attempt::new(place, ask, queue, fences);
         Self {
+            queues,
             shared,
             ask,
             queue,
@@ -187,12 +195,12 @@ impl<'a> Wait<'a> {
 
     /// Waits in place of others, each of which has patience of its own. `heard`: the backend has answered one of them
     /// before.
-    pub(super) fn for_others(shared: &'a Arc<Shared>, ask: &'a Ask, heard: bool) -> Self {
-        let wait = Self::new(shared, ask, shared.reserve_for_others(), LeaseInstant::now(), None);
+    fn for_others(queues: &'a Arc<LocalQueues>, ask: &'a Ask, heard: bool) -> Self {
+        let wait = Self::new(queues, ask, queues.shared().reserve_for_others(), LeaseInstant::now(), None);
         Self { heard, sharing: Sharing::Alone, ..wait }
     }
 
-    pub(super) fn was_heard(&self) -> bool {
+    fn was_heard(&self) -> bool {
         self.heard
     }
 
@@ -205,7 +213,7 @@ impl<'a> Wait<'a> {
     }
 
     /// The lock, or why there is none.
-    pub(super) async fn outcome(&mut self) -> Result<HeldEntry> {
+    async fn outcome(&mut self) -> Result<HeldEntry> {
         let shared = self.shared;
         tokio::select! {
             biased;
@@ -216,7 +224,7 @@ impl<'a> Wait<'a> {
 
     /// Gives up the place in the queue, and waits until the backend has acknowledged that: whoever tries the lock next
     /// does not meet this waiter. Not for long, and not after an outage.
-    pub(super) async fn leave(self) {
+    async fn leave(self) {
         let answers = self.last_error.is_none();
         let undone = self.attempt.give_up();
         drop(self.watch);
@@ -270,13 +278,14 @@ impl<'a> Wait<'a> {
     /// Lets others of the client wait along.
     fn share(&mut self) {
         if matches!(self.sharing, Sharing::Possible) {
-            self.sharing =
-                self.shared.local_queues.begin(self.shared, self.ask).map_or(Sharing::Alone, Sharing::Shared);
+            self.sharing = self.queues.begin(self.ask).map_or(Sharing::Alone, Sharing::Shared);
         }
         self.first = None;
     }
 
     fn won(&mut self, held: HeldEntry) -> HeldEntry {
+        let queues = Arc::clone(self.queues);
+        let held = held.with_successors(|| Terms::of(self.ask), queues);
         if let Sharing::Shared(place) = std::mem::replace(&mut self.sharing, Sharing::Alone) {
             place.leave_with(&held);
         }
@@ -404,6 +413,61 @@ enum Woken {
     InTime,
 }
 
+// The task that waits at the backend for all waiters of a local queue.
+
+/// Waits for them, until nobody needs it any more, or until told to `stop`.
+pub(crate) fn in_place_of_all(
+    queues: &Arc<LocalQueues>,
+    name: &LockName,
+    number: u64,
+    stop: Arc<Notify>,
+) -> BoxFuture<'static, ()> {
+    let waiter = InPlaceOfAll { queues: Arc::clone(queues), name: name.clone(), number };
+    Box::pin(waiter.run(stop))
+}
+
+/// Dropped before its end, it is noticed.
+struct InPlaceOfAll {
+    queues: Arc<LocalQueues>,
+    name: LockName,
+    number: u64,
+}
+
+impl InPlaceOfAll {
+    async fn run(self, stop: Arc<Notify>) {
+        let queues = &self.queues;
+        loop {
+            match queues.next(&self.name, self.number) {
+                Next::End => return,
+                Next::Pause(until, over) => tokio::select! {
+                    () = until.reached() => {}
+                    () = over.notified() => {}
+                },
+                Next::Ask(ask, heard) => {
+                    let mut wait = Wait::for_others(queues, &ask, heard);
+                    tokio::select! {
+                        biased;
+                        () = stop.notified() => return wait.leave().await,
+                        ended = wait.outcome() => match ended {
+                            Ok(held) => queues.give(held),
+                            Err(error) if error.is_transient() && !wait.was_heard() => {
+                                queues.scatter(&self.name);
+                            }
+                            Err(error) => queues.fail(&self.name, &error),
+                        },
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl Drop for InPlaceOfAll {
+    fn drop(&mut self) {
+        self.queues.lose_task(&self.name, self.number);
+    }
+}
+
 // A warning when a wait is for a hold of the same client. That may be another task's, which is still at work; or the waiter's own,
 // and then nobody can release it.
 
@@ -473,7 +537,7 @@ impl Pause {
 
 /// Waits before a waiter asks again. The one that keeps its place in the backend's queue by asking is not late although something
 /// blocks the worker that looks at the timers.
-pub(super) async fn rest(queue: Queueing, pause: Duration) {
+async fn rest(queue: Queueing, pause: Duration) {
     match queue {
         Queueing::None => sleep(pause).await,
         Queueing::Join { .. } => alarm::sleep_until(Instant::now() + pause).await,

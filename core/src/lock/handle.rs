@@ -8,6 +8,7 @@ use tokio::time::sleep;
 use crate::driver::{ForceReleased, Inspection, Introspection, LockTurn, Revocation};
 use crate::engine::ask::Ask;
 use crate::engine::hold::{Adopted, LooseHold, adopt};
+use crate::engine::local_handover::LocalQueues;
 use crate::engine::shared::Shared;
 use crate::engine::wait::{Patience, Pause, acquire, watched};
 use crate::lock::{LockGuard, Options, option_setters, unless_lost};
@@ -22,15 +23,15 @@ use crate::value::token::{FencingToken, OwnerToken};
 /// Not re-entrant: whoever holds the lock and asks again waits for itself. [`Reentrant`](crate::Reentrant) is.
 #[derive(Clone, Debug)]
 pub struct Lock {
-    shared: Arc<Shared>,
+    local_queues: Arc<LocalQueues>,
     /// Or why there is no such name: the error of every call.
     name: Result<LockName>,
     options: Options,
 }
 
 impl Lock {
-    pub(crate) fn new(shared: Arc<Shared>, name: Result<LockName>) -> Self {
-        Self { shared, name, options: Options::default() }
+    pub(crate) fn new(local_queues: Arc<LocalQueues>, name: Result<LockName>) -> Self {
+        Self { local_queues, name, options: Options::default() }
     }
 
     /// The name of the lock.
@@ -150,7 +151,7 @@ impl Lock {
     /// A guard that has not begun.
     pub(super) async fn hold(&self, patience: Patience) -> Result<Option<LockGuard>> {
         let ask = self.ask("acquire")?;
-        Ok(acquire(&self.shared, &ask, patience).await?.map(LockGuard::new))
+        Ok(acquire(&self.local_queues, &ask, patience).await?.map(LockGuard::new))
     }
 
     /// Goes on with a hold that was [detached](LockGuard::detach), here or in another process: one renewal, with the options of
@@ -169,9 +170,9 @@ impl Lock {
     /// Dropping the future leaves the hold as it was, in nobody's hands, with a lease that may be longer.
     pub async fn adopt(&self, token: OwnerToken, fence: FencingToken) -> Result<LockGuard> {
         let ask = self.ask("adopt")?;
-        let told = |error: Error| error.during(self.shared.driver(), "adopt", &ask.name);
+        let told = |error: Error| error.during(self.shared().driver(), "adopt", &ask.name);
         let turn = LockTurn { lock: ask.name.clone(), token, fence };
-        match adopt(&self.shared, turn, &ask).await.map_err(told)? {
+        match adopt(self.shared(), turn, &ask).await.map_err(told)? {
             Adopted::Held(held) => {
                 held.begins();
                 Ok(LockGuard::new(held))
@@ -184,12 +185,12 @@ impl Lock {
     /// Goes on with a hold of this client that came with a message. `None` when it has ended.
     pub(crate) async fn take_up(&self, hold: LooseHold) -> Result<Option<LockGuard>> {
         let ask = self.ask("adopt")?;
-        let told = |error: Error| error.during(self.shared.driver(), "adopt", &ask.name);
+        let told = |error: Error| error.during(self.shared().driver(), "adopt", &ask.name);
         Ok(hold.adopt(&ask).await.map_err(told)?.map(LockGuard::new).inspect(LockGuard::begins))
     }
 
     pub(crate) fn shared(&self) -> &Arc<Shared> {
-        &self.shared
+        self.local_queues.shared()
     }
 
     /// Looks at the lock: who holds it and how many wait. Changes nothing.
@@ -202,7 +203,7 @@ impl Lock {
     ///
     /// Safe: nothing is changed.
     pub async fn inspect(&self) -> Result<Inspection> {
-        let (name, locks) = (self.name()?, self.shared.backend.locks());
+        let (name, locks) = (self.name()?, self.shared().backend.locks());
         let call = async {
             if locks.capabilities().introspection == Introspection::None {
                 return Err(Error::new(ErrorKind::Unsupported, "this driver cannot look at locks"));
@@ -262,7 +263,7 @@ impl Lock {
     }
 
     async fn force(&self, expected: Option<FencingToken>) -> Result<ForceReleased> {
-        let (name, locks) = (self.name()?, self.shared.backend.locks());
+        let (name, locks) = (self.name()?, self.shared().backend.locks());
         let call = async {
             if locks.capabilities().revocation == Revocation::None {
                 return Err(Error::new(ErrorKind::Unsupported, "this driver cannot force locks"));
@@ -275,8 +276,8 @@ impl Lock {
     /// What is asked of the engine, once the name and the options are known to be good.
     fn ask(&self, operation: &'static str) -> Result<Ask> {
         let name = self.name()?;
-        let ask = self.options.ask(name, None, &self.shared.config);
-        ask.map_err(|error| error.during(self.shared.driver(), operation, name))
+        let ask = self.options.ask(name, None, &self.shared().config);
+        ask.map_err(|error| error.during(self.shared().driver(), operation, name))
     }
 
     async fn bounded<T>(
@@ -286,10 +287,10 @@ impl Lock {
         call: impl Future<Output = Result<T>>,
     ) -> Result<T> {
         let answered = async {
-            self.shared.ensure_open()?;
-            bounded(self.shared.config.op_timeout, call).await
+            self.shared().ensure_open()?;
+            bounded(self.shared().config.op_timeout, call).await
         };
-        answered.await.map_err(|error| error.during(self.shared.driver(), operation, name))
+        answered.await.map_err(|error| error.during(self.shared().driver(), operation, name))
     }
 }
 

@@ -19,6 +19,7 @@ use crate::driver::{
     DelayQueue, DelayQueueExt as _, Exchanged, Next, QueueCapabilities, QueueWake, RawDelivery, ReceiveRequest,
     Received, Settle, Settled, Watch,
 };
+use crate::engine::local_handover::LocalQueues;
 use crate::engine::shared::Shared;
 use crate::panicked::caught_in;
 use crate::queue::QueueName;
@@ -35,6 +36,8 @@ use crate::{alarm, telemetry};
 pub(super) const DRIVER: &str = "the driver";
 
 pub(crate) struct Fetcher {
+    /// Where the locks of messages are waited for.
+    pub(super) local_queues: Arc<LocalQueues>,
     pub(crate) shared: Arc<Shared>,
     /// Those of the same client.
     pub(super) all: Arc<Fetchers>,
@@ -109,12 +112,13 @@ impl Drop for Leaving<'_> {
 }
 
 impl Fetcher {
-    fn new(all: Arc<Fetchers>, shared: Arc<Shared>, driver: Arc<dyn DelayQueue>, name: QueueName) -> Self {
+    fn new(all: Arc<Fetchers>, local_queues: Arc<LocalQueues>, driver: Arc<dyn DelayQueue>, name: QueueName) -> Self {
         let caps = driver.capabilities();
         let (work, extensions, pushes) = (Mutex::default(), Extensions::default(), Pushes::default());
         let in_hand = AtomicUsize::new(0);
         let (changed, settled) = (Notify::new(), Notify::new());
-        Self { shared, all, driver, name, caps, work, extensions, pushes, in_hand, changed, settled }
+        let shared = Arc::clone(local_queues.shared());
+        Self { local_queues, shared, all, driver, name, caps, work, extensions, pushes, in_hand, changed, settled }
     }
 
     pub(super) fn work(&self) -> MutexGuard<'_, Work> {
@@ -550,14 +554,15 @@ pub(crate) struct Fetchers {
 
 impl Fetchers {
     /// The fetcher of this queue.
-    pub(crate) fn get(self: &Arc<Self>, shared: &Arc<Shared>, name: QueueName) -> Result<Arc<Fetcher>> {
-        let driver = driver(shared)?;
+    pub(crate) fn get(self: &Arc<Self>, local_queues: &Arc<LocalQueues>, name: QueueName) -> Result<Arc<Fetcher>> {
+        let driver = driver(local_queues.shared())?;
         let mut fetchers = self.of.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(fetcher) = fetchers.get(&name).and_then(Weak::upgrade) {
             return Ok(fetcher);
         }
         fetchers.retain(|_, fetcher| fetcher.strong_count() > 0);
-        let fetcher = Arc::new(Fetcher::new(Arc::clone(self), Arc::clone(shared), Arc::clone(driver), name.clone()));
+        let (all, local_queues) = (Arc::clone(self), Arc::clone(local_queues));
+        let fetcher = Arc::new(Fetcher::new(all, local_queues, Arc::clone(driver), name.clone()));
         fetchers.insert(name, Arc::downgrade(&fetcher));
         Ok(fetcher)
     }

@@ -149,7 +149,8 @@ impl Fetcher {
         lines.retain(|_, line| !line.is_closed());
         let (announce, arriving) = unbounded_channel();
         lines.insert(lock.clone(), announce);
-        let lock = Lock::new(Arc::clone(&self.shared), Ok(lock.clone())).fixed_ttl(self.shared.config.parked_turn);
+        let lock =
+            Lock::new(Arc::clone(&self.local_queues), Ok(lock.clone())).fixed_ttl(self.shared.config.parked_turn);
         runtime.spawn(attend(Arc::clone(self), lock, Line { parked: VecDeque::from([parked]), arriving }));
     }
 }

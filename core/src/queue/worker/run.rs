@@ -362,7 +362,7 @@ pub(super) async fn lock_for<T: 'static>(settings: &Settings<T>, delivery: &Deli
         Ok(None) => return Needed::None,
         Err(reason) => return Needed::Refused(reason),
     };
-    let lock = Lock::new(Arc::clone(&settings.queue.fetcher.shared), Ok(name.clone())).ttl(settings.lock_ttl);
+    let lock = Lock::new(Arc::clone(&settings.queue.fetcher.local_queues), Ok(name.clone())).ttl(settings.lock_ttl);
     match lock.try_acquire_for(delivery).await {
         Ok(Some(guard)) => Needed::Held(guard),
         Ok(None) => Needed::Busy(name),

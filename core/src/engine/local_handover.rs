@@ -1,4 +1,11 @@
-//! The local queues of one client, and what happens to them.
+//! Local hand-over: the waiters of one client for one name share one place in the backend's queue, and pass a lease on
+//! among themselves, in order of arrival, as long as its [`HandoverBudget`] allows.
+//!
+//! A local queue begins when a waiter of the client is answered with busy, or when a second one comes before the first is answered
+//! ([`Asking`]), and ends with the last that waits in it. Whoever comes meanwhile and wants the lock on the same [`Terms`] gets a
+//! [`Place`] and sends nothing. Somebody *runs*, that is, waits at the backend: the waiter that began it as long as it is
+//! alone, and then a task for all, the [`RemoteWaiter`], which pauses while a lease is being passed on. Where a grant carries one
+//! fence only, nothing is passed on: the task asks again for the next of them.
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -6,22 +13,25 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use futures_util::future::BoxFuture;
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, oneshot};
 use tokio::task::JoinHandle;
 
-use crate::engine::ask::Ask;
-use crate::engine::hold::HeldEntry;
-use crate::engine::local_handover::waiters::{CLAIM, HandoverBudget, Next, Offer, Place, RemoteWaiter, Terms};
-use crate::engine::shared::Shared;
+use crate::engine::ask::{Ask, CLAIM, HandoverBudget, Terms};
+use crate::engine::hold::{HeldEntry, PassOn, Passing};
+use crate::engine::shared::{Reservation, Shared};
 use crate::value::clock::LeaseInstant;
-use crate::value::error::{Error, Result};
+use crate::value::error::{Error, ErrorKind, Result};
 use crate::value::name::LockName;
 use crate::value::token::OwnerToken;
 
 /// One local queue for each name that several tasks of the client want.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct LocalQueues {
+    shared: Arc<Shared>,
+    /// Waits at the backend for all waiters of a local queue.
+    remote_waiter: RemoteWaiter,
     /// How many there are. Mostly none, and then nobody locks the map.
     count: AtomicUsize,
     map: Mutex<HashMap<LockName, LocalQueue>>,
@@ -74,7 +84,19 @@ enum Runs {
     },
 }
 
+/// Runs until nobody needs it any more, or until told to stop: for the lock, under this number.
+pub(crate) type RemoteWaiter = fn(&Arc<LocalQueues>, &LockName, u64, Arc<Notify>) -> BoxFuture<'static, ()>;
+
 impl LocalQueues {
+    pub(crate) fn new(shared: Arc<Shared>, remote_waiter: RemoteWaiter) -> Self {
+        let (count, map, numbers, asking) = Default::default();
+        Self { shared, remote_waiter, count, map, numbers, asking }
+    }
+
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+
     fn map(&self) -> MutexGuard<'_, HashMap<LockName, LocalQueue>> {
         self.map.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -84,10 +106,10 @@ impl LocalQueues {
     }
 
     /// A place with those who want the same, if there are any.
-    pub(crate) fn join<'a>(&'a self, shared: &Arc<Shared>, ask: &Ask) -> Result<Joined<'a>> {
+    pub(crate) fn join<'a>(self: &'a Arc<Self>, ask: &Ask) -> Result<Joined<'a>> {
         let Some(terms) = Terms::of(ask) else { return Ok(Joined::Alone(None)) };
         if self.count.load(Ordering::Acquire) > 0
-            && let Some(joined) = self.with(shared, &ask.name, |queue| queue.join(shared, ask, &terms, self.number()))
+            && let Some(joined) = self.with(&ask.name, |queue| queue.join(self, ask, &terms))
         {
             return joined;
         }
@@ -101,7 +123,7 @@ impl LocalQueues {
                     map.entry(ask.name.clone()).or_insert_with(queue);
                     self.count.store(map.len(), Ordering::Release);
                 }
-                let joined = self.with(shared, &ask.name, |queue| queue.join(shared, ask, &terms, self.number()));
+                let joined = self.with(&ask.name, |queue| queue.join(self, ask, &terms));
                 joined.unwrap_or(Ok(Joined::Alone(None)))
             }
         }
@@ -109,7 +131,7 @@ impl LocalQueues {
 
     /// Begins a local queue with a waiter that was told that the lock is busy; `None` if there is one already. It runs, until
     /// somebody joins.
-    pub(crate) fn begin(&self, shared: &Arc<Shared>, ask: &Ask) -> Option<Place> {
+    pub(crate) fn begin(self: &Arc<Self>, ask: &Ask) -> Option<Place> {
         let (terms, runtime) = (Terms::of(ask)?, Handle::try_current().ok()?);
         let mut map = self.map();
         if map.contains_key(&ask.name) {
@@ -121,19 +143,18 @@ impl LocalQueues {
         map.insert(ask.name.clone(), queue);
         self.count.store(map.len(), Ordering::Release);
         drop(map);
-        Some(Place::new(shared, ask, number, None, offers))
+        Some(Place::new(self, ask, number, None, offers))
     }
 
     /// Takes a waiter out. If it ran for the others and won, they may hope for that lease. Returns the task that was
     /// stopped, since nobody else waits.
     pub(super) fn leave(
-        &self,
-        shared: &Arc<Shared>,
+        self: &Arc<Self>,
         name: &LockName,
         number: u64,
         won: Option<&HeldEntry>,
     ) -> Option<JoinHandle<()>> {
-        let (stopped, ()) = self.change(shared, name, |queue| {
+        let (stopped, ()) = self.change(name, |queue| {
             if let Ok(at) = queue.waiters.binary_search_by_key(&number, |waiter| waiter.number) {
                 drop(queue.waiters.remove(at));
             }
@@ -145,37 +166,10 @@ impl LocalQueues {
         stopped
     }
 
-    /// Passes a lease on to the first waiter; `false` if it has to go back to the backend.
-    pub(crate) fn pass_on(&self, from: &HeldEntry, budget: HandoverBudget) -> bool {
-        if self.count.load(Ordering::Acquire) == 0 {
-            return false;
-        }
-        let lease = from.lease();
-        let passed = self.with(from.shared(), lease.name(), |queue| {
-            queue.ends_passing(from.token());
-            if budget.lasts_until().is_none() || !budget.is_for(&queue.terms) || !queue.has_waiter() {
-                return None;
-            }
-            let (token, until) = (OwnerToken::random(), LeaseInstant::now().after(CLAIM));
-            if !lease.pass((from.token(), from.over()), token, queue.terms.least(), until) {
-                return None;
-            }
-            let budget = budget.passed_on();
-            queue.begins_passing(&token, Some(&budget));
-            queue.next().map(|waiter| (waiter, token, budget))
-        });
-        let Some((waiter, token, budget)) = passed.flatten() else { return false };
-        let next = from.passed_on(token, budget);
-        from.shared().renewer.watch_over(lease);
-        // One that left meanwhile drops it, that is, passes it on in turn.
-        drop(waiter.offers.send(Offer::Held(next)));
-        true
-    }
-
     /// Gives a lease that was won for all to the first waiter. Without one, it goes back.
-    pub(super) fn give(&self, held: HeldEntry) {
+    pub(super) fn give(self: &Arc<Self>, held: HeldEntry) {
         let lease = Arc::clone(held.lease());
-        let first = self.with(held.shared(), lease.name(), |queue| {
+        let first = self.with(lease.name(), |queue| {
             queue.is_answered();
             queue.heard = true;
             let until = LeaseInstant::now().after(CLAIM);
@@ -192,8 +186,8 @@ impl LocalQueues {
     }
 
     /// Nobody has heard from the backend: each waiter asks for itself, and has patience of its own.
-    pub(super) fn scatter(&self, shared: &Arc<Shared>, name: &LockName) {
-        let waiters = self.with(shared, name, |queue| {
+    pub(super) fn scatter(self: &Arc<Self>, name: &LockName) {
+        let waiters = self.with(name, |queue| {
             queue.is_answered();
             std::mem::take(&mut queue.waiters)
         });
@@ -203,8 +197,8 @@ impl LocalQueues {
     }
 
     /// Tells all waiters why waiting for them failed.
-    pub(super) fn fail(&self, shared: &Arc<Shared>, name: &LockName, error: &Error) {
-        let waiters = self.with(shared, name, |queue| {
+    pub(super) fn fail(self: &Arc<Self>, name: &LockName, error: &Error) {
+        let waiters = self.with(name, |queue| {
             queue.is_answered();
             std::mem::take(&mut queue.waiters)
         });
@@ -215,8 +209,8 @@ impl LocalQueues {
     }
 
     /// What the task has to do next.
-    pub(super) fn next(&self, shared: &Arc<Shared>, name: &LockName, task: u64) -> Next {
-        let next = self.with(shared, name, |queue| {
+    pub(super) fn next(self: &Arc<Self>, name: &LockName, task: u64) -> Next {
+        let next = self.with(name, |queue| {
             let ended = queue.passing.is_some_and(|(_, until)| until <= LeaseInstant::now());
             if ended {
                 queue.passing = None;
@@ -241,22 +235,21 @@ impl LocalQueues {
     }
 
     /// The task ended before its time: its runtime did. Those whom it ran for start over.
-    pub(super) fn lose_task(&self, shared: &Arc<Shared>, name: &LockName, task: u64) {
-        let waiters = self.with(shared, name, |queue| {
+    pub(super) fn lose_task(self: &Arc<Self>, name: &LockName, task: u64) {
+        let waiters = self.with(name, |queue| {
             let lost = queue.runs_no_more(task);
             if lost { std::mem::take(&mut queue.waiters) } else { VecDeque::new() }
         });
         drop(waiters);
     }
 
-    fn with<T>(&self, shared: &Arc<Shared>, name: &LockName, change: impl FnOnce(&mut LocalQueue) -> T) -> Option<T> {
-        self.change(shared, name, change).map(|(_, answer)| answer)
+    fn with<T>(self: &Arc<Self>, name: &LockName, change: impl FnOnce(&mut LocalQueue) -> T) -> Option<T> {
+        self.change(name, change).map(|(_, answer)| answer)
     }
 
     /// Changes a local queue, and then does what the change calls for. Returns the task that was stopped, as well.
     fn change<T>(
-        &self,
-        shared: &Arc<Shared>,
+        self: &Arc<Self>,
         name: &LockName,
         change: impl FnOnce(&mut LocalQueue) -> T,
     ) -> Option<(Option<JoinHandle<()>>, T)> {
@@ -271,7 +264,7 @@ impl LocalQueues {
         drop(map);
         if let Some((runtime, number, stop)) = start {
             // A runtime that has ended drops the task at once, which loses it.
-            let handle = runtime.spawn(RemoteWaiter::new(shared, name, number).run(stop));
+            let handle = runtime.spawn((self.remote_waiter)(self, name, number, stop));
             if let Some(Runs::Task { number: runs, task, .. }) = self.map().get_mut(name).map(|queue| &mut queue.runs)
                 && *runs == number
             {
@@ -282,6 +275,34 @@ impl LocalQueues {
     }
 }
 
+impl PassOn for LocalQueues {
+    fn pass_on(self: Arc<Self>, from: &HeldEntry, passing: Passing) -> bool {
+        if self.count.load(Ordering::Acquire) == 0 {
+            return false;
+        }
+        let (Passing { budget, to }, lease) = (passing, from.lease());
+        let passed = self.with(lease.name(), |queue| {
+            queue.ends_passing(from.token());
+            if budget.lasts_until().is_none() || !budget.is_for(&queue.terms) || !queue.has_waiter() {
+                return None;
+            }
+            let (token, until) = (OwnerToken::random(), LeaseInstant::now().after(CLAIM));
+            if !lease.pass((from.token(), from.over()), token, queue.terms.least(), until) {
+                return None;
+            }
+            let budget = budget.passed_on();
+            queue.begins_passing(&token, Some(&budget));
+            queue.next().map(|waiter| (waiter, token, budget))
+        });
+        let Some((waiter, token, budget)) = passed.flatten() else { return false };
+        let next = from.passed_on(token, Passing { budget, to });
+        from.shared().renewer.watch_over(lease);
+        // One that left meanwhile drops it, that is, passes it on in turn.
+        drop(waiter.offers.send(Offer::Held(next)));
+        true
+    }
+}
+
 impl LocalQueue {
     fn new(terms: Terms, runtime: Handle, runs: Runs) -> Self {
         let (waiters, over) = (VecDeque::new(), Arc::default());
@@ -289,13 +310,13 @@ impl LocalQueue {
     }
 
     /// A place in it, for whoever wants the same.
-    fn join<'a>(&mut self, shared: &Arc<Shared>, ask: &Ask, terms: &Terms, number: u64) -> Result<Joined<'a>> {
+    fn join<'a>(&mut self, queues: &Arc<LocalQueues>, ask: &Ask, terms: &Terms) -> Result<Joined<'a>> {
         if self.terms != *terms {
             return Ok(Joined::Alone(None));
         }
-        let reservation = Some(shared.reserve()?);
+        let (number, reservation) = (queues.number(), Some(queues.shared.reserve()?));
         self.is_joined();
-        Ok(Joined::Place(Place::new(shared, ask, number, reservation, self.add(number))))
+        Ok(Joined::Place(Place::new(queues, ask, number, reservation, self.add(number))))
     }
 
     fn add(&mut self, number: u64) -> oneshot::Receiver<Offer> {
@@ -387,6 +408,126 @@ impl LocalQueue {
     }
 }
 
+// A waiter's place in a local queue.
+
+/// What a waiter is given.
+#[derive(Debug)]
+enum Offer {
+    /// The lease, to be claimed.
+    Held(HeldEntry),
+    /// Why waiting failed.
+    Failed(Error),
+    /// Nobody waits for the others any more: each for itself.
+    Scattered,
+}
+
+/// How a turn came out.
+#[derive(Debug)]
+pub(crate) enum Turn {
+    /// The lease, claimed.
+    Held(HeldEntry),
+    /// It ended before it was taken, or the task ended that waited for all. The waiter has to start over.
+    Over,
+    /// The waiter has to go on by itself.
+    Scattered,
+}
+
+/// Dropped, it is left; and what was offered in the same instant goes to the next.
+#[derive(Debug)]
+pub(crate) struct Place {
+    queues: Arc<LocalQueues>,
+    name: LockName,
+    max_hold: Option<Duration>,
+    number: u64,
+    reservation: Option<Reservation>,
+    offers: oneshot::Receiver<Offer>,
+    left: bool,
+}
+
+impl Place {
+    fn new(
+        queues: &Arc<LocalQueues>,
+        ask: &Ask,
+        number: u64,
+        reservation: Option<Reservation>,
+        offers: oneshot::Receiver<Offer>,
+    ) -> Self {
+        let (queues, name, max_hold) = (Arc::clone(queues), ask.name.clone(), ask.max_hold);
+        Self { queues, name, max_hold, number, reservation, offers, left: false }
+    }
+
+    /// The lease, once it is this waiter's turn.
+    ///
+    /// Dropping the future loses nothing.
+    pub(crate) async fn turn(&mut self) -> Result<Turn> {
+        let offer = (&mut self.offers).await;
+        self.left = true; // whoever offers something has taken this one out
+        match offer {
+            Ok(Offer::Held(mut held)) => {
+                let claimed = held.claim(self.reservation.take(), self.max_hold);
+                Ok(if claimed { Turn::Held(held) } else { Turn::Over })
+            }
+            Ok(Offer::Scattered) => Ok(Turn::Scattered),
+            Ok(Offer::Failed(error)) => Err(error),
+            Err(_) => Ok(Turn::Over),
+        }
+    }
+
+    /// As [`turn`](Self::turn), until `deadline`, of a wait that began at `started`.
+    pub(crate) async fn wait(mut self, started: LeaseInstant, deadline: Option<LeaseInstant>) -> Result<Turn> {
+        let shared = Arc::clone(&self.queues.shared);
+        let patience = async {
+            match deadline {
+                Some(at) => at.reached().await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            biased;
+            () = shared.closed() => Err(Error::new(ErrorKind::Closed, "the client was closed while waiting")),
+            turn = self.turn() => turn,
+            () = patience => {
+                let waited = LeaseInstant::now().since(started);
+                self.leave().await;
+                Err(Error::new(ErrorKind::TimedOut, format!("waited {waited:?} among others of this client")))
+            }
+        }
+    }
+
+    /// Leaves. The last one waits until nobody waits at the backend for it any more, as a waiter with a place of its own
+    /// does; not for long.
+    pub(crate) async fn leave(mut self) {
+        self.left = true;
+        if let Some(runner) = self.queues.leave(&self.name, self.number, None) {
+            let _ = tokio::time::timeout(self.queues.shared.config.leave_limit() * 2, runner).await;
+        }
+    }
+
+    /// Leaves with a lease that the waiter won itself, and that those behind it may hope for.
+    pub(crate) fn leave_with(mut self, held: &HeldEntry) {
+        self.left = true;
+        self.queues.leave(&self.name, self.number, Some(held));
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        if !self.left {
+            self.queues.leave(&self.name, self.number, None);
+        }
+    }
+}
+
+/// What a remote waiter does next.
+pub(crate) enum Next {
+    /// Nothing until then, or until told: a lease is being passed on.
+    Pause(LeaseInstant, Arc<Notify>),
+    /// Waits for the lock; whether the backend has answered before.
+    Ask(Ask, bool),
+    /// Nobody needs it any more.
+    End,
+}
+
 // Which locks a task of this client is asking for, without an answer yet. Whoever wants the same lock meanwhile waits
 // along instead of asking as well.
 
@@ -395,11 +536,11 @@ const SLOTS: usize = 128;
 
 /// A slot holds the hash of a name, or 0.
 #[derive(Debug)]
-pub(super) struct Asking([AtomicU64; SLOTS]);
+struct Asking([AtomicU64; SLOTS]);
 
 /// What a task that wants a lock learns.
 #[derive(Debug)]
-pub(super) enum Asked<'a> {
+enum Asked<'a> {
     /// Nobody has asked; now this task does.
     First(FirstAsk<'a>),
     /// Another task has asked, and has no answer yet.
@@ -422,7 +563,7 @@ impl Default for Asking {
 }
 
 impl Asking {
-    pub(super) fn begin(&self, name: &LockName) -> Asked<'_> {
+    fn begin(&self, name: &LockName) -> Asked<'_> {
         let mut hasher = DefaultHasher::new();
         name.hash(&mut hasher);
         let hash = hasher.finish() | 1;

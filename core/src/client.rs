@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use crate::call::bounded;
 use crate::driver::{
     Backend, Checkup, Concern, Finding, Hold, LockCapabilities, QueueCapabilities, ReentrantCapabilities, Topic,
 };
@@ -14,9 +15,7 @@ use crate::engine::wait::in_place_of_all;
 use crate::lock::{Lock, LockAll, LockGuard};
 use crate::queue::{Codec, Fetchers, Queue, list_queues};
 use crate::reentrant::Reentrant;
-use crate::request::bounded;
-use crate::value::error::{Error, ErrorKind, Result};
-use crate::value::name::LockName;
+use crate::value::error::{Error, ErrorKind, LockName, Result};
 use crate::value::queue_name::QueueName;
 use crate::value::token::{FencingToken, OwnerId, OwnerToken};
 use crate::value::ttl::{DriftBound, Ttl};

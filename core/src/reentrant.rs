@@ -9,8 +9,7 @@ use crate::engine::local_handover::LocalQueues;
 use crate::engine::shared::Shared;
 use crate::engine::wait::{Patience, acquire};
 use crate::lock::{Lock, Options, guard_methods, option_setters, unless_lost};
-use crate::value::error::{Error, ErrorKind, Result};
-use crate::value::name::LockName;
+use crate::value::error::{Error, ErrorKind, LockName, Result};
 use crate::value::token::OwnerId;
 
 // A lock as one owner sees it.

@@ -11,8 +11,7 @@ use super::{
     AcquireRequest, Acquisition, Begun, DistributedLock, Exited, Grant, Hold, OwnerScope, ReentrantCapabilities,
     ReentrantEntry, ReentrantHold, ReentrantLock, Released, Renewed, Tombstones,
 };
-use crate::value::error::{Error, ErrorKind, Result};
-use crate::value::name::LockName;
+use crate::value::error::{Error, ErrorKind, LockName, Result};
 use crate::value::token::{FencingToken, OwnerId, OwnerToken};
 use crate::value::ttl::Ttl;
 

@@ -1,15 +1,12 @@
-//! The trait behind plain locks.
+//! The traits behind locks, plain and re-entrant, and what their requests take and answer.
 
 use std::fmt::Debug;
+use std::time::Duration;
 
 use async_trait::async_trait;
 
-use crate::driver::{
-    AcquireRequest, Acquisition, Exited, ForceReleased, Hold, Inspection, LockCapabilities, ReentrantCapabilities,
-    ReentrantEntry, ReentrantHold, Released, Renewed, Watch,
-};
-use crate::value::error::Result;
-use crate::value::name::LockName;
+use crate::driver::{LockCapabilities, ReentrantCapabilities, Watch};
+use crate::value::error::{Label, LockName, Result};
 use crate::value::token::{FencingToken, OwnerId, OwnerToken};
 use crate::value::ttl::Ttl;
 
@@ -102,3 +99,311 @@ pub trait ReentrantLock: Debug + Send + Sync + 'static {
     /// Undoes whatever this entry's token asked for, as `DistributedLock::abandon` does.
     async fn abandon(&self, hold: &ReentrantEntry) -> Result<()>;
 }
+
+// What requests take, and what they answer.
+
+/// A request to take a lock, or to ask again for it.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct AcquireRequest {
+    /// Which lock.
+    pub name: LockName,
+    /// Who asks: fresh for every acquisition, the same when one acquisition asks again.
+    pub token: OwnerToken,
+    /// How long the lease lasts, counted by the backend from the grant.
+    pub ttl: Ttl,
+    /// Whether to join the queue when the lock is busy.
+    pub queue: Queueing,
+    /// The holder's note for operators.
+    pub label: Option<Label>,
+    /// How many consecutive fences the grant should carry, see [`Grant::fences`]; at least 1, and no more than the driver
+    /// declares. It may carry fewer now and then.
+    pub fences: u32,
+}
+
+impl AcquireRequest {
+    /// One attempt that leaves no trace when the lock is busy, for one fence, without a label.
+    #[must_use]
+    pub const fn new(name: LockName, token: OwnerToken, ttl: Ttl) -> Self {
+        Self { name, token, ttl, queue: Queueing::None, label: None, fences: 1 }
+    }
+}
+
+setters!(AcquireRequest {
+    with_name => name: LockName,
+    with_token => token: OwnerToken,
+    with_ttl => ttl: Ttl,
+    with_queue => queue: Queueing,
+    with_label => label: Option<Label>,
+    with_fences => fences: u32,
+});
+
+/// Whether a busy lock is worth a place in its queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Queueing {
+    /// One attempt: leave no trace when the lock is busy.
+    None,
+    /// Wait in the queue. The place lapses unless the waiter asks again within `presence`, counted by the backend.
+    Join {
+        /// How long a silent waiter counts as alive. The engine asks again three times as often.
+        presence: Duration,
+        /// Whether a release may give the lock to this waiter without being asked, and tell it by
+        /// [`Signal::Handed`](super::Signal::Handed). Such a lease may be short: the engine makes it last at once. A
+        /// driver that cannot push grants leaves it aside and wakes.
+        accepts: Handing,
+    },
+}
+
+/// How a lock may reach a waiter whose turn it is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Handing {
+    /// The waiter is woken, and asks. The lease then begins with a request of its own, and lasts the whole ttl.
+    #[default]
+    Asked,
+    /// A release may give it the lock directly: a hop less, and a lease that is made to last afterwards.
+    Direct,
+}
+
+/// The answer to an [`AcquireRequest`].
+#[derive(Clone, Debug)]
+pub enum Acquisition {
+    /// The lock is the token's.
+    Granted(Grant),
+    /// Somebody else has it, or is before us in the queue.
+    Busy(Busy),
+}
+
+/// A lease, as the backend granted it.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct Grant {
+    /// The order of this grant among all grants of the name. Re-entry keeps the token of the first entry.
+    pub fence: FencingToken,
+    /// The ttl that the backend really keeps; never shorter than what was asked.
+    pub ttl: Duration,
+    /// Which request the lease began with.
+    pub begun: Begun,
+    /// How many entries the owner has, this one included; 1 for a plain lock.
+    pub depth: u32,
+    /// How many consecutive fences, from `fence` on, belong to this grant: every later grant of the name is greater
+    /// than all of them. 1 from a driver that cannot tell, and for a re-entrant lock. May differ from what was asked for.
+    pub fences: u32,
+}
+
+impl Grant {
+    /// A lease that began now, of one fence and one entry.
+    #[must_use]
+    pub const fn new(fence: FencingToken, ttl: Duration) -> Self {
+        Self { fence, ttl, begun: Begun::Now, depth: 1, fences: 1 }
+    }
+}
+
+setters!(const Grant {
+    with_fence => fence: FencingToken,
+    with_ttl => ttl: Duration,
+    with_begun => begun: Begun,
+    with_depth => depth: u32,
+    with_fences => fences: u32,
+});
+
+/// Which request a lease began with. Decides which send time the holder's deadline is counted from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Begun {
+    /// With the request that this is the answer to: the backend set the full ttl now.
+    Now,
+    /// With an earlier request of the same token, whose answer was lost: the backend did not touch the ttl now.
+    Earlier,
+}
+
+/// Why the lock was not granted, and when it is worth asking again without being woken.
+#[derive(Clone, Copy, Debug, Default)]
+#[non_exhaustive]
+pub struct Busy {
+    /// How many waiters are before this one; `None` when it did not join a queue.
+    pub position: Option<u32>,
+    /// The soonest the lock could become free by itself (the holder's lease, the head's presence). The engine asks
+    /// again then, and otherwise only at its slow fallback rate. `None` when only a wake-up can help.
+    pub recheck_after: Option<Duration>,
+    /// When this was answered, by the backend's own clock, counted from wherever it likes. With it, a waiter can tell
+    /// when a lease that it is [handed](super::Signal::Handed) began. `None` from a driver that hands none.
+    pub answered_at: Option<Duration>,
+}
+
+setters!(const Busy {
+    with_position => position: Option<u32>,
+    with_recheck_after => recheck_after: Option<Duration>,
+    with_answered_at => answered_at: Option<Duration>,
+});
+
+/// A plain lease, to be renewed, released or abandoned.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Hold {
+    /// Which lock.
+    pub name: LockName,
+    /// Whose lease.
+    pub token: OwnerToken,
+}
+
+impl Hold {
+    /// The lease that this token has.
+    #[must_use]
+    pub const fn new(name: LockName, token: OwnerToken) -> Self {
+        Self { name, token }
+    }
+}
+
+setters!(Hold {
+    with_name => name: LockName,
+    with_token => token: OwnerToken,
+});
+
+/// One entry of a re-entrant lock, to be exited or abandoned.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct ReentrantEntry {
+    /// Which lock.
+    pub name: LockName,
+    /// Whose lock.
+    pub owner: OwnerId,
+    /// Which entry: each has a token of its own, so that a repeated frame changes nothing.
+    pub token: OwnerToken,
+}
+
+impl ReentrantEntry {
+    /// The entry of this owner that has this token.
+    #[must_use]
+    pub const fn new(name: LockName, owner: OwnerId, token: OwnerToken) -> Self {
+        Self { name, owner, token }
+    }
+}
+
+setters!(ReentrantEntry {
+    with_name => name: LockName,
+    with_owner => owner: OwnerId,
+    with_token => token: OwnerToken,
+});
+
+/// A re-entrant lease as a whole, to be renewed: owner and fence name one unbroken hold.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct ReentrantHold {
+    /// Which lock.
+    pub name: LockName,
+    /// Whose lock.
+    pub owner: OwnerId,
+    /// The fence of the hold: a later hold of the same owner is another one.
+    pub fence: FencingToken,
+}
+
+impl ReentrantHold {
+    /// The hold of this owner that has this fence.
+    #[must_use]
+    pub const fn new(name: LockName, owner: OwnerId, fence: FencingToken) -> Self {
+        Self { name, owner, fence }
+    }
+}
+
+setters!(ReentrantHold {
+    with_name => name: LockName,
+    with_owner => owner: OwnerId,
+    with_fence => fence: FencingToken,
+});
+
+/// The answer to a renewal. A failure on the way is an error, never [`Renewed::Lost`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Renewed {
+    /// The lease lasts at least `ttl` from now.
+    Extended {
+        /// The ttl that the backend really keeps.
+        ttl: Duration,
+    },
+    /// Proof that the lease is no more: expired, taken by another, released or forced. Nothing was changed.
+    Lost,
+}
+
+/// The answer to a release of a plain lease.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Released {
+    /// It was held and is free now.
+    Released,
+    /// It was no longer held by this token. Nothing was changed.
+    NotHeld,
+}
+
+/// The answer to an exit from a re-entrant lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exited {
+    /// The entry is undone, others remain.
+    Inside {
+        /// How many remain.
+        depth: u32,
+    },
+    /// The last entry is undone, the lock is free.
+    Released,
+    /// There is no such entry. Nothing was changed.
+    NotHeld,
+}
+
+/// The answer to a forced release.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ForceReleased {
+    /// Somebody held it; it is free now, and the next waiter was woken.
+    Released,
+    /// Nobody held it.
+    NotHeld,
+    /// Another hold than the expected one has it now. Nothing was changed.
+    Changed,
+}
+
+/// What an operator can see of a lock.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Inspection {
+    /// Who holds it.
+    pub holder: Option<Holder>,
+    /// How many places in its queue are taken. The tasks of one client that want the same share one, see
+    /// [`holders_per_grant`](crate::ClientBuilder::holders_per_grant).
+    pub waiters: u32,
+}
+
+setters!(Inspection {
+    with_holder => holder: Option<Holder>,
+    with_waiters => waiters: u32,
+});
+
+/// Who holds a lock.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Holder {
+    /// The holder's note; `None` if it left none, or if the holder is a foreign client that has no such thing.
+    pub label: Option<Label>,
+    /// The fence of the hold; `None` for a foreign client's.
+    pub fence: Option<FencingToken>,
+    /// For how long it has been held, by the backend's clock; `None` for a foreign client's, and where
+    /// [`Introspection::Ageless`](super::Introspection::Ageless) is declared.
+    pub held_for: Option<Duration>,
+    /// How long the lease lasts without renewal; `None` if it has no end (only a foreign client's has none).
+    pub remaining: Option<Duration>,
+    /// How many entries: 1 for a plain lock.
+    pub depth: u32,
+    /// Whose re-entrant lock it is; `None` for a plain one, and for an owner of another process where
+    /// [`OwnerScope::Process`](super::OwnerScope::Process) is declared.
+    pub owner: Option<OwnerId>,
+}
+
+impl Default for Holder {
+    /// A holder of a plain lock, of whom nothing else is known.
+    fn default() -> Self {
+        Self { label: None, fence: None, held_for: None, remaining: None, depth: 1, owner: None }
+    }
+}
+
+setters!(Holder {
+    with_label => label: Option<Label>,
+    with_fence => fence: Option<FencingToken>,
+    with_held_for => held_for: Option<Duration>,
+    with_remaining => remaining: Option<Duration>,
+    with_depth => depth: u32,
+    with_owner => owner: Option<OwnerId>,
+});

@@ -17,22 +17,47 @@
 //!
 //! `docs/writing-a-driver.md` walks through a whole driver, and the crate `tenure-conformance` proves it.
 
-#[macro_use]
-mod setters;
+// How a request or an answer gets what its constructor does not take.
 
-mod backend;
+/// Methods that change one field each. A type that is made by its constructor and by these may get a field more without
+/// breaking anybody.
+macro_rules! setters {
+    ($type:ident { $($setter:ident => $field:ident: $of:ty,)+ }) => {
+        impl $type {
+            $(
+                #[doc = concat!("The same, but with this [`", stringify!($field), "`](Self::", stringify!($field), ").")]
+                #[must_use]
+                pub fn $setter(mut self, $field: $of) -> Self {
+                    self.$field = $field;
+                    self
+                }
+            )+
+        }
+    };
+    (const $type:ident { $($setter:ident => $field:ident: $of:ty,)+ }) => {
+        impl $type {
+            $(
+                #[doc = concat!("The same, but with this [`", stringify!($field), "`](Self::", stringify!($field), ").")]
+                #[must_use]
+                pub const fn $setter(mut self, $field: $of) -> Self {
+                    self.$field = $field;
+                    self
+                }
+            )+
+        }
+    };
+}
+
+use std::sync::Arc;
+
 mod capability;
 mod counted;
 mod doctor;
-mod lifecycle;
 mod lock;
 mod queue;
-mod queue_report;
 mod queue_request;
 mod quorum_node;
-mod request;
 mod rules;
-mod tls;
 mod url;
 mod wake;
 
@@ -40,32 +65,28 @@ pub use crate::value::clock::LeaseInstant;
 pub use crate::value::error::{one_line, reason};
 pub use crate::value::limits::{Attempts, Delay, Lease, Payload};
 pub use crate::value::ttl::Ttl;
-pub use backend::Backend;
 pub use capability::{
     Exclusion, Fencing, Introspection, KeyedConcurrency, LeaseRange, LockCapabilities, OwnerScope, Parking,
     QueueCapabilities, QueueWake, ReentrantCapabilities, Revocation, TtlRange, Waiting,
 };
 pub use counted::{CountedReentry, ProcessOwners};
 pub use doctor::{Checkup, Concern, Doctor, Finding, Topic};
-pub use lifecycle::{Fate, Lifecycle, POSTPONED};
-pub use lock::{DistributedLock, ReentrantLock};
-pub use queue::{DelayQueue, DelayQueueExt};
-pub use queue_report::{
-    Cancelled, DeadCause, DeadLetter, DeadPage, DeadPlace, DeadSelection, Flow, ListPlace, Listed, MessageInfo,
-    MessagePage, PurgePlace, PurgeStep, Purged, QueuePage, QueueStats, Redriven, Rescheduled, Rest,
+pub use lock::{
+    AcquireRequest, Acquisition, Begun, Busy, DistributedLock, Exited, ForceReleased, Grant, Handing, Hold, Holder,
+    Inspection, Queueing, ReentrantEntry, ReentrantHold, ReentrantLock, Released, Renewed,
+};
+pub use queue::{
+    Cancelled, DeadCause, DeadLetter, DeadPage, DeadPlace, DeadSelection, DelayQueue, DelayQueueExt, Flow, ListPlace,
+    Listed, MessageInfo, MessagePage, PurgePlace, PurgeStep, Purged, QueuePage, QueueStats, Redriven, Rescheduled,
+    Rest,
 };
 pub use queue_request::{
     Cause, Due, Exchanged, Extended, Extension, Healed, IfKnown, LockTurn, MessageState, NamedId, NewMessage, Next,
     Pushed, RawDelivery, Receipt, ReceiveRequest, Received, Settle, Settled, Settlement, TurnGiven,
 };
 pub use quorum_node::{Ballot, Electorate, QuorumNode, Raised, Vote};
-pub use request::{
-    AcquireRequest, Acquisition, Begun, Busy, Exited, ForceReleased, Grant, Handing, Hold, Holder, Inspection,
-    Queueing, ReentrantEntry, ReentrantHold, Released, Renewed,
-};
-pub use rules::{CLOCKS_APART, CredibleFences, TokenBucket, Tombstones};
-pub use tls::tls_fault;
-pub use url::{BackendUrl, host_and_port};
+pub use rules::{CLOCKS_APART, CredibleFences, Fate, Lifecycle, POSTPONED, TokenBucket, Tombstones};
+pub use url::{BackendUrl, host_and_port, tls_fault};
 pub use wake::{Handed, QueueRouter, Signal, WakeHandle, WakeRouter, Watch};
 
 #[cfg(feature = "mock")]
@@ -76,3 +97,69 @@ pub use self::queue::MockDelayQueue;
 pub use self::quorum_node::mock::MockQuorumNode;
 #[cfg(feature = "mock")]
 pub use lock::MockReentrantLock;
+
+// What a client is built from: the traits that one backend implements.
+
+/// One backend, as the traits that its driver implements.
+///
+/// A driver crate usually implements `From<ItsDriver> for Backend`, so that users write `Client::new(driver)`.
+#[derive(Clone, Debug)]
+pub struct Backend {
+    pub(crate) locks: Arc<dyn DistributedLock>,
+    pub(crate) reentrant: Option<Arc<dyn ReentrantLock>>,
+    pub(crate) queue: Option<Arc<dyn DelayQueue>>,
+    pub(crate) doctor: Option<Arc<dyn Doctor>>,
+}
+
+impl Backend {
+    /// A backend with plain locks.
+    #[must_use]
+    pub fn new(locks: Arc<dyn DistributedLock>) -> Self {
+        Self { locks, reentrant: None, queue: None, doctor: None }
+    }
+
+    /// Adds re-entrant locks. They live in the same names: a name held one way is busy the other way.
+    #[must_use]
+    pub fn with_reentrant(mut self, reentrant: Arc<dyn ReentrantLock>) -> Self {
+        self.reentrant = Some(reentrant);
+        self
+    }
+
+    /// Adds delay queues.
+    #[must_use]
+    pub fn with_queue(mut self, queue: Arc<dyn DelayQueue>) -> Self {
+        self.queue = Some(queue);
+        self
+    }
+
+    /// Adds somebody who knows what the servers mean for locks.
+    #[must_use]
+    pub fn with_doctor(mut self, doctor: Arc<dyn Doctor>) -> Self {
+        self.doctor = Some(doctor);
+        self
+    }
+
+    /// The plain locks.
+    #[must_use]
+    pub fn locks(&self) -> &Arc<dyn DistributedLock> {
+        &self.locks
+    }
+
+    /// The re-entrant locks, if the driver has them.
+    #[must_use]
+    pub fn reentrant(&self) -> Option<&Arc<dyn ReentrantLock>> {
+        self.reentrant.as_ref()
+    }
+
+    /// The delay queues, if the driver has them.
+    #[must_use]
+    pub fn queue(&self) -> Option<&Arc<dyn DelayQueue>> {
+        self.queue.as_ref()
+    }
+
+    /// Who knows the servers, if the driver has somebody.
+    #[must_use]
+    pub fn doctor(&self) -> Option<&Arc<dyn Doctor>> {
+        self.doctor.as_ref()
+    }
+}

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use crate::value::error::LockName;
 use crate::value::limits::{Attempts, Delay, Lease, Payload};
-use crate::value::name::LockName;
 use crate::value::queue_name::{ConcurrencyKey, MessageId, QueueName, Reason, Recurrence};
 use crate::value::token::{FencingToken, OwnerToken};
 

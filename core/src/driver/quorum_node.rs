@@ -153,7 +153,7 @@ pub(crate) mod mock {
     use crate::driver::{
         AcquireRequest, DistributedLock, ForceReleased, Inspection, LockCapabilities, Released, Renewed, Watch,
     };
-    use crate::value::name::LockName;
+    use crate::value::error::LockName;
     use crate::value::token::OwnerToken;
     use crate::value::ttl::Ttl;
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::engine::lease::Upkeep;
 use crate::value::clock::LeaseInstant;
-use crate::value::name::{Label, LockName};
+use crate::value::error::{Label, LockName};
 use crate::value::token::OwnerId;
 use crate::value::ttl::Ttl;
 

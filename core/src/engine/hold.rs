@@ -12,20 +12,18 @@ use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 use tokio::time::timeout;
 
+use crate::call::yielding;
 use crate::driver::{Hold, LockTurn, Renewed};
 use crate::engine::ask::{Ask, HandoverBudget, Terms};
 use crate::engine::lease::{Entry, Lease, LeaseKey, Over, Past, prolong, quiet};
 use crate::engine::reaper::{CHASE, Cleanup, Undo};
 use crate::engine::renewer::{Renewing, in_time};
 use crate::engine::shared::{Reservation, Shared};
-use crate::request::yielding;
 use crate::telemetry;
 use crate::value::clock::LeaseInstant;
-use crate::value::error::{Error, ErrorKind, Result};
-use crate::value::hold_state::{HoldState, LostReason};
-use crate::value::name::LockName;
+use crate::value::error::{Error, ErrorKind, LockName, Result};
 use crate::value::token::{FencingToken, OwnerToken};
-use crate::value::ttl::Ttl;
+use crate::value::ttl::{HoldState, LostReason, Ttl};
 
 /// Dropped, it hands its token to the reaper.
 #[derive(Debug)]

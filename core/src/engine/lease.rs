@@ -9,11 +9,9 @@ use tokio::sync::Notify;
 
 use crate::driver::{Backend, Hold, ReentrantHold, Renewed};
 use crate::value::clock::LeaseInstant;
-use crate::value::error::{Error, ErrorKind, Result};
-use crate::value::hold_state::{HoldState, LostReason};
-use crate::value::name::LockName;
+use crate::value::error::{Error, ErrorKind, LockName, Result};
 use crate::value::token::{FencingToken, OwnerToken};
-use crate::value::ttl::{DriftBound, Ttl};
+use crate::value::ttl::{DriftBound, HoldState, LostReason, Ttl};
 
 pub(crate) struct Lease {
     pub(crate) key: LeaseKey,

@@ -22,8 +22,7 @@ use crate::engine::ask::{Ask, CLAIM, HandoverBudget, Terms};
 use crate::engine::hold::{HeldEntry, PassOn, Passing};
 use crate::engine::shared::{Reservation, Shared};
 use crate::value::clock::LeaseInstant;
-use crate::value::error::{Error, ErrorKind, Result};
-use crate::value::name::LockName;
+use crate::value::error::{Error, ErrorKind, LockName, Result};
 use crate::value::token::OwnerToken;
 
 /// One local queue for each name that several tasks of the client want.

@@ -9,12 +9,10 @@
 //! * [`local_handover`] lets the waiters of the client wait in one place, and passes a lease on among them;
 //! * [`renewer`] is the one timer of a client: renewals in batches, deadlines; its plan is the [`timer_queue`];
 //! * [`reaper`] undoes what was given up, until the backend has acknowledged it;
-//! * [`gate`] bounds how many requests are on their way at once;
 //! * [`shared`] is what all handles and guards of a client have in common.
 
 pub(crate) mod ask;
 pub(crate) mod attempt;
-pub(crate) mod gate;
 pub(crate) mod hold;
 pub(crate) mod lease;
 pub(crate) mod local_handover;
@@ -22,5 +20,4 @@ pub(crate) mod reaper;
 pub(crate) mod reentrant_leases;
 pub(crate) mod renewer;
 pub(crate) mod shared;
-pub(crate) mod timer_queue;
 pub(crate) mod wait;

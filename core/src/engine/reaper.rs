@@ -18,8 +18,7 @@ use crate::driver::{Backend, DelayQueue, DelayQueueExt as _, Hold, ReentrantEntr
 use crate::engine::lease::{Entry, Lease, LeaseKey, Past, UndoMark, outlast, quiet};
 use crate::telemetry;
 use crate::value::clock::LeaseInstant;
-use crate::value::error::{Error, ErrorKind, Result};
-use crate::value::name::LockName;
+use crate::value::error::{Error, ErrorKind, LockName, Result};
 use crate::value::queue_name::QueueName;
 use crate::value::token::{OwnerId, OwnerToken};
 use crate::value::ttl::DriftBound;

@@ -6,9 +6,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use crate::driver::ReentrantHold;
 use crate::engine::lease::{Entry, Lease, LeaseKey};
 use crate::value::clock::LeaseInstant;
-use crate::value::hold_state::HoldState;
-use crate::value::name::LockName;
+use crate::value::error::LockName;
 use crate::value::token::{FencingToken, OwnerId};
+use crate::value::ttl::HoldState;
 
 type Key = (LockName, OwnerId);
 

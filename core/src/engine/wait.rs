@@ -9,6 +9,7 @@ use futures_util::future::BoxFuture;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep};
 
+use crate::call::yielding;
 use crate::driver::{Handed, Handing, Queueing, Signal, Waiting, Watch};
 use crate::engine::ask::{Ask, Terms};
 use crate::engine::attempt::{Answered, Attempt};
@@ -16,10 +17,8 @@ use crate::engine::hold::HeldEntry;
 use crate::engine::lease::{Lease, Upkeep};
 use crate::engine::local_handover::{FirstAsk, Joined, LocalQueues, Next, Place, Turn};
 use crate::engine::shared::{Counted, Reservation, Shared};
-use crate::request::yielding;
 use crate::value::clock::LeaseInstant;
-use crate::value::error::{Error, ErrorKind, Result};
-use crate::value::name::LockName;
+use crate::value::error::{Error, ErrorKind, LockName, Result};
 use crate::value::ttl::Ttl;
 use crate::{alarm, telemetry};
 

@@ -12,10 +12,9 @@ use super::{Lock, LockGuard, unless_lost};
 use crate::engine::hold::Loss;
 use crate::engine::wait::Patience;
 use crate::value::clock::LeaseInstant;
-use crate::value::error::{Error, ErrorKind, Result};
-use crate::value::hold_state::LostReason;
-use crate::value::name::LockName;
+use crate::value::error::{Error, ErrorKind, LockName, Result};
 use crate::value::token::FencingToken;
+use crate::value::ttl::LostReason;
 
 /// A handle on several locks, made by [`Client::lock_all`](crate::Client::lock_all) or [`LockAll::of`].
 ///

@@ -8,8 +8,7 @@ use crate::engine::hold::{HeldEntry, LooseHold, Watched};
 use crate::engine::lease::outlast;
 use crate::engine::shared::Shared;
 use crate::value::clock::LeaseInstant;
-use crate::value::error::Result;
-use crate::value::name::LockName;
+use crate::value::error::{LockName, Result};
 use crate::value::token::{FencingToken, OwnerToken};
 
 /// A held lock. It is a *lease*: it protects from concurrent work while this process is scheduled and clocks run at

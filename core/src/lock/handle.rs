@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use tokio::time::sleep;
 
+use crate::call::bounded;
 use crate::driver::{ForceReleased, Inspection, Introspection, LockTurn, Revocation};
 use crate::engine::ask::Ask;
 use crate::engine::hold::{Adopted, LooseHold, adopt};
@@ -12,11 +13,9 @@ use crate::engine::local_handover::LocalQueues;
 use crate::engine::shared::Shared;
 use crate::engine::wait::{Patience, Pause, acquire, watched};
 use crate::lock::{LockGuard, Options, option_setters, unless_lost};
-use crate::request::bounded;
-use crate::value::error::{Error, ErrorKind, Result};
-use crate::value::hold_state::LostReason;
-use crate::value::name::LockName;
+use crate::value::error::{Error, ErrorKind, LockName, Result};
 use crate::value::token::{FencingToken, OwnerToken};
+use crate::value::ttl::LostReason;
 
 /// A handle on one lock: how it will be asked for. Cheap to make and to clone; holds nothing.
 ///

@@ -1,6 +1,6 @@
 //! What operators and producers do with messages that are stored.
 
-use crate::request::bounded;
+use crate::call::bounded;
 use std::time::Duration;
 
 use futures_util::{Stream, TryStreamExt as _};
@@ -10,8 +10,8 @@ use crate::driver::{
     Purged, QueueStats, Redriven, Rescheduled, Rest,
 };
 use crate::engine::shared::Shared;
-use crate::queue::codec::decode;
 use crate::queue::handle::Queue;
+use crate::queue::message::decode;
 use crate::queue::{MessageId, QueueLimits, QueueName};
 use crate::value::error::{Error, Result};
 use crate::value::limits::Delay;

@@ -11,16 +11,15 @@ use crate::driver::{Cause, Extended, Extension, RawDelivery, Settle, Settled, Se
 use crate::engine::hold::LooseHold;
 use crate::engine::reaper::{Cleanup, Undo};
 use crate::engine::shared::Shared;
-use crate::queue::codec::{Codec, decode};
 use crate::queue::extending::Confirmed;
 use crate::queue::fetcher::Fetcher;
+use crate::queue::message::{Codec, decode};
 use crate::queue::recurring::{Occurrence, OccurrenceEnd, left_to_others};
 use crate::queue::{ConcurrencyKey, MessageId, Reason};
 use crate::telemetry;
 use crate::value::clock::LeaseInstant;
-use crate::value::error::{Error, ErrorKind, Result};
+use crate::value::error::{Error, ErrorKind, LockName, Result};
 use crate::value::limits::{Delay, Lease, Payload};
-use crate::value::name::LockName;
 use crate::value::token::{FencingToken, OwnerToken};
 
 /// After how long a message is due again whose delivery was dropped: doubled with each attempt, up to the longest.

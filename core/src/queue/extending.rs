@@ -3,7 +3,7 @@
 //! Extensions that are wanted soon leave together with the first that is wanted now, in as few requests as they fit into. So
 //! the messages of a client fall into step, however they came. Each request is on its own: a slow one holds up no other.
 
-use crate::request::bounded;
+use crate::call::bounded;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -13,8 +13,8 @@ use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
 
 use crate::alarm::sleep_until;
+use crate::call::caught_in;
 use crate::driver::{Extended, Extension};
-use crate::panicked::caught_in;
 use crate::queue::fetcher::{DRIVER, Fetcher, ended};
 use crate::value::clock::LeaseInstant;
 use crate::value::error::{Error, ErrorKind, Result};

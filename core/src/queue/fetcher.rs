@@ -5,7 +5,7 @@
 //! leaves together in the next. Receivers own no request: dropping one takes back its demand, and what arrives for
 //! nobody is returned.
 
-use crate::request::bounded;
+use crate::call::bounded;
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -15,13 +15,13 @@ use std::time::Duration;
 use tokio::sync::{Notify, oneshot};
 use tokio::time::{Instant, timeout};
 
+use crate::call::caught_in;
 use crate::driver::{
     DelayQueue, DelayQueueExt as _, Exchanged, Next, QueueCapabilities, QueueWake, RawDelivery, ReceiveRequest,
     Received, Settle, Settled, Watch,
 };
 use crate::engine::local_handover::LocalQueues;
 use crate::engine::shared::Shared;
-use crate::panicked::caught_in;
 use crate::queue::QueueName;
 use crate::queue::delivery::{InFlight, carry_on};
 use crate::queue::extending::Extensions;

@@ -1,13 +1,13 @@
 //! A handle on one queue.
 
-use crate::request::bounded;
+use crate::call::bounded;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::Stream;
 
-use super::codec::Codec;
 use super::delivery::Delivery;
+use super::message::Codec;
 use super::push::{Push, PushMany};
 use super::{DeadLetters, Message, QueueName, WorkerBuilder};
 use crate::driver::{DelayQueue, QueueCapabilities, Settled};

@@ -9,7 +9,6 @@
 //! | [`DeadLetters`] | messages that are delivered no more |
 
 mod admin;
-mod codec;
 mod delivery;
 mod extending;
 mod fetcher;
@@ -28,11 +27,11 @@ pub use crate::value::limits::{Payload, QueueLimits, Rate};
 pub use crate::value::queue_name::{ConcurrencyKey, MessageId, QueueName, Reason, Recurrence};
 pub use admin::DeadLetters;
 #[cfg(feature = "json")]
-pub use codec::Json;
-pub use codec::{Bytes, Codec, Text};
+pub use message::Json;
+
 pub use delivery::Delivery;
 pub use handle::Queue;
-pub use message::Message;
+pub use message::{Bytes, Codec, Message, Text};
 pub use parking::OrPark;
 pub use push::{Push, PushMany, PushManyError};
 pub use recurring::{Ensured, Missed, OccurrenceEnd, Recurring};

@@ -1,6 +1,6 @@
 //! The queue as the waiting room of a lock.
 
-use crate::request::bounded;
+use crate::call::bounded;
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -16,9 +16,8 @@ use crate::queue::fetcher::Fetcher;
 use crate::queue::handle::Queue;
 use crate::queue::{Message, MessageId};
 use crate::value::clock::LeaseInstant;
-use crate::value::error::{ErrorKind, Result};
+use crate::value::error::{ErrorKind, LockName, Result};
 use crate::value::limits::Delay;
-use crate::value::name::LockName;
 
 /// What became of a request that needed a lock.
 #[derive(Debug)]

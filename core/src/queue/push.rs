@@ -1,6 +1,6 @@
 //! Storing messages.
 
-use crate::request::bounded;
+use crate::call::bounded;
 use std::collections::HashMap;
 use std::fmt;
 use std::future::{Future, IntoFuture, poll_fn};
@@ -14,8 +14,8 @@ use futures_util::future::join_all;
 use tokio::runtime::{Handle, Id};
 use tokio::sync::oneshot;
 
+use crate::call::caught_in;
 use crate::driver::{Due, NewMessage, Pushed, QueueCapabilities};
-use crate::panicked::caught_in;
 use crate::queue::Message;
 use crate::queue::fetcher::{DRIVER, Fetcher, ended};
 use crate::queue::handle::Queue;

@@ -3,9 +3,7 @@
 pub(crate) mod clock;
 pub(crate) mod error;
 pub(crate) mod fence;
-pub(crate) mod hold_state;
 pub(crate) mod limits;
-pub(crate) mod name;
 pub(crate) mod queue_name;
 pub(crate) mod token;
 pub(crate) mod ttl;

@@ -3,8 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::value::error::{Error, ErrorKind, Result};
-use crate::value::name::LockName;
+use crate::value::error::{Error, ErrorKind, LockName, Result};
 
 /// The name of a queue: 1 to [`QueueName::MAX_LEN`] bytes, any bytes. Compared byte by byte.
 ///

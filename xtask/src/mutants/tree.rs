@@ -185,7 +185,7 @@ mod tests {
             "core/src/lib.rs",
             "core/src/value/ttl.rs",
             "core/src/engine/renewer.rs",
-            "core/src/engine/local_handover/queues.rs",
+            "core/src/engine/local_handover.rs",
         ] {
             assert!(sources.files.contains_key(file), "{file}");
         }

@@ -7,12 +7,11 @@ use std::time::Duration;
 use crate::queue::Queue;
 use crate::queue::parking::PARKED_AT_MOST;
 use crate::queue::worker::Job;
+use crate::queue::worker::job::Hook;
 use crate::queue::worker::job::{IntoOutcome, WorkerEvent};
-use crate::queue::worker::observer::Hook;
-use crate::queue::worker::run::{LockOf, Worker, boxed, start};
-use crate::value::error::{Error, ErrorKind, Result};
+use crate::queue::worker::{LockOf, Worker, boxed, start};
+use crate::value::error::{Error, ErrorKind, LockName, Result};
 use crate::value::limits::{Delay, Lease};
-use crate::value::name::LockName;
 use crate::value::ttl::Ttl;
 
 /// Settings of a [`Worker`]; made by [`Queue::worker`].

@@ -1,7 +1,8 @@
 //! A client of one backend: where locks come from.
 
-use std::sync::Arc;
+use std::collections::HashMap;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use crate::call::bounded;
@@ -13,7 +14,7 @@ use crate::engine::renewer::Confirmation;
 use crate::engine::shared::{Config, Shared};
 use crate::engine::wait::in_place_of_all;
 use crate::lock::{Lock, LockAll, LockGuard};
-use crate::queue::{Codec, Fetchers, Queue, list_queues};
+use crate::queue::{Codec, Fetcher, ParkedWatcher, Queue, list_queues, queue_driver, run_fetcher};
 use crate::reentrant::Reentrant;
 use crate::value::error::{Error, ErrorKind, LockName, Result};
 use crate::value::queue_name::QueueName;
@@ -423,5 +424,41 @@ impl Client {
     /// Once polled, the client is closed; dropping the future only ends the waiting.
     pub async fn close(&self, limit: Duration) -> Result<()> {
         self.shared().close(limit, self.fetchers.drained()).await
+    }
+}
+
+// The fetchers of the client: one for each queue that it uses.
+
+/// The queues that the client uses.
+#[derive(Debug, Default)]
+struct Fetchers {
+    of: Mutex<HashMap<QueueName, Weak<Fetcher>>>,
+    parked: Arc<ParkedWatcher>,
+}
+
+impl Fetchers {
+    /// The fetcher of this queue.
+    fn get(&self, local_queues: &Arc<LocalQueues>, name: QueueName) -> Result<Arc<Fetcher>> {
+        let driver = queue_driver(local_queues.shared())?;
+        let mut fetchers = self.of.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(fetcher) = fetchers.get(&name).and_then(Weak::upgrade) {
+            return Ok(fetcher);
+        }
+        fetchers.retain(|_, fetcher| fetcher.strong_count() > 0);
+        let (parked, local_queues) = (Arc::clone(&self.parked), Arc::clone(local_queues));
+        let fetcher = Arc::new(Fetcher::new(parked, local_queues, Arc::clone(driver), name.clone(), run_fetcher));
+        fetchers.insert(name, Arc::downgrade(&fetcher));
+        Ok(fetcher)
+    }
+
+    /// Waits until all settlements are answered.
+    async fn drained(&self) {
+        let fetchers: Vec<_> = {
+            let fetchers = self.of.lock().unwrap_or_else(PoisonError::into_inner);
+            fetchers.values().filter_map(Weak::upgrade).collect()
+        };
+        for fetcher in fetchers {
+            fetcher.drained().await;
+        }
     }
 }

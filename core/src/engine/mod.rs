@@ -5,7 +5,6 @@
 //! * [`attempt`] owns a token from before it is sent until it is a lease or is undone;
 //! * [`lease`] is the client's view of one grant, and ends by itself;
 //! * [`hold`] is a guard's part of a lease, how its loss is told, and how it goes from one client to another;
-//! * [`reentrant_leases`] finds the lease that an owner's next entry shares;
 //! * [`local_handover`] lets the waiters of the client wait in one place, and passes a lease on among them;
 //! * [`renewer`] is the one timer of a client: renewals in batches, deadlines; its plan is the [`timer_queue`];
 //! * [`reaper`] undoes what was given up, until the backend has acknowledged it;
@@ -17,7 +16,6 @@ pub(crate) mod hold;
 pub(crate) mod lease;
 pub(crate) mod local_handover;
 pub(crate) mod reaper;
-pub(crate) mod reentrant_leases;
 pub(crate) mod renewer;
 pub(crate) mod shared;
 pub(crate) mod wait;

@@ -79,8 +79,8 @@ impl<T: 'static> Queue<T> {
     ///
     /// [`ErrorKind::InvalidArgument`](crate::ErrorKind::InvalidArgument) when `max` is zero; whatever the driver reports.
     pub async fn list_page(&self, which: Listed, from: Option<ListPlace>, max: usize) -> Result<MessagePage> {
-        let max = max.min(self.fetcher.caps.batch);
-        self.fetcher.caps.check_batch(max).map_err(|error| self.told(error, "list"))?;
+        let max = max.min(self.fetcher.remote.caps.batch);
+        self.fetcher.remote.caps.check_batch(max).map_err(|error| self.told(error, "list"))?;
         self.call("list", self.driver().list(self.name(), which, from, max)).await
     }
 
@@ -165,7 +165,7 @@ impl<T: 'static> Queue<T> {
     }
 
     pub(super) fn checked_delay(&self, delay: Duration, what: &'static str) -> Result<Delay> {
-        let checked = Delay::new(delay).and_then(|delay| self.fetcher.caps.check_delay(delay).map(|()| delay));
+        let checked = Delay::new(delay).and_then(|delay| self.fetcher.remote.caps.check_delay(delay).map(|()| delay));
         checked.map_err(|error| self.told(error, what))
     }
 }
@@ -173,7 +173,7 @@ impl<T: 'static> Queue<T> {
 /// All queues of the backend that hold a message, or are paused or limited.
 pub(crate) async fn list_queues(shared: &Shared) -> Result<Vec<QueueName>> {
     shared.ensure_open()?;
-    let driver = crate::queue::fetcher::driver(shared)?;
+    let driver = crate::queue::requests::driver(shared)?;
     let mut all: Vec<QueueName> = Vec::new();
     loop {
         let after = all.last().cloned();
@@ -198,6 +198,14 @@ pub struct DeadLetters<T> {
     queue: Queue<T>,
 }
 
+impl<T: 'static> Queue<T> {
+    /// The messages that are delivered no more.
+    #[must_use]
+    pub fn dead_letters(&self) -> DeadLetters<T> {
+        DeadLetters::new(self.clone())
+    }
+}
+
 impl<T: 'static> DeadLetters<T> {
     pub(super) fn new(queue: Queue<T>) -> Self {
         Self { queue }
@@ -211,7 +219,7 @@ impl<T: 'static> DeadLetters<T> {
     /// batch; whatever the driver reports.
     pub async fn list(&self, after: Option<DeadPlace>, max: usize) -> Result<DeadPage> {
         let queue = &self.queue;
-        queue.fetcher.caps.check_batch(max).map_err(|error| queue.told(error, "dead_list"))?;
+        queue.fetcher.remote.caps.check_batch(max).map_err(|error| queue.told(error, "dead_list"))?;
         queue.call("dead_list", queue.driver().dead_list(queue.name(), after, max)).await
     }
 
@@ -246,7 +254,7 @@ impl<T: 'static> DeadLetters<T> {
         let most = self.queue.stats_dead().await?; // letters that die again meanwhile wait for the next time
         let mut moved = 0;
         while moved < most {
-            let count = STEP.min(self.queue.fetcher.caps.batch).min((most - moved) as usize);
+            let count = STEP.min(self.queue.fetcher.remote.caps.batch).min((most - moved) as usize);
             let step = self.redrive_step(&DeadSelection::Oldest(count), delay).await?;
             moved += step.moved;
             if step.rest == Rest::None || step.moved == 0 {
@@ -298,7 +306,7 @@ impl<T: 'static> DeadLetters<T> {
     pub async fn purge_all(&self) -> Result<u64> {
         let mut removed = 0;
         loop {
-            let step = self.purge_step(&DeadSelection::Oldest(STEP.min(self.queue.fetcher.caps.batch))).await?;
+            let step = self.purge_step(&DeadSelection::Oldest(STEP.min(self.queue.fetcher.remote.caps.batch))).await?;
             removed += step.removed;
             if step.rest == Rest::None || step.removed == 0 {
                 return Ok(removed);
@@ -325,7 +333,7 @@ impl<T: 'static> DeadLetters<T> {
         let mut left = self.queue.stats_dead().await?; // a letter that dies again is behind all these
         let (mut after, mut done) = (None, 0);
         while left > 0 {
-            let count = STEP.min(self.queue.fetcher.caps.batch).min(usize::try_from(left).unwrap_or(usize::MAX));
+            let count = STEP.min(self.queue.fetcher.remote.caps.batch).min(usize::try_from(left).unwrap_or(usize::MAX));
             let page = self.list(after, count).await?;
             let Some(last) = page.letters.last() else { break };
             after = Some(last.place);
@@ -343,7 +351,7 @@ impl<T: 'static> DeadLetters<T> {
 
     fn ids(&self, ids: impl IntoIterator<Item = MessageId>, what: &'static str) -> Result<DeadSelection> {
         let ids: Vec<_> = ids.into_iter().collect();
-        self.queue.fetcher.caps.check_batch(ids.len()).map_err(|error| self.queue.told(error, what))?;
+        self.queue.fetcher.remote.caps.check_batch(ids.len()).map_err(|error| self.queue.told(error, what))?;
         Ok(DeadSelection::Ids(ids))
     }
 

@@ -1,58 +1,60 @@
-//! What goes between one client and one queue: a task that asks on behalf of all local receivers, and takes their
-//! settlements along.
+//! What goes between one client and one queue: what local callers wait for, what they settle, and what they have in hand.
 //!
-//! There is one for each client and queue. It has one request on its way at a time; whatever comes up meanwhile
-//! leaves together in the next. Receivers own no request: dropping one takes back its demand, and what arrives for
+//! There is one for each client and queue. Receivers own no request: dropping one takes back its demand, and what arrives for
 //! nobody is returned.
 
-use crate::call::bounded;
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use futures_util::future::BoxFuture;
 use tokio::sync::{Notify, oneshot};
-use tokio::time::{Instant, timeout};
+use tokio::time::Instant;
 
-use crate::call::caught_in;
-use crate::driver::{
-    DelayQueue, DelayQueueExt as _, Exchanged, Next, QueueCapabilities, QueueWake, RawDelivery, ReceiveRequest,
-    Received, Settle, Settled, Watch,
-};
+use crate::driver::{DelayQueue, Extended, Extension, Parking, RawDelivery, Settle, Settled, Settlement};
+use crate::engine::hold::LooseHold;
 use crate::engine::local_handover::LocalQueues;
+use crate::engine::reaper::{Cleanup, Undo};
 use crate::engine::shared::Shared;
-use crate::queue::QueueName;
-use crate::queue::delivery::{InFlight, carry_on};
-use crate::queue::extending::Extensions;
-use crate::queue::parking::ParkedWatcher;
-use crate::queue::push::Pushes;
+use crate::queue::recurring::schedule::{Occurrence, OccurrenceEnd, left_to_others};
+use crate::queue::requests::{Confirmed, Extensions, Pushes, RemoteQueue, ended};
+use crate::queue::{MessageId, QueueName};
+use crate::telemetry;
 use crate::value::clock::LeaseInstant;
-use crate::value::error::{Error, ErrorKind, Result};
-use crate::value::limits::Lease;
-use crate::{alarm, telemetry};
-
-/// Who panicked, in errors.
-pub(super) const DRIVER: &str = "the driver";
+use crate::value::error::{Error, ErrorKind, LockName, Result};
+use crate::value::limits::{Delay, Lease};
+use crate::value::token::OwnerToken;
 
 pub(crate) struct Fetcher {
     /// Where the locks of messages are waited for.
     pub(super) local_queues: Arc<LocalQueues>,
-    pub(crate) shared: Arc<Shared>,
-    /// Those of the same client.
-    pub(super) all: Arc<Fetchers>,
-    pub(crate) driver: Arc<dyn DelayQueue>,
-    pub(crate) name: QueueName,
-    pub(crate) caps: QueueCapabilities,
+    pub(super) remote: Arc<RemoteQueue>,
+    parked: Arc<dyn Attend>,
     work: Mutex<Work>,
-    pub(super) extensions: Extensions,
-    pub(super) pushes: Pushes,
+    /// Its task.
+    run: Run,
+    pub(super) extensions: Arc<Extensions>,
+    pub(super) pushes: Arc<Pushes>,
     /// How many messages this client has received and not settled.
     in_hand: AtomicUsize,
     /// Told when there is work, or less of it.
     pub(super) changed: Notify,
     /// Told when all settlements are answered.
     settled: Notify,
+}
+
+/// Carries out what local callers want, until there has been nothing for a while.
+pub(crate) type Run = fn(Arc<Fetcher>) -> BoxFuture<'static, ()>;
+
+/// Who stands in the lines of locks for the parked messages of one client.
+pub(crate) trait Attend: Send + Sync {
+    /// For this message of the fetcher's queue, which was parked at this time for at most so long.
+    fn attend(&self, fetcher: &Arc<Fetcher>, lock: &LockName, id: MessageId, since: LeaseInstant, at_most: Delay);
+
+    /// To be notified when somebody waits for messages, or is done with one.
+    fn room(&self) -> &Notify;
 }
 
 /// What local callers want.
@@ -112,22 +114,24 @@ impl Drop for Leaving<'_> {
 }
 
 impl Fetcher {
-    fn new(all: Arc<Fetchers>, local_queues: Arc<LocalQueues>, driver: Arc<dyn DelayQueue>, name: QueueName) -> Self {
-        let caps = driver.capabilities();
-        let (work, extensions, pushes) = (Mutex::default(), Extensions::default(), Pushes::default());
-        let in_hand = AtomicUsize::new(0);
+    pub(crate) fn new(
+        parked: Arc<dyn Attend>,
+        local_queues: Arc<LocalQueues>,
+        driver: Arc<dyn DelayQueue>,
+        name: QueueName,
+        run: Run,
+    ) -> Self {
+        let (shared, caps) = (Arc::clone(local_queues.shared()), driver.capabilities());
+        let remote = Arc::new(RemoteQueue { shared, driver, name, caps });
+        let extensions = Arc::new(Extensions::new(Arc::clone(&remote)));
+        let pushes = Arc::new(Pushes::new(Arc::clone(&remote)));
+        let (work, in_hand) = (Mutex::default(), AtomicUsize::new(0));
         let (changed, settled) = (Notify::new(), Notify::new());
-        let shared = Arc::clone(local_queues.shared());
-        Self { local_queues, shared, all, driver, name, caps, work, extensions, pushes, in_hand, changed, settled }
+        Self { local_queues, remote, parked, work, run, extensions, pushes, in_hand, changed, settled }
     }
 
     pub(super) fn work(&self) -> MutexGuard<'_, Work> {
         self.work.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Adds what is known of the circumstances to an error.
-    pub(super) fn told(&self, error: Error, operation: &'static str) -> Error {
-        error.during(self.shared.driver(), operation, self.name.for_errors())
     }
 
     /// Waits for up to `max` messages.
@@ -137,20 +141,20 @@ impl Fetcher {
         lease: Lease,
         patience: Patience,
     ) -> Result<Vec<InFlight>> {
-        self.shared.ensure_open()?;
+        self.remote.shared.ensure_open()?;
         let _leaving = Leaving(self);
         let (reply, answer) = oneshot::channel();
         {
             let mut work = self.work();
             work.last += 1;
             let number = work.last;
-            let max = max.min(self.caps.batch);
+            let max = max.min(self.remote.caps.batch);
             let answered = Answered::NotYet;
             work.demands.push_back(Demand { number, max, lease, patience, answered, reply });
             self.ensure_running(&mut work)?;
         }
         self.changed.notify_one();
-        self.all.attended.room.notify_waiters();
+        self.room().notify_waiters();
         answer.await.unwrap_or_else(|_| Err(ended()))
     }
 
@@ -167,7 +171,19 @@ impl Fetcher {
 
     pub(super) fn leaves_hand(&self) {
         self.in_hand.fetch_sub(1, Ordering::AcqRel);
-        self.all.attended.room.notify_waiters();
+        self.room().notify_waiters();
+    }
+
+    /// Stands in the line of a lock for a message that was parked behind it at this time, for at most so long.
+    pub(super) fn attend(self: &Arc<Self>, lock: &LockName, id: MessageId, since: LeaseInstant, at_most: Delay) {
+        if self.remote.caps.parking == Parking::Attended {
+            self.parked.attend(self, lock, id, since, at_most);
+        }
+    }
+
+    /// Told when somebody waits for messages of this client, or is done with one.
+    pub(super) fn room(&self) -> &Notify {
+        self.parked.room()
     }
 
     /// Carries out a settlement, also if the caller does not wait for it.
@@ -204,15 +220,15 @@ impl Fetcher {
     /// Makes sure that the task runs. When its runtime ends, it goes on on another one that uses the client, for as long as
     /// anybody has the queue in hand.
     fn ensure_running(self: &Arc<Self>, work: &mut Work) -> Result<()> {
-        self.shared.start()?;
+        self.remote.shared.start()?;
         if !std::mem::replace(&mut work.running, true) {
             let fetcher = Arc::downgrade(self);
-            self.shared.background.run(move || {
+            self.remote.shared.background.run(move || {
                 let fetcher = fetcher.upgrade();
                 async move {
                     if let Some(fetcher) = fetcher {
                         fetcher.work().on_their_way = 0; // a runtime that ended took them along
-                        fetcher.run().await;
+                        (fetcher.run)(Arc::clone(&fetcher)).await;
                     }
                 }
             });
@@ -261,320 +277,251 @@ impl Fetcher {
     }
 }
 
-pub(super) fn ended() -> Error {
-    Error::new(ErrorKind::Indeterminate, "the runtime that carried the request has ended")
-}
-
 impl fmt::Debug for Fetcher {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Fetcher").field("name", &self.name).finish_non_exhaustive()
+        f.debug_struct("Fetcher").field("name", &self.remote.name).finish_non_exhaustive()
     }
 }
 
-// The task of a [`Fetcher`]: asks, sleeps until the span that the backend computed has passed, hands out.
+// One delivery, as the client owns it before and while somebody handles it.
 
-/// How long a waiting receiver sleeps at most where nothing wakes it, or it is not known yet whether the watch can be trusted:
-/// the bound on its lateness when every wake-up is lost.
-pub(crate) const FIRST_IDLE: Duration = Duration::from_secs(2);
-
-/// How long it sleeps at most behind a watch: reached in steps, each twice as long as the last, as long as nothing fails.
-/// A backend may wake one client for each message, and counts on the others to ask within this span.
-pub(crate) const MAX_IDLE: Duration = Duration::from_secs(20);
-
-/// How long the task stays after its last work, listening, in case more comes.
-const LINGER: Duration = Duration::from_secs(10);
-
-/// The pause after the first failed request; doubled after each further one.
-const FIRST_PAUSE: Duration = Duration::from_millis(50);
-const LONGEST_PAUSE: Duration = Duration::from_secs(1);
-
-/// What the task knows between two requests.
-struct Turn {
-    watch: Option<Watch>,
-    /// When to ask again for those who wait.
-    ask_at: Instant,
-    /// How long to sleep at most before that.
-    idle: Duration,
-    pause: Duration,
-    /// Until when it stays without work.
-    lingers_until: Option<Instant>,
+/// A delivery that is not settled. Dropped, it is settled in the background, as [`InFlight::if_dropped`] says.
+#[derive(Debug)]
+pub(crate) struct InFlight {
+    pub(super) fetcher: Arc<Fetcher>,
+    pub(super) raw: RawDelivery,
+    standing: Mutex<Standing>,
+    /// What it is an occurrence of, if the message recurs.
+    occurrence: Option<Result<Occurrence>>,
+    /// Told when the standing changes.
+    changed: Notify,
+    /// The hold on a lock that came along, if nobody has taken it up yet. Given back when the claim ends.
+    turn: Mutex<Option<LooseHold>>,
+    /// `None` once it is settled, or once its settlement is on its way.
+    if_dropped: Option<Settlement>,
 }
 
-/// What one request carries.
-struct Load {
-    settles: Vec<Pending>,
-    ask: Option<Ask>,
+/// Whether the lease lasts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Standing {
+    Until(LeaseInstant),
+    /// The backend says that the receipt is not valid any more.
+    Stale,
 }
 
-#[derive(Clone, Copy)]
-struct Ask {
-    max: usize,
-    lease: Lease,
-    /// The last demand that this question is asked for.
-    up_to: u64,
-}
+impl InFlight {
+    /// A delivery that nobody has seen: dropped, it is returned.
+    pub(super) fn new(fetcher: &Arc<Fetcher>, mut raw: RawDelivery, sent_at: LeaseInstant, lease: Lease) -> Self {
+        let until = believable(fetcher, sent_at, lease);
+        let standing = Mutex::new(Standing::Until(until));
+        let (fetcher, if_dropped) = (Arc::clone(fetcher), Some(Settlement::Return { after: Delay::ZERO }));
+        let turn = Mutex::new(raw.turn.take().map(|turn| LooseHold::new(&fetcher.remote.shared, turn)));
+        let occurrence =
+            raw.recurrence.as_ref().map(|recurrence| Occurrence::read(recurrence, fetcher.remote.caps.delay));
+        fetcher.comes_in_hand();
+        Self { fetcher, raw, standing, occurrence, changed: Notify::new(), turn, if_dropped }
+    }
 
-impl Fetcher {
-    pub(super) async fn run(self: Arc<Self>) {
-        let mut turn =
-            Turn { watch: None, ask_at: Instant::now(), idle: FIRST_IDLE, pause: FIRST_PAUSE, lingers_until: None };
+    /// The hold on this lock that came along. One on another lock is given back: it is not what is needed.
+    pub(super) fn take_turn(&self, shared: &Arc<Shared>, lock: &LockName) -> Option<LooseHold> {
+        let turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner).take();
+        turn.filter(|turn| turn.is_on(shared, lock))
+    }
+
+    /// Changes what is done if it is dropped.
+    pub(super) fn if_dropped(&mut self, settlement: Settlement) {
+        if self.if_dropped.is_some() {
+            self.if_dropped = Some(settlement);
+        }
+    }
+
+    /// The occurrence of a message that recurs.
+    pub(super) fn occurrence(&self) -> Option<&Occurrence> {
+        self.occurrence.as_ref().and_then(|occurrence| occurrence.as_ref().ok())
+    }
+
+    /// From now on the message recurs no more.
+    pub(super) fn end_recurrence(&mut self) {
+        self.occurrence = None;
+    }
+
+    /// Whether somebody may handle it: not if it is an occurrence that was missed or that has no attempts left. Dropped,
+    /// the message goes on as such.
+    pub(super) fn is_to_be_handled(&mut self) -> bool {
+        let otherwise = match &self.occurrence {
+            None => None,
+            Some(Ok(occurrence)) => occurrence.passed_over(&self.raw),
+            Some(Err(_)) => Some(left_to_others(self.fetcher.remote.caps.delay)),
+        };
+        if let Some(settlement) = &otherwise {
+            telemetry::passed_over(&self.fetcher.remote.name, &self.raw.id, self.raw.attempt, settlement);
+        }
+        let handled = otherwise.is_none();
+        self.if_dropped = otherwise.or(self.if_dropped.take());
+        handled
+    }
+
+    /// How this settlement ends the occurrence of a message that recurs, if it does.
+    pub(super) fn occurrence_end(&self, how: &Settlement) -> Option<OccurrenceEnd> {
+        self.occurrence().and_then(|occurrence| occurrence.end(self.raw.attempt, how))
+    }
+
+    /// What the settlement is for a message that recurs; the same for all others.
+    fn translated(&self, how: Settlement) -> Settlement {
+        match self.occurrence() {
+            Some(occurrence) => occurrence.translated(self.raw.attempt, how),
+            None => how,
+        }
+    }
+
+    fn standing(&self) -> MutexGuard<'_, Standing> {
+        self.standing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The backend says that the receipt is not valid any more.
+    fn set_stale(&self) {
+        *self.standing() = Standing::Stale;
+        self.changed.notify_waiters();
+    }
+
+    /// When the lease ends, as far as is known.
+    fn until(&self) -> LeaseInstant {
+        match *self.standing() {
+            Standing::Until(until) => until,
+            Standing::Stale => LeaseInstant::now(),
+        }
+    }
+
+    pub(super) fn is_lost(&self) -> bool {
+        !self.lasts(LeaseInstant::now())
+    }
+
+    /// Whether the lease lasts at this instant, as far as is known.
+    pub(super) fn lasts(&self, at: LeaseInstant) -> bool {
+        match *self.standing() {
+            Standing::Until(until) => until > at,
+            Standing::Stale => false,
+        }
+    }
+
+    pub(super) fn remaining(&self) -> Duration {
+        match *self.standing() {
+            Standing::Until(until) => until.remaining(),
+            Standing::Stale => Duration::ZERO,
+        }
+    }
+
+    /// Resolves when the lease has ended, no later than its deadline.
+    pub(super) async fn lost(&self) {
         loop {
-            if self.shared.ensure_open().is_err() {
-                self.refuse_demands();
-            }
-            self.listen(&mut turn).await;
-            let load = self.load(&turn);
-            if !load.settles.is_empty() || load.ask.is_some() {
-                turn.lingers_until = None;
-                self.exchange(&mut turn, load).await;
-                continue;
-            }
-            if self.sleep(&mut turn).await && self.may_end() {
-                return;
+            let changed = self.changed.notified();
+            tokio::pin!(changed);
+            changed.as_mut().enable(); // before looking
+            let until = match *self.standing() {
+                Standing::Until(until) => until,
+                Standing::Stale => return,
+            };
+            tokio::select! {
+                () = until.reached() => if self.is_lost() { return },
+                () = changed => {}
             }
         }
     }
 
-    /// Waits for something to do; tells whether there was nothing for long.
-    async fn sleep(&self, turn: &mut Turn) -> bool {
-        let waiting = !self.work().demands.is_empty();
-        let until = match waiting {
-            true => turn.ask_at,
-            false => *turn.lingers_until.get_or_insert_with(|| Instant::now() + LINGER),
-        };
-        let woken = async {
-            match &mut turn.watch {
-                Some(watch) => watch.next().await,
-                None => std::future::pending().await,
-            }
-        };
-        tokio::select! {
-            _ = woken => turn.ask_at = Instant::now(),
-            () = self.changed.notified() => {}
-            () = self.shared.closed(), if waiting => {}
-            () = alarm::sleep_until(until) => return !waiting,
-        }
-        false
-    }
-
-    /// Subscribes before the first question of somebody who waits.
-    async fn listen(&self, turn: &mut Turn) {
-        let waits = |demand: &Demand| demand.patience == Patience::Unlimited;
-        if turn.watch.is_some() || self.caps.wake == QueueWake::Poll || !self.work().demands.iter().any(waits) {
-            return;
-        }
-        let watching = bounded(self.shared.config.op_timeout, self.driver.watch(&self.name));
-        match caught_in(DRIVER, watching).await {
-            Ok(watch) => {
-                turn.watch = Some(watch);
-                turn.ask_at = Instant::now();
-                turn.idle = FIRST_IDLE;
-            }
-            Err(error) => telemetry::queue_unwatched(&self.name, &error),
-        }
-    }
-
-    /// What the next request should carry.
-    fn load(&self, turn: &Turn) -> Load {
-        let mut work = self.work();
-        Self::prune(&mut work);
-        let count = work.settles.len().min(self.caps.batch);
-        let settles: Vec<_> = work.settles.drain(..count).collect();
-        let due = turn.ask_at <= Instant::now();
-        let fresh = |demand: &Demand| demand.answered == Answered::NotYet;
-        let ask = match work.demands.front() {
-            // Looked at under the lock: who closes the client looks here, afterwards, whether a receive is on its way.
-            Some(front) if (due || work.demands.iter().any(fresh)) && self.shared.ensure_open().is_ok() => {
-                let lease = front.lease;
-                let same = work.demands.iter().filter(|demand| demand.lease == lease);
-                let max = same.map(|demand| demand.max).sum::<usize>().min(self.caps.batch);
-                Some(Ask { max, lease, up_to: Self::last_number(&work) })
-            }
+    pub(super) async fn settle(mut self, how: Settlement) -> Result<Settled> {
+        self.if_dropped = None;
+        let how = self.translated(how);
+        let parked = match &how {
+            Settlement::Park { lock, at_most } => Some((lock.clone(), *at_most, LeaseInstant::now())),
             _ => None,
         };
-        work.on_their_way += settles.len() + usize::from(ask.is_some());
-        Load { settles, ask }
-    }
-
-    /// One request and its answer.
-    async fn exchange(self: &Arc<Self>, turn: &mut Turn, load: Load) {
-        let settles: Vec<Settle> = load.settles.iter().map(|pending| pending.settle.clone()).collect();
-        let sent_at = LeaseInstant::before_send();
-        match caught_in(DRIVER, self.call(settles, load.ask, sent_at)).await {
-            Ok(Exchanged { settled, received }) => {
-                turn.pause = FIRST_PAUSE;
-                self.answer_settlements(load.settles, settled);
-                if let Some(ask) = load.ask {
-                    telemetry::received(&self.name, &received);
-                    turn.ask_at = Instant::now() + wait_for(received.next, turn.idle);
-                    if turn.watch.is_some() && received.deliveries.is_empty() {
-                        turn.idle = (turn.idle * 2).min(MAX_IDLE);
-                    }
-                    let full = received.deliveries.len() >= ask.max;
-                    self.hand_out(ask, received, sent_at);
-                    if full && !self.work().demands.is_empty() {
-                        turn.ask_at = Instant::now(); // others wait, with another lease, and the backend does not know
-                    }
-                }
-            }
-            Err(error) => {
-                telemetry::queue_disturbed(&self.name, &error);
-                self.fail(&load, &error);
-                for Pending { settle, until, reply } in load.settles {
-                    if error.is_transient() {
-                        carry_on(self, settle, until);
-                    }
-                    let _ = reply.send(Err(error.clone()));
-                }
-                turn.idle = FIRST_IDLE;
-                turn.ask_at = Instant::now() + turn.pause;
-                turn.pause = (turn.pause * 2).min(LONGEST_PAUSE);
-            }
+        let settle = Settle { receipt: self.raw.receipt, how: how.clone() };
+        let settled = self.fetcher.settle(settle, self.until()).await;
+        let settled = self.settled(&how, settled)?;
+        if let Some((lock, at_most, since)) = parked.filter(|_| settled == Settled::Done) {
+            self.fetcher.attend(&lock, self.raw.id.clone(), since, at_most);
         }
-        self.all_answered();
+        Ok(settled)
     }
 
-    /// The request itself. When its answer does not come in time, somebody stays behind to return what it may bring.
-    async fn call(
-        self: &Arc<Self>,
-        settles: Vec<Settle>,
-        ask: Option<Ask>,
-        sent_at: LeaseInstant,
-    ) -> Result<Exchanged> {
-        let (fetcher, limit) = (Arc::clone(self), self.shared.config.op_timeout);
-        let Some(Ask { max, lease, .. }) = ask else {
-            let call = self.driver.settle(&self.name, &settles);
-            return bounded(limit, call)
-                .await
-                .map(|settled| Exchanged { settled, received: Received::nothing(Next::Now) });
+    /// Acknowledges deliveries of one queue.
+    pub(super) async fn ack_all(fetcher: &Arc<Fetcher>, mut claims: Vec<Self>) -> Result<Vec<Settled>> {
+        let ack = |claim: &mut Self| {
+            claim.if_dropped = None;
+            (Settle { receipt: claim.raw.receipt, how: claim.translated(Settlement::Ack) }, claim.until())
         };
-        let mut call = Box::pin(async move {
-            let request = ReceiveRequest { queue: fetcher.name.clone(), max, lease };
-            fetcher.driver.exchange(&settles, &request).await
-        });
-        match timeout(limit, &mut call).await {
-            Ok(answer) => answer,
-            Err(_) => {
-                let fetcher = Arc::clone(self);
-                tokio::spawn(async move {
-                    if let Ok(Ok(Exchanged { received, .. })) = timeout(lease.get(), call).await {
-                        let claims =
-                            received.deliveries.into_iter().map(|raw| InFlight::new(&fetcher, raw, sent_at, lease));
-                        claims.for_each(drop); // each returns its message
-                    }
-                });
-                Err(Error::new(ErrorKind::Indeterminate, format!("no answer within {limit:?}")))
-            }
-        }
+        let settles: Vec<_> = claims.iter_mut().map(ack).collect();
+        let answers = fetcher.settle_all(settles.clone());
+        let answers = answers.map_err(|error| fetcher.remote.told(error, "settle"))?.await;
+        let told = answers.into_iter().zip(claims.iter().zip(&settles));
+        told.map(|(settled, (claim, (settle, _)))| claim.settled(&settle.how, settled)).collect()
     }
 
-    fn answer_settlements(&self, pending: Vec<Pending>, mut settled: Vec<Settled>) {
-        let complete = settled.len() == pending.len();
-        for Pending { reply, .. } in pending.into_iter().rev() {
-            let answer = settled.pop().filter(|_| complete);
-            let answer = answer.ok_or_else(|| Error::new(ErrorKind::Protocol, "a settlement was not answered"));
-            let _ = reply.send(answer);
+    /// What was answered to a settlement.
+    fn settled(&self, how: &Settlement, answer: Result<Settled>) -> Result<Settled> {
+        let settled = answer.map_err(|error| self.fetcher.remote.told(error, "settle"))?;
+        telemetry::settled(&self.fetcher.remote.name, &self.raw.id, self.raw.attempt, how, settled);
+        if settled == Settled::Stale {
+            self.set_stale();
         }
+        Ok(settled)
     }
 
-    /// Gives the messages to those who asked, first come, first served. What nobody wants is returned.
-    fn hand_out(self: &Arc<Self>, ask: Ask, received: Received, sent_at: LeaseInstant) {
-        let claim = |raw: RawDelivery| InFlight::new(self, raw, sent_at, ask.lease);
-        let mut claims: Vec<InFlight> = received.deliveries.into_iter().map(claim).collect();
-        let nothing_left = received.next != Next::Now;
-        let mut replies = Vec::new();
-        let mut work = self.work();
-        let mut kept = VecDeque::new();
-        while let Some(mut demand) = work.demands.pop_front() {
-            let was_asked = demand.number <= ask.up_to;
-            if was_asked && demand.lease == ask.lease && !claims.is_empty() && !demand.reply.is_closed() {
-                let rest = claims.split_off(claims.len().min(demand.max));
-                replies.push((demand.reply, std::mem::replace(&mut claims, rest)));
-            } else if was_asked && nothing_left && demand.patience == Patience::Once {
-                replies.push((demand.reply, Vec::new()));
-            } else {
-                if was_asked {
-                    demand.answered = Answered::Yes;
-                }
-                kept.push_back(demand);
-            }
-        }
-        work.demands = kept;
-        drop(work);
-        for (reply, claims) in replies {
-            let _ = reply.send(Ok(claims));
-        }
-    }
-
-    /// Tells a failure to those who have not heard from the backend yet; one that does not pass by itself, to all.
-    fn fail(&self, load: &Load, error: &Error) {
-        let Some(ask) = load.ask else { return };
-        let mut work = self.work();
-        let told = |demand: &Demand| demand.answered == Answered::NotYet || !error.is_transient();
-        let concerned = |demand: &Demand| demand.number <= ask.up_to && told(demand);
-        let (failed, kept) = std::mem::take(&mut work.demands).into_iter().partition::<Vec<_>, _>(concerned);
-        work.demands = kept.into();
-        drop(work);
-        for demand in failed {
-            let _ = demand.reply.send(Err(error.clone()));
-        }
-    }
-
-    fn refuse_demands(&self) {
-        let demands = std::mem::take(&mut self.work().demands);
-        for demand in demands {
-            let _ = demand.reply.send(Err(Error::new(ErrorKind::Closed, "the client was closed")));
-        }
-    }
-}
-
-fn wait_for(next: Next, idle: Duration) -> Duration {
-    match next {
-        Next::Now => Duration::ZERO,
-        Next::In(span) => span.min(idle),
-        Next::Never | Next::Paused => idle,
-    }
-}
-
-// The fetchers of one client: one for each queue that it uses.
-
-/// The queues of the backend.
-pub(crate) fn driver(shared: &Shared) -> Result<&Arc<dyn DelayQueue>> {
-    shared.backend.queue().ok_or_else(|| {
-        let text = format!("the driver \"{}\" has no delay queues", shared.driver());
-        Error::new(ErrorKind::Unsupported, text)
-    })
-}
-
-#[derive(Debug, Default)]
-pub(crate) struct Fetchers {
-    of: Mutex<HashMap<QueueName, Weak<Fetcher>>>,
-    pub(super) attended: ParkedWatcher,
-}
-
-impl Fetchers {
-    /// The fetcher of this queue.
-    pub(crate) fn get(self: &Arc<Self>, local_queues: &Arc<LocalQueues>, name: QueueName) -> Result<Arc<Fetcher>> {
-        let driver = driver(local_queues.shared())?;
-        let mut fetchers = self.of.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(fetcher) = fetchers.get(&name).and_then(Weak::upgrade) {
-            return Ok(fetcher);
-        }
-        fetchers.retain(|_, fetcher| fetcher.strong_count() > 0);
-        let (all, local_queues) = (Arc::clone(self), Arc::clone(local_queues));
-        let fetcher = Arc::new(Fetcher::new(all, local_queues, Arc::clone(driver), name.clone()));
-        fetchers.insert(name, Arc::downgrade(&fetcher));
-        Ok(fetcher)
-    }
-
-    /// Waits until all settlements are answered.
-    pub(crate) async fn drained(&self) {
-        let fetchers: Vec<_> = {
-            let fetchers = self.of.lock().unwrap_or_else(PoisonError::into_inner);
-            fetchers.values().filter_map(Weak::upgrade).collect()
+    /// Extends the lease, in a request that leaves at any time from now on and at `latest`.
+    pub(super) async fn extend(&self, lease: Lease, latest: Instant) -> Result<()> {
+        let asked = async {
+            self.fetcher.remote.caps.check_lease(lease)?;
+            self.fetcher.extensions.extend(Extension { receipt: self.raw.receipt, lease }, latest).await
         };
-        for fetcher in fetchers {
-            fetcher.drained().await;
+        let Confirmed { sent_at, answer } = asked.await.map_err(|error| self.fetcher.remote.told(error, "extend"))?;
+        match answer {
+            Extended::Extended => {
+                let until = believable(&self.fetcher, sent_at, lease);
+                match &mut *self.standing() {
+                    Standing::Until(old) if *old < until && *old > LeaseInstant::now() => {
+                        *old = until;
+                        self.changed.notify_waiters();
+                    }
+                    _ => {}
+                }
+                if self.is_lost() { Err(self.lost_error()) } else { Ok(()) }
+            }
+            Extended::Stale => {
+                self.set_stale();
+                telemetry::delivery_lost(&self.fetcher.remote.name, &self.raw.id, self.raw.attempt);
+                Err(self.lost_error())
+            }
         }
     }
+
+    pub(super) fn lost_error(&self) -> Error {
+        let text = format!("the lease of message {} has ended", self.raw.id);
+        self.fetcher.remote.told(Error::new(ErrorKind::Lost, text), "delivery")
+    }
+}
+
+fn believable(fetcher: &Fetcher, sent_at: LeaseInstant, lease: Lease) -> LeaseInstant {
+    sent_at.after(fetcher.remote.shared.config.drift.believable(lease.get()).unwrap_or_default())
+}
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        self.fetcher.leaves_hand();
+        if let Some(how) = self.if_dropped.take() {
+            let settle = Settle { receipt: self.raw.receipt, how: self.translated(how) };
+            carry_on(&self.fetcher, settle, self.until());
+        }
+    }
+}
+
+/// Hands a settlement to the reaper, which repeats it until it is acknowledged or the lease has ended.
+pub(super) fn carry_on(fetcher: &Fetcher, settle: Settle, until: LeaseInstant) {
+    fetcher.remote.shared.reaper.push(Cleanup {
+        name: fetcher.remote.name.for_errors().clone(),
+        owner: None,
+        token: OwnerToken::random(),
+        undo: Undo::Delivery(Arc::clone(&fetcher.remote.driver), fetcher.remote.name.clone(), settle),
+        until,
+        done: None,
+    });
 }

@@ -6,13 +6,11 @@ use std::time::Duration;
 
 use futures_util::Stream;
 
+use super::QueueName;
 use super::delivery::Delivery;
 use super::message::Codec;
-use super::push::{Push, PushMany};
-use super::{DeadLetters, Message, QueueName, WorkerBuilder};
 use crate::driver::{DelayQueue, QueueCapabilities, Settled};
-use crate::queue::delivery::InFlight;
-use crate::queue::fetcher::{Fetcher, Patience};
+use crate::queue::fetcher::{Fetcher, InFlight, Patience};
 use crate::value::clock::LeaseInstant;
 use crate::value::error::{Error, ErrorKind, Result};
 use crate::value::limits::{Attempts, Lease};
@@ -67,45 +65,13 @@ impl<T: 'static> Queue<T> {
     /// The name of the queue.
     #[must_use]
     pub fn name(&self) -> &QueueName {
-        &self.fetcher.name
+        &self.fetcher.remote.name
     }
 
     /// What the driver's queues promise.
     #[must_use]
     pub fn capabilities(&self) -> QueueCapabilities {
-        self.fetcher.caps
-    }
-
-    /// Stores a message, once the returned request is awaited.
-    ///
-    /// ```
-    /// # use std::time::Duration;
-    /// # async fn example(queue: tenure_core::queue::Queue<String>, invoice: String) -> tenure_core::Result<()> {
-    /// queue.push(&invoice).delay(Duration::from_secs(300)).id("invoice/42").await?;
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn push(&self, value: &T) -> Push<'_, T> {
-        Push::new(self, Message::new(value))
-    }
-
-    /// Stores a message of bytes, without the codec.
-    pub fn push_bytes(&self, bytes: impl Into<Vec<u8>>) -> Push<'_, T> {
-        Push::new(self, Message::bytes(bytes))
-    }
-
-    /// Stores messages, once the returned request is awaited: values, or [`Message`]s with options of their own.
-    ///
-    /// They leave in order, one request after the other, each of [`batch`](QueueCapabilities::batch) messages and
-    /// [`request_bytes`](QueueCapabilities::request_bytes) bytes at most, so that they hold up nobody else. **Each request is
-    /// stored all or none**; when one fails, those before it are stored, and [`PushManyError`](crate::queue::PushManyError) says how
-    /// many. So up to a batch of small messages is stored all or none.
-    pub fn push_many<'v, M>(&self, messages: impl IntoIterator<Item = M>) -> PushMany<'_, T>
-    where
-        M: Into<Message<'v, T>>,
-        T: 'v,
-    {
-        PushMany::new(self, messages.into_iter().map(Into::into))
+        self.fetcher.remote.caps
     }
 
     /// Waits for a message.
@@ -242,22 +208,11 @@ impl<T: 'static> Queue<T> {
         }
     }
 
-    /// A worker that handles the messages of this queue.
-    pub fn worker(&self) -> WorkerBuilder<T> {
-        WorkerBuilder::new(self.clone())
-    }
-
-    /// The messages that are delivered no more.
-    #[must_use]
-    pub fn dead_letters(&self) -> DeadLetters<T> {
-        DeadLetters::new(self.clone())
-    }
-
     async fn claims(&self, max: usize, patience: Patience) -> Result<Vec<InFlight>> {
         let asked = async {
             let lease = Lease::new(self.lease)?;
-            self.fetcher.caps.check_lease(lease)?;
-            self.fetcher.caps.check_batch(max)?;
+            self.fetcher.remote.caps.check_lease(lease)?;
+            self.fetcher.remote.caps.check_batch(max)?;
             loop {
                 let mut claims = self.fetcher.demand(max, lease, patience).await?;
                 let now = LeaseInstant::now();
@@ -278,16 +233,16 @@ impl<T: 'static> Queue<T> {
     }
 
     pub(super) fn driver(&self) -> &dyn DelayQueue {
-        &*self.fetcher.driver
+        &*self.fetcher.remote.driver
     }
 
     /// One request of this handle, bounded and with its circumstances in the error.
     pub(super) async fn call<R>(&self, what: &'static str, call: impl Future<Output = Result<R>>) -> Result<R> {
-        self.fetcher.shared.ensure_open().map_err(|error| self.told(error, what))?;
-        bounded(self.fetcher.shared.config.op_timeout, call).await.map_err(|error| self.told(error, what))
+        self.fetcher.remote.shared.ensure_open().map_err(|error| self.told(error, what))?;
+        bounded(self.fetcher.remote.shared.config.op_timeout, call).await.map_err(|error| self.told(error, what))
     }
 
     pub(super) fn told(&self, error: Error, operation: &'static str) -> Error {
-        self.fetcher.told(error, operation)
+        self.fetcher.remote.told(error, operation)
     }
 }

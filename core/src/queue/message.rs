@@ -5,7 +5,6 @@ use std::fmt;
 use std::fmt::Debug;
 use std::time::{Duration, SystemTime};
 
-use super::handle::Queue;
 use super::{ConcurrencyKey, MessageId};
 use crate::call::caught;
 use crate::driver::{Due, IfKnown, KeyedConcurrency, NamedId, NewMessage, QueueCapabilities};
@@ -181,23 +180,23 @@ impl<'v, T> Message<'v, T> {
 
 impl Encoded {
     /// What a driver stores of it, checked.
-    pub(super) fn checked<T>(self, queue: &Queue<T>) -> Result<NewMessage> {
+    pub(super) fn checked(self, caps: &QueueCapabilities, attempts: u32) -> Result<NewMessage> {
         let Self { content, options } = self;
-        let (bytes, caps) = match content {
-            Content::Bytes(bytes) => (bytes?, queue.fetcher.caps),
+        let bytes = match content {
+            Content::Bytes(bytes) => bytes?,
             Content::Value(none) => match *none {},
         };
         caps.check_payload(bytes.len())?;
-        let attempts = Attempts::new(options.attempts.unwrap_or(queue.attempts))?;
+        let attempts = Attempts::new(options.attempts.unwrap_or(attempts))?;
         caps.check_attempts(attempts)?;
         let key = options.key.as_ref().map(ConcurrencyKey::new).transpose()?;
         if key.is_some() && caps.keys == KeyedConcurrency::None {
             return Err(Error::new(ErrorKind::Unsupported, "this driver's queues have no concurrency keys"));
         }
         let message = NewMessage {
-            due: options.due(&caps)?,
-            ttl: options.ttl.map(|ttl| checked_ttl(ttl, &caps)).transpose()?,
-            id: options.named(&caps)?,
+            due: options.due(caps)?,
+            ttl: options.ttl.map(|ttl| checked_ttl(ttl, caps)).transpose()?,
+            id: options.named(caps)?,
             if_known: options.if_known,
             key,
             lock: options.lock.as_ref().map(LockName::new).transpose()?,

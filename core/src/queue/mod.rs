@@ -10,13 +10,14 @@
 
 mod admin;
 mod delivery;
-mod extending;
+mod exchange;
 mod fetcher;
 mod handle;
 mod message;
 mod parking;
 mod push;
 mod recurring;
+mod requests;
 mod worker;
 
 pub use crate::driver::{
@@ -40,4 +41,7 @@ pub use worker::{
 };
 
 pub(crate) use admin::list_queues;
-pub(crate) use fetcher::Fetchers;
+pub(crate) use exchange::run as run_fetcher;
+pub(crate) use fetcher::Fetcher;
+pub(crate) use parking::ParkedWatcher;
+pub(crate) use requests::driver as queue_driver;

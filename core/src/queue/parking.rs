@@ -8,11 +8,11 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
-use crate::driver::{Parking, Pushed, TurnGiven};
+use crate::driver::{Pushed, TurnGiven};
 use crate::engine::hold::LooseHold;
 use crate::lock::{Lock, LockGuard};
 use crate::queue::delivery::Delivery;
-use crate::queue::fetcher::Fetcher;
+use crate::queue::fetcher::{Attend, Fetcher};
 use crate::queue::handle::Queue;
 use crate::queue::{Message, MessageId};
 use crate::value::clock::LeaseInstant;
@@ -57,7 +57,9 @@ impl Lock {
         message: impl Into<Message<'v, T>>,
     ) -> Result<OrPark> {
         let parked = message.into().encoded(&*queue.codec).parked_behind(self.name()?, PARKED_AT_MOST);
-        let parked = parked.and_then(|message| message.checked(queue)).map_err(|error| queue.told(error, "push"))?;
+        let parked = parked
+            .and_then(|message| message.checked(&queue.fetcher.remote.caps, queue.attempts))
+            .map_err(|error| queue.told(error, "push"))?;
         if let Some(guard) = self.try_acquire().await? {
             return Ok(OrPark::Acquired(guard));
         }
@@ -108,11 +110,11 @@ const RETURNING: Duration = Duration::from_millis(500);
 
 /// The lines in which a client stands.
 #[derive(Debug, Default)]
-pub(super) struct ParkedWatcher {
+pub(crate) struct ParkedWatcher {
     /// By lock, where the next parked message is announced.
     lines: Mutex<HashMap<LockName, UnboundedSender<Parked>>>,
     /// Told when somebody waits for messages, or is done with one.
-    pub(super) room: Notify,
+    room: Notify,
 }
 
 /// A message that is parked, and until when it may be.
@@ -130,14 +132,10 @@ impl Parked {
     }
 }
 
-impl Fetcher {
-    /// The message was parked behind the lock at this time, for at most this long.
-    pub(super) fn attend(self: &Arc<Self>, lock: &LockName, id: MessageId, since: LeaseInstant, at_most: Delay) {
-        if self.caps.parking != Parking::Attended {
-            return;
-        }
-        let mut parked = Parked { fetcher: Arc::clone(self), id, until: since.after(at_most.get() + RETURNING) };
-        let mut lines = self.all.attended.lines.lock().unwrap_or_else(PoisonError::into_inner);
+impl Attend for ParkedWatcher {
+    fn attend(&self, fetcher: &Arc<Fetcher>, lock: &LockName, id: MessageId, since: LeaseInstant, at_most: Delay) {
+        let mut parked = Parked { fetcher: Arc::clone(fetcher), id, until: since.after(at_most.get() + RETURNING) };
+        let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(line) = lines.get(lock) {
             match line.send(parked) {
                 Ok(()) => return,
@@ -148,9 +146,13 @@ impl Fetcher {
         lines.retain(|_, line| !line.is_closed());
         let (announce, arriving) = unbounded_channel();
         lines.insert(lock.clone(), announce);
-        let lock =
-            Lock::new(Arc::clone(&self.local_queues), Ok(lock.clone())).fixed_ttl(self.shared.config.parked_turn);
-        runtime.spawn(attend(Arc::clone(self), lock, Line { parked: VecDeque::from([parked]), arriving }));
+        let lock = Lock::new(Arc::clone(&fetcher.local_queues), Ok(lock.clone()))
+            .fixed_ttl(fetcher.remote.shared.config.parked_turn);
+        runtime.spawn(attend(Arc::clone(fetcher), lock, Line { parked: VecDeque::from([parked]), arriving }));
+    }
+
+    fn room(&self) -> &Notify {
+        &self.room
     }
 }
 
@@ -191,7 +193,7 @@ impl Line {
 
 /// Stands in the line of a lock for as long as messages of the client are parked behind it.
 async fn attend(client: Arc<Fetcher>, lock: Lock, mut line: Line) {
-    let room = &client.all.attended.room;
+    let room = client.room();
     loop {
         let Some(until) = line.until() else {
             if line.arriving.is_closed() {
@@ -203,7 +205,7 @@ async fn attend(client: Arc<Fetcher>, lock: Lock, mut line: Line) {
         tokio::select! {
             () = line.has_room(room) => {}
             () = until.reached() => continue,
-            () = client.shared.closed() => return,
+            () = client.remote.shared.closed() => return,
         }
         match granted(&lock, &mut line, until).await {
             None => {}
@@ -236,7 +238,8 @@ async fn give(guard: LockGuard, line: &mut Line, room: &Notify) {
     // From here on the hold is the message's, which may have it although its request is not answered.
     let Some(turn) = hold.into_turn() else { return };
     while let Some(Parked { fetcher, id, .. }) = line.next() {
-        match bounded(shared.config.op_timeout, fetcher.driver.give_turn(&fetcher.name, &id, &turn)).await {
+        match bounded(shared.config.op_timeout, fetcher.remote.driver.give_turn(&fetcher.remote.name, &id, &turn)).await
+        {
             Ok(TurnGiven::Due) => return,
             Ok(TurnGiven::NotParked) => {}
             // Those that are parked in a paused queue come back by the clock.

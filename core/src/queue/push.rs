@@ -1,28 +1,17 @@
 //! Storing messages.
 
-use crate::call::bounded;
-use std::collections::HashMap;
 use std::fmt;
-use std::future::{Future, IntoFuture, poll_fn};
+use std::future::{Future, IntoFuture};
 use std::pin::Pin;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::Poll;
 use std::time::{Duration, SystemTime};
 
-use futures_util::future::join_all;
-use tokio::runtime::{Handle, Id};
-use tokio::sync::oneshot;
-
-use crate::call::caught_in;
 use crate::driver::{Due, NewMessage, Pushed, QueueCapabilities};
 use crate::queue::Message;
-use crate::queue::fetcher::{DRIVER, Fetcher, ended};
 use crate::queue::handle::Queue;
 use crate::queue::message::Encoded;
 use crate::telemetry;
 use crate::value::clock::LeaseInstant;
-use crate::value::error::{Error, ErrorKind, Result};
+use crate::value::error::{Error, Result};
 
 /// A future that lasts as long as what it was made from.
 type Boxed<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -92,7 +81,8 @@ impl<'a, T: 'static> Push<'a, T> {
 
     async fn store(self) -> Result<Pushed> {
         let Self { queue, message } = self;
-        let message = message.checked(queue).map_err(|error| queue.told(error, "push"))?;
+        let message =
+            message.checked(&queue.fetcher.remote.caps, queue.attempts).map_err(|error| queue.told(error, "push"))?;
         queue.store(message).await
     }
 }
@@ -152,8 +142,11 @@ impl<'a, T: 'static> PushMany<'a, T> {
     async fn store(self) -> Result<Vec<Pushed>, PushManyError> {
         let Self { queue, messages } = self;
         let mut pushed = Vec::with_capacity(messages.len());
-        let checked = messages.into_iter().map(|message| message.checked(queue)).collect::<Result<Vec<_>>>();
-        let requests = checked.map(|messages| requests(messages, &queue.fetcher.caps));
+        let checked = messages
+            .into_iter()
+            .map(|message| message.checked(&queue.fetcher.remote.caps, queue.attempts))
+            .collect::<Result<Vec<_>>>();
+        let requests = checked.map(|messages| requests(messages, &queue.fetcher.remote.caps));
         let requests = requests.map_err(|error| PushManyError::from(queue.told(error, "push")));
         for request in requests? {
             match queue.send(&request).await {
@@ -253,6 +246,38 @@ impl From<PushManyError> for Error {
 }
 
 impl<T: 'static> Queue<T> {
+    /// Stores a message, once the returned request is awaited.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # async fn example(queue: tenure_core::queue::Queue<String>, invoice: String) -> tenure_core::Result<()> {
+    /// queue.push(&invoice).delay(Duration::from_secs(300)).id("invoice/42").await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn push(&self, value: &T) -> Push<'_, T> {
+        Push::new(self, Message::new(value))
+    }
+
+    /// Stores a message of bytes, without the codec.
+    pub fn push_bytes(&self, bytes: impl Into<Vec<u8>>) -> Push<'_, T> {
+        Push::new(self, Message::bytes(bytes))
+    }
+
+    /// Stores messages, once the returned request is awaited: values, or [`Message`]s with options of their own.
+    ///
+    /// They leave in order, one request after the other, each of [`batch`](QueueCapabilities::batch) messages and
+    /// [`request_bytes`](QueueCapabilities::request_bytes) bytes at most, so that they hold up nobody else. **Each request is
+    /// stored all or none**; when one fails, those before it are stored, and [`PushManyError`](crate::queue::PushManyError) says how
+    /// many. So up to a batch of small messages is stored all or none.
+    pub fn push_many<'v, M>(&self, messages: impl IntoIterator<Item = M>) -> PushMany<'_, T>
+    where
+        M: Into<Message<'v, T>>,
+        T: 'v,
+    {
+        PushMany::new(self, messages.into_iter().map(Into::into))
+    }
+
     /// Stores a message.
     pub(super) async fn store(&self, message: NewMessage) -> Result<Pushed> {
         self.send(&[message]).await.map(|mut answers| answers.swap_remove(0))
@@ -261,8 +286,9 @@ impl<T: 'static> Queue<T> {
     /// Stores messages, all or none, and stands in line for those that are parked.
     async fn send(&self, batch: &[NewMessage]) -> Result<Vec<Pushed>> {
         let since = LeaseInstant::now();
-        let work = self.fetcher.push(batch);
-        let answers = telemetry::in_push_span(self.fetcher.shared.driver(), self.name(), batch.len(), work).await;
+        let work = self.fetcher.pushes.push(batch);
+        let answers =
+            telemetry::in_push_span(self.fetcher.remote.shared.driver(), self.name(), batch.len(), work).await;
         let answers = answers.map_err(|error| self.told(error, "push"))?;
         for (NewMessage { due, lock, .. }, answer) in batch.iter().zip(&answers) {
             if let (Due::Parked { at_most }, Some(lock)) = (due, lock)
@@ -273,162 +299,4 @@ impl<T: 'static> Queue<T> {
         }
         Ok(answers)
     }
-}
-
-// Pushes that leave at the same moment share a request.
-//
-// A push alone goes straight to the driver. While one of a queue is on its way, the next ones gather until every task that is
-// ready has run, and leave together: a request costs the backend much more than a message in it does. Nothing waits for an
-// answer to something else before it leaves, and nothing for another runtime, which may not run any more.
-
-/// The pushes of one queue.
-#[derive(Default)]
-pub(super) struct Pushes {
-    on_their_way: AtomicUsize,
-    /// By the runtime of the callers. As long as there is an entry, there is a task that sends what it holds.
-    gathered: Mutex<HashMap<Id, Vec<Waiting>>>,
-}
-
-/// The messages of one caller, stored all or none.
-struct Waiting {
-    messages: Vec<NewMessage>,
-    reply: oneshot::Sender<Result<Vec<Pushed>>>,
-}
-
-/// What leaves together.
-#[derive(Default)]
-struct Request {
-    messages: Vec<NewMessage>,
-    bytes: usize,
-    /// How many of the messages are whose, in order.
-    callers: Vec<(usize, oneshot::Sender<Result<Vec<Pushed>>>)>,
-}
-
-/// A caller whose push is on its way, until it is answered or dropped.
-struct OnItsWay<'a>(&'a AtomicUsize);
-
-impl Drop for OnItsWay<'_> {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
-impl Fetcher {
-    /// Stores messages, all or none: as many answers as messages.
-    pub(super) async fn push(self: &Arc<Self>, messages: &[NewMessage]) -> Result<Vec<Pushed>> {
-        self.shared.ensure_open()?;
-        let others = self.pushes.on_their_way.fetch_add(1, Ordering::Relaxed);
-        let _on_its_way = OnItsWay(&self.pushes.on_their_way);
-        if others == 0 {
-            return self.push_now(messages).await;
-        }
-        self.shared.start()?;
-        let (reply, answer) = oneshot::channel();
-        let runtime = Handle::current().id();
-        if self.pushes.gather(runtime, Waiting { messages: messages.to_vec(), reply }) {
-            let fetcher = Arc::downgrade(self);
-            self.shared.background.run(move || {
-                let fetcher = fetcher.upgrade();
-                async move {
-                    if let Some(fetcher) = fetcher {
-                        fetcher.push_gathered(runtime).await;
-                    }
-                }
-            });
-        }
-        answer.await.unwrap_or_else(|_| Err(ended()))
-    }
-
-    /// One request.
-    async fn push_now(&self, messages: &[NewMessage]) -> Result<Vec<Pushed>> {
-        let answers = bounded(self.shared.config.op_timeout, self.driver.push(&self.name, messages)).await?;
-        if answers.len() == messages.len() {
-            return Ok(answers);
-        }
-        let text = format!("a push of {} messages was answered with {}", messages.len(), answers.len());
-        Err(Error::new(ErrorKind::Protocol, text))
-    }
-
-    async fn push_gathered(&self, runtime: Id) {
-        ready_tasks_have_run().await;
-        let requests = packed(self.pushes.take(runtime), &self.caps);
-        join_all(requests.into_iter().map(|request| self.push_together(request))).await;
-    }
-
-    async fn push_together(&self, request: Request) {
-        let Request { messages, callers, .. } = request;
-        let together = caught_in(DRIVER, self.push_now(&messages)).await;
-        // What is wrong with the messages of one is not wrong with those of the others.
-        let apart = callers.len() > 1 && together.as_ref().is_err_and(|error| is_of_the_messages(error.kind()));
-        let mut from = 0;
-        for (count, reply) in callers {
-            let own = from..from + count;
-            from = own.end;
-            let answer = match &together {
-                Ok(answers) => Ok(answers[own].to_vec()),
-                Err(_) if apart => caught_in(DRIVER, self.push_now(&messages[own])).await,
-                Err(error) => Err(error.clone()),
-            };
-            let _ = reply.send(answer); // who has gone does not care
-        }
-    }
-}
-
-impl Pushes {
-    fn gathered(&self) -> MutexGuard<'_, HashMap<Id, Vec<Waiting>>> {
-        self.gathered.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Notes a push; tells whether a task has to begin.
-    fn gather(&self, runtime: Id, waiting: Waiting) -> bool {
-        let mut gathered = self.gathered();
-        let known = gathered.contains_key(&runtime);
-        gathered.entry(runtime).or_default().push(waiting);
-        !known
-    }
-
-    /// What has gathered and is still wanted. Whoever comes now begins a task again.
-    fn take(&self, runtime: Id) -> Vec<Waiting> {
-        let mut waiting = self.gathered().remove(&runtime).unwrap_or_default();
-        waiting.retain(|one| !one.reply.is_closed());
-        waiting
-    }
-}
-
-fn is_of_the_messages(kind: ErrorKind) -> bool {
-    matches!(kind, ErrorKind::LimitReached | ErrorKind::InvalidArgument)
-}
-
-/// In as few requests as they fit into, those of a caller together.
-fn packed(all: Vec<Waiting>, caps: &QueueCapabilities) -> Vec<Request> {
-    let mut requests: Vec<Request> = Vec::new();
-    for Waiting { messages, reply } in all {
-        let (count, bytes) = (messages.len(), messages.iter().map(NewMessage::bytes).sum::<usize>());
-        let fits = |request: &Request| {
-            request.messages.len() + count <= caps.batch && request.bytes.saturating_add(bytes) <= caps.request_bytes
-        };
-        if !requests.last().is_some_and(fits) {
-            requests.push(Request::default());
-        }
-        if let Some(request) = requests.last_mut() {
-            request.messages.extend(messages);
-            request.bytes += bytes;
-            request.callers.push((count, reply));
-        }
-    }
-    requests
-}
-
-/// Returns when the tasks of this worker that were ready have been run. Unlike a yield to the scheduler it waits in the queue
-/// of ready tasks, where another worker finds it if this one goes on to something long.
-async fn ready_tasks_have_run() {
-    let mut was_here = false;
-    poll_fn(|context| {
-        if std::mem::replace(&mut was_here, true) {
-            return Poll::Ready(());
-        }
-        context.waker().wake_by_ref();
-        Poll::Pending
-    })
-    .await;
 }

@@ -6,10 +6,8 @@ use std::time::Duration;
 
 use crate::queue::Queue;
 use crate::queue::parking::PARKED_AT_MOST;
-use crate::queue::worker::Job;
-use crate::queue::worker::job::Hook;
-use crate::queue::worker::job::{IntoOutcome, WorkerEvent};
-use crate::queue::worker::{LockOf, Worker, boxed, start};
+
+use crate::queue::worker::job::{Hook, WorkerEvent};
 use crate::value::error::{Error, ErrorKind, LockName, Result};
 use crate::value::limits::{Delay, Lease};
 use crate::value::ttl::Ttl;
@@ -27,6 +25,9 @@ pub struct WorkerBuilder<T> {
     hook: Option<Hook>,
 }
 
+/// Which lock a message needs that was pushed without one; `None` for none.
+pub(super) type LockOf<T> = Arc<dyn Fn(&T) -> Option<Result<LockName>> + Send + Sync>;
+
 /// The settings, checked.
 pub(super) struct Settings<T> {
     pub(super) queue: Queue<T>,
@@ -40,8 +41,15 @@ pub(super) struct Settings<T> {
     pub(super) hook: Option<Hook>,
 }
 
+impl<T: 'static> Queue<T> {
+    /// A worker that handles the messages of this queue.
+    pub fn worker(&self) -> WorkerBuilder<T> {
+        WorkerBuilder::new(self.clone())
+    }
+}
+
 impl<T: 'static> WorkerBuilder<T> {
-    pub(in crate::queue) fn new(queue: Queue<T>) -> Self {
+    fn new(queue: Queue<T>) -> Self {
         let (retry, back_off) = (RetryPolicy::default(), PARKED_AT_MOST);
         let (lock_ttl, handler_timeout, lock_of, hook) = (None, None, None, None);
         Self { queue, concurrency: 16, retry, back_off, lock_ttl, handler_timeout, lock_of, hook }
@@ -112,47 +120,31 @@ impl<T: 'static> WorkerBuilder<T> {
         self
     }
 
-    /// Checks the settings and starts to work, on the runtime that is current here.
-    ///
-    /// The handler gets a [`Job`] and returns what became of it. It runs as a task of its own; a panic in it counts as
-    /// a failed attempt. A message that cannot be decoded moves to the dead letters
-    /// without being handled; of a [recurring](crate::queue::Recurring) message the occurrence has failed.
-    ///
-    /// # Errors
-    ///
-    /// [`ErrorKind::InvalidArgument`] when a setting is outside its limits or there is no runtime;
-    /// [`ErrorKind::Closed`] when the client was closed.
-    pub fn start<H, F>(self, handler: H) -> Result<Worker>
-    where
-        T: Send + Sync + 'static,
-        H: Fn(Job<T>) -> F + Send + Sync + 'static,
-        F: Future<Output: IntoOutcome> + Send + 'static,
-    {
+    /// The settings, if they are within their limits.
+    pub(super) fn checked(self) -> Result<Settings<T>> {
         let queue = self.queue;
         let checked = || {
             let lease = Lease::new(queue.lease)?;
-            queue.fetcher.caps.check_lease(lease)?;
-            Delay::new(self.back_off).and_then(|wait| queue.fetcher.caps.check_delay(wait))?;
+            queue.fetcher.remote.caps.check_lease(lease)?;
+            Delay::new(self.back_off).and_then(|wait| queue.fetcher.remote.caps.check_delay(wait))?;
             if self.concurrency == 0 {
                 return Err(Error::new(ErrorKind::InvalidArgument, "a worker with a concurrency of zero does nothing"));
             }
             if self.handler_timeout.is_some_and(|most| most.is_zero()) {
                 return Err(Error::new(ErrorKind::InvalidArgument, "a handler needs more time than none"));
             }
-            let range = queue.fetcher.shared.backend.locks().capabilities().ttl;
+            let range = queue.fetcher.remote.shared.backend.locks().capabilities().ttl;
             let lock_ttl = match self.lock_ttl {
                 Some(ttl) => Ttl::new(ttl).and_then(|checked| range.check(checked)).map(|()| ttl)?,
                 None => range.at_most(lease.get() * 2 / 3),
             };
-            queue.fetcher.shared.ensure_open()?;
+            queue.fetcher.remote.shared.ensure_open()?;
             Ok((lease, lock_ttl))
         };
         let (lease, lock_ttl) = checked().map_err(|error| queue.told(error, "work"))?;
         let Self { concurrency, retry, back_off, handler_timeout, lock_of, hook, .. } =
             Self { queue: queue.clone(), ..self };
-        let settings =
-            Settings { queue, lease, concurrency, retry, back_off, lock_ttl, handler_timeout, lock_of, hook };
-        start(settings, boxed(handler))
+        Ok(Settings { queue, lease, concurrency, retry, back_off, lock_ttl, handler_timeout, lock_of, hook })
     }
 }
 

@@ -9,12 +9,21 @@ use std::time::{Duration, SystemTime};
 use tokio::sync::watch;
 
 use crate::driver::{Cause, Settled};
-use crate::queue::worker::Stage;
 use crate::queue::{Delivery, OccurrenceEnd};
 use crate::value::error::{Error, LockName, Result};
 use crate::value::limits::Payload;
 use crate::value::queue_name::{MessageId, Reason};
 use crate::value::token::FencingToken;
+
+/// How far a worker is from its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Stage {
+    Working,
+    /// Takes no more messages; handlers finish.
+    Draining,
+    /// Handlers are dropped; their messages are returned.
+    Aborting,
+}
 
 /// One message for a handler. The worker settles it, extends its lease, and drops the handler's future when the lease
 /// (or the lock) is lost.

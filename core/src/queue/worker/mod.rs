@@ -30,7 +30,28 @@ pub use builder::{Jitter, RetryPolicy, WorkerBuilder};
 pub use job::{Ending, IntoOutcome, Job, Outcome, WorkerEvent, WorkerStats};
 
 use builder::Settings;
-use job::Observer;
+use job::{Observer, Stage};
+
+impl<T: 'static> WorkerBuilder<T> {
+    /// Checks the settings and starts to work, on the runtime that is current here.
+    ///
+    /// The handler gets a [`Job`] and returns what became of it. It runs as a task of its own; a panic in it counts as
+    /// a failed attempt. A message that cannot be decoded moves to the dead letters
+    /// without being handled; of a [recurring](crate::queue::Recurring) message the occurrence has failed.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::InvalidArgument`] when a setting is outside its limits or there is no runtime;
+    /// [`ErrorKind::Closed`] when the client was closed.
+    pub fn start<H, F>(self, handler: H) -> Result<Worker>
+    where
+        T: Send + Sync + 'static,
+        H: Fn(Job<T>) -> F + Send + Sync + 'static,
+        F: Future<Output: IntoOutcome> + Send + 'static,
+    {
+        start(self.checked()?, boxed(handler))
+    }
+}
 
 /// A worker at work. Dropping it is like an [`abort`](Worker::abort): handlers are dropped, and their messages are
 /// returned to the queue in the background.
@@ -45,15 +66,6 @@ pub struct Worker {
     task: Option<JoinHandle<Result<()>>>,
     /// How it ended, once that is known.
     over: Result<()>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Stage {
-    Working,
-    /// Takes no more messages; handlers finish.
-    Draining,
-    /// Handlers are dropped; their messages are returned.
-    Aborting,
 }
 
 /// What all tasks of one worker have in common.
@@ -112,7 +124,7 @@ async fn take<T: Send + Sync + 'static>(crew: &Arc<Crew<T>>, running: &mut JoinS
         while running.len() >= *concurrency {
             running.join_next().await;
         }
-        match queue.receive_many((concurrency - running.len()).min(queue.fetcher.caps.batch)).await {
+        match queue.receive_many((concurrency - running.len()).min(queue.fetcher.remote.caps.batch)).await {
             Ok(deliveries) => deliveries.into_iter().for_each(|delivery| {
                 running.spawn(handle(Arc::clone(crew), delivery));
             }),
@@ -314,7 +326,7 @@ async fn passed(limit: Option<Duration>) {
 
 /// How a delivery is settled whose handling ended like this.
 fn settlement<T: 'static>(settings: &Settings<T>, delivery: &Delivery<T>, ending: &Ending) -> Settlement {
-    let delay = |span: Duration| Delay::new(span.min(settings.queue.fetcher.caps.delay)).unwrap_or(Delay::ZERO);
+    let delay = |span: Duration| Delay::new(span.min(settings.queue.fetcher.remote.caps.delay)).unwrap_or(Delay::ZERO);
     let retry = |after, reason| Settlement::Retry { after: delay(after), reason };
     let failed = |reason| retry(settings.retry.random_wait(delivery.attempt()), reason);
     match ending {
@@ -344,9 +356,6 @@ fn because(text: &str) -> Reason {
 }
 
 // The lock of a message, as a worker takes it.
-
-/// Which lock a message needs that was pushed without one; `None` for none.
-type LockOf<T> = Arc<dyn Fn(&T) -> Option<Result<LockName>> + Send + Sync>;
 
 /// The lock of a message that is to be handled.
 enum Needed {

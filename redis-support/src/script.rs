@@ -1,4 +1,4 @@
-//! The scripts: their sources, composed of shared parts, and their digests.
+//! The scripts: one file each, with the parts that several share, and their digests.
 
 use std::sync::LazyLock;
 
@@ -6,13 +6,14 @@ use std::sync::LazyLock;
 #[derive(Debug)]
 pub struct Script {
     name: &'static str,
-    source: &'static str,
+    source: String,
     sha1: String,
 }
 
 impl Script {
-    fn new(name: &'static str, source: &'static str) -> Self {
-        let sha1 = sha1_smol::Sha1::from(source).digest().to_string();
+    fn new(name: &'static str, text: &str) -> Self {
+        let source = composed(text);
+        let sha1 = sha1_smol::Sha1::from(&source).digest().to_string();
         Self { name, source, sha1 }
     }
 
@@ -24,8 +25,8 @@ impl Script {
 
     /// The whole source.
     #[must_use]
-    pub fn source(&self) -> &'static str {
-        self.source
+    pub fn source(&self) -> &str {
+        &self.source
     }
 
     /// The digest that the server knows it by: 40 hexadecimal digits.
@@ -35,17 +36,76 @@ impl Script {
     }
 
     /// The first command that line `number` (from 1) calls, in capitals.
-    pub(crate) fn command_at(&self, number: usize) -> Option<&'static str> {
+    pub(crate) fn command_at(&self, number: usize) -> Option<&str> {
         let line = self.source.lines().nth(number.checked_sub(1)?)?;
         let rest = line.split_once("call('")?.1;
         rest.split_once('\'').map(|(command, _)| command)
     }
 }
 
+/// A line that begins so, and goes on with the name of a file, stands for that file.
+const INCLUDE: &str = "-- @include ";
+
+/// The script with its parts in it, which may have parts of their own.
+fn composed(text: &str) -> String {
+    let mut whole = String::with_capacity(4 * text.len());
+    for line in text.split_inclusive('\n') {
+        match line.trim().strip_prefix(INCLUDE) {
+            Some(file) => whole.push_str(&composed(part(file))),
+            None => whole.push_str(line),
+        }
+    }
+    whole
+}
+
+fn part(file: &str) -> &'static str {
+    let found = PARTS.iter().find(|(known, _)| *known == file);
+    found.map(|(_, text)| *text).unwrap_or_else(|| unreachable!("the tests compose every script: {file}"))
+}
+
+macro_rules! parts {
+    ($($file:literal)+) => {
+        const PARTS: &[(&str, &str)] = &[$(($file, include_str!(concat!("scripts/", $file)))),+];
+    };
+}
+
+parts! {
+    "part/fence.lua"
+    "part/grant.lua"
+    "part/join.lua"
+    "part/lengthen.lua"
+    "part/now.lua"
+    "part/queue.lua"
+    "part/refusal.lua"
+    "part/turn.lua"
+    "part/vote_fence.lua"
+    "part/wait.lua"
+    "queue/part/behind.lua"
+    "queue/part/bury.lua"
+    "queue/part/clock.lua"
+    "queue/part/find.lua"
+    "queue/part/form.lua"
+    "queue/part/insert.lua"
+    "queue/part/key.lua"
+    "queue/part/keys.lua"
+    "queue/part/known.lua"
+    "queue/part/limit.lua"
+    "queue/part/listen.lua"
+    "queue/part/look_up.lua"
+    "queue/part/receive.lua"
+    "queue/part/remove.lua"
+    "queue/part/seldom.lua"
+    "queue/part/selected.lua"
+    "queue/part/settle.lua"
+    "queue/part/settle_other.lua"
+    "queue/part/until_when.lua"
+    "queue/part/unusual.lua"
+}
+
 macro_rules! scripts {
-    ($($(#[$doc:meta])* $constant:ident = $name:literal: $($part:literal)+;)+) => {
-        $($(#[$doc])* pub(crate) static $constant: LazyLock<Script> =
-            LazyLock::new(|| Script::new($name, concat!($(include_str!(concat!("scripts/", $part, ".lua"))),+)));)+
+    ($($constant:ident = $name:literal: $file:literal;)+) => {
+        $(pub(crate) static $constant: LazyLock<Script> =
+            LazyLock::new(|| Script::new($name, include_str!(concat!("scripts/", $file, ".lua"))));)+
 
         /// All scripts, for servers that want them loaded beforehand and for tests.
         pub static SCRIPTS: LazyLock<Vec<&'static Script>> = LazyLock::new(|| vec![$(&*$constant),+]);
@@ -53,79 +113,40 @@ macro_rules! scripts {
 }
 
 scripts! {
-    ACQUIRE = "acquire":
-        "acquire" "part/now" "part/fence" "acquire_free" "part/refusal" "part/wait" "part/queue" "part/join"
-        "acquire_busy" "acquire_grant";
-    RELEASE = "release":
-        "release" "part/refusal" "release_rest" "part/turn" "part/now" "part/fence" "part/queue" "release_wake";
-    ABANDON = "abandon": "abandon" "part/refusal" "part/turn" "part/now" "part/fence" "part/queue" "abandon_do";
-    RENEW = "renew": "renew" "part/lengthen" "renew_do";
-    INSPECT = "inspect": "inspect" "part/now" "inspect_do";
-    FORCE_RELEASE = "force_release":
-        "part/refusal" "force_release" "part/turn" "part/now" "part/fence" "part/queue" "release_wake";
-    PASS = "pass": "pass" "part/turn" "part/now" "part/fence" "part/queue" "release_wake";
-    ENTER = "enter":
-        "enter" "part/refusal" "part/now" "part/fence" "part/wait" "part/queue" "part/join" "enter_do";
-    EXIT = "exit": "part/refusal" "exit" "part/turn" "part/now" "part/fence" "part/queue" "exit_wake";
-    ABANDON_ENTRY = "abandon_entry":
-        "abandon_entry" "part/refusal" "part/turn" "part/now" "part/fence" "part/queue" "abandon_entry_do";
-    RENEW_HOLD = "renew_hold": "renew_hold" "part/refusal" "part/lengthen" "renew_hold_do";
-    VOTE = "vote":
-        "vote" "part/now" "part/vote_fence" "acquire_free" "part/refusal" "part/wait" "part/queue" "part/join"
-        "acquire_busy" "acquire_grant";
-    RAISE = "raise": "part/refusal" "part/now" "raise";
+    ACQUIRE = "acquire": "acquire";
+    RELEASE = "release": "release";
+    ABANDON = "abandon": "abandon";
+    RENEW = "renew": "renew";
+    INSPECT = "inspect": "inspect";
+    FORCE_RELEASE = "force_release": "force_release";
+    PASS = "pass": "pass";
+    ENTER = "enter": "enter";
+    EXIT = "exit": "exit";
+    ABANDON_ENTRY = "abandon_entry": "abandon_entry";
+    RENEW_HOLD = "renew_hold": "renew_hold";
+    VOTE = "vote": "vote";
+    RAISE = "raise": "raise";
     ENROLL = "enroll": "enroll";
     RIGHTS = "rights": "rights";
-    QUEUE_PUSH = "queue_push":
-        "queue/push" "queue/part/keys" "queue/part/clock" "queue/part/seldom" "queue/part/limit" "queue/part/insert"
-        "queue/part/find" "queue/part/known" "queue/push_replace" "queue/part/form" "queue/part/key"
-        "queue/part/remove" "queue/push_replace_end" "queue/part/until_when" "queue/push_seldom"
-        "queue/part/seldom_end" "queue/push_do";
-    QUEUE_TURN = "queue_turn":
-        "queue/turn" "queue/part/keys" "queue/part/clock" "queue/part/seldom" "queue/part/form" "queue/part/limit"
-        "queue/part/insert" "queue/part/key" "queue/part/bury" "queue/part/settle_other" "queue/part/unusual"
-        "queue/part/listen" "queue/turn_seldom" "queue/part/seldom_end" "queue/part/settle" "queue/part/receive"
-        "queue/turn_do";
-    QUEUE_EXTEND = "queue_extend": "queue/extend" "queue/part/keys" "queue/part/clock" "queue/extend_do";
-    QUEUE_CANCEL = "queue_cancel":
-        "queue/cancel" "queue/part/keys" "queue/part/clock" "queue/part/form" "queue/part/limit" "queue/part/insert"
-        "queue/part/key" "queue/part/find" "queue/part/remove" "queue/part/look_up" "queue/cancel_do";
-    QUEUE_RESCHEDULE = "queue_reschedule":
-        "queue/reschedule" "queue/part/keys" "queue/part/clock" "queue/part/form" "queue/part/limit"
-        "queue/part/insert" "queue/part/key" "queue/part/find" "queue/part/remove" "queue/part/look_up"
-        "queue/reschedule_do";
-    QUEUE_GIVE_TURN = "queue_give_turn":
-        "queue/give_turn" "queue/part/keys" "queue/part/clock" "queue/part/form" "queue/part/limit" "queue/part/insert"
-        "queue/part/look_up" "queue/give_turn_do";
-    QUEUE_GET = "queue_get":
-        "queue/get" "queue/part/keys" "queue/part/clock" "queue/part/form" "queue/part/find" "queue/part/look_up"
-        "queue/get_do";
-    QUEUE_STATS = "queue_stats": "queue/stats" "queue/part/keys" "queue/part/clock" "queue/stats_do";
-    QUEUE_PAUSE = "queue_pause": "queue/pause" "queue/part/keys" "queue/part/clock" "queue/pause_do";
-    QUEUE_RESUME = "queue_resume":
-        "queue/resume" "queue/part/keys" "queue/part/clock" "queue/part/limit" "queue/part/insert" "queue/resume_do";
-    QUEUE_PURGE = "queue_purge":
-        "queue/purge" "queue/part/keys" "queue/part/clock" "queue/part/form" "queue/part/limit" "queue/part/insert"
-        "queue/part/key" "queue/part/find" "queue/part/remove" "queue/purge_do";
-    QUEUE_DEAD_LIST = "queue_dead_list":
-        "queue/dead_list" "queue/part/keys" "queue/part/clock" "queue/part/form" "queue/part/behind" "queue/dead_list_do";
-    QUEUE_DEAD_REDRIVE = "queue_dead_redrive":
-        "queue/dead_redrive" "queue/part/keys" "queue/part/clock" "queue/part/form" "queue/part/limit"
-        "queue/part/insert" "queue/part/look_up" "queue/part/selected" "queue/part/until_when" "queue/dead_redrive_do";
-    QUEUE_DEAD_PURGE = "queue_dead_purge":
-        "queue/dead_purge" "queue/part/keys" "queue/part/clock" "queue/part/form" "queue/part/limit"
-        "queue/part/insert" "queue/part/key" "queue/part/remove" "queue/part/look_up" "queue/part/selected"
-        "queue/dead_purge_do";
-    QUEUE_LISTEN = "queue_listen":
-        "queue/listen" "queue/part/keys" "queue/part/clock" "queue/part/limit" "queue/part/insert" "queue/part/listen"
-        "queue/listen_do";
-    QUEUE_LIMIT = "queue_limit":
-        "queue/limit" "queue/part/keys" "queue/part/clock" "queue/part/limit" "queue/part/insert" "queue/limit_do";
-    QUEUE_PAGE = "queue_page":
-        "queue/page" "queue/part/keys" "queue/part/clock" "queue/part/form" "queue/part/find" "queue/part/behind"
-        "queue/page_do";
+    QUEUE_PUSH = "queue_push": "queue/push";
+    QUEUE_TURN = "queue_turn": "queue/turn";
+    QUEUE_EXTEND = "queue_extend": "queue/extend";
+    QUEUE_CANCEL = "queue_cancel": "queue/cancel";
+    QUEUE_RESCHEDULE = "queue_reschedule": "queue/reschedule";
+    QUEUE_GIVE_TURN = "queue_give_turn": "queue/give_turn";
+    QUEUE_GET = "queue_get": "queue/get";
+    QUEUE_STATS = "queue_stats": "queue/stats";
+    QUEUE_PAUSE = "queue_pause": "queue/pause";
+    QUEUE_RESUME = "queue_resume": "queue/resume";
+    QUEUE_PURGE = "queue_purge": "queue/purge";
+    QUEUE_DEAD_LIST = "queue_dead_list": "queue/dead_list";
+    QUEUE_DEAD_REDRIVE = "queue_dead_redrive": "queue/dead_redrive";
+    QUEUE_DEAD_PURGE = "queue_dead_purge": "queue/dead_purge";
+    QUEUE_LISTEN = "queue_listen": "queue/listen";
+    QUEUE_LIMIT = "queue_limit": "queue/limit";
+    QUEUE_PAGE = "queue_page": "queue/page";
     QUEUE_LIST = "queue_list": "queue/list";
-    QUEUE_LIVING = "queue_living": "queue/living" "part/refusal" "queue/living_do";
+    QUEUE_LIVING = "queue_living": "queue/living";
     TYPES = "types": "types";
 }
 

@@ -47,15 +47,22 @@ pub(crate) fn mutants(files: &[&str]) -> Vec<Mutant> {
 fn of_file(file: &str) -> Vec<Mutant> {
     let text = std::fs::read_to_string(folder().join(file).with_extension("lua")).unwrap();
     let mut all = Vec::new();
-    let mut from = 0;
-    for (number, line) in text.split_inclusive('\n').enumerate() {
-        let code = line.find("--").map_or(line.trim_end(), |comment| &line[..comment]);
-        for wrong in variants(code) {
-            let to = [&text[..from], &wrong, &text[from + code.len()..]].concat();
-            let id = format!("{file}:{}: {} -> {}", number + 1, code.trim(), wrong.trim());
-            all.push(Mutant { id, edit: Edit { from: text.clone(), to } });
+    let mut number = 0;
+    // What stands between two includes is found again, as it is, in the scripts.
+    for piece in text.split_inclusive('\n').collect::<Vec<_>>().split_inclusive(|line| line.contains("-- @include ")) {
+        let lines = &piece[..piece.len() - usize::from(piece.last().is_some_and(|line| line.contains("-- @include ")))];
+        let piece_text = lines.concat();
+        let mut from = 0;
+        for (at, line) in lines.iter().enumerate() {
+            let code = line.find("--").map_or(line.trim_end(), |comment| &line[..comment]);
+            for wrong in variants(code) {
+                let to = [&piece_text[..from], &wrong, &piece_text[from + code.len()..]].concat();
+                let id = format!("{file}:{}: {} -> {}", number + at + 1, code.trim(), wrong.trim());
+                all.push(Mutant { id, edit: Edit { from: piece_text.clone(), to } });
+            }
+            from += line.len();
         }
-        from += line.len();
+        number += piece.len();
     }
     all
 }

@@ -6,3 +6,18 @@
 -- memory: a script that has begun to write with commands that free memory may go on to write.
 local K, X, Q, W, D, F = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local member, turn = ARGV[2], ARGV[4]
+-- @include part/refusal.lua
+-- @include part/turn.lua
+-- @include part/now.lua
+-- @include part/fence.lua
+-- @include part/queue.lua
+local head = first(function(_, dies) return dies > now_ms end)
+local value = redis.pcall('GET', K)
+local bad = refusal(value, 'GET')
+if bad then return bad end
+local freed = type(value) == 'string' and string.sub(value, 1, 22) == ARGV[1]
+if freed then redis.call('DEL', K) end
+drop(member)
+redis.call('SET', X, '1', 'PX', ARGV[3])
+if (freed or head == member) and redis.call('EXISTS', K) == 0 then pass_on() end
+return budget > 0 and 1 or -2

@@ -12,3 +12,6 @@
 local K, F, X, Q = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local token, ttl, wait, label, fences, keep = ARGV[1], ARGV[2], ARGV[3], ARGV[4] or '', ARGV[5] or 'clock', ARGV[6] or '0'
 local floor = ARGV[7] or '0'
+-- @include part/now.lua
+-- @include part/fence.lua
+-- @include part/grant.lua

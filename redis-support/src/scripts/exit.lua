@@ -4,6 +4,7 @@
 -- Returns how many entries remain, 0 when the lock is free now; -2 when it is and pass has to go on; -1 when there is no
 --         such entry, nothing touched.
 -- Atomic because the count and the deletion must agree. Works when out of memory: nothing here needs any first.
+-- @include part/refusal.lua
 local K, Q, W, D, F = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local hold = redis.pcall('HGET', K, 'o')
 if hold ~= ARGV[2] then return refusal(hold, 'HGET') or -1 end
@@ -13,3 +14,9 @@ if depth > 0 then return depth end
 redis.call('DEL', K)
 if redis.call('EXISTS', Q) == 0 then return 0 end
 local turn = ARGV[3]
+-- @include part/turn.lua
+-- @include part/now.lua
+-- @include part/fence.lua
+-- @include part/queue.lua
+pass_on()
+return budget > 0 and 0 or -2

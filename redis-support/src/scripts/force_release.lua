@@ -5,6 +5,7 @@
 -- Returns 1 when somebody held it, -2 when pass has to go on as well; 0 when nobody did; -1 when it is not the expected hold,
 --         nothing touched. The fence counter stays.
 -- Atomic so that the hold is still the one that was compared when it is deleted, and the woken waiter the first one then.
+-- @include part/refusal.lua
 local K, Q, W, D, F = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local turn, expected = ARGV[1], ARGV[2]
 if expected then
@@ -24,3 +25,9 @@ if expected then
   if fence ~= expected then return -1 end
 end
 if redis.call('DEL', K) == 0 then return 0 end
+-- @include part/turn.lua
+-- @include part/now.lua
+-- @include part/fence.lua
+-- @include part/queue.lua
+pass_on()
+return budget > 0 and 1 or -2

@@ -7,3 +7,9 @@
 local K, Q, W, D, F = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local turn = ARGV[1]
 if redis.call('EXISTS', K) == 1 then return 1 end
+-- @include part/turn.lua
+-- @include part/now.lua
+-- @include part/fence.lua
+-- @include part/queue.lua
+pass_on()
+return budget > 0 and 1 or -2

@@ -6,6 +6,8 @@
 --         fence is, and is not written.
 -- Atomic because both conditions must hold when the counter is written: without either, two grants can come by the
 -- same fence.
+-- @include part/refusal.lua
+-- @include part/now.lua
 local K, F, token, fence = KEYS[1], KEYS[2], ARGV[1], ARGV[2]
 local most = now_us + 86400000000
 if tonumber(fence) > most then return {-7, F} end

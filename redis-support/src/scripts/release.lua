@@ -11,3 +11,12 @@ if held then
   redis.call('DEL', K)
   if string.byte(value, 24) == 45 then return 1 end -- '-': nobody waits
 end
+-- @include part/refusal.lua
+if not held then return refusal(value, 'GET') or 0 end
+local Q, W, D, F, turn = KEYS[2], KEYS[3], KEYS[4], KEYS[5], ARGV[2]
+-- @include part/turn.lua
+-- @include part/now.lua
+-- @include part/fence.lua
+-- @include part/queue.lua
+pass_on()
+return budget > 0 and 1 or -2

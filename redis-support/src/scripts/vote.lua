@@ -22,3 +22,6 @@ if not own then
 elseif own ~= electorate then
   return {-4, own}
 end
+-- @include part/now.lua
+-- @include part/vote_fence.lua
+-- @include part/grant.lua

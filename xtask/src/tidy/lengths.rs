@@ -19,22 +19,7 @@ pub(super) fn check() -> Outcome<Findings> {
             findings.push(format!("{path}: does not begin with a //! line that says what it is"));
         }
     }
-    for path in tracked("*.lua")?.iter().filter(|path| is_whole_script(path)) {
-        let text = read(path)?;
-        let header: String = text.lines().take_while(|line| line.starts_with("--")).collect();
-        for word in ["KEYS", "ARGV", "Returns", "Atomic"] {
-            if !header.contains(word) {
-                findings.push(format!("{path}: its header does not speak of {word}"));
-            }
-        }
-    }
     Ok(findings)
-}
-
-/// Not a part that several scripts share, nor the continuation (`enter_do.lua`) of another file (`enter.lua`).
-fn is_whole_script(path: &str) -> bool {
-    let beginning = path.rsplit_once('_').map(|(beginning, _)| format!("{beginning}.lua"));
-    !path.contains("/part/") && beginning.is_none_or(|file| !Path::new(&file).exists())
 }
 
 pub(super) fn tracked(pattern: &str) -> Outcome<Vec<String>> {

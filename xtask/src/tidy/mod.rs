@@ -6,6 +6,7 @@ mod cookbook;
 mod docs;
 mod glossary;
 mod lengths;
+mod lua;
 mod msrv;
 
 use crate::command::{Failure, Outcome};
@@ -27,6 +28,7 @@ pub(crate) fn run(options: &Options) -> Outcome {
     findings.extend(msrv::check(&metadata));
     findings.extend(lengths::check()?);
     findings.extend(circles::check()?);
+    findings.extend(lua::check()?);
     findings.extend(glossary::check()?);
     findings.extend(docs::check(fix)?);
     findings.extend(cookbook::check(fix)?);

@@ -6,3 +6,23 @@
 -- Returns {removed, 1 when there are more than asked for, else 0}.
 -- Atomic because a letter may be redriven between the look and the removal. Works when out of memory.
 local queue, channel, keep = ARGV[1], ARGV[2], ARGV[3]
+-- @include queue/part/keys.lua
+-- @include queue/part/clock.lua
+-- @include queue/part/form.lua
+-- @include queue/part/limit.lua
+-- @include queue/part/insert.lua
+-- @include queue/part/key.lua
+-- @include queue/part/remove.lua
+-- @include queue/part/look_up.lua
+-- @include queue/part/selected.lua
+tick()
+local numbers, more = selected(4)
+local removed = 0
+for _, id in ipairs(numbers) do
+  local record = redis.call('HGET', M, id)
+  if redis.call('ZSCORE', D, id) then
+    removed = removed + 1
+    remove(id, record or '', 'D')
+  end
+end
+return {removed, more}

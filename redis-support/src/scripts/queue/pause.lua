@@ -5,3 +5,10 @@
 -- Returns 1.
 -- Atomic so that a paused queue is always listed.
 local queue, keep = ARGV[1], '0'
+-- @include queue/part/keys.lua
+-- @include queue/part/clock.lua
+tick()
+if not string.find(marks, 'p', 1, true) then marks = marks .. 'p' end
+save()
+redis.call('ZADD', X, 0, queue)
+return 1

@@ -5,3 +5,30 @@
 -- Returns 1 moved; 3 in flight, 4 dead, 0 not found: nothing touched.
 -- Atomic because the message may be handed out between the look and the move.
 local queue, channel, keep, id, delay = ARGV[1], ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])
+-- @include queue/part/keys.lua
+-- @include queue/part/clock.lua
+-- @include queue/part/form.lua
+-- @include queue/part/limit.lua
+-- @include queue/part/insert.lua
+-- @include queue/part/key.lua
+-- @include queue/part/find.lua
+-- @include queue/part/remove.lua
+-- @include queue/part/look_up.lua
+tick()
+local found, record = look_up(id)
+local place, score
+if found then place, score = find(found) end
+if not place then return 0 end
+local state = standing(place, score)
+if state == 3 or state == 4 then return state end
+insert(found, 2 * (now + delay))
+local _, key = about(record)
+if place == 'H' then unhold(found, key, score) end
+if place == 'T' and score % 2 == 1 then
+  local last = redis.call('HGET', R, found) or first_state(record)
+  redis.call('HDEL', R, found)
+  redis.call('HSET', O, found, after(last, attempt_of(last), 'L', '-'))
+end
+depart(found, record)
+wake_if_sooner()
+return 1

@@ -5,3 +5,13 @@
 -- Returns 1.
 -- Atomic so that nobody who is woken finds the pause. Works when out of memory.
 local queue, channel, keep = ARGV[1], ARGV[2], ARGV[3]
+-- @include queue/part/keys.lua
+-- @include queue/part/clock.lua
+-- @include queue/part/limit.lua
+-- @include queue/part/insert.lua
+tick()
+redis.call('HDEL', O, '') -- works without memory, and lets the next ones work
+marks, clock = string.gsub(marks, 'p', ''), 0 -- with a new end of the counters' life
+save()
+watch_over()
+return 1

@@ -10,3 +10,42 @@
 local queue, channel, keep, fences = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local dead_cap, client, max, lease = tonumber(ARGV[5]), ARGV[6], tonumber(ARGV[7]), tonumber(ARGV[8])
 local floor = tonumber(ARGV[9])
+-- @include queue/part/keys.lua
+-- @include queue/part/clock.lua
+-- What a usual run does without. It is made when it is first needed, since making functions takes time.
+local function make_seldom()
+  -- @include queue/part/form.lua
+  -- @include queue/part/limit.lua
+  -- @include queue/part/insert.lua
+  -- @include queue/part/key.lua
+  -- @include queue/part/bury.lua
+  -- @include queue/part/settle_other.lua
+  -- @include queue/part/unusual.lua
+  -- @include queue/part/listen.lua
+
+  local has_room = false -- settlements made some
+
+  local function make_room(ids)
+    tick()
+    has_room = uncount(ids)
+  end
+
+  local function wake()
+    if has_room then watch_over() else wake_if_sooner() end
+  end
+
+  return {
+    settle = settle_other, forget = forget, make_room = make_room, prepare = prepare, put_held = put_held, room = room,
+    room_at = room_at, count = count, listen = listen, watch_over = watch_over, wake = wake,
+  }
+end
+
+-- @include queue/part/seldom.lua
+-- @include queue/part/settle.lua
+-- @include queue/part/receive.lua
+local ahead = max > 0 and floor_ahead()
+if ahead then return ahead end
+local answers = settle(10)
+local received = max > 0 and receive() or {}
+if made then made.wake() end
+return {answers, received}

@@ -1,4 +1,8 @@
--- Part: begins make_seldom(), which the part seldom_end ends: what a usual run does without. It is made when it is first
--- needed, since making functions takes time. What it gives is told before its end.
-local function make_seldom()
+-- Part: seldom(). Needs make_seldom(), which makes what a usual run does without.
 
+-- nil until it was needed.
+local made
+local function seldom()
+  made = made or make_seldom()
+  return made
+end

@@ -1,2 +1,0 @@
-pass_on()
-return budget > 0 and 0 or -2

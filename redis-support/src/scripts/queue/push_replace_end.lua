@@ -1,3 +1,0 @@
-
-remove(id, redis.call('HGET', M, id) or '', place, score)
-end

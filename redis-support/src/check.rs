@@ -11,7 +11,7 @@ use tokio::sync::{Mutex, OnceCell};
 
 use crate::call::Calls;
 use crate::error::ExecError;
-use crate::executor::{Placement, RedisExecutor};
+use crate::executor::{Placement, RedisExecutor, Reply};
 use crate::settings::Eviction;
 
 /// The oldest server that is supported.
@@ -91,7 +91,7 @@ impl Checks {
     ) -> Result<&Notes> {
         let look = async || {
             let before = renewed();
-            let notes = server(executor, calls).await?;
+            let notes = server(executor, calls, infos(executor).await).await?;
             fits(&notes)?;
             self.seen.store(before, Ordering::Release);
             Ok::<_, Error>(notes)
@@ -120,7 +120,8 @@ impl Checks {
             return Ok(()); // by somebody else, in the meantime
         }
         let mut notes = Notes::default();
-        let looked = told(executor, calls, Replicas::TellThemselves, &mut notes).await.and_then(|()| fits(&notes));
+        let told = told(infos(executor).await, executor.placement(), calls, Replicas::TellThemselves, &mut notes);
+        let looked = told.and_then(|()| fits(&notes));
         let looked = match looked {
             // One server of many that is away says nothing of the others, and is looked at when it is back.
             Err(error) if !(error.is_transient() && executor.placement() == Placement::Slots) => Err(error),
@@ -145,46 +146,45 @@ pub(crate) enum Replicas {
     TellThemselves,
 }
 
-/// Looks at version, mode, role and eviction policy through `INFO`, and tries the rights that scripts need.
-pub(crate) async fn server<E: RedisExecutor + ?Sized>(executor: &E, calls: &Calls) -> Result<Notes> {
+/// What each server tells of itself.
+pub(crate) type Infos = Vec<(String, std::result::Result<Reply, ExecError>)>;
+
+pub(crate) async fn infos<E: RedisExecutor + ?Sized>(executor: &E) -> Infos {
+    executor.command(&["INFO"]).await
+}
+
+/// Looks at version, mode, role and eviction policy, as the servers tell them, and tries the rights that scripts need.
+pub(crate) async fn server<E: RedisExecutor + ?Sized>(executor: &E, calls: &Calls, infos: Infos) -> Result<Notes> {
     let mut notes = Notes::default();
-    told(executor, calls, Replicas::Refused, &mut notes).await?;
+    told(infos, executor.placement(), calls, Replicas::Refused, &mut notes)?;
     rights(executor, calls, &mut notes).await?;
     Ok(notes)
 }
 
 /// What the servers tell about themselves. One that is away keeps none of the others from being looked at.
-async fn told<E: RedisExecutor + ?Sized>(
-    executor: &E,
-    calls: &Calls,
-    replicas: Replicas,
-    notes: &mut Notes,
-) -> Result<()> {
+fn told(infos: Infos, placement: Placement, calls: &Calls, replicas: Replicas, notes: &mut Notes) -> Result<()> {
     let mut away = None;
-    let ask = async |section| executor.command(&["INFO", section]).await;
-    for answers in join_all(["server", "replication", "memory"].map(ask)).await {
-        for (_, answer) in answers {
-            match answer {
-                Ok(reply) => {
-                    let info = String::from_utf8_lossy(reply.bytes()?).into_owned();
-                    look(&info, executor.placement(), calls.settings.eviction, replicas, notes)?;
-                }
-                Err(error) if error.is_withheld() => {
-                    let text = "info is denied or unknown: version, role and eviction policy were not checked";
-                    notes.remark(text.into());
-                }
-                // Whatever became of the question, what it was asked for has not left.
-                Err(error) => match error.before_request().into_error(&calls.keys, None) {
-                    error if error.is_transient() => away = Some(error),
-                    error => return Err(error),
-                },
+    for (_, answer) in infos {
+        match answer {
+            Ok(reply) => {
+                let info = String::from_utf8_lossy(reply.bytes()?).into_owned();
+                look(&info, placement, calls.settings.eviction, replicas, notes)?;
             }
+            Err(error) if error.is_withheld() => {
+                let text = "info is denied or unknown: version, role and eviction policy were not checked";
+                notes.remark(text.into());
+            }
+            // Whatever became of the question, what it was asked for has not left.
+            Err(error) => match error.before_request().into_error(&calls.keys, None) {
+                error if error.is_transient() => away = Some(error),
+                error => return Err(error),
+            },
         }
     }
     away.map_or(Ok(()), Err)
 }
 
-/// Judges one section of `INFO`.
+/// Judges what `INFO` says.
 pub(crate) fn look(
     info: &str,
     placement: Placement,

@@ -17,7 +17,7 @@ const CLOCK_NOTED: Duration = Duration::from_secs(1);
 /// The most bytes of what a server says that are repeated.
 const LONGEST_SEEN: usize = 500;
 
-/// Two commands to each server, those of the check at the start, and two scripts, one after the other.
+/// Two commands to each server, and two scripts, one after the other.
 #[async_trait]
 impl<E: RedisExecutor> Doctor for RedisLocks<E> {
     async fn examine(&self) -> Result<Checkup> {
@@ -34,11 +34,12 @@ fn finding(server: &str, topic: Topic, concern: Concern, seen: impl Into<String>
 async fn examine<E: RedisExecutor + ?Sized>(executor: &E, calls: &Calls) -> Result<Checkup> {
     let mut checkup = Checkup::default();
     let mut silence = None;
-    for (server, answer) in executor.command(&["INFO"]).await {
+    let infos = check::infos(executor).await;
+    for (server, answer) in &infos {
         match answer {
-            Ok(reply) => look(&mut checkup, &server, &String::from_utf8_lossy(reply.bytes()?), executor.placement()),
+            Ok(reply) => look(&mut checkup, server, &String::from_utf8_lossy(reply.bytes()?), executor.placement()),
             Err(error) if error.is_withheld() => checkup.add(finding(
-                &server,
+                server,
                 Topic::Rights,
                 Concern::Note,
                 "info is denied or unknown",
@@ -46,8 +47,8 @@ async fn examine<E: RedisExecutor + ?Sized>(executor: &E, calls: &Calls) -> Resu
             )),
             Err(error) => {
                 let meaning = "its locks are not served";
-                checkup.add(finding(&server, Topic::Reach, Concern::Danger, error.to_string(), meaning));
-                silence = Some(error);
+                checkup.add(finding(server, Topic::Reach, Concern::Danger, error.to_string(), meaning));
+                silence = Some(error.clone());
             }
         }
     }
@@ -57,20 +58,20 @@ async fn examine<E: RedisExecutor + ?Sized>(executor: &E, calls: &Calls) -> Resu
         }
         _ => {
             clocks(executor, &mut checkup).await;
-            checkup.add(rights(executor, calls).await);
+            checkup.add(rights(executor, calls, infos).await);
             Ok(checkup)
         }
     }
 }
 
 /// Does what the check at the start does.
-async fn rights<E: RedisExecutor + ?Sized>(executor: &E, calls: &Calls) -> Finding {
+async fn rights<E: RedisExecutor + ?Sized>(executor: &E, calls: &Calls, infos: check::Infos) -> Finding {
     let server = match executor.placement() {
         Placement::OneServer => "the server",
         Placement::OnePrimary => "the primary",
         Placement::Slots => "the nodes",
     };
-    let (concern, seen, meaning) = match check::server(executor, calls).await {
+    let (concern, seen, meaning) = match check::server(executor, calls, infos).await {
         Ok(_) => (Concern::Fine, "every right was tried".into(), "all operations can be served"),
         Err(error) => (Concern::Danger, error.reason(), "a client that connects now is refused"),
     };

@@ -39,7 +39,7 @@ pub(crate) const GO_ON: i64 = -2;
 /// that died in front of the others when a lock is freed; and one more when the server
 /// does not know the script (a restart, a failover, `SCRIPT FLUSH`), which is then sent whole, once. One more names a key of
 /// another type. `watch` needs none. After a new connection the next
-/// request to grant, push or receive is three more, which look whether the server is still fit for it. A node of a quorum that was down at the start is checked before its first vote, in five more.
+/// request to grant, push or receive is one more, which looks whether the server is still fit for it. A node of a quorum that was down at the start is checked before its first vote, in three more.
 #[derive(Debug)]
 pub struct RedisLocks<E>(Arc<Inner<E>>);
 

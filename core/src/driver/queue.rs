@@ -96,6 +96,8 @@ pub trait DelayQueue: Debug + Send + Sync + 'static {
     /// * Its due time is then that of its push: it goes before all that was pushed later, since a lock is kept for it.
     /// * The next delivery carries the turn, whoever gets it, and no other delivery does. What else happens to the message
     ///   may keep the turn or drop it.
+    /// * The answer is that of the one request that was sent. A request that is repeated after it was carried out finds the message
+    ///   parked no more, and the caller would take the hold back from whoever handles the message under it.
     ///
     /// A driver that declares [`Parking::BackOff`](super::Parking::BackOff) is not asked; it refuses with
     /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported).

@@ -176,7 +176,32 @@ impl Link {
         F: Future<Output = Result<T>> + Send + 'static,
     {
         self.scheduled().await;
-        let Journey { there, back, lost, unheard, repeat } = self.journey()?;
+        self.carried(what, self.journey()?, call).await
+    }
+
+    /// As [`carry`](Self::carry), for a request that arrives once at most: a second answer to it would not be that of the first.
+    pub(crate) async fn carry_once<T: Send + 'static, F>(
+        &self,
+        what: &'static str,
+        call: impl Fn() -> F + Send + Sync + 'static,
+    ) -> Result<T>
+    where
+        F: Future<Output = Result<T>> + Send + 'static,
+    {
+        self.scheduled().await;
+        self.carried(what, Journey { repeat: None, ..self.journey()? }, call).await
+    }
+
+    async fn carried<T: Send + 'static, F>(
+        &self,
+        what: &'static str,
+        journey: Journey,
+        call: impl Fn() -> F + Send + Sync + 'static,
+    ) -> Result<T>
+    where
+        F: Future<Output = Result<T>> + Send + 'static,
+    {
+        let Journey { there, back, lost, unheard, repeat } = journey;
         let client = self.client;
         if lost {
             self.observer.note(&|| format!("{client}: {what} is lost"));

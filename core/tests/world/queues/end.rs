@@ -113,11 +113,13 @@ impl DelayQueue for QueueEnd {
 
     async fn give_turn(&self, queue: &QueueName, id: &MessageId, turn: &LockTurn) -> Result<TurnGiven> {
         let asked = Arc::new((queue.clone(), id.clone(), turn.clone()));
-        self.carry("give a turn", move |store| {
-            let asked = Arc::clone(&asked);
-            async move { store.give_turn(&asked.0, &asked.1, &asked.2).await }
-        })
-        .await
+        let store = self.store.clone();
+        self.link
+            .carry_once("give a turn", move || {
+                let (asked, store) = (Arc::clone(&asked), store.clone());
+                async move { store.give_turn(&asked.0, &asked.1, &asked.2).await }
+            })
+            .await
     }
 
     // What operators do with a whole queue is not part of the schedules.

@@ -1,5 +1,6 @@
 //! The engine over a scripted driver, under a paused clock: what leaves, when, and what is concluded from it.
 
+use std::collections::HashSet;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -214,6 +215,58 @@ async fn renewal_comes_at_a_third_and_moves_the_window() {
     let renewed = script.sent("renew").len();
     sleep(TTL * 2).await;
     assert_eq!(script.sent("renew").len(), renewed, "a released lease is not renewed");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dropped_guard_is_renewed_no_more() {
+    let (script, client) = Script::client(&[], &[]);
+    let guard = client.lock("a").ttl(TTL).acquire().await.unwrap();
+    sleep(TTL).await;
+    drop(guard);
+    let renewed = script.sent("renew").len();
+    assert!(renewed > 0, "it was held for long enough");
+    sleep(TTL * 2).await;
+    assert_eq!((script.sent("renew").len(), script.sent("release").len()), (renewed, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_attempt_has_a_token_of_its_own() {
+    let lost = [Step::Grant, Step::Fail(ErrorKind::Indeterminate), Step::Busy];
+    let (script, client) = Script::client(&lost.repeat(4), &[]);
+    let lock = client.lock("a").ttl(TTL);
+    for _ in 0..12 {
+        match lock.try_acquire().await {
+            Ok(Some(guard)) => guard.release().await.unwrap(),
+            Ok(None) => {}
+            Err(error) => assert_eq!(error.kind(), ErrorKind::Indeterminate),
+        }
+    }
+    client.close(TTL).await.unwrap();
+    let tokens: HashSet<_> = script.sent("acquire").into_iter().map(|(token, _)| token).collect();
+    assert_eq!(tokens.len(), 12);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_silent_backend_ends_a_try_and_a_wait_in_time() {
+    let silence = Step::Slow(Duration::from_secs(3_600));
+    let (script, client) = Script::client(&[silence; 100], &[]);
+    let lock = client.lock("a").ttl(TTL);
+    let took = async |attempt: Result<()>, began: Duration| {
+        assert!(attempt.unwrap_err().is_transient());
+        script.start.elapsed() - began
+    };
+    let timeout = Duration::from_secs(1); // of each request, unless told
+    let tried = took(lock.try_acquire().await.map(|_| ()), Duration::ZERO).await;
+    assert!(tried >= timeout && tried < timeout + Duration::from_millis(100), "{tried:?}");
+    for (most, limit) in [(Some(2), 2), (Some(12), 12), (None, 6)] {
+        let began = script.start.elapsed();
+        let attempt = match most {
+            Some(most) => lock.acquire_within(Duration::from_secs(most)).await,
+            None => lock.acquire().await,
+        };
+        let waited = took(attempt.map(|_| ()), began).await;
+        assert!(waited < Duration::from_secs(limit) + Duration::from_millis(1_500), "{waited:?} of {most:?}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

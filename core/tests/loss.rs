@@ -165,3 +165,13 @@ async fn with_can_be_dropped_while_it_waits_and_while_it_works() {
     assert_eq!((stats.holds, stats.waiters, stats.cleanups), (0, 0, 0));
     assert!(lock.try_acquire().await.unwrap().is_some());
 }
+
+#[tokio::test]
+async fn the_first_check_after_a_blocked_runtime_says_lost() {
+    let (client, ttl) = (client(), Duration::from_millis(200));
+    let guard = client.lock("a").ttl(ttl).acquire().await.unwrap();
+    std::thread::sleep(ttl); // no task runs meanwhile, not even the one that renews
+    let error = guard.check().unwrap_err();
+    assert_eq!((error.kind(), error.name()), (ErrorKind::Lost, Some(guard.name())));
+    assert!(!guard.is_held() && guard.remaining().is_zero());
+}

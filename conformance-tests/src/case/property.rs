@@ -78,7 +78,6 @@ const ALL: &[Property] = properties! {
     R3 "A stale guard freed the lock of the next holder, because both came from one handle."
     R7 "A very short ttl led to a loop of requests without a pause."
     R8 "A delay of zero led to a panic."
-    R9 "An unreachable server made an acquire hang, without an error."
     R10 "A default ttl of milliseconds, not renewed, let several clients hold one lock."
     R11 "Milliseconds were sent as seconds, so that a lock lasted a thousand times longer."
     R12 "A cancelled acquire left a lock that nobody held."

@@ -78,13 +78,6 @@ pub(super) const CASES: &[Case] = &[
         [],
         lost_grant_is_undone
     ),
-    case!(
-        "lock/each-attempt-has-its-token",
-        "Every acquisition has a token of its own, and no token is used again after it was abandoned.",
-        ["P14"],
-        [],
-        each_attempt_has_its_token
-    ),
 ];
 
 async fn asking_again_is_the_same_grant(context: &mut Context) -> CaseResult {
@@ -228,27 +221,4 @@ async fn lost_grant_is_undone(context: &mut Context) -> CaseResult {
     let error = must_fail(lock(&client, &name).ttl(context.ttl(60_000)).try_acquire().await, ErrorKind::Indeterminate)?;
     assert!(error.is_transient() && error.name() == Some(&name));
     clean(context, &probe, &name, &[&client]).await
-}
-
-async fn each_attempt_has_its_token(context: &mut Context) -> CaseResult {
-    let (client, layer) = context.layered().await?;
-    let (probe, name) = (context.client().await?, context.name("tokens"));
-    let handle = lock(&client, &name).ttl(context.ttl(5_000));
-    for turn in 0..12 {
-        if turn % 3 == 0 {
-            layer.rule(Rule::on(Op::Acquire, Action::LoseReply).once());
-        }
-        match handle.try_acquire().await {
-            Ok(Some(guard)) => drop(guard.release().await?),
-            Ok(None) => {}
-            Err(error) => assert_eq!(error.kind(), ErrorKind::Indeterminate),
-        }
-    }
-    clean(context, &probe, &name, &[&client]).await?;
-    let mut seen = std::collections::HashSet::new();
-    for frame in layer.frames_of(Op::Acquire, &name) {
-        assert!(seen.insert(frame.token), "a token was used for two attempts");
-    }
-    assert_eq!(seen.len(), 12);
-    Ok(())
 }

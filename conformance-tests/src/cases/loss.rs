@@ -48,13 +48,6 @@ pub(super) const CASES: &[Case] = &[
         early_end_is_noticed
     ),
     case!(
-        "loss/check-needs-no-task",
-        "When no task could run past the end of the lease, the very first check of the guard says lost.",
-        ["P4"],
-        [],
-        check_needs_no_task
-    ),
-    case!(
         "loss/run-drops-the-work",
         "Work under `run` is dropped when the lease ends, and `run` returns the loss as an error.",
         ["P4"],
@@ -152,18 +145,6 @@ async fn early_end_is_noticed(context: &mut Context) -> CaseResult {
     must_fail(guard.check(), ErrorKind::Lost)?;
     must_fail(guard.release().await, ErrorKind::Lost)?;
     assert!(is_free(&client, &name).await?);
-    Ok(())
-}
-
-async fn check_needs_no_task(context: &mut Context) -> CaseResult {
-    let (client, other) = (context.client().await?, context.client().await?);
-    let (name, ttl) = (context.name("blocked"), context.ttl(300));
-    let guard = keep(&client, &name, ttl).await?;
-    context.block(ttl).await;
-    let error = must_fail(guard.check(), ErrorKind::Lost)?;
-    assert_eq!(error.name(), Some(&name));
-    assert!(!guard.is_held() && guard.remaining().is_zero());
-    free_within(context, &other, &name, context.soon()).await?;
     Ok(())
 }
 

@@ -39,13 +39,6 @@ pub(super) const CASES: &[Case] = &[
         acquire_outlasts_a_dead_holder
     ),
     case!(
-        "wait/within-gives-up-in-time",
-        "An acquire with a limit waits for all of it, not less and not much more, and then says that it timed out.",
-        ["R1", "P16", "P26"],
-        [],
-        within_gives_up_in_time
-    ),
-    case!(
         "wait/within-is-granted-in-time",
         "An acquire with a limit is granted when the lock is released within it.",
         ["R1", "P16"],
@@ -93,20 +86,6 @@ pub(super) const CASES: &[Case] = &[
         ["P18", "P26"],
         [],
         survives_an_outage
-    ),
-    case!(
-        "wait/silent-backend-bounds-a-try",
-        "Against a backend that answers nothing, try_acquire fails after the operation's timeout.",
-        ["P15", "R9"],
-        [],
-        silent_backend_bounds_a_try
-    ),
-    case!(
-        "wait/silent-backend-bounds-a-wait",
-        "Against a backend that answers nothing, acquire_within fails within its limit, and acquire does not hang.",
-        ["P16", "R9"],
-        [],
-        silent_backend_bounds_a_wait
     ),
 ];
 
@@ -166,20 +145,6 @@ async fn acquire_outlasts_a_dead_holder(context: &mut Context) -> CaseResult {
     assert!(began.elapsed() >= ttl / 2, "granted after {:?} of {ttl:?}", began.elapsed());
     guard.release().await?;
     Ok(())
-}
-
-async fn within_gives_up_in_time(context: &mut Context) -> CaseResult {
-    let (client, other) = (context.client().await?, context.client().await?);
-    let (name, limit) = (context.name("gives-up"), context.ms(500));
-    let holder = keep(&other, &name, context.ttl(20_000)).await?;
-    let began = Instant::now();
-    must_fail(lock(&client, &name).acquire_within(limit).await, ErrorKind::TimedOut)?;
-    let took = began.elapsed();
-    assert!(took >= limit - Duration::from_millis(2), "gave up after {took:?} of {limit:?}");
-    assert!(took < limit + context.ms(900), "gave up after {took:?} instead of {limit:?}");
-    assert!(holder.is_held());
-    holder.release().await?;
-    clean(context, &other, &name, &[&client, &other]).await
 }
 
 async fn within_is_granted_in_time(context: &mut Context) -> CaseResult {
@@ -304,36 +269,4 @@ async fn survives_an_outage(context: &mut Context) -> CaseResult {
     let guard = context.within(context.soon(), "granted after the outage", waiting).await???;
     guard.release().await?;
     clean(context, &other, &name, &[&client, &other]).await
-}
-
-async fn silent_backend_bounds_a_try(context: &mut Context) -> CaseResult {
-    let limit = context.ms(400);
-    let (client, layer) = context.layered_with(|builder| builder.op_timeout(limit)).await?;
-    let (probe, name) = (context.client().await?, context.name("silent"));
-    layer.rule(Rule::always(Action::Swallow));
-    let began = Instant::now();
-    must_fail(lock(&client, &name).try_acquire().await, ErrorKind::Indeterminate)?;
-    let took = began.elapsed();
-    assert!(took < limit + context.ms(900), "failed after {took:?} instead of {limit:?}");
-    layer.heal();
-    clean(context, &probe, &name, &[&client]).await
-}
-
-async fn silent_backend_bounds_a_wait(context: &mut Context) -> CaseResult {
-    let limit = context.ms(600);
-    let (client, layer) = context.layered_with(|builder| builder.op_timeout(limit)).await?;
-    let (probe, name) = (context.client().await?, context.name("silent"));
-    layer.rule(Rule::always(Action::Swallow));
-    for most in [context.ms(200), context.ms(1_500)] {
-        let waiter = lock(&client, &name);
-        let ended =
-            context.within(most + context.ms(900), "the limit ends the wait", waiter.acquire_within(most)).await?;
-        assert!(ended.is_err_and(|error| error.is_transient()), "a silent backend granted a lock");
-    }
-    let waiter = lock(&client, &name);
-    let ended =
-        context.within(limit * 6 + context.ms(900), "an unlimited wait tells of the outage", waiter.acquire()).await?;
-    assert!(ended.is_err_and(|error| error.is_transient()));
-    layer.heal();
-    clean(context, &probe, &name, &[&client]).await
 }

@@ -5,25 +5,11 @@ use std::time::Duration;
 use tenure_core::ErrorKind;
 use tokio::time::Instant;
 
-use super::support::{clean, keep, lock, must, must_fail, take};
+use super::support::{clean, keep, lock, must, must_fail};
 use crate::case::{Case, CaseResult, Context, Failure, case};
 use crate::layer::{Action, Answer, Op, Rule};
 
 pub(super) const CASES: &[Case] = &[
-    case!(
-        "window/late-reply-shortens-it",
-        "However late the reply of a grant comes, the holder's view ends a ttl after the request left, at the latest.",
-        ["P2"],
-        [],
-        late_reply_shortens_it
-    ),
-    case!(
-        "window/late-request-shortens-it",
-        "A request that reaches the backend late is believed from when it left, not from when it arrived.",
-        ["P2"],
-        [],
-        late_request_shortens_it
-    ),
     case!(
         "window/reply-after-its-end-is-no-grant",
         "A grant whose reply comes after the lease could have ended is an error, and the name becomes free.",
@@ -63,34 +49,6 @@ pub(super) const CASES: &[Case] = &[
 ];
 
 const PATIENT: Duration = Duration::from_secs(60);
-
-async fn late_reply_shortens_it(context: &mut Context) -> CaseResult {
-    let (client, layer) = context.layered_with(|builder| builder.op_timeout(PATIENT)).await?;
-    let ttl = context.ttl(2_000);
-    for percent in [0, 25, 50, 75] {
-        let (name, delay) = (context.name(format!("{percent}")), ttl * percent / 100);
-        layer.rule(Rule::on(Op::Acquire, Action::DelayReply(delay)).once());
-        let asked = Instant::now();
-        let guard = take(&client, &name, ttl).await?;
-        let (left, passed) = (guard.remaining(), asked.elapsed());
-        assert!(passed >= delay, "the reply was not delayed");
-        let most = (ttl - delay).mul_f64(1.0) - ttl / 100;
-        assert!(left <= most, "{left:?} are believed after a reply that took {passed:?} of {ttl:?}");
-        assert!(!left.is_zero());
-        guard.release().await?;
-    }
-    Ok(())
-}
-
-async fn late_request_shortens_it(context: &mut Context) -> CaseResult {
-    let (client, layer) = context.layered_with(|builder| builder.op_timeout(PATIENT)).await?;
-    let (name, ttl) = (context.name("late"), context.ttl(2_000));
-    layer.rule(Rule::on(Op::Acquire, Action::DelayRequest(ttl / 2)).once());
-    let guard = take(&client, &name, ttl).await?;
-    assert!(guard.remaining() < ttl / 2, "{:?} of {ttl:?} are believed", guard.remaining());
-    guard.release().await?;
-    Ok(())
-}
 
 async fn reply_after_its_end_is_no_grant(context: &mut Context) -> CaseResult {
     let (client, layer) = context.layered_with(|builder| builder.op_timeout(PATIENT)).await?;

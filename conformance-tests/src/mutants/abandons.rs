@@ -51,17 +51,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
             "driver/abandon-of-another-changes-nothing"
         ]
     ),
-    mutant!(
-        "abandon/fails",
-        "abandonment never works",
-        || Arc::new(AbandonFails),
-        [
-            "error/busy-is-not-an-outage",
-            "lock/each-attempt-has-its-token",
-            "wait/silent-backend-bounds-a-try",
-            "wait/within-gives-up-in-time"
-        ]
-    ),
+    mutant!("abandon/fails", "abandonment never works", || Arc::new(AbandonFails), ["error/busy-is-not-an-outage",]),
 ];
 
 struct AbandonNothing;

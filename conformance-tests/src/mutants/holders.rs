@@ -51,9 +51,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "every request to take a lock takes 950 ms",
         || Arc::new(Slow),
         [
-            "lock/no-renewal-after-drop",
             "lock/no-renewal-after-release",
-            "loss/check-needs-no-task",
             "wait/lost-wake-ups-only-delay",
             "wait/try-does-not-wait",
             "wait/zero-is-one-attempt"

@@ -54,12 +54,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "lease/claims-shorter",
         "grants claim less than was asked",
         || Arc::new(Claims(0.5)),
-        [
-            "all/window-is-the-shortest",
-            "ttl/longest-works",
-            "window/late-reply-shortens-it",
-            "window/late-request-shortens-it"
-        ]
+        ["all/window-is-the-shortest", "ttl/longest-works",]
     ),
     mutant!(
         "lease/seconds-for-millis",

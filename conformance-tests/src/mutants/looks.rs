@@ -74,7 +74,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "inspect/never-answers",
         "looking gets no answer",
         || Arc::new(LookingHangs),
-        ["wait/silent-backend-bounds-a-wait"]
+        ["inspect/free-lock-has-no-holder"]
     ),
     mutant!(
         "close/does-nothing",

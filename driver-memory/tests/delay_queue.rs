@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tenure_core::driver::{
     Attempts, Cause, DeadPlace, DelayQueue as _, DelayQueueExt as _, Healed, Lease, NewMessage, Payload, Pushed,
-    ReceiveRequest, Settled,
+    ReceiveRequest, Rest, Settled,
 };
 use tenure_core::queue::{Job, OrPark, Outcome, Queue, QueueName, RetryPolicy};
 use tenure_core::{Client, ErrorKind};
@@ -225,4 +225,29 @@ async fn a_queue_that_is_full_refuses_and_full_dead_letters_postpone() {
         tokio::time::advance(ms(10)).await;
         assert_eq!(receive().await.healed, healed);
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_holds_as_many_bytes_as_it_was_told_and_a_message_half_of_them() {
+    let driver = MemoryDriver::builder().max_request_bytes(4096).build().unwrap();
+    let capabilities = tenure_core::driver::DelayQueue::capabilities(&driver);
+    assert_eq!((capabilities.request_bytes, capabilities.payload), (4096, 2048));
+    let all = MemoryDriver::builder().max_request_bytes(64 << 20).build().unwrap();
+    assert_eq!(tenure_core::driver::DelayQueue::capabilities(&all).payload, Payload::MAX_LEN);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_of_queues_says_whether_there_is_more_and_leaves_empty_ones_out() {
+    let (driver, client, queue) = queue();
+    assert!(driver.list_queues(None, 10).await.unwrap().queues.is_empty());
+    for name in ["a", "b"] {
+        client.queue_with(name, tenure_core::queue::Text).unwrap().push(&"x".to_owned()).await.unwrap();
+    }
+    queue.push(&"gone".into()).id("once").dedup_window(ms(60_000)).await.unwrap();
+    queue.receive().await.unwrap().ack().await.unwrap(); // its id is remembered, and it holds nothing
+    let names = |page: &tenure_core::driver::QueuePage| page.queues.iter().map(ToString::to_string).collect::<Vec<_>>();
+    let whole = driver.list_queues(None, 2).await.unwrap();
+    assert_eq!((names(&whole), whole.rest), (vec!["a".to_owned(), "b".to_owned()], Rest::None));
+    let first = driver.list_queues(None, 1).await.unwrap();
+    assert_eq!((names(&first), first.rest), (vec!["a".to_owned()], Rest::More));
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 use tenure_core::driver::{
     AcquireRequest, Acquisition, DistributedLock, ForceReleased, Handing, Hold, Queueing, Released, Renewed, Ttl,
 };
+use tenure_core::queue::QueueName;
 use tenure_core::{ErrorKind, LockName, OwnerToken, Result};
 use tenure_memory::{MemoryDriver, Operation, Wakeups};
 use tokio::time::{Instant, advance, timeout};
@@ -233,4 +234,37 @@ async fn a_lease_that_has_ended_cannot_expire_once_more() {
     assert!(is_granted(&driver, OwnerToken::random()).await);
     advance(TTL).await;
     assert_eq!(driver.faults().expire("a").unwrap(), ForceReleased::NotHeld);
+}
+
+#[tokio::test(start_paused = true)]
+async fn healing_ends_deafness_and_looks_after_what_was_missed() {
+    let driver = MemoryDriver::new();
+    let [holder, waiter] = std::array::from_fn(|_| OwnerToken::random());
+    assert!(is_granted(&driver, holder).await);
+    driver.faults().set_wakeups(Wakeups::Lost);
+    let mut watch = driver.watch(&name(), &waiter).await.unwrap();
+    let queue = QueueName::new("jobs").unwrap();
+    let mut messages = tenure_core::driver::DelayQueue::watch(&driver, &queue).await.unwrap();
+    assert_eq!(driver.residue().watches, 2);
+    assert!(!is_granted(&driver, waiter).await);
+    driver.faults().heal();
+    timeout(SECOND, watch.next()).await.expect("a waiter looks");
+    timeout(SECOND, messages.next()).await.expect("a receiver looks");
+    driver.release(&hold(holder)).await.unwrap();
+    timeout(SECOND, watch.next()).await.expect("it hears again");
+    drop((watch, messages));
+    assert_eq!(driver.residue().watches, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_hangs_in_a_silence_goes_on_when_it_ends() {
+    let driver = MemoryDriver::new();
+    driver.faults().silence();
+    let looking = tokio::spawn({
+        let driver = driver.clone();
+        async move { driver.inspect(&name()).await }
+    });
+    timeout(SECOND, driver.watch(&name(), &OwnerToken::random())).await.ok();
+    driver.faults().heal();
+    timeout(SECOND, looking).await.expect("it is answered").unwrap().unwrap();
 }

@@ -61,6 +61,9 @@ pub(crate) struct Options {
     /// Only these tests: `lib`, or the name of a file below `tests/` (may be repeated)
     #[arg(long)]
     tests: Vec<String>,
+    /// Also the tests of these packages (may be repeated); those that need servers start them
+    #[arg(long)]
+    package: Vec<String>,
     /// Print the mutants, and run nothing
     #[arg(long)]
     list: bool,
@@ -128,7 +131,8 @@ fn rust(subject: &Subject, options: &Options) -> Outcome {
     std::fs::create_dir_all(&folder).map_err(made)?;
     let tree = Tree::make()?;
     let dropped = compiled(&tree, &sources, subject, &folder)?;
-    let mut programs = build::tests(&tree, subject.tests, &options.tests)?;
+    let packages: Vec<&str> = subject.tests.iter().copied().chain(options.package.iter().map(String::as_str)).collect();
+    let mut programs = build::tests(&tree, &packages, &options.tests)?;
     programs.retain(|program| !LEFT_OUT.contains(&program.name.as_str()));
     let traced = trace::programs(&programs, &folder, options.jobs, Duration::from_secs(options.longest))?;
     let book = Book::open(folder.join(format!("fates-{}.jsonl", sources.digest())));

@@ -5,10 +5,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use tenure_core::driver::{
-    Attempts, Cause, DeadPlace, DelayQueue as _, DelayQueueExt as _, Healed, Lease, NewMessage, Payload, Pushed,
-    ReceiveRequest, Rest, Settled,
+    Attempts, Cancelled, Cause, DeadPlace, DelayQueue as _, DelayQueueExt as _, Extended, Extension, Healed, Lease,
+    Listed, MessageState, NewMessage, Next, Payload, Pushed, ReceiveRequest, Rescheduled, Rest, Settled,
 };
-use tenure_core::queue::{Job, OrPark, Outcome, Queue, QueueName, RetryPolicy};
+use tenure_core::queue::{Job, Message, OrPark, Outcome, Queue, QueueName, RetryPolicy};
 use tenure_core::{Client, ErrorKind};
 use tenure_memory::{MemoryDriver, Wakeups};
 use tokio::time::Instant;
@@ -250,4 +250,70 @@ async fn a_list_of_queues_says_whether_there_is_more_and_leaves_empty_ones_out()
     assert_eq!((names(&whole), whole.rest), (vec!["a".to_owned(), "b".to_owned()], Rest::None));
     let first = driver.list_queues(None, 1).await.unwrap();
     assert_eq!((names(&first), first.rest), (vec!["a".to_owned()], Rest::More));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_is_over_at_its_very_end_to_whoever_looks() {
+    let (driver, _client, queue) = queue();
+    let (lease, name) = (ms(10_000), QueueName::new("jobs").unwrap());
+    let late = async || {
+        let id = match queue.push(&"late".into()).await.unwrap() {
+            Pushed::Stored(id) => id,
+            other => panic!("{other:?}"),
+        };
+        let request = ReceiveRequest::new(name.clone(), 1, Lease::new(lease).unwrap());
+        let receipt = driver.receive(&request).await.unwrap().deliveries[0].receipt;
+        tokio::time::advance(lease).await;
+        (id, receipt)
+    };
+    let (id, receipt) = late().await;
+    let extension = Extension::new(receipt, Lease::new(lease).unwrap());
+    assert_eq!(driver.extend(&name, &[extension]).await.unwrap(), [Extended::Stale]);
+    assert_eq!(queue.get(&id).await.unwrap().unwrap().state, MessageState::Ready);
+    let listed = async |which| queue.list_page(which, None, 10).await.unwrap();
+    let (waiting, in_flight) = (listed(Listed::Waiting).await, listed(Listed::InFlight).await);
+    assert_eq!((waiting.messages.len(), waiting.next, in_flight.messages.len()), (1, None, 0));
+    assert_eq!(queue.cancel(&id).await.unwrap(), Cancelled::Removed);
+    let (id, _) = late().await;
+    assert_eq!(queue.reschedule(&id, ms(5_000)).await.unwrap(), Rescheduled::Moved);
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_receive_passes_over_a_thousand_messages_and_no_more() {
+    let (driver, _client, queue) = queue();
+    let request = ReceiveRequest::new(QueueName::new("jobs").unwrap(), 1, Lease::DEFAULT);
+    let none = String::new();
+    queue.push_many((0..1_500).map(|_| Message::new(&none).ttl(ms(1)))).await.unwrap();
+    tokio::time::advance(ms(10)).await;
+    let received = driver.receive(&request).await.unwrap();
+    assert_eq!((received.healed.dead, received.next), (1_000, Next::Now));
+    assert_eq!(driver.receive(&request).await.unwrap().healed.dead, 500);
+
+    queue.push_many((0..1_500).map(|_| Message::new(&none).concurrency_key("one"))).await.unwrap();
+    queue.push(&"behind them".into()).await.unwrap();
+    let all = ReceiveRequest::new(QueueName::new("jobs").unwrap(), 10, Lease::DEFAULT);
+    let received = driver.receive(&all).await.unwrap();
+    assert_eq!((received.deliveries.len(), received.next), (1, Next::Now), "the first of its key");
+    assert_eq!(driver.receive(&all).await.unwrap().deliveries.len(), 1, "the one behind them");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_known_needs_no_room_and_what_is_named_twice_is_purged_once() {
+    let driver = MemoryDriver::builder().max_messages(1).build().unwrap();
+    let queue = Client::new(driver).queue_with("jobs", tenure_core::queue::Text).unwrap();
+    assert!(matches!(queue.push(&"a".to_owned()).id("a").await.unwrap(), Pushed::Stored(_)));
+    assert!(matches!(queue.push(&"a".to_owned()).id("a").await.unwrap(), Pushed::Duplicate(_)));
+    let error = queue.push(&"b".to_owned()).id("b").await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::LimitReached);
+
+    let (_, _client, queue) = self::queue();
+    let mut ids = Vec::new();
+    for text in ["a", "b"] {
+        queue.push(&text.to_owned()).await.unwrap();
+        let delivery = queue.receive().await.unwrap();
+        ids.push(delivery.id().clone());
+        delivery.bury(None).await.unwrap();
+    }
+    let named = [ids[1].clone(), ids[0].clone(), ids[1].clone()];
+    assert_eq!(queue.dead_letters().purge(named).await.unwrap(), 2);
 }

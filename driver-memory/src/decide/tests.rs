@@ -367,3 +367,34 @@ fn a_wake_up_that_nobody_hears_goes_on_past_those_that_are_known_to_hear_nothing
     bench.release(holder);
     assert_eq!(bench.woken(), Some(next), "it looks, should the first one never ask");
 }
+
+#[test]
+fn who_looks_at_a_lease_at_its_end_finds_none() {
+    let ended = || {
+        let mut bench = Bench::new();
+        let [token] = tokens();
+        let fence = bench.take(Claimant::Plain, token).fence;
+        bench.pass(TTL);
+        (bench, token, fence)
+    };
+    let (mut bench, token, _) = ended();
+    assert_eq!(bench.release(token), Released::NotHeld);
+    let (mut bench, ..) = ended();
+    assert_eq!(bench.state.expire(bench.now), ForceReleased::NotHeld);
+    let (mut bench, _, fence) = ended();
+    assert_eq!(bench.force(Some(fence)), ForceReleased::NotHeld);
+    let (mut bench, token, fence) = ended();
+    let raised = bench.state.raise(bench.now, &token, fence, || panic!("nothing is written for who holds nothing"));
+    assert_eq!(raised, tenure_core::driver::Raised::NotOwner);
+}
+
+#[test]
+fn who_waits_is_counted_and_shown_for_as_long_as_it_is_present() {
+    let mut bench = Bench::new();
+    let [holder, waiter] = tokens();
+    bench.take(Claimant::Plain, holder);
+    bench.wait(waiter);
+    assert_eq!((bench.state.waiters(), bench.state.line(bench.now)), (1, vec![(waiter, PRESENCE)]));
+    bench.pass(PRESENCE);
+    assert_eq!(bench.state.line(bench.now), []);
+}

@@ -14,7 +14,6 @@ use tokio::time::Instant;
 
 use crate::delay::QueueCaps;
 use crate::hold::{Claimant, Held, HeldBy, Reached};
-use crate::link::Heard;
 use crate::queue::{CLAIM_WINDOW, Left, Queue, Terms};
 
 /// The longest presence that is kept; a longer one would overflow the clock on some platforms.
@@ -57,6 +56,17 @@ pub(crate) struct Given {
     pub(crate) fence: FencingToken,
     pub(crate) ttl: Duration,
     pub(crate) fences: u32,
+}
+
+/// What became of a wake-up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Heard {
+    Yes,
+    /// The link is deaf; who knows whether the waiter was on it.
+    Perhaps,
+    /// It listens on a link that is known to hear nothing.
+    Never,
+    ByNobody,
 }
 
 /// Why a request was refused.

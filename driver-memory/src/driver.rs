@@ -9,8 +9,8 @@ use tenure_core::driver::Backend;
 use tenure_core::{Error, ErrorKind, FenceFloor, LockName, OwnerToken, Result};
 
 use crate::decide::Caps;
-use crate::faults::{Faults, Operation};
-use crate::link::{Failure, Link};
+use crate::faults::Faults;
+use crate::link::{Failure, Link, Operation};
 use crate::store::{Residue, Store};
 
 /// Locks within one process, and a connection to the store that keeps them.

@@ -6,8 +6,7 @@ use std::time::Duration;
 use tenure_core::driver::ForceReleased;
 use tenure_core::{ErrorKind, LockName, Result};
 
-use crate::link::{Fault, Link, Traffic};
-use crate::locks;
+use crate::link::{Fault, Link, Operation, Traffic, Wakeups};
 use crate::store::Store;
 
 /// Makes things go wrong, on purpose and without chance. Made by [`MemoryDriver::faults`](crate::MemoryDriver::faults).
@@ -57,75 +56,6 @@ pub struct Faults {
     link: Arc<Link>,
 }
 
-/// Which calls a fault is meant for. Plain and re-entrant locks count together.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Operation {
-    /// Taking a lock, and asking again while waiting; also the entry of a re-entrant lock, and a vote in a quorum.
-    Acquire,
-    /// Renewing leases. One call may carry many; a fault meets all of them.
-    Renew,
-    /// Releasing a plain lock, or exiting a re-entrant one.
-    Release,
-    /// Undoing an attempt whose outcome is unknown.
-    Abandon,
-    /// Beginning to listen for wake-ups.
-    Watch,
-    /// Looking at a lock.
-    Inspect,
-    /// Taking a lock away as an operator.
-    ForceRelease,
-    /// Writing a fence back, as a node of a quorum.
-    Raise,
-    /// Being told which quorum to vote in.
-    Enroll,
-    /// Storing messages in a delay queue.
-    Push,
-    /// Asking a delay queue for messages, also together with settlements.
-    Receive,
-    /// Settling deliveries.
-    Settle,
-    /// Extending the leases of deliveries.
-    Extend,
-    /// Everything that operators do with a delay queue, cancelling and rescheduling included.
-    Operate,
-}
-
-/// Whether wake-ups reach the waiters of a connection.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Wakeups {
-    /// They do.
-    #[default]
-    Delivered,
-    /// They are lost on the way. Waiters then live on their fallback: they ask at every heartbeat.
-    Lost,
-    /// The store knows that they are heard by nobody, as Redis does of a client whose subscription is gone: its waiters leave the
-    /// queue when their turn comes. What they are told all the same is not worth anything.
-    Unheard,
-}
-
-impl Operation {
-    /// The operation's name in errors.
-    pub(crate) const fn as_str(self) -> &'static str {
-        match self {
-            Self::Acquire => "acquire",
-            Self::Renew => "renew",
-            Self::Release => "release",
-            Self::Abandon => "abandon",
-            Self::Watch => "watch",
-            Self::Inspect => "inspect",
-            Self::ForceRelease => "force_release",
-            Self::Raise => "raise",
-            Self::Enroll => "enroll",
-            Self::Push => "push",
-            Self::Receive => "receive",
-            Self::Settle => "settle",
-            Self::Extend => "extend",
-            Self::Operate => "operate",
-        }
-    }
-}
-
 impl Faults {
     pub(crate) fn new(store: &Arc<Store>, link: &Arc<Link>) -> Self {
         Self { store: Arc::clone(store), link: Arc::clone(link) }
@@ -150,7 +80,7 @@ impl Faults {
     /// [`ErrorKind::InvalidArgument`] when `name` is not the name of a lock.
     pub fn lose(&self, name: impl AsRef<[u8]>) -> Result<ForceReleased> {
         let name = LockName::new(name)?;
-        Ok(locks::force_release(&self.store, &name, None))
+        Ok(self.store.force_release(&name, None))
     }
 
     /// The store forgets everything at once, fence counters included, as a server without persistence does when it

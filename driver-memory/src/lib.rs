@@ -40,6 +40,7 @@
 //! # let _ = (one, other);
 //! ```
 
+mod ballots;
 mod decide;
 mod delay;
 mod driver;
@@ -54,5 +55,6 @@ mod sweep;
 mod voting;
 
 pub use driver::{MemoryDriver, MemoryDriverBuilder};
-pub use faults::{Faults, Operation, Wakeups};
+pub use faults::Faults;
+pub use link::{Operation, Wakeups};
 pub use store::Residue;

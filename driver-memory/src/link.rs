@@ -12,7 +12,7 @@ use tokio::sync::{oneshot, watch};
 use tokio::task::coop::consume_budget;
 use tokio::time::sleep;
 
-use crate::faults::{Operation, Wakeups};
+use crate::decide::Heard;
 
 /// What separates a client from the store.
 pub(crate) struct Link {
@@ -66,15 +66,73 @@ pub(crate) enum Fault {
     Hang,
 }
 
-/// What became of a wake-up.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Heard {
-    Yes,
-    /// The link is deaf; who knows whether the waiter was on it.
-    Perhaps,
-    /// It listens on a link that is known to hear nothing.
-    Never,
-    ByNobody,
+/// Which calls a fault is meant for. Plain and re-entrant locks count together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Operation {
+    /// Taking a lock, and asking again while waiting; also the entry of a re-entrant lock, and a vote in a quorum.
+    Acquire,
+    /// Renewing leases. One call may carry many; a fault meets all of them.
+    Renew,
+    /// Releasing a plain lock, or exiting a re-entrant one.
+    Release,
+    /// Undoing an attempt whose outcome is unknown.
+    Abandon,
+    /// Beginning to listen for wake-ups.
+    Watch,
+    /// Looking at a lock.
+    Inspect,
+    /// Taking a lock away as an operator.
+    ForceRelease,
+    /// Writing a fence back, as a node of a quorum.
+    Raise,
+    /// Being told which quorum to vote in.
+    Enroll,
+    /// Storing messages in a delay queue.
+    Push,
+    /// Asking a delay queue for messages, also together with settlements.
+    Receive,
+    /// Settling deliveries.
+    Settle,
+    /// Extending the leases of deliveries.
+    Extend,
+    /// Everything that operators do with a delay queue, cancelling and rescheduling included.
+    Operate,
+}
+
+/// Whether wake-ups reach the waiters of a connection.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Wakeups {
+    /// They do.
+    #[default]
+    Delivered,
+    /// They are lost on the way. Waiters then live on their fallback: they ask at every heartbeat.
+    Lost,
+    /// The store knows that they are heard by nobody, as Redis does of a client whose subscription is gone: its waiters leave the
+    /// queue when their turn comes. What they are told all the same is not worth anything.
+    Unheard,
+}
+
+impl Operation {
+    /// The operation's name in errors.
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Acquire => "acquire",
+            Self::Renew => "renew",
+            Self::Release => "release",
+            Self::Abandon => "abandon",
+            Self::Watch => "watch",
+            Self::Inspect => "inspect",
+            Self::ForceRelease => "force_release",
+            Self::Raise => "raise",
+            Self::Enroll => "enroll",
+            Self::Push => "push",
+            Self::Receive => "receive",
+            Self::Settle => "settle",
+            Self::Extend => "extend",
+            Self::Operate => "operate",
+        }
+    }
 }
 
 /// What became of a request.

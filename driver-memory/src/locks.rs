@@ -11,8 +11,8 @@ use tenure_core::{Error, ErrorKind, FencingToken, LockName, OwnerToken, Result};
 
 use crate::decide::{Caps, Refusal};
 use crate::driver::{DRIVER, MemoryDriver};
-use crate::faults::Operation;
 use crate::hold::Claimant;
+use crate::link::Operation;
 use crate::store::Store;
 
 /// How many holds one renewal may carry. There is no frame to fill; the number bounds how long the store is busy.
@@ -83,7 +83,7 @@ impl DistributedLock for MemoryDriver {
     }
 
     async fn force_release(&self, name: &LockName, expected: Option<FencingToken>) -> Result<ForceReleased> {
-        self.call(Operation::ForceRelease, name, move |store, name| Ok(force_release(store, name, expected))).await
+        self.call(Operation::ForceRelease, name, move |store, name| Ok(store.force_release(name, expected))).await
     }
 
     async fn close(&self) {
@@ -130,15 +130,6 @@ pub(crate) fn abandon(store: &Store, claimant: Claimant, name: &LockName, token:
         let (state, mut outside) = entry.with_outside();
         state.abandon(now, claimant, &token, &mut outside);
     });
-}
-
-/// Takes the lock from whoever holds it, or from the hold with the expected fence alone.
-pub(crate) fn force_release(store: &Store, name: &LockName, expected: Option<FencingToken>) -> ForceReleased {
-    store.with_entry(name, |entry| {
-        let now = entry.now;
-        let (state, mut outside) = entry.with_outside();
-        state.force_release(now, expected, &mut outside)
-    })
 }
 
 pub(crate) fn abandoned() -> Error {

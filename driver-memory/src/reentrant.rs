@@ -8,8 +8,8 @@ use tenure_core::driver::{
 use tenure_core::{LockName, OwnerId, Result};
 
 use crate::driver::MemoryDriver;
-use crate::faults::Operation;
 use crate::hold::Claimant;
+use crate::link::Operation;
 use crate::locks;
 use crate::store::Store;
 

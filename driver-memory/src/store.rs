@@ -4,16 +4,16 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use tenure_core::driver::Handed;
+use tenure_core::driver::{ForceReleased, Handed};
 use tenure_core::queue::QueueName;
 use tenure_core::{FenceFloor, FencingToken, LockName, OwnerToken};
 use tokio::time::Instant;
 
-use crate::decide::{Caps, Given, NameState, Outside};
+use crate::ballots::Voting;
+use crate::decide::{Caps, Given, Heard, NameState, Outside};
 use crate::delay::{QueueState, Queues, Turn};
-use crate::link::{Heard, Link};
+use crate::link::Link;
 use crate::sweep::Sweep;
-use crate::voting::Voting;
 
 /// How long an abandoned token is remembered.
 pub(crate) const TOMBSTONE_FOR: Duration = Duration::from_secs(60);
@@ -174,6 +174,15 @@ impl Store {
             state.beyond.last_fence = state.beyond.last_fence.max(floor.get());
         }
         self.queues.raise_fences(floor);
+    }
+
+    /// Takes the lock from whoever holds it, or from the hold with the expected fence alone.
+    pub(crate) fn force_release(&self, name: &LockName, expected: Option<FencingToken>) -> ForceReleased {
+        self.with_entry(name, |entry| {
+            let now = entry.now;
+            let (state, mut outside) = entry.with_outside();
+            state.force_release(now, expected, &mut outside)
+        })
     }
 
     /// A new connection, which is woken like all others.

@@ -11,8 +11,8 @@ use tenure_core::{FencingToken, Label, LockName, OwnerId, OwnerToken};
 use tokio::time::Instant;
 
 use super::{Caps, Given, NameState, Outside, Refusal};
+use crate::decide::Heard;
 use crate::hold::Claimant;
-use crate::link::Heard;
 
 const CAPS: Caps = Caps { max_waiters: 3, max_depth: 3, ..Caps::DEFAULT };
 const TTL: Duration = Duration::from_secs(10);

@@ -12,8 +12,8 @@ use tenure_core::{Error, ErrorKind, Result};
 
 use super::state::{QueueCaps, QueueState, Turn};
 use crate::driver::MemoryDriver;
-use crate::faults::Operation;
 use crate::link::Failure;
+use crate::link::Operation;
 
 /// How many messages one request may carry. There is no frame to fill; the number bounds how long the store is busy.
 const BATCH: usize = 1000;

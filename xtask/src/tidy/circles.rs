@@ -18,9 +18,7 @@ const KNOWN: &[(&str, usize)] = &[
     ("backends", 18),
     ("compare", 40),
     ("conformance-tests", 53),
-    ("core", 0),
     ("driver-etcd", 12),
-    ("driver-memory", 7),
     ("redis-support", 14),
     ("xtask", 5),
 ];

@@ -15,8 +15,8 @@ use crate::value::limits::{Attempts, Delay, Payload};
 /// For how long an id stays known after its message was acknowledged, unless told otherwise.
 const DEFAULT_WINDOW: Duration = Duration::from_secs(3600);
 
-/// A message to be stored, with options of its own: for [`Queue::push_many`] and [`Lock::or_park`](crate::Lock::or_park).
-/// [`Queue::push`] has the same options. They are checked when the message is pushed.
+/// A message to be stored, with options of its own: for [`Queue::push_many`](crate::queue::Queue::push_many) and [`Lock::or_park`](crate::Lock::or_park).
+/// [`Queue::push`](crate::queue::Queue::push) has the same options. They are checked when the message is pushed.
 ///
 /// ```
 /// # use std::time::Duration;

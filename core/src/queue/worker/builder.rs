@@ -12,7 +12,7 @@ use crate::value::error::{Error, ErrorKind, LockName, Result};
 use crate::value::limits::{Delay, Lease};
 use crate::value::ttl::Ttl;
 
-/// Settings of a [`Worker`]; made by [`Queue::worker`].
+/// Settings of a [`Worker`](crate::queue::Worker); made by [`Queue::worker`].
 #[must_use = "a builder does nothing until `start`"]
 pub struct WorkerBuilder<T> {
     queue: Queue<T>,
@@ -111,7 +111,7 @@ impl<T: 'static> WorkerBuilder<T> {
         self
     }
 
-    /// Tells what happens in the worker, for metrics and alarms. Default: nobody is told; [`Worker::stats`] counts always.
+    /// Tells what happens in the worker, for metrics and alarms. Default: nobody is told; [`Worker::stats`](crate::queue::Worker::stats) counts always.
     ///
     /// The hook is called where it happens, in the order in which it happens to a message, and so must return at once;
     /// clone an event and send it elsewhere for anything that takes time. A hook that panics does no harm.

@@ -152,6 +152,20 @@ async fn only_those_who_want_the_same_are_served() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_lease_goes_back_if_those_who_wait_want_it_otherwise() {
+    let (stage, client) = relaying([Step::Grant, Step::Busy, Step::Busy]);
+    let first = lock(&client).acquire().await.unwrap();
+    let other = || lock(&client).ttl(TTL / 2);
+    let (one, two) = (waiter(other()).await, waiter(other()).await);
+    first.release().await.unwrap();
+    settled().await;
+    assert_eq!(stage.sent("release").len(), 1);
+    assert!(!one.is_finished() && !two.is_finished(), "their lease would have another length");
+    one.abort();
+    two.abort();
+}
+
+#[tokio::test(start_paused = true)]
 async fn switched_off_every_waiter_asks() {
     let acquire = steps([Step::Grant, Step::Busy, Step::Busy, Step::Busy, Step::Busy]);
     let stage = Stage { acquire, range: RANGE, ..Stage::default() };
@@ -168,6 +182,9 @@ async fn switched_off_every_waiter_asks() {
     let backend = tenure_core::driver::Backend::new(stage);
     let error = Client::builder(backend).holders_per_grant(too_many).build().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+    let (stage, _) = Stage::default().client();
+    let backend = tenure_core::driver::Backend::new(stage);
+    Client::builder(backend).holders_per_grant(too_many - 1).build().unwrap();
 }
 
 #[tokio::test(start_paused = true)]

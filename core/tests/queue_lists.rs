@@ -2,6 +2,7 @@
 
 mod queue_stage;
 
+use std::collections::HashSet;
 use std::pin::pin;
 
 use futures_util::{StreamExt as _, TryStreamExt as _};
@@ -54,6 +55,20 @@ async fn dead_letters_are_chosen_by_what_they_say() {
     assert_eq!(letters.redrive_where(ms(0), because("outage")).await.unwrap(), 2);
     let stats = queue.stats().await.unwrap();
     assert_eq!((stats.ready, stats.dead), (2, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_dead_letter_is_looked_at_once_on_whichever_page_it_is() {
+    let (_, _, _, queue) = staged();
+    dead(&queue, &["outage"; 600]).await;
+    let mut seen = HashSet::new();
+    let looked = |letter: &DeadLetter| {
+        assert!(seen.insert(letter.id.clone()), "{} was shown twice", letter.id);
+        false
+    };
+    assert_eq!(queue.dead_letters().purge_where(looked).await.unwrap(), 0);
+    assert_eq!(seen.len(), 600);
+    assert_eq!(queue.dead_letters().redrive_all(ms(0)).await.unwrap(), 600);
 }
 
 #[tokio::test(start_paused = true)]

@@ -462,6 +462,12 @@ mod tests {
     use super::*;
 
     #[test]
+    fn only_a_timeout_is_a_timeout() {
+        assert!(Error::new(ErrorKind::TimedOut, "late").is_timed_out());
+        assert!(!Error::new(ErrorKind::Unavailable, "gone").is_timed_out());
+    }
+
+    #[test]
     fn an_error_says_what_where_and_keeps_its_cause() {
         let name = LockName::new("orders/42").unwrap();
         let error = Error::new(ErrorKind::Unavailable, "connection refused")

@@ -120,7 +120,7 @@ mod tests {
             ("xtask tidy --fix", "Tidy(Options { fix: true })"),
             (
                 "xtask mutants --driver lua --driver core --check 1,2 --file a --list",
-                "Mutants(Options { driver: [Lua, Core], sample: None, seed: 1, file: [\"a\"], tests: [], list: true, \
+                "Mutants(Options { driver: [Lua, Core], sample: None, seed: 1, file: [\"a\"], tests: [], package: [], list: true, \
                  check: [1, 2], again: false, jobs: 2, longest: 10 })",
             ),
             ("xtask mutants --driver fred", "InvalidValue"),

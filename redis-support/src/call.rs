@@ -9,8 +9,9 @@ use tenure_core::{FenceFloor, FencingToken, LockName, OwnerId, OwnerToken};
 
 use crate::args::ArgList;
 use crate::executor::ScriptCall;
-use crate::keyspace::{FenceScope, Keyspace};
+use crate::keyspace::Keyspace;
 use crate::script::{self, Script};
+use crate::settings::FenceScope;
 use crate::settings::{Fences, RedisSettings};
 
 /// How long a woken head of the queue has before others are served, in ms.

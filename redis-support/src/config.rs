@@ -5,13 +5,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tenure_core::driver::BackendUrl;
 use tenure_core::{Error, ErrorKind, Result};
 
-use crate::dial::Endpoint;
-use crate::link::Patience;
 use crate::settings::RedisSettings;
-use crate::url;
 
 /// Where a server listens.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -189,58 +185,6 @@ impl RedisConfig {
         }
     }
 
-    /// Reads a URL:
-    ///
-    /// * `redis://[user[:password]@]host[:port][/db]`: one server;
-    /// * `redis+unix:///path[?user=…&pass=…&db=…]` (also `unix://`): one server at a unix socket;
-    /// * `redis+cluster://[user[:password]@]host[:port][,host[:port]]…`: a cluster;
-    /// * `redis+sentinel://[user[:password]@]host[:port][,host[:port]]…/service[/db]`: behind sentinels.
-    ///
-    /// `rediss` in place of `redis` asks for TLS.
-    ///
-    /// Query parameters: `prefix`, `max_waiters`, `max_backlog`, `max_dead_letters`, `fences=clock|counter`, `fence_floor`, `counter_life_ms`,
-    /// `allow_eviction=true|false`, `connect_timeout_ms`, `response_timeout_ms`, `ping_interval_ms`, `protocol=resp2|resp3`, `name`; with TLS also
-    /// `ca`, `cert` and `key`, the paths of PEM files; with sentinels also `sentinel_user` and `sentinel_pass`. They
-    /// mean what the setters and [`RedisSettings`] say.
-    ///
-    /// # Errors
-    ///
-    /// [`ErrorKind::InvalidArgument`] naming what is wrong, an unknown parameter too. The URL itself, which may hold a
-    /// password, is not repeated.
-    pub fn from_url(url: &str) -> Result<Self> {
-        Self::read(BackendUrl::parse(url)?)
-    }
-
-    /// As [`from_url`](Self::from_url), of a URL that others may have taken parameters out of.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`from_url`](Self::from_url).
-    pub fn read(url: BackendUrl) -> Result<Self> {
-        url::read(url)
-    }
-
-    /// Reads a URL of several independent servers, the nodes of a quorum:
-    /// `redis://[user[:password]@]host[:port][,host[:port]]…[/db]`, or the same with `rediss`. Everything but the host
-    /// is the same for all, and as [`from_url`](Self::from_url) reads it.
-    ///
-    /// # Errors
-    ///
-    /// As [`from_url`](Self::from_url); [`ErrorKind::InvalidArgument`] also for the URL of a socket, of a cluster, or
-    /// of sentinels, which are no independent servers.
-    pub fn nodes_from_url(url: &str) -> Result<Vec<Self>> {
-        Self::read_nodes(BackendUrl::parse(url)?)
-    }
-
-    /// As [`nodes_from_url`](Self::nodes_from_url), of a URL that others may have taken parameters out of.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`nodes_from_url`](Self::nodes_from_url).
-    pub fn read_nodes(url: BackendUrl) -> Result<Vec<Self>> {
-        url::read_nodes(url)
-    }
-
     /// The user to log in as; default is the server's default user. Needs a [`password`](Self::password).
     #[must_use]
     pub fn username(mut self, username: impl Into<String>) -> Self {
@@ -373,6 +317,32 @@ fn within(what: &str, time: Duration) -> Result<Duration> {
         return Ok(time);
     }
     Err(Error::new(ErrorKind::InvalidArgument, format!("a {what} of {time:?} is outside 10 ms to 60 s")))
+}
+
+/// One server and how to log in there. Credentials are kept out of `Debug`.
+#[derive(Clone, Debug)]
+pub struct Endpoint {
+    /// Where it listens.
+    pub address: Address,
+    /// Who logs in.
+    pub login: Login,
+    /// The number of the database; always 0 on nodes of a cluster and on sentinels.
+    pub database: u32,
+    /// The protocol to speak.
+    pub protocol: Protocol,
+    /// What encrypts the connection, if anything does.
+    pub tls: Option<Tls>,
+    /// How long opening, login included, may take.
+    pub timeout: Duration,
+}
+
+/// How long requests wait for a broken link.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Patience {
+    /// Each of them so long.
+    EachRequest(Duration),
+    /// Until it has been broken for so long; from then on they fail at once.
+    SinceBroken(Duration),
 }
 
 #[cfg(test)]

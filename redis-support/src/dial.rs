@@ -5,28 +5,10 @@
 
 use std::fmt::{self, Debug};
 use std::sync::Arc;
-use std::time::Duration;
 
-use crate::config::{Address, Login, Protocol, Tls};
+use crate::config::Endpoint;
 use crate::error::ExecError;
 use crate::executor::{Reply, ScriptCall};
-
-/// One server and how to log in there. Credentials are kept out of `Debug`.
-#[derive(Clone, Debug)]
-pub struct Endpoint {
-    /// Where it listens.
-    pub address: Address,
-    /// Who logs in.
-    pub login: Login,
-    /// The number of the database; always 0 on nodes of a cluster and on sentinels.
-    pub database: u32,
-    /// The protocol to speak.
-    pub protocol: Protocol,
-    /// What encrypts the connection, if anything does.
-    pub tls: Option<Tls>,
-    /// How long opening, login included, may take.
-    pub timeout: Duration,
-}
 
 /// What came in on a channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

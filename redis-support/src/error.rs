@@ -173,6 +173,14 @@ fn recognise<'a>(code: &'a str, message: &str) -> &'a str {
     HIDDEN.into_iter().find(hidden).unwrap_or(code)
 }
 
+impl Keyspace {
+    /// The error for users of a request that no script made, such as connecting.
+    #[must_use]
+    pub fn explain(&self, error: ExecError) -> Error {
+        error.into_error(self, None)
+    }
+}
+
 /// Names a refusal. Every code listed is one that the server gives before it executes anything, or that makes a script
 /// end before it has granted or ended anything; but a right that a script lacks may be missing at any of its commands.
 fn refusal(code: &str, message: &str, keys: &Keyspace, script: Option<&Script>) -> Error {
@@ -244,8 +252,9 @@ fn missing_right(message: &str, keys: &Keyspace, script: Option<&Script>) -> Str
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::keyspace::{ClientId, FenceScope, Prefix};
+    use crate::keyspace::ClientId;
     use crate::script::RENEW;
+    use crate::settings::{FenceScope, Prefix};
 
     fn named(text: &str) -> Error {
         let keys = Keyspace::new(Prefix::default(), FenceScope::Node, ClientId::random());

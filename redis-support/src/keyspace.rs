@@ -28,58 +28,11 @@ mod queues;
 
 use std::ops::RangeInclusive;
 
-use tenure_core::{Error, ErrorKind, LockName, OwnerToken, Result};
+use tenure_core::{LockName, OwnerToken};
 
 use crate::args::ArgList;
-use crate::error::ExecError;
-use crate::settings::RedisSettings;
+use crate::settings::{FenceScope, Prefix, RedisSettings};
 use crate::slot;
-
-/// What all keys and channels begin with: 1 to 64 of `A-Z a-z 0-9 _ . -`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Prefix(String);
-
-impl Prefix {
-    /// Checks `prefix`.
-    ///
-    /// # Errors
-    ///
-    /// [`ErrorKind::InvalidArgument`] when it is empty, longer than 64 bytes, or holds another character.
-    pub fn new(prefix: impl Into<String>) -> Result<Self> {
-        let prefix = prefix.into();
-        let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"_.-".contains(&byte);
-        if prefix.is_empty() || prefix.len() > 64 || !prefix.bytes().all(fits) {
-            let text = format!("the prefix \"{}\" is not 1 to 64 of A-Z a-z 0-9 _ . -", prefix.escape_debug());
-            return Err(Error::new(ErrorKind::InvalidArgument, text));
-        }
-        Ok(Self(prefix))
-    }
-
-    /// The text.
-    #[must_use]
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-}
-
-impl Default for Prefix {
-    /// `tenure`.
-    fn default() -> Self {
-        Self("tenure".into())
-    }
-}
-
-/// Which locks share a fence counter. Where the keys are decides that, and no user does.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum FenceScope {
-    /// All locks of a node: nothing is stored per name.
-    #[default]
-    Node,
-    /// Each name has its own, in the slot of the name; one that the clock seeds is forgotten
-    /// [a while](crate::RedisSettings::counter_life) after the last grant.
-    Name,
-}
 
 /// What a client's wake-up channel is told apart by: 16 random characters.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -134,12 +87,6 @@ impl Keyspace {
         key
     }
 
-    /// The error for users of a request that no script made, such as connecting.
-    #[must_use]
-    pub fn explain(&self, error: ExecError) -> Error {
-        error.into_error(self, None)
-    }
-
     /// The channel that this client listens on.
     #[must_use]
     pub fn wake_channel(&self) -> String {
@@ -148,7 +95,7 @@ impl Keyspace {
 
     /// What every client's wake-up channel begins with.
     pub(crate) fn wake_channel_prefix(&self) -> String {
-        format!("{}:wake:", self.prefix.0)
+        format!("{}:wake:", self.prefix.as_str())
     }
 
     /// A waiter's member in the queue: its token, and where it listens.
@@ -189,7 +136,7 @@ impl Keyspace {
     pub(crate) fn push_fence(&self, keys: &mut ArgList, name: &LockName) {
         match self.scope {
             FenceScope::Node => keys.push_with(|out| {
-                out.extend_from_slice(self.prefix.0.as_bytes());
+                out.extend_from_slice(self.prefix.as_str().as_bytes());
                 out.extend_from_slice(b":{fence}");
             }),
             FenceScope::Name => self.push_own_fence(keys, name),
@@ -204,7 +151,7 @@ impl Keyspace {
     /// Which quorum the server votes in.
     pub(crate) fn push_electorate(&self, keys: &mut ArgList) {
         keys.push_with(|out| {
-            out.extend_from_slice(self.prefix.0.as_bytes());
+            out.extend_from_slice(self.prefix.as_str().as_bytes());
             out.extend_from_slice(b":{electorate}");
         });
     }
@@ -217,7 +164,7 @@ impl Keyspace {
     /// Two keys for trying rights on: one spelled like a lock's, one like a side key's, both in the same of these slots.
     /// Neither is any name's: names have no % but before two digits.
     pub(crate) fn push_probes(&self, keys: &mut ArgList, slots: &RangeInclusive<u16>) {
-        let (prefix, tag) = (&self.prefix.0, self.client.0.as_str());
+        let (prefix, tag) = (&self.prefix.as_str(), self.client.0.as_str());
         let spelled = |number: u64| format!("{prefix}:%rights-{tag}{number}");
         let probe = (0..).map(spelled).find(|key| slots.contains(&slot::of(key.as_bytes()))).unwrap_or_default();
         let side = format!("{{{probe}}}:probe");
@@ -227,7 +174,7 @@ impl Keyspace {
 
     /// The rights that an access control list has to give, as its rules are written.
     pub(crate) fn rules(&self) -> String {
-        let prefix = &self.prefix.0;
+        let prefix = &self.prefix.as_str();
         format!("~{prefix}:* ~{{{prefix}:* &{prefix}:*")
     }
 
@@ -243,7 +190,7 @@ impl Keyspace {
     }
 
     fn lock(&self, out: &mut Vec<u8>, name: &LockName) {
-        out.extend_from_slice(self.prefix.0.as_bytes());
+        out.extend_from_slice(self.prefix.as_str().as_bytes());
         out.push(b':');
         encode(out, name.as_bytes());
     }
@@ -327,7 +274,7 @@ mod tests {
     #[test]
     fn a_prefix_is_checked() {
         for bad in ["", "a:b", "{a}", "a b", "\u{e9}", &"x".repeat(65)] {
-            assert_eq!(Prefix::new(bad).unwrap_err().kind(), ErrorKind::InvalidArgument, "{bad}");
+            assert_eq!(Prefix::new(bad).unwrap_err().kind(), tenure_core::ErrorKind::InvalidArgument, "{bad}");
         }
         assert!(Prefix::new("My_app-2.locks").is_ok());
     }

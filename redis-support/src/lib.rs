@@ -51,14 +51,14 @@ mod wake;
 
 pub use args::ArgList;
 pub use check::Notes;
-pub use config::{Address, Identity, Login, Protocol, RedisConfig, Tls, Topology};
-pub use dial::{Dialer, Endpoint, Heard, Listen, Request, Socket};
+pub use config::{Address, Endpoint, Identity, Login, Protocol, RedisConfig, Tls, Topology};
+pub use dial::{Dialer, Heard, Listen, Request, Socket};
 pub use error::ExecError;
 pub use executor::{Placement, RedisExecutor, Reply, ScriptCall};
-pub use keyspace::{ClientId, FenceScope, Keyspace, Prefix};
+pub use keyspace::{ClientId, Keyspace};
 pub use lock::RedisLocks;
 pub use nodes::connect_nodes;
 pub use remote::Remote;
 pub use script::{SCRIPTS, Script};
-pub use settings::{Eviction, Fences, RedisSettings};
+pub use settings::{Eviction, FenceScope, Fences, Prefix, RedisSettings};
 pub use wake::WakeLink;

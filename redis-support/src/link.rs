@@ -7,15 +7,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use async_trait::async_trait;
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout, timeout_at};
 
-use crate::config::{Address, RedisConfig};
-use crate::dial::{Dialer, Endpoint, Heard, Listen, Request, Socket};
+use crate::config::{Address, Endpoint, Patience, RedisConfig};
+use crate::dial::{Dialer, Heard, Listen, Request, Socket};
 use crate::error::ExecError;
 use crate::executor::Reply;
-use crate::sentinel::Sentinels;
 
 /// A request given up this long after it left casts doubt on the link.
 const DOUBT_AFTER: Duration = Duration::from_millis(200);
@@ -25,16 +25,26 @@ pub(crate) enum Route<D: Dialer> {
     /// Always to the same server.
     Fixed(Endpoint),
     /// To whichever server the sentinels name.
-    Named(Arc<Sentinels<D>>),
+    Named(Arc<dyn NamesPrimary<D::Socket>>),
 }
 
-/// How long requests wait for a broken link.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Patience {
-    /// Each of them so long.
-    EachRequest(Duration),
-    /// Until it has been broken for so long; from then on they fail at once.
-    SinceBroken(Duration),
+/// Who knows which server is the primary.
+#[async_trait]
+pub(crate) trait NamesPrimary<S>: Send + Sync {
+    /// What it stands for, in words.
+    fn place(&self) -> String;
+
+    /// Returns when there may be another primary. Dropping the future forgets no news.
+    async fn moved(&self);
+
+    /// The primary, as far as is known.
+    async fn primary(&self) -> Result<Address, ExecError>;
+
+    /// The primary, and how to log in there.
+    async fn endpoint(&self) -> Result<Endpoint, ExecError>;
+
+    /// Makes sure that a server is a primary.
+    async fn confirm(&self, socket: &S) -> Result<(), ExecError>;
 }
 
 /// The times of a link.

@@ -19,19 +19,18 @@ use crate::config::{RedisConfig, Topology};
 use crate::damage::{self, Met};
 use crate::dial::Dialer;
 use crate::executor::{self, Placement, RedisExecutor, Reply, ScriptCall};
-use crate::keyspace::{ClientId, FenceScope, Keyspace};
+use crate::keyspace::{ClientId, Keyspace};
 use crate::remote::Remote;
-use crate::reply;
+use crate::reply::{self, GO_ON};
 use crate::script;
 use crate::seats::Seat;
+use crate::settings::FenceScope;
 use crate::settings::{Fences, RedisSettings};
 use crate::slot;
 use crate::wake::WakeLink;
 
 /// How many leases one renewal script carries.
 const RENEW_BATCH: usize = 100;
-/// The answer of a script that freed a lock and did not get as far as a live waiter.
-pub(crate) const GO_ON: i64 = -2;
 
 /// The driver traits over an executor. Clones share it.
 ///

@@ -8,10 +8,11 @@ use futures_util::future::join_all;
 use tenure_core::driver::QuorumNode;
 use tenure_core::{Error, ErrorKind, Result};
 
+use crate::config::Endpoint;
+use crate::config::Patience;
 use crate::config::{RedisConfig, Topology};
-use crate::dial::{Dialer, Endpoint};
+use crate::dial::Dialer;
 use crate::keyspace::{ClientId, Keyspace};
-use crate::link::Patience;
 use crate::lock::RedisLocks;
 use crate::remote::Remote;
 use crate::seats::{Seat, Seats};

@@ -11,13 +11,14 @@ use tenure_testkit::inputs::{self, SECRET, assert_sound, frugally};
 
 use crate::args::ArgList;
 use crate::check::{Notes, Replicas};
+use crate::cluster::{SlotMap, redirection};
 use crate::config::{Address, RedisConfig};
 use crate::damage::Met;
 use crate::error::ExecError;
 use crate::executor::{Placement, Reply};
-use crate::keyspace::{ClientId, FenceScope, Keyspace, Prefix};
+use crate::keyspace::{ClientId, Keyspace};
 use crate::settings::{Eviction, RedisSettings};
-use crate::slot::{SlotMap, redirection};
+use crate::settings::{FenceScope, Prefix};
 use crate::wake::WakeLink;
 use crate::{check, damage, doctor, reply, script, sentinel, voting};
 

@@ -4,8 +4,9 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use crate::cluster::Cluster;
+use crate::config::Endpoint;
 use crate::config::{RedisConfig, Topology};
-use crate::dial::{Dialer, Endpoint, Heard, Listen, Request};
+use crate::dial::{Dialer, Heard, Listen, Request};
 use crate::error::ExecError;
 use crate::executor::{Placement, RedisExecutor, Reply, ScriptCall};
 use crate::link::{Link, Route};
@@ -46,7 +47,7 @@ impl<D: Dialer> Remote<D> {
             }
             Topology::Sentinel { sentinels, service } => {
                 let sentinels = Sentinels::start(&dialer, config, sentinels, service);
-                let route = Route::Named(Arc::clone(&sentinels));
+                let route = Route::Named(Arc::clone(&sentinels) as Arc<_>);
                 Servers::Primary(Link::new(dialer, route, listen, config, None).connect().await?, sentinels)
             }
             Topology::Cluster(seeds) => Servers::Cluster(Cluster::connect(dialer, config, seeds, listen).await?),

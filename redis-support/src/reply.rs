@@ -8,8 +8,10 @@ use tenure_core::{Error, ErrorKind, FenceFloor, FencingToken, Label, Result};
 use crate::call::{FENCES, MAX_DEPTH};
 use crate::damage;
 use crate::executor::Reply;
-use crate::lock::GO_ON;
 use crate::settings::RedisSettings;
+
+/// The answer of a script that freed a lock and did not get as far as a live waiter.
+pub(crate) const GO_ON: i64 = -2;
 
 impl Reply {
     pub(crate) fn int(&self) -> Result<i64> {

@@ -5,14 +5,16 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use async_trait::async_trait;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until, timeout};
 
+use crate::config::Endpoint;
 use crate::config::{Address, RedisConfig};
-use crate::dial::{Dialer, Endpoint, Heard, Listen, Request, Socket};
+use crate::dial::{Dialer, Heard, Listen, Request, Socket};
 use crate::error::ExecError;
 use crate::executor::Reply;
-use crate::link::{Link, Route};
+use crate::link::{Link, NamesPrimary, Route};
 
 /// Where sentinels announce a new primary: `<service> <old host> <old port> <new host> <new port>`.
 const ANNOUNCEMENTS: &str = "+switch-master";
@@ -61,14 +63,38 @@ impl<D: Dialer> Sentinels<D> {
         })
     }
 
+    async fn ask(&self, sentinel: &Address) -> Result<Address, ExecError> {
+        let socket = self.dialer.dial(&self.config.sentinel(sentinel.clone()), None).await?;
+        let request = ["SENTINEL", "get-master-addr-by-name", &self.service];
+        let reply = match socket.send(&Request::words(&request)).await {
+            Err(ExecError::SentUnknown { message, source }) => return Err(ExecError::NotSent { message, source }),
+            reply => reply?,
+        };
+        if reply == Reply::Nil {
+            let message = format!("the sentinel {sentinel} knows no primary called {}", self.service);
+            return Err(ExecError::NotSent { message, source: None });
+        }
+        place(&reply).ok_or_else(|| ExecError::Protocol { message: "a sentinel answered in an unexpected form".into() })
+    }
+
+    /// Stops listening.
+    pub(crate) async fn close(&self) {
+        for link in &self.links {
+            link.close().await;
+        }
+    }
+}
+
+#[async_trait]
+impl<D: Dialer> NamesPrimary<D::Socket> for Sentinels<D> {
     /// What the sentinels stand for, in words.
-    pub(crate) fn place(&self) -> String {
+    fn place(&self) -> String {
         format!("the primary of {}", self.service)
     }
 
     /// Returns when there may be another primary: at once for the first announcement after a while. Those that follow at its
     /// heels are one, told a moment later. Dropping the future forgets none.
-    pub(crate) async fn moved(&self) {
+    async fn moved(&self) {
         let told = || self.told.lock().unwrap_or_else(PoisonError::into_inner);
         let last = *told();
         if let Some(last) = last {
@@ -78,13 +104,8 @@ impl<D: Dialer> Sentinels<D> {
         *told() = Some(Instant::now());
     }
 
-    /// The primary, and how to log in there.
-    pub(crate) async fn endpoint(&self) -> Result<Endpoint, ExecError> {
-        Ok(self.config.endpoint(self.primary().await?))
-    }
-
     /// The primary, as the first sentinel that answers knows it.
-    pub(crate) async fn primary(&self) -> Result<Address, ExecError> {
+    async fn primary(&self) -> Result<Address, ExecError> {
         let (count, first) = (self.addresses.len(), self.answering.load(Ordering::Relaxed));
         let mut last = ExecError::NotSent { message: "no sentinel is named".into(), source: None };
         for at in (0..count).map(|i| (first + i) % count) {
@@ -104,22 +125,13 @@ impl<D: Dialer> Sentinels<D> {
         Err(last)
     }
 
-    async fn ask(&self, sentinel: &Address) -> Result<Address, ExecError> {
-        let socket = self.dialer.dial(&self.config.sentinel(sentinel.clone()), None).await?;
-        let request = ["SENTINEL", "get-master-addr-by-name", &self.service];
-        let reply = match socket.send(&Request::words(&request)).await {
-            Err(ExecError::SentUnknown { message, source }) => return Err(ExecError::NotSent { message, source }),
-            reply => reply?,
-        };
-        if reply == Reply::Nil {
-            let message = format!("the sentinel {sentinel} knows no primary called {}", self.service);
-            return Err(ExecError::NotSent { message, source: None });
-        }
-        place(&reply).ok_or_else(|| ExecError::Protocol { message: "a sentinel answered in an unexpected form".into() })
+    /// The primary, and how to log in there.
+    async fn endpoint(&self) -> Result<Endpoint, ExecError> {
+        Ok(self.config.endpoint(self.primary().await?))
     }
 
     /// Makes sure that a server is a primary: sentinels learn late, and a restarted one may be a replica by now.
-    pub(crate) async fn confirm(&self, socket: &D::Socket) -> Result<(), ExecError> {
+    async fn confirm(&self, socket: &D::Socket) -> Result<(), ExecError> {
         match socket.send(&Request::words(&["ROLE"])).await {
             Ok(Reply::Array(parts)) if parts.first() == Some(&Reply::Bytes(b"master".to_vec())) => Ok(()),
             Ok(_) => {
@@ -128,13 +140,6 @@ impl<D: Dialer> Sentinels<D> {
             }
             Err(error) if error.is_denied() => Ok(()), // writing to a replica is refused anyway
             Err(error) => Err(error),
-        }
-    }
-
-    /// Stops listening.
-    pub(crate) async fn close(&self) {
-        for link in &self.links {
-            link.close().await;
         }
     }
 }

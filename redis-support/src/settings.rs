@@ -5,8 +5,6 @@ use std::time::Duration;
 use tenure_core::driver::CLOCKS_APART;
 use tenure_core::{Error, ErrorKind, FenceFloor, Result};
 
-use crate::keyspace::{FenceScope, Prefix};
-
 /// Where fencing tokens come from. A grant carries eight, the first and those that its client may pass on; or one, where
 /// grants follow one another faster than the clock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -179,4 +177,50 @@ impl RedisSettings {
         self.max_dead_letters = most;
         self
     }
+}
+
+/// What all keys and channels begin with: 1 to 64 of `A-Z a-z 0-9 _ . -`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Prefix(String);
+
+impl Prefix {
+    /// Checks `prefix`.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::InvalidArgument`] when it is empty, longer than 64 bytes, or holds another character.
+    pub fn new(prefix: impl Into<String>) -> Result<Self> {
+        let prefix = prefix.into();
+        let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"_.-".contains(&byte);
+        if prefix.is_empty() || prefix.len() > 64 || !prefix.bytes().all(fits) {
+            let text = format!("the prefix \"{}\" is not 1 to 64 of A-Z a-z 0-9 _ . -", prefix.escape_debug());
+            return Err(Error::new(ErrorKind::InvalidArgument, text));
+        }
+        Ok(Self(prefix))
+    }
+
+    /// The text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl Default for Prefix {
+    /// `tenure`.
+    fn default() -> Self {
+        Self("tenure".into())
+    }
+}
+
+/// Which locks share a fence counter. Where the keys are decides that, and no user does.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum FenceScope {
+    /// All locks of a node: nothing is stored per name.
+    #[default]
+    Node,
+    /// Each name has its own, in the slot of the name; one that the clock seeds is forgotten
+    /// [a while](crate::RedisSettings::counter_life) after the last grant.
+    Name,
 }

@@ -6,8 +6,7 @@ use tenure_core::driver::BackendUrl;
 use tenure_core::{Error, ErrorKind, FenceFloor, Result};
 
 use crate::config::{Address, Protocol, RedisConfig, Tls, Topology};
-use crate::keyspace::Prefix;
-use crate::settings::{Eviction, Fences, RedisSettings};
+use crate::settings::{Eviction, Fences, Prefix, RedisSettings};
 
 const DEFAULT_PORT: u16 = 6379;
 const DEFAULT_SENTINEL_PORT: u16 = 26379;
@@ -18,6 +17,60 @@ enum Kind {
     Unix,
     Cluster,
     Sentinel,
+}
+
+impl RedisConfig {
+    /// Reads a URL:
+    ///
+    /// * `redis://[user[:password]@]host[:port][/db]`: one server;
+    /// * `redis+unix:///path[?user=…&pass=…&db=…]` (also `unix://`): one server at a unix socket;
+    /// * `redis+cluster://[user[:password]@]host[:port][,host[:port]]…`: a cluster;
+    /// * `redis+sentinel://[user[:password]@]host[:port][,host[:port]]…/service[/db]`: behind sentinels.
+    ///
+    /// `rediss` in place of `redis` asks for TLS.
+    ///
+    /// Query parameters: `prefix`, `max_waiters`, `max_backlog`, `max_dead_letters`, `fences=clock|counter`, `fence_floor`, `counter_life_ms`,
+    /// `allow_eviction=true|false`, `connect_timeout_ms`, `response_timeout_ms`, `ping_interval_ms`, `protocol=resp2|resp3`, `name`; with TLS also
+    /// `ca`, `cert` and `key`, the paths of PEM files; with sentinels also `sentinel_user` and `sentinel_pass`. They
+    /// mean what the setters and [`RedisSettings`] say.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::InvalidArgument`] naming what is wrong, an unknown parameter too. The URL itself, which may hold a
+    /// password, is not repeated.
+    pub fn from_url(url: &str) -> Result<Self> {
+        Self::read(BackendUrl::parse(url)?)
+    }
+
+    /// As [`from_url`](Self::from_url), of a URL that others may have taken parameters out of.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`from_url`](Self::from_url).
+    pub fn read(url: BackendUrl) -> Result<Self> {
+        read(url)
+    }
+
+    /// Reads a URL of several independent servers, the nodes of a quorum:
+    /// `redis://[user[:password]@]host[:port][,host[:port]]…[/db]`, or the same with `rediss`. Everything but the host
+    /// is the same for all, and as [`from_url`](Self::from_url) reads it.
+    ///
+    /// # Errors
+    ///
+    /// As [`from_url`](Self::from_url); [`ErrorKind::InvalidArgument`] also for the URL of a socket, of a cluster, or
+    /// of sentinels, which are no independent servers.
+    pub fn nodes_from_url(url: &str) -> Result<Vec<Self>> {
+        Self::read_nodes(BackendUrl::parse(url)?)
+    }
+
+    /// As [`nodes_from_url`](Self::nodes_from_url), of a URL that others may have taken parameters out of.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`nodes_from_url`](Self::nodes_from_url).
+    pub fn read_nodes(url: BackendUrl) -> Result<Vec<Self>> {
+        read_nodes(url)
+    }
 }
 
 /// See [`RedisConfig::read`].

@@ -42,11 +42,11 @@ impl Keyspace {
 
     /// The names of the queues of a group.
     pub(crate) fn push_dq_index(&self, keys: &mut ArgList, group: u16) {
-        keys.push(if self.over_slots { self.group_tag(group) } else { format!("{}:{{dq}}", self.prefix.0) });
+        keys.push(if self.over_slots { self.group_tag(group) } else { format!("{}:{{dq}}", self.prefix.as_str()) });
     }
 
     fn group_tag(&self, group: u16) -> String {
-        format!("{{{}:dq%-{group:02x}}}", self.prefix.0)
+        format!("{{{}:dq%-{group:02x}}}", self.prefix.as_str())
     }
 
     fn push_dq_key(&self, keys: &mut ArgList, queue: &QueueName, group: u16, suffix: u8) {
@@ -57,7 +57,7 @@ impl Keyspace {
                 encode(out, queue.as_bytes());
             } else {
                 out.push(b'{');
-                out.extend_from_slice(self.prefix.0.as_bytes());
+                out.extend_from_slice(self.prefix.as_str().as_bytes());
                 out.extend_from_slice(b":dq:");
                 encode(out, queue.as_bytes());
                 out.push(b'}');
@@ -72,8 +72,8 @@ mod tests {
     use tenure_core::{LockName, OwnerToken};
 
     use super::*;
-    use crate::keyspace::FenceScope;
     use crate::keyspace::tests::{space, spelled};
+    use crate::settings::FenceScope;
 
     #[test]
     fn queues_are_spelled_as_documented_and_meet_no_lock() {

@@ -8,10 +8,11 @@ use futures_util::future::join_all;
 use tenure_core::driver::ReentrantEntry;
 use tenure_core::{LockName, OwnerId, OwnerToken, Result};
 
-use crate::driver::Inner;
+use crate::answer::Tried;
+use crate::inner::Inner;
 use crate::keys::NameKeys;
 use crate::tickets::{Remains, Waiting};
-use crate::txn::{self, On, Tried};
+use crate::txn::{self, On};
 
 impl Inner {
     /// Refuses the token from now on, and undoes what it has.

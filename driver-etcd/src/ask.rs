@@ -8,16 +8,17 @@ use tenure_core::driver::{AcquireRequest, Acquisition, Begun, Busy, Grant, Lease
 use tenure_core::{Error, ErrorKind, OwnerId, OwnerToken, Result};
 use tokio::time::Instant;
 
-use crate::driver::Inner;
+use crate::answer::{self, HoldSeen, Seen, Tried};
 use crate::error::says_lease_gone;
 use crate::fences::{self, Base};
 use crate::grants::{Lease, new_id, seconds};
 use crate::idle::most_passed;
+use crate::inner::Inner;
 use crate::keys::{NameKeys, Spot};
 use crate::record::Record;
 use crate::session::CLAIM;
 use crate::tickets::{Place, Remains, Waiting};
-use crate::txn::{self, HoldSeen, Seen, Take, Tried};
+use crate::txn::{self, Take};
 use crate::watcher::Asking;
 
 /// How many answers somebody waits for who is first in line, and what the news takes.
@@ -139,8 +140,8 @@ impl Ask<'_> {
         let spot = Spot { arrival, token: *self.token() };
         tickets.set_waiting(Waiting { spot, lease: live.lease, revision: None })?;
         let asked = Instant::now();
-        let answer = match self.inner.txn(txn::enqueue(self.keys, &spot, session.key(&live), &live)).await {
-            Ok(answer) => txn::enqueued(&answer, self.keys)?,
+        let answer = match self.inner.txn(txn::enqueue(self.keys, &spot, &session.key(&live))).await {
+            Ok(answer) => answer::enqueued(&answer, self.keys)?,
             Err(error) if says_lease_gone(&error) => {
                 session.corrected(live.lease, None);
                 tickets.waits_no_more(self.token());
@@ -179,7 +180,7 @@ impl Ask<'_> {
         }
         let asked = Instant::now();
         let answer = self.inner.txn(txn::just_look(self.keys, Some(&place.spot))).await?;
-        let seen = self.take_in(txn::seen(&answer, self.keys)?);
+        let seen = self.take_in(answer::seen(&answer, self.keys)?);
         let took = asked.elapsed();
         if let Some(answer) = self.resolve(&seen, None).await? {
             return Ok(answer.known());

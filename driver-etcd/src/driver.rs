@@ -2,26 +2,14 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU32;
 
-use etcd_client::{Compare, CompareOp, Txn, TxnResponse};
-use tenure_core::driver::{AcquireRequest, Backend, DelayQueue, DistributedLock, ReentrantLock};
-use tenure_core::{Error, ErrorKind, FencingToken, LockName, OwnerToken, Result};
+use etcd_client::{Compare, CompareOp};
+use tenure_core::driver::{Backend, DelayQueue, DistributedLock, ReentrantLock};
+use tenure_core::{Error, ErrorKind, FencingToken, LockName, Result};
 
 use crate::config::EtcdConfig;
 use crate::error::{of_a_first_request, of_a_read};
-use crate::fences::Fences;
-use crate::grants::{Leases, Revoked};
-use crate::idle::Idle;
-use crate::keys::{Keyspace, NameKeys};
-use crate::link::Link;
-use crate::queue::{Clock, Delivered, HeldLooks, QueueSpace, Signals};
-use crate::session::Session;
-use crate::tickets::Tickets;
-use crate::watcher::Watcher;
-
-/// What errors and spans call the driver.
-pub(crate) const DRIVER: &str = "etcd";
+use crate::inner::{DRIVER, Inner};
 
 /// Locks on one etcd cluster. Clones share the connection, the watch and the memory of abandoned tokens.
 ///
@@ -31,56 +19,11 @@ pub struct EtcdDriver {
     pub(crate) inner: Arc<Inner>,
 }
 
-pub(crate) struct Inner {
-    pub(crate) config: EtcdConfig,
-    pub(crate) link: Arc<Link>,
-    pub(crate) leases: Arc<Leases>,
-    pub(crate) idle: Arc<Idle>,
-    pub(crate) keyspace: Keyspace,
-    pub(crate) fences: Fences,
-    pub(crate) tickets: Tickets,
-    pub(crate) watcher: Watcher,
-    pub(crate) session: Arc<Session>,
-    pub(crate) queues: QueueSpace,
-    pub(crate) clock: Arc<Clock>,
-    pub(crate) signals: Signals,
-    pub(crate) delivered: Delivered,
-    pub(crate) held_looks: HeldLooks,
-    /// How many receives are still to start behind the first message that is due, since others took what was due first.
-    pub(crate) crowded: AtomicU32,
-}
-
 impl EtcdDriver {
     /// A driver for this configuration. Does no I/O and needs no runtime.
     #[must_use]
     pub fn new(config: EtcdConfig) -> Self {
-        let link = Arc::new(Link::new(config.clone()));
-        let keyspace = Keyspace::new(&config.prefix);
-        let queues = QueueSpace::new(&config.prefix);
-        let leases = Arc::new(Leases::new(Arc::clone(&link)));
-        let watcher = Watcher::new(Arc::clone(&link), keyspace.clone());
-        let session = Session::new(Arc::clone(&link), Arc::clone(&leases), keyspace.clone(), watcher.clone());
-        let clock = Arc::new(Clock::default());
-        let fences = Fences::new(Arc::clone(&link), keyspace.fences(), config.fence_floor);
-        let signals = Signals::new(Arc::clone(&link), Arc::clone(&leases), queues.clone(), Arc::clone(&clock));
-        let inner = Inner {
-            leases,
-            idle: Arc::default(),
-            watcher,
-            session,
-            signals,
-            clock,
-            delivered: Delivered::default(),
-            held_looks: HeldLooks::default(),
-            crowded: AtomicU32::new(0),
-            queues,
-            fences,
-            tickets: Tickets::default(),
-            config,
-            link,
-            keyspace,
-        };
-        Self { inner: Arc::new(inner) }
+        Self { inner: Arc::new(Inner::new(config)) }
     }
 
     /// A driver for this URL, after a request to the cluster has been answered. Each member has the
@@ -186,53 +129,6 @@ impl EtcdDriver {
     }
 }
 
-impl Inner {
-    pub(crate) fn keys(&self, name: &LockName) -> NameKeys {
-        self.keyspace.of(name)
-    }
-
-    pub(crate) async fn txn(&self, txn: Txn) -> Result<TxnResponse> {
-        self.link.txn(txn).await
-    }
-
-    /// Revokes a lease of this token.
-    pub(crate) async fn give_up(&self, token: &OwnerToken, lease: i64) -> Result<Revoked> {
-        let revoked = self.leases.revoke(lease).await?;
-        self.tickets.end(token, lease);
-        Ok(revoked)
-    }
-
-    /// Keeps a lease of this token for later, if nothing is on it nor can come to be on it; revokes it otherwise.
-    pub(crate) async fn give_back(&self, token: &OwnerToken, lease: i64) -> Result<()> {
-        if !self.keep_for_later(token, lease) {
-            self.give_up(token, lease).await?;
-        }
-        Ok(())
-    }
-
-    /// Keeps a lease of this token, which nothing is on, for later, unless something can come to be on it.
-    pub(crate) fn keep_for_later(&self, token: &OwnerToken, lease: i64) -> bool {
-        let Some(free) = self.tickets.free(token, lease, |lease| self.idle.wants(lease)) else { return false };
-        // Only whoever strikes it may give it away: an abandonment may have come in between, and revokes it.
-        let struck = self.tickets.end(token, lease);
-        if struck {
-            self.idle.put(free, &self.leases);
-        }
-        struck
-    }
-
-    /// The ttl in the seconds that etcd counts in.
-    pub(crate) fn ttl_secs(request: &AcquireRequest) -> Result<i64> {
-        let ttl = request.ttl.get();
-        if ttl.subsec_nanos() != 0 || ttl < crate::locks::SHORTEST {
-            let text =
-                format!("etcd keeps leases of whole seconds from {:?} on, not of {ttl:?}", crate::locks::SHORTEST);
-            return Err(crate::config::invalid(text));
-        }
-        Ok(i64::try_from(ttl.as_secs()).unwrap_or(i64::MAX))
-    }
-}
-
 impl From<EtcdDriver> for Backend {
     fn from(driver: EtcdDriver) -> Self {
         let driver = Arc::new(driver);
@@ -249,20 +145,15 @@ impl fmt::Debug for EtcdDriver {
     }
 }
 
-impl Drop for Inner {
-    fn drop(&mut self) {
-        self.session.abort();
-        self.watcher.abort();
-        self.signals.abort();
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
 
     use tenure_core::driver::{Hold, Queueing};
     use tenure_testkit::{EtcdCluster, EtcdOptions};
+
+    use tenure_core::OwnerToken;
+    use tenure_core::driver::AcquireRequest;
 
     use super::*;
 

@@ -25,7 +25,7 @@ use tenure_core::{Error, ErrorKind, FenceFloor, FencingToken, Result};
 
 use crate::error::of_a_read;
 use crate::link::Link;
-use crate::txn::{reads, revision};
+use crate::link::{reads, revision};
 
 /// How many fences a revision has for locks.
 pub(crate) const OF_A_GRANT: u32 = 8;

@@ -41,6 +41,7 @@
 //! many requests each operation costs, which rights are needed and what is guaranteed stands in the README.
 
 mod abandon;
+mod answer;
 mod ask;
 mod config;
 mod doctor;
@@ -49,6 +50,7 @@ mod error;
 mod fences;
 mod grants;
 mod idle;
+mod inner;
 mod keys;
 mod link;
 mod locks;

@@ -6,7 +6,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use etcd_client::{
-    AuthClient, Client, KvClient, LeaseClient, MaintenanceClient, ResponseHeader, Txn, TxnResponse, WatchClient,
+    AuthClient, Client, GetResponse, KvClient, LeaseClient, MaintenanceClient, ResponseHeader, Txn, TxnOpResponse,
+    TxnResponse, WatchClient,
 };
 use tenure_core::{Error, ErrorKind, Result};
 use tokio::sync::watch;
@@ -318,4 +319,27 @@ impl fmt::Debug for Link {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Link").field("config", &self.config).field("current", &self.current).finish_non_exhaustive()
     }
+}
+/// The revision that an answer was given in.
+pub(crate) fn revision(answer: &TxnResponse) -> Result<i64> {
+    answer.header().map(ResponseHeader::revision).ok_or_else(|| odd("an answer without a header"))
+}
+
+/// The raft term in which an answer was given: that of the leader that served it, or a later one.
+pub(crate) fn term(answer: &TxnResponse) -> Result<u64> {
+    answer.header().map(ResponseHeader::raft_term).ok_or_else(|| odd("an answer without a header"))
+}
+
+/// What the reads of an answer found, in order. Writes have none.
+pub(crate) fn reads(answer: &TxnResponse) -> Vec<GetResponse> {
+    let read = |part| match part {
+        TxnOpResponse::Get(found) => Some(found),
+        _ => None,
+    };
+    answer.op_responses().into_iter().filter_map(read).collect()
+}
+
+/// An answer that etcd does not give.
+pub(crate) fn odd(what: &'static str) -> Error {
+    Error::new(ErrorKind::Protocol, what)
 }

@@ -10,17 +10,16 @@ use tenure_core::driver::{
 };
 use tenure_core::{FencingToken, LockName, OwnerToken, Result};
 
-use crate::driver::{DRIVER, EtcdDriver, Inner};
+use crate::answer::{self, HoldSeen, Tried};
+use crate::driver::EtcdDriver;
 use crate::error::of_a_read;
 use crate::fences::OF_A_GRANT;
 use crate::grants::Revoked;
+use crate::inner::{DRIVER, Inner, SHORTEST};
 use crate::keys::NameKeys;
 use crate::renew::{Renewable, Whose};
 use crate::tickets::On;
-use crate::txn::{self, HoldSeen, Tried};
-
-/// The shortest lease of a cluster with the default election timeout.
-pub(crate) const SHORTEST: Duration = Duration::from_secs(2);
+use crate::txn;
 
 /// How many holds one renewal carries; etcd takes 128 operations in a transaction, unless it is told otherwise.
 const RENEW_BATCH: usize = 100;
@@ -100,9 +99,9 @@ impl DistributedLock for EtcdDriver {
     async fn inspect(&self, name: &LockName) -> Result<Inspection> {
         self.inner.link.ensure_open()?;
         let answer = self.inner.txn(txn::inspect(&self.inner.keys(name))).await.map_err(of_a_read)?;
-        let reads = txn::reads(&answer);
-        let [hold, queue] = reads.as_slice() else { return Err(txn::odd("an answer of another shape")) };
-        let holder = match txn::hold_in(hold) {
+        let reads = crate::link::reads(&answer);
+        let [hold, queue] = reads.as_slice() else { return Err(crate::link::odd("an answer of another shape")) };
+        let holder = match answer::hold_in(hold) {
             Some(hold) => self.inner.holder(hold).await.map_err(of_a_read)?,
             None => None,
         };

@@ -11,13 +11,15 @@ use tenure_core::driver::{
 };
 use tenure_core::{Error, ErrorKind, OwnerId, Result};
 
+use crate::answer::{self, HoldSeen, Tried};
 use crate::ask::{Ask, Resolved};
-use crate::driver::{EtcdDriver, Inner};
+use crate::driver::EtcdDriver;
 use crate::grants::{Lease, seconds};
+use crate::inner::Inner;
 use crate::keys::NameKeys;
 use crate::record::Record;
 use crate::renew::{Renewable, Whose};
-use crate::txn::{self, HoldSeen, On, Tried};
+use crate::txn::{self, On};
 
 #[async_trait]
 impl ReentrantLock for EtcdDriver {
@@ -128,16 +130,16 @@ impl Ask<'_> {
 impl Inner {
     pub(crate) async fn hold(&self, keys: &NameKeys) -> Result<Option<HoldSeen>> {
         let answer = self.txn(txn::holds([keys])).await?;
-        Ok(txn::reads(&answer).first().and_then(txn::hold_in))
+        Ok(crate::link::reads(&answer).first().and_then(answer::hold_in))
     }
 
     /// Changes a hold if it is still as it was seen.
     pub(crate) async fn change(&self, txn: etcd_client::Txn) -> Result<Tried<Option<HoldSeen>>> {
         let answer = self.txn(txn).await?;
         if answer.succeeded() {
-            return txn::revision(&answer).map(Tried::Done);
+            return crate::link::revision(&answer).map(Tried::Done);
         }
-        Ok(Tried::Not(txn::reads(&answer).first().and_then(txn::hold_in)))
+        Ok(Tried::Not(crate::link::reads(&answer).first().and_then(answer::hold_in)))
     }
 
     /// Takes an entry out of the hold; the last one ends it.

@@ -4,11 +4,12 @@ use futures_util::future::join_all;
 use tenure_core::driver::{Renewed, Ttl};
 use tenure_core::{Error, ErrorKind, FencingToken, OwnerId, OwnerToken, Result};
 
-use crate::driver::Inner;
+use crate::answer::{self, HoldSeen, Tried};
 use crate::grants::{new_id, seconds};
+use crate::inner::Inner;
 use crate::keys::NameKeys;
 use crate::record::Record;
-use crate::txn::{self, HoldSeen, On, Tried};
+use crate::txn::{self, On};
 
 /// A lease to keep.
 pub(crate) struct Renewable {
@@ -124,11 +125,11 @@ impl Inner {
         self.link.ensure_open()?;
         let names: Vec<_> = names.collect();
         let answer = self.txn(txn::holds(names.iter().copied())).await?;
-        let holds: Vec<_> = txn::reads(&answer).iter().map(txn::hold_in).collect();
+        let holds: Vec<_> = crate::link::reads(&answer).iter().map(answer::hold_in).collect();
         if holds.len() == names.len() {
-            Ok((txn::term(&answer)?, holds))
+            Ok((crate::link::term(&answer)?, holds))
         } else {
-            Err(txn::odd("an answer of another shape"))
+            Err(crate::link::odd("an answer of another shape"))
         }
     }
 

@@ -22,7 +22,7 @@ use crate::grants::{Leases, new_id, seconds};
 use crate::keys::{Keyspace, NameKeys};
 use crate::link::Link;
 use crate::tickets::{Place, Waiting};
-use crate::txn;
+use crate::txn::{self, SessionKey};
 use crate::watcher::Watcher;
 
 /// What is asked for, in seconds: the shortest lease of a cluster with the default election timeout.
@@ -112,7 +112,7 @@ impl Session {
         self.begin(id);
         let lease = self.leases.grant(id, SECS).await?;
         let key = TxnOp::put(self.keyspace.session(lease.id), "", Some(PutOptions::new().with_lease(lease.id)));
-        let written = txn::revision(&self.link.txn(Txn::new().and_then([key])).await?)?;
+        let written = crate::link::revision(&self.link.txn(Txn::new().and_then([key])).await?)?;
         let live = Live { lease: lease.id, written, secs: lease.secs, kept: lease.since };
         let mut state = self.state();
         state.unfinished.retain(|other| *other != id);
@@ -129,8 +129,8 @@ impl Session {
     }
 
     /// The key that a place is taken on condition of.
-    pub(crate) fn key(&self, live: &Live) -> Vec<u8> {
-        self.keyspace.session(live.lease)
+    pub(crate) fn key(&self, live: &Live) -> SessionKey {
+        SessionKey { key: self.keyspace.session(live.lease), lease: live.lease, written: live.written }
     }
 
     /// Its key was found written later than was known, or not at all.
@@ -170,7 +170,7 @@ impl Session {
         let refuse = TxnOp::put(self.keyspace.session(waiting.lease), "", Some(options));
         match self.link.txn(Txn::new().and_then([refuse, delete])).await {
             Ok(answer) => {
-                self.corrected(waiting.lease, Some(txn::revision(&answer)?));
+                self.corrected(waiting.lease, Some(crate::link::revision(&answer)?));
                 Ok(())
             }
             // With the lease went whatever was on it, and nothing can come to be on it.

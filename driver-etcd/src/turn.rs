@@ -3,12 +3,13 @@
 use etcd_client::Txn;
 use tenure_core::Result;
 
+use crate::answer::{self, Head, Seen, Tried};
 use crate::ask::Ask;
-use crate::driver::Inner;
 use crate::fences::Base;
+use crate::inner::Inner;
 use crate::keys::NameKeys;
 use crate::tickets::Place;
-use crate::txn::{self, Head, Seen, Take, Tried};
+use crate::txn::{self, Take};
 
 /// How many keys are read at once.
 const PAGE: usize = 64;
@@ -51,9 +52,9 @@ impl Ask<'_> {
     async fn try_txn(&self, base: &Base, txn: Txn) -> Result<Option<Tried<Seen>>> {
         let answer = self.inner.txn(txn).await?;
         if answer.succeeded() {
-            return txn::revision(&answer).map(Tried::Done).map(Some);
+            return crate::link::revision(&answer).map(Tried::Done).map(Some);
         }
-        let (seen, look) = txn::not_taken(&answer, self.keys)?;
+        let (seen, look) = answer::not_taken(&answer, self.keys)?;
         let seen = self.take_in(seen);
         Ok((!self.inner.fences.has_moved(base, &look)).then_some(Tried::Not(seen)))
     }
@@ -112,8 +113,8 @@ impl Inner {
     /// Some keys among the places, from the front, and the revision in which they stood there.
     async fn front(&self, keys: &NameKeys, from: Vec<u8>, end: Vec<u8>) -> Result<(i64, Vec<Head>)> {
         let answer = self.txn(txn::front(from, end, PAGE)).await?;
-        let reads = txn::reads(&answer);
-        let found = reads.first().ok_or_else(|| txn::odd("an answer of another shape"))?;
-        Ok((txn::revision(&answer)?, txn::places_in(found, keys).collect()))
+        let reads = crate::link::reads(&answer);
+        let found = reads.first().ok_or_else(|| crate::link::odd("an answer of another shape"))?;
+        Ok((crate::link::revision(&answer)?, answer::places_in(found, keys).collect()))
     }
 }

@@ -1,91 +1,13 @@
 //! The transactions, and what their answers say.
 
-use etcd_client::{
-    Compare, CompareOp, DeleteOptions, GetOptions, GetResponse, KeyValue, PutOptions, Txn, TxnOp, TxnOpResponse,
-    TxnResponse,
-};
-use tenure_core::{Error, ErrorKind, FencingToken, OwnerToken, Result};
+use etcd_client::{Compare, CompareOp, DeleteOptions, GetOptions, PutOptions, Txn, TxnOp};
 
-use crate::fences::{self, Base, Fences};
+use crate::answer::{Head, HoldSeen};
+use crate::fences::{Base, Fences};
 use crate::grants::Lease;
 use crate::keys::{NameKeys, Spot};
 use crate::record::Record;
-use crate::session::Live;
 use crate::tickets::Place;
-
-/// A hold as it stands in etcd.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct HoldSeen {
-    /// `None` if somebody else wrote it.
-    pub(crate) record: Option<Record>,
-    /// The revision in which it was granted.
-    pub(crate) granted: i64,
-    /// The revision in which it was last written.
-    pub(crate) written: i64,
-    pub(crate) lease: i64,
-}
-
-/// A name at one revision, as one token sees it.
-#[derive(Debug)]
-pub(crate) struct Seen {
-    pub(crate) revision: i64,
-    pub(crate) hold: Option<HoldSeen>,
-    /// The first key among the places.
-    pub(crate) head: Option<Head>,
-    /// The token's own place.
-    pub(crate) place: Option<Place>,
-    /// How many keys are before the token's own.
-    pub(crate) ahead: u32,
-}
-
-/// A key among the places.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Head {
-    pub(crate) key: Vec<u8>,
-    pub(crate) revision: i64,
-    pub(crate) lease: i64,
-    /// `None` if it is no place: somebody else wrote it.
-    pub(crate) spot: Option<Spot>,
-}
-
-/// What a request for a place found.
-#[derive(Debug)]
-pub(crate) struct Enqueued {
-    pub(crate) seen: Seen,
-    /// How many keys were among the places before this request made one; `None` if it made none.
-    pub(crate) others: Option<i64>,
-    /// The revision in which the session's key was last written, if it is there.
-    pub(crate) session: Option<i64>,
-}
-
-/// The answer to a conditional change.
-#[derive(Debug)]
-pub(crate) enum Tried<T> {
-    /// It was made, in this revision.
-    Done(i64),
-    /// It was not; this is how things stand.
-    Not(T),
-}
-
-impl HoldSeen {
-    /// The first fence of the grant; `None` if somebody else wrote it.
-    pub(crate) fn fence(&self) -> Option<FencingToken> {
-        fences::of_lock(self.record.as_ref()?.base, self.granted).ok()
-    }
-}
-
-impl Seen {
-    /// Whether the lock is free and the token the first in line.
-    pub(crate) fn is_next(&self, token: &OwnerToken) -> bool {
-        let first = self.head.as_ref().and_then(|head| head.spot);
-        self.hold.is_none() && first.is_some_and(|first| first.token == *token)
-    }
-
-    /// Whether only somebody else's key keeps a free lock from the token.
-    pub(crate) fn is_obstructed(&self) -> bool {
-        self.hold.is_none() && self.head.as_ref().is_some_and(|head| head.spot.is_none())
-    }
-}
 
 /// Reads of constant size, however many wait. The keys are in the order of the places; a sort by revision would make etcd
 /// read them all, and its counts leave bounds on revisions aside.
@@ -152,16 +74,24 @@ impl Take<'_> {
     }
 }
 
+/// The key that a place is taken on condition of.
+pub(crate) struct SessionKey {
+    pub(crate) key: Vec<u8>,
+    pub(crate) lease: i64,
+    /// The revision in which it was last written, as far as is known.
+    pub(crate) written: i64,
+}
+
 /// Takes a place, unless the token has it, or the session's key was written since it was last seen.
-pub(crate) fn enqueue(keys: &NameKeys, spot: &Spot, session: Vec<u8>, live: &Live) -> Txn {
+pub(crate) fn enqueue(keys: &NameKeys, spot: &Spot, session: &SessionKey) -> Txn {
     let own = keys.place(spot);
-    let put = TxnOp::put(own.clone(), "", Some(PutOptions::new().with_lease(live.lease)));
+    let put = TxnOp::put(own.clone(), "", Some(PutOptions::new().with_lease(session.lease)));
     let count = GetOptions::new().with_range(keys.queue_end()).with_count_only();
     let mut joined = vec![TxnOp::get(keys.queue(), Some(count)), put];
     joined.extend(look(keys, Some(spot)));
-    let mut refused = vec![TxnOp::get(session.clone(), Some(GetOptions::new().with_keys_only()))];
+    let mut refused = vec![TxnOp::get(session.key.as_slice(), Some(GetOptions::new().with_keys_only()))];
     refused.extend(look(keys, Some(spot)));
-    let unwritten = Compare::mod_revision(session, CompareOp::Equal, live.written);
+    let unwritten = Compare::mod_revision(session.key.as_slice(), CompareOp::Equal, session.written);
     Txn::new().when([absent(own), unwritten]).and_then(joined).or_else(refused)
 }
 
@@ -235,82 +165,6 @@ pub(crate) fn inspect(keys: &NameKeys) -> Txn {
     Txn::new().and_then([TxnOp::get(keys.hold(), None), TxnOp::get(keys.queue(), Some(count))])
 }
 
-pub(crate) fn revision(answer: &TxnResponse) -> Result<i64> {
-    answer.header().map(etcd_client::ResponseHeader::revision).ok_or_else(|| odd("an answer without a header"))
-}
-
-/// The raft term in which an answer was given: that of the leader that served it, or a later one.
-pub(crate) fn term(answer: &TxnResponse) -> Result<u64> {
-    answer.header().map(etcd_client::ResponseHeader::raft_term).ok_or_else(|| odd("an answer without a header"))
-}
-
-/// What the reads of an answer found, in order. Writes have none.
-pub(crate) fn reads(answer: &TxnResponse) -> Vec<GetResponse> {
-    let read = |part| match part {
-        TxnOpResponse::Get(found) => Some(found),
-        _ => None,
-    };
-    answer.op_responses().into_iter().filter_map(read).collect()
-}
-
-pub(crate) fn seen(answer: &TxnResponse, keys: &NameKeys) -> Result<Seen> {
-    seen_in(revision(answer)?, &reads(answer), keys)
-}
-
-/// What a lock was not taken for, and what was read of the base.
-pub(crate) fn not_taken(answer: &TxnResponse, keys: &NameKeys) -> Result<(Seen, GetResponse)> {
-    let mut reads = reads(answer);
-    let base = reads.pop().ok_or_else(|| odd("an answer of another shape"))?;
-    Ok((seen_in(revision(answer)?, &reads, keys)?, base))
-}
-
-pub(crate) fn enqueued(answer: &TxnResponse, keys: &NameKeys) -> Result<Enqueued> {
-    let reads = reads(answer);
-    let Some((first, look)) = reads.split_first() else { return Err(odd("an answer of another shape")) };
-    let seen = seen_in(revision(answer)?, look, keys)?;
-    Ok(match answer.succeeded() {
-        true => Enqueued { seen, others: Some(first.count()), session: None },
-        false => Enqueued { seen, others: None, session: first.kvs().first().map(KeyValue::mod_revision) },
-    })
-}
-
-fn seen_in(revision: i64, reads: &[GetResponse], keys: &NameKeys) -> Result<Seen> {
-    let (hold, head, place, ahead) = match reads {
-        [hold, head] => (hold, head, None, 0),
-        [hold, head, own, ahead] => {
-            let spot = own.kvs().first().and_then(|key| Some((keys.whose(key.key())?, key)));
-            let place = spot.map(|(spot, key)| Place { spot, revision: key.create_revision(), lease: key.lease() });
-            (hold, head, place, ahead.count())
-        }
-        _ => return Err(odd("an answer of another shape")),
-    };
-    let ahead = u32::try_from(ahead).unwrap_or(u32::MAX);
-    Ok(Seen { revision, hold: hold_in(hold), head: places_in(head, keys).next(), place, ahead })
-}
-
-/// The keys that were found among the places. What is on no lease is no place.
-pub(crate) fn places_in<'a>(found: &'a GetResponse, keys: &'a NameKeys) -> impl Iterator<Item = Head> + 'a {
-    found.kvs().iter().map(|key| Head {
-        key: key.key().to_vec(),
-        revision: key.create_revision(),
-        lease: key.lease(),
-        spot: keys.whose(key.key()).filter(|_| key.lease() != 0),
-    })
-}
-
-pub(crate) fn hold_in(found: &GetResponse) -> Option<HoldSeen> {
-    found.kvs().first().map(|key| HoldSeen {
-        record: Record::decode(key.value()),
-        granted: key.create_revision(),
-        written: key.mod_revision(),
-        lease: key.lease(),
-    })
-}
-
-pub(crate) fn odd(what: &'static str) -> Error {
-    Error::new(ErrorKind::Protocol, what)
-}
-
 #[cfg(test)]
 mod tests {
     use tenure_core::LockName;
@@ -319,6 +173,8 @@ mod tests {
     use super::*;
     use crate::EtcdDriver;
     use crate::grants::new_id;
+    use crate::link::revision;
+    use tenure_core::OwnerToken;
 
     /// Whoever takes it has found out before that nobody waits; by the time that the transaction arrives somebody may.
     #[tokio::test]

@@ -10,8 +10,8 @@ use tenure_core::OwnerToken;
 use tenure_core::driver::WakeHandle;
 use tokio::time::Instant;
 
+use crate::answer::Seen;
 use crate::keys::Spot;
-use crate::txn::Seen;
 use crate::waiters::{Event, Local, Name};
 
 #[derive(Debug, Default)]
@@ -158,8 +158,8 @@ mod tests {
     use tenure_core::driver::Watch;
 
     use super::*;
+    use crate::answer::HoldSeen;
     use crate::tickets::Place;
-    use crate::txn::HoldSeen;
     use crate::waiters::MOST_EVENTS;
 
     const NAME: &[u8] = b"n";

@@ -6,8 +6,8 @@ use tenure_core::OwnerToken;
 use tenure_core::driver::WakeHandle;
 use tokio::time::Instant;
 
+use crate::answer::Seen;
 use crate::keys::Spot;
-use crate::txn::Seen;
 
 /// How many events of a name are remembered while answers are on their way.
 pub(crate) const MOST_EVENTS: usize = 1024;

@@ -9,9 +9,10 @@ use tenure_core::queue::QueueName;
 
 use super::apart::by_transactions;
 use super::clock::{after, span};
-use super::entry::{BATCH, Entry, MOST_STARTS, Turn};
+use super::entry::{BATCH, Entry, MOST_STARTS};
 use super::keys::{Place, Set};
-use crate::driver::Inner;
+use super::turn::Turn;
+use crate::inner::Inner;
 
 /// What is done with dead letters.
 #[derive(Clone, Copy, Debug)]

@@ -5,21 +5,18 @@
 //! removes it lets the first of those messages go on, in a request of its own: a client that ends in between leaves
 //! messages that a receive finds, at once when there is nothing else to do, and within a second when there is.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::iter;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use etcd_client::{Compare, CompareOp, GetOptions, GetResponse, KeyValue, Txn, TxnOp};
 use tenure_core::Result;
 use tenure_core::queue::ConcurrencyKey;
 
 use super::clock::Micros;
-use super::entry::{BATCH, Entry, MOST_STARTS, Turn, naming, stored_as};
-use super::keys::{Place, QueueKeys, Set};
-use crate::txn::odd;
-
-/// How often what is held back is looked at while other messages are due.
-const BETWEEN: Micros = 1_000_000;
+use super::entry::{BATCH, Entry, MOST_STARTS, naming, stored_as};
+use super::keys::{Place, Set};
+use super::turn::Turn;
+use crate::link::odd;
 
 /// How many pages of what is held back one look reads.
 const PAGES: usize = 5;
@@ -31,18 +28,6 @@ pub(super) enum Look {
     Quick,
     /// And is the message in flight for which it stands?
     Thorough,
-}
-
-/// The last looks at what is held back, by what the keys of it begin with in each queue.
-#[derive(Debug, Default)]
-pub(crate) struct HeldLooks(Mutex<HashMap<Vec<u8>, LastLook>>);
-
-#[derive(Debug)]
-struct LastLook {
-    /// When the last thorough one was.
-    at: Micros,
-    /// Where the next one begins, if that is not the first key.
-    behind: Option<Vec<u8>>,
 }
 
 impl Turn<'_> {
@@ -192,37 +177,5 @@ impl Turn<'_> {
             }
         }
         Ok(free)
-    }
-}
-
-impl HeldLooks {
-    /// Whether the last thorough look at what the keys of this queue hold back was some time ago.
-    pub(super) fn is_due(&self, keys: &QueueKeys, now: Micros) -> bool {
-        let mut queues = self.queues();
-        let last = queues.entry(keys.all_held().0).or_insert(LastLook { at: now, behind: None });
-        let due = last.at + BETWEEN <= now;
-        if due {
-            last.at = now;
-        }
-        due
-    }
-
-    /// Nothing is held back.
-    pub(super) fn forget(&self, keys: &QueueKeys) {
-        self.queues().remove(&keys.all_held().0);
-    }
-
-    fn began_behind(&self, queue: &[u8]) -> Option<Vec<u8>> {
-        self.queues().get(queue).and_then(|last| last.behind.clone())
-    }
-
-    fn ended(&self, keys: &QueueKeys, at: Option<Vec<u8>>) {
-        if let Some(last) = self.queues().get_mut(&keys.all_held().0) {
-            last.behind = at;
-        }
-    }
-
-    fn queues(&self) -> MutexGuard<'_, HashMap<Vec<u8>, LastLook>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -5,7 +5,7 @@ use tenure_core::queue::{ConcurrencyKey, MessageId, QueueName};
 
 use super::clock::Micros;
 use crate::keys::{decode, encode, own};
-use crate::txn::odd;
+use crate::link::odd;
 
 /// The queues of one prefix. In a key, no prefix holds a colon or a slash, so that no lock's key is among theirs.
 #[derive(Clone, Debug)]

@@ -11,10 +11,10 @@ use tenure_core::queue::{QueueLimits, QueueName, Rate};
 use tenure_core::{Error, ErrorKind, Result};
 
 use super::clock::Micros;
-use super::entry::Turn;
 use super::keys::Set;
 use super::line::Soonest;
-use crate::driver::Inner;
+use super::turn::Turn;
+use crate::inner::Inner;
 
 /// How limits begin that limit the messages in flight. It is less than [`RATE`], so that a comparison in etcd finds out.
 const IN_FLIGHT: &str = "in_flight";

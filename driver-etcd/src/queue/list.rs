@@ -6,9 +6,10 @@ use tenure_core::driver::{ListPlace, Listed, MessageInfo, MessagePage, Payload};
 use tenure_core::queue::QueueName;
 
 use super::clock::Micros;
-use super::entry::{BATCH, Entry, Turn};
+use super::entry::{BATCH, Entry};
 use super::keys::Place;
-use crate::driver::Inner;
+use super::turn::Turn;
+use crate::inner::Inner;
 
 impl Inner {
     /// Two requests: up to a hundred messages, and their payloads; one more for each further mebibyte of those.

@@ -46,9 +46,9 @@ mod repair;
 mod settle;
 mod signals;
 mod stand;
+mod turn;
 
 pub(crate) use clock::Clock;
-pub(crate) use delivered::Delivered;
-pub(crate) use keyed::HeldLooks;
+pub(crate) use delivered::{Delivered, HeldLooks};
 pub(crate) use keys::QueueSpace;
 pub(crate) use signals::Signals;

@@ -12,11 +12,12 @@ use tenure_core::queue::{MessageId, QueueName};
 
 use super::apart::by_transactions;
 use super::clock::{after, span};
-use super::entry::{BATCH, Entry, MOST_STARTS, Turn, cause_of, moving};
+use super::entry::{BATCH, Entry, MOST_STARTS, cause_of, moving};
 use super::keys::{Place, Set};
 use super::record::Record;
-use crate::driver::Inner;
-use crate::txn::odd;
+use super::turn::Turn;
+use crate::inner::Inner;
+use crate::link::odd;
 
 impl Inner {
     pub(super) async fn cancel(&self, queue: &QueueName, id: &MessageId) -> Result<Cancelled> {
@@ -168,7 +169,7 @@ impl Inner {
         loop {
             let page = GetOptions::new().with_range(end.clone()).with_limit(BATCH as i64).with_keys_only();
             let turn = Txn::new().and_then([TxnOp::get(from.clone(), Some(page))]);
-            let answers = crate::txn::reads(&self.txn(turn).await?);
+            let answers = crate::link::reads(&self.txn(turn).await?);
             let Some(page) = answers.first() else { return Err(odd("an answer of another shape")) };
             for found in page.kvs() {
                 let Some(queue) = self.queues.registered(found.key()) else { continue };

@@ -8,11 +8,12 @@ use tenure_core::driver::{Due, IfKnown, MessageState, NewMessage, Pushed};
 use tenure_core::queue::{MessageId, QueueName};
 
 use super::clock::{Micros, after};
-use super::entry::{Entry, MOST_STARTS, Turn, known_until, moving, naming, stored_as};
+use super::entry::{Entry, MOST_STARTS, known_until, moving, naming, stored_as};
 use super::keys::Place;
 use super::record::Record;
+use super::turn::Turn;
 use crate::config::invalid;
-use crate::driver::Inner;
+use crate::inner::Inner;
 
 /// What one push may carry. etcd takes requests of 1.5 MiB, unless it is told otherwise; the rest is for keys, of which each
 /// message has four and names the queue in each, and for names, in which a byte may be spelled as three.

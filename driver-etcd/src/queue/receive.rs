@@ -9,15 +9,16 @@ use tenure_core::queue::{ConcurrencyKey, Reason};
 use tenure_core::{FencingToken, Result};
 
 use super::clock::{Micros, after, span};
-use super::entry::{BATCH, Burial, Entry, MOST_STARTS, Turn, cause_of, payload};
+use super::entry::{BATCH, Burial, Entry, MOST_STARTS, cause_of, payload};
 use super::keys::{Place, Set};
 use super::limits::Limiter;
 use super::line::Soonest;
 use super::record::Record;
 use super::signals::Part;
 use super::stand::{Ahead, Waiters};
-use crate::driver::Inner;
-use crate::txn::odd;
+use super::turn::Turn;
+use crate::inner::Inner;
+use crate::link::odd;
 
 /// How many ids one receive forgets.
 const FORGOTTEN: i64 = 16;

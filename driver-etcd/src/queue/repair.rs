@@ -5,9 +5,10 @@ use tenure_core::Result;
 use tenure_core::driver::{DeadCause, Delay, Payload};
 
 use super::clock::Micros;
-use super::entry::{BATCH, Entry, Turn, payload};
+use super::entry::{BATCH, Entry, payload};
 use super::keyed::Look;
 use super::receive::{Due, Gathered};
+use super::turn::Turn;
 
 impl Turn<'_> {
     /// Looks after what concurrency keys hold back when there is nothing else to do, and now and then; tells whether some

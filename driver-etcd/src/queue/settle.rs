@@ -9,10 +9,11 @@ use tenure_core::queue::QueueName;
 
 use super::apart::Apart;
 use super::clock::{Micros, after};
-use super::entry::{Burial, Entry, MOST_STARTS, Turn, moving};
+use super::entry::{Burial, Entry, MOST_STARTS, moving};
 use super::keys::Place;
 use super::record::Record;
-use crate::driver::Inner;
+use super::turn::Turn;
+use crate::inner::Inner;
 
 /// What a settlement does to a message that is delivered as its receipt says.
 struct Move {

@@ -4,12 +4,12 @@ use etcd_client::{Compare, CompareOp, DeleteOptions, GetOptions, GetResponse, Pu
 use tenure_core::Result;
 
 use super::clock::Micros;
-use super::entry::Turn;
 use super::keys::{Set, Spot};
 use super::line::{Place, Soonest, Stands};
 use super::signals::Part;
+use super::turn::Turn;
 use crate::error::says_lease_gone;
-use crate::txn::{odd, reads, revision};
+use crate::link::{odd, reads, revision};
 
 /// What a look saw of the signal and the line.
 #[derive(Debug)]

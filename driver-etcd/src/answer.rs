@@ -1,0 +1,138 @@
+//! What the answers to transactions say of a name.
+
+use etcd_client::{GetResponse, KeyValue, TxnResponse};
+use tenure_core::{FencingToken, OwnerToken, Result};
+
+use crate::fences;
+use crate::keys::{NameKeys, Spot};
+use crate::link::{odd, reads, revision};
+use crate::record::Record;
+use crate::tickets::Place;
+
+/// A hold as it stands in etcd.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct HoldSeen {
+    /// `None` if somebody else wrote it.
+    pub(crate) record: Option<Record>,
+    /// The revision in which it was granted.
+    pub(crate) granted: i64,
+    /// The revision in which it was last written.
+    pub(crate) written: i64,
+    pub(crate) lease: i64,
+}
+
+/// A name at one revision, as one token sees it.
+#[derive(Debug)]
+pub(crate) struct Seen {
+    pub(crate) revision: i64,
+    pub(crate) hold: Option<HoldSeen>,
+    /// The first key among the places.
+    pub(crate) head: Option<Head>,
+    /// The token's own place.
+    pub(crate) place: Option<Place>,
+    /// How many keys are before the token's own.
+    pub(crate) ahead: u32,
+}
+
+/// A key among the places.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Head {
+    pub(crate) key: Vec<u8>,
+    pub(crate) revision: i64,
+    pub(crate) lease: i64,
+    /// `None` if it is no place: somebody else wrote it.
+    pub(crate) spot: Option<Spot>,
+}
+
+/// What a request for a place found.
+#[derive(Debug)]
+pub(crate) struct Enqueued {
+    pub(crate) seen: Seen,
+    /// How many keys were among the places before this request made one; `None` if it made none.
+    pub(crate) others: Option<i64>,
+    /// The revision in which the session's key was last written, if it is there.
+    pub(crate) session: Option<i64>,
+}
+
+/// The answer to a conditional change.
+#[derive(Debug)]
+pub(crate) enum Tried<T> {
+    /// It was made, in this revision.
+    Done(i64),
+    /// It was not; this is how things stand.
+    Not(T),
+}
+
+impl HoldSeen {
+    /// The first fence of the grant; `None` if somebody else wrote it.
+    pub(crate) fn fence(&self) -> Option<FencingToken> {
+        fences::of_lock(self.record.as_ref()?.base, self.granted).ok()
+    }
+}
+
+impl Seen {
+    /// Whether the lock is free and the token the first in line.
+    pub(crate) fn is_next(&self, token: &OwnerToken) -> bool {
+        let first = self.head.as_ref().and_then(|head| head.spot);
+        self.hold.is_none() && first.is_some_and(|first| first.token == *token)
+    }
+
+    /// Whether only somebody else's key keeps a free lock from the token.
+    pub(crate) fn is_obstructed(&self) -> bool {
+        self.hold.is_none() && self.head.as_ref().is_some_and(|head| head.spot.is_none())
+    }
+}
+
+pub(crate) fn seen(answer: &TxnResponse, keys: &NameKeys) -> Result<Seen> {
+    seen_in(revision(answer)?, &reads(answer), keys)
+}
+
+/// What a lock was not taken for, and what was read of the base.
+pub(crate) fn not_taken(answer: &TxnResponse, keys: &NameKeys) -> Result<(Seen, GetResponse)> {
+    let mut reads = reads(answer);
+    let base = reads.pop().ok_or_else(|| odd("an answer of another shape"))?;
+    Ok((seen_in(revision(answer)?, &reads, keys)?, base))
+}
+
+pub(crate) fn enqueued(answer: &TxnResponse, keys: &NameKeys) -> Result<Enqueued> {
+    let reads = reads(answer);
+    let Some((first, look)) = reads.split_first() else { return Err(odd("an answer of another shape")) };
+    let seen = seen_in(revision(answer)?, look, keys)?;
+    Ok(match answer.succeeded() {
+        true => Enqueued { seen, others: Some(first.count()), session: None },
+        false => Enqueued { seen, others: None, session: first.kvs().first().map(KeyValue::mod_revision) },
+    })
+}
+
+fn seen_in(revision: i64, reads: &[GetResponse], keys: &NameKeys) -> Result<Seen> {
+    let (hold, head, place, ahead) = match reads {
+        [hold, head] => (hold, head, None, 0),
+        [hold, head, own, ahead] => {
+            let spot = own.kvs().first().and_then(|key| Some((keys.whose(key.key())?, key)));
+            let place = spot.map(|(spot, key)| Place { spot, revision: key.create_revision(), lease: key.lease() });
+            (hold, head, place, ahead.count())
+        }
+        _ => return Err(odd("an answer of another shape")),
+    };
+    let ahead = u32::try_from(ahead).unwrap_or(u32::MAX);
+    Ok(Seen { revision, hold: hold_in(hold), head: places_in(head, keys).next(), place, ahead })
+}
+
+/// The keys that were found among the places. What is on no lease is no place.
+pub(crate) fn places_in<'a>(found: &'a GetResponse, keys: &'a NameKeys) -> impl Iterator<Item = Head> + 'a {
+    found.kvs().iter().map(|key| Head {
+        key: key.key().to_vec(),
+        revision: key.create_revision(),
+        lease: key.lease(),
+        spot: keys.whose(key.key()).filter(|_| key.lease() != 0),
+    })
+}
+
+pub(crate) fn hold_in(found: &GetResponse) -> Option<HoldSeen> {
+    found.kvs().first().map(|key| HoldSeen {
+        record: Record::decode(key.value()),
+        granted: key.create_revision(),
+        written: key.mod_revision(),
+        lease: key.lease(),
+    })
+}

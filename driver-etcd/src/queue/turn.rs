@@ -1,0 +1,266 @@
+//! A queue at one moment of its clock: the transactions that move messages, and how messages are found.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use etcd_client::{Compare, CompareOp, GetOptions, GetResponse, Txn, TxnOp, TxnOpResponse};
+use tenure_core::Result;
+use tenure_core::driver::{DeadCause, Delay, MessageInfo, MessageState, NamedId, POSTPONED, Payload};
+use tenure_core::queue::{MessageId, QueueName};
+
+use super::clock::{Micros, after, span};
+use super::entry::{BATCH, Burial, Entry, MOST_STARTS, moving, naming, payload, stored_as};
+use super::keys::{Place, QueueKeys, Set};
+use super::record::Record;
+use crate::inner::Inner;
+use crate::link::{odd, reads};
+
+/// A queue at one moment of its clock.
+pub(super) struct Turn<'a> {
+    pub(super) inner: &'a Inner,
+    pub(super) keys: QueueKeys,
+    pub(super) now: Micros,
+}
+
+/// What a transaction over many messages did: for each step what it read, `None` where its message had moved.
+pub(super) struct Applied {
+    pub(super) revision: i64,
+    pub(super) steps: Vec<Option<Vec<GetResponse>>>,
+    /// For each step, whether what was to be done instead was done.
+    pub(super) instead: Vec<bool>,
+}
+
+impl<'a> Turn<'a> {
+    pub(super) fn new(inner: &'a Inner, queue: &QueueName) -> Self {
+        Self { inner, keys: inner.queues.of(queue), now: inner.clock.now() }
+    }
+
+    pub(super) fn tick(&mut self) {
+        self.now = self.inner.clock.now();
+    }
+
+    /// Leases that end by then are taken for ended: somebody else's clock may be behind.
+    pub(super) fn leases_ended(&self) -> Micros {
+        self.now.saturating_sub(self.error())
+    }
+
+    pub(super) fn error(&self) -> Micros {
+        self.inner.config.clock_error.as_micros() as Micros
+    }
+
+    pub(super) fn state(&self, place: Place) -> MessageState {
+        match place {
+            Place::Waiting(due) if due > self.now => MessageState::Scheduled,
+            Place::Leased(until) if until > self.leases_ended() => MessageState::InFlight,
+            Place::Waiting(_) | Place::Held(_) | Place::Leased(_) => MessageState::Ready,
+            Place::Dead(_) => MessageState::Dead,
+        }
+    }
+
+    pub(super) fn info(&self, entry: Entry, payload: Payload) -> MessageInfo {
+        let due_in = match entry.place {
+            Place::Dead(_) => Duration::ZERO,
+            place => span(self.now, place.at()),
+        };
+        MessageInfo::new(entry.record.id(entry.number), self.state(entry.place), payload)
+            .with_attempt(entry.record.life.attempt)
+            .with_attempts(entry.record.life.attempts)
+            .with_due_in(due_in)
+            .with_age(span(entry.record.pushed, self.now))
+            .with_key(entry.record.key)
+            .with_lock(entry.record.lock)
+            .with_reason(entry.record.life.reason)
+            .with_expires_in(entry.record.life.expires.map(|until| span(self.now, until)))
+            .with_recurrence(entry.record.life.recurrence)
+    }
+
+    /// The operations that move a message.
+    pub(super) fn relocate(&self, entry: &Entry, to: Place, record: &Record) -> Vec<TxnOp> {
+        let key = self.keys.place(to, entry.number);
+        let put = TxnOp::put(key.as_slice(), record.encode(), None);
+        if key == entry.key {
+            return vec![put];
+        }
+        let pointer = TxnOp::put(self.keys.pointer(entry.number), to.spelled(), None);
+        let mut operations = vec![TxnOp::delete(entry.key.as_slice(), None), put, pointer];
+        operations.extend(self.leave(entry, to.set()));
+        operations.extend(self.enter(entry, to));
+        operations
+    }
+
+    /// The operations that make a message due after `delay`.
+    pub(super) fn delayed(&self, entry: &Entry, delay: Duration, record: &Record) -> Vec<TxnOp> {
+        self.relocate(entry, Place::Waiting(after(self.now, delay)), record)
+    }
+
+    /// The operations that remove a message, all but its caller's id.
+    pub(super) fn take_away(&self, entry: &Entry) -> Vec<TxnOp> {
+        let (pointer, body) = (self.keys.pointer(entry.number), self.keys.body(entry.number));
+        let keys = [entry.key.clone(), pointer, body].map(|key| TxnOp::delete(key, None));
+        keys.into_iter().chain(self.leave(entry, Set::Waiting)).collect()
+    }
+
+    /// The operations that remove a message. Its caller's id is free again, unless it stays known for a window; or it leads to
+    /// another message by now, after a foreign hand, and is that one's.
+    pub(super) fn remove(&self, entry: &Entry, window: Delay) -> Vec<TxnOp> {
+        let mut operations = self.take_away(entry);
+        let Some(name) = entry.record.named.as_ref().and_then(|named| named.id.as_name()) else { return operations };
+        let key = self.keys.named(name);
+        let ours = Compare::value(key.as_slice(), CompareOp::Equal, naming(entry.number));
+        let change = if window == Delay::ZERO {
+            vec![TxnOp::delete(key.as_slice(), None)]
+        } else {
+            let until = after(self.now, window.get());
+            let forgotten = TxnOp::put(self.keys.forgotten(until, name), "", None);
+            vec![TxnOp::put(key.as_slice(), format!("until={until}"), None), forgotten]
+        };
+        operations.push(TxnOp::txn(Txn::new().when([ours]).and_then(change)));
+        operations
+    }
+
+    /// The operations that bury a message, or let it wait when `room` says that the dead letters are full.
+    pub(super) fn bury(&self, entry: &Entry, mut record: Record, cause: DeadCause, room: bool) -> (Burial, Vec<TxnOp>) {
+        record.life.doomed = Some(cause);
+        if room {
+            return (Burial::Dead, self.relocate(entry, Place::Dead(self.now), &record));
+        }
+        (Burial::Postponed, self.delayed(entry, POSTPONED, &record))
+    }
+
+    /// How many more dead letters there may be.
+    pub(super) async fn room_for_dead(&self) -> Result<u64> {
+        let (from, to) = self.keys.range(Set::Dead, 0, None);
+        let count = TxnOp::get(from, Some(GetOptions::new().with_range(to).with_count_only()));
+        let dead = self.look(vec![count]).await?.first().map_or(0, GetResponse::count);
+        Ok(self.inner.config.max_dead_letters.saturating_sub(u64::try_from(dead).unwrap_or_default()))
+    }
+
+    pub(super) async fn look(&self, gets: Vec<TxnOp>) -> Result<Vec<GetResponse>> {
+        Ok(self.look_at(gets).await?.1)
+    }
+
+    /// Also tells the revision.
+    pub(super) async fn look_at(&self, gets: Vec<TxnOp>) -> Result<(i64, Vec<GetResponse>)> {
+        let answer = self.inner.txn(Txn::new().and_then(gets)).await?;
+        Ok((crate::link::revision(&answer)?, reads(&answer)))
+    }
+
+    /// Carries out steps in one transaction, and `also` along with them; `None` when a condition does not hold.
+    pub(super) async fn apply(
+        &self,
+        conditions: Vec<Compare>,
+        steps: Vec<TxnOp>,
+        also: impl IntoIterator<Item = TxnOp>,
+    ) -> Result<Option<Applied>> {
+        let count = steps.len();
+        let txn = Txn::new().when(conditions).and_then([steps, Vec::from_iter(also)].concat());
+        let answer = self.inner.txn(txn.or_else([self.inner.fences.look()])).await?;
+        if !answer.succeeded() {
+            self.inner.fences.look_again(reads(&answer).first());
+            return Ok(None);
+        }
+        let revision = crate::link::revision(&answer)?;
+        let answers = answer.op_responses().into_iter().take(count).map(step_answer).collect::<Result<Vec<_>>>()?;
+        let (steps, instead) = answers.into_iter().unzip();
+        Ok(Some(Applied { revision, steps, instead }))
+    }
+
+    /// One step; tells whether it was carried out.
+    pub(super) async fn apply_one(&self, step: TxnOp, also: Option<TxnOp>) -> Result<bool> {
+        let applied = self.apply(Vec::new(), vec![step], also).await?;
+        Ok(applied.is_some_and(|applied| applied.steps.first().is_some_and(Option::is_some)))
+    }
+
+    /// Messages by their numbers, each looked for first where it was last seen.
+    pub(super) async fn entries(&self, wanted: &[(u64, Option<Place>)]) -> Result<HashMap<u64, Entry>> {
+        let mut found = HashMap::new();
+        for chunk in wanted.chunks(BATCH) {
+            let mut places: Vec<(u64, Place)> =
+                chunk.iter().filter_map(|(number, seen)| Some((*number, (*seen)?))).collect();
+            let mut missing: Vec<u64> = chunk.iter().map(|(number, _)| *number).collect();
+            let mut followed = HashMap::new();
+            for _ in 0..MOST_STARTS {
+                for entry in self.at(&places).await? {
+                    found.insert(entry.number, entry);
+                }
+                missing.retain(|number| !found.contains_key(number));
+                if missing.is_empty() {
+                    break;
+                }
+                places.clear();
+                for (number, place, written) in self.pointed(&missing).await? {
+                    // A message that moves writes its pointer as well: one that is the same leads nowhere.
+                    if followed.insert(number, written) == Some(written) {
+                        found.insert(number, Entry::without_place(&self.keys, place, number));
+                    } else {
+                        places.push((number, place));
+                    }
+                }
+                missing.retain(|number| places.iter().any(|(other, _)| other == number));
+            }
+            if !missing.is_empty() {
+                return Err(moving());
+            }
+        }
+        Ok(found)
+    }
+
+    pub(super) async fn at(&self, places: &[(u64, Place)]) -> Result<Vec<Entry>> {
+        if places.is_empty() {
+            return Ok(Vec::new());
+        }
+        let gets = places.iter().map(|(number, place)| TxnOp::get(self.keys.place(*place, *number), None));
+        let answers = self.look(gets.collect()).await?;
+        Ok(answers.iter().flat_map(GetResponse::kvs).filter_map(|found| Entry::read(&self.keys, found)).collect())
+    }
+
+    /// Where messages are by their pointers, and in which revision those were written; those without one are left out.
+    pub(super) async fn pointed(&self, numbers: &[u64]) -> Result<Vec<(u64, Place, i64)>> {
+        let gets = numbers.iter().map(|number| TxnOp::get(self.keys.pointer(*number), None));
+        let answers = self.look(gets.collect()).await?;
+        let place = |(number, answer): (&u64, &GetResponse)| {
+            let found = answer.kvs().first()?;
+            Some((*number, Place::parse(found.value())?, found.mod_revision()))
+        };
+        Ok(numbers.iter().zip(&answers).filter_map(place).collect())
+    }
+
+    /// A message by its id.
+    pub(super) async fn find(&self, id: &MessageId) -> Result<Option<Entry>> {
+        let number = match (id.as_name(), id.as_number()) {
+            (Some(name), _) => {
+                let answers = self.look(vec![TxnOp::get(self.keys.named(name), None)]).await?;
+                answers.first().and_then(|answer| stored_as(answer.kvs().first()?.value()))
+            }
+            (None, number) => number,
+        };
+        let Some(number) = number else { return Ok(None) };
+        let Some(mut entry) = self.entries(&[(number, None)]).await?.remove(&number) else { return Ok(None) };
+        if entry.is_damaged() && entry.record.named.is_none() && id.as_name().is_some() {
+            entry.record.named = Some(NamedId::new(id.clone(), Delay::ZERO)); // it leads here
+        }
+        Ok((entry.record.id(number) == *id).then_some(entry))
+    }
+
+    /// The payload of each message, unless it is gone: as many requests as there are mebibytes, about.
+    pub(super) async fn payloads(&self, mut entries: &[Entry]) -> Result<Vec<Option<Payload>>> {
+        let mut payloads = Vec::with_capacity(entries.len());
+        while !entries.is_empty() {
+            let (some, rest) = entries.split_at(Entry::fitting(entries));
+            let gets = some.iter().map(|entry| TxnOp::get(self.keys.body(entry.number), None));
+            payloads.extend(self.look(gets.collect()).await?.iter().map(payload));
+            entries = rest;
+        }
+        Ok(payloads)
+    }
+}
+
+/// What a step read if it was carried out, and whether its alternative was.
+fn step_answer(answer: TxnOpResponse) -> Result<(Option<Vec<GetResponse>>, bool)> {
+    let TxnOpResponse::Txn(step) = answer else { return Err(odd("an answer of another shape")) };
+    if step.succeeded() {
+        return Ok((Some(reads(&step)), false));
+    }
+    let done = |inner: &TxnOpResponse| matches!(inner, TxnOpResponse::Txn(inner) if inner.succeeded());
+    Ok((None, step.op_responses().iter().any(done)))
+}

@@ -14,8 +14,7 @@ use crate::command::Findings;
 use crate::command::{Failure, Outcome};
 
 /// How many files of a package hang in circles still. The numbers only go down.
-const KNOWN: &[(&str, usize)] =
-    &[];
+const KNOWN: &[(&str, usize)] = &[("backends", 18), ("compare", 40), ("conformance-tests", 53), ("xtask", 5)];
 
 /// A module, from the root of its crate on.
 type Path = Vec<String>;

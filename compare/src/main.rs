@@ -4,6 +4,7 @@
 //! program (`compare worker`), so that every Rust subject runs in the same kind of process; Python and Node peers speak
 //! the same protocol of JSON lines.
 
+mod failure;
 mod job;
 mod measure;
 mod run;
@@ -12,10 +13,6 @@ mod worker;
 use std::process::ExitCode;
 
 use clap::Parser;
-
-/// Any error of this program.
-type Failure = Box<dyn std::error::Error + Send + Sync>;
-type Outcome<T = ()> = Result<T, Failure>;
 
 /// Measures tenure beside other lock and queue libraries. `cargo xtask compare` calls it and prints the tables.
 #[derive(Debug, Parser)]

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tenure_conformance::BoxError;
 
-use super::jobs::Told;
+use super::jobs::{Told, word};
 
 /// Whose operation: a process is started again under the same number, with its next life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -66,11 +66,6 @@ const WAYS: &[&str] =
 
 fn way(word: &str) -> Result<&'static str, BoxError> {
     Ok(WAYS.iter().find(|way| **way == word).ok_or_else(|| format!("there is no way \"{word}\""))?)
-}
-
-/// One word: what has blanks would read as several.
-pub(crate) fn word(text: &str) -> String {
-    if text.is_empty() { "-".into() } else { text.split_whitespace().collect::<Vec<_>>().join("_") }
 }
 
 impl fmt::Display for Event {

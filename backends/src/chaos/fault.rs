@@ -15,6 +15,15 @@ pub(crate) struct Fault {
     pub(crate) what: Harmed,
 }
 
+/// What happens to the data of a server that is killed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Data {
+    /// It is there again after a restart.
+    Kept,
+    /// It is gone, where the driver has a promise for that.
+    Lost,
+}
+
 /// What was harmed, and how.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Harmed {

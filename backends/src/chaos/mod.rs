@@ -24,7 +24,8 @@ mod run;
 mod servers;
 
 pub use client::serve;
-pub use options::{Data, Harm, Options, Subject};
+pub use fault::Data;
+pub use options::{Harm, Options, Subject};
 pub use report::Report;
 pub use run::run;
 

@@ -6,17 +6,9 @@ use std::time::Duration;
 use clap::Parser as _;
 use tenure_conformance::{BoxError, mutants};
 
+use super::fault::Data;
 use super::jobs::LIES;
 use super::profile::Profile;
-
-/// What happens to the data of a server that is killed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub enum Data {
-    /// It is there again after a restart.
-    Kept,
-    /// It is gone, where the driver has a promise for that.
-    Lost,
-}
 
 /// What the clients use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,8 +7,8 @@ use tenure_testkit::RedisOptions;
 #[cfg(feature = "etcd")]
 use tenure_testkit::{EtcdCluster, EtcdOptions};
 
+use super::fault::Data;
 use super::judge::Bounds;
-use super::options::Data;
 #[cfg(feature = "etcd")]
 use super::servers::EtcdMembers;
 use super::servers::{RedisNodes, Servers, SqliteFile};

@@ -5,10 +5,10 @@ use std::fmt;
 use std::time::Duration;
 
 use super::event::{Event, Origin, What};
-use super::fault::Fault;
+use super::fault::{Data, Fault};
 use super::jobs::tally;
 use super::judge::{Ending, Stall, Violation, stalls};
-use super::options::{Data, Options, Subject};
+use super::options::{Options, Subject};
 
 /// The most lines around a violation, the most violations that are shown with theirs, and the most that are named.
 const LINES: usize = 60;

@@ -1,11 +1,10 @@
 //! One case's world on an etcd cluster.
 
 use std::process::Command;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use etcd_client::Client;
 use tenure_conformance::harness::Data;
 use tenure_conformance::{BoxError, Fault, Harness, Healer, Inspector};
 use tenure_core::driver::Backend;
@@ -13,7 +12,7 @@ use tenure_core::{FenceFloor, LockName};
 use tenure_etcd::{EtcdConfig, EtcdDriver};
 use tenure_testkit::{EtcdCluster, TcpProxy};
 
-use super::inspector::EtcdInspector;
+use super::inspector::{Cluster, EtcdInspector, lock, raw};
 
 /// Within reach of the cases that fill a queue, each place of which is a lease.
 pub(super) const MAX_WAITERS: u32 = 200;
@@ -25,18 +24,6 @@ pub(super) const MAX_DEAD_LETTERS: u64 = 200;
 
 /// The clients of the cases share one clock; what the driver makes of the declared error is to be seen, though.
 pub(super) const CLOCK_ERROR: Duration = Duration::from_millis(50);
-
-pub(super) type Cluster = Arc<Mutex<EtcdCluster>>;
-
-pub(super) fn lock(cluster: &Cluster) -> MutexGuard<'_, EtcdCluster> {
-    cluster.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// A connection past the driver and past the proxies.
-pub(super) async fn raw(cluster: &Cluster) -> Result<Client, BoxError> {
-    let endpoints: Vec<_> = lock(cluster).ports().iter().map(|port| format!("127.0.0.1:{port}")).collect();
-    Ok(Client::connect(endpoints, None).await?)
-}
 
 /// A driver with the settings of the cases.
 fn driver(url: &str, floor: FenceFloor) -> Result<EtcdDriver, BoxError> {

@@ -1,12 +1,25 @@
 //! A raw look at an etcd cluster.
 
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
 use async_trait::async_trait;
-use etcd_client::GetOptions;
+use etcd_client::{Client, GetOptions};
 use tenure_conformance::{BoxError, Inspector, Residue};
 use tenure_core::LockName;
 use tenure_etcd::{EtcdConfig, EtcdDriver};
+use tenure_testkit::EtcdCluster;
 
-use super::harness::{Cluster, lock, raw};
+pub(super) type Cluster = Arc<Mutex<EtcdCluster>>;
+
+pub(super) fn lock(cluster: &Cluster) -> MutexGuard<'_, EtcdCluster> {
+    cluster.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A connection past the driver and past the proxies.
+pub(super) async fn raw(cluster: &Cluster) -> Result<Client, BoxError> {
+    let endpoints: Vec<_> = lock(cluster).ports().iter().map(|port| format!("127.0.0.1:{port}")).collect();
+    Ok(Client::connect(endpoints, None).await?)
+}
 
 pub(super) struct EtcdInspector(pub(super) Cluster);
 

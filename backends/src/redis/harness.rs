@@ -2,30 +2,17 @@
 
 use std::path::PathBuf;
 use std::process::Command;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use tenure_conformance::harness::{ClockStep, Data};
 use tenure_conformance::{BoxError, Fault, Harness, Healer, Inspector};
 use tenure_core::FenceFloor;
 use tenure_core::driver::Backend;
-use tenure_redis_support::{ClientId, FenceScope, Keyspace, Prefix};
 
 use super::inspector::RedisInspector;
-use super::maker::MAX_WAITERS;
-use super::servers::Servers;
-use super::setup::{Library, Setup};
-
-/// Servers that a fault, its healer and an inspector reach.
-pub(crate) type Shared = Arc<Mutex<Servers>>;
-
-pub(crate) fn lock(servers: &Shared) -> MutexGuard<'_, Servers> {
-    servers.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-pub(super) fn keyspace() -> Keyspace {
-    Keyspace::new(Prefix::default(), FenceScope::default(), ClientId::random())
-}
+use super::servers::{Shared, keyspace, lock};
+use super::setup::{Library, MAX_WAITERS, Setup};
 
 pub(super) struct RedisHarness {
     library: Library,

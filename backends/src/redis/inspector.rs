@@ -5,7 +5,7 @@ use tenure_conformance::{BoxError, Inspector, Residue};
 use tenure_core::LockName;
 use tenure_testkit::{RedisServer, Reply};
 
-use super::harness::{Shared, keyspace, lock};
+use super::servers::{Shared, keyspace, lock};
 
 /// Looks at every server that keeps a name, past the driver.
 pub(crate) struct RedisInspector(pub(crate) Shared);

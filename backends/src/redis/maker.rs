@@ -10,14 +10,11 @@ use tenure_conformance::{BoxError, CaseContext, Declared, FaultKind, Harness, Ha
 
 use tenure_testkit::RedisOptions;
 
-use super::harness::{RedisHarness, Shared};
-use super::servers::Servers;
-use super::setup::{Library, Setup};
+use super::harness::RedisHarness;
+use super::servers::{Servers, Shared};
+use super::setup::{Library, MAX_WAITERS, Setup};
 use crate::defaults::{self, Defaults};
 use crate::other::Program;
-
-/// A cap on waiters that the suite can reach.
-pub(crate) const MAX_WAITERS: u32 = 100;
 
 const USUAL: Program = Program::Usual { name: "redis-server", variable: "TENURE_REDIS_SERVER" };
 

@@ -6,9 +6,9 @@ mod maker;
 mod servers;
 mod setup;
 
-pub(crate) use harness::{Shared, inject, lock};
+pub(crate) use harness::inject;
 pub(crate) use inspector::RedisInspector;
-pub(crate) use maker::MAX_WAITERS;
 pub use maker::RedisMaker;
-pub(crate) use servers::{Servers, hosts};
+pub(crate) use servers::{Servers, Shared, hosts, lock};
+pub(crate) use setup::MAX_WAITERS;
 pub use setup::{Library, Setup};

@@ -1,10 +1,11 @@
 //! The servers of one case, in any of the topologies.
 
 use std::slice;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tenure_conformance::BoxError;
+use tenure_redis_support::{ClientId, FenceScope, Keyspace, Prefix};
 use tenure_testkit::{Certificates, RedisCluster, RedisOptions, RedisSentinels, RedisServer};
 
 use super::setup::{Library, Setup};
@@ -20,6 +21,17 @@ pub(crate) enum Servers {
     Sentinels(RedisSentinels),
     /// Independent of each other: the nodes of a quorum.
     Nodes(Vec<RedisServer>),
+}
+
+/// Servers that a fault, its healer and an inspector reach.
+pub(crate) type Shared = Arc<Mutex<Servers>>;
+
+pub(crate) fn lock(servers: &Shared) -> MutexGuard<'_, Servers> {
+    servers.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+pub(super) fn keyspace() -> Keyspace {
+    Keyspace::new(Prefix::default(), FenceScope::default(), ClientId::random())
 }
 
 impl Servers {

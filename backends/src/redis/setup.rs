@@ -2,6 +2,9 @@
 
 use tenure_core::driver::Exclusion;
 
+/// A cap on waiters that the suite can reach.
+pub(crate) const MAX_WAITERS: u32 = 100;
+
 /// The client library under the driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Library {

@@ -4,7 +4,7 @@ use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Stdio};
 use std::time::Duration;
 
-use crate::Outcome;
+use crate::failure::Outcome;
 
 /// In memory, on a free port of loopback. Killed when dropped.
 pub(super) struct Beanstalkd {

@@ -8,7 +8,7 @@ use super::child::Worker;
 use super::language::Language;
 use super::redis::{Counters, Redis};
 use super::report::{Report, Sample, sample};
-use crate::Outcome;
+use crate::failure::Outcome;
 use crate::job::Job;
 
 /// One way of the network that the proxy pretends to be.

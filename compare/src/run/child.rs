@@ -10,7 +10,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::language::Language;
-use crate::Outcome;
+use crate::failure::Outcome;
 use crate::job::Job;
 
 /// The longest that a job takes to prepare, or to be done.

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::process::Command;
 
-use crate::Outcome;
+use crate::failure::Outcome;
 
 /// The language of a worker process.
 #[derive(Clone, Debug)]

@@ -13,7 +13,7 @@ mod report;
 
 use std::path::PathBuf;
 
-use crate::Outcome;
+use crate::failure::Outcome;
 use aims::Aim;
 use bench::{Bench, Extent, Section};
 
@@ -80,7 +80,7 @@ mod tests {
         let chosen = |only: &[&str]| {
             let only: Vec<String> = only.iter().map(ToString::to_string).collect();
             let names = wanted(queue::SECTIONS, &only)?.into_iter().map(|(name, _)| name);
-            Ok::<_, crate::Failure>(names.collect::<Vec<_>>())
+            Ok::<_, crate::failure::Failure>(names.collect::<Vec<_>>())
         };
         assert_eq!(chosen(&["idle", "late"]).unwrap(), ["late", "idle"]);
         assert_eq!(chosen(&[]).unwrap().len(), queue::SECTIONS.len());

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 
 use tenure_testkit::{RedisOptions, RedisServer, Reply};
 
-use crate::Outcome;
+use crate::failure::Outcome;
 
 /// A server of this comparison, on the processors that it was pinned to.
 pub(super) struct Redis {

@@ -4,7 +4,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use super::subject::{Lane, Subject};
-use crate::Outcome;
+use crate::failure::Outcome;
 use crate::job::Job;
 
 /// Frees the lock if it is still one's own; what every library without fences sends.

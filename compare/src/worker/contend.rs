@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::gate;
+use super::gate::gate;
 use super::subject::{Lane, Subject};
-use crate::Outcome;
+use crate::failure::Outcome;
 use crate::job::{Event, Job};
 use crate::measure::{cpu, now};
 

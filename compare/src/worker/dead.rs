@@ -7,10 +7,11 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tenure_core::Client;
 
-use super::{gate, ours, say};
+use super::gate::{gate, say};
+use super::ours;
+use crate::failure::{Failure, Outcome};
 use crate::job::Job;
 use crate::measure::now;
-use crate::{Failure, Outcome};
 
 /// How long a condition is polled for.
 const PATIENCE: Duration = Duration::from_secs(20);

@@ -6,7 +6,7 @@ use tenure_etcd::EtcdDriver;
 
 use super::ours::{OurLane, client_of};
 use super::subject::{Lane, Subject};
-use crate::Outcome;
+use crate::failure::Outcome;
 use crate::job::Job;
 
 /// Longer than any measurement.

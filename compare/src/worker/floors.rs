@@ -3,8 +3,8 @@
 use serde_json::{Value, json};
 
 use super::bare::{Socket, frame};
-use super::gate;
-use crate::Outcome;
+use super::gate::gate;
+use crate::failure::Outcome;
 use crate::job::Job;
 use crate::measure::{now, percentile};
 

@@ -9,7 +9,7 @@ use tenure_memory::MemoryDriver;
 use tokio::sync::{Mutex, OwnedMutexGuard};
 
 use super::subject::{Lane, Subject};
-use crate::Outcome;
+use crate::failure::Outcome;
 use crate::job::Job;
 
 /// A map of mutexes, emptied of those that nobody uses.

@@ -9,6 +9,7 @@ mod dead;
 #[cfg(feature = "etcd")]
 mod etcd;
 mod floors;
+mod gate;
 mod memory;
 mod ours;
 mod pair;
@@ -20,12 +21,11 @@ mod subject;
 
 pub(crate) use queue::PAYLOAD;
 
-use std::io::{BufRead, Write};
-
 use serde_json::{Value, json};
 
+use crate::failure::Outcome;
 use crate::job::Job;
-use crate::{Failure, Outcome};
+use gate::{read_line, say};
 
 /// Serves until stdin ends.
 pub(crate) fn serve() -> Outcome {
@@ -43,10 +43,37 @@ pub(crate) fn serve() -> Outcome {
     Ok(())
 }
 
+/// Calls a function with the type behind the subject's name.
+macro_rules! with_subject {
+    ($job:expr, $($call:ident)::+) => {
+        match $job.subject.as_str() {
+            "bare" => $($call)::+::<bare::Bare>($job).await,
+            "redis" => $($call)::+::<raw::Redis>($job).await,
+            "fred" => $($call)::+::<raw::Fred>($job).await,
+            "rslock" | "rslock-tuned" => $($call)::+::<peers::RsLock>($job).await,
+            "distributed-lock" => $($call)::+::<peers::DistributedLock>($job).await,
+            "tenure-redis" => $($call)::+::<ours::Redis>($job).await,
+            "tenure-redis-each-asks" => $($call)::+::<ours::RedisEachAsks>($job).await,
+            "tenure-fred" => $($call)::+::<ours::Fred>($job).await,
+            "tenure-redlock" => $($call)::+::<ours::Redlock>($job).await,
+            "tenure-memory" => $($call)::+::<ours::Memory>($job).await,
+            "memory-driver" => $($call)::+::<memory::Driver>($job).await,
+            "dashmap" => $($call)::+::<memory::Dashed>($job).await,
+            #[cfg(feature = "etcd")]
+            "tenure-etcd" => $($call)::+::<etcd::Ours>($job).await,
+            #[cfg(feature = "etcd")]
+            "etcd-put-del" => $($call)::+::<etcd::PutDel>($job).await,
+            #[cfg(feature = "etcd")]
+            "etcd-lock-api" => $($call)::+::<etcd::LockApi>($job).await,
+            other => Err(format!("there is no subject {other:?}").into()),
+        }
+    };
+}
+
 async fn run(job: &Job) -> Outcome<Value> {
     match job.what.as_str() {
-        "pair" => subject::pair(job).await,
-        "contend" => subject::contend(job).await,
+        "pair" => pair(job).await,
+        "contend" => contend(job).await,
         "ping" => floors::ping(job).await,
         "publish" => floors::publish(job).await,
         "dead" => dead::measure(job).await,
@@ -56,23 +83,10 @@ async fn run(job: &Job) -> Outcome<Value> {
     }
 }
 
-/// Says that the job is prepared, and waits for the word.
-fn gate() -> Outcome {
-    say(&json!({ "ready": true }))?;
-    match read_line()?.as_deref() {
-        Some("go") => Ok(()),
-        other => Err(Failure::from(format!("expected go, got {other:?}"))),
-    }
+async fn pair(job: &Job) -> Outcome<Value> {
+    with_subject!(job, pair::measure)
 }
 
-fn read_line() -> Outcome<Option<String>> {
-    let mut line = String::new();
-    let length = std::io::stdin().lock().read_line(&mut line)?;
-    Ok((length > 0).then(|| line.trim().to_owned()))
-}
-
-fn say(value: &Value) -> Outcome {
-    let mut out = std::io::stdout().lock();
-    writeln!(out, "{value}")?;
-    Ok(out.flush()?)
+async fn contend(job: &Job) -> Outcome<Value> {
+    with_subject!(job, contend::measure)
 }

@@ -8,7 +8,7 @@ use tenure_redis::RedisDriver;
 use tenure_redlock::Restarts;
 
 use super::subject::{Lane, Subject};
-use crate::Outcome;
+use crate::failure::Outcome;
 use crate::job::Job;
 
 pub(super) struct OurLane(Lock);

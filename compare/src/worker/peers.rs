@@ -7,7 +7,7 @@ use distributed_lock_redis::{RedisDistributedLock, RedisLockHandle, RedisLockPro
 use rslock::LockManager;
 
 use super::subject::{Lane, Subject};
-use crate::Outcome;
+use crate::failure::Outcome;
 use crate::job::Job;
 
 const TTL: Duration = Duration::from_secs(30);

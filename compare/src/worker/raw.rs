@@ -6,7 +6,7 @@ use redis::{AsyncConnectionConfig, Client, IntoConnectionInfo, Script};
 
 use super::bare::COMPARE_AND_DELETE;
 use super::subject::{Lane, Subject};
-use crate::Outcome;
+use crate::failure::Outcome;
 use crate::job::Job;
 
 const TTL_MS: i64 = 30_000;

@@ -5,8 +5,9 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tenure_core::{Client, LockGuard};
 
-use super::{gate, ours};
-use crate::Outcome;
+use super::gate::gate;
+use super::ours;
+use crate::failure::Outcome;
 use crate::job::Job;
 use crate::measure::{cpu, live_bytes, now};
 

@@ -2,10 +2,7 @@
 
 use std::future::Future;
 
-use serde_json::Value;
-
-use super::{bare, contend, memory, ours, pair, peers, raw};
-use crate::Outcome;
+use crate::failure::Outcome;
 use crate::job::Job;
 
 /// A library, connected.
@@ -25,39 +22,4 @@ pub(super) trait Lane: Send + 'static {
     fn take(&mut self) -> impl Future<Output = Outcome<(Self::Held, u64)>> + Send;
 
     fn give(&mut self, held: Self::Held) -> impl Future<Output = Outcome> + Send;
-}
-
-/// Calls a function with the type behind the subject's name.
-macro_rules! with_subject {
-    ($job:expr, $($call:ident)::+) => {
-        match $job.subject.as_str() {
-            "bare" => $($call)::+::<bare::Bare>($job).await,
-            "redis" => $($call)::+::<raw::Redis>($job).await,
-            "fred" => $($call)::+::<raw::Fred>($job).await,
-            "rslock" | "rslock-tuned" => $($call)::+::<peers::RsLock>($job).await,
-            "distributed-lock" => $($call)::+::<peers::DistributedLock>($job).await,
-            "tenure-redis" => $($call)::+::<ours::Redis>($job).await,
-            "tenure-redis-each-asks" => $($call)::+::<ours::RedisEachAsks>($job).await,
-            "tenure-fred" => $($call)::+::<ours::Fred>($job).await,
-            "tenure-redlock" => $($call)::+::<ours::Redlock>($job).await,
-            "tenure-memory" => $($call)::+::<ours::Memory>($job).await,
-            "memory-driver" => $($call)::+::<memory::Driver>($job).await,
-            "dashmap" => $($call)::+::<memory::Dashed>($job).await,
-            #[cfg(feature = "etcd")]
-            "tenure-etcd" => $($call)::+::<super::etcd::Ours>($job).await,
-            #[cfg(feature = "etcd")]
-            "etcd-put-del" => $($call)::+::<super::etcd::PutDel>($job).await,
-            #[cfg(feature = "etcd")]
-            "etcd-lock-api" => $($call)::+::<super::etcd::LockApi>($job).await,
-            other => Err(format!("there is no subject {other:?}").into()),
-        }
-    };
-}
-
-pub(super) async fn pair(job: &Job) -> Outcome<Value> {
-    with_subject!(job, pair::measure)
-}
-
-pub(super) async fn contend(job: &Job) -> Outcome<Value> {
-    with_subject!(job, contend::measure)
 }

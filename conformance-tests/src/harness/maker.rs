@@ -8,10 +8,8 @@ use async_trait::async_trait;
 use tenure_core::FenceFloor;
 use tenure_core::driver::Backend;
 
+use super::BoxError;
 use super::{Declared, Fault, Healer, Inspector};
-
-/// Whatever went wrong in a harness.
-pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 /// Makes a harness for each case, and says beforehand what the backend promises.
 #[async_trait]

@@ -8,4 +8,7 @@ mod maker;
 pub use declared::{Declared, Floors, Leftovers, Passing, Processes, Time};
 pub use fault::{ClockStep, Data, Fault, FaultKind, Healer};
 pub use inspector::{Inspector, Residue};
-pub use maker::{BoxError, CaseContext, Harness, HarnessMaker, Isolation, Missing};
+pub use maker::{CaseContext, Harness, HarnessMaker, Isolation, Missing};
+
+/// Whatever went wrong in a harness.
+pub type BoxError = Box<dyn std::error::Error + Send + Sync>;

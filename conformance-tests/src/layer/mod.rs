@@ -9,3 +9,27 @@ mod queues;
 pub use action::{Action, Chaos, Op, Rule};
 pub use frames::{Answer, Frame};
 pub use plan::FaultLayer;
+
+use std::sync::Arc;
+
+use tenure_core::driver::Backend;
+
+use locks::{LayeredLocks, LayeredReentrant};
+use queues::LayeredQueue;
+
+impl FaultLayer {
+    /// The backend as it looks through the layer.
+    #[must_use]
+    pub fn backend(&self) -> Backend {
+        let locks = Arc::new(LayeredLocks::new(Arc::clone(self.inner().locks()), self.clone()));
+        let outer = Backend::new(locks);
+        let outer = match self.inner().reentrant() {
+            Some(inner) => outer.with_reentrant(Arc::new(LayeredReentrant::new(Arc::clone(inner), self.clone()))),
+            None => outer,
+        };
+        match self.inner().queue() {
+            Some(inner) => outer.with_queue(Arc::new(LayeredQueue::new(Arc::clone(inner), self.clone()))),
+            None => outer,
+        }
+    }
+}

@@ -9,8 +9,6 @@ use tenure_core::{Error, ErrorKind, LockName, OwnerToken, Result};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::locks::{LayeredLocks, LayeredReentrant};
-use super::queues::LayeredQueue;
 use super::{Action, Answer, Chaos, Frame, Op, Rule};
 use crate::rng::Rng;
 
@@ -38,21 +36,6 @@ impl FaultLayer {
     #[must_use]
     pub fn over(inner: Backend) -> Self {
         Self(Arc::new(Shared { inner, state: Mutex::default(), healed: watch::channel(0).0 }))
-    }
-
-    /// The backend as it looks through the layer.
-    #[must_use]
-    pub fn backend(&self) -> Backend {
-        let locks = Arc::new(LayeredLocks::new(Arc::clone(self.0.inner.locks()), self.clone()));
-        let outer = Backend::new(locks);
-        let outer = match self.0.inner.reentrant() {
-            Some(inner) => outer.with_reentrant(Arc::new(LayeredReentrant::new(Arc::clone(inner), self.clone()))),
-            None => outer,
-        };
-        match self.0.inner.queue() {
-            Some(inner) => outer.with_queue(Arc::new(LayeredQueue::new(Arc::clone(inner), self.clone()))),
-            None => outer,
-        }
     }
 
     /// The backend under the layer.

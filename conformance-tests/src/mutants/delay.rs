@@ -5,7 +5,8 @@ use std::time::Duration;
 use tenure_core::FencingToken;
 use tenure_core::driver::{Attempts, Cause, Delay, Due, Extended, Lease, Next, Settled, Settlement};
 
-use super::delay_bend::{Bend, Quirk, STRAIGHT, bent, quirky};
+use super::delay_bend::{Bend, Quirk, STRAIGHT};
+use super::delay_bent::{bent, quirky};
 use super::maker::{Mutant, mutant};
 
 pub(super) const MUTANTS: &[Mutant] = &[

@@ -1,16 +1,12 @@
 //! What is wrong with a delay queue, said in what goes in and what comes out.
 
-use std::sync::Arc;
-
 use tenure_core::driver::{
     Cancelled, DeadPage, Delay, Extended, Extension, Listed, LockTurn, MessageInfo, MessagePage, NewMessage, Pushed,
     QueueCapabilities, QueuePage, QueueStats, ReceiveRequest, Received, Rescheduled, Settle, Settled,
 };
 use tenure_core::queue::{QueueLimits, QueueName};
 
-use super::delay_bent::Bender;
 pub(super) use super::delay_quirk::Quirk;
-use super::twist::Twist;
 
 /// A delay queue with one thing wrong: requests and answers pass through these.
 #[derive(Clone, Copy)]
@@ -63,12 +59,3 @@ pub(super) const STRAIGHT: Bend = Bend {
     capabilities: |_| {},
     quirk: Quirk::None,
 };
-
-/// The twist of a bend.
-pub(super) fn bent(bend: Bend) -> Arc<dyn Twist> {
-    Arc::new(Bender::new(bend))
-}
-
-pub(super) fn quirky(quirk: Quirk) -> Arc<dyn Twist> {
-    bent(Bend { quirk, ..STRAIGHT })
-}

@@ -15,8 +15,17 @@ use tenure_core::driver::{
 };
 use tenure_core::queue::{MessageId, QueueLimits, QueueName};
 
-use super::delay_bend::{Bend, Quirk};
+use super::delay_bend::{Bend, Quirk, STRAIGHT};
 use super::twist::Twist;
+
+/// The twist of a bend.
+pub(super) fn bent(bend: Bend) -> Arc<dyn Twist> {
+    Arc::new(Bender::new(bend))
+}
+
+pub(super) fn quirky(quirk: Quirk) -> Arc<dyn Twist> {
+    bent(Bend { quirk, ..STRAIGHT })
+}
 
 /// The twist of a bend.
 pub(super) struct Bender {

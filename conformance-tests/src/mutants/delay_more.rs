@@ -9,7 +9,8 @@ use tenure_core::driver::{
 };
 use tenure_core::queue::QueueName;
 
-use super::delay_bend::{Bend, Quirk, STRAIGHT, bent, quirky};
+use super::delay_bend::{Bend, Quirk, STRAIGHT};
+use super::delay_bent::{bent, quirky};
 use super::maker::{Mutant, mutant};
 
 pub(super) const MUTANTS: &[Mutant] = &[

@@ -5,7 +5,8 @@ use std::time::Duration;
 use tenure_core::driver::{Delay, Due, IfKnown, Listed, MessageState, Pushed, Settle, Settlement};
 use tenure_core::queue::{QueueLimits, Rate};
 
-use super::delay_bend::{Bend, Quirk, STRAIGHT, bent, quirky};
+use super::delay_bend::{Bend, Quirk, STRAIGHT};
+use super::delay_bent::{bent, quirky};
 use super::maker::{Mutant, mutant};
 
 pub(super) const MUTANTS: &[Mutant] = &[

@@ -1,16 +1,15 @@
 //! A maker whose drivers have something wrong.
 
 use std::fmt;
-use std::process::Command;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use tenure_core::FenceFloor;
 use tenure_core::driver::Backend;
 
+use super::harness::twisted_harness;
 use super::reduced::ReducedMaker;
 use super::twist::{Twist, twisted};
-use crate::harness::{BoxError, CaseContext, Declared, Fault, Harness, HarnessMaker, Healer, Inspector, Missing};
+use crate::harness::{BoxError, CaseContext, Declared, Harness, HarnessMaker, Missing};
 
 /// A driver with one thing wrong.
 pub struct Mutant {
@@ -106,64 +105,6 @@ impl HarnessMaker for MutantMaker {
     async fn make(&self, context: CaseContext) -> Result<Box<dyn Harness>, BoxError> {
         let inner = self.inner.make(context).await?;
         Ok(twisted_harness(inner, (self.mutant.make)(), Some(self.mutant.id)))
-    }
-}
-
-/// A harness whose backends are twisted.
-pub(super) fn twisted_harness(
-    inner: Box<dyn Harness>,
-    twist: Arc<dyn Twist>,
-    mutant: Option<&'static str>,
-) -> Box<dyn Harness> {
-    Box::new(MutantHarness { inner, twist, mutant })
-}
-
-/// What tells a worker in another process which mutant it is.
-const MUTANT: &str = "TENURE_MUTANT";
-
-/// The backend of a worker, as broken as the harness that started it.
-pub(crate) fn of_environment(backend: Backend) -> Backend {
-    let wanted = std::env::var(MUTANT).unwrap_or_default();
-    match super::all().find(|mutant| mutant.id == wanted) {
-        Some(mutant) => mutant.over(backend),
-        None => backend,
-    }
-}
-
-struct MutantHarness {
-    inner: Box<dyn Harness>,
-    twist: Arc<dyn Twist>,
-    mutant: Option<&'static str>,
-}
-
-#[async_trait]
-impl Harness for MutantHarness {
-    async fn backend(&mut self) -> Result<Backend, BoxError> {
-        Ok(twisted(self.inner.backend().await?, Arc::clone(&self.twist)))
-    }
-
-    async fn backend_beyond(&mut self, floor: FenceFloor) -> Result<Backend, BoxError> {
-        Ok(twisted(self.inner.backend_beyond(floor).await?, Arc::clone(&self.twist)))
-    }
-
-    async fn inject(&mut self, fault: Fault) -> Result<Healer, BoxError> {
-        self.inner.inject(fault).await
-    }
-
-    fn inspector(&self) -> Option<Arc<dyn Inspector>> {
-        self.inner.inspector()
-    }
-
-    fn worker_command(&self) -> Option<Command> {
-        let mut command = self.inner.worker_command()?;
-        if let Some(mutant) = self.mutant {
-            command.env(MUTANT, mutant);
-        }
-        Some(command)
-    }
-
-    async fn teardown(self: Box<Self>) -> Result<(), BoxError> {
-        self.inner.teardown().await
     }
 }
 

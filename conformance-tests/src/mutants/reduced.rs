@@ -13,7 +13,7 @@ use tenure_core::{Error, ErrorKind, FencingToken, LockName, OwnerId, OwnerToken,
 
 use super::delay_bend::{Bend, STRAIGHT};
 use super::delay_bent::Bender;
-use super::maker::twisted_harness;
+use super::harness::twisted_harness;
 use super::twist::{Inner, Twist};
 use crate::harness::{BoxError, CaseContext, Declared, Harness, HarnessMaker, Missing, Processes};
 

@@ -4,84 +4,31 @@
 //! `end`. When its input ends, so does it, at once.
 
 mod holding;
+mod orders;
 mod recorder;
 mod task;
 mod turn;
 
 use std::io::{BufRead as _, Write as _};
-use std::path::PathBuf;
 use std::time::Duration;
 
 use tenure::Client;
 use tenure::redis::{RedisConfig, RedisDriver};
 use tenure::redlock::Redlock;
-use tenure_conformance::{BoxError, Rng, mutants};
+use tenure_conformance::{BoxError, mutants};
 use tenure_core::driver::{Backend, BackendUrl};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use super::event::What;
 use super::jobs;
-use super::options::{Options, Subject};
+use super::options::Subject;
+pub(super) use orders::Orders;
 pub(super) use recorder::{Recorder, failed};
 use task::{Role, Task};
 
 /// How long closing the client may take.
 const CLOSE: Duration = Duration::from_secs(10);
-
-/// What a client process is told by its command line.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Orders {
-    url: String,
-    log: PathBuf,
-    process: usize,
-    life: u32,
-    seed: u64,
-    processes: usize,
-    tasks: u32,
-    names: u32,
-    steady: u32,
-    ttl: Duration,
-    subject: Subject,
-    broken: Option<String>,
-}
-
-impl Orders {
-    pub(super) fn new(options: &Options, url: String, log: PathBuf, process: usize, life: u32) -> Self {
-        let Options { seed, processes, tasks, names, steady, ref broken, .. } = *options;
-        let (ttl, subject, broken) = (options.profile.ttl, options.subject, broken.clone());
-        Self { url, log, process, life, seed, processes, tasks, names, steady, ttl, subject, broken }
-    }
-
-    pub(super) fn words(&self) -> Vec<String> {
-        let Self { process, life, seed, processes, tasks, names, steady, .. } = self;
-        let numbers = format!("{process} {life} {seed} {processes} {tasks} {names} {steady} {}", self.ttl.as_millis());
-        let places = [self.url.clone(), self.log.display().to_string()];
-        let subject = if self.subject == Subject::Queue { "queue" } else { "locks" };
-        let words = places.into_iter().chain(numbers.split(' ').map(String::from)).chain([subject.into()]);
-        words.chain(self.broken.clone()).collect()
-    }
-
-    fn parse(words: &[String]) -> Result<Self, BoxError> {
-        let [url, log, process, life, seed, processes, tasks, names, steady, ttl, subject, broken @ ..] = words else {
-            return Err("not the words of a client process".into());
-        };
-        Ok(Self {
-            url: url.clone(),
-            log: log.into(),
-            process: process.parse()?,
-            life: life.parse()?,
-            seed: seed.parse()?,
-            processes: processes.parse()?,
-            tasks: tasks.parse()?,
-            names: names.parse()?,
-            steady: steady.parse()?,
-            ttl: Duration::from_millis(ttl.parse()?),
-            subject: if subject == "queue" { Subject::Queue } else { Subject::Locks },
-            broken: broken.first().cloned(),
-        })
-    }
-}
 
 /// Runs as a client process, as these words say.
 ///
@@ -105,7 +52,7 @@ pub async fn serve(words: &[String]) -> Result<(), BoxError> {
             tasks.spawn(Task::new(&client, recorder.clone(), calm.clone(), &orders, number, role).run());
         }),
         Subject::Queue => {
-            jobs::spawn(&mut tasks, &client, &recorder, &calm, |task| rng(&orders, task), orders.broken.as_deref())?
+            jobs::spawn(&mut tasks, &client, &recorder, &calm, |task| orders.rng(task), orders.broken.as_deref())?
         }
     }
     while let Some(ended) = tasks.join_next().await {
@@ -119,13 +66,6 @@ pub async fn serve(words: &[String]) -> Result<(), BoxError> {
     let (holds, waiters, cleanups) = (left.holds, left.waiters, left.cleanups);
     recorder.of_process(What::Closed { outcome, holds, waiters, cleanups })?;
     say("end")
-}
-
-/// The randomness of a task.
-fn rng(orders: &Orders, task: u32) -> Rng {
-    let mut mixed = Rng::new(orders.seed);
-    let salt = (orders.process as u64) << 40 | u64::from(orders.life) << 20 | u64::from(task);
-    Rng::new(mixed.bits() ^ salt)
 }
 
 /// The tasks: some take turns on the hot names; a steady one has a name of its own, or another process's.

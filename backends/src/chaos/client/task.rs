@@ -6,8 +6,8 @@ use tenure::{Client, ErrorKind, OwnerId};
 use tenure_conformance::{BoxError, Rng, poll, worker::monotonic};
 use tokio::sync::watch;
 
-use super::Orders;
 use super::holding::Holding;
+use super::orders::Orders;
 use super::recorder::{Recorder, failed};
 use super::turn::{Turn, View};
 use crate::chaos::event::What;
@@ -83,7 +83,7 @@ impl Task {
         number: u32,
         role: Role,
     ) -> Self {
-        let rng = super::rng(orders, number);
+        let rng = orders.rng(number);
         Self { client: client.clone(), recorder, calm, rng, number, role, ttl: orders.ttl, op: 0 }
     }
 

@@ -7,7 +7,7 @@ use tenure_conformance::{BoxError, Rng, poll, worker::monotonic};
 use tenure_core::driver::Settled;
 use tokio::sync::watch;
 
-use super::LIES;
+use super::plan::LEASE;
 use super::plan::{Plan, read};
 use super::told::Told;
 use crate::chaos::client::{Recorder, failed};
@@ -15,6 +15,9 @@ use crate::chaos::event::What;
 
 /// How often a liar lies.
 const OFTEN: u64 = 20;
+
+/// What is wrong with a consumer, to try the judge.
+pub(in crate::chaos) const LIES: &[&str] = &["consumer/tells-nothing", "consumer/tells-twice"];
 
 pub(crate) struct Consumer {
     pub(crate) queue: Queue<Vec<u8>>,
@@ -114,9 +117,9 @@ impl Consumer {
             190..=197 => tokio::time::sleep(millis(100 + self.rng.below(400))).await,
             _ => {
                 if self.rng.below(2) == 0 {
-                    let _ = delivery.extend(super::LEASE * 2).await; // the settlement tells whether it is lost
+                    let _ = delivery.extend(LEASE * 2).await; // the settlement tells whether it is lost
                 }
-                tokio::time::sleep(super::LEASE + millis(self.rng.below(500))).await;
+                tokio::time::sleep(LEASE + millis(self.rng.below(500))).await;
             }
         }
     }

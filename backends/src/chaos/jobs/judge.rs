@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use tenure_core::driver::DeadCause;
 
-use super::LEASE;
 use super::ended::{Letter, Remains};
+use super::plan::LEASE;
 use super::plan::Plan;
 use super::story::{Handling, Pushing, Story, stories};
 use crate::chaos::event::{Event, Origin};

@@ -18,8 +18,6 @@ mod story;
 mod tests;
 mod told;
 
-use std::time::Duration;
-
 use tenure::queue::Queue;
 use tenure::{Client, Result};
 use tenure_conformance::{BoxError, Rng};
@@ -28,18 +26,17 @@ use tokio::task::JoinSet;
 
 use super::client::Recorder;
 use consume::Consumer;
+use plan::LEASE;
 use produce::Producer;
 
+pub(super) use consume::LIES;
 pub(super) use ended::{Remains, empty};
 pub(super) use judge::check;
 pub(super) use story::tally;
-pub(super) use told::Told;
+pub(super) use told::{Told, word};
 
 /// The queue that everybody uses.
 const QUEUE: &str = "jobs";
-
-/// How long a delivery is a consumer's.
-const LEASE: Duration = Duration::from_secs(2);
 
 /// Producers and consumers of each process.
 const PRODUCERS: u32 = 2;
@@ -47,9 +44,6 @@ const CONSUMERS: u32 = 3;
 
 /// Tasks of each process.
 pub(super) const TASKS: u32 = PRODUCERS + CONSUMERS;
-
-/// What is wrong with a consumer, to try the judge.
-pub(super) const LIES: &[&str] = &["consumer/tells-nothing", "consumer/tells-twice"];
 
 fn queue(client: &Client) -> Result<Queue<Vec<u8>>> {
     Ok(client.queue_of_bytes(QUEUE)?.lease(LEASE))

@@ -1,9 +1,14 @@
 //! What is to become of a message, as its payload says.
 
+use std::time::Duration;
+
 use std::fmt;
 use std::str::FromStr;
 
 use tenure_conformance::{BoxError, Rng};
+
+/// How long a delivery is a consumer's.
+pub(super) const LEASE: Duration = Duration::from_secs(2);
 
 /// How often a message may be delivered that has to be acknowledged in the end, whatever happens to its consumers.
 const PLENTY: u32 = 1_000;

@@ -6,7 +6,6 @@ use std::time::Duration;
 use tenure_conformance::BoxError;
 
 use super::plan::Plan;
-use crate::chaos::event::word;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Told {
@@ -20,6 +19,11 @@ pub(crate) enum Told {
     Settling { fence: u64, how: String, after: Duration },
     /// The settlement returned this: the answer, or the kind of its error.
     Settled { fence: u64, answer: String },
+}
+
+/// One word: what has blanks would read as several.
+pub(crate) fn word(text: &str) -> String {
+    if text.is_empty() { "-".into() } else { text.split_whitespace().collect::<Vec<_>>().join("_") }
 }
 
 fn optional(number: Option<u64>) -> String {

@@ -6,7 +6,7 @@ use tenure_conformance::{BoxError, Rng};
 use tenure_testkit::{RedisOptions, RedisServer, Reply};
 
 use super::Servers;
-use crate::chaos::options::Data;
+use crate::chaos::fault::Data;
 
 /// For so long an abandoned token is remembered, and a queue in which nobody waits any more.
 const MEMORY: Duration = Duration::from_secs(60);

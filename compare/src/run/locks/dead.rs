@@ -4,7 +4,7 @@ use super::super::bench::{Bench, take};
 use super::super::language::Language;
 use super::super::redis::Redis;
 use super::super::report::{Section, sample};
-use crate::Outcome;
+use crate::failure::Outcome;
 use crate::job::Job;
 
 /// Row, waiters that die, and how long after the kill the holder releases.

@@ -1,7 +1,7 @@
 //! etcd, beside the writes that any lock needs and its own lock API.
 
 use super::super::bench::Bench;
-use crate::Outcome;
+use crate::failure::Outcome;
 
 const KEYS: [&str; 3] = ["etcd_pair_vs_put_del", "etcd_handovers_vs_lock_api", "etcd_gap_p99_ms"];
 

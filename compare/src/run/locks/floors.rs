@@ -4,7 +4,7 @@ use super::super::bench::take;
 use super::super::language::Language;
 use super::super::redis::Redis;
 use super::super::report::{Sample, sample};
-use crate::Outcome;
+use crate::failure::Outcome;
 use crate::job::Job;
 
 /// Round trips of a PING to a port.

@@ -6,7 +6,7 @@ use super::super::redis::Redis;
 use super::super::report::{Sample, Section};
 use super::peers::{Peer, foreign, ours, rust};
 use super::{floors, history};
-use crate::Outcome;
+use crate::failure::Outcome;
 use crate::job::Job;
 
 pub(super) const COLUMNS: &[(&str, &str)] = &[

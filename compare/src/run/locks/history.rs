@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::super::report::Sample;
-use crate::Outcome;
+use crate::failure::Outcome;
 use crate::job::Event;
 use crate::measure::{jain, percentile};
 

@@ -3,7 +3,7 @@
 use super::super::bench::{Bench, take};
 use super::super::report::Section;
 use super::peers::ours;
-use crate::Outcome;
+use crate::failure::Outcome;
 use crate::job::Job;
 
 /// So many pairs are timed as one: reading the clock costs a fifth of a pair.

@@ -4,7 +4,7 @@ use super::super::bench::{Bench, take};
 use super::super::redis::Redis;
 use super::super::report::Section;
 use super::peers::{Peer, foreign, ours, rust};
-use crate::Outcome;
+use crate::failure::Outcome;
 use crate::job::Job;
 
 fn job(peer: &Peer, server: &Redis, workers: usize, millis: u64) -> Job {

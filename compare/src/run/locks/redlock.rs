@@ -5,7 +5,7 @@ use super::super::proxy;
 use super::super::redis::Redis;
 use super::super::report::Section;
 use super::peers::{ours, rust};
-use crate::Outcome;
+use crate::failure::Outcome;
 use crate::job::Job;
 
 const NODES: usize = 5;

@@ -5,7 +5,7 @@ use super::super::child::Worker;
 use super::super::language::Language;
 use super::super::redis::Redis;
 use super::super::report::{Section, sample};
-use crate::Outcome;
+use crate::failure::Outcome;
 use crate::job::Job;
 
 const LOCKS: usize = 100_000;

@@ -5,8 +5,8 @@ use super::super::child::Worker;
 use super::super::language::Language;
 use super::super::redis::Redis;
 use super::super::report::{Sample, Section, sample};
-use super::{THROUGHPUT, job};
-use crate::Outcome;
+use super::job::{THROUGHPUT, job};
+use crate::failure::Outcome;
 use crate::job::Job;
 
 /// The largest request.

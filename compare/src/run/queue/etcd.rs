@@ -1,7 +1,7 @@
 //! The etcd driver's queue.
 
 use super::super::bench::Bench;
-use crate::Outcome;
+use crate::failure::Outcome;
 
 const KEY: &str = "etcd_b32_per_s";
 
@@ -18,7 +18,7 @@ pub(super) fn run(bench: &mut Bench) -> Outcome {
     use super::super::bench::take;
     use super::super::language::Language;
     use super::super::report::Section;
-    use super::THROUGHPUT;
+    use super::job::THROUGHPUT;
     use crate::job::Job;
 
     let cluster = match EtcdCluster::single(EtcdOptions::new()) {

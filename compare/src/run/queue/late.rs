@@ -4,8 +4,8 @@ use super::super::bench::{Bench, take};
 use super::super::language::Language;
 use super::super::redis::Redis;
 use super::super::report::{Section, sample};
-use super::job;
-use crate::Outcome;
+use super::job::job;
+use crate::failure::Outcome;
 use crate::job::Job;
 
 const CASES: &[(&str, &str, &str)] = &[

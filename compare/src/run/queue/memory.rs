@@ -3,8 +3,8 @@
 use super::super::bench::{Bench, take};
 use super::super::language::Language;
 use super::super::report::Section;
-use super::THROUGHPUT;
-use crate::Outcome;
+use super::job::THROUGHPUT;
+use crate::failure::Outcome;
 use crate::job::Job;
 
 pub(super) fn run(bench: &mut Bench) -> Outcome {

@@ -5,8 +5,8 @@ use super::super::bench::{Bench, take};
 use super::super::language::{Language, on_path};
 use super::super::redis::Redis;
 use super::super::report::Section;
-use super::{THROUGHPUT, job};
-use crate::Outcome;
+use super::job::{THROUGHPUT, job};
+use crate::failure::Outcome;
 use crate::job::Job;
 
 #[derive(Clone)]

@@ -13,9 +13,10 @@ use apalis_core::worker::ext::parallelize::ParallelizeExt;
 use apalis_redis::{Config, RedisStorage};
 use serde_json::Value;
 
-use super::super::gate;
-use super::{PAYLOAD, throughput};
-use crate::Outcome;
+use super::super::gate::gate;
+use super::subject::PAYLOAD;
+use super::throughput;
+use crate::failure::Outcome;
 use crate::job::Job;
 use crate::measure::{cpu, now};
 

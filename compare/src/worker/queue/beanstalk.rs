@@ -7,8 +7,8 @@ use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, Buf
 use tokio::net::TcpStream;
 use tokio::sync::Mutex;
 
-use super::Subject;
-use crate::Outcome;
+use super::subject::Subject;
+use crate::failure::Outcome;
 use crate::job::Job;
 use crate::measure::now;
 

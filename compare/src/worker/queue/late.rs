@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::super::gate;
-use super::{PAYLOAD, Subject};
-use crate::Outcome;
+use super::super::gate::gate;
+use super::subject::{PAYLOAD, Subject};
+use crate::failure::Outcome;
 use crate::job::Job;
 use crate::measure::{now, percentile};
 
@@ -26,7 +26,7 @@ pub(super) async fn crowded<S: Subject>(job: &Job) -> Outcome<Value> {
             let delay = Duration::from_micros(100_000 + scatter(index) % 900_000);
             producer.push(vec![stamp(delay)], delay).await?;
         }
-        Ok::<_, crate::Failure>(())
+        Ok::<_, crate::failure::Failure>(())
     });
     let mut late = Vec::with_capacity(count);
     for _ in 0..count {

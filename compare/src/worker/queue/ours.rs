@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
+use tenure_core::Client;
 use tenure_core::driver::Backend;
 use tenure_core::queue::{Message, Queue};
-use tenure_core::Client;
 
 use super::super::ours::{fred, memory, redis};
-use super::Subject;
-use crate::Outcome;
+use super::subject::Subject;
+use crate::failure::Outcome;
 use crate::job::Job;
 use crate::measure::now;
 

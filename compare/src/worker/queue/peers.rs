@@ -6,8 +6,8 @@ use redis::aio::MultiplexedConnection;
 use rsmq_async::{RsmqConnection as _, RsmqOptions};
 
 use super::super::raw;
-use super::Subject;
-use crate::Outcome;
+use super::subject::Subject;
+use crate::failure::Outcome;
 use crate::job::Job;
 use crate::measure::now;
 

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::super::gate;
-use super::{PAYLOAD, Subject};
-use crate::Outcome;
+use super::super::gate::gate;
+use super::subject::{PAYLOAD, Subject};
+use crate::failure::Outcome;
 use crate::job::Job;
 use crate::measure::{cpu, now};
 
@@ -84,7 +84,7 @@ async fn push_all<S: Subject>(
             while left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_ok() {
                 queue.push(vec![vec![b'x'; PAYLOAD]; batch], delay(now())).await?;
             }
-            Ok::<_, crate::Failure>(())
+            Ok::<_, crate::failure::Failure>(())
         })
     });
     for task in tasks.collect::<Vec<_>>() {
@@ -100,7 +100,7 @@ async fn drain_all<S: Subject>(queue: &S, job: &Job) -> Outcome<usize> {
             let mut drained = 0;
             loop {
                 match queue.drain(batch).await? {
-                    0 => return Ok::<_, crate::Failure>(drained),
+                    0 => return Ok::<_, crate::failure::Failure>(drained),
                     count => drained += count,
                 }
             }

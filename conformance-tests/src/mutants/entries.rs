@@ -39,7 +39,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "entry/not-re-entrant",
         "the owner is busy with itself",
         || Arc::new(NotReentrant),
-        ["reentrant/entries-share-the-fence", "reentrant/exit-at-every-poll"]
+        ["reentrant/entries-share-the-fence"]
     ),
     mutant!(
         "entry/apart-from-plain",

@@ -1,7 +1,7 @@
 //! Mutants of how entries end.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 use tenure_core::driver::{
@@ -43,6 +43,12 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "an exit is done and not answered",
         || Arc::new(ExitHangs),
         ["reentrant/another-owner-is-busy", "reentrant/entries-share-the-fence"]
+    ),
+    mutant!(
+        "exit/given-up-counts-as-done",
+        "an exit whose caller gave it up is not done, and its entry cannot be undone any more",
+        || Arc::new(GivenUp::default()),
+        ["reentrant/exit-at-every-poll"]
     ),
     mutant!(
         "entries/abandon-does-nothing",
@@ -139,6 +145,34 @@ impl Twist for ExitHangs {
     async fn exit(&self, inner: &Inner, hold: &ReentrantEntry) -> Result<Exited> {
         let _answer = inner.reentrant()?.exit(hold).await;
         std::future::pending().await
+    }
+}
+
+/// The entries whose exits were given up.
+#[derive(Default)]
+struct GivenUp(Mutex<HashSet<OwnerToken>>);
+
+impl GivenUp {
+    fn all(&self) -> MutexGuard<'_, HashSet<OwnerToken>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[async_trait]
+impl Twist for GivenUp {
+    async fn exit(&self, inner: &Inner, hold: &ReentrantEntry) -> Result<Exited> {
+        let was_given_up = !self.all().insert(hold.token); // unless this goes on after the pause
+        tokio::task::yield_now().await;
+        if was_given_up {
+            return Ok(Exited::NotHeld);
+        }
+        self.all().remove(&hold.token);
+        inner.reentrant()?.exit(hold).await
+    }
+
+    async fn abandon_entry(&self, inner: &Inner, hold: &ReentrantEntry) -> Result<()> {
+        let was_given_up = self.all().contains(&hold.token);
+        if was_given_up { Ok(()) } else { inner.reentrant()?.abandon(hold).await }
     }
 }
 

@@ -73,7 +73,6 @@ pub(super) const MUTANTS: &[Mutant] = &[
             "least/released-lock-stays-taken",
             "loss/run-returns-the-output",
             "loss/short-outage-is-survived",
-            "server/cut-connections-are-replaced",
             "server/pause-beyond-the-ttl-is-a-loss",
             "server/restart-with-data-keeps-the-hold",
             "wait/turn-lasts"

@@ -1,11 +1,14 @@
 //! Mutants of waiting: queues, wake-ups, caps.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use tenure_core::driver::{AcquireRequest, Acquisition, Busy, Handing, Hold, Queueing, Released, WakeHandle, Watch};
-use tenure_core::{ErrorKind, LockName, OwnerToken, Result};
+use tenure_core::driver::{
+    AcquireRequest, Acquisition, Busy, Handing, Hold, Queueing, Released, Renewed, Signal, Ttl, WakeHandle, Watch,
+};
+use tenure_core::{Error, ErrorKind, LockName, OwnerToken, Result};
 
 use super::maker::{Mutant, mutant};
 use super::twist::{Inner, Twist};
@@ -52,7 +55,13 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "queue/asking-again-moves-back",
         "a waiter that asks again goes to the end",
         || Arc::new(MovesBack::default()),
-        ["all/opposite-orders-do-not-deadlock", "lock/contended-counter-loses-nothing", "relay/others-get-their-turn"]
+        ["all/opposite-orders-do-not-deadlock", "lock/contended-counter-loses-nothing"]
+    ),
+    mutant!(
+        "queue/own-client-first",
+        "whoever waits in the client that releases goes before all others",
+        || Arc::new(OwnFirst::default()),
+        ["relay/others-get-their-turn"]
     ),
     mutant!("queue/position-off-by-one", "waiters count themselves", || Arc::new(OffByOne), ["fifo/position-is-told"]),
     mutant!(
@@ -78,6 +87,12 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "waiters are not told when the lease ends, and nobody is woken",
         || Arc::new(NoRecheck),
         ["lock/expired-holder-cannot-release", "lock/stale-guard-of-the-same-handle"]
+    ),
+    mutant!(
+        "link/cut-for-good",
+        "connections that were cut are not opened again",
+        || Arc::new(CutForGood::default()),
+        ["server/cut-connections-are-replaced"]
     ),
 ];
 
@@ -123,6 +138,94 @@ impl Twist for Ignored {
             }
         }
         Ok(released)
+    }
+}
+
+/// Waiters leave no trace at the driver below; a release wakes those of its own client, and the others much later.
+#[derive(Default)]
+struct OwnFirst(Mutex<Vec<(LockName, usize, WakeHandle)>>);
+
+#[async_trait]
+impl Twist for OwnFirst {
+    async fn acquire(&self, inner: &Inner, request: &AcquireRequest) -> Result<Acquisition> {
+        inner.locks().acquire(&request.clone().with_queue(Queueing::None)).await
+    }
+
+    async fn watch(&self, inner: &Inner, name: &LockName, _token: &OwnerToken) -> Result<Watch> {
+        let (handle, watch) = Watch::channel();
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push((name.clone(), inner.client(), handle));
+        Ok(watch)
+    }
+
+    async fn release(&self, inner: &Inner, hold: &Hold) -> Result<Released> {
+        let released = inner.locks().release(hold).await?;
+        let waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        for (_, client, handle) in waiting.iter().filter(|(name, ..)| *name == hold.name) {
+            if *client == inner.client() {
+                handle.wake();
+            } else {
+                let handle = handle.clone();
+                tokio::spawn(async move {
+                    tokio::time::sleep(Duration::from_secs(1)).await;
+                    handle.wake();
+                });
+            }
+        }
+        Ok(released)
+    }
+}
+
+/// A cut is known by waiters that are woken though nobody released anything.
+#[derive(Default)]
+struct CutForGood {
+    released: AtomicBool,
+    cut: Arc<AtomicBool>,
+}
+
+impl CutForGood {
+    fn check(&self) -> Result<()> {
+        let gone = || Error::new(ErrorKind::Unavailable, "the connection was cut");
+        if self.cut.load(Ordering::Relaxed) { Err(gone()) } else { Ok(()) }
+    }
+}
+
+#[async_trait]
+impl Twist for CutForGood {
+    async fn acquire(&self, inner: &Inner, request: &AcquireRequest) -> Result<Acquisition> {
+        self.check()?;
+        inner.locks().acquire(request).await
+    }
+
+    async fn renew(&self, inner: &Inner, ttl: Ttl, holds: &[Hold]) -> Vec<Result<Renewed>> {
+        match self.check() {
+            Ok(()) => inner.locks().renew(ttl, holds).await,
+            Err(_) => holds.iter().map(|_| self.check().map(|()| Renewed::Lost)).collect(),
+        }
+    }
+
+    async fn release(&self, inner: &Inner, hold: &Hold) -> Result<Released> {
+        self.check()?;
+        self.released.store(true, Ordering::Relaxed);
+        inner.locks().release(hold).await
+    }
+
+    async fn watch(&self, inner: &Inner, name: &LockName, token: &OwnerToken) -> Result<Watch> {
+        self.check()?;
+        let mut real = inner.locks().watch(name, token).await?;
+        let (handle, watch) = Watch::channel();
+        let (released, cut) = (self.released.load(Ordering::Relaxed), Arc::clone(&self.cut));
+        let listening = tokio::spawn(async move {
+            loop {
+                match real.next().await {
+                    Signal::Handed(handed) => handle.hand(handed),
+                    _ => {
+                        cut.fetch_or(!released, Ordering::Relaxed);
+                        handle.wake();
+                    }
+                }
+            }
+        });
+        Ok(watch.on_drop(move || listening.abort()))
     }
 }
 

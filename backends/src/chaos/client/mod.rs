@@ -122,6 +122,7 @@ async fn reach(url: &str) -> tenure::Result<(Backend, Option<Redlock>)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::chaos::options::Options;
 
     #[test]
     fn orders_arrive_as_they_were_given() {

@@ -95,7 +95,6 @@ const FILES: &[&str] = &[
     "part/now",
     "part/queue",
     "part/turn",
-    "part/wait",
 ];
 
 /// How many steps a fault has to be noticed in.

@@ -7,12 +7,9 @@ use tenure_core::driver::{
 };
 use tenure_core::{FenceFloor, FencingToken, LockName, OwnerId, OwnerToken};
 
-use crate::args::ArgList;
-use crate::executor::ScriptCall;
 use crate::keyspace::Keyspace;
-use crate::script::{self, Script};
-use crate::settings::FenceScope;
-use crate::settings::{Fences, RedisSettings};
+use crate::script::{self, ArgList, Script, ScriptCall};
+use crate::settings::{FenceScope, Fences, RedisSettings};
 
 /// How long a woken head of the queue has before others are served, in ms.
 const CLAIM_MS: u64 = 2000;

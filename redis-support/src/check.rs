@@ -1,17 +1,15 @@
 //! What a server must be like before it is trusted with locks.
 
 use std::ops::RangeInclusive;
-use std::sync::atomic::{AtomicU64, Ordering};
 
-use futures_util::FutureExt as _;
 use futures_util::future::join_all;
 use tenure_core::driver::one_line;
 use tenure_core::{Error, ErrorKind, Result};
-use tokio::sync::{Mutex, OnceCell};
 
 use crate::call::Calls;
+use crate::dial::Reply;
 use crate::error::ExecError;
-use crate::executor::{Placement, RedisExecutor, Reply};
+use crate::remote::{Placement, RedisExecutor};
 use crate::settings::Eviction;
 
 /// The oldest server that is supported.
@@ -62,80 +60,6 @@ impl Notes {
     }
 }
 
-/// What is known of the servers.
-#[derive(Debug, Default)]
-pub(crate) struct Checks {
-    /// What the first check found; none before it.
-    first: OnceCell<Notes>,
-    /// How often the link had come up when the servers were looked at last.
-    seen: AtomicU64,
-    /// Held by whoever looks again: how often that was done, and how it failed the last time.
-    again: Mutex<Option<Error>>,
-    looks: AtomicU64,
-}
-
-impl Checks {
-    pub(crate) fn first(&self) -> Option<&Notes> {
-        self.first.get()
-    }
-
-    /// Looks whether the servers are fit to keep locks, unless that is known already: at everything at first, and at what
-    /// `INFO` tells after each new connection. `renewed` tells how often there was one. What was found unfit is looked at
-    /// again by the next request.
-    pub(crate) async fn ensure<E: RedisExecutor + ?Sized>(
-        &self,
-        executor: &E,
-        calls: &Calls,
-        renewed: impl Fn() -> u64 + Send,
-        fits: impl Fn(&Notes) -> Result<()> + Send,
-    ) -> Result<&Notes> {
-        let look = async || {
-            let before = renewed();
-            let notes = server(executor, calls, infos(executor).await).await?;
-            fits(&notes)?;
-            self.seen.store(before, Ordering::Release);
-            Ok::<_, Error>(notes)
-        };
-        let notes = self.first.get_or_try_init(look).await?;
-        if self.seen.load(Ordering::Acquire) != renewed() {
-            self.look_again(executor, calls, renewed, fits).boxed().await?;
-        }
-        Ok(notes)
-    }
-
-    async fn look_again<E: RedisExecutor + ?Sized>(
-        &self,
-        executor: &E,
-        calls: &Calls,
-        renewed: impl Fn() -> u64 + Send,
-        fits: impl Fn(&Notes) -> Result<()> + Send,
-    ) -> Result<()> {
-        let asked = self.looks.load(Ordering::Acquire);
-        let mut last = self.again.lock().await; // one at a time
-        if let (true, Some(error)) = (self.looks.load(Ordering::Acquire) != asked, &*last) {
-            return Err(error.again()); // somebody looked in the meantime; each in turn would wait as long as all before it
-        }
-        let before = renewed();
-        if self.seen.load(Ordering::Acquire) == before {
-            return Ok(()); // by somebody else, in the meantime
-        }
-        let mut notes = Notes::default();
-        let told = told(infos(executor).await, executor.placement(), calls, Replicas::TellThemselves, &mut notes);
-        let looked = told.and_then(|()| fits(&notes));
-        let looked = match looked {
-            // One server of many that is away says nothing of the others, and is looked at when it is back.
-            Err(error) if !(error.is_transient() && executor.placement() == Placement::Slots) => Err(error),
-            _ => {
-                self.seen.store(before, Ordering::Release);
-                Ok(())
-            }
-        };
-        *last = looked.as_ref().err().map(Error::again);
-        self.looks.fetch_add(1, Ordering::Release);
-        looked
-    }
-}
-
 /// What to make of a server that is a replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Replicas {
@@ -162,7 +86,13 @@ pub(crate) async fn server<E: RedisExecutor + ?Sized>(executor: &E, calls: &Call
 }
 
 /// What the servers tell about themselves. One that is away keeps none of the others from being looked at.
-fn told(infos: Infos, placement: Placement, calls: &Calls, replicas: Replicas, notes: &mut Notes) -> Result<()> {
+pub(crate) fn told(
+    infos: Infos,
+    placement: Placement,
+    calls: &Calls,
+    replicas: Replicas,
+    notes: &mut Notes,
+) -> Result<()> {
     let mut away = None;
     for (_, answer) in infos {
         match answer {

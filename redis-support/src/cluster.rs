@@ -19,9 +19,8 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use crate::config::{Address, RedisConfig};
-use crate::dial::{Dialer, Listen, Request, Socket};
+use crate::dial::{Dialer, Listen, Reply, Request, Socket};
 use crate::error::ExecError;
-use crate::executor::Reply;
 use crate::link::{Link, Route};
 use crate::slot;
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use crate::config::Endpoint;
 use crate::error::ExecError;
-use crate::executor::{Reply, ScriptCall};
+use crate::script::ScriptCall;
 
 /// What came in on a channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,6 +34,19 @@ impl Debug for Listen {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Listen").field("channel", &self.channel).finish_non_exhaustive()
     }
+}
+
+/// A reply of the server, as far as scripts and checks use them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reply {
+    /// Nothing there.
+    Nil,
+    /// A number.
+    Int(i64),
+    /// Bytes or a status.
+    Bytes(Vec<u8>),
+    /// Several replies.
+    Array(Vec<Reply>),
 }
 
 /// One command, borrowed from whoever sends it.
@@ -160,8 +173,7 @@ pub trait Socket: Send + Sync + 'static {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::args::ArgList;
-    use crate::script;
+    use crate::script::{self, ArgList};
 
     #[test]
     fn a_call_is_its_script_the_number_of_its_keys_and_the_rest() {

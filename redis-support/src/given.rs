@@ -3,10 +3,9 @@
 use tenure_core::{Error, ErrorKind, Result};
 
 use crate::config::{Protocol, RedisConfig};
-use crate::dial::Dialer;
-use crate::executor::{RedisExecutor as _, Reply};
+use crate::dial::{Dialer, Reply};
 use crate::lock::RedisLocks;
-use crate::remote::Remote;
+use crate::remote::{RedisExecutor as _, Remote};
 
 impl<D: Dialer> RedisLocks<Remote<D>> {
     /// As [`connect`](Self::connect), with a dialer whose sockets without a [`Listen`](crate::Listen) are a connection that it

@@ -30,7 +30,7 @@ use std::ops::RangeInclusive;
 
 use tenure_core::{LockName, OwnerToken};
 
-use crate::args::ArgList;
+use crate::script::ArgList;
 use crate::settings::{FenceScope, Prefix, RedisSettings};
 use crate::slot;
 

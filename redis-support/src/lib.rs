@@ -19,7 +19,6 @@
 //! | `check` | what a server must be like before it is trusted |
 //! | `queue` | the same for delay queues |
 
-mod args;
 mod call;
 mod check;
 mod cluster;
@@ -28,7 +27,6 @@ mod damage;
 mod dial;
 mod doctor;
 mod error;
-mod executor;
 mod given;
 mod keyspace;
 mod link;
@@ -49,16 +47,14 @@ mod url;
 mod voting;
 mod wake;
 
-pub use args::ArgList;
 pub use check::Notes;
 pub use config::{Address, Endpoint, Identity, Login, Protocol, RedisConfig, Tls, Topology};
-pub use dial::{Dialer, Heard, Listen, Request, Socket};
+pub use dial::{Dialer, Heard, Listen, Reply, Request, Socket};
 pub use error::ExecError;
-pub use executor::{Placement, RedisExecutor, Reply, ScriptCall};
 pub use keyspace::{ClientId, Keyspace};
 pub use lock::RedisLocks;
 pub use nodes::connect_nodes;
-pub use remote::Remote;
-pub use script::{SCRIPTS, Script};
+pub use remote::{Placement, RedisExecutor, Remote};
+pub use script::{ArgList, SCRIPTS, Script, ScriptCall};
 pub use settings::{Eviction, FenceScope, Fences, Prefix, RedisSettings};
 pub use wake::WakeLink;

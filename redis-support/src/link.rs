@@ -13,9 +13,8 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::config::{Address, Endpoint, Patience, RedisConfig};
-use crate::dial::{Dialer, Heard, Listen, Request, Socket};
+use crate::dial::{Dialer, Heard, Listen, Reply, Request, Socket};
 use crate::error::ExecError;
-use crate::executor::Reply;
 
 /// A request given up this long after it left casts doubt on the link.
 const DOUBT_AFTER: Duration = Duration::from_millis(200);

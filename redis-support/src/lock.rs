@@ -1,6 +1,7 @@
 //! Plain locks over any executor.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -11,21 +12,20 @@ use tenure_core::driver::{
     LockCapabilities, ReentrantHold, Released, Renewed, Ttl, TtlRange, Waiting, Watch,
 };
 use tenure_core::{Error, ErrorKind, FencingToken, LockName, OwnerToken, Result};
+use tokio::sync::{Mutex, OnceCell};
 
-use crate::args::ArgList;
 use crate::call::{Calls, FENCES};
-use crate::check::{Checks, Notes};
+use crate::check::{self, Notes, Replicas};
 use crate::config::{RedisConfig, Topology};
 use crate::damage::{self, Met};
-use crate::dial::Dialer;
-use crate::executor::{self, Placement, RedisExecutor, Reply, ScriptCall};
+use crate::dial::{Dialer, Reply};
 use crate::keyspace::{ClientId, Keyspace};
-use crate::remote::Remote;
+use crate::remote::{self, Placement, RedisExecutor, Remote};
 use crate::reply::{self, GO_ON};
 use crate::script;
+use crate::script::{ArgList, ScriptCall};
 use crate::seats::Seat;
-use crate::settings::FenceScope;
-use crate::settings::{Fences, RedisSettings};
+use crate::settings::{FenceScope, Fences, RedisSettings};
 use crate::slot;
 use crate::wake::WakeLink;
 
@@ -163,7 +163,7 @@ impl<E: RedisExecutor> RedisLocks<E> {
     /// Runs a script for `operation` on `name`.
     pub(crate) async fn run(&self, operation: &'static str, name: &LockName, call: ScriptCall) -> Result<Reply> {
         let inner = &*self.0;
-        match executor::run(&inner.executor, &call).await {
+        match remote::run(&inner.executor, &call).await {
             Ok(reply) => Ok(reply),
             Err(error) => {
                 let error = match Met::by(&error) {
@@ -186,7 +186,7 @@ impl<E: RedisExecutor> RedisLocks<E> {
             }
             Met::AnotherType => {
                 let asked = ScriptCall { script: &script::TYPES, args: ArgList::default(), ..call };
-                let types = executor::run(&inner.executor, &asked).await;
+                let types = remote::run(&inner.executor, &asked).await;
                 damage::another_type(asked.keys.iter(), types.as_ref().ok())
             }
         }
@@ -236,7 +236,7 @@ impl<E: RedisExecutor> RedisLocks<E> {
     /// Runs a script for several: its one failure is everybody's.
     async fn run_part(&self, call: ScriptCall, names: Vec<&LockName>) -> Vec<Result<Renewed>> {
         let inner = &*self.0;
-        let answer = match executor::run(&inner.executor, &call).await {
+        let answer = match remote::run(&inner.executor, &call).await {
             Ok(reply) => reply::renewals(&reply, names.len()).map_err(|error| error.message().to_owned()).map_err(Err),
             Err(error) => Err(Ok(error)),
         };
@@ -252,6 +252,88 @@ impl<E: RedisExecutor> RedisLocks<E> {
             Err(error.during(inner.executor.driver(), "renew", name))
         };
         names.into_iter().map(one).collect()
+    }
+}
+
+// When the servers are looked at.
+
+/// What is known of the servers.
+#[derive(Debug, Default)]
+struct Checks {
+    /// What the first check found; none before it.
+    first: OnceCell<Notes>,
+    /// How often the link had come up when the servers were looked at last.
+    seen: AtomicU64,
+    /// Held by whoever looks again: how often that was done, and how it failed the last time.
+    again: Mutex<Option<Error>>,
+    looks: AtomicU64,
+}
+
+impl Checks {
+    fn first(&self) -> Option<&Notes> {
+        self.first.get()
+    }
+
+    /// Looks whether the servers are fit to keep locks, unless that is known already: at everything at first, and at what
+    /// `INFO` tells after each new connection. `renewed` tells how often there was one. What was found unfit is looked at
+    /// again by the next request.
+    async fn ensure<E: RedisExecutor + ?Sized>(
+        &self,
+        executor: &E,
+        calls: &Calls,
+        renewed: impl Fn() -> u64 + Send,
+        fits: impl Fn(&Notes) -> Result<()> + Send,
+    ) -> Result<&Notes> {
+        let look = async || {
+            let before = renewed();
+            let notes = check::server(executor, calls, check::infos(executor).await).await?;
+            fits(&notes)?;
+            self.seen.store(before, Ordering::Release);
+            Ok::<_, Error>(notes)
+        };
+        let notes = self.first.get_or_try_init(look).await?;
+        if self.seen.load(Ordering::Acquire) != renewed() {
+            self.look_again(executor, calls, renewed, fits).boxed().await?;
+        }
+        Ok(notes)
+    }
+
+    async fn look_again<E: RedisExecutor + ?Sized>(
+        &self,
+        executor: &E,
+        calls: &Calls,
+        renewed: impl Fn() -> u64 + Send,
+        fits: impl Fn(&Notes) -> Result<()> + Send,
+    ) -> Result<()> {
+        let asked = self.looks.load(Ordering::Acquire);
+        let mut last = self.again.lock().await; // one at a time
+        if let (true, Some(error)) = (self.looks.load(Ordering::Acquire) != asked, &*last) {
+            return Err(error.again()); // somebody looked in the meantime; each in turn would wait as long as all before it
+        }
+        let before = renewed();
+        if self.seen.load(Ordering::Acquire) == before {
+            return Ok(()); // by somebody else, in the meantime
+        }
+        let mut notes = Notes::default();
+        let told = check::told(
+            check::infos(executor).await,
+            executor.placement(),
+            calls,
+            Replicas::TellThemselves,
+            &mut notes,
+        );
+        let looked = told.and_then(|()| fits(&notes));
+        let looked = match looked {
+            // One server of many that is away says nothing of the others, and is looked at when it is back.
+            Err(error) if !(error.is_transient() && executor.placement() == Placement::Slots) => Err(error),
+            _ => {
+                self.seen.store(before, Ordering::Release);
+                Ok(())
+            }
+        };
+        *last = looked.as_ref().err().map(Error::again);
+        self.looks.fetch_add(1, Ordering::Release);
+        looked
     }
 }
 

@@ -8,9 +8,7 @@ use futures_util::future::join_all;
 use tenure_core::driver::QuorumNode;
 use tenure_core::{Error, ErrorKind, Result};
 
-use crate::config::Endpoint;
-use crate::config::Patience;
-use crate::config::{RedisConfig, Topology};
+use crate::config::{Endpoint, Patience, RedisConfig, Topology};
 use crate::dial::Dialer;
 use crate::keyspace::{ClientId, Keyspace};
 use crate::lock::RedisLocks;

@@ -9,16 +9,16 @@ use tenure_core::driver::{Checkup, Handed};
 use tenure_core::{ErrorKind, FencingToken, OwnerToken};
 use tenure_testkit::inputs::{self, SECRET, assert_sound, frugally};
 
-use crate::args::ArgList;
 use crate::check::{Notes, Replicas};
 use crate::cluster::{SlotMap, redirection};
 use crate::config::{Address, RedisConfig};
 use crate::damage::Met;
+use crate::dial::Reply;
 use crate::error::ExecError;
-use crate::executor::{Placement, Reply};
 use crate::keyspace::{ClientId, Keyspace};
-use crate::settings::{Eviction, RedisSettings};
-use crate::settings::{FenceScope, Prefix};
+use crate::remote::Placement;
+use crate::script::ArgList;
+use crate::settings::{Eviction, FenceScope, Prefix, RedisSettings};
 use crate::wake::WakeLink;
 use crate::{check, damage, doctor, reply, script, sentinel, voting};
 

@@ -8,8 +8,8 @@ use tenure_core::driver::{
 use tenure_core::{OwnerId, Result};
 
 use crate::call::MAX_DEPTH;
-use crate::executor::RedisExecutor;
 use crate::lock::RedisLocks;
+use crate::remote::RedisExecutor;
 use crate::reply;
 
 #[async_trait]

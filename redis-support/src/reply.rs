@@ -7,7 +7,7 @@ use tenure_core::{Error, ErrorKind, FenceFloor, FencingToken, Label, Result};
 
 use crate::call::{FENCES, MAX_DEPTH};
 use crate::damage;
-use crate::executor::Reply;
+use crate::dial::Reply;
 use crate::settings::RedisSettings;
 
 /// The answer of a script that freed a lock and did not get as far as a live waiter.

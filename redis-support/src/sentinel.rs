@@ -9,11 +9,9 @@ use async_trait::async_trait;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until, timeout};
 
-use crate::config::Endpoint;
-use crate::config::{Address, RedisConfig};
-use crate::dial::{Dialer, Heard, Listen, Request, Socket};
+use crate::config::{Address, Endpoint, RedisConfig};
+use crate::dial::{Dialer, Heard, Listen, Reply, Request, Socket};
 use crate::error::ExecError;
-use crate::executor::Reply;
 use crate::link::{Link, NamesPrimary, Route};
 
 /// Where sentinels announce a new primary: `<service> <old host> <old port> <new host> <new port>`.

@@ -7,8 +7,9 @@ use async_trait::async_trait;
 use tenure_core::driver::{Ballot, DistributedLock as _, Doctor, Electorate, Hold, QuorumNode, Raised, Vote};
 use tenure_core::{Error, ErrorKind, FencingToken, LockName, Result};
 
-use crate::executor::{RedisExecutor, Reply};
+use crate::dial::Reply;
 use crate::lock::RedisLocks;
+use crate::remote::RedisExecutor;
 use crate::reply;
 use crate::settings::RedisSettings;
 

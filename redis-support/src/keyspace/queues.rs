@@ -5,7 +5,7 @@ use std::ops::Range;
 use tenure_core::queue::QueueName;
 
 use super::{Keyspace, encode};
-use crate::args::ArgList;
+use crate::script::ArgList;
 use crate::slot;
 
 /// How many groups of queues there are in a cluster.

@@ -9,10 +9,8 @@ use tenure_core::{Error, ErrorKind, Result};
 
 use super::form::{write_record, write_turn};
 use super::reply::Damaged;
-use crate::args::ArgList;
 use crate::call::Calls;
-use crate::executor::ScriptCall;
-use crate::script::{self, Script};
+use crate::script::{self, ArgList, Script, ScriptCall};
 use crate::settings::Fences;
 
 /// The most messages, settlements or extensions of one script.

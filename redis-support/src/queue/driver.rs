@@ -12,8 +12,10 @@ use tenure_core::{Error, ErrorKind, LockName, Result};
 
 use super::call::{BATCH, Listening, PUSHED_BYTES};
 use super::reply::{self, Damaged};
-use crate::executor::{Placement, RedisExecutor, Reply, ScriptCall};
+use crate::dial::Reply;
 use crate::lock::RedisLocks;
+use crate::remote::{Placement, RedisExecutor};
+use crate::script::ScriptCall;
 use crate::settings::Fences;
 
 impl<E: RedisExecutor> RedisLocks<E> {

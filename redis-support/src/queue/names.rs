@@ -6,8 +6,9 @@ use futures_util::future::try_join_all;
 use tenure_core::queue::QueueName;
 use tenure_core::{Error, LockName, Result};
 
-use crate::executor::{RedisExecutor, ScriptCall};
 use crate::lock::RedisLocks;
+use crate::remote::RedisExecutor;
+use crate::script::ScriptCall;
 
 impl<E: RedisExecutor> RedisLocks<E> {
     /// The first `wanted` entries of the list behind `after`, in order; also of queues that hold nothing any more, and what a
@@ -39,7 +40,7 @@ impl<E: RedisExecutor> RedisLocks<E> {
     async fn on_names<T>(
         &self,
         call: ScriptCall,
-        read: impl Fn(&crate::executor::Reply) -> Result<T> + Send,
+        read: impl Fn(&crate::dial::Reply) -> Result<T> + Send,
     ) -> Result<Vec<T>> {
         let nameless = LockName::new("*")?;
         let told = |error: Error| error.during(self.executor().driver(), "list_queues", &nameless);

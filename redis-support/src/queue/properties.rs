@@ -10,7 +10,7 @@ use tenure_testkit::inputs::{self, assert_sound, frugally};
 
 use super::form::{Record, State, hex, read_or_guess, write_record, write_turn};
 use super::reply;
-use crate::executor::Reply;
+use crate::dial::Reply;
 use crate::properties::{MEMORY, replies};
 
 /// A message with, or without, each of what one may have.

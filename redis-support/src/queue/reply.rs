@@ -11,7 +11,7 @@ use tenure_core::queue::{MessageId, QueueLimits, Rate, Reason};
 use tenure_core::{Error, FencingToken, Result};
 
 use super::form::{Record, State, damaged_because, hex, read_or_guess, span};
-use crate::executor::Reply;
+use crate::dial::Reply;
 use crate::reply::{floor_ahead, unexpected};
 
 fn at(items: &[Reply], i: usize) -> Result<&Reply> {

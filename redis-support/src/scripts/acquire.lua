@@ -1,6 +1,6 @@
 -- acquire: grants a plain lock to a token, or says that it is busy and keeps the token's place in the queue.
 -- KEYS  K lock, F fence counter, X tombstone of the token, Q queue, W presence, D direct
--- ARGV  token, ttl ms, wait as its part says; and as far as they are not these: label '', fences clock|counter 'clock',
+-- ARGV  token, ttl ms, wait as part/join says; and as far as they are not these: label '', fences clock|counter 'clock',
 --       keep ms '0', floor '0'
 -- Returns the first of eight fences, granted now; {1, fence} granted now with one; {2, fence, 1, ttl ms, fences} the token
 --         holds it since an earlier request, nothing changed; {1, fence, 1, ttl ms, fences} handed over before, and made

@@ -1,6 +1,6 @@
 -- enter: takes a re-entrant lock for an owner, or adds an entry to the hold that the owner has.
 -- KEYS  K lock, F fence counter, X tombstone of the token, Q queue, W presence, D direct
--- ARGV  token, ttl ms, wait as its part says (direct 0), owner, max depth; and as far as they are not these: label '',
+-- ARGV  token, ttl ms, wait as part/join says (direct 0), owner, max depth; and as far as they are not these: label '',
 --       fences clock|counter 'clock', keep ms '0', floor '0'
 -- The lock is a HASH: o owner, f fence, s since (ms), l label, and a field '#<token>' for each entry. Entries are a
 -- set, so a repeated frame changes nothing and an undone entry leaves the exact rest.
@@ -15,8 +15,6 @@ local label, fences, keep, floor = ARGV[6] or '', ARGV[7] or 'clock', ARGV[8] or
 -- @include part/refusal.lua
 -- @include part/now.lua
 -- @include part/fence.lua
--- @include part/wait.lua
--- @include part/queue.lua
 -- @include part/join.lua
 if redis.call('EXISTS', X) == 1 then return {-1} end
 local hold = redis.pcall('HMGET', K, 'o', 'f')

@@ -1,6 +1,6 @@
 -- vote: acquire, as a node of a quorum: with a counter of the name's own that follows the asking client's proposal.
 -- KEYS  K lock, F fence counter of the name, X tombstone of the token, Q queue, W presence, D direct, V electorate
--- ARGV  token, ttl ms, wait as its part says (direct 0), proposal (0: none), keep ms, electorate, seniority ms (0: the
+-- ARGV  token, ttl ms, wait as part/join says (direct 0), proposal (0: none), keep ms, electorate, seniority ms (0: the
 --       node remembers); and if it is not empty: label
 -- Returns what acquire returns, but no lock is handed over; {-4, electorate} the node votes in another one; {-5, ms} it restarted, and votes again
 --         in so many ms.

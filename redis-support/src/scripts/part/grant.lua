@@ -4,8 +4,6 @@ local flag = '-'
 if redis.call('EXISTS', K, X, Q) > 0 then
   local W, D = KEYS[5], KEYS[6]
   -- @include part/refusal.lua
-  -- @include part/wait.lua
-  -- @include part/queue.lua
   -- @include part/join.lua
   if redis.call('EXISTS', X) == 1 then return {-1} end
   local value = redis.pcall('GET', K)

@@ -1,6 +1,12 @@
--- Part: next_up() and busy(). Needs the queue part; member, who asks; presence in ms, 0 to leave no trace; max_waiters;
--- ttl; label; direct '1' to take the lock without asking.
+-- Part: a request that may wait: what it says of that, the queue, and next_up() and busy(). Needs the clock and fence parts;
+-- K, Q, W, D; token, ttl, label; wait '<presence ms, 0 to leave no trace>;<max waiters>;<direct 1|0: takes the lock without
+-- asking>;<claim ms>;<client>;<channel prefix>'. Declares member, who asks, and what wait says.
 -- `value` is the plain value (string), an error (the lock is held re-entrantly or is of a foreign type) or false.
+local presence, max_waiters, direct, claim, client, channel =
+  string.match(wait, '^(%d+);(%d+);(%d);(%d+);([^;]*);(.*)$')
+presence, max_waiters, claim = tonumber(presence), tonumber(max_waiters), tonumber(claim)
+local member = token .. '@' .. client
+-- @include part/queue.lua
 local POLL = 500 -- how often a lock of a foreign client, which wakes nobody, is worth a look, in ms
 
 -- The flag of a value in our own format, else nil: '<token>;<flag>;<fence>;<by how many µs that was ahead of the clock, if

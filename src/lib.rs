@@ -49,7 +49,8 @@
 //! | several names at once, without deadlock | [`Client::lock_all`] |
 //! | to do the work later, or when the lock is free | [`Client::queue`], [`Lock::or_park`], [`Worker`](queue::Worker): see below |
 //! | any of these without an async runtime | the module `blocking`, with the feature `blocking` |
-//! | one leader among many | [`Lock::acquire`] and [`LockGuard::run`]: the recipe "A leader" of `docs/cookbook.md` |
+//! | one leader among many, in numbered terms | [`Client::election`], [`Candidate::campaign`](election::Candidate::campaign) |
+//! | to know who leads, or who holds a lock, and of each change | [`Election::observe`](election::Election::observe) |
 //! | a semaphore, a read-write lock | nothing here |
 //!
 //! ## Which lease?
@@ -185,7 +186,7 @@ pub use tenure_core::{
     FencingToken, ForceReleased, HoldState, Holder, Inspection, Label, Lock, LockAll, LockAllGuard, LockGuard,
     LockName, Loss, LostReason, OwnerId, OwnerToken, Reentrant, ReentrantGuard, Result, StaleFence, TokenText,
 };
-pub use tenure_core::{doctor, queue, telemetry};
+pub use tenure_core::{doctor, election, queue, telemetry};
 
 #[cfg(all(doctest, feature = "memory", feature = "json"))]
 #[doc = include_str!("../README.md")]

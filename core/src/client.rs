@@ -9,6 +9,7 @@ use crate::call::bounded;
 use crate::driver::{
     Backend, Checkup, Concern, Finding, Hold, LockCapabilities, QueueCapabilities, ReentrantCapabilities, Topic,
 };
+use crate::election::Election;
 use crate::engine::local_handover::LocalQueues;
 use crate::engine::renewer::Confirmation;
 use crate::engine::shared::{Config, Shared};
@@ -262,6 +263,13 @@ impl Client {
     /// [`ErrorKind::Unsupported`]; [`reentrant_capabilities`](Self::reentrant_capabilities) says so beforehand.
     pub fn reentrant(&self, name: impl AsRef<[u8]>, owner: &OwnerId) -> Reentrant {
         Reentrant::new(Arc::clone(&self.local_queues), LockName::new(name), *owner)
+    }
+
+    /// A handle on the election of this name, which the lock of that name decides. Cheap; does no I/O.
+    ///
+    /// A bad name is refused as by [`Client::lock`].
+    pub fn election(&self, name: impl AsRef<[u8]>) -> Election {
+        Election::new(self.lock(name))
     }
 
     /// A handle on several locks, to be taken all or none. Cheap; does no I/O.

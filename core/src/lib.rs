@@ -8,6 +8,7 @@
 //! | [`driver`] | the traits [`DistributedLock`](driver::DistributedLock), [`ReentrantLock`](driver::ReentrantLock) and [`DelayQueue`](driver::DelayQueue), and what they speak of |
 //! | [`Client`], [`Lock`], [`Reentrant`], [`LockAll`] | handles: how a lock is asked for |
 //! | [`LockGuard`], [`ReentrantGuard`], [`LockAllGuard`] | held locks, and how their loss is told |
+//! | [`Election`](election::Election), [`Leadership`](election::Leadership), [`Observer`](election::Observer) | one leader among candidates, and who observes it |
 //! | [`Queue`](queue::Queue), [`Delivery`](queue::Delivery), [`Worker`](queue::Worker), [`DeadLetters`](queue::DeadLetters) | delay queues: messages that are due later, and who handles them |
 //! | [`FencingToken`], [`FenceGate`], [`FenceFloor`] | protection for the resource, from holders that lost the lock without knowing |
 //! | [`telemetry`] | names of spans and events |
@@ -17,6 +18,7 @@ pub mod doctor {
     pub use crate::driver::{Checkup, Concern, Finding, Topic};
 }
 pub mod driver;
+pub mod election;
 pub mod queue;
 pub mod telemetry;
 

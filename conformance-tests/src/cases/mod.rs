@@ -2,6 +2,7 @@
 
 mod bursts;
 mod cancel;
+mod election;
 mod entries;
 mod errors;
 mod exclusion;
@@ -37,6 +38,7 @@ pub fn all() -> impl Iterator<Item = &'static Case> {
     let themes: &'static [&'static [Case]] = &[
         bursts::CASES,
         cancel::CASES,
+        election::CASES,
         entries::CASES,
         errors::CASES,
         exclusion::CASES,

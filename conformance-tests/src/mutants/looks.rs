@@ -26,7 +26,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "inspect/no-label",
         "the label is lost",
         || Arc::new(Looks(no_label)),
-        ["inspect/tells-the-holder", "reentrant/inspection-tells-the-depth"]
+        ["election/observers-follow-the-terms", "inspect/tells-the-holder", "reentrant/inspection-tells-the-depth"]
     ),
     mutant!(
         "inspect/wrong-unit",
@@ -62,7 +62,24 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "inspect/stale-holder",
         "whoever held last is shown",
         || Arc::new(StaleHolder::default()),
-        ["inspect/free-lock-has-no-holder", "inspect/until-free", "reentrant/inspection-tells-the-depth"]
+        [
+            "election/observers-follow-the-terms",
+            "inspect/free-lock-has-no-holder",
+            "inspect/until-free",
+            "reentrant/inspection-tells-the-depth"
+        ]
+    ),
+    mutant!(
+        "inspect/first-term-for-ever",
+        "a hold that follows another at once is told with the fence of that one",
+        || Arc::new(FirstTerm::default()),
+        ["election/observers-follow-the-terms"]
+    ),
+    mutant!(
+        "inspect/outage-looks-free",
+        "a lock that cannot be looked at looks free",
+        || Arc::new(OutageLooksFree),
+        ["election/an-outage-is-not-nobody"]
     ),
     mutant!(
         "inspect/takes-the-lease",
@@ -174,6 +191,34 @@ impl Twist for StaleHolder {
             *last = Some(seen);
         }
         Ok(last.clone().unwrap_or_default())
+    }
+}
+
+/// The fence of the last hold that was seen before the lock was seen free.
+#[derive(Default)]
+struct FirstTerm(std::sync::Mutex<Option<FencingToken>>);
+
+#[async_trait]
+impl Twist for FirstTerm {
+    async fn inspect(&self, inner: &Inner, name: &LockName) -> Result<Inspection> {
+        let mut seen = inner.locks().inspect(name).await?;
+        let mut first = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        match &mut seen.holder {
+            Some(holder) => holder.fence = first.or(holder.fence),
+            None => *first = None,
+        }
+        *first = seen.holder.as_ref().and_then(|holder| holder.fence);
+        Ok(seen)
+    }
+}
+
+struct OutageLooksFree;
+
+#[async_trait]
+impl Twist for OutageLooksFree {
+    async fn inspect(&self, inner: &Inner, name: &LockName) -> Result<Inspection> {
+        let looked = tokio::time::timeout(ms(500), inner.locks().inspect(name)).await;
+        Ok(looked.unwrap_or_else(|_| Ok(Inspection::default())).unwrap_or_default())
     }
 }
 

@@ -19,6 +19,25 @@ pub(crate) struct Ask {
     pub(crate) max_hold: Option<Duration>,
     pub(crate) at_least: Option<Duration>,
     pub(crate) label: Option<Label>,
+    pub(crate) line: Line,
+}
+
+impl Ask {
+    /// Whether the grant may serve others of the client as well.
+    pub(crate) fn may_be_passed_on(&self) -> bool {
+        // A lease that is left standing is passed on to nobody.
+        self.line == Line::OfTheClient && self.at_least.is_none()
+    }
+}
+
+/// Where a waiter waits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Line {
+    /// Along with others of the client that want the same.
+    #[default]
+    OfTheClient,
+    /// In a place of its own at the backend, for a grant of its own.
+    OfItsOwn,
 }
 
 /// How long after its grant a lease is passed on: other clients wait as long.
@@ -39,13 +58,19 @@ pub(crate) struct Terms {
 impl Terms {
     /// What is asked for, if others may want the same: a lease that joins others of its owner may not.
     pub(crate) fn of(ask: &Ask) -> Option<Self> {
-        let Ask { ttl, upkeep, max_hold, at_least, .. } = *ask;
-        ask.owner.is_none().then(|| Self { ttl, upkeep, max_hold, at_least, label: ask.label.clone() })
+        let Ask { ttl, upkeep, max_hold, at_least, line, .. } = *ask;
+        (ask.owner.is_none() && line == Line::OfTheClient).then(|| Self {
+            ttl,
+            upkeep,
+            max_hold,
+            at_least,
+            label: ask.label.clone(),
+        })
     }
 
     pub(crate) fn ask(&self, name: &LockName) -> Ask {
         let Self { ttl, upkeep, max_hold, at_least, label } = self.clone();
-        Ask { name: name.clone(), owner: None, ttl, upkeep, max_hold, at_least, label }
+        Ask { name: name.clone(), owner: None, ttl, upkeep, max_hold, at_least, label, line: Line::OfTheClient }
     }
 
     /// Their hash: a budget is carried by every hold, and the terms are many times as large.

@@ -162,8 +162,7 @@ impl<'a> Wait<'a> {
             }
         };
         let fences = match queue {
-            // A lease that is left standing is passed on to nobody.
-            Queueing::Join { accepts: Handing::Direct, .. } if ask.at_least.is_none() => {
+            Queueing::Join { accepts: Handing::Direct, .. } if ask.may_be_passed_on() => {
                 shared.config.holders_per_grant.min(capabilities.max_fences).max(1)
             }
             _ => 1,
@@ -501,7 +500,7 @@ async fn warn(shared: &Shared, name: &LockName, ttl: Ttl) -> Infallible {
 // How long to wait before asking again.
 
 /// Pauses that grow, with jitter, so that many clients do not come back as one.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub(crate) struct Pause {
     step: u32,
 }
@@ -524,6 +523,11 @@ impl Pause {
     /// While a lock that nobody wants is held: 50 ms, doubling to 1 s.
     pub(crate) fn looking(&mut self) -> Duration {
         self.next(Duration::from_millis(50), Duration::from_secs(1))
+    }
+
+    /// While nobody leads: 50 ms, doubling to `most`.
+    pub(crate) fn up_to(&mut self, most: Duration) -> Duration {
+        self.next(Duration::from_millis(50), most)
     }
 
     /// Between half and all of `base × 2^step`, at most `cap`.

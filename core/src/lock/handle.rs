@@ -7,7 +7,7 @@ use tokio::time::sleep;
 
 use crate::call::bounded;
 use crate::driver::{ForceReleased, Inspection, Introspection, LockTurn, Revocation};
-use crate::engine::ask::Ask;
+use crate::engine::ask::{Ask, Line};
 use crate::engine::hold::{Adopted, LooseHold, adopt};
 use crate::engine::local_handover::LocalQueues;
 use crate::engine::shared::Shared;
@@ -15,7 +15,7 @@ use crate::engine::wait::{Patience, Pause, acquire, watched};
 use crate::lock::{LockGuard, Options, option_setters, unless_lost};
 use crate::value::error::{Error, ErrorKind, LockName, Result};
 use crate::value::token::{FencingToken, OwnerToken};
-use crate::value::ttl::LostReason;
+use crate::value::ttl::{LostReason, Ttl};
 
 /// A handle on one lock: how it will be asked for. Cheap to make and to clone; holds nothing.
 ///
@@ -41,6 +41,17 @@ impl Lock {
     /// with the same error.
     pub fn name(&self) -> Result<&LockName> {
         self.name.as_ref().map_err(Error::clone)
+    }
+
+    /// The same lock, with a grant of its own for each holder: none is passed on within the client.
+    pub(crate) fn in_a_line_of_its_own(mut self) -> Self {
+        self.options.line = Line::OfItsOwn;
+        self
+    }
+
+    /// The ttl of its leases, as far as it can be one.
+    pub(crate) fn checked_ttl(&self) -> Result<Ttl> {
+        self.options.lease(&self.shared().config).map(|(ttl, _)| ttl)
     }
 
     option_setters!();
@@ -308,7 +319,7 @@ impl Lock {
     /// round trip, two on etcd, one to each node on redlock. So it resolves up to a second after the release, and misses a
     /// lock that is free for less. Who wants the lock is woken at once by [`acquire`](Self::acquire), and costs less.
     ///
-    /// For the same reason there is no stream of holders to observe: it would be looks like these.
+    /// [`Election::observe`](crate::election::Election::observe) tells who holds it, by looks like these.
     ///
     /// A task that has the lock itself waits for ever; with the feature `tracing` it is warned as by [`acquire`](Self::acquire), by the
     /// client's ttl.

@@ -4,7 +4,7 @@ mod all;
 mod guard;
 mod handle;
 
-use crate::engine::ask::Ask;
+use crate::engine::ask::{Ask, Line};
 use crate::engine::lease::Upkeep;
 use crate::engine::shared::Config;
 use crate::value::error::{Error, ErrorKind, Label, LockName, Result};
@@ -23,14 +23,12 @@ pub(crate) struct Options {
     pub(crate) max_hold: Option<Duration>,
     pub(crate) at_least: Option<Duration>,
     pub(crate) label: Option<String>,
+    pub(crate) line: Line,
 }
 
 impl Options {
     pub(crate) fn ask(&self, name: &LockName, owner: Option<OwnerId>, config: &Config) -> Result<Ask> {
-        let (ttl, upkeep) = match self.ttl {
-            Some((ttl, upkeep)) => (Ttl::new(ttl)?, upkeep),
-            None => (config.ttl, Upkeep::Renewed),
-        };
+        let (ttl, upkeep) = self.lease(config)?;
         if self.max_hold.is_some_and(|most| most.is_zero()) {
             return Err(Error::new(ErrorKind::InvalidArgument, "a max_hold of zero leaves nothing to hold"));
         }
@@ -44,7 +42,14 @@ impl Options {
             }
         }
         let label = self.label.as_deref().map(Label::new).transpose()?;
-        Ok(Ask { name: name.clone(), owner, ttl, upkeep, max_hold: self.max_hold, at_least, label })
+        Ok(Ask { name: name.clone(), owner, ttl, upkeep, max_hold: self.max_hold, at_least, label, line: self.line })
+    }
+
+    pub(crate) fn lease(&self, config: &Config) -> Result<(Ttl, Upkeep)> {
+        Ok(match self.ttl {
+            Some((ttl, upkeep)) => (Ttl::new(ttl)?, upkeep),
+            None => (config.ttl, Upkeep::Renewed),
+        })
     }
 
     fn fixed_ttl(&self) -> Option<Duration> {

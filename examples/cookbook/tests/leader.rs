@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use cookbook_example::leader::lead;
+use cookbook_example::leader::{follow, lead};
 use tenure::memory::MemoryDriver;
 use tenure::{Client, FenceGate, FencingToken};
 use tokio::time::{Instant, sleep};
@@ -35,7 +35,7 @@ async fn a_leader_that_is_cut_off_stops_before_the_next_begins_and_its_late_writ
         let client = Client::new(link.clone());
         links.push(link);
         tokio::spawn(async move {
-            lead(&client, |fence| {
+            lead(&client, &format!("node-{who}"), |fence| {
                 let now = Instant::now();
                 let noting = Noting(Arc::clone(&terms), Term { who, fence, from: now, until: now });
                 let gate = Arc::clone(&gate);
@@ -50,6 +50,11 @@ async fn a_leader_that_is_cut_off_stops_before_the_next_begins_and_its_late_writ
             .await
         });
     }
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let watching = {
+        let (client, told) = (Client::new(driver.another_client()), Arc::clone(&told));
+        tokio::spawn(async move { follow(&client, |address| told.lock().unwrap().push(address)).await })
+    };
     let other = |who: usize| 1 - who;
     let first = loop {
         sleep(Duration::from_secs(1)).await;
@@ -75,4 +80,8 @@ async fn a_leader_that_is_cut_off_stops_before_the_next_begins_and_its_late_writ
     assert_eq!(terms.iter().map(|term| term.who).collect::<Vec<_>>(), [lost.who, other(lost.who)]);
     assert!(terms[0].until <= terms[1].from && terms[0].fence < terms[1].fence, "{terms:?}");
     assert!(gate.seen().unwrap() > second, "and the first one again");
+    assert!(!watching.is_finished());
+    let told: Vec<String> = told.lock().unwrap().iter().flatten().cloned().collect();
+    let [here, there] = [lost.who, other(lost.who)].map(|who| format!("node-{who}"));
+    assert_eq!(told, [here.clone(), there, here], "whoever asks is sent to each leader in turn");
 }

@@ -17,6 +17,7 @@
 //! | `etcd/single`, `etcd/3-members` | the `etcd` driver on clusters of the harness's own; with the feature `etcd` |
 //! | `sqlite/file` | the `sqlite` driver, on a file of its own for each case |
 //! | `postgres/unlogged`, `postgres/logged` | the `postgres` driver on servers of the harness's own |
+//! | `postgres/pgbouncer` | the same, unlogged, through a PgBouncer in transaction mode |
 //! | `redis/single@6.2`, `redis/acl@6.2` | the oldest server that is supported |
 //! | `redis/single@valkey-9` | Valkey |
 //! | `etcd/single@3.5` | an older etcd |
@@ -89,6 +90,7 @@ pub fn makers() -> Vec<Arc<dyn HarnessMaker>> {
         Arc::new(SqliteMaker),
         Arc::new(PostgresMaker::unlogged()),
         Arc::new(PostgresMaker::logged()),
+        Arc::new(PostgresMaker::pooled()),
         Arc::new(RedisMaker::other(Setup::Single, "redis-6.2")),
         Arc::new(RedisMaker::other(Setup::Acl, "redis-6.2")),
         Arc::new(RedisMaker::other(Setup::Single, "valkey-9")),

@@ -13,7 +13,7 @@ use tenure_conformance::{
 use tenure_core::driver::Backend;
 use tenure_core::{FenceFloor, LockName};
 use tenure_postgres::{Install, PostgresConfig, PostgresDriver, install_sql};
-use tenure_testkit::{PostgresOptions, PostgresServer, TcpProxy};
+use tenure_testkit::{PgBouncer, PostgresOptions, PostgresServer, TcpProxy};
 
 use crate::defaults::{self, Defaults};
 
@@ -27,17 +27,33 @@ const MOST_CONNECTIONS: &str = "600";
 /// Long enough for every case.
 const LONGEST: Duration = Duration::from_secs(86_400);
 
-type Shared = Arc<Mutex<PostgresServer>>;
+type Shared = Arc<Mutex<Servers>>;
 
-fn lock(server: &Shared) -> MutexGuard<'_, PostgresServer> {
-    server.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock(servers: &Shared) -> MutexGuard<'_, Servers> {
+    servers.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A server, and what is between it and the clients.
+#[derive(Debug)]
+struct Servers {
+    pooler: Option<PgBouncer>,
+    postgres: PostgresServer,
+}
+
+/// How clients reach the tables of locks, and what becomes of these in a crash.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Unlogged,
+    Logged,
+    /// Unlogged, through a pooler in transaction mode.
+    Pooled,
 }
 
 /// The `postgres` driver on a server. Cases that only use names of their own share one; the others have one each.
 #[derive(Debug)]
 pub struct PostgresMaker {
-    logged: bool,
-    shared: Mutex<Weak<Mutex<PostgresServer>>>,
+    kind: Kind,
+    shared: Mutex<Weak<Mutex<Servers>>>,
     version: OnceLock<String>,
 }
 
@@ -45,20 +61,30 @@ impl PostgresMaker {
     /// The backend `postgres/unlogged`.
     #[must_use]
     pub fn unlogged() -> Self {
-        Self { logged: false, shared: Mutex::default(), version: OnceLock::new() }
+        Self { kind: Kind::Unlogged, shared: Mutex::default(), version: OnceLock::new() }
     }
 
     /// The backend `postgres/logged`.
     #[must_use]
     pub fn logged() -> Self {
-        Self { logged: true, ..Self::unlogged() }
+        Self { kind: Kind::Logged, ..Self::unlogged() }
+    }
+
+    /// The backend `postgres/pgbouncer`.
+    #[must_use]
+    pub fn pooled() -> Self {
+        Self { kind: Kind::Pooled, ..Self::unlogged() }
     }
 
     fn start(&self) -> Result<Shared, BoxError> {
-        let server =
-            PostgresServer::start(PostgresOptions::new().movable_clock().setting("max_connections", MOST_CONNECTIONS))?;
-        server.script("postgres", &install_sql(Install { logged: self.logged, longest_ttl: LONGEST }))?;
-        Ok(Arc::new(Mutex::new(server)))
+        let options = PostgresOptions::new().movable_clock().setting("max_connections", MOST_CONNECTIONS);
+        let postgres = PostgresServer::start(options)?;
+        postgres
+            .script("postgres", &install_sql(Install { logged: self.kind == Kind::Logged, longest_ttl: LONGEST }))?;
+        let pooler = (self.kind == Kind::Pooled)
+            .then(|| PgBouncer::start_with(&postgres, &[], &[("max_client_conn", MOST_CONNECTIONS)]))
+            .transpose()?;
+        Ok(Arc::new(Mutex::new(Servers { pooler, postgres })))
     }
 
     fn server_for(&self, isolation: Isolation) -> Result<Shared, BoxError> {
@@ -78,12 +104,16 @@ impl PostgresMaker {
 #[async_trait]
 impl HarnessMaker for PostgresMaker {
     fn id(&self) -> &str {
-        if self.logged { "postgres/logged" } else { "postgres/unlogged" }
+        match self.kind {
+            Kind::Unlogged => "postgres/unlogged",
+            Kind::Logged => "postgres/logged",
+            Kind::Pooled => "postgres/pgbouncer",
+        }
     }
 
     /// The driver's defaults, and caps that the suite can reach. The suite compares it with the live driver.
     fn declared(&self) -> Declared {
-        let Defaults { mut locks, reentrant, queue } = defaults::postgres(self.logged);
+        let Defaults { mut locks, reentrant, queue } = defaults::postgres(self.kind == Kind::Logged);
         locks.ttl.max = LONGEST;
         let queue = queue.map(|queue| queue.with_dead_letters(MAX_DEAD_LETTERS));
         let declared =
@@ -96,45 +126,63 @@ impl HarnessMaker for PostgresMaker {
             .visible_leftovers()
             .fence_floors()
             .faults([FaultKind::ExpireLease, FaultKind::CutConnections, FaultKind::CutNotifications])
-            .faults([FaultKind::PauseServer, FaultKind::JumpServerClock])
-            .faults(self.logged.then_some(FaultKind::RestartKeepingData))
+            .faults([FaultKind::MuteNotifications, FaultKind::PauseServer, FaultKind::JumpServerClock])
+            .faults((self.kind == Kind::Logged).then_some(FaultKind::RestartKeepingData))
     }
 
     fn configured(&self) -> Result<(), Missing> {
+        if PostgresServer::version().is_err() {
+            return Err(Missing::new("no PostgreSQL: the Debian package postgresql has it"));
+        }
         match self.server().as_str() {
-            "" => Err(Missing::new("no PostgreSQL: the Debian package postgresql has it")),
+            "" => Err(Missing::new("no PgBouncer: the Debian package pgbouncer has it")),
             _ => Ok(()),
         }
     }
 
     fn server(&self) -> String {
-        self.version.get_or_init(|| PostgresServer::version().unwrap_or_default()).clone()
+        let version = || {
+            let postgres = PostgresServer::version()?;
+            match self.kind {
+                Kind::Unlogged | Kind::Logged => Ok(postgres),
+                Kind::Pooled => PgBouncer::version().map(|pooler| format!("{postgres} behind {pooler}")),
+            }
+        };
+        self.version.get_or_init(|| version().unwrap_or_else(|_: std::io::Error| String::new())).clone()
     }
 
     async fn make(&self, context: CaseContext) -> Result<Box<dyn Harness>, BoxError> {
-        let server = self.server_for(context.isolation)?;
-        let proxy = TcpProxy::start(lock(&server).port())?;
-        Ok(Box::new(PostgresHarness { server, proxy, opened: Vec::new() }))
+        let servers = self.server_for(context.isolation)?;
+        let proxy = TcpProxy::start(lock(&servers).postgres.port())?;
+        let pooler = lock(&servers).pooler.as_ref().map(PgBouncer::port).map(TcpProxy::start).transpose()?;
+        Ok(Box::new(PostgresHarness { servers, proxy, pooler, opened: Vec::new() }))
     }
 }
 
 struct PostgresHarness {
-    server: Shared,
-    /// The drivers connect through it.
+    servers: Shared,
+    /// The drivers connect through it; where there is a pooler, their listening sessions do.
     proxy: TcpProxy,
+    /// Before the pooler.
+    pooler: Option<TcpProxy>,
     opened: Vec<Backend>,
 }
 
 impl PostgresHarness {
     fn url(&self) -> String {
-        let url = lock(&self.server).url_through(self.proxy.port(), "postgres");
+        let servers = lock(&self.servers);
+        let (port, words) = match &self.pooler {
+            None => (self.proxy.port(), String::new()),
+            Some(pooler) => (pooler.port(), format!("&prepare=false&listen=127.0.0.1:{}", self.proxy.port())),
+        };
+        let url = servers.postgres.url_through(port, "postgres");
         format!(
-            "{url}?connections=1&max_waiters={MAX_WAITERS}&max_depth={MAX_DEPTH}&max_dead_letters={MAX_DEAD_LETTERS}"
+            "{url}?connections=1&max_waiters={MAX_WAITERS}&max_depth={MAX_DEPTH}&max_dead_letters={MAX_DEAD_LETTERS}{words}"
         )
     }
 
     fn sql(&self, statements: &str) -> Result<String, BoxError> {
-        Ok(lock(&self.server).sql("postgres", statements)?)
+        Ok(lock(&self.servers).postgres.sql("postgres", statements)?)
     }
 }
 
@@ -152,7 +200,7 @@ impl Harness for PostgresHarness {
     }
 
     async fn inject(&mut self, fault: Fault) -> Result<Healer, BoxError> {
-        let server = Arc::clone(&self.server);
+        let servers = Arc::clone(&self.servers);
         match fault {
             Fault::ExpireLease(name) => {
                 let end = format!(
@@ -163,25 +211,32 @@ impl Harness for PostgresHarness {
                     return Err("nobody holds the lock".into());
                 }
             }
-            Fault::CutConnections => self.proxy.cut(),
+            Fault::CutConnections => self.pooler.iter().chain([&self.proxy]).for_each(TcpProxy::cut),
             Fault::CutNotifications => {
                 self.sql("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE 'LISTEN tenure%'")?;
             }
+            Fault::MuteNotifications => {
+                self.sql(&replaced("PERFORM pg_notify(", "PERFORM concat("))?;
+                return Ok(Healer::new(async move {
+                    lock(&servers).postgres.sql("postgres", &replaced("PERFORM concat(", "PERFORM pg_notify("))?;
+                    Ok(())
+                }));
+            }
             Fault::PauseServer => {
-                lock(&server).pause()?;
-                return Ok(Healer::new(async move { Ok(lock(&server).resume()?) }));
+                lock(&servers).postgres.pause()?;
+                return Ok(Healer::new(async move { Ok(lock(&servers).postgres.resume()?) }));
             }
             Fault::KillServer(Data::Kept) => {
-                lock(&server).kill()?;
-                return Ok(Healer::new(async move { Ok(lock(&server).restart()?) }));
+                lock(&servers).postgres.kill()?;
+                return Ok(Healer::new(async move { Ok(lock(&servers).postgres.restart()?) }));
             }
             Fault::JumpServerClock(step) => {
                 let micros = match step {
                     ClockStep::Forward(by) => i64::try_from(by.as_micros())?,
                     ClockStep::Back(by) => -i64::try_from(by.as_micros())?,
                 };
-                lock(&server).set_clock_offset(micros)?;
-                return Ok(Healer::new(async move { Ok(lock(&server).set_clock_offset(0)?) }));
+                lock(&servers).postgres.set_clock_offset(micros)?;
+                return Ok(Healer::new(async move { Ok(lock(&servers).postgres.set_clock_offset(0)?) }));
             }
             other => return Err(format!("a PostgreSQL server cannot {other:?} here").into()),
         }
@@ -189,7 +244,7 @@ impl Harness for PostgresHarness {
     }
 
     fn inspector(&self) -> Option<Arc<dyn Inspector>> {
-        Some(Arc::new(PostgresInspector(Arc::clone(&self.server))))
+        Some(Arc::new(PostgresInspector(Arc::clone(&self.servers))))
     }
 
     fn worker_command(&self) -> Option<Command> {
@@ -212,6 +267,12 @@ fn bytes(name: &LockName) -> String {
     format!("'\\x{digits}'::bytea")
 }
 
+/// Changes what the function does that hands a lock over.
+fn replaced(old: &str, new: &str) -> String {
+    let changed = format!("replace(pg_get_functiondef('tenure.turn'::regproc), '{old}', '{new}')");
+    format!("DO $do$ BEGIN EXECUTE {changed}; END $do$")
+}
+
 /// A look at the rows, past the driver.
 struct PostgresInspector(Shared);
 
@@ -220,7 +281,7 @@ impl Inspector for PostgresInspector {
     async fn residue(&self, name: &LockName) -> Result<Residue, BoxError> {
         let count = |rows: &str| -> Result<usize, BoxError> {
             let count = format!("SELECT count(*) FROM tenure.{rows} > tenure.us() AND name = {}", bytes(name));
-            Ok(lock(&self.0).sql("postgres", &count)?.trim().parse()?)
+            Ok(lock(&self.0).postgres.sql("postgres", &count)?.trim().parse()?)
         };
         Ok(Residue {
             leases: count("lock WHERE entries <> '{}' AND until")?,

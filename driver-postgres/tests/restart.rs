@@ -7,15 +7,7 @@ use std::time::{Duration, Instant};
 use sql::{Answer, LONGEST, Listener, Request, Tables, guard, inspect, installed, micros, session, terminate};
 use tenure_core::{Client, ErrorKind, HoldState};
 use tenure_postgres::PostgresDriver;
-use tenure_testkit::{PostgresServer, eventually};
-
-/// Ends the server as an administrator does: clients are cut off, everything is written.
-fn stop(server: &PostgresServer) {
-    let pid = server.pid().unwrap().to_string();
-    assert!(std::process::Command::new("kill").args(["-INT", &pid]).status().unwrap().success());
-    let file = server.data().join("postmaster.pid");
-    eventually("the server to end", || (!file.exists()).then_some(())).unwrap();
-}
+use tenure_testkit::PostgresServer;
 
 /// Asks until the server grants again; how long that took, and the fence.
 async fn granted_again(server: &PostgresServer, request: &Request, since: Instant) -> (Duration, i64) {
@@ -84,7 +76,7 @@ async fn leases_outlive_a_restart_that_was_asked_for() {
         let mut server = installed(tables);
         let held = Request::new("a", "first");
         let fence = held.granted(&session(&server).await).await;
-        stop(&server);
+        server.shut_down().unwrap();
         server.restart().unwrap();
         let after = session(&server).await;
         let other = Request::new("a", "second").ask(&after).await.unwrap();

@@ -47,7 +47,7 @@ impl PgBouncer {
     ///
     /// As [`start`](Self::start).
     pub fn start_with(server: &PostgresServer, users: &[&str], settings: &[(&str, &str)]) -> io::Result<Self> {
-        let program = find_program("pgbouncer", "TENURE_PGBOUNCER_BIN", &[PathBuf::from("/usr/sbin")])?;
+        let program = found()?;
         let (dir, account) = (TempDir::new("bouncer")?, Account::unprivileged()?);
         let names = users.iter().chain(&["postgres"]).map(|user| format!("\"{user}\" \"\"\n"));
         fs::write(dir.path().join("users"), names.collect::<String>())?;
@@ -65,6 +65,17 @@ impl PgBouncer {
         }
         pooler.port = free_port()?;
         pooler.spawn().map(|()| pooler)
+    }
+
+    /// What is installed: `PgBouncer 1.18.0`.
+    ///
+    /// # Errors
+    ///
+    /// [`io::ErrorKind::NotFound`] when nothing is.
+    pub fn version() -> io::Result<String> {
+        let said = Command::new(found()?).arg("--version").output()?;
+        let said = String::from_utf8_lossy(&said.stdout).into_owned();
+        Ok(said.lines().next().unwrap_or("PgBouncer of an unknown version").to_owned())
     }
 
     /// The URL of a database through the pooler, for the user `postgres`.
@@ -196,6 +207,10 @@ impl PgBouncer {
         }
         Err(io::Error::new(result.kind(), format!("{result}; the pooler's log:\n{text}")))
     }
+}
+
+fn found() -> io::Result<PathBuf> {
+    find_program("pgbouncer", "TENURE_PGBOUNCER_BIN", &[PathBuf::from("/usr/sbin")])
 }
 
 impl Drop for PgBouncer {

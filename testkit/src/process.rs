@@ -76,9 +76,18 @@ pub(crate) fn kill(mut child: Child) -> io::Result<()> {
 }
 
 /// Asks a server to end at once by itself, so that it leaves no shared memory behind; kills it when it does not.
-pub(crate) fn end(mut child: Child) -> io::Result<()> {
+pub(crate) fn end(child: Child) -> io::Result<()> {
+    end_by(child, Signal::QUIT)
+}
+
+/// Asks a server to cut off its clients, to write everything, and to end; kills it when it does not.
+pub(crate) fn shut_down(child: Child) -> io::Result<()> {
+    end_by(child, Signal::INT)
+}
+
+fn end_by(mut child: Child, by: Signal) -> io::Result<()> {
     resume(&child)?;
-    signal(id(&child), Signal::QUIT)?;
+    signal(id(&child), by)?;
     let deadline = Instant::now() + FAREWELL;
     while Instant::now() < deadline {
         if child.try_wait()?.is_some() {

@@ -118,11 +118,11 @@ impl Options {
             ..Self::new(program, &words.backend)?
         };
         if options.subject == Subject::Queue && (options.data == Data::Lost || !options.profile.has_queues()) {
-            return Err("queues are those of one server or of a cluster, which keep their data".into());
+            return Err("queues are those of one server or of a cluster, which keep their data; an asynchronous standby may lack some".into());
         }
         if options.data == Data::Lost && !options.profile.may_lose_data() {
             return Err(
-                "a file, and the members of an etcd cluster, promise nothing once the data of a majority is lost"
+                "a file, a PostgreSQL server, and the members of an etcd cluster promise nothing once their data is lost"
                     .into(),
             );
         }

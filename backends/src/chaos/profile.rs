@@ -11,7 +11,7 @@ use super::fault::Data;
 use super::judge::Bounds;
 #[cfg(feature = "etcd")]
 use super::servers::EtcdMembers;
-use super::servers::{RedisNodes, Servers, SqliteFile};
+use super::servers::{PostgresNode, RedisNodes, Servers, SqliteFile};
 
 /// A backend, as far as this test has to know it.
 #[derive(Debug)]
@@ -33,6 +33,10 @@ enum Kind {
     Redis,
     Fred,
     Sqlite,
+    Postgres {
+        logged: bool,
+        standby: bool,
+    },
     Redlock {
         nodes: usize,
     },
@@ -51,6 +55,9 @@ const PROFILES: &[Profile] = &[
     redis("redis/single", Kind::Redis),
     redis("fred/single", Kind::Fred),
     redis("sqlite/file", Kind::Sqlite),
+    postgres("postgres/unlogged", false, false),
+    postgres("postgres/logged", true, false),
+    postgres("postgres/promotion", false, true),
     redlock("redlock/3-live", 3),
     redlock("redlock/5-live", 5),
     #[cfg(feature = "etcd")]
@@ -64,6 +71,13 @@ const fn redis(id: &'static str, kind: Kind) -> Profile {
     // A waiter that is stopped when its turn comes keeps it for 2 s, and several may be, one after the other.
     let (stall, settle) = (Duration::from_secs(6), Duration::from_secs(10));
     Profile { id, kind, ttl, stall, settle, clean: PRESENCE.saturating_add(ttl) }
+}
+
+const fn postgres(id: &'static str, logged: bool, standby: bool) -> Profile {
+    let ttl = Duration::from_secs(1);
+    // A server that forgot its leases grants none for a ttl, counted from the first who asks.
+    let (stall, settle) = (Duration::from_secs(8), Duration::from_secs(15));
+    Profile { id, kind: Kind::Postgres { logged, standby }, ttl, stall, settle, clean: PRESENCE.saturating_add(ttl) }
 }
 
 const fn redlock(id: &'static str, nodes: usize) -> Profile {
@@ -98,7 +112,7 @@ impl Profile {
     pub(crate) fn may_lose_data(&self) -> bool {
         match self.kind {
             Kind::Redis | Kind::Fred | Kind::Redlock { .. } => true,
-            Kind::Sqlite => false,
+            Kind::Sqlite | Kind::Postgres { .. } => false,
             #[cfg(feature = "etcd")]
             Kind::Etcd { .. } => false,
         }
@@ -115,7 +129,8 @@ impl Profile {
     }
 
     pub(crate) fn has_queues(&self) -> bool {
-        !matches!(self.kind, Kind::Redlock { .. })
+        // An asynchronous standby has not got every message that was stored.
+        !matches!(self.kind, Kind::Redlock { .. } | Kind::Postgres { standby: true, .. })
     }
 
     /// Starts the servers.
@@ -127,6 +142,7 @@ impl Profile {
         Ok(match self.kind {
             Kind::Redis | Kind::Fred => Box::new(RedisNodes::start(1, &options, data)?),
             Kind::Sqlite => Box::new(SqliteFile::new()?),
+            Kind::Postgres { logged, standby } => Box::new(PostgresNode::start(logged, self.ttl, standby)?),
             Kind::Redlock { nodes } => Box::new(RedisNodes::start(nodes, &options, data)?),
             #[cfg(feature = "etcd")]
             Kind::Etcd { members } => Box::new(EtcdMembers(EtcdCluster::start(EtcdOptions::new(), members)?)),
@@ -141,6 +157,7 @@ impl Profile {
             Kind::Redis => format!("redis://{hosts}/?{link}"),
             Kind::Fred => format!("fred+redis://{hosts}/?{link}"),
             Kind::Sqlite => String::from("sqlite:"), // the servers know better
+            Kind::Postgres { .. } => format!("postgres://postgres@{hosts}/postgres"),
             Kind::Redlock { .. } => {
                 let restarts = if data == Data::Kept { "durable" } else { "may_forget" };
                 let ttl = self.ttl.as_millis();

@@ -2,6 +2,7 @@
 
 #[cfg(feature = "etcd")]
 mod etcd;
+mod postgres;
 mod redis;
 mod sqlite;
 
@@ -9,6 +10,7 @@ use tenure_conformance::{BoxError, Rng};
 
 #[cfg(feature = "etcd")]
 pub(crate) use etcd::EtcdMembers;
+pub(crate) use postgres::PostgresNode;
 pub(crate) use redis::RedisNodes;
 pub(crate) use sqlite::SqliteFile;
 

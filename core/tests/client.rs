@@ -94,3 +94,38 @@ async fn an_error_names_the_operation_the_lock_and_the_driver_and_no_token() {
     assert!(text.contains("sec\\nret") && !text.contains('\n'), "{text}");
     assert!(!format!("{text} {error:?}").contains(secret.as_str()), "an error holds a token");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_try_that_finds_the_lock_busy_leaves_nothing_to_undo() {
+    let (stage, client) = Stage { acquire: steps([Step::Busy]), ..Stage::default() }.client();
+    assert!(client.lock("a").try_acquire().await.unwrap().is_none());
+    sleep(TTL).await;
+    assert_eq!(stage.frames.lock().unwrap().iter().map(|frame| frame.0).collect::<Vec<_>>(), ["acquire"]);
+    let one = Stage { acquire: steps([Step::Fail(ErrorKind::Indeterminate), Step::Busy]), ..Stage::default() };
+    let (stage, client) = one.client();
+    assert_eq!(kind(client.lock("a").try_acquire().await), Some(ErrorKind::Indeterminate));
+    sleep(TTL).await;
+    assert_eq!(stage.sent("abandon"), stage.sent("acquire"), "it may have been applied");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_outage_that_a_short_patience_met_is_told_and_no_silence_of_that_time() {
+    let down = [Step::Fail(ErrorKind::Unavailable); 1000];
+    let (_stage, client) = Stage { acquire: steps(down), ..Stage::default() }.client();
+    let patience = Duration::from_millis(100); // less than any answer may take
+    assert_eq!(kind(client.lock("a").acquire_within(patience).await), Some(ErrorKind::Unavailable));
+    let slow = [Step::Fail(ErrorKind::Indeterminate); 1000];
+    let (_stage, client) = Stage { acquire: steps(slow), ..Stage::default() }.client();
+    assert_eq!(kind(client.lock("a").acquire_within(patience).await), Some(ErrorKind::TimedOut));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_is_gone_leaves_no_task() {
+    let tasks = || tokio::runtime::Handle::current().metrics().num_alive_tasks();
+    let (_stage, client) = Stage::default().client();
+    client.lock("a").acquire().await.unwrap().release().await.unwrap();
+    assert!(tasks() > 0, "it has tasks of its own");
+    drop(client);
+    sleep(TTL).await;
+    assert_eq!(tasks(), 0);
+}

@@ -430,3 +430,17 @@ fn waiters_go_on_when_the_runtime_ends_that_asked_for_them() {
     let granted = other.block_on(async { tokio::time::timeout(TTL / 2, here).await });
     assert_eq!(granted.unwrap().unwrap().unwrap().fence().get(), 7);
 }
+
+#[tokio::test(start_paused = true)]
+async fn who_won_alone_is_lined_up_behind_by_nobody() {
+    let (stage, client) = relaying([Step::Busy, Step::Busy, Step::Grant]);
+    let alone = waiter(lock(&client)).await;
+    stage.wakes.wake(&stage.sent("acquire")[0]);
+    settled().await;
+    stage.wakes.wake(&stage.sent("acquire")[0]);
+    let alone = guard(alone).await;
+    let asked = stage.sent("acquire").len();
+    let _next = waiter(lock(&client)).await;
+    assert_eq!(stage.sent("acquire").len(), asked + 1, "whoever comes next asks at once");
+    drop(alone);
+}

@@ -31,6 +31,12 @@ async fn everything_documented_is_reported_and_no_token_is() {
     let second = waiting.await.unwrap().unwrap();
     tokens.push(*second.token());
 
+    // A release finds that the lease was taken away.
+    let taken = client.lock("orders/42/taken").acquire().await.unwrap();
+    faults.lose("orders/42/taken").unwrap();
+    assert_eq!(taken.release().await.unwrap_err().kind(), ErrorKind::Lost);
+    assert!(recorder.lines_of("tenure.lost")[0].contains("reason=Gone"));
+
     // Renewals fail until the lease is lost; its release is not acknowledged until it cannot matter any more.
     faults.outage();
     second.lost().await;
@@ -51,7 +57,7 @@ async fn everything_documented_is_reported_and_no_token_is() {
         assert!(!lines.is_empty(), "{name} was not reported");
         assert!(lines.iter().all(|line| line.contains("orders/42")), "{lines:?}");
     }
-    assert!(recorder.lines_of("tenure.lost")[0].contains("reason=Expired"));
+    assert!(recorder.lines_of("tenure.lost")[1].contains("reason=Expired"));
     let all = recorder.lines().join("\n");
     assert!(tokens.iter().all(|token| !all.contains(token.expose().as_str())));
 }

@@ -169,14 +169,14 @@ impl CountedReentry {
     }
 
     async fn enter_in_turn(&self, cell: &Cell, request: &AcquireRequest) -> Result<Acquisition> {
+        if locked(&self.owners.abandoned).hold(&request.token) {
+            return Err(Error::new(ErrorKind::NotHeld, "the entry was abandoned before its request arrived"));
+        }
         let known = cell.inside().clone();
         if let Some(inside) = known {
             let (fence, depth) = (inside.fence, inside.depth());
             if let Some(ttl) = inside.entries.get(&request.token) {
                 return Ok(Acquisition::Granted(Grant { fence, ttl: *ttl, begun: Begun::Earlier, depth, fences: 1 }));
-            }
-            if locked(&self.owners.abandoned).hold(&request.token) {
-                return Err(Error::new(ErrorKind::NotHeld, "the entry was abandoned before its request arrived"));
             }
             if depth >= Self::MAX_DEPTH {
                 let text = format!("the owner has entered {depth} times already, the deepest that is kept");

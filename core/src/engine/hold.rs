@@ -228,10 +228,8 @@ impl HeldEntry {
     pub(crate) async fn run<F: Future>(&self, work: F) -> Result<F::Output> {
         let (mut lost, mut work) = (pin!(self.lease.lost()), pin!(work));
         poll_fn(|cx| {
-            if let Poll::Ready(reason) = lost.as_mut().poll(cx) {
-                return Poll::Ready(Err(self.lost_during("hold", HoldState::Lost(reason))));
-            }
-            // Timers are late after a suspend, or when something blocked the runtime. The clock is not.
+            // For its wake-up alone. Timers are late after a suspend, or when something blocked the runtime; the clock is not.
+            let _ = lost.as_mut().poll(cx);
             self.check()?;
             let output = ready!(work.as_mut().poll(cx));
             Poll::Ready(self.check().map(|()| output))

@@ -172,7 +172,7 @@ impl LocalQueues {
             queue.is_answered();
             queue.heard = true;
             let until = LeaseInstant::now().after(CLAIM);
-            if !queue.has_waiter() || !lease.pass((held.token(), None), *held.token(), Duration::ZERO, until) {
+            if queue.waiters.is_empty() || !lease.pass((held.token(), None), *held.token(), Duration::ZERO, until) {
                 return None;
             }
             queue.begins_passing(held.token(), held.budget());
@@ -214,7 +214,7 @@ impl LocalQueues {
             if ended {
                 queue.passing = None;
             }
-            let waits = queue.has_waiter();
+            let waits = !queue.waiters.is_empty();
             let Runs::Task { number, asking, .. } = &mut queue.runs else { return Next::End };
             if *number != task {
                 return Next::End;
@@ -282,7 +282,7 @@ impl PassOn for LocalQueues {
         let (Passing { budget, to }, lease) = (passing, from.lease());
         let passed = self.with(lease.name(), |queue| {
             queue.ends_passing(from.token());
-            if budget.lasts_until().is_none() || !budget.is_for(&queue.terms) || !queue.has_waiter() {
+            if budget.lasts_until().is_none() || !budget.is_for(&queue.terms) || queue.waiters.is_empty() {
                 return None;
             }
             let (token, until) = (OwnerToken::random(), LeaseInstant::now().after(CLAIM));
@@ -333,14 +333,6 @@ impl LocalQueue {
         if matches!(self.runs, Runs::Waiter(_)) {
             self.runs = Runs::Nobody;
         }
-    }
-
-    /// Whether somebody waits. Forgets those before who have left.
-    fn has_waiter(&mut self) -> bool {
-        while self.waiters.front().is_some_and(|waiter| waiter.offers.is_closed()) {
-            self.next();
-        }
-        !self.waiters.is_empty()
     }
 
     fn next(&mut self) -> Option<Waiter> {

@@ -1,10 +1,11 @@
-//! One mistake at a time: the tests that reach it are run, the quickest first, until one notices.
+//! One mistake at a time: the tests that reach it are run until one notices. Those that noticed others in the same file come
+//! first, then the quickest.
 
 use std::collections::HashMap;
 use std::fs::OpenOptions;
 use std::io::Write as _;
 use std::path::PathBuf;
-use std::sync::Mutex;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -15,6 +16,9 @@ use super::process::{self, End};
 use super::trace::Traced;
 use crate::beside;
 use crate::command::{Failure, Outcome};
+
+/// So many tests that noticed mistakes in the same file are run before the others.
+const KEEN: usize = 4;
 
 /// What became of a mistake.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -52,7 +56,7 @@ impl Book {
     fn add(&self, id: u32, fate: Fate) -> Outcome {
         let cannot = |error: std::io::Error| Failure(format!("cannot write {}: {error}", self.file.display()));
         let line = serde_json::to_string(&Told { id, fate: fate.clone() }).unwrap_or_default();
-        let mut fates = self.fates.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut fates = self.fates.lock().unwrap_or_else(PoisonError::into_inner);
         let mut file = OpenOptions::new().append(true).create(true).open(&self.file).map_err(cannot)?;
         writeln!(file, "{line}").map_err(cannot)?;
         fates.insert(id, fate);
@@ -68,18 +72,62 @@ struct Batch<'a> {
     millis: u64,
 }
 
-/// Finds out what becomes of each, several at a time.
-pub(crate) fn all(mutants: &[&Mutant], programs: &[Program], traced: &[Traced], book: &Book, jobs: usize) -> Outcome {
-    let results = beside::each(jobs, mutants, |mutant| {
-        let fate = one(mutant.id, programs, traced)?;
+/// How often each test noticed a mistake, by the file of the mistake.
+#[derive(Debug, Default)]
+struct Keen(Mutex<HashMap<String, HashMap<String, u32>>>);
+
+impl Keen {
+    /// As the book has it.
+    fn of(mutants: &[Mutant], book: &Book) -> Self {
+        let keen = Self::default();
+        let fates = book.fates.lock().unwrap_or_else(PoisonError::into_inner);
+        for mutant in mutants {
+            fates.get(&mutant.id).into_iter().for_each(|fate| keen.learn(mutant, fate));
+        }
+        drop(fates);
+        keen
+    }
+
+    fn learn(&self, mutant: &Mutant, fate: &Fate) {
+        if let Fate::Noticed(by) = fate {
+            *self.files().entry(mutant.file.clone()).or_default().entry(by.clone()).or_default() += 1;
+        }
+    }
+
+    /// The keenest first.
+    fn tests(&self, file: &str) -> Vec<String> {
+        let files = self.files();
+        let mut tests: Vec<(&String, &u32)> = files.get(file).into_iter().flatten().collect();
+        tests.sort_by_key(|(test, times)| (std::cmp::Reverse(**times), *test));
+        tests.into_iter().map(|(test, _)| test.clone()).collect()
+    }
+
+    fn files(&self) -> MutexGuard<'_, HashMap<String, HashMap<String, u32>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Finds out what becomes of those that are due, several at a time.
+pub(crate) fn all(
+    due: &[&Mutant],
+    mutants: &[Mutant],
+    programs: &[Program],
+    traced: &[Traced],
+    book: &Book,
+    jobs: usize,
+) -> Outcome {
+    let keen = Keen::of(mutants, book);
+    let results = beside::each(jobs, due, |mutant| {
+        let fate = one(mutant.id, programs, traced, &keen.tests(&mutant.file))?;
         println!("  {} {}:{} {} {}", mutant.id, mutant.file, mutant.line, mutant.change(), shown(&fate));
+        keen.learn(mutant, &fate);
         book.add(mutant.id, fate)
     });
     results.into_iter().collect()
 }
 
-fn one(id: u32, programs: &[Program], traced: &[Traced]) -> Outcome<Fate> {
-    let batches = batches(id, traced);
+fn one(id: u32, programs: &[Program], traced: &[Traced], keen: &[String]) -> Outcome<Fate> {
+    let batches = batches(id, traced, keen);
     if batches.is_empty() {
         return Ok(Fate::Unreached);
     }
@@ -88,19 +136,23 @@ fn one(id: u32, programs: &[Program], traced: &[Traced]) -> Outcome<Fate> {
         for (index, tests) in &batch.tests {
             let program = &programs[*index];
             let end = process::run(program, tests, limit, ("TENURE_MUTANT", id.to_string().as_ref()))?;
-            let by = |test: Option<String>| format!("{}: {}", program.name, test.as_deref().unwrap_or("(its end)"));
             match end {
                 End::Passed => {}
-                End::Failed(test) => return Ok(Fate::Noticed(by(test))),
-                End::TimedOut => return Ok(Fate::Hangs(by(tests.first().map(|test| (*test).to_owned())))),
+                End::Failed(test) => return Ok(Fate::Noticed(named(&program.name, test.as_deref()))),
+                End::TimedOut => return Ok(Fate::Hangs(named(&program.name, tests.first().copied()))),
             }
         }
     }
     Ok(Fate::Survived)
 }
 
-/// The tests that reach a mistake, the quickest first: each batch takes about three times as long as the one before.
-fn batches(id: u32, traced: &[Traced]) -> Vec<Batch<'_>> {
+fn named(program: &str, test: Option<&str>) -> String {
+    format!("{program}: {}", test.unwrap_or("(its end)"))
+}
+
+/// The tests that reach a mistake: the keen ones, then the quickest, and each batch takes about three times as long as the one
+/// before.
+fn batches<'a>(id: u32, traced: &'a [Traced], keen: &[String]) -> Vec<Batch<'a>> {
     let mut tests: Vec<(u64, usize, Option<&str>)> = Vec::new();
     for (index, program) in traced.iter().enumerate() {
         let reaching: Vec<_> = program.tests.iter().filter(|test| test.reaches.binary_search(&id).is_ok()).collect();
@@ -111,7 +163,10 @@ fn batches(id: u32, traced: &[Traced]) -> Vec<Batch<'_>> {
             tests.push((all, index, None));
         }
     }
-    tests.sort_unstable();
+    let rank = |(_, index, name): &(u64, usize, Option<&str>)| {
+        keen.iter().position(|test| *test == named(&traced[*index].program, *name)).filter(|rank| *rank < KEEN)
+    };
+    tests.sort_by_cached_key(|test| (rank(test).unwrap_or(KEEN), *test));
     let mut batches: Vec<Batch<'_>> = Vec::new();
     let mut room = 200;
     for (millis, index, name) in tests {
@@ -158,7 +213,7 @@ mod tests {
             { "program": "s", "build": "", "runs_several": false, "tests": [test("i", 8, &[1]), test("j", 6, &[])] },
         ]);
         let traced: Vec<Traced> = serde_json::from_value(traced).unwrap();
-        let names: Vec<_> = batches(1, &traced).into_iter().map(|batch| (batch.millis, batch.tests)).collect();
+        let names: Vec<_> = batches(1, &traced, &[]).into_iter().map(|batch| (batch.millis, batch.tests)).collect();
         assert_eq!(
             names,
             [
@@ -166,6 +221,8 @@ mod tests {
                 (9000, vec![(0, vec!["slow"])])
             ]
         );
-        assert!(batches(3, &traced).is_empty());
+        assert!(batches(3, &traced, &[]).is_empty());
+        let keen = ["p: slow".to_owned(), "q: e".to_owned()];
+        assert_eq!(batches(1, &traced, &keen)[0], Batch { tests: vec![(0, vec!["slow"])], millis: 9000 });
     }
 }

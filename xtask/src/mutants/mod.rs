@@ -70,7 +70,7 @@ pub(crate) struct Options {
     /// Only these, and again (may be repeated)
     #[arg(long, value_name = "ID", value_delimiter = ',')]
     check: Vec<u32>,
-    /// Those that nothing noticed, again
+    /// Those that nothing noticed, and those whose tests did not end, again
     #[arg(long)]
     again: bool,
     /// How many at a time
@@ -139,7 +139,7 @@ fn rust(subject: &Subject, options: &Options) -> Outcome {
     let wanted = options.choose(&sources, &dropped);
     let due: Vec<&Mutant> = wanted.iter().filter(|mutant| options.is_due(mutant, &book, &dropped)).copied().collect();
     println!("{} mutants, {} to be tried", wanted.len(), due.len());
-    hunt::all(&due, &programs, &traced, &book, options.jobs)?;
+    hunt::all(&due, &sources.mutants, &programs, &traced, &book, options.jobs)?;
     let fates = book.fates.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     println!("{}", page::write(&folder, subject.package, &wanted, &dropped, &fates)?);
     println!("told in {}", folder.join("result.md").display());
@@ -180,7 +180,7 @@ impl Options {
         !dropped.contains(&mutant.id)
             && match fates.get(&mutant.id) {
                 None => true,
-                Some(Fate::Survived | Fate::Unreached) => {
+                Some(Fate::Survived | Fate::Unreached | Fate::Hangs(_)) => {
                     self.again && !Equivalent::read().contains(&Equivalent::of(mutant))
                 }
                 Some(_) => false,

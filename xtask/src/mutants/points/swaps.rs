@@ -78,3 +78,17 @@ pub(super) fn is_assignment(op: &BinOp) -> bool {
             | BinOp::BitXorAssign(_)
     )
 }
+
+/// Whether it only makes room for what may come.
+pub(super) fn makes_room(method: &str) -> bool {
+    ["reserve", "reserve_exact", "shrink_to", "shrink_to_fit"].contains(&method)
+}
+
+pub(super) fn is_bound(op: &BinOp) -> bool {
+    matches!(op, BinOp::Lt(_) | BinOp::Le(_) | BinOp::Gt(_) | BinOp::Ge(_))
+}
+
+/// Whether this is what a clock shows in the moment: it shows no nanosecond that a test could ask for.
+pub(super) fn reads_clock(expr: &str) -> bool {
+    ["Instant::now()", ".elapsed()", ".remaining()", ".waited()"].iter().any(|read| expr.contains(read))
+}

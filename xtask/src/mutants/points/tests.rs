@@ -48,6 +48,15 @@ fn patterns_do_not_match() {
 }
 
 #[test]
+fn what_nobody_can_notice_is_left_alone() {
+    for source in ["v.reserve(2);", "if Instant::now() >= a { }", "if a.elapsed() < b { }"] {
+        let all = changes(&format!("fn f() -> T {{ {source} }}"));
+        assert!(all.iter().all(|change| change.ends_with("→ true") || change.ends_with("→ false")), "{all:?}");
+    }
+    assert_eq!(changes("fn f() -> T { now >= a }"), ["now >= a → now > a"]);
+}
+
+#[test]
 fn operators() {
     assert_eq!(
         edited("fn f() -> T { a < b + 1 }"),

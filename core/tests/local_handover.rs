@@ -321,6 +321,19 @@ async fn max_hold_counts_for_each_holder() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_was_passed_on_is_given_back_at_its_max_hold_though_its_holder_does_nothing() {
+    let (stage, client) = relaying([Step::Grant, Step::Busy, Step::Busy]);
+    let lock = lock(&client).max_hold(Duration::from_millis(500));
+    let first = lock.acquire().await.unwrap();
+    let waiting = waiter(lock.clone()).await;
+    first.release().await.unwrap();
+    let second = guard(waiting).await;
+    sleep(Duration::from_millis(600)).await;
+    assert_eq!(stage.sent("release").len() + stage.sent("abandon").len(), 2, "the hold, and the place in the queue");
+    drop(second);
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_is_passed_on_is_renewed_with_the_token_that_the_backend_knows() {
     let (stage, client) = relaying([Step::Grant, Step::Busy, Step::Busy]);
     let first = lock(&client).acquire().await.unwrap();

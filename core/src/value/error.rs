@@ -504,6 +504,13 @@ mod tests {
     }
 
     #[test]
+    fn a_cause_that_the_message_tells_is_kept_and_not_told_again() {
+        let error = Error::new(ErrorKind::Protocol, "no answer").with_told_source(std::io::Error::other("eof"));
+        assert_eq!(error.reason(), Error::new(ErrorKind::Protocol, "no answer").reason());
+        assert!(error.source().unwrap().is::<std::io::Error>());
+    }
+
+    #[test]
     fn what_a_server_said_stays_on_one_line_and_is_not_endless() {
         let said = format!("a\nb\u{1b}[31mc\0 \"quoted\" caf\u{e9}{}", "x".repeat(1_000_000));
         let error = Error::new(ErrorKind::Protocol, said.clone()).with_source(std::io::Error::other(said));

@@ -157,6 +157,11 @@ async fn backend_of(scheme: Scheme, url: BackendUrl) -> Result<Backend> {
             let config = tenure_postgres::PostgresConfig::read(url)?;
             tenure_postgres::PostgresDriver::connect_with(config).await.map(Backend::from)
         }
+        #[cfg(feature = "mysql")]
+        Scheme::Mysql => {
+            let config = tenure_mysql::MysqlConfig::read(url)?;
+            tenure_mysql::MysqlDriver::connect_with(config).await.map(Backend::from)
+        }
         #[cfg(feature = "redis")]
         Scheme::Redis => {
             let config = tenure_redis::RedisConfig::read(url)?;
@@ -191,6 +196,7 @@ async fn backend_of(scheme: Scheme, url: BackendUrl) -> Result<Backend> {
         }
         #[cfg(not(all(
             feature = "memory",
+            feature = "mysql",
             feature = "postgres",
             feature = "sqlite",
             feature = "redis",

@@ -69,6 +69,7 @@
 //! |---|---|---|
 //! | `memory` (default) | `memory:` | tasks of one process; tests under virtual time, with faults on demand |
 //! | `postgres` | `postgres://user@host/database` | whoever shares that database |
+//! | `mysql` | `mysql://user@host/database` | whoever shares that MySQL or MariaDB database |
 //! | `sqlite` | `sqlite:PATH`, `sqlite:` | processes of one machine (Linux), in a file, without a server |
 //! | `redis` | `redis://`, `redis+unix://`, `redis+cluster://`, `redis+sentinel://` | processes that share Redis (6.2 or newer) |
 //! | `fred` | the same after `fred+` | the same locks, on the client library `fred` |
@@ -153,6 +154,9 @@ pub mod blocking;
 #[cfg_attr(docsrs, doc(cfg(feature = "memory")))]
 pub mod memory;
 
+#[cfg(feature = "mysql")]
+#[cfg_attr(docsrs, doc(cfg(feature = "mysql")))]
+pub mod mysql;
 #[cfg(feature = "postgres")]
 #[cfg_attr(docsrs, doc(cfg(feature = "postgres")))]
 pub mod postgres;

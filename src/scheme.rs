@@ -9,6 +9,7 @@ pub(crate) enum Scheme {
     Memory,
     Sqlite,
     Postgres,
+    Mysql,
     Redis,
     Fred,
     Etcd,
@@ -17,8 +18,8 @@ pub(crate) enum Scheme {
 }
 
 /// What URLs may begin with, for messages.
-const KNOWN: &str = "memory:, sqlite:, postgres://, redis://, rediss://, redis+unix://, redis+cluster://, redis+sentinel://, fred+ before \
-                     any of these but the first three, redlock+ before redis://, rediss:// and the same after fred+, etcd:// and \
+const KNOWN: &str = "memory:, sqlite:, postgres://, mysql://, redis://, rediss://, redis+unix://, redis+cluster://, redis+sentinel://, fred+ before \
+                     any of these but the first four, redlock+ before redis://, rediss:// and the same after fred+, etcd:// and \
                      etcds://";
 
 impl Scheme {
@@ -32,6 +33,7 @@ impl Scheme {
             "memory" => Self::Memory,
             "sqlite" => Self::Sqlite,
             "postgres" | "postgresql" => Self::Postgres,
+            "mysql" | "mariadb" => Self::Mysql,
             "etcd" | "etcds" => Self::Etcd,
             name if is_redis(name) => Self::Redis,
             name if name.strip_prefix("fred+").is_some_and(is_redis) => Self::Fred,
@@ -52,6 +54,7 @@ impl Scheme {
             Self::Memory => &["memory"],
             Self::Sqlite => &["sqlite"],
             Self::Postgres => &["postgres"],
+            Self::Mysql => &["mysql"],
             Self::Redis => &["redis"],
             Self::Fred => &["fred"],
             Self::Etcd => &["etcd"],
@@ -64,6 +67,7 @@ impl Scheme {
     #[cfg_attr(
         all(
             feature = "memory",
+            feature = "mysql",
             feature = "postgres",
             feature = "sqlite",
             feature = "redis",
@@ -102,6 +106,8 @@ mod tests {
             ("redis://host", Scheme::Redis),
             ("sqlite:", Scheme::Sqlite),
             ("PostgreSQL://app@host/db", Scheme::Postgres),
+            ("mysql://app@host/db", Scheme::Mysql),
+            ("MariaDB://app@host/db", Scheme::Mysql),
             ("SQLite:///var/locks.db", Scheme::Sqlite),
             ("REDIS://host", Scheme::Redis),
             ("Memory:", Scheme::Memory),

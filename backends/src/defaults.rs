@@ -30,6 +30,7 @@ pub fn defaults() -> Vec<(&'static str, Defaults)> {
         ("sqlite", sqlite()),
         ("postgres, unlogged", postgres(false)),
         ("postgres, logged", postgres(true)),
+        ("mysql", mysql()),
         ("redis and fred, one server", redis(Exclusion::SingleNode)),
         ("redis and fred, cluster or sentinels", redis(Exclusion::LossyFailover)),
         ("redlock, 3 Redis servers", redlock(3)),
@@ -90,6 +91,16 @@ pub(crate) fn postgres(logged: bool) -> Defaults {
         .with_dead_letters(100_000);
     let reentrant = ReentrantCapabilities::new(OwnerScope::Backend, 100);
     Defaults { locks, reentrant, queue: Some(queue) }
+}
+
+/// A MySQL or MariaDB database.
+pub(crate) fn mysql() -> Defaults {
+    let ttl = millis_up_to(Duration::from_secs(24 * 86_400));
+    let locks = LockCapabilities::new(Exclusion::LossyFailover, Fencing::ClockSeeded, Waiting::Poll, ttl)
+        .with_renew_batch(200)
+        .with_max_fences(1024);
+    let reentrant = ReentrantCapabilities::new(OwnerScope::Backend, 100);
+    Defaults { locks, reentrant, queue: None }
 }
 
 /// Either driver of Redis, where this can break exclusion.

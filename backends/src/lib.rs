@@ -16,6 +16,7 @@
 //! | `redlock/slow-minority` | the same, two of five stopped after the clients connected |
 //! | `etcd/single`, `etcd/3-members` | the `etcd` driver on clusters of the harness's own; with the feature `etcd` |
 //! | `sqlite/file` | the `sqlite` driver, on a file of its own for each case |
+//! | `mysql/mariadb` | the `mysql` driver on MariaDB servers of the harness's own |
 //! | `postgres/unlogged`, `postgres/logged` | the `postgres` driver on servers of the harness's own |
 //! | `postgres/pgbouncer` | the same, unlogged, through a PgBouncer in transaction mode |
 //! | `redis/single@6.2`, `redis/acl@6.2` | the oldest server that is supported |
@@ -31,6 +32,7 @@ mod defaults;
 #[cfg(feature = "etcd")]
 mod etcd;
 mod memory;
+mod mysql;
 mod other;
 mod pages;
 mod postgres;
@@ -48,6 +50,7 @@ pub use defaults::{Defaults, defaults};
 #[cfg(feature = "etcd")]
 pub use etcd::EtcdMaker;
 pub use memory::MemoryMaker;
+pub use mysql::MysqlMaker;
 pub use pages::{capabilities_page, cases_page, ids};
 pub use postgres::PostgresMaker;
 pub use redis::{Library, RedisMaker, Setup};
@@ -64,6 +67,7 @@ pub async fn connect(url: &str) -> tenure_core::Result<Backend> {
         Some((scheme, _)) if scheme.contains("redis") => tenure::connect_backend(url).await,
         Some(("sqlite", _)) => Ok(tenure_sqlite::SqliteDriver::open_url(url).await?.into()),
         Some(("postgres", _)) => Ok(tenure_postgres::PostgresDriver::connect(url).await?.into()),
+        Some(("mysql", _)) => Ok(tenure_mysql::MysqlDriver::connect(url).await?.into()),
         #[cfg(feature = "etcd")]
         Some(("etcd", _)) => Ok(tenure_etcd::EtcdDriver::connect(url).await?.into()),
         _ => Err(Error::new(ErrorKind::Unsupported, "no backend that a worker can reach")),
@@ -91,6 +95,7 @@ pub fn makers() -> Vec<Arc<dyn HarnessMaker>> {
         Arc::new(PostgresMaker::unlogged()),
         Arc::new(PostgresMaker::logged()),
         Arc::new(PostgresMaker::pooled()),
+        Arc::new(MysqlMaker::default()),
         Arc::new(RedisMaker::other(Setup::Single, "redis-6.2")),
         Arc::new(RedisMaker::other(Setup::Acl, "redis-6.2")),
         Arc::new(RedisMaker::other(Setup::Single, "valkey-9")),

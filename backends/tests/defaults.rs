@@ -4,7 +4,10 @@ use std::time::Duration;
 
 use tenure_backends::{Defaults, connect, defaults};
 use tenure_core::driver::Backend;
-use tenure_testkit::{PostgresOptions, PostgresServer, RedisCluster, RedisOptions, RedisSentinels, RedisServer};
+use tenure_testkit::{
+    MariaDbOptions, MariaDbServer, PostgresOptions, PostgresServer, RedisCluster, RedisOptions, RedisSentinels,
+    RedisServer,
+};
 
 /// The defaults that the documentation has for this driver.
 fn documented(driver: &str) -> Defaults {
@@ -37,6 +40,13 @@ async fn on_postgresql() {
         let kind = if logged { "postgres, logged" } else { "postgres, unlogged" };
         assert_eq!(declared(&url).await, documented(kind));
     }
+}
+
+#[tokio::test]
+async fn on_mariadb() {
+    let server = MariaDbServer::start(MariaDbOptions::new()).unwrap();
+    server.create_database("app").unwrap();
+    assert_eq!(declared(&format!("{}?migrate=true", server.url("app"))).await, documented("mysql"));
 }
 
 #[tokio::test]

@@ -120,6 +120,19 @@ impl MariaDbServer {
         server.spawn().map(|()| server)
     }
 
+    /// The version of the program that would be started, such as `10.11.19-MariaDB`.
+    ///
+    /// # Errors
+    ///
+    /// As [`start`](Self::start).
+    pub fn version() -> io::Result<String> {
+        let program = find_program("mariadbd", "TENURE_MARIADB_BIN", &[PathBuf::from("/usr/sbin")])?;
+        let said = output(Command::new(program).args(["--no-defaults", "--version"]))?;
+        let version = said.split_whitespace().skip_while(|word| *word != "Ver").nth(1);
+        let number = version.and_then(|version| version.split('-').next()).unwrap_or_default();
+        Ok(if number.is_empty() { String::new() } else { format!("MariaDB {number}") })
+    }
+
     /// The URL of a database for the user `root`.
     #[must_use]
     pub fn url(&self, database: &str) -> String {

@@ -12,6 +12,7 @@ const FEATURES: &[(&str, &[&str])] = &[
     ("tenure-fred", &["", "tls"]),
     ("tenure-etcd", &["", "tls"]),
     ("tenure-conformance", &["", "mutants"]),
+    ("tenure-mysql", &["", "tls"]),
     ("tenure-postgres", &["", "tls"]),
     ("tenure-sqlite", &["bundled"]),
 ];
@@ -24,6 +25,8 @@ const FACADE: &[&str] = &[
     "redis,fred,tls",
     "postgres",
     "postgres,tls",
+    "mysql",
+    "mysql,tls",
     "sqlite",
     "etcd",
     "etcd,tls",

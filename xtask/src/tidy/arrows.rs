@@ -18,6 +18,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("tenure-redlock", &["tenure-core"]),
     ("tenure-etcd", &["tenure-core"]),
     ("tenure-sqlite", &["tenure-core"]),
+    ("tenure-mysql", &["tenure-core"]),
     ("tenure-postgres", &["tenure-core"]),
     ("tenure-conformance", &["tenure-core"]),
     ("tenure-testkit", &[]),
@@ -30,6 +31,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "tenure-redis",
             "tenure-redlock",
             "tenure-etcd",
+            "tenure-mysql",
             "tenure-postgres",
             "tenure-sqlite",
         ],
@@ -48,6 +50,7 @@ const CLIENTS: &[(&str, &[&str])] = &[
     ("fred", &["tenure-fred"]),
     ("etcd-client", &["tenure-etcd"]),
     ("rusqlite", &["tenure-sqlite", "cookbook-example"]),
+    ("mysql_async", &["tenure-mysql"]),
     ("tokio-postgres", &["tenure-postgres"]),
 ];
 

@@ -1,0 +1,152 @@
+//! Connections: a few, each with a task that owns it.
+//!
+//! The client library's futures *are* its protocol: one that is dropped between a request and its answer leaves a connection in
+//! the middle of a sentence. So nobody else ever has the connection, and a caller waits for its answer on a channel.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use mysql_async::prelude::Queryable as _;
+use mysql_async::{Conn, Row, Value};
+use tenure_core::{Error, ErrorKind, Result};
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::{Instant, timeout};
+
+use crate::config::MysqlConfig;
+use crate::dial::dial;
+use crate::error::failed;
+
+/// How long an answer may take. No request waits for long: the server itself waits 3 s at most for the locks of others.
+const ANSWER: Duration = Duration::from_secs(15);
+/// A connection that was idle for so long is tried before a request goes over it: servers and routers drop idle ones.
+const IDLE: Duration = Duration::from_secs(60);
+/// How many requests wait in front of one connection before callers wait with theirs.
+const LINE: usize = 256;
+
+/// A statement with its parameters, and where its answer goes.
+#[derive(Debug)]
+struct Request {
+    statement: &'static str,
+    parameters: Vec<Value>,
+    answer: oneshot::Sender<Result<Vec<Row>>>,
+}
+
+/// The connections of one client. Requests of one name go through one of them, in order.
+#[derive(Debug)]
+pub(crate) struct Connections {
+    config: Arc<MysqlConfig>,
+    slots: Vec<Mutex<Option<mpsc::Sender<Request>>>>,
+    closed: AtomicBool,
+}
+
+impl Connections {
+    pub(crate) fn new(config: MysqlConfig) -> Self {
+        let slots = (0..config.connections).map(|_| Mutex::default()).collect();
+        Self { slots, closed: AtomicBool::new(false), config: Arc::new(config) }
+    }
+
+    pub(crate) fn config(&self) -> &MysqlConfig {
+        &self.config
+    }
+
+    fn ensure_open(&self) -> Result<()> {
+        match self.closed.load(Ordering::Acquire) {
+            true => Err(Error::new(ErrorKind::Closed, "the driver was closed")),
+            false => Ok(()),
+        }
+    }
+
+    /// Runs one statement on the connection of `name`, and returns the rows of its first result.
+    ///
+    /// Dropping the future takes back a request that was not sent yet; one that was sent is carried out.
+    pub(crate) async fn ask(&self, name: &[u8], statement: &'static str, parameters: Vec<Value>) -> Result<Vec<Row>> {
+        let digest = name.iter().fold(0xcbf2_9ce4_8422_2325_u64, |digest, byte| {
+            (digest ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3) // FNV
+        });
+        let slot = usize::try_from(digest % self.slots.len() as u64).unwrap_or(0);
+        let (answer, answered) = oneshot::channel();
+        let unsent = |_| Error::new(ErrorKind::Unavailable, "the connection's task has ended");
+        self.line(slot)?.send(Request { statement, parameters, answer }).await.map_err(unsent)?;
+        match answered.await {
+            Ok(answer) => answer,
+            Err(_) if self.closed.load(Ordering::Acquire) => {
+                Err(Error::new(ErrorKind::Indeterminate, "the driver was closed before the answer"))
+            }
+            Err(_) => {
+                Err(Error::new(ErrorKind::Indeterminate, "the runtime of the connection ended before the answer"))
+            }
+        }
+    }
+
+    /// The way to a connection's task. A task ends with the runtime that it runs on; then another one begins here.
+    fn line(&self, slot: usize) -> Result<mpsc::Sender<Request>> {
+        let mut line = self.slots[slot].lock().unwrap_or_else(PoisonError::into_inner);
+        self.ensure_open()?;
+        if let Some(line) = line.as_ref().filter(|line| !line.is_closed()) {
+            return Ok(line.clone());
+        }
+        let (sender, requests) = mpsc::channel(LINE);
+        tokio::spawn(serve(Arc::clone(&self.config), requests));
+        Ok(line.insert(sender).clone())
+    }
+
+    /// Lets the tasks end with the requests that they have.
+    pub(crate) fn close(&self) {
+        self.closed.store(true, Ordering::Release);
+        for slot in &self.slots {
+            slot.lock().unwrap_or_else(PoisonError::into_inner).take();
+        }
+    }
+}
+
+/// Carries requests one after the other, over a connection that is opened when it is needed.
+async fn serve(config: Arc<MysqlConfig>, mut requests: mpsc::Receiver<Request>) {
+    let mut connection: Option<(Conn, Instant)> = None;
+    while let Some(request) = requests.recv().await {
+        if request.answer.is_closed() {
+            continue; // nobody waits for it any more, and it was not sent
+        }
+        let mut conn = match open(&config, connection.take()).await {
+            Ok(conn) => conn,
+            Err(error) => {
+                // Those who waited meanwhile learn the same, in place of a time-out each.
+                let mut told: VecDeque<_> = VecDeque::from([request]);
+                while let Ok(next) = requests.try_recv() {
+                    told.push_back(next);
+                }
+                told.into_iter().for_each(|request| drop(request.answer.send(Err(error.again()))));
+                continue;
+            }
+        };
+        let Request { statement, parameters, answer } = request;
+        let result = match timeout(ANSWER, conn.exec(statement, parameters)).await {
+            Ok(Ok(rows)) => Ok(rows),
+            Ok(Err(error)) => Err(error),
+            Err(_) => {
+                let text = format!("no answer within {ANSWER:?}; the connection was given up");
+                let _ = answer.send(Err(Error::new(ErrorKind::Indeterminate, text).at(config.place())));
+                continue;
+            }
+        };
+        // After an error that the server told, the connection is as good as before.
+        if result.as_ref().err().is_none_or(|error| matches!(error, mysql_async::Error::Server(_))) {
+            connection = Some((conn, Instant::now()));
+        }
+        let _ = answer.send(result.map_err(failed));
+    }
+    if let Some((conn, _)) = connection {
+        let _ = timeout(Duration::from_secs(1), conn.disconnect()).await;
+    }
+}
+
+/// The connection, if it is there and good.
+async fn open(config: &MysqlConfig, connection: Option<(Conn, Instant)>) -> Result<Conn> {
+    if let Some((mut conn, used)) = connection
+        && (used.elapsed() < IDLE || matches!(timeout(config.connect_timeout, conn.ping()).await, Ok(Ok(()))))
+    {
+        return Ok(conn);
+    }
+    dial(config).await
+}

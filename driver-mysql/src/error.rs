@@ -1,0 +1,97 @@
+//! What the server's refusals mean.
+
+use mysql_async::{DriverError, Error as SqlError};
+use tenure_core::{Error, ErrorKind};
+
+/// What to do where the procedures are missing or of another version.
+pub(crate) const INSTALL: &str = "connect once with migrate=true as a user who may create tables and procedures there, or run the \
+                                  statements of tenure_mysql::install_sql() in it";
+
+/// What gives a user the right that is needed.
+const GRANTS: &str = "GRANT EXECUTE ON the_database.* TO the_user";
+
+/// Why no connection could be opened.
+pub(crate) fn unreached(error: SqlError) -> Error {
+    let (kind, text) = match &error {
+        SqlError::Server(server) => match server.code {
+            1045 | 1698 | 1130 => (ErrorKind::Denied, "the server refuses the user or the password"),
+            1044 => (ErrorKind::Denied, "the user has no right to the database"),
+            1049 => (ErrorKind::Misconfigured, "there is no such database"),
+            1040 | 1203 | 1226 => (ErrorKind::Unavailable, "the server has no connection left (max_connections)"),
+            1129 => (ErrorKind::Unavailable, "the server blocks this host after failed connections (FLUSH HOSTS)"),
+            _ => (ErrorKind::Unavailable, "the server refuses the connection"),
+        },
+        other => match told_by_tls(other) {
+            Some(fault) => (ErrorKind::Misconfigured, fault),
+            None => (ErrorKind::Unavailable, "cannot connect to the server"),
+        },
+    };
+    Error::new(kind, text).with_source(error)
+}
+
+fn told_by_tls(error: &SqlError) -> Option<&'static str> {
+    let chain = tenure_core::driver::reason("", Some(error));
+    tenure_core::driver::tls_fault(&chain)
+}
+
+/// Why a request failed that was sent over an open connection.
+pub(crate) fn failed(error: SqlError) -> Error {
+    let (kind, text) = match &error {
+        SqlError::Server(server) => return refused(server.code, &server.state.clone(), error),
+        SqlError::Driver(DriverError::PacketTooLarge) => {
+            (ErrorKind::Misconfigured, "the request is larger than the server takes: raise its max_allowed_packet")
+        }
+        _ => (ErrorKind::Indeterminate, "the connection ended before the answer"),
+    };
+    Error::new(kind, text).with_source(error)
+}
+
+fn refused(code: u16, state: &str, error: SqlError) -> Error {
+    let (kind, text) = match (state, code) {
+        // A procedure may be several transactions: what ends it half-way does not tell how far it came.
+        ("TN002", _) | (_, 1053 | 1317 | 1927 | 1969 | 3024) => {
+            (ErrorKind::Indeterminate, "the server ended the request half-way")
+        }
+        ("TN003", _) | (_, 1290 | 1792 | 1836) => (ErrorKind::Unavailable, "the server is read-only"),
+        (_, 1370 | 1044 | 1142 | 1143 | 1227) => return denied(error),
+        (_, 1305 | 1146 | 1318 | 1054) => return missing(error),
+        (_, 1449) => (
+            ErrorKind::Misconfigured,
+            "the user who made tenure's procedures is gone: run install_sql() as another one",
+        ),
+        (_, 1153) => {
+            (ErrorKind::Misconfigured, "the request is larger than the server takes: raise its max_allowed_packet")
+        }
+        (_, 1665) => (
+            ErrorKind::Misconfigured,
+            "the binary log has statements in place of rows: set binlog_format to ROW or MIXED",
+        ),
+        // What follows has rolled back.
+        (_, 1205) => (ErrorKind::Unavailable, "another transaction keeps a row or table of tenure locked"),
+        (_, 1213 | 1020) => (ErrorKind::Unavailable, "a deadlock, or a conflict with another node of the cluster"),
+        (_, 1021 | 1026 | 1030 | 1041 | 1114) => (ErrorKind::Unavailable, "the server's disk or memory is full"),
+        (_, 1047) => (ErrorKind::Unavailable, "the node is no part of its cluster at the moment"),
+        (_, 1034 | 1035 | 1194 | 1195) => (ErrorKind::Damaged, "the server found damaged data"),
+        _ => (ErrorKind::Misconfigured, "the server refuses the request"),
+    };
+    Error::new(kind, text).with_source(error)
+}
+
+fn denied(error: SqlError) -> Error {
+    let text = format!("the user may not call tenure's procedures: let an administrator run {GRANTS}");
+    Error::new(ErrorKind::Denied, text).with_source(error)
+}
+
+fn missing(error: SqlError) -> Error {
+    let text = format!("tenure's tables and procedures are missing in this database: {INSTALL}");
+    Error::new(ErrorKind::Misconfigured, text).with_source(error)
+}
+
+pub(crate) fn misconfigured(text: impl Into<String>) -> Error {
+    Error::new(ErrorKind::Misconfigured, text.into())
+}
+
+/// An answer that this library's procedures do not give.
+pub(crate) fn odd() -> Error {
+    Error::new(ErrorKind::Protocol, "the server's answer makes no sense")
+}

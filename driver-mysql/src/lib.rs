@@ -1,0 +1,16 @@
+//! Locks and delay queues in a MySQL or MariaDB database that is there already, for [tenure](https://docs.rs/tenure).
+
+mod config;
+mod connection;
+mod dial;
+mod doctor;
+mod driver;
+mod error;
+mod locks;
+mod row;
+mod schema;
+mod span;
+
+pub use config::MysqlConfig;
+pub use driver::MysqlDriver;
+pub use schema::install_sql;

@@ -1,0 +1,94 @@
+//! Tables and procedures: their statements, and whether a database has them.
+
+use mysql_async::prelude::Queryable as _;
+use mysql_async::{Conn, Row};
+use tenure_core::{Error, ErrorKind, Result};
+
+use crate::error::{INSTALL, failed, misconfigured, odd};
+use crate::row::column;
+
+/// Which procedures this release calls.
+const VERSION: i32 = 1;
+
+/// The clock in microseconds since 1970. SYSDATE is the time of now, in the zone of the session; the other two stand still since the
+/// statement began, and tell how far that zone is away.
+const NOW: &str =
+    "(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', SYSDATE(6)) - TIMESTAMPDIFF(MICROSECOND, UTC_TIMESTAMP(6), NOW(6)))";
+
+/// What stands between two statements.
+const BETWEEN: &str = "\n//\n";
+
+/// The statements that make tenure's tables and procedures in a database, for those whose programs may not: a script for the programs
+/// `mysql` and `mariadb`. They may be run again, and bring an older release's up to date.
+///
+/// A program needs no right to a table: `GRANT EXECUTE ON the_database.* TO app`. Procedures run with the rights of whoever ran the
+/// script.
+#[must_use]
+pub fn install_sql() -> String {
+    format!("DELIMITER //\n{}\n//\nDELIMITER ;\n", statements().join(BETWEEN))
+}
+
+fn statements() -> Vec<String> {
+    let files = [
+        "SET SESSION sql_mode = 'STRICT_ALL_TABLES'",
+        include_str!("../sql/lock.sql"),
+        include_str!("../sql/about.sql"),
+    ];
+    let text = files.map(str::trim_end).join(BETWEEN).replace("{now}", NOW).replace("{version}", &VERSION.to_string());
+    text.split(BETWEEN).map(str::to_owned).collect()
+}
+
+/// Makes what this release needs, if it is not there. Clients that do so at once wait for each other.
+pub(crate) async fn install(conn: &mut Conn) -> Result<()> {
+    if matches!(version(conn).await, Ok(VERSION..)) {
+        return Ok(());
+    }
+    let waited: Option<Option<i64>> =
+        conn.query_first("SELECT GET_LOCK(CONCAT('tenure ', MD5(DATABASE())), 60)").await.map_err(failed)?;
+    if waited != Some(Some(1)) {
+        return Err(Error::new(ErrorKind::Unavailable, "another client is making tenure's tables since a minute"));
+    }
+    if matches!(version(conn).await, Ok(VERSION..)) {
+        return Ok(());
+    }
+    for statement in statements() {
+        conn.query_drop(statement).await.map_err(|error| match failed(error) {
+            error if error.kind() == ErrorKind::Denied => {
+                let text = "the user may not create tenure's tables and procedures: let an administrator run the statements of \
+                            tenure_mysql::install_sql() in the database";
+                Error::new(ErrorKind::Denied, text).with_source(error)
+            }
+            error => error,
+        })?;
+    }
+    Ok(())
+}
+
+async fn about(conn: &mut Conn) -> Result<Row> {
+    conn.query_first("CALL tenure_about()").await.map_err(failed)?.ok_or_else(odd)
+}
+
+async fn version(conn: &mut Conn) -> Result<i32> {
+    column(&about(conn).await?, 0)
+}
+
+/// Whether this release can work with the database.
+pub(crate) async fn look(conn: &mut Conn) -> Result<()> {
+    let row = about(conn).await?;
+    let (version, read_only): (i32, bool) = (column(&row, 0)?, column(&row, 1)?);
+    if version != VERSION {
+        return Err(misconfigured(format!(
+            "tenure's procedures in this database are of version {version}, this release works with version {VERSION}: {INSTALL}"
+        )));
+    }
+    if read_only {
+        return Err(misconfigured("the server is read-only, a replica: name the one that takes writes"));
+    }
+    // An option of the server makes it NOW; then leases that a request waited for would begin in the past.
+    let clock: Option<(i64, i64)> =
+        conn.query_first("SELECT SLEEP(0.001), SYSDATE(6) > NOW(6)").await.map_err(failed)?;
+    match clock {
+        Some((_, 1)) => Ok(()),
+        _ => Err(misconfigured("the server's SYSDATE() stands still: start it without --sysdate-is-now")),
+    }
+}

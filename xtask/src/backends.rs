@@ -1,10 +1,9 @@
 //! The programs of the package `tenure-backends`.
 
-use std::path::PathBuf;
 use std::process::Command;
 
-use crate::command::{self, Outcome, cargo};
-use crate::{others, setup, steps};
+use crate::command::{self, cargo};
+use crate::others;
 
 /// By how much real waits are stretched in the gate, whose runs leave a machine busy; `TENURE_SLACK` says otherwise.
 pub(crate) const SLACK: &str = "2";
@@ -19,10 +18,4 @@ pub(crate) fn cargo_of(verb: &str, program: &str) -> Command {
         eprintln!("without protoc (Debian: protobuf-compiler, libprotobuf-dev) the etcd backends are left out");
     }
     command
-}
-
-/// Builds one, and tells where it is.
-pub(crate) fn built(program: &str) -> Outcome<PathBuf> {
-    steps::run(&mut cargo_of("build", program))?;
-    Ok(setup::target().join("debug").join(format!("{program}{}", std::env::consts::EXE_SUFFIX)))
 }

@@ -20,12 +20,10 @@ pub(crate) fn run(args: &[String]) -> Outcome {
 }
 
 /// Half a minute on each of the backends: a line for each, and what the judge found if it found something.
-pub(crate) fn run_all() -> Outcome {
-    let program = backends::built("chaos")?;
+pub(crate) fn run_all(program: &Path) -> Outcome {
     let locks = BACKENDS.iter().map(|backend| vec!["--backend", backend, "--seconds", SECONDS]);
     let queues = QUEUES.iter().map(|backend| vec!["--queue", "--backend", backend, "--seconds", QUEUE_SECONDS]);
     let broken: Vec<String> = std::thread::scope(|scope| {
-        let program = &program;
         let started: Vec<_> = locks
             .chain(queues)
             .map(|words| (words.join(" "), scope.spawn(move || is_clean(program, &words))))

@@ -1,12 +1,12 @@
 //! What has to hold before anything lands.
 
-use crate::command::{Outcome, cargo};
+use crate::command::{Outcome, cargo, cargo_giving_way};
 use crate::setup::{self, Install};
-use crate::{command, steps, test, tidy};
+use crate::{command, programs, steps, test, tidy};
 
 /// Feature sets that must build alone: package and features.
 const FEATURES: &[(&str, &[&str])] = &[
-    ("tenure-core", &["", "mock", "tracing", "mock,tracing", "json", "cron"]),
+    ("tenure-core", &["", "mock", "tracing", "json", "cron"]),
     ("tenure", FACADE),
     ("tenure-redis", &["", "tls"]),
     ("tenure-fred", &["", "tls"]),
@@ -45,23 +45,24 @@ pub(crate) fn run(options: &test::Options) -> Outcome {
     options.begin();
     setup::prepare(Install::Allowed)?;
     run_step(&["fmt", "--all", "--check"])?;
+    run_step(&["clippy", "--quiet", "--workspace", "--all-targets", "--all-features", "--", "-D", "warnings"])?;
+    dependencies()?;
+    let built = programs::build()?;
+    let suite = built.bin("conformance")?;
+    steps::within("tidy", || tidy::run(&tidy::Options::default(), Some(suite)))?;
+    test::run_built(options, &built, beside_the_tests)
+}
+
+/// What computes and needs no server: while tests wait for theirs, there is time for it.
+fn beside_the_tests() -> Outcome {
     for (package, sets) in FEATURES {
         for features in *sets {
             let base = ["clippy", "--quiet", "--package", package, "--no-default-features", "--features", features];
-            run_step(&[&base[..], &["--", "-D", "warnings"]].concat())?;
+            steps::run(&mut cargo_giving_way(&[&base[..], &["--", "-D", "warnings"]].concat()))?;
         }
     }
-    run_step(&["clippy", "--quiet", "--workspace", "--all-targets", "--all-features", "--", "-D", "warnings"])?;
-    docs()?;
-    dependencies()?;
-    steps::within("tidy", || tidy::run(&tidy::Options::default()))?;
-    test::run(options)
-}
-
-fn docs() -> Outcome {
-    let flags = "-D warnings";
     let doc = ["doc", "--quiet", "--workspace", "--all-features", "--no-deps"];
-    steps::run(cargo(&doc).env("RUSTDOCFLAGS", flags)).map(drop)
+    steps::run(cargo_giving_way(&doc).env("RUSTDOCFLAGS", "-D warnings")).map(drop)
 }
 
 /// Licences, sources and duplicates of all dependencies, where the program for it is installed. Known vulnerabilities are not

@@ -32,17 +32,15 @@ pub(crate) fn run(args: &[String]) -> Outcome {
 
 /// The suite on every backend, with a report for each; one that cannot run here is a failure. Those on servers of other
 /// versions are left out where there are none of these, by name.
-pub(crate) fn run_all(reports: &Path) -> Outcome {
+pub(crate) fn run_all(program: &Path, reports: &Path) -> Outcome {
     let failed = |error| Failure(format!("cannot make {}: {error}", reports.display()));
     std::fs::create_dir_all(reports).map_err(failed)?;
-    let program = backends::built("conformance")?;
-    let page = |page| command::output(suite_of(&program).args(["--page", page]));
+    let page = |page| command::output(suite_of(program).args(["--page", page]));
     let (ids, left_out) = (page("backends")?, page("left-out")?);
     let started = Instant::now();
     let (heavy, light): (Vec<&str>, Vec<&str>) = ids.lines().partition(|id| id.starts_with(HEAVY));
-    let run = |ids: &[&str], at_once| {
-        beside::each(at_once, ids, |id| run_one(&program, id, &report_of(reports, id, ""), &[]))
-    };
+    let run =
+        |ids: &[&str], at_once| beside::each(at_once, ids, |id| run_one(program, id, &report_of(reports, id, ""), &[]));
     let outcomes = beside::each(2, &[(&light, AT_ONCE), (&heavy, 1)], |(ids, at_once)| run(ids, *at_once)).concat();
     let mut ended: Vec<(&str, Outcome<String>)> = light.into_iter().chain(heavy).zip(outcomes).collect();
     println!(
@@ -55,7 +53,7 @@ pub(crate) fn run_all(reports: &Path) -> Outcome {
             let report = std::fs::read_to_string(report_of(reports, backend, "")).unwrap_or_default();
             let failed = failed_cases(&report);
             println!("again, by themselves: {backend} {}", failed.join(" "));
-            let again = run_one(&program, backend, &report_of(reports, backend, "-again"), &failed);
+            let again = run_one(program, backend, &report_of(reports, backend, "-again"), &failed);
             let both = |again| format!("{line}; again, by themselves: {again}");
             *outcome = again.map(both).map_err(|Failure(again)| Failure(both(again)));
         }

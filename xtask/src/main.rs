@@ -90,7 +90,7 @@ fn main() -> ExitCode {
         Xtask::Chaos(passed) => chaos::run(&passed.args),
         Xtask::Mutants(options) => mutants::run(&options),
         Xtask::Compare(what) => compare::run(what),
-        Xtask::Tidy(options) => tidy::run(&options),
+        Xtask::Tidy(options) => tidy::run(&options, None),
         Xtask::Ci(options) => ci::run(&options),
     };
     match outcome {

@@ -1,7 +1,8 @@
-//! The workspace's test programs: built by cargo once, then run from here, two at a time: cargo would run one
-//! after the other, and some wait for most of a minute.
+//! The workspace's programs, built by cargo once and together: the same libraries serve all of them. Test programs are run from
+//! here, in lanes side by side: cargo would run one after the other, and some wait for most of a minute.
 
-use std::path::PathBuf;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
 
@@ -12,8 +13,20 @@ use crate::command::{self, Failure, Outcome, cargo};
 use crate::steps::{self, Counts};
 
 /// Long ones that wait for nearly all of their time: one after the other, they run beside all the others, which run one
-/// at a time as cargo runs them. What computes is not here: cases with a limit of time do not stand it beside them.
+/// at a time as cargo runs them.
 const WAITING: &[&str] = &["queue_herd", "server_mutants", "leaders"];
+
+/// Long ones that compute, and that no limit of time concerns: they take what programs that wait leave of the machine.
+const COMPUTING: &[&str] = &[
+    "world",
+    "suite_catches_mutants",
+    "lock_model",
+    "queue_model",
+    "parsers",
+    "tenure_redis_support",
+    "tenure_redlock",
+    "traces",
+];
 
 /// No test: it prints what a plain `cargo test` leaves out, and here nothing is.
 const LEFT_OUT: &str = "left_out";
@@ -27,45 +40,75 @@ pub(crate) struct Program {
     folder: PathBuf,
 }
 
-/// Builds every test program of the workspace, with all features.
-pub(crate) fn build() -> Outcome<Vec<Program>> {
+/// What was built.
+#[derive(Debug)]
+pub(crate) struct Built {
+    pub(crate) tests: Vec<Program>,
+    bins: BTreeMap<String, PathBuf>,
+}
+
+/// Builds every test program of the workspace, with all features, and the programs that tests run.
+pub(crate) fn build() -> Outcome<Built> {
     let args = ["test", "--workspace", "--all-features", "--no-run", "--message-format", "json-render-diagnostics"];
     let built = steps::within("building every test", || command::output(&mut cargo(&args)))?;
     let told = |error| Failure(format!("cargo tells of the tests what cannot be read: {error}"));
     let messages = Message::parse_stream(built.as_bytes()).collect::<Result<Vec<_>, _>>().map_err(told)?;
-    let programs: Vec<Program> =
-        messages.into_iter().filter_map(program).filter(|program| program.target() != LEFT_OUT).collect();
-    if programs.is_empty() { Err(Failure("there are no tests".into())) } else { Ok(programs) }
+    let artifacts = messages.into_iter().filter_map(|message| match message {
+        Message::CompilerArtifact(artifact) => Some(artifact),
+        _ => None,
+    });
+    let (tests, others): (Vec<Artifact>, Vec<Artifact>) = artifacts.partition(|artifact| artifact.profile.test);
+    let bins = others.into_iter().filter_map(|bin| Some((bin.target.name, bin.executable?.into())));
+    let built = Built { tests: tests.into_iter().filter_map(program).collect(), bins: bins.collect() };
+    if built.tests.is_empty() { Err(Failure("there are no tests".into())) } else { Ok(built) }
 }
 
-fn program(message: Message) -> Option<Program> {
-    let Message::CompilerArtifact(Artifact { executable: Some(executable), profile, target, manifest_path, .. }) =
-        message
-    else {
-        return None;
-    };
+fn program(artifact: Artifact) -> Option<Program> {
+    let Artifact { executable, target, manifest_path, .. } = artifact;
     let folder = PathBuf::from(manifest_path.parent()?);
     let package = folder.strip_prefix(command::root()).unwrap_or(&folder).display().to_string();
     let name = format!("{package} {} {}", target.kind.first()?, target.name);
-    profile.test.then(|| Program { name: name.trim().to_owned(), executable: executable.into(), folder })
+    (target.name != LEFT_OUT).then_some(Program {
+        name: name.trim().to_owned(),
+        executable: executable?.into(),
+        folder,
+    })
 }
 
-/// Runs them all; returns how many tests passed, and the programs that failed.
-pub(crate) fn run_all(programs: &[Program]) -> (Counts, Vec<Program>) {
+impl Built {
+    /// A program that tests run, by its name.
+    pub(crate) fn bin(&self, name: &str) -> Outcome<&Path> {
+        let found = self.bins.get(name).map(PathBuf::as_path);
+        found.ok_or_else(|| Failure(format!("cargo did not build {name} with the tests")))
+    }
+}
+
+/// What a test program does for most of its time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Lane {
+    Waiting,
+    Computing,
+    Other,
+}
+
+/// Runs the programs of these lanes, those of one lane one after the other and the lanes side by side; returns how many tests
+/// passed, and the programs that failed.
+pub(crate) fn run_all(programs: &[Program], lanes: &[Lane]) -> (Counts, Vec<Program>) {
     let started = Instant::now();
-    let lanes: (Vec<&Program>, Vec<&Program>) =
-        programs.iter().partition(|program| WAITING.contains(&program.target()));
-    let ended = beside::each(2, &[lanes.0, lanes.1], |lane| {
+    let lane = |lane: &Lane| programs.iter().filter(|program| program.lane() == *lane).collect::<Vec<_>>();
+    let lanes: Vec<_> = lanes.iter().map(lane).collect();
+    let ended = beside::each(lanes.len(), &lanes, |lane| {
         lane.iter().map(|program| (*program, program.run(|command| command))).collect::<Vec<_>>()
     });
-    let (mut counts, mut failed) = (Counts::default(), Vec::new());
-    for (program, outcome) in ended.concat() {
+    let (ended, mut counts, mut failed) = (ended.concat(), Counts::default(), Vec::new());
+    let count = ended.len();
+    for (program, outcome) in ended {
         match outcome {
             Ok(passed) => counts += passed,
             Err(_) => failed.push(program.clone()),
         }
     }
-    println!("{} test programs in {:.0} s: {counts}", programs.len(), started.elapsed().as_secs_f64());
+    println!("{count} test programs in {:.0} s: {counts}", started.elapsed().as_secs_f64());
     (counts, failed)
 }
 
@@ -84,9 +127,20 @@ impl Program {
         &self.name
     }
 
+    fn lane(&self) -> Lane {
+        match self.target() {
+            target if WAITING.contains(&target) => Lane::Waiting,
+            target if COMPUTING.contains(&target) => Lane::Computing,
+            _ => Lane::Other,
+        }
+    }
+
     /// Runs it to its end, as a step.
     pub(crate) fn run(&self, with: impl FnOnce(&mut Command) -> &mut Command) -> Outcome<Counts> {
-        let mut command = Command::new(&self.executable);
+        let mut command = match self.lane() {
+            Lane::Computing => command::giving_way(&self.executable),
+            Lane::Waiting | Lane::Other => Command::new(&self.executable),
+        };
         command.current_dir(&self.folder).env("CARGO_MANIFEST_DIR", &self.folder);
         let ended = steps::run_as(&self.name, with(&mut command), |stdout| Counts::of(stdout).to_string())?;
         Ok(Counts::of(&ended.stdout))
@@ -111,7 +165,7 @@ mod tests {
             ("d test w", "true"),
         ]
         .map(|(name, executable)| program(name, executable));
-        let (counts, failed) = run_all(&programs);
+        let (counts, failed) = run_all(&programs, &[Lane::Waiting, Lane::Other]);
         assert_eq!(counts.passed, 0, "none printed a result");
         let failed: Vec<String> = failed.into_iter().map(|program| program.name).collect();
         assert_eq!(failed, ["b test x", "lib z"]);
@@ -120,19 +174,24 @@ mod tests {
     }
 
     #[test]
-    fn what_cargo_built_for_tests_is_a_program_and_what_it_built_beside_is_not() {
-        let told = |test: bool| {
+    fn a_program_is_named_after_its_package_and_has_a_lane() {
+        let told = |kind: &str, name: &str| {
             format!(
                 r#"{{"reason":"compiler-artifact","package_id":"p","manifest_path":"{}/core/Cargo.toml",
-                "target":{{"kind":["test"],"crate_types":["bin"],"name":"engine","src_path":"/s","edition":"2024"}},
-                "profile":{{"opt_level":"0","debuginfo":0,"debug_assertions":true,"overflow_checks":true,"test":{test}}},
+                "target":{{"kind":["{kind}"],"crate_types":["bin"],"name":"{name}","src_path":"/s","edition":"2024"}},
+                "profile":{{"opt_level":"0","debuginfo":0,"debug_assertions":true,"overflow_checks":true,"test":true}},
                 "features":[],"filenames":[],"executable":"/e","fresh":true}}"#,
                 command::root().display()
             )
             .replace('\n', "")
         };
-        let read = |told: &str| Message::parse_stream(told.as_bytes()).next().unwrap().unwrap();
-        assert_eq!(super::program(read(&told(true))).unwrap().name(), "core test engine");
-        assert!(super::program(read(&told(false))).is_none());
+        let read = |told: &str| match Message::parse_stream(told.as_bytes()).next().unwrap().unwrap() {
+            Message::CompilerArtifact(artifact) => super::program(artifact),
+            other => panic!("{other:?}"),
+        };
+        let world = read(&told("test", "world")).unwrap();
+        assert_eq!((world.name(), world.lane()), ("core test world", Lane::Computing));
+        assert_eq!(read(&told("test", "engine")).unwrap().lane(), Lane::Other);
+        assert!(read(&told("test", LEFT_OUT)).is_none());
     }
 }

@@ -3,14 +3,12 @@
 
 use tenure_testkit::{EtcdCluster, EtcdOptions, PostgresOptions, PostgresServer, RedisOptions, RedisServer};
 
-use crate::command::{Failure, Outcome, cargo};
-use crate::steps::{self, Counts};
+use crate::command::{Failure, Outcome};
+use crate::programs::{self, Program};
 
-/// With all features of everything, so that nothing is built again for it.
-const TESTS: &[&str] =
-    &["test", "--workspace", "--all-features", "--no-fail-fast", "--test", "application", "--test", "box_office"];
+const TESTS: &[&str] = &["test application", "examples/swap_in_tests test box_office"];
 
-pub(crate) fn run() -> Outcome {
+pub(crate) fn run(programs: &[Program]) -> Outcome {
     let redis = RedisServer::start(RedisOptions::new()).map_err(|error| Failure(format!("no Redis: {error}")))?;
     let etcd = EtcdCluster::single(EtcdOptions::new()).map_err(|error| Failure(format!("no etcd: {error}")))?;
     let folder = tenure_testkit::TempDir::new("swap").map_err(|error| Failure(format!("no folder: {error}")))?;
@@ -19,10 +17,12 @@ pub(crate) fn run() -> Outcome {
     let postgres = postgres.map_err(|error| Failure(format!("no PostgreSQL: {error}")))?;
     let database = format!("{}?migrate=true", postgres.url("postgres"));
     for url in [file, database, redis.url(), etcd.url()] {
-        let name = format!("the application on {url}");
-        let ended = steps::run_as(&name, cargo(TESTS).env("TENURE_URL", url), |out| Counts::of(out).to_string())?;
-        if Counts::of(&ended.stdout).passed == 0 {
-            return Err(Failure(format!("{name}: no test ran")));
+        println!("the application on {url}");
+        for name in TESTS {
+            let counts = programs::find(programs, name)?.run(|command| command.env("TENURE_URL", &url))?;
+            if counts.passed == 0 {
+                return Err(Failure(format!("{name} on {url}: no test ran")));
+            }
         }
     }
     Ok(())

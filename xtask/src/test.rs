@@ -1,14 +1,13 @@
 //! Every test there is, with real servers.
 
-use crate::again;
-use crate::chaos;
-use crate::command::{Failure, Outcome, cargo};
-use crate::conformance;
-use crate::others;
-use crate::programs;
+use std::path::Path;
+use std::thread;
+
+use crate::command::{self, Failure, Outcome};
+use crate::programs::{self, Built, Lane};
 use crate::setup::{self, Install};
-use crate::steps;
-use crate::swap;
+use crate::steps::{self, Counts};
+use crate::{again, chaos, conformance, others, swap};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
@@ -36,16 +35,45 @@ pub(crate) fn run(options: &Options) -> Outcome {
     options.begin();
     let install = if options.no_install { Install::Never } else { Install::Allowed };
     setup::prepare(install)?;
+    run_built(options, &programs::build()?, || Ok(()))
+}
+
+/// Runs every test that was built: those with servers, which mostly wait, and beside them what computes, `more` as its last. That
+/// takes what the others leave of the machine. Who waits for servers does not call cargo: one of its commands waits for the other.
+pub(crate) fn run_built(options: &Options, built: &Built, more: impl FnOnce() -> Outcome + Send) -> Outcome {
+    let install = if options.no_install { Install::Never } else { Install::Allowed };
     let python = setup::python_with_redis(install)?;
     others::fetch(install);
-    let programs = programs::build()?;
-    again::tests(&programs)?;
-    swap::run()?;
+    thread::scope(|scope| {
+        let computing = scope.spawn(|| {
+            again::tests(&built.tests, &[Lane::Computing])?;
+            examples()?;
+            more()
+        });
+        let waiting = with_servers(options, built, &python);
+        let computed = computing.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        match (waiting, computed) {
+            (Err(Failure(one)), Err(Failure(other))) => Err(Failure(format!("{one}; {other}"))),
+            (waiting, computed) => waiting.and(computed),
+        }
+    })
+}
+
+/// The examples in the docs.
+fn examples() -> Outcome {
+    let examples = ["test", "--workspace", "--all-features", "--doc", "--no-fail-fast"];
+    let count = |out: &str| Counts::of(out).to_string();
+    steps::run_as("examples in the docs", &mut command::cargo_giving_way(&examples), count).map(drop)
+}
+
+fn with_servers(options: &Options, built: &Built, python: &Path) -> Outcome {
+    again::tests(&built.tests, &[Lane::Waiting, Lane::Other])?;
+    swap::run(&built.tests)?;
     // Tests that need more than cargo and the servers are ignored by default; here it is at hand.
-    let peers = programs::find(&programs, "driver-redis test interop")?;
+    let peers = programs::find(&built.tests, "driver-redis test interop")?;
     peers.run(|command| command.arg("--include-ignored").env("TENURE_PYTHON", python))?;
     // Few at a time: each starts many servers, which take each other for dead when the machine has no time for them.
-    let topologies = programs::find(&programs, "backends test topologies")?;
+    let topologies = programs::find(&built.tests, "backends test topologies")?;
     let failovers = |threads| {
         topologies.run(|command| command.args(["--include-ignored", "--nocapture", "--test-threads", threads]))
     };
@@ -54,9 +82,9 @@ pub(crate) fn run(options: &Options) -> Outcome {
         failovers("1")?;
     }
     if options.full {
-        let long = ["test", "--package", "tenure-backends", "--all-features", "--test", "chaos"];
-        steps::run(cargo(&long).args(["--", "--ignored", "--nocapture"]))?;
+        programs::find(&built.tests, "backends test chaos")?
+            .run(|command| command.args(["--ignored", "--nocapture"]))?;
     }
-    chaos::run_all()?;
-    conformance::run_all(&setup::target().join("conformance"))
+    chaos::run_all(built.bin("chaos")?)?;
+    conformance::run_all(built.bin("conformance")?, &setup::target().join("conformance"))
 }

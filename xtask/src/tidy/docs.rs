@@ -2,12 +2,14 @@
 //! promise that no case tries to break.
 
 use std::collections::BTreeSet;
+use std::path::Path;
+use std::process::Command;
 
 use super::lengths::read;
 use crate::command::Findings;
 use crate::command::{Failure, Outcome, output};
 use crate::compare::page;
-use crate::conformance::suite;
+use crate::conformance;
 
 /// What to do about a stale page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,7 +20,8 @@ pub(super) enum Stale {
 
 const GENERATED: &[(&str, &str)] = &[("docs/cases.md", "cases"), ("docs/capabilities.md", "capabilities")];
 
-pub(super) fn check(stale: Stale) -> Outcome<Findings> {
+pub(super) fn check(stale: Stale, suite: Option<&Path>) -> Outcome<Findings> {
+    let backends = |args: &[&str]| output(suite.map_or_else(conformance::suite, Command::new).args(args));
     let mut findings = Findings::new();
     for (path, page) in GENERATED {
         let fresh = backends(&["--page", page])?;
@@ -43,10 +46,6 @@ fn performance_is(stale: Stale) -> Outcome<bool> {
         Stale::Rewrite => page::rewrite().map(|()| false),
         Stale::Report => Ok(page::stale()?.is_some()),
     }
-}
-
-fn backends(args: &[&str]) -> Outcome<String> {
-    output(suite().args(args))
 }
 
 /// Every claim (a list item or a table row of the page) names at least one case or test, and every named case exists.

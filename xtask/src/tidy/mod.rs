@@ -9,6 +9,8 @@ mod lengths;
 mod lua;
 mod msrv;
 
+use std::path::Path;
+
 use crate::command::{Failure, Outcome};
 
 #[derive(Debug, Default, clap::Args)]
@@ -18,7 +20,8 @@ pub(crate) struct Options {
     fix: bool,
 }
 
-pub(crate) fn run(options: &Options) -> Outcome {
+/// `suite` is the program that prints the suite's pages, if it is built.
+pub(crate) fn run(options: &Options, suite: Option<&Path>) -> Outcome {
     let fix = if options.fix { docs::Stale::Rewrite } else { docs::Stale::Report };
     let metadata = cargo_metadata::MetadataCommand::new()
         .exec()
@@ -30,7 +33,7 @@ pub(crate) fn run(options: &Options) -> Outcome {
     findings.extend(circles::check()?);
     findings.extend(lua::check()?);
     findings.extend(glossary::check()?);
-    findings.extend(docs::check(fix)?);
+    findings.extend(docs::check(fix, suite)?);
     findings.extend(cookbook::check(fix)?);
     if findings.is_empty() {
         println!("tidy: nothing to complain about");

@@ -141,7 +141,7 @@ impl Reentrant {
 
     async fn take(&self, patience: Patience) -> Result<Option<ReentrantGuard>> {
         let name = self.supported()?;
-        let ask = self.options.ask(name, Some(self.owner), &self.shared().config);
+        let ask = self.options.ask(name, Some(self.owner), self.shared().config.ttl);
         let ask = ask.map_err(|error| error.during(self.shared().driver(), "acquire", name))?;
         Ok(acquire(&self.local_queues, &ask, patience).await?.map(|held| ReentrantGuard::new(held, self.owner)))
     }

@@ -1,13 +1,55 @@
-//! What a lock is asked for, and what lets a lease be passed on among those who ask for the same.
+//! What a lock is asked for, as it was given and once it is checked; and what lets a lease be passed on among those who ask for the same.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
 
 use crate::engine::lease::Upkeep;
 use crate::value::clock::LeaseInstant;
-use crate::value::error::{Label, LockName};
+use crate::value::error::{Error, ErrorKind, Label, LockName, Result};
 use crate::value::token::OwnerId;
 use crate::value::ttl::Ttl;
+
+/// Options as they were given; checked when the lock is asked for.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Options {
+    pub(crate) ttl: Option<(Duration, Upkeep)>,
+    pub(crate) max_hold: Option<Duration>,
+    pub(crate) at_least: Option<Duration>,
+    pub(crate) label: Option<String>,
+    pub(crate) line: Line,
+}
+
+impl Options {
+    /// What is asked for, with the client's ttl unless there is one of its own.
+    pub(crate) fn ask(&self, name: &LockName, owner: Option<OwnerId>, default: Ttl) -> Result<Ask> {
+        let (ttl, upkeep) = self.lease(default)?;
+        if self.max_hold.is_some_and(|most| most.is_zero()) {
+            return Err(Error::new(ErrorKind::InvalidArgument, "a max_hold of zero leaves nothing to hold"));
+        }
+        let at_least = self.at_least.filter(|least| !least.is_zero());
+        for (what, end) in [("max_hold", self.max_hold), ("fixed ttl", self.fixed_ttl())] {
+            if let (Some(least), Some(end)) = (at_least, end)
+                && least > end
+            {
+                let text = format!("at_least of {least:?} is longer than the {what} of {end:?}");
+                return Err(Error::new(ErrorKind::InvalidArgument, text));
+            }
+        }
+        let label = self.label.as_deref().map(Label::new).transpose()?;
+        Ok(Ask { name: name.clone(), owner, ttl, upkeep, max_hold: self.max_hold, at_least, label, line: self.line })
+    }
+
+    pub(crate) fn lease(&self, default: Ttl) -> Result<(Ttl, Upkeep)> {
+        Ok(match self.ttl {
+            Some((ttl, upkeep)) => (Ttl::new(ttl)?, upkeep),
+            None => (default, Upkeep::Renewed),
+        })
+    }
+
+    fn fixed_ttl(&self) -> Option<Duration> {
+        self.ttl.filter(|(_, upkeep)| *upkeep == Upkeep::Fixed).map(|(ttl, _)| ttl)
+    }
+}
 
 /// What is wanted: checked, and not yet asked for.
 #[derive(Clone, Debug)]

@@ -48,7 +48,7 @@ pub(crate) enum Answered {
 impl Attempt {
     /// An attempt that may be granted up to `fences` consecutive fences.
     pub(crate) fn new(reservation: Reservation, ask: &Ask, queue: Queueing, fences: u32) -> Self {
-        reservation.shared().reaper.begins();
+        reservation.shared().under_way.begins();
         let token = OwnerToken::random();
         let (name, label) = (ask.name.clone(), ask.label.clone());
         Self {
@@ -75,7 +75,7 @@ impl Attempt {
         let shared = Arc::clone(reservation.shared());
         self.hand_over(&shared);
         *self = Self::new(reservation, ask, queue, self.request.fences);
-        shared.reaper.ends(); // the old one; never none in between
+        shared.under_way.ends(); // the old one; never none in between
     }
 
     fn hand_over(&self, shared: &Shared) {
@@ -196,7 +196,7 @@ impl Attempt {
         let Some(lease) = lease else { return Ok(Answered::Spent) };
         let place = self.reservation.take().ok_or_else(gone)?;
         shared.renewer.watch_over(&lease);
-        shared.reaper.ends();
+        shared.under_way.ends();
         let held = HeldEntry::new(place, lease, *token, grant.depth).at_least(least);
         Ok(Answered::Won(held.with_fences(grant.fences.min(self.request.fences))))
     }
@@ -211,6 +211,6 @@ impl Drop for Attempt {
         let Some(reservation) = &self.reservation else { return };
         let shared = reservation.shared();
         self.hand_over(shared);
-        shared.reaper.ends();
+        shared.under_way.ends();
     }
 }

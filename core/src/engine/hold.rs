@@ -300,18 +300,18 @@ struct Unacknowledged<'a> {
 
 impl<'a> Unacknowledged<'a> {
     fn of(hold: &'a HeldEntry, entry: Entry) -> Self {
-        hold.shared().reaper.begins();
+        hold.shared().under_way.begins();
         Self { hold, entry: Some(entry) }
     }
 }
 
 impl Drop for Unacknowledged<'_> {
     fn drop(&mut self) {
-        let reaper = &self.hold.shared().reaper;
+        let shared = self.hold.shared();
         if let Some(entry) = self.entry.take() {
-            reaper.push(Cleanup::of_lease(&self.hold.lease, &entry));
+            shared.reaper.push(Cleanup::of_lease(&self.hold.lease, &entry));
         }
-        reaper.ends();
+        shared.under_way.ends();
     }
 }
 
@@ -436,7 +436,7 @@ pub(crate) enum Adopted {
 /// Renews a hold that is known by its token, and looks after it from now on. Dropped half-way, or failed, it leaves the hold as it
 /// was, but that its lease may be longer.
 pub(crate) async fn adopt(shared: &Arc<Shared>, turn: LockTurn, ask: &Ask) -> Result<Adopted> {
-    let _under_way = shared.reaper.attempt(); // whoever closes the client waits for what comes of it
+    let _under_way = shared.under_way.attempt(); // whoever closes the client waits for what comes of it
     shared.check(ask)?;
     let place = shared.reserve()?;
     let LockTurn { lock: name, token, fence } = turn.clone();

@@ -71,10 +71,8 @@ pub(crate) struct Reaper {
     /// What is undone later: leases that are left standing. Nobody waits for them.
     standing: Mutex<BTreeMap<LeaseInstant, Vec<Cleanup>>>,
     stand: AtomicUsize,
-    /// Attempts and releases under way, each of which may still hand something over.
-    under_way: AtomicUsize,
     more: Notify,
-    /// Told whenever `pending` or `under_way` falls to zero.
+    /// Told whenever `pending` falls to zero.
     drained: Notify,
     closing: std::sync::atomic::AtomicBool,
 }
@@ -120,7 +118,7 @@ impl Reaper {
     fn put_off(&self, cleanup: Cleanup, until: LeaseInstant) {
         self.stand.fetch_add(1, Ordering::AcqRel);
         self.standing.lock().unwrap_or_else(PoisonError::into_inner).entry(until).or_default().push(cleanup);
-        self.one_less(&self.pending);
+        self.one_less();
     }
 
     /// Takes up again what was put off until now. Returns when there will be more.
@@ -144,45 +142,13 @@ impl Reaper {
         self.more.notify_one();
     }
 
-    /// Counts an attempt for as long as its work takes.
-    pub(crate) fn attempt(&self) -> impl Drop + use<'_> {
-        self.begins();
-        UnderWay(self)
-    }
-
-    /// An attempt or a release begins.
-    pub(crate) fn begins(&self) {
-        self.under_way.fetch_add(1, Ordering::AcqRel);
-    }
-
-    pub(crate) fn ends(&self) {
-        self.one_less(&self.under_way);
-    }
-
-    /// Waits until no attempt and no release is under way.
-    pub(crate) async fn settled(&self) {
-        self.reaches_zero(&self.under_way).await;
-    }
-
     /// Waits until nothing is pending.
     pub(crate) async fn drained(&self) {
-        self.reaches_zero(&self.pending).await;
+        reaches_zero(&self.pending, &self.drained).await;
     }
 
-    async fn reaches_zero(&self, count: &AtomicUsize) {
-        loop {
-            let fallen = self.drained.notified();
-            tokio::pin!(fallen);
-            fallen.as_mut().enable();
-            if count.load(Ordering::Acquire) == 0 {
-                return;
-            }
-            fallen.await;
-        }
-    }
-
-    fn one_less(&self, count: &AtomicUsize) {
-        if count.fetch_sub(1, Ordering::AcqRel) == 1 {
+    fn one_less(&self) {
+        if self.pending.fetch_sub(1, Ordering::AcqRel) == 1 {
             self.drained.notify_waiters();
         }
     }
@@ -209,12 +175,16 @@ impl Reaper {
     }
 }
 
-/// An attempt under way.
-struct UnderWay<'a>(&'a Reaper);
-
-impl Drop for UnderWay<'_> {
-    fn drop(&mut self) {
-        self.0.ends();
+/// Waits until the count is zero, of which `fallen` tells.
+pub(super) async fn reaches_zero(count: &AtomicUsize, fallen: &Notify) {
+    loop {
+        let notified = fallen.notified();
+        tokio::pin!(notified);
+        notified.as_mut().enable();
+        if count.load(Ordering::Acquire) == 0 {
+            return;
+        }
+        notified.await;
     }
 }
 
@@ -236,7 +206,7 @@ impl Job {
         let Some(cleanup) = &self.cleanup else { return };
         match undo(cleanup, calls, &self.reaper).await {
             Undone::NotYet => return, // dropped, it goes to the end of the queue
-            Undone::Settled => self.reaper.one_less(&self.reaper.pending),
+            Undone::Settled => self.reaper.one_less(),
             Undone::Stands(until) => {
                 self.cleanup.take().into_iter().for_each(|cleanup| self.reaper.put_off(cleanup, until));
             }

@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError, Weak};
 use std::time::Duration;
 
-use tokio::sync::{Semaphore, SemaphorePermit, watch};
+use tokio::sync::{Notify, Semaphore, SemaphorePermit, watch};
 use tokio::time::timeout;
 
-use super::reaper::{Calls, Cleanup, Reaper};
+use super::reaper::{Calls, Cleanup, Reaper, reaches_zero};
 use crate::background::Background;
 use crate::driver::{Backend, ReentrantHold};
 use crate::engine::ask::Ask;
@@ -50,6 +50,7 @@ pub(crate) struct Shared {
     pub(crate) config: Config,
     pub(crate) renewer: Arc<Renewer>,
     pub(crate) reaper: Arc<Reaper>,
+    pub(crate) under_way: UnderWay,
     pub(crate) owners: ReentrantLeases,
     /// Before requests that take locks, and before those that give them back: these wait for none of those.
     pub(crate) taking: Gate,
@@ -70,6 +71,7 @@ impl Shared {
             config,
             renewer: Arc::default(),
             reaper: Arc::default(),
+            under_way: UnderWay::default(),
             owners: ReentrantLeases::default(),
             taking: Gate::default(),
             giving: Gate::default(),
@@ -159,7 +161,7 @@ impl Shared {
         self.end_holds();
         self.start()?;
         let all_undone = async {
-            self.reaper.settled().await;
+            self.under_way.settled().await;
             self.end_holds(); // those that attempts under way still won
             settled.await;
             self.reaper.drained().await;
@@ -228,6 +230,46 @@ impl Reservation {
 impl Drop for Reservation {
     fn drop(&mut self) {
         self.0.busy.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+/// Attempts and releases under way, each of which may still hand something over to the reaper.
+#[derive(Debug, Default)]
+pub(crate) struct UnderWay {
+    count: AtomicUsize,
+    /// Told whenever there is none any more.
+    none: Notify,
+}
+
+impl UnderWay {
+    /// An attempt or a release begins.
+    pub(crate) fn begins(&self) {
+        self.count.fetch_add(1, Ordering::AcqRel);
+    }
+
+    pub(crate) fn ends(&self) {
+        if self.count.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.none.notify_waiters();
+        }
+    }
+
+    /// Counts an attempt for as long as its work takes.
+    pub(crate) fn attempt(&self) -> impl Drop + use<'_> {
+        self.begins();
+        Ends(self)
+    }
+
+    /// Waits until none is under way.
+    async fn settled(&self) {
+        reaches_zero(&self.count, &self.none).await;
+    }
+}
+
+struct Ends<'a>(&'a UnderWay);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.ends();
     }
 }
 

@@ -18,7 +18,7 @@ use crate::lock::{Lock, LockAll, LockGuard};
 use crate::queue::{Codec, Fetcher, ParkedWatcher, Queue, list_queues, queue_driver, run_fetcher};
 use crate::reentrant::Reentrant;
 use crate::value::error::{Error, ErrorKind, LockName, Result};
-use crate::value::queue_name::QueueName;
+use crate::value::queue::QueueName;
 use crate::value::token::{FencingToken, OwnerId, OwnerToken};
 use crate::value::ttl::{DriftBound, Ttl};
 

@@ -43,7 +43,7 @@ mod enabled {
     use crate::value::clock::LeaseInstant;
     use crate::value::error::Error;
     use crate::value::error::LockName;
-    use crate::value::queue_name::{MessageId, QueueName};
+    use crate::value::queue::{MessageId, QueueName};
     use crate::value::token::FencingToken;
     use crate::value::ttl::LostReason;
 
@@ -167,7 +167,7 @@ mod disabled {
     use crate::value::clock::LeaseInstant;
     use crate::value::error::Error;
     use crate::value::error::LockName;
-    use crate::value::queue_name::{MessageId, QueueName};
+    use crate::value::queue::{MessageId, QueueName};
     use crate::value::token::FencingToken;
     use crate::value::ttl::LostReason;
 

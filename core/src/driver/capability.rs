@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::value::error::{Error, ErrorKind, Result};
-use crate::value::limits::{Attempts, Delay, Lease, Payload};
+use crate::value::queue::{Attempts, Delay, Lease, Payload};
 use crate::value::ttl::Ttl;
 
 /// What a driver's plain locks promise. Constant for the life of the driver.

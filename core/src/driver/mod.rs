@@ -63,7 +63,7 @@ mod wake;
 
 pub use crate::value::clock::LeaseInstant;
 pub use crate::value::error::{one_line, reason};
-pub use crate::value::limits::{Attempts, Delay, Lease, Payload};
+pub use crate::value::queue::{Attempts, Delay, Lease, Payload};
 pub use crate::value::ttl::Ttl;
 pub use capability::{
     Exclusion, Fencing, Introspection, KeyedConcurrency, LeaseRange, LockCapabilities, OwnerScope, Parking,

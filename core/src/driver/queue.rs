@@ -10,8 +10,9 @@ use crate::driver::{
     Received, Settle, Settled, TurnGiven, Watch,
 };
 use crate::value::error::{LockName, Result};
-use crate::value::limits::{Attempts, Delay, Lease, Payload, QueueLimits};
-use crate::value::queue_name::{ConcurrencyKey, MessageId, QueueName, Reason, Recurrence};
+use crate::value::queue::{
+    Attempts, ConcurrencyKey, Delay, Lease, MessageId, Payload, QueueLimits, QueueName, Reason, Recurrence,
+};
 
 /// Delay queues of one backend. The rules that all methods share are in the [module's documentation](super).
 ///

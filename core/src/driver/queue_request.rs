@@ -3,8 +3,7 @@
 use std::time::Duration;
 
 use crate::value::error::LockName;
-use crate::value::limits::{Attempts, Delay, Lease, Payload};
-use crate::value::queue_name::{ConcurrencyKey, MessageId, QueueName, Reason, Recurrence};
+use crate::value::queue::{Attempts, ConcurrencyKey, Delay, Lease, MessageId, Payload, QueueName, Reason, Recurrence};
 use crate::value::token::{FencingToken, OwnerToken};
 
 /// A message to be stored.

@@ -5,8 +5,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::{Cause, DeadCause, Due, NamedId, NewMessage, Settlement};
 use crate::value::clock::LeaseInstant;
-use crate::value::limits::{Attempts, Delay, Rate};
-use crate::value::queue_name::{Reason, Recurrence};
+use crate::value::queue::{Attempts, Delay, Rate, Reason, Recurrence};
 use crate::value::token::{FencingToken, OwnerToken};
 
 /// The tokens that were abandoned a short while ago, each for [`Tombstones::LIFE`]: a request of theirs that arrives
@@ -406,7 +405,7 @@ impl NamedId {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::value::limits::Payload;
+    use crate::value::queue::Payload;
 
     fn delivered(attempt: u32, attempts: u32) -> Lifecycle<u64> {
         let mut message = NewMessage::new(Payload::new(*b"").unwrap());

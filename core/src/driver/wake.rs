@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
-use crate::value::queue_name::QueueName;
+use crate::value::queue::QueueName;
 use crate::value::token::{FencingToken, OwnerToken};
 
 /// What a waiter is told.

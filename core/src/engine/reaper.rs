@@ -19,7 +19,7 @@ use crate::engine::lease::{Entry, Lease, LeaseKey, Past, UndoMark, outlast, quie
 use crate::telemetry;
 use crate::value::clock::LeaseInstant;
 use crate::value::error::{Error, ErrorKind, LockName, Result};
-use crate::value::queue_name::QueueName;
+use crate::value::queue::QueueName;
 use crate::value::token::{OwnerId, OwnerToken};
 use crate::value::ttl::DriftBound;
 

@@ -14,7 +14,7 @@ use crate::queue::handle::Queue;
 use crate::queue::message::decode;
 use crate::queue::{MessageId, QueueLimits, QueueName};
 use crate::value::error::{Error, Result};
-use crate::value::limits::Delay;
+use crate::value::queue::Delay;
 
 /// How many messages one step of a purge removes: short enough for a backend to do other work in between.
 const PURGE_STEP: usize = 1000;

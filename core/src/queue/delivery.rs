@@ -11,7 +11,7 @@ use crate::queue::message::{Codec, decode};
 use crate::queue::recurring::schedule::Occurrence;
 use crate::queue::{ConcurrencyKey, MessageId, Reason};
 use crate::value::error::{Error, ErrorKind, LockName, Result};
-use crate::value::limits::{Delay, Lease, Payload};
+use crate::value::queue::{Delay, Lease, Payload};
 use crate::value::token::FencingToken;
 
 /// After how long a message is due again whose delivery was dropped: doubled with each attempt, up to the longest.

@@ -16,7 +16,7 @@ use crate::queue::fetcher::{Answered, Demand, Fetcher, InFlight, Patience, Pendi
 use crate::queue::requests::DRIVER;
 use crate::value::clock::LeaseInstant;
 use crate::value::error::{Error, ErrorKind, Result};
-use crate::value::limits::Lease;
+use crate::value::queue::Lease;
 use crate::{alarm, telemetry};
 
 /// How long a waiting receiver sleeps at most where nothing wakes it, or it is not known yet whether the watch can be trusted:

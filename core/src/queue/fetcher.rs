@@ -24,7 +24,7 @@ use crate::queue::{MessageId, QueueName};
 use crate::telemetry;
 use crate::value::clock::LeaseInstant;
 use crate::value::error::{Error, ErrorKind, LockName, Result};
-use crate::value::limits::{Delay, Lease};
+use crate::value::queue::{Delay, Lease};
 use crate::value::token::OwnerToken;
 
 pub(crate) struct Fetcher {

@@ -13,7 +13,7 @@ use crate::driver::{DelayQueue, QueueCapabilities, Settled};
 use crate::queue::fetcher::{Fetcher, InFlight, Patience};
 use crate::value::clock::LeaseInstant;
 use crate::value::error::{Error, ErrorKind, Result};
-use crate::value::limits::{Attempts, Lease};
+use crate::value::queue::{Attempts, Lease};
 
 /// The pause of those who go on after a failed request for messages.
 pub(super) const AFTER_FAILURE: Duration = Duration::from_secs(1);

@@ -10,7 +10,7 @@ use crate::call::caught;
 use crate::driver::{Due, IfKnown, KeyedConcurrency, NamedId, NewMessage, QueueCapabilities};
 use crate::value::clock::until_wall_clock;
 use crate::value::error::{Error, ErrorKind, LockName, Result};
-use crate::value::limits::{Attempts, Delay, Payload};
+use crate::value::queue::{Attempts, Delay, Payload};
 
 /// For how long an id stays known after its message was acknowledged, unless told otherwise.
 const DEFAULT_WINDOW: Duration = Duration::from_secs(3600);

@@ -24,8 +24,7 @@ pub use crate::driver::{
     Cancelled, Cause, DeadCause, DeadLetter, DeadPage, DeadPlace, IfKnown, ListPlace, Listed, MessageInfo, MessagePage,
     MessageState, Pushed, QueueCapabilities, QueueStats, Rescheduled, Settled, Settlement,
 };
-pub use crate::value::limits::{Payload, QueueLimits, Rate};
-pub use crate::value::queue_name::{ConcurrencyKey, MessageId, QueueName, Reason, Recurrence};
+pub use crate::value::queue::{ConcurrencyKey, MessageId, Payload, QueueLimits, QueueName, Rate, Reason, Recurrence};
 pub use admin::DeadLetters;
 #[cfg(feature = "json")]
 pub use message::Json;

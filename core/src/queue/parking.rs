@@ -17,7 +17,7 @@ use crate::queue::handle::Queue;
 use crate::queue::{Message, MessageId};
 use crate::value::clock::LeaseInstant;
 use crate::value::error::{ErrorKind, LockName, Result};
-use crate::value::limits::Delay;
+use crate::value::queue::Delay;
 
 /// What became of a request that needed a lock.
 #[derive(Debug)]

@@ -20,7 +20,7 @@ use crate::driver::{DelayQueue, Extended, Extension, NewMessage, Pushed, QueueCa
 use crate::engine::shared::Shared;
 use crate::value::clock::LeaseInstant;
 use crate::value::error::{Error, ErrorKind, Result};
-use crate::value::queue_name::QueueName;
+use crate::value::queue::QueueName;
 
 /// Who panicked, in errors.
 pub(super) const DRIVER: &str = "the driver";

@@ -3,7 +3,6 @@
 pub(crate) mod clock;
 pub(crate) mod error;
 pub(crate) mod fence;
-pub(crate) mod limits;
-pub(crate) mod queue_name;
+pub(crate) mod queue;
 pub(crate) mod token;
 pub(crate) mod ttl;

@@ -12,8 +12,7 @@ use crate::queue::Queue;
 use crate::queue::recurring::schedule::{Plan, Schedule, millis};
 use crate::value::clock::wall_clock;
 use crate::value::error::{Error, ErrorKind, Result};
-use crate::value::limits::{Attempts, Delay, Payload};
-use crate::value::queue_name::MessageId;
+use crate::value::queue::{Attempts, Delay, MessageId, Payload};
 
 pub use schedule::{Missed, OccurrenceEnd};
 

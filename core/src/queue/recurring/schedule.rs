@@ -6,8 +6,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use crate::driver::{Cause, RawDelivery, Settlement};
 use crate::value::clock::wall_clock;
 use crate::value::error::{Error, ErrorKind, Result};
-use crate::value::limits::{Attempts, Delay};
-use crate::value::queue_name::{Reason, Recurrence};
+use crate::value::queue::{Attempts, Delay, Reason, Recurrence};
 #[cfg(feature = "cron")]
 pub(super) use cron::Cron;
 
@@ -408,7 +407,7 @@ mod properties {
     //! Stored schedules are read with inputs that nobody thought of.
 
     use crate::queue::recurring::schedule::Plan;
-    use crate::value::queue_name::Recurrence;
+    use crate::value::queue::Recurrence;
     use proptest::prelude::*;
     use tenure_testkit::inputs::{self, assert_sound};
 

@@ -9,7 +9,7 @@ use crate::queue::parking::PARKED_AT_MOST;
 
 use crate::queue::worker::job::{Hook, WorkerEvent};
 use crate::value::error::{Error, ErrorKind, LockName, Result};
-use crate::value::limits::{Delay, Lease};
+use crate::value::queue::{Delay, Lease};
 use crate::value::ttl::Ttl;
 
 /// Settings of a [`Worker`](crate::queue::Worker); made by [`Queue::worker`].

@@ -11,8 +11,7 @@ use tokio::sync::watch;
 use crate::driver::{Cause, Settled};
 use crate::queue::{Delivery, OccurrenceEnd};
 use crate::value::error::{Error, LockName, Result};
-use crate::value::limits::Payload;
-use crate::value::queue_name::{MessageId, Reason};
+use crate::value::queue::{MessageId, Payload, Reason};
 use crate::value::token::FencingToken;
 
 /// How far a worker is from its end.

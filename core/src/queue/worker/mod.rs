@@ -22,8 +22,7 @@ use crate::queue::Delivery;
 use crate::queue::handle::AFTER_FAILURE;
 
 use crate::value::error::{Error, ErrorKind, LockName, Result};
-use crate::value::limits::Delay;
-use crate::value::queue_name::Reason;
+use crate::value::queue::{Delay, Reason};
 use crate::{alarm, telemetry};
 
 pub use builder::{Jitter, RetryPolicy, WorkerBuilder};

@@ -15,6 +15,7 @@ const FEATURES: &[(&str, &[&str])] = &[
     ("tenure-mysql", &["", "tls"]),
     ("tenure-postgres", &["", "tls"]),
     ("tenure-sqlite", &["bundled"]),
+    ("tenure-cli", &[""]),
 ];
 
 const FACADE: &[&str] = &[

@@ -36,6 +36,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "tenure-sqlite",
         ],
     ),
+    ("tenure-cli", &["tenure"]),
     ("cookbook-example", &["tenure"]),
     ("custom-driver-example", &["tenure-core"]),
     ("swap-in-tests-example", &["tenure"]),

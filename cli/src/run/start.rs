@@ -1,0 +1,91 @@
+//! The parent's side of a start: the program is there, and does not begin before it is told to.
+
+use std::ffi::OsString;
+use std::io::{self, IoSlice, stdin};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::unix::net::UnixStream as StdStream;
+use std::os::unix::process::CommandExt as _;
+use std::process::{Command, Stdio};
+
+use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
+use rustix::process::{Pid, Signal, WaitOptions, getpid, kill_process, waitpid};
+use tokio::io::AsyncReadExt as _;
+use tokio::net::UnixStream;
+
+use super::launcher;
+
+/// This program itself, also when its file has been replaced meanwhile.
+const OURSELVES: &str = "/proc/self/exe";
+
+/// A process, the first of its group, that becomes the program when it is told to.
+#[derive(Debug)]
+pub(super) struct Prepared {
+    leader: Pid,
+    link: UnixStream,
+}
+
+impl Prepared {
+    /// Must be called by the thread that lives as long as this program: the child ends with it.
+    pub(super) fn start(words: &[OsString], variables: &[(&str, OsString)]) -> io::Result<Self> {
+        let (ours, theirs) = StdStream::pair()?;
+        ours.set_nonblocking(true)?;
+        let parent = getpid().as_raw_nonzero().to_string();
+        let mut command = Command::new(OURSELVES);
+        command.arg(launcher::COMMAND).arg(parent).args(words);
+        command.envs(variables.iter().map(|(name, value)| (name, value)));
+        let child = command.stdin(Stdio::from(OwnedFd::from(theirs))).process_group(0).spawn()?;
+        Ok(Self { leader: Pid::from_child(&child), link: UnixStream::from_std(ours)? })
+    }
+
+    /// The process, and the group that it is the first of.
+    pub(super) fn leader(&self) -> Pid {
+        self.leader
+    }
+
+    /// Returns when the process waits for the word. Safe to drop.
+    pub(super) async fn ready(&mut self) -> io::Result<()> {
+        let mut said = [0; 1];
+        self.link.read_exact(&mut said).await?;
+        if said == *launcher::READY { Ok(()) } else { Err(io::Error::other("the launcher is another program")) }
+    }
+
+    /// Gives the word, and standard input with it.
+    pub(super) fn go(self) -> io::Result<Launch> {
+        let input = stdin();
+        let input = [input.as_fd()];
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut control = SendAncillaryBuffer::new(&mut space);
+        control.push(SendAncillaryMessage::ScmRights(&input));
+        sendmsg(&self.link, &[IoSlice::new(launcher::GO)], &mut control, SendFlags::NOSIGNAL)?;
+        Ok(Launch { link: Some(self.link) })
+    }
+
+    /// Gives no word: the process ends without having run anything.
+    pub(super) fn give_up(self) {
+        let _ = kill_process(self.leader, Signal::KILL);
+        let _ = waitpid(Some(self.leader), WaitOptions::empty());
+    }
+}
+
+/// A process that was told to become the program.
+#[derive(Debug)]
+pub(super) struct Launch {
+    link: Option<UnixStream>,
+}
+
+impl Launch {
+    /// Whether it is unknown so far if the program began.
+    pub(super) fn is_pending(&self) -> bool {
+        self.link.is_some()
+    }
+
+    /// Why the program cannot be run; `None` once it runs. Safe to drop.
+    pub(super) async fn failure(&mut self) -> Option<io::Error> {
+        let link = self.link.as_mut()?;
+        let mut number = [0; 4];
+        let read = link.read_exact(&mut number).await;
+        self.link = None;
+        read.ok().map(|_| io::Error::from_raw_os_error(i32::from_ne_bytes(number)))
+    }
+}

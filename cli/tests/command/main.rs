@@ -1,0 +1,11 @@
+//! The command with real children, signals, terminals and servers. The complaints that users of `consul lock`, `etcdctl lock`,
+//! `flock` and of wrappers for cron jobs have are tests here; each names the one that it stands for.
+
+mod end;
+mod loss;
+mod options;
+mod page;
+mod servers;
+mod support;
+mod terminal;
+mod waiting;

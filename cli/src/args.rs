@@ -2,6 +2,8 @@
 
 use clap::{Parser, Subcommand};
 
+use crate::operate::{ForceRelease, Inspect, Watch};
+use crate::queue::Queue;
 use crate::run::Run;
 use crate::speak::{Format, Voice, Volume};
 
@@ -34,6 +36,12 @@ pub(crate) struct Args {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     Run(Run),
+    Inspect(Inspect),
+    Watch(Watch),
+    ForceRelease(ForceRelease),
+    /// Look at the servers; exit 0 if all is fine, 1 if there are notes, 2 for danger
+    Doctor,
+    Queue(Queue),
 }
 
 impl Args {

@@ -6,6 +6,8 @@ use tenure::{Error, ErrorKind};
 
 /// Wrong usage: nothing was done.
 pub(crate) const USAGE: u8 = 64;
+/// The message will never be handled.
+pub(crate) const DATA: u8 = 65;
 /// The backend cannot be reached or cannot serve.
 pub(crate) const UNAVAILABLE: u8 = 69;
 /// Somebody else has the lock: nothing was run.
@@ -36,6 +38,10 @@ pub(crate) struct Failure {
 impl Failure {
     pub(crate) fn new(exit: u8, text: impl Into<String>) -> Self {
         Self { exit, text: text.into() }
+    }
+
+    pub(crate) fn system(error: &std::io::Error) -> Self {
+        Self::new(UNAVAILABLE, format!("the system refuses: {error}"))
     }
 
     pub(crate) fn usage(text: impl Into<String>) -> Self {

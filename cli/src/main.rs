@@ -5,6 +5,8 @@ mod backend;
 mod duration;
 mod exit;
 mod name;
+mod operate;
+mod queue;
 mod run;
 mod speak;
 
@@ -13,6 +15,7 @@ use std::process::ExitCode;
 use args::{Args, Command};
 use backend::Backend;
 use clap::Parser as _;
+use exit::Failure;
 
 fn main() -> ExitCode {
     let mut words = std::env::args_os().skip(1);
@@ -39,14 +42,19 @@ fn main() -> ExitCode {
 
 async fn obey(args: Args) -> u8 {
     let voice = args.voice();
-    let backend = match Backend::of(args.url) {
-        Ok(backend) => backend,
-        Err(failure) => {
-            voice.error(&failure.text);
-            return failure.exit;
+    let done = async {
+        let backend = Backend::of(args.url)?;
+        match args.command {
+            Command::Run(command) => Ok(run::run(command, &backend, voice).await),
+            Command::Inspect(command) => operate::inspect(&command, &backend, voice).await,
+            Command::Watch(command) => operate::watch(&command, &backend, voice).await,
+            Command::ForceRelease(command) => operate::force_release(&command, &backend, voice).await,
+            Command::Doctor => operate::doctor(&backend, voice).await,
+            Command::Queue(command) => queue::obey(command, &backend, voice).await,
         }
     };
-    match args.command {
-        Command::Run(run) => run::run(run, &backend, voice).await,
-    }
+    done.await.unwrap_or_else(|failure: Failure| {
+        voice.error(&failure.text);
+        failure.exit
+    })
 }

@@ -55,12 +55,14 @@ pub(crate) fn text(name: &[u8]) -> String {
     }
 }
 
+/// As a variable holds it; what one cannot hold, in digits.
+pub(crate) fn os(name: &[u8]) -> OsString {
+    if name.contains(&0) { hex(name).into() } else { OsString::from_vec(name.to_vec()) }
+}
+
 /// The variable that tells a program the name, and its value: a name with a zero byte is told in digits.
 pub(crate) fn variable(name: &[u8]) -> (&'static str, OsString) {
-    if name.contains(&0) {
-        return ("TENURE_LOCK_HEX", hex(name).into());
-    }
-    ("TENURE_LOCK", OsString::from_vec(name.to_vec()))
+    (if name.contains(&0) { "TENURE_LOCK_HEX" } else { "TENURE_LOCK" }, os(name))
 }
 
 #[cfg(test)]

@@ -57,6 +57,34 @@ impl Voice {
         }
     }
 
+    /// Prints a line of a result. Nobody there to read it is no failure.
+    pub(crate) fn print(self, line: &str) {
+        let _ = writeln!(anstream::stdout(), "{line}");
+    }
+
+    /// Prints bytes as they are.
+    pub(crate) fn bytes(self, bytes: &[u8]) {
+        let _ = std::io::stdout().write_all(bytes);
+    }
+
+    /// Prints a line of a result, over a line that is rewritten if there is one.
+    pub(crate) fn print_over(self, rewritten: bool, line: &str) {
+        if rewritten {
+            eprint!("{CLEAR_LINE}");
+        }
+        self.print(line);
+    }
+
+    /// Prints a line of a result that begins with a word of `doctor`.
+    pub(crate) fn print_coloured(self, word: &str, line: &str) {
+        let style = match word {
+            "fine" => AnsiColor::Green.on_default(),
+            "note" => WARNING,
+            _ => ERROR,
+        };
+        let _ = writeln!(anstream::stdout(), "{style}{word:<8}{style:#}{line}");
+    }
+
     /// Prints a result for programs, in one line.
     pub(crate) fn json(self, value: &impl Serialize) {
         match serde_json::to_string(value) {

@@ -1,6 +1,8 @@
 //! The command: takes the lock, runs the program, gives the lock back.
 
 use std::ffi::OsString;
+use std::os::fd::AsFd as _;
+use std::process::Stdio;
 use std::time::Duration;
 
 use rustix::process::{Signal, set_child_subreaper};
@@ -123,8 +125,7 @@ impl Course {
     }
 
     async fn take(&mut self, run: &Run, backend: &Backend, voice: Voice) -> Result<End, Failure> {
-        let system = |error: std::io::Error| Failure::new(exit::UNAVAILABLE, format!("the system refuses: {error}"));
-        let mut signals = Signals::hear().map_err(system)?;
+        let mut signals = Signals::hear().map_err(|error| Failure::system(&error))?;
         let ttl = run.ttl.unwrap_or(backend.ttl());
         if run.term_before.is_some_and(|before| before > ttl / 2) {
             return Err(Failure::usage(
@@ -230,7 +231,7 @@ impl Course {
         let (family, terminal) = (Family::before_any(), Terminal::of_input());
         let (variable, value) = name::variable(&self.name);
         let variables = [(variable, value), ("TENURE_FENCE", guard.fence().to_string().into())];
-        let mut prepared = Prepared::start(&run.program, &variables)?;
+        let mut prepared = Prepared::start(&run.program, &variables, Stdio::inherit())?;
         let ready = tokio::select! {
             biased;
             signal = signals.end() => Err(End::Interrupted(signal)),
@@ -251,7 +252,7 @@ impl Course {
         if let Some(terminal) = &terminal {
             terminal.give_to(leader);
         }
-        let launch = prepared.go()?;
+        let launch = prepared.go(std::io::stdin().as_fd())?;
         let supervisor = Supervisor {
             voice,
             guard,

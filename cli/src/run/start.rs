@@ -1,12 +1,12 @@
 //! The parent's side of a start: the program is there, and does not begin before it is told to.
 
 use std::ffi::OsString;
-use std::io::{self, IoSlice, stdin};
+use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream as StdStream;
 use std::os::unix::process::CommandExt as _;
-use std::process::{Command, Stdio};
+use std::process::{ChildStderr, Command, Stdio};
 
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 use rustix::process::{Pid, Signal, WaitOptions, getpid, kill_process, waitpid};
@@ -20,40 +20,47 @@ const OURSELVES: &str = "/proc/self/exe";
 
 /// A process, the first of its group, that becomes the program when it is told to.
 #[derive(Debug)]
-pub(super) struct Prepared {
+pub(crate) struct Prepared {
     leader: Pid,
     link: UnixStream,
+    errors: Option<ChildStderr>,
 }
 
 impl Prepared {
     /// Must be called by the thread that lives as long as this program: the child ends with it.
-    pub(super) fn start(words: &[OsString], variables: &[(&str, OsString)]) -> io::Result<Self> {
+    pub(crate) fn start(words: &[OsString], variables: &[(&str, OsString)], errors: Stdio) -> io::Result<Self> {
         let (ours, theirs) = StdStream::pair()?;
         ours.set_nonblocking(true)?;
         let parent = getpid().as_raw_nonzero().to_string();
         let mut command = Command::new(OURSELVES);
         command.arg(launcher::COMMAND).arg(parent).args(words);
         command.envs(variables.iter().map(|(name, value)| (name, value)));
-        let child = command.stdin(Stdio::from(OwnedFd::from(theirs))).process_group(0).spawn()?;
-        Ok(Self { leader: Pid::from_child(&child), link: UnixStream::from_std(ours)? })
+        command.stdin(Stdio::from(OwnedFd::from(theirs))).stderr(errors).process_group(0);
+        let mut child = command.spawn()?;
+        let errors = child.stderr.take();
+        Ok(Self { leader: Pid::from_child(&child), link: UnixStream::from_std(ours)?, errors })
+    }
+
+    /// What the program writes to standard error, if that is a pipe.
+    pub(crate) fn take_errors(&mut self) -> Option<ChildStderr> {
+        self.errors.take()
     }
 
     /// The process, and the group that it is the first of.
-    pub(super) fn leader(&self) -> Pid {
+    pub(crate) fn leader(&self) -> Pid {
         self.leader
     }
 
     /// Returns when the process waits for the word. Safe to drop.
-    pub(super) async fn ready(&mut self) -> io::Result<()> {
+    pub(crate) async fn ready(&mut self) -> io::Result<()> {
         let mut said = [0; 1];
         self.link.read_exact(&mut said).await?;
         if said == *launcher::READY { Ok(()) } else { Err(io::Error::other("the launcher is another program")) }
     }
 
     /// Gives the word, and standard input with it.
-    pub(super) fn go(self) -> io::Result<Launch> {
-        let input = stdin();
-        let input = [input.as_fd()];
+    pub(crate) fn go(self, input: BorrowedFd<'_>) -> io::Result<Launch> {
+        let input = [input];
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut control = SendAncillaryBuffer::new(&mut space);
         control.push(SendAncillaryMessage::ScmRights(&input));
@@ -62,7 +69,7 @@ impl Prepared {
     }
 
     /// Gives no word: the process ends without having run anything.
-    pub(super) fn give_up(self) {
+    pub(crate) fn give_up(self) {
         let _ = kill_process(self.leader, Signal::KILL);
         let _ = waitpid(Some(self.leader), WaitOptions::empty());
     }
@@ -70,18 +77,18 @@ impl Prepared {
 
 /// A process that was told to become the program.
 #[derive(Debug)]
-pub(super) struct Launch {
+pub(crate) struct Launch {
     link: Option<UnixStream>,
 }
 
 impl Launch {
     /// Whether it is unknown so far if the program began.
-    pub(super) fn is_pending(&self) -> bool {
+    pub(crate) fn is_pending(&self) -> bool {
         self.link.is_some()
     }
 
     /// Why the program cannot be run; `None` once it runs. Safe to drop.
-    pub(super) async fn failure(&mut self) -> Option<io::Error> {
+    pub(crate) async fn failure(&mut self) -> Option<io::Error> {
         let link = self.link.as_mut()?;
         let mut number = [0; 4];
         let read = link.read_exact(&mut number).await;

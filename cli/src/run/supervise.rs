@@ -3,7 +3,7 @@
 use std::io;
 use std::time::Duration;
 
-use rustix::process::{Pid, Signal, WaitOptions, kill_process, kill_process_group, wait};
+use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, kill_process, kill_process_group, wait};
 use tenure::{HoldState, LockGuard};
 use tokio::signal::unix;
 use tokio::time::{Instant, sleep};
@@ -139,11 +139,8 @@ impl Supervisor<'_> {
                 Err(rustix::io::Errno::INTR) => {}
                 Err(error) => return Err(error.into()),
                 Ok(Some((pid, status))) if pid == self.leader => {
-                    if let Some(code) = status.exit_status() {
-                        self.state.child = Some(ChildEnd::Exited(code));
-                    } else if let Some(signal) = status.terminating_signal() {
-                        self.state.child = Some(ChildEnd::Signaled(signal));
-                    } else if let Some(signal) = status.stopping_signal() {
+                    self.state.child = self.state.child.or(ChildEnd::of(status));
+                    if let Some(signal) = status.stopping_signal() {
                         self.stopped(signal);
                     }
                 }
@@ -285,8 +282,14 @@ fn processes(count: usize) -> String {
 }
 
 impl ChildEnd {
+    /// `None` while the process lives.
+    pub(crate) fn of(status: WaitStatus) -> Option<Self> {
+        let exited = status.exit_status().map(Self::Exited);
+        exited.or_else(|| status.terminating_signal().map(Self::Signaled))
+    }
+
     /// In words.
-    pub(super) fn describe(self) -> String {
+    pub(crate) fn describe(self) -> String {
         match self {
             Self::Exited(code) => format!("it ended with exit code {code}"),
             Self::Signaled(signal) => format!("it was ended by {}", name(signal)),

@@ -12,7 +12,7 @@ const LOOK: Duration = Duration::from_secs(1);
 
 /// What is to be done now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Act {
+pub(crate) enum Act {
     /// Nothing, for that long.
     Wait(Duration),
     /// The program is asked to end: so much of the lease is left.
@@ -25,7 +25,7 @@ pub(super) enum Act {
 
 /// Watches one lease.
 #[derive(Debug)]
-pub(super) struct Watchdog {
+pub(crate) struct Watchdog {
     term_before: Duration,
     /// The kill leaves that long before the end of the view, so that the program is dead when it ends.
     lead: Duration,
@@ -40,28 +40,28 @@ enum Phase {
 }
 
 impl Watchdog {
-    pub(super) fn new(ttl: Duration, term_before: Duration) -> Self {
+    pub(crate) fn new(ttl: Duration, term_before: Duration) -> Self {
         let lead = (ttl / 50).min(Duration::from_millis(20));
         Self { term_before: term_before.max(lead), lead, phase: Phase::Calm }
     }
 
     /// Whether the program was asked to end.
-    pub(super) fn has_acted(&self) -> bool {
+    pub(crate) fn has_acted(&self) -> bool {
         self.phase != Phase::Calm
     }
 
     /// Whether the program was killed.
-    pub(super) fn has_killed(&self) -> bool {
+    pub(crate) fn has_killed(&self) -> bool {
         self.phase == Phase::Killed
     }
 
     /// The program was killed by somebody who knows.
-    pub(super) fn end(&mut self) {
+    pub(crate) fn end(&mut self) {
         self.phase = Phase::Killed;
     }
 
     /// What a lease asks for, of which so much is left.
-    pub(super) fn act(&mut self, now: Instant, rest: Duration, state: HoldState) -> Act {
+    pub(crate) fn act(&mut self, now: Instant, rest: Duration, state: HoldState) -> Act {
         let over = match state {
             HoldState::Lost(LostReason::Gone | LostReason::Closed) => None,
             HoldState::Lost(_) => Some(true),

@@ -3,8 +3,10 @@
 
 mod end;
 mod loss;
+mod operate;
 mod options;
 mod page;
+mod queue;
 mod servers;
 mod support;
 mod terminal;

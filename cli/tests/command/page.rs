@@ -56,7 +56,7 @@ fn the_examples_of_the_page_are_true() {
     let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/cli.md")).unwrap();
     let world = World::new();
     let examples = examples(&page);
-    assert!(examples.len() >= 5);
+    assert!(examples.len() >= 15);
     for Example { command, expected } in examples {
         let mut shell = Command::new("sh");
         world.prepare(

@@ -159,11 +159,16 @@ impl Running {
         self
     }
 
+    /// The word that follows this one on standard output.
+    pub(crate) fn word(&self, word: &str) -> String {
+        let found = || Some(text_of(&self.out).split_once(word)?.1.split_once('\n')?.0.trim().to_owned());
+        let shown = || panic!("no {word:?}: {:?} {:?}", text_of(&self.out), text_of(&self.err));
+        eventually("a word", found).unwrap_or_else(|_| shown())
+    }
+
     /// The number that follows this word on standard output.
     pub(crate) fn number(&self, word: &str) -> i32 {
-        let found = || text_of(&self.out).split_once(word)?.1.split_whitespace().next()?.parse().ok();
-        eventually("a number", found)
-            .unwrap_or_else(|_| panic!("no {word:?}: {:?} {:?}", text_of(&self.out), text_of(&self.err)))
+        self.word(word).parse().unwrap()
     }
 
     pub(crate) fn is_running(&mut self) -> bool {

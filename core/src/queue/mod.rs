@@ -21,8 +21,8 @@ mod requests;
 mod worker;
 
 pub use crate::driver::{
-    Cancelled, Cause, DeadCause, DeadLetter, DeadPage, DeadPlace, IfKnown, ListPlace, Listed, MessageInfo, MessagePage,
-    MessageState, Pushed, QueueCapabilities, QueueStats, Rescheduled, Settled, Settlement,
+    Cancelled, Cause, DeadCause, DeadLetter, DeadPage, DeadPlace, Flow, IfKnown, ListPlace, Listed, MessageInfo,
+    MessagePage, MessageState, Pushed, QueueCapabilities, QueueStats, Rescheduled, Settled, Settlement,
 };
 pub use crate::value::queue::{ConcurrencyKey, MessageId, Payload, QueueLimits, QueueName, Rate, Reason, Recurrence};
 pub use admin::DeadLetters;

@@ -1,0 +1,91 @@
+//! `tenure inspect`: who holds a lock.
+
+use std::ffi::OsString;
+use std::time::Duration;
+
+use serde::Serialize;
+use tenure::{Holder, Inspection};
+
+use crate::backend::Backend;
+use crate::duration::show;
+use crate::exit::Failure;
+use crate::name;
+use crate::speak::{Format, Voice};
+
+/// Show who holds a lock and who waits; exit 0 if it is held, 1 if it is free
+#[derive(Debug, clap::Args)]
+pub(crate) struct Inspect {
+    /// NAME is written in hexadecimal digits
+    #[arg(long)]
+    name_hex: bool,
+    /// The lock
+    name: OsString,
+}
+
+/// A holder, for programs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct HolderView {
+    pub(crate) label: Option<String>,
+    pub(crate) fence: Option<u64>,
+    pub(crate) held_for_ms: Option<u128>,
+    pub(crate) remaining_ms: Option<u128>,
+    pub(crate) depth: u32,
+}
+
+impl From<&Holder> for HolderView {
+    fn from(holder: &Holder) -> Self {
+        Self {
+            label: holder.label.as_ref().map(|label| label.as_str().to_owned()),
+            fence: holder.fence.map(|fence| fence.get()),
+            held_for_ms: holder.held_for.map(|span| span.as_millis()),
+            remaining_ms: holder.remaining.map(|span| span.as_millis()),
+            depth: holder.depth,
+        }
+    }
+}
+
+/// A lock, for programs.
+#[derive(Debug, Serialize)]
+struct LockView {
+    name: String,
+    held: bool,
+    holder: Option<HolderView>,
+    waiters: u32,
+}
+
+pub(crate) async fn inspect(command: &Inspect, backend: &Backend, voice: Voice) -> Result<u8, Failure> {
+    let name = name::Spelling::of(command.name_hex).read(&command.name)?;
+    let client = backend.client().await?;
+    let seen = client.lock(&name).inspect().await?;
+    match voice.format {
+        Format::Json => voice.json(&LockView {
+            name: name::text(&name),
+            held: seen.holder.is_some(),
+            holder: seen.holder.as_ref().map(HolderView::from),
+            waiters: seen.waiters,
+        }),
+        Format::Text => print(&name, &seen, voice),
+    }
+    Ok(if seen.holder.is_some() { 0 } else { 1 })
+}
+
+fn print(name: &[u8], seen: &Inspection, voice: Voice) {
+    let line = |what: &str, value: String| voice.print(&format!("{what:<10}{value}"));
+    line("name", name::text(name));
+    let Some(holder) = &seen.holder else {
+        line("state", String::from("free"));
+        line("waiting", seen.waiters.to_string());
+        return;
+    };
+    let unknown = || String::from("unknown");
+    let span = |span: Option<Duration>, none: &str| span.map_or_else(|| none.to_owned(), show);
+    line("state", String::from("held"));
+    line("holder", holder.label.as_ref().map_or_else(unknown, |label| label.as_str().escape_debug().to_string()));
+    line("fence", holder.fence.map_or_else(unknown, |fence| fence.to_string()));
+    line("since", span(holder.held_for, "unknown"));
+    line("lease", span(holder.remaining, "without end"));
+    if holder.depth > 1 {
+        line("entries", holder.depth.to_string());
+    }
+    line("waiting", seen.waiters.to_string());
+}

@@ -1,0 +1,13 @@
+//! What operators do with locks and servers.
+
+mod ask;
+mod doctor;
+mod force;
+mod inspect;
+mod watch;
+
+pub(crate) use ask::{Consent, consent};
+pub(crate) use doctor::doctor;
+pub(crate) use force::{ForceRelease, force_release};
+pub(crate) use inspect::{Inspect, inspect};
+pub(crate) use watch::{Watch, watch};

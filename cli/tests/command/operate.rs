@@ -1,0 +1,98 @@
+//! What operators do with locks: looked at, watched, taken away.
+
+use std::time::Instant;
+
+use rustix::process::Signal;
+
+use crate::support::{World, is_alive, millis, patience};
+
+#[test]
+fn inspect_tells_who_holds_a_lock_and_how_many_wait() {
+    let world = World::new();
+    let free = world.run(&["inspect", "job"]);
+    assert_eq!(free.code, Some(1));
+    assert!(free.out.contains("state     free"), "{free:?}");
+    let holder = world.start_script(&["--label", "nightly"], "echo fence $TENURE_FENCE; exec sleep 60");
+    let fence = holder.word("fence");
+    let waiter = world.start_script(&[], "true");
+    waiter.says("waiting");
+    let held = world.run(&["inspect", "job"]);
+    assert_eq!(held.code, Some(0));
+    for line in ["holder    nightly", &format!("fence     {fence}"), "waiting   1"] {
+        assert!(held.out.contains(line), "{line}: {held:?}");
+    }
+    let seen = world.run(&["--format", "json", "inspect", "job"]).json();
+    assert_eq!((&seen["held"], &seen["waiters"]), (&true.into(), &1.into()));
+    assert_eq!(seen["holder"]["fence"].to_string(), fence);
+    assert!(seen["holder"]["remaining_ms"].as_u64().unwrap() > 0);
+}
+
+/// A forced release is a proof of the loss: TERM, and a second later KILL.
+#[test]
+fn a_forced_release_ends_the_program_and_frees_nobody_elses_lock() {
+    let world = World::new();
+    let deaf = "trap 'echo told' TERM; echo pid $$; while :; do sleep 0.02; done";
+    let first = world.start_script(&["--ttl", "600ms"], deaf);
+    let pid = first.number("pid");
+    let second = world.start_script(&[], "echo second; while ! [ -e go ]; do sleep 0.02; done");
+    second.says("waiting");
+    let freed = world.run(&["--format", "json", "force-release", "--yes", "job"]);
+    assert_eq!((freed.code, freed.json()["outcome"].as_str()), (Some(0), Some("released")), "{freed:?}");
+    let begun = Instant::now();
+    second.says("second");
+    first.says("told");
+    let ended = first.ended();
+    assert_eq!(ended.code, Some(79), "{ended:?}");
+    assert!(ended.err.contains("the lock is lost (the backend no longer knows it)"), "{ended:?}");
+    assert!(begun.elapsed() < patience(millis(2500)), "{:?}", begun.elapsed());
+    assert!(!is_alive(pid));
+    assert!(!world.is_free(), "a late release of the first leaves the second alone");
+    std::fs::write(world.file("go"), "").unwrap();
+    assert_eq!(second.ended().code, Some(0));
+}
+
+/// An operator who was slow does not free the next holder.
+#[test]
+fn a_fence_guards_against_freeing_the_next_holder() {
+    let world = World::new();
+    let holder = world.start_script(&[], "echo fence $TENURE_FENCE; exec sleep 60");
+    let fence = holder.word("fence");
+    let before = (fence.parse::<u64>().unwrap() - 1).to_string();
+    let late = world.run(&["force-release", "--fence", &before, "job"]);
+    assert_eq!(late.code, Some(75));
+    assert!(late.err.contains("somebody else holds job by now"), "{late:?}");
+    let silent = world.run(&["force-release", "job"]);
+    assert_eq!(silent.code, Some(64), "nobody to ask: {silent:?}");
+    assert!(silent.err.contains("say --yes"), "{silent:?}");
+    assert!(!world.is_free());
+    assert_eq!(world.run(&["force-release", "--fence", &fence, "job"]).code, Some(0));
+    assert_eq!(world.run(&["force-release", "--fence", &fence, "job"]).code, Some(1), "free already");
+}
+
+#[test]
+fn watch_shows_every_holder_until_it_is_interrupted() {
+    let world = World::new();
+    let watch = world.start(&["watch", "--every", "20ms", "job"]);
+    watch.says("nobody holds it");
+    let holder = world.start_script(&["--label", "somebody"], "exec sleep 60");
+    watch.says("held by somebody");
+    holder.signal(Signal::TERM);
+    holder.ended();
+    let json = world.start(&["--format", "json", "watch", "--every", "20ms", "job"]);
+    json.says("\"holder\":null");
+    for watch in [watch, json] {
+        watch.signal(Signal::INT);
+        assert_eq!(watch.ended().code, Some(130));
+    }
+}
+
+#[test]
+fn doctor_tells_by_its_exit_code_how_bad_it_is() {
+    let world = World::new();
+    let doctor = world.run(&["doctor"]);
+    assert_eq!(doctor.code, Some(1), "{doctor:?}");
+    assert!(doctor.out.lines().any(|line| line.starts_with("note    ")), "{doctor:?}");
+    let report = world.run(&["--format", "json", "doctor"]).json();
+    assert_eq!((report["driver"].as_str(), report["concern"].as_str()), (Some("sqlite"), Some("note")));
+    assert!(report["findings"].as_array().unwrap().len() > 3);
+}

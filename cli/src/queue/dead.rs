@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use tenure::queue::{DeadLetter, MessageId};
 
-use super::Desk;
 use super::args::{Dead, DeadPurge, Requeue, Which};
+use super::desk::Desk;
 use super::id;
 use super::view::{DeadView, dead_line};
 use crate::exit::Failure;

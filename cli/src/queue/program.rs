@@ -15,7 +15,7 @@ use tokio::net::unix::pipe;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::id;
-use super::work::{END, Phase, Workshop};
+use super::workshop::{Phase, Workshop};
 use crate::name;
 use crate::run::{Act, ChildEnd, Prepared, Watchdog};
 
@@ -72,7 +72,7 @@ pub(super) async fn run_program(shop: &Workshop, delivery: &Delivery<Vec<u8>>) -
             let pause = match watchdog.act(Instant::now(), delivery.remaining(), state(delivery)) {
                 Act::Wait(pause) => pause,
                 Act::Term(_) | Act::TermLate(_) => {
-                    let _ = kill_process_group(leader, END);
+                    let _ = kill_process_group(leader, Signal::TERM);
                     Duration::ZERO
                 }
                 Act::Kill => {
@@ -87,7 +87,7 @@ pub(super) async fn run_program(shop: &Workshop, delivery: &Delivery<Vec<u8>>) -
                 failure = launch.failure(), if launch.is_pending() => not_run = failure,
                 Ok(_) = phase.wait_for(|phase| *phase == Phase::Ending), if !told => {
                     told = true;
-                    let _ = kill_process_group(leader, END);
+                    let _ = kill_process_group(leader, Signal::TERM);
                 }
                 () = &mut copying, if !copied => copied = true,
                 () = sleep(pause.max(Duration::from_millis(1))) => {}

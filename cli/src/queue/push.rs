@@ -6,8 +6,8 @@ use std::os::unix::ffi::OsStrExt as _;
 use serde::Serialize;
 use tenure::queue::Pushed;
 
-use super::Desk;
 use super::args::Push;
+use super::desk::Desk;
 use super::{id, view};
 use crate::exit::Failure;
 use crate::speak::Format;

@@ -3,8 +3,8 @@
 use tenure::Client;
 use tenure::queue::{Cancelled, Listed};
 
-use super::Desk;
 use super::args::{Cancel, List, Peek, Purge};
+use super::desk::Desk;
 use super::id;
 use super::view::{MessageView, StatsView, line};
 use crate::exit::Failure;

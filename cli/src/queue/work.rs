@@ -3,42 +3,22 @@
 use std::rc::Rc;
 use std::time::Duration;
 
-use rustix::process::Signal;
 use tenure::queue::{Delivery, Reason, RetryPolicy, Settled};
 use tokio::signal::unix::{self, SignalKind};
 use tokio::sync::watch;
 use tokio::task::{JoinSet, LocalSet};
 use tokio::time::sleep;
 
-use super::Desk;
 use super::args::Run;
+use super::children::Children;
+use super::desk::Desk;
+use super::id;
 use super::program::{Ended, run_program};
-use super::{children::Children, id};
+use super::workshop::{Phase, Workshop};
 use crate::duration::show;
 use crate::exit::{self, Failure};
 use crate::run::{ChildEnd, Signals, signal_name};
 use crate::speak::{Format, Voice};
-
-/// What is asked of those who work.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Phase {
-    /// Go on.
-    Working,
-    /// Finish what was begun.
-    Finishing,
-    /// End now.
-    Ending,
-}
-
-/// What everybody who works needs.
-pub(super) struct Workshop {
-    pub(super) queue: Vec<u8>,
-    pub(super) run: Run,
-    pub(super) term_before: Duration,
-    pub(super) voice: Voice,
-    pub(super) children: Children,
-    pub(super) phase: watch::Receiver<Phase>,
-}
 
 const FAREWELL: Duration = Duration::from_secs(2);
 const AFTER_FAILURE: Duration = Duration::from_secs(1);
@@ -184,6 +164,3 @@ fn report(shop: &Workshop, id: &str, attempt: u32, ended: Option<&Ended>, outcom
         shop.voice.json(&MessageResult { message: id, attempt, outcome, exit, signal });
     }
 }
-
-/// The signal that asks a program to end.
-pub(super) const END: Signal = Signal::TERM;

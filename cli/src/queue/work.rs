@@ -18,7 +18,7 @@ use super::workshop::{Phase, Workshop};
 use crate::duration::show;
 use crate::exit::{self, Failure};
 use crate::run::{ChildEnd, Signals, signal_name};
-use crate::speak::{Format, Voice};
+use crate::speak::Format;
 
 const FAREWELL: Duration = Duration::from_secs(2);
 const AFTER_FAILURE: Duration = Duration::from_secs(1);

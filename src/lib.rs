@@ -136,9 +136,9 @@
 //! # }).unwrap();
 //! ```
 //!
-//! The features `mock` (mocks of the driver traits, for tests of code that is generic over drivers) and `tracing`
-//! (spans and events, listed in [`telemetry`]) add to that. No feature changes what is there without it.
-
+//! Code that is generic over drivers is tested with the mocks of the feature `mock`.
+//!
+#![doc = include_str!("../docs/features.md")]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod connect;

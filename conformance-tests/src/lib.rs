@@ -24,6 +24,8 @@
 //!   and each case must catch one.
 //! * Everything random comes from one seed; `TENURE_SEED` replays it.
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 mod readme {}

@@ -13,6 +13,8 @@
 //! | [`FencingToken`], [`FenceGate`], [`FenceFloor`] | protection for the resource, from holders that lost the lock without knowing |
 //! | [`telemetry`] | names of spans and events |
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 /// What [`Client::doctor`] found.
 pub mod doctor {
     pub use crate::driver::{Checkup, Concern, Finding, Topic};

@@ -40,6 +40,8 @@
 //! Ttls are whole seconds, at least 2 (etcd keeps none that are shorter than one and a half election timeouts). How
 //! many requests each operation costs, which rights are needed and what is guaranteed stands in the README.
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 mod abandon;
 mod answer;
 mod ask;
@@ -75,3 +77,7 @@ pub use config::EtcdConfig;
 #[cfg(feature = "tls")]
 pub use config::EtcdTls;
 pub use driver::EtcdDriver;
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+mod readme {}

@@ -14,3 +14,7 @@ mod span;
 pub use config::MysqlConfig;
 pub use driver::MysqlDriver;
 pub use schema::install_sql;
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+mod readme {}

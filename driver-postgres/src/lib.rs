@@ -15,3 +15,7 @@ mod tls;
 pub use config::{Install, PostgresConfig};
 pub use driver::PostgresDriver;
 pub use schema::install_sql;
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+mod readme {}

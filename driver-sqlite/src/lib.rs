@@ -22,3 +22,7 @@ mod worker;
 
 pub use config::SqliteConfig;
 pub use driver::SqliteDriver;
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+mod readme {}

@@ -4,10 +4,12 @@ mod arrows;
 mod circles;
 mod cookbook;
 mod docs;
+mod features;
 mod glossary;
 mod lengths;
 mod lua;
 mod msrv;
+mod packages;
 
 use std::path::Path;
 
@@ -26,9 +28,11 @@ pub(crate) fn run(options: &Options, suite: Option<&Path>) -> Outcome {
     let metadata = cargo_metadata::MetadataCommand::new()
         .exec()
         .map_err(|error| Failure(format!("cargo metadata failed: {error}")))?;
-    let mut findings = arrows::check(&metadata);
+    let mut findings = features::check(fix)?; // the facade is not built without the page, and other pages are its output
+    findings.extend(arrows::check(&metadata));
     findings.extend(arrows::of_plain_builds()?);
     findings.extend(msrv::check(&metadata));
+    findings.extend(packages::check(&metadata)?);
     findings.extend(lengths::check()?);
     findings.extend(circles::check()?);
     findings.extend(lua::check()?);

@@ -2,7 +2,7 @@
 
 use crate::command::{Outcome, cargo, cargo_giving_way};
 use crate::setup::{self, Install};
-use crate::{command, programs, steps, test, tidy};
+use crate::{book, command, programs, steps, test, tidy};
 
 /// Feature sets that must build alone: package and features.
 const FEATURES: &[(&str, &[&str])] = &[
@@ -48,6 +48,7 @@ pub(crate) fn run(options: &test::Options) -> Outcome {
     run_step(&["fmt", "--all", "--check"])?;
     run_step(&["clippy", "--quiet", "--workspace", "--all-targets", "--all-features", "--", "-D", "warnings"])?;
     dependencies()?;
+    book::build()?;
     let built = programs::build()?;
     let suite = built.bin("conformance")?;
     steps::within("tidy", || tidy::run(&tidy::Options::default(), Some(suite)))?;

@@ -3,11 +3,13 @@
 mod again;
 mod backends;
 mod beside;
+mod book;
 mod chaos;
 mod ci;
 mod command;
 mod compare;
 mod conformance;
+mod markdown;
 mod mutants;
 mod others;
 mod programs;
@@ -65,8 +67,10 @@ enum Xtask {
     /// Measure beside other libraries, print the tables, rewrite docs/performance.md
     #[command(subcommand)]
     Compare(compare::What),
-    /// Check dependency arrows, file lengths, MSRV, case registration, generated docs
+    /// Check dependency arrows, packages, file lengths, MSRV, case registration, links, generated docs
     Tidy(tidy::Options),
+    /// Build the book in target/book/html, with `mdbook`
+    Book,
     /// What the gate runs: fmt, clippy for each feature, docs, tidy, test
     Ci(test::Options),
 }
@@ -91,6 +95,7 @@ fn main() -> ExitCode {
         Xtask::Mutants(options) => mutants::run(&options),
         Xtask::Compare(what) => compare::run(what),
         Xtask::Tidy(options) => tidy::run(&options, None),
+        Xtask::Book => book::build(),
         Xtask::Ci(options) => ci::run(&options),
     };
     match outcome {
@@ -117,6 +122,7 @@ mod tests {
         for (line, read) in [
             ("xtask test --full --no-install", "Test(Options { no_install: true, full: true, verbose: false })"),
             ("xtask ci", "Ci(Options { no_install: false, full: false, verbose: false })"),
+            ("xtask book", "Book"),
             ("xtask tidy --fix", "Tidy(Options { fix: true })"),
             (
                 "xtask mutants --driver lua --driver core --check 1,2 --file a --list",

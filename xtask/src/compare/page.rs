@@ -1,4 +1,5 @@
-//! `docs/performance.md`: what stands between two markers is written from the JSON of a comparison.
+//! What is measured, on the pages: `docs/performance.md` and the table in the README. What is between two markers is written from
+//! the JSON of a comparison.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -8,7 +9,25 @@ use serde_json::Value;
 use crate::command::{Failure, Outcome};
 
 const PAGE: &str = "docs/performance.md";
+const README: &str = "README.md";
 const NAMES: [&str; 2] = ["locks", "queue"];
+
+/// The figures of the README: the comparison, the ratio, and what a stranger has to know of it.
+const FIGURES: &[(&str, &str, &str)] = &[
+    ("locks", "handover_gap_in_rtt", "from one holder's release to the next one running, in round trips"),
+    ("locks", "handovers_vs_best_peer", "hand-overs per second, 16 waiters: times the fastest other library measured"),
+    ("locks", "commands_per_handover_128", "commands that clients send per hand-over, 128 waiters"),
+    ("locks", "jain_128", "fairness among 128 waiters (1: all get the same)"),
+    ("locks", "dead_waiters_64_ms", "until the next grant after a process with 64 waiters was killed, in ms"),
+    (
+        "locks",
+        "pair_1_speed_vs_rslock",
+        "speed of an uncontended lock and release: times that of `rslock`, which has no fences and no line",
+    ),
+    ("locks", "server_bytes_per_lock", "the server's memory for a held lock, in bytes"),
+    ("queue", "lateness_p99_ms", "delay queue: receipt after the due time, 99th percentile, in ms"),
+    ("queue", "total_vs_bullmq", "delay queue: messages per second, eight at once: times BullMQ's"),
+];
 
 /// Where the documented figures of a comparison are kept.
 pub(super) fn source(name: &str) -> PathBuf {
@@ -21,22 +40,40 @@ pub(super) fn read(path: &Path) -> Outcome<Value> {
     serde_json::from_str(&text).map_err(|error| failed(error.to_string()))
 }
 
-/// The page as it is, and as it should be.
-pub(crate) fn stale() -> Outcome<Option<String>> {
-    let page = std::fs::read_to_string(PAGE).map_err(|error| Failure(format!("cannot read {PAGE}: {error}")))?;
-    let mut fresh = page.clone();
-    for name in NAMES {
-        let tables = tables(&read(&source(name))?);
-        fresh = between(&fresh, name, &tables).ok_or_else(|| Failure(format!("{PAGE} has no markers for {name}")))?;
+/// The pages that are not as they should be, and as they should be.
+pub(crate) fn stale() -> Outcome<Vec<(&'static str, String)>> {
+    let reports = NAMES.iter().map(|name| Ok((*name, read(&source(name))?))).collect::<Outcome<Vec<_>>>()?;
+    let tables = reports.iter().map(|(name, report)| (*name, tables(report))).collect::<Vec<_>>();
+    let pages = [(PAGE, tables), (README, vec![("figures", figures(&reports))])];
+    let mut stale = Vec::new();
+    for (path, texts) in pages {
+        let page = std::fs::read_to_string(path).map_err(|error| Failure(format!("cannot read {path}: {error}")))?;
+        let mut fresh = page.clone();
+        for (name, text) in texts {
+            fresh = between(&fresh, name, &text).ok_or_else(|| Failure(format!("{path} has no markers for {name}")))?;
+        }
+        if fresh != page {
+            stale.push((path, fresh));
+        }
     }
-    Ok((fresh != page).then_some(fresh))
+    Ok(stale)
 }
 
 pub(crate) fn rewrite() -> Outcome {
-    match stale()? {
-        None => Ok(()),
-        Some(fresh) => std::fs::write(PAGE, fresh).map_err(|error| Failure(format!("cannot write {PAGE}: {error}"))),
+    for (path, fresh) in stale()? {
+        std::fs::write(path, fresh).map_err(|error| Failure(format!("cannot write {path}: {error}")))?;
     }
+    Ok(())
+}
+
+/// The table of the README.
+fn figures(reports: &[(&str, Value)]) -> String {
+    let rows = FIGURES.iter().map(|(name, key, what)| {
+        let aims = reports.iter().filter(|(report, _)| report == name).flat_map(|(_, report)| list(&report["aims"]));
+        let value = aims.filter(|aim| text(&aim["key"]) == *key).map(|aim| number(&aim["value"])).next();
+        format!("| {what} | {} |\n", value.unwrap_or_else(|| number(&Value::Null)))
+    });
+    format!("| measured on Redis | |\n|---|--:|\n{}", rows.collect::<String>())
 }
 
 /// The page with other text between the markers of `name`.
@@ -130,6 +167,14 @@ mod tests {
         assert_eq!(fresh, "a\n<!-- begin x -->\n\nnew\n<!-- end x -->\nb\n");
         assert_eq!(between(&fresh, "x", "new").as_deref(), Some(fresh.as_str()), "writing twice changes nothing");
         assert_eq!(between(page, "y", "new"), None);
+    }
+
+    #[test]
+    fn the_readme_has_a_row_for_each_figure_also_if_it_was_not_measured() {
+        let report = json!({ "aims": [{ "key": "jain_128", "value": 0.996 }] });
+        let table = figures(&[("locks", report), ("queue", json!({}))]);
+        assert_eq!(table.lines().count(), 2 + FIGURES.len());
+        assert!(table.contains("same) | 1.00 |\n") && table.contains("BullMQ's | – |\n"), "{table}");
     }
 
     #[test]

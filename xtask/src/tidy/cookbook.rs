@@ -1,43 +1,65 @@
-//! The cookbook shows code that is compiled and tested. Why: a recipe that nobody runs is where bugs are copied from.
+//! The pages of the book show code that is compiled and tested. Why: a recipe that nobody runs is where bugs are copied from.
 
 use std::path::Path;
 
 use super::docs::Stale;
-use super::lengths::read;
+use super::lengths::{read, tracked};
 use crate::command::Findings;
 use crate::command::{Failure, Outcome};
-
-const PAGE: &str = "docs/cookbook.md";
 
 /// What stands before a block of code that is the file named here, from its first line of code on.
 const MARK: (&str, &str) = ("<!-- the code of ", " -->");
 
+/// The recipes, each of which some page has to show.
+const RECIPES: &str = "examples/cookbook/src";
+
 pub(super) fn check(stale: Stale) -> Outcome<Findings> {
-    let page = read(PAGE)?;
-    let fresh = shown(&page, |path| read(path).map(|text| code(&text)))?;
-    match stale {
-        _ if fresh == page => Ok(missing(&page)?),
-        Stale::Report => Ok(vec![format!("{PAGE}: not the code that is tested; cargo xtask tidy --fix takes it over")]),
-        Stale::Rewrite => {
-            std::fs::write(PAGE, fresh).map_err(|error| Failure(format!("cannot write {PAGE}: {error}")))?;
-            Ok(missing(&page)?)
+    let (mut findings, mut all) = (Findings::new(), String::new());
+    for path in tracked("docs/*.md")? {
+        let page = read(&path)?;
+        let fresh = shown(&path, &page, |file| read(file).map(|text| code(&text)))?;
+        findings
+            .extend(untested(&page).map(|line| {
+                format!("{path}:{line}: Rust that no test compiles; show a file by {}…{}", MARK.0, MARK.1)
+            }));
+        if fresh != page {
+            match stale {
+                Stale::Report => {
+                    findings.push(format!("{path}: not the code that is tested; cargo xtask tidy --fix takes it over"))
+                }
+                Stale::Rewrite => {
+                    std::fs::write(&path, &fresh).map_err(|error| Failure(format!("cannot write {path}: {error}")))?;
+                }
+            }
         }
+        all.push_str(&fresh);
     }
+    findings.extend(missing(&all)?);
+    Ok(findings)
 }
 
 /// The page with each marked block replaced by the code of its file.
-fn shown(page: &str, code_of: impl Fn(&str) -> Outcome<String>) -> Outcome<String> {
+fn shown(path: &str, page: &str, code_of: impl Fn(&str) -> Outcome<String>) -> Outcome<String> {
     let (mut fresh, mut lines) = (String::new(), page.lines());
     while let Some(line) = lines.next() {
         fresh.push_str(line);
         fresh.push('\n');
-        let Some(path) = line.strip_prefix(MARK.0).and_then(|rest| rest.strip_suffix(MARK.1)) else { continue };
+        let Some(file) = line.strip_prefix(MARK.0).and_then(|rest| rest.strip_suffix(MARK.1)) else { continue };
         if lines.next() != Some("```rust") || !lines.any(|line| line == "```") {
-            return Err(Failure(format!("{PAGE}: no block of code after the mark of {path}")));
+            return Err(Failure(format!("{path}: no block of code after the mark of {file}")));
         }
-        fresh.push_str(&format!("```rust\n{}\n```\n", code_of(path)?));
+        fresh.push_str(&format!("```rust\n{}\n```\n", code_of(file)?));
     }
     Ok(fresh)
+}
+
+/// The lines where Rust begins that is no file's.
+fn untested(page: &str) -> impl Iterator<Item = usize> + '_ {
+    let before = std::iter::once("").chain(page.lines());
+    let begins = before.zip(page.lines()).enumerate();
+    begins
+        .filter(|(_, (before, line))| line.starts_with("```rust") && !before.starts_with(MARK.0))
+        .map(|(at, _)| at + 1)
 }
 
 /// A file without the comment at its head.
@@ -46,14 +68,13 @@ fn code(text: &str) -> String {
     lines.join("\n")
 }
 
-/// Recipes that the page leaves out.
-fn missing(page: &str) -> Outcome<Findings> {
-    let folder = Path::new("examples/cookbook/src");
-    let entries = std::fs::read_dir(folder).map_err(|error| Failure(format!("cannot list the cookbook: {error}")))?;
+/// Recipes that the pages leave out.
+fn missing(pages: &str) -> Outcome<Findings> {
+    let entries = std::fs::read_dir(Path::new(RECIPES));
+    let entries = entries.map_err(|error| Failure(format!("cannot list the cookbook: {error}")))?;
     let names = entries.flatten().filter_map(|entry| entry.file_name().into_string().ok());
-    let left_out =
-        names.filter(|name| name != "lib.rs" && !page.contains(&format!("{}/{name}{}", folder.display(), MARK.1)));
-    Ok(left_out.map(|name| format!("{PAGE}: does not show {name}")).collect())
+    let left_out = names.filter(|name| name != "lib.rs" && !pages.contains(&format!("{RECIPES}/{name}{}", MARK.1)));
+    Ok(left_out.map(|name| format!("{RECIPES}/{name}: no page in docs/ shows it")).collect())
 }
 
 #[cfg(test)]
@@ -63,8 +84,15 @@ mod tests {
     #[test]
     fn a_block_is_replaced_by_the_code_of_its_file() {
         let page = "# Page\n\n<!-- the code of a.rs -->\n```rust\nold();\n\nolder();\n```\n\n```sql\nSELECT 1\n```\n";
-        let fresh = shown(page, |path| Ok(code(&format!("//! Head.\n\n{path}();\n")))).unwrap();
+        let fresh = shown("p.md", page, |path| Ok(code(&format!("//! Head.\n\n{path}();\n")))).unwrap();
         assert_eq!(fresh, page.replace("old();\n\nolder();", "a.rs();"));
-        assert!(shown("<!-- the code of a.rs -->\n\n", |_| Ok(String::new())).is_err());
+        assert!(shown("p.md", "<!-- the code of a.rs -->\n\n", |_| Ok(String::new())).is_err());
+    }
+
+    #[test]
+    fn rust_that_is_no_files_is_found() {
+        let page =
+            "# Page\n\n<!-- the code of a.rs -->\n```rust\na();\n```\n\n```rust,no_run\nb();\n```\n\n```sql\n```\n";
+        assert_eq!(untested(page).collect::<Vec<_>>(), [8]);
     }
 }

@@ -33,19 +33,14 @@ pub(super) fn check(stale: Stale, suite: Option<&Path>) -> Outcome<Findings> {
             Stale::Report => findings.push(format!("{path}: stale; cargo xtask tidy --fix rewrites it")),
         }
     }
-    if performance_is(stale)? {
-        findings.push(String::from("docs/performance.md: stale; cargo xtask tidy --fix rewrites it"));
+    match stale {
+        Stale::Rewrite => page::rewrite()?,
+        Stale::Report => findings.extend(
+            page::stale()?.iter().map(|(path, _)| format!("{path}: stale; cargo xtask tidy --fix rewrites it")),
+        ),
     }
     findings.extend(claims(&read("docs/guarantees.md")?, &backends(&["--page", "ids"])?));
     Ok(findings)
-}
-
-/// Whether the page of measurements differs from the figures that it tells of. Rewritten, it does not.
-fn performance_is(stale: Stale) -> Outcome<bool> {
-    match stale {
-        Stale::Rewrite => page::rewrite().map(|()| false),
-        Stale::Report => Ok(page::stale()?.is_some()),
-    }
 }
 
 /// Every claim (a list item or a table row of the page) names at least one case or test, and every named case exists.

@@ -7,6 +7,7 @@ mod docs;
 mod features;
 mod glossary;
 mod lengths;
+mod links;
 mod lua;
 mod msrv;
 mod packages;
@@ -37,6 +38,7 @@ pub(crate) fn run(options: &Options, suite: Option<&Path>) -> Outcome {
     findings.extend(circles::check()?);
     findings.extend(lua::check()?);
     findings.extend(glossary::check()?);
+    findings.extend(links::check()?);
     findings.extend(docs::check(fix, suite)?);
     findings.extend(cookbook::check(fix)?);
     if findings.is_empty() {

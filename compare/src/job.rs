@@ -12,6 +12,8 @@ pub(crate) struct Job {
     pub(crate) subject: String,
     /// Where the servers listen on loopback.
     pub(crate) ports: Vec<u16>,
+    /// A folder of the comparison, for what is kept in files.
+    pub(crate) path: String,
     /// Locks or queues begin with this.
     pub(crate) name: String,
     /// How many tasks do it at once.

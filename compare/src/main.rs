@@ -22,6 +22,8 @@ enum Compare {
     Locks(run::Options),
     /// Delay queues
     Queue(run::Options),
+    /// Locks and delay queues of databases (feature `sql`)
+    Sql(run::Options),
     /// Measure what standard input asks for: a child process of this program
     #[command(hide = true)]
     Worker,
@@ -31,6 +33,7 @@ fn main() -> ExitCode {
     let outcome = match Compare::parse() {
         Compare::Locks(options) => run::locks(&options),
         Compare::Queue(options) => run::queue(&options),
+        Compare::Sql(options) => run::sql(&options),
         Compare::Worker => worker::serve(),
     };
     match outcome {
@@ -60,6 +63,7 @@ mod tests {
                 "compare queue --only late --json f --only idle",
                 "Queue(Options { quick: false, json: Some(\"f\"), only: [\"late\", \"idle\"] })",
             ),
+            ("compare sql --only pg-pair", "Sql(Options { quick: false, json: None, only: [\"pg-pair\"] })"),
             ("compare worker", "Worker"),
             ("compare", "DisplayHelpOnMissingArgumentOrSubcommand"),
             ("compare locks --json", "InvalidValue"),

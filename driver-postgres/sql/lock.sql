@@ -24,7 +24,7 @@ CREATE {unlogged} TABLE tenure.lock (
   until   bigint  NOT NULL,
   label   bytea,                          -- UTF-8, whatever the encoding of the database; also zero bytes
   handed  boolean NOT NULL DEFAULT false, -- given by a release, and not yet made to last
-  queued  boolean NOT NULL DEFAULT false  -- a release has to look for waiters
+  queued  boolean NOT NULL DEFAULT false  -- somebody may wait: whoever comes or goes has to look
 ) WITH (fillfactor = 50);
 
 -- After a crash every connection is gone, and with it every waiter and every request on its way.
@@ -55,12 +55,12 @@ INSERT INTO tenure.epoch (open_at) VALUES (0);
 CREATE FUNCTION tenure.us() RETURNS bigint LANGUAGE sql VOLATILE AS
 $$ SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint $$;
 
--- Refuses transactions that go on with an old snapshot after they waited: they would not see who holds a name by now, nor what
--- was abandoned.
+-- Refuses transactions that go on with an old snapshot after they waited: they would not see who holds a name by now, what was
+-- abandoned, nor which message has a name already.
 CREATE FUNCTION tenure.fresh() RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
   IF current_setting('transaction_isolation') NOT IN ('read committed', 'read uncommitted') THEN
-    RAISE EXCEPTION 'locks are decided under READ COMMITTED only, this transaction is %',
+    RAISE EXCEPTION 'locks and queues are decided under READ COMMITTED only, this transaction is %',
       upper(current_setting('transaction_isolation')) USING ERRCODE = 'TN002';
   END IF;
 END $$;
@@ -77,7 +77,7 @@ DECLARE
   f bigint;
 BEGIN
   IF EXISTS (SELECT FROM tenure.lock l WHERE l.name = p_name AND l.entries <> '{}')
-    AND NOT pg_try_advisory_xact_lock(1952804454, hashtext(encode(p_name, 'hex'))) THEN
+    AND NOT pg_try_advisory_xact_lock(hashtextextended(encode(p_name, 'hex'), 1952804454)) THEN
     RETURN; -- its lease has ended, and its holder is inside a guarded transaction
   END IF;
   FOR w IN SELECT * FROM tenure.waiter x WHERE x.name = p_name ORDER BY x.place LOOP
@@ -89,8 +89,7 @@ BEGIN
       UPDATE tenure.lock l
         SET first = greatest(l.fence + 1, t, p_floor + 1), fence = greatest(l.fence + 1, t, p_floor + 1) + w.fences - 1,
             owner = NULL, entries = ARRAY[w.token], told = ARRAY[least(w.ttl, tenure.claim())], since = t,
-            until = t + least(w.ttl, tenure.claim()), label = w.label, handed = true,
-            queued = EXISTS (SELECT FROM tenure.waiter x WHERE x.name = p_name AND x.place <> w.place)
+            until = t + least(w.ttl, tenure.claim()), label = w.label, handed = true, queued = true
         WHERE l.name = p_name AND (l.entries = '{}' OR l.until <= t) RETURNING l.first INTO f;
       IF NOT FOUND THEN RETURN; END IF; -- renewed in this instant
       DELETE FROM tenure.waiter x WHERE x.name = p_name AND x.place = w.place;
@@ -120,6 +119,8 @@ DECLARE
   w tenure.waiter;
   f bigint;
   my_place bigint;
+  waiting integer;
+  lapsed boolean;
   known boolean;
   held boolean;
 BEGIN
@@ -132,9 +133,22 @@ BEGIN
       code := 3; n := -1; recheck := l.until - at; RETURN;
     END IF;
   END IF;
-  PERFORM tenure.fresh();
-  PERFORM pg_advisory_xact_lock(1952804453, hashtext(encode(p_name, 'hex')));
-  IF EXISTS (SELECT FROM tenure.tombstone x WHERE x.name = p_name AND x.token = p_token AND x.until > tenure.us()) THEN
+  IF current_setting('transaction_isolation') <> 'read committed' THEN PERFORM tenure.fresh(); END IF;
+  PERFORM pg_advisory_xact_lock(hashtextextended(encode(p_name, 'hex'), 1952804453));
+  at := tenure.us();
+  IF p_owner IS NULL THEN
+    -- What most requests are, in one step: the name is free and nobody waits, or it was handed over to this token.
+    UPDATE tenure.lock x
+      SET first = CASE WHEN x.handed THEN x.first ELSE greatest(x.fence + 1, at, p_floor + 1) END,
+          fence = CASE WHEN x.handed THEN x.fence ELSE greatest(x.fence + 1, at, p_floor + 1) + p_fences - 1 END,
+          owner = NULL, entries = ARRAY[p_token], told = ARRAY[p_ttl], since = CASE WHEN x.handed THEN x.since ELSE at END,
+          until = CASE WHEN x.handed THEN greatest(x.until, at + p_ttl) ELSE at + p_ttl END, label = p_label, handed = false
+      WHERE x.name = p_name AND (x.entries = '{}' AND NOT x.queued OR x.handed AND x.entries = ARRAY[p_token] AND x.until > at)
+        AND NOT EXISTS (SELECT FROM tenure.tombstone y WHERE y.name = p_name AND y.token = p_token AND y.until > at)
+      RETURNING x.first, x.fence - x.first + 1 INTO fence, n;
+    IF FOUND THEN code := 1; ttl := p_ttl; depth := 1; RETURN; END IF;
+  END IF;
+  IF EXISTS (SELECT FROM tenure.tombstone x WHERE x.name = p_name AND x.token = p_token AND x.until > at) THEN
     code := -1; RETURN;
   END IF;
   LOOP
@@ -173,7 +187,7 @@ BEGIN
     END IF;
     IF NOT held AND (w.token IS NULL OR w.token = p_token) THEN
       IF known THEN
-        IF l.entries <> '{}' AND NOT pg_try_advisory_xact_lock(1952804454, hashtext(encode(p_name, 'hex'))) THEN
+        IF l.entries <> '{}' AND NOT pg_try_advisory_xact_lock(hashtextextended(encode(p_name, 'hex'), 1952804454)) THEN
           code := 3; n := -1; recheck := 100000; RETURN; -- its holder is inside a guarded transaction
         END IF;
         DELETE FROM tenure.waiter x WHERE l.queued AND x.name = p_name AND x.token = p_token;
@@ -208,22 +222,22 @@ BEGIN
     END IF;
     code := 3; n := -1; recheck := NULL;
     IF p_presence IS NOT NULL THEN
-      UPDATE tenure.waiter x SET present = at + p_presence, client = p_client WHERE x.name = p_name AND x.token = p_token
-        RETURNING x.place INTO my_place;
-      IF NOT FOUND THEN
-        DELETE FROM tenure.waiter x WHERE x.name = p_name AND x.present <= at;
-        IF (SELECT count(*) FROM tenure.waiter x WHERE x.name = p_name) >= p_max_waiters THEN
-          code := -2; RETURN;
-        END IF;
-        INSERT INTO tenure.waiter AS x (name, token, client, present, ttl, fences, accepts, label)
-          VALUES (p_name, p_token, p_client, at + p_presence, p_ttl, p_fences, p_accepts, p_label)
-          RETURNING x.place INTO my_place;
-      END IF;
       IF NOT l.queued THEN
         UPDATE tenure.lock x SET queued = true WHERE x.name = p_name AND x.entries <> '{}';
         CONTINUE WHEN NOT FOUND; -- released in this instant
       END IF;
-      SELECT count(*) INTO n FROM tenure.waiter x WHERE x.name = p_name AND x.present > at AND x.place < my_place;
+      SELECT count(*) FILTER (WHERE x.present > at), bool_or(x.present <= at), max(x.place) FILTER (WHERE x.token = p_token)
+        INTO waiting, lapsed, my_place FROM tenure.waiter x WHERE x.name = p_name;
+      IF my_place IS NULL THEN
+        IF lapsed THEN DELETE FROM tenure.waiter x WHERE x.name = p_name AND x.present <= at; END IF;
+        IF waiting >= p_max_waiters THEN code := -2; RETURN; END IF;
+        INSERT INTO tenure.waiter (name, token, client, present, ttl, fences, accepts, label)
+          VALUES (p_name, p_token, p_client, at + p_presence, p_ttl, p_fences, p_accepts, p_label);
+        n := waiting;
+      ELSE
+        UPDATE tenure.waiter x SET present = at + p_presence, client = p_client WHERE x.name = p_name AND x.place = my_place;
+        SELECT count(*) INTO n FROM tenure.waiter x WHERE x.name = p_name AND x.present > at AND x.place < my_place;
+      END IF;
     END IF;
     IF held THEN
       IF n <= 0 THEN recheck := l.until - at; END IF;
@@ -276,15 +290,36 @@ END $$;
 -- As leave; the last entry frees the name.
 CREATE FUNCTION tenure.release(p_name bytea, p_owner text, p_token text, p_floor bigint) RETURNS integer
 LANGUAGE plpgsql AS $$
-DECLARE rest integer;
+DECLARE
+  t bigint;
+  w tenure.waiter;
+  f bigint;
+  rest integer;
 BEGIN
   IF p_owner IS NULL THEN
     UPDATE tenure.lock l SET entries = '{}', told = '{}', handed = false
       WHERE l.name = p_name AND l.owner IS NULL AND l.entries = ARRAY[p_token] AND l.until > tenure.us() AND NOT l.queued;
     IF FOUND THEN RETURN 0; END IF;
   END IF;
-  PERFORM tenure.fresh();
-  PERFORM pg_advisory_xact_lock(1952804453, hashtext(encode(p_name, 'hex')));
+  IF current_setting('transaction_isolation') <> 'read committed' THEN PERFORM tenure.fresh(); END IF;
+  PERFORM pg_advisory_xact_lock(hashtextextended(encode(p_name, 'hex'), 1952804453));
+  IF p_owner IS NULL THEN
+    -- What a turn does for a first waiter that is there and takes the lock unasked, in one step.
+    t := tenure.us();
+    SELECT * INTO w FROM tenure.waiter x WHERE x.name = p_name ORDER BY x.place LIMIT 1;
+    IF w.accepts AND w.present > t AND NOT pg_try_advisory_xact_lock_shared(w.client) THEN
+      UPDATE tenure.lock l
+        SET first = greatest(l.fence + 1, t, p_floor + 1), fence = greatest(l.fence + 1, t, p_floor + 1) + w.fences - 1,
+            entries = ARRAY[w.token], told = ARRAY[least(w.ttl, tenure.claim())], since = t,
+            until = t + least(w.ttl, tenure.claim()), label = w.label, handed = true
+        WHERE l.name = p_name AND l.owner IS NULL AND l.entries = ARRAY[p_token] AND l.until > t RETURNING l.first INTO f;
+      IF NOT FOUND THEN RETURN -1; END IF;
+      DELETE FROM tenure.waiter x WHERE x.name = p_name AND x.place = w.place;
+      PERFORM pg_notify('tenure_' || to_hex(w.client),
+        concat_ws(' ', 'h', w.token, f, least(w.ttl, tenure.claim()), t, w.fences));
+      RETURN 0;
+    END IF;
+  END IF;
   rest := tenure.leave(p_name, p_owner, p_token);
   IF rest = 0 THEN PERFORM tenure.turn(p_name, p_floor); END IF;
   RETURN rest;
@@ -299,7 +334,7 @@ DECLARE
   waited boolean;
 BEGIN
   PERFORM tenure.fresh();
-  PERFORM pg_advisory_xact_lock(1952804453, hashtext(encode(p_name, 'hex')));
+  PERFORM pg_advisory_xact_lock(hashtextextended(encode(p_name, 'hex'), 1952804453));
   t := tenure.us();
   INSERT INTO tenure.tombstone VALUES (p_name, p_token, t + p_for)
     ON CONFLICT (name, token) DO UPDATE SET until = excluded.until;
@@ -318,11 +353,11 @@ CREATE FUNCTION tenure.force_release(p_name bytea, p_expected bigint, p_floor bi
 DECLARE f bigint;
 BEGIN
   PERFORM tenure.fresh();
-  PERFORM pg_advisory_xact_lock(1952804453, hashtext(encode(p_name, 'hex')));
+  PERFORM pg_advisory_xact_lock(hashtextextended(encode(p_name, 'hex'), 1952804453));
   SELECT l.first INTO f FROM tenure.lock l WHERE l.name = p_name AND l.entries <> '{}' AND l.until > tenure.us();
   IF NOT FOUND THEN RETURN 0; END IF;
   IF f <> p_expected THEN RETURN -1; END IF;
-  IF NOT pg_try_advisory_xact_lock(1952804454, hashtext(encode(p_name, 'hex'))) THEN RETURN -2; END IF;
+  IF NOT pg_try_advisory_xact_lock(hashtextextended(encode(p_name, 'hex'), 1952804454)) THEN RETURN -2; END IF;
   UPDATE tenure.lock l SET entries = '{}', told = '{}', handed = false WHERE l.name = p_name AND l.first = f;
   PERFORM tenure.turn(p_name, p_floor);
   RETURN 1;
@@ -343,7 +378,7 @@ END $$;
 CREATE FUNCTION tenure.guard(name bytea, fence bigint) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
   PERFORM tenure.fresh();
-  PERFORM pg_advisory_xact_lock_shared(1952804454, hashtext(encode(guard.name, 'hex')));
+  PERFORM pg_advisory_xact_lock_shared(hashtextextended(encode(guard.name, 'hex'), 1952804454));
   PERFORM FROM tenure.lock l WHERE l.name = guard.name AND l.entries <> '{}' AND guard.fence BETWEEN l.first AND l.fence
     AND l.until > tenure.us();
   IF NOT FOUND THEN RAISE EXCEPTION 'fence % does not hold this lock any more', guard.fence USING ERRCODE = 'TN001'; END IF;

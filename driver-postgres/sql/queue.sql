@@ -82,8 +82,12 @@ CREATE TABLE tenure.queue_clock (
 INSERT INTO tenure.queue_clock (shift, reached) VALUES (0, 0);
 
 -- The queues' clock.
-CREATE FUNCTION tenure.queue_now() RETURNS bigint LANGUAGE sql VOLATILE AS
-$$ SELECT greatest(tenure.us() + c.shift, c.reached) FROM tenure.queue_clock c $$;
+CREATE FUNCTION tenure.queue_now() RETURNS bigint LANGUAGE plpgsql AS $$
+DECLARE c tenure.queue_clock;
+BEGIN
+  SELECT * INTO c FROM tenure.queue_clock;
+  RETURN greatest(tenure.us() + c.shift, c.reached);
+END $$;
 
 CREATE FUNCTION tenure.queue_tick(p_writes boolean) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE c tenure.queue_clock; t bigint;
@@ -180,6 +184,7 @@ DECLARE
   soonest bigint;
 BEGIN
   IF p_names IS NOT NULL THEN
+    PERFORM tenure.fresh();
     PERFORM tenure.queue_lock(1952804174, q, p_names);
     IF true = ANY (p_replace) THEN
       t := tenure.queue_now();
@@ -250,25 +255,29 @@ CREATE FUNCTION tenure.queue_settle(
 DECLARE
   t bigint;
   answers smallint[];
+  gone_numbers bigint[]; gone_deliveries bigint[];
   m tenure.message;
   tell boolean := p_limited;
 BEGIN
   IF 0 = ALL (p_hows) THEN
+    -- By their numbers, with no condition that another index has: whatever is known of the table, that is the shortest way. A
+    -- delivery is never that of two messages.
     WITH gone AS (
-      -- By their numbers, with no condition that another index has: whatever is known of the table, that is the shortest way. A
-      -- delivery is never that of two messages.
       DELETE FROM tenure.message o WHERE o.number = ANY (p_numbers) AND o.queue + 0 = p_queue AND o.state + 0 = 1
           AND o.delivery = ANY (p_deliveries) AND coalesce(o.key) IS NULL AND o.known_for = 0
-        RETURNING o.number, o.delivery),
-    first AS (
-      SELECT min(r.ord) AS ord FROM unnest(p_numbers, p_deliveries) WITH ORDINALITY AS r(number, delivery, ord)
-        JOIN gone ON gone.number = r.number AND gone.delivery = r.delivery GROUP BY r.number, r.delivery)
-    SELECT array_agg(CASE WHEN f.ord IS NULL THEN 0 ELSE 1 END ORDER BY r.ord)::smallint[] INTO answers
-      FROM unnest(p_numbers) WITH ORDINALITY AS r(number, ord) LEFT JOIN first f USING (ord);
-    IF NOT 0 = ANY (answers) THEN
+        RETURNING o.number, o.delivery)
+    SELECT array_agg(gone.number), array_agg(gone.delivery) INTO gone_numbers, gone_deliveries FROM gone;
+    IF cardinality(gone_numbers) = cardinality(p_numbers) THEN
+      answers := array_fill(1::smallint, ARRAY[cardinality(p_numbers)]);
       IF tell THEN PERFORM tenure.queue_tell(p_queue); END IF;
       RETURN answers;
     END IF;
+    -- Of a delivery that is settled twice, the first is answered.
+    WITH first AS (
+      SELECT min(r.ord) AS ord FROM unnest(p_numbers, p_deliveries) WITH ORDINALITY AS r(number, delivery, ord)
+        JOIN unnest(gone_numbers, gone_deliveries) AS g(number, delivery) USING (number, delivery) GROUP BY number, delivery)
+    SELECT array_agg(CASE WHEN f.ord IS NULL THEN 0 ELSE 1 END ORDER BY r.ord)::smallint[] INTO answers
+      FROM unnest(p_numbers) WITH ORDINALITY AS r(number, ord) LEFT JOIN first f USING (ord);
   ELSE
     answers := array_fill(0::smallint, ARRAY[cardinality(p_numbers)]);
   END IF;
@@ -348,7 +357,7 @@ BEGIN
   END IF;
 END $$;
 
--- Settles, then hands out what is due: a row for each delivery, the soonest first, and one at the end with the answers to
+-- Settles, then hands out what is due: a row for each delivery, in the order of their fences, and one at the end with the answers to
 -- the settlements, when to ask again (in so many us; 0 at once, -1 when woken, -2 the same, since the queue is paused) and what
 -- was repaired. p_max 0 settles only. p_client, if not null, watches.
 CREATE FUNCTION tenure.queue_turn(
@@ -363,17 +372,20 @@ CREATE FUNCTION tenure.queue_turn(
 DECLARE
   looks integer := 500; -- at messages that are not handed out
   q tenure.queue;
+  c tenure.queue_clock;
   m tenure.message;
   t bigint;
   asked bigint; room bigint; room_at bigint := 0; soonest bigint;
   given bigint := 0;
-  batch bigint[]; chosen bigint[]; fences bigint[];
+  batch bigint[]; chosen bigint[];
+  ats bigint[]; states smallint[]; locks bytea[]; tokens text[]; turns bigint[]; -- of the batch, before it was handed out
   passed bigint[] := '{}';
   busy bytea[] := '{}';
   unusual boolean; ended integer; n bigint; fate smallint;
   answers smallint[];
   expired integer := 0; buried integer := 0; postponed integer := 0;
 BEGIN
+  IF current_setting('transaction_isolation') <> 'read committed' THEN PERFORM tenure.fresh(); END IF;
   IF p_client IS NOT NULL THEN PERFORM tenure.queue_watch(p_queue, p_client); END IF;
   SELECT * INTO q FROM tenure.queue o WHERE o.name = p_queue;
   IF p_numbers IS NOT NULL THEN
@@ -386,21 +398,29 @@ BEGIN
       answers, CASE WHEN q.paused THEN -2 ELSE -1 END::bigint, 0, 0, 0;
     RETURN;
   END IF;
-  PERFORM tenure.queue_fences(p_floor);
-  PERFORM tenure.queue_tick(false);
+  IF NOT EXISTS (SELECT FROM tenure.delivery_epoch) OR (SELECT d.last_value FROM tenure.delivery d) < p_floor THEN
+    PERFORM tenure.queue_fences(p_floor);
+  END IF;
   IF q.in_flight > 0 OR q.deliveries > 0 THEN
     SELECT * INTO q FROM tenure.queue o WHERE o.number = q.number FOR UPDATE;
-    room := least(room, (tenure.queue_room(q, tenure.queue_now())).room);
   END IF;
-  t := tenure.queue_now(); -- a variable: a volatile call in the condition would be no bound of the index
+  SELECT * INTO c FROM tenure.queue_clock;
+  t := tenure.us() + c.shift; -- a variable: a volatile call in the condition would be no bound of the index
+  IF t < c.reached THEN
+    PERFORM tenure.queue_tick(false);
+    t := tenure.queue_now();
+  END IF;
+  IF q.in_flight > 0 OR q.deliveries > 0 THEN room := least(room, (tenure.queue_room(q, t)).room); END IF;
   WHILE room > 0 AND looks > 0 LOOP
     asked := least(room, looks);
-    SELECT array_agg(c.number ORDER BY c.at, c.number), bool_or(c.unusual), count(*) FILTER (WHERE c.state = 1)
-      INTO batch, unusual, ended
-      FROM (SELECT o.number, o.at, o.state, o.key IS NOT NULL OR o.attempt >= o.attempts OR o.doom IS NOT NULL
-          OR coalesce(o.expires < t, false) AS unusual
+    -- In the order of the index.
+    SELECT array_agg(d.number), array_agg(d.at), array_agg(d.state), array_agg(d.turn_lock), array_agg(d.turn_token),
+        array_agg(d.turn_fence), bool_or(d.unusual), count(*) FILTER (WHERE d.state = 1)
+      INTO batch, ats, states, locks, tokens, turns, unusual, ended
+      FROM (SELECT o.number, o.at, o.state, o.turn_lock, o.turn_token, o.turn_fence, o.key IS NOT NULL
+          OR o.attempt >= o.attempts OR o.doom IS NOT NULL OR coalesce(o.expires < t, false) AS unusual
         FROM tenure.message o WHERE o.queue = q.number AND o.state <= 1 AND o.at <= t AND o.number <> ALL (passed)
-        ORDER BY o.at, o.number LIMIT asked FOR UPDATE SKIP LOCKED) c;
+        ORDER BY o.at, o.number LIMIT asked FOR UPDATE SKIP LOCKED) d;
     EXIT WHEN batch IS NULL;
     chosen := batch;
     IF NOT unusual THEN
@@ -432,31 +452,34 @@ BEGIN
       END LOOP;
     END IF;
     IF cardinality(chosen) > 0 THEN
-      fences := ARRAY(SELECT nextval('tenure.delivery') FROM generate_series(1, cardinality(chosen)));
       RETURN QUERY
-        WITH old AS MATERIALIZED (
-          SELECT o.*, c.ord, fences[c.ord] AS fence FROM unnest(chosen) WITH ORDINALITY AS c(number, ord)
-            JOIN tenure.message o ON o.number = c.number),
-        handed AS (
-          UPDATE tenure.message o SET state = 1, at = t + p_lease, delivery = old.fence, attempt = old.attempt + 1,
-            turn_lock = NULL, turn_token = NULL, turn_fence = NULL
-            FROM old WHERE o.number = old.number RETURNING old.ord)
-        SELECT old.number, old.name, old.payload, old.attempt + 1, old.attempts,
-          CASE WHEN old.state = 1 THEN 4::smallint ELSE old.cause END, old.fence, t - old.at, t - old.pushed, old.key, old.lock,
-          old.turn_lock, old.turn_token, old.turn_fence, old.reason, old.recurrence,
-          NULL::smallint[], 0::bigint, 0, 0, 0
-          FROM old JOIN handed USING (ord) ORDER BY old.ord;
+        WITH handed AS (
+          UPDATE tenure.message o SET state = 1, at = t + p_lease, delivery = b.fence, attempt = o.attempt + 1,
+              turn_lock = NULL, turn_token = NULL, turn_fence = NULL
+            FROM (SELECT u.*, nextval('tenure.delivery') AS fence
+                FROM unnest(batch, ats, states, locks, tokens, turns) AS u(number, at, state, turn_lock, turn_token, turn_fence)
+                WHERE u.number = ANY (chosen) OFFSET 0) b
+            WHERE o.number = b.number
+            RETURNING o.number, o.name, o.payload, o.attempt, o.attempts,
+              CASE WHEN b.state = 1 THEN 4::smallint ELSE o.cause END AS cause, b.fence, b.at, o.pushed, o.key, o.lock,
+              b.turn_lock, b.turn_token, b.turn_fence, o.reason, o.recurrence)
+        SELECT h.number, h.name, h.payload, h.attempt, h.attempts, h.cause, h.fence, t - h.at, t - h.pushed, h.key, h.lock,
+          h.turn_lock, h.turn_token, h.turn_fence, h.reason, h.recurrence, NULL::smallint[], 0::bigint, 0, 0, 0 FROM handed h;
       given := given + cardinality(chosen);
       room := room - cardinality(chosen);
     END IF;
     EXIT WHEN NOT unusual AND cardinality(batch) < asked;
   END LOOP;
-  IF given > 0 THEN PERFORM tenure.queue_tick(true); END IF;
+  IF given > 0 AND t > c.reached + 100000 THEN PERFORM tenure.queue_tick(true); END IF;
   IF q.deliveries > 0 AND given > 0 THEN
     q.full_at := greatest(q.full_at, t) + q.every * given;
     UPDATE tenure.queue o SET full_at = q.full_at WHERE o.number = q.number;
   END IF;
-  SELECT o.at INTO soonest FROM tenure.message o WHERE o.queue = q.number AND o.state <= 1 ORDER BY o.at, o.number LIMIT 1;
+  IF given = p_max AND p_max > 1 THEN
+    soonest := t; -- as many as were asked for: there are more, most likely, and who asks again is told
+  ELSE
+    SELECT o.at INTO soonest FROM tenure.message o WHERE o.queue = q.number AND o.state <= 1 ORDER BY o.at, o.number LIMIT 1;
+  END IF;
   IF soonest IS NOT NULL AND (q.in_flight > 0 OR q.deliveries > 0) THEN
     room_at := (tenure.queue_room(q, t)).room_at;
     soonest := greatest(soonest, room_at);

@@ -5,7 +5,7 @@ DECLARE
   f record;
   inner_ones text[] := ARRAY['us', 'claim', 'fresh', 'turn', 'leave', 'queue_now', 'queue_tick', 'queue_lock', 'queue_try_key',
     'queue_number', 'queue_standing', 'queue_tell', 'queue_free', 'queue_bury', 'queue_fences', 'queue_room', 'queue_hold',
-    'queue_dead_chosen'];
+    'queue_settle', 'queue_dead_chosen'];
 BEGIN
   FOR f IN SELECT p.oid::regprocedure AS signature, p.proname FROM pg_proc p WHERE p.pronamespace = 'tenure'::regnamespace LOOP
     EXECUTE format('REVOKE ALL ON FUNCTION %s FROM PUBLIC', f.signature);
@@ -18,3 +18,10 @@ BEGIN
     END IF;
   END LOOP;
 END $$;
+
+-- Planned once for each session, by the order of its index: with the numbers of a request at hand, the planner would do it anew each
+-- time, which takes longer than the work.
+ALTER FUNCTION tenure.queue_turn SET plan_cache_mode = force_generic_plan;
+ALTER FUNCTION tenure.queue_turn SET enable_sort = off;
+ALTER FUNCTION tenure.queue_turn SET jit = off;
+ALTER FUNCTION tenure.queue_push SET plan_cache_mode = force_generic_plan;

@@ -15,7 +15,12 @@ const QUESTION: &str = "SELECT current_setting('server_version'), current_settin
      (SELECT count(*) FROM pg_stat_replication), \
      coalesce((SELECT max(extract(epoch FROM clock_timestamp() - xact_start)) FROM pg_stat_activity \
        WHERE state LIKE 'idle in transaction%'), 0)::float8, \
-     pg_notification_queue_usage(), pg_backend_pid(), extract(epoch FROM clock_timestamp())::float8";
+     pg_notification_queue_usage(), pg_backend_pid(), extract(epoch FROM clock_timestamp())::float8, pg_is_in_recovery(), \
+     coalesce((SELECT sum(n_dead_tup) FROM pg_stat_all_tables WHERE schemaname = 'tenure'), 0)::int8, \
+     coalesce((SELECT sum(n_live_tup) FROM pg_stat_all_tables WHERE schemaname = 'tenure'), 0)::int8";
+
+/// So many dead rows are nothing to speak of.
+const DEAD_ROWS: i64 = 20_000;
 
 type Seen = (Topic, Concern, String, &'static str);
 
@@ -56,6 +61,7 @@ fn server(row: &Row, logged: bool) -> Option<Vec<Seen>> {
     let (fsync, commit): (bool, String) = (row.try_get(2).ok()?, row.try_get(3).ok()?);
     let (standbys, oldest): (i64, f64) = (row.try_get(4).ok()?, row.try_get(5).ok()?);
     let (notifications, clock): (f64, f64) = (row.try_get(6).ok()?, row.try_get(8).ok()?);
+    let (standby, dead, live): (bool, i64, i64) = (row.try_get(9).ok()?, row.try_get(10).ok()?, row.try_get(11).ok()?);
     let old = number < 120_000;
     let concern = |danger: bool| if danger { Concern::Danger } else { Concern::Fine };
     let note = |noted: bool| if noted { Concern::Note } else { Concern::Fine };
@@ -63,6 +69,12 @@ fn server(row: &Row, logged: bool) -> Option<Vec<Seen>> {
         std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64());
     Some(vec![
         (Topic::Version, concern(old), format!("PostgreSQL {version}"), "version 12 or later is needed"),
+        (
+            Topic::Replicas,
+            concern(standby),
+            String::from(if standby { "the server is a standby" } else { "the server is a primary" }),
+            "a standby grants nothing",
+        ),
         (
             Topic::Persistence,
             concern(!fsync),
@@ -89,6 +101,12 @@ fn server(row: &Row, logged: bool) -> Option<Vec<Seen>> {
             "old transactions keep rows from being cleaned up: tables grow, and requests take longer",
         ),
         (
+            Topic::Storage,
+            note(dead > DEAD_ROWS && dead > live),
+            format!("{dead} dead rows beside {live} living ones"),
+            "autovacuum does not keep up with the tables of the schema, or an old transaction keeps it from it",
+        ),
+        (
             Topic::Alarms,
             concern(notifications > 0.5),
             format!("the queue of notifications is {:.0} % full", notifications * 100.0),
@@ -101,4 +119,31 @@ fn server(row: &Row, logged: bool) -> Option<Vec<Seen>> {
             "leases count by the server's clock alone",
         ),
     ])
+}
+
+#[cfg(test)]
+mod tests {
+    use tenure_testkit::{PostgresOptions, PostgresServer};
+    use tokio_postgres::NoTls;
+
+    use super::*;
+
+    /// Servers that cannot be had here: an old one, and one whose notifications nobody reads.
+    #[tokio::test]
+    async fn an_old_server_and_a_full_queue_of_notifications_are_dangers() {
+        let there = PostgresServer::start(PostgresOptions::new()).unwrap();
+        let (client, connection) = tokio_postgres::connect(&there.url("postgres"), NoTls).await.unwrap();
+        tokio::spawn(connection);
+        let seen = async |version: i32, full: f64| {
+            let now = "extract(epoch FROM clock_timestamp())::float8";
+            let row = format!(
+                "SELECT 'x', {version}, true, 'on', 0::int8, 0::float8, {full}::float8, 1, {now}, false, 0::int8, 0::int8"
+            );
+            let of = |topic: Topic, all: &[Seen]| all.iter().find(|seen| seen.0 == topic).map(|seen| seen.1);
+            let all = server(&one_row(&client, &row).await.unwrap(), false).unwrap();
+            (of(Topic::Version, &all).unwrap(), of(Topic::Alarms, &all).unwrap())
+        };
+        assert_eq!(seen(120_000, 0.5).await, (Concern::Fine, Concern::Fine));
+        assert_eq!(seen(119_999, 0.51).await, (Concern::Danger, Concern::Danger));
+    }
 }

@@ -17,6 +17,10 @@ pub(crate) fn unreached(error: tokio_postgres::Error) -> Error {
         Some(code) if *code == SqlState::INVALID_CATALOG_NAME => {
             (ErrorKind::Misconfigured, String::from("there is no such database"))
         }
+        Some(code) if code.code().starts_with("28") && says(&error, "no encryption") => (
+            ErrorKind::Misconfigured,
+            String::from("the server takes this user only over TLS: name the file of its authority (ca)"),
+        ),
         Some(code) if code.code().starts_with("28") => {
             (ErrorKind::Denied, String::from("the server refuses the user or the password"))
         }
@@ -37,7 +41,15 @@ pub(crate) fn unreached(error: tokio_postgres::Error) -> Error {
 
 fn told_by_tls(error: &tokio_postgres::Error) -> Option<String> {
     let chain = tenure_core::driver::reason("", std::error::Error::source(error));
+    if chain.contains("server does not support TLS") {
+        return Some(String::from("the server does not speak TLS: switch it on there (ssl), or leave out \"ca\""));
+    }
     tenure_core::driver::tls_fault(&chain).map(str::to_owned)
+}
+
+/// Whether the server's own words have these.
+fn says(error: &tokio_postgres::Error, words: &str) -> bool {
+    error.as_db_error().is_some_and(|told| told.message().contains(words))
 }
 
 /// The client library's own refusal has no code.
@@ -58,7 +70,7 @@ pub(crate) fn failed(error: tokio_postgres::Error) -> Error {
         // Whatever else a server says has rolled the statement back.
         (_, "TN002") => (
             ErrorKind::Misconfigured,
-            "locks are decided under READ COMMITTED only: run ALTER ROLE the_user SET default_transaction_isolation = 'read \
+            "locks and queues are decided under READ COMMITTED only: run ALTER ROLE the_user SET default_transaction_isolation = 'read \
              committed'",
         ),
         (_, "26000") => {

@@ -7,6 +7,7 @@ mod driver;
 mod error;
 mod locks;
 mod queue;
+mod record;
 mod schema;
 mod span;
 #[cfg(feature = "tls")]

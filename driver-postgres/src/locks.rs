@@ -14,6 +14,7 @@ use tokio_postgres::types::{FromSql, Type};
 
 use crate::driver::{DRIVER, PostgresDriver};
 use crate::error::odd;
+use crate::record::Record;
 use crate::span::{micros, of_micros};
 
 /// The most renewals of one statement.
@@ -21,7 +22,7 @@ const RENEW_BATCH: usize = 200;
 /// The most consecutive fences of one grant.
 const MOST_FENCES: u32 = 1024;
 
-const ACQUIRE: &str = "SELECT * FROM tenure.acquire($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)";
+const ACQUIRE: &str = "SELECT tenure.acquire($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)";
 const RENEW: &str = "SELECT * FROM tenure.renew($1, $2, $3)";
 const RENEW_HOLD: &str = "SELECT * FROM tenure.renew_hold($1, $2, $3, $4)";
 const RELEASE: &str = "SELECT tenure.release($1, $2, $3, $4)";
@@ -192,24 +193,24 @@ impl PostgresDriver {
     }
 
     fn acquisition(&self, rows: &[Row]) -> Result<Acquisition> {
-        let row = rows.first().ok_or_else(odd)?;
-        let code: i32 = column(row, 0)?;
-        match code {
-            1 | 2 => {
-                let (fence, ttl): (i64, i64) = (column(row, 1)?, column(row, 2)?);
-                let (fences, depth): (i32, i32) = (column(row, 3)?, column(row, 4)?);
-                let grant = Grant::new(fence_of(fence)?, of_micros(ttl))
-                    .with_begun(if code == 1 { Begun::Now } else { Begun::Earlier })
-                    .with_fences(u32::try_from(fences).map_err(|_| odd())?)
-                    .with_depth(u32::try_from(depth).map_err(|_| odd())?);
-                Ok(Acquisition::Granted(grant))
+        // code, fence, ttl, n, depth, recheck, at
+        let record: Record<'_> = only(rows)?;
+        match record.int4(0).ok_or_else(odd)? {
+            code @ (1 | 2) => {
+                let grant = || {
+                    let (fence, ttl) = (fence_of(record.int8(1)?).ok()?, record.int8(2)?);
+                    let (fences, depth) = (u32::try_from(record.int4(3)?).ok()?, u32::try_from(record.int4(4)?).ok()?);
+                    let begun = if code == 1 { Begun::Now } else { Begun::Earlier };
+                    Some(Grant::new(fence, of_micros(ttl)).with_begun(begun).with_fences(fences).with_depth(depth))
+                };
+                Ok(Acquisition::Granted(grant().ok_or_else(odd)?))
             }
             3 => {
-                let (place, recheck, at): (i32, Option<i64>, i64) = (column(row, 3)?, column(row, 5)?, column(row, 6)?);
+                let (place, at) = (record.int4(3).ok_or_else(odd)?, record.int8(6).ok_or_else(odd)?);
                 Ok(Acquisition::Busy(
                     Busy::default()
                         .with_position(u32::try_from(place).ok())
-                        .with_recheck_after(recheck.map(of_micros))
+                        .with_recheck_after(record.int8(5).map(of_micros))
                         .with_answered_at(Some(of_micros(at))),
                 ))
             }
@@ -219,7 +220,7 @@ impl PostgresDriver {
                 Err(Error::new(ErrorKind::LimitReached, text))
             }
             -3 => {
-                let left = of_micros(column::<i64>(row, 5)?);
+                let left = of_micros(record.int8(5).ok_or_else(odd)?);
                 let text =
                     format!("the server was restarted without its leases, and grants none for another {left:.1?}");
                 Err(Error::new(ErrorKind::Unavailable, text))

@@ -6,13 +6,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use common::{client, queue, start};
+use tenure_core::ErrorKind;
 use tenure_core::driver::{
-    DelayQueueExt as _, Lease, NewMessage, Next, Payload, Pushed, RawDelivery, ReceiveRequest, Settle, Settled,
-    Settlement,
+    Delay, DelayQueueExt as _, Lease, NamedId, NewMessage, Next, Payload, Pushed, RawDelivery, ReceiveRequest, Settle,
+    Settled, Settlement,
 };
-use tenure_core::queue::{ConcurrencyKey, QueueName};
+use tenure_core::queue::{ConcurrencyKey, MessageId, QueueName};
 use tenure_testkit::{PostgresOptions, PostgresServer, eventually};
-use tokio_postgres::NoTls;
+use tokio_postgres::{IsolationLevel, NoTls};
 
 fn jobs() -> QueueName {
     QueueName::new("jobs").unwrap()
@@ -75,7 +76,7 @@ async fn push_takes_all_that_a_message_may_have() {
                 lock => 'l', attempts => 3, ttl => '1 hour')";
     assert!(app.query_one(push, &[]).await.unwrap().get::<_, Option<i64>>(0).is_some());
     assert_eq!(app.query_one(push, &[]).await.unwrap().get::<_, Option<i64>>(0), None, "the id is known");
-    let id = tenure_core::queue::MessageId::named("x").unwrap();
+    let id = MessageId::named("x").unwrap();
     let info = queue.get(&jobs(), &id).await.unwrap().unwrap();
     assert!(info.due_in > Duration::from_secs(7_000) && info.expires_in.unwrap() > Duration::from_secs(10_000));
     assert_eq!((info.attempts.get(), info.key.unwrap().as_bytes()), (3, &b"k"[..]));
@@ -119,9 +120,9 @@ async fn keys_and_names_under_contention() {
                 let mut batch: Vec<_> = (0..3)
                     .map(|at| {
                         let mut one = message(&format!("{round}-{at}"));
-                        let id = tenure_core::queue::MessageId::named(format!("{round}-{at}")).unwrap();
-                        let window = tenure_core::driver::Delay::new(Duration::from_secs(60)).unwrap();
-                        one.id = Some(tenure_core::driver::NamedId::new(id, window));
+                        let id = MessageId::named(format!("{round}-{at}")).unwrap();
+                        let window = Delay::new(Duration::from_secs(60)).unwrap();
+                        one.id = Some(NamedId::new(id, window));
                         one.key = Some(ConcurrencyKey::new(format!("key {}", (round + at) % 4)).unwrap());
                         one
                     })
@@ -196,4 +197,33 @@ async fn a_promoted_standby_goes_on_with_greater_fences() {
     assert!(received[0].fence > last, "{} after {last}", received[0].fence);
     let acked = after.settle(&jobs(), &[Settle::new(first.receipt, Settlement::Ack)]).await.unwrap();
     assert_eq!(acked, [Settled::Done], "a delivery outlives the failover");
+}
+
+/// What a transaction saw when it began is not what is so when it waited: the user's default has to be READ COMMITTED. A push
+/// without a name depends on nothing that others do.
+#[tokio::test]
+async fn queues_under_another_isolation_are_refused_by_name() {
+    let server = start(PostgresOptions::new()).unwrap();
+    for isolation in ["repeatable read", "serializable"] {
+        server
+            .sql("postgres", &format!("ALTER USER postgres SET default_transaction_isolation = '{isolation}'"))
+            .unwrap();
+        let queue = queue(&server).await;
+        queue.push(&jobs(), &[message("a")]).await.unwrap();
+        let named = NewMessage::new(Payload::new(&b"b"[..]).unwrap())
+            .with_id(Some(NamedId::new(MessageId::named("b").unwrap(), Delay::ZERO)));
+        for error in [queue.push(&jobs(), &[named]).await.unwrap_err(), queue.receive(&request(1)).await.unwrap_err()] {
+            assert_eq!(error.kind(), ErrorKind::Misconfigured, "{isolation}: {error:#}");
+            assert!(error.to_string().contains("SET default_transaction_isolation = 'read committed'"), "{error}");
+        }
+        server.sql("postgres", "ALTER USER postgres RESET default_transaction_isolation").unwrap();
+        let mut session = session(&server).await;
+        let transaction =
+            session.build_transaction().isolation_level(IsolationLevel::Serializable).start().await.unwrap();
+        transaction.execute("SELECT tenure.push('jobs', 'c')", &[]).await.unwrap();
+        transaction.commit().await.unwrap();
+    }
+    let queue = queue(&server).await;
+    let received = queue.receive(&request(10)).await.unwrap();
+    assert_eq!(texts(&received.deliveries), ["a", "c", "a", "c"]);
 }

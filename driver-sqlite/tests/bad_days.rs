@@ -270,3 +270,54 @@ async fn a_dropped_request_leaves_nothing_half_way() {
         acquired(&other.lock("a")).await.unwrap();
     }
 }
+
+/// Where the file is has no byte left: requests are an outage, and once there is room all is as before.
+///
+/// The disk is a small one in memory, which only a process in a space of mounts of its own may make; there the test goes on.
+#[tokio::test]
+async fn a_full_disk_is_an_outage_that_passes() {
+    const FOLDER: &str = "TENURE_TEST_FULL_DISK";
+    if let Some(folder) = std::env::var_os(FOLDER) {
+        return on_a_small_disk(Path::new(&folder)).await;
+    }
+    let folder = TempDir::new().unwrap();
+    let flags = if std::fs::metadata("/proc/self").unwrap().uid() == 0 { "-m" } else { "-rm" };
+    let mount = "mount -t tmpfs -o size=1m tmpfs \"$0\" && exec \"$@\"";
+    let mut again = Command::new("unshare");
+    again.args([flags, "sh", "-c", mount]).arg(folder.path()).arg(std::env::current_exe().unwrap());
+    again.args(["--exact", "a_full_disk_is_an_outage_that_passes"]).env(FOLDER, folder.path());
+    let output = again.output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && said.contains("1 passed"), "{said}");
+}
+
+async fn on_a_small_disk(folder: &Path) {
+    let client = client(&folder.join("locks.db")).await;
+    let held = client.lock("held").acquire().await.unwrap();
+    let queue = client.queue_of_bytes("jobs").unwrap();
+    let ballast = folder.join("ballast");
+    std::fs::write(&ballast, vec![0; 600 << 10]).unwrap();
+    let mut stored = 0;
+    let full = loop {
+        match queue.push(&vec![7; 4_000]).await {
+            Ok(_) => stored += 1,
+            Err(error) => break error,
+        }
+        assert!(stored < 300, "the disk does not fill");
+    };
+    assert_eq!(full.kind(), ErrorKind::Unavailable, "{full:#}");
+    assert!(full.to_string().contains("the disk is full"), "{full}");
+    std::fs::remove_file(ballast).unwrap();
+    assert!(held.is_held());
+    queue.push(&b"room".to_vec()).await.unwrap();
+    let mut received = 0;
+    while received <= stored {
+        let batch = queue.try_receive_many(100).await.unwrap();
+        assert!(!batch.is_empty(), "{received} of {} messages came", stored + 1);
+        received += batch.len();
+        queue.ack_many(batch).await.unwrap();
+    }
+    assert!(queue.try_receive().await.unwrap().is_none(), "what was refused is there");
+    held.release().await.unwrap();
+    assert!(acquired(&client.lock("other")).await.unwrap() > 0);
+}

@@ -131,6 +131,7 @@ mod tests {
             ),
             ("xtask mutants --driver fred", "InvalidValue"),
             ("xtask compare page", "Compare(Page)"),
+            ("xtask compare sql --quick", "Compare(Sql(Options { quick: true, json: None, only: [] }))"),
             ("xtask compare locks --quick", "Compare(Locks(Options { quick: true, json: None, only: [] }))"),
             (
                 "xtask compare queue --only a --json f --only b",

@@ -92,3 +92,45 @@ pub(super) const QUEUE: &[Aim] = &[
     aim("etcd_b32_per_s", Least(3000.0), "messages per second on etcd, 32 at a time"),
     aim("memory_life_cycles_per_s", Least(1_000_000.0), "messages per second in memory, 100 at a time"),
 ];
+
+pub(super) const SQL: &[Aim] = &[
+    aim(
+        "pg_pair_vs_bare_update",
+        Most(2.2),
+        "uncontended pair on PostgreSQL, p50, over two bare conditional UPDATEs, which do not fence; unlogged tables",
+    ),
+    aim("pg_pair_logged_vs_bare_logged", Most(1.8), "the same with logged tables on a disk"),
+    aim(
+        "pg_handovers_vs_polled_row_each_asks",
+        Least(6.0),
+        "hand-overs per second, 16 waiters in 2 processes, each asks, over a bare row asked every 5 ms",
+    ),
+    aim("pg_handovers_vs_polled_row_passed_on", Least(40.0), "the same where waiters of a process pass the lease on"),
+    aim(
+        "pg_gap_vs_notify_floor",
+        Most(10.0),
+        "from a release to the next holder, each asks, over NOTIFY to its listener",
+    ),
+    aim(
+        "pg_queue_b10_vs_river_like",
+        Least(1.2),
+        "messages per second received and settled, ten at a time, over a loop like river's",
+    ),
+    aim(
+        "pg_queue_vs_apalis_pg",
+        Least(3.0),
+        "messages per second through push, receipt and settling, over apalis-postgres",
+    ),
+    aim("through_pgbouncer_vs_direct", Most(1.4), "pair through PgBouncer in transaction mode over one without"),
+    aim(
+        "sqlite_pair_vs_bare_update",
+        Most(6.0),
+        "uncontended pair on SQLite, p50, over two bare UPDATEs in the calling thread",
+    ),
+    aim(
+        "sqlite_handovers_vs_flock_polling",
+        Least(20.0),
+        "hand-overs per second, 16 waiters in 2 processes, each asks, over flock tried every 5 ms",
+    ),
+    aim("mysql_pair_vs_bare_updates", Most(3.0), "uncontended pair on MariaDB, p50, over two bare conditional UPDATEs"),
+];

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use super::child::Worker;
+use super::counters::{Counted, Counters};
 use super::language::Language;
-use super::redis::{Counters, Redis};
 use super::report::{Report, Sample, sample};
 use crate::failure::Outcome;
 use crate::job::Job;
@@ -102,7 +102,7 @@ impl Taken {
 }
 
 /// One process for each job: all prepare, all begin together; in between and at the end the servers' counters are read.
-pub(super) fn take(language: &Language, pin: Option<&str>, jobs: &[Job], servers: &[&Redis]) -> Outcome<Taken> {
+pub(super) fn take(language: &Language, pin: Option<&str>, jobs: &[Job], servers: &[&dyn Counted]) -> Outcome<Taken> {
     take_after(language, pin, jobs, servers, || Ok(()))
 }
 
@@ -111,7 +111,7 @@ pub(super) fn take_after(
     language: &Language,
     pin: Option<&str>,
     jobs: &[Job],
-    servers: &[&Redis],
+    servers: &[&dyn Counted],
     then: impl FnOnce() -> Outcome,
 ) -> Outcome<Taken> {
     let mut workers = Vec::new();

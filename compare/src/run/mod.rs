@@ -4,12 +4,14 @@ mod aims;
 mod beanstalkd;
 mod bench;
 mod child;
+mod counters;
 mod language;
 mod locks;
 mod proxy;
 mod queue;
 mod redis;
 mod report;
+mod sql;
 
 use std::path::PathBuf;
 
@@ -38,6 +40,11 @@ pub(crate) fn locks(options: &Options) -> Outcome {
 /// Compares delay queues and writes the report as JSON.
 pub(crate) fn queue(options: &Options) -> Outcome {
     run("queue", queue::SECTIONS, aims::QUEUE, options)
+}
+
+/// Compares locks and delay queues of databases and writes the report as JSON.
+pub(crate) fn sql(options: &Options) -> Outcome {
+    run("sql", sql::SECTIONS, aims::SQL, options)
 }
 
 fn run(what: &str, sections: &[(&str, Section)], aims: &[Aim], options: &Options) -> Outcome {

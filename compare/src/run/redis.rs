@@ -1,11 +1,10 @@
 //! Redis servers, and what they have done so far.
 
-use std::collections::BTreeMap;
-use std::ops::AddAssign;
 use std::process::{Command, Stdio};
 
 use tenure_testkit::{RedisOptions, RedisServer, Reply};
 
+use super::counters::{Counted, Counters};
 use crate::failure::Outcome;
 
 /// A server of this comparison, on the processors that it was pinned to.
@@ -71,8 +70,10 @@ impl Redis {
         let micros = |entry: &Reply| entry.items().get(2).and_then(Reply::int).unwrap_or(0) as f64;
         Ok(log.items().iter().filter(script).map(micros).fold(0.0, f64::max) / 1e3)
     }
+}
 
-    pub(super) fn counters(&self) -> Outcome<Counters> {
+impl Counted for Redis {
+    fn counters(&self) -> Outcome<Counters> {
         let cpu = self.info("cpu")?;
         let seconds = |name| number(&cpu, name).unwrap_or(0.0);
         let calls = self.info("commandstats")?;
@@ -80,52 +81,9 @@ impl Redis {
             let (name, rest) = line.strip_prefix("cmdstat_")?.split_once(":calls=")?;
             Some((name.to_owned(), rest.split(',').next()?.parse().ok()?))
         });
-        Ok(Counters {
-            cpu_us: (seconds("used_cpu_sys") + seconds("used_cpu_user")) * 1e6,
-            reads: number(&self.info("stats")?, "total_reads_processed").unwrap_or(0.0),
-            calls: calls.collect(),
-        })
-    }
-}
-
-/// What a server has done since its start, or between two looks.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Counters {
-    pub(super) cpu_us: f64,
-    /// How often it read from a socket: the round trips, where one task works.
-    pub(super) reads: f64,
-    calls: BTreeMap<String, f64>,
-}
-
-/// What one look at the counters reads from its own sockets: three connections, one command each.
-const OWN_READS: f64 = 3.0;
-
-impl Counters {
-    pub(super) fn since(&self, before: &Self) -> Self {
-        let calls = self.calls.iter().map(|(name, count)| {
-            let earlier = before.calls.get(name).copied().unwrap_or(0.0);
-            (name.clone(), count - earlier)
-        });
-        Self {
-            cpu_us: self.cpu_us - before.cpu_us,
-            reads: (self.reads - before.reads - OWN_READS).max(0.0),
-            calls: calls.collect(),
-        }
-    }
-
-    /// The calls of these commands.
-    pub(super) fn calls(&self, names: &[&str]) -> f64 {
-        names.iter().filter_map(|name| self.calls.get(*name)).sum()
-    }
-}
-
-impl AddAssign for Counters {
-    fn add_assign(&mut self, other: Self) {
-        self.cpu_us += other.cpu_us;
-        self.reads += other.reads;
-        for (name, count) in other.calls {
-            *self.calls.entry(name).or_default() += count;
-        }
+        let reads = number(&self.info("stats")?, "total_reads_processed").unwrap_or(0.0);
+        let cpu_us = (seconds("used_cpu_sys") + seconds("used_cpu_user")) * 1e6;
+        Ok(Counters::of_cpu(cpu_us).with_commands(reads, calls.collect()))
     }
 }
 

@@ -17,6 +17,8 @@ mod peers;
 mod queue;
 mod raw;
 mod renew;
+#[cfg(feature = "sql")]
+mod sql;
 mod subject;
 
 pub(crate) use queue::PAYLOAD;
@@ -65,6 +67,24 @@ macro_rules! with_subject {
             "etcd-put-del" => $($call)::+::<etcd::PutDel>($job).await,
             #[cfg(feature = "etcd")]
             "etcd-lock-api" => $($call)::+::<etcd::LockApi>($job).await,
+            #[cfg(feature = "sql")]
+            "tenure-postgres" => $($call)::+::<sql::Postgres>($job).await,
+            #[cfg(feature = "sql")]
+            "tenure-postgres-each-asks" => $($call)::+::<sql::PostgresEachAsks>($job).await,
+            #[cfg(feature = "sql")]
+            "bare-row" | "bare-row-logged" => $($call)::+::<sql::BareRow>($job).await,
+            #[cfg(feature = "sql")]
+            "pg_advisory_lock" => $($call)::+::<sql::SessionLock>($job).await,
+            #[cfg(feature = "sql")]
+            "sqlx-advisory" => $($call)::+::<sql::SqlxLock>($job).await,
+            #[cfg(feature = "sql")]
+            "tenure-sqlite" => $($call)::+::<sql::Sqlite>($job).await,
+            #[cfg(feature = "sql")]
+            "tenure-sqlite-each-asks" => $($call)::+::<sql::SqliteEachAsks>($job).await,
+            #[cfg(feature = "sql")]
+            "bare-row-of-sqlite" => $($call)::+::<sql::BareFile>($job).await,
+            #[cfg(feature = "sql")]
+            "flock" => $($call)::+::<sql::FileLock>($job).await,
             other => Err(format!("there is no subject {other:?}").into()),
         }
     };
@@ -76,6 +96,8 @@ async fn run(job: &Job) -> Outcome<Value> {
         "contend" => contend(job).await,
         "ping" => floors::ping(job).await,
         "publish" => floors::publish(job).await,
+        #[cfg(feature = "sql")]
+        "notify" => sql::notify(job).await,
         "dead" => dead::measure(job).await,
         "wait" => dead::wait(job).await,
         "renew" => renew::measure(job).await,

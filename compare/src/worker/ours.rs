@@ -38,7 +38,7 @@ impl Lane for OurLane {
 macro_rules! client_of {
     ($(#[$doc:meta])* $name:ident, $open:expr) => {
         $(#[$doc])*
-        pub(super) struct $name(tenure_core::Client);
+        pub(crate) struct $name(tenure_core::Client);
 
         impl Subject for $name {
             type Lane = OurLane;
@@ -54,7 +54,7 @@ macro_rules! client_of {
         }
     };
 }
-#[cfg(feature = "etcd")]
+#[cfg(any(feature = "etcd", feature = "sql"))]
 pub(super) use client_of;
 
 client_of!(

@@ -90,7 +90,8 @@ pub(super) fn standing(number: i32) -> Result<MessageState> {
 pub(super) fn exchanged(rows: &[Row]) -> Result<Exchanged> {
     let none = || Error::new(ErrorKind::Protocol, "an answer without its last row");
     let (last, rows) = rows.split_last().ok_or_else(none)?;
-    let deliveries = rows.iter().map(delivery).collect::<Result<_>>()?;
+    let mut deliveries = rows.iter().map(delivery).collect::<Result<Vec<_>>>()?;
+    deliveries.sort_unstable_by_key(|delivery| delivery.fence); // in the order in which they were taken
     let answers: Option<Vec<i16>> = get(last, 16)?;
     let next = match get::<i64>(last, 17)? {
         -2 => Next::Paused,

@@ -10,4 +10,5 @@ pub mod lease;
 pub mod once;
 pub mod payment;
 pub mod reminders;
+pub mod shipment;
 pub mod worker;

@@ -17,6 +17,8 @@ pub(crate) enum What {
     Locks(Options),
     /// Delay queues
     Queue(Options),
+    /// Locks and delay queues of databases
+    Sql(Options),
     /// Rewrite docs/performance.md from the figures that are there
     Page,
 }
@@ -38,6 +40,7 @@ pub(crate) fn run(what: What) -> Outcome {
     match what {
         What::Locks(options) => measure("locks", options),
         What::Queue(options) => measure("queue", options),
+        What::Sql(options) => measure("sql", options),
         What::Page => page::rewrite(),
     }
 }
@@ -47,7 +50,9 @@ fn measure(name: &str, Options { quick, json, only }: Options) -> Outcome {
     let documented = json.is_none();
     let json = json.unwrap_or_else(|| page::source(name));
     let mut command = cargo(&["run", "--release", "--quiet", "--manifest-path", MANIFEST]);
-    if command::on_path("protoc") || std::env::var_os("PROTOC").is_some() {
+    if name == "sql" {
+        command.args(["--features", "sql"]);
+    } else if command::on_path("protoc") || std::env::var_os("PROTOC").is_some() {
         command.args(["--features", "etcd"]);
     }
     if std::env::var_os("TENURE_PYTHON").is_none()

@@ -10,7 +10,7 @@ use crate::command::{Failure, Outcome};
 
 const PAGE: &str = "docs/performance.md";
 const README: &str = "README.md";
-const NAMES: [&str; 2] = ["locks", "queue"];
+const NAMES: [&str; 3] = ["locks", "queue", "sql"];
 
 /// The figures of the README: the comparison, the ratio, and what a stranger has to know of it.
 const FIGURES: &[(&str, &str, &str)] = &[

@@ -1,6 +1,7 @@
 //! One lock that everybody wants.
 
-use super::super::bench::{Bench, ONE_WAY, take};
+use super::super::bench::{Bench, ONE_WAY, Taken, take};
+use super::super::counters::Counted;
 use super::super::proxy;
 use super::super::redis::Redis;
 use super::super::report::{Sample, Section};
@@ -51,16 +52,23 @@ pub(super) fn run(peer: &Peer, crowd: Crowd, servers: &[&Redis], pin: Option<&st
     for server in servers {
         server.flush()?;
     }
-    let taken = take(&peer.language, pin, &vec![job; crowd.processes], servers)?;
-    let mut figures = history::figures(&taken.answers, crowd.waiters)?;
+    let counted: Vec<&dyn Counted> = servers.iter().map(|server| *server as &dyn Counted).collect();
+    let taken = take(&peer.language, pin, &vec![job; crowd.processes], &counted)?;
+    let mut figures = figures(peer.name, &taken, crowd.waiters)?;
+    figures.insert("commands".into(), taken.counters.calls(peer.sends) / figures["handovers"].max(1.0));
+    Ok(figures)
+}
+
+/// What the logs of these waiters tell, with the share of each hand-over in what was used.
+pub(in crate::run) fn figures(name: &str, taken: &Taken, waiters: usize) -> Outcome<Sample> {
+    let mut figures = history::figures(&taken.answers, waiters)?;
     let count = figures["handovers"].max(1.0);
     let client: f64 = taken.answers.iter().filter_map(|answer| answer["cpu_s"].as_f64()).sum();
-    figures.insert("commands".into(), taken.counters.calls(peer.sends) / count);
     figures.insert("server_us".into(), taken.counters.cpu_us / count);
     figures.insert("client_us".into(), client * 1e6 / count);
     figures.insert("foreign".into(), taken.foreign);
     if figures["overlaps"] + figures["fences_back"] > 0.0 {
-        eprintln!(" {}: {} overlaps, {} fences that fell;", peer.name, figures["overlaps"], figures["fences_back"]);
+        eprintln!(" {name}: {} overlaps, {} fences that fell;", figures["overlaps"], figures["fences_back"]);
     }
     Ok(figures)
 }

@@ -12,6 +12,8 @@ mod redlock;
 mod renew;
 
 use super::bench::Section;
+#[cfg(feature = "sql")]
+pub(super) use handover::figures;
 
 pub(super) const SECTIONS: &[(&str, Section)] = &[
     ("pair", pair::one),

@@ -1,6 +1,7 @@
 //! A quorum of five servers.
 
 use super::super::bench::{Bench, ONE_WAY, take, take_after};
+use super::super::counters::Counted;
 use super::super::proxy;
 use super::super::redis::Redis;
 use super::super::report::Section;
@@ -39,7 +40,7 @@ pub(super) fn run(bench: &mut Bench) -> Outcome {
         for (name, peer, nodes) in bench.shuffled(&subjects) {
             for (ports, section) in [(&far, &mut network), (&near, &mut local)] {
                 servers.iter().try_for_each(Redis::flush)?;
-                let counted: Vec<&Redis> = servers.iter().collect();
+                let counted: Vec<&dyn Counted> = servers.iter().map(|server| server as &dyn Counted).collect();
                 let job = job(peer.name, &ports[..nodes], millis);
                 let taken = take(&peer.language, pin.as_deref(), &[job], &counted)?;
                 let mut figures = taken.per_thing(peer.sends);
@@ -49,13 +50,13 @@ pub(super) fn run(bench: &mut Bench) -> Outcome {
         }
     }
     let (alive, mortal) = servers.split_at_mut(NODES - 1);
-    let alive: Vec<&Redis> = alive.iter().collect();
+    let counted: Vec<&dyn Counted> = alive.iter().map(|server| server as &dyn Counted).collect();
     for _ in 0..bench.rounds() {
-        alive.iter().try_for_each(|server| server.flush())?;
+        alive.iter().try_for_each(Redis::flush)?;
         let jobs = [job("tenure-redlock", &far, millis)];
         let language = &ours("tenure-redlock").language;
         let killed = || -> Outcome { Ok(mortal[0].server.kill()?) };
-        match take_after(language, pin.as_deref(), &jobs, &alive, killed) {
+        match take_after(language, pin.as_deref(), &jobs, &counted, killed) {
             Ok(taken) => network.add(ONE_DEAD, taken.per_thing(&[])),
             Err(error) => bench.report.left_out(ONE_DEAD, error),
         }

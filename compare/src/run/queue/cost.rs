@@ -2,6 +2,7 @@
 
 use super::super::bench::{Bench, take};
 use super::super::child::Worker;
+use super::super::counters::Counted;
 use super::super::language::Language;
 use super::super::redis::Redis;
 use super::super::report::{Sample, Section, sample};

@@ -10,7 +10,7 @@ pub(super) fn job(what: &str, subject: &str, server: &Redis) -> Job {
 }
 
 /// What is printed of a throughput.
-pub(super) const THROUGHPUT: &[(&str, &str)] = &[
+pub(in crate::run) const THROUGHPUT: &[(&str, &str)] = &[
     ("total_per_s", "messages per second"),
     ("push_per_s", "pushed per second"),
     ("drain_per_s", "received and settled per second"),

@@ -8,6 +8,8 @@ mod memory;
 mod throughput;
 
 use super::bench::Section;
+#[cfg(feature = "sql")]
+pub(super) use job::THROUGHPUT;
 
 pub(super) const SECTIONS: &[(&str, Section)] = &[
     ("throughput", throughput::run),

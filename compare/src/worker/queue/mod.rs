@@ -5,6 +5,8 @@ mod beanstalk;
 mod late;
 mod ours;
 mod peers;
+#[cfg(feature = "sql")]
+mod rows;
 mod subject;
 mod throughput;
 
@@ -18,6 +20,10 @@ macro_rules! with_subject {
     ($job:expr, $($call:ident)::+) => {
         match $job.subject.as_str() {
             "tenure-redis" | "tenure-fred" | "tenure-memory" | "tenure-etcd" => $($call)::+::<ours::Ours>($job).await,
+            #[cfg(feature = "sql")]
+            "tenure-postgres" | "tenure-sqlite" => $($call)::+::<ours::Ours>($job).await,
+            #[cfg(feature = "sql")]
+            "river-like" | "pgmq-like" => $($call)::+::<rows::Rows>($job).await,
             "beanstalkd" => $($call)::+::<beanstalk::Beanstalk>($job).await,
             "rsmq" => $($call)::+::<peers::Rsmq>($job).await,
             "poll-500ms" => $($call)::+::<peers::Poll>($job).await,
@@ -29,6 +35,10 @@ macro_rules! with_subject {
 pub(super) async fn run(what: &str, job: &Job) -> Outcome<Value> {
     match (what, job.subject.as_str()) {
         ("throughput", "apalis") => apalis::throughput(job).await,
+        #[cfg(feature = "sql")]
+        ("throughput", "apalis-postgres") => apalis::of_postgres(job).await,
+        #[cfg(feature = "sql")]
+        ("throughput", "apalis-sqlite") => apalis::of_sqlite(job).await,
         ("throughput", _) => with_subject!(job, throughput::measure),
         ("preload", _) => with_subject!(job, throughput::preload),
         ("burst", _) => with_subject!(job, throughput::burst),

@@ -22,6 +22,10 @@ impl Subject for Ours {
             "tenure-memory" => memory(job).await?,
             #[cfg(feature = "etcd")]
             "tenure-etcd" => super::super::etcd::ours(job).await?,
+            #[cfg(feature = "sql")]
+            "tenure-postgres" => super::super::sql::postgres(job).await?,
+            #[cfg(feature = "sql")]
+            "tenure-sqlite" => super::super::sql::sqlite(job).await?,
             _ => redis(job).await?,
         };
         // A script that does not yield is told by the slow log, not by a reply that counts as lost.

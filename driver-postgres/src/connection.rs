@@ -6,10 +6,12 @@ use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use tenure_core::driver::{Handed, QueueRouter, WakeRouter};
 use tenure_core::queue::QueueName;
 use tenure_core::{Error, ErrorKind, FencingToken, OwnerToken, Result};
+use tokio::sync::OwnedMutexGuard;
 use tokio::time::timeout;
 use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{AsyncMessage, Client, Row, Statement};
@@ -27,15 +29,18 @@ type Messages = Box<dyn FnMut(&mut Context<'_>) -> Poll<Option<Result<AsyncMessa
 /// The connections of one client. Requests of one name go through one of them, in order.
 #[derive(Debug)]
 pub(crate) struct Connections {
-    config: PostgresConfig,
+    config: Arc<PostgresConfig>,
     slots: Vec<Slot>,
     pub(crate) ear: Ear,
-    closed: AtomicBool,
+    closed: Arc<AtomicBool>,
 }
 
 /// A connection, made when it is needed; and another one, when it has ended.
+///
+/// Who makes one has the lock, in a task of its own: it is made also if nobody waits for it any more. Else many who wait, each with
+/// little time left, would give it up one after the other, and none would ever be made.
 #[derive(Default)]
-struct Slot(tokio::sync::Mutex<Option<Arc<Live>>>);
+struct Slot(Arc<tokio::sync::Mutex<Option<Arc<Live>>>>);
 
 impl std::fmt::Debug for Slot {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -52,7 +57,7 @@ struct Live {
 impl Connections {
     pub(crate) fn new(config: PostgresConfig) -> Self {
         let slots = (0..config.connections).map(|_| Slot::default()).collect();
-        Self { slots, ear: Ear::default(), closed: AtomicBool::new(false), config }
+        Self { slots, ear: Ear::default(), closed: Arc::default(), config: Arc::new(config) }
     }
 
     pub(crate) fn config(&self) -> &PostgresConfig {
@@ -60,10 +65,7 @@ impl Connections {
     }
 
     pub(crate) fn ensure_open(&self) -> Result<()> {
-        match self.closed.load(Ordering::Acquire) {
-            true => Err(Error::new(ErrorKind::Closed, "the driver was closed")),
-            false => Ok(()),
-        }
+        ensure_open(&self.closed)
     }
 
     /// Runs one statement, as a transaction of its own, on the connection of `name`.
@@ -78,16 +80,20 @@ impl Connections {
 
     async fn live(&self, slot: usize) -> Result<Arc<Live>> {
         self.ensure_open()?;
-        let mut slot = self.slots[slot].0.lock().await;
+        let mut slot = Arc::clone(&self.slots[slot].0).lock_owned().await;
         if let Some(live) = slot.as_ref().filter(|live| !live.client.is_closed()) {
             return Ok(Arc::clone(live));
         }
-        let (client, mut messages) = self.dial(&self.config.server).await?;
-        tokio::spawn(async move { while let Some(Ok(_)) = poll_fn(&mut messages).await {} });
-        self.ensure_open()?;
-        let live = Arc::new(Live { client, prepared: Mutex::default() });
-        *slot = Some(Arc::clone(&live));
-        Ok(live)
+        let (config, closed) = (Arc::clone(&self.config), Arc::clone(&self.closed));
+        let making = tokio::spawn(async move {
+            let (client, mut messages) = dial(&config, &config.server).await?;
+            tokio::spawn(async move { while let Some(Ok(_)) = poll_fn(&mut messages).await {} });
+            ensure_open(&closed)?;
+            let live = Arc::new(Live { client, prepared: Mutex::default() });
+            *slot = Some(Arc::clone(&live));
+            Ok(live)
+        });
+        making.await.unwrap_or_else(|_| Err(ended()))
     }
 
     /// A connection for more than one statement: to make the schema, or to look at the server.
@@ -102,75 +108,105 @@ impl Connections {
         Ok(Lent(self.live(0).await?))
     }
 
-    async fn dial(&self, server: &tokio_postgres::Config) -> Result<(Client, Messages)> {
-        let limit = self.config.connect_timeout;
-        match timeout(limit, open(server, self.config.authorities.as_deref())).await {
-            Ok(opened) => opened.map_err(|error| error.at(&self.config.place)),
-            Err(_) => {
-                let text = format!("no connection within {limit:?}");
-                Err(Error::new(ErrorKind::Unavailable, text).at(&self.config.place))
-            }
-        }
-    }
-
     /// Returns once notifications arrive. Wakes everybody if some may have been missed.
     pub(crate) async fn listen(&self) -> Result<()> {
-        let ear = &self.ear;
-        if ear.shared.up.load(Ordering::Acquire) {
+        let up = || self.ear.shared.up.load(Ordering::Acquire);
+        if up() {
             return Ok(());
         }
-        let mut session = ear.session.lock().await;
-        if ear.shared.up.load(Ordering::Acquire) {
+        let session = Arc::clone(&self.ear.session).lock_owned().await;
+        if up() {
             return Ok(());
         }
         self.ensure_open()?;
-        let mut server = self.config.server.clone();
-        if let Some((host, port)) = &self.config.listener {
-            server = at(&server, host, *port);
-        }
-        let (client, mut messages) = self.dial(&server).await?;
-        let bits = getrandom::u64().map_err(|error| Error::new(ErrorKind::Unavailable, error.to_string()))?;
-        let id = (bits >> 1).cast_signed();
-        let shared = Arc::clone(&ear.shared);
-        let hearing = async move {
-            while let Some(Ok(message)) = poll_fn(&mut messages).await {
-                if let AsyncMessage::Notification(note) = message {
-                    shared.hear(note.payload());
-                }
-            }
-            // A later session may be up already.
-            if shared.id.compare_exchange(id, 0, Ordering::SeqCst, Ordering::Relaxed).is_ok() {
-                shared.up.store(false, Ordering::SeqCst);
-                shared.wake_all();
-            }
-        };
-        ear.shared.id.store(id, Ordering::Release);
-        tokio::spawn(hearing);
-        // Whoever can take this lock knows that nobody listens.
-        let begin = format!("LISTEN tenure_{id:x}; SELECT pg_advisory_lock({id})");
-        match timeout(self.config.connect_timeout, client.batch_execute(&begin)).await {
-            Ok(begun) => begun.map_err(failed)?,
-            Err(_) => return Err(Error::new(ErrorKind::Unavailable, "the server does not answer")),
-        }
-        *session = Some(client);
-        ear.shared.up.store(true, Ordering::SeqCst);
-        // It may have ended in this very moment; whoever hears of that clears the number first.
-        if ear.shared.id.load(Ordering::SeqCst) != id {
-            ear.shared.up.store(false, Ordering::SeqCst);
-            return Err(Error::new(ErrorKind::Unavailable, "the listening session ended as it began"));
-        }
-        ear.shared.wake_all();
-        Ok(())
+        // As a slot's connection: in a task of its own.
+        let (config, closed) = (Arc::clone(&self.config), Arc::clone(&self.closed));
+        let beginning = tokio::spawn(begin(config, closed, Arc::clone(&self.ear.shared), session));
+        beginning.await.unwrap_or_else(|_| Err(ended()))
     }
 
     pub(crate) async fn close(&self) {
         self.closed.store(true, Ordering::Release);
+        // Who is making one sees that, and closes it.
         for slot in &self.slots {
-            slot.0.lock().await.take();
+            drop(timeout(PATIENCE, slot.0.lock()).await.map(|mut slot| slot.take()));
         }
-        self.ear.session.lock().await.take();
+        drop(timeout(PATIENCE, self.ear.session.lock()).await.map(|mut session| session.take()));
         self.ear.shared.wake_all();
     }
+}
+
+/// How long closing waits for somebody who looks at a connection.
+const PATIENCE: Duration = Duration::from_millis(100);
+
+fn ensure_open(closed: &AtomicBool) -> Result<()> {
+    match closed.load(Ordering::Acquire) {
+        true => Err(Error::new(ErrorKind::Closed, "the driver was closed")),
+        false => Ok(()),
+    }
+}
+
+/// The task that made the connection ended with its runtime.
+fn ended() -> Error {
+    Error::new(ErrorKind::Unavailable, "the runtime ended while a connection was made")
+}
+
+async fn dial(config: &PostgresConfig, server: &tokio_postgres::Config) -> Result<(Client, Messages)> {
+    let limit = config.connect_timeout;
+    match timeout(limit, open(server, config.authorities.as_deref())).await {
+        Ok(opened) => opened.map_err(|error| error.at(&config.place)),
+        Err(_) => {
+            let text = format!("no connection within {limit:?}");
+            Err(Error::new(ErrorKind::Unavailable, text).at(&config.place))
+        }
+    }
+}
+
+/// Begins a listening session.
+async fn begin(
+    config: Arc<PostgresConfig>,
+    closed: Arc<AtomicBool>,
+    shared: Arc<Hearing>,
+    mut session: OwnedMutexGuard<Option<Client>>,
+) -> Result<()> {
+    let mut server = config.server.clone();
+    if let Some((host, port)) = &config.listener {
+        server = at(&server, host, *port);
+    }
+    let (client, mut messages) = dial(&config, &server).await?;
+    let bits = getrandom::u64().map_err(|error| Error::new(ErrorKind::Unavailable, error.to_string()))?;
+    let id = (bits >> 1).cast_signed();
+    let hearer = Arc::clone(&shared);
+    let hearing = async move {
+        while let Some(Ok(message)) = poll_fn(&mut messages).await {
+            if let AsyncMessage::Notification(note) = message {
+                hearer.hear(note.payload());
+            }
+        }
+        // A later session may be up already.
+        if hearer.id.compare_exchange(id, 0, Ordering::SeqCst, Ordering::Relaxed).is_ok() {
+            hearer.up.store(false, Ordering::SeqCst);
+            hearer.wake_all();
+        }
+    };
+    shared.id.store(id, Ordering::Release);
+    tokio::spawn(hearing);
+    // Whoever can take this lock knows that nobody listens.
+    let begin = format!("LISTEN tenure_{id:x}; SELECT pg_advisory_lock({id})");
+    match timeout(config.connect_timeout, client.batch_execute(&begin)).await {
+        Ok(begun) => begun.map_err(failed)?,
+        Err(_) => return Err(Error::new(ErrorKind::Unavailable, "the server does not answer")),
+    }
+    ensure_open(&closed)?;
+    *session = Some(client);
+    shared.up.store(true, Ordering::SeqCst);
+    // It may have ended in this very moment; whoever hears of that clears the number first.
+    if shared.id.load(Ordering::SeqCst) != id {
+        shared.up.store(false, Ordering::SeqCst);
+        return Err(Error::new(ErrorKind::Unavailable, "the listening session ended as it began"));
+    }
+    shared.wake_all();
+    Ok(())
 }
 
 /// The same server's configuration at another place.
@@ -244,7 +280,7 @@ async fn plain(server: &tokio_postgres::Config) -> Result<(Client, Messages)> {
 /// The listening session, and whom it wakes.
 #[derive(Default)]
 pub(crate) struct Ear {
-    session: tokio::sync::Mutex<Option<Client>>,
+    session: Arc<tokio::sync::Mutex<Option<Client>>>,
     shared: Arc<Hearing>,
 }
 

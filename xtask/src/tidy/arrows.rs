@@ -52,7 +52,7 @@ const CLIENTS: &[(&str, &[&str])] = &[
     ("etcd-client", &["tenure-etcd"]),
     ("rusqlite", &["tenure-sqlite", "cookbook-example"]),
     ("mysql_async", &["tenure-mysql"]),
-    ("tokio-postgres", &["tenure-postgres"]),
+    ("tokio-postgres", &["tenure-postgres", "cookbook-example"]),
 ];
 
 pub(super) fn check(metadata: &Metadata) -> Findings {

@@ -6,7 +6,7 @@ use super::super::bench::{Bench, take};
 use super::super::language::Language;
 use super::super::locks::figures;
 use super::super::report::Section;
-use super::{HANDOVER, PAIR};
+use super::columns::{HANDOVER, PAIR};
 use crate::failure::Outcome;
 use crate::job::Job;
 

@@ -6,8 +6,8 @@ use super::super::bench::{Bench, take};
 use super::super::language::Language;
 use super::super::locks::figures;
 use super::super::report::{Sample, Section, sample};
+use super::columns::{HANDOVER, PAIR};
 use super::server::Postgres;
-use super::{HANDOVER, PAIR};
 use crate::failure::Outcome;
 use crate::job::Job;
 

@@ -99,8 +99,17 @@ pub(crate) fn mysql() -> Defaults {
     let locks = LockCapabilities::new(Exclusion::LossyFailover, Fencing::ClockSeeded, Waiting::Poll, ttl)
         .with_renew_batch(200)
         .with_max_fences(1024);
+    let queue = QueueCapabilities::new(Exclusion::LossyFailover, Fencing::ClockSeeded, QueueWake::Poll)
+        .with_parking(Parking::BackOff)
+        .with_payload(1024 * 1024)
+        .with_batch(256)
+        .with_request_bytes(2 * 1024 * 1024)
+        .with_delay(Duration::from_secs(3_650 * 86_400))
+        .with_lease(LeaseRange { min: Duration::from_millis(10), max: Duration::from_secs(86_400) })
+        .with_attempts(10_000)
+        .with_dead_letters(100_000);
     let reentrant = ReentrantCapabilities::new(OwnerScope::Backend, 100);
-    Defaults { locks, reentrant, queue: None }
+    Defaults { locks, reentrant, queue: Some(queue) }
 }
 
 /// Either driver of Redis, where this can break exclusion.

@@ -58,7 +58,7 @@ impl Connections {
         }
     }
 
-    /// Runs one statement on the connection of `name`, and returns the rows of its first result.
+    /// Runs one statement on the connection of `name`, and returns the rows of all its results.
     ///
     /// Dropping the future takes back a request that was not sent yet; one that was sent is carried out.
     pub(crate) async fn ask(&self, name: &[u8], statement: &'static str, parameters: Vec<Value>) -> Result<Vec<Row>> {
@@ -121,7 +121,7 @@ async fn serve(config: Arc<MysqlConfig>, mut requests: mpsc::Receiver<Request>) 
             }
         };
         let Request { statement, parameters, answer } = request;
-        let result = match timeout(ANSWER, conn.exec(statement, parameters)).await {
+        let result = match timeout(ANSWER, all_rows(&mut conn, statement, parameters)).await {
             Ok(Ok(rows)) => Ok(rows),
             Ok(Err(error)) => Err(error),
             Err(_) => {
@@ -130,8 +130,7 @@ async fn serve(config: Arc<MysqlConfig>, mut requests: mpsc::Receiver<Request>) 
                 continue;
             }
         };
-        // After an error that the server told, the connection is as good as before.
-        if result.as_ref().err().is_none_or(|error| matches!(error, mysql_async::Error::Server(_))) {
+        if result.as_ref().err().is_none_or(goes_on) {
             connection = Some((conn, Instant::now()));
         }
         let _ = answer.send(result.map_err(failed));
@@ -139,6 +138,20 @@ async fn serve(config: Arc<MysqlConfig>, mut requests: mpsc::Receiver<Request>) 
     if let Some((conn, _)) = connection {
         let _ = timeout(Duration::from_secs(1), conn.disconnect()).await;
     }
+}
+
+/// After an error that the server told, a connection is as good as before, unless it told that it ends it.
+fn goes_on(error: &mysql_async::Error) -> bool {
+    matches!(error, mysql_async::Error::Server(server) if !matches!(server.code, 1053 | 1153 | 1156..=1161 | 1927 | 4031))
+}
+
+async fn all_rows(conn: &mut Conn, statement: &str, parameters: Vec<Value>) -> mysql_async::Result<Vec<Row>> {
+    let mut results = conn.exec_iter(statement, parameters).await?;
+    let mut rows = Vec::new();
+    while !results.is_empty() {
+        rows.append(&mut results.collect().await?);
+    }
+    Ok(rows)
 }
 
 /// The connection, if it is there and good.

@@ -11,6 +11,7 @@ use tokio::time::timeout;
 use crate::config::{Caps, MysqlConfig};
 use crate::connection::Connections;
 use crate::dial::dial;
+use crate::queue::MysqlQueue;
 use crate::schema;
 
 /// What errors and spans call it.
@@ -84,6 +85,7 @@ impl MysqlDriver {
 impl From<MysqlDriver> for Backend {
     fn from(driver: MysqlDriver) -> Self {
         let driver = Arc::new(driver);
-        Self::new(driver.clone()).with_reentrant(driver.clone()).with_doctor(driver)
+        let queue = Arc::new(MysqlQueue::new(driver.connections.clone()));
+        Self::new(driver.clone()).with_reentrant(driver.clone()).with_queue(queue).with_doctor(driver)
     }
 }

@@ -7,6 +7,7 @@ mod doctor;
 mod driver;
 mod error;
 mod locks;
+mod queue;
 mod row;
 mod schema;
 mod span;

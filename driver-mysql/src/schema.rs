@@ -32,6 +32,7 @@ fn statements() -> Vec<String> {
     let files = [
         "SET SESSION sql_mode = 'STRICT_ALL_TABLES'",
         include_str!("../sql/lock.sql"),
+        include_str!("../sql/queue.sql"),
         include_str!("../sql/about.sql"),
     ];
     let text = files.map(str::trim_end).join(BETWEEN).replace("{now}", NOW).replace("{version}", &VERSION.to_string());

@@ -1,0 +1,67 @@
+//! A server with the tables and procedures, and clients of it.
+
+#![allow(dead_code, reason = "each test program uses a part")]
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use mysql_async::Conn;
+use tenure_core::driver::{
+    AcquireRequest, Acquisition, Backend, DelayQueue, DistributedLock, Grant, Hold, Lease, NewMessage, Payload,
+    ReceiveRequest, Ttl,
+};
+use tenure_core::queue::QueueName;
+use tenure_core::{LockName, OwnerToken};
+use tenure_mysql::{MysqlDriver, install_sql};
+use tenure_testkit::{MariaDbOptions, MariaDbServer};
+
+/// Where the tables are.
+pub(crate) const DATABASE: &str = "app";
+
+pub(crate) fn start(options: MariaDbOptions) -> MariaDbServer {
+    let server = MariaDbServer::start(options).unwrap();
+    server.create_database(DATABASE).unwrap();
+    server.script(DATABASE, &install_sql()).unwrap();
+    server
+}
+
+/// Another client of the server.
+pub(crate) async fn backend(server: &MariaDbServer) -> Backend {
+    MysqlDriver::connect(&format!("{}?connections=1", server.url(DATABASE))).await.unwrap().into()
+}
+
+pub(crate) async fn locks(server: &MariaDbServer) -> Arc<dyn DistributedLock> {
+    Arc::clone(backend(server).await.locks())
+}
+
+pub(crate) async fn queue(server: &MariaDbServer) -> Arc<dyn DelayQueue> {
+    Arc::clone(backend(server).await.queue().unwrap())
+}
+
+/// A session of a user's own.
+pub(crate) async fn session(server: &MariaDbServer) -> Conn {
+    Conn::new(mysql_async::Opts::from_url(&server.url(DATABASE)).unwrap()).await.unwrap()
+}
+
+pub(crate) fn request(name: &str, ttl: Duration) -> AcquireRequest {
+    AcquireRequest::new(LockName::new(name).unwrap(), OwnerToken::random(), Ttl::new(ttl).unwrap())
+}
+
+pub(crate) fn hold(request: &AcquireRequest) -> Hold {
+    Hold::new(request.name.clone(), request.token)
+}
+
+pub(crate) async fn granted(locks: &Arc<dyn DistributedLock>, request: &AcquireRequest) -> Grant {
+    match locks.acquire(request).await.unwrap() {
+        Acquisition::Granted(grant) => grant,
+        Acquisition::Busy(busy) => panic!("{:?} is busy: {busy:?}", request.name),
+    }
+}
+
+pub(crate) fn message(bytes: impl AsRef<[u8]>) -> NewMessage {
+    NewMessage::new(Payload::new(bytes.as_ref()).unwrap())
+}
+
+pub(crate) fn receive(queue: &QueueName, max: usize) -> ReceiveRequest {
+    ReceiveRequest::new(queue.clone(), max, Lease::DEFAULT)
+}

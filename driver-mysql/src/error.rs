@@ -38,12 +38,18 @@ fn told_by_tls(error: &SqlError) -> Option<&'static str> {
 pub(crate) fn failed(error: SqlError) -> Error {
     let (kind, text) = match &error {
         SqlError::Server(server) => return refused(server.code, &server.state.clone(), error),
-        SqlError::Driver(DriverError::PacketTooLarge) => {
+        _ if is_too_large(&error) => {
             (ErrorKind::Misconfigured, "the request is larger than the server takes: raise its max_allowed_packet")
         }
         _ => (ErrorKind::Indeterminate, "the connection ended before the answer"),
     };
     Error::new(kind, text).with_source(error)
+}
+
+/// What the client library does not even send. It tells that in words only.
+fn is_too_large(error: &SqlError) -> bool {
+    matches!(error, SqlError::Driver(DriverError::PacketTooLarge))
+        || tenure_core::driver::reason("", Some(error)).contains("larger than max_allowed_packet")
 }
 
 fn refused(code: u16, state: &str, error: SqlError) -> Error {
@@ -94,4 +100,45 @@ pub(crate) fn misconfigured(text: impl Into<String>) -> Error {
 /// An answer that this library's procedures do not give.
 pub(crate) fn odd() -> Error {
     Error::new(ErrorKind::Protocol, "the server's answer makes no sense")
+}
+
+#[cfg(test)]
+mod tests {
+    use mysql_async::ServerError;
+
+    use super::*;
+
+    fn told(code: u16, state: &str) -> SqlError {
+        SqlError::Server(ServerError { code, message: String::from("its own words"), state: state.into() })
+    }
+
+    #[test]
+    fn what_was_not_done_is_told_apart_from_what_is_not_known() {
+        for (code, kind, words) in [
+            (1205, ErrorKind::Unavailable, "another transaction"),
+            (1213, ErrorKind::Unavailable, "another node of the cluster"),
+            (1047, ErrorKind::Unavailable, "no part of its cluster"),
+            (1290, ErrorKind::Unavailable, "read-only"),
+            (1836, ErrorKind::Unavailable, "read-only"),
+            (1021, ErrorKind::Unavailable, "full"),
+            (1114, ErrorKind::Unavailable, "full"),
+            (1053, ErrorKind::Indeterminate, "half-way"),
+            (1317, ErrorKind::Indeterminate, "half-way"),
+            (1927, ErrorKind::Indeterminate, "half-way"),
+            (1153, ErrorKind::Misconfigured, "max_allowed_packet"),
+            (1305, ErrorKind::Misconfigured, "install_sql()"),
+            (1370, ErrorKind::Denied, "GRANT EXECUTE"),
+            (1449, ErrorKind::Misconfigured, "is gone"),
+        ] {
+            let error = failed(told(code, "HY000"));
+            assert!(error.kind() == kind && error.to_string().contains(words), "{code}: {error}");
+        }
+        assert_eq!(failed(told(1644, "TN002")).kind(), ErrorKind::Indeterminate);
+        assert_eq!(failed(told(1644, "TN003")).kind(), ErrorKind::Unavailable);
+        for (code, kind) in
+            [(1045, ErrorKind::Denied), (1049, ErrorKind::Misconfigured), (1040, ErrorKind::Unavailable)]
+        {
+            assert_eq!(unreached(told(code, "HY000")).kind(), kind, "{code}");
+        }
+    }
 }

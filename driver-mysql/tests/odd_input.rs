@@ -70,6 +70,6 @@ async fn payloads_come_back_as_they_were_up_to_the_cap_and_what_the_server_does_
     server.sql("", "SET GLOBAL max_allowed_packet = 1048576").unwrap();
     let narrow = common::queue(&server).await;
     let error = narrow.push(&jobs, &[message(&large)]).await.unwrap_err();
-    assert!(error.kind() == ErrorKind::Misconfigured && error.to_string().contains("max_allowed_packet"), "{error}");
+    assert!(error.kind() == ErrorKind::Misconfigured && error.to_string().contains("max_allowed_packet"), "{error:?}");
     narrow.push(&jobs, &[message("x")]).await.unwrap();
 }

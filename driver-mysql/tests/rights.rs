@@ -84,6 +84,7 @@ async fn tables_of_another_release_are_named_and_older_ones_brought_up_to_date()
     set(0);
     assert!(MysqlDriver::connect(&plain).await.unwrap_err().to_string().contains("version 0"));
     let (one, other) = tokio::join!(MysqlDriver::connect(&migrating), MysqlDriver::connect(&migrating));
-    (one.unwrap(), other.unwrap());
+    one.unwrap();
+    other.unwrap();
     MysqlDriver::connect(&plain).await.unwrap();
 }

@@ -108,6 +108,8 @@ impl MariaDbServer {
         let mut server = Self { child: None, port: 0, options, program, account, clock, dir };
         let mut command = account.command(&install, server.dir.path());
         command.args(["--no-defaults", "--auth-root-authentication-method=normal", "--skip-test-db"]);
+        // Not where others keep files of the same names.
+        command.arg(format!("--tmpdir={}", server.dir.path().display()));
         output(command.arg(format!("--datadir={}", server.data().display())))?;
         for _ in 1..PORT_ATTEMPTS {
             server.port = free_port()?;

@@ -1,7 +1,9 @@
-//! The swap: tests of code that takes locks, unchanged on SQLite, PostgreSQL, Redis and etcd by `TENURE_URL` alone. In memory they run
-//! with all other tests.
+//! The swap: tests of code that takes locks, unchanged on SQLite, PostgreSQL, MariaDB, Redis and etcd by `TENURE_URL` alone. In
+//! memory they run with all other tests.
 
-use tenure_testkit::{EtcdCluster, EtcdOptions, PostgresOptions, PostgresServer, RedisOptions, RedisServer};
+use tenure_testkit::{
+    EtcdCluster, EtcdOptions, MariaDbOptions, MariaDbServer, PostgresOptions, PostgresServer, RedisOptions, RedisServer,
+};
 
 use crate::command::{Failure, Outcome};
 use crate::programs::{self, Program};
@@ -16,7 +18,13 @@ pub(crate) fn run(programs: &[Program]) -> Outcome {
     let postgres = PostgresServer::start(PostgresOptions::new());
     let postgres = postgres.map_err(|error| Failure(format!("no PostgreSQL: {error}")))?;
     let database = format!("{}?migrate=true", postgres.url("postgres"));
-    for url in [file, database, redis.url(), etcd.url()] {
+    let mariadb = MariaDbServer::start(MariaDbOptions::new()).and_then(|server| {
+        server.create_database("app")?;
+        Ok(server)
+    });
+    let mariadb = mariadb.map_err(|error| Failure(format!("no MariaDB: {error}")))?;
+    let maria = format!("{}?migrate=true", mariadb.url("app"));
+    for url in [file, database, maria, redis.url(), etcd.url()] {
         println!("the application on {url}");
         for name in TESTS {
             let counts = programs::find(programs, name)?.run(|command| command.env("TENURE_URL", &url))?;

@@ -1,5 +1,5 @@
 //! An application and its tests, on any backend: `TENURE_URL=redis://127.0.0.1/ cargo test --test application
-//! --features redis`, or a `sqlite:` or `etcd://` URL. Without it, `memory:`. Neither the shop nor its tests know which, and
+//! --features redis`, or a `sqlite:`, `postgres://`, `mysql://` or `etcd://` URL. Without it, `memory:`. Neither the shop nor its tests know which, and
 //! `cargo xtask test` runs them on SQLite, Redis and etcd as well.
 
 mod shop;

@@ -14,12 +14,11 @@ use crate::steps::{self, Counts};
 
 /// Long ones that wait for nearly all of their time: one after the other, they run beside all the others, which run one
 /// at a time as cargo runs them.
-const WAITING: &[&str] = &["queue_herd", "server_mutants", "leaders"];
+const WAITING: &[&str] = &["chaos", "queue_herd", "server_mutants", "leaders"];
 
 /// Long ones that compute, and that no limit of time concerns: they take what programs that wait leave of the machine.
 const COMPUTING: &[&str] = &[
     "world",
-    "suite_catches_mutants",
     "lock_model",
     "queue_model",
     "parsers",

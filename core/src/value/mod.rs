@@ -2,7 +2,6 @@
 
 pub(crate) mod clock;
 pub(crate) mod error;
-pub(crate) mod fence;
 pub(crate) mod queue;
 pub(crate) mod token;
 pub(crate) mod ttl;

@@ -3,7 +3,7 @@
 
 use rusqlite::{Connection, OptionalExtension as _, ToSql};
 
-const DOCUMENTED: &str = include_str!("../../../core/src/value/fence.rs");
+const DOCUMENTED: &str = include_str!("../../../core/src/fence.rs");
 
 /// The claim and the write.
 fn statements() -> [&'static str; 2] {

@@ -17,15 +17,8 @@ use crate::steps::{self, Counts};
 const WAITING: &[&str] = &["chaos", "queue_herd", "server_mutants", "leaders"];
 
 /// Long ones that compute, and that no limit of time concerns: they take what programs that wait leave of the machine.
-const COMPUTING: &[&str] = &[
-    "world",
-    "lock_model",
-    "queue_model",
-    "parsers",
-    "tenure_redis_support",
-    "tenure_redlock",
-    "traces",
-];
+const COMPUTING: &[&str] =
+    &["world", "lock_model", "queue_model", "parsers", "tenure_redis_support", "tenure_redlock", "traces"];
 
 /// No test: it prints what a plain `cargo test` leaves out, and here nothing is.
 const LEFT_OUT: &str = "left_out";

@@ -193,3 +193,17 @@ fn wall_clock() -> Proposals {
         if before < now { FencingToken::new(now) } else { FencingToken::new(last.fetch_add(1, Ordering::AcqRel) + 1) }
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_clock_proposes_a_fence_twice() {
+        let next = wall_clock();
+        let all: Vec<FencingToken> = (0..10_000).map(|_| next().unwrap()).collect();
+        assert!(all.windows(2).all(|pair| pair[0] < pair[1]));
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_micros();
+        assert!(u128::from(all[0].get()) <= now && u128::from(all[9_999].get()) + 10_000_000 > now);
+    }
+}

@@ -39,3 +39,16 @@ impl Counters {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_end_of_an_election_is_counted_once() {
+        let counters = Counters::default();
+        (1..=3).for_each(|rounds| counters.won(rounds));
+        (0..2).for_each(|_| counters.lost());
+        assert_eq!(counters.read(), Elections { won: 3, won_in_one_round: 1, lost: 2 });
+    }
+}

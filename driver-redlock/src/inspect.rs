@@ -58,3 +58,40 @@ fn most(holders: &[Holder], same: impl Fn(&Holder, &Holder) -> bool) -> Option<V
     let group_of = |holder: &Holder| holders.iter().filter(|other| same(holder, other)).cloned().collect::<Vec<_>>();
     holders.iter().map(group_of).max_by_key(Vec::len).filter(|group| group.len() * 2 > holders.len())
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tenure_core::{FencingToken, Label};
+
+    use super::*;
+
+    fn holder(fence: u64, label: &str) -> Holder {
+        Holder::default()
+            .with_fence(FencingToken::new(fence))
+            .with_label(Some(Label::new(label).unwrap()))
+            .with_held_for(Some(Duration::from_secs(fence)))
+            .with_remaining(Some(Duration::from_secs(10 - fence)))
+    }
+
+    #[test]
+    fn a_holder_is_one_that_more_than_half_name() {
+        let seen = |holders: &[(u64, &str)], needed| {
+            let holders: Vec<Holder> = holders.iter().map(|(fence, label)| holder(*fence, label)).collect();
+            agreed(&holders, needed).map(|holder| {
+                let label = holder.label.unwrap();
+                (holder.fence.unwrap().get(), label.as_str().to_owned(), holder.held_for, holder.remaining)
+            })
+        };
+        let told = |fence, label: &str, held, left| {
+            Some((fence, label.to_owned(), Some(Duration::from_secs(held)), Some(Duration::from_secs(left))))
+        };
+        assert_eq!(seen(&[(3, "me"), (3, "me")], 2), told(3, "me", 3, 7));
+        assert_eq!(seen(&[(3, "me")], 2), None, "a minority");
+        assert_eq!(seen(&[(3, "me"), (3, "me"), (4, "you")], 2), told(3, "me", 3, 7));
+        assert_eq!(seen(&[(5, "me"), (4, "me"), (2, "me")], 2), told(2, "me", 5, 6), "by the label alone");
+        assert_eq!(seen(&[(3, "me"), (3, "me"), (3, "you"), (3, "you")], 3), None, "half");
+        assert_eq!(seen(&[(1, "me"), (2, "you"), (3, "them")], 2), None);
+    }
+}

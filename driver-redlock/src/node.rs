@@ -123,3 +123,35 @@ impl fmt::Debug for Node {
         f.debug_struct("Node").field("name", &self.name).field("driver", &self.api.driver()).finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use tenure_memory::MemoryDriver;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_node_that_failed_is_out_of_favour_for_a_second_or_until_it_works() {
+        let memory = MemoryDriver::new();
+        let api = Arc::new(memory.another_client());
+        let faults = api.faults();
+        let node = Node::new("n".into(), api, Duration::from_millis(100), Duration::ZERO);
+        let hold = Hold::new(LockName::new("a").unwrap(), OwnerToken::random());
+        let ttl = Ttl::new(Duration::from_secs(10)).unwrap();
+        node.release(&hold).await.unwrap();
+        assert!(matches!(node.renew(ttl, std::slice::from_ref(&hold)).await[..], [Ok(Renewed::Lost)]));
+        assert!(!node.is_out_of_favour());
+        faults.outage();
+        assert_eq!(node.release(&hold).await.unwrap_err().kind(), ErrorKind::Unavailable);
+        assert!(node.is_out_of_favour());
+        tokio::time::advance(OUT_OF_FAVOUR).await;
+        assert!(!node.is_out_of_favour());
+        assert!(node.renew(ttl, std::slice::from_ref(&hold)).await[0].is_err() && node.is_out_of_favour());
+        faults.heal();
+        node.release(&hold).await.unwrap();
+        assert!(!node.is_out_of_favour());
+        faults.silence();
+        assert_eq!(node.abandon(&hold).await.unwrap_err().kind(), ErrorKind::Indeterminate);
+        assert!(node.is_out_of_favour());
+    }
+}

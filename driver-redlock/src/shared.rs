@@ -110,3 +110,51 @@ impl fmt::Debug for Shared {
             .finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tenure_memory::MemoryDriver;
+
+    use super::*;
+    use crate::driver::Redlock;
+
+    fn shared() -> Arc<Shared> {
+        let node = |_| Arc::new(MemoryDriver::new()) as Arc<dyn tenure_core::driver::QuorumNode>;
+        let builder = Redlock::builder().nodes((0..3).map(|number| (format!("n{number}"), node(number))));
+        Arc::clone(&builder.proposals(|| None).build().unwrap().0)
+    }
+
+    #[test]
+    fn an_error_says_that_nothing_was_done_only_if_every_node_says_so() {
+        let (shared, fault) = (shared(), |kind| Error::new(kind, "said"));
+        let applied = |faults: Vec<Error>| {
+            let faults: Vec<_> = faults.into_iter().enumerate().collect();
+            let whole = shared.failure("no quorum", &faults);
+            (whole.kind(), !whole.was_not_applied())
+        };
+        let (denied, away) = (ErrorKind::Denied, ErrorKind::Unavailable);
+        assert_eq!(applied(vec![fault(denied), fault(away)]), (denied, false));
+        assert_eq!(applied(vec![fault(denied), fault(away).half_way()]), (denied, true));
+        assert_eq!(applied(vec![fault(away).half_way(), fault(away).half_way()]), (away, true));
+        assert_eq!(applied(vec![]), (away, false));
+        let (open, full) = (ErrorKind::Indeterminate, ErrorKind::LimitReached);
+        assert_eq!(applied(vec![fault(full), fault(away)]).0, full);
+        assert_eq!(applied(vec![fault(full), fault(denied), fault(ErrorKind::NotHeld)]).0, ErrorKind::NotHeld);
+        assert_eq!(applied(vec![fault(denied), fault(open), fault(ErrorKind::NotHeld)]), (open, true));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn nothing_to_do_is_no_work_and_nothing_to_propose_no_proposal() {
+        let shared = shared();
+        assert_eq!(shared.proposal(), None);
+        shared.undo(Vec::new(), LeaseInstant::now().after(Duration::from_secs(1)));
+        assert_eq!(shared.background.len(), 0);
+        shared.background.push(std::future::pending());
+        assert_eq!(shared.background.len(), 1);
+        shared.background.drain(Duration::from_secs(1)).await;
+        shared.background.push(std::future::pending());
+        assert_eq!(shared.background.len(), 0, "it was closed");
+    }
+}

@@ -213,3 +213,100 @@ impl State {
         self.kept_until = LeaseInstant::now().after(ttl.max(Duration::from_secs(60)) * 2);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use tenure_memory::MemoryDriver;
+
+    use super::*;
+
+    fn nodes() -> Vec<Arc<Node>> {
+        let node = |number: usize| {
+            let (api, limit) = (Arc::new(MemoryDriver::new()), Duration::from_secs(1));
+            Arc::new(Node::new(format!("n{number}"), api, limit, Duration::ZERO))
+        };
+        (0..3).map(node).collect()
+    }
+
+    fn slot() -> Slot {
+        Slot::new(LockName::new("a").unwrap(), OwnerToken::random(), 3, Arc::default())
+    }
+
+    fn place(slot: &Slot) -> (Option<usize>, bool) {
+        let queue = &slot.state().queue;
+        (queue.at, queue.joined)
+    }
+
+    fn seconds(seconds: u64) -> Duration {
+        Duration::from_secs(seconds)
+    }
+
+    fn ask(slot: &Slot, ttl: u64) {
+        slot.ask(&AcquireRequest::new(slot.name.clone(), slot.token, Ttl::new(seconds(ttl)).unwrap()));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn all_nodes_are_asked_now_and_then_by_one_of_the_line() {
+        let (line, long) = (Line::default(), seconds(10));
+        assert!(line.is_to_ask_all(long));
+        tokio::time::advance(seconds(6)).await;
+        assert!(!line.is_to_ask_all(long));
+        tokio::time::advance(seconds(4)).await;
+        assert!(line.is_to_ask_all(long) && !line.is_to_ask_all(long));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_line_is_needed_while_it_is_used_or_was_contended_lately() {
+        let line = Arc::new(Line::default());
+        assert!(line.is_needed(0) && !line.is_needed(1));
+        line.is_contended_now();
+        assert!(line.is_needed(1));
+        tokio::time::advance(CONTENDED_FOR).await;
+        assert!(!line.is_needed(1));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn undoing_can_matter_for_the_longest_ttl_asked_for() {
+        let (slot, now) = (slot(), LeaseInstant::now());
+        assert_eq!(slot.undo_until(Duration::ZERO), now.after(seconds(60)), "when none is known");
+        ask(&slot, 10);
+        ask(&slot, 5);
+        assert_eq!(slot.undo_until(seconds(1)), now.after(seconds(11)));
+        assert_eq!(slot.state().kept_until, now.after(seconds(120)));
+        ask(&slot, 3_600);
+        assert_eq!(slot.state().kept_until, now.after(seconds(7_200)));
+        slot.keep_for(seconds(10));
+        assert_eq!(slot.state().kept_until, now.after(seconds(10)));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn tokens_are_given_up_node_by_node() {
+        let (slot, nodes) = (slot(), nodes());
+        assert!(!slot.has_spoiled());
+        {
+            let mut state = slot.state();
+            (0..3).for_each(|node| state.standing.ask(node));
+            (0..2).for_each(|node| state.standing.settle_granted(node));
+            (state.queue.at, state.queue.joined) = (Some(1), true);
+        }
+        let chores = slot.spoil(NodeSet::first(3), &nodes);
+        let undo: Vec<Undo> = chores.iter().map(|chore| chore.undo).collect();
+        assert_eq!(undo, [Undo::Release, Undo::Abandon, Undo::Abandon], "a place in a queue is abandoned too");
+        assert!(chores.iter().all(|chore| chore.hold.token == slot.token));
+        assert!(slot.has_spoiled() && (0..3).all(|node| slot.hold_at(node).token != slot.token));
+        assert_eq!(place(&slot), (Some(1), false));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_moves_on_gives_up_its_place() {
+        let (slot, nodes) = (slot(), nodes());
+        assert!(slot.wait_at(Some(0), &nodes).is_empty(), "it waited nowhere");
+        slot.state().queue.joined = true;
+        assert!(slot.wait_at(Some(0), &nodes).is_empty() && slot.state().queue.joined, "it stays");
+        let left = slot.wait_at(Some(1), &nodes);
+        assert_eq!(left.iter().map(|chore| chore.undo).collect::<Vec<_>>(), [Undo::Abandon]);
+        assert!(Arc::ptr_eq(&left[0].node, &nodes[0]));
+        assert_eq!(place(&slot), (Some(1), false));
+        assert!(slot.wait_at(None, &nodes).is_empty(), "it had no place there yet");
+    }
+}

@@ -92,3 +92,81 @@ impl Inner {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn name(number: usize) -> LockName {
+        LockName::new(number.to_string()).unwrap()
+    }
+
+    fn lines(slots: &Slots) -> usize {
+        slots.inner().lines.len()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_token_has_one_slot_until_it_is_removed_and_none_once_it_is_abandoned() {
+        let (slots, token) = (Slots::default(), OwnerToken::random());
+        let slot = slots.open(&name(1), token, 3).unwrap();
+        assert!(Arc::ptr_eq(&slot, &slots.open(&name(1), token, 3).unwrap()));
+        assert!(Arc::ptr_eq(&slot, &slots.find(&name(1), token, 3)));
+        assert!(!Arc::ptr_eq(&slot, &slots.find(&name(2), token, 3)), "of another name");
+        assert_eq!((slots.len(), lines(&slots)), (1, 1));
+        drop(slot);
+        slots.remove(&token);
+        assert_eq!((slots.len(), lines(&slots)), (0, 0));
+        slots.bury(token);
+        assert_eq!(slots.open(&name(1), token, 3).unwrap_err().kind(), ErrorKind::NotHeld);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_another_process_took_is_known_once_it_is_adopted() {
+        let (slots, token) = (Slots::default(), OwnerToken::random());
+        let slot = slots.find(&name(1), token, 3);
+        assert!(slots.get(&token).is_none());
+        slots.adopt(&slot);
+        assert!(Arc::ptr_eq(&slot, &slots.get(&token).unwrap()));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_line_outlives_its_slots_while_they_wait_or_did_lately() {
+        let (slots, [one, other]) = (Slots::default(), [OwnerToken::random(), OwnerToken::random()]);
+        let (first, second) = (slots.open(&name(1), one, 3).unwrap(), slots.open(&name(1), other, 3).unwrap());
+        assert!(Arc::ptr_eq(first.line(), second.line()));
+        drop(first);
+        slots.remove(&one);
+        assert_eq!(lines(&slots), 1, "another one waits");
+        second.line().is_contended_now();
+        drop(second);
+        slots.remove(&other);
+        assert_eq!(lines(&slots), 1, "somebody waited a moment ago");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_nobody_asks_for_any_more_is_forgotten_in_time() {
+        let slots = Slots::default();
+        let open = |number| slots.open(&name(number), OwnerToken::random(), 3).unwrap();
+        let kept = open(0);
+        (1..1000).for_each(|number| drop(open(number)));
+        tokio::time::advance(Duration::from_secs(61)).await;
+        assert_eq!((slots.len(), lines(&slots)), (1000, 1000));
+        (1000..1100).for_each(|number| drop(open(number)));
+        assert_eq!((slots.len(), lines(&slots)), (101, 101), "each is worth remembering for a minute");
+        drop(kept);
+        // Lines alone, of names that were contended.
+        for number in 2000..2900 {
+            let slot = open(number);
+            slot.line().is_contended_now();
+            let token = slot.token;
+            drop(slot);
+            slots.remove(&token);
+        }
+        assert_eq!((slots.len(), lines(&slots)), (101, 1001));
+        tokio::time::advance(Duration::from_secs(3)).await;
+        (3000..3100).for_each(|number| drop(open(number)));
+        assert_eq!((slots.len(), lines(&slots)), (200, 200), "without the one that was kept");
+    }
+}

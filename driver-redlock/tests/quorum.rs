@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use common::{Nodes, TTL, attempt, busy, grant, hold, name, quiet, refused};
 use tenure_core::driver::{
-    Begun, DistributedLock, Exclusion, Fencing, ForceReleased, QuorumNode, Released, Renewed, Waiting,
+    Begun, DistributedLock, Exclusion, Fencing, ForceReleased, Introspection, QuorumNode, Released, Renewed,
+    Revocation, Waiting,
 };
 use tenure_core::{ErrorKind, FencingToken};
 use tenure_memory::Operation;
@@ -276,6 +277,7 @@ async fn what_is_declared_is_what_all_nodes_can_keep() {
     let declared = DistributedLock::capabilities(&driver);
     assert_eq!(declared.exclusion, Exclusion::Quorum { nodes: 3 });
     assert_eq!((declared.fencing, declared.waiting), (Fencing::Strict, Waiting::Notified));
+    assert_eq!((declared.introspection, declared.revocation), (Introspection::Full, Revocation::Forced));
     assert_eq!(declared.ttl.max, Duration::from_secs(60), "a longer lease could be forgotten by a node that restarts");
     driver.close().await;
     assert_eq!(refused(&driver, &attempt("a")).await.kind(), ErrorKind::Closed);
@@ -316,4 +318,33 @@ async fn a_renewal_does_not_bring_a_lost_hold_back_to_life() {
         let votes: u64 = links.iter().map(|link| link.faults().calls(Operation::Acquire)).sum();
         assert_eq!((nodes.held("a").await, votes), (0, 3), "no node was asked to grant it again");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_over_is_not_remembered_and_what_is_taken_over_is() {
+    let nodes = Nodes::new(3);
+    let ((one, _), (other, _)) = (nodes.client(), nodes.client());
+    let (held, lost) = (attempt("a"), attempt("a"));
+    grant(&one, &held).await;
+    busy(&other, &lost).await;
+    assert_eq!(other.healthy_nodes(&lost.token), None, "it won nothing, and left nothing");
+    assert_eq!(other.healthy_nodes(&held.token), None);
+    assert!(matches!(other.renew(held.ttl, &[hold(&held)]).await[0], Ok(Renewed::Extended { .. })));
+    assert!(other.healthy_nodes(&held.token).is_some(), "it was won by another client");
+    one.abandon(&hold(&held)).await.unwrap();
+    assert_eq!(one.healthy_nodes(&held.token), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn undoing_ends_with_the_lease_that_it_undoes() {
+    let nodes = Nodes::new(3);
+    let (driver, links) = nodes.client();
+    let request = attempt("a");
+    grant(&driver, &request).await;
+    links[0].faults().outage();
+    assert_eq!(driver.release(&hold(&request)).await.unwrap(), Released::Released);
+    advance(TTL / 2).await;
+    assert_eq!(driver.background_work(), 1, "one node has not heard of it");
+    tokio::time::sleep(TTL).await;
+    assert_eq!(driver.background_work(), 0, "its lease has ended by itself");
 }

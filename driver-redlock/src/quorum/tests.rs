@@ -264,3 +264,33 @@ fn a_release_that_a_majority_answered_is_settled_although_the_rest_is_dead() {
     [1, 2, 3].into_iter().for_each(|node| again.not_held(node));
     assert_eq!(again.final_verdict(before, 5), Freed::Released, "the first try may have released the others");
 }
+
+#[test]
+fn a_node_that_says_it_has_the_lock_no_more_is_not_waited_for_and_does_not_count() {
+    let beyond = Event::Beyond { node: 2, fence: 5, counter: 7 };
+    let gone = Event::NotOwner { node: 1 };
+    let mut election = Election::new(5);
+    let raised = last(&mut election, [grant(0, 5), grant(1, 3), grant(2, 3)]);
+    assert_eq!(raised, Decision::Raise { nodes: nodes(&[1, 2]), fence: 5 });
+    let mut again = election.clone();
+    assert_eq!(
+        last(&mut election, [gone, beyond, refuse(3)]),
+        Decision::Raise { nodes: nodes(&[0, 2]), fence: 7 },
+        "nobody is left who could agree on 5"
+    );
+    let raised = |node| Event::Raised { node, fence: 5 };
+    assert_eq!(last(&mut again, [raised(1), Event::NotOwner { node: 1 }, raised(2)]), Decision::Wait);
+    assert_eq!(last(&mut again, [grant(3, 5)]), Decision::Won { fence: 5 });
+}
+
+#[test]
+fn what_a_node_released_in_the_end_it_had() {
+    let mut tally = ReleaseTally::default();
+    let before = tally.ask(3);
+    for (node, told) in [(0, Released::NotHeld), (0, Released::Released), (1, Released::NotHeld)] {
+        tally.heard(node, Some(told));
+    }
+    assert_eq!(tally.verdict(before, 3), Freed::Open);
+    tally.heard(2, Some(Released::Released));
+    assert_eq!(tally.verdict(before, 3), Freed::Released);
+}

@@ -75,7 +75,7 @@ impl Election {
     }
 
     /// The longest that one leader may lead, renewed or not; then its term is over
-    /// ([`LostReason::MaxHold`](crate::LostReason::MaxHold)). Default: as long as it lives.
+    /// ([`LostReason::MaxHold`]). Default: as long as it lives.
     ///
     /// Without it, a leader whose task hangs leads as long as its process lives.
     #[must_use]
@@ -252,7 +252,7 @@ impl Leadership {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Lost`](crate::ErrorKind::Lost), with the reason.
+    /// [`ErrorKind::Lost`], with the reason.
     pub fn check(&self) -> Result<()> {
         self.guard.check()
     }
@@ -278,7 +278,7 @@ impl Leadership {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Lost`](crate::ErrorKind::Lost) when the term was over before the work.
+    /// [`ErrorKind::Lost`] when the term was over before the work.
     ///
     /// # Cancel safety
     ///
@@ -291,7 +291,7 @@ impl Leadership {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Lost`](crate::ErrorKind::Lost), with the reason, when the term had ended before, so that somebody else may
+    /// [`ErrorKind::Lost`], with the reason, when the term had ended before, so that somebody else may
     /// have led since; nobody else's term was touched. Otherwise whatever the driver reports: the resignation goes on in the
     /// background with the same token until it is acknowledged, and the lease is no longer renewed.
     ///
@@ -369,7 +369,7 @@ fn seen(looked: Result<Inspection>) -> View {
     }
 }
 
-/// Observes one election; made by [`Election::observe`](super::Election::observe).
+/// Observes one election; made by [`Election::observe`](Election::observe).
 ///
 /// It looks when it is asked for the [next](Self::next) change: at a third of the ttl, at the end of the lease that was seen if
 /// that is sooner, and more often while nobody leads or the backend does not answer (after 50 ms, and at intervals that double).

@@ -1,11 +1,16 @@
 //! From a URL to a client.
 
-use std::time::Duration;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::pin::Pin;
+use std::sync::Arc;
 
 use tenure_core::driver::{Backend, BackendUrl};
 use tenure_core::{Client, ClientBuilder, Result};
 
-use crate::scheme::Scheme;
+use crate::builtin::backend_of;
+use crate::config::{ClientConfig, from_url, of_the_client};
+use crate::scheme::{self, Scheme, invalid};
 
 /// A client of the backend that a URL names.
 ///
@@ -26,15 +31,11 @@ use crate::scheme::Scheme;
 /// | `redlock+redis://[user[:password]@]host[:port],host[:port]…[/db]` | `redlock`, `redis` | a quorum of independent Redis servers |
 /// | `redlock+fred+redis…` | `redlock`, `fred` | the same, on the client library `fred` |
 ///
-/// The URL of every backend takes these settings of the client, in milliseconds; the others stay at their defaults:
+/// The URL of every backend takes the settings of the client as parameters, such as `ttl_ms=10000`:
+/// `docs/configuration.md` has the table. In place of a URL a [`ClientConfig`] may be given, whose fields win over the
+/// parameters. The environment is not looked at unless [`ClientConfig::from_env`] is.
 ///
-/// | parameter | default | what |
-/// |---|---|---|
-/// | `ttl_ms` | 30000 | [`ClientBuilder::ttl`] |
-/// | `op_timeout_ms` | 1000 | [`ClientBuilder::op_timeout`] |
-/// | `presence_ms` | 15000 | [`ClientBuilder::presence`] |
-///
-/// And this setting of the driver: `fence_floor`, the [number](crate::FenceFloor) that all fences are greater than, for rows
+/// And it takes this setting of the driver: `fence_floor`, the [number](crate::FenceFloor) that all fences are greater than, for rows
 /// that were fenced with another backend, prefix or name before. `docs/changing-the-backend.md` says when it is needed.
 ///
 /// Schemes are case-insensitive; user, password, path and values are percent-encoded where they need it.
@@ -65,11 +66,11 @@ use crate::scheme::Scheme;
 /// # Ok::<(), tenure::Error>(())
 /// # }).unwrap();
 /// ```
-pub async fn connect(url: &str) -> Result<Client> {
-    connect_builder(url).await?.build()
+pub async fn connect(to: impl Into<ClientConfig>) -> Result<Client> {
+    Connectors::new().connect(to).await
 }
 
-/// The builder of a client with the settings of a URL, for more settings of your own.
+/// The builder of a client with the settings of a URL or a [`ClientConfig`], for more settings of your own.
 ///
 /// # Errors
 ///
@@ -88,25 +89,9 @@ pub async fn connect(url: &str) -> Result<Client> {
 /// # Ok::<(), tenure::Error>(())
 /// # }).unwrap();
 /// ```
-pub async fn connect_builder(url: &str) -> Result<ClientBuilder> {
-    let (scheme, mut url) = Scheme::read(url)?;
-    let settings = SETTINGS.map(|(name, set)| (url.millis(name), set));
-    let mut given: Vec<(Duration, Set)> = Vec::new();
-    for (value, set) in settings {
-        given.extend(value?.map(|value| (value, set)));
-    }
-    let backend = backend_of(scheme, url).await?;
-    Ok(given.into_iter().fold(Client::builder(backend), |builder, (value, set)| set(builder, value)))
+pub async fn connect_builder(to: impl Into<ClientConfig>) -> Result<ClientBuilder> {
+    Connectors::new().connect_builder(to).await
 }
-
-type Set = fn(ClientBuilder, Duration) -> ClientBuilder;
-
-/// The settings of a client that a URL takes.
-const SETTINGS: [(&str, Set); 3] = [
-    ("ttl_ms", ClientBuilder::ttl),
-    ("op_timeout_ms", ClientBuilder::op_timeout),
-    ("presence_ms", ClientBuilder::presence),
-];
 
 /// The backend that a URL names, for a client with settings of its own.
 ///
@@ -133,95 +118,152 @@ const SETTINGS: [(&str, Set); 3] = [
 /// # }).unwrap();
 /// ```
 pub async fn connect_backend(url: &str) -> Result<Backend> {
-    let (scheme, mut url) = Scheme::read(url)?;
-    if let Some((name, _)) = SETTINGS.into_iter().find(|(name, _)| url.text(name).is_some()) {
-        let text = format!("{name} is a setting of the client, which connect and connect_builder take");
-        return Err(crate::scheme::invalid(text));
-    }
-    backend_of(scheme, url).await
+    Connectors::new().connect_backend(url).await
 }
 
-async fn backend_of(scheme: Scheme, url: BackendUrl) -> Result<Backend> {
-    #[allow(unused_mut, unused_variables, reason = "which drivers there are is a matter of features")]
-    let mut url = url;
-    match scheme {
-        #[cfg(feature = "memory")]
-        Scheme::Memory => memory(url),
-        #[cfg(feature = "sqlite")]
-        Scheme::Sqlite => {
-            let config = tenure_sqlite::SqliteConfig::read(url)?;
-            tenure_sqlite::SqliteDriver::open(config).await.map(Backend::from)
+// Drivers of others.
+
+/// How [`connect`] reaches the drivers of others: a list of schemes, and for each what makes a backend of a URL. The drivers of
+/// this crate are always there.
+///
+/// A value and not a registry of the process: two parts of a program, or two tests, may mean different things by one scheme, and
+/// nothing depends on what was registered first. Clones are cheap.
+///
+/// ```
+/// # #[cfg(feature = "memory")]
+/// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
+/// use tenure::Connectors;
+/// use tenure::driver::{Backend, BackendUrl};
+/// # use tenure::memory::MemoryDriver as TableDriver;
+///
+/// /// What the crate of a driver offers: it reads its parameters, refuses others, and connects.
+/// async fn connect_table(mut url: BackendUrl) -> tenure::Result<Backend> {
+///     let _table = url.text("table");
+///     url.finish()?;
+///     Ok(TableDriver::new().into())
+/// }
+///
+/// let connectors = Connectors::new().with("table", connect_table)?;
+/// let client = connectors.connect("table://host/?table=locks&ttl_ms=10000").await?;
+/// # Ok::<(), tenure::Error>(())
+/// # }).unwrap();
+/// ```
+#[derive(Clone, Default)]
+#[must_use = "it connects nothing until `connect`"]
+pub struct Connectors {
+    of_others: BTreeMap<String, Connector>,
+}
+
+type Connector = Arc<dyn Fn(BackendUrl) -> Connecting + Send + Sync>;
+type Connecting = Pin<Box<dyn Future<Output = Result<Backend>> + Send>>;
+
+impl Connectors {
+    /// The drivers of this crate that are compiled in, and no others.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// These, and for URLs of one more scheme this connector. It gets the URL without the settings of the client, takes out its own
+    /// parameters, and calls [`BackendUrl::finish`](crate::driver::BackendUrl::finish), which refuses the others. Its errors
+    /// repeat no part of the URL that may belong to a password. A driver of several schemes is given once for each.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::InvalidArgument`](crate::ErrorKind::InvalidArgument) for a scheme that is there already, that this crate
+    /// knows (also if its driver is not compiled in), or that is none: a letter, followed by letters, digits, `+`, `-` and
+    /// `.`, 32 at most. Capitals are the same as small letters.
+    pub fn with<F>(mut self, scheme: &str, connector: impl Fn(BackendUrl) -> F + Send + Sync + 'static) -> Result<Self>
+    where
+        F: Future<Output = Result<Backend>> + Send + 'static,
+    {
+        let name = scheme::own_name(scheme)?;
+        if self.of_others.contains_key(&name) {
+            return Err(invalid(format!("there is a connector for the scheme \"{name}\" already")));
         }
-        #[cfg(feature = "postgres")]
-        Scheme::Postgres => {
-            let config = tenure_postgres::PostgresConfig::read(url)?;
-            tenure_postgres::PostgresDriver::connect_with(config).await.map(Backend::from)
+        self.of_others.insert(name, Arc::new(move |url| Box::pin(connector(url))));
+        Ok(self)
+    }
+
+    /// A client of the backend that a URL or a [`ClientConfig`] names: see [`connect`](crate::connect()).
+    ///
+    /// # Errors
+    ///
+    /// As [`connect`](crate::connect()); whatever the connector reports.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future drops the connector's, which closes what it opened.
+    pub async fn connect(&self, to: impl Into<ClientConfig>) -> Result<Client> {
+        self.connect_builder(to).await?.build()
+    }
+
+    /// The builder of a client with these settings: see [`connect_builder`](crate::connect_builder).
+    ///
+    /// # Errors
+    ///
+    /// As [`Connectors::connect`].
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`Connectors::connect`].
+    pub async fn connect_builder(&self, to: impl Into<ClientConfig>) -> Result<ClientBuilder> {
+        self.builder_over(to.into(), ClientConfig::default()).await
+    }
+
+    /// As [`connect_builder`](Self::connect_builder), with defaults of its own.
+    pub(crate) async fn builder_over(&self, mut config: ClientConfig, defaults: ClientConfig) -> Result<ClientBuilder> {
+        let url = config.url.take().ok_or_else(|| invalid("the configuration has no URL of a backend".into()))?;
+        let (driver, mut url) = self.driver(&url)?;
+        let config = config.or(from_url(&mut url)?).or(defaults);
+        config.apply(Client::builder(driver.backend(url).await?))
+    }
+
+    /// The backend that a URL names, for a client with settings of its own: see [`connect_backend`](crate::connect_backend).
+    ///
+    /// # Errors
+    ///
+    /// As [`connect_backend`](crate::connect_backend); whatever the connector reports.
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`Connectors::connect`].
+    pub async fn connect_backend(&self, url: &str) -> Result<Backend> {
+        let (driver, mut url) = self.driver(url)?;
+        if let Some(name) = of_the_client(&mut url) {
+            let text = format!("{name} is a setting of the client, which connect and connect_builder take");
+            return Err(invalid(text));
         }
-        #[cfg(feature = "mysql")]
-        Scheme::Mysql => {
-            let config = tenure_mysql::MysqlConfig::read(url)?;
-            tenure_mysql::MysqlDriver::connect_with(config).await.map(Backend::from)
-        }
-        #[cfg(feature = "redis")]
-        Scheme::Redis => {
-            let config = tenure_redis::RedisConfig::read(url)?;
-            tenure_redis::RedisDriver::connect(config).await.map(Backend::from)
-        }
-        #[cfg(feature = "fred")]
-        Scheme::Fred => {
-            url.strip_scheme("fred+");
-            let config = tenure_fred::RedisConfig::read(url)?;
-            tenure_fred::FredDriver::connect(config).await.map(Backend::from)
-        }
-        #[cfg(feature = "etcd")]
-        Scheme::Etcd => {
-            let config = tenure_etcd::EtcdConfig::read(url)?;
-            tenure_etcd::EtcdDriver::connect_to(config).await.map(Backend::from)
-        }
-        #[cfg(all(feature = "redlock", feature = "redis"))]
-        Scheme::RedlockRedis => {
-            url.strip_scheme("redlock+");
-            let quorum = tenure_redlock::Redlock::builder().settings_from_url(&mut url)?;
-            let servers = tenure_redis::RedisConfig::read_nodes(url)?;
-            let nodes = tenure_redis::RedisDriver::connect_nodes(&servers).await?;
-            quorum.nodes(nodes).build().map(Backend::from)
-        }
-        #[cfg(all(feature = "redlock", feature = "fred"))]
-        Scheme::RedlockFred => {
-            url.strip_scheme("redlock+fred+");
-            let quorum = tenure_redlock::Redlock::builder().settings_from_url(&mut url)?;
-            let servers = tenure_fred::RedisConfig::read_nodes(url)?;
-            let nodes = tenure_fred::FredDriver::connect_nodes(&servers).await?;
-            quorum.nodes(nodes).build().map(Backend::from)
-        }
-        #[cfg(not(all(
-            feature = "memory",
-            feature = "mysql",
-            feature = "postgres",
-            feature = "sqlite",
-            feature = "redis",
-            feature = "fred",
-            feature = "etcd",
-            feature = "redlock"
-        )))]
-        left_out => Err(left_out.left_out()),
+        driver.backend(url).await
+    }
+
+    /// Whose URL this is.
+    fn driver(&self, url: &str) -> Result<(Driver, BackendUrl)> {
+        let others = || self.of_others.keys().map(String::as_str);
+        let url = scheme::parse(url, others())?;
+        let driver = match self.of_others.get(url.scheme()) {
+            Some(connector) => Driver::OfOthers(Arc::clone(connector)),
+            None => Driver::Builtin(Scheme::of(&url).ok_or_else(|| scheme::unknown(&url, others()))?),
+        };
+        Ok((driver, url))
     }
 }
 
-#[cfg(feature = "memory")]
-fn memory(mut url: BackendUrl) -> Result<Backend> {
-    use tenure_core::FenceFloor;
-    use tenure_memory::{MemoryDriver, MemoryDriverBuilder};
-
-    let name = url.path().to_owned();
-    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
-    if url.has_slashes() || name.len() > 64 || !name.chars().all(plain) {
-        let text = "the URL of a memory store is `memory:`, or `memory:` and a name of at most 64 letters, digits, \
-                    `-`, `_` and `.`";
-        return Err(crate::scheme::invalid(text.to_owned()));
+impl fmt::Debug for Connectors {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Connectors").field(&self.of_others.keys()).finish()
     }
-    let floor = FenceFloor::read(&mut url)?;
-    url.finish()?;
-    let store = floor.into_iter().fold(MemoryDriver::builder(), MemoryDriverBuilder::fence_floor);
-    Ok(Backend::from(if name.is_empty() { store.build()? } else { store.named(&name)? }))
+}
+
+enum Driver {
+    Builtin(Scheme),
+    OfOthers(Connector),
+}
+
+impl Driver {
+    async fn backend(self, url: BackendUrl) -> Result<Backend> {
+        match self {
+            Self::Builtin(scheme) => backend_of(scheme, url).await,
+            Self::OfOthers(connector) => connector(url).await,
+        }
+    }
 }

@@ -77,7 +77,8 @@
 //! | `redlock` with `redis` or `fred` | `redlock+redis://a,b,c`, `redlock+fred+redis://a,b,c` | locks that outlive the loss of any minority of independent servers |
 //! | `tls` | `rediss://` …, `etcds://` | encrypted connections of any of these |
 //!
-//! Building the feature `etcd` needs `protoc`; no other feature does.
+//! Building the feature `etcd` needs `protoc`; no other feature does. Drivers of others are reached by [`Connectors`]; settings come
+//! from the URL, the environment or a file: [`ClientConfig`].
 //!
 //! The code that takes locks is the same for all, and its tests need not know either: `tests/application.rs` in the
 //! repository runs on memory, SQLite, Redis and etcd by an environment variable. The promises of a backend are values as well:
@@ -141,6 +142,8 @@
 #![doc = include_str!("../docs/features.md")]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+mod builtin;
+mod config;
 mod connect;
 mod scheme;
 
@@ -184,7 +187,8 @@ pub mod redlock;
 #[cfg_attr(docsrs, doc(cfg(feature = "mock")))]
 pub use tenure_core::mock;
 
-pub use connect::{connect, connect_backend, connect_builder};
+pub use config::ClientConfig;
+pub use connect::{Connectors, connect, connect_backend, connect_builder};
 pub use tenure_core::{
     Client, ClientBuilder, ClientStats, Confirmation, Detached, DriftBound, Error, ErrorKind, FenceFloor, FenceGate,
     FencingToken, ForceReleased, HoldState, Holder, Inspection, Label, Lock, LockAll, LockAllGuard, LockGuard,

@@ -22,14 +22,52 @@ const KNOWN: &str = "memory:, sqlite:, postgres://, mysql://, redis://, rediss:/
                      any of these but the first four, redlock+ before redis://, rediss:// and the same after fred+, etcd:// and \
                      etcds://";
 
-impl Scheme {
-    /// Reads a URL as far as its scheme.
-    pub(crate) fn read(url: &str) -> Result<(Self, BackendUrl)> {
-        if !url.contains(':') {
-            return Err(invalid(format!("the URL has no scheme; known are {KNOWN}")));
+/// Takes a URL apart. `others` are the schemes of drivers that are not of this crate.
+pub(crate) fn parse<'a>(url: &str, others: impl Iterator<Item = &'a str>) -> Result<BackendUrl> {
+    if url.contains(':') {
+        return BackendUrl::parse(url);
+    }
+    Err(invalid(format!("the URL has no scheme; known are {}", known(others))))
+}
+
+/// The refusal of a URL whose scheme nobody knows.
+pub(crate) fn unknown<'a>(url: &BackendUrl, others: impl Iterator<Item = &'a str>) -> Error {
+    let known = known(others);
+    match url.scheme() {
+        // What no slashes follow may be the name of a user.
+        name if url.has_slashes() && name.len() <= LONGEST => {
+            invalid(format!("the scheme \"{name}\" is not known; known are {known}"))
         }
-        let url = BackendUrl::parse(url)?;
-        let scheme = match url.scheme() {
+        _ => invalid(format!("the URL does not begin with a known scheme; known are {known}")),
+    }
+}
+
+fn known<'a>(others: impl Iterator<Item = &'a str>) -> String {
+    let others: String = others.map(|name| format!("; {name}:")).collect();
+    format!("{KNOWN}{others}")
+}
+
+/// The most letters of a scheme.
+const LONGEST: usize = 32;
+
+/// The scheme of a driver that is not of this crate, in small letters.
+pub(crate) fn own_name(scheme: &str) -> Result<String> {
+    let name = scheme.to_ascii_lowercase();
+    let url = BackendUrl::parse(&format!("{name}:")).ok();
+    let url = url.filter(|url| url.scheme() == name && name.len() <= LONGEST).ok_or_else(|| {
+        let rule = "a letter, followed by letters, digits, +, - and ., 32 at most";
+        invalid(format!("\"{}\" is not a scheme: {rule}", scheme.escape_debug()))
+    })?;
+    match Scheme::of(&url) {
+        Some(_) => Err(invalid(format!("the scheme \"{name}\" is one of the crate tenure"))),
+        None => Ok(name),
+    }
+}
+
+impl Scheme {
+    /// Which scheme of this crate it is.
+    pub(crate) fn of(url: &BackendUrl) -> Option<Self> {
+        Some(match url.scheme() {
             "memory" => Self::Memory,
             "sqlite" => Self::Sqlite,
             "postgres" | "postgresql" => Self::Postgres,
@@ -39,13 +77,8 @@ impl Scheme {
             name if name.strip_prefix("fred+").is_some_and(is_redis) => Self::Fred,
             "redlock+redis" | "redlock+rediss" => Self::RedlockRedis,
             "redlock+fred+redis" | "redlock+fred+rediss" => Self::RedlockFred,
-            // What no slashes follow may be the name of a user.
-            name if url.has_slashes() && name.len() <= 32 => {
-                return Err(invalid(format!("the scheme \"{name}\" is not known; known are {KNOWN}")));
-            }
-            _ => return Err(invalid(format!("the URL does not begin with a known scheme; known are {KNOWN}"))),
-        };
-        Ok((scheme, url))
+            _ => return None,
+        })
     }
 
     /// The Cargo features that bring it.
@@ -98,6 +131,11 @@ pub(crate) fn invalid(text: String) -> Error {
 mod tests {
     use super::*;
 
+    fn read(url: &str) -> Result<Scheme> {
+        let url = parse(url, ["zk"].into_iter())?;
+        Scheme::of(&url).ok_or_else(|| unknown(&url, ["zk"].into_iter()))
+    }
+
     #[test]
     fn schemes_are_told_apart() {
         for (url, scheme) in [
@@ -127,7 +165,7 @@ mod tests {
             ("redlock+rediss://a,b,c", Scheme::RedlockRedis),
             ("redlock+fred+redis://a,b,c", Scheme::RedlockFred),
         ] {
-            assert_eq!(Scheme::read(url).unwrap().0, scheme, "{url}");
+            assert_eq!(read(url).unwrap(), scheme, "{url}");
         }
     }
 
@@ -146,15 +184,26 @@ mod tests {
             ("redlock+redis+cluster://a,b", "\"redlock+redis+cluster\""),
             ("fred+redlock+redis://a,b", "\"fred+redlock+redis\""),
         ] {
-            let error = Scheme::read(url).unwrap_err();
+            let error = read(url).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::InvalidArgument);
             let text = error.to_string();
-            assert!(text.contains(words) && text.contains(KNOWN), "{url}: {text}");
+            assert!(text.contains(words) && text.contains(KNOWN) && text.ends_with("; zk:"), "{url}: {text}");
             assert!(!text.contains("s3cret") && !text.contains("root"), "{url}: {text}");
         }
         for url in ["s3cret@host:6379", ":6379"] {
-            let text = Scheme::read(url).unwrap_err().to_string();
+            let text = read(url).unwrap_err().to_string();
             assert!(text.contains("does not begin with a scheme") && !text.contains("s3cret"), "{url}: {text}");
+        }
+    }
+
+    #[test]
+    fn others_take_a_name_that_is_a_scheme_and_free() {
+        assert_eq!(own_name("ZK+tls").unwrap(), "zk+tls");
+        for taken in ["redis", "REDISS+cluster", "fred+redis", "mariadb", "memory"] {
+            assert!(own_name(taken).unwrap_err().message().contains("one of the crate tenure"), "{taken}");
+        }
+        for none in ["", "1zk", "zk:", "z k", "zk://", "zé", &"z".repeat(33)] {
+            assert!(own_name(none).unwrap_err().message().contains("is not a scheme"), "{none}");
         }
     }
 

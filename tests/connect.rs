@@ -244,3 +244,95 @@ async fn redlock_left_out_names_both_features() {
         assert!(error.message().contains(names), "{error}");
     }
 }
+
+#[cfg(feature = "memory")]
+mod of_others {
+    use std::time::Duration;
+
+    use tenure::driver::{Backend, BackendUrl};
+    use tenure::memory::MemoryDriver;
+    use tenure::{Connectors, ErrorKind, Result};
+
+    /// A connector over one store, with a parameter of its own.
+    fn toy(store: &MemoryDriver) -> impl Fn(BackendUrl) -> std::future::Ready<Result<Backend>> + Send + Sync + 'static {
+        let store = store.clone();
+        move |mut url| {
+            assert!(url.text("ttl_ms").is_none(), "the client's settings are taken out before");
+            let read = url.number::<u16>("rooms").and_then(|_| url.finish());
+            std::future::ready(read.map(|()| store.another_client().into()))
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_scheme_of_ones_own_connects_with_the_settings_of_the_client() {
+        let store = MemoryDriver::new();
+        let connectors = Connectors::new().with("Toy", toy(&store)).unwrap().with("toy+tls", toy(&store)).unwrap();
+        let one = connectors.connect("toy://app:s3cret@host/?rooms=3&ttl_ms=7000").await.unwrap();
+        let other = connectors.clone().connect("TOY+TLS:").await.unwrap();
+        let guard = one.lock("a").acquire().await.unwrap();
+        assert!(guard.remaining() <= Duration::from_secs(7));
+        assert!(other.lock("a").try_acquire().await.unwrap().is_none(), "one store");
+        let backend = connectors.connect_backend("toy:").await.unwrap();
+        assert!(tenure::Client::new(backend).lock("a").try_acquire().await.unwrap().is_none());
+        assert!(connectors.connect("memory:").await.is_ok(), "drivers of the crate are there as well");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn two_parts_of_a_program_mean_different_things_by_one_scheme() {
+        let (one, other) = (MemoryDriver::new(), MemoryDriver::new());
+        let one = Connectors::new().with("toy", toy(&one)).unwrap().connect("toy:").await.unwrap();
+        let other = Connectors::new().with("toy", toy(&other)).unwrap().connect("toy:").await.unwrap();
+        let held = one.lock("a").acquire().await.unwrap();
+        assert!(other.lock("a").try_acquire().await.unwrap().is_some(), "two stores");
+        assert_eq!(tenure::connect("toy:").await.unwrap_err().kind(), ErrorKind::InvalidArgument);
+        held.release().await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn what_a_connector_refuses_names_all_parameters_and_no_password() {
+        let connectors = Connectors::new().with("toy", toy(&MemoryDriver::new())).unwrap();
+        for (rest, words) in [
+            ("?room=3", "\"room\"; known are "),
+            ("?room=3", "rooms, ttl_ms"),
+            ("?rooms=s3cret", "rooms is not a number"),
+            ("?ttl_ms=s3cret", "ttl_ms is not a number of milliseconds"),
+        ] {
+            let error = connectors.connect(format!("toy://app:s3cret@host/{rest}")).await.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+            let text = format!("{error} {error:?}");
+            assert!(text.contains(words) && !text.contains("s3cret"), "{rest}: {text}");
+        }
+        let error = connectors.connect_backend("toy:?ttl_ms=7000").await.unwrap_err();
+        assert!(error.message().contains("is a setting of the client"), "{error}");
+        for url in ["zk://app:s3cret@host", "nothing"] {
+            let text = connectors.connect(url).await.unwrap_err().to_string();
+            assert!(text.contains("; toy:") && !text.contains("s3cret"), "{text}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_scheme_belongs_to_one_connector() {
+        let store = MemoryDriver::new();
+        let connectors = Connectors::new().with("toy", toy(&store)).unwrap();
+        for (scheme, words) in [
+            ("TOY", "the scheme \"toy\" already"),
+            ("redis", "one of the crate tenure"), // compiled in or not
+            ("redlock+fred+redis", "one of the crate tenure"),
+            ("to y", "is not a scheme"),
+        ] {
+            let error = connectors.clone().with(scheme, toy(&store)).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+            assert!(error.message().contains(words), "{scheme}: {error}");
+        }
+        assert!(format!("{connectors:?}").contains("\"toy\""));
+    }
+
+    #[cfg(not(feature = "etcd"))]
+    #[tokio::test]
+    async fn a_driver_that_was_left_out_is_told_as_ever() {
+        let connectors = Connectors::new().with("toy", toy(&MemoryDriver::new())).unwrap();
+        let error = connectors.connect("etcd://host").await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unsupported);
+        assert!(error.message().contains("enable `etcd`"), "{error}");
+    }
+}

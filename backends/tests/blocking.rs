@@ -20,7 +20,7 @@ fn on_each_backend(test: impl Fn(&dyn Fn() -> Client)) {
     let url = format!("memory:{}", OwnerId::new());
     test(&|| blocking::connect(&url).unwrap());
     let server = RedisServer::start(RedisOptions::new()).unwrap();
-    test(&|| blocking::connect(&server.url()).unwrap());
+    test(&|| blocking::connect(server.url()).unwrap());
 }
 
 /// Waits until the lock can be had.

@@ -1,6 +1,7 @@
 //! A client of one backend: where locks come from.
 
 use std::collections::HashMap;
+use std::ops::RangeInclusive;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
@@ -42,6 +43,10 @@ pub struct ClientBuilder {
 impl ClientBuilder {
     /// The most that [`holders_per_grant`](Self::holders_per_grant) may be.
     pub const MAX_HOLDERS_PER_GRANT: u32 = 64;
+    /// The least and the most that [`op_timeout`](Self::op_timeout) may be: 1 ms and 60 s.
+    pub const OP_TIMEOUT: RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_secs(60);
+    /// The least and the most that [`presence`](Self::presence) may be: 30 ms and an hour.
+    pub const PRESENCE: RangeInclusive<Duration> = Duration::from_millis(30)..=Duration::from_secs(3600);
 
     pub(super) fn new(backend: Backend) -> Self {
         Self {
@@ -133,8 +138,8 @@ impl ClientBuilder {
     pub fn build(self) -> Result<Client> {
         let ttl = Ttl::new(self.ttl)?;
         self.backend.locks().capabilities().ttl.check(ttl)?;
-        within("op_timeout", self.op_timeout, Duration::from_millis(1), Duration::from_secs(60))?;
-        within("presence", self.presence, Duration::from_millis(30), Duration::from_secs(3600))?;
+        within("op_timeout", self.op_timeout, &Self::OP_TIMEOUT)?;
+        within("presence", self.presence, &Self::PRESENCE)?;
         Ttl::new(self.parked_turn)?;
         if self.drift.believable(ttl.get()).is_none() {
             let text = format!("the drift bound leaves nothing of a ttl of {:?}", self.ttl);
@@ -172,9 +177,9 @@ impl ClientBuilder {
     }
 }
 
-fn within(what: &str, value: Duration, least: Duration, most: Duration) -> Result<()> {
-    if value < least || value > most {
-        let text = format!("{what} of {value:?} is outside {least:?} to {most:?}");
+fn within(what: &str, value: Duration, range: &RangeInclusive<Duration>) -> Result<()> {
+    if !range.contains(&value) {
+        let text = format!("{what} of {value:?} is outside {:?} to {:?}", range.start(), range.end());
         return Err(Error::new(ErrorKind::InvalidArgument, text));
     }
     Ok(())

@@ -64,24 +64,25 @@ pub use lock::Lock;
 pub use queue::Queue;
 pub use reentrant::Reentrant;
 
-use crate::{ClientBuilder, Confirmation, Result};
+use crate::{ClientBuilder, ClientConfig, Confirmation, Connectors, Result};
 
-/// A client of the backend that a URL names, as [`tenure::connect`](crate::connect) makes one.
+/// A client of the backend that a URL or a [`ClientConfig`] names, as [`tenure::connect`](crate::connect()) makes one.
 ///
 /// # Errors
 ///
-/// As [`tenure::connect`](crate::connect).
-pub fn connect(url: &str) -> Result<Client> {
-    connect_builder(url)?.build().map(Client::from)
+/// As [`tenure::connect`](crate::connect()).
+pub fn connect(to: impl Into<ClientConfig>) -> Result<Client> {
+    connect_builder(to)?.build().map(Client::from)
 }
 
-/// The builder of a client with the settings of a URL, for more settings of your own.
+/// The builder of a client with the settings of a URL or a [`ClientConfig`], for more settings of your own.
 ///
-/// [`Confirmation::Behind`] is set: the thread that works with a lock is not the one that confirms it.
+/// [`Confirmation::Behind`] is set unless the configuration or the URL says otherwise: the thread that works with a lock is not
+/// the one that confirms it.
 ///
 /// # Errors
 ///
-/// As [`tenure::connect`](crate::connect).
+/// As [`tenure::connect`](crate::connect()).
 ///
 /// # Example
 ///
@@ -96,9 +97,9 @@ pub fn connect(url: &str) -> Result<Client> {
 /// # #[cfg(not(feature = "memory"))]
 /// # fn main() {}
 /// ```
-pub fn connect_builder(url: &str) -> Result<ClientBuilder> {
-    let builder = runtime::wait(crate::connect_builder(url))?;
-    Ok(builder.confirmation(Confirmation::Behind))
+pub fn connect_builder(to: impl Into<ClientConfig>) -> Result<ClientBuilder> {
+    let defaults = ClientConfig { confirmation: Some(Confirmation::Behind), ..ClientConfig::default() };
+    runtime::wait(Connectors::new().builder_over(to.into(), defaults))
 }
 
 /// Runs a future of the async API to its end on this thread; the background thread carries its timers, its connections and

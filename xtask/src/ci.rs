@@ -38,6 +38,7 @@ const FACADE: &[&str] = &[
     "tracing",
     "json",
     "cron",
+    "serde",
     "blocking",
     "blocking,memory",
 ];

@@ -69,6 +69,10 @@ pub struct DriftBound {
 impl DriftBound {
     /// 1 % and 2 ms. Where a time daemon may slew faster (chrony's limit is about 8 %), use 10 %.
     pub const DEFAULT: Self = Self { rate: 0.01, fixed: Duration::from_millis(2) };
+    /// The most that the rate may be.
+    pub const MAX_RATE: f64 = 0.5;
+    /// The most that the fixed part may be.
+    pub const MAX_FIXED: Duration = Duration::from_secs(1);
 
     /// A bound of `ttl × rate + fixed`.
     ///
@@ -76,11 +80,23 @@ impl DriftBound {
     ///
     /// [`ErrorKind::InvalidArgument`] unless `0 ≤ rate ≤ 0.5` and `fixed ≤ 1 s`.
     pub fn new(rate: f64, fixed: Duration) -> Result<Self> {
-        if !(0.0..=0.5).contains(&rate) || fixed > Duration::from_secs(1) {
+        if !(0.0..=Self::MAX_RATE).contains(&rate) || fixed > Self::MAX_FIXED {
             let text = format!("a drift bound of {rate} and {fixed:?} is outside 0 to 0.5 and 0 to 1 s");
             return Err(Error::new(ErrorKind::InvalidArgument, text));
         }
         Ok(Self { rate, fixed })
+    }
+
+    /// The part that grows with the ttl.
+    #[must_use]
+    pub const fn rate(&self) -> f64 {
+        self.rate
+    }
+
+    /// The part that is the same for every ttl.
+    #[must_use]
+    pub const fn fixed(&self) -> Duration {
+        self.fixed
     }
 
     /// The part of a lease of length `ttl` that its holder may believe in; `None` when the bound eats all of it.

@@ -2,6 +2,7 @@
 //! that they do. What each does about a pause in its worst place stands in `tests/`.
 
 pub mod checkup;
+pub mod configuration;
 pub mod cron;
 pub mod file;
 pub mod health;

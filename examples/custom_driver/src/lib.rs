@@ -6,8 +6,10 @@
 //! [its driver](TableDriver) declares [`Waiting::Poll`](tenure_core::driver::Waiting::Poll), and it declares neither
 //! introspection nor forced release nor re-entrant locks. What it does declare, `tests/conformance.rs` proves.
 
+mod connect;
 mod driver;
 mod table;
 
+pub use connect::connect;
 pub use driver::TableDriver;
 pub use table::{Row, Table};

@@ -16,6 +16,7 @@ use crate::engine::renewer::Confirmation;
 use crate::engine::shared::{Config, Shared};
 use crate::engine::wait::in_place_of_all;
 use crate::lock::{Lock, LockAll, LockGuard};
+use crate::meters::instrument::Only;
 use crate::queue::{Codec, Fetcher, ParkedWatcher, Queue, list_queues, queue_driver, run_fetcher};
 use crate::reentrant::Reentrant;
 use crate::value::error::{Error, ErrorKind, LockName, Result};
@@ -38,6 +39,7 @@ pub struct ClientBuilder {
     max_holds: usize,
     holders_per_grant: u32,
     confirmation: Confirmation,
+    metric_names: Only<usize>,
 }
 
 impl ClientBuilder {
@@ -59,6 +61,7 @@ impl ClientBuilder {
             max_holds: 1_000_000,
             holders_per_grant: 8,
             confirmation: Confirmation::default(),
+            metric_names: Only::new(|| 0),
         }
     }
 
@@ -129,6 +132,18 @@ impl ClientBuilder {
         self
     }
 
+    /// How many names of locks, and as many of queues, become the label `name` of the metrics: those that are used first. Those
+    /// that come later count together under `_other`. Default: 0, metrics say nothing about names.
+    ///
+    /// Each name is a dozen time series to whatever stores them, for as long as the program runs: keep it to names that the
+    /// program knows beforehand.
+    #[cfg(feature = "metrics")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "metrics")))]
+    pub fn metric_names(mut self, most: usize) -> Self {
+        self.metric_names = Only::new(|| most);
+        self
+    }
+
     /// Checks the settings and makes the client. Does no I/O.
     ///
     /// # Errors
@@ -158,7 +173,7 @@ impl ClientBuilder {
     /// Makes the client with a ttl that is known to be good.
     pub(super) fn assemble(self, ttl: Ttl) -> Client {
         let Self { backend, drift, op_timeout, presence, parked_turn, .. } = self;
-        let Self { max_holds, holders_per_grant, confirmation, .. } = self;
+        let Self { max_holds, holders_per_grant, confirmation, metric_names, .. } = self;
         let parked_turn = backend.locks().capabilities().ttl.at_most(parked_turn);
         let shares = holders_per_grant > 0;
         let config = Config {
@@ -171,6 +186,7 @@ impl ClientBuilder {
             holders_per_grant,
             shares,
             confirmation,
+            metric_names,
         };
         let shared = Arc::new(Shared::new(backend, config));
         Client { local_queues: Arc::new(LocalQueues::new(shared, in_place_of_all)), fetchers: Arc::default() }

@@ -63,6 +63,7 @@ mod client;
 mod engine;
 mod fence;
 mod lock;
+mod meters;
 mod reentrant;
 mod value;
 

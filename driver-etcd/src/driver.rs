@@ -9,7 +9,8 @@ use tenure_core::{Error, ErrorKind, FencingToken, LockName, Result};
 
 use crate::config::EtcdConfig;
 use crate::error::{of_a_first_request, of_a_read};
-use crate::inner::{DRIVER, Inner};
+use crate::inner::Inner;
+use crate::link::DRIVER;
 
 /// Locks on one etcd cluster. Clones share the connection, the watch and the memory of abandoned tokens.
 ///

@@ -19,9 +19,6 @@ use crate::session::Session;
 use crate::tickets::Tickets;
 use crate::watcher::Watcher;
 
-/// What errors and spans call the driver.
-pub(crate) const DRIVER: &str = "etcd";
-
 /// The shortest lease of a cluster with the default election timeout.
 pub(crate) const SHORTEST: Duration = Duration::from_secs(2);
 

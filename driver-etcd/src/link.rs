@@ -9,12 +9,16 @@ use etcd_client::{
     AuthClient, Client, GetResponse, KvClient, LeaseClient, MaintenanceClient, ResponseHeader, Txn, TxnOpResponse,
     TxnResponse, WatchClient,
 };
+use tenure_core::driver::reconnected;
 use tenure_core::{Error, ErrorKind, Result};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
 use crate::config::{EtcdConfig, Given, Members};
 use crate::error::{EtcdError, of_a_read, says_token_is_old, translate};
+
+/// What errors and spans call the driver.
+pub(crate) const DRIVER: &str = "etcd";
 
 /// A call that was given up after this long counts against the member that did not answer.
 const PATIENCE: Duration = Duration::from_millis(300);
@@ -238,7 +242,10 @@ impl Link {
         let client = client.await.map_err(|error| of_a_read(translate(error, &member.url)))?;
         let connected = Connected::new(client);
         let client = Arc::clone(&connected.client);
-        *member.connected.lock().unwrap_or_else(PoisonError::into_inner) = Some(connected);
+        let before = member.connected.lock().unwrap_or_else(PoisonError::into_inner).replace(connected);
+        if before.is_some() {
+            reconnected(DRIVER);
+        }
         self.ensure_open()?;
         Ok(client)
     }

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use mysql_async::prelude::Queryable as _;
 use mysql_async::{Conn, Row, Value};
+use tenure_core::driver::reconnected;
 use tenure_core::{Error, ErrorKind, Result};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, timeout};
@@ -20,6 +21,9 @@ use crate::error::failed;
 
 /// How long an answer may take. No request waits for long: the server itself waits 3 s at most for the locks of others.
 const ANSWER: Duration = Duration::from_secs(15);
+/// What errors and spans call the driver.
+pub(crate) const DRIVER: &str = "mysql";
+
 /// A connection that was idle for so long is tried before a request goes over it: servers and routers drop idle ones.
 const IDLE: Duration = Duration::from_secs(60);
 /// How many requests wait in front of one connection before callers wait with theirs.
@@ -104,11 +108,12 @@ impl Connections {
 /// Carries requests one after the other, over a connection that is opened when it is needed.
 async fn serve(config: Arc<MysqlConfig>, mut requests: mpsc::Receiver<Request>) {
     let mut connection: Option<(Conn, Instant)> = None;
+    let mut stood = false; // once
     while let Some(request) = requests.recv().await {
         if request.answer.is_closed() {
             continue; // nobody waits for it any more, and it was not sent
         }
-        let mut conn = match open(&config, connection.take()).await {
+        let mut conn = match open(&config, connection.take(), stood).await {
             Ok(conn) => conn,
             Err(error) => {
                 // Those who waited meanwhile learn the same, in place of a time-out each.
@@ -120,6 +125,7 @@ async fn serve(config: Arc<MysqlConfig>, mut requests: mpsc::Receiver<Request>) 
                 continue;
             }
         };
+        stood = true;
         let Request { statement, parameters, answer } = request;
         let result = match timeout(ANSWER, all_rows(&mut conn, statement, parameters)).await {
             Ok(Ok(rows)) => Ok(rows),
@@ -154,12 +160,16 @@ async fn all_rows(conn: &mut Conn, statement: &str, parameters: Vec<Value>) -> m
     Ok(rows)
 }
 
-/// The connection, if it is there and good.
-async fn open(config: &MysqlConfig, connection: Option<(Conn, Instant)>) -> Result<Conn> {
+/// The connection, if it is there and good, or another one; `again` if there was one.
+async fn open(config: &MysqlConfig, connection: Option<(Conn, Instant)>, again: bool) -> Result<Conn> {
     if let Some((mut conn, used)) = connection
         && (used.elapsed() < IDLE || matches!(timeout(config.connect_timeout, conn.ping()).await, Ok(Ok(()))))
     {
         return Ok(conn);
     }
-    dial(config).await
+    let conn = dial(config).await?;
+    if again {
+        reconnected(DRIVER);
+    }
+    Ok(conn)
 }

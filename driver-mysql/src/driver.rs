@@ -9,13 +9,10 @@ use tenure_core::{LockName, Result};
 use tokio::time::timeout;
 
 use crate::config::{Caps, MysqlConfig};
-use crate::connection::Connections;
+use crate::connection::{Connections, DRIVER};
 use crate::dial::dial;
 use crate::queue::MysqlQueue;
 use crate::schema;
-
-/// What errors and spans call it.
-pub(crate) const DRIVER: &str = "mysql";
 
 /// Locks and queues in a MySQL or MariaDB database. A clone is the same client.
 #[derive(Clone, Debug)]

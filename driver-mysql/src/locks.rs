@@ -11,7 +11,8 @@ use tenure_core::driver::{
 };
 use tenure_core::{Error, ErrorKind, FencingToken, Label, LockName, OwnerId, OwnerToken, Result};
 
-use crate::driver::{DRIVER, MysqlDriver};
+use crate::connection::DRIVER;
+use crate::driver::MysqlDriver;
 use crate::error::odd;
 use crate::row::{bytes, column, fence_of, hex, single};
 use crate::span::{micros, of_micros};

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use tenure_core::driver::{Handed, QueueRouter, WakeRouter};
+use tenure_core::driver::{Handed, QueueRouter, WakeRouter, reconnected};
 use tenure_core::queue::QueueName;
 use tenure_core::{Error, ErrorKind, FencingToken, OwnerToken, Result};
 use tokio::sync::OwnedMutexGuard;
@@ -19,6 +19,9 @@ use tokio_postgres::{AsyncMessage, Client, Row, Statement};
 use crate::config::PostgresConfig;
 use crate::error::{failed, unreached};
 use crate::span::of_micros;
+
+/// What errors and spans call the driver.
+pub(crate) const DRIVER: &str = "postgres";
 
 /// A parameter of a statement, and its type.
 pub(crate) type Parameter<'a> = (&'a (dyn ToSql + Sync), Type);
@@ -90,7 +93,9 @@ impl Connections {
             tokio::spawn(async move { while let Some(Ok(_)) = poll_fn(&mut messages).await {} });
             ensure_open(&closed)?;
             let live = Arc::new(Live { client, prepared: Mutex::default() });
-            *slot = Some(Arc::clone(&live));
+            if slot.replace(Arc::clone(&live)).is_some() {
+                reconnected(DRIVER);
+            }
             Ok(live)
         });
         making.await.unwrap_or_else(|_| Err(ended()))
@@ -198,7 +203,9 @@ async fn begin(
         Err(_) => return Err(Error::new(ErrorKind::Unavailable, "the server does not answer")),
     }
     ensure_open(&closed)?;
-    *session = Some(client);
+    if session.replace(client).is_some() {
+        reconnected(DRIVER);
+    }
     shared.up.store(true, Ordering::SeqCst);
     // It may have ended in this very moment; whoever hears of that clears the number first.
     if shared.id.load(Ordering::SeqCst) != id {

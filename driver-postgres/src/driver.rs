@@ -7,12 +7,9 @@ use tenure_core::{LockName, Result};
 use tokio_postgres::Row;
 
 use crate::config::{Caps, PostgresConfig};
-use crate::connection::{Connections, Parameter};
+use crate::connection::{Connections, DRIVER, Parameter};
 use crate::queue::PostgresQueue;
 use crate::schema::{self, Installed};
-
-/// What errors and spans call it.
-pub(crate) const DRIVER: &str = "postgres";
 
 /// Locks and queues in a PostgreSQL database. A clone is the same client.
 #[derive(Clone, Debug)]

@@ -12,7 +12,8 @@ use tenure_core::{Error, ErrorKind, FencingToken, Label, LockName, OwnerId, Owne
 use tokio_postgres::Row;
 use tokio_postgres::types::{FromSql, Type};
 
-use crate::driver::{DRIVER, PostgresDriver};
+use crate::connection::DRIVER;
+use crate::driver::PostgresDriver;
 use crate::error::odd;
 use crate::record::Record;
 use crate::span::{micros, of_micros};

@@ -6,6 +6,8 @@ use std::time::{Duration, Instant};
 
 use common::queue::{message, queue, up_to};
 use common::{Client, LONG, attempt, calls, server};
+use metrics_util::CompositeKey;
+use metrics_util::debugging::{DebugValue, DebuggingRecorder};
 use tenure_core::driver::{DelayQueueExt as _, Exchanged, Next, Settle, Settled, Settlement};
 use tenure_core::{Error, ErrorKind, OwnerId};
 use tenure_testkit::{RedisServer, RespClient, TcpProxy};
@@ -28,6 +30,35 @@ async fn refused(c: &Client) -> Error {
         assert!(began.elapsed() < LONG, "never refused");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
+}
+
+/// How many connections stand again since the last look.
+fn reconnects(recorder: &DebuggingRecorder) -> u64 {
+    let all = recorder.snapshotter().snapshot().into_vec();
+    let count = |(key, _, _, value): (CompositeKey, _, _, _)| match value {
+        DebugValue::Counter(count) if key.key().name() == "tenure.reconnects" => count,
+        _ => 0,
+    };
+    all.into_iter().map(count).sum()
+}
+
+#[tokio::test]
+async fn a_connection_that_is_replaced_is_counted() {
+    let recorder = DebuggingRecorder::new();
+    let _recording = metrics::set_default_local_recorder(&recorder);
+    let server = server();
+    let c = Client::of(&server).await;
+    c.grant(&attempt("a")).await;
+    assert_eq!(reconnects(&recorder), 0, "the first one is none");
+    cut(&server);
+    let (began, mut count) = (Instant::now(), 0);
+    while count == 0 {
+        assert!(began.elapsed() < LONG, "never counted");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        count = reconnects(&recorder);
+    }
+    assert_eq!(count, 1);
+    c.grant(&attempt("b")).await;
 }
 
 #[tokio::test]

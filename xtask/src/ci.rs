@@ -6,7 +6,7 @@ use crate::{book, command, programs, steps, test, tidy};
 
 /// Feature sets that must build alone: package and features.
 const FEATURES: &[(&str, &[&str])] = &[
-    ("tenure-core", &["", "mock", "tracing", "json", "cron"]),
+    ("tenure-core", &["", "mock", "tracing", "metrics", "json", "cron"]),
     ("tenure", FACADE),
     ("tenure-redis", &["", "tls"]),
     ("tenure-fred", &["", "tls"]),
@@ -36,6 +36,8 @@ const FACADE: &[&str] = &[
     "redlock,fred",
     "mock",
     "tracing",
+    "metrics",
+    "metrics,tracing",
     "json",
     "cron",
     "serde",

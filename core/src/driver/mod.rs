@@ -61,6 +61,7 @@ mod rules;
 mod url;
 mod wake;
 
+pub use crate::meters::instrument::reconnected;
 pub use crate::value::clock::LeaseInstant;
 pub use crate::value::error::{one_line, reason};
 pub use crate::value::queue::{Attempts, Delay, Lease, Payload};

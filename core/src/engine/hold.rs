@@ -19,6 +19,8 @@ use crate::engine::lease::{Entry, Lease, LeaseKey, Over, Past, prolong, quiet};
 use crate::engine::reaper::{CHASE, Cleanup, Undo};
 use crate::engine::renewer::{Renewing, in_time};
 use crate::engine::shared::{Reservation, Shared};
+use crate::meters::instrument::Since;
+use crate::meters::locks::Handover;
 use crate::telemetry;
 use crate::value::clock::LeaseInstant;
 use crate::value::error::{Error, ErrorKind, LockName, Result};
@@ -42,6 +44,8 @@ pub(crate) struct HeldEntry {
     passing: Option<Passing>,
     /// Made by the first who watches the hold without the guard.
     over: OnceLock<Arc<Over>>,
+    /// Since when somebody has it, for metrics.
+    since: Since,
 }
 
 /// Who passes a lease on to the client's next waiter.
@@ -60,7 +64,30 @@ pub(crate) struct Passing {
 impl HeldEntry {
     pub(crate) fn new(place: Reservation, lease: Arc<Lease>, token: OwnerToken, depth: u32) -> Self {
         place.shared().holds.fetch_add(1, Ordering::AcqRel);
-        Self { place, lease, token, before: 0, depth, least: None, fences: 1, passing: None, over: OnceLock::new() }
+        let (over, since) = (OnceLock::new(), Since::never());
+        Self { place, lease, token, before: 0, depth, least: None, fences: 1, passing: None, over, since }
+    }
+
+    /// Comes to whoever asked for it.
+    pub(super) fn is_held(&mut self, since: Since) {
+        self.since = since;
+    }
+
+    /// Whoever has it is done with it.
+    fn is_done(&mut self) {
+        let shared = self.place.shared();
+        shared.meters.held(self.lease.name(), &mut self.since);
+    }
+
+    /// Takes the entry out of the lease, and counts the loss if nobody else has noticed it.
+    fn leave(&self) -> Option<(Entry, HoldState)> {
+        let (entry, state) = self.lease.leave(&self.token, self.over())?;
+        if let HoldState::Lost(reason) = state
+            && self.lease.is_empty()
+        {
+            self.shared().meters.lost(self.lease.name(), reason);
+        }
+        Some((entry, state))
     }
 
     /// The same hold, which nobody else gets before then if it was worked under.
@@ -106,7 +133,11 @@ impl HeldEntry {
     /// left of this hold has no say in the lease any more.
     pub(crate) fn pass_on(&mut self) -> bool {
         let Some(passing) = self.passing.take() else { return false };
-        Arc::clone(&passing.to).pass_on(self, passing)
+        let passed = Arc::clone(&passing.to).pass_on(self, passing);
+        if passed {
+            self.is_done();
+        }
+        passed
     }
 
     pub(super) fn over(&self) -> Option<&Over> {
@@ -127,6 +158,9 @@ impl HeldEntry {
         if claimed && max_hold.is_some() {
             self.shared().renewer.watch_over(&self.lease);
         }
+        if claimed && self.before > 0 {
+            self.shared().meters.handed_over(self.lease.name(), Handover::Local);
+        }
         claimed
     }
 
@@ -138,7 +172,8 @@ impl HeldEntry {
     /// it. `None` when it is lost, or when a request of its token may still be on its way: then it is given back.
     pub(crate) fn let_loose(mut self) -> Option<LooseHold> {
         self.passing = None;
-        let (entry, state) = self.lease.leave(&self.token, self.over())?;
+        self.is_done();
+        let (entry, state) = self.leave()?;
         if entry.past == Past::Unanswered || matches!(state, HoldState::Lost(_)) {
             self.shared().reaper.push(Cleanup::of_lease(&self.lease, &entry));
             return None;
@@ -167,6 +202,7 @@ impl HeldEntry {
                 in_time(renewing.until(), prolong(&shared.backend, shared.config.drift, &self.lease, ttl)).await;
             if let Some((reason, entries)) = renewing.answered(answer.ok_or_else(unanswered)??) {
                 telemetry::lost(self.lease.name(), self.fence(), reason);
+                shared.meters.lost(self.lease.name(), reason);
                 entries.iter().for_each(|entry| shared.reaper.push(Cleanup::of_lease(&self.lease, entry)));
             }
             Ok(())
@@ -240,13 +276,14 @@ impl HeldEntry {
     /// Gives the entry back with `call`, once no renewal can come behind it. `call` tells `None` when it was not held any more.
     /// Dropped or failed half-way, the reaper carries on with the same token, and it gives back in the end what is left standing.
     pub(crate) async fn give_back<T, F>(
-        self,
+        mut self,
         call: impl FnOnce(Arc<Shared>, OwnerToken, Option<LeaseInstant>) -> F,
     ) -> Result<T>
     where
         F: Future<Output = Result<Option<T>>>,
     {
-        let Some((entry, state)) = self.lease.leave(&self.token, self.over()) else {
+        self.is_done();
+        let Some((entry, state)) = self.leave() else {
             return Err(self.lost_during("release", self.lease.state())); // it is being cleaned up already
         };
         let mut unacknowledged = Unacknowledged::of(&self, entry);
@@ -271,6 +308,7 @@ impl HeldEntry {
             (_, Ok(Some(value))) => Ok(value),
             (_, Ok(None)) => {
                 telemetry::lost(self.lease.name(), self.fence(), LostReason::Gone);
+                self.shared().meters.lost(self.lease.name(), LostReason::Gone);
                 Err(self.lost_during("release", HoldState::Lost(LostReason::Gone)))
             }
             (_, Err(error)) => Err(error.during(self.driver(), "release", self.lease.name())),
@@ -281,7 +319,8 @@ impl HeldEntry {
 impl Drop for HeldEntry {
     fn drop(&mut self) {
         self.pass_on(); // then nothing of it is left here
-        if let Some((entry, _)) = self.lease.leave(&self.token, self.over()) {
+        self.is_done();
+        if let Some((entry, _)) = self.leave() {
             self.shared().reaper.push(Cleanup::of_lease(&self.lease, &entry));
         }
         if self.lease.is_empty() {
@@ -463,7 +502,9 @@ pub(crate) async fn adopt(shared: &Arc<Shared>, turn: LockTurn, ask: &Ask) -> Re
     let entry = Entry { token, ttl: ask.ttl, upkeep: ask.upkeep, cap, least: None, past: Past::Answered };
     let lease = Arc::new(Lease::new(LeaseKey::Plain(hold), fence, (sent_at, deadline), entry, now));
     shared.renewer.watch_over(&lease);
-    Ok(Adopted::Held(HeldEntry::new(place, lease, token, 1).at_least(least)))
+    let mut held = HeldEntry::new(place, lease, token, 1).at_least(least);
+    held.is_held(Since::now());
+    Ok(Adopted::Held(held))
 }
 
 impl Drop for LooseHold {

@@ -24,8 +24,8 @@ pub(crate) struct Lease {
 /// What the renewer has to do about a lease.
 #[derive(Debug)]
 pub(crate) enum Due {
-    /// Send a renewal, which is on its way until then.
-    Renew(Ttl, LeaseInstant),
+    /// Send a renewal, which is on its way until then, and leaves so late.
+    Renew { ttl: Ttl, until: LeaseInstant, late: Duration },
     /// Look again.
     Later,
     /// It ended just now; these entries are to be undone.
@@ -279,9 +279,9 @@ impl Lease {
             HoldState::Released => Due::Nothing,
             HoldState::Held | HoldState::Suspect => match state.renewal_ttl() {
                 Some(ttl) if state.on_its_way(now).is_none() && state.renew_at <= now.after(ttl.get() / 100) => {
-                    let until = now.after(limit(ttl));
+                    let (until, late) = (now.after(limit(ttl)), now.since(state.renew_at));
                     state.begin_renewal(until, ttl.get());
-                    Due::Renew(ttl, until)
+                    Due::Renew { ttl, until, late }
                 }
                 _ => Due::Later,
             },

@@ -16,6 +16,7 @@ use tokio::sync::{Notify, oneshot};
 
 use crate::driver::{Backend, DelayQueue, DelayQueueExt as _, Hold, ReentrantEntry, Settle};
 use crate::engine::lease::{Entry, Lease, LeaseKey, Past, UndoMark, outlast, quiet};
+use crate::meters::instrument::Level;
 use crate::telemetry;
 use crate::value::clock::LeaseInstant;
 use crate::value::error::{Error, ErrorKind, LockName, Result};
@@ -75,12 +76,19 @@ pub(crate) struct Reaper {
     /// Told whenever `pending` falls to zero.
     drained: Notify,
     closing: std::sync::atomic::AtomicBool,
+    /// `pending`, for metrics.
+    backlog: Level,
 }
 
 impl Reaper {
+    pub(crate) fn new(backlog: Level) -> Self {
+        Self { backlog, ..Self::default() }
+    }
+
     /// Takes over a clean-up. Never blocks; works outside a runtime.
     pub(crate) fn push(&self, cleanup: Cleanup) {
         self.pending.fetch_add(1, Ordering::AcqRel);
+        self.backlog.up();
         self.enqueue(cleanup);
     }
 
@@ -148,6 +156,7 @@ impl Reaper {
     }
 
     fn one_less(&self) {
+        self.backlog.down();
         if self.pending.fetch_sub(1, Ordering::AcqRel) == 1 {
             self.drained.notify_waiters();
         }

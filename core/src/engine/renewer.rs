@@ -17,6 +17,7 @@ use crate::alarm::Alarm;
 use crate::driver::{Backend, Renewed};
 use crate::engine::lease::{Due, Entry, Lease, LeaseKey, NO_PLACE, Past, Verdict, quiet};
 use crate::engine::reaper::{Cleanup, Reaper, sleep_until};
+use crate::meters::locks::{LockMeters, Renewal};
 use crate::value::clock::LeaseInstant;
 use crate::value::error::{Error, ErrorKind, Result};
 use crate::value::ttl::{DriftBound, HoldState, LostReason, Ttl};
@@ -105,6 +106,7 @@ pub(crate) struct Round {
     pub(crate) backend: Backend,
     pub(crate) drift: DriftBound,
     pub(crate) op_timeout: Duration,
+    pub(crate) meters: LockMeters,
 }
 
 type Answer = Pin<Box<dyn Future<Output = Vec<(Renewing, Verdict)>> + Send>>;
@@ -134,7 +136,10 @@ impl Round {
         let mut renewals = Vec::new();
         for lease in due {
             match lease.due(now, |ttl| self.limit(ttl)) {
-                Due::Renew(ttl, until) => renewals.push((Renewing::due(lease, until), ttl)),
+                Due::Renew { ttl, until, late } => {
+                    self.meters.renewal_left(lease.name(), late);
+                    renewals.push((Renewing::due(lease, until), ttl));
+                }
                 Due::Later => self.renewer.watch_over(&lease),
                 Due::Ended(reason, entries) => self.ended(&lease, reason, entries),
                 Due::Nothing => self.renewer.forget(&lease),
@@ -145,6 +150,7 @@ impl Round {
 
     fn ended(&self, lease: &Arc<Lease>, reason: LostReason, entries: Vec<Entry>) {
         telemetry::lost(lease.name(), lease.fence, reason);
+        self.meters.lost(lease.name(), reason);
         for entry in entries {
             self.reaper.push(Cleanup::of_lease(lease, &entry));
         }
@@ -193,16 +199,20 @@ impl Round {
         limit: Duration,
         call: impl Future<Output = Vec<Result<Renewed>>> + Send + 'static,
     ) -> Answer {
-        let drift = self.drift;
+        let (drift, meters) = (self.drift, self.meters.clone());
         Box::pin(async move {
             let Some(until) = sent.iter().map(Renewing::until).min() else { return Vec::new() };
             let sent_at = LeaseInstant::before_send();
+            let in_flight = meters.renewing();
+            in_flight.up();
             let mut results = in_time(until, call).await.unwrap_or_default().into_iter();
+            in_flight.down();
             let verdict = |renewing: Renewing| {
                 let answer = results.next().unwrap_or_else(|| {
                     Err(Error::new(ErrorKind::Indeterminate, format!("no answer to a renewal within {limit:?}")))
                 });
-                let verdict = judge(renewing.lease(), sent_at, answer, drift);
+                let (verdict, told) = judge(renewing.lease(), sent_at, answer, drift);
+                meters.renewed(renewing.lease().name(), told);
                 (renewing, verdict)
             };
             sent.into_iter().map(verdict).collect()
@@ -210,17 +220,17 @@ impl Round {
     }
 }
 
-fn judge(lease: &Lease, sent_at: LeaseInstant, answer: Result<Renewed>, drift: DriftBound) -> Verdict {
+fn judge(lease: &Lease, sent_at: LeaseInstant, answer: Result<Renewed>, drift: DriftBound) -> (Verdict, Renewal) {
     match answer {
         Ok(Renewed::Extended { ttl }) => match drift.believable(ttl) {
-            Some(believable) => Verdict::Confirmed { sent_at, believable },
-            None => Verdict::Unknown,
+            Some(believable) => (Verdict::Confirmed { sent_at, believable }, Renewal::Confirmed),
+            None => (Verdict::Unknown, Renewal::Failed(ErrorKind::Indeterminate)),
         },
-        Ok(Renewed::Lost) => Verdict::Lost,
-        Err(error) if error.kind() == ErrorKind::NotHeld => Verdict::Lost,
+        Ok(Renewed::Lost) => (Verdict::Lost, Renewal::Lost),
+        Err(error) if error.kind() == ErrorKind::NotHeld => (Verdict::Lost, Renewal::Lost),
         Err(error) => {
             telemetry::renewal_failed(lease.name(), &error);
-            Verdict::Unknown
+            (Verdict::Unknown, Renewal::Failed(error.kind()))
         }
     }
 }

@@ -15,6 +15,8 @@ use crate::driver::{Backend, ReentrantHold};
 use crate::engine::ask::Ask;
 use crate::engine::lease::{Entry, Lease, LeaseKey};
 use crate::engine::renewer::{Confirmation, Renewer, Round};
+use crate::meters::instrument::{Level, Only};
+use crate::meters::locks::LockMeters;
 use crate::telemetry;
 use crate::value::clock::LeaseInstant;
 use crate::value::error::{Error, ErrorKind, LockName, Result};
@@ -35,6 +37,8 @@ pub(crate) struct Config {
     /// Whether tasks that want the same share a place in the backend's queue.
     pub(crate) shares: bool,
     pub(crate) confirmation: Confirmation,
+    /// How many names of locks, and of queues, metrics tell.
+    pub(crate) metric_names: Only<usize>,
 }
 
 impl Config {
@@ -48,6 +52,7 @@ impl Config {
 pub(crate) struct Shared {
     pub(crate) backend: Backend,
     pub(crate) config: Config,
+    pub(crate) meters: LockMeters,
     pub(crate) renewer: Arc<Renewer>,
     pub(crate) reaper: Arc<Reaper>,
     pub(crate) under_way: UnderWay,
@@ -66,15 +71,17 @@ pub(crate) struct Shared {
 
 impl Shared {
     pub(crate) fn new(backend: Backend, config: Config) -> Self {
+        let meters = LockMeters::new(backend.locks().driver(), &config.metric_names);
         Self {
-            backend,
-            config,
             renewer: Arc::default(),
-            reaper: Arc::default(),
+            reaper: Arc::new(Reaper::new(meters.cleanups())),
             under_way: UnderWay::default(),
             owners: ReentrantLeases::default(),
-            taking: Gate::default(),
-            giving: Gate::default(),
+            taking: Gate::new(meters.taking()),
+            giving: Gate::new(meters.giving_back()),
+            backend,
+            config,
+            meters,
             busy: AtomicUsize::new(0),
             holds: AtomicUsize::new(0),
             waiters: AtomicUsize::new(0),
@@ -90,12 +97,12 @@ impl Shared {
         self.begun.call_once(|| {
             let (renewer, reaper, backend) =
                 (Arc::clone(&self.renewer), Arc::clone(&self.reaper), self.backend.clone());
-            let (drift, op_timeout) = (self.config.drift, self.config.op_timeout);
+            let (drift, op_timeout, meters) = (self.config.drift, self.config.op_timeout, self.meters.clone());
             self.background.run(move || {
                 // What a task looked after whose runtime ended is still here.
                 renewer.leases().iter().for_each(|lease| renewer.watch_over(lease));
                 let (renewer, reaper, backend) = (Arc::clone(&renewer), Arc::clone(&reaper), backend.clone());
-                Round { renewer, reaper, backend, drift, op_timeout }.run()
+                Round { renewer, reaper, backend, drift, op_timeout, meters: meters.clone() }.run()
             });
             let (reaper, backend) = (Arc::clone(&self.reaper), self.backend.clone());
             self.background.run(move || Arc::clone(&reaper).run(Calls { backend: backend.clone(), drift, op_timeout }));
@@ -181,6 +188,7 @@ impl Shared {
         for lease in self.renewer.leases() {
             if lease.lose(LostReason::Closed) {
                 telemetry::lost(lease.name(), lease.fence, LostReason::Closed);
+                self.meters.lost(lease.name(), LostReason::Closed);
             }
             for entry in lease.take_entries() {
                 self.reaper.push(Cleanup::of_lease(&lease, &entry));
@@ -299,6 +307,7 @@ pub(crate) struct Gate {
     places: Semaphore,
     /// How many requests were answered.
     answered: AtomicU64,
+    in_flight: Level,
 }
 
 /// A place for one request; given back when dropped.
@@ -310,11 +319,15 @@ pub(crate) struct Pass<'a> {
 
 impl Default for Gate {
     fn default() -> Self {
-        Self { places: Semaphore::new(IN_FLIGHT), answered: AtomicU64::new(0) }
+        Self::new(Level::default())
     }
 }
 
 impl Gate {
+    fn new(in_flight: Level) -> Self {
+        Self { places: Semaphore::new(IN_FLIGHT), answered: AtomicU64::new(0), in_flight }
+    }
+
     /// Waits for a place, until `deadline`, or until a whole `limit` has passed in which no request was answered.
     ///
     /// Dropping the future leaves the line.
@@ -344,6 +357,7 @@ impl Gate {
 impl Pass<'_> {
     /// Waits at most `limit` for the answer to a request that leaves now; `None` when it does not come.
     pub(crate) async fn answer<T>(self, limit: Duration, request: impl Future<Output = T>) -> Option<T> {
+        let _in_flight = self.gate.in_flight.one_more();
         let answer = timeout(limit, request).await.ok();
         if answer.is_some() {
             self.gate.answered.fetch_add(1, Ordering::AcqRel);

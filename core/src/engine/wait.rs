@@ -17,6 +17,7 @@ use crate::engine::hold::HeldEntry;
 use crate::engine::lease::{Lease, Upkeep};
 use crate::engine::local_handover::{FirstAsk, Joined, LocalQueues, Next, Place, Turn};
 use crate::engine::shared::{Counted, Reservation, Shared};
+use crate::meters::locks::{Acquired, Handover};
 use crate::value::clock::LeaseInstant;
 use crate::value::error::{Error, ErrorKind, LockName, Result};
 use crate::value::ttl::Ttl;
@@ -39,6 +40,7 @@ pub(crate) enum Patience {
 /// Takes the lock; `None` when it is busy and there is no patience.
 pub(crate) async fn acquire(queues: &Arc<LocalQueues>, ask: &Ask, patience: Patience) -> Result<Option<HeldEntry>> {
     let shared = queues.shared();
+    let acquiring = shared.meters.acquiring(&ask.name);
     let work = async {
         shared.check(ask)?;
         match patience {
@@ -51,15 +53,31 @@ pub(crate) async fn acquire(queues: &Arc<LocalQueues>, ask: &Ask, patience: Pati
             Patience::Unlimited => wait(queues, ask, None).await.map(Some),
         }
     };
-    telemetry::in_acquire_span(shared.driver(), &ask.name, yielding(work))
-        .await
-        .map_err(|error| error.during(shared.driver(), "acquire", &ask.name))
+    let outcome = telemetry::in_acquire_span(shared.driver(), &ask.name, yielding(work)).await;
+    let (how, held) = match outcome {
+        Ok(Some(Won { held, how })) => (how, Ok(Some(held))),
+        Ok(None) => (Acquired::Busy, Ok(None)),
+        Err(error) => (Acquired::Failed(error.kind()), Err(error.during(shared.driver(), "acquire", &ask.name))),
+    };
+    let since = acquiring.ends(how);
+    held.map(|held| {
+        held.map(|mut held| {
+            held.is_held(since);
+            held
+        })
+    })
 }
 
-async fn once(shared: &Arc<Shared>, ask: &Ask) -> Result<Option<HeldEntry>> {
+/// A lock that was granted, and how.
+struct Won {
+    held: HeldEntry,
+    how: Acquired,
+}
+
+async fn once(shared: &Arc<Shared>, ask: &Ask) -> Result<Option<Won>> {
     let mut attempt = Attempt::new(shared.reserve()?, ask, Queueing::None, 1);
     match attempt.ask(call_limit(shared, ask), None).await? {
-        Answered::Won(held) => Ok(Some(held)),
+        Answered::Won(held) => Ok(Some(Won { held, how: Acquired::AtOnce })),
         Answered::Busy(_) | Answered::Spent => Ok(None),
         Answered::Late => {
             let text = "the lease had ended before its grant arrived; its release is scheduled";
@@ -69,14 +87,14 @@ async fn once(shared: &Arc<Shared>, ask: &Ask) -> Result<Option<HeldEntry>> {
 }
 
 /// Waits in the client's own queue where it has one, or in the backend's.
-async fn wait(queues: &Arc<LocalQueues>, ask: &Ask, most: Option<Duration>) -> Result<HeldEntry> {
+async fn wait(queues: &Arc<LocalQueues>, ask: &Ask, most: Option<Duration>) -> Result<Won> {
     let shared = queues.shared();
     let _counted = Counted::new(&shared.waiters);
     let started = LeaseInstant::now();
     let deadline = most.map(|most| started.after(most));
-    let held = watched(shared, &ask.name, ask.ttl, wait_in_turn(queues, ask, started, deadline)).await?;
-    telemetry::granted(&ask.name, held.fence(), started);
-    Ok(held)
+    let won = watched(shared, &ask.name, ask.ttl, wait_in_turn(queues, ask, started, deadline)).await?;
+    telemetry::granted(&ask.name, won.held.fence(), started);
+    Ok(won)
 }
 
 async fn wait_in_turn(
@@ -84,7 +102,7 @@ async fn wait_in_turn(
     ask: &Ask,
     started: LeaseInstant,
     deadline: Option<LeaseInstant>,
-) -> Result<HeldEntry> {
+) -> Result<Won> {
     let shared = queues.shared();
     let mut shares = shared.config.shares;
     loop {
@@ -94,7 +112,7 @@ async fn wait_in_turn(
                 return Wait::new(queues, ask, shared.reserve()?, started, deadline).asking(first).run().await;
             }
             Joined::Place(place) => match place.wait(started, deadline).await? {
-                Turn::Held(held) => return Ok(held),
+                Turn::Held(held) => return Ok(Won { held, how: Acquired::Waited }),
                 Turn::Over => {}
                 Turn::Scattered => shares = false,
             },
@@ -202,7 +220,7 @@ impl<'a> Wait<'a> {
         self.heard
     }
 
-    async fn run(mut self) -> Result<HeldEntry> {
+    async fn run(mut self) -> Result<Won> {
         let ended = self.outcome().await;
         if ended.as_ref().is_err_and(Error::is_timed_out) {
             self.leave().await;
@@ -211,7 +229,7 @@ impl<'a> Wait<'a> {
     }
 
     /// The lock, or why there is none.
-    async fn outcome(&mut self) -> Result<HeldEntry> {
+    async fn outcome(&mut self) -> Result<Won> {
         let shared = self.shared;
         tokio::select! {
             biased;
@@ -234,11 +252,18 @@ impl<'a> Wait<'a> {
         }
     }
 
-    async fn until_won(&mut self) -> Result<HeldEntry> {
+    async fn until_won(&mut self) -> Result<Won> {
+        let (mut how, mut handed_over) = (Acquired::AtOnce, false);
         loop {
             let pause = match self.listen_and_ask().await {
-                Ok(Answered::Won(held)) => return Ok(self.won(held)),
+                Ok(Answered::Won(held)) => {
+                    if handed_over {
+                        self.shared.meters.handed_over(&self.ask.name, Handover::Remote);
+                    }
+                    return Ok(Won { held: self.won(held), how });
+                }
                 Ok(Answered::Busy(busy)) => {
+                    handed_over = false;
                     self.heard = true;
                     self.position = busy.position;
                     self.last_error = None;
@@ -252,11 +277,14 @@ impl<'a> Wait<'a> {
                 }
                 Err(error) => self.after_error(error)?,
             };
+            how = Acquired::Waited;
             match self.sleep(pause).await? {
-                Woken::Passed(held) => return Ok(held),
+                Woken::Passed(held) => return Ok(Won { held, how }),
                 Woken::Told(Signal::Handed(handed)) => {
+                    handed_over = true;
                     if let Some(held) = self.take_over(handed)? {
-                        return Ok(self.won(held));
+                        self.shared.meters.handed_over(&self.ask.name, Handover::Remote);
+                        return Ok(Won { held: self.won(held), how });
                     }
                 }
                 Woken::Told(_) | Woken::InTime => {}
@@ -447,7 +475,7 @@ impl InPlaceOfAll {
                         biased;
                         () = stop.notified() => return wait.leave().await,
                         ended = wait.outcome() => match ended {
-                            Ok(held) => queues.give(held),
+                            Ok(Won { held, .. }) => queues.give(held),
                             Err(error) if error.is_transient() && !wait.was_heard() => {
                                 queues.scatter(&self.name);
                             }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tenure_core::driver::reconnected;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::{Live, Route, Shared, State};
@@ -19,9 +20,10 @@ impl<D: Dialer> Shared<D> {
     /// Keeps a connection until the link is closed.
     pub(super) async fn supervise(self: Arc<Self>, first: Option<Arc<Live<D::Socket>>>) {
         let _last = LastWord(Arc::clone(&self));
-        let (mut live, mut pause) = (first, Duration::ZERO);
+        let (mut live, mut pause, mut again) = (first, Duration::ZERO, false);
         loop {
             if let Some(live) = live.take() {
+                again = true;
                 let opened = Instant::now();
                 let reason = tokio::select! {
                     reason = self.guard(&live) => reason,
@@ -40,6 +42,9 @@ impl<D: Dialer> Shared<D> {
             (self.listen.sink)(Heard::Gap); // first: who finds the link up knows that it is another connection
             if !self.set(State::Up(Arc::clone(&fresh))) {
                 return;
+            }
+            if again {
+                reconnected(self.dialer.driver());
             }
             live = Some(fresh);
         }

@@ -196,7 +196,7 @@ async fn a_lease_is_due_from_a_hundredth_of_its_ttl_before_its_time() {
     tokio::time::advance(Duration::from_millis(early)).await;
     assert!(matches!(lease.due(LeaseInstant::now(), whole), Due::Later));
     tokio::time::advance(Duration::from_millis(30)).await;
-    assert!(matches!(lease.due(LeaseInstant::now(), whole), Due::Renew(..)));
+    assert!(matches!(lease.due(LeaseInstant::now(), whole), Due::Renew { .. }));
     assert!(matches!(lease.due(LeaseInstant::now(), whole), Due::Later), "it is on its way");
 }
 

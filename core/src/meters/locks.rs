@@ -1,0 +1,272 @@
+//! What is counted and measured of locks.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::meters::instrument::{ByKind, ByName, Counter, Gauge, Histogram, Labels, Level, Meter, Only, Since, Unit};
+use crate::value::error::{ErrorKind, LockName};
+use crate::value::ttl::LostReason;
+
+const WAIT: Meter = Meter {
+    name: "tenure.lock.acquire.wait",
+    unit: Unit::Seconds,
+    text: "From the call to the grant, of acquisitions that were granted.",
+};
+const HOLD: Meter = Meter {
+    name: "tenure.lock.hold",
+    unit: Unit::Seconds,
+    text: "From the grant until the guard gives the lock back or is dropped.",
+};
+const ACQUIRES: Meter =
+    Meter { name: "tenure.lock.acquires", unit: Unit::Count, text: "Acquisitions that have ended, by outcome." };
+const HANDOVERS: Meter = Meter {
+    name: "tenure.lock.handovers",
+    unit: Unit::Count,
+    text: "Grants that came from the holder before, without a request for them.",
+};
+const LOSSES: Meter =
+    Meter { name: "tenure.lock.losses", unit: Unit::Count, text: "Leases that ended before their release, by reason." };
+const RENEWALS: Meter = Meter {
+    name: "tenure.lock.renewals",
+    unit: Unit::Count,
+    text: "Renewals in the background that have ended, by outcome.",
+};
+const RENEWAL_DELAY: Meter = Meter {
+    name: "tenure.lock.renewal.delay",
+    unit: Unit::Seconds,
+    text: "How long after its planned time a renewal left; zero for one that left early along with others.",
+};
+const REQUESTS: Meter = Meter {
+    name: "tenure.lock.requests.in_flight",
+    unit: Unit::Count,
+    text: "Requests about locks that have left and are not answered.",
+};
+const CLEANUPS: Meter = Meter {
+    name: "tenure.lock.cleanups",
+    unit: Unit::Count,
+    text: "Grants, attempts and deliveries that are being undone in the background.",
+};
+
+/// What a client measures of its locks.
+#[derive(Debug)]
+struct Locks {
+    by_name: ByName<LockName, OfName>,
+    taking: Gauge,
+    giving: Gauge,
+    renewing: Gauge,
+    cleanups: Gauge,
+}
+
+/// What is told apart by name, where names are told.
+#[derive(Debug)]
+struct OfName {
+    wait: Histogram,
+    hold: Histogram,
+    at_once: Counter,
+    waited: Counter,
+    busy: Counter,
+    timed_out: Counter,
+    cancelled: Counter,
+    failed: ByKind,
+    local: Counter,
+    remote: Counter,
+    expired: Counter,
+    gone: Counter,
+    max_hold: Counter,
+    closed: Counter,
+    confirmed: Counter,
+    refused: Counter,
+    unconfirmed: ByKind,
+    delay: Histogram,
+}
+
+impl Locks {
+    fn new(driver: &'static str, names: usize) -> Self {
+        let labels = Labels::of("driver", driver);
+        let requests = |operation| Gauge::new(REQUESTS, labels.with("operation", operation));
+        Self {
+            by_name: ByName::new(names, &labels, OfName::new),
+            taking: requests("take"),
+            giving: requests("give_back"),
+            renewing: requests("renew"),
+            cleanups: Gauge::new(CLEANUPS, labels),
+        }
+    }
+}
+
+impl OfName {
+    fn new(name: Option<&str>, labels: &Labels) -> Self {
+        let labels = match name {
+            Some(name) => labels.named("name", name.to_owned()),
+            None => labels.clone(),
+        };
+        let outcome = |meter, outcome| Counter::new(meter, labels.with("outcome", outcome));
+        let lost = |reason| Counter::new(LOSSES, labels.with("reason", reason));
+        Self {
+            wait: Histogram::new(WAIT, labels.clone()),
+            hold: Histogram::new(HOLD, labels.clone()),
+            at_once: outcome(ACQUIRES, "at_once"),
+            waited: outcome(ACQUIRES, "waited"),
+            busy: outcome(ACQUIRES, "busy"),
+            timed_out: outcome(ACQUIRES, "timed_out"),
+            cancelled: outcome(ACQUIRES, "cancelled"),
+            failed: ByKind::new(ACQUIRES, labels.with("outcome", "failed")),
+            local: Counter::new(HANDOVERS, labels.with("kind", "local")),
+            remote: Counter::new(HANDOVERS, labels.with("kind", "remote")),
+            expired: lost("expired"),
+            gone: lost("gone"),
+            max_hold: lost("max_hold"),
+            closed: lost("closed"),
+            confirmed: outcome(RENEWALS, "confirmed"),
+            refused: outcome(RENEWALS, "lost"),
+            unconfirmed: ByKind::new(RENEWALS, labels.with("outcome", "failed")),
+            delay: Histogram::new(RENEWAL_DELAY, labels),
+        }
+    }
+}
+
+// What the engine says.
+
+/// How a renewal ended.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Renewal {
+    Confirmed,
+    Lost,
+    Failed(ErrorKind),
+}
+
+/// From whom a grant came that was not asked for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Handover {
+    /// Another task of the client.
+    Local,
+    /// Another client, by way of the backend.
+    Remote,
+}
+
+/// What the engine tells about locks.
+#[derive(Clone, Debug)]
+pub(crate) struct LockMeters(Only<Arc<Locks>>);
+
+impl LockMeters {
+    /// Of a client of this driver, with the names of so many locks told apart.
+    pub(crate) fn new(driver: &'static str, names: &Only<usize>) -> Self {
+        Self(names.map(|names| Arc::new(Locks::new(driver, *names))))
+    }
+
+    fn of(&self, name: &LockName, tell: impl FnOnce(&OfName)) {
+        if let Some(locks) = self.0.get() {
+            locks.by_name.of(name, tell);
+        }
+    }
+
+    /// An acquisition begins. Dropped before it has ended, it was cancelled.
+    pub(crate) fn acquiring<'a>(&'a self, name: &'a LockName) -> Acquiring<'a> {
+        Acquiring { since: Since::now(), rest: self.0.map(|_| Some(Unended { meters: self, name })) }
+    }
+
+    pub(crate) fn held(&self, name: &LockName, since: &mut Since) {
+        if let Some(span) = since.end() {
+            self.of(name, |meters| meters.hold.record(span));
+        }
+    }
+
+    pub(crate) fn handed_over(&self, name: &LockName, how: Handover) {
+        self.of(name, |meters| match how {
+            Handover::Local => meters.local.add(1),
+            Handover::Remote => meters.remote.add(1),
+        });
+    }
+
+    pub(crate) fn lost(&self, name: &LockName, reason: LostReason) {
+        self.of(name, |meters| match reason {
+            LostReason::Expired => meters.expired.add(1),
+            LostReason::Gone => meters.gone.add(1),
+            LostReason::MaxHold => meters.max_hold.add(1),
+            LostReason::Closed => meters.closed.add(1),
+        });
+    }
+
+    pub(crate) fn renewal_left(&self, name: &LockName, delay: Duration) {
+        self.of(name, |meters| meters.delay.record(delay));
+    }
+
+    pub(crate) fn renewed(&self, name: &LockName, how: Renewal) {
+        self.of(name, |meters| match how {
+            Renewal::Confirmed => meters.confirmed.add(1),
+            Renewal::Lost => meters.refused.add(1),
+            Renewal::Failed(kind) => meters.unconfirmed.add(kind, 1),
+        });
+    }
+
+    /// Requests that take locks, on their way.
+    pub(crate) fn taking(&self) -> Level {
+        Level::of(&self.0.map(|locks| locks.taking.clone()))
+    }
+
+    /// Requests that give locks back, on their way.
+    pub(crate) fn giving_back(&self) -> Level {
+        Level::of(&self.0.map(|locks| locks.giving.clone()))
+    }
+
+    /// Requests that renew leases, on their way.
+    pub(crate) fn renewing(&self) -> Level {
+        Level::of(&self.0.map(|locks| locks.renewing.clone()))
+    }
+
+    /// What the reaper has to do.
+    pub(crate) fn cleanups(&self) -> Level {
+        Level::of(&self.0.map(|locks| locks.cleanups.clone()))
+    }
+}
+
+/// An acquisition under way.
+pub(crate) struct Acquiring<'a> {
+    since: Since,
+    rest: Only<Option<Unended<'a>>>,
+}
+
+struct Unended<'a> {
+    meters: &'a LockMeters,
+    name: &'a LockName,
+}
+
+/// How an acquisition ended.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Acquired {
+    /// The first answer was the grant.
+    AtOnce,
+    Waited,
+    /// There was no patience.
+    Busy,
+    Failed(ErrorKind),
+}
+
+impl Acquiring<'_> {
+    /// Tells since when the lock is held, if it is.
+    pub(crate) fn ends(mut self, how: Acquired) -> Since {
+        let Some(unended) = self.rest.get_mut().and_then(Option::take) else { return Since::never() };
+        let now = if matches!(how, Acquired::AtOnce | Acquired::Waited) { Since::now() } else { Since::never() };
+        unended.meters.of(unended.name, |meters| {
+            match how {
+                Acquired::AtOnce => meters.at_once.add(1),
+                Acquired::Waited => meters.waited.add(1),
+                Acquired::Busy => meters.busy.add(1),
+                Acquired::Failed(ErrorKind::TimedOut) => meters.timed_out.add(1),
+                Acquired::Failed(kind) => meters.failed.add(kind, 1),
+            }
+            if let Some(span) = self.since.until(&now) {
+                meters.wait.record(span);
+            }
+        });
+        now
+    }
+}
+
+impl Drop for Acquiring<'_> {
+    fn drop(&mut self) {
+        if let Some(unended) = self.rest.get_mut().and_then(Option::take) {
+            unended.meters.of(unended.name, |meters| meters.cancelled.add(1));
+        }
+    }
+}

@@ -1,0 +1,260 @@
+//! With the feature `metrics`, `docs/metrics.md` lists what is reported, all of it, and nothing else.
+
+#![cfg(feature = "metrics")]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use metrics_util::debugging::{DebugValue, DebuggingRecorder, Snapshotter};
+use metrics_util::{CompositeKey, MetricKind};
+use tenure_core::{Client, ErrorKind, LockGuard};
+use tenure_memory::{MemoryDriver, Operation};
+
+const TTL: Duration = Duration::from_secs(30);
+
+/// A metric as the page describes it, and as it was reported.
+#[derive(Debug, PartialEq, Eq)]
+struct Described {
+    kind: String,
+    /// The values of each label; none if they are not listed.
+    labels: BTreeMap<String, BTreeSet<String>>,
+    meaning: String,
+}
+
+/// What stands in backticks.
+fn quoted(text: &str) -> Vec<String> {
+    text.split('`').skip(1).step_by(2).map(str::to_owned).collect()
+}
+
+fn documented() -> BTreeMap<String, Described> {
+    let page = include_str!("../../docs/metrics.md");
+    let rows = page.lines().filter(|line| line.starts_with("| `"));
+    let row = |line: &str| {
+        let cells: Vec<&str> = line.trim_matches('|').split('|').map(str::trim).collect();
+        let [name, kind, labels, meaning] = cells[..] else { panic!("{line}") };
+        let label = |text: &str| {
+            let mut words = quoted(text).into_iter();
+            (words.next().expect("a label"), words.collect())
+        };
+        let labels = labels.split(';').map(label).collect();
+        (quoted(name).remove(0), Described { kind: kind.to_owned(), labels, meaning: meaning.to_owned() })
+    };
+    rows.map(row).collect()
+}
+
+/// What was reported, with the values of those labels only that the page lists.
+fn reported(seen: &Seen, listed: &BTreeMap<String, Described>) -> BTreeMap<String, Described> {
+    let mut reported: BTreeMap<String, Described> = BTreeMap::new();
+    for (key, (unit, text, _)) in &seen.0 {
+        let kind = match (key.kind(), unit) {
+            (MetricKind::Counter, Some(metrics::Unit::Count)) => "counter",
+            (MetricKind::Gauge, Some(metrics::Unit::Count)) => "gauge",
+            (MetricKind::Histogram, Some(metrics::Unit::Seconds)) => "histogram, seconds",
+            other => panic!("{key:?}: {other:?}"),
+        };
+        let name = key.key().name();
+        let meaning = text.as_ref().expect("a description").to_string();
+        let new = || Described { kind: kind.to_owned(), labels: BTreeMap::new(), meaning };
+        let described = reported.entry(name.to_owned()).or_insert_with(new);
+        for label in key.key().labels() {
+            let values = described.labels.entry(label.key().to_owned()).or_default();
+            if listed.get(name).and_then(|row| row.labels.get(label.key())).is_some_and(|values| !values.is_empty()) {
+                values.insert(label.value().to_owned());
+            }
+        }
+    }
+    reported
+}
+
+type Series = (CompositeKey, (Option<metrics::Unit>, Option<metrics::SharedString>, DebugValue));
+
+/// What has come to a recorder since the last look.
+struct Seen(Vec<Series>);
+
+impl Seen {
+    fn of(snapshotter: &Snapshotter) -> Self {
+        let all = snapshotter.snapshot().into_vec();
+        Self(all.into_iter().map(|(key, unit, text, value)| (key, (unit, text, value))).collect())
+    }
+
+    /// The sum of the series that have these labels; of a histogram, how often something was recorded.
+    fn sum(&self, name: &str, labels: &[(&str, &str)]) -> f64 {
+        let has = |key: &CompositeKey, (label, value): &(&str, &str)| {
+            key.key().labels().any(|own| own.key() == *label && own.value() == *value)
+        };
+        let series = self.0.iter().filter(|(key, _)| key.key().name() == name);
+        let series = series.filter(|(key, _)| labels.iter().all(|label| has(key, label)));
+        let mut found = false;
+        let sum = series.map(|(_, (_, _, value))| {
+            found = true;
+            match value {
+                DebugValue::Counter(count) => *count as f64,
+                DebugValue::Gauge(level) => level.0,
+                DebugValue::Histogram(records) => records.len() as f64,
+            }
+        });
+        let sum = sum.sum();
+        assert!(found, "{name} with {labels:?} was not reported");
+        sum
+    }
+
+    /// All that a histogram was told, in seconds.
+    fn records(&self, name: &str) -> Vec<f64> {
+        let of = |(key, (_, _, value)): &Series| match value {
+            DebugValue::Histogram(records) if key.key().name() == name => records.iter().map(|one| one.0).collect(),
+            _ => Vec::new(),
+        };
+        self.0.iter().flat_map(of).collect()
+    }
+}
+
+async fn seconds(count: u64) {
+    tokio::time::sleep(Duration::from_secs(count)).await;
+}
+
+/// Takes the lock, once others wait for it, holds it for as long and gives it back.
+async fn hold(client: Client, name: &'static str, span: Duration) -> tenure_core::FencingToken {
+    let guard = client.lock(name).ttl(TTL).acquire().await.unwrap();
+    tokio::time::sleep(span).await;
+    let fence = guard.fence();
+    guard.release().await.unwrap();
+    fence
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_metric_of_the_page_is_reported_and_no_other() {
+    let recorder = DebuggingRecorder::new();
+    let _recording = metrics::set_default_local_recorder(&recorder);
+    locks().await;
+    tenure_core::driver::reconnected("memory");
+
+    let (seen, page) = (Seen::of(&recorder.snapshotter()), documented());
+    let reported = reported(&seen, &page);
+    for (name, row) in &page {
+        assert_eq!(reported.get(name), Some(row), "{name}, as it was reported, and as the page has it");
+    }
+    assert_eq!(reported.keys().collect::<Vec<_>>(), page.keys().collect::<Vec<_>>());
+    for level in ["tenure.lock.requests.in_flight", "tenure.lock.cleanups"] {
+        assert_eq!(seen.sum(level, &[]), 0.0, "{level}, when all clients are gone");
+    }
+}
+
+/// Lets all of it happen to locks.
+async fn locks() {
+    let driver = MemoryDriver::new();
+    let (faults, client, other) = (driver.faults(), Client::new(driver.clone()), Client::new(driver));
+    let lock = |name: &'static str| client.lock(name).ttl(TTL);
+
+    // Granted at once, busy, timed out, cancelled, failed; then a remote and a local hand-over.
+    let guard = lock("a").acquire().await.unwrap();
+    assert!(other.lock("a").try_acquire().await.unwrap().is_none());
+    let late = other.lock("a").acquire_within(Duration::from_secs(1)).await;
+    assert_eq!(late.unwrap_err().kind(), ErrorKind::TimedOut);
+    assert!(tokio::time::timeout(Duration::from_secs(1), other.lock("a").acquire()).await.is_err());
+    faults.fail_next(Operation::Acquire, ErrorKind::Denied);
+    assert_eq!(other.lock("b").acquire().await.unwrap_err().kind(), ErrorKind::Denied);
+    let waiting: Vec<_> = (0..2).map(|_| tokio::spawn(hold(other.clone(), "a", Duration::from_millis(1)))).collect();
+    seconds(1).await;
+    guard.release().await.unwrap();
+    for one in waiting {
+        one.await.unwrap();
+    }
+
+    // A lease that nobody renews, one that is taken away, one that may be held for a second.
+    let fixed = client.lock("fixed").fixed_ttl(Duration::from_secs(1)).acquire().await.unwrap();
+    let taken = lock("taken").acquire().await.unwrap();
+    let capped = lock("capped").max_hold(Duration::from_secs(1)).acquire().await.unwrap();
+    faults.lose("taken").unwrap();
+    for guard in [fixed, taken, capped] {
+        guard.lost().await;
+    }
+
+    // Renewals that fail, and one that does not; a client that is closed.
+    let kept = lock("kept").acquire().await.unwrap();
+    faults.fail_next(Operation::Renew, ErrorKind::Unavailable);
+    seconds(60).await;
+    assert!(kept.is_held());
+    client.close(TTL).await.unwrap();
+    other.close(TTL).await.unwrap();
+}
+
+/// A client that tells two names apart.
+fn naming(driver: MemoryDriver) -> Client {
+    Client::builder(driver).metric_names(2).build().unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn waits_and_holds_are_measured_and_outcomes_add_up() {
+    let recorder = DebuggingRecorder::new();
+    let _recording = metrics::set_default_local_recorder(&recorder);
+    let driver = MemoryDriver::new();
+    let (faults, client) = (driver.faults(), naming(driver));
+    let look = || Seen::of(&recorder.snapshotter());
+
+    let guard = client.lock("a").ttl(TTL).acquire().await.unwrap();
+    let waiting = tokio::spawn(hold(client.clone(), "a", Duration::from_secs(5)));
+    seconds(2).await;
+    drop(guard);
+    waiting.await.unwrap();
+    let seen = look();
+    let near = |records: Vec<f64>, expected: [f64; 2]| {
+        let mut records = records;
+        records.sort_by(f64::total_cmp);
+        assert_eq!(records.len(), 2, "{records:?}");
+        assert!(records.iter().zip(expected).all(|(one, other)| (one - other).abs() < 0.1), "{records:?}");
+    };
+    near(seen.records("tenure.lock.acquire.wait"), [0.0, 2.0]);
+    near(seen.records("tenure.lock.hold"), [2.0, 5.0]);
+    let acquires = |seen: &Seen, outcome| seen.sum("tenure.lock.acquires", &[("outcome", outcome), ("name", "a")]);
+    assert_eq!(["at_once", "waited", "busy"].map(|outcome| acquires(&seen, outcome)), [1.0, 1.0, 0.0]);
+    assert_eq!(seen.sum("tenure.lock.losses", &[]), 0.0);
+
+    // An outage: the gauge of clean-ups tells what could not be given back. A loss counts once, whoever notices it.
+    let lost: Vec<LockGuard> = vec![client.lock("b").ttl(TTL).acquire().await.unwrap()];
+    faults.outage();
+    seconds(60).await;
+    assert!(lost.iter().all(|guard| !guard.is_held()));
+    drop(lost);
+    let seen = look();
+    assert_eq!(seen.sum("tenure.lock.losses", &[("reason", "expired"), ("name", "b")]), 1.0);
+    assert!(seen.sum("tenure.lock.renewals", &[("outcome", "failed")]) > 1.0);
+    assert_eq!((seen.sum("tenure.lock.cleanups", &[]), client.stats().cleanups), (1.0, 1));
+    faults.heal();
+    client.close(TTL).await.unwrap();
+    assert_eq!(look().sum("tenure.lock.cleanups", &[]), -1.0, "one less than before");
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_is_handed_the_lock_is_counted_by_where_it_came_from() {
+    let recorder = DebuggingRecorder::new();
+    let _recording = metrics::set_default_local_recorder(&recorder);
+    let driver = MemoryDriver::new();
+    let (client, other) = (naming(driver.clone()), Client::new(driver));
+    let guard = other.lock("a").ttl(TTL).acquire().await.unwrap();
+    let waiting: Vec<_> = (0..4).map(|_| tokio::spawn(hold(client.clone(), "a", Duration::from_millis(1)))).collect();
+    seconds(1).await;
+    guard.release().await.unwrap();
+    for one in waiting {
+        one.await.unwrap();
+    }
+    let seen = Seen::of(&recorder.snapshotter());
+    let handovers = |kind| seen.sum("tenure.lock.handovers", &[("kind", kind)]);
+    assert_eq!([handovers("remote"), handovers("local")], [1.0, 3.0]);
+    assert_eq!(seen.sum("tenure.lock.acquires", &[("outcome", "waited")]), 4.0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn names_are_told_apart_up_to_the_most() {
+    let recorder = DebuggingRecorder::new();
+    let _recording = metrics::set_default_local_recorder(&recorder);
+    let client = naming(MemoryDriver::new());
+    for name in ["a", "b", "c", "d", "a"] {
+        hold(client.clone(), name, Duration::ZERO).await;
+    }
+    let seen = Seen::of(&recorder.snapshotter());
+    let of = |name| seen.sum("tenure.lock.acquires", &[("outcome", "at_once"), ("name", name)]);
+    assert_eq!([of("a"), of("b"), of("_other")], [2.0, 1.0, 2.0]);
+    let names: BTreeSet<_> =
+        seen.0.iter().flat_map(|(key, _)| key.key().labels()).filter(|l| l.key() == "name").collect();
+    assert_eq!(names.len(), 3);
+}

@@ -2,17 +2,22 @@
 
 use clap::{Parser, Subcommand};
 
-use crate::operate::{ForceRelease, Inspect, Watch};
+use crate::operate::{Bench, Conformance, Doctor, ForceRelease, Inspect, Watch};
+use crate::pages::{Completions, Man};
 use crate::queue::Queue;
 use crate::run::Run;
 use crate::speak::{Format, Voice, Volume};
 
+/// All commands and options on one screen.
+const HELP: &str = "{about}\n{usage-heading} {usage}\n\n{all-args}{after-help}";
+
 /// Distributed locks and delay queues, from a shell
 #[derive(Debug, Parser)]
 #[command(name = "tenure", version, max_term_width = 80, disable_help_subcommand = true)]
-#[command(after_help = "Durations are 10s, 1m30s, 250ms. More of a command: tenure COMMAND --help")]
+#[command(disable_help_flag = true, disable_version_flag = true)]
+#[command(help_template = HELP, after_help = "Durations are 10s, 1m30s, 250ms. More of a command: tenure COMMAND --help")]
 pub(crate) struct Args {
-    /// The backend: sqlite:PATH, redis://…, postgres://… [default: $TENURE_URL, or the SQLite file of this user]
+    /// sqlite:PATH, redis://… [default: $TENURE_URL or sqlite:]
     #[arg(long, global = true, value_name = "URL", help_heading = "Everywhere")]
     pub(crate) url: Option<String>,
     /// How results are printed: text or json
@@ -29,6 +34,12 @@ pub(crate) struct Args {
     /// Say only what went wrong
     #[arg(short, long, global = true, help_heading = "Everywhere")]
     quiet: bool,
+    /// Print help
+    #[arg(short, long, global = true, action = clap::ArgAction::Help, help_heading = "Everywhere")]
+    help: Option<bool>,
+    /// Print version
+    #[arg(short = 'V', long, action = clap::ArgAction::Version, help_heading = "Everywhere")]
+    version: Option<bool>,
     #[command(subcommand)]
     pub(crate) command: Command,
 }
@@ -39,9 +50,12 @@ pub(crate) enum Command {
     Inspect(Inspect),
     Watch(Watch),
     ForceRelease(ForceRelease),
-    /// Look at the servers; exit 0 if all is fine, 1 if there are notes, 2 for danger
-    Doctor,
+    Doctor(Doctor),
     Queue(Queue),
+    Bench(Bench),
+    Conformance(Conformance),
+    Completions(Completions),
+    Man(Man),
 }
 
 impl Args {

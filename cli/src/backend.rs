@@ -14,7 +14,7 @@ const DEFAULT: &str = "sqlite:";
 const TTL: Duration = Duration::from_secs(30);
 
 /// The backend that is meant.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Backend {
     url: String,
 }
@@ -47,6 +47,29 @@ impl Backend {
     pub(crate) fn ttl(&self) -> Duration {
         let told = BackendUrl::parse(&self.url).and_then(|mut url| url.millis("ttl_ms"));
         told.ok().flatten().unwrap_or(TTL)
+    }
+
+    #[cfg(feature = "conformance")]
+    pub(crate) fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// Whether no other process reaches it.
+    #[cfg(feature = "conformance")]
+    pub(crate) fn is_of_this_process(&self) -> bool {
+        self.url.to_ascii_lowercase().starts_with("memory:")
+    }
+
+    /// The same backend for several clients of this process: a store in memory without a name would be another one for each.
+    pub(crate) fn meeting(&self) -> Self {
+        match self.url.split_once(':') {
+            Some((scheme, rest))
+                if scheme.eq_ignore_ascii_case("memory") && (rest.is_empty() || rest.starts_with('?')) =>
+            {
+                Self { url: format!("memory:of-tenure-{}{rest}", std::process::id()) }
+            }
+            _ => self.clone(),
+        }
     }
 
     /// A client that is connected.

@@ -6,21 +6,27 @@ mod duration;
 mod exit;
 mod name;
 mod operate;
+mod pages;
 mod queue;
 mod run;
 mod speak;
+#[cfg(feature = "conformance")]
+mod worker;
 
 use std::process::ExitCode;
 
 use args::{Args, Command};
 use backend::Backend;
-use clap::Parser as _;
+use clap::{CommandFactory as _, Parser as _};
 use exit::Failure;
 
 fn main() -> ExitCode {
     let mut words = std::env::args_os().skip(1);
-    if words.next().is_some_and(|word| word == run::launcher::COMMAND) {
-        return run::launcher::launch(words);
+    match words.next() {
+        Some(word) if word == run::launcher::COMMAND => return run::launcher::launch(words),
+        #[cfg(feature = "conformance")]
+        Some(word) if word == worker::COMMAND => return worker::serve(),
+        _ => {}
     }
     let args = match Args::try_parse() {
         Ok(args) => args,
@@ -49,7 +55,11 @@ async fn obey(args: Args) -> u8 {
             Command::Inspect(command) => operate::inspect(&command, &backend, voice).await,
             Command::Watch(command) => operate::watch(&command, &backend, voice).await,
             Command::ForceRelease(command) => operate::force_release(&command, &backend, voice).await,
-            Command::Doctor => operate::doctor(&backend, voice).await,
+            Command::Doctor(_) => operate::doctor(&backend, voice).await,
+            Command::Bench(command) => operate::bench(&command, &backend, voice).await,
+            Command::Conformance(command) => operate::conformance(&command, &backend, voice).await,
+            Command::Completions(command) => Ok(pages::completions(&command, Args::command(), voice)),
+            Command::Man(command) => pages::man(&command, Args::command(), voice),
             Command::Queue(command) => queue::obey(command, &backend, voice).await,
         }
     };

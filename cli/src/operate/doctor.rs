@@ -7,6 +7,11 @@ use crate::backend::Backend;
 use crate::exit::Failure;
 use crate::speak::{Format, Voice};
 
+/// Look at the servers, and say what that means for locks
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Exit codes: 0 all is fine, 1 there are notes, 2 there is danger.")]
+pub(crate) struct Doctor {}
+
 #[derive(Debug, Serialize)]
 struct Report<'a> {
     driver: &'a str,

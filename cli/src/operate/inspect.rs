@@ -12,8 +12,9 @@ use crate::exit::Failure;
 use crate::name;
 use crate::speak::{Format, Voice};
 
-/// Show who holds a lock and who waits; exit 0 if it is held, 1 if it is free
+/// Show who holds a lock, and how many wait
 #[derive(Debug, clap::Args)]
+#[command(after_help = "Exit codes: 0 it is held, 1 it is free.")]
 pub(crate) struct Inspect {
     /// NAME is written in hexadecimal digits
     #[arg(long)]

@@ -8,7 +8,7 @@ use clap::Subcommand;
 
 use crate::duration::parse;
 
-/// Push messages, look at queues, and run a program for each message
+/// Push messages, look at queues, run a program for each message
 #[derive(Debug, clap::Args)]
 pub(crate) struct Queue {
     /// Names of queues are written in hexadecimal digits

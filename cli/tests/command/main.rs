@@ -3,6 +3,7 @@
 
 mod end;
 mod loss;
+mod measure;
 mod operate;
 mod options;
 mod page;
@@ -10,4 +11,5 @@ mod queue;
 mod servers;
 mod support;
 mod terminal;
+mod tree;
 mod waiting;

@@ -3,16 +3,6 @@
 use crate::support::World;
 
 #[test]
-fn help_fits_a_screen() {
-    let world = World::new();
-    let help = world.run(&["--help"]);
-    assert_eq!(help.code, Some(0));
-    let (lines, columns) = (help.out.lines().count(), help.out.lines().map(|line| line.chars().count()).max().unwrap());
-    assert!(lines <= 40 && columns <= 80, "{lines} lines, {columns} columns:\n{}", help.out);
-    assert_eq!(world.run(&["run", "--help"]).code, Some(0));
-}
-
-#[test]
 fn wrong_usage_is_64_and_says_what_is_wrong() {
     let world = World::new();
     for (args, word) in [

@@ -36,7 +36,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "tenure-sqlite",
         ],
     ),
-    ("tenure-cli", &["tenure"]),
+    ("tenure-cli", &["tenure", "tenure-conformance"]),
     ("cookbook-example", &["tenure"]),
     ("custom-driver-example", &["tenure-core"]),
     ("swap-in-tests-example", &["tenure"]),

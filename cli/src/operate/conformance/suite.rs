@@ -1,0 +1,144 @@
+//! The suite over whatever a URL names: what is declared is what the live driver declares, and nothing is done to the server.
+
+use std::process::Command;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use tenure_conformance::{
+    BoxError, CaseContext, CaseReport, Declared, Harness, HarnessMaker, Options, Outcome, Progress, Selection, list,
+    run_all,
+};
+
+use crate::backend::{Backend, VARIABLE};
+use crate::exit::Failure;
+use crate::speak::{Format, Voice};
+use crate::worker;
+
+/// What is to be done with the cases that were chosen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Order {
+    List,
+    /// So many at a time.
+    Run(usize),
+}
+
+pub(super) async fn run(filters: &[String], order: Order, backend: &Backend, voice: Voice) -> Result<u8, Failure> {
+    let maker: Arc<dyn HarnessMaker> = Arc::new(UrlMaker::of(backend).await?);
+    let wanted = |id: &str| filters.is_empty() || filters.iter().any(|part| id.contains(part.as_str()));
+    let listed: Vec<_> = list(&*maker, &[]).into_iter().filter(|listed| wanted(listed.case.id)).collect();
+    if listed.is_empty() {
+        return Err(Failure::usage("no case for this backend has that in its name; --list shows all"));
+    }
+    let Order::Run(jobs) = order else {
+        for listed in listed {
+            let left_out = match &listed.selection {
+                Selection::Ignore(why) => format!(" (left out: {why})"),
+                Selection::Run | Selection::ExpectFail(_) => String::new(),
+            };
+            voice.print(&format!("{}: {}{left_out}", listed.case.id, listed.case.proves));
+        }
+        return Ok(0);
+    };
+    voice.note(&format!(
+        "running {} cases on {}; they write names that begin with tc-, and some stay until they expire",
+        listed.len(),
+        maker.id()
+    ));
+    let mut options = Options { only: filters.to_vec(), jobs: Some(jobs), ..Options::default() };
+    if voice.format == Format::Text {
+        options.progress = Some(Progress::new(move |case, report| tell(case.id, report, voice)));
+    }
+    // Each case has a thread and a runtime of its own; this one has nothing else to do.
+    let report = run_all(&maker, &options);
+    match voice.format {
+        Format::Json => voice.json(&report),
+        Format::Text => voice.print(report.to_string().trim_end()),
+    }
+    Ok(if report.failed == 0 && report.passed + report.refused > 0 { 0 } else { 1 })
+}
+
+fn tell(id: &str, report: &CaseReport, voice: Voice) {
+    let word = match report.outcome {
+        Outcome::Passed => "passed",
+        Outcome::Refused => "refused",
+        Outcome::Ignored => "left out",
+        Outcome::ExpectedFail => "expected",
+        Outcome::Failed => "FAILED",
+    };
+    let reason = report.reason.as_ref().map(|why| format!(": {why}")).unwrap_or_default();
+    voice.print(&format!("{word:<9} {id} ({} ms){reason}", report.ms));
+}
+
+struct UrlMaker {
+    backend: Backend,
+    driver: &'static str,
+    declared: Declared,
+}
+
+impl UrlMaker {
+    /// Connects once, to learn what the driver declares.
+    async fn of(backend: &Backend) -> Result<Self, Failure> {
+        let backend = backend.meeting();
+        let live = tenure::connect_backend(backend.url()).await?;
+        let mut declared = Declared::new(live.locks().capabilities());
+        if let Some(reentrant) = live.reentrant() {
+            declared = declared.reentrant(reentrant.capabilities());
+        }
+        if let Some(queue) = live.queue() {
+            declared = declared.queue(queue.capabilities());
+        }
+        if !backend.is_of_this_process() {
+            declared = declared.several_processes();
+        }
+        let driver = live.locks().driver();
+        live.locks().close().await;
+        Ok(Self { backend, driver, declared })
+    }
+}
+
+#[async_trait]
+impl HarnessMaker for UrlMaker {
+    fn id(&self) -> &str {
+        self.driver
+    }
+
+    fn declared(&self) -> Declared {
+        self.declared.clone()
+    }
+
+    fn server(&self) -> String {
+        String::from("the server of the URL")
+    }
+
+    async fn make(&self, _: CaseContext) -> Result<Box<dyn Harness>, BoxError> {
+        Ok(Box::new(UrlHarness { backend: self.backend.clone(), opened: Vec::new() }))
+    }
+}
+
+struct UrlHarness {
+    backend: Backend,
+    opened: Vec<tenure::driver::Backend>,
+}
+
+#[async_trait]
+impl Harness for UrlHarness {
+    async fn backend(&mut self) -> Result<tenure::driver::Backend, BoxError> {
+        let backend = tenure::connect_backend(self.backend.url()).await?;
+        self.opened.push(backend.clone());
+        Ok(backend)
+    }
+
+    /// This program again. The URL is in a variable, where a password in it is as safe as it is here.
+    fn worker_command(&self) -> Option<Command> {
+        let mut command = Command::new("/proc/self/exe");
+        command.arg(worker::COMMAND).env(VARIABLE, self.backend.url());
+        Some(command)
+    }
+
+    async fn teardown(self: Box<Self>) -> Result<(), BoxError> {
+        for backend in &self.opened {
+            backend.locks().close().await;
+        }
+        Ok(())
+    }
+}

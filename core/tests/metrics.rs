@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use metrics_util::debugging::{DebugValue, DebuggingRecorder, Snapshotter};
 use metrics_util::{CompositeKey, MetricKind};
+use tenure_core::driver::Settled;
+use tenure_core::queue::{Job, MessageId};
 use tenure_core::{Client, ErrorKind, LockGuard};
 use tenure_memory::{MemoryDriver, Operation};
 
@@ -126,6 +128,7 @@ async fn every_metric_of_the_page_is_reported_and_no_other() {
     let recorder = DebuggingRecorder::new();
     let _recording = metrics::set_default_local_recorder(&recorder);
     locks().await;
+    queues().await;
     tenure_core::driver::reconnected("memory");
 
     let (seen, page) = (Seen::of(&recorder.snapshotter()), documented());
@@ -134,6 +137,14 @@ async fn every_metric_of_the_page_is_reported_and_no_other() {
         assert_eq!(reported.get(name), Some(row), "{name}, as it was reported, and as the page has it");
     }
     assert_eq!(reported.keys().collect::<Vec<_>>(), page.keys().collect::<Vec<_>>());
+    for (key, (_, _, value)) in &seen.0 {
+        let happened = match value {
+            DebugValue::Counter(count) => *count > 0,
+            DebugValue::Histogram(records) => !records.is_empty(),
+            DebugValue::Gauge(_) => true,
+        };
+        assert!(happened, "{key:?} has nothing to tell");
+    }
     for level in ["tenure.lock.requests.in_flight", "tenure.lock.cleanups"] {
         assert_eq!(seen.sum(level, &[]), 0.0, "{level}, when all clients are gone");
     }
@@ -176,6 +187,64 @@ async fn locks() {
     assert!(kept.is_held());
     client.close(TTL).await.unwrap();
     other.close(TTL).await.unwrap();
+}
+
+/// Lets all of it happen to queues.
+async fn queues() {
+    let driver = MemoryDriver::builder().max_dead_letters(3).build().unwrap();
+    let (faults, client) = (driver.faults(), Client::new(driver));
+    let queue = client.queue_of_bytes("jobs").unwrap().lease(Duration::from_secs(3));
+    let push = async |name: &str| queue.push(&b"a".to_vec()).id(name).await.unwrap();
+    let receive = async || tokio::time::timeout(TTL * 10, queue.receive()).await.expect("a message").unwrap();
+
+    // Pushed, pushed again, replaced, and not stored.
+    push("a").await;
+    push("a").await;
+    queue.push(&b"b".to_vec()).id("a").replace().await.unwrap();
+    faults.fail_next(Operation::Push, ErrorKind::Unavailable);
+    queue.push(&b"c".to_vec()).await.unwrap_err();
+
+    // Every end of a delivery but for those of leases and of dead letters.
+    receive().await.give_back().await.unwrap();
+    receive().await.nack(Duration::ZERO).await.unwrap();
+    let lock = tenure_core::LockName::new("taken").unwrap();
+    receive().await.park(&lock, Duration::from_secs(1)).await.unwrap();
+    faults.fail_next(Operation::Settle, ErrorKind::Denied);
+    receive().await.ack().await.unwrap_err();
+    receive().await.ack().await.unwrap();
+
+    // An occurrence that nobody handled in its time.
+    queue.recurring("b").every(Duration::from_secs(60)).ensure(&b"b".to_vec()).await.unwrap();
+    seconds(200).await;
+    assert!(queue.try_receive().await.unwrap().is_none());
+    seconds(5).await;
+    queue.cancel(&MessageId::named("b").unwrap()).await.unwrap();
+
+    // A lease that ends before its settlement, and one that the backend forgets; one that is delivered once only.
+    push("c").await;
+    let late = receive().await;
+    seconds(4).await;
+    let again = receive().await;
+    assert_eq!((late.ack().await.unwrap(), again.ack().await.unwrap()), (Settled::Stale, Settled::Done));
+    queue.push(&b"d".to_vec()).max_attempts(1).await.unwrap();
+    std::mem::forget(receive().await);
+    seconds(4).await;
+    assert!(queue.try_receive().await.unwrap().is_none());
+    push("e").await;
+    let known = receive().await;
+    faults.restart_empty();
+    assert_eq!(known.ack().await.unwrap(), Settled::Stale);
+
+    // Dead, until there is no place for more of them.
+    for name in ["f", "g", "h", "i"] {
+        push(name).await;
+        receive().await.bury(None).await.unwrap();
+    }
+    let mut worker = queue.worker().measure_depth(Duration::from_secs(1)).start(async |_: Job<Vec<u8>>| ()).unwrap();
+    push("j").await;
+    seconds(3).await;
+    client.close(TTL).await.unwrap();
+    worker.join().await.unwrap();
 }
 
 /// A client that tells two names apart.
@@ -257,4 +326,44 @@ async fn names_are_told_apart_up_to_the_most() {
     let names: BTreeSet<_> =
         seen.0.iter().flat_map(|(key, _)| key.key().labels()).filter(|l| l.key() == "name").collect();
     assert_eq!(names.len(), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_queue_is_measured_from_the_push_to_the_settlement() {
+    let recorder = DebuggingRecorder::new();
+    let _recording = metrics::set_default_local_recorder(&recorder);
+    let client = naming(MemoryDriver::new());
+    let queue = client.queue_of_bytes("jobs").unwrap();
+    let look = || Seen::of(&recorder.snapshotter());
+    let depth = |seen: &Seen| ["scheduled", "ready"].map(|s| seen.sum("tenure.queue.depth", &[("state", s)]));
+
+    for delay in [0, 0, 100] {
+        queue.push(&b"a".to_vec()).delay(Duration::from_secs(delay)).await.unwrap();
+    }
+    let seen = look();
+    assert_eq!(seen.sum("messaging.client.sent.messages", &[("messaging.destination.name", "jobs")]), 3.0);
+    assert_eq!(depth(&seen), [0.0, 0.0], "nobody has asked");
+    queue.stats().await.unwrap();
+    assert_eq!(depth(&look()), [1.0, 2.0]);
+
+    seconds(7).await;
+    let work = async |_: Job<Vec<u8>>| seconds(2).await;
+    let worker = queue.worker().measure_depth(Duration::from_secs(10)).start(work).unwrap();
+    seconds(15).await;
+    let seen = look();
+    assert_eq!(depth(&seen), [0.0, -2.0], "two less are ready, as the worker learned");
+    assert_eq!(seen.sum("tenure.queue.deliveries", &[("outcome", "ack"), ("name", "jobs")]), 2.0);
+    assert_eq!(seen.sum("messaging.client.consumed.messages", &[]), 2.0);
+    let about = |name, span: f64| {
+        let records = seen.records(name);
+        assert!(records.len() == 2 && records.iter().all(|one| (one - span).abs() < 0.1), "{name}: {records:?}");
+    };
+    about("tenure.queue.lag", 7.0);
+    about("messaging.process.duration", 2.0);
+    worker.abort().await;
+    let refused = queue.worker().measure_depth(Duration::ZERO).start(async |_: Job<Vec<u8>>| ());
+    assert_eq!(refused.unwrap_err().kind(), ErrorKind::InvalidArgument);
+    drop((queue, client));
+    seconds(60).await;
+    assert_eq!(depth(&look()), [-1.0, 0.0], "what was said of a queue is taken back");
 }

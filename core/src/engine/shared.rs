@@ -17,6 +17,7 @@ use crate::engine::lease::{Entry, Lease, LeaseKey};
 use crate::engine::renewer::{Confirmation, Renewer, Round};
 use crate::meters::instrument::{Level, Only};
 use crate::meters::locks::LockMeters;
+use crate::meters::queues::AllQueues;
 use crate::telemetry;
 use crate::value::clock::LeaseInstant;
 use crate::value::error::{Error, ErrorKind, LockName, Result};
@@ -53,6 +54,7 @@ pub(crate) struct Shared {
     pub(crate) backend: Backend,
     pub(crate) config: Config,
     pub(crate) meters: LockMeters,
+    pub(crate) queue_meters: AllQueues,
     pub(crate) renewer: Arc<Renewer>,
     pub(crate) reaper: Arc<Reaper>,
     pub(crate) under_way: UnderWay,
@@ -72,6 +74,7 @@ pub(crate) struct Shared {
 impl Shared {
     pub(crate) fn new(backend: Backend, config: Config) -> Self {
         let meters = LockMeters::new(backend.locks().driver(), &config.metric_names);
+        let queue_meters = AllQueues::new(backend.locks().driver(), &config.metric_names);
         Self {
             renewer: Arc::default(),
             reaper: Arc::new(Reaper::new(meters.cleanups())),
@@ -82,6 +85,7 @@ impl Shared {
             backend,
             config,
             meters,
+            queue_meters,
             busy: AtomicUsize::new(0),
             holds: AtomicUsize::new(0),
             waiters: AtomicUsize::new(0),

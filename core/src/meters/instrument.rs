@@ -351,20 +351,20 @@ const OTHERS: &str = "_other";
 
 /// The series of all names: one set for all, or one for each of the first so many.
 #[derive(Debug)]
-pub(crate) struct ByName<N, T> {
+pub(crate) struct ByName<N, T, L = Labels> {
     most: usize,
-    labels: Labels,
-    make: fn(Option<&str>, &Labels) -> T,
+    labels: L,
+    make: fn(Option<&str>, &L) -> T,
     /// Of all names, or of those that are not told apart.
     all: T,
     named: RwLock<HashMap<N, Arc<T>>>,
 }
 
-impl<N: Clone + Display + Eq + Hash, T> ByName<N, T> {
+impl<N: Clone + Display + Eq + Hash, T, L> ByName<N, T, L> {
     /// `make` gets the name that goes into the labels, if one does.
-    pub(crate) fn new(most: usize, labels: &Labels, make: fn(Option<&str>, &Labels) -> T) -> Self {
-        let all = make((most > 0).then_some(OTHERS), labels);
-        Self { most, labels: labels.clone(), make, all, named: RwLock::default() }
+    pub(crate) fn new(most: usize, labels: L, make: fn(Option<&str>, &L) -> T) -> Self {
+        let all = make((most > 0).then_some(OTHERS), &labels);
+        Self { most, labels, make, all, named: RwLock::default() }
     }
 
     /// The series of this name.

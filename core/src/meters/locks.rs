@@ -85,7 +85,7 @@ impl Locks {
         let labels = Labels::of("driver", driver);
         let requests = |operation| Gauge::new(REQUESTS, labels.with("operation", operation));
         Self {
-            by_name: ByName::new(names, &labels, OfName::new),
+            by_name: ByName::new(names, labels.clone(), OfName::new),
             taking: requests("take"),
             giving: requests("give_back"),
             renewing: requests("renew"),

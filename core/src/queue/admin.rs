@@ -124,7 +124,10 @@ impl<T: 'static> Queue<T> {
     ///
     /// Whatever the driver reports.
     pub async fn stats(&self) -> Result<QueueStats> {
-        self.call("stats", self.driver().stats(self.name())).await
+        let stats = self.call("stats", self.driver().stats(self.name())).await?;
+        let QueueStats { scheduled, ready, in_flight, dead, .. } = stats;
+        self.fetcher.remote.meters.depth([scheduled, ready, in_flight, dead]);
+        Ok(stats)
     }
 
     /// Stops deliveries, for all clients, until [`resume`](Queue::resume). Settlements and pushes go on.

@@ -157,6 +157,9 @@ impl Fetcher {
                 self.answer_settlements(load.settles, settled);
                 if let Some(ask) = load.ask {
                     telemetry::received(&self.remote.name, &received);
+                    if received.healed.dead > 0 {
+                        self.remote.meters.found_dead(received.healed.dead.into());
+                    }
                     turn.ask_at = Instant::now() + wait_for(received.next, turn.idle);
                     if turn.watch.is_some() && received.deliveries.is_empty() {
                         turn.idle = (turn.idle * 2).min(MAX_IDLE);

@@ -18,6 +18,7 @@ use crate::engine::hold::LooseHold;
 use crate::engine::local_handover::LocalQueues;
 use crate::engine::reaper::{Cleanup, Undo};
 use crate::engine::shared::Shared;
+use crate::meters::queues::Delivered;
 use crate::queue::recurring::schedule::{Occurrence, OccurrenceEnd, left_to_others};
 use crate::queue::requests::{Confirmed, Extensions, Pushes, RemoteQueue, ended};
 use crate::queue::{MessageId, QueueName};
@@ -122,7 +123,8 @@ impl Fetcher {
         run: Run,
     ) -> Self {
         let (shared, caps) = (Arc::clone(local_queues.shared()), driver.capabilities());
-        let remote = Arc::new(RemoteQueue { shared, driver, name, caps });
+        let meters = shared.queue_meters.of(&name);
+        let remote = Arc::new(RemoteQueue { shared, driver, name, caps, meters });
         let extensions = Arc::new(Extensions::new(Arc::clone(&remote)));
         let pushes = Arc::new(Pushes::new(Arc::clone(&remote)));
         let (work, in_hand) = (Mutex::default(), AtomicUsize::new(0));
@@ -319,6 +321,7 @@ impl InFlight {
         let occurrence =
             raw.recurrence.as_ref().map(|recurrence| Occurrence::read(recurrence, fetcher.remote.caps.delay));
         fetcher.comes_in_hand();
+        fetcher.remote.meters.received(raw.late);
         Self { fetcher, raw, standing, occurrence, changed: Notify::new(), turn, if_dropped }
     }
 
@@ -430,14 +433,14 @@ impl InFlight {
 
     pub(super) async fn settle(mut self, how: Settlement) -> Result<Settled> {
         self.if_dropped = None;
-        let how = self.translated(how);
+        let (meant, how) = (meant(&how), self.translated(how));
         let parked = match &how {
             Settlement::Park { lock, at_most } => Some((lock.clone(), *at_most, LeaseInstant::now())),
             _ => None,
         };
         let settle = Settle { receipt: self.raw.receipt, how: how.clone() };
         let settled = self.fetcher.settle(settle, self.until()).await;
-        let settled = self.settled(&how, settled)?;
+        let settled = self.settled(meant, &how, settled)?;
         if let Some((lock, at_most, since)) = parked.filter(|_| settled == Settled::Done) {
             self.fetcher.attend(&lock, self.raw.id.clone(), since, at_most);
         }
@@ -454,12 +457,24 @@ impl InFlight {
         let answers = fetcher.settle_all(settles.clone());
         let answers = answers.map_err(|error| fetcher.remote.told(error, "settle"))?.await;
         let told = answers.into_iter().zip(claims.iter().zip(&settles));
-        told.map(|(settled, (claim, (settle, _)))| claim.settled(&settle.how, settled)).collect()
+        told.map(|(settled, (claim, (settle, _)))| claim.settled(Delivered::Acked, &settle.how, settled)).collect()
     }
 
-    /// What was answered to a settlement.
-    fn settled(&self, how: &Settlement, answer: Result<Settled>) -> Result<Settled> {
+    /// What was answered to a settlement, which was meant so.
+    fn settled(&self, meant: Delivered, how: &Settlement, answer: Result<Settled>) -> Result<Settled> {
+        let meters = &self.fetcher.remote.meters;
+        meters.ended(match &answer {
+            Err(error) => Delivered::Failed(error.kind()),
+            Ok(Settled::Done) => meant,
+            Ok(Settled::Dead) => Delivered::Dead,
+            Ok(Settled::Postponed) => Delivered::Postponed,
+            Ok(Settled::Stale) if self.is_lost() => Delivered::LostLease,
+            Ok(Settled::Stale) => Delivered::Stale,
+        });
         let settled = answer.map_err(|error| self.fetcher.remote.told(error, "settle"))?;
+        if settled == Settled::Dead {
+            meters.buried();
+        }
         telemetry::settled(&self.fetcher.remote.name, &self.raw.id, self.raw.attempt, how, settled);
         if settled == Settled::Stale {
             self.set_stale();
@@ -500,6 +515,18 @@ impl InFlight {
     }
 }
 
+/// What becomes of a delivery that is settled like this.
+fn meant(how: &Settlement) -> Delivered {
+    match how {
+        Settlement::Ack => Delivered::Acked,
+        Settlement::Retry { .. } => Delivered::Retried,
+        Settlement::Return { .. } => Delivered::Returned,
+        Settlement::Park { .. } => Delivered::Parked,
+        Settlement::Dead { .. } => Delivered::Dead,
+        Settlement::Recur { .. } => Delivered::PassedOver,
+    }
+}
+
 fn believable(fetcher: &Fetcher, sent_at: LeaseInstant, lease: Lease) -> LeaseInstant {
     sent_at.after(fetcher.remote.shared.config.drift.believable(lease.get()).unwrap_or_default())
 }
@@ -508,6 +535,7 @@ impl Drop for InFlight {
     fn drop(&mut self) {
         self.fetcher.leaves_hand();
         if let Some(how) = self.if_dropped.take() {
+            self.fetcher.remote.meters.ended(if self.is_lost() { Delivered::LostLease } else { meant(&how) });
             let settle = Settle { receipt: self.raw.receipt, how: self.translated(how) };
             carry_on(&self.fetcher, settle, self.until());
         }

@@ -6,6 +6,7 @@ use std::pin::Pin;
 use std::time::{Duration, SystemTime};
 
 use crate::driver::{Due, NewMessage, Pushed, QueueCapabilities};
+use crate::meters::queues::Sent;
 use crate::queue::Message;
 use crate::queue::handle::Queue;
 use crate::queue::message::Encoded;
@@ -289,7 +290,18 @@ impl<T: 'static> Queue<T> {
         let work = self.fetcher.pushes.push(batch);
         let answers =
             telemetry::in_push_span(self.fetcher.remote.shared.driver(), self.name(), batch.len(), work).await;
-        let answers = answers.map_err(|error| self.told(error, "push"))?;
+        let meters = &self.fetcher.remote.meters;
+        let answers = answers.map_err(|error| {
+            meters.unsent(error.kind(), batch.len());
+            self.told(error, "push")
+        })?;
+        for answer in &answers {
+            meters.sent(match answer {
+                Pushed::Stored(_) => Sent::Stored,
+                Pushed::Replaced(_) => Sent::Replaced,
+                Pushed::Duplicate(_) => Sent::Duplicate,
+            });
+        }
         for (NewMessage { due, lock, .. }, answer) in batch.iter().zip(&answers) {
             if let (Due::Parked { at_most }, Some(lock)) = (due, lock)
                 && let Pushed::Stored(id) | Pushed::Replaced(id) = answer

@@ -18,6 +18,7 @@ use crate::alarm::sleep_until;
 use crate::call::{bounded, caught_in};
 use crate::driver::{DelayQueue, Extended, Extension, NewMessage, Pushed, QueueCapabilities};
 use crate::engine::shared::Shared;
+use crate::meters::queues::QueueMeters;
 use crate::value::clock::LeaseInstant;
 use crate::value::error::{Error, ErrorKind, Result};
 use crate::value::queue::QueueName;
@@ -31,6 +32,7 @@ pub(super) struct RemoteQueue {
     pub(super) driver: Arc<dyn DelayQueue>,
     pub(super) name: QueueName,
     pub(super) caps: QueueCapabilities,
+    pub(super) meters: QueueMeters,
 }
 
 impl RemoteQueue {

@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::meters::instrument::Only;
 use crate::queue::Queue;
 use crate::queue::parking::PARKED_AT_MOST;
 
@@ -23,6 +24,7 @@ pub struct WorkerBuilder<T> {
     handler_timeout: Option<Duration>,
     lock_of: Option<LockOf<T>>,
     hook: Option<Hook>,
+    depth_every: Only<Option<Duration>>,
 }
 
 /// Which lock a message needs that was pushed without one; `None` for none.
@@ -39,6 +41,7 @@ pub(super) struct Settings<T> {
     pub(super) handler_timeout: Option<Duration>,
     pub(super) lock_of: Option<LockOf<T>>,
     pub(super) hook: Option<Hook>,
+    pub(super) depth_every: Only<Option<Duration>>,
 }
 
 impl<T: 'static> Queue<T> {
@@ -52,7 +55,8 @@ impl<T: 'static> WorkerBuilder<T> {
     fn new(queue: Queue<T>) -> Self {
         let (retry, back_off) = (RetryPolicy::default(), PARKED_AT_MOST);
         let (lock_ttl, handler_timeout, lock_of, hook) = (None, None, None, None);
-        Self { queue, concurrency: 16, retry, back_off, lock_ttl, handler_timeout, lock_of, hook }
+        let depth_every = Only::new(|| None);
+        Self { queue, concurrency: 16, retry, back_off, lock_ttl, handler_timeout, lock_of, hook, depth_every }
     }
 
     /// How many messages are handled at once. Default: 16. The worker asks for as many as it has room for, and no
@@ -120,6 +124,16 @@ impl<T: 'static> WorkerBuilder<T> {
         self
     }
 
+    /// How often the worker asks how full its queue is, for the metric `tenure.queue.depth`: one request each time. Default: never;
+    /// the metric then says what the program learned from [`Queue::stats`](crate::queue::Queue::stats). Clients that
+    /// ask for the same queue count its messages once each, so let one of them ask. At least 1 ms; less is refused at the start.
+    #[cfg(feature = "metrics")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "metrics")))]
+    pub fn measure_depth(mut self, every: Duration) -> Self {
+        self.depth_every = Only::new(|| Some(every));
+        self
+    }
+
     /// The settings, if they are within their limits.
     pub(super) fn checked(self) -> Result<Settings<T>> {
         let queue = self.queue;
@@ -133,6 +147,12 @@ impl<T: 'static> WorkerBuilder<T> {
             if self.handler_timeout.is_some_and(|most| most.is_zero()) {
                 return Err(Error::new(ErrorKind::InvalidArgument, "a handler needs more time than none"));
             }
+            if let Some(Some(every)) = self.depth_every.get()
+                && *every < Duration::from_millis(1)
+            {
+                let text = format!("a worker cannot ask for the depth of its queue every {every:?}: 1 ms or longer");
+                return Err(Error::new(ErrorKind::InvalidArgument, text));
+            }
             let range = queue.fetcher.remote.shared.backend.locks().capabilities().ttl;
             let lock_ttl = match self.lock_ttl {
                 Some(ttl) => Ttl::new(ttl).and_then(|checked| range.check(checked)).map(|()| ttl)?,
@@ -142,9 +162,20 @@ impl<T: 'static> WorkerBuilder<T> {
             Ok((lease, lock_ttl))
         };
         let (lease, lock_ttl) = checked().map_err(|error| queue.told(error, "work"))?;
-        let Self { concurrency, retry, back_off, handler_timeout, lock_of, hook, .. } =
+        let Self { concurrency, retry, back_off, handler_timeout, lock_of, hook, depth_every, .. } =
             Self { queue: queue.clone(), ..self };
-        Ok(Settings { queue, lease, concurrency, retry, back_off, lock_ttl, handler_timeout, lock_of, hook })
+        Ok(Settings {
+            queue,
+            lease,
+            concurrency,
+            retry,
+            back_off,
+            lock_ttl,
+            handler_timeout,
+            lock_of,
+            hook,
+            depth_every,
+        })
     }
 }
 

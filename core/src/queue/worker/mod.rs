@@ -3,7 +3,8 @@
 mod builder;
 mod job;
 
-use std::future::{Future, poll_fn};
+use std::convert::Infallible;
+use std::future::{Future, pending, poll_fn};
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -83,12 +84,25 @@ fn start<T: Send + Sync + 'static>(settings: Settings<T>, handler: Handler<T>) -
     let crew = Arc::new(Crew { settings, handler, observer: Arc::clone(&observer), stage: stage.clone() });
     let task = runtime.spawn(async move {
         telemetry::worker_started(crew.settings.queue.name(), crew.settings.concurrency);
-        let over = work(&crew).await;
+        let over = tokio::select! {
+            biased;
+            over = work(&crew) => over,
+            never = look(&crew.settings) => match never {},
+        };
         telemetry::worker_stopped(crew.settings.queue.name(), crew.observer.stats().by_outcome());
         crew.observer.tell(&WorkerEvent::Stopped { error: over.as_ref().err().cloned() });
         over
     });
     Ok(Worker { stage, observer, task: Some(task), over: Ok(()) })
+}
+
+/// Asks how full the queue is, for metrics, as often as the worker was told to.
+async fn look<T: 'static>(settings: &Settings<T>) -> Infallible {
+    let Some(every) = settings.depth_every.get().copied().flatten() else { return pending().await };
+    loop {
+        tokio::time::sleep(every).await;
+        let _ = settings.queue.stats().await; // the gauge keeps what it was told last
+    }
 }
 
 impl<T> Crew<T> {
@@ -234,6 +248,7 @@ async fn handle<T: Send + Sync + 'static>(crew: Arc<Crew<T>>, mut delivery: Deli
     let panicked = |panic: &_| Ending::Panicked(because(&format!("the handler panicked: {}", text(panic))));
     let ending = handled.unwrap_or_else(|panic| panicked(&*panic));
     let took = begun.elapsed();
+    crew.settings.queue.fetcher.remote.meters.processed(took);
     if ending == Ending::Said(Outcome::End) {
         delivery.claim_mut().end_recurrence();
     }
@@ -306,7 +321,7 @@ async fn lock_lost(guard: Option<&LockGuard>) {
         Some(guard) => {
             guard.lost().await;
         }
-        None => std::future::pending().await,
+        None => pending().await,
     }
 }
 
@@ -319,7 +334,7 @@ async fn at_each_poll(ended: impl Fn() -> bool) {
 async fn passed(limit: Option<Duration>) {
     match limit {
         Some(limit) => tokio::time::sleep(limit).await,
-        None => std::future::pending().await,
+        None => pending().await,
     }
 }
 

@@ -2,14 +2,16 @@
 //!
 //! A driver depends on `tenure-core` alone, and its author reads the documentation of [`DistributedLock`]. A program that uses
 //! locks finds here the abilities that a driver declares ([`Client::capabilities`](crate::Client::capabilities),
-//! [`reentrant_capabilities`](crate::Client::reentrant_capabilities) and
+//! [`reentrant_capabilities`](crate::Client::reentrant_capabilities),
+//! [`census_capabilities`](crate::Client::census_capabilities) and
 //! [`queue_capabilities`](crate::Client::queue_capabilities)), and what mocks of the traits are asked and answer.
 
 pub use tenure_core::driver::{
-    AcquireRequest, Acquisition, Attempts, Backend, BackendUrl, Begun, Busy, Delay, DelayQueue, DistributedLock,
-    Doctor, Due, Exclusion, Exited, Extended, Extension, Fencing, Grant, Handing, Hold, Introspection,
-    KeyedConcurrency, Lease, LeaseInstant, LeaseRange, LockCapabilities, LockTurn, NewMessage, Next, OwnerScope,
-    Parking, Payload, QueueCapabilities, QueueRouter, QueueWake, Queueing, RawDelivery, Receipt, ReceiveRequest,
-    Received, ReentrantCapabilities, ReentrantEntry, ReentrantHold, ReentrantLock, Released, Renewed, Revocation,
-    Settle, Signal, Ttl, TtlRange, TurnGiven, Waiting, WakeHandle, WakeRouter, Watch,
+    AcquireRequest, Acquisition, Attempts, Backend, BackendUrl, Begun, Busy, Census, CensusCapabilities, CensusOrder,
+    CensusPlace, Delay, DelayQueue, DistributedLock, Doctor, Due, Exclusion, Exited, Extended, Extension, Fencing,
+    Grant, Handing, HeldPage, Hold, Introspection, KeyedConcurrency, Lease, LeaseInstant, LeaseRange, LockCapabilities,
+    LockTurn, NewMessage, Next, OwnerScope, Parking, Payload, QueueCapabilities, QueueRouter, QueueWake, Queueing,
+    RawDelivery, Receipt, ReceiveRequest, Received, ReentrantCapabilities, ReentrantEntry, ReentrantHold,
+    ReentrantLock, Released, Renewed, Revocation, Settle, Signal, Ttl, TtlRange, TurnGiven, WaitersCounted, Waiting,
+    WakeHandle, WakeRouter, Watch,
 };

@@ -191,8 +191,9 @@ pub use config::ClientConfig;
 pub use connect::{Connectors, connect, connect_backend, connect_builder};
 pub use tenure_core::{
     Client, ClientBuilder, ClientStats, Confirmation, Detached, DriftBound, Error, ErrorKind, FenceFloor, FenceGate,
-    FencingToken, ForceReleased, HoldState, Holder, Inspection, Label, Lock, LockAll, LockAllGuard, LockGuard,
-    LockName, Loss, LostReason, OwnerId, OwnerToken, Reentrant, ReentrantGuard, Result, StaleFence, TokenText,
+    FencingToken, ForceReleased, HeldLock, HeldLocks, HoldState, Holder, Inspection, Label, Lock, LockAll,
+    LockAllGuard, LockGuard, LockName, Loss, LostReason, OwnerId, OwnerToken, Reentrant, ReentrantGuard, Result,
+    StaleFence, TokenText,
 };
 pub use tenure_core::{doctor, election, queue, telemetry};
 

@@ -6,8 +6,8 @@
 use std::time::Duration;
 
 use tenure_core::driver::{
-    Exclusion, Fencing, Introspection, LeaseRange, LockCapabilities, OwnerScope, Parking, QueueCapabilities, QueueWake,
-    ReentrantCapabilities, TtlRange, Waiting,
+    CensusCapabilities, CensusOrder, Exclusion, Fencing, Introspection, LeaseRange, LockCapabilities, OwnerScope,
+    Parking, QueueCapabilities, QueueWake, ReentrantCapabilities, TtlRange, Waiting,
 };
 use tenure_memory::MemoryDriver;
 
@@ -20,6 +20,8 @@ pub struct Defaults {
     pub reentrant: ReentrantCapabilities,
     /// Of delay queues, where there are any.
     pub queue: Option<QueueCapabilities>,
+    /// Of the list of held locks, where there is one.
+    pub census: Option<CensusCapabilities>,
 }
 
 /// Each kind of backend, by the name that the documentation has for it.
@@ -45,6 +47,7 @@ fn memory() -> Defaults {
         locks: tenure_core::driver::DistributedLock::capabilities(&driver),
         reentrant: tenure_core::driver::ReentrantLock::capabilities(&driver),
         queue: Some(tenure_core::driver::DelayQueue::capabilities(&driver)),
+        census: Some(tenure_core::driver::Census::capabilities(&driver)),
     }
 }
 
@@ -69,7 +72,8 @@ pub(crate) fn sqlite() -> Defaults {
         .with_attempts(10_000)
         .with_dead_letters(100_000);
     let reentrant = ReentrantCapabilities::new(OwnerScope::Backend, 1_000);
-    Defaults { locks, reentrant, queue: Some(queue) }
+    let census = Some(CensusCapabilities::new(CensusOrder::Sorted));
+    Defaults { locks, reentrant, queue: Some(queue), census }
 }
 
 /// A database whose tables of locks are logged, or not.
@@ -90,7 +94,7 @@ pub(crate) fn postgres(logged: bool) -> Defaults {
         .with_attempts(10_000)
         .with_dead_letters(100_000);
     let reentrant = ReentrantCapabilities::new(OwnerScope::Backend, 100);
-    Defaults { locks, reentrant, queue: Some(queue) }
+    Defaults { locks, reentrant, queue: Some(queue), census: None }
 }
 
 /// A MySQL or MariaDB database.
@@ -109,7 +113,7 @@ pub(crate) fn mysql() -> Defaults {
         .with_attempts(10_000)
         .with_dead_letters(100_000);
     let reentrant = ReentrantCapabilities::new(OwnerScope::Backend, 100);
-    Defaults { locks, reentrant, queue: Some(queue) }
+    Defaults { locks, reentrant, queue: Some(queue), census: None }
 }
 
 /// Either driver of Redis, where this can break exclusion.
@@ -133,7 +137,7 @@ pub(crate) fn redis(exclusion: Exclusion) -> Defaults {
         .with_attempts(10_000)
         .with_dead_letters(100_000);
     let reentrant = ReentrantCapabilities::new(OwnerScope::Backend, 65_535);
-    Defaults { locks, reentrant, queue: Some(queue) }
+    Defaults { locks, reentrant, queue: Some(queue), census: None }
 }
 
 /// A quorum of Redis servers.
@@ -145,7 +149,7 @@ pub(crate) fn redlock(nodes: u8) -> Defaults {
         .with_ttl(millis_up_to(Duration::from_secs(60)))
         .with_max_fences(1);
     let reentrant = ReentrantCapabilities::new(OwnerScope::Process, 65_535);
-    Defaults { locks, reentrant, queue: None }
+    Defaults { locks, reentrant, queue: None, census: None }
 }
 
 /// The etcd driver. It is here without the feature as well: the page does not depend on how it was made.
@@ -175,7 +179,7 @@ pub(crate) fn etcd() -> Defaults {
         .with_attempts(10_000)
         .with_dead_letters(100_000);
     let reentrant = ReentrantCapabilities::new(OwnerScope::Backend, 1_000);
-    Defaults { locks, reentrant, queue: Some(queue) }
+    Defaults { locks, reentrant, queue: Some(queue), census: None }
 }
 
 fn millis_up_to(max: Duration) -> TtlRange {

@@ -97,6 +97,10 @@ pub(crate) fn declare(backend: &Backend) -> Declared {
         Some(reentrant) => declared.reentrant(reentrant.capabilities()),
         None => declared,
     };
+    let declared = match backend.census() {
+        Some(census) => declared.census(census.capabilities()),
+        None => declared,
+    };
     match backend.queue() {
         Some(queue) => declared.queue(queue.capabilities()),
         None => declared,

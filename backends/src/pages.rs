@@ -77,6 +77,18 @@ pub fn capabilities_page() -> String {
         );
     }
     page.push_str(
+        "\n## The list of held locks\n\n| driver | order of the names | those who wait are counted | most locks of a page |\n\
+         |---|---|---|---|\n",
+    );
+    for (driver, Defaults { census, .. }) in defaults() {
+        let _ = match census {
+            Some(census) => {
+                writeln!(page, "| {driver} | {:?} | {:?} | {} |", census.order, census.waiters, census.max_page)
+            }
+            None => writeln!(page, "| {driver} | there is no list | | |"),
+        };
+    }
+    page.push_str(
         "\n## Delay queues\n\n\
          | driver | could lose or repeat | fencing | clock error | woken | concurrency keys | parked messages | largest \
          payload | batch | most messages | most dead letters |\n|---|---|---|---|---|---|---|---|---|---|---|\n",

@@ -113,14 +113,15 @@ impl HarnessMaker for PostgresMaker {
 
     /// The driver's defaults, and caps that the suite can reach. The suite compares it with the live driver.
     fn declared(&self) -> Declared {
-        let Defaults { mut locks, reentrant, queue } = defaults::postgres(self.kind == Kind::Logged);
+        let Defaults { mut locks, reentrant, queue, census } = defaults::postgres(self.kind == Kind::Logged);
         locks.ttl.max = LONGEST;
         let queue = queue.map(|queue| queue.with_dead_letters(MAX_DEAD_LETTERS));
         let declared =
             Declared::new(locks.with_max_waiters(Some(MAX_WAITERS))).reentrant(reentrant.with_max_depth(MAX_DEPTH));
-        queue
+        let declared = queue.into_iter().fold(declared, Declared::queue);
+        census
             .into_iter()
-            .fold(declared, Declared::queue)
+            .fold(declared, Declared::census)
             .several_processes()
             .past_killed_waiters(Duration::from_millis(500))
             .visible_leftovers()

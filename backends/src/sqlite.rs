@@ -37,13 +37,14 @@ impl HarnessMaker for SqliteMaker {
 
     /// The driver's defaults, and caps that the suite can reach. The suite compares it with the live driver.
     fn declared(&self) -> Declared {
-        let Defaults { locks, reentrant, queue } = defaults::sqlite();
+        let Defaults { locks, reentrant, queue, census } = defaults::sqlite();
         let queue = queue.map(|queue| queue.with_dead_letters(MAX_DEAD_LETTERS));
         let declared =
             Declared::new(locks.with_max_waiters(Some(MAX_WAITERS))).reentrant(reentrant.with_max_depth(MAX_DEPTH));
-        queue
+        let declared = queue.into_iter().fold(declared, Declared::queue);
+        census
             .into_iter()
-            .fold(declared, Declared::queue)
+            .fold(declared, Declared::census)
             .several_processes()
             .past_killed_waiters(Duration::from_millis(500))
             .visible_leftovers()

@@ -22,6 +22,7 @@ async fn declared(url: &str) -> Defaults {
         locks: backend.locks().capabilities(),
         reentrant: backend.reentrant().unwrap().capabilities(),
         queue: backend.queue().map(|queue| queue.capabilities()),
+        census: backend.census().map(|census| census.capabilities()),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use clap::{Parser, Subcommand};
 
-use crate::operate::{Bench, Conformance, Doctor, ForceRelease, Inspect, Watch};
+use crate::operate::{Bench, Conformance, Doctor, ForceRelease, Inspect, Ls, Watch};
 use crate::pages::{Completions, Man};
 use crate::queue::Queue;
 use crate::run::Run;
@@ -47,6 +47,7 @@ pub(crate) struct Args {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     Run(Run),
+    Ls(Ls),
     Inspect(Inspect),
     Watch(Watch),
     ForceRelease(ForceRelease),

@@ -52,6 +52,7 @@ async fn obey(args: Args) -> u8 {
         let backend = Backend::of(args.url)?;
         match args.command {
             Command::Run(command) => Ok(run::run(command, &backend, voice).await),
+            Command::Ls(command) => operate::ls(&command, &backend, voice).await,
             Command::Inspect(command) => operate::inspect(&command, &backend, voice).await,
             Command::Watch(command) => operate::watch(&command, &backend, voice).await,
             Command::ForceRelease(command) => operate::force_release(&command, &backend, voice).await,

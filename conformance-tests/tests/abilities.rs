@@ -8,14 +8,18 @@ mod memory;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tenure_conformance::mutants::{Abilities, ReducedMaker, Reentry};
+use tenure_conformance::mutants::{Abilities, Listing, ReducedMaker, Reentry};
 use tenure_conformance::{HarnessMaker, Options, run_all};
 use tenure_core::driver::{Introspection, Parking, Revocation, Waiting};
 
 /// Every combination; re-entry and parking have nothing to do with each other, and are not all combined.
 fn all() -> Vec<Abilities> {
     let mut all = vec![Abilities::LEAST];
-    let looks = [(Introspection::None, Revocation::None), (Introspection::Full, Revocation::Forced)];
+    let looks = [
+        (Introspection::None, Revocation::None, Listing::Kept),
+        (Introspection::Full, Revocation::Forced, Listing::Gone),
+        (Introspection::Full, Revocation::Forced, Listing::Kept),
+    ];
     let offers = [
         (Reentry::Kept, None),
         (Reentry::Kept, Some(Parking::Attended)),
@@ -24,10 +28,19 @@ fn all() -> Vec<Abilities> {
     ];
     for waiting in [Waiting::Poll, Waiting::Notified, Waiting::Fifo] {
         for (max_fences, step) in [1, 8].into_iter().flat_map(|fences| [1, 1_000].map(|millis| (fences, millis))) {
-            for (introspection, revocation) in looks {
+            for (introspection, revocation, listing) in looks {
                 for (reentry, parking) in offers {
                     let step = Duration::from_millis(step);
-                    all.push(Abilities { waiting, max_fences, step, introspection, revocation, reentry, parking });
+                    all.push(Abilities {
+                        waiting,
+                        max_fences,
+                        step,
+                        introspection,
+                        revocation,
+                        listing,
+                        reentry,
+                        parking,
+                    });
                 }
             }
         }

@@ -8,14 +8,15 @@ use std::time::Duration;
 
 use crate::call::bounded;
 use crate::driver::{
-    Backend, Checkup, Concern, Finding, Hold, LockCapabilities, QueueCapabilities, ReentrantCapabilities, Topic,
+    Backend, CensusCapabilities, Checkup, Concern, Finding, Hold, LockCapabilities, QueueCapabilities,
+    ReentrantCapabilities, Topic,
 };
 use crate::election::Election;
 use crate::engine::local_handover::LocalQueues;
 use crate::engine::renewer::Confirmation;
 use crate::engine::shared::{Config, Shared};
 use crate::engine::wait::in_place_of_all;
-use crate::lock::{Lock, LockAll, LockGuard};
+use crate::lock::{HeldLocks, Lock, LockAll, LockGuard};
 use crate::meters::instrument::Only;
 use crate::queue::{Codec, Fetcher, ParkedWatcher, Queue, list_queues, queue_driver, run_fetcher};
 use crate::reentrant::Reentrant;
@@ -304,6 +305,15 @@ impl Client {
         LockAll::of(names.into_iter().map(|name| self.lock(name)))
     }
 
+    /// The locks that are held and whose names begin with exactly these bytes; all of them for an empty prefix. Cheap; does no
+    /// I/O before it is read. For operators: it is a look that promises nothing, see [`HeldLocks`].
+    ///
+    /// With a driver that cannot list locks reading fails with [`ErrorKind::Unsupported`];
+    /// [`census_capabilities`](Self::census_capabilities) says so beforehand.
+    pub fn held_locks(&self, prefix: impl AsRef<[u8]>) -> HeldLocks {
+        HeldLocks::new(Arc::clone(&self.local_queues), prefix.as_ref())
+    }
+
     /// A handle on the delay queue of this name, with messages in JSON. Cheap; does no I/O.
     ///
     /// # Errors
@@ -423,6 +433,12 @@ impl Client {
     #[must_use]
     pub fn reentrant_capabilities(&self) -> Option<ReentrantCapabilities> {
         self.shared().backend.reentrant().map(|driver| driver.capabilities())
+    }
+
+    /// What the driver's list of held locks promises; `None` if it has none.
+    #[must_use]
+    pub fn census_capabilities(&self) -> Option<CensusCapabilities> {
+        self.shared().backend.census().map(|driver| driver.capabilities())
     }
 
     /// What this client has under way.

@@ -67,7 +67,7 @@ mod meters;
 mod reentrant;
 mod value;
 
-pub use crate::driver::{ForceReleased, Holder, Inspection};
+pub use crate::driver::{ForceReleased, HeldLock, Holder, Inspection};
 pub use crate::engine::hold::Loss;
 pub use crate::engine::renewer::Confirmation;
 pub use crate::fence::{FenceFloor, FenceGate, StaleFence};
@@ -75,5 +75,5 @@ pub use crate::value::error::{Error, ErrorKind, Label, LockName, Result};
 pub use crate::value::token::{FencingToken, OwnerId, OwnerToken, TokenText};
 pub use crate::value::ttl::{DriftBound, HoldState, LostReason};
 pub use client::{Client, ClientBuilder, ClientStats};
-pub use lock::{Detached, Lock, LockAll, LockAllGuard, LockGuard};
+pub use lock::{Detached, HeldLocks, Lock, LockAll, LockAllGuard, LockGuard};
 pub use reentrant::{Reentrant, ReentrantGuard};

@@ -328,6 +328,11 @@ impl NameState {
         }
     }
 
+    /// Whether somebody holds the name.
+    pub(crate) fn is_held(&self, now: Instant) -> bool {
+        self.hold.as_ref().is_some_and(|held| held.until > now)
+    }
+
     /// Who waits, in order, and for how long each still counts as present.
     pub(crate) fn line(&mut self, now: Instant) -> Vec<(OwnerToken, Duration)> {
         self.settle(now);

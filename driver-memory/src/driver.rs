@@ -163,7 +163,10 @@ impl Clone for MemoryDriver {
 impl From<MemoryDriver> for Backend {
     fn from(driver: MemoryDriver) -> Self {
         let driver = Arc::new(driver);
-        Self::new(Arc::clone(&driver) as _).with_reentrant(Arc::clone(&driver) as _).with_queue(driver)
+        Self::new(Arc::clone(&driver) as _)
+            .with_reentrant(Arc::clone(&driver) as _)
+            .with_census(Arc::clone(&driver) as _)
+            .with_queue(driver)
     }
 }
 

@@ -41,6 +41,7 @@
 //! ```
 
 mod ballots;
+mod census;
 mod decide;
 mod delay;
 mod driver;

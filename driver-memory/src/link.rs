@@ -80,7 +80,7 @@ pub enum Operation {
     Abandon,
     /// Beginning to listen for wake-ups.
     Watch,
-    /// Looking at a lock.
+    /// Looking at a lock, and listing those that are held.
     Inspect,
     /// Taking a lock away as an operator.
     ForceRelease,

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use tenure_core::driver::{ForceReleased, Handed};
+use tenure_core::driver::{CensusPlace, ForceReleased, Handed, HeldLock, HeldPage};
 use tenure_core::queue::QueueName;
 use tenure_core::{FenceFloor, FencingToken, LockName, OwnerToken};
 use tokio::time::Instant;
@@ -183,6 +183,31 @@ impl Store {
             let (state, mut outside) = entry.with_outside();
             state.force_release(now, expected, &mut outside)
         })
+    }
+
+    /// The first names under a prefix that are held, in the order of their bytes, behind one of them.
+    pub(crate) fn held(&self, prefix: &[u8], after: Option<&[u8]>, max: usize) -> HeldPage {
+        let mut state = self.locked();
+        let now = Instant::now();
+        let is_wanted = |name: &LockName| {
+            let name = name.as_bytes();
+            name.starts_with(prefix) && after.is_none_or(|after| name > after)
+        };
+        let held = state.names.iter().filter(|(name, state)| is_wanted(name) && state.is_held(now));
+        let mut names: Vec<LockName> = held.map(|(name, _)| name.clone()).collect();
+        let by_bytes = |one: &LockName, other: &LockName| one.as_bytes().cmp(other.as_bytes());
+        let more = names.len() > max;
+        if more {
+            names.select_nth_unstable_by(max, by_bytes);
+            names.truncate(max);
+        }
+        names.sort_unstable_by(by_bytes);
+        let next = names.last().filter(|_| more).map(|name| CensusPlace::new(name.as_bytes().to_vec()));
+        let look = |name: LockName| {
+            let seen = state.names.get_mut(&name)?.inspect(now);
+            Some(HeldLock::new(name, seen.holder?).with_waiters(Some(seen.waiters)))
+        };
+        HeldPage::new(names.into_iter().filter_map(look).collect(), next)
     }
 
     /// A new connection, which is woken like all others.

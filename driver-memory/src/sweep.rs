@@ -40,6 +40,10 @@ impl<K: Eq + Hash + Clone, V> Sweep<K, V> {
         self.slots.values().map(|(_, value)| value)
     }
 
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&K, &V)> {
+        self.slots.iter().map(|(key, (_, value))| (key, value))
+    }
+
     pub(crate) fn insert(&mut self, key: K, value: V) {
         if let Some((_, old)) = self.slots.get_mut(&key) {
             *old = value;

@@ -4,6 +4,7 @@
 compile_error!("tenure-sqlite counts leases by CLOCK_BOOTTIME and the boot id, which it knows on Linux only");
 
 mod bell;
+mod census;
 mod clock;
 mod config;
 mod decide;

@@ -73,13 +73,14 @@ impl HarnessMaker for EtcdMaker {
 
     /// The driver's defaults, and caps that the suite can reach. The suite compares it with the live driver.
     fn declared(&self) -> Declared {
-        let Defaults { locks, reentrant, queue } = defaults::etcd();
+        let Defaults { locks, reentrant, queue, census } = defaults::etcd();
         let (waiters, clock_error, dead_letters) = (Some(MAX_WAITERS), CLOCK_ERROR, MAX_DEAD_LETTERS);
         let queue = queue.map(|queue| queue.with_clock_error(clock_error).with_dead_letters(dead_letters));
         let declared = Declared::new(locks.with_max_waiters(waiters)).reentrant(reentrant.with_max_depth(MAX_DEPTH));
-        queue
+        let declared = queue.into_iter().fold(declared, Declared::queue);
+        census
             .into_iter()
-            .fold(declared, Declared::queue)
+            .fold(declared, Declared::census)
             .several_processes()
             .past_killed_waiters(Duration::from_millis(2_500))
             .visible_leftovers()

@@ -104,9 +104,10 @@ impl HarnessMaker for RedisMaker {
 
     /// The driver's defaults, and caps that the suite can reach. The suite compares it with the live driver.
     fn declared(&self) -> Declared {
-        let Defaults { locks, reentrant, queue } = defaults::redis(self.setup.exclusion());
+        let Defaults { locks, reentrant, queue, census } = defaults::redis(self.setup.exclusion());
         let declared = Declared::new(locks.with_max_waiters(Some(MAX_WAITERS))).reentrant(reentrant);
         let declared = queue.into_iter().fold(declared, Declared::queue);
+        let declared = census.into_iter().fold(declared, Declared::census);
         let declared = if self.passing { declared } else { declared.without_passing() };
         declared
             .several_processes()

@@ -6,6 +6,7 @@ mod conformance;
 mod doctor;
 mod force;
 mod inspect;
+mod ls;
 mod watch;
 
 pub(crate) use ask::{Consent, consent};
@@ -14,4 +15,5 @@ pub(crate) use conformance::{Conformance, conformance};
 pub(crate) use doctor::{Doctor, doctor};
 pub(crate) use force::{ForceRelease, force_release};
 pub(crate) use inspect::{Inspect, inspect};
+pub(crate) use ls::{Ls, ls};
 pub(crate) use watch::{Watch, watch};

@@ -27,6 +27,37 @@ fn inspect_tells_who_holds_a_lock_and_how_many_wait() {
     assert!(seen["holder"]["remaining_ms"].as_u64().unwrap() > 0);
 }
 
+/// Locks of this world, as `ls` tells them.
+fn lists_the_locks_that_are_held(world: &World) {
+    let none = world.run(&["ls"]);
+    assert_eq!((none.code, &*none.out), (Some(0), ""), "{none:?}");
+    let holder = world.start_script(&["--label", "nightly"], "echo fence $TENURE_FENCE; exec sleep 60");
+    let fence = holder.word("fence");
+    let other = world.start(&["run", "j*b%", "--", "sh", "-c", "echo started; exec sleep 60"]);
+    other.says("started");
+    let waiter = world.start_script(&[], "true");
+    waiter.says("waiting");
+    let all = world.run(&["ls"]);
+    let lines: Vec<&str> = all.out.lines().collect();
+    assert_eq!((all.code, lines.len()), (Some(0), 3), "{all:?}");
+    assert!(lines[0].starts_with("NAME") && lines[1..].iter().any(|line| line.starts_with("j*b% ")), "{all:?}");
+    let job: Vec<&str> = lines.iter().find(|line| line.starts_with("job ")).unwrap().split_whitespace().collect();
+    assert_eq!((job[1], job.last()), ("nightly", Some(&"1")), "{all:?}");
+    let starred = world.run(&["--format", "json", "ls", "j*"]).json();
+    assert_eq!((&starred["name"], &starred["name_hex"]), (&"j*b%".into(), &"6a2a6225".into()));
+    assert_eq!(world.run(&["--format", "json", "ls", "j*"]).out.lines().count(), 1, "the star stands for itself");
+    let seen = world.run(&["--format", "json", "ls", "--name-hex", "6a6f"]).json();
+    assert_eq!((&seen["name"], &seen["waiters"], &seen["owner"]), (&"job".into(), &1.into(), &().into()));
+    assert_eq!(seen["holder"]["fence"].to_string(), fence);
+    assert!(seen["holder"]["remaining_ms"].as_u64().unwrap() > 0);
+    assert_eq!(world.run(&["ls", "nobody/"]).out, "");
+}
+
+#[test]
+fn ls_lists_the_locks_that_are_held() {
+    lists_the_locks_that_are_held(&World::new());
+}
+
 /// A forced release is a proof of the loss: TERM, and a second later KILL.
 #[test]
 fn a_forced_release_ends_the_program_and_frees_nobody_elses_lock() {

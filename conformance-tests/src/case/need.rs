@@ -1,7 +1,7 @@
 //! What a case needs of a backend, judged by what is declared.
 
 use tenure_core::driver::{
-    Fencing, Introspection, KeyedConcurrency, OwnerScope, Parking, QueueWake, Revocation, Waiting,
+    Fencing, Introspection, KeyedConcurrency, OwnerScope, Parking, QueueWake, Revocation, WaitersCounted, Waiting,
 };
 
 use crate::harness::{Declared, FaultKind, Floors, Leftovers, Passing, Processes, Time};
@@ -29,6 +29,10 @@ pub enum Need {
     Introspection,
     /// `force_release` works.
     Revocation,
+    /// The driver lists the locks that are held.
+    Census,
+    /// Its list counts those who wait.
+    CensusOfWaiters,
     /// Fences grow even if the backend forgot them.
     FencesOutliveData,
     /// The harness can do this to its server.
@@ -67,6 +71,8 @@ pub enum Need {
     NoIntrospection,
     /// `force_release` does **not** work.
     NoRevocation,
+    /// The driver does **not** list the locks that are held.
+    NoCensus,
     /// Waiters are **not** woken.
     NoWakeups,
     /// The driver keeps a narrower range of ttls than the values allow.
@@ -101,6 +107,7 @@ impl Need {
                 | Self::NoQueueKeys
                 | Self::NoIntrospection
                 | Self::NoRevocation
+                | Self::NoCensus
                 | Self::NoWakeups
                 | Self::NarrowTtl
         )
@@ -135,6 +142,11 @@ impl Need {
             ),
             Self::Introspection => unless(locks.introspection != Introspection::None, "introspection is not declared"),
             Self::Revocation => unless(locks.revocation == Revocation::Forced, "forced release is not declared"),
+            Self::Census => unless(declared.census.is_some(), "a list of held locks is not declared"),
+            Self::CensusOfWaiters => {
+                let counted = declared.census.is_some_and(|census| census.waiters == WaitersCounted::Yes);
+                unless(counted, "a list of held locks that counts those who wait is not declared")
+            }
             Self::FencesOutliveData => {
                 unless(locks.fencing == Fencing::ClockSeeded, "fences are not declared to outlive a loss of data")
             }
@@ -174,6 +186,7 @@ impl Need {
             Self::NoReentrant => only(declared.reentrant.is_none()),
             Self::NoIntrospection => only(locks.introspection == Introspection::None),
             Self::NoRevocation => only(locks.revocation == Revocation::None),
+            Self::NoCensus => only(declared.census.is_none()),
             Self::NoWakeups => only(locks.waiting == Waiting::Poll),
             Self::NarrowTtl => only(
                 locks.ttl.min > tenure_core::driver::Ttl::MIN

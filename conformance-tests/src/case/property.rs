@@ -73,6 +73,7 @@ const ALL: &[Property] = properties! {
     P59 "A push with a known id stores nothing, for as long as the id's window lasts."
     P60 "Messages are delivered in the order of their due times, and equal ones in the order of their pushes."
     P61 "A message is stored whole or not at all, and its payload comes back byte for byte."
+    P62 "The list of held locks names every lock that is held while it is made, and none that is free."
     R1 "A library returned a timeout at once instead of waiting."
     R2 "A dropped guard kept its lock until the ttl."
     R3 "A stale guard freed the lock of the next holder, because both came from one handle."

@@ -33,6 +33,7 @@ async fn declared_matches_driver(context: &mut Context) -> CaseResult {
     let reentrant = backend.reentrant().map(|driver| driver.capabilities());
     assert_eq!(context.declared().reentrant, reentrant, "of the re-entrant locks");
     assert_eq!(context.declared().queue, backend.queue().map(|driver| driver.capabilities()), "of the queues");
+    assert_eq!(context.declared().census, backend.census().map(|driver| driver.capabilities()), "of the held locks");
     let locks = context.declared().locks;
     assert!(locks.renew_batch >= 1, "a renewal must carry something");
     assert!(locks.ttl.min <= locks.ttl.max && !locks.ttl.granularity.is_zero(), "a range of ttls: {:?}", locks.ttl);

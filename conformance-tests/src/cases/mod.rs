@@ -2,6 +2,7 @@
 
 mod bursts;
 mod cancel;
+mod census;
 mod election;
 mod entries;
 mod errors;
@@ -38,6 +39,7 @@ pub fn all() -> impl Iterator<Item = &'static Case> {
     let themes: &'static [&'static [Case]] = &[
         bursts::CASES,
         cancel::CASES,
+        census::CASES,
         election::CASES,
         entries::CASES,
         errors::CASES,

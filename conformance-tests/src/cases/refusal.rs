@@ -32,6 +32,13 @@ pub(super) const CASES: &[Case] = &[
         force
     ),
     case!(
+        "refusal/held-locks",
+        "Without a declared list of held locks reading one is refused as unsupported, and nothing is sent.",
+        ["P26"],
+        [Need::NoCensus],
+        held_locks
+    ),
+    case!(
         "refusal/watch",
         "Without declared wake-ups the driver refuses to listen, and waiting works by asking again, with pauses.",
         ["P18", "P26"],
@@ -82,6 +89,15 @@ async fn force(context: &mut Context) -> CaseResult {
     context.pass(ttl * 2).await;
     assert!(guard.is_held() && !is_free(&client, &name).await?, "the refused force took the lock away");
     guard.release().await?;
+    Ok(())
+}
+
+async fn held_locks(context: &mut Context) -> CaseResult {
+    let (client, layer) = context.layered().await?;
+    must_fail(client.held_locks("").next().await, ErrorKind::Unsupported)?;
+    must_fail(client.held_locks("").next_page().await, ErrorKind::Unsupported)?;
+    assert_eq!(client.census_capabilities(), None);
+    assert_eq!(layer.count(), 0, "something was sent");
     Ok(())
 }
 

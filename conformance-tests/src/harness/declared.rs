@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tenure_core::driver::{LockCapabilities, QueueCapabilities, ReentrantCapabilities};
+use tenure_core::driver::{CensusCapabilities, LockCapabilities, QueueCapabilities, ReentrantCapabilities};
 
 use super::FaultKind;
 
@@ -16,6 +16,8 @@ pub struct Declared {
     pub reentrant: Option<ReentrantCapabilities>,
     /// What its delay queues promise, if it has them.
     pub queue: Option<QueueCapabilities>,
+    /// What its list of held locks promises, if it has one.
+    pub census: Option<CensusCapabilities>,
     /// What the harness can do to the server.
     pub faults: Vec<FaultKind>,
     /// On which clock the backend lives.
@@ -90,6 +92,7 @@ impl Declared {
             locks,
             reentrant: None,
             queue: None,
+            census: None,
             faults: Vec::new(),
             time: Time::Real,
             processes: Processes::Single,
@@ -118,6 +121,13 @@ impl Declared {
     #[must_use]
     pub fn queue(mut self, queue: QueueCapabilities) -> Self {
         self.queue = Some(queue);
+        self
+    }
+
+    /// Adds the list of held locks.
+    #[must_use]
+    pub fn census(mut self, census: CensusCapabilities) -> Self {
+        self.census = Some(census);
         self
     }
 

@@ -18,13 +18,17 @@ use locks::{LayeredLocks, LayeredReentrant};
 use queues::LayeredQueue;
 
 impl FaultLayer {
-    /// The backend as it looks through the layer.
+    /// The backend as it looks through the layer. A list of held locks, which is about no single name, passes by it.
     #[must_use]
     pub fn backend(&self) -> Backend {
         let locks = Arc::new(LayeredLocks::new(Arc::clone(self.inner().locks()), self.clone()));
         let outer = Backend::new(locks);
         let outer = match self.inner().reentrant() {
             Some(inner) => outer.with_reentrant(Arc::new(LayeredReentrant::new(Arc::clone(inner), self.clone()))),
+            None => outer,
+        };
+        let outer = match self.inner().census() {
+            Some(inner) => outer.with_census(Arc::clone(inner)),
             None => outer,
         };
         match self.inner().queue() {

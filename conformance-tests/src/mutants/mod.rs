@@ -5,6 +5,7 @@
 //! kills at least one.
 
 mod abandons;
+mod census;
 mod crowds;
 mod delay;
 mod delay_bend;
@@ -31,13 +32,14 @@ mod twist;
 
 use harness::MUTANT;
 pub use maker::{Base, Mutant, MutantMaker};
-pub use reduced::{Abilities, ReducedMaker, Reentry};
+pub use reduced::{Abilities, Listing, ReducedMaker, Reentry};
 use tenure_core::driver::Backend;
 
 /// Every mutant there is.
 pub fn all() -> impl Iterator<Item = &'static Mutant> {
     let themes: &'static [&'static [Mutant]] = &[
         abandons::MUTANTS,
+        census::MUTANTS,
         crowds::MUTANTS,
         delay::MUTANTS,
         delay_more::MUTANTS,

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use tenure_core::driver::{
-    AcquireRequest, Acquisition, Busy, DelayQueue, ForceReleased, Inspection, Introspection, LockCapabilities, Parking,
-    Queueing, ReentrantCapabilities, Revocation, Ttl, TtlRange, Waiting, Watch,
+    AcquireRequest, Acquisition, Busy, CensusCapabilities, DelayQueue, ForceReleased, Inspection, Introspection,
+    LockCapabilities, Parking, Queueing, ReentrantCapabilities, Revocation, Ttl, TtlRange, Waiting, Watch,
 };
 use tenure_core::{Error, ErrorKind, FencingToken, LockName, OwnerId, OwnerToken, Result};
 
@@ -30,6 +30,8 @@ pub struct Abilities {
     pub introspection: Introspection,
     /// Whether it takes locks from their holders.
     pub revocation: Revocation,
+    /// Whether it lists the locks that are held.
+    pub listing: Listing,
     /// Whether it has re-entrant locks.
     pub reentry: Reentry,
     /// What parked messages can expect of its queues; `None` for no queues.
@@ -45,6 +47,15 @@ pub enum Reentry {
     Gone,
 }
 
+/// Whether there is a list of held locks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Listing {
+    /// As the driver has it.
+    Kept,
+    /// None.
+    Gone,
+}
+
 impl Abilities {
     /// As little as a driver may.
     pub const LEAST: Self = Self {
@@ -53,6 +64,7 @@ impl Abilities {
         step: Duration::from_millis(50),
         introspection: Introspection::None,
         revocation: Revocation::None,
+        listing: Listing::Gone,
         reentry: Reentry::Gone,
         parking: None,
     };
@@ -121,6 +133,7 @@ impl HarnessMaker for ReducedMaker {
         let mut declared = self.inner.declared();
         declared.locks = self.abilities.locks(declared.locks);
         declared.reentrant = declared.reentrant.filter(|_| self.abilities.reentry == Reentry::Kept);
+        declared.census = declared.census.filter(|_| self.abilities.listing == Listing::Kept);
         declared.queue = self.abilities.parking.and_then(|parking| {
             let mut queue = declared.queue?;
             queue.parking = parking;
@@ -161,6 +174,11 @@ impl Twist for Abilities {
 
     fn reentrant_capabilities(&self, inner: &Inner) -> Option<ReentrantCapabilities> {
         let kept = inner.reentrant().ok().filter(|_| self.reentry == Reentry::Kept)?;
+        Some(kept.capabilities())
+    }
+
+    fn census_capabilities(&self, inner: &Inner) -> Option<CensusCapabilities> {
+        let kept = inner.census().ok().filter(|_| self.listing == Listing::Kept)?;
         Some(kept.capabilities())
     }
 

@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use async_trait::async_trait;
 use tenure_core::driver::{
-    AcquireRequest, Acquisition, Backend, DelayQueue, DistributedLock, Exited, ForceReleased, Hold, Inspection,
-    LockCapabilities, ReentrantCapabilities, ReentrantEntry, ReentrantHold, ReentrantLock, Released, Renewed, Ttl,
-    Watch,
+    AcquireRequest, Acquisition, Backend, Census, CensusCapabilities, CensusPlace, DelayQueue, DistributedLock, Exited,
+    ForceReleased, HeldPage, Hold, Inspection, LockCapabilities, ReentrantCapabilities, ReentrantEntry, ReentrantHold,
+    ReentrantLock, Released, Renewed, Ttl, Watch,
 };
 use tenure_core::{Error, ErrorKind, FencingToken, LockName, OwnerId, OwnerToken, Result};
 
@@ -51,6 +51,14 @@ pub(super) trait Twist: Send + Sync + 'static {
         expected: Option<FencingToken>,
     ) -> Result<ForceReleased> {
         inner.locks().force_release(name, expected).await
+    }
+
+    fn census_capabilities(&self, inner: &Inner) -> Option<CensusCapabilities> {
+        inner.0.census().map(|driver| driver.capabilities())
+    }
+
+    async fn held(&self, inner: &Inner, prefix: &[u8], from: Option<&CensusPlace>, max: usize) -> Result<HeldPage> {
+        inner.census()?.held(prefix, from, max).await
     }
 
     /// What is wrong with the delay queues.
@@ -106,6 +114,13 @@ impl Inner {
     }
 }
 
+impl Inner {
+    pub(super) fn census(&self) -> Result<&dyn Census> {
+        let none = || Error::new(ErrorKind::Unsupported, "the driver does not list held locks");
+        self.0.census().map(|driver| &**driver).ok_or_else(none)
+    }
+}
+
 /// The twisted backend.
 pub(super) fn twisted(inner: Backend, twist: Arc<dyn Twist>) -> Backend {
     static CLIENTS: AtomicUsize = AtomicUsize::new(1);
@@ -113,6 +128,10 @@ pub(super) fn twisted(inner: Backend, twist: Arc<dyn Twist>) -> Backend {
     let backend = Backend::new(Arc::clone(&twisted) as Arc<dyn DistributedLock>);
     let backend = match twisted.twist.queue(twisted.inner.0.queue().cloned()) {
         Some(queue) => backend.with_queue(queue),
+        None => backend,
+    };
+    let backend = match twisted.twist.census_capabilities(&twisted.inner) {
+        Some(_) => backend.with_census(Arc::clone(&twisted) as Arc<dyn Census>),
         None => backend,
     };
     match twisted.twist.reentrant_capabilities(&twisted.inner) {
@@ -198,5 +217,18 @@ impl ReentrantLock for Twisted {
 
     async fn abandon(&self, hold: &ReentrantEntry) -> Result<()> {
         self.twist.abandon_entry(&self.inner, hold).await
+    }
+}
+
+#[deny(clippy::missing_trait_methods)]
+#[async_trait]
+impl Census for Twisted {
+    fn capabilities(&self) -> CensusCapabilities {
+        let declared = self.twist.census_capabilities(&self.inner);
+        declared.expect("a list of held locks is offered only where it is declared")
+    }
+
+    async fn held(&self, prefix: &[u8], from: Option<&CensusPlace>, max: usize) -> Result<HeldPage> {
+        self.twist.held(&self.inner, prefix, from, max).await
     }
 }

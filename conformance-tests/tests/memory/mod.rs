@@ -5,7 +5,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use tenure_conformance::harness::{Data, Residue};
 use tenure_conformance::{BoxError, CaseContext, Declared, Fault, FaultKind, Harness, HarnessMaker, Healer, Inspector};
-use tenure_core::driver::{Backend, DelayQueue, DistributedLock, ReentrantLock};
+use tenure_core::driver::{Backend, Census, DelayQueue, DistributedLock, ReentrantLock};
 use tenure_core::{FenceFloor, LockName};
 use tenure_memory::{MemoryDriver, Wakeups};
 
@@ -36,6 +36,7 @@ impl HarnessMaker for Memory {
         Declared::new(DistributedLock::capabilities(&driver))
             .reentrant(ReentrantLock::capabilities(&driver))
             .queue(DelayQueue::capabilities(&driver))
+            .census(Census::capabilities(&driver))
             .faults([FaultKind::ExpireLease, FaultKind::MuteNotifications, FaultKind::PauseServer])
             .faults([FaultKind::CutConnections, FaultKind::CutNotifications, FaultKind::RestartKeepingData])
             .virtual_time()

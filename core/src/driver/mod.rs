@@ -51,6 +51,7 @@ macro_rules! setters {
 use std::sync::Arc;
 
 mod capability;
+mod census;
 mod counted;
 mod doctor;
 mod lock;
@@ -70,6 +71,7 @@ pub use capability::{
     Exclusion, Fencing, Introspection, KeyedConcurrency, LeaseRange, LockCapabilities, OwnerScope, Parking,
     QueueCapabilities, QueueWake, ReentrantCapabilities, Revocation, TtlRange, Waiting,
 };
+pub use census::{Census, CensusCapabilities, CensusOrder, CensusPlace, HeldLock, HeldPage, WaitersCounted};
 pub use counted::{CountedReentry, ProcessOwners};
 pub use doctor::{Checkup, Concern, Doctor, Finding, Topic};
 pub use lock::{
@@ -110,13 +112,14 @@ pub struct Backend {
     pub(crate) reentrant: Option<Arc<dyn ReentrantLock>>,
     pub(crate) queue: Option<Arc<dyn DelayQueue>>,
     pub(crate) doctor: Option<Arc<dyn Doctor>>,
+    pub(crate) census: Option<Arc<dyn Census>>,
 }
 
 impl Backend {
     /// A backend with plain locks.
     #[must_use]
     pub fn new(locks: Arc<dyn DistributedLock>) -> Self {
-        Self { locks, reentrant: None, queue: None, doctor: None }
+        Self { locks, reentrant: None, queue: None, doctor: None, census: None }
     }
 
     /// Adds re-entrant locks. They live in the same names: a name held one way is busy the other way.
@@ -137,6 +140,13 @@ impl Backend {
     #[must_use]
     pub fn with_doctor(mut self, doctor: Arc<dyn Doctor>) -> Self {
         self.doctor = Some(doctor);
+        self
+    }
+
+    /// Adds the list of the locks that are held.
+    #[must_use]
+    pub fn with_census(mut self, census: Arc<dyn Census>) -> Self {
+        self.census = Some(census);
         self
     }
 
@@ -162,5 +172,11 @@ impl Backend {
     #[must_use]
     pub fn doctor(&self) -> Option<&Arc<dyn Doctor>> {
         self.doctor.as_ref()
+    }
+
+    /// The list of the locks that are held, if the driver has one.
+    #[must_use]
+    pub fn census(&self) -> Option<&Arc<dyn Census>> {
+        self.census.as_ref()
     }
 }

@@ -1,10 +1,12 @@
 //! Plain locks: one at a time, or several at once; and what every kind of lock can be asked for.
 
 mod all;
+mod held;
 mod plain;
 
 pub(crate) use crate::engine::ask::Options;
 pub use all::{LockAll, LockAllGuard};
+pub use held::HeldLocks;
 pub use plain::{Detached, Lock, LockGuard};
 pub(crate) use plain::{guard_methods, unless_lost};
 

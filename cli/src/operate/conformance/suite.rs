@@ -87,6 +87,9 @@ impl UrlMaker {
         if let Some(queue) = live.queue() {
             declared = declared.queue(queue.capabilities());
         }
+        if let Some(census) = live.census() {
+            declared = declared.census(census.capabilities());
+        }
         if !backend.is_of_this_process() {
             declared = declared.several_processes();
         }

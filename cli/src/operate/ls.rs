@@ -1,0 +1,77 @@
+//! `tenure ls`: the locks that are held.
+
+use std::ffi::OsString;
+use std::time::Duration;
+
+use serde::Serialize;
+use tenure::{HeldLock, Label};
+
+use super::inspect::HolderView;
+use crate::backend::Backend;
+use crate::duration::show;
+use crate::exit::Failure;
+use crate::name;
+use crate::speak::{Format, Voice};
+
+/// List the locks that are held; exit 0, also if there is none
+#[derive(Debug, clap::Args)]
+pub(crate) struct Ls {
+    /// PREFIX is written in hexadecimal digits
+    #[arg(long)]
+    name_hex: bool,
+    /// Only locks whose names begin with exactly this [default: all]
+    #[arg(default_value = "", hide_default_value = true)]
+    prefix: OsString,
+}
+
+/// A held lock, for programs. `waiters` is null where the backend does not count them.
+#[derive(Debug, Serialize)]
+struct HeldView {
+    name: String,
+    name_hex: String,
+    holder: HolderView,
+    owner: Option<String>,
+    waiters: Option<u32>,
+}
+
+/// Prints a page as soon as it is there: a backend may have more locks than anybody wants to keep in memory.
+pub(crate) async fn ls(command: &Ls, backend: &Backend, voice: Voice) -> Result<u8, Failure> {
+    let prefix = name::Spelling::of(command.name_hex).read(&command.prefix)?;
+    let client = backend.client().await?;
+    let mut held = client.held_locks(&prefix);
+    let mut head = voice.format == Format::Text;
+    while let Some(page) = held.next_page().await? {
+        for lock in page {
+            if std::mem::take(&mut head) {
+                voice.print(&line("NAME", "HOLDER", "LEASE", "WAITING"));
+            }
+            match voice.format {
+                Format::Json => voice.json(&view(&lock)),
+                Format::Text => print(&lock, voice),
+            }
+        }
+    }
+    Ok(0)
+}
+
+fn view(HeldLock { name, holder, waiters, .. }: &HeldLock) -> HeldView {
+    HeldView {
+        name: name::text(name.as_bytes()),
+        name_hex: name::hex(name.as_bytes()),
+        holder: HolderView::from(holder),
+        owner: holder.owner.map(|owner| owner.to_string()),
+        waiters: *waiters,
+    }
+}
+
+fn print(HeldLock { name, holder, waiters, .. }: &HeldLock, voice: Voice) {
+    let label = holder.label.as_ref().map_or_else(|| String::from("unknown"), Label::to_string);
+    let entries = if holder.owner.is_some() { format!(" ({} entries)", holder.depth) } else { String::new() };
+    let lease = holder.remaining.map_or_else(|| String::from("no end"), |left: Duration| show(left));
+    let waiting = waiters.map_or_else(|| String::from("unknown"), |count| count.to_string());
+    voice.print(&line(&name::text(name.as_bytes()), &format!("{label}{entries}"), &lease, &waiting));
+}
+
+fn line(name: &str, holder: &str, lease: &str, waiting: &str) -> String {
+    format!("{name:<28}{holder:<28}{lease:>12}{waiting:>9}")
+}

@@ -48,6 +48,7 @@
 //! | a task that several instances begin at about the same time, done by one | [`Lock::at_least`], longer than their clocks are apart, and `try_acquire` |
 //! | several names at once, without deadlock | [`Client::lock_all`] |
 //! | to do the work later, or when the lock is free | [`Client::queue`], [`Lock::or_park`], [`Worker`](queue::Worker): see below |
+//! | to serve each request of a web service under a lock | the module `tower`, with the feature `tower` |
 //! | any of these without an async runtime | the module `blocking`, with the feature `blocking` |
 //! | one leader among many, in numbered terms | [`Client::election`], [`Candidate::campaign`](election::Candidate::campaign) |
 //! | to know who leads, or who holds a lock, and of each change | [`Election::observe`](election::Election::observe) |
@@ -182,6 +183,10 @@ pub mod etcd;
 #[cfg(feature = "redlock")]
 #[cfg_attr(docsrs, doc(cfg(feature = "redlock")))]
 pub mod redlock;
+
+#[cfg(feature = "tower")]
+#[cfg_attr(docsrs, doc(cfg(feature = "tower")))]
+pub mod tower;
 
 #[cfg(feature = "mock")]
 #[cfg_attr(docsrs, doc(cfg(feature = "mock")))]

@@ -19,7 +19,8 @@ use super::value::{Given, Read, Spans};
 /// 3. the parameters of the URL;
 /// 4. the defaults.
 ///
-/// `docs/configuration.md` is the table of all fields, parameters, variables and defaults.
+/// `docs/configuration.md` is the table of all fields, parameters, variables and defaults. `metric_names` (feature `metrics`) is set by the
+/// builder alone.
 ///
 /// In a file, a time is text with a unit: `ttl = "1m30s"`. A bare number has no meaning that everybody agrees on, so it is
 /// refused, and so is an unknown field. A configuration is read and not written, since its URL may hold a password; `Debug`

@@ -41,6 +41,7 @@ const FACADE: &[&str] = &[
     "json",
     "cron",
     "serde",
+    "tower",
     "blocking",
     "blocking,memory",
 ];

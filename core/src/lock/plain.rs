@@ -129,7 +129,8 @@ impl Lock {
     /// # Errors
     ///
     /// As [`Lock::acquire`]; [`ErrorKind::TimedOut`] when `most` has passed and the lock was busy. A backend that has not
-    /// answered until then is an outage: [`ErrorKind::Unavailable`] or [`ErrorKind::Indeterminate`].
+    /// answered until then is an outage: [`ErrorKind::Unavailable`] or [`ErrorKind::Indeterminate`]. If `most` is less than the
+    /// client's `op_timeout` it may have had no time to answer, and that is `TimedOut` as well.
     ///
     /// # Cancel safety
     ///

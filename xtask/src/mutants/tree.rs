@@ -119,7 +119,7 @@ impl Tree {
 /// Whether a file or folder of a build belongs to a package that is not of this workspace.
 fn is_foreign(name: &str) -> bool {
     let crate_name = name.strip_prefix("lib").unwrap_or(name).replace('-', "_");
-    let own = ["tenure", "xtask", "cookbook_example", "custom_driver_example", "swap_in_tests_example"];
+    let own = ["tenure", "xtask", "cookbook_example", "custom_driver_example", "swap_in_tests_example", "web_example"];
     !own.iter().any(|own| crate_name.starts_with(own))
 }
 

@@ -40,6 +40,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("cookbook-example", &["tenure"]),
     ("custom-driver-example", &["tenure-core"]),
     ("swap-in-tests-example", &["tenure"]),
+    ("web-example", &["tenure"]),
 ];
 
 /// Packages for tests and chores, which may depend on everything.

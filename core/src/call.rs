@@ -9,26 +9,25 @@ use futures_util::FutureExt as _;
 
 use crate::value::error::{Error, ErrorKind, Result};
 
+// These hold what they wait for once. An `async fn` holds a future that it is given twice, as its argument and while it waits for
+// it; with a few around each other, what a program spawns for one lock would take kilobytes.
+
 /// A request whose outcome is unknown when it takes longer than `limit`.
-pub(crate) async fn bounded<T>(limit: Duration, call: impl Future<Output = Result<T>>) -> Result<T> {
-    yielding(async {
-        match tokio::time::timeout(limit, call).await {
-            Ok(answer) => answer,
-            Err(_) => Err(Error::new(ErrorKind::Indeterminate, format!("no answer within {limit:?}"))),
-        }
-    })
-    .await
+pub(crate) fn bounded<T>(limit: Duration, call: impl Future<Output = Result<T>>) -> impl Future<Output = Result<T>> {
+    let unanswered = move |_| Err(Error::new(ErrorKind::Indeterminate, format!("no answer within {limit:?}")));
+    yielding(tokio::time::timeout(limit, call).map(move |answer| answer.unwrap_or_else(unanswered)))
 }
 
 /// Lets others have a turn before a failure is told. Over a connection that is down calls fail at once, and a loop on them would
 /// keep the only thread of a runtime from the tasks that open the connection again and that undo what was given up.
-pub(crate) async fn yielding<T>(call: impl Future<Output = Result<T>>) -> Result<T> {
-    let answer = call.await;
-    if answer.is_err() {
-        // A blocking call polls this on a thread whose own runtime it keeps waiting, and that runtime does the waking: hence the end.
-        let _ = tokio::time::timeout(Duration::from_millis(1), tokio::task::yield_now()).await;
-    }
-    answer
+pub(crate) fn yielding<T>(call: impl Future<Output = Result<T>>) -> impl Future<Output = Result<T>> {
+    call.then(async |answer| {
+        if answer.is_err() {
+            // A blocking call polls this on a thread whose own runtime it keeps waiting, and that runtime does the waking: hence the end.
+            let _ = tokio::time::timeout(Duration::from_millis(1), tokio::task::yield_now()).await;
+        }
+        answer
+    })
 }
 
 // What is known of a panic.
@@ -50,6 +49,6 @@ pub(crate) fn caught<T>(whom: &str, work: impl FnOnce() -> Result<T>) -> Result<
 }
 
 /// As [`caught`], for a future.
-pub(crate) async fn caught_in<T>(whom: &str, work: impl Future<Output = Result<T>>) -> Result<T> {
-    AssertUnwindSafe(work).catch_unwind().await.unwrap_or_else(|panic| Err(told(whom, &*panic)))
+pub(crate) fn caught_in<T>(whom: &str, work: impl Future<Output = Result<T>>) -> impl Future<Output = Result<T>> {
+    AssertUnwindSafe(work).catch_unwind().map(|done| done.unwrap_or_else(|panic| Err(told(whom, &*panic))))
 }

@@ -92,7 +92,8 @@ async fn wait(queues: &Arc<LocalQueues>, ask: &Ask, most: Option<Duration>) -> R
     let _counted = Counted::new(&shared.waiters);
     let started = LeaseInstant::now();
     let deadline = most.map(|most| started.after(most));
-    let won = watched(shared, &ask.name, ask.ttl, wait_in_turn(queues, ask, started, deadline)).await?;
+    let waiting = async || wait_in_turn(queues, ask, started, deadline).await;
+    let won = watched(shared, &ask.name, ask.ttl, waiting).await?;
     telemetry::granted(&ask.name, won.held.fence(), started);
     Ok(won)
 }
@@ -223,7 +224,7 @@ impl<'a> Wait<'a> {
     async fn run(mut self) -> Result<Won> {
         let ended = self.outcome().await;
         if ended.as_ref().is_err_and(Error::is_timed_out) {
-            self.leave().await;
+            Box::pin(self.leave()).await; // seldom, and large
         }
         ended
     }
@@ -498,13 +499,13 @@ impl Drop for InPlaceOfAll {
 // and then nobody can release it.
 
 /// Waits, and warns once if one hold of the client is in the way for long.
-pub(crate) async fn watched<F: Future>(shared: &Shared, name: &LockName, ttl: Ttl, wait: F) -> F::Output {
+pub(crate) async fn watched<T>(shared: &Shared, name: &LockName, ttl: Ttl, wait: impl AsyncFnOnce() -> T) -> T {
     if !telemetry::REPORTS {
-        return wait.await;
+        return wait().await;
     }
     tokio::select! {
         biased;
-        ended = wait => ended,
+        ended = wait() => ended,
         never = warn(shared, name, ttl) => match never {},
     }
 }

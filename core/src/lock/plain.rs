@@ -346,7 +346,7 @@ impl Lock {
     ///
     /// Safe: nothing is changed.
     pub async fn until_free(&self) -> Result<()> {
-        watched(self.shared(), self.name()?, self.shared().config.ttl, self.seen_free()).await
+        watched(self.shared(), self.name()?, self.shared().config.ttl, async || self.seen_free().await).await
     }
 
     async fn seen_free(&self) -> Result<()> {

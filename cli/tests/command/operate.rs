@@ -8,7 +8,10 @@ use crate::support::{World, is_alive, millis, patience};
 
 #[test]
 fn inspect_tells_who_holds_a_lock_and_how_many_wait() {
-    let world = World::new();
+    inspected(&World::new());
+}
+
+pub(crate) fn inspected(world: &World) {
     let free = world.run(&["inspect", "job"]);
     assert_eq!(free.code, Some(1));
     assert!(free.out.contains("state     free"), "{free:?}");
@@ -25,6 +28,8 @@ fn inspect_tells_who_holds_a_lock_and_how_many_wait() {
     assert_eq!((&seen["held"], &seen["waiters"]), (&true.into(), &1.into()));
     assert_eq!(seen["holder"]["fence"].to_string(), fence);
     assert!(seen["holder"]["remaining_ms"].as_u64().unwrap() > 0);
+    holder.signal(Signal::TERM);
+    assert_eq!((holder.ended().code, waiter.ended().code), (Some(143), Some(0)));
 }
 
 /// Locks of this world, as `ls` tells them.
@@ -61,9 +66,12 @@ fn ls_lists_the_locks_that_are_held() {
 /// A forced release is a proof of the loss: TERM, and a second later KILL.
 #[test]
 fn a_forced_release_ends_the_program_and_frees_nobody_elses_lock() {
-    let world = World::new();
+    freed_by_force(&World::new(), "600ms");
+}
+
+pub(crate) fn freed_by_force(world: &World, ttl: &str) {
     let deaf = "trap 'echo told' TERM; echo pid $$; while :; do sleep 0.02; done";
-    let first = world.start_script(&["--ttl", "600ms"], deaf);
+    let first = world.start_script(&["--ttl", ttl], deaf);
     let pid = first.number("pid");
     let second = world.start_script(&[], "echo second; while ! [ -e go ]; do sleep 0.02; done");
     second.says("waiting");

@@ -1,4 +1,7 @@
 //! On a terminal: `^C`, `^Z` and `fg`, reading, and the line that is rewritten.
+//!
+//! What is stopped is a `bash`: a `dash` that is about to start a program (`vfork`) does not stop before that program goes on, under any
+//! shell.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write as _;
@@ -118,10 +121,13 @@ fn the_program_reads_from_the_terminal_and_the_shell_has_it_back_afterwards() {
 
 #[test]
 fn control_z_stops_both_and_fg_continues_both_under_the_lock() {
-    let world = World::new();
-    let mut shell = Shell::open(&world);
+    stopped_and_continued(&World::new());
+}
+
+pub(crate) fn stopped_and_continued(world: &World) {
+    let mut shell = Shell::open(world);
     shell.types(
-        "tenure run job -- sh -c 'echo pid $$; while ! [ -e go ]; do sleep 0.02; done; read line; echo got $line'\n",
+        "tenure run job -- bash -c 'echo pid $$; while ! [ -e go ]; do sleep 0.02; done; read line; echo got $line'\n",
     );
     let pid = shell.number("pid ");
     shell.clear();
@@ -144,7 +150,7 @@ fn control_z_stops_both_and_fg_continues_both_under_the_lock() {
 fn bg_continues_in_the_background() {
     let world = World::new();
     let mut shell = Shell::open(&world);
-    shell.types("tenure run job -- sh -c 'echo pid $$; while ! [ -e go ]; do sleep 0.02; done; echo fin''ished'\n");
+    shell.types("tenure run job -- bash -c 'echo pid $$; while ! [ -e go ]; do sleep 0.02; done; echo fin''ished'\n");
     let pid = shell.number("pid ");
     shell.types("\x1a");
     shell.shows("Stopped");
@@ -159,11 +165,14 @@ fn bg_continues_in_the_background() {
 /// Continued after the lease has ended: KILL, not CONT.
 #[test]
 fn stopped_for_longer_than_the_lease_it_is_killed_instead_of_continued() {
-    let world = World::new();
-    let mut shell = Shell::open(&world);
-    shell.types(
-        "tenure run --ttl 500ms job -- sh -c 'echo pid $$; while :; do echo alive >> alive; sleep 0.02; done'\n",
-    );
+    stopped_for_too_long(&World::new(), "500ms");
+}
+
+pub(crate) fn stopped_for_too_long(world: &World, ttl: &str) {
+    let mut shell = Shell::open(world);
+    shell.types(&format!(
+        "tenure run --ttl {ttl} job -- bash -c 'echo pid $$; while :; do echo alive >> alive; sleep 0.02; done'\n"
+    ));
     let pid = shell.number("pid ");
     shell.types("\x1a");
     shell.shows("Stopped");

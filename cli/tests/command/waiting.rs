@@ -11,7 +11,10 @@ const HOLD: &str = "echo holds; exec sleep 60";
 
 #[test]
 fn a_waiter_gets_the_lock_when_its_holder_ends() {
-    let world = World::new();
+    handed_over(&World::new());
+}
+
+pub(crate) fn handed_over(world: &World) {
     let holder = world.start_script(&[], HOLD);
     holder.says("holds");
     let waiter = world.start(&["--format", "json", "run", "job", "--", "true"]);
@@ -45,7 +48,10 @@ fn busy_is_75_or_what_was_asked_for_and_never_the_programs_own() {
 /// consul#4439: a signal while waiting was ignored, so that the service manager had to kill.
 #[test]
 fn a_signal_while_waiting_gives_the_place_up() {
-    let world = World::new();
+    given_up(&World::new());
+}
+
+pub(crate) fn given_up(world: &World) {
     let holder = world.start_script(&[], HOLD);
     holder.says("holds");
     for (signal, code) in [(Signal::TERM, 143), (Signal::INT, 130), (Signal::HUP, 129), (Signal::QUIT, 131)] {

@@ -4,6 +4,7 @@
 mod end;
 mod loss;
 mod measure;
+mod minutes;
 mod operate;
 mod options;
 mod page;

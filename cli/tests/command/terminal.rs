@@ -214,3 +214,22 @@ fn a_stopped_waiter_goes_on_waiting() {
     holder.signal(rustix::process::Signal::TERM);
     shell.shows("done");
 }
+
+/// Colours are for terminals, and for those who want them.
+#[test]
+fn a_terminal_gets_colours_unless_it_asks_for_none_and_a_pipe_never() {
+    let world = World::new();
+    let mut shell = Shell::open(&world);
+    let ask = "tenure --url nonsense: inspect job";
+    shell.types(&format!("{ask}; echo with''out\n"));
+    shell.shows("without");
+    assert!(shell.text().contains("tenure: error: "), "NO_COLOR is set: {}", shell.text());
+    shell.clear();
+    shell.types(&format!("unset NO_COLOR; export TERM=xterm; {ask}; echo wi''th\n"));
+    shell.shows("with\r");
+    assert!(shell.text().contains("tenure: \x1b[1m\x1b[31merror:\x1b[0m "), "{:?}", shell.text());
+    shell.clear();
+    shell.types(&format!("{ask} 2>&1 | cat; echo pi''ped\n"));
+    shell.shows("piped");
+    assert!(shell.text().contains("tenure: error: "), "{:?}", shell.text());
+}

@@ -137,7 +137,8 @@ pub(crate) fn redis(exclusion: Exclusion) -> Defaults {
         .with_attempts(10_000)
         .with_dead_letters(100_000);
     let reentrant = ReentrantCapabilities::new(OwnerScope::Backend, 65_535);
-    Defaults { locks, reentrant, queue: Some(queue), census: None }
+    let census = Some(CensusCapabilities::new(CensusOrder::None));
+    Defaults { locks, reentrant, queue: Some(queue), census }
 }
 
 /// A quorum of Redis servers.

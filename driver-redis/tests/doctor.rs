@@ -104,6 +104,10 @@ impl RedisExecutor for Absurd {
         }
     }
 
+    async fn command_at(&self, slot: u16, args: &[&str]) -> Result<Reply, ExecError> {
+        self.wire.command_at(slot, args).await
+    }
+
     fn identity(&self) -> Option<String> {
         None
     }

@@ -118,6 +118,38 @@ async fn what_could_not_be_checked_is_noted() {
 }
 
 #[tokio::test]
+async fn only_the_list_of_held_locks_needs_the_right_to_scan() {
+    let server = server();
+    let url = user(&server, &PLACES, &commands());
+    let client = tenure_core::Client::new(RedisDriver::connect_url(&url).await.unwrap());
+    let _guard = client.lock("jobs/a").acquire().await.unwrap();
+    let mut held = client.held_locks("jobs/");
+    let error = held.next().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Denied, "{error}");
+    assert!(error.message().contains("+scan"), "{error}");
+    server.cli(&["ACL", "SETUSER", "u", "+scan"]).unwrap();
+    assert_eq!(held.next().await.unwrap().unwrap().name.as_bytes(), b"jobs/a", "asked for again");
+}
+
+/// Keys that somebody else keeps under the prefix, and a foreign client's lock.
+#[tokio::test]
+async fn the_list_leaves_out_what_is_no_lock() {
+    let server = server();
+    let client = tenure_core::Client::new(RedisDriver::connect_url(&server.url()).await.unwrap());
+    let _guard = client.lock("a").acquire().await.unwrap();
+    server.cli(&["RPUSH", "tenure:list", "x"]).unwrap();
+    server.cli(&["PEXPIRE", "tenure:list", "60000"]).unwrap();
+    server.cli(&["SET", "tenure:%zz", "x", "PX", "60000"]).unwrap();
+    server.cli(&["SET", "tenure:foreign", "x", "PX", "60000"]).unwrap();
+    let (mut held, mut seen) = (client.held_locks(""), std::collections::BTreeMap::new());
+    while let Some(lock) = held.next().await.unwrap() {
+        seen.insert(lock.name.to_string(), lock.holder);
+    }
+    assert_eq!(seen.keys().collect::<Vec<_>>(), ["a", "foreign"]);
+    assert!(seen["a"].fence.is_some() && seen["foreign"].fence.is_none() && seen["foreign"].remaining.is_some());
+}
+
+#[tokio::test]
 async fn missing_keys_and_channels_are_named() {
     let server = server();
     for missing in PLACES {

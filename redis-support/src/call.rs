@@ -231,6 +231,16 @@ impl Calls {
         ScriptCall { script: &script::INSPECT, keys, args: ArgList::default() }
     }
 
+    /// Of locks that share a slot, in a cluster.
+    pub(crate) fn census(&self, names: &[&LockName]) -> ScriptCall {
+        let mut keys = ArgList::with_capacity(2 * names.len());
+        for name in names {
+            self.keys.push_lock(&mut keys, name);
+            self.keys.push_presence(&mut keys, name);
+        }
+        ScriptCall { script: &script::CENSUS, keys, args: ArgList::default() }
+    }
+
     /// At a server that serves these slots.
     pub(crate) fn rights(&self, slots: &RangeInclusive<u16>) -> ScriptCall {
         let mut keys = ArgList::with_capacity(2);

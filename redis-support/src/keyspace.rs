@@ -87,6 +87,29 @@ impl Keyspace {
         key
     }
 
+    /// The pattern of `SCAN` that the keys of locks whose names begin so match. Others match it as well.
+    pub(crate) fn lock_pattern(&self, prefix: &[u8]) -> String {
+        let (mut key, mut pattern) = (Vec::new(), String::new());
+        key.extend_from_slice(self.prefix.as_str().as_bytes());
+        key.push(b':');
+        encode(&mut key, prefix);
+        for byte in key {
+            if matches!(byte, b'*' | b'?' | b'[' | b']' | b'^' | b'\\') {
+                pattern.push('\\');
+            }
+            pattern.push(char::from(byte)); // printable ASCII, all of it
+        }
+        pattern.push('*');
+        pattern
+    }
+
+    /// The lock that this key is of; `None` for a key that is no lock's.
+    pub(crate) fn lock_of(&self, key: &[u8]) -> Option<LockName> {
+        let spelled = key.strip_prefix(self.prefix.as_str().as_bytes())?.strip_prefix(b":")?;
+        let name = LockName::new(decode(spelled)?).ok()?;
+        (self.lock_key(&name) == key).then_some(name)
+    }
+
     /// The channel that this client listens on.
     #[must_use]
     pub fn wake_channel(&self) -> String {
@@ -212,6 +235,24 @@ fn encode(out: &mut Vec<u8>, name: &[u8]) {
     }
 }
 
+/// The bytes that were written so.
+fn decode(mut spelled: &[u8]) -> Option<Vec<u8>> {
+    let digit = |byte: u8| char::from(byte).to_digit(16);
+    let mut name = Vec::with_capacity(spelled.len());
+    while let [first, rest @ ..] = spelled {
+        spelled = rest;
+        name.push(match (first, rest) {
+            (b'%', [high, low, rest @ ..]) => {
+                spelled = rest;
+                u8::try_from(digit(*high)? * 16 + digit(*low)?).ok()?
+            }
+            (b'%', _) => return None,
+            (plain, _) => *plain,
+        });
+    }
+    Some(name)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -269,6 +310,35 @@ mod tests {
         assert_eq!(key(b"a b\0\n\x7f\xff~!"), "tenure:a%20b%00%0A%7F%FF~!");
         assert_eq!(key("\u{e9}".as_bytes()), "tenure:%C3%A9");
         assert_eq!(key(b"wake:x"), "tenure:wake:x"); // channels are no keys
+    }
+
+    #[test]
+    fn the_key_of_a_lock_and_no_other_tells_its_name() {
+        let space = space(FenceScope::Node);
+        for name in [&b"orders/42"[..], b"{fence}", b"%7B", b"a b\0\xff*", b"wake:x"] {
+            let name = LockName::new(name).unwrap();
+            assert_eq!(space.lock_of(&space.lock_key(&name)), Some(name));
+        }
+        for other in [
+            "tenure:{fence}",
+            "tenure:",
+            "other:a",
+            "{tenure:a}:q",
+            "tenure:a%7b",
+            "tenure:a%",
+            "tenure:%rights-x1",
+            "tenure:a b",
+            "tenure:%41",
+        ] {
+            assert_eq!(space.lock_of(other.as_bytes()), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn a_pattern_has_no_wildcard_but_its_last() {
+        let space = space(FenceScope::Node);
+        assert_eq!(space.lock_pattern(b""), "tenure:*");
+        assert_eq!(space.lock_pattern(b"a*?[^]\\{ "), "tenure:a\\*\\?\\[\\^\\]\\\\%7B%20*");
     }
 
     #[test]

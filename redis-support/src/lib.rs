@@ -20,6 +20,7 @@
 //! | `queue` | the same for delay queues |
 
 mod call;
+mod census;
 mod check;
 mod cluster;
 mod config;

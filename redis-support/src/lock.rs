@@ -59,7 +59,8 @@ impl<E: RedisExecutor> From<RedisLocks<E>> for Backend {
     fn from(locks: RedisLocks<E>) -> Self {
         let locks = Arc::new(locks);
         let backend = Self::new(Arc::clone(&locks) as _).with_reentrant(Arc::clone(&locks) as _);
-        backend.with_doctor(Arc::clone(&locks) as _).with_queue(locks)
+        let backend = backend.with_doctor(Arc::clone(&locks) as _).with_census(Arc::clone(&locks) as _);
+        backend.with_queue(locks)
     }
 }
 

@@ -56,6 +56,9 @@ pub trait RedisExecutor: Debug + Send + Sync + 'static {
     /// it answered.
     fn command(&self, args: &[&str]) -> impl Future<Output = Vec<(String, Result<Reply, ExecError>)>> + Send;
 
+    /// A plain command without side effects to the server that serves `slot`.
+    fn command_at(&self, slot: u16, args: &[&str]) -> impl Future<Output = Result<Reply, ExecError>> + Send;
+
     /// Whose data this is, the same for executors that were told to reach the same servers and database; `None` if it
     /// cannot be told. No I/O.
     fn identity(&self) -> Option<String>;
@@ -187,6 +190,14 @@ impl<D: Dialer> RedisExecutor for Remote<D> {
         match &self.servers {
             Servers::Single(link) | Servers::Primary(link, _) => vec![(link.place(), link.request(&request).await)],
             Servers::Cluster(cluster) => cluster.everywhere(&request).await,
+        }
+    }
+
+    async fn command_at(&self, slot: u16, args: &[&str]) -> Result<Reply, ExecError> {
+        let request = Request::words(args);
+        match &self.servers {
+            Servers::Single(link) | Servers::Primary(link, _) => link.request(&request).await,
+            Servers::Cluster(cluster) => cluster.request(slot, &request).await,
         }
     }
 

@@ -75,6 +75,7 @@ parts! {
     "part/grant.lua"
     "part/join.lua"
     "part/lengthen.lua"
+    "part/look.lua"
     "part/now.lua"
     "part/queue.lua"
     "part/refusal.lua"
@@ -118,6 +119,7 @@ scripts! {
     ABANDON = "abandon": "abandon";
     RENEW = "renew": "renew";
     INSPECT = "inspect": "inspect";
+    CENSUS = "census": "census";
     FORCE_RELEASE = "force_release": "force_release";
     PASS = "pass": "pass";
     ENTER = "enter": "enter";

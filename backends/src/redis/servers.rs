@@ -142,12 +142,13 @@ pub(crate) fn hosts(nodes: &[RedisServer]) -> String {
     format!("redis://{}/", hosts.join(","))
 }
 
-/// The rules that the driver's README says are enough, in the form that a server takes them.
+/// The rules that the driver's README says are enough, with the one for the list of held locks, in the form that a server takes them.
 fn rights(library: Library) -> Result<Vec<&'static str>, BoxError> {
     let readme = match library {
         Library::Redis => include_str!("../../../driver-redis/README.md"),
         Library::Fred => include_str!("../../../driver-fred/README.md"),
     };
     let rules = readme.split_once("ACL SETUSER locks ").and_then(|(_, rest)| rest.split_once("```"));
-    Ok(rules.ok_or("the README of the driver lists no rights")?.0.split_whitespace().collect())
+    let rules = rules.ok_or("the README of the driver lists no rights")?.0;
+    Ok(rules.split_whitespace().chain(["+scan"]).collect())
 }

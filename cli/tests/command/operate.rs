@@ -63,6 +63,13 @@ fn ls_lists_the_locks_that_are_held() {
     lists_the_locks_that_are_held(&World::new());
 }
 
+#[cfg(feature = "redis")]
+#[test]
+fn ls_lists_the_locks_of_a_redis_server() {
+    let server = tenure_testkit::RedisServer::start(tenure_testkit::RedisOptions::new()).unwrap();
+    lists_the_locks_that_are_held(&World::on(server.url()));
+}
+
 /// A forced release is a proof of the loss: TERM, and a second later KILL.
 #[test]
 fn a_forced_release_ends_the_program_and_frees_nobody_elses_lock() {

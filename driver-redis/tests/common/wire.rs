@@ -119,6 +119,10 @@ impl RedisExecutor for Wire {
         vec![("wire".into(), self.call(&words))]
     }
 
+    async fn command_at(&self, _slot: u16, args: &[&str]) -> Result<Reply, ExecError> {
+        self.command(args).await.remove(0).1
+    }
+
     fn identity(&self) -> Option<String> {
         None
     }

@@ -1,22 +1,11 @@
 -- inspect: what can be seen of a lock, ours or a foreign client's.
 -- KEYS  K lock, W presence
 -- ARGV  none
--- Returns {waiters, now ms, 'none'} | {…, 'string', pttl, value} | {…, 'hash', pttl, fence, since, label, fields, owner}. Reads only.
+-- Returns what look returns. Reads only.
 -- Atomic so that holder, lease and depth belong together.
 local K, W = KEYS[1], KEYS[2]
 -- @include part/now.lua
-local waiters = redis.call('ZCOUNT', W, '(' .. string.format('%.0f', now_ms), '+inf')
-local kind = redis.call('TYPE', K).ok
-local seen = {waiters, string.format('%.0f', now_ms), kind}
-if kind == 'none' then return seen end
-seen[4] = redis.call('PTTL', K)
-if kind == 'string' then
-  seen[5] = redis.call('GET', K)
-elseif kind == 'hash' then
-  local fields = redis.call('HMGET', K, 'f', 's', 'l', 'o')
-  seen[5], seen[6], seen[7] = fields[1] or '', fields[2] or '', fields[3] or ''
-  seen[8], seen[9] = redis.call('HLEN', K), fields[4] or ''
-else
-  redis.call('HLEN', K) -- no lock, and the error says so
-end
+-- @include part/look.lua
+local seen = look(K, W)
+if seen[4] and not seen[5] then redis.call('HLEN', K) end -- no lock, and the error says so
 return seen

@@ -119,8 +119,10 @@ impl Tree {
 /// Whether a file or folder of a build belongs to a package that is not of this workspace.
 fn is_foreign(name: &str) -> bool {
     let crate_name = name.strip_prefix("lib").unwrap_or(name).replace('-', "_");
-    let own = ["tenure", "xtask", "cookbook_example", "custom_driver_example", "swap_in_tests_example", "web_example"];
-    !own.iter().any(|own| crate_name.starts_with(own))
+    const EXAMPLES: [&str; 5] = ["cookbook", "custom_driver", "service", "swap_in_tests", "web"];
+    let example = EXAMPLES.iter().any(|name| crate_name.starts_with(&format!("{name}_example")));
+    let own = ["tenure", "xtask"];
+    !example && !own.iter().any(|own| crate_name.starts_with(own))
 }
 
 /// Files without an extension in `deps` are programs, which are linked anew.

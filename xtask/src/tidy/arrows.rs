@@ -39,6 +39,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("tenure-cli", &["tenure", "tenure-conformance"]),
     ("cookbook-example", &["tenure"]),
     ("custom-driver-example", &["tenure-core"]),
+    ("service-example", &["tenure"]),
     ("swap-in-tests-example", &["tenure"]),
     ("web-example", &["tenure"]),
 ];

@@ -22,6 +22,8 @@ const BACKENDS: [&str; 6] =
     ["memory/virtual-time", "redis/single", "fred/single", "redlock/3-live", "redlock/5-live", "etcd/single"];
 
 fn main() {
+    #[cfg(feature = "metrics")]
+    record();
     let mut criterion = Criterion::default()
         .sample_size(20)
         .warm_up_time(Duration::from_millis(500))
@@ -35,6 +37,19 @@ fn main() {
         }
     }
     criterion.final_summary();
+}
+
+/// Installs a recorder with buckets, which a thread empties, as a service would.
+#[cfg(feature = "metrics")]
+fn record() {
+    let recorder = metrics_exporter_prometheus::PrometheusBuilder::new().set_buckets(&[0.000_1, 0.001, 0.01, 0.1, 1.0]);
+    let handle = recorder.expect("there are buckets").install_recorder().expect("the only recorder");
+    std::thread::spawn(move || {
+        loop {
+            std::thread::sleep(Duration::from_secs(1));
+            handle.run_upkeep();
+        }
+    });
 }
 
 fn bench(criterion: &mut Criterion, maker: &Arc<dyn HarnessMaker>) {

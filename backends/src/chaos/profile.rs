@@ -11,7 +11,7 @@ use super::fault::Data;
 use super::judge::Bounds;
 #[cfg(feature = "etcd")]
 use super::servers::EtcdMembers;
-use super::servers::{PostgresNode, RedisNodes, Servers, SqliteFile};
+use super::servers::{MARIADB_DATABASE, MariaDbNode, PostgresNode, RedisNodes, Servers, SqliteFile};
 
 /// A backend, as far as this test has to know it.
 #[derive(Debug)]
@@ -33,6 +33,7 @@ enum Kind {
     Redis,
     Fred,
     Sqlite,
+    MariaDb,
     Postgres {
         logged: bool,
         standby: bool,
@@ -58,6 +59,7 @@ const PROFILES: &[Profile] = &[
     postgres("postgres/unlogged", false, false),
     postgres("postgres/logged", true, false),
     postgres("postgres/promotion", false, true),
+    MARIADB,
     redlock("redlock/3-live", 3),
     redlock("redlock/5-live", 5),
     #[cfg(feature = "etcd")]
@@ -79,6 +81,16 @@ const fn postgres(id: &'static str, logged: bool, standby: bool) -> Profile {
     let (stall, settle) = (Duration::from_secs(8), Duration::from_secs(15));
     Profile { id, kind: Kind::Postgres { logged, standby }, ttl, stall, settle, clean: PRESENCE.saturating_add(ttl) }
 }
+
+/// Waiters ask, and a server that was killed recovers before it answers.
+const MARIADB: Profile = Profile {
+    id: "mysql/mariadb",
+    kind: Kind::MariaDb,
+    ttl: Duration::from_secs(1),
+    stall: Duration::from_secs(8),
+    settle: Duration::from_secs(15),
+    clean: Duration::from_secs(2),
+};
 
 const fn redlock(id: &'static str, nodes: usize) -> Profile {
     let ttl = Duration::from_secs(1);
@@ -112,7 +124,7 @@ impl Profile {
     pub(crate) fn may_lose_data(&self) -> bool {
         match self.kind {
             Kind::Redis | Kind::Fred | Kind::Redlock { .. } => true,
-            Kind::Sqlite | Kind::Postgres { .. } => false,
+            Kind::Sqlite | Kind::MariaDb | Kind::Postgres { .. } => false,
             #[cfg(feature = "etcd")]
             Kind::Etcd { .. } => false,
         }
@@ -142,6 +154,7 @@ impl Profile {
         Ok(match self.kind {
             Kind::Redis | Kind::Fred => Box::new(RedisNodes::start(1, &options, data)?),
             Kind::Sqlite => Box::new(SqliteFile::new()?),
+            Kind::MariaDb => Box::new(MariaDbNode::start()?),
             Kind::Postgres { logged, standby } => Box::new(PostgresNode::start(logged, self.ttl, standby)?),
             Kind::Redlock { nodes } => Box::new(RedisNodes::start(nodes, &options, data)?),
             #[cfg(feature = "etcd")]
@@ -157,6 +170,7 @@ impl Profile {
             Kind::Redis => format!("redis://{hosts}/?{link}"),
             Kind::Fred => format!("fred+redis://{hosts}/?{link}"),
             Kind::Sqlite => String::from("sqlite:"), // the servers know better
+            Kind::MariaDb => format!("mysql://root@{hosts}/{MARIADB_DATABASE}"),
             Kind::Postgres { .. } => format!("postgres://postgres@{hosts}/postgres"),
             Kind::Redlock { .. } => {
                 let restarts = if data == Data::Kept { "durable" } else { "may_forget" };

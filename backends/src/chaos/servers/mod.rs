@@ -2,6 +2,7 @@
 
 #[cfg(feature = "etcd")]
 mod etcd;
+mod mysql;
 mod postgres;
 mod redis;
 mod sqlite;
@@ -10,6 +11,7 @@ use tenure_conformance::{BoxError, Rng};
 
 #[cfg(feature = "etcd")]
 pub(crate) use etcd::EtcdMembers;
+pub(crate) use mysql::{DATABASE as MARIADB_DATABASE, MariaDbNode};
 pub(crate) use postgres::PostgresNode;
 pub(crate) use redis::RedisNodes;
 pub(crate) use sqlite::SqliteFile;

@@ -78,6 +78,12 @@ macro_rules! with_subject {
             #[cfg(feature = "sql")]
             "sqlx-advisory" => $($call)::+::<sql::SqlxLock>($job).await,
             #[cfg(feature = "sql")]
+            "tenure-mysql" => $($call)::+::<sql::Mysql>($job).await,
+            #[cfg(feature = "sql")]
+            "bare-row-of-mysql" => $($call)::+::<sql::BareMysqlRow>($job).await,
+            #[cfg(feature = "sql")]
+            "get_lock" => $($call)::+::<sql::NamedLock>($job).await,
+            #[cfg(feature = "sql")]
             "tenure-sqlite" => $($call)::+::<sql::Sqlite>($job).await,
             #[cfg(feature = "sql")]
             "tenure-sqlite-each-asks" => $($call)::+::<sql::SqliteEachAsks>($job).await,

@@ -5,6 +5,8 @@ mod columns;
 #[cfg(feature = "sql")]
 mod files;
 #[cfg(feature = "sql")]
+mod mysql;
+#[cfg(feature = "sql")]
 mod postgres;
 #[cfg(feature = "sql")]
 mod queue;
@@ -23,6 +25,8 @@ pub(super) const SECTIONS: &[(&str, Section)] = &[
     ("pg-pairs", postgres::pairs),
     ("pg-handover", postgres::handover),
     ("pg-queue", queue::postgres),
+    ("mysql-pair", mysql::pair),
+    ("mysql-handover", mysql::handover),
     ("sqlite-pair", files::pair),
     ("sqlite-handover", files::handover),
     ("sqlite-queue", queue::sqlite),

@@ -57,7 +57,7 @@ impl Postgres {
     }
 }
 
-fn pin_process(pid: Option<u32>, pin: Option<&str>) -> Outcome {
+pub(super) fn pin_process(pid: Option<u32>, pin: Option<&str>) -> Outcome {
     let (Some(cpus), Some(pid)) = (pin, pid) else { return Ok(()) };
     let mut command = Command::new("taskset");
     let status = command.args(["-acp", cpus, &pid.to_string()]).stdout(Stdio::null()).status()?;
@@ -74,6 +74,11 @@ impl Counted for Postgres {
         let ticks = ended + sessions.map(|stat| stat.used).sum::<f64>();
         Ok(Counters::of_cpu(ticks / TICKS * 1e6))
     }
+}
+
+/// Microseconds of a process that does everything itself.
+pub(super) fn used(pid: u32) -> f64 {
+    stat(pid).map_or(0.0, |stat| stat.used / TICKS * 1e6)
 }
 
 /// Ticks of a process, and of those of its children that have ended.

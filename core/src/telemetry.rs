@@ -2,7 +2,7 @@
 //!
 //! | name | kind | level | fields | when |
 //! |---|---|---|---|---|
-//! | `tenure.acquire` | span | debug | `driver`, `name` | around every acquisition |
+//! | `tenure.acquire` | span | debug | `driver`, `name`, `outcome` | around every acquisition; the outcome is `at_once`, `waited`, `busy` or the kind of the error, and empty when the future was dropped. It follows from the span in which another task of this client gave the lock back or got it for this one, where there was one |
 //! | `tenure.granted` | event | debug | `name`, `fence`, `waited_ms` | a wait ended with the lock |
 //! | `tenure.lost` | event | warn | `name`, `fence`, `reason` | a lease ended before its release |
 //! | `tenure.renewal_failed` | event | warn | `name`, `error` | a renewal was not confirmed; it is retried |
@@ -37,7 +37,9 @@ mod enabled {
 
     use std::time::Duration;
 
-    use tracing::Instrument as _;
+    use futures_util::FutureExt as _;
+    use tracing::field::Empty;
+    use tracing::{Instrument as _, Span};
 
     use crate::driver::{Healed, Received, Settled, Settlement};
     use crate::value::clock::LeaseInstant;
@@ -50,12 +52,37 @@ mod enabled {
     /// Whether anything is reported.
     pub(crate) const REPORTS: bool = true;
 
-    pub(crate) fn in_acquire_span<F: Future>(
+    pub(crate) fn in_acquire_span<F: Future, O>(
         driver: &'static str,
         name: &LockName,
         work: F,
-    ) -> impl Future<Output = F::Output> + use<F> {
-        work.instrument(tracing::debug_span!("tenure.acquire", driver, %name))
+        outcome: O,
+    ) -> impl Future<Output = F::Output> + use<F, O>
+    where
+        O: FnOnce(&F::Output) -> &'static str,
+    {
+        let span = tracing::debug_span!("tenure.acquire", driver, %name, outcome = Empty);
+        let this = span.clone();
+        let told = work.inspect(move |ended| {
+            this.record("outcome", outcome(ended));
+        });
+        told.instrument(span)
+    }
+
+    /// Where a lock was passed on to a waiter.
+    #[derive(Clone, Debug)]
+    pub(crate) struct Origin(Span);
+
+    impl Origin {
+        /// Here: the span of whoever gives the lock back, or gets it for the others.
+        pub(crate) fn here() -> Self {
+            Self(Span::current())
+        }
+
+        /// The span of the waiter, which is the current one, follows from there.
+        pub(crate) fn leads_here(&self) {
+            Span::current().follows_from(&self.0);
+        }
     }
 
     pub(crate) fn granted(name: &LockName, fence: FencingToken, started: LeaseInstant) {
@@ -174,8 +201,24 @@ mod disabled {
     /// Whether anything is.
     pub(crate) const REPORTS: bool = false;
 
-    pub(crate) fn in_acquire_span<F: Future>(_driver: &'static str, _name: &LockName, work: F) -> F {
+    pub(crate) fn in_acquire_span<F: Future>(
+        _driver: &'static str,
+        _name: &LockName,
+        work: F,
+        _outcome: impl FnOnce(&F::Output) -> &'static str,
+    ) -> F {
         work
+    }
+
+    #[derive(Clone, Debug)]
+    pub(crate) struct Origin;
+
+    impl Origin {
+        pub(crate) fn here() -> Self {
+            Self
+        }
+
+        pub(crate) fn leads_here(&self) {}
     }
 
     pub(crate) fn granted(_name: &LockName, _fence: FencingToken, _started: LeaseInstant) {}

@@ -2,12 +2,18 @@
 
 #![cfg(feature = "tracing")]
 
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use futures_util::FutureExt as _;
 use tenure_core::queue::{Job, Outcome, QueueName};
 use tenure_core::{Client, ErrorKind};
 use tenure_memory::{MemoryDriver, Operation};
 use tenure_testkit::Recorder;
+use tracing::span::{Id, Record};
+use tracing::{Instrument as _, Subscriber};
+use tracing_subscriber::layer::{Context, Layer, SubscriberExt as _};
+use tracing_subscriber::registry::LookupSpan;
 
 #[tokio::test(start_paused = true)]
 async fn everything_documented_is_reported_and_no_token_is() {
@@ -177,4 +183,57 @@ async fn everything_documented_of_queues_is_reported_and_no_payload_is() {
     assert!(recorder.lines_of("tenure.worker_stopped")[0].contains("dead=1"));
     let all = recorder.lines().join("\n");
     assert!(!all.contains("secret"), "{all}");
+}
+
+/// Keeps the outcome of each span of an acquisition, and from which spans it follows.
+#[derive(Clone, Debug, Default)]
+struct Outcomes(Arc<Mutex<Vec<String>>>);
+
+impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Outcomes {
+    fn on_record(&self, span: &Id, values: &Record<'_>, context: Context<'_, S>) {
+        let name = context.span(span).unwrap().name();
+        self.0.lock().unwrap().push(format!("{name} {values:?}"));
+    }
+
+    fn on_follows_from(&self, span: &Id, follows: &Id, context: Context<'_, S>) {
+        let name = |id| context.span(id).unwrap().name();
+        self.0.lock().unwrap().push(format!("{} follows {}", name(span), name(follows)));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_span_tells_how_it_ended_and_follows_from_whoever_passed_the_lock_on() {
+    let outcomes = Outcomes::default();
+    let _reporting = tracing::subscriber::set_default(tracing_subscriber::registry().with(outcomes.clone()));
+    let seen = || std::mem::take(&mut *outcomes.0.lock().unwrap()).join("\n");
+    let driver = MemoryDriver::new();
+    let (faults, client) = (driver.faults(), Client::new(driver));
+    let lock = client.lock("orders/42");
+
+    let first = lock.acquire().await.unwrap();
+    assert!(seen().contains("at_once"));
+    assert!(lock.try_acquire().await.unwrap().is_none());
+    assert!(seen().contains("busy"));
+    assert!(lock.acquire_within(Duration::from_millis(10)).await.is_err());
+    assert!(seen().contains("timed_out"));
+    faults.fail_next(Operation::Acquire, ErrorKind::Denied);
+    assert!(client.lock("orders/43").acquire().await.is_err());
+    assert!(seen().contains("denied"));
+    assert!(client.lock("orders/42").acquire().now_or_never().is_none());
+    assert_eq!(seen(), "", "one that was dropped has no outcome");
+
+    // The first waiter gets it from the backend, the second from the first.
+    let waiting = [(); 2].map(|()| {
+        let lock = lock.clone();
+        let request = async move { lock.acquire().await.unwrap().release().await.unwrap() };
+        tokio::spawn(request.instrument(tracing::info_span!("request")))
+    });
+    tokio::time::sleep(Duration::from_millis(10)).await;
+    first.release().await.unwrap();
+    for one in waiting {
+        one.await.unwrap();
+    }
+    let told = seen();
+    assert_eq!(told.matches("waited").count(), 2, "{told}");
+    assert_eq!(told.matches("tenure.acquire follows request\n").count(), 1, "{told}");
 }

@@ -21,6 +21,7 @@ use tokio::task::JoinHandle;
 use crate::engine::ask::{Ask, CLAIM, HandoverBudget, Terms};
 use crate::engine::hold::{HeldEntry, PassOn, Passing};
 use crate::engine::shared::{Reservation, Shared};
+use crate::telemetry::Origin;
 use crate::value::clock::LeaseInstant;
 use crate::value::error::{Error, ErrorKind, LockName, Result};
 use crate::value::token::OwnerToken;
@@ -180,7 +181,7 @@ impl LocalQueues {
         });
         if let Some(waiter) = first.flatten() {
             held.shared().renewer.watch_over(&lease);
-            drop(waiter.offers.send(Offer::Held(held)));
+            drop(waiter.offers.send(Offer::Held(held, Origin::here())));
         }
     }
 
@@ -297,7 +298,7 @@ impl PassOn for LocalQueues {
         let next = from.passed_on(token, Passing { budget, to });
         from.shared().renewer.watch_over(lease);
         // One that left meanwhile drops it, that is, passes it on in turn.
-        drop(waiter.offers.send(Offer::Held(next)));
+        drop(waiter.offers.send(Offer::Held(next, Origin::here())));
         true
     }
 }
@@ -405,7 +406,7 @@ impl LocalQueue {
 #[derive(Debug)]
 enum Offer {
     /// The lease, to be claimed.
-    Held(HeldEntry),
+    Held(HeldEntry, Origin),
     /// Why waiting failed.
     Failed(Error),
     /// Nobody waits for the others any more: each for itself.
@@ -454,7 +455,8 @@ impl Place {
         let offer = (&mut self.offers).await;
         self.left = true; // whoever offers something has taken this one out
         match offer {
-            Ok(Offer::Held(mut held)) => {
+            Ok(Offer::Held(mut held, origin)) => {
+                origin.leads_here();
                 let claimed = held.claim(self.reservation.take(), self.max_hold);
                 Ok(if claimed { Turn::Held(held) } else { Turn::Over })
             }

@@ -53,19 +53,22 @@ pub(crate) async fn acquire(queues: &Arc<LocalQueues>, ask: &Ask, patience: Pati
             Patience::Unlimited => wait(queues, ask, None).await.map(Some),
         }
     };
-    let outcome = telemetry::in_acquire_span(shared.driver(), &ask.name, yielding(work)).await;
-    let (how, held) = match outcome {
-        Ok(Some(Won { held, how })) => (how, Ok(Some(held))),
-        Ok(None) => (Acquired::Busy, Ok(None)),
-        Err(error) => (Acquired::Failed(error.kind()), Err(error.during(shared.driver(), "acquire", &ask.name))),
-    };
-    let since = acquiring.ends(how);
-    held.map(|held| {
-        held.map(|mut held| {
-            held.is_held(since);
-            held
-        })
-    })
+    let outcome = |ended: &Result<Option<Won>>| how(ended).outcome();
+    let ended = telemetry::in_acquire_span(shared.driver(), &ask.name, yielding(work), outcome).await;
+    let since = acquiring.ends(how(&ended));
+    let won = ended.map_err(|error| error.during(shared.driver(), "acquire", &ask.name))?;
+    Ok(won.map(|Won { mut held, .. }| {
+        held.is_held(since);
+        held
+    }))
+}
+
+fn how(ended: &Result<Option<Won>>) -> Acquired {
+    match ended {
+        Ok(Some(won)) => won.how,
+        Ok(None) => Acquired::Busy,
+        Err(error) => Acquired::Failed(error.kind()),
+    }
 }
 
 /// A lock that was granted, and how.

@@ -328,7 +328,8 @@ impl ByKind {
     }
 }
 
-fn label(kind: ErrorKind) -> &'static str {
+/// What a label says of an error.
+pub(super) fn label(kind: ErrorKind) -> &'static str {
     match kind {
         ErrorKind::TimedOut => "timed_out",
         ErrorKind::Lost => "lost",

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::meters::instrument::{ByKind, ByName, Counter, Gauge, Histogram, Labels, Level, Meter, Only, Since, Unit};
+use crate::meters::instrument::{
+    ByKind, ByName, Counter, Gauge, Histogram, Labels, Level, Meter, Only, Since, Unit, label,
+};
 use crate::value::error::{ErrorKind, LockName};
 use crate::value::ttl::LostReason;
 
@@ -105,9 +107,9 @@ impl OfName {
         Self {
             wait: Histogram::new(WAIT, labels.clone()),
             hold: Histogram::new(HOLD, labels.clone()),
-            at_once: outcome(ACQUIRES, "at_once"),
-            waited: outcome(ACQUIRES, "waited"),
-            busy: outcome(ACQUIRES, "busy"),
+            at_once: outcome(ACQUIRES, Acquired::AtOnce.outcome()),
+            waited: outcome(ACQUIRES, Acquired::Waited.outcome()),
+            busy: outcome(ACQUIRES, Acquired::Busy.outcome()),
             timed_out: outcome(ACQUIRES, "timed_out"),
             cancelled: outcome(ACQUIRES, "cancelled"),
             failed: ByKind::new(ACQUIRES, labels.with("outcome", "failed")),
@@ -240,6 +242,18 @@ pub(crate) enum Acquired {
     /// There was no patience.
     Busy,
     Failed(ErrorKind),
+}
+
+impl Acquired {
+    /// As the metrics' label, with the kind of the error where that is one.
+    pub(crate) fn outcome(self) -> &'static str {
+        match self {
+            Self::AtOnce => "at_once",
+            Self::Waited => "waited",
+            Self::Busy => "busy",
+            Self::Failed(kind) => label(kind),
+        }
+    }
 }
 
 impl Acquiring<'_> {

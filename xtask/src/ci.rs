@@ -50,7 +50,6 @@ pub(crate) fn run(options: &test::Options) -> Outcome {
     options.begin();
     setup::prepare(Install::Allowed)?;
     run_step(&["fmt", "--all", "--check"])?;
-    run_step(&["clippy", "--quiet", "--workspace", "--all-targets", "--all-features", "--", "-D", "warnings"])?;
     dependencies()?;
     book::build()?;
     let built = programs::build()?;
@@ -61,6 +60,8 @@ pub(crate) fn run(options: &test::Options) -> Outcome {
 
 /// What computes and needs no server: while tests wait for theirs, there is time for it.
 fn beside_the_tests() -> Outcome {
+    let all = ["clippy", "--quiet", "--workspace", "--all-targets", "--all-features", "--", "-D", "warnings"];
+    steps::run(&mut cargo_giving_way(&all))?;
     for (package, sets) in FEATURES {
         for features in *sets {
             let base = ["clippy", "--quiet", "--package", package, "--no-default-features", "--features", features];

@@ -38,24 +38,25 @@ pub(crate) fn run(options: &Options) -> Outcome {
     run_built(options, &programs::build()?, || Ok(()))
 }
 
-/// Runs every test that was built: those with servers, which mostly wait, and beside them what computes, `more` as its last. That
-/// takes what the others leave of the machine. Who waits for servers does not call cargo: one of its commands waits for the other.
+/// Runs every test that was built: those with servers, which mostly wait, and beside them what computes, and what compiles, `more`
+/// as its last. These take what the others leave of the machine. Only what compiles calls cargo: one of its commands waits for
+/// the other.
 pub(crate) fn run_built(options: &Options, built: &Built, more: impl FnOnce() -> Outcome + Send) -> Outcome {
     let install = if options.no_install { Install::Never } else { Install::Allowed };
     let python = setup::python_with_redis(install)?;
     others::fetch(install);
     thread::scope(|scope| {
-        let computing = scope.spawn(|| {
-            again::tests(&built.tests, &[Lane::Computing])?;
-            examples()?;
-            more()
-        });
-        let waiting = with_servers(options, built, &python);
-        let computed = computing.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-        match (waiting, computed) {
-            (Err(Failure(one)), Err(Failure(other))) => Err(Failure(format!("{one}; {other}"))),
-            (waiting, computed) => waiting.and(computed),
+        let computing = scope.spawn(|| again::tests(&built.tests, &[Lane::Computing]).map(drop));
+        let compiling = scope.spawn(|| examples().and_then(|()| more()));
+        let waited = with_servers(options, built, &python);
+        let end = |thread: thread::ScopedJoinHandle<'_, Outcome>| {
+            thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        };
+        let failed: Vec<_> = [waited, end(computing), end(compiling)].into_iter().filter_map(Result::err).collect();
+        if failed.is_empty() {
+            return Ok(());
         }
+        Err(Failure(failed.into_iter().map(|Failure(why)| why).collect::<Vec<_>>().join("; ")))
     })
 }
 

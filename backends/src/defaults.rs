@@ -94,7 +94,8 @@ pub(crate) fn postgres(logged: bool) -> Defaults {
         .with_attempts(10_000)
         .with_dead_letters(100_000);
     let reentrant = ReentrantCapabilities::new(OwnerScope::Backend, 100);
-    Defaults { locks, reentrant, queue: Some(queue), census: None }
+    let census = Some(CensusCapabilities::new(CensusOrder::Sorted));
+    Defaults { locks, reentrant, queue: Some(queue), census }
 }
 
 /// A MySQL or MariaDB database.
@@ -180,7 +181,8 @@ pub(crate) fn etcd() -> Defaults {
         .with_attempts(10_000)
         .with_dead_letters(100_000);
     let reentrant = ReentrantCapabilities::new(OwnerScope::Backend, 1_000);
-    Defaults { locks, reentrant, queue: Some(queue), census: None }
+    let census = Some(CensusCapabilities::new(CensusOrder::None).with_max_page(100));
+    Defaults { locks, reentrant, queue: Some(queue), census }
 }
 
 fn millis_up_to(max: Duration) -> TtlRange {

@@ -129,10 +129,14 @@ pub(crate) fn places_in<'a>(found: &'a GetResponse, keys: &'a NameKeys) -> impl 
 }
 
 pub(crate) fn hold_in(found: &GetResponse) -> Option<HoldSeen> {
-    found.kvs().first().map(|key| HoldSeen {
+    found.kvs().first().map(hold_of)
+}
+
+pub(crate) fn hold_of(key: &KeyValue) -> HoldSeen {
+    HoldSeen {
         record: Record::decode(key.value()),
         granted: key.create_revision(),
         written: key.mod_revision(),
         lease: key.lease(),
-    })
+    }
 }

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use etcd_client::{Compare, CompareOp};
-use tenure_core::driver::{Backend, DelayQueue, DistributedLock, ReentrantLock};
+use tenure_core::driver::{Backend, Census, DelayQueue, DistributedLock, ReentrantLock};
 use tenure_core::{Error, ErrorKind, FencingToken, LockName, Result};
 
 use crate::config::EtcdConfig;
@@ -136,7 +136,8 @@ impl From<EtcdDriver> for Backend {
         let locks: Arc<dyn DistributedLock> = driver.clone();
         let reentrant: Arc<dyn ReentrantLock> = driver.clone();
         let queue: Arc<dyn DelayQueue> = driver.clone();
-        Self::new(locks).with_reentrant(reentrant).with_queue(queue).with_doctor(driver)
+        let census: Arc<dyn Census> = driver.clone();
+        Self::new(locks).with_reentrant(reentrant).with_queue(queue).with_census(census).with_doctor(driver)
     }
 }
 

@@ -59,6 +59,18 @@ impl Keyspace {
         &keys.base[self.root.len()..]
     }
 
+    /// The range of the keys of all names that begin so. The keys of no name are in it as well, if the prefix is empty.
+    pub(crate) fn under(&self, prefix: &[u8]) -> (Vec<u8>, Vec<u8>) {
+        let mut from = self.root.clone();
+        encode(prefix, &mut from);
+        // Keys have bytes below 0x7f only, and end with one that can be counted up.
+        let mut end = from.clone();
+        if let Some(last) = end.last_mut() {
+            *last += 1;
+        }
+        (from, end)
+    }
+
     pub(crate) fn parse<'a>(&self, key: &'a [u8]) -> Parsed<'a> {
         let Some(rest) = key.strip_prefix(self.root.as_slice()) else { return Parsed::Foreign };
         let Some(slash) = rest.iter().position(|byte| *byte == b'/') else { return Parsed::Foreign };
@@ -199,6 +211,20 @@ mod tests {
         let roots = ["a", "a/b", "a/b/hold", "a/b/wait", "a/b/wait/c", "ab"].map(|prefix| Keyspace::new(prefix).root);
         for (one, root) in roots.iter().enumerate() {
             assert!(roots.iter().enumerate().all(|(other, begins)| one == other || !begins.starts_with(root)));
+        }
+    }
+
+    #[test]
+    fn the_range_of_a_prefix_has_the_names_that_begin_so() {
+        let space = Keyspace::new("ns");
+        let names = [&b"a"[..], b"ab", b"a/b", b"b", b"a%", b"a\0", b"a\xff", b"\xff", b"\xff\xff", b"@", b"`"];
+        for prefix in names.into_iter().chain([&b""[..], b"a\xff\xff"]) {
+            let (from, end) = space.under(prefix);
+            for name in names {
+                let keys = space.of(&LockName::new(name).unwrap());
+                let within = (&from..&end).contains(&&keys.hold());
+                assert_eq!(within, name.starts_with(prefix), "{} {}", prefix.escape_ascii(), name.escape_ascii());
+            }
         }
     }
 

@@ -45,6 +45,7 @@
 mod abandon;
 mod answer;
 mod ask;
+mod census;
 mod config;
 mod doctor;
 mod driver;

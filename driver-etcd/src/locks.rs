@@ -182,7 +182,7 @@ impl Inner {
 
     /// The holder as operators see it; `None` if its lease has ended. For how long it has been held is not known: etcd
     /// stores no times, and a client's clock would not be the backend's.
-    async fn holder(&self, hold: HoldSeen) -> Result<Option<Holder>> {
+    pub(crate) async fn holder(&self, hold: HoldSeen) -> Result<Option<Holder>> {
         let remaining = match hold.lease {
             0 => None,
             lease => match self.leases.remaining(lease).await? {

@@ -5,7 +5,7 @@ mod common;
 use std::time::Duration;
 
 use common::*;
-use tenure_core::driver::{DistributedLock as _, Queueing};
+use tenure_core::driver::{Census as _, DistributedLock as _, HeldPage, Queueing};
 use tenure_core::{Client, OwnerId, OwnerToken};
 use tenure_testkit::{EtcdCluster, TcpProxy};
 
@@ -46,6 +46,33 @@ async fn a_pair_costs_two_requests() {
         assert!(cheap >= dear, "{cheap} {dear}");
     }
     assert_eq!(requests(&cluster, "Watch"), 0.0, "nobody had to wait");
+}
+
+/// And nothing is listed but the locks of the prefix, whatever else it has: sessions, the base of fences, places, keys of others.
+#[tokio::test]
+async fn a_page_of_held_locks_costs_two_requests_and_one_for_each_lock() {
+    const HELD: usize = 30;
+    let cluster = server();
+    let (driver, mut etcd) = (driver(&cluster), raw(&cluster).await);
+    let names: Vec<_> = (0..HELD).map(|number| name(&format!("held/{number:02}"))).collect();
+    for name in &names {
+        granted(driver.acquire(&request(name, OwnerToken::random(), 600)).await);
+    }
+    busy(driver.acquire(&joining(&names[0], OwnerToken::random(), 600, 600)).await);
+    for foreign in ["tenure/%/hold", "tenure/a%2f/hold", "tenure/x/hold/y", "tenure0/x/hold"] {
+        etcd.put(foreign, "", None).await.unwrap();
+    }
+    let asked = |method| requests(&cluster, method);
+    let counted = || ["Range", "Txn", "LeaseTimeToLive"].map(asked);
+    let before = counted();
+    let page = driver.held(b"", None, 100).await.unwrap();
+    let after = counted();
+    let told: Vec<_> = page.locks.iter().map(|lock| lock.name.clone()).collect();
+    assert_eq!((told, page.next), (names, None));
+    assert_eq!(page.locks.iter().map(|lock| lock.waiters.unwrap()).collect::<Vec<_>>()[..2], [1, 0]);
+    assert_eq!(std::array::from_fn(|at| after[at] - before[at]), [1.0, 1.0, HELD as f64]);
+    assert_eq!(driver.held(b"hel.", None, 100).await.unwrap(), HeldPage::new(Vec::new(), None));
+    assert_eq!(counted(), [after[0] + 1.0, after[1], after[2]], "nothing else is asked where nothing is held");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

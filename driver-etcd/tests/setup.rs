@@ -134,6 +134,8 @@ async fn a_change_of_users_makes_a_client_sign_in_again() {
             async move { lock.try_acquire().await.unwrap().unwrap().release().await.unwrap() }
         }));
         taken.await;
+        let listed = client.held_locks("").next().await.unwrap().unwrap();
+        assert_eq!(listed.name.as_bytes(), b"held", "the documented rights are enough for the list");
     }
     let renewed = std::time::Instant::now();
     while renewed.elapsed() < 4 * SECOND {

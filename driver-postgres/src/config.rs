@@ -21,7 +21,7 @@ use tenure_core::{Error, ErrorKind, FenceFloor, Result};
 /// | part of the URL | what | default |
 /// |---|---|---|
 /// | `postgres://user:password@host:port,…/database` | the server; of several, the first that takes writes | port 5432, the database of the user's name |
-/// | `migrate` | make the schema `tenure`, if it is not there | `false` |
+/// | `migrate` | make the schema `tenure`, if it is not there; add the list of held locks, if that is missing | `false` |
 /// | `logged` | with `migrate`: leases survive a crash, and each grant costs a flush | `false` |
 /// | `longest_ttl_ms` | with `migrate`: the longest lease, and the time without grants after a crash | 60000 |
 /// | `listen` | `host:port` of the server itself, where the host is a pooler in transaction mode | the host |
@@ -80,7 +80,8 @@ impl PostgresConfig {
     /// The largest [`max_depth`](Self::max_depth): an entry writes all entries of its hold.
     pub const DEEPEST: u32 = 10_000;
 
-    /// Makes the schema on connecting, if it is not there. Needs the right to create a schema in the database.
+    /// Makes the schema on connecting, if it is not there. Needs the right to create a schema in the database. The list of held locks
+    /// is added to a schema that was made without it, if this user owns the schema.
     pub fn migrate(mut self, install: Install) -> Self {
         self.install = Some(install);
         self

@@ -80,6 +80,10 @@ impl From<PostgresDriver> for Backend {
     fn from(driver: PostgresDriver) -> Self {
         let driver = Arc::new(driver);
         let queue = Arc::new(PostgresQueue::new(driver.connections.clone()));
-        Self::new(driver.clone()).with_reentrant(driver.clone()).with_queue(queue).with_doctor(driver)
+        Self::new(driver.clone())
+            .with_reentrant(driver.clone())
+            .with_queue(queue)
+            .with_census(driver.clone())
+            .with_doctor(driver)
     }
 }

@@ -1,5 +1,6 @@
 //! Locks and delay queues in a PostgreSQL database that is there already, for [tenure](https://docs.rs/tenure).
 
+mod census;
 mod config;
 mod connection;
 mod doctor;
@@ -15,7 +16,7 @@ mod tls;
 
 pub use config::{Install, PostgresConfig};
 pub use driver::PostgresDriver;
-pub use schema::install_sql;
+pub use schema::{census_sql, install_sql};
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

@@ -277,7 +277,7 @@ impl PostgresDriver {
     }
 }
 
-fn column<'a, T: FromSql<'a>>(row: &'a Row, at: usize) -> Result<T> {
+pub(crate) fn column<'a, T: FromSql<'a>>(row: &'a Row, at: usize) -> Result<T> {
     row.try_get(at).map_err(|error| odd().with_source(error))
 }
 
@@ -305,7 +305,11 @@ fn renewed<'a>(rows: Result<Vec<Row>>, names: impl ExactSizeIterator<Item = &'a 
 }
 
 fn inspection(rows: &[Row]) -> Result<Inspection> {
-    let row = rows.first().ok_or_else(odd)?;
+    inspection_of(rows.first().ok_or_else(odd)?)
+}
+
+/// What the first seven columns say.
+pub(crate) fn inspection_of(row: &Row) -> Result<Inspection> {
     let fence: Option<i64> = column(row, 2)?;
     let damaged = || Error::new(ErrorKind::Damaged, "the row of the lock cannot be read");
     let holder = match fence {

@@ -24,8 +24,17 @@ pub fn install_sql(install: Install) -> String {
         .replace("{unlogged}", if install.logged { "" } else { "UNLOGGED" })
         .replace("{logged}", if install.logged { "true" } else { "false" })
         .replace("{longest}", &micros(install.longest_ttl).to_string());
-    [lock.as_str(), include_str!("../sql/queue.sql"), include_str!("../sql/rights.sql")].join("\n")
+    [lock.as_str(), include_str!("../sql/queue.sql"), CENSUS, include_str!("../sql/rights.sql")].join("\n")
 }
+
+/// The statements that add the list of held locks to a schema that was made without it: nothing else needs them. They belong to the
+/// owner of the schema; a program then needs `GRANT EXECUTE ON FUNCTION tenure.held TO app`. May be run again.
+#[must_use]
+pub fn census_sql() -> &'static str {
+    CENSUS
+}
+
+const CENSUS: &str = include_str!("../sql/census.sql");
 
 /// What a database says of its schema.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,9 +46,13 @@ pub(crate) struct Installed {
 /// Makes the schema, if it is not there. Clients that do so at once wait for each other.
 pub(crate) async fn install(client: &Client, install: Install) -> Result<()> {
     Ttl::new(install.longest_ttl)?;
-    let there = "SELECT to_regclass('tenure.setting') IS NOT NULL";
-    if one_row(client, there).await?.try_get(0).map_err(|_| odd())? {
-        return Ok(());
+    let there =
+        "SELECT to_regclass('tenure.setting') IS NOT NULL, to_regprocedure('tenure.held(bytea,integer)') IS NOT NULL";
+    let row = one_row(client, there).await?;
+    match (row.try_get(0).map_err(|_| odd())?, row.try_get(1).map_err(|_| odd())?) {
+        (true, true) => return Ok(()),
+        (true, false) => return add_census(client).await,
+        (false, _) => {}
     }
     let all = format!(
         "BEGIN; SELECT pg_advisory_xact_lock(1952804455); \
@@ -59,6 +72,17 @@ pub(crate) async fn install(client: &Client, install: Install) -> Result<()> {
                 error => error,
             })
         }
+    }
+}
+
+/// Adds the list of held locks to a schema that was made without it. Everything else works without: whoever may not, need not.
+async fn add_census(client: &Client) -> Result<()> {
+    let all = format!("BEGIN; SELECT pg_advisory_xact_lock(1952804455); {CENSUS} COMMIT");
+    let Err(error) = client.batch_execute(&all).await else { return Ok(()) };
+    let _ = client.batch_execute("ROLLBACK").await;
+    match failed(error) {
+        error if error.kind() == ErrorKind::Denied => Ok(()),
+        error => Err(error),
     }
 }
 

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use sql::{LONGEST, Tables, install};
 use tenure_core::driver::{
-    AcquireRequest, Backend, Delay, DelayQueueExt as _, DistributedLock as _, Extension, Handing, Hold, Lease,
-    NewMessage, Payload, Queueing, ReceiveRequest, Settle, Settlement, Ttl,
+    AcquireRequest, Backend, Census as _, Delay, DelayQueueExt as _, DistributedLock as _, Extension, Handing, Hold,
+    Lease, NewMessage, Payload, Queueing, ReceiveRequest, Settle, Settlement, Ttl,
 };
 use tenure_core::queue::QueueName;
 use tenure_core::{LockName, OwnerToken};
@@ -85,6 +85,7 @@ async fn costs(tables: Tables) -> Vec<(&'static str, u64, bool)> {
     counting.count("acquire, ask again", driver.acquire(&request(two).with_queue(join))).await.unwrap();
     counting.count("renew", driver.renew(ttl, &[hold(&name, one), hold(&name, three)])).await;
     counting.count("inspect", driver.inspect(&name)).await.unwrap();
+    counting.count("held", driver.held(b"", None, 500)).await.unwrap();
     counting.count("release, somebody waits", driver.release(&hold(&name, one))).await.unwrap();
     counting.count("acquire, handed over", driver.acquire(&request(two).with_queue(join))).await.unwrap();
     counting.count("release, nobody waits any more", driver.release(&hold(&name, two))).await.unwrap();
@@ -140,6 +141,7 @@ async fn every_method_is_one_statement_and_flushes_once_at_most() {
         ("acquire, ask again", 0, 0),
         ("renew", 0, 1),
         ("inspect", 0, 0),
+        ("held", 0, 0),
         ("release, somebody waits", 0, 1),
         ("acquire, handed over", 0, 1),
         ("release, nobody waits any more", 0, 1),

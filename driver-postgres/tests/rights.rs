@@ -7,7 +7,7 @@ use std::time::Duration;
 use sql::{Answer, GRANTS, Listener, Request, Tables, code, guard, inspect, install, installed, session, session_at};
 use tenure_core::driver::ForceReleased;
 use tenure_core::{Client, ErrorKind};
-use tenure_postgres::PostgresDriver;
+use tenure_postgres::{PostgresDriver, census_sql};
 use tenure_testkit::{PostgresOptions, PostgresServer};
 use tokio_postgres::error::SqlState;
 
@@ -73,6 +73,9 @@ async fn the_driver_works_with_the_documented_rights() {
     let next = waiting.await.unwrap().unwrap();
     assert!(next.fence() > first);
     assert_eq!(one.lock("a").force_release_if(next.fence()).await.unwrap(), ForceReleased::Released);
+    let kept = one.lock("b").ttl(Duration::from_secs(2)).acquire().await.unwrap();
+    let listed = other.held_locks("b").next().await.unwrap().unwrap();
+    assert_eq!((listed.name.as_bytes(), listed.holder.fence), (&b"b"[..], Some(kept.fence())));
     let jobs = one.queue_of_bytes("jobs").unwrap();
     jobs.push(&b"work".to_vec()).await.unwrap();
     jobs.receive().await.unwrap().ack().await.unwrap();
@@ -93,6 +96,34 @@ async fn missing_rights_are_named_with_the_statement_that_gives_them() {
         assert_eq!(error.kind(), ErrorKind::Denied, "{missing}: {error:#}");
         let text = error.to_string();
         assert!(text.contains("GRANT USAGE ON SCHEMA tenure") && text.contains("GRANT EXECUTE"), "{text}");
+    }
+}
+
+/// A schema from before the list of held locks: the list alone is refused, with what to run, and migrating adds it.
+#[tokio::test]
+async fn a_schema_without_the_list_of_held_locks_works_and_gets_it_by_its_statements() {
+    let server = installed(Tables::Unlogged);
+    let url = server.url_for("app", None, "postgres");
+    let migrated =
+        async |url: &str| Client::new(PostgresDriver::connect(&format!("{url}?migrate=true")).await.unwrap());
+    for by_hand in [true, false] {
+        server.sql("postgres", "DROP FUNCTION tenure.held").unwrap();
+        // Whoever may not add it connects all the same.
+        let client = migrated(&url).await;
+        let held = client.lock("a").ttl(Duration::from_secs(2)).acquire().await.unwrap();
+        let error = client.held_locks("").next().await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Misconfigured, "{error:#}");
+        assert!(error.to_string().contains("census_sql()"), "{error}");
+        match by_hand {
+            true => drop(server.script("postgres", census_sql()).unwrap()),
+            false => drop(migrated(&server.url("postgres")).await),
+        }
+        let error = client.held_locks("").next().await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Denied, "{error:#}");
+        assert!(error.to_string().contains("GRANT EXECUTE"), "{error}");
+        server.sql("postgres", GRANTS).unwrap();
+        assert_eq!(client.held_locks("").next().await.unwrap().unwrap().name.as_bytes(), b"a");
+        held.release().await.unwrap();
     }
 }
 

@@ -23,7 +23,8 @@ impl MariaDb {
         let server = MariaDbServer::start(MariaDbOptions::new())?;
         server.create_database(DATABASE)?;
         server.script(DATABASE, &install_sql())?;
-        let row = "CREATE TABLE bare (name VARBINARY(512) PRIMARY KEY, token VARBINARY(32), until DATETIME(6) NOT NULL)";
+        let row =
+            "CREATE TABLE bare (name VARBINARY(512) PRIMARY KEY, token VARBINARY(32), until DATETIME(6) NOT NULL)";
         server.sql(DATABASE, row)?;
         pin_process(server.pid(), pin)?;
         Ok(Self(server))

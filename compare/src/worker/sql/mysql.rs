@@ -7,7 +7,7 @@ use mysql_async::{Conn, Statement};
 use tenure_core::driver::Backend;
 use tenure_mysql::MysqlDriver;
 
-use super::super::ours::client_of;
+use super::super::ours::{OurLane, client_of};
 use super::super::subject::{Lane, Subject};
 use crate::failure::Outcome;
 use crate::job::Job;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tenure_core::driver::{
     CensusCapabilities, CensusOrder, Exclusion, Fencing, Introspection, LeaseRange, LockCapabilities, OwnerScope,
-    Parking, QueueCapabilities, QueueWake, ReentrantCapabilities, TtlRange, Waiting,
+    Parking, QueueCapabilities, QueueWake, ReentrantCapabilities, TtlRange, WaitersCounted, Waiting,
 };
 use tenure_memory::MemoryDriver;
 
@@ -114,7 +114,8 @@ pub(crate) fn mysql() -> Defaults {
         .with_attempts(10_000)
         .with_dead_letters(100_000);
     let reentrant = ReentrantCapabilities::new(OwnerScope::Backend, 100);
-    Defaults { locks, reentrant, queue: Some(queue), census: None }
+    let census = Some(CensusCapabilities::new(CensusOrder::Sorted).with_waiters(WaitersCounted::No));
+    Defaults { locks, reentrant, queue: Some(queue), census }
 }
 
 /// Either driver of Redis, where this can break exclusion.

@@ -83,6 +83,10 @@ impl From<MysqlDriver> for Backend {
     fn from(driver: MysqlDriver) -> Self {
         let driver = Arc::new(driver);
         let queue = Arc::new(MysqlQueue::new(driver.connections.clone()));
-        Self::new(driver.clone()).with_reentrant(driver.clone()).with_queue(queue).with_doctor(driver)
+        Self::new(driver.clone())
+            .with_reentrant(driver.clone())
+            .with_queue(queue)
+            .with_census(driver.clone())
+            .with_doctor(driver)
     }
 }

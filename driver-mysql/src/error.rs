@@ -7,6 +7,9 @@ use tenure_core::{Error, ErrorKind};
 pub(crate) const INSTALL: &str = "connect once with migrate=true as a user who may create tables and procedures there, or run the \
                                   statements of tenure_mysql::install_sql() in it";
 
+/// What the server calls a procedure that is not there.
+pub(crate) const NO_PROCEDURE: u16 = 1305;
+
 /// What gives a user the right that is needed.
 const GRANTS: &str = "GRANT EXECUTE ON the_database.* TO the_user";
 
@@ -60,7 +63,7 @@ fn refused(code: u16, state: &str, error: SqlError) -> Error {
         }
         ("TN003", _) | (_, 1290 | 1792 | 1836) => (ErrorKind::Unavailable, "the server is read-only"),
         (_, 1370 | 1044 | 1142 | 1143 | 1227) => return denied(error),
-        (_, 1305 | 1146 | 1318 | 1054) => return missing(error),
+        (_, NO_PROCEDURE | 1146 | 1318 | 1054) => return missing(error),
         (_, 1449) => (
             ErrorKind::Misconfigured,
             "the user who made tenure's procedures is gone: run install_sql() as another one",

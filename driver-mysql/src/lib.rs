@@ -1,5 +1,6 @@
 //! Locks and delay queues in a MySQL or MariaDB database that is there already, for [tenure](https://docs.rs/tenure).
 
+mod census;
 mod config;
 mod connection;
 mod dial;

@@ -226,16 +226,20 @@ fn remaining(rows: &[Row], count: usize) -> Result<Vec<i64>> {
 }
 
 fn inspection(rows: &[Row]) -> Result<Inspection> {
-    let Some(row) = rows.first() else { return Ok(Inspection::default()) };
+    let holder = rows.first().map(holder_of).transpose()?;
+    Ok(Inspection::default().with_holder(holder))
+}
+
+/// What the first six columns say.
+pub(crate) fn holder_of(row: &Row) -> Result<Holder> {
     let damaged = || Error::new(ErrorKind::Damaged, "the row of the lock cannot be read");
     let (label, owner): (Option<Vec<u8>>, Option<Vec<u8>>) = (column(row, 0)?, column(row, 1)?);
     let text = |bytes: Option<Vec<u8>>| bytes.map(String::from_utf8).transpose().map_err(|_| damaged());
-    let holder = Holder::default()
+    Ok(Holder::default()
         .with_label(text(label)?.map(Label::new).transpose().map_err(|_| damaged())?)
         .with_owner(text(owner)?.map(|owner| owner.parse()).transpose().map_err(|_| damaged())?)
         .with_fence(Some(fence_of(column(row, 2)?)?))
         .with_depth(column(row, 3)?)
         .with_held_for(Some(of_micros(column(row, 4)?)))
-        .with_remaining(Some(of_micros(column(row, 5)?)));
-    Ok(Inspection::default().with_holder(Some(holder)))
+        .with_remaining(Some(of_micros(column(row, 5)?))))
 }

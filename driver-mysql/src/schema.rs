@@ -1,10 +1,10 @@
 //! Tables and procedures: their statements, and whether a database has them.
 
 use mysql_async::prelude::Queryable as _;
-use mysql_async::{Conn, Row};
+use mysql_async::{Conn, Error as SqlError, Row};
 use tenure_core::{Error, ErrorKind, Result};
 
-use crate::error::{INSTALL, failed, misconfigured, odd};
+use crate::error::{INSTALL, NO_PROCEDURE, failed, misconfigured, odd};
 use crate::row::column;
 
 /// Which procedures this release calls.
@@ -28,20 +28,32 @@ pub fn install_sql() -> String {
     format!("DELIMITER //\n{}\n//\nDELIMITER ;\n", statements().join(BETWEEN))
 }
 
+/// Procedures keep the mode that they were made in.
+const MODE: &str = "SET SESSION sql_mode = 'STRICT_ALL_TABLES'";
+
 fn statements() -> Vec<String> {
     let files = [
-        "SET SESSION sql_mode = 'STRICT_ALL_TABLES'",
+        MODE,
         include_str!("../sql/lock.sql"),
         include_str!("../sql/queue.sql"),
+        CENSUS,
         include_str!("../sql/about.sql"),
     ];
-    let text = files.map(str::trim_end).join(BETWEEN).replace("{now}", NOW).replace("{version}", &VERSION.to_string());
+    written(&files)
+}
+
+/// The list of held locks. Nothing else needs it, so that it is no reason for another version.
+const CENSUS: &str = include_str!("../sql/census.sql");
+
+fn written(files: &[&str]) -> Vec<String> {
+    let files: Vec<&str> = files.iter().map(|file| file.trim_end()).collect();
+    let text = files.join(BETWEEN).replace("{now}", NOW).replace("{version}", &VERSION.to_string());
     text.split(BETWEEN).map(str::to_owned).collect()
 }
 
 /// Makes what this release needs, if it is not there. Clients that do so at once wait for each other.
 pub(crate) async fn install(conn: &mut Conn) -> Result<()> {
-    if matches!(version(conn).await, Ok(VERSION..)) {
+    if lacking(conn).await == Lacking::Nothing {
         return Ok(());
     }
     let waited: Option<Option<i64>> =
@@ -49,8 +61,10 @@ pub(crate) async fn install(conn: &mut Conn) -> Result<()> {
     if waited != Some(Some(1)) {
         return Err(Error::new(ErrorKind::Unavailable, "another client is making tenure's tables since a minute"));
     }
-    if matches!(version(conn).await, Ok(VERSION..)) {
-        return Ok(());
+    match lacking(conn).await {
+        Lacking::Nothing => return Ok(()),
+        Lacking::Census => return add_census(conn).await,
+        Lacking::All => {}
     }
     for statement in statements() {
         conn.query_drop(statement).await.map_err(|error| match failed(error) {
@@ -61,6 +75,37 @@ pub(crate) async fn install(conn: &mut Conn) -> Result<()> {
             }
             error => error,
         })?;
+    }
+    Ok(())
+}
+
+/// What a database does not have of this release.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Lacking {
+    Nothing,
+    /// The list of held locks: its tables and procedures are from before it.
+    Census,
+    All,
+}
+
+async fn lacking(conn: &mut Conn) -> Lacking {
+    match version(conn).await {
+        Ok(VERSION) => match conn.query_drop("CALL tenure_held('', 0)").await {
+            Err(SqlError::Server(server)) if server.code == NO_PROCEDURE => Lacking::Census,
+            _ => Lacking::Nothing,
+        },
+        Ok(VERSION..) => Lacking::Nothing,
+        _ => Lacking::All,
+    }
+}
+
+/// Everything else works without: a user who may not add it connects all the same.
+async fn add_census(conn: &mut Conn) -> Result<()> {
+    for statement in written(&[MODE, CENSUS]) {
+        match conn.query_drop(statement).await.map_err(failed) {
+            Err(error) if error.kind() == ErrorKind::Denied => return Ok(()),
+            other => other?,
+        }
     }
     Ok(())
 }

@@ -9,7 +9,7 @@ use mysql_async::prelude::Queryable as _;
 use tenure_core::ErrorKind;
 use tenure_core::driver::{Backend, DelayQueueExt as _, ForceReleased, Released, Settle, Settlement, Ttl};
 use tenure_core::queue::QueueName;
-use tenure_mysql::MysqlDriver;
+use tenure_mysql::{MysqlDriver, install_sql};
 use tenure_testkit::{MariaDbOptions, MariaDbServer};
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -36,6 +36,10 @@ async fn the_driver_works_with_the_documented_right() {
     assert_eq!(locks.acquire(&late).await.unwrap_err().kind(), ErrorKind::NotHeld);
     granted(locks, &request("a", MINUTE)).await;
     assert_eq!(locks.force_release(&first.name, None).await.unwrap(), ForceReleased::Released);
+    let kept = request("b", MINUTE);
+    granted(locks, &kept).await;
+    let listed = backend.census().unwrap().held(b"b", None, 9).await.unwrap().locks;
+    assert_eq!(listed.iter().map(|lock| &lock.name).collect::<Vec<_>>(), [&kept.name]);
     let (queue, jobs) = (backend.queue().unwrap(), QueueName::new("jobs").unwrap());
     queue.push(&jobs, &[message("x")]).await.unwrap();
     let received = queue.receive(&receive(&jobs, 1)).await.unwrap().deliveries;
@@ -65,6 +69,33 @@ async fn a_missing_right_and_missing_tables_are_named_with_what_helps() {
     let error = told(&format!("{empty}?migrate=true")).await;
     assert_eq!(error.kind(), ErrorKind::Denied);
     assert!(error.to_string().contains("may not create") && error.to_string().contains("install_sql()"), "{error}");
+}
+
+/// Procedures from before the list of held locks: the list alone is refused, with what to run, and migrating adds it.
+#[tokio::test]
+async fn a_database_without_the_list_of_held_locks_works_and_gets_it_by_migrating() {
+    let server = with_user();
+    server.sql("", "GRANT EXECUTE ON app.* TO worker").unwrap();
+    let migrated = async |url: String| MysqlDriver::connect(&format!("{url}?migrate=true")).await.unwrap();
+    for by_hand in [true, false] {
+        server.sql(DATABASE, "DROP PROCEDURE tenure_held").unwrap();
+        // A user who may not add it connects all the same.
+        let backend: Backend = migrated(server.url_for("worker", "secret", DATABASE)).await.into();
+        let kept = request("a", MINUTE);
+        granted(backend.locks(), &kept).await;
+        let census = backend.census().unwrap();
+        let error = census.held(b"", None, 9).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Misconfigured, "{error:#}");
+        assert!(error.to_string().contains("tenure_held") && error.to_string().contains("install_sql()"), "{error}");
+        match by_hand {
+            true => drop(server.script(DATABASE, &install_sql()).unwrap()),
+            false => drop(migrated(server.url(DATABASE)).await),
+        }
+        let listed = census.held(b"", None, 9).await.unwrap();
+        assert_eq!(listed.locks.iter().map(|lock| &lock.name).collect::<Vec<_>>(), [&kept.name]);
+        backend.locks().release(&hold(&kept)).await.unwrap();
+        assert_eq!(census.held(b"", None, 9).await.unwrap().locks, []);
+    }
 }
 
 #[tokio::test]

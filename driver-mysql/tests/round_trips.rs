@@ -39,7 +39,7 @@ async fn every_method_is_one_statement_that_is_prepared_once() {
     let server = start(MariaDbOptions::new());
     let backend = backend(&server).await;
     let (locks, queue, jobs) = (backend.locks(), backend.queue().unwrap(), QueueName::new("jobs").unwrap());
-    let ttl = Ttl::new(MINUTE).unwrap();
+    let (ttl, census) = (Ttl::new(MINUTE).unwrap(), backend.census().unwrap());
     // Once for all, so that names are there and statements prepared.
     for last in [false, true] {
         let (first, other) = (request("a", MINUTE), request("a", MINUTE));
@@ -47,6 +47,7 @@ async fn every_method_is_one_statement_that_is_prepared_once() {
         costs.push(("acquire that is busy", cost(&server, locks.acquire(&other)).await.0, [2, 0]));
         costs.push(("renew", cost(&server, locks.renew(ttl, &[hold(&first)])).await.0, [3, 1]));
         costs.push(("inspect", cost(&server, locks.inspect(&first.name)).await.0, [1, 0]));
+        costs.push(("held", cost(&server, census.held(b"", None, 500)).await.0, [1, 0]));
         costs.push(("release", cost(&server, locks.release(&hold(&first))).await.0, [1, 1]));
         costs.push(("abandon", cost(&server, locks.abandon(&hold(&other))).await.0, [2, 2]));
         costs.push(("receive of nothing", cost(&server, queue.receive(&receive(&jobs, 5))).await.0, [4, 0]));

@@ -20,6 +20,8 @@ use crate::scheme::{self, Scheme, invalid};
 /// | `memory:NAME` | `memory` | the store that this process knows by that name; all its clients meet in it |
 /// | `sqlite:PATH`, `sqlite:///PATH` | `sqlite` | a file of this machine; made if it is not there, in a folder that is |
 /// | `sqlite:` | `sqlite` | the file of this user: `tenure/locks.db` in `$XDG_STATE_HOME` or `~/.local/state` |
+/// | `postgres://user[:password]@host[:port],…[/database]` | `postgres` | a PostgreSQL server; also `postgresql://` |
+/// | `mysql://user[:password]@host[:port]/database` | `mysql` | a MySQL or MariaDB server; also `mariadb://` |
 /// | `redis://[user[:password]@]host[:port][/db]` | `redis` | a Redis server |
 /// | `redis+unix:///path` | `redis` | a Redis server on this machine |
 /// | `redis+cluster://host[:port],host[:port]…` | `redis` | a Redis Cluster |

@@ -275,3 +275,6 @@ fn jittered(pause: Duration, request: &AcquireRequest) -> Duration {
     let part = f64::from(seed % 1024) / 1024.0;
     pause + pause.mul_f64(0.5 * part).min(Duration::from_millis(10))
 }
+
+#[cfg(test)]
+mod tests;

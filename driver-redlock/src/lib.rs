@@ -51,6 +51,8 @@ mod slots;
 mod standing;
 mod telemetry;
 mod url;
+#[cfg(test)]
+mod world;
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

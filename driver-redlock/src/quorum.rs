@@ -169,8 +169,10 @@ impl Election {
         if !self.elsewhere.is_empty() {
             return Decision::Lost(Defeat::Elsewhere);
         }
-        if self.fence.is_some() && self.agreed.len() >= needed {
-            return Decision::Won { fence: self.fence.unwrap_or_default() };
+        if let Some(fence) = self.fence
+            && self.agreed.len() >= needed
+        {
+            return Decision::Won { fence };
         }
         if self.usable().or(self.pending).len() < needed {
             return Decision::Lost(self.defeat());

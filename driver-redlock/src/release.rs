@@ -183,22 +183,4 @@ impl Forced {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_forced_release_tells_what_a_majority_had() {
-        let verdict = |released, changed, not_held| {
-            let forced = Forced { released, changed, not_held };
-            forced.verdict(5 - released - changed - not_held, 3)
-        };
-        assert_eq!(verdict(3, 2, 0), Some(ForceReleased::Released), "two nodes know it by a greater fence");
-        assert_eq!(verdict(2, 0, 2), Some(ForceReleased::Released), "it may have had the node that is away");
-        assert_eq!(verdict(1, 3, 1), Some(ForceReleased::Changed));
-        assert_eq!(verdict(0, 2, 1), Some(ForceReleased::Changed));
-        assert_eq!(verdict(2, 2, 0), None, "either may have the node that is away");
-        assert_eq!(verdict(1, 1, 3), Some(ForceReleased::NotHeld), "neither had a majority");
-        assert_eq!(verdict(0, 0, 3), Some(ForceReleased::NotHeld));
-        assert_eq!(verdict(2, 0, 0), None);
-    }
-}
+mod tests;

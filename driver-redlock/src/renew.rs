@@ -183,3 +183,6 @@ impl Drop for Healing {
         self.slot.state().standing.settle_healing(self.node, self.healed);
     }
 }
+
+#[cfg(test)]
+mod tests;

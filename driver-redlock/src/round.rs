@@ -150,14 +150,8 @@ impl<'a> Round<'a> {
     pub(crate) async fn decide_one(&mut self) -> Option<Decision> {
         let answer = self.pending.next().await?;
         let event = self.take_in(answer);
-        match self.election.take(event) {
-            Decision::Wait => None,
-            Decision::Raise { nodes, fence } => {
-                self.raise(nodes, fence);
-                None
-            }
-            decided => Some(decided),
-        }
+        // No raise: a majority of one agrees with itself.
+        Some(self.election.take(event)).filter(|decision| *decision != Decision::Wait)
     }
 
     /// Ends a round in which nothing was won and nothing is on its way.

@@ -143,6 +143,28 @@ mod tests {
         assert_eq!(applied(vec![fault(full), fault(away)]).0, full);
         assert_eq!(applied(vec![fault(full), fault(denied), fault(ErrorKind::NotHeld)]).0, ErrorKind::NotHeld);
         assert_eq!(applied(vec![fault(denied), fault(open), fault(ErrorKind::NotHeld)]), (open, true));
+        assert_eq!(applied(vec![fault(away), fault(ErrorKind::Closed)]).0, away, "it may be there the next time");
+    }
+
+    #[test]
+    fn all_clients_prefer_the_nodes_in_the_same_order() {
+        let shared = shared();
+        let order = |name: &str| shared.order(&LockName::new(name).unwrap()).collect::<Vec<_>>();
+        // As in earlier versions, which may be running beside this one.
+        assert_eq!((order("a"), order("c"), order("g")), (vec![0, 1, 2], vec![1, 2, 0], vec![2, 0, 1]));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_driver_that_was_closed_asks_nobody_and_an_open_one_goes_on_with_what_was_left() {
+        let shared = shared();
+        std::thread::scope(|scope| scope.spawn(|| shared.background.push(async {})).join().unwrap());
+        tokio::task::yield_now().await;
+        assert_eq!(shared.background.len(), 1, "there was no runtime");
+        shared.ensure_open().unwrap();
+        tokio::task::yield_now().await;
+        assert_eq!(shared.background.len(), 0);
+        shared.closed.store(true, Ordering::Release);
+        assert_eq!(shared.ensure_open().unwrap_err().kind(), ErrorKind::Closed);
     }
 
     #[tokio::test(start_paused = true)]

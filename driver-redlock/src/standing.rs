@@ -229,6 +229,9 @@ mod tests {
             assert_eq!((standing.is_held(), standing.fence()), (false, None));
             assert!(standing.win(fence(), all()));
         }
+        let mut ended = Standing::default();
+        ended.end();
+        assert!(!ended.adopt() && !ended.is_held() && !ended.win(fence(), all()), "it is over");
     }
 
     #[test]
@@ -244,6 +247,13 @@ mod tests {
         assert!(ended.begin_healing(2));
         ended.end();
         assert!(!ended.send_healing(2) && !ended.begin_healing(1));
+        let mut ended = won();
+        ended.end();
+        assert!(!ended.begin_healing(2), "it is over");
+        let mut lost = won();
+        assert!(!lost.begin_healing(0));
+        lost.settle_gone(0);
+        assert!(lost.begin_healing(0), "nothing had begun");
     }
 
     #[test]

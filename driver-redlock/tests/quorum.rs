@@ -4,10 +4,11 @@ mod common;
 
 use std::time::Duration;
 
-use common::{Nodes, TTL, attempt, busy, grant, hold, name, quiet, refused};
+use common::liar::Liar;
+use common::{Nodes, TTL, attempt, busy, grant, hold, name, quiet, refused, waiter};
 use tenure_core::driver::{
-    Begun, DistributedLock, Exclusion, Fencing, ForceReleased, Introspection, QuorumNode, Released, Renewed,
-    Revocation, Waiting,
+    Begun, DistributedLock, Exclusion, Fencing, ForceReleased, Introspection, LockCapabilities, QuorumNode, Released,
+    Renewed, Revocation, TtlRange, Waiting,
 };
 use tenure_core::{ErrorKind, FencingToken};
 use tenure_memory::Operation;
@@ -281,6 +282,53 @@ async fn what_is_declared_is_what_all_nodes_can_keep() {
     assert_eq!(declared.ttl.max, Duration::from_secs(60), "a longer lease could be forgotten by a node that restarts");
     driver.close().await;
     assert_eq!(refused(&driver, &attempt("a")).await.kind(), ErrorKind::Closed);
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_node_that_can_keep_less_is_what_all_can_keep() {
+    let nodes = Nodes::new(3);
+    let of_nodes = DistributedLock::capabilities(&nodes.0[0]).with_max_waiters(Some(100)).with_renew_batch(64);
+    let declared = |less: LockCapabilities| {
+        let with_node = |builder: tenure_redlock::RedlockBuilder, i: usize| {
+            let declared = if i == 1 { less } else { of_nodes };
+            builder.node(format!("n{i}"), Liar::declaring(&nodes.0[i], declared))
+        };
+        DistributedLock::capabilities(&(0..3).fold(Redlock::builder(), with_node).build().unwrap())
+    };
+    let all = declared(of_nodes);
+    assert_eq!((all.max_waiters, all.renew_batch), (Some(100), 64));
+    let second = Duration::from_secs(1);
+    let less = of_nodes
+        .with_fencing(Fencing::ClockSeeded)
+        .with_waiting(Waiting::Poll)
+        .with_introspection(Introspection::None)
+        .with_revocation(Revocation::None)
+        .with_max_waiters(Some(7))
+        .with_renew_batch(3)
+        .with_ttl(TtlRange { min: second, max: second * 30, granularity: second / 2 });
+    let seen = declared(less);
+    assert_eq!((seen.fencing, seen.waiting), (Fencing::ClockSeeded, Waiting::Notified), "the others wake");
+    assert_eq!((seen.introspection, seen.revocation), (Introspection::None, Revocation::None));
+    assert_eq!((seen.max_waiters, seen.renew_batch), (Some(7), 3));
+    assert_eq!((seen.ttl.min, seen.ttl.max, seen.ttl.granularity), (second, second * 30, second / 2));
+    assert_eq!(declared(of_nodes.with_max_waiters(None)).max_waiters, Some(100));
+}
+
+/// A waiter asks such nodes by itself.
+#[tokio::test(start_paused = true)]
+async fn nobody_listens_to_nodes_that_wake_nobody() {
+    let nodes = Nodes::new(3);
+    let polled = DistributedLock::capabilities(&nodes.0[0]).with_waiting(Waiting::Poll);
+    let with_node = |builder: tenure_redlock::RedlockBuilder, i: usize| {
+        builder.node(format!("n{i}"), Liar::declaring(&nodes.0[i], polled))
+    };
+    let driver = (0..3).fold(Redlock::builder(), with_node).build().unwrap();
+    assert_eq!(DistributedLock::capabilities(&driver).waiting, Waiting::Poll);
+    grant(&driver, &attempt("a")).await;
+    let request = waiter("a");
+    let _heard = driver.watch(&request.name, &request.token).await.unwrap();
+    busy(&driver, &request).await;
+    assert!(nodes.0.iter().all(|node| node.faults().calls(Operation::Watch) == 0));
 }
 
 #[tokio::test]

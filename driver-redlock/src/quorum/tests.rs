@@ -256,6 +256,14 @@ fn a_release_that_a_majority_answered_is_settled_although_the_rest_is_dead() {
     lost.not_held(0);
     lost.not_held(1);
     assert_eq!(lost.final_verdict(before, 3), Freed::NotHeld);
+    let mut minority = ReleaseTally::default();
+    minority.released(0);
+    [1, 2, 3].into_iter().for_each(|node| minority.not_held(node));
+    assert_eq!(
+        minority.final_verdict(ReleaseTally::default(), 5),
+        Freed::NotHeld,
+        "the first and the dead one are two"
+    );
 
     let mut again = ReleaseTally::default();
     again.ask(5);
@@ -273,11 +281,13 @@ fn a_node_that_says_it_has_the_lock_no_more_is_not_waited_for_and_does_not_count
     let raised = last(&mut election, [grant(0, 5), grant(1, 3), grant(2, 3)]);
     assert_eq!(raised, Decision::Raise { nodes: nodes(&[1, 2]), fence: 5 });
     let mut again = election.clone();
-    assert_eq!(
-        last(&mut election, [gone, beyond, refuse(3)]),
-        Decision::Raise { nodes: nodes(&[0, 2]), fence: 7 },
-        "nobody is left who could agree on 5"
-    );
+    for away in [gone, Event::RaiseFailed { node: 1 }] {
+        assert_eq!(
+            last(&mut election.clone(), [away, beyond, refuse(3)]),
+            Decision::Raise { nodes: nodes(&[0, 2]), fence: 7 },
+            "nobody is left who could agree on 5"
+        );
+    }
     let raised = |node| Event::Raised { node, fence: 5 };
     assert_eq!(last(&mut again, [raised(1), Event::NotOwner { node: 1 }, raised(2)]), Decision::Wait);
     assert_eq!(last(&mut again, [grant(3, 5)]), Decision::Won { fence: 5 });

@@ -16,11 +16,18 @@ type Lie = Box<dyn FnMut(u64) -> u64 + Send>;
 pub(crate) struct Liar {
     store: MemoryDriver,
     lie: Mutex<Lie>,
+    declared: LockCapabilities,
 }
 
 impl Liar {
     pub(crate) fn new(store: &MemoryDriver, lie: impl FnMut(u64) -> u64 + Send + 'static) -> Arc<Self> {
-        Arc::new(Self { store: store.clone(), lie: Mutex::new(Box::new(lie)) })
+        let declared = DistributedLock::capabilities(store);
+        Arc::new(Self { store: store.clone(), lie: Mutex::new(Box::new(lie)), declared })
+    }
+
+    /// One that tells the truth about fences, and declares this.
+    pub(crate) fn declaring(store: &MemoryDriver, declared: LockCapabilities) -> Arc<Self> {
+        Arc::new(Self { store: store.clone(), lie: Mutex::new(Box::new(|fence| fence)), declared })
     }
 
     fn told(&self, fence: FencingToken) -> FencingToken {
@@ -42,7 +49,7 @@ impl DistributedLock for Liar {
     }
 
     fn capabilities(&self) -> LockCapabilities {
-        DistributedLock::capabilities(&self.store)
+        self.declared
     }
 
     async fn acquire(&self, request: &AcquireRequest) -> Result<Acquisition> {

@@ -198,7 +198,7 @@ pub use tenure_core::{
     Client, ClientBuilder, ClientStats, Confirmation, Detached, DriftBound, Error, ErrorKind, FenceFloor, FenceGate,
     FencingToken, ForceReleased, HeldLock, HeldLocks, HoldState, Holder, Inspection, Label, Lock, LockAll,
     LockAllGuard, LockGuard, LockName, Loss, LostReason, OwnerId, OwnerToken, Reentrant, ReentrantGuard, Result,
-    StaleFence, TokenText,
+    StaleFence, TokenText, WaitProgress,
 };
 pub use tenure_core::{doctor, election, queue, telemetry};
 

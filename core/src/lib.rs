@@ -69,6 +69,7 @@ mod value;
 
 pub use crate::driver::{ForceReleased, HeldLock, Holder, Inspection};
 pub use crate::engine::hold::Loss;
+pub use crate::engine::progress::WaitProgress;
 pub use crate::engine::renewer::Confirmation;
 pub use crate::fence::{FenceFloor, FenceGate, StaleFence};
 pub use crate::value::error::{Error, ErrorKind, Label, LockName, Result};

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::LockGuard;
 use super::runtime::wait;
 use crate::{FencingToken, LockName, OwnerToken, Result};
-use crate::{ForceReleased, Inspection};
+use crate::{ForceReleased, Inspection, WaitProgress};
 
 /// A handle on one lock: how it will be asked for. Cheap to make and to clone; holds nothing.
 ///
@@ -124,6 +124,12 @@ impl Lock {
     #[must_use]
     pub fn at_least(self, least: Duration) -> Self {
         Self { inner: self.inner.at_least(least) }
+    }
+
+    /// Shows how many waiters are ahead while a thread waits for the lock, to any other thread: [`Lock::progress`](crate::Lock::progress).
+    #[must_use]
+    pub fn progress(self, progress: &WaitProgress) -> Self {
+        Self { inner: self.inner.progress(progress) }
     }
 
     /// Goes on with a hold that was [detached](super::LockGuard::detach), here or in another process: [`Lock::adopt`](crate::Lock::adopt).

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use rustix::process::Signal;
-use tenure::{Holder, Inspection, Lock, LockGuard};
+use tenure::{Holder, Inspection, Lock, LockGuard, WaitProgress};
 use tokio::time::sleep;
 
 use super::signals::Signals;
@@ -23,10 +23,10 @@ pub(crate) enum Patience {
 /// What came of it.
 pub(super) enum Acquired {
     Granted(LockGuard),
-    /// Somebody else has it.
-    Busy(String),
-    /// A signal came first.
-    Interrupted(Signal),
+    /// Somebody else has it; and the place that was reached in line.
+    Busy(String, Option<u64>),
+    /// A signal came first; and the place that was reached in line.
+    Interrupted(Signal, Option<u64>),
 }
 
 /// A lock that comes sooner needs no word about the wait.
@@ -40,6 +40,8 @@ pub(super) async fn acquire(
     signals: &mut Signals,
     voice: Voice,
 ) -> Result<Acquired, Failure> {
+    let progress = WaitProgress::new();
+    let lock = &lock.clone().progress(&progress);
     let asked = async {
         match patience {
             Patience::Unlimited => lock.acquire().await.map(Some),
@@ -49,43 +51,73 @@ pub(super) async fn acquire(
     };
     let answer = tokio::select! {
         biased;
-        signal = signals.end() => return Ok(Acquired::Interrupted(signal)),
+        signal = signals.end() => return Ok(Acquired::Interrupted(signal, place(&progress))),
         answer = asked => answer,
-        () = tell(lock, voice) => unreachable!("it is told until the answer comes"),
+        () = tell(lock, &progress, voice) => unreachable!("it is told until the answer comes"),
     };
     match answer {
         Ok(Some(guard)) => Ok(Acquired::Granted(guard)),
-        Ok(None) => Ok(Acquired::Busy(look(lock).await)),
-        Err(error) if error.is_timed_out() => Ok(Acquired::Busy(look(lock).await)),
+        Ok(None) => Ok(Acquired::Busy(look(lock).await, None)),
+        Err(error) if error.is_timed_out() => Ok(Acquired::Busy(look(lock).await, place(&progress))),
         Err(error) => Err(error.into()),
     }
 }
 
 /// Who has the lock, in words.
 async fn look(lock: &Lock) -> String {
-    lock.inspect().await.map_or_else(|_| String::from("it is not known who holds it"), |seen| describe(&seen))
+    look_from(lock, None).await
+}
+
+/// Who has the lock, and the place of whoever looks, in words.
+async fn look_from(lock: &Lock, place: Option<u64>) -> String {
+    match lock.inspect().await {
+        Ok(seen) => describe_from(&seen, place),
+        Err(_) => String::from("it is not known who holds it"),
+    }
+}
+
+/// The place in line, counted from one.
+fn place(progress: &WaitProgress) -> Option<u64> {
+    progress.ahead().map(|ahead| u64::from(ahead) + 1)
 }
 
 /// Never returns. On a terminal the line is rewritten each second, elsewhere it is one.
-async fn tell(lock: &Lock, voice: Voice) {
+async fn tell(lock: &Lock, progress: &WaitProgress, voice: Voice) {
     sleep(WORTH_A_WORD).await;
     let Some(mut line) = voice.progress() else {
-        voice.note(&format!("waiting: {}", look(lock).await));
+        voice.note(&format!("waiting: {}", look_from(lock, place(progress)).await));
         return std::future::pending().await;
     };
     loop {
-        line.show(&format!("tenure: waiting: {}", look(lock).await));
+        line.show(&format!("tenure: waiting: {}", look_from(lock, place(progress)).await));
         sleep(REWRITTEN).await;
     }
 }
 
 /// A lock, in words.
 pub(crate) fn describe(seen: &Inspection) -> String {
+    describe_from(seen, None)
+}
+
+fn describe_from(seen: &Inspection, place: Option<u64>) -> String {
     let holder = seen.holder.as_ref().map_or_else(|| String::from("nobody holds it"), describe_holder);
-    match seen.waiters {
-        0 => holder,
-        waiters => format!("{holder}; {waiters} in line"),
+    match (place, seen.waiters) {
+        (None, 0) => holder,
+        (None, waiters) => format!("{holder}; {waiters} in line"),
+        (Some(place), waiters) if u64::from(waiters) < place => format!("{holder}; {} in line", ordinal(place)),
+        (Some(place), waiters) => format!("{holder}; {} of {waiters} in line", ordinal(place)),
     }
+}
+
+fn ordinal(number: u64) -> String {
+    let ending = match (number % 10, number % 100) {
+        (_, 11..=13) => "th",
+        (1, _) => "st",
+        (2, _) => "nd",
+        (3, _) => "rd",
+        _ => "th",
+    };
+    format!("{number}{ending}")
 }
 
 fn describe_holder(holder: &Holder) -> String {
@@ -101,4 +133,15 @@ fn describe_holder(holder: &Holder) -> String {
         None => text.push_str(", its lease has no end"),
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::ordinal;
+
+    #[test]
+    fn places_are_counted_as_people_do() {
+        let spoken = [1, 2, 3, 4, 11, 12, 13, 21, 22, 101, 111, 112, 123].map(ordinal);
+        assert_eq!(spoken.join(" "), "1st 2nd 3rd 4th 11th 12th 13th 21st 22nd 101st 111th 112th 123rd");
+    }
 }

@@ -82,6 +82,8 @@ struct Course {
     asked: Instant,
     granted: Option<Instant>,
     fence: Option<u64>,
+    /// Where the wait was in line when it ended without the lock.
+    place: Option<u64>,
 }
 
 /// How a run ended.
@@ -103,7 +105,7 @@ pub(crate) async fn run(run: Run, backend: &Backend, voice: Voice) -> u8 {
         Ok(name) => name,
         Err(failure) => return tell_failure(voice, &[], Duration::ZERO, &failure),
     };
-    let mut course = Course { name, asked: Instant::now(), granted: None, fence: None };
+    let mut course = Course { name, asked: Instant::now(), granted: None, fence: None, place: None };
     match course.take(&run, backend, voice).await {
         Ok(end) => course.tell(&run, voice, end),
         Err(failure) => tell_failure(voice, &course.name, course.waited(), &failure),
@@ -147,8 +149,14 @@ impl Course {
         let acquired = acquire(&lock, patience, &mut signals, voice).await;
         let end = match acquired {
             Ok(Acquired::Granted(guard)) => return self.hold(run, guard, ttl, &client, signals, voice).await,
-            Ok(Acquired::Busy(seen)) => Ok(End::Busy(seen)),
-            Ok(Acquired::Interrupted(signal)) => Ok(End::Interrupted(signal)),
+            Ok(Acquired::Busy(seen, place)) => {
+                self.place = place;
+                Ok(End::Busy(seen))
+            }
+            Ok(Acquired::Interrupted(signal, place)) => {
+                self.place = place;
+                Ok(End::Interrupted(signal))
+            }
             Err(failure) => Err(failure),
         };
         let _ = client.close(FAREWELL).await; // the place in line is given up
@@ -294,7 +302,7 @@ impl Course {
             }
             End::Ended(report) => self.ended(run, voice, report),
         };
-        result.fence = self.fence;
+        (result.fence, result.place) = (self.fence, self.place);
         result.held_ms = self.granted.map(|granted| granted.elapsed().as_millis());
         if voice.format == Format::Json {
             voice.json(&result);

@@ -16,6 +16,9 @@ pub(super) struct RunResult {
     pub(super) fence: Option<u64>,
     pub(super) waited_ms: u128,
     pub(super) held_ms: Option<u128>,
+    /// The place in line that a wait had reached, from one, when it ended without the lock.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) place: Option<u64>,
     /// How the program ended; none where nothing was run.
     pub(super) child: Option<Child>,
     /// Why nothing was run, or what went wrong, in words.
@@ -61,6 +64,7 @@ impl RunResult {
     /// Nothing was run.
     pub(super) fn nothing(name: &[u8], outcome: Outcome, exit: u8, waited: Duration, reason: Option<String>) -> Self {
         let name = crate::name::text(name);
-        Self { name, outcome, exit, fence: None, waited_ms: waited.as_millis(), held_ms: None, child: None, reason }
+        let (waited_ms, fence, held_ms, place, child) = (waited.as_millis(), None, None, None, None);
+        Self { name, outcome, exit, fence, waited_ms, held_ms, place, child, reason }
     }
 }

@@ -16,6 +16,7 @@ use crate::{end, operate, terminal, waiting};
 fn complaints(url: &str) {
     waiting::handed_over(&World::on(url));
     waiting::given_up(&World::on(url));
+    waiting::placed(&World::on(url));
     operate::inspected(&World::on(url));
     operate::freed_by_force(&World::on(url), "2s");
     end::daemons(&World::on(url));

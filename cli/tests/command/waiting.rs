@@ -26,6 +26,31 @@ pub(crate) fn handed_over(world: &World) {
     assert!(ended.json()["waited_ms"].as_u64().unwrap() >= 200, "{ended:?}");
 }
 
+/// The same words on a backend that keeps a line, wherever it is.
+#[test]
+fn a_waiter_tells_its_place_in_line() {
+    placed(&World::new());
+}
+
+pub(crate) fn placed(world: &World) {
+    let holder = world.start_script(&[], HOLD);
+    holder.says("holds");
+    let first = world.start(&["run", "job", "--", "true"]);
+    first.says("1st of 1 in line");
+    let second = world.start(&["--format", "json", "run", "job", "--", "true"]);
+    second.says("2nd of 2 in line");
+    let third = world.run(&["--format", "json", "run", "--wait", "700ms", "job", "--", "true"]);
+    assert!(third.err.contains("3rd of 3 in line"), "{third:?}");
+    assert_eq!((third.code, third.json()["place"].as_u64()), (Some(75), Some(3)));
+    second.signal(Signal::TERM);
+    let ended = second.ended();
+    assert_eq!((ended.code, ended.json()["place"].as_u64()), (Some(143), Some(2)));
+    let refused = world.run(&["--format", "json", "run", "--no-wait", "job", "--", "true"]);
+    assert!(refused.json()["place"].is_null(), "it did not wait: {refused:?}");
+    holder.signal(Signal::TERM);
+    assert_eq!(first.ended().code, Some(0));
+}
+
 /// flock: busy is exit 1, like a command's own 1.
 #[test]
 fn busy_is_75_or_what_was_asked_for_and_never_the_programs_own() {

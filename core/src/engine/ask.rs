@@ -4,6 +4,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
 
 use crate::engine::lease::Upkeep;
+use crate::engine::progress::WaitProgress;
 use crate::value::clock::LeaseInstant;
 use crate::value::error::{Error, ErrorKind, Label, LockName, Result};
 use crate::value::token::OwnerId;
@@ -17,6 +18,7 @@ pub(crate) struct Options {
     pub(crate) at_least: Option<Duration>,
     pub(crate) label: Option<String>,
     pub(crate) line: Line,
+    pub(crate) progress: Option<WaitProgress>,
 }
 
 impl Options {
@@ -36,7 +38,8 @@ impl Options {
             }
         }
         let label = self.label.as_deref().map(Label::new).transpose()?;
-        Ok(Ask { name: name.clone(), owner, ttl, upkeep, max_hold: self.max_hold, at_least, label, line: self.line })
+        let (name, max_hold, line, progress) = (name.clone(), self.max_hold, self.line, self.progress.clone());
+        Ok(Ask { name, owner, ttl, upkeep, max_hold, at_least, label, line, progress })
     }
 
     pub(crate) fn lease(&self, default: Ttl) -> Result<(Ttl, Upkeep)> {
@@ -62,9 +65,18 @@ pub(crate) struct Ask {
     pub(crate) at_least: Option<Duration>,
     pub(crate) label: Option<Label>,
     pub(crate) line: Line,
+    /// Where the caller reads its place in line.
+    pub(crate) progress: Option<WaitProgress>,
 }
 
 impl Ask {
+    /// Tells the caller how many are ahead of it.
+    pub(crate) fn tell(&self, ahead: Option<u32>) {
+        if let Some(progress) = &self.progress {
+            progress.tell(ahead);
+        }
+    }
+
     /// Whether the grant may serve others of the client as well.
     pub(crate) fn may_be_passed_on(&self) -> bool {
         // A lease that is left standing is passed on to nobody.
@@ -112,7 +124,8 @@ impl Terms {
 
     pub(crate) fn ask(&self, name: &LockName) -> Ask {
         let Self { ttl, upkeep, max_hold, at_least, label } = self.clone();
-        Ask { name: name.clone(), owner: None, ttl, upkeep, max_hold, at_least, label, line: Line::OfTheClient }
+        let (name, line) = (name.clone(), Line::OfTheClient);
+        Ask { name, owner: None, ttl, upkeep, max_hold, at_least, label, line, progress: None }
     }
 
     /// Their hash: a budget is carried by every hold, and the terms are many times as large.

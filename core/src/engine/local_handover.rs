@@ -20,6 +20,7 @@ use tokio::task::JoinHandle;
 
 use crate::engine::ask::{Ask, CLAIM, HandoverBudget, Terms};
 use crate::engine::hold::{HeldEntry, PassOn, Passing};
+use crate::engine::progress::WaitProgress;
 use crate::engine::shared::{Reservation, Shared};
 use crate::telemetry::Origin;
 use crate::value::clock::LeaseInstant;
@@ -52,6 +53,8 @@ struct LocalQueue {
     terms: Terms,
     /// Whether the backend has answered a request for this lock since it was wanted by several.
     heard: bool,
+    /// How many are ahead of the task that runs, at the backend; as far as it was told.
+    ahead: Option<u32>,
     /// Where the runner's task is started.
     runtime: Handle,
     /// In order of arrival, and of their numbers.
@@ -67,6 +70,9 @@ struct LocalQueue {
 struct Waiter {
     number: u64,
     offers: oneshot::Sender<Offer>,
+    /// Whether it has a place at the backend as well, and learns from there how many are ahead.
+    asks: bool,
+    progress: Option<WaitProgress>,
 }
 
 /// Who waits at the backend.
@@ -139,7 +145,7 @@ impl LocalQueues {
         }
         let number = self.number();
         let mut queue = LocalQueue { heard: true, ..LocalQueue::new(terms, runtime, Runs::Waiter(number)) };
-        let offers = queue.add(number);
+        let offers = queue.add(number, true, None);
         map.insert(ask.name.clone(), queue);
         self.count.store(map.len(), Ordering::Release);
         drop(map);
@@ -171,7 +177,7 @@ impl LocalQueues {
         let lease = Arc::clone(held.lease());
         let first = self.with(lease.name(), |queue| {
             queue.is_answered();
-            queue.heard = true;
+            (queue.heard, queue.ahead) = (true, None);
             let until = LeaseInstant::now().after(CLAIM);
             if queue.waiters.is_empty() || !lease.pass((held.token(), None), *held.token(), Duration::ZERO, until) {
                 return None;
@@ -183,6 +189,14 @@ impl LocalQueues {
             held.shared().renewer.watch_over(&lease);
             drop(waiter.offers.send(Offer::Held(held, Origin::here())));
         }
+    }
+
+    /// So many are ahead of those who wait in a local queue, by the latest answer of the backend.
+    pub(super) fn is_placed(self: &Arc<Self>, name: &LockName, ahead: Option<u32>) {
+        self.with(name, |queue| {
+            queue.ahead = ahead;
+            queue.tell_places();
+        });
     }
 
     /// Nobody has heard from the backend: each waiter asks for itself, and has patience of its own.
@@ -306,7 +320,7 @@ impl PassOn for LocalQueues {
 impl LocalQueue {
     fn new(terms: Terms, runtime: Handle, runs: Runs) -> Self {
         let (waiters, over) = (VecDeque::new(), Arc::default());
-        Self { terms, heard: false, runtime, waiters, runs, passing: None, over }
+        Self { terms, heard: false, ahead: None, runtime, waiters, runs, passing: None, over }
     }
 
     /// A place in it, for whoever wants the same.
@@ -316,13 +330,26 @@ impl LocalQueue {
         }
         let (number, reservation) = (queues.number(), Some(queues.shared.reserve()?));
         self.is_joined();
-        Ok(Joined::Place(Place::new(queues, ask, number, reservation, self.add(number))))
+        let offers = self.add(number, false, ask.progress.clone());
+        self.tell_places();
+        Ok(Joined::Place(Place::new(queues, ask, number, reservation, offers)))
     }
 
-    fn add(&mut self, number: u64) -> oneshot::Receiver<Offer> {
+    fn add(&mut self, number: u64, asks: bool, progress: Option<WaitProgress>) -> oneshot::Receiver<Offer> {
         let (offers, place) = oneshot::channel();
-        self.waiters.push_back(Waiter { number, offers });
+        self.waiters.push_back(Waiter { number, offers, asks, progress });
         place
+    }
+
+    /// Tells the waiters how many are ahead: those at the backend, and those of the client that do not ask there themselves.
+    fn tell_places(&self) {
+        let Some(mut ahead) = self.ahead else { return };
+        for waiter in self.waiters.iter().filter(|waiter| !waiter.asks) {
+            if let Some(progress) = &waiter.progress {
+                progress.tell(Some(ahead));
+            }
+            ahead = ahead.saturating_add(1);
+        }
     }
 
     /// From now on a task runs, and where this one is polled: whoever began may not be polled any more, and those behind

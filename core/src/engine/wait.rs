@@ -41,6 +41,7 @@ pub(crate) enum Patience {
 pub(crate) async fn acquire(queues: &Arc<LocalQueues>, ask: &Ask, patience: Patience) -> Result<Option<HeldEntry>> {
     let shared = queues.shared();
     let acquiring = shared.meters.acquiring(&ask.name);
+    ask.tell(None);
     let work = async {
         shared.check(ask)?;
         match patience {
@@ -151,6 +152,8 @@ pub(crate) struct Wait<'a> {
     heard: bool,
     /// Where others of the client may join, once this one waits.
     sharing: Sharing,
+    /// Whether it waits in place of others, who learn how many are ahead of it.
+    for_others: bool,
     /// Lets others know that this one asks, until it is answered.
     first: Option<FirstAsk<'a>>,
     last_error: Option<Error>,
@@ -202,6 +205,7 @@ impl<'a> Wait<'a> {
             position: None,
             heard: false,
             sharing: if shared.config.shares && queue != Queueing::None { Sharing::Possible } else { Sharing::Alone },
+            for_others: false,
             first: None,
             last_error: None,
             pause: Pause::default(),
@@ -217,7 +221,7 @@ impl<'a> Wait<'a> {
     /// before.
     fn for_others(queues: &'a Arc<LocalQueues>, ask: &'a Ask, heard: bool) -> Self {
         let wait = Self::new(queues, ask, queues.shared().reserve_for_others(), LeaseInstant::now(), None);
-        Self { heard, sharing: Sharing::Alone, ..wait }
+        Self { heard, sharing: Sharing::Alone, for_others: true, ..wait }
     }
 
     fn was_heard(&self) -> bool {
@@ -269,7 +273,7 @@ impl<'a> Wait<'a> {
                 Ok(Answered::Busy(busy)) => {
                     handed_over = false;
                     self.heard = true;
-                    self.position = busy.position;
+                    self.is_placed(busy.position);
                     self.last_error = None;
                     self.share();
                     self.after_busy(busy.recheck_after)
@@ -303,6 +307,14 @@ impl<'a> Wait<'a> {
             return Ok(None);
         }
         self.attempt.take_over(handed)
+    }
+
+    fn is_placed(&mut self, position: Option<u32>) {
+        self.position = position;
+        self.ask.tell(position);
+        if self.for_others {
+            self.queues.is_placed(&self.ask.name, position);
+        }
     }
 
     /// Lets others of the client wait along.

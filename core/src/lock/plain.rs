@@ -6,6 +6,7 @@ use crate::engine::ask::{Ask, Line};
 use crate::engine::hold::{Adopted, HeldEntry, LooseHold, Watched, adopt};
 use crate::engine::lease::outlast;
 use crate::engine::local_handover::LocalQueues;
+use crate::engine::progress::WaitProgress;
 use crate::engine::shared::Shared;
 use crate::engine::wait::{Patience, Pause, acquire, watched};
 use crate::lock::{Options, option_setters};
@@ -77,6 +78,14 @@ impl Lock {
     #[must_use]
     pub fn at_least(mut self, least: Duration) -> Self {
         self.options.at_least = Some(least);
+        self
+    }
+
+    /// Shows how many waiters are ahead while this handle waits for the lock; see [`WaitProgress`]. Give it to one wait at a time: two at
+    /// once would write over each other. Default: none.
+    #[must_use]
+    pub fn progress(mut self, progress: &WaitProgress) -> Self {
+        self.options.progress = Some(progress.clone());
         self
     }
 

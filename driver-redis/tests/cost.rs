@@ -2,8 +2,10 @@
 
 mod common;
 
-use common::{Client, all_calls, attempt, hold, server, ttl};
-use tenure_core::driver::{Released, Renewed};
+use std::time::Duration;
+
+use common::{Client, all_calls, attempt, hold, server, ttl, waiter};
+use tenure_core::driver::{Handing, Queueing, Released, Renewed};
 use tenure_redis::RedisDriver;
 use tenure_testkit::RedisServer;
 
@@ -68,4 +70,63 @@ async fn a_release_of_what_is_gone_touches_nothing() {
     server.cli(&["CONFIG", "RESETSTAT"]).unwrap();
     assert_eq!(client.locks.release(&hold(&request)).await.unwrap(), Released::NotHeld);
     counted(&server, &[("evalsha", 1), ("get", 1)]);
+}
+
+/// The three requests of a hand-over between clients of one thread: to join the line, to release, to make the handed lease last.
+#[tokio::test]
+async fn a_hand_over_in_a_long_line_is_so_many_commands() {
+    let server = server();
+    let client = Client::of(&server).await;
+    let taker = || {
+        let queue = Queueing::Join { presence: Duration::from_secs(10), accepts: Handing::Direct };
+        waiter("hot").with_queue(queue)
+    };
+    let reset = || server.cli(&["CONFIG", "RESETSTAT"]).unwrap();
+    let (first, second, third, last) = (attempt("hot"), taker(), taker(), taker());
+    client.grant(&first).await;
+    client.busy(&second).await;
+    client.busy(&third).await;
+    client.locks.release(&hold(&first)).await.unwrap(); // now the server knows the scripts
+
+    reset();
+    client.busy(&last).await;
+    counted(
+        &server,
+        &[
+            ("evalsha", 1),
+            ("exists", 1),
+            ("time", 1),
+            ("get", 1),
+            ("zcard", 1),
+            ("zrange", 1), // those that are dead
+            ("pttl", 2),
+            ("zadd", 2),
+            ("zrank", 1),
+            ("hset", 1),
+        ],
+    );
+
+    reset();
+    client.grant(&second).await;
+    let made_to_last = [("evalsha", 1), ("exists", 1), ("time", 1), ("get", 1), ("pexpire", 1), ("setrange", 1)];
+    counted(&server, &made_to_last);
+
+    reset();
+    client.locks.release(&hold(&second)).await.unwrap();
+    counted(
+        &server,
+        &[
+            ("evalsha", 1),
+            ("get", 1),
+            ("del", 1),
+            ("time", 1),
+            ("zrange", 1),
+            ("zscore", 1),
+            ("hget", 1),
+            ("set", 2),
+            ("publish", 1),
+            ("zrem", 2),
+            ("hdel", 1),
+        ],
+    );
 }

@@ -89,12 +89,16 @@ const FILES: &[&str] = &[
     "release",
     "renew",
     "renew_hold",
+    "part/answer",
     "part/fence",
+    "part/flag",
     "part/join",
     "part/lengthen",
+    "part/line",
     "part/now",
-    "part/queue",
+    "part/serve",
     "part/turn",
+    "part/wish",
 ];
 
 /// How many steps a fault has to be noticed in.

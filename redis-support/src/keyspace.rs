@@ -6,7 +6,7 @@
 //! |---|---|
 //! | `tenure:orders/42` | the lock: a string when held plainly, a hash when held re-entrantly |
 //! | `{tenure:orders/42}:q`, `:w` | its waiters by order, and by the end of their presence |
-//! | `{tenure:orders/42}:a` | those of them that take the lock without asking, and what they want |
+//! | `{tenure:orders/42}:a` | their terms, if they take the lock without asking |
 //! | `{tenure:orders/42}:x:<token>` | an abandoned token |
 //! | `{tenure:orders/42}:f` | its fence counter ([`FenceScope::Name`], and votes in a quorum) |
 //! | `tenure:{electorate}` | which quorum the server votes in |
@@ -135,7 +135,7 @@ impl Keyspace {
         keys.push_with(|out| self.lock(out, name));
     }
 
-    /// The waiters by order of arrival, by the end of their presence, and what those want that do not ask again.
+    /// The waiters by order of arrival, by the end of their presence, and their terms.
     pub(crate) fn push_queue(&self, keys: &mut ArgList, name: &LockName) {
         self.push_side(keys, name, b":q");
         self.push_presence(keys, name);

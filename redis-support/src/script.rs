@@ -71,16 +71,20 @@ macro_rules! parts {
 }
 
 parts! {
+    "part/answer.lua"
     "part/fence.lua"
+    "part/flag.lua"
     "part/grant.lua"
     "part/join.lua"
     "part/lengthen.lua"
+    "part/line.lua"
     "part/look.lua"
     "part/now.lua"
-    "part/queue.lua"
     "part/refusal.lua"
+    "part/serve.lua"
     "part/turn.lua"
     "part/vote_fence.lua"
+    "part/wish.lua"
     "queue/part/behind.lua"
     "queue/part/bury.lua"
     "queue/part/clock.lua"

@@ -19,7 +19,7 @@ for _, key in ipairs(redis.call('KEYS', '*')) do
   ttls[#ttls + 1] = key
   ttls[#ttls + 1] = redis.call('PTTL', key)
 end
-return {redis.call('ZRANGE', Q, 0, -1), redis.call('ZRANGE', W, 0, -1, 'WITHSCORES'), redis.call('HKEYS', D), kind, value,
+return {redis.call('ZRANGE', Q, 0, -1), redis.call('ZRANGE', W, 0, -1, 'WITHSCORES'), redis.call('HGETALL', D), kind, value,
   ttls, redis.call('GET', ARGV[1]) or '0'}
 ";
 
@@ -28,7 +28,8 @@ pub(crate) struct State {
     queue: Vec<String>,
     /// The millisecond at which each counts as dead.
     presence: BTreeMap<String, i64>,
-    direct: BTreeSet<String>,
+    /// What each wants: empty where it asks.
+    terms: BTreeMap<String, String>,
     kind: String,
     value: Vec<String>,
     ttls: BTreeMap<String, i64>,
@@ -38,7 +39,7 @@ pub(crate) struct State {
 impl State {
     pub(crate) fn read(server: &mut RespClient, counter: &str) -> Self {
         let all = server.call(&["EVAL", LOOK, "0", counter]).unwrap();
-        let [queue, presence, direct, kind, value, ttls, counter] = all.items() else { panic!("{all:?}") };
+        let [queue, presence, terms, kind, value, ttls, counter] = all.items() else { panic!("{all:?}") };
         let texts = |reply: &Reply| reply.items().iter().map(Reply::text).collect::<Vec<_>>();
         let pairs = |reply: &Reply| {
             let pairs = reply.items().chunks(2).map(|pair| (pair[0].text(), pair[1].int().unwrap()));
@@ -47,7 +48,7 @@ impl State {
         Self {
             queue: texts(queue),
             presence: pairs(presence),
-            direct: texts(direct).into_iter().collect(),
+            terms: texts(terms).chunks(2).map(|pair| (pair[0].clone(), pair[1].clone())).collect(),
             kind: kind.text(),
             value: texts(value),
             ttls: pairs(ttls),
@@ -81,10 +82,12 @@ impl State {
         if members != self.presence.keys().collect() {
             return Some(format!("waiting are {members:?}, present {:?}", self.presence));
         }
-        let takes =
-            |member: &&&String| cast.who(token(member)).is_some_and(|who| cast.askers[who].manner == Manner::Direct);
-        if members.iter().filter(takes).copied().collect::<BTreeSet<_>>() != self.direct.iter().collect() {
-            return Some(format!("of {members:?}, these take the lock without asking: {:?}", self.direct));
+        let direct =
+            |member: &str| cast.who(token(member)).is_some_and(|who| cast.askers[who].manner == Manner::Direct);
+        if members != self.terms.keys().collect()
+            || self.terms.iter().any(|(member, terms)| direct(member) == terms.is_empty())
+        {
+            return Some(format!("of {members:?}, these have terms: {:?}", self.terms));
         }
         let endless = |(key, left): &(&String, &i64)| **left < 0 && *key != ENDLESS;
         if let Some((key, _)) = self.ttls.iter().find(endless) {

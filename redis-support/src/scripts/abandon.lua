@@ -10,8 +10,12 @@ local member, turn = ARGV[2], ARGV[4]
 -- @include part/turn.lua
 -- @include part/now.lua
 -- @include part/fence.lua
--- @include part/queue.lua
-local head = first(function(_, dies) return dies > now_ms end)
+-- @include part/line.lua
+-- @include part/serve.lua
+local dead = redis.call('ZRANGE', W, '-inf', now_ms, 'BYSCORE', 'LIMIT', '0', budget)
+if dead[1] then drop(unpack(dead)) end
+budget = budget - #dead
+local head = redis.call('ZRANGE', Q, '0', '0')[1]
 local value = redis.pcall('GET', K)
 local bad = refusal(value, 'GET')
 if bad then return bad end
@@ -19,5 +23,5 @@ local freed = type(value) == 'string' and string.sub(value, 1, 22) == ARGV[1]
 if freed then redis.call('DEL', K) end
 drop(member)
 redis.call('SET', X, '1', 'PX', ARGV[3])
-if (freed or head == member) and redis.call('EXISTS', K) == 0 then pass_on() end
+if (freed or head == member) and redis.call('EXISTS', K) == 0 then serve() end
 return budget > 0 and 1 or -2

@@ -9,8 +9,12 @@ local member, turn = ARGV[2], ARGV[4]
 -- @include part/turn.lua
 -- @include part/now.lua
 -- @include part/fence.lua
--- @include part/queue.lua
-local head = first(function(_, dies) return dies > now_ms end)
+-- @include part/line.lua
+-- @include part/serve.lua
+local dead = redis.call('ZRANGE', W, '-inf', now_ms, 'BYSCORE', 'LIMIT', '0', budget)
+if dead[1] then drop(unpack(dead)) end
+budget = budget - #dead
+local head = redis.call('ZRANGE', Q, '0', '0')[1]
 local freed = false
 local hold = redis.pcall('HGET', K, 'o')
 local bad = refusal(hold, 'HGET')
@@ -21,5 +25,5 @@ if hold == ARGV[5] and redis.call('HDEL', K, '#' .. ARGV[1]) == 1 then
 end
 drop(member)
 redis.call('SET', X, '1', 'PX', ARGV[3])
-if (freed or head == member) and redis.call('EXISTS', K) == 0 then pass_on() end
+if (freed or head == member) and redis.call('EXISTS', K) == 0 then serve() end
 return budget > 0 and 1 or -2

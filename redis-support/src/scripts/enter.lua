@@ -15,7 +15,9 @@ local label, fences, keep, floor = ARGV[6] or '', ARGV[7] or 'clock', ARGV[8] or
 -- @include part/refusal.lua
 -- @include part/now.lua
 -- @include part/fence.lua
--- @include part/join.lua
+-- @include part/flag.lua
+-- @include part/wish.lua
+-- @include part/line.lua
 if redis.call('EXISTS', X) == 1 then return {-1} end
 local hold = redis.pcall('HMGET', K, 'o', 'f')
 local bad = refusal(hold, 'HMGET')
@@ -37,9 +39,16 @@ end
 local value = hold
 if not hold.err and not hold[1] then value = redis.call('EXISTS', K) == 1 and hold or false end
 if hold.err then value = redis.call('GET', K) end -- a key that is no string either is no lock, and the error says so
-local head, dies = next_up(value)
-if not value and budget > 0 and (head or member) == member then
-  if head then drop(member) end
+local free, dies = false, nil
+if not value then
+  -- @include part/serve.lua
+  local head
+  head, dies = serve(member)
+  free = budget > 0 and (head or member) == member
+  if not free then value = redis.call('GET', K) end -- it may have been handed over
+  if free and head then drop(member) end
+end
+if free then
   local number, fence = next_fence()
   if not number then return {-6, F, fence} end
   local since = string.format('%.0f', now_ms)
@@ -48,4 +57,5 @@ if not value and budget > 0 and (head or member) == member then
   redis.call('PEXPIRE', K, ttl)
   return {1, fence, 1, tonumber(ttl)}
 end
-return busy(value, dies)
+local waiting = redis.call('ZCARD', Q)
+-- @include part/join.lua

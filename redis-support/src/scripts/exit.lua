@@ -17,6 +17,7 @@ local turn = ARGV[3]
 -- @include part/turn.lua
 -- @include part/now.lua
 -- @include part/fence.lua
--- @include part/queue.lua
-pass_on()
+-- @include part/line.lua
+-- @include part/serve.lua
+serve()
 return budget > 0 and 0 or -2

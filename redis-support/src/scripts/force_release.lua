@@ -28,6 +28,7 @@ if redis.call('DEL', K) == 0 then return 0 end
 -- @include part/turn.lua
 -- @include part/now.lua
 -- @include part/fence.lua
--- @include part/queue.lua
-pass_on()
+-- @include part/line.lua
+-- @include part/serve.lua
+serve()
 return budget > 0 and 1 or -2

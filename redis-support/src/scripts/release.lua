@@ -17,6 +17,7 @@ local Q, W, D, F, turn = KEYS[2], KEYS[3], KEYS[4], KEYS[5], ARGV[2]
 -- @include part/turn.lua
 -- @include part/now.lua
 -- @include part/fence.lua
--- @include part/queue.lua
-pass_on()
+-- @include part/line.lua
+-- @include part/serve.lua
+serve()
 return budget > 0 and 1 or -2

@@ -4,7 +4,9 @@
 -- Returns the ttl when every lease lasts for that now; else for each key the ms that its lease lasts, or 0 when it is
 --         lost. Never shortens, never revives.
 -- Atomic because a lease may end and another begin between the comparison and the extension.
+local ttl = ARGV[1]
 -- @include part/lengthen.lua
+-- @include part/answer.lua
 local values, others = redis.call('MGET', unpack(KEYS)), {}
 for i, value in ipairs(values) do
   if value and string.sub(value, 1, 22) == ARGV[i + 1] then others[i] = lengthen(KEYS[i]) else others[i] = 0 end

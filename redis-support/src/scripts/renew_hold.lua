@@ -4,7 +4,9 @@
 -- Returns what renew returns. Never shortens, never revives.
 -- Atomic for the reason of renew.
 -- @include part/refusal.lua
+local ttl = ARGV[1]
 -- @include part/lengthen.lua
+-- @include part/answer.lua
 local others = {}
 for i, key in ipairs(KEYS) do
   local hold = redis.pcall('HMGET', key, 'o', 'f')

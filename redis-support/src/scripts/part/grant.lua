@@ -1,29 +1,42 @@
 -- Part: the answer to a plain request. Needs the clock and next_fence().
--- Free, nobody waits, not abandoned: the usual case needs nothing of what is in the block.
-local flag = '-'
-if redis.call('EXISTS', K, X, Q) > 0 then
+-- Free, nobody waits, not abandoned: the usual case needs nothing of what is in the block. There, what is needed is made when
+-- it is: to make a function costs as much as a call.
+local flag, found = '-', redis.call('EXISTS', K, X, Q)
+if found > 0 then
   local W, D = KEYS[5], KEYS[6]
   -- @include part/refusal.lua
-  -- @include part/join.lua
-  if redis.call('EXISTS', X) == 1 then return {-1} end
-  local value = redis.pcall('GET', K)
+  -- @include part/flag.lua
+  local value, free, dies = redis.pcall('GET', K), false, nil
   local bad = refusal(value, 'GET')
   if bad then return bad end
   if type(value) == 'table' then redis.call('HLEN', K) end -- a key that is no hash either is no lock, and the error says so
-  local own = own_flag(value)
-  if own and string.sub(value, 1, 22) == token then
-    local fence, ahead = string.match(value, '^[^;]*;.;(%d+);(%-?%d*)')
+  if type(value) == 'string' and string.sub(value, 1, 22) == token then
+    local own, fence, ahead = flag_of(value), string.match(value, '^[^;]*;.;(%d+);(%-?%d*)')
+    -- So it was not abandoned: that would have ended the lease.
     local given = {2, fence, 1, tonumber(ttl), (tonumber(ahead) or 0) > 4 and 1 or 8} -- as its grant said
-    if own ~= 'h' then return given end
-    -- Handed over, for a short while, to a waiter that asks all the same: now it lasts.
-    if redis.call('PTTL', K) < tonumber(ttl) then redis.call('PEXPIRE', K, ttl) end
-    redis.call('SETRANGE', K, 23, 'w')
-    given[1] = 1
-    return given
+    if own == 'h' then -- for a short while, to a waiter that asks all the same: now it lasts
+      -- @include part/lengthen.lua
+      lengthen(K)
+      redis.call('SETRANGE', K, 23, 'w')
+      given[1] = 1
+    end
+    if own then return given end
   end
-  local head, dies = next_up(value)
-  if value or budget == 0 or (head or member) ~= member then return busy(value, dies) end
-  if head then drop(member) end
+  local waiting = redis.call('ZCARD', Q)
+  if found > (value and 1 or 0) + math.min(waiting, 1) then return {-1} end -- what else is there is the tombstone
+  -- @include part/wish.lua
+  -- @include part/line.lua
+  if not value then
+    -- @include part/serve.lua
+    local head
+    head, dies = serve(member)
+    free = budget > 0 and (head or member) == member
+    if not free then value, waiting = redis.call('GET', K), redis.call('ZCARD', Q) end -- it may have been handed over
+    if free and head then drop(member) end
+  end
+  if not free then
+    -- @include part/join.lua
+  end
   if redis.call('EXISTS', Q) == 1 then flag = 'w' end
 end
 local fence, text, count = next_fence()

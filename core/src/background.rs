@@ -265,6 +265,19 @@ mod tests {
     }
 
     #[test]
+    fn a_task_begins_elsewhere_when_the_runtime_that_came_first_has_ended_unnoticed() {
+        let (background, one, other) = (Background::default(), runtime(), runtime());
+        other.block_on(async { background.visit() }).unwrap();
+        let ended = one.handle().clone();
+        drop(one);
+        let (sender, _gone) = oneshot::channel();
+        background.0.state().runtimes.insert(0, Runtime { id: ended.id(), handle: ended, _lookout: sender });
+        let (begun, _running) = counting(&background);
+        other.block_on(settled());
+        assert_eq!((begun.load(Ordering::Relaxed), background.0.state().runtimes.len()), (1, 1));
+    }
+
+    #[test]
     fn runtimes_that_have_ended_are_forgotten() {
         let background = Background::default();
         for _ in 0..100 {

@@ -186,3 +186,20 @@ fn a_guard_is_renewed_and_freed_though_the_runtime_of_the_first_acquisition_has_
         tokio::time::timeout(ttl, freed).await.expect("both are given back");
     });
 }
+
+/// Whoever tries the lock next does not meet the waiter; but the caller wants an answer.
+#[tokio::test(start_paused = true)]
+async fn a_waiter_whose_time_is_up_waits_for_its_place_to_be_given_up_and_not_for_long() {
+    let second = Duration::from_secs(1);
+    for (gives_up, takes) in [(second / 2, second / 2), (second * 3600, second)] {
+        let busy = steps([Step::Busy; 100]);
+        let stage = Stage { acquire: busy, abandon: steps([Step::Slow(gives_up)]), ..Stage::default() };
+        let (stage, client) = stage.client_with(|builder| builder.op_timeout(second * 4));
+        let start = Instant::now();
+        let error = client.lock("a").acquire_within(second).await.unwrap_err();
+        assert!(error.is_timed_out(), "{error}");
+        let took = start.elapsed() - second;
+        assert!(took >= takes && took < takes + second / 10, "{took:?}");
+        assert_eq!(stage.sent("abandon").len(), 1);
+    }
+}

@@ -277,3 +277,21 @@ async fn who_is_outside_is_forgotten() {
     counted[0].abandon(&entry).await.unwrap();
     assert_eq!(format!("{owners:?}").matches("Cell").count(), 0, "{owners:?}");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_hold_goes_by_another_driver_from_the_first_renewal_on_that_finds_its_own_closed() {
+    let both = Both::new();
+    let (me, request) = (both.people[0], AcquireRequest::new(name(0), OwnerToken::random(), ttl(1_000)));
+    let Acquisition::Granted(grant) = both.counted[0].enter(&me, &request).await.unwrap() else { panic!("busy") };
+    let hold = [ReentrantHold::new(name(0), me, grant.fence)];
+    DistributedLock::close(&*both.plain[0]).await;
+    let asked = || both.plain.iter().map(|driver| driver.faults().calls(Operation::Renew)).collect::<Vec<_>>();
+    let mut seen = Vec::new();
+    for _ in 0..3 {
+        let renewed = ReentrantLock::renew(&both.counted[1], ttl(1_000), &hold).await.remove(0).unwrap();
+        assert!(matches!(renewed, Renewed::Extended { .. }), "{renewed:?}");
+        seen.push(asked());
+    }
+    assert_eq!(seen[0][0], seen[2][0], "the closed one is not asked again: {seen:?}");
+    assert!(seen[0][1] < seen[1][1] && seen[1][1] < seen[2][1], "{seen:?}");
+}

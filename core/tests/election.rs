@@ -208,6 +208,9 @@ async fn who_resigns_a_term_that_is_over_learns_it_and_ends_no_other() {
     let leads = seat.candidate("a").campaign().await.unwrap();
     driver.faults().expire(SEAT).unwrap();
     let follows = second.candidate("b").campaign().await.unwrap();
+    assert!(follows.check().is_ok());
+    sleep(TTL).await;
+    assert_eq!((leads.is_leader(), leads.check().unwrap_err().kind()), (false, ErrorKind::Lost));
     assert_eq!(leads.resign().await.unwrap_err().kind(), ErrorKind::Lost);
     sleep(TTL).await;
     assert!(follows.is_leader());

@@ -109,3 +109,15 @@ async fn an_extension_that_the_drift_bound_eats_is_refused() {
     assert_eq!(guard.extend(SECOND).await.unwrap_err().kind(), ErrorKind::InvalidArgument);
     assert!(stage.sent("renew").is_empty());
 }
+
+/// The renewer has the time for a try of its own.
+#[tokio::test(start_paused = true)]
+async fn an_extension_waits_for_an_answer_for_a_quarter_of_what_is_left_of_the_lease() {
+    let (_, client) =
+        Stage { renew: steps([Step::Slow(3600 * SECOND)]), ..Stage::default() }.client_with(|b| b.op_timeout(TTL));
+    let guard = client.lock("a").fixed_ttl(8 * SECOND).acquire().await.unwrap();
+    let start = tokio::time::Instant::now();
+    assert_eq!(guard.extend(TTL).await.unwrap_err().kind(), ErrorKind::Indeterminate);
+    let took = start.elapsed();
+    assert!(took > SECOND * 19 / 10 && took <= 2 * SECOND, "{took:?}");
+}

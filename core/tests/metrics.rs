@@ -289,8 +289,15 @@ async fn waits_and_holds_are_measured_and_outcomes_add_up() {
     assert!(seen.sum("tenure.lock.renewals", &[("outcome", "failed")]) > 1.0);
     assert_eq!((seen.sum("tenure.lock.cleanups", &[]), client.stats().cleanups), (1.0, 1));
     faults.heal();
+    let taken = client.lock("b").ttl(TTL).acquire().await.unwrap();
+    faults.lose("b").unwrap();
+    assert_eq!(taken.release().await.unwrap_err().kind(), ErrorKind::Lost);
+    seconds(1).await;
+    let seen = look();
+    assert_eq!(seen.sum("tenure.lock.losses", &[("reason", "gone"), ("name", "b")]), 1.0, "found out by the release");
+    let lately = seen.sum("tenure.lock.cleanups", &[]);
     client.close(TTL).await.unwrap();
-    assert_eq!(look().sum("tenure.lock.cleanups", &[]), -1.0, "one less than before");
+    assert_eq!(lately + look().sum("tenure.lock.cleanups", &[]), -1.0, "one less than before");
 }
 
 #[tokio::test(start_paused = true)]

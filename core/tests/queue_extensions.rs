@@ -131,3 +131,25 @@ async fn an_extension_that_is_given_up_before_it_leaves_extends_nothing() {
     sleep(LEASE * 3 / 4).await;
     assert!(both[0].is_lost() && !both[1].is_lost());
 }
+
+#[tokio::test(start_paused = true)]
+async fn an_extension_that_is_answered_behind_the_end_of_its_lease_comes_too_late() {
+    let (_, memory, _, queue) = staged();
+    push(&queue, 1).await;
+    let delivery = queue.clone().lease(LEASE).receive().await.unwrap();
+    sleep(LEASE - ms(500)).await;
+    memory.faults().delay_reply(Operation::Extend, ms(1_000));
+    assert_eq!(delivery.extend(LEASE).await.unwrap_err().kind(), ErrorKind::Lost);
+    assert!(delivery.is_lost(), "what was lost once does not come to life again");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_delivery_that_the_backend_knows_no_more_is_lost_at_once() {
+    let (_, memory, _, queue) = staged();
+    push(&queue, 2).await;
+    let queue = queue.clone().lease(LEASE);
+    let both = queue.try_receive_many(2).await.unwrap();
+    memory.faults().restart_empty();
+    assert_eq!(both[0].extend(LEASE).await.unwrap_err().kind(), ErrorKind::Lost);
+    assert_eq!((both[0].is_lost(), both[1].is_lost()), (true, false), "nobody has asked for the other one");
+}

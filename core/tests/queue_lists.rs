@@ -6,9 +6,10 @@ use std::collections::HashSet;
 use std::pin::pin;
 
 use futures_util::{StreamExt as _, TryStreamExt as _};
-use queue_stage::{ms, staged};
-use tenure_core::driver::{DeadLetter, Listed, MessageInfo};
+use queue_stage::{ms, staged, staged_with};
+use tenure_core::driver::{DeadLetter, Listed, MessageInfo, MessagePage};
 use tenure_core::queue::{Queue, QueueLimits, Rate, Reason};
+use tenure_memory::Operation;
 
 fn texts(messages: &[MessageInfo]) -> Vec<String> {
     messages.iter().map(|info| String::from_utf8(info.payload.as_bytes().to_vec()).unwrap()).collect()
@@ -93,4 +94,51 @@ async fn limits_hold_for_all_receivers_until_they_are_taken_away() {
     assert!(waited >= ms(999) && waited < ms(1_100), "a token a second: {waited:?}");
     queue.limit(QueueLimits::none()).await.unwrap();
     assert!(queue.try_receive().await.unwrap().is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn dead_letters_are_looked_at_and_moved_in_steps_that_fit_the_backend() {
+    let (stage, _, _, queue) = staged_with(|caps| caps.batch = 10);
+    let dead_asked = || std::mem::take(&mut *stage.dead.lock().unwrap());
+    dead(&queue, &["outage"; 25]).await;
+    assert_eq!(queue.dead_letters().purge_where(because("poison")).await.unwrap(), 0);
+    assert_eq!(dead_asked(), [10, 10, 5]);
+    assert_eq!(queue.dead_letters().redrive_all(ms(0)).await.unwrap(), 25);
+    assert_eq!(dead_asked(), [10, 10, 5]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn letters_that_die_while_others_are_looked_at_are_left_for_the_next_time() {
+    let (stage, memory, _, queue) = staged_with(|caps| caps.batch = 10);
+    dead(&queue, &["outage"; 25]).await;
+    memory.faults().delay(Operation::Operate, ms(20));
+    let mut seen = 0;
+    let looking = queue.dead_letters();
+    let looked = looking.purge_where(|_| {
+        seen += 1;
+        false
+    });
+    let later = async {
+        tokio::time::sleep(ms(30)).await;
+        dead(&queue, &["late"; 25]).await;
+    };
+    let (purged, ()) = tokio::join!(looked, later);
+    assert_eq!((purged.unwrap(), seen), (0, 25));
+    assert_eq!(*stage.dead.lock().unwrap(), [10, 10, 5]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_first_in_line_is_found_behind_what_is_damaged() {
+    let (stage, _, _, queue) = staged();
+    assert_eq!(queue.peek().await.unwrap(), None);
+    for text in ["a", "b"] {
+        queue.push(&text.to_owned()).await.unwrap();
+    }
+    let first = queue.list_page(Listed::Waiting, None, 1).await.unwrap();
+    assert_eq!(texts(&first.messages), ["a"]);
+    stage.pages.lock().unwrap().push_back(MessagePage::new(Vec::new(), first.next));
+    let found = queue.peek().await.unwrap().unwrap();
+    assert_eq!(texts(&[found]), ["b"], "the first was damaged");
+    stage.pages.lock().unwrap().push_back(MessagePage::new(Vec::new(), None));
+    assert_eq!(queue.peek().await.unwrap(), None);
 }

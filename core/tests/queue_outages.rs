@@ -7,7 +7,7 @@ use queue_stage::{Mishap, ms, plan, staged};
 use tenure_core::queue::Text;
 use tenure_core::{Client, ErrorKind};
 use tenure_memory::Operation;
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 #[tokio::test(start_paused = true)]
 async fn a_stream_goes_on_after_outages_and_ends_with_what_does_not_pass() {
@@ -43,7 +43,7 @@ async fn closing_waits_for_a_receive_on_its_way_and_returns_what_it_brings() {
     queue.push(&"x".to_owned()).max_attempts(1).await.unwrap();
     driver.faults().delay_reply(Operation::Receive, ms(20));
     let receiving = tokio::spawn(async move { queue.receive().await.map(drop) });
-    tokio::time::sleep(ms(5)).await; // handed out, and not heard of
+    sleep(ms(5)).await; // handed out, and not heard of
     receiving.abort();
     client.close(ms(1_000)).await.unwrap();
     let other = Client::new(driver.another_client()).queue_with("jobs", Text).unwrap();
@@ -60,8 +60,48 @@ async fn a_client_that_is_being_closed_asks_for_no_message_any_more() {
     drop(client.lock("held").acquire().await.unwrap());
     driver.faults().delay(Operation::Watch, ms(20));
     let receiving = tokio::spawn(async move { queue.receive().await.map(drop) });
-    tokio::time::sleep(ms(5)).await; // it subscribes
+    sleep(ms(5)).await; // it subscribes
     client.close(ms(1_000)).await.unwrap();
     assert_eq!(receiving.await.unwrap().unwrap_err().kind(), ErrorKind::Closed);
     assert_eq!(driver.faults().calls(Operation::Receive), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failure_is_told_to_whoever_it_befell_and_not_to_who_came_since() {
+    let (_, memory, _, queue) = staged();
+    let receive = || {
+        let queue = queue.clone();
+        tokio::spawn(async move { queue.receive().await.map(|delivery| delivery.value().unwrap().clone()) })
+    };
+    memory.faults().delay(Operation::Receive, ms(50));
+    let first = receive();
+    sleep(ms(20)).await;
+    let second = receive();
+    sleep(ms(10)).await;
+    memory.faults().outage();
+    sleep(ms(30)).await;
+    memory.faults().heal();
+    assert_eq!(first.await.unwrap().unwrap_err().kind(), ErrorKind::Unavailable);
+    sleep(ms(500)).await;
+    assert!(!second.is_finished(), "it waits on");
+    queue.push(&"x".to_owned()).await.unwrap();
+    assert_eq!(second.await.unwrap().unwrap(), "x");
+}
+
+#[tokio::test(start_paused = true)]
+async fn receivers_that_want_other_leases_are_served_one_right_after_the_other() {
+    let (_, _, _, queue) = staged();
+    let receiving: Vec<_> = (1..=3)
+        .map(|seconds| {
+            let queue = queue.clone().lease(ms(seconds * 1_000));
+            tokio::spawn(async move { queue.receive().await.map(drop) })
+        })
+        .collect();
+    sleep(ms(100)).await;
+    let start = Instant::now();
+    queue.push_many(&["a", "b", "c"].map(str::to_owned)).await.unwrap();
+    for one in receiving {
+        one.await.unwrap().unwrap();
+    }
+    assert!(start.elapsed() < ms(10), "{:?}", start.elapsed());
 }

@@ -9,7 +9,7 @@ use futures_util::future::join_all;
 use queue_stage::{Mishap, QueueStage, ms, plan, staged, staged_with};
 use tenure_core::ErrorKind;
 use tenure_core::driver::{DeadCause, MessageState, Pushed};
-use tenure_core::queue::{Message, MessageId, OrPark, Queue};
+use tenure_core::queue::{Job, Message, MessageId, OrPark, Queue};
 use tenure_memory::Operation;
 use tokio::time::sleep;
 
@@ -259,4 +259,79 @@ fn a_push_does_not_wait_for_a_runtime_that_does_not_run() {
     let answers = answers.expect("they leave from here");
     assert!(answers.iter().all(Result::is_ok) && pushed(&stage).contains(&3));
     assert!(there.block_on(kept).iter().all(Result::is_ok));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_push_that_is_refused_for_its_own_messages_is_not_repeated() {
+    let (stage, memory, _, queue) = staged();
+    memory.faults().delay(Operation::Push, ms(10));
+    plan(&stage.pushes, [Mishap::None, Mishap::Fail(ErrorKind::InvalidArgument)]);
+    let stored = at_once(&queue, 2).await;
+    assert!(stored[0].is_ok());
+    assert_eq!(stored[1].as_ref().unwrap_err().kind(), ErrorKind::InvalidArgument);
+    assert_eq!(pushed(&stage), [1, 1]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn messages_leave_together_that_fit_a_request_to_the_byte() {
+    let together = async |room: usize| {
+        let (stage, memory, _, queue) = staged_with(|caps| caps.request_bytes = room);
+        memory.faults().delay(Operation::Push, ms(10));
+        let texts = texts(3, 100);
+        join_all(texts.iter().map(async |text| queue.push(text).await)).await;
+        pushed(&stage) == [1, 2]
+    };
+    let mut least = None;
+    for room in 100..2_000 {
+        if together(room).await {
+            least = Some(room);
+            break;
+        }
+    }
+    assert_eq!(least, Some(200));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_the_backend_cannot_keep_is_refused_unsent() {
+    let (stage, _, _, queue) = staged_with(|caps| {
+        caps.attempts = 5;
+        (caps.lease.min, caps.lease.max) = (SECOND, SECOND * 10);
+    });
+    let text = "x".to_owned();
+    let refused = |error: tenure_core::Error| assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error}");
+    let few = queue.clone().max_attempts(5);
+    refused(queue.push(&text).await.unwrap_err());
+    refused(few.push(&text).max_attempts(6).await.unwrap_err());
+    assert_eq!(pushed(&stage), Vec::<usize>::new());
+    few.push(&text).await.unwrap();
+    few.push(&text).max_attempts(4).await.unwrap();
+    for bad in [SECOND / 2, SECOND * 11] {
+        let queue = few.clone().lease(bad);
+        refused(queue.try_receive().await.unwrap_err());
+        refused(queue.worker().start(async |_: Job<String>| ()).unwrap_err());
+    }
+    for (good, attempts) in [(SECOND, 5), (SECOND * 10, 4)] {
+        let delivery = few.clone().lease(good).try_receive().await.unwrap().unwrap();
+        assert_eq!(delivery.max_attempts(), attempts);
+        refused(delivery.extend(SECOND * 11).await.unwrap_err());
+        delivery.ack().await.unwrap();
+    }
+}
+
+/// The hold that came with the message is that of another lock.
+#[tokio::test(start_paused = true)]
+async fn who_takes_another_lock_for_a_parked_message_asks_for_it() {
+    let (_, memory, client, queue) = staged();
+    let holder = client.lock("account").acquire().await.unwrap();
+    queue.push_many([Message::new(&"x".to_owned()).parked("account", SECOND * 60)]).await.unwrap();
+    let receiving = tokio::spawn(async move { queue.receive().await.unwrap() });
+    sleep(ms(100)).await;
+    holder.release().await.unwrap();
+    let delivery = receiving.await.unwrap();
+    let other = client.lock("other").try_acquire_for(&delivery).await.unwrap().unwrap();
+    let held = async |name: &str| {
+        let name = tenure_core::LockName::new(name).unwrap();
+        tenure_core::driver::DistributedLock::inspect(&memory, &name).await.unwrap().holder.is_some()
+    };
+    assert!(held("other").await && other.is_held());
 }

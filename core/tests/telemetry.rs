@@ -180,6 +180,8 @@ async fn everything_documented_of_queues_is_reported_and_no_payload_is() {
         let field = format!(" queue={}", QueueName::new(queue).unwrap());
         assert!(lines.iter().any(|line| line.contains(&field)), "{name} with{field}: {lines:?}");
     }
+    let healed = recorder.lines_of("tenure.healed");
+    assert!(healed.len() == 1 && healed[0].contains("expired=1"), "{healed:?}");
     assert!(recorder.lines_of("tenure.worker_stopped")[0].contains("dead=1"));
     let all = recorder.lines().join("\n");
     assert!(!all.contains("secret"), "{all}");

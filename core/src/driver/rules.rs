@@ -423,6 +423,20 @@ mod tests {
         Some(Reason::new("why").unwrap())
     }
 
+    #[tokio::test(start_paused = true)]
+    async fn a_token_is_remembered_for_a_minute_and_takes_up_no_room_behind_it() {
+        let (mut tombs, [one, other]) = (Tombstones::default(), [OwnerToken::random(), OwnerToken::random()]);
+        tombs.bury(one);
+        tokio::time::advance(Tombstones::LIFE / 2).await;
+        tombs.bury(one);
+        tokio::time::advance(Tombstones::LIFE * 3 / 4).await;
+        assert!(tombs.hold(&one), "it was abandoned once more");
+        tokio::time::advance(Tombstones::LIFE / 4).await;
+        tombs.bury(other);
+        assert_eq!((tombs.until.len(), tombs.order.len()), (1, 1));
+        assert!(!tombs.hold(&one) && tombs.hold(&other));
+    }
+
     #[test]
     fn each_settlement_has_its_fate_and_changes_what_it_says() {
         let kept = delivered(2, 3);

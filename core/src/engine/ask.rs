@@ -171,3 +171,19 @@ impl HandoverBudget {
         Self { left: self.left - 1, ..self }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Half of what whoever is given it has to take it.
+    #[test]
+    fn a_lease_that_is_passed_on_lasts_for_a_while_still() {
+        let least = |ttl: u64| {
+            let ttl = Ttl::new(Duration::from_millis(ttl)).unwrap();
+            let terms = Terms { ttl, upkeep: Upkeep::Renewed, max_hold: None, at_least: None, label: None };
+            terms.least()
+        };
+        assert_eq!([500, 2_000, 30_000].map(least), [250, 1_000, 1_000].map(Duration::from_millis));
+    }
+}

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
-use tokio::runtime::{Handle, RuntimeFlavor};
+use tokio::runtime::Handle;
 use tokio::sync::Notify;
 
 use crate::alarm::Alarm;
@@ -377,7 +377,7 @@ impl Confirmation {
 
 /// Whether nobody is left to drive the runtime when a task blocks its worker.
 pub(super) fn has_one_worker(runtime: &Handle) -> bool {
-    runtime.runtime_flavor() == RuntimeFlavor::CurrentThread || runtime.metrics().num_workers() == 1
+    runtime.metrics().num_workers() == 1
 }
 
 // What the renewer has to look at, by time.

@@ -38,6 +38,10 @@ pub(crate) struct QueueStage {
     pub(crate) extended: Mutex<Vec<usize>>,
     /// How many messages each request pushed.
     pub(crate) pushed: Mutex<Vec<usize>>,
+    /// How many dead letters each request asked to see, or to make due.
+    pub(crate) dead: Mutex<Vec<usize>>,
+    /// Pages that lists begin with.
+    pub(crate) pages: Mutex<VecDeque<MessagePage>>,
 }
 
 pub(crate) const fn ms(count: u64) -> Duration {
@@ -66,6 +70,8 @@ pub(crate) fn staged_with(
         extends: Mutex::default(),
         extended: Mutex::default(),
         pushed: Mutex::default(),
+        dead: Mutex::default(),
+        pages: Mutex::default(),
     });
     let locks = Backend::from(honest.clone()).locks().clone();
     let client = Client::new(Backend::new(locks).with_queue(Arc::clone(&stage) as Arc<dyn DelayQueue>));
@@ -132,7 +138,8 @@ impl DelayQueue for QueueStage {
     }
 
     async fn list(&self, queue: &QueueName, which: Listed, from: Option<ListPlace>, max: usize) -> Result<MessagePage> {
-        self.honest.list(queue, which, from, max).await
+        let page = self.pages.lock().unwrap().pop_front();
+        if let Some(page) = page { Ok(page) } else { self.honest.list(queue, which, from, max).await }
     }
 
     async fn limit(&self, queue: &QueueName, limits: &QueueLimits) -> Result<()> {
@@ -160,10 +167,15 @@ impl DelayQueue for QueueStage {
     }
 
     async fn dead_list(&self, queue: &QueueName, after: Option<DeadPlace>, max: usize) -> Result<DeadPage> {
+        self.dead.lock().unwrap().push(max);
         self.honest.dead_list(queue, after, max).await
     }
 
     async fn dead_redrive(&self, queue: &QueueName, which: &DeadSelection, delay: Delay) -> Result<Redriven> {
+        self.dead.lock().unwrap().push(match which {
+            DeadSelection::Ids(ids) => ids.len(),
+            DeadSelection::Oldest(count) => *count,
+        });
         self.honest.dead_redrive(queue, which, delay).await
     }
 

@@ -216,3 +216,19 @@ async fn a_lease_that_ended_is_looked_at_until_it_is_cleaned_up() {
     assert!(matches!(lost.due(LeaseInstant::now(), whole), Due::Nothing));
     assert!(matches!(left.due(LeaseInstant::now(), whole), Due::Nothing));
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_renewal_that_failed_is_tried_again_sooner_as_the_end_comes_nearer() {
+    let (lease, start) = (lease(Duration::from_secs(6)), LeaseInstant::now());
+    let pause = |left: u64| {
+        let now = start.after(Duration::from_millis(6_000 - left));
+        let mut state = lease.lock();
+        state.plan_retry(now);
+        state.renew_at.since(now)
+    };
+    // At most a twelfth of the ttl, or a quarter of what is left, and up to a quarter less.
+    for (left, most) in [(5_000, 500_u64), (1_000, 250), (400, 100), (0, 5)] {
+        let (pause, most) = (pause(left), Duration::from_millis(most));
+        assert!(pause <= most && pause >= most * 7 / 10, "{pause:?} of {most:?}");
+    }
+}

@@ -145,3 +145,140 @@ fn sources<'a>(error: &'a (dyn StdError + 'static)) -> impl Iterator<Item = &'a 
 fn chain(error: &(dyn StdError + 'static)) -> String {
     reason(&error.to_string(), error.source())
 }
+
+#[cfg(test)]
+mod tests {
+    use tonic::{Code, Status};
+
+    use super::*;
+
+    fn told(code: Code, text: &str) -> Error {
+        translate(EtcdError::GRpcStatus(Status::new(code, text)), "10.0.0.1:2379")
+    }
+
+    #[test]
+    fn each_refusal_of_etcd_has_a_meaning() {
+        let table = [
+            (Code::PermissionDenied, "etcdserver: permission denied", ErrorKind::Denied),
+            (Code::Unauthenticated, "etcdserver: invalid auth token", ErrorKind::Denied),
+            (Code::InvalidArgument, "etcdserver: revision of auth store is old", ErrorKind::Unavailable),
+            (
+                Code::InvalidArgument,
+                "etcdserver: authentication failed, invalid user ID or password",
+                ErrorKind::Denied,
+            ),
+            (Code::InvalidArgument, "etcdserver: user name is empty", ErrorKind::Denied),
+            (Code::InvalidArgument, "etcdserver: request is too large", ErrorKind::InvalidArgument),
+            (Code::InvalidArgument, "etcdserver: something else", ErrorKind::Indeterminate),
+            (Code::FailedPrecondition, "etcdserver: authentication is not enabled", ErrorKind::Misconfigured),
+            (Code::FailedPrecondition, "etcdserver: something else", ErrorKind::Indeterminate),
+            (Code::ResourceExhausted, "etcdserver: mvcc: database space exceeded", ErrorKind::Misconfigured),
+            (Code::ResourceExhausted, "etcdserver: too many requests", ErrorKind::Unavailable),
+            (Code::ResourceExhausted, "etcdserver: something else", ErrorKind::Indeterminate),
+            (Code::Unavailable, "etcdserver: no leader", ErrorKind::Unavailable),
+            (Code::Unavailable, "etcdserver: request timed out", ErrorKind::Indeterminate),
+            (Code::NotFound, "etcdserver: requested lease not found", ErrorKind::Unavailable),
+            (Code::Unknown, "etcdserver: no leader", ErrorKind::Indeterminate),
+        ];
+        for (code, text, kind) in table {
+            let error = told(code, text);
+            assert_eq!(error.kind(), kind, "{code:?} {text}: {error}");
+        }
+        assert!(told(Code::Unauthenticated, "why").message().contains("etcd said: why"));
+        let unknown = told(Code::Unknown, "why");
+        assert!(unknown.message().contains("10.0.0.1:2379") && unknown.message().contains("why"), "{unknown}");
+    }
+
+    #[test]
+    fn a_request_that_never_left_was_not_applied() {
+        for sign in ["connect error", "dns error", "invalid peer certificate", "received fatal alert"] {
+            let error = told(Code::Unavailable, &format!("transport: {sign}"));
+            let expected = if sign.starts_with("inv") || sign.starts_with("rec") {
+                ErrorKind::Misconfigured
+            } else {
+                ErrorKind::Unavailable
+            };
+            assert_eq!(error.kind(), expected, "{error}");
+            assert!(error.was_not_applied(), "{error}");
+        }
+        let refused = || std::io::Error::from(std::io::ErrorKind::ConnectionRefused);
+        let mut status = Status::unavailable("tcp");
+        status.set_source(std::sync::Arc::new(refused()));
+        assert!(never_sent(&status, "tcp") && !never_sent(&Status::unavailable("tcp"), "tcp"));
+        let mut reset = Status::unavailable("tcp");
+        reset.set_source(std::sync::Arc::new(std::io::Error::from(std::io::ErrorKind::ConnectionReset)));
+        assert!(!never_sent(&reset, "tcp"), "it may have arrived");
+    }
+
+    /// An error with a cause, in words.
+    #[derive(Debug)]
+    struct Told(&'static str, Option<Box<Told>>);
+
+    impl std::fmt::Display for Told {
+        fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            f.write_str(self.0)
+        }
+    }
+
+    impl StdError for Told {
+        fn source(&self) -> Option<&(dyn StdError + 'static)> {
+            self.1.as_deref().map(|cause| cause as _)
+        }
+    }
+
+    #[test]
+    fn a_request_that_waited_for_its_connection_when_that_ended_never_left() {
+        let told = |text, cause: Option<&'static str>| Told(text, cause.map(|cause| Box::new(Told(cause, None))));
+        let canceled = "operation was canceled";
+        assert!(was_waiting(&told(canceled, Some("connection closed"))));
+        assert!(was_waiting(&told(canceled, Some("connection was not ready"))));
+        for other in [told(canceled, None), told(canceled, Some("why")), told("why", Some("connection closed"))] {
+            assert!(!was_waiting(&other), "{other:?}");
+        }
+        let outer = Told("transport", Some(Box::new(told(canceled, Some("connection closed")))));
+        assert!(never_sent(&outer, "transport"));
+    }
+
+    #[test]
+    fn a_lease_that_is_gone_is_told_by_etcd_in_two_ways() {
+        let status = |text: &str| EtcdError::GRpcStatus(Status::not_found(text));
+        assert!(is_lease_gone(&status("etcdserver: requested lease not found")) && !is_lease_gone(&status("key")));
+        let stream = |text: &str| EtcdError::LeaseKeepAliveError(text.into());
+        assert!(is_lease_gone(&stream("lease not found")) && !is_lease_gone(&stream("stream ended")));
+        assert!(!is_lease_gone(&EtcdError::InvalidArgs("lease not found".into())));
+        assert!(says_lease_gone(&told(Code::NotFound, "requested lease not found")));
+        assert!(!says_lease_gone(&told(Code::NotFound, "key")) && !says_lease_gone(&Error::new(ErrorKind::Lost, "")));
+        assert!(says_token_is_old(&told(Code::InvalidArgument, "revision of auth store is old")));
+        assert!(!says_token_is_old(&told(Code::InvalidArgument, "why")));
+        assert!(!says_token_is_old(&Error::new(ErrorKind::Unavailable, "revision of auth store is old")));
+    }
+
+    #[test]
+    fn nothing_is_open_about_a_read() {
+        let of = |kind, text: &'static str| of_a_read(Error::new(kind, text)).kind();
+        assert_eq!(of(ErrorKind::Indeterminate, "no answer"), ErrorKind::Unavailable);
+        assert_eq!(of(ErrorKind::Indeterminate, "received fatal alert: HandshakeFailure"), ErrorKind::Misconfigured);
+        assert_eq!(of(ErrorKind::Denied, "no"), ErrorKind::Denied);
+    }
+
+    #[test]
+    fn a_first_request_that_ended_over_tls_may_lack_a_certificate() {
+        let hint = |kind, text: &str| {
+            of_a_first_request(Error::new(kind, text.to_owned())).to_string().contains("another client's certificate")
+        };
+        for ended in ["connection closed", "broken pipe", "connection reset"] {
+            assert!(hint(ErrorKind::Unavailable, &format!("https://a: {ended}")), "{ended}");
+            assert!(!hint(ErrorKind::Unavailable, &format!("http://a: {ended}")));
+            assert!(!hint(ErrorKind::Denied, &format!("https://a: {ended}")));
+        }
+        assert!(!hint(ErrorKind::Unavailable, "https://a: no route"));
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_setting_is_told_as_that() {
+        let error = translate(EtcdError::InvalidArgs("why".into()), "m");
+        assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+        assert_eq!(translate(EtcdError::EndpointError("why".into()), "m").kind(), ErrorKind::Unavailable);
+        assert_eq!(translate(EtcdError::WatchError("why".into()), "m").kind(), ErrorKind::Indeterminate);
+    }
+}

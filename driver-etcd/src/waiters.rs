@@ -142,3 +142,177 @@ impl Name {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt as _;
+    use tenure_core::driver::Watch;
+
+    use super::*;
+    use crate::tickets::Place;
+
+    /// A name in which some wait, each with a place of its own.
+    struct World {
+        name: Name,
+        watches: Vec<(OwnerToken, Watch)>,
+    }
+
+    fn spot(number: u8) -> Spot {
+        Spot { arrival: i64::from(number), token: token(number) }
+    }
+
+    fn token(number: u8) -> OwnerToken {
+        OwnerToken::parse(&format!("{}AAAAAAAAAAAAAAAAAAAAA", char::from(b'A' + number))).unwrap()
+    }
+
+    impl World {
+        fn new() -> Self {
+            Self { name: Name::default(), watches: Vec::new() }
+        }
+
+        fn listen(&mut self, number: u8, place: Option<(u32, i64)>) {
+            let (handle, watch) = Watch::channel();
+            let place = place.map(|(ahead, read_at)| Known { spot: spot(number), ahead, read_at });
+            self.name.local.insert(token(number), Local { handle, place });
+            self.watches.push((token(number), watch));
+        }
+
+        /// Who was woken since the last look.
+        fn woken(&mut self) -> Vec<u8> {
+            let is_woken = |watch: &mut Watch| watch.next().now_or_never().is_some();
+            let number = |of: &OwnerToken| (0..20).find(|number| token(*number) == *of).unwrap();
+            self.watches.iter_mut().filter_map(|(of, watch)| is_woken(watch).then(|| number(of))).collect()
+        }
+
+        fn ahead(&self, number: u8) -> Option<u32> {
+            self.name.local[&token(number)].place.as_ref().map(|place| place.ahead)
+        }
+
+        fn happened(&mut self, revision: i64, number: u8, came: bool) {
+            self.name.happened(Event { revision, spot: spot(number), came });
+        }
+
+        fn learn(&mut self, number: u8, revision: i64, ahead: u32, placed: bool) {
+            let place = placed.then(|| Place { spot: spot(number), revision: 1, lease: 1 });
+            self.name.learn(&token(number), &Seen { revision, hold: None, head: None, place, ahead });
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_is_before_a_waiter_is_counted_from_its_answer_on() {
+        let mut world = World::new();
+        world.listen(9, Some((2, 10)));
+        world.happened(10, 1, false);
+        assert_eq!(world.ahead(9), Some(2), "the answer knew of it");
+        world.happened(11, 1, false);
+        world.happened(12, 12, false);
+        assert_eq!(world.ahead(9), Some(1), "nobody behind it counts");
+        world.happened(13, 3, true);
+        assert_eq!(world.ahead(9), Some(2));
+        (14..20).for_each(|revision| world.happened(revision, 3, false));
+        assert_eq!(world.ahead(9), Some(0));
+        assert!(world.woken().is_empty(), "the lock is held, as far as is known");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_first_is_woken_when_the_last_before_it_goes_or_the_lock_is_free() {
+        let mut world = World::new();
+        world.name.set_held(false, 5);
+        world.listen(8, Some((1, 10)));
+        world.listen(9, Some((2, 10)));
+        world.listen(10, None);
+        world.name.wake_next();
+        assert!(world.woken().is_empty(), "none of them is the first");
+        world.happened(11, 1, false);
+        assert_eq!(world.woken(), [8]);
+        world.happened(12, 7, true);
+        world.happened(13, 11, false);
+        assert!(world.woken().is_empty());
+        world.happened(14, 7, false);
+        assert_eq!(world.woken(), [8]);
+        world.name.wake_next();
+        assert_eq!(world.woken(), [8]);
+        world.name.set_held(true, 20);
+        assert_eq!((world.name.held, world.name.held_at), (true, 20));
+        world.name.wake_next();
+        assert!(world.woken().is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_lost_its_place_is_woken_and_asks_again() {
+        let mut world = World::new();
+        world.listen(8, Some((0, 10)));
+        world.listen(9, Some((1, 10)));
+        world.happened(11, 8, true);
+        assert_eq!((world.ahead(8), world.woken()), (Some(0), Vec::new()));
+        world.happened(12, 8, false);
+        assert_eq!((world.ahead(8), world.ahead(9), world.woken()), (None, Some(1), vec![8]), "it came and went");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_place_that_goes_is_a_stir_and_one_that_comes_is_none() {
+        let mut world = World::new();
+        let start = world.name.stirred;
+        let later = std::time::Duration::from_secs(1);
+        tokio::time::advance(later).await;
+        world.happened(1, 1, true);
+        assert_eq!(world.name.stirred, start);
+        world.happened(2, 1, false);
+        assert_eq!(world.name.stirred, start + later);
+        tokio::time::advance(later).await;
+        world.name.set_held(true, 3);
+        assert_eq!(world.name.stirred, start + later * 2);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_happened_while_an_answer_was_on_its_way_is_counted_too() {
+        let mut world = World::new();
+        world.listen(9, None);
+        world.happened(4, 1, false);
+        assert!(world.name.recent.is_empty(), "nobody asks");
+        world.name.asking = 1;
+        world.happened(5, 1, false);
+        world.happened(6, 2, true);
+        world.happened(7, 3, true);
+        world.learn(9, 5, 4, true);
+        assert_eq!((world.ahead(9), world.woken()), (Some(6), Vec::new()));
+        world.learn(9, 8, 0, true);
+        assert_eq!((world.ahead(9), world.woken()), (Some(0), Vec::new()), "it is held, as far as is known");
+        world.name.set_held(false, 8);
+        world.learn(9, 8, 0, true);
+        assert_eq!((world.ahead(9), world.woken()), (Some(0), vec![9]), "the answer did not know that it is free");
+        world.learn(9, 8, 1, true);
+        assert_eq!((world.ahead(9), world.woken()), (Some(1), Vec::new()));
+        world.learn(9, 8, 0, false);
+        assert_eq!((world.ahead(9), world.woken()), (None, Vec::new()), "it has no place");
+        world.learn(15, 8, 0, true);
+        assert!(!world.name.local.contains_key(&token(15)), "it does not listen");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_that_may_be_out_of_date_has_its_asker_ask_again() {
+        let mut world = World::new();
+        world.listen(9, None);
+        world.name.asking = 1;
+        world.happened(7, 9, false);
+        world.learn(9, 6, 1, true);
+        assert_eq!((world.ahead(9), world.woken()), (None, vec![9]), "its place is gone since");
+        world.learn(9, 7, 1, true);
+        assert_eq!((world.ahead(9), world.woken()), (Some(1), Vec::new()), "a place that it made since");
+        world.name.forgotten = 8;
+        world.learn(9, 7, 1, true);
+        assert_eq!(world.woken(), [9], "what came between may be missing");
+        world.learn(9, 8, 3, true);
+        assert_eq!((world.ahead(9), world.woken()), (Some(3), Vec::new()));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn so_many_events_are_remembered_and_no_more() {
+        let mut world = World::new();
+        world.name.asking = 1;
+        (1..=MOST_EVENTS as i64).for_each(|revision| world.happened(revision, 1, true));
+        assert_eq!((world.name.recent.len(), world.name.forgotten), (MOST_EVENTS, 0));
+        world.happened(2_000, 1, true);
+        assert_eq!((world.name.recent.len(), world.name.forgotten), (MOST_EVENTS, 1), "the oldest is forgotten");
+    }
+}

@@ -393,6 +393,12 @@ mod tests {
         assert_eq!(map.node(99), Some(&Address::tcp("a", 1)));
         assert_eq!(map.node(100), Some(&Address::tcp("seed", 2)));
         assert_eq!(map.homes(), [(&Address::tcp("a", 1), 0..=99), (&Address::tcp("seed", 2), 100..=16383)]);
+        let both =
+            Reply::Array(vec![range(0, 9, node("a", 1)), range(20, 29, node("a", 1)), range(10, 19, node("b", 1))]);
+        let both = SlotMap::read(&both, &Address::tcp("seed", 9)).unwrap();
+        assert_eq!(both.homes(), [(&Address::tcp("a", 1), 0..=9), (&Address::tcp("b", 1), 10..=19)], "each node once");
+        assert_eq!(both.nodes(), [Address::tcp("a", 1), Address::tcp("b", 1)]);
+        assert_eq!((both.node(25), both.node(30)), (Some(&Address::tcp("a", 1)), None));
         map.moved(100, Address::tcp("b", 3));
         assert_eq!(map.node(100), Some(&Address::tcp("b", 3)));
         assert_eq!(map.nodes().len(), 3);

@@ -350,6 +350,37 @@ mod tests {
     use super::*;
 
     #[test]
+    fn everything_that_is_set_reaches_the_servers_that_are_called() {
+        let login = |user: &str| Login { username: Some(user.into()), password: Some(format!("{user}'s")) };
+        let config = RedisConfig::tcp("h", 1)
+            .username("app")
+            .password("app's")
+            .database(3)
+            .name("billing")
+            .protocol(Protocol::Resp2)
+            .tls(Tls::default())
+            .connect_timeout(Duration::from_millis(10))
+            .and_then(|config| config.response_timeout(Duration::from_millis(20)))
+            .and_then(|config| config.ping_interval(Duration::from_secs(60)))
+            .unwrap();
+        assert_eq!(
+            (config.response_timeout, config.ping_interval),
+            (Duration::from_millis(20), Duration::from_secs(60))
+        );
+        assert_eq!(config.name.as_deref(), Some("billing"));
+        let [endpoint] = &config.endpoints()[..] else { panic!("{:?}", config.endpoints()) };
+        assert_eq!((&endpoint.address, &endpoint.login), (&Address::tcp("h", 1), &login("app")));
+        assert_eq!((endpoint.database, endpoint.protocol, endpoint.tls.is_some()), (3, Protocol::Resp2, true));
+        assert_eq!(endpoint.timeout, Duration::from_millis(10));
+        let sentinels = vec![Address::tcp("s", 1), Address::tcp("s", 2)];
+        let topology = Topology::Sentinel { sentinels: sentinels.clone(), service: "main".into() };
+        let config = RedisConfig { topology, ..config }.sentinel_login(login("guard"));
+        let endpoints = config.endpoints();
+        assert_eq!(endpoints.iter().map(|endpoint| endpoint.address.clone()).collect::<Vec<_>>(), sentinels);
+        assert!(endpoints.iter().all(|endpoint| endpoint.login == login("guard") && endpoint.database == 0));
+    }
+
+    #[test]
     fn secrets_are_not_shown() {
         let config = RedisConfig::tcp("h", 1).username("u5er").password("s3cret");
         let identity = Identity { certificates: Arc::default(), key: Arc::from(*b"s3cret") };

@@ -268,6 +268,19 @@ mod tests {
     }
 
     #[test]
+    fn what_is_spelled_is_read_back_and_what_is_cut_off_is_not() {
+        for name in [&b"plain"[..], b"{50%} \x00\xff", b"%41"] {
+            let mut spelled = Vec::new();
+            encode(&mut spelled, name);
+            assert_eq!(decode(&spelled).as_deref(), Some(name));
+        }
+        assert_eq!(decode(b"a%41b").as_deref(), Some(&b"aAb"[..]));
+        for bad in [&b"%"[..], b"a%4", b"%4x", b"%x4"] {
+            assert_eq!(decode(bad), None, "{}", bad.escape_ascii());
+        }
+    }
+
+    #[test]
     fn keys_are_spelled_as_documented() {
         let space = space(FenceScope::Node);
         let name = LockName::new("orders/42").unwrap();

@@ -309,6 +309,60 @@ mod tests {
     }
 
     #[test]
+    fn every_parameter_sets_what_it_says() {
+        let url = "redis://h?connect_timeout_ms=700&ping_interval_ms=900&protocol=resp3&prefix=app&max_waiters=7\
+                   &max_backlog=8&max_dead_letters=9&fences=counter&fence_floor=10&counter_life_ms=90000000\
+                   &allow_eviction=true";
+        let config = parse(url).unwrap();
+        let millis = Duration::from_millis;
+        assert_eq!((config.connect_timeout, config.ping_interval), (millis(700), millis(900)));
+        assert_eq!(config.protocol, Protocol::Resp3);
+        let settings = config.settings;
+        assert_eq!((settings.prefix.as_str(), settings.max_waiters), ("app", 7));
+        assert_eq!((settings.max_backlog, settings.max_dead_letters), (Some(8), 9));
+        assert_eq!((settings.fences, settings.fence_floor.first().get()), (Fences::Counter, 11));
+        assert_eq!((settings.counter_life, settings.eviction), (millis(90_000_000), Eviction::Allow));
+        let other = parse("redis://h?fences=clock&allow_eviction=false").unwrap().settings;
+        assert_eq!((other.fences, other.eviction), (Fences::ClockSeeded, Eviction::Refuse));
+        let sentinel = parse("redis+sentinel://u:p@h/main?sentinel_user=su&sentinel_pass=sp").unwrap();
+        assert_eq!((sentinel.login, sentinel.sentinel_login), (login("u", "p"), login("su", "sp")));
+    }
+
+    #[test]
+    fn schemes_with_two_s_ask_for_tls_and_no_others() {
+        for (scheme, rest, tls) in [
+            ("redis", "h", false),
+            ("rediss", "h", true),
+            ("redis+cluster", "h", false),
+            ("rediss+cluster", "h/0", true),
+            ("redis+sentinel", "h/main", false),
+            ("rediss+sentinel", "h/main", true),
+            ("redis+unix", "/s", false),
+        ] {
+            assert_eq!(parse(&format!("{scheme}://{rest}")).unwrap().tls.is_some(), tls, "{scheme}");
+        }
+        assert!(parse_nodes("rediss+cluster://h").is_err());
+    }
+
+    #[test]
+    fn certificates_are_read_from_their_files() {
+        let file = |name: &str| {
+            let path = std::env::temp_dir().join(format!("tenure-{}-{name}", std::process::id()));
+            std::fs::write(&path, name).unwrap();
+            path
+        };
+        let [ca, cert, key] = ["ca", "cert", "key"].map(file);
+        let url = format!("rediss://h?ca={}&cert={}&key={}", ca.display(), cert.display(), key.display());
+        let tls = parse(&url).unwrap().tls.unwrap();
+        let identity = tls.identity.unwrap();
+        assert_eq!(tls.authorities.as_deref(), Some(&b"ca"[..]));
+        assert_eq!((&*identity.certificates, &*identity.key), (&b"cert"[..], &b"key"[..]));
+        let bare = parse("rediss://h").unwrap().tls.unwrap();
+        assert!(bare.authorities.is_none() && bare.identity.is_none());
+        [ca, cert, key].iter().for_each(|path| std::fs::remove_file(path).unwrap());
+    }
+
+    #[test]
     fn bad_urls_say_what_is_wrong_and_repeat_no_secret() {
         use ErrorKind::InvalidArgument;
         for (url, kind, word) in [

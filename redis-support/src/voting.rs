@@ -92,3 +92,42 @@ fn junior(left: &Reply) -> Error {
     let text = format!("the server started a short while ago and may have forgotten locks; it votes again in {left:?}");
     Error::new(ErrorKind::Unavailable, text)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(text: &str) -> Reply {
+        Reply::Bytes(text.as_bytes().to_vec())
+    }
+
+    fn fence(number: u64) -> FencingToken {
+        FencingToken::new(number).unwrap()
+    }
+
+    #[test]
+    fn a_node_of_another_electorate_or_without_seniority_casts_no_vote() {
+        let vote = |reply: &[Reply]| vote(&Reply::Array(reply.to_vec()), Duration::ZERO, &RedisSettings::default());
+        let elsewhere = vote(&[Reply::Int(-4), text("3-aa")]).unwrap();
+        assert!(matches!(&elsewhere, Vote::Elsewhere { electorate } if electorate == "3-aa"), "{elsewhere:?}");
+        let junior = vote(&[Reply::Int(-5), Reply::Int(1500)]).unwrap_err();
+        assert!(
+            junior.kind() == ErrorKind::Unavailable && junior.message().contains("votes again in 1.5s"),
+            "{junior}"
+        );
+        assert!(vote(&[Reply::Int(-4)]).is_err() && vote(&[]).is_err());
+    }
+
+    #[test]
+    fn a_raise_says_who_has_the_lock_and_where_its_counter_is() {
+        let told = |reply: &[Reply]| raised(&Reply::Array(reply.to_vec()), fence(5));
+        assert_eq!(told(&[Reply::Int(1)]).unwrap(), Raised::Acknowledged);
+        assert_eq!(told(&[Reply::Int(0)]).unwrap(), Raised::NotOwner);
+        assert_eq!(told(&[Reply::Int(-1), Reply::Int(9)]).unwrap(), Raised::Beyond { counter: fence(9) });
+        let far = told(&[Reply::Int(-7), text("tenure:f:a")]).unwrap_err();
+        assert_eq!(far.kind(), ErrorKind::InvalidArgument);
+        assert!(far.message().contains("the fence 5 is") && far.message().contains("tenure:f:a was not"), "{far}");
+        assert_eq!(told(&[Reply::Int(-6), text("tenure:f:a"), text("x")]).unwrap_err().kind(), ErrorKind::Damaged);
+        assert_eq!(told(&[Reply::Int(2)]).unwrap_err().kind(), ErrorKind::Protocol);
+    }
+}

@@ -35,8 +35,8 @@ pub(crate) const SEEDED: &[Seeded] = &[
     seeded("a later hold of the owner is renewed", " and hold[2] == ARGV[2 * i + 1]", ""),
     seeded("a forced release takes another hold", "if fence ~= expected then return -1 end", ""),
     seeded("the queue has no end", "redis.pcall('PEXPIRE', Q, life)", "true"),
-    seeded("presence has no end", "    redis.call('PEXPIRE', W, life)\n", ""),
-    seeded("the terms have no end", "    redis.call('PEXPIRE', D, life)\n", ""),
+    seeded("presence has no end", "redis.call('PEXPIRE', W, life)", ""),
+    seeded("the terms have no end", "redis.call('PEXPIRE', D, life)", ""),
     seeded("a tombstone has no end", "redis.call('SET', X, '1', 'PX', ARGV[3])", "redis.call('SET', X, '1')"),
     seeded(
         "an abandoned token is granted",

@@ -35,11 +35,9 @@ if presence > 0 then
     place = waiting
   end
   redis.call('ZADD', W, now_ms + presence, member)
+  if left < life / 2 then redis.call('PEXPIRE', W, life) end
   if comes then redis.call('HSET', D, member, direct == '1' and ttl .. ';' .. label or '') end
-  if left < life / 2 then
-    redis.call('PEXPIRE', W, life)
-    redis.call('PEXPIRE', D, life)
-  end
+  if left < life / 2 then redis.call('PEXPIRE', D, life) end
   if own == '-' then redis.call('SETRANGE', K, 23, 'w') end
 end
 local recheck

@@ -84,3 +84,66 @@ impl HeldLooks {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use tenure_core::queue::QueueName;
+
+    use super::super::keys::{Place, QueueSpace};
+    use super::*;
+
+    fn keys(queue: &str) -> QueueKeys {
+        QueueSpace::new("tenure").of(&QueueName::new(queue).unwrap())
+    }
+
+    fn entry(number: u64, until: Micros) -> Entry {
+        Entry::without_place(&keys("jobs"), Place::Leased(until), number)
+    }
+
+    #[test]
+    fn what_was_delivered_is_remembered_until_it_is_settled() {
+        let delivered = Delivered::default();
+        let key = |number: u64| number.to_string().into_bytes();
+        let known = |number| delivered.get(&key(number)).map(|entry| entry.number);
+        delivered.remember(key(1), entry(1, 50), 10);
+        delivered.remember(key(2), entry(2, 50), 10);
+        assert_eq!([known(1), known(2), known(3)], [Some(1), Some(2), None]);
+        delivered.forget(&key(1));
+        assert_eq!([known(1), known(2)], [None, Some(2)]);
+    }
+
+    #[test]
+    fn so_many_deliveries_are_remembered_and_those_whose_lease_has_ended_make_room() {
+        let delivered = Delivered::default();
+        let remember = |number: u64, until, now| {
+            delivered.remember(number.to_string().into_bytes(), entry(number, until), now);
+            delivered.entries().len()
+        };
+        (0..MOST as u64 - 1).for_each(|number| assert_eq!(remember(number, 100, 10), number as usize + 1));
+        assert_eq!(remember(20_000, 50, 10), MOST);
+        assert_eq!(remember(20_001, 100, 49), MOST, "there is no room");
+        assert!(delivered.get(b"20001").is_none());
+        assert_eq!(remember(20_002, 100, 50), MOST);
+        assert!(delivered.get(b"20002").is_some() && delivered.get(b"20000").is_none());
+    }
+
+    #[test]
+    fn what_is_held_back_is_looked_at_each_second_from_where_the_last_look_ended() {
+        let (looks, jobs, other) = (HeldLooks::default(), keys("jobs"), keys("other"));
+        let behind = || looks.began_behind(&jobs.all_held().0);
+        looks.ended(&jobs, Some(b"a".to_vec()));
+        assert_eq!(behind(), None, "nobody has looked");
+        assert!(!looks.is_due(&jobs, 500), "it was noticed just now");
+        assert!(!looks.is_due(&jobs, 500 + BETWEEN - 1) && looks.is_due(&jobs, 500 + BETWEEN));
+        assert!(!looks.is_due(&jobs, 500 + BETWEEN), "one is enough");
+        assert!(!looks.is_due(&other, 500 + BETWEEN), "each queue by itself");
+        looks.ended(&jobs, Some(b"a".to_vec()));
+        assert_eq!(behind().as_deref(), Some(&b"a"[..]));
+        looks.ended(&jobs, None);
+        assert_eq!(behind(), None);
+        looks.ended(&jobs, Some(b"b".to_vec()));
+        looks.forget(&jobs);
+        assert_eq!(behind(), None);
+        assert!(!looks.is_due(&jobs, 500 + 2 * BETWEEN), "as if for the first time");
+    }
+}

@@ -25,27 +25,28 @@ CREATE TABLE tenure.queue (
 );
 
 -- Its rows are deleted and moved along the index all the time: vacuumed when a fiftieth has changed, and not slowed down. Pages
--- that became empty at the end are kept, since giving them back would lock everybody out for a moment.
+-- that became empty at the end are kept, since giving them back would lock everybody out for a moment. It has no CHECK: the server
+-- reads those anew for each statement that writes, a tenth of a receive. What a message may have is checked by queue_push.
 CREATE TABLE tenure.message (
   number     bigint   PRIMARY KEY GENERATED ALWAYS AS IDENTITY,
   queue      integer  NOT NULL,
-  state      smallint NOT NULL DEFAULT 0 CHECK (state BETWEEN 0 AND 3), -- 0 waiting, 1 leased, 2 held by its key, 3 dead
+  state      smallint NOT NULL DEFAULT 0, -- 0 waiting, 1 leased, 2 held by its key, 3 dead
   at         bigint   NOT NULL,           -- when it is due, its lease ends, or it died
   pushed     bigint   NOT NULL,
   delivery   bigint   NOT NULL DEFAULT 0, -- the fence of the latest delivery; with the number its receipt
-  attempt    integer  NOT NULL DEFAULT 0 CHECK (attempt >= 0),
-  attempts   integer  NOT NULL CHECK (attempts BETWEEN 1 AND 10000),
-  cause      smallint NOT NULL DEFAULT 0 CHECK (cause BETWEEN 0 AND 5), -- first, retried, returned, parked, expired, redriven
-  doom       smallint CHECK (doom BETWEEN 0 AND 3),                     -- exhausted, rejected, expired, damaged
+  attempt    integer  NOT NULL DEFAULT 0,
+  attempts   integer  NOT NULL,           -- 1 to 10000
+  cause      smallint NOT NULL DEFAULT 0, -- first, retried, returned, parked, expired, redriven
+  doom       smallint,                    -- exhausted, rejected, expired, damaged
   expires    bigint,                      -- until when it may be delivered
-  known_for  bigint   NOT NULL DEFAULT 0 CHECK (known_for >= 0), -- for how long its name stays known after it was acknowledged
-  name       bytea    CHECK (length(name) BETWEEN 1 AND 128),
-  key        bytea    CHECK (length(key) BETWEEN 1 AND 128),
-  lock       bytea    CHECK (length(lock) BETWEEN 1 AND 512),
+  known_for  bigint   NOT NULL DEFAULT 0, -- for how long its name stays known after it was acknowledged
+  name       bytea,                       -- 1 to 128 bytes
+  key        bytea,                       -- as long
+  lock       bytea,                       -- 1 to 512 bytes
   turn_lock  bytea, turn_token text, turn_fence bigint,
   reason     bytea,
   recurrence bytea,
-  payload    bytea    NOT NULL CHECK (length(payload) <= 1048576)
+  payload    bytea    NOT NULL            -- a MiB at most
 ) WITH (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0, vacuum_truncate = false);
 
 CREATE INDEX message_turn ON tenure.message (queue, at, number) WHERE state <= 1;
@@ -182,7 +183,18 @@ DECLARE
   t bigint;
   n record; m record;
   soonest bigint;
+  wrong text;
 BEGIN
+  SELECT CASE WHEN length(i.payload) > 1048576 THEN 'payload' WHEN i.attempts NOT BETWEEN 1 AND 10000 THEN 'attempts'
+      WHEN length(i.name) NOT BETWEEN 1 AND 128 THEN 'name' WHEN i.known_for < 0 THEN 'known_for'
+      WHEN length(i.key) NOT BETWEEN 1 AND 128 THEN 'key' ELSE 'lock' END INTO wrong
+    FROM unnest(p_payloads, p_attempts, p_names, p_known_for, p_keys, p_locks) AS i(payload, attempts, name, known_for, key, lock)
+    WHERE length(i.payload) > 1048576 OR i.attempts NOT BETWEEN 1 AND 10000 OR length(i.name) NOT BETWEEN 1 AND 128
+      OR i.known_for < 0 OR length(i.key) NOT BETWEEN 1 AND 128 OR length(i.lock) NOT BETWEEN 1 AND 512 LIMIT 1;
+  IF FOUND THEN
+    RAISE EXCEPTION 'the % of a message is out of range: a payload has at most 1048576 bytes, attempts are 1 to 10000, a name and a '
+      'key have 1 to 128 bytes, a lock 1 to 512, known_for is not negative', wrong USING ERRCODE = 'check_violation';
+  END IF;
   IF p_names IS NOT NULL THEN
     PERFORM tenure.fresh();
     PERFORM tenure.queue_lock(1952804174, q, p_names);

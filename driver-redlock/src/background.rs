@@ -150,7 +150,8 @@ impl Chore {
     /// Undoes once. What a release tells, if it is one.
     pub(crate) async fn once(&self) -> Result<Option<Released>> {
         let told = if self.undo.tells() { Some(self.node.release(&self.hold).await?) } else { None };
-        if self.undo != Undo::Release {
+        let over = self.undo == Undo::ReleaseOrAbandon && told == Some(Released::Released);
+        if self.undo != Undo::Release && !over {
             self.node.abandon(&self.hold).await?;
         }
         Ok(told)

@@ -16,6 +16,8 @@ pub(crate) struct Standing {
     healing: NodeSet,
     /// Where two votes were sent and one of them was never heard of: what is heard from then on may be of either.
     doubted: NodeSet,
+    /// Where the present token was sent once more while a vote was not heard of.
+    repeated: NodeSet,
     /// Set while it is held, if it was won here.
     fence: Option<FencingToken>,
     /// Held, and won by another process.
@@ -43,8 +45,10 @@ pub(crate) enum Undo {
     Release,
     /// A request may still be on its way: it is refused when it arrives.
     Abandon,
-    /// A request may still be on its way, and whether the node had the lock has to be known: the lease is ended, which
-    /// tells, and the request refused.
+    /// One request may still be on its way, and whether the node had the lock has to be known: the lease is ended, which
+    /// tells. If it was held, that request had arrived; else it is refused when it arrives.
+    ReleaseOrAbandon,
+    /// The same, when several requests may be: whatever the release tells, they are refused.
     ReleaseAndAbandon,
 }
 
@@ -82,6 +86,9 @@ impl Standing {
     /// A vote is sent to the node.
     pub(crate) fn ask(&mut self, node: usize) {
         self.asked.insert(node);
+        if self.unknown.contains(node) {
+            self.repeated.insert(node);
+        }
         self.unknown.insert(node);
     }
 
@@ -136,7 +143,13 @@ impl Standing {
 
     /// How a hold that has ended is given back at the node.
     pub(crate) fn give_back(&self, node: usize) -> Undo {
-        if self.unknown().contains(node) { Undo::ReleaseAndAbandon } else { Undo::Release }
+        if self.doubted.or(self.repeated.and(self.unknown)).contains(node) {
+            Undo::ReleaseAndAbandon
+        } else if self.unknown.contains(node) {
+            Undo::ReleaseOrAbandon
+        } else {
+            Undo::Release
+        }
     }
 
     /// Gives up the present tokens at these nodes. Returns where the answer is known and a release is enough; anywhere
@@ -147,6 +160,7 @@ impl Standing {
         self.granted = self.granted.without(which);
         self.unknown = self.unknown.without(which);
         self.doubted = self.doubted.without(which);
+        self.repeated = self.repeated.without(which);
         sure
     }
 
@@ -210,6 +224,29 @@ mod tests {
         (0..2).for_each(|node| standing.settle_granted(node));
         assert!(standing.win(fence(), standing.granted()));
         standing
+    }
+
+    #[test]
+    fn one_vote_on_its_way_is_undone_by_the_release_that_finds_it_and_two_are_refused() {
+        let mut standing = won();
+        assert_eq!((0..3).map(|node| standing.give_back(node)).collect::<Vec<_>>(), {
+            [Undo::Release, Undo::Release, Undo::ReleaseOrAbandon]
+        });
+        standing.ask(2);
+        assert_eq!(standing.give_back(2), Undo::ReleaseAndAbandon, "either of the two may come later");
+        standing.settle_refused(2);
+        standing.ask(2);
+        assert_eq!(standing.give_back(2), Undo::ReleaseAndAbandon, "the one that was not heard of still may");
+        standing.spoil(NodeSet::of(2));
+        standing.ask(2);
+        assert_eq!(standing.give_back(2), Undo::ReleaseOrAbandon, "it is another token");
+        let mut healing = won();
+        assert!(healing.begin_healing(2) && healing.send_healing(2));
+        assert_eq!(healing.give_back(2), Undo::ReleaseAndAbandon, "the vote before was not heard of");
+        healing.settle_granted(1);
+        healing.settle_gone(1);
+        assert!(healing.begin_healing(1) && healing.send_healing(1));
+        assert_eq!(healing.give_back(1), Undo::ReleaseOrAbandon);
     }
 
     #[test]

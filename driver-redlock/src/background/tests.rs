@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use tenure_core::driver::QuorumNode;
+use tenure_core::driver::{AcquireRequest, Acquisition, DistributedLock as _, QuorumNode, Ttl};
 use tenure_core::{LockName, OwnerToken};
 use tenure_memory::{MemoryDriver, Operation};
 use tokio::runtime::Runtime;
@@ -45,10 +45,23 @@ async fn a_token_is_undone_as_its_node_may_know_it() {
     for (undo, calls, tells) in [
         (Undo::Release, (1, 0), Some(Released::NotHeld)),
         (Undo::Abandon, (0, 1), None),
+        (Undo::ReleaseOrAbandon, (1, 1), Some(Released::NotHeld)),
         (Undo::ReleaseAndAbandon, (1, 1), Some(Released::NotHeld)),
     ] {
         let (link, chore) = chore(undo);
         assert_eq!(chore.once().await.unwrap(), tells);
+        assert_eq!(told(&link), calls, "{undo:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_vote_that_a_release_undid_is_not_abandoned_as_well() {
+    for (undo, calls) in [(Undo::Release, (1, 0)), (Undo::ReleaseOrAbandon, (1, 0)), (Undo::ReleaseAndAbandon, (1, 1))]
+    {
+        let (link, chore) = chore(undo);
+        let request = AcquireRequest::new(chore.hold.name.clone(), chore.hold.token, Ttl::new(LONG).unwrap());
+        assert!(matches!(link.acquire(&request).await.unwrap(), Acquisition::Granted(_)));
+        assert_eq!(chore.once().await.unwrap(), Some(Released::Released));
         assert_eq!(told(&link), calls, "{undo:?}");
     }
 }

@@ -60,10 +60,11 @@ pub(super) enum Output {
     Heal {
         sent: bool,
     },
-    /// How the token is undone: where a release is enough, where a late vote has to be refused, and which nodes tell
-    /// whether they had the lock.
+    /// How the token is undone: where a release is enough, where it is if it ended a lease, where late votes have to be
+    /// refused in any case, and which nodes tell whether they had the lock.
     Undo {
         release: NodeSet,
+        either: NodeSet,
         abandon: NodeSet,
         tell: NodeSet,
     },
@@ -118,12 +119,15 @@ impl Mind {
                     some.fold(NodeSet::EMPTY, |all, node| all.or(NodeSet::of(node)))
                 };
                 let release = which(|undo| undo == Undo::Release);
-                return Output::Undo { release, abandon: all.without(release), tell: which(Undo::tells) };
+                let either = which(|undo| undo == Undo::ReleaseOrAbandon);
+                let abandon = all.without(release).without(either);
+                return Output::Undo { release, either, abandon, tell: which(Undo::tells) };
             }
             Input::Spoil => {
                 let which = standing.granted().or(standing.unknown());
                 let release = standing.spoil(which);
-                return Output::Undo { release, abandon: which.without(release), tell: NodeSet::EMPTY };
+                let (abandon, none) = (which.without(release), NodeSet::EMPTY);
+                return Output::Undo { release, either: none, abandon, tell: none };
             }
         }
         Output::Nothing

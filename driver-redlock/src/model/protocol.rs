@@ -143,6 +143,8 @@ pub(super) enum Undo {
     #[default]
     None,
     Release,
+    /// A release, and an abandonment if that found no lease.
+    Either,
     Abandon,
     Acknowledged,
 }

@@ -94,7 +94,7 @@ impl<'a> Steps<'a> {
     /// The attempt is over: `held` and given back or lost, or not won. Returns which nodes tell whether they had the lock.
     fn end(&mut self, attempt: &mut Attempt, held: bool) -> NodeSet {
         let undo = self.think(attempt, if held { Input::End } else { Input::Spoil });
-        let Output::Undo { release, abandon, tell } = undo else { unreachable!() };
+        let Output::Undo { release, either, abandon, tell } = undo else { unreachable!() };
         attempt.phase = Phase::Done;
         attempt.hint = if attempt.wires.iter().any(|wire| wire.vote == Vote::Sent) { attempt.hint } else { 0 };
         if !(held && attempt.renewing) {
@@ -109,6 +109,9 @@ impl<'a> Steps<'a> {
             }
             if self.protocol.undoes && release.contains(i) {
                 wire.undo = Undo::Release;
+            }
+            if self.protocol.undoes && either.contains(i) {
+                wire.undo = Undo::Either;
             }
             if self.protocol.undoes && abandon.contains(i) {
                 wire.undo = Undo::Abandon;
@@ -326,10 +329,11 @@ impl<'a> Steps<'a> {
             return;
         }
         let mut next = *self.state;
-        if usize::from(next.nodes[i].owner) == a + 1 {
+        let had = usize::from(next.nodes[i].owner) == a + 1;
+        if had {
             next.nodes[i].owner = 0;
         }
-        if wire.undo == Undo::Abandon {
+        if wire.undo == Undo::Abandon || wire.undo == Undo::Either && !had {
             next.nodes[i].buried |= 1 << a;
         }
         next.attempts[a].wires[i].undo = Undo::Acknowledged;

@@ -1,11 +1,15 @@
 //! One call of what is not ours: a driver's request, bounded in time, or a user's code, which may panic.
 
 use std::any::Any;
+use std::convert::Infallible;
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
+use futures_util::future::try_join;
+use tokio::task::unconstrained;
+use tokio::time::sleep;
 
 use crate::value::error::{Error, ErrorKind, Result};
 
@@ -14,8 +18,23 @@ use crate::value::error::{Error, ErrorKind, Result};
 
 /// A request whose outcome is unknown when it takes longer than `limit`.
 pub(crate) fn bounded<T>(limit: Duration, call: impl Future<Output = Result<T>>) -> impl Future<Output = Result<T>> {
-    let unanswered = move |_| Err(Error::new(ErrorKind::Indeterminate, format!("no answer within {limit:?}")));
-    yielding(tokio::time::timeout(limit, call).map(move |answer| answer.unwrap_or_else(unanswered)))
+    let unanswered = move || Err(Error::new(ErrorKind::Indeterminate, format!("no answer within {limit:?}")));
+    yielding(within(limit, call).map(move |answer| answer.unwrap_or_else(unanswered)))
+}
+
+/// Waits for `work` at most `limit`, counted from when it first has to wait; `None` if it takes longer. Work that is done at once
+/// needs no timer.
+pub(crate) fn within<T>(limit: Duration, work: impl Future<Output = T>) -> impl Future<Output = Option<T>> {
+    // Polled behind the work, and never kept waiting by what others have used up of the task's turn.
+    let over = async move { unconstrained(sleep(limit)).await };
+    let ended = try_join(
+        work.map(|done| Err::<Infallible, Option<T>>(Some(done))),
+        over.map(|()| Err::<Infallible, Option<T>>(None)),
+    );
+    ended.map(|ended| match ended {
+        Err(done) => done,
+        Ok((never, _)) => match never {},
+    })
 }
 
 /// Lets others have a turn before a failure is told. Over a connection that is down calls fail at once, and a loop on them would
@@ -51,4 +70,46 @@ pub(crate) fn caught<T>(whom: &str, work: impl FnOnce() -> Result<T>) -> Result<
 /// As [`caught`], for a future.
 pub(crate) fn caught_in<T>(whom: &str, work: impl Future<Output = Result<T>>) -> impl Future<Output = Result<T>> {
     AssertUnwindSafe(work).catch_unwind().map(|done| done.unwrap_or_else(|panic| Err(told(whom, &*panic))))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::{pending, ready};
+
+    use tokio::task::coop::consume_budget;
+    use tokio::time::Instant;
+
+    use super::*;
+
+    #[test]
+    fn what_is_done_at_once_needs_no_timer() {
+        // Outside a runtime, a timer would panic.
+        assert_eq!(within(Duration::from_secs(1), ready(7)).now_or_never(), Some(Some(7)));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_takes_longer_is_given_up_at_the_limit() {
+        let began = Instant::now();
+        assert_eq!(within(Duration::from_millis(300), pending::<()>()).await, None);
+        assert_eq!(began.elapsed(), Duration::from_millis(300));
+        let work = async {
+            sleep(Duration::from_millis(200)).await;
+            7
+        };
+        assert_eq!(within(Duration::from_millis(300), work).await, Some(7));
+        assert_eq!(within(Duration::ZERO, pending::<()>()).await, None);
+    }
+
+    /// Work that is never done and uses up the task's turn each time would keep a timer that asks for a part of it from ringing.
+    #[tokio::test]
+    async fn the_limit_holds_for_work_that_uses_up_the_turn() {
+        let greedy = async {
+            loop {
+                consume_budget().await;
+            }
+        };
+        let given_up = tokio::spawn(within(Duration::from_millis(10), greedy));
+        let ended = tokio::time::timeout(Duration::from_secs(30), given_up).await.expect("it ends");
+        assert_eq!(ended.expect("no panic"), None::<Infallible>);
+    }
 }

@@ -40,6 +40,8 @@ pub(crate) struct HeldEntry {
     least: Option<LeaseInstant>,
     /// How many fences its grant carries.
     fences: u32,
+    /// When the grant was learned of, if it was just now.
+    learned_at: Option<LeaseInstant>,
     /// With it, the lease may be passed on.
     passing: Option<Passing>,
     /// Made by the first who watches the hold without the guard.
@@ -65,7 +67,19 @@ impl HeldEntry {
     pub(crate) fn new(place: Reservation, lease: Arc<Lease>, token: OwnerToken, depth: u32) -> Self {
         place.shared().holds.fetch_add(1, Ordering::AcqRel);
         let (over, since) = (OnceLock::new(), Since::never());
-        Self { place, lease, token, before: 0, depth, least: None, fences: 1, passing: None, over, since }
+        Self {
+            place,
+            lease,
+            token,
+            before: 0,
+            depth,
+            least: None,
+            fences: 1,
+            learned_at: None,
+            passing: None,
+            over,
+            since,
+        }
     }
 
     /// Comes to whoever asked for it.
@@ -103,19 +117,20 @@ impl HeldEntry {
         }
     }
 
-    /// The same hold, of a grant that carries so many fences.
-    pub(super) fn with_fences(mut self, fences: u32) -> Self {
-        self.fences = fences;
+    /// The same hold, of a grant that carries so many fences and was learned of at `now`.
+    pub(super) fn with_fences(mut self, fences: u32, now: LeaseInstant) -> Self {
+        (self.fences, self.learned_at) = (fences, Some(now));
         self
     }
 
-    /// The same hold, which was learned of just now, and which `to` may pass on to others with these terms if there are
+    /// The same hold, which `to` may pass on to others with these terms if there are
     /// fences for them.
     pub(super) fn with_successors(mut self, terms: impl FnOnce() -> Option<Terms>, to: Arc<dyn PassOn>) -> Self {
         if self.fences > 1
             && let Some(terms) = terms()
         {
-            let budget = HandoverBudget::new(self.fences, LeaseInstant::now(), &terms);
+            let now = self.learned_at.unwrap_or_else(LeaseInstant::now);
+            let budget = HandoverBudget::new(self.fences, now, &terms);
             self.passing = Some(Passing { budget, to });
         }
         self
@@ -289,14 +304,17 @@ impl HeldEntry {
         let mut unacknowledged = Unacknowledged::of(&self, entry);
         let stands_until = entry.stands_until(); // once: what was not released then is the reaper's
         let limit = self.shared().config.op_timeout;
-        let work = async {
-            quiet(&self.lease).await;
-            call(Arc::clone(self.shared()), self.lease.token_of(&entry), stands_until).await
-        };
         let outcome = match self.shared().giving.enter(limit, None).await {
-            Ok(pass) => pass.answer(limit, work).await.unwrap_or_else(|| {
-                Err(Error::new(ErrorKind::Indeterminate, format!("no answer within {limit:?}, the release goes on")))
-            }),
+            Ok(pass) => {
+                let work = pass.answer(limit, async {
+                    quiet(&self.lease).await;
+                    call(Arc::clone(self.shared()), self.lease.token_of(&entry), stands_until).await
+                });
+                work.await.unwrap_or_else(|| {
+                    let text = format!("no answer within {limit:?}, the release goes on");
+                    Err(Error::new(ErrorKind::Indeterminate, text))
+                })
+            }
             Err(error) => Err(error),
         };
         let stands = stands_until.is_some() && matches!(outcome, Ok(Some(_)));

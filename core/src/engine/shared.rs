@@ -6,11 +6,13 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError, Weak};
 use std::time::Duration;
 
+use futures_util::FutureExt as _;
 use tokio::sync::{Notify, Semaphore, SemaphorePermit, watch};
 use tokio::time::timeout;
 
 use super::reaper::{Calls, Cleanup, Reaper, reaches_zero};
 use crate::background::Background;
+use crate::call::within;
 use crate::driver::{Backend, ReentrantHold};
 use crate::engine::ask::Ask;
 use crate::engine::lease::{Entry, Lease, LeaseKey};
@@ -360,13 +362,20 @@ impl Gate {
 
 impl Pass<'_> {
     /// Waits at most `limit` for the answer to a request that leaves now; `None` when it does not come.
-    pub(crate) async fn answer<T>(self, limit: Duration, request: impl Future<Output = T>) -> Option<T> {
-        let _in_flight = self.gate.in_flight.one_more();
-        let answer = timeout(limit, request).await.ok();
-        if answer.is_some() {
-            self.gate.answered.fetch_add(1, Ordering::AcqRel);
-        }
-        answer
+    pub(crate) fn answer<T>(
+        self,
+        limit: Duration,
+        request: impl Future<Output = T>,
+    ) -> impl Future<Output = Option<T>> {
+        let in_flight = self.gate.in_flight.one_more();
+        within(limit, request).map(move |answer| {
+            let Self { gate, _place: place } = self; // all of it: the place is kept until then
+            if answer.is_some() {
+                gate.answered.fetch_add(1, Ordering::AcqRel);
+            }
+            drop((in_flight, place));
+            answer
+        })
     }
 }
 

@@ -9,7 +9,7 @@ use futures_util::future::BoxFuture;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep};
 
-use crate::call::yielding;
+use crate::call::{within, yielding};
 use crate::driver::{Handed, Handing, Queueing, Signal, Waiting, Watch};
 use crate::engine::ask::{Ask, Terms};
 use crate::engine::attempt::{Answered, Attempt};
@@ -241,8 +241,9 @@ impl<'a> Wait<'a> {
         let shared = self.shared;
         tokio::select! {
             biased;
-            () = shared.closed() => Err(Error::new(ErrorKind::Closed, "the client was closed while waiting")),
+            // First: one that is done at once listens for nothing. A close that comes before it has to wait is seen all the same.
             won = self.until_won() => won,
+            () = shared.closed() => Err(Error::new(ErrorKind::Closed, "the client was closed while waiting")),
         }
     }
 
@@ -347,10 +348,10 @@ impl<'a> Wait<'a> {
         let op_timeout = self.shared.config.op_timeout;
         let limit = op_timeout.min(self.left().unwrap_or(Duration::MAX));
         let watch = self.shared.backend.locks().watch(&self.ask.name, self.attempt.token());
-        self.watch = Some(match tokio::time::timeout(limit, watch).await {
-            Ok(watch) => watch?,
-            Err(_) if limit < op_timeout => return Err(self.timed_out()), // the caller's patience was over first
-            Err(_) => return Err(self.unheard(limit)),
+        self.watch = Some(match within(limit, watch).await {
+            Some(watch) => watch?,
+            None if limit < op_timeout => return Err(self.timed_out()), // the caller's patience was over first
+            None => return Err(self.unheard(limit)),
         });
         Ok(())
     }

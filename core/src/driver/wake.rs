@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -175,7 +176,30 @@ impl fmt::Debug for WakeHandle {
 /// assert!(!router.wake(&token));
 /// ```
 #[derive(Clone, Debug, Default)]
-pub struct WakeRouter(Arc<Mutex<HashMap<OwnerToken, WakeHandle>>>);
+pub struct WakeRouter(Arc<Mutex<Waiters>>);
+
+type Waiters = HashMap<OwnerToken, WakeHandle, BuildHasherDefault<TokenHasher>>;
+
+/// Takes a token for its own hash: those that are registered are random, and made by this client.
+#[derive(Default)]
+struct TokenHasher(u64);
+
+impl Hasher for TokenHasher {
+    fn write(&mut self, bytes: &[u8]) {
+        for part in bytes.chunks(8) {
+            let mut word = [0; 8];
+            word[..part.len()].copy_from_slice(part);
+            self.0 ^= u64::from_le_bytes(word);
+        }
+    }
+
+    /// Of an array it is always the same.
+    fn write_usize(&mut self, _length: usize) {}
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
+}
 
 impl WakeRouter {
     /// Starts to route wake-ups for `token`, until the watch is dropped.
@@ -219,7 +243,7 @@ impl WakeRouter {
         self.len() == 0
     }
 
-    fn routes(&self) -> MutexGuard<'_, HashMap<OwnerToken, WakeHandle>> {
+    fn routes(&self) -> MutexGuard<'_, Waiters> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

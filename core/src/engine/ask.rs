@@ -128,11 +128,15 @@ impl Terms {
         Ask { name, owner: None, ttl, upkeep, max_hold, at_least, label, line, progress: None }
     }
 
-    /// Their hash: a budget is carried by every hold, and the terms are many times as large.
+    /// What they are known by: a budget is carried by every hold, and the terms are many times as large. The usual ones are told as
+    /// they are, below 2³³; those with options by their hash, above.
     pub(crate) fn mark(&self) -> u64 {
+        if let Self { max_hold: None, at_least: None, label: None, .. } = self {
+            return (self.ttl.as_millis() << 1) | u64::from(self.upkeep == Upkeep::Fixed);
+        }
         let mut hasher = DefaultHasher::new();
         self.hash(&mut hasher);
-        hasher.finish()
+        hasher.finish() | (1 << 63)
     }
 
     /// How long a lease still has to last without renewal to be passed on.

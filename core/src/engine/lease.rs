@@ -11,7 +11,7 @@ use crate::driver::{Backend, Hold, ReentrantHold, Renewed};
 use crate::value::clock::LeaseInstant;
 use crate::value::error::{Error, ErrorKind, LockName, Result};
 use crate::value::token::{FencingToken, OwnerToken};
-use crate::value::ttl::{DriftBound, HoldState, LostReason, Ttl};
+use crate::value::ttl::{DriftBound, HoldState, LostReason, Ttl, part};
 
 pub(crate) struct Lease {
     pub(crate) key: LeaseKey,
@@ -475,7 +475,7 @@ impl State {
         if let Some(ttl) = self.renewal_ttl() {
             let third = ttl.get() / 3;
             // Up to a tenth earlier, so that leases taken together are not renewed together for ever.
-            let usual = from.after(third - third.mul_f64(0.1 * self.spread()));
+            let usual = from.after(third - part(third, 0.1 * self.spread()));
             // One that lasts for less than was asked for was handed over, and is made to last soon.
             let handed = self.deadline < from.after(2 * third);
             self.renew_at = if handed { usual.min(now.after(HANDED)) } else { usual };
@@ -674,6 +674,9 @@ impl Place {
 
 /// Waits until no renewal is on its way, so that none can arrive behind the release that follows.
 pub(super) async fn quiet(lease: &Lease) {
+    if lease.lock().renewing.is_none() {
+        return; // nearly always
+    }
     loop {
         let changes = lease.changes();
         let changed = changes.notified();

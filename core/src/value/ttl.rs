@@ -103,7 +103,7 @@ impl DriftBound {
     #[must_use]
     pub fn believable(&self, ttl: Duration) -> Option<Duration> {
         let margin = (ttl / 1000).max(Duration::from_millis(1));
-        ttl.checked_sub(ttl.mul_f64(self.rate) + self.fixed + margin).filter(|left| !left.is_zero())
+        ttl.checked_sub(part(ttl, self.rate) + self.fixed + margin).filter(|left| !left.is_zero())
     }
 
     /// A ttl of which the holder may believe in `span`, and little more.
@@ -111,6 +111,11 @@ impl DriftBound {
         // A millisecond for the smallest margin, and one for what is rounded.
         (span + self.fixed + Duration::from_millis(2)).div_f64(1.0 - self.rate - 0.001)
     }
+}
+
+/// A part of a span, in nanoseconds: each grant takes one, and `mul_f64` goes by way of seconds.
+pub(crate) fn part(span: Duration, factor: f64) -> Duration {
+    Duration::from_nanos((span.as_nanos() as f64 * factor + 0.5) as u64)
 }
 
 // How a lease stands, and why it ended.

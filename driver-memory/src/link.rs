@@ -29,7 +29,8 @@ struct Condition {
     traffic: Traffic,
     wakeups: Wakeups,
     scripts: HashMap<Operation, Script>,
-    calls: HashMap<Operation, u64>,
+    /// How many there were of each operation.
+    calls: [u64; Operation::Operate as usize + 1],
     /// Requests that hang, in the order in which they came.
     backlog: Vec<Box<dyn FnOnce() + Send>>,
 }
@@ -195,7 +196,7 @@ impl Link {
 
     fn depart(&self, operation: Operation) -> Journey {
         let mut condition = self.condition();
-        *condition.calls.entry(operation).or_default() += 1;
+        condition.calls[operation as usize] += 1;
         match condition.scripts.get_mut(&operation) {
             Some(Script { next, request_takes, reply_takes }) => {
                 Journey { fault: next.pop_front(), request_takes: *request_takes, reply_takes: *reply_takes }
@@ -283,7 +284,7 @@ impl Link {
     }
 
     pub(crate) fn calls(&self, operation: Operation) -> u64 {
-        self.condition().calls.get(&operation).copied().unwrap_or(0)
+        self.condition().calls[operation as usize]
     }
 
     pub(crate) fn watch(&self, token: OwnerToken) -> Watch {

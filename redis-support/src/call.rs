@@ -1,6 +1,7 @@
 //! Typed calls: which keys and arguments each script takes, in which order. The scripts' headers say the same.
 
 use std::ops::RangeInclusive;
+use std::sync::OnceLock;
 
 use tenure_core::driver::{
     AcquireRequest, Ballot, Electorate, Handing, Hold, Queueing, ReentrantEntry, ReentrantHold, Ttl,
@@ -32,6 +33,8 @@ pub(crate) struct Calls {
     fencing: (&'static str, u64),
     /// What giving the turn to the next waiter takes, as the scripts want it.
     turn: String,
+    /// What waiting takes, by whether somebody waits: written once, for the presence that the client has.
+    waits: [OnceLock<(u64, [String; 2])>; 2],
 }
 
 impl Calls {
@@ -43,7 +46,7 @@ impl Calls {
             (Fences::Counter, _) => ("counter", 0), // a counter that is forgotten would start again
         };
         let turn = format!("{};{};{};{CLAIM_MS};{channel_prefix}", fencing.0, fencing.1, settings.fence_floor);
-        Self { keys, settings, channel_prefix, fencing, turn }
+        Self { keys, settings, channel_prefix, fencing, turn, waits: Default::default() }
     }
 
     /// What the clients' channels begin with.
@@ -144,9 +147,19 @@ impl Calls {
                 u64::try_from(presence.as_millis()).unwrap_or(MAX_PRESENCE_MS).clamp(1, MAX_PRESENCE_MS)
             }
         };
+        let (known, texts) = self.waits[usize::from(presence > 0)]
+            .get_or_init(|| (presence, [false, true].map(|direct| self.wait(presence, direct))));
+        if *known == presence {
+            args.push(&texts[usize::from(direct)]);
+        } else {
+            args.push(self.wait(presence, direct));
+        }
+    }
+
+    fn wait(&self, presence: u64, direct: bool) -> String {
         let (most, direct) = (self.settings.max_waiters, u8::from(direct));
         let (client, channel) = (self.keys.client(), &self.channel_prefix);
-        args.push_format(format_args!("{presence};{most};{direct};{CLAIM_MS};{client};{channel}"));
+        format!("{presence};{most};{direct};{CLAIM_MS};{client};{channel}")
     }
 
     pub(crate) fn release(&self, hold: &Hold) -> ScriptCall {
@@ -266,4 +279,41 @@ impl Calls {
 /// Whether the lock may be given to this waiter without being asked.
 fn direct(request: &AcquireRequest) -> bool {
     matches!(request.queue, Queueing::Join { accepts: Handing::Direct, .. })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::keyspace::ClientId;
+
+    #[test]
+    fn a_request_tells_its_own_presence_whatever_came_before() {
+        let settings = RedisSettings::default();
+        let client = ClientId::random();
+        let calls = Calls::new(Keyspace::of(&settings, client), settings);
+        let name = LockName::new("ledger").unwrap();
+        for (presence, accepts) in [
+            (5_000, Handing::Asked),
+            (0, Handing::Asked),
+            (7_000, Handing::Direct),
+            (5_000, Handing::Direct),
+            (0, Handing::Asked),
+        ] {
+            let queue = match presence {
+                0 => Queueing::None,
+                _ => Queueing::Join { presence: Duration::from_millis(presence), accepts },
+            };
+            let request = AcquireRequest::new(name.clone(), OwnerToken::random(), Ttl::DEFAULT).with_queue(queue);
+            let direct = u8::from(accepts == Handing::Direct);
+            let told = format!(
+                "{presence};{};{direct};{CLAIM_MS};{};{}",
+                calls.settings.max_waiters,
+                calls.keys.client(),
+                calls.channel_prefix
+            );
+            assert_eq!(calls.acquire(&request).args.iter().nth(2), Some(told.as_bytes()));
+        }
+    }
 }

@@ -29,7 +29,7 @@ struct Condition {
     traffic: Traffic,
     wakeups: Wakeups,
     scripts: HashMap<Operation, Script>,
-    /// How many there were of each operation.
+    /// How many there were of each operation, the last of which is `Operate`.
     calls: [u64; Operation::Operate as usize + 1],
     /// Requests that hang, in the order in which they came.
     backlog: Vec<Box<dyn FnOnce() + Send>>,

@@ -90,6 +90,7 @@ const FILES: &[&str] = &[
     "renew",
     "renew_hold",
     "part/answer",
+    "part/bury",
     "part/fence",
     "part/flag",
     "part/join",
@@ -97,6 +98,7 @@ const FILES: &[&str] = &[
     "part/line",
     "part/now",
     "part/serve",
+    "part/try",
     "part/turn",
     "part/wish",
 ];

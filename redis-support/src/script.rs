@@ -72,6 +72,7 @@ macro_rules! parts {
 
 parts! {
     "part/answer.lua"
+    "part/bury.lua"
     "part/fence.lua"
     "part/flag.lua"
     "part/grant.lua"
@@ -82,6 +83,7 @@ parts! {
     "part/now.lua"
     "part/refusal.lua"
     "part/serve.lua"
+    "part/try.lua"
     "part/turn.lua"
     "part/vote_fence.lua"
     "part/wish.lua"

@@ -198,7 +198,7 @@ impl Attempt {
         shared.renewer.watch_over(&lease);
         shared.under_way.ends();
         let held = HeldEntry::new(place, lease, *token, grant.depth).at_least(least);
-        Ok(Answered::Won(held.with_fences(grant.fences.min(self.request.fences), now)))
+        Ok(Answered::Won(held.with_fences(grant.fences.min(self.request.fences))))
     }
 }
 

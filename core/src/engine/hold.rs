@@ -40,8 +40,6 @@ pub(crate) struct HeldEntry {
     least: Option<LeaseInstant>,
     /// How many fences its grant carries.
     fences: u32,
-    /// When the grant was learned of, if it was just now.
-    learned_at: Option<LeaseInstant>,
     /// With it, the lease may be passed on.
     passing: Option<Passing>,
     /// Made by the first who watches the hold without the guard.
@@ -67,19 +65,7 @@ impl HeldEntry {
     pub(crate) fn new(place: Reservation, lease: Arc<Lease>, token: OwnerToken, depth: u32) -> Self {
         place.shared().holds.fetch_add(1, Ordering::AcqRel);
         let (over, since) = (OnceLock::new(), Since::never());
-        Self {
-            place,
-            lease,
-            token,
-            before: 0,
-            depth,
-            least: None,
-            fences: 1,
-            learned_at: None,
-            passing: None,
-            over,
-            since,
-        }
+        Self { place, lease, token, before: 0, depth, least: None, fences: 1, passing: None, over, since }
     }
 
     /// Comes to whoever asked for it.
@@ -117,20 +103,19 @@ impl HeldEntry {
         }
     }
 
-    /// The same hold, of a grant that carries so many fences and was learned of at `now`.
-    pub(super) fn with_fences(mut self, fences: u32, now: LeaseInstant) -> Self {
-        (self.fences, self.learned_at) = (fences, Some(now));
+    /// The same hold, of a grant that carries so many fences.
+    pub(super) fn with_fences(mut self, fences: u32) -> Self {
+        self.fences = fences;
         self
     }
 
-    /// The same hold, which `to` may pass on to others with these terms if there are
+    /// The same hold, which was learned of just now, and which `to` may pass on to others with these terms if there are
     /// fences for them.
     pub(super) fn with_successors(mut self, terms: impl FnOnce() -> Option<Terms>, to: Arc<dyn PassOn>) -> Self {
         if self.fences > 1
             && let Some(terms) = terms()
         {
-            let now = self.learned_at.unwrap_or_else(LeaseInstant::now);
-            let budget = HandoverBudget::new(self.fences, now, &terms);
+            let budget = HandoverBudget::new(self.fences, LeaseInstant::now(), &terms);
             self.passing = Some(Passing { budget, to });
         }
         self

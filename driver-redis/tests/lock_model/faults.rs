@@ -17,8 +17,8 @@ pub(crate) const SEEDED: &[Seeded] = &[
     seeded("a waiter passes those before it", "free = budget > 0 and (head or member) == member", "free = true"),
     seeded(
         "a dead waiter keeps its place",
-        "  if dead[1] then\n    drop(unpack(dead))\n    budget",
-        "  if false then\n    budget",
+        "if dead[1] then drop(unpack(dead)) end\nbudget",
+        "budget",
     ),
     seeded("two that arrive at once stand in any order", "if comes and place ~= waiting then", "if false then"),
     seeded("one that asks is handed the lock", "direct == '1' and ttl", "true and ttl"),

@@ -11,9 +11,7 @@ local member, turn = ARGV[2], ARGV[4]
 -- @include part/fence.lua
 -- @include part/line.lua
 -- @include part/serve.lua
-local dead = redis.call('ZRANGE', W, '-inf', now_ms, 'BYSCORE', 'LIMIT', '0', budget)
-if dead[1] then drop(unpack(dead)) end
-budget = budget - #dead
+-- @include part/bury.lua
 local head = redis.call('ZRANGE', Q, '0', '0')[1]
 local freed = false
 local hold = redis.pcall('HGET', K, 'o')

@@ -39,14 +39,11 @@ end
 local value = hold
 if not hold.err and not hold[1] then value = redis.call('EXISTS', K) == 1 and hold or false end
 if hold.err then value = redis.call('GET', K) end -- a key that is no string either is no lock, and the error says so
-local free, dies = false, nil
-if not value then
-  -- @include part/serve.lua
-  local head
-  head, dies = serve(member)
-  free = budget > 0 and (head or member) == member
-  if not free then value = redis.call('GET', K) end -- it may have been handed over
-  if free and head then drop(member) end
+local free, dies, waiting = false, nil, nil
+if value then
+  waiting = redis.call('ZCARD', Q)
+else
+  -- @include part/try.lua
 end
 if free then
   local number, fence = next_fence()
@@ -57,5 +54,4 @@ if free then
   redis.call('PEXPIRE', K, ttl)
   return {1, fence, 1, tonumber(ttl)}
 end
-local waiting = redis.call('ZCARD', Q)
 -- @include part/join.lua

@@ -8,13 +8,13 @@
 -- node vote that has just forgotten another vote.
 local K, F, X, Q, V = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[7]
 local token, ttl, wait, proposal, keep = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
-local electorate, seniority, label = ARGV[6], ARGV[7], ARGV[8] or ''
+local electorate, seniority, label = ARGV[6], tonumber(ARGV[7]), ARGV[8] or ''
 
-if seniority ~= '0' then
-  local info, least = redis.call('INFO', 'server'), tonumber(seniority)
+if seniority > 0 then
+  local info = redis.call('INFO', 'server')
   -- A difference of two clock readings in whole seconds: up to one second too much.
   local up = (tonumber(string.match(info, 'uptime_in_seconds:(%d+)') or '0') - 1) * 1000
-  if up < least then return {-5, math.floor(least - math.max(up, 0))} end
+  if up < seniority then return {-5, math.floor(seniority - math.max(up, 0))} end
 end
 local own = redis.call('GET', V)
 if not own then
@@ -23,19 +23,5 @@ elseif own ~= electorate then
   return {-4, own}
 end
 -- @include part/now.lua
--- Free, nobody waits, not abandoned, and the proposal is ahead of the counter: the usual case, in as few calls as can be.
-if redis.call('EXISTS', K, X, Q) == 0 then
-  local fence, most = tonumber(proposal), now_us + 86400000000
-  if fence > 0 and fence <= most then
-    local found = redis.call('SET', F, proposal, 'PX', keep, 'GET')
-    local last = found and tonumber(found) or not found and 0
-    if last and last < fence then
-      local ahead = fence == now_us and '' or string.format('%.0f', fence - now_us)
-      redis.call('SET', K, token .. ';-;' .. proposal .. ';' .. ahead .. ';' .. label, 'PX', ttl)
-      return {1, fence}
-    end
-    redis.call('SET', F, found, 'KEEPTTL') -- what the parts below decide on
-  end
-end
 -- @include part/vote_fence.lua
 -- @include part/grant.lua

@@ -27,12 +27,7 @@ if found > 0 then
   -- @include part/wish.lua
   -- @include part/line.lua
   if not value then
-    -- @include part/serve.lua
-    local head
-    head, dies = serve(member)
-    free = budget > 0 and (head or member) == member
-    if not free then value, waiting = redis.call('GET', K), redis.call('ZCARD', Q) end -- it may have been handed over
-    if free and head then drop(member) end
+    -- @include part/try.lua
   end
   if not free then
     -- @include part/join.lua

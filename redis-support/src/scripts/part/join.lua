@@ -1,21 +1,15 @@
 -- Part: the answer to a request that has to wait: {0, position or -1, recheck_ms or -1, now_us}; {-2} when the queue is full;
--- or an error. Needs the clock, flag, wish, line and refusal parts; ttl, label; value, the plain value (string), an error (the
--- lock is held re-entrantly or is of a foreign type) or false; waiting, how many waiters there are; and, where that is false, dies, when the waiter that has the
--- turn counts as dead.
+-- or an error. Needs the clock, flag, wish, line and refusal parts; ttl, label; waiting, how many waiters there are; value, the
+-- plain value (string), an error (the lock is held re-entrantly or is of a foreign type) or false; and, where value is false,
+-- dies, when the waiter that has the turn counts as dead.
 local POLL = 500 -- how often a lock of a foreign client, which wakes nobody, is worth a look, in ms
 local place, own = -1, flag_of(value)
 if presence > 0 then
-  local life, left, dead = math.max(60000, 4 * presence), -1, {}
+  local life, left = math.max(60000, 4 * presence), -1
   if waiting > 0 then
-    left = redis.call('PTTL', Q)
-    -- Dead waiters go wherever they stand, as far as the budget goes: they are before nobody, and have lost their places.
-    dead = redis.call('ZRANGE', W, '-inf', string.sub(now, 1, -4), 'BYSCORE', 'LIMIT', '0', budget)
-  end
-  if dead[1] then
-    drop(unpack(dead))
-    budget = budget - #dead
-    waiting = redis.call('ZCARD', Q)
-    if waiting == 0 then left = -1 end
+    -- @include part/bury.lua
+    if dead[1] then waiting = redis.call('ZCARD', Q) end
+    if waiting > 0 then left = redis.call('PTTL', Q) end
   end
   if waiting >= max_waiters and not redis.call('ZSCORE', Q, member) then return {-2} end
   -- Its time of arrival orders it, unless the clock stands still or was set back. This comes before all other writes: a

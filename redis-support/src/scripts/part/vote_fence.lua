@@ -5,15 +5,17 @@
 local hands = false
 
 local function next_fence()
-  local found = redis.call('GET', F) or '0'
-  local last, proposed, text = tonumber(found), tonumber(proposal), proposal
-  if not (last and last <= now_us + 86400000000) then return nil, string.sub(found, 1, 64) end
-  local fence = last + 1
-  if proposed > fence and proposed <= now_us + 86400000000 then
-    fence = proposed
-  else
-    text = string.format('%.0f', fence)
+  local fence, most, found = tonumber(proposal), now_us + 86400000000, nil
+  local proposes = fence > 0 and fence <= most
+  -- Usually the proposal is ahead of the counter, and one command is enough.
+  if proposes then found = redis.call('SET', F, proposal, 'PX', keep, 'GET') else found = redis.call('GET', F) end
+  local last = tonumber(found or '0')
+  if proposes and last and last < fence then return fence, proposal, 1 end
+  if not (last and last <= most) then
+    if proposes then redis.call('SET', F, found, 'PX', keep) end
+    return nil, string.sub(found, 1, 64)
   end
+  local text = string.format('%.0f', last + 1)
   redis.call('SET', F, text, 'PX', keep)
-  return fence, text, 1
+  return last + 1, text, 1
 end

@@ -112,7 +112,8 @@ async fn a_hand_over_in_a_long_line_is_so_many_commands() {
 
     reset();
     client.grant(&second).await;
-    let mut made_to_last = vec![("evalsha", 1), ("exists", 1), ("time", 1), ("get", 1), ("pexpire", 1), ("setrange", 1)];
+    let mut made_to_last =
+        vec![("evalsha", 1), ("exists", 1), ("time", 1), ("get", 1), ("pexpire", 1), ("setrange", 1)];
     made_to_last.extend(is_before_7(&server).then_some(("pttl", 1)));
     counted(&server, &made_to_last);
 

@@ -15,11 +15,7 @@ pub(crate) const SEEDED: &[Seeded] = &[
     ),
     seeded("a second waiter gets the turn", "(waiter == asker or dies <= now_ms + claim)", "waiter == asker"),
     seeded("a waiter passes those before it", "free = budget > 0 and (head or member) == member", "free = true"),
-    seeded(
-        "a dead waiter keeps its place",
-        "if dead[1] then drop(unpack(dead)) end\nbudget",
-        "budget",
-    ),
+    seeded("a dead waiter keeps its place", "if dead[1] then drop(unpack(dead)) end\nbudget", "budget"),
     seeded("two that arrive at once stand in any order", "if comes and place ~= waiting then", "if false then"),
     seeded("one that asks is handed the lock", "direct == '1' and ttl", "true and ttl"),
     seeded("a release ends anybody's lease", "string.sub(value, 1, 22) == ARGV[1]\nif held", "true\nif held"),

@@ -187,15 +187,21 @@ async fn a_waiter_asks_its_node_alone_while_that_refuses() {
     assert_eq!(world.asked(), [3, 2, 2], "now and then all are asked");
 }
 
-#[tokio::test(start_paused = true)]
-async fn who_is_first_in_the_queue_asks_those_again_that_hear_of_the_release_later() {
-    let world = World::new();
+/// A waiter that is the first at the first node, and asks all of them the next time; what it hears; and who has the lock.
+async fn first_in_line(world: &World) -> (AcquireRequest, Watch, Vec<AcquireRequest>) {
     let taken = world.taken_at(&[0, 1, 2]).await;
     let request = world.waiter();
-    let _heard = watch(&world.slot(&request));
+    let heard = watch(&world.slot(&request));
     world.busy(&request).await;
     world.quiet().await;
     world.slot(&request).line().is_to_ask_all(Duration::ZERO);
+    (request, heard, taken)
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_is_first_in_the_queue_asks_those_again_that_hear_of_the_release_later() {
+    let world = World::new();
+    let (request, _heard, taken) = first_in_line(&world).await;
     world.free(0, &taken[0]).await;
     let (start, before) = (Instant::now(), world.asked());
     let later = async {
@@ -215,12 +221,7 @@ async fn who_is_first_in_the_queue_asks_those_again_that_hear_of_the_release_lat
 #[tokio::test(start_paused = true)]
 async fn who_is_first_in_the_queue_gives_up_after_two_more_tries_and_leaves_nothing() {
     let world = World::new();
-    let taken = world.taken_at(&[0, 1, 2]).await;
-    let request = world.waiter();
-    let _heard = watch(&world.slot(&request));
-    world.busy(&request).await;
-    world.quiet().await;
-    world.slot(&request).line().is_to_ask_all(Duration::ZERO);
+    let (request, _heard, taken) = first_in_line(&world).await;
     world.free(0, &taken[0]).await;
     let (start, before) = (Instant::now(), world.asked());
     let busy = world.busy(&request).await;
@@ -238,12 +239,7 @@ async fn who_is_first_in_the_queue_gives_up_after_two_more_tries_and_leaves_noth
 #[tokio::test(start_paused = true)]
 async fn a_waiter_whose_node_fails_takes_another_one() {
     let world = World::new();
-    let _taken = world.taken_at(&[0, 1, 2]).await;
-    let request = world.waiter();
-    let _heard = watch(&world.slot(&request));
-    world.busy(&request).await;
-    world.quiet().await;
-    world.slot(&request).line().is_to_ask_all(Duration::ZERO);
+    let (request, _heard, _taken) = first_in_line(&world).await;
     world.links[0].faults().outage();
     world.busy(&request).await;
     assert_eq!(place(&world.slot(&request)), (Some(1), true, 0));

@@ -66,6 +66,11 @@ pub(super) const LOCKS: &[Aim] = &[
     aim("redlock5_cpu_vs_rslock", Most(0.95), "processor time of client and servers per pair on five servers"),
     aim("etcd_pair_vs_put_del", Most(1.35), "uncontended pair, p50, over a put and a delete"),
     aim("etcd_handovers_vs_lock_api", Least(4.0), "hand-overs per second, 16 waiters, over etcd's own lock API"),
+    aim(
+        "etcd_handovers_vs_go",
+        Least(6.0),
+        "the same over the locks of Go's package `concurrency`, which wait in line and do not fence",
+    ),
     aim("etcd_gap_p99_ms", Most(20.0), "from a release to the next holder, 99th percentile"),
     aim("memory_pair_vs_dashmap_tokio", Most(1.15), "pair in memory over DashMap of tokio mutexes with removal"),
     aim("allocations_per_pair", Most(28.0), "allocations of the client per uncontended pair"),

@@ -46,9 +46,12 @@ impl Bench {
         let about = json!({
             "comparison": what,
             "extent": if extent == Extent::Quick { "quick" } else { "full" },
+            "machine": machine(),
+            "memory_gb": memory_gb(),
             "processors": processors,
             "processor": processor(),
             "kernel": std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default().trim(),
+            "a_system_call_takes_ns": system_call(),
             "load_at_start": std::fs::read_to_string("/proc/loadavg").unwrap_or_default().trim(),
             "pinned": pins.shared.is_some(),
         });
@@ -152,4 +155,34 @@ fn processor() -> String {
     let info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let model = info.lines().find_map(|line| line.strip_prefix("model name")?.split_once(':'));
     model.map_or("unknown", |(_, name)| name.trim()).to_owned()
+}
+
+/// A hypervisor says that it is there.
+fn machine() -> &'static str {
+    let info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    match info.lines().find(|line| line.starts_with("flags")) {
+        Some(flags) if flags.split_whitespace().any(|flag| flag == "hypervisor") => "virtual",
+        Some(_) => "physical",
+        None => "unknown",
+    }
+}
+
+fn memory_gb() -> f64 {
+    let info = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let line = info.lines().find_map(|line| line.strip_prefix("MemTotal:"));
+    let kilobytes = line.and_then(|line| line.split_whitespace().next()?.parse::<f64>().ok());
+    kilobytes.map_or(f64::NAN, |kilobytes| (kilobytes / 1e6).round())
+}
+
+/// Nanoseconds of one that does nothing: the least of several attempts. It says more about round trips than the processor does.
+fn system_call() -> f64 {
+    const CALLS: u32 = 10_000;
+    let attempt = |_| {
+        let begun = Instant::now();
+        for _ in 0..CALLS {
+            std::hint::black_box(rustix::process::getppid());
+        }
+        begun.elapsed().as_nanos() as f64 / f64::from(CALLS)
+    };
+    (0..10).map(attempt).fold(f64::INFINITY, f64::min).round()
 }

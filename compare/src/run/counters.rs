@@ -47,7 +47,7 @@ impl Counters {
 
     /// The calls of these commands.
     pub(super) fn calls(&self, names: &[&str]) -> f64 {
-        names.iter().filter_map(|name| self.calls.get(*name)).sum()
+        names.iter().filter_map(|name| self.calls.get(*name)).fold(0.0, |sum, calls| sum + calls)
     }
 }
 

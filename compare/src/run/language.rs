@@ -11,6 +11,8 @@ pub(super) enum Language {
     Rust,
     Python(PathBuf),
     Node(PathBuf),
+    /// A program that was built here.
+    Go(PathBuf),
 }
 
 impl Language {
@@ -21,6 +23,7 @@ impl Language {
             Self::Rust => (std::env::current_exe()?, vec!["worker".into()]),
             Self::Python(python) => (python.clone(), vec!["-u".into(), format!("{peers}/peer.py")]),
             Self::Node(node) => (node.clone(), vec![format!("{peers}/peer.js")]),
+            Self::Go(program) => (program.clone(), Vec::new()),
         })
     }
 
@@ -37,6 +40,24 @@ impl Language {
         probe(&PathBuf::from("node"), &["-e", &format!("require({module:?})")])
             .map(|()| Self::Node("node".into()))
             .ok_or_else(|| format!("no Node with the module {module} (NODE_PATH)").into())
+    }
+
+    /// The peer of etcd's package `concurrency`, built from what is in `GOPATH`, or from the packages of Debian.
+    pub(super) fn go_etcd() -> Outcome<Self> {
+        let program = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/target/peers/etcd"));
+        let mut go = Command::new("go");
+        go.args(["build", "-o"]).arg(&program).arg("./peers/etcd").current_dir(env!("CARGO_MANIFEST_DIR"));
+        go.env("GO111MODULE", "off").env("GOFLAGS", "");
+        if std::env::var_os("GOPATH").is_none() {
+            go.env("GOPATH", "/usr/share/gocode");
+        }
+        let output = go.output().map_err(|error| format!("no go (golang-go): {error}"))?;
+        if output.status.success() {
+            return Ok(Self::Go(program));
+        }
+        let why = String::from_utf8_lossy(&output.stderr);
+        let why = why.lines().find(|line| !line.starts_with('#')).unwrap_or_default();
+        Err(format!("go cannot build it (golang-etcd-server-dev): {why}").into())
     }
 }
 

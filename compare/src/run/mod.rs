@@ -5,6 +5,7 @@ mod beanstalkd;
 mod bench;
 mod child;
 mod counters;
+mod etcd;
 mod language;
 mod locks;
 mod proxy;

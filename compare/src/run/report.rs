@@ -16,6 +16,58 @@ pub(super) fn sample(answer: &Value) -> Sample {
     numbers.filter_map(|(name, value)| Some((name.clone(), value.as_f64()?))).collect()
 }
 
+/// A figure that an aim speaks of, and beside it what the subjects that it is about have used.
+#[derive(Default)]
+pub(super) struct Ratio {
+    value: Option<f64>,
+    times: Vec<Times>,
+}
+
+/// Processor time per thing done, in microseconds; nothing where it was not measured.
+struct Times {
+    subject: String,
+    server_us: Option<f64>,
+    client_us: Option<f64>,
+}
+
+impl From<Option<f64>> for Ratio {
+    fn from(value: Option<f64>) -> Self {
+        Self { value, times: Vec::new() }
+    }
+}
+
+impl Ratio {
+    pub(super) fn map(self, change: impl FnOnce(f64) -> f64) -> Self {
+        Self { value: self.value.map(change), ..self }
+    }
+}
+
+impl Times {
+    fn json(&self) -> Value {
+        let [server_us, client_us] = [self.server_us, self.client_us].map(|us| us.map(short));
+        json!({ "subject": self.subject, "server_us": server_us, "client_us": client_us })
+    }
+}
+
+/// A picture of a section whose rows are points: which metrics are drawn over the metric `x`.
+pub(super) struct Chart {
+    /// Its file is called so.
+    pub(super) id: &'static str,
+    pub(super) title: &'static str,
+    pub(super) x: &'static str,
+    pub(super) y: &'static str,
+    /// The metric of each curve, and its name.
+    pub(super) curves: &'static [(&'static str, &'static str)],
+}
+
+impl Chart {
+    fn json(&self) -> Value {
+        let curves: Vec<_> =
+            self.curves.iter().map(|(metric, name)| json!({ "metric": metric, "name": name })).collect();
+        json!({ "id": self.id, "title": self.title, "x": self.x, "y": self.y, "curves": curves })
+    }
+}
+
 /// One table: subjects that were measured in the same rounds.
 pub(super) struct Section {
     pub(super) id: &'static str,
@@ -24,6 +76,7 @@ pub(super) struct Section {
     /// The metric's name and the column's head, in the order of the columns.
     pub(super) columns: &'static [(&'static str, &'static str)],
     pub(super) rows: Vec<(String, Vec<Sample>)>,
+    pub(super) charts: &'static [Chart],
 }
 
 impl Section {
@@ -33,7 +86,7 @@ impl Section {
         note: impl Into<String>,
         columns: &'static [(&'static str, &'static str)],
     ) -> Self {
-        Self { id, title, note: note.into(), columns, rows: Vec::new() }
+        Self { id, title, note: note.into(), columns, rows: Vec::new(), charts: &[] }
     }
 
     pub(super) fn add(&mut self, subject: &str, sample: Sample) {
@@ -54,13 +107,25 @@ impl Section {
     }
 
     /// One subject's figure over another's, as the median over the rounds: each round has both, a moment apart.
-    pub(super) fn ratio(&self, one: &str, other: &str, metric: &str) -> Option<f64> {
+    pub(super) fn ratio(&self, one: &str, other: &str, metric: &str) -> Ratio {
         let (ones, others) = (self.values(one, metric), self.values(other, metric));
-        if ones.len() != others.len() {
-            return Some(self.median(one, metric)? / self.median(other, metric)?);
-        }
-        let ratios: Vec<f64> = ones.iter().zip(&others).map(|(one, other)| one / other).collect();
-        (!ratios.is_empty()).then(|| median(&ratios)).filter(|ratio| ratio.is_finite())
+        let value = if ones.len() == others.len() {
+            let ratios: Vec<f64> = ones.iter().zip(&others).map(|(one, other)| one / other).collect();
+            (!ratios.is_empty()).then(|| median(&ratios))
+        } else {
+            self.median(one, metric).zip(self.median(other, metric)).map(|(one, other)| one / other)
+        };
+        Ratio { value: value.filter(|value| value.is_finite()), times: vec![self.times(one), self.times(other)] }
+    }
+
+    /// A subject's figure by itself.
+    pub(super) fn figure(&self, subject: &str, metric: &str) -> Ratio {
+        Ratio { value: self.median(subject, metric), times: vec![self.times(subject)] }
+    }
+
+    fn times(&self, subject: &str) -> Times {
+        let [server_us, client_us] = ["server_us", "client_us"].map(|metric| self.median(subject, metric));
+        Times { subject: subject.to_owned(), server_us, client_us }
     }
 
     fn json(&self) -> Value {
@@ -84,6 +149,7 @@ impl Section {
             "note": self.note,
             "columns": columns,
             "rows": rows.collect::<Vec<_>>(),
+            "charts": self.charts.iter().map(Chart::json).collect::<Vec<_>>(),
         })
     }
 }
@@ -93,20 +159,25 @@ pub(super) struct Report {
     pub(super) about: Value,
     pub(super) sections: Vec<Section>,
     ratios: BTreeMap<&'static str, f64>,
+    times: BTreeMap<&'static str, Vec<Times>>,
     reasons: BTreeMap<&'static str, String>,
     left_out: BTreeMap<String, String>,
 }
 
 impl Report {
     pub(super) fn new(about: Value) -> Self {
-        let (ratios, reasons) = (BTreeMap::new(), BTreeMap::new());
-        Self { about, sections: Vec::new(), ratios, reasons, left_out: BTreeMap::new() }
+        let (ratios, times, reasons) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+        Self { about, sections: Vec::new(), ratios, times, reasons, left_out: BTreeMap::new() }
     }
 
     /// Notes a ratio; without a value, that it was not measured.
-    pub(super) fn ratio(&mut self, key: &'static str, value: Option<f64>) {
+    pub(super) fn ratio(&mut self, key: &'static str, ratio: impl Into<Ratio>) {
+        let Ratio { value, times } = ratio.into();
         match value.filter(|value| value.is_finite()) {
-            Some(value) => drop(self.ratios.insert(key, value)),
+            Some(value) => {
+                self.ratios.insert(key, value);
+                self.times.insert(key, times);
+            }
             None => self.unmeasured(key, "what it compares was not measured; see left_out"),
         }
     }
@@ -148,7 +219,11 @@ impl Report {
             Bound::Least(limit) => ("at least", limit, value.map(|value| value >= limit)),
             Bound::Exactly(limit) => ("exactly", limit, value.map(|value| (value - limit).abs() < 0.01)),
         };
-        json!({ "key": aim.key, "what": aim.what, "bound": bound, "limit": limit, "value": value.map(short), "met": met })
+        let times: Vec<Value> = self.times.get(aim.key).into_iter().flatten().map(Times::json).collect();
+        let value = value.map(short);
+        json!({
+            "key": aim.key, "what": aim.what, "bound": bound, "limit": limit, "value": value, "met": met, "times": times,
+        })
     }
 }
 
@@ -176,8 +251,23 @@ mod tests {
 
     #[test]
     fn ratios_are_taken_round_by_round() {
-        assert_eq!(section().ratio("one", "other", "m"), Some(3.0));
-        assert_eq!(section().ratio("one", "nobody", "m"), None);
+        assert_eq!(section().ratio("one", "other", "m").value, Some(3.0));
+        assert_eq!(section().ratio("one", "nobody", "m").value, None);
+    }
+
+    #[test]
+    fn a_ratio_has_the_times_of_both_beside_it() {
+        const AIMS: &[Aim] = &[Aim { key: "k", bound: Bound::Most(1.0), what: "" }];
+        let mut section = section();
+        let used = |server, client| Sample::from([("server_us".to_owned(), server), ("client_us".to_owned(), client)]);
+        section.add("one", used(8.0, 5.0));
+        section.add("one", used(9.0, 6.0));
+        section.add("one", used(12.0, 9.0));
+        let mut report = Report::new(Value::Null);
+        report.ratio("k", section.ratio("one", "other", "m"));
+        let aims = report.json(AIMS)["aims"].take();
+        assert_eq!(aims[0]["times"][0], json!({ "subject": "one", "server_us": 9.0, "client_us": 6.0 }));
+        assert_eq!(aims[0]["times"][1], json!({ "subject": "other", "server_us": null, "client_us": null }));
     }
 
     #[test]

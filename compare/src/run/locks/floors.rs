@@ -7,9 +7,9 @@ use super::super::report::{Sample, sample};
 use crate::failure::Outcome;
 use crate::job::Job;
 
-/// Round trips of a PING to a port.
-pub(super) fn ping(port: u16, pin: Option<&str>) -> Outcome<Sample> {
-    let job = Job { what: "ping".into(), subject: "bare".into(), ports: vec![port], count: 100, ..Job::default() };
+/// So many round trips of a PING to a port.
+pub(in crate::run) fn ping(port: u16, count: usize, pin: Option<&str>) -> Outcome<Sample> {
+    let job = Job { what: "ping".into(), subject: "bare".into(), ports: vec![port], count, ..Job::default() };
     Ok(sample(&take(&Language::Rust, pin, &[job], &[])?.answers[0]))
 }
 

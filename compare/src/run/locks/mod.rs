@@ -12,8 +12,11 @@ mod redlock;
 mod renew;
 
 use super::bench::Section;
+pub(super) use floors::ping;
 #[cfg(feature = "sql")]
 pub(super) use handover::figures;
+pub(super) use handover::{Crowd, counted_run as contend};
+pub(super) use peers::ours;
 
 pub(super) const SECTIONS: &[(&str, Section)] = &[
     ("pair", pair::one),

@@ -6,16 +6,16 @@ use super::super::language::Language;
 /// A subject, and which of the commands in the server's statistics its clients send: the others are calls inside
 /// scripts.
 #[derive(Clone)]
-pub(super) struct Peer {
-    pub(super) name: &'static str,
-    pub(super) language: Language,
-    pub(super) sends: &'static [&'static str],
+pub(in crate::run) struct Peer {
+    pub(in crate::run) name: &'static str,
+    pub(in crate::run) language: Language,
+    pub(in crate::run) sends: &'static [&'static str],
 }
 
 const SCRIPTS: &[&str] = &["eval", "evalsha", "ping"];
 const SET_AND_SCRIPTS: &[&str] = &["set", "eval", "evalsha", "ping"];
 
-pub(super) fn ours(name: &'static str) -> Peer {
+pub(in crate::run) fn ours(name: &'static str) -> Peer {
     Peer { name, language: Language::Rust, sends: SCRIPTS }
 }
 

@@ -23,7 +23,7 @@ pub(super) fn run(bench: &mut Bench) -> Outcome {
         let taken = take(&Language::Rust, pin.as_deref(), &[job], &[])?;
         section.add("tenure-memory", taken.per_thing(&[]));
     }
-    bench.report.ratio("memory_life_cycles_per_s", section.median("tenure-memory", "total_per_s"));
+    bench.report.ratio("memory_life_cycles_per_s", section.figure("tenure-memory", "total_per_s"));
     bench.report.sections.push(section);
     Ok(())
 }

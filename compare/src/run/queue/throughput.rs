@@ -79,8 +79,8 @@ pub(super) fn run(bench: &mut Bench) -> Outcome {
     report.ratio("total_vs_apalis_b1", total("tenure-redis, 1 × 8", "apalis-redis, 1"));
     report.ratio("total_vs_apalis_b10", total("tenure-redis, 10 × 8", "apalis-redis, 10"));
     report.ratio("total_vs_bullmq", total("tenure-redis, 1 × 8", "BullMQ, 1 × 8"));
-    report.ratio("redis_cpu_us_b1", section.median("tenure-redis, 1 × 8", "server_us"));
-    report.ratio("redis_cpu_us_b16", section.median("tenure-redis, 16 × 8", "server_us"));
+    report.ratio("redis_cpu_us_b1", section.figure("tenure-redis, 1 × 8", "server_us"));
+    report.ratio("redis_cpu_us_b16", section.figure("tenure-redis, 16 × 8", "server_us"));
     if beanstalkd.is_some() {
         report.ratio("total_vs_beanstalkd_b100", total("tenure-redis, 100 × 1", "beanstalkd, 100"));
     }

@@ -24,6 +24,8 @@ pub(crate) struct Job {
     pub(crate) count: usize,
     /// How many at a time.
     pub(crate) batch: usize,
+    /// The size of a payload in bytes; 0 for `worker::PAYLOAD`.
+    pub(crate) bytes: usize,
     /// How many threads the runtime has; 0 for one that runs on the thread that waits for it.
     pub(crate) threads: usize,
 }

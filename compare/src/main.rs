@@ -24,6 +24,8 @@ enum Compare {
     Queue(run::Options),
     /// Locks and delay queues of databases (feature `sql`)
     Sql(run::Options),
+    /// How the cost of locks and queues grows
+    Growth(run::Options),
     /// Measure what standard input asks for: a child process of this program
     #[command(hide = true)]
     Worker,
@@ -34,6 +36,7 @@ fn main() -> ExitCode {
         Compare::Locks(options) => run::locks(&options),
         Compare::Queue(options) => run::queue(&options),
         Compare::Sql(options) => run::sql(&options),
+        Compare::Growth(options) => run::growth(&options),
         Compare::Worker => worker::serve(),
     };
     match outcome {
@@ -64,6 +67,7 @@ mod tests {
                 "Queue(Options { quick: false, json: Some(\"f\"), only: [\"late\", \"idle\"] })",
             ),
             ("compare sql --only pg-pair", "Sql(Options { quick: false, json: None, only: [\"pg-pair\"] })"),
+            ("compare growth --quick", "Growth(Options { quick: true, json: None, only: [] })"),
             ("compare worker", "Worker"),
             ("compare", "DisplayHelpOnMissingArgumentOrSubcommand"),
             ("compare locks --json", "InvalidValue"),

@@ -64,7 +64,7 @@ enum Xtask {
     Chaos(PassedOn),
     /// Make one small mistake at a time in the code, and run the tests that have to notice it; takes hours
     Mutants(mutants::Options),
-    /// Measure beside other libraries, print the tables, rewrite docs/performance.md
+    /// Measure beside other libraries and how cost grows, print the tables, rewrite docs/performance.md and docs/growth.md
     #[command(subcommand)]
     Compare(compare::What),
     /// Check dependency arrows, packages, file lengths, MSRV, case registration, links, generated docs

@@ -6,6 +6,7 @@ mod bench;
 mod child;
 mod counters;
 mod etcd;
+mod growth;
 mod language;
 mod locks;
 mod proxy;
@@ -46,6 +47,11 @@ pub(crate) fn queue(options: &Options) -> Outcome {
 /// Compares locks and delay queues of databases and writes the report as JSON.
 pub(crate) fn sql(options: &Options) -> Outcome {
     run("sql", sql::SECTIONS, aims::SQL, options)
+}
+
+/// Measures how cost grows and writes the report as JSON.
+pub(crate) fn growth(options: &Options) -> Outcome {
+    run("growth", growth::SECTIONS, &[], options)
 }
 
 fn run(what: &str, sections: &[(&str, Section)], aims: &[Aim], options: &Options) -> Outcome {

@@ -43,6 +43,13 @@ impl Redis {
         number(&self.info("memory")?, "used_memory").ok_or_else(|| "INFO has no used_memory".into())
     }
 
+    /// How many connections are open, this one included, and the memory that they take.
+    pub(super) fn clients(&self) -> Outcome<(f64, f64)> {
+        let open = number(&self.info("clients")?, "connected_clients").ok_or("INFO has no connected_clients")?;
+        let bytes = number(&self.info("memory")?, "mem_clients_normal").ok_or("INFO has no mem_clients_normal")?;
+        Ok((open, bytes))
+    }
+
     pub(super) fn version(&self) -> Outcome<String> {
         let text = self.info("server")?;
         Ok(field(&text, "redis_version").unwrap_or("unknown").to_owned())

@@ -17,6 +17,7 @@ mod peers;
 mod queue;
 mod raw;
 mod renew;
+mod spread;
 #[cfg(feature = "sql")]
 mod sql;
 mod subject;
@@ -56,6 +57,7 @@ macro_rules! with_subject {
             "distributed-lock" => $($call)::+::<peers::DistributedLock>($job).await,
             "tenure-redis" => $($call)::+::<ours::Redis>($job).await,
             "tenure-redis-each-asks" => $($call)::+::<ours::RedisEachAsks>($job).await,
+            "tenure-redis-apart" => $($call)::+::<ours::RedisApart>($job).await,
             "tenure-fred" => $($call)::+::<ours::Fred>($job).await,
             "tenure-redlock" => $($call)::+::<ours::Redlock>($job).await,
             "tenure-memory" => $($call)::+::<ours::Memory>($job).await,
@@ -107,6 +109,7 @@ async fn run(job: &Job) -> Outcome<Value> {
         "dead" => dead::measure(job).await,
         "wait" => dead::wait(job).await,
         "renew" => renew::measure(job).await,
+        "spread" => spread::measure(job).await,
         what => queue::run(what, job).await,
     }
 }

@@ -77,6 +77,21 @@ impl Subject for RedisEachAsks {
     }
 }
 
+/// One Redis server, on redis-rs, with a client for each lane.
+pub(super) struct RedisApart(Job);
+
+impl Subject for RedisApart {
+    type Lane = OurLane;
+
+    async fn open(job: &Job) -> Outcome<Self> {
+        Ok(Self(job.clone()))
+    }
+
+    async fn lane(&self, name: &str) -> Outcome<OurLane> {
+        OurLane::new(&Client::new(redis(&self.0).await?), name)
+    }
+}
+
 client_of!(
     /// One Redis server, on fred.
     Fred,

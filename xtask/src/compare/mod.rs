@@ -1,7 +1,10 @@
 //! Comparing with other libraries: the package in `compare/` measures, this runs it, prints what came out, and writes it
-//! into `docs/performance.md`.
+//! into `docs/performance.md` and `docs/growth.md`.
 
+mod chart;
+mod growth;
 pub(crate) mod page;
+mod table;
 
 use std::path::PathBuf;
 
@@ -19,7 +22,9 @@ pub(crate) enum What {
     Queue(Options),
     /// Locks and delay queues of databases
     Sql(Options),
-    /// Rewrite docs/performance.md from the figures that are there
+    /// How cost grows: over waiters, held locks, names, clients, payloads and round trips
+    Growth(Options),
+    /// Rewrite docs/performance.md and docs/growth.md from the figures that are there
     Page,
 }
 
@@ -41,6 +46,7 @@ pub(crate) fn run(what: What) -> Outcome {
         What::Locks(options) => measure("locks", options),
         What::Queue(options) => measure("queue", options),
         What::Sql(options) => measure("sql", options),
+        What::Growth(options) => measure(growth::NAME, options),
         What::Page => page::rewrite(),
     }
 }

@@ -1,11 +1,13 @@
-//! What is measured, on the pages: `docs/performance.md` and the table in the README. What is between two markers is written from
-//! the JSON of a comparison.
+//! What is measured, on the pages: `docs/performance.md`, `docs/growth.md` and the table in the README. What is between two
+//! markers is written from the JSON of a comparison, and so are the pictures.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
+use super::growth;
+use super::table::{about, list, number, table, text};
 use crate::command::{Failure, Outcome};
 
 const PAGE: &str = "docs/performance.md";
@@ -40,28 +42,36 @@ pub(super) fn read(path: &Path) -> Outcome<Value> {
     serde_json::from_str(&text).map_err(|error| failed(error.to_string()))
 }
 
-/// The pages that are not as they should be, and as they should be.
-pub(crate) fn stale() -> Outcome<Vec<(&'static str, String)>> {
+/// The pages and pictures that are not as they should be, and as they should be.
+pub(crate) fn stale() -> Outcome<Vec<(String, String)>> {
     let reports = NAMES.iter().map(|name| Ok((*name, read(&source(name))?))).collect::<Outcome<Vec<_>>>()?;
-    let tables = reports.iter().map(|(name, report)| (*name, tables(report))).collect::<Vec<_>>();
-    let pages = [(PAGE, tables), (README, vec![("figures", figures(&reports))])];
+    let tables = reports.iter().map(|(name, report)| (String::from(*name), tables(report))).collect();
+    let grown = read(&source(growth::NAME))?;
+    let pages = [
+        (PAGE, tables),
+        (README, vec![(String::from("figures"), figures(&reports))]),
+        (growth::PAGE, growth::texts(&grown)),
+    ];
     let mut stale = Vec::new();
     for (path, texts) in pages {
         let page = std::fs::read_to_string(path).map_err(|error| Failure(format!("cannot read {path}: {error}")))?;
         let mut fresh = page.clone();
         for (name, text) in texts {
-            fresh = between(&fresh, name, &text).ok_or_else(|| Failure(format!("{path} has no markers for {name}")))?;
+            fresh =
+                between(&fresh, &name, &text).ok_or_else(|| Failure(format!("{path} has no markers for {name}")))?;
         }
         if fresh != page {
-            stale.push((path, fresh));
+            stale.push((path.to_owned(), fresh));
         }
     }
+    let pictures = growth::pictures(&grown).into_iter();
+    stale.extend(pictures.filter(|(path, fresh)| std::fs::read_to_string(path).ok().as_ref() != Some(fresh)));
     Ok(stale)
 }
 
 pub(crate) fn rewrite() -> Outcome {
     for (path, fresh) in stale()? {
-        std::fs::write(path, fresh).map_err(|error| Failure(format!("cannot write {path}: {error}")))?;
+        std::fs::write(&path, fresh).map_err(|error| Failure(format!("cannot write {path}: {error}")))?;
     }
     Ok(())
 }
@@ -87,16 +97,24 @@ fn between(page: &str, name: &str, text: &str) -> Option<String> {
 /// The aims and all tables of a comparison.
 pub(super) fn tables(report: &Value) -> String {
     let mut page = about(&report["about"]);
-    page.push_str("\n| ratio | what it is | aim | measured | |\n|---|---|--:|--:|---|\n");
-    for aim in list(&report["aims"]) {
+    let aims = list(&report["aims"]);
+    // Reports of before have no times.
+    let timed = aims.iter().any(|aim| aim.get("times").is_some());
+    if !aims.is_empty() {
+        let (heads, lines) = if timed { (" server µs | client µs |", "--:|--:|") } else { ("", "") };
+        let _ = writeln!(page, "\n| ratio | what it is | aim | measured |{heads} |\n|---|---|--:|--:|{lines}---|");
+    }
+    for aim in aims {
         let met = match aim["met"].as_bool() {
             Some(true) => "met",
             Some(false) => "**missed**",
             None => "not measured",
         };
         let limit = format!("{} {}", text(&aim["bound"]), number(&aim["limit"]));
-        let key = text(&aim["key"]);
-        let _ = writeln!(page, "| `{key}` | {} | {limit} | {} | {met} |", text(&aim["what"]), number(&aim["value"]));
+        let (key, what, value) = (text(&aim["key"]), text(&aim["what"]), number(&aim["value"]));
+        let times = ["server_us", "client_us"].map(|metric| format!(" {} |", times(aim, metric)));
+        let times = if timed { times.concat() } else { String::new() };
+        let _ = writeln!(page, "| `{key}` | {what} | {limit} | {value} |{times} {met} |");
     }
     for (title, reasons) in [("Not measured", &report["not_measured"]), ("Left out", &report["left_out"])] {
         for (at, (name, why)) in reasons.as_object().into_iter().flatten().enumerate() {
@@ -105,53 +123,20 @@ pub(super) fn tables(report: &Value) -> String {
         }
     }
     for section in list(&report["sections"]) {
-        table(&mut page, section);
+        let _ = writeln!(page, "\n### {}\n\n{}", text(&section["title"]), table(section).trim_end());
     }
     page
 }
 
-fn about(about: &Value) -> String {
-    let words = about.as_object().into_iter().flatten().map(|(name, value)| {
-        let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-        format!("{}: {value}", name.replace('_', " "))
-    });
-    format!("{}.\n", words.collect::<Vec<_>>().join("; "))
-}
-
-fn table(page: &mut String, section: &Value) {
-    let _ = writeln!(page, "\n### {}\n", text(&section["title"]));
-    let note = text(&section["note"]);
-    if !note.is_empty() {
-        let _ = writeln!(page, "{note}\n");
+/// What the subjects of a ratio used for one thing, in microseconds: ours first.
+fn times(aim: &Value, metric: &str) -> String {
+    let mut subjects: Vec<&Value> = list(&aim["times"]).iter().collect();
+    subjects.sort_by_key(|subject| !text(&subject["subject"]).starts_with("tenure"));
+    if subjects.iter().all(|subject| subject[metric].is_null()) {
+        return String::from("–");
     }
-    let columns = list(&section["columns"]);
-    let heads: Vec<&str> = columns.iter().map(|column| text(&column["head"])).collect();
-    let _ = writeln!(page, "| | {} | rounds |\n|---|{}--:|", heads.join(" | "), "--:|".repeat(heads.len()));
-    for row in list(&section["rows"]) {
-        let cells = columns.iter().map(|column| number(&row["median"][text(&column["metric"])]));
-        let cells: Vec<String> = cells.collect();
-        let _ = writeln!(page, "| {} | {} | {} |", text(&row["name"]), cells.join(" | "), list(&row["rounds"]).len());
-    }
-}
-
-fn list(value: &Value) -> &[Value] {
-    value.as_array().map_or(&[], Vec::as_slice)
-}
-
-fn text(value: &Value) -> &str {
-    value.as_str().unwrap_or_default()
-}
-
-/// With as many digits as it takes to compare.
-fn number(value: &Value) -> String {
-    match value.as_f64() {
-        None => String::from("–"),
-        Some(value) if value.fract() == 0.0 => format!("{value:.0}"),
-        Some(value) if value.abs() >= 100.0 => format!("{value:.0}"),
-        Some(value) if value.abs() >= 10.0 => format!("{value:.1}"),
-        Some(value) if value.abs() >= 0.1 => format!("{value:.2}"),
-        Some(value) => format!("{value:.4}"),
-    }
+    let times: Vec<String> = subjects.into_iter().map(|subject| number(&subject[metric])).collect();
+    times.join(" / ")
 }
 
 #[cfg(test)]
@@ -175,6 +160,20 @@ mod tests {
         let table = figures(&[("locks", report), ("queue", json!({}))]);
         assert_eq!(table.lines().count(), 2 + FIGURES.len());
         assert!(table.contains("same) | 1.00 |\n") && table.contains("BullMQ's | – |\n"), "{table}");
+    }
+
+    #[test]
+    fn the_times_of_a_ratio_are_beside_it_ours_first() {
+        let subject =
+            |subject: &str, server: f64| json!({ "subject": subject, "server_us": server, "client_us": null });
+        let aim = |times: Value| json!({ "key": "k", "what": "w", "bound": "at most", "limit": 2, "value": 1, "times": times });
+        let several = json!([subject("rslock", 11.5), subject("tenure-redis", 16.4)]);
+        let page = tables(&json!({ "about": {}, "aims": [aim(several), aim(json!([]))] }));
+        assert!(page.contains("| measured | server µs | client µs | |"), "{page}");
+        assert!(
+            page.contains("| 1 | 16.4 / 11.5 | – | not measured |") && page.contains("| 1 | – | – | not"),
+            "{page}"
+        );
     }
 
     #[test]

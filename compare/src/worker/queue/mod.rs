@@ -20,6 +20,7 @@ macro_rules! with_subject {
     ($job:expr, $($call:ident)::+) => {
         match $job.subject.as_str() {
             "tenure-redis" | "tenure-fred" | "tenure-memory" | "tenure-etcd" => $($call)::+::<ours::Ours>($job).await,
+            "tenure-redis-apart" => $($call)::+::<ours::Apart>($job).await,
             #[cfg(feature = "sql")]
             "tenure-postgres" | "tenure-sqlite" => $($call)::+::<ours::Ours>($job).await,
             #[cfg(feature = "sql")]

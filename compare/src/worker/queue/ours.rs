@@ -15,8 +15,8 @@ use crate::measure::now;
 #[derive(Clone)]
 pub(super) struct Ours(Queue<Vec<u8>>);
 
-impl Subject for Ours {
-    async fn open(job: &Job) -> Outcome<Self> {
+impl Ours {
+    async fn connect(job: &Job) -> Outcome<Self> {
         let backend: Backend = match job.subject.as_str() {
             "tenure-fred" => fred(job).await?,
             "tenure-memory" => memory(job).await?,
@@ -31,6 +31,12 @@ impl Subject for Ours {
         // A script that does not yield is told by the slow log, not by a reply that counts as lost.
         let client = Client::builder(backend).op_timeout(Duration::from_secs(20)).build()?;
         Ok(Self(client.queue_of_bytes(&job.name)?))
+    }
+}
+
+impl Subject for Ours {
+    async fn open(job: &Job) -> Outcome<Self> {
+        Self::connect(job).await
     }
 
     async fn push(&self, payloads: Vec<Vec<u8>>, delay: Duration) -> Outcome {
@@ -56,5 +62,35 @@ impl Subject for Ours {
         let (at, payload) = (now(), delivery.payload().as_bytes().to_vec());
         delivery.ack().await?;
         Ok((at, payload))
+    }
+}
+
+/// A client for each task.
+#[derive(Clone)]
+pub(super) struct Apart(Vec<Ours>);
+
+impl Subject for Apart {
+    async fn open(job: &Job) -> Outcome<Self> {
+        let mut clients = Vec::new();
+        for _ in 0..job.workers {
+            clients.push(Ours::connect(job).await?);
+        }
+        Ok(Self(clients))
+    }
+
+    fn of(&self, task: usize) -> Self {
+        Self(vec![self.0[task].clone()])
+    }
+
+    async fn push(&self, payloads: Vec<Vec<u8>>, delay: Duration) -> Outcome {
+        self.0[0].push(payloads, delay).await
+    }
+
+    async fn drain(&self, most: usize) -> Outcome<usize> {
+        self.0[0].drain(most).await
+    }
+
+    async fn receive(&self) -> Outcome<(u64, Vec<u8>)> {
+        self.0[0].receive().await
     }
 }

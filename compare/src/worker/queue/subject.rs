@@ -13,6 +13,11 @@ pub(crate) const PAYLOAD: usize = 100;
 pub(super) trait Subject: Sized + Clone + Send + Sync + 'static {
     fn open(job: &Job) -> impl Future<Output = Outcome<Self>> + Send;
 
+    /// What the task of this number uses.
+    fn of(&self, _task: usize) -> Self {
+        self.clone()
+    }
+
     /// Stores messages in one request, if the library can.
     fn push(&self, payloads: Vec<Vec<u8>>, delay: Duration) -> impl Future<Output = Outcome> + Send;
 

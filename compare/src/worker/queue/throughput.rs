@@ -78,11 +78,12 @@ async fn push_all<S: Subject>(
     delay: impl Fn(u64) -> Duration + Copy + Send + 'static,
 ) -> Outcome {
     let left = Arc::new(AtomicUsize::new(job.count / job.batch));
-    let tasks = (0..job.workers).map(|_| {
-        let (queue, left, batch) = (queue.clone(), Arc::clone(&left), job.batch);
+    let bytes = if job.bytes == 0 { PAYLOAD } else { job.bytes };
+    let tasks = (0..job.workers).map(|task| {
+        let (queue, left, batch) = (queue.of(task), Arc::clone(&left), job.batch);
         tokio::spawn(async move {
             while left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_ok() {
-                queue.push(vec![vec![b'x'; PAYLOAD]; batch], delay(now())).await?;
+                queue.push(vec![vec![b'x'; bytes]; batch], delay(now())).await?;
             }
             Ok::<_, crate::failure::Failure>(())
         })
@@ -94,8 +95,8 @@ async fn push_all<S: Subject>(
 }
 
 async fn drain_all<S: Subject>(queue: &S, job: &Job) -> Outcome<usize> {
-    let tasks = (0..job.workers).map(|_| {
-        let (queue, batch) = (queue.clone(), job.batch);
+    let tasks = (0..job.workers).map(|task| {
+        let (queue, batch) = (queue.of(task), job.batch);
         tokio::spawn(async move {
             let mut drained = 0;
             loop {

@@ -217,9 +217,10 @@ impl Harness for PostgresHarness {
                 self.sql("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE 'LISTEN tenure%'")?;
             }
             Fault::MuteNotifications => {
-                self.sql(&replaced("PERFORM pg_notify(", "PERFORM concat("))?;
+                let (loud, mute) = (" pg_notify(''tenure_''", " concat(''tenure_''");
+                self.sql(&replaced(loud, mute))?;
                 return Ok(Healer::new(async move {
-                    lock(&servers).postgres.sql("postgres", &replaced("PERFORM concat(", "PERFORM pg_notify("))?;
+                    lock(&servers).postgres.sql("postgres", &replaced(mute, loud))?;
                     Ok(())
                 }));
             }
@@ -268,10 +269,17 @@ fn bytes(name: &LockName) -> String {
     format!("'\\x{digits}'::bytea")
 }
 
-/// Changes what the function does that hands a lock over.
+/// Changes the functions that hand a lock over; an error if one of them has no `old`.
 fn replaced(old: &str, new: &str) -> String {
-    let changed = format!("replace(pg_get_functiondef('tenure.turn'::regproc), '{old}', '{new}')");
-    format!("DO $do$ BEGIN EXECUTE {changed}; END $do$")
+    format!(
+        "DO $do$ DECLARE f regproc; d text; BEGIN
+           FOREACH f IN ARRAY ARRAY['tenure.turn', 'tenure.release']::regproc[] LOOP
+             d := pg_get_functiondef(f);
+             IF strpos(d, '{old}') = 0 THEN RAISE 'there is no {old} in %', f; END IF;
+             EXECUTE replace(d, '{old}', '{new}');
+           END LOOP;
+         END $do$"
+    )
 }
 
 /// A look at the rows, past the driver.

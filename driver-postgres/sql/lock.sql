@@ -24,7 +24,8 @@ CREATE {unlogged} TABLE tenure.lock (
   until   bigint  NOT NULL,
   label   bytea,                          -- UTF-8, whatever the encoding of the database; also zero bytes
   handed  boolean NOT NULL DEFAULT false, -- given by a release, and not yet made to last
-  queued  boolean NOT NULL DEFAULT false  -- somebody may wait: whoever comes or goes has to look
+  queued  boolean NOT NULL DEFAULT false, -- somebody may wait: whoever comes or goes has to look
+  graves  bigint  NOT NULL DEFAULT 0      -- until when there may be tombstones of the name; 0: there is none
 ) WITH (fillfactor = 50);
 
 -- After a crash every connection is gone, and with it every waiter and every request on its way.
@@ -137,24 +138,26 @@ BEGIN
   PERFORM pg_advisory_xact_lock(hashtextextended(encode(p_name, 'hex'), 1952804453));
   at := tenure.us();
   IF p_owner IS NULL THEN
-    -- What most requests are, in one step: the name is free and nobody waits, or it was handed over to this token.
+    -- What most requests are, in one step: the name is free and nobody waits, or it was handed over to this token. A condition on
+    -- another table would cost more than all the rest.
     UPDATE tenure.lock x
       SET first = CASE WHEN x.handed THEN x.first ELSE greatest(x.fence + 1, at, p_floor + 1) END,
           fence = CASE WHEN x.handed THEN x.fence ELSE greatest(x.fence + 1, at, p_floor + 1) + p_fences - 1 END,
           owner = NULL, entries = ARRAY[p_token], told = ARRAY[p_ttl], since = CASE WHEN x.handed THEN x.since ELSE at END,
           until = CASE WHEN x.handed THEN greatest(x.until, at + p_ttl) ELSE at + p_ttl END, label = p_label, handed = false
       WHERE x.name = p_name AND (x.entries = '{}' AND NOT x.queued OR x.handed AND x.entries = ARRAY[p_token] AND x.until > at)
-        AND NOT EXISTS (SELECT FROM tenure.tombstone y WHERE y.name = p_name AND y.token = p_token AND y.until > at)
-      RETURNING x.first, x.fence - x.first + 1 INTO fence, n;
+        AND x.graves <= at RETURNING x.first, x.fence - x.first + 1 INTO fence, n;
     IF FOUND THEN code := 1; ttl := p_ttl; depth := 1; RETURN; END IF;
-  END IF;
-  IF EXISTS (SELECT FROM tenure.tombstone x WHERE x.name = p_name AND x.token = p_token AND x.until > at) THEN
-    code := -1; RETURN;
   END IF;
   LOOP
     SELECT * INTO l FROM tenure.lock x WHERE x.name = p_name;
     known := FOUND;
     at := tenure.us();
+    IF NOT known OR l.graves > at THEN
+      IF EXISTS (SELECT FROM tenure.tombstone x WHERE x.name = p_name AND x.token = p_token AND x.until > at) THEN
+        code := -1; RETURN;
+      END IF;
+    END IF;
     held := known AND l.entries <> '{}' AND l.until > at;
     IF held AND l.owner IS NOT DISTINCT FROM p_owner AND p_token = ANY (l.entries) THEN
       fence := l.first; depth := cardinality(l.entries); n := 1; code := 2;
@@ -213,8 +216,9 @@ BEGIN
               SELECT z.name FROM tenure.lock z WHERE z.name > p_name ORDER BY z.name LIMIT 4)
             AND y.until < at - 86400000000 AND y.fence < at - 86400000000 FOR UPDATE SKIP LOCKED));
         f := greatest(at, p_floor + 1);
-        INSERT INTO tenure.lock AS x (name, fence, first, owner, entries, told, since, until, label)
-          VALUES (p_name, f + p_fences - 1, f, p_owner, ARRAY[p_token], ARRAY[p_ttl], at, at + p_ttl, p_label)
+        INSERT INTO tenure.lock AS x (name, fence, first, owner, entries, told, since, until, label, graves)
+          SELECT p_name, f + p_fences - 1, f, p_owner, ARRAY[p_token], ARRAY[p_ttl], at, at + p_ttl, p_label,
+              coalesce(max(y.until), 0) FROM tenure.tombstone y WHERE y.name = p_name
           ON CONFLICT DO NOTHING RETURNING x.first INTO fence;
         CONTINUE WHEN NOT FOUND;
       END IF;
@@ -308,13 +312,14 @@ BEGIN
     t := tenure.us();
     SELECT * INTO w FROM tenure.waiter x WHERE x.name = p_name ORDER BY x.place LIMIT 1;
     IF w.accepts AND w.present > t AND NOT pg_try_advisory_xact_lock_shared(w.client) THEN
-      UPDATE tenure.lock l
-        SET first = greatest(l.fence + 1, t, p_floor + 1), fence = greatest(l.fence + 1, t, p_floor + 1) + w.fences - 1,
-            entries = ARRAY[w.token], told = ARRAY[least(w.ttl, tenure.claim())], since = t,
-            until = t + least(w.ttl, tenure.claim()), label = w.label, handed = true
-        WHERE l.name = p_name AND l.owner IS NULL AND l.entries = ARRAY[p_token] AND l.until > t RETURNING l.first INTO f;
+      WITH given AS (
+        UPDATE tenure.lock l
+          SET first = greatest(l.fence + 1, t, p_floor + 1), fence = greatest(l.fence + 1, t, p_floor + 1) + w.fences - 1,
+              entries = ARRAY[w.token], told = ARRAY[least(w.ttl, tenure.claim())], since = t,
+              until = t + least(w.ttl, tenure.claim()), label = w.label, handed = true
+          WHERE l.name = p_name AND l.owner IS NULL AND l.entries = ARRAY[p_token] AND l.until > t RETURNING l.first)
+      DELETE FROM tenure.waiter x USING given WHERE x.name = p_name AND x.place = w.place RETURNING given.first INTO f;
       IF NOT FOUND THEN RETURN -1; END IF;
-      DELETE FROM tenure.waiter x WHERE x.name = p_name AND x.place = w.place;
       PERFORM pg_notify('tenure_' || to_hex(w.client),
         concat_ws(' ', 'h', w.token, f, least(w.ttl, tenure.claim()), t, w.fences));
       RETURN 0;
@@ -338,6 +343,8 @@ BEGIN
   t := tenure.us();
   INSERT INTO tenure.tombstone VALUES (p_name, p_token, t + p_for)
     ON CONFLICT (name, token) DO UPDATE SET until = excluded.until;
+  -- Rounded up: of many abandonments one writes the row.
+  UPDATE tenure.lock l SET graves = t + p_for + 10000000 WHERE l.name = p_name AND l.graves < t + p_for;
   DELETE FROM tenure.tombstone x WHERE x.ctid = ANY (ARRAY(
     SELECT y.ctid FROM tenure.tombstone y WHERE y.until <= t LIMIT 8 FOR UPDATE SKIP LOCKED));
   rest := tenure.leave(p_name, p_owner, p_token);

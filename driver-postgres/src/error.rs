@@ -1,15 +1,18 @@
 //! What PostgreSQL's refusals mean.
 
 use tenure_core::{Error, ErrorKind};
-use tokio_postgres::error::SqlState;
+use tokio_postgres::error::{DbError, SqlState};
 
-/// What to do where the functions are missing or of another version.
-pub(crate) const INSTALL: &str = "connect once with migrate=true as the owner of the database, or run the statements of \
+/// What to do where the functions are missing.
+const INSTALL: &str = "connect once with migrate=true as the owner of the database, or run the statements of \
                                   tenure_postgres::install_sql() there";
 
 /// What gives a user the rights that are needed.
 const GRANTS: &str =
     "GRANT USAGE ON SCHEMA tenure TO the_user; GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA tenure TO the_user";
+
+/// Where a server refuses to read an unlogged table during recovery. Its words are of the server's language.
+const READS_UNLOGGED: &str = "get_relation_info";
 
 /// Why no connection could be opened.
 pub(crate) fn unreached(error: tokio_postgres::Error) -> Error {
@@ -76,7 +79,13 @@ pub(crate) fn failed(error: tokio_postgres::Error) -> Error {
         (_, "26000") => {
             (ErrorKind::Misconfigured, "a pooler between does not keep prepared statements: set prepare=false")
         }
-        (_, "25006") => (ErrorKind::Unavailable, "the server is a standby, and takes no writes"),
+        (_, "25006") => (
+            ErrorKind::Unavailable,
+            "the server takes no writes: it is a standby, or default_transaction_read_only is on for this user",
+        ),
+        (_, "0A000") if error.as_db_error().and_then(DbError::routine) == Some(READS_UNLOGGED) => {
+            (ErrorKind::Unavailable, "the server is a standby, and takes no writes")
+        }
         (_, "53100") => (ErrorKind::Unavailable, "the server's disk is full"),
         (_, "55P03") => {
             (ErrorKind::Unavailable, "another transaction keeps a row or table of the schema \"tenure\" locked")

@@ -7,7 +7,7 @@ use tenure_core::{Error, ErrorKind, Result};
 use tokio_postgres::{Client, Row};
 
 use crate::config::Install;
-use crate::error::{INSTALL, failed, misconfigured, odd};
+use crate::error::{failed, misconfigured, odd};
 use crate::span::{micros, of_micros};
 
 /// Which functions this release calls.
@@ -94,8 +94,14 @@ pub(crate) async fn look(client: &Client) -> Result<Installed> {
     };
     let (version, logged, longest, standby) = read().ok_or_else(odd)?;
     if version != VERSION {
+        let help = if version > VERSION {
+            "use a newer release of tenure-postgres"
+        } else {
+            "once its messages are done with, its owner runs DROP SCHEMA tenure CASCADE and the statements of \
+             tenure_postgres::install_sql()"
+        };
         return Err(misconfigured(format!(
-            "the schema \"tenure\" of this database is of version {version}, this release works with version {VERSION}: {INSTALL}"
+            "the schema \"tenure\" of this database is of version {version}, this release works with version {VERSION}: {help}"
         )));
     }
     if standby {

@@ -59,6 +59,72 @@ async fn an_idle_transaction_that_keeps_the_table_is_an_outage_that_is_named_and
         .unwrap();
 }
 
+/// Whoever sets this for a user or a database makes every session read-only, on a primary.
+#[tokio::test]
+async fn a_session_that_is_made_read_only_is_named() {
+    let server = installed(Tables::Unlogged);
+    server.sql("postgres", "ALTER USER app SET default_transaction_read_only = on").unwrap();
+    let client = client(&url(&server)).await;
+    let queue = client.queue_of_bytes("jobs").unwrap();
+    for error in [client.lock("a").try_acquire().await.unwrap_err(), queue.push(&Vec::new()).await.unwrap_err()] {
+        assert_eq!(error.kind(), ErrorKind::Unavailable, "{error:#}");
+        assert!(error.to_string().contains("default_transaction_read_only"), "{error}");
+    }
+    server.sql("postgres", "ALTER USER app RESET ALL").unwrap();
+    server.terminate("tenure").unwrap();
+    drop(within(Duration::from_secs(10), || async { client.lock("a").try_acquire().await }).await.expect("it is free"));
+}
+
+/// The primary was demoted while the client had its connections, and is promoted again.
+#[tokio::test]
+async fn a_server_that_becomes_a_standby_is_an_outage_that_is_named() {
+    for tables in [Tables::Unlogged, Tables::Logged] {
+        let mut server = installed(tables);
+        let client = client(&url(&server)).await;
+        let queue = client.queue_of_bytes("jobs").unwrap();
+        drop(client.lock("a").acquire().await.unwrap());
+        server.shut_down().unwrap();
+        std::fs::write(server.data().join("standby.signal"), "").unwrap();
+        server.restart().unwrap();
+        // The connections from before end with the first requests.
+        let start = Instant::now();
+        loop {
+            let errors =
+                [client.lock("b").try_acquire().await.unwrap_err(), queue.push(&Vec::new()).await.unwrap_err()];
+            let unavailable = |error: &Error| error.kind() == ErrorKind::Unavailable;
+            if errors.iter().all(|error| unavailable(error) && error.to_string().contains("standby")) {
+                break;
+            }
+            let passes = errors.iter().all(Error::is_transient) && start.elapsed() < Duration::from_secs(20);
+            assert!(passes, "{tables:?}: {errors:#?}");
+        }
+        server.promote().unwrap();
+        within(Duration::from_secs(20), || async { queue.push(&b"again".to_vec()).await }).await;
+        drop(within(LONGEST * 5, || async { client.lock("b").try_acquire().await }).await.expect("it is free"));
+    }
+}
+
+/// The schema is dropped and made again while clients are connected, as after a restore.
+#[tokio::test]
+async fn a_schema_that_is_dropped_is_named_and_one_that_is_made_again_is_used() {
+    let server = installed(Tables::Unlogged);
+    let client = client(&url(&server)).await;
+    client.lock("a").acquire().await.unwrap().release().await.unwrap();
+    server.sql("postgres", "DROP SCHEMA tenure CASCADE").unwrap();
+    let error = client.lock("a").try_acquire().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Misconfigured, "{error:#}");
+    assert!(error.to_string().contains("install_sql()"), "{error}");
+    install(&server, "postgres", Tables::Unlogged);
+    let error = client.lock("a").try_acquire().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Denied, "{error:#}");
+    assert!(error.to_string().contains("GRANT USAGE ON SCHEMA tenure"), "{error}");
+    server.sql("postgres", sql::GRANTS).unwrap();
+    client.lock("a").acquire().await.unwrap().release().await.unwrap();
+    let queue = client.queue_of_bytes("jobs").unwrap();
+    queue.push(&b"x".to_vec()).await.unwrap();
+    queue.receive().await.unwrap().ack().await.unwrap();
+}
+
 /// A row that somebody keeps locked holds up its own name.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_row_that_is_kept_locked_holds_up_its_name_alone() {
@@ -269,20 +335,41 @@ async fn ten_thousand_waiters_are_served_in_order() {
     assert_eq!(sql::inspect(&app, b"a").await.1, 9_800);
 }
 
-/// Where the tables are has no byte left: requests are an outage, and once there is room all is as before.
-///
-/// The disk is a small one in memory, which only a process in a space of mounts of its own may make; there the test goes on.
+/// The disk with the tables has no byte left: requests are an outage, and once there is room all is as before.
 #[test]
 fn a_full_disk_is_an_outage_that_passes() {
+    on_a_small_disk("a_full_disk_is_an_outage_that_passes", Small::Tables, full_of_tables);
+}
+
+/// The disk with the server's log has no byte left: the server ends. Once there is room and it is started, all that was answered is there.
+#[test]
+fn a_server_that_ends_since_its_log_finds_no_room_has_lost_nothing() {
+    on_a_small_disk("a_server_that_ends_since_its_log_finds_no_room_has_lost_nothing", Small::Everything, full_of_log);
+}
+
+/// What is on the small disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Small {
+    Tables,
+    Everything,
+}
+
+/// Runs the test `name` on a small disk in memory, which only a process in a space of mounts of its own may make; there the test goes
+/// on.
+fn on_a_small_disk<F: Future<Output = ()>>(name: &str, small: Small, work: impl FnOnce(String) -> F) {
     const FOLDER: &str = "TENURE_TEST_FULL_DISK";
-    if std::env::var_os(FOLDER).is_some() {
-        return tokio::runtime::Runtime::new().unwrap().block_on(on_a_small_disk(&std::env::var(FOLDER).unwrap()));
+    if let Ok(folder) = std::env::var(FOLDER) {
+        return tokio::runtime::Runtime::new().unwrap().block_on(work(folder));
     }
     let folder = TempDir::new("disk").unwrap();
-    let mount = "mount -t tmpfs -o size=2m,mode=777 tmpfs \"$0\" && exec \"$@\"";
+    let size = if small == Small::Tables { "2m" } else { "100m" };
+    let mount = format!("mount -t tmpfs -o size={size},mode=777 tmpfs \"$0\" && exec \"$@\"");
     let mut again = Command::new("unshare");
-    again.arg(if is_root() { "-m" } else { "-rm" }).args(["sh", "-c", mount]).arg(folder.path());
-    again.arg(std::env::current_exe().unwrap()).args(["--exact", "a_full_disk_is_an_outage_that_passes"]);
+    again.arg(if is_root() { "-m" } else { "-rm" }).args(["sh", "-c", &mount]).arg(folder.path());
+    again.arg(std::env::current_exe().unwrap()).args(["--exact", name]);
+    if small == Small::Everything {
+        again.env("TMPDIR", folder.path());
+    }
     let output = again.env(FOLDER, folder.path()).process_group(0).output().unwrap();
     let said = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success() && said.contains("1 passed"), "{said}");
@@ -292,7 +379,7 @@ fn is_root() -> bool {
     std::os::unix::fs::MetadataExt::uid(&std::fs::metadata("/proc/self").unwrap()) == 0
 }
 
-async fn on_a_small_disk(folder: &str) {
+async fn full_of_tables(folder: String) {
     let server = PostgresServer::start(PostgresOptions::new()).unwrap();
     let place = format!("{folder}/tables");
     std::fs::create_dir(&place).unwrap();
@@ -334,4 +421,42 @@ async fn on_a_small_disk(folder: &str) {
     }
     assert_eq!(received, stored + 1, "what was refused is not there");
     held.release().await.unwrap();
+}
+
+async fn full_of_log(folder: String) {
+    // All of the server is there: its folder, and so its log.
+    let on_disk = PostgresOptions::new().on_disk().setting("max_wal_size", "32MB").setting("min_wal_size", "32MB");
+    let mut server = PostgresServer::start(on_disk).unwrap();
+    install(&server, "postgres", Tables::Logged);
+    server.create_user("app", "secret").unwrap();
+    server.sql("postgres", sql::GRANTS).unwrap();
+    let session = session(&server).await;
+    let held = Request::new("held", "first");
+    let fence = held.granted(&session).await;
+    let client = client(&url(&server)).await;
+    let queue = client.queue_of_bytes("jobs").unwrap();
+    let (stored, ballast) = (50, format!("{folder}/ballast"));
+    for number in 0..stored {
+        queue.push(&vec![number; 100]).await.unwrap();
+    }
+    std::fs::write(&ballast, vec![0; 200 << 20]).unwrap_err();
+    let filler = "SELECT pg_logical_emit_message(false, 'filler', repeat('x', 200000))";
+    let start = Instant::now();
+    while server.sql("postgres", filler).is_ok() {
+        assert!(start.elapsed() < Duration::from_secs(60), "the log does not fill");
+    }
+    let error = client.lock("other").try_acquire().await.unwrap_err();
+    assert!(error.is_transient(), "{error:#}");
+    std::fs::remove_file(&ballast).unwrap();
+    server.restart().unwrap();
+    let again = sql::session(&server).await;
+    assert_eq!(sql::inspect(&again, b"held").await.0, Some(fence));
+    drop(client.lock("other").acquire_within(Duration::from_secs(10)).await.unwrap());
+    let mut received = 0;
+    while received < usize::from(stored) {
+        let batch = within(Duration::from_secs(10), || async { queue.try_receive_many(100).await }).await;
+        assert!(!batch.is_empty(), "{received} of {stored} messages came");
+        received += batch.len();
+        queue.ack_many(batch).await.unwrap();
+    }
 }

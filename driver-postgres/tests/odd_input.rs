@@ -195,6 +195,29 @@ async fn an_abandoned_request_is_not_granted_under_any_isolation() {
     }
 }
 
+/// The row of a name tells whether some of its requests were abandoned, and may be younger than they are.
+#[tokio::test]
+async fn an_abandoned_request_is_refused_whenever_the_row_of_its_name_was_made() {
+    let server = installed(Tables::Unlogged);
+    let app = session(&server).await;
+    let (before, after, other) = (Request::new("a", "before"), Request::new("a", "after"), Request::new("a", "other"));
+    before.abandon(&app).await;
+    for late in [&before, &after] {
+        other.granted(&app).await;
+        assert_eq!(late.ask(&app).await.unwrap(), Answer::Busy { ahead: -1 });
+        assert!(other.release(&app).await);
+        after.abandon(&app).await;
+        assert_eq!(late.ask(&app).await.unwrap(), Answer::Abandoned, "{late:?}");
+        assert_eq!(late.clone().waiting(3, true).ask(&app).await.unwrap(), Answer::Abandoned, "{late:?}");
+    }
+    // A name that was swept while its tombstones are there.
+    server.sql("postgres", "DELETE FROM tenure.lock").unwrap();
+    other.granted(&app).await;
+    assert!(other.release(&app).await);
+    assert_eq!(before.ask(&app).await.unwrap(), Answer::Abandoned);
+    assert!(inspect(&app, b"a").await.0.is_none());
+}
+
 #[tokio::test]
 async fn a_default_isolation_that_cannot_be_worked_with_is_named() {
     let server = installed(Tables::Unlogged);
@@ -241,11 +264,20 @@ async fn a_wrong_place_is_named() {
     assert!(kind == ErrorKind::Misconfigured && text.contains("database"), "{kind:?} {text}");
     let (kind, text) = refused("app", Some("secret"), "empty").await;
     assert!(kind == ErrorKind::Misconfigured && text.contains("install_sql"), "{kind:?} {text}");
-    for version in [0, 2] {
+    // Neither is made better by migrating: what is named has to help.
+    for (version, help) in [(0, "DROP SCHEMA tenure CASCADE"), (2, "newer release of tenure-postgres")] {
         server.sql("postgres", &format!("UPDATE tenure.setting SET version = {version}")).unwrap();
-        let (kind, text) = refused("app", Some("secret"), "postgres").await;
-        assert!(kind == ErrorKind::Misconfigured && text.contains(&format!("version {version}")), "{kind:?} {text}");
+        for (user, password) in [("app", "secret"), ("postgres", "right")] {
+            let url = format!("{}?migrate=true", server.url_for(user, Some(password), "postgres"));
+            let error = PostgresDriver::connect(&url).await.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Misconfigured, "{error:#}");
+            let text = error.to_string();
+            assert!(text.contains(&format!("version {version}")) && text.contains(help), "{text}");
+        }
     }
+    server.sql("postgres", "DROP SCHEMA tenure CASCADE").unwrap();
+    let url = format!("{}?migrate=true", server.url_for("postgres", Some("right"), "postgres"));
+    PostgresDriver::connect(&url).await.unwrap();
 }
 
 /// An application that may not create schemas is told who has to do what; nothing is left half-made.

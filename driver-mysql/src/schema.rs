@@ -123,8 +123,9 @@ pub(crate) async fn look(conn: &mut Conn) -> Result<()> {
     let row = about(conn).await?;
     let (version, read_only): (i32, bool) = (column(&row, 0)?, column(&row, 1)?);
     if version != VERSION {
+        let help = if version > VERSION { "use a newer release of tenure-mysql" } else { INSTALL };
         return Err(misconfigured(format!(
-            "tenure's procedures in this database are of version {version}, this release works with version {VERSION}: {INSTALL}"
+            "tenure's procedures in this database are of version {version}, this release works with version {VERSION}: {help}"
         )));
     }
     if read_only {

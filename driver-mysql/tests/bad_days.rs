@@ -123,6 +123,34 @@ async fn a_dropped_request_does_not_shift_the_answers() {
     }
 }
 
+/// The server ends one of two transactions that wait for each other. A request that it ends was not carried out.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_deadlock_with_another_transaction_is_an_outage_that_passes() {
+    let server = start(MariaDbOptions::new());
+    let (locks, mut user) = (locks(&server).await, session(&server).await);
+    let held = request("a", MINUTE);
+    granted(&locks, &held).await;
+    let late = request("a", MINUTE);
+    // The server spares the transaction that has written more.
+    user.query_drop("CREATE TABLE ballast (n INT) ENGINE=InnoDB").await.unwrap();
+    user.query_drop("BEGIN; SELECT * FROM tenure_lock WHERE name = 'a' FOR UPDATE").await.unwrap();
+    user.query_drop("INSERT INTO ballast SELECT seq FROM seq_1_to_1000").await.unwrap();
+    // An abandonment writes its tombstone, then waits for the row of the lock.
+    let asked = tokio::spawn({
+        let (locks, late) = (locks.clone(), hold(&late));
+        async move { locks.abandon(&late).await }
+    });
+    waiting(&server).await;
+    // It waits for that tombstone.
+    user.query_drop("SELECT * FROM tenure_tombstone WHERE name = 'a' FOR UPDATE").await.unwrap();
+    let error = asked.await.unwrap().unwrap_err();
+    assert!(error.kind() == ErrorKind::Unavailable && error.to_string().contains("deadlock"), "{error}");
+    user.query_drop("COMMIT").await.unwrap();
+    locks.abandon(&hold(&late)).await.unwrap();
+    assert_eq!(locks.release(&hold(&held)).await.unwrap(), Released::Released);
+    assert_eq!(locks.acquire(&late).await.unwrap_err().kind(), ErrorKind::NotHeld, "it is abandoned now");
+}
+
 #[tokio::test]
 async fn sessions_end_with_the_driver() {
     let server = start(MariaDbOptions::new());

@@ -110,10 +110,12 @@ async fn tables_of_another_release_are_named_and_older_ones_brought_up_to_date()
     for url in [&plain, &migrating] {
         let error = MysqlDriver::connect(url).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Misconfigured);
-        assert!(error.to_string().contains("version 99"), "{error}");
+        let text = error.to_string();
+        assert!(text.contains("version 99") && text.contains("newer release of tenure-mysql"), "{text}");
     }
     set(0);
-    assert!(MysqlDriver::connect(&plain).await.unwrap_err().to_string().contains("version 0"));
+    let text = MysqlDriver::connect(&plain).await.unwrap_err().to_string();
+    assert!(text.contains("version 0") && text.contains("migrate=true"), "{text}");
     let (one, other) = tokio::join!(MysqlDriver::connect(&migrating), MysqlDriver::connect(&migrating));
     one.unwrap();
     other.unwrap();

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use common::{DATABASE, backend, granted, hold, locks, message, receive, request, session, start};
 use mysql_async::prelude::Queryable as _;
 use tenure_core::ErrorKind;
-use tenure_core::driver::{DelayQueueExt as _, Released};
+use tenure_core::driver::{Delay, DelayQueueExt as _, Due, Released, Settle, Settlement, Ttl};
 use tenure_core::queue::QueueName;
 use tenure_mysql::MysqlDriver;
 use tenure_testkit::MariaDbOptions;
@@ -137,5 +137,60 @@ async fn a_binary_log_of_statements_is_named_and_one_of_rows_is_fine() {
                 assert!(error.to_string().contains("binlog_format"), "{error}");
             }
         }
+    }
+}
+
+/// A user variable in the text of a statement makes proxies keep the session for its client, and a pool that resets sessions doubles
+/// the round trips.
+#[tokio::test]
+async fn what_is_sent_are_calls_without_variables() {
+    let server = start(MariaDbOptions::new());
+    let (backend, jobs) = (backend(&server).await, QueueName::new("jobs").unwrap());
+    let (locks, queue) = (backend.locks(), backend.queue().unwrap());
+    let all = async || {
+        let (first, other) = (request("a", MINUTE), request("a", MINUTE));
+        granted(locks, &first).await;
+        locks.acquire(&other).await.unwrap();
+        locks.inspect(&first.name).await.unwrap();
+        locks.renew(Ttl::new(MINUTE).unwrap(), &[hold(&first)]).await.remove(0).unwrap();
+        locks.release(&hold(&first)).await.unwrap();
+        queue.push(&jobs, &[message("x")]).await.unwrap();
+        let receipt = queue.receive(&receive(&jobs, 1)).await.unwrap().deliveries[0].receipt;
+        queue.settle(&jobs, &[Settle::new(receipt, Settlement::Ack)]).await.unwrap();
+    };
+    all().await; // connects, and prepares
+    server.sql("", "SET GLOBAL log_output = 'TABLE'; SET GLOBAL general_log = 1").unwrap();
+    all().await;
+    server.sql("", "SET GLOBAL general_log = 0").unwrap();
+    let log = "SELECT command_type, CONVERT(argument USING utf8mb4) FROM mysql.general_log
+      WHERE thread_id IN (SELECT id FROM information_schema.processlist WHERE db = 'app') ORDER BY event_time";
+    let sent = server.sql("", log).unwrap();
+    let sent: Vec<&str> = sent.lines().collect();
+    assert_eq!(sent.len(), 8, "one for each request: {sent:#?}");
+    for line in sent {
+        assert!(line.starts_with("Execute\tCALL tenure_") && !line.contains('@'), "{line}");
+    }
+}
+
+/// SYSDATE in a condition is no bound of an index: a receive would look at all that is not due.
+#[tokio::test]
+async fn a_receive_does_not_look_at_what_is_not_due() {
+    const LATER: usize = 5_000;
+    let server = start(MariaDbOptions::new());
+    let (queue, jobs) = (common::queue(&server).await, QueueName::new("jobs").unwrap());
+    let later = Due::After(Delay::new(Duration::from_secs(3_600)).unwrap());
+    for _ in 0..LATER / 250 {
+        queue.push(&jobs, &vec![message("later").with_due(later); 250]).await.unwrap();
+    }
+    queue.push(&jobs, &[message("now")]).await.unwrap();
+    let read = || -> u64 {
+        let status = server.sql(DATABASE, "SHOW GLOBAL STATUS LIKE 'Handler_read%'").unwrap();
+        status.lines().filter_map(|line| line.rsplit('\t').next()?.trim().parse::<u64>().ok()).sum()
+    };
+    for expected in [1, 0] {
+        let before = read();
+        assert_eq!(queue.receive(&receive(&jobs, 10)).await.unwrap().deliveries.len(), expected);
+        let rows = read() - before;
+        assert!(rows < 300, "{rows} rows were read, {LATER} are not due");
     }
 }

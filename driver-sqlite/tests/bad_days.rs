@@ -53,6 +53,23 @@ async fn a_file_that_is_deleted_or_replaced_is_noticed_before_anything_is_grante
     }
 }
 
+/// Who holds is told at the end of the lease at the latest, and who waits at once or when it asks again.
+#[tokio::test]
+async fn who_holds_and_who_waits_are_told_when_the_file_is_gone() {
+    let folder = TempDir::new().unwrap();
+    let (one, other) = (client(&file(&folder)).await, client(&file(&folder)).await);
+    let ttl = Duration::from_secs(1);
+    let guard = one.lock("a").ttl(ttl).acquire().await.unwrap();
+    let waiter = tokio::spawn(async move { other.lock("a").acquire().await.map(drop) });
+    while one.lock("a").inspect().await.unwrap().waiters == 0 {
+        tokio::task::yield_now().await;
+    }
+    std::fs::remove_file(file(&folder)).unwrap();
+    tokio::time::timeout(2 * ttl, guard.lost()).await.expect("a lease that cannot be renewed is lost");
+    let told = tokio::time::timeout(Duration::from_secs(10), waiter).await.expect("the waiter is told").unwrap();
+    assert_eq!(told.unwrap_err().kind(), ErrorKind::Misconfigured);
+}
+
 #[tokio::test]
 async fn the_database_of_another_program_is_left_as_it_is() {
     let folder = TempDir::new().unwrap();
@@ -72,6 +89,15 @@ async fn tables_of_a_newer_release_are_not_touched() {
     Connection::open(file(&folder)).unwrap().pragma_update(None, "user_version", 99).unwrap();
     let (kind, text) = refused(&file(&folder)).await;
     assert!(kind == ErrorKind::Misconfigured && text.contains("version 99") && text.contains("newer"), "{text}");
+}
+
+#[tokio::test]
+async fn tables_of_a_version_that_never_was_are_not_touched() {
+    let folder = TempDir::new().unwrap();
+    drop(open(&file(&folder)).await.unwrap());
+    Connection::open(file(&folder)).unwrap().pragma_update(None, "user_version", -1).unwrap();
+    let (kind, text) = refused(&file(&folder)).await;
+    assert!(kind == ErrorKind::Damaged && text.contains("version -1"), "{text}");
 }
 
 #[tokio::test]

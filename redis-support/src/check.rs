@@ -11,12 +11,16 @@ use crate::dial::Reply;
 use crate::error::ExecError;
 use crate::remote::{Placement, RedisExecutor};
 use crate::settings::Eviction;
+use crate::slot;
 
 /// The oldest server that is supported.
 const OLDEST: (u32, u32) = (6, 2);
 
 /// The most bytes of a remark, and of a version: the server's words are in them.
 const LONGEST_REMARK: usize = 500;
+
+/// What is said of a user who may not run the command of a release that nobody waits for.
+pub(crate) const NO_DELIFEQ: &str = "delifeq is denied or unknown: each release is a script";
 
 const REPLICA: &str = "the server is a read-only replica";
 
@@ -25,13 +29,14 @@ const REPLICA: &str = "the server is a read-only replica";
 pub struct Notes {
     server: Option<String>,
     run_id: Option<String>,
+    deletes_equal: bool,
     remarks: Vec<String>,
 }
 
 impl Notes {
     /// Before anything was looked at.
     pub(crate) const fn none() -> Self {
-        Self { server: None, run_id: None, remarks: Vec::new() }
+        Self { server: None, run_id: None, deletes_equal: false, remarks: Vec::new() }
     }
 
     /// The server's version, if it tells: `7.0.15`, or `Valkey 9.1.2` where it is no Redis.
@@ -43,6 +48,11 @@ impl Notes {
     /// What tells one run of one server from all others, if it tells.
     pub(crate) fn run_id(&self) -> Option<&str> {
         self.run_id.as_deref()
+    }
+
+    /// Whether all servers have `DELIFEQ` by what they tell, and the user may run it as far as that was tried.
+    pub(crate) fn deletes_equal(&self) -> bool {
+        self.deletes_equal
     }
 
     /// One sentence fragment for each thing that an operator should know; empty when all is well.
@@ -82,6 +92,9 @@ pub(crate) async fn server<E: RedisExecutor + ?Sized>(executor: &E, calls: &Call
     let mut notes = Notes::default();
     told(infos, executor.placement(), calls, Replicas::Refused, &mut notes)?;
     rights(executor, calls, &mut notes).await?;
+    if notes.deletes_equal {
+        releases_by_value(executor, calls, &mut notes).await?;
+    }
     Ok(notes)
 }
 
@@ -94,10 +107,13 @@ pub(crate) fn told(
     notes: &mut Notes,
 ) -> Result<()> {
     let mut away = None;
+    notes.deletes_equal = !infos.is_empty();
     for (_, answer) in infos {
+        notes.deletes_equal &= answer.is_ok();
         match answer {
             Ok(reply) => {
                 let info = String::from_utf8_lossy(reply.bytes()?).into_owned();
+                notes.deletes_equal &= has_delifeq(&info);
                 look(&info, placement, calls.settings.eviction, replicas, notes)?;
             }
             Err(error) if error.is_withheld() => {
@@ -112,6 +128,12 @@ pub(crate) fn told(
         }
     }
     away.map_or(Ok(()), Err)
+}
+
+/// Whether the server has `DELIFEQ`: Valkey has from 9.0 on. (`DELEX … IFEQ`, of Redis 8.4, is another command.)
+fn has_delifeq(info: &str) -> bool {
+    let version = info.lines().find_map(|line| line.strip_prefix("valkey_version:"));
+    version.and_then(|version| version.split('.').next()?.parse::<u32>().ok()).is_some_and(|major| major >= 9)
 }
 
 /// Judges what `INFO` says.
@@ -175,6 +197,29 @@ async fn rights<E: RedisExecutor + ?Sized>(executor: &E, calls: &Calls, notes: &
         })?;
         for remark in remarks {
             notes.remark(if one_of_many { format!("{server}: {remark}") } else { remark });
+        }
+    }
+    Ok(())
+}
+
+/// Tries at every server the command of a release that nobody waits for. Where the user may not run it, releases are scripts, as
+/// elsewhere.
+async fn releases_by_value<E: RedisExecutor + ?Sized>(executor: &E, calls: &Calls, notes: &mut Notes) -> Result<()> {
+    let tries = executor.homes().into_iter().map(async |(_, slots)| {
+        let keys = calls.rights(&slots).keys;
+        let probe = keys.iter().next().map(String::from_utf8_lossy).unwrap_or_default();
+        executor.command_at(slot::of(probe.as_bytes()), &["DELIFEQ", &probe, ""]).await
+    });
+    for tried in join_all(tries).await {
+        match tried {
+            Ok(_) => {}
+            Err(error @ ExecError::Server { .. }) => {
+                notes.deletes_equal = false;
+                if error.is_withheld() {
+                    notes.remark(NO_DELIFEQ.to_owned());
+                }
+            }
+            Err(error) => return Err(error.into_error(&calls.keys, None)),
         }
     }
     Ok(())
@@ -252,6 +297,11 @@ mod tests {
         let notes = looked(info, Eviction::Refuse).unwrap();
         assert_eq!((notes.server_version(), notes.remarks().len()), (Some("7.0.15"), 0));
         let valkey = "redis_version:7.2.4\r\nserver_name:valkey\r\nvalkey_version:9.1.2\r\n";
+        assert!(
+            has_delifeq(valkey)
+                && !has_delifeq(info)
+                && !has_delifeq("redis_version:9.0.0\r\nvalkey_version:8.1.4\r\n")
+        );
         assert_eq!(looked(valkey, Eviction::Refuse).unwrap().server_version(), Some("Valkey 9.1.2"));
         assert_eq!(looked("maxmemory_policy:allkeys-lru\r\n", Eviction::Allow).unwrap().remarks().len(), 1);
     }

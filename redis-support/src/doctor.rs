@@ -73,6 +73,11 @@ async fn rights<E: RedisExecutor + ?Sized>(executor: &E, calls: &Calls, infos: c
         Placement::Slots => "the nodes",
     };
     let (concern, seen, meaning) = match check::server(executor, calls, infos).await {
+        Ok(notes) if notes.remarks().iter().any(|remark| remark == check::NO_DELIFEQ) => {
+            let meaning =
+                "all operations can be served; a release that nobody waits for costs less with the rule +delifeq";
+            (Concern::Note, check::NO_DELIFEQ.into(), meaning)
+        }
         Ok(_) => (Concern::Fine, "every right was tried".into(), "all operations can be served"),
         Err(error) => (Concern::Danger, error.reason(), "a client that connects now is refused"),
     };

@@ -17,6 +17,7 @@
 //! | `given` | what is to be checked of a connection that somebody else opened |
 //! | `voting`, `nodes` | the servers of a quorum, of which some may be down |
 //! | `check` | what a server must be like before it is trusted |
+//! | `values` | which releases may be one command, and of which value |
 //! | `queue` | the same for delay queues |
 
 mod call;
@@ -45,6 +46,7 @@ mod sentinel;
 mod settings;
 mod slot;
 mod url;
+mod values;
 mod voting;
 mod wake;
 

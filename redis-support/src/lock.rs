@@ -19,6 +19,7 @@ use crate::check::{self, Notes, Replicas};
 use crate::config::{RedisConfig, Topology};
 use crate::damage::{self, Met};
 use crate::dial::{Dialer, Reply};
+use crate::error::ExecError;
 use crate::keyspace::{ClientId, Keyspace};
 use crate::remote::{self, Placement, RedisExecutor, Remote};
 use crate::reply::{self, GO_ON};
@@ -27,6 +28,7 @@ use crate::script::{ArgList, ScriptCall};
 use crate::seats::Seat;
 use crate::settings::{FenceScope, Fences, RedisSettings};
 use crate::slot;
+use crate::values::KnownValues;
 use crate::wake::WakeLink;
 
 /// How many leases one renewal script carries.
@@ -35,7 +37,8 @@ const RENEW_BATCH: usize = 100;
 /// The driver traits over an executor. Clones share it.
 ///
 /// Every method but `close` is one round trip; one more when a cluster redirects the request; one more for every 256 waiters
-/// that died in front of the others when a lock is freed; and one more when the server
+/// that died in front of the others when a lock is freed; one more when somebody began to wait for a lock that was thought to be
+/// released by one command ([`DELIFEQ`](https://valkey.io/commands/delifeq/), Valkey 9); and one more when the server
 /// does not know the script (a restart, a failover, `SCRIPT FLUSH`), which is then sent whole, once. One more names a key of
 /// another type. `watch` needs none. After a new connection the next
 /// request to grant, push or receive is one more, which looks whether the server is still fit for it. A node of a quorum that was down at the start is checked before its first vote, in three more.
@@ -49,6 +52,8 @@ struct Inner<E> {
     wake: WakeLink,
     /// What is known of the servers.
     checks: Checks,
+    /// Which releases may be one command, and of which value.
+    values: KnownValues,
     /// The seat that the server takes as a node of a quorum, if it was connected to as one.
     seat: Option<Seat>,
 }
@@ -126,16 +131,20 @@ impl<E: RedisExecutor> RedisLocks<E> {
         wake: WakeLink,
         seat: Option<Seat>,
     ) -> Self {
+        let values = KnownValues::new(settings.fences);
         let calls = Calls::new(keys, settings);
-        Self(Arc::new(Inner { executor, calls, wake, checks: Checks::default(), seat }))
+        Self(Arc::new(Inner { executor, calls, wake, checks: Checks::default(), values, seat }))
     }
 
     /// Looks whether the servers are fit to keep locks, unless that is known already: anew after each new connection.
     pub(crate) async fn check(&self) -> Result<&Notes> {
         let inner = &*self.0;
-        let fits = |notes: &Notes| match (&inner.seat, notes.run_id()) {
-            (Some(seat), Some(run)) => seat.take(run),
-            _ => Ok(()),
+        let fits = |notes: &Notes| {
+            inner.values.allow(notes.deletes_equal());
+            match (&inner.seat, notes.run_id()) {
+                (Some(seat), Some(run)) => seat.take(run),
+                _ => Ok(()),
+            }
         };
         inner.checks.ensure(&inner.executor, &inner.calls, || inner.wake.renewed(), fits).await
     }
@@ -204,6 +213,31 @@ impl<E: RedisExecutor> RedisLocks<E> {
             last = passed.and_then(|reply| reply.int()).unwrap_or_default();
         }
         Ok(answer)
+    }
+
+    /// Deletes the lock if it has this value; tells whether it had. A refusal proves that nothing was done, and the script of the
+    /// release says what is to be said of it.
+    async fn delete_equal(&self, name: &LockName, value: &str) -> Result<bool> {
+        let inner = &*self.0;
+        let Ok(key) = String::from_utf8(inner.calls.keys.lock_key(name)) else { return Ok(false) };
+        let slot = match inner.executor.placement() {
+            Placement::OneServer | Placement::OnePrimary => 0,
+            Placement::Slots => slot::of(key.as_bytes()),
+        };
+        match inner.executor.command_at(slot, &["DELIFEQ", &key, value]).await {
+            Ok(Reply::Int(1)) => return Ok(true),
+            Ok(_) => inner.values.awaited(name),
+            Err(error @ ExecError::Server { .. }) => {
+                if error.is_withheld() {
+                    inner.values.allow(false);
+                }
+            }
+            Err(error) => {
+                let error = error.into_error(&inner.calls.keys, None);
+                return Err(error.during(inner.executor.driver(), "release", name));
+            }
+        }
+        Ok(false)
     }
 
     /// Runs the script of a batch; in a cluster one for each slot that it touches, all at once.
@@ -383,8 +417,14 @@ impl<E: RedisExecutor> DistributedLock for RedisLocks<E> {
     async fn acquire(&self, request: &AcquireRequest) -> Result<Acquisition> {
         self.check().await?;
         let reply = self.run("acquire", &request.name, self.calls().acquire(request)).await?;
-        reply::acquisition(&reply, request.ttl.get(), &self.calls().settings)
-            .map_err(|error| error.during(self.driver(), "acquire", &request.name))
+        if let Some((fence, ahead)) = reply::free_grant(&reply) {
+            self.0.values.granted(request, fence, ahead);
+        }
+        let answer = reply::acquisition(&reply, request.ttl.get(), &self.calls().settings);
+        if let Ok(Acquisition::Busy(_)) = answer {
+            self.0.values.awaited(&request.name);
+        }
+        answer.map_err(|error| error.during(self.driver(), "acquire", &request.name))
     }
 
     async fn renew(&self, ttl: Ttl, holds: &[Hold]) -> Vec<Result<Renewed>> {
@@ -392,6 +432,11 @@ impl<E: RedisExecutor> DistributedLock for RedisLocks<E> {
     }
 
     async fn release(&self, hold: &Hold) -> Result<Released> {
+        if let Some(value) = self.0.values.take(hold)
+            && self.delete_equal(&hold.name, &value).await?
+        {
+            return Ok(Released::Released);
+        }
         let answer = self.free("release", &hold.name, self.calls().release(hold)).await?;
         Ok(if answer == 0 { Released::NotHeld } else { Released::Released })
     }

@@ -56,7 +56,7 @@ pub trait RedisExecutor: Debug + Send + Sync + 'static {
     /// it answered.
     fn command(&self, args: &[&str]) -> impl Future<Output = Vec<(String, Result<Reply, ExecError>)>> + Send;
 
-    /// A plain command without side effects to the server that serves `slot`.
+    /// A plain command to the server that serves `slot`, sent at most once.
     fn command_at(&self, slot: u16, args: &[&str]) -> impl Future<Output = Result<Reply, ExecError>> + Send;
 
     /// Whose data this is, the same for executors that were told to reach the same servers and database; `None` if it

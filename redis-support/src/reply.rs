@@ -65,6 +65,20 @@ pub(crate) fn handed(news: &str) -> Option<Handed> {
     Some(Handed::new(fence, ttl, began_at).with_fences(fences))
 }
 
+/// The fence of a grant while nobody waited, and how far it is ahead of the server's clock as the lock's value says, unless
+/// fences only count; `None` for any other answer of acquire.
+pub(crate) fn free_grant(reply: &Reply) -> Option<(FencingToken, &str)> {
+    let ahead = match reply {
+        Reply::Int(_) => return Some((reply.fence().ok()?, "")),
+        Reply::Array(items) => match items.as_slice() {
+            [Reply::Int(3), _, ahead] => ahead,
+            _ => return None,
+        },
+        _ => return None,
+    };
+    Some((reply.items().ok()?.get(1)?.fence().ok()?, std::str::from_utf8(ahead.bytes().ok()?).ok()?))
+}
+
 /// The answer of acquire and enter: `[code, fence, depth, ms, fences]`, cut short where the rest goes without saying.
 pub(crate) fn acquisition(reply: &Reply, ttl: Duration, settings: &RedisSettings) -> Result<Acquisition> {
     if let Reply::Int(_) = reply {
@@ -88,6 +102,7 @@ pub(crate) fn acquisition(reply: &Reply, ttl: Duration, settings: &RedisSettings
             let grant = Grant::new(at(1)?.fence()?, kept).with_begun(begun).with_depth(depth()?).with_fences(fences()?);
             Ok(Acquisition::Granted(grant))
         }
+        3 => Ok(Acquisition::Granted(Grant::new(at(1)?.fence()?, ttl))),
         0 => {
             let position = u32::try_from(at(1)?.int()?).ok();
             let answered_at = items.get(3).map(Reply::int).transpose()?.and_then(micros);
@@ -263,6 +278,25 @@ mod tests {
                 drop(exited(answer));
             }
         }
+    }
+
+    #[test]
+    fn only_a_grant_that_nobody_waits_for_has_a_value_that_is_known() {
+        let (settings, text) = (RedisSettings::default(), |text: &str| Reply::Bytes(text.as_bytes().to_vec()));
+        let fence = |number| FencingToken::new(number).unwrap();
+        let usual = Reply::Int(1_700_000_000_000_000);
+        assert_eq!(free_grant(&usual), Some((fence(1_700_000_000_000_000), "")));
+        let single = Reply::Array(vec![Reply::Int(3), Reply::Int(7), text("5")]);
+        assert_eq!(free_grant(&single), Some((fence(7), "5")));
+        let Ok(Acquisition::Granted(grant)) = acquisition(&single, Duration::from_secs(1), &settings) else { panic!() };
+        assert_eq!((grant.fence, grant.fences, grant.begun, grant.depth), (fence(7), 1, Begun::Now, 1));
+        let handed = vec![Reply::Int(1), Reply::Int(7), Reply::Int(1), Reply::Int(9), Reply::Int(8)];
+        let before = vec![Reply::Int(2), text("7"), Reply::Int(1), Reply::Int(9), Reply::Int(8)];
+        let busy = vec![Reply::Int(0), Reply::Int(0), Reply::Int(9), text("5")];
+        for items in [handed, before, busy, vec![Reply::Int(3)], vec![Reply::Int(3), Reply::Int(0), text("")], vec![]] {
+            assert_eq!(free_grant(&Reply::Array(items)), None);
+        }
+        assert_eq!((free_grant(&Reply::Nil), free_grant(&Reply::Int(-1))), (None, None));
     }
 
     #[test]

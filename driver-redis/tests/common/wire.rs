@@ -17,7 +17,32 @@ pub(crate) struct Wire {
     edit: Option<Edit>,
     /// How often the script of `pass` ran in a row: with something wrong in it, it may never say that it is done.
     passes: AtomicU64,
+    delifeq: Delifeq,
+    /// How often `DELIFEQ` was sent for a lock, and the script of a release run.
+    pub(crate) by_value: AtomicU64,
+    pub(crate) scripts: AtomicU64,
 }
+
+/// What becomes of `DELIFEQ`. But for the first one, the server is said to be one that has it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Delifeq {
+    /// The server says whether it has it.
+    AsItIs,
+    /// A script does what it does.
+    Emulated,
+    /// It is not executed, and this is the answer: from the start on, or only since a release was tried.
+    Withheld(&'static str),
+    Refused(&'static str),
+    /// The reply is lost, after it was executed or before.
+    Unanswered {
+        executed: bool,
+    },
+}
+
+/// What `DELIFEQ` does.
+const DELIFEQ: &str = "local value = redis.call('GET', KEYS[1])
+if value and value == ARGV[1] then return redis.call('DEL', KEYS[1]) end
+return 0";
 
 /// Something wrong in the scripts, put there by a test.
 #[derive(Clone, Debug)]
@@ -43,7 +68,8 @@ impl Seeded {
     /// Wherever it is in the scripts; somewhere it has to be.
     pub(crate) fn edit(&self) -> Edit {
         let edit = Edit { from: self.from.into(), to: self.to.into() };
-        assert!(SCRIPTS.iter().any(|script| edit.concerns(script.source())), "no script has {:?}", self.from);
+        let sources = SCRIPTS.iter().map(|script| script.source()).chain([DELIFEQ]);
+        assert!(sources.into_iter().any(|source| edit.concerns(source)), "no script has {:?}", self.from);
         edit
     }
 }
@@ -55,7 +81,39 @@ impl Wire {
 
     /// A client whose scripts have this wrong, in each that has such a place.
     pub(crate) fn with(server: &RedisServer, edit: Option<Edit>) -> Self {
-        Self { connection: Mutex::new(server.connect().unwrap()), edit, passes: AtomicU64::new(0) }
+        Self::with_delifeq(server, edit, Delifeq::AsItIs)
+    }
+
+    /// And this becomes of the command of a release that nobody waits for.
+    pub(crate) fn with_delifeq(server: &RedisServer, edit: Option<Edit>, delifeq: Delifeq) -> Self {
+        let connection = Mutex::new(server.connect().unwrap());
+        Self {
+            connection,
+            edit,
+            passes: AtomicU64::new(0),
+            delifeq,
+            by_value: AtomicU64::new(0),
+            scripts: AtomicU64::new(0),
+        }
+    }
+
+    fn delete_equal(&self, key: &str, value: &str) -> Result<Reply, ExecError> {
+        if key.contains("%rights") && !matches!(self.delifeq, Delifeq::AsItIs | Delifeq::Withheld(_)) {
+            return Ok(Reply::Int(0));
+        }
+        self.by_value.fetch_add(u64::from(!key.contains("%rights")), Ordering::Relaxed);
+        let edit = self.edit.as_ref().filter(|edit| edit.concerns(DELIFEQ));
+        let source = edit.map_or(DELIFEQ.to_owned(), |edit| DELIFEQ.replacen(&edit.from, &edit.to, 1));
+        let emulated = || self.call(&["EVAL", &source, "1", key, value].map(str::as_bytes));
+        let lost = || ExecError::SentUnknown { message: "the reply was lost".into(), source: None };
+        match self.delifeq {
+            Delifeq::AsItIs => self.call(&["DELIFEQ", key, value].map(str::as_bytes)),
+            Delifeq::Emulated => emulated(),
+            Delifeq::Refused(text) | Delifeq::Withheld(text) => Err(ExecError::refused(text)),
+            Delifeq::Unanswered { executed } => {
+                Err(if executed { emulated().err().unwrap_or_else(lost) } else { lost() })
+            }
+        }
     }
 
     fn call(&self, words: &[&[u8]]) -> Result<Reply, ExecError> {
@@ -104,6 +162,9 @@ impl RedisExecutor for Wire {
     }
 
     async fn evalsha(&self, call: &ScriptCall) -> Result<Reply, ExecError> {
+        if call.script.name() == "release" {
+            self.scripts.fetch_add(1, Ordering::Relaxed);
+        }
         match self.edited(call) {
             None => self.script("EVALSHA", call.script.sha1(), call),
             Some(source) => self.script("EVAL", &source, call),
@@ -115,8 +176,17 @@ impl RedisExecutor for Wire {
     }
 
     async fn command(&self, args: &[&str]) -> Vec<(String, Result<Reply, ExecError>)> {
+        if let ["DELIFEQ", key, value] = args {
+            return vec![("wire".into(), self.delete_equal(key, value))];
+        }
         let words: Vec<&[u8]> = args.iter().map(|word| word.as_bytes()).collect();
-        vec![("wire".into(), self.call(&words))]
+        let mut answer = self.call(&words);
+        if let (["INFO"], Ok(Reply::Bytes(info))) = (args, &mut answer)
+            && !matches!(self.delifeq, Delifeq::AsItIs)
+        {
+            info.extend_from_slice(b"valkey_version:9.0.0\r\n");
+        }
+        vec![("wire".into(), answer)]
     }
 
     async fn command_at(&self, _slot: u16, args: &[&str]) -> Result<Reply, ExecError> {

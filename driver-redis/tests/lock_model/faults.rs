@@ -19,6 +19,7 @@ pub(crate) const SEEDED: &[Seeded] = &[
     seeded("two that arrive at once stand in any order", "if comes and place ~= waiting then", "if false then"),
     seeded("one that asks is handed the lock", "direct == '1' and ttl", "true and ttl"),
     seeded("a release ends anybody's lease", "string.sub(value, 1, 22) == ARGV[1]\nif held", "true\nif held"),
+    seeded("a release by one command ends anybody's lease", "if value and value == ARGV[1] then", "if value then"),
     seeded("a release wakes nobody", "serve()\nreturn budget > 0 and 1 or -2", "return 1"),
     seeded("an exit frees the lock with entries left", "if depth > 0 then return depth end\n", ""),
     seeded("an exit ends the hold of another owner", "if hold ~= ARGV[2] then", "if not hold then"),

@@ -1,6 +1,7 @@
 //! The server and the store side by side, with clocks that only the script moves.
 
 use std::collections::BTreeSet;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tenure_memory::{MemoryDriver, Wakeups};
@@ -10,7 +11,7 @@ use tokio::runtime::{Builder, Runtime};
 
 use crate::common::model::Grow;
 use crate::common::name;
-use crate::common::wire::{Edit, Wire};
+use crate::common::wire::{Delifeq, Edit, Wire};
 use crate::script::{CLIENTS, Cast, DEAF, LOCK, MOST_WAITERS, Script, Setup, Step, Then};
 use crate::side::{Client, Said, Side};
 use crate::state::State;
@@ -22,12 +23,28 @@ struct Lab<'a> {
     server: &'a RedisServer,
     control: RespClient,
     /// Those of each setup.
-    clients: Vec<(Setup, Vec<RedisLocks<Wire>>)>,
+    clients: Vec<(Setup, Vec<Known>)>,
+    edit: Option<Edit>,
+    /// How many releases were one command.
+    by_value: u64,
     /// Hears for all clients but one.
     ear: RespClient,
     wakes: Vec<(String, WakeLink)>,
     /// The server's clock, in microseconds since 1970.
     now: i64,
+}
+
+/// A client as its server knows it.
+struct Known {
+    keys: Keyspace,
+    wake: WakeLink,
+    delifeq: Delifeq,
+    locks: RedisLocks<Wire>,
+}
+
+/// A driver that remembers nothing of earlier scripts.
+async fn begin(wire: Wire, setup: Setup, keys: &Keyspace, wake: &WakeLink) -> RedisLocks<Wire> {
+    RedisLocks::checked(wire, keys.clone(), setup.settings(), wake.clone()).await.unwrap()
 }
 
 /// What went wrong, and at which move.
@@ -50,6 +67,11 @@ impl<'a> Bench<'a> {
         Self { runtime, lab }
     }
 
+    /// How many releases were one command.
+    pub(crate) fn by_value(&self) -> u64 {
+        self.lab.by_value
+    }
+
     pub(crate) fn run(&mut self, script: &Script) -> Result<u64, Wrong> {
         self.runtime.block_on(self.lab.run(script))
     }
@@ -68,12 +90,16 @@ impl<'a> Lab<'a> {
                     ear.call(&["SUBSCRIBE", &keys.wake_channel()]).unwrap();
                 }
                 wakes.push((keys.wake_channel(), wake.clone()));
-                let wire = Wire::with(server, edit.cloned());
-                alike.push(RedisLocks::checked(wire, keys, settings, wake).await.unwrap());
+                // Every other one releases by one command what nobody waits for, whatever the server is.
+                let delifeq = if client % 2 == 0 { Delifeq::Emulated } else { Delifeq::AsItIs };
+                let wire = Wire::with_delifeq(server, edit.cloned(), delifeq);
+                let locks = begin(wire, setup, &keys, &wake).await;
+                alike.push(Known { keys, wake, delifeq, locks });
             }
             clients.push((setup, alike));
         }
-        let lab = Self { server, control: server.connect().unwrap(), clients, ear, wakes, now };
+        let (control, edit) = (server.connect().unwrap(), edit.cloned());
+        let lab = Self { server, control, clients, edit, by_value: 0, ear, wakes, now };
         server.stop_clock_at(lab.now).unwrap();
         lab
     }
@@ -103,8 +129,16 @@ impl<'a> Lab<'a> {
         self.pass(Duration::from_secs(1)).await;
         let mut cast = Cast::of(script);
         let store = MemoryDriver::builder().max_waiters(MOST_WAITERS).build().unwrap();
-        let (_, real) = self.clients.iter().find(|(setup, _)| *setup == script.setup).expect("every setup has clients");
-        let real = real.iter().cloned().map(Client::of).collect();
+        let known = self.clients.iter_mut().find(|(setup, _)| *setup == script.setup);
+        let (setup, known) = known.expect("every setup has clients");
+        // One that has heard of a waiter is wary for a while, longer than a script: it begins anew.
+        for one in known.iter_mut().filter(|one| matches!(one.delifeq, Delifeq::Emulated)) {
+            let wire = Wire::with_delifeq(self.server, self.edit.clone(), one.delifeq);
+            one.locks = begin(wire, *setup, &one.keys, &one.wake).await;
+        }
+        let real: Vec<_> = known.iter().map(|one| one.locks.clone()).collect();
+        let wires = real.clone();
+        let real = real.into_iter().map(Client::of).collect();
         let stores: Vec<_> = (0..CLIENTS).map(|_| store.another_client()).collect();
         stores[DEAF].faults().set_wakeups(Wakeups::Unheard);
         let model = stores.into_iter().map(Client::of).collect();
@@ -121,6 +155,7 @@ impl<'a> Lab<'a> {
             self.pass(Duration::from_micros(one.after)).await;
             run.step(self, one.step, &mut cast).await.map_err(|what| Wrong { at, what })?;
         }
+        self.by_value += wires.iter().map(|locks| locks.executor().by_value.load(Ordering::Relaxed)).sum::<u64>();
         Ok(script.moves.len() as u64)
     }
 }

@@ -2,7 +2,8 @@
 -- KEYS  K lock, F fence counter, X tombstone of the token, Q queue, W presence, D direct
 -- ARGV  token, ttl ms, wait as part/join says; and as far as they are not these: label '', fences clock|counter 'clock',
 --       keep ms '0', floor '0'
--- Returns the first of eight fences, granted now; {1, fence} granted now with one; {2, fence, 1, ttl ms, fences} the token
+-- Returns the first of eight fences, granted now while nobody waits; {3, fence, ahead as in the value} with one; {1, fence, 1, ttl
+--         ms, fences} granted now while somebody does; {2, fence, 1, ttl ms, fences} the token
 --         holds it since an earlier request, nothing changed; {1, fence, 1, ttl ms, fences} handed over before, and made
 --         to last now; {0, position|-1, recheck ms|-1, now µs} busy;
 --         {-1} the token was abandoned; {-2} the queue is full; {-6, key, what it holds} the fence counter is damaged, or

@@ -36,8 +36,10 @@ if found > 0 then
 end
 local fence, text, count = next_fence()
 if not fence then return {-6, F, text} end
--- Usually the fence is the clock's reading.
-local ahead = fence == now_us and '' or string.format('%.0f', fence - now_us)
+-- Usually the fence is the clock's reading. How little it is ahead when it is one of eight is left out: the client has to know the value.
+local lead, ahead = fence - now_us, ''
+if lead < 0 or lead > 4 then ahead = string.format('%.0f', lead) end
 redis.call('SET', K, token .. ';' .. flag .. ';' .. text .. ';' .. ahead .. ';' .. label, 'PX', ttl)
-if count ~= 8 then return {1, fence} end
+if flag ~= '-' then return {1, fence, 1, tonumber(ttl), count} end
+if count ~= 8 then return {3, fence, ahead} end
 return fence

@@ -1,23 +1,28 @@
 //! The adapter between the Redis brain and the client library.
 
 use std::convert::Infallible;
+use std::io;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures_util::StreamExt;
+use futures_util::future::select_ok;
 use redis::aio::{MultiplexedConnection, PubSub, PubSubSink};
 use redis::{
-    AsyncConnectionConfig, Client, Cmd, ConnectionAddr, IntoConnectionInfo, ProtocolVersion, PushInfo, PushKind,
-    RedisConnectionInfo, RedisError, Value,
+    AsyncConnectionConfig, Client, Cmd, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, ProtocolVersion, PushInfo,
+    PushKind, RedisConnectionInfo, RedisError, Value,
 };
 use tenure_core::Error;
 use tenure_redis_support::{
     Address, Dialer, Endpoint, ExecError, Heard, Listen, Protocol, RedisConfig, Reply, Request, Socket, Tls,
 };
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::{TcpStream, lookup_host};
 use tokio::sync::{Mutex, Notify};
 use tokio::task::JoinHandle;
 
-use crate::bounded::Bounded;
 use crate::combine::Combined;
 
 /// Longer than the link waits for anything, and it says what took too long.
@@ -240,7 +245,7 @@ fn client(endpoint: &Endpoint) -> Result<Client, ExecError> {
 }
 
 #[cfg(feature = "tls")]
-fn encrypted(info: redis::ConnectionInfo, tls: &Tls) -> Result<Client, ExecError> {
+fn encrypted(info: ConnectionInfo, tls: &Tls) -> Result<Client, ExecError> {
     provide_cryptography();
     let identity = tls.identity.as_ref().map(|identity| redis::ClientTlsConfig {
         client_cert: identity.certificates.to_vec(),
@@ -252,7 +257,7 @@ fn encrypted(info: redis::ConnectionInfo, tls: &Tls) -> Result<Client, ExecError
 }
 
 #[cfg(not(feature = "tls"))]
-fn encrypted(_: redis::ConnectionInfo, _: &Tls) -> Result<Client, ExecError> {
+fn encrypted(_: ConnectionInfo, _: &Tls) -> Result<Client, ExecError> {
     Err(ExecError::Unsupported {
         message: "TLS needs the feature \"tls\" of tenure (of tenure-redis, where that is used by itself)".into(),
     })
@@ -304,6 +309,71 @@ fn not_sent(error: RedisError) -> ExecError {
 /// The request may have left.
 fn unknown(error: RedisError) -> ExecError {
     ExecError::SentUnknown { message: "the link broke before the reply".into(), source: Some(Arc::new(error)) }
+}
+
+// Streams that end when a server sends an answer without end: what came of an answer is kept until it is whole.
+
+/// The room in the library's buffer that no answer of ours leads to.
+///
+/// The library keeps what it has of an answer in one buffer, which doubles when it is full: a buffer with room for this much
+/// has had more than half of it in one answer. The longest answer is of 64 MiB, a batch of 256 messages of 256 KiB; the
+/// buffer doubles to 128 MiB for it. One without end fills 256 MiB before there is room for as much again.
+const TOO_MUCH_ROOM: usize = 192 << 20;
+
+/// What bytes come and go on.
+trait Stream: AsyncRead + AsyncWrite + Send + Sync + Unpin {}
+
+impl<S: AsyncRead + AsyncWrite + Send + Sync + Unpin> Stream for S {}
+
+/// A stream that fails when the buffer for one answer has grown beyond what answers need.
+struct Bounded(Box<dyn Stream>);
+
+impl Bounded {
+    /// Connects, unless the library alone knows how: where the connection is encrypted.
+    async fn open(info: &ConnectionInfo) -> io::Result<Option<Self>> {
+        let stream: Box<dyn Stream> = match info.addr() {
+            ConnectionAddr::Tcp(host, port) => {
+                // All addresses of the name at once, as the library does: one that drops packets holds nothing up.
+                let addresses = lookup_host((host.as_str(), *port)).await?;
+                let attempts: Vec<_> = addresses.map(|address| Box::pin(TcpStream::connect(address))).collect();
+                if attempts.is_empty() {
+                    return Err(io::Error::new(io::ErrorKind::NotFound, "the name of the host has no address"));
+                }
+                let (stream, _) = select_ok(attempts).await?;
+                stream.set_nodelay(info.tcp_settings().nodelay())?;
+                Box::new(stream)
+            }
+            #[cfg(unix)]
+            ConnectionAddr::Unix(path) => Box::new(tokio::net::UnixStream::connect(path).await?),
+            _ => return Ok(None),
+        };
+        Ok(Some(Self(stream)))
+    }
+}
+
+impl AsyncRead for Bounded {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        if buf.remaining() > TOO_MUCH_ROOM {
+            return Poll::Ready(Err(io::Error::other(
+                "the server's answer is longer than any answer to these requests can be",
+            )));
+        }
+        Pin::new(&mut self.0).poll_read(cx, buf)
+    }
+}
+
+impl AsyncWrite for Bounded {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.0).poll_write(cx, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_shutdown(cx)
+    }
 }
 
 #[cfg(test)]

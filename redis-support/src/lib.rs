@@ -48,16 +48,15 @@ mod slot;
 mod url;
 mod values;
 mod voting;
-mod wake;
 
 pub use check::Notes;
 pub use config::{Address, Endpoint, Identity, Login, Protocol, RedisConfig, Tls, Topology};
 pub use dial::{Dialer, Heard, Listen, Reply, Request, Socket};
 pub use error::ExecError;
 pub use keyspace::{ClientId, Keyspace};
+pub use link::WakeLink;
 pub use lock::RedisLocks;
 pub use nodes::connect_nodes;
 pub use remote::{Placement, RedisExecutor, Remote};
 pub use script::{ArgList, SCRIPTS, Script, ScriptCall};
 pub use settings::{Eviction, FenceScope, Fences, Prefix, RedisSettings};
-pub use wake::WakeLink;

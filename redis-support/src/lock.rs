@@ -21,6 +21,7 @@ use crate::damage::{self, Met};
 use crate::dial::{Dialer, Reply};
 use crate::error::ExecError;
 use crate::keyspace::{ClientId, Keyspace};
+use crate::link::WakeLink;
 use crate::remote::{self, Placement, RedisExecutor, Remote};
 use crate::reply::{self, GO_ON};
 use crate::script;
@@ -29,7 +30,6 @@ use crate::seats::Seat;
 use crate::settings::{FenceScope, Fences, RedisSettings};
 use crate::slot;
 use crate::values::KnownValues;
-use crate::wake::WakeLink;
 
 /// How many leases one renewal script carries.
 const RENEW_BATCH: usize = 100;

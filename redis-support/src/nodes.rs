@@ -11,10 +11,10 @@ use tenure_core::{Error, ErrorKind, Result};
 use crate::config::{Endpoint, Patience, RedisConfig, Topology};
 use crate::dial::Dialer;
 use crate::keyspace::{ClientId, Keyspace};
+use crate::link::WakeLink;
 use crate::lock::RedisLocks;
 use crate::remote::Remote;
 use crate::seats::{Seat, Seats};
-use crate::wake::WakeLink;
 
 /// A node that has been away for longer is not waited for at all: the others do not need it.
 const LINK_PATIENCE: Patience = Patience::SinceBroken(Duration::from_millis(100));

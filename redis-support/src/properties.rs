@@ -16,10 +16,10 @@ use crate::damage::Met;
 use crate::dial::Reply;
 use crate::error::ExecError;
 use crate::keyspace::{ClientId, Keyspace};
+use crate::link::WakeLink;
 use crate::remote::Placement;
 use crate::script::ArgList;
 use crate::settings::{Eviction, FenceScope, Prefix, RedisSettings};
-use crate::wake::WakeLink;
 use crate::{check, damage, doctor, reply, script, sentinel, voting};
 
 #[global_allocator]

@@ -8,11 +8,10 @@ use crate::cluster::Cluster;
 use crate::config::{Endpoint, RedisConfig, Topology};
 use crate::dial::{Dialer, Heard, Listen, Reply, Request};
 use crate::error::ExecError;
-use crate::link::{Link, Route};
+use crate::link::{Link, Route, WakeLink};
 use crate::script::ScriptCall;
 use crate::sentinel::Sentinels;
 use crate::slot;
-use crate::wake::WakeLink;
 
 /// How keys are spread over servers, and what that does to exclusion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

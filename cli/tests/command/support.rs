@@ -58,8 +58,8 @@ impl World {
 
     /// The command, not started yet, in the folder of this world.
     pub(crate) fn command<A: AsRef<OsStr>>(&self, args: &[A]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_tenure"));
-        self.prepare(command.args(args));
+        let mut command = with_default_signals();
+        self.prepare(command.arg(env!("CARGO_BIN_EXE_tenure")).args(args));
         command
     }
 
@@ -98,6 +98,14 @@ impl World {
     pub(crate) fn becomes_free(&self) {
         eventually("the lock to be free", || self.is_free().then_some(())).unwrap();
     }
+}
+
+/// A command that is still to be told which program it becomes: one that an interrupt ends, also where whoever started the tests
+/// ignores it, as shells do for what they run in the background.
+pub(crate) fn with_default_signals() -> Command {
+    let mut command = Command::new("env");
+    command.arg("--default-signal=INT,QUIT");
+    command
 }
 
 pub(crate) fn script_args(options: &[&str], script: &str) -> Vec<String> {

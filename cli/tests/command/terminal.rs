@@ -5,14 +5,14 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::Write as _;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use tenure_testkit::eventually;
 
-use crate::support::{World, is_alive, state};
+use crate::support::{World, is_alive, state, with_default_signals};
 
 /// A terminal with a shell in it that has job control.
 struct Shell {
@@ -28,8 +28,8 @@ impl Shell {
         unlockpt(&master).unwrap();
         let path = ptsname(&master, Vec::new()).unwrap();
         let slave = OpenOptions::new().read(true).write(true).open(path.to_str().unwrap()).unwrap();
-        let mut command = Command::new("setsid");
-        let shell = ["--ctty", "--wait", "bash", "--norc", "--noprofile", "-i"];
+        let mut command = with_default_signals();
+        let shell = ["setsid", "--ctty", "--wait", "bash", "--norc", "--noprofile", "-i"];
         world.prepare(command.args(shell).env("PS1", "$ ").env("TERM", "xterm").env("PATH", path_with_tenure()));
         command.stdin(Stdio::from(slave.try_clone().unwrap()));
         command.stdout(Stdio::from(slave.try_clone().unwrap())).stderr(Stdio::from(slave));

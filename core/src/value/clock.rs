@@ -9,7 +9,6 @@ use std::num::NonZeroU64;
 use std::sync::OnceLock;
 use std::time::{Duration, SystemTime};
 
-use suspend::{at_least as suspended_at_least, at_most as suspended_at_most};
 use tokio::time::Instant;
 
 /// A reading of the lease clock: time since an arbitrary start, suspend included.
@@ -22,15 +21,17 @@ impl LeaseInstant {
     /// A reading that is never later than the true time: for the moment *before* a request leaves.
     #[must_use]
     pub fn before_send() -> Self {
-        let awake = awake();
-        Self::at(awake + suspended_at_least())
+        let boot = suspend::since_boot();
+        let awake = Instant::now().into_std();
+        Self::at(since_start(awake) + suspend::at_least(boot, awake))
     }
 
     /// A reading that is never earlier than the true time: for asking whether a lease has ended.
     #[must_use]
     pub fn now() -> Self {
-        let suspended = suspended_at_most();
-        Self::at(awake() + suspended)
+        let awake = Instant::now().into_std();
+        let boot = suspend::since_boot();
+        Self::at(since_start(awake) + suspend::at_most(boot, awake))
     }
 
     /// The instant `span` later; saturates at the far future.
@@ -79,11 +80,10 @@ impl LeaseInstant {
 }
 
 /// Time since the first call, on tokio's clock.
-fn awake() -> Duration {
+fn since_start(now: std::time::Instant) -> Duration {
     static START: OnceLock<std::time::Instant> = OnceLock::new();
     // A paused runtime may start its clock before ours; a day of headroom keeps the difference positive.
     const HEADROOM: Duration = Duration::from_secs(86_400);
-    let now = Instant::now().into_std();
     let start = *START.get_or_init(|| now);
     match now.checked_duration_since(start) {
         Some(later) => HEADROOM + later,
@@ -94,7 +94,7 @@ fn awake() -> Duration {
 #[cfg(any(target_os = "linux", target_os = "android"))]
 mod suspend {
     use std::sync::OnceLock;
-    use std::time::Duration;
+    use std::time::{Duration, Instant};
 
     use rustix::time::{ClockId, Timespec, clock_gettime};
 
@@ -112,11 +112,16 @@ mod suspend {
         Duration::new(u64::try_from(time.tv_sec).unwrap_or(0), u32::try_from(time.tv_nsec).unwrap_or(0))
     }
 
+    /// The time since boot, suspend included.
+    pub(crate) fn since_boot() -> Duration {
+        span(clock_gettime(ClockId::Boottime))
+    }
+
     /// What passes between the readings widens the bounds; a reading that was interrupted is repeated a few times.
-    fn since_boot() -> Bounds {
+    fn so_far() -> Bounds {
         let read = || {
             let before = span(clock_gettime(ClockId::Monotonic));
-            let boot = span(clock_gettime(ClockId::Boottime));
+            let boot = since_boot();
             let after = span(clock_gettime(ClockId::Monotonic));
             Bounds { least: boot.saturating_sub(after), most: boot.saturating_sub(before) }
         };
@@ -130,43 +135,69 @@ mod suspend {
         bounds
     }
 
-    fn at_start() -> Bounds {
-        static START: OnceLock<Bounds> = OnceLock::new();
-        *START.get_or_init(since_boot)
+    struct Start {
+        suspended: Bounds,
+        boot: Duration,
+        awake: Instant,
+    }
+
+    fn at_start() -> &'static Start {
+        static START: OnceLock<Start> = OnceLock::new();
+        START.get_or_init(|| {
+            let suspended = so_far();
+            let boot = since_boot(); // before the other: then what passes in between looks like a suspend
+            Start { suspended, boot, awake: Instant::now() }
+        })
+    }
+
+    /// Whether one has to look closer: there was a suspend since the start, or something came between the two readings, or the
+    /// second is of a paused clock. Nearly always there was none, and the two readings tell that.
+    fn may_be_beyond_noise(boot: Duration, awake: Instant) -> bool {
+        let start = at_start();
+        boot.saturating_sub(start.boot) >= awake.saturating_duration_since(start.awake) + NOISE / 2
     }
 
     fn beyond_noise(span: Duration) -> Duration {
         if span < NOISE { Duration::ZERO } else { span }
     }
 
-    /// Whatever comes between the two readings makes it less.
-    pub(crate) fn at_least() -> Duration {
-        let boot = span(clock_gettime(ClockId::Boottime));
+    /// Of a reading of the lease clock's two parts, the time since boot first. Whatever comes between two readings makes it less.
+    pub(crate) fn at_least(boot: Duration, awake: Instant) -> Duration {
+        if !may_be_beyond_noise(boot, awake) {
+            return Duration::ZERO;
+        }
+        let boot = since_boot();
         let least = boot.saturating_sub(span(clock_gettime(ClockId::Monotonic)));
-        beyond_noise(least.saturating_sub(at_start().most))
+        beyond_noise(least.saturating_sub(at_start().suspended.most))
     }
 
-    /// Whatever comes between the two readings makes it more: what looks like a suspend is looked at again.
-    pub(crate) fn at_most() -> Duration {
-        let start = at_start();
+    /// As [`at_least`], the time since boot last. Whatever comes between two readings makes it more: what looks like a suspend is
+    /// looked at again.
+    pub(crate) fn at_most(boot: Duration, awake: Instant) -> Duration {
+        if !may_be_beyond_noise(boot, awake) {
+            return Duration::ZERO;
+        }
+        let start = at_start().suspended;
         let monotonic = span(clock_gettime(ClockId::Monotonic));
-        let most = span(clock_gettime(ClockId::Boottime)).saturating_sub(monotonic);
+        let most = since_boot().saturating_sub(monotonic);
         match beyond_noise(most.saturating_sub(start.least)) {
             Duration::ZERO => Duration::ZERO,
-            _ => beyond_noise(since_boot().most.saturating_sub(start.least)),
+            _ => beyond_noise(so_far().most.saturating_sub(start.least)),
         }
     }
 }
 
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
 mod suspend {
-    use std::time::Duration;
+    use std::time::{Duration, Instant};
 
-    pub(crate) fn at_least() -> Duration {
+    pub(crate) fn since_boot() {}
+
+    pub(crate) fn at_least(_boot: (), _awake: Instant) -> Duration {
         Duration::ZERO
     }
 
-    pub(crate) fn at_most() -> Duration {
+    pub(crate) fn at_most(_boot: (), _awake: Instant) -> Duration {
         Duration::ZERO
     }
 }

@@ -25,8 +25,21 @@ pub(crate) fn bounded<T>(limit: Duration, call: impl Future<Output = Result<T>>)
 /// Waits for `work` at most `limit`, counted from when it first has to wait; `None` if it takes longer. Work that is done at once
 /// needs no timer.
 pub(crate) fn within<T>(limit: Duration, work: impl Future<Output = T>) -> impl Future<Output = Option<T>> {
+    waiting_within(limit, || (), work)
+}
+
+/// As [`within`]. What `waits` returns is kept from when `work` first has to wait until it is done or given up; it is not called for
+/// work that is done at once.
+pub(crate) fn waiting_within<T, W>(
+    limit: Duration,
+    waits: impl FnOnce() -> W,
+    work: impl Future<Output = T>,
+) -> impl Future<Output = Option<T>> {
     // Polled behind the work, and never kept waiting by what others have used up of the task's turn.
-    let over = async move { unconstrained(sleep(limit)).await };
+    let over = async move {
+        let _waits = waits();
+        unconstrained(sleep(limit)).await;
+    };
     let ended = try_join(
         work.map(|done| Err::<Infallible, Option<T>>(Some(done))),
         over.map(|()| Err::<Infallible, Option<T>>(None)),

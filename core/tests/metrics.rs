@@ -301,6 +301,29 @@ async fn waits_and_holds_are_measured_and_outcomes_add_up() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_request_is_in_flight_for_as_long_as_its_answer_is_waited_for() {
+    let recorder = DebuggingRecorder::new();
+    let _recording = metrics::set_default_local_recorder(&recorder);
+    let driver = MemoryDriver::new();
+    let (faults, client) = (driver.faults(), Client::new(driver));
+    let in_flight = |operation| {
+        let seen = Seen::of(&recorder.snapshotter());
+        seen.sum("tenure.lock.requests.in_flight", &[("operation", operation)])
+    };
+    faults.delay(Operation::Acquire, Duration::from_secs(2));
+    faults.delay(Operation::Release, Duration::from_secs(2));
+    let work = tokio::spawn(hold(client, "a", Duration::from_secs(2)));
+    let mut seen = Vec::new();
+    for _ in 0..4 {
+        seconds(1).await;
+        seen.push([in_flight("take"), in_flight("give_back")]);
+        seconds(1).await;
+    }
+    assert_eq!(seen, [[1.0, 0.0], [0.0, 0.0], [0.0, 1.0], [0.0, 0.0]]);
+    work.await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
 async fn who_is_handed_the_lock_is_counted_by_where_it_came_from() {
     let recorder = DebuggingRecorder::new();
     let _recording = metrics::set_default_local_recorder(&recorder);

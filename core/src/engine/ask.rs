@@ -147,6 +147,7 @@ impl Terms {
 
 /// Goes with a lease that may be passed on: the fences that are left of its grant, and until when.
 #[derive(Debug)]
+#[repr(Rust, packed(4))] // it is a part of every hold, beside fields of a few bytes
 pub(crate) struct HandoverBudget {
     until: LeaseInstant,
     terms: u64,
@@ -162,7 +163,8 @@ impl HandoverBudget {
 
     /// Until when the lease may be passed on; `None` if it may not, any more.
     pub(crate) fn lasts_until(&self) -> Option<LeaseInstant> {
-        (self.left > 0 && LeaseInstant::now() < self.until).then_some(self.until)
+        let Self { until, left, .. } = *self;
+        (left > 0 && LeaseInstant::now() < until).then_some(until)
     }
 
     /// Whether the lease may be passed on among those with these terms.

@@ -11,6 +11,7 @@ use super::reaper::{Cleanup, Undo};
 use super::shared::{Reservation, Shared};
 use crate::driver::{AcquireRequest, Acquisition, Begun, Busy, Grant, Handed, Hold, Queueing};
 use crate::engine::lease::{Entry, LeaseKey, Past, Upkeep};
+use crate::meters::instrument::Since;
 use crate::value::clock::LeaseInstant;
 use crate::value::error::{Error, ErrorKind, Result};
 use crate::value::token::{OwnerId, OwnerToken};
@@ -104,14 +105,23 @@ impl Attempt {
         self.reservation.as_ref().map(|place| Arc::clone(place.shared())).ok_or_else(gone)
     }
 
-    /// Asks once: `limit` is the time for the answer, counted from when the request leaves, which it does by `deadline`.
-    pub(crate) async fn ask(&mut self, limit: Duration, deadline: Option<LeaseInstant>) -> Result<Answered> {
+    /// Asks once: `limit` is the time for the answer, counted from when the request leaves, which it does by `deadline`. The clock is
+    /// read before that, unless it was read just `now`.
+    pub(crate) async fn ask(
+        &mut self,
+        limit: Duration,
+        deadline: Option<LeaseInstant>,
+        now: Option<LeaseInstant>,
+    ) -> Result<Answered> {
         let shared = self.shared()?;
-        let pass = shared.taking.enter(shared.config.op_timeout, deadline).await?;
+        let (pass, now) = match shared.taking.enter_now() {
+            Some(pass) => (pass, now),
+            None => (shared.taking.enter(shared.config.op_timeout, deadline).await?, None),
+        };
         let limit = limit.min(deadline.map_or(Duration::MAX, LeaseInstant::remaining));
         self.answered = None; // this request may reach another server than the last one, with another clock
         let (had_traces, had_unanswered) = (self.traces, self.unanswered_since);
-        let sent_at = LeaseInstant::before_send();
+        let sent_at = now.unwrap_or_else(LeaseInstant::before_send);
         // From here on the future may be dropped at any moment: assume the worst first.
         self.traces = true;
         self.unanswered_since = had_unanswered.or(Some(sent_at));
@@ -185,7 +195,7 @@ impl Attempt {
         }
         let AcquireRequest { name, token, ttl, .. } = &self.request;
         let least = self.at_least.map(|least| now.after(least)); // the grant may have been made just now
-        let entry = Entry { token: *token, ttl: *ttl, upkeep: self.upkeep, cap, least: None, past };
+        let entry = Entry { token: *token, ttl: *ttl, upkeep: self.upkeep, cap, past };
         let lease = match self.owner {
             None => {
                 let key = LeaseKey::Plain(Hold { name: name.clone(), token: *token });
@@ -195,10 +205,10 @@ impl Attempt {
         };
         let Some(lease) = lease else { return Ok(Answered::Spent) };
         let place = self.reservation.take().ok_or_else(gone)?;
-        shared.renewer.watch_over(&lease);
+        shared.renewer.watch_over_at(&lease, now);
         shared.under_way.ends();
-        let held = HeldEntry::new(place, lease, *token, grant.depth).at_least(least);
-        Ok(Answered::Won(held.with_fences(grant.fences.min(self.request.fences))))
+        let held = HeldEntry::new(place, lease, *token, grant.depth, Since::at(now)).at_least(least);
+        Ok(Answered::Won(held.with_fences(grant.fences.min(self.request.fences), now)))
     }
 }
 

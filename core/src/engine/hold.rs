@@ -3,8 +3,8 @@
 use std::fmt;
 use std::future::{Future, poll_fn};
 use std::pin::pin;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, OnceLock};
 use std::task::{Poll, ready};
 use std::time::Duration;
 
@@ -15,7 +15,8 @@ use tokio::time::timeout;
 use crate::call::yielding;
 use crate::driver::{Hold, LockTurn, Renewed};
 use crate::engine::ask::{Ask, HandoverBudget, Terms};
-use crate::engine::lease::{Entry, Lease, LeaseKey, Over, Past, prolong, quiet};
+use crate::engine::lease::{Entry, Lease, LeaseKey, Over, Past};
+use crate::engine::prolong::{prolong, quiet};
 use crate::engine::reaper::{CHASE, Cleanup, Undo};
 use crate::engine::renewer::{Renewing, in_time};
 use crate::engine::shared::{Reservation, Shared};
@@ -36,52 +37,57 @@ pub(crate) struct HeldEntry {
     /// How many had the same lease before, each with a fence of the grant.
     before: u32,
     depth: u32,
-    /// Until when it is to be left standing, once somebody works under it.
-    least: Option<LeaseInstant>,
-    /// How many fences its grant carries.
-    fences: u32,
-    /// With it, the lease may be passed on.
-    passing: Option<Passing>,
-    /// Made by the first who watches the hold without the guard.
-    over: OnceLock<Arc<Over>>,
+    after: After,
     /// Since when somebody has it, for metrics.
     since: Since,
+}
+
+/// What becomes of the lease when a hold is over.
+#[derive(Debug, Default)]
+enum After {
+    /// It goes back to the backend.
+    #[default]
+    GivenBack,
+    /// It is left standing until then, once somebody works under it.
+    Stands(LeaseInstant),
+    /// There are so many fences in its grant, which was learned of then.
+    Fences(u32, LeaseInstant),
+    /// It may be passed on.
+    Passes(HandoverBudget, Arc<dyn PassOn>),
 }
 
 /// Who passes a lease on to the client's next waiter.
 pub(crate) trait PassOn: fmt::Debug + Send + Sync {
     /// `false` if there is none that may have it, and it has to go back to the backend.
-    fn pass_on(self: Arc<Self>, from: &HeldEntry, passing: Passing) -> bool;
-}
-
-/// Goes with a lease that may be passed on.
-#[derive(Debug)]
-pub(crate) struct Passing {
-    pub(super) budget: HandoverBudget,
-    pub(super) to: Arc<dyn PassOn>,
+    fn pass_on(self: Arc<Self>, from: &HeldEntry, budget: HandoverBudget) -> bool;
 }
 
 impl HeldEntry {
-    pub(crate) fn new(place: Reservation, lease: Arc<Lease>, token: OwnerToken, depth: u32) -> Self {
+    pub(super) fn new(place: Reservation, lease: Arc<Lease>, token: OwnerToken, depth: u32, since: Since) -> Self {
         place.shared().holds.fetch_add(1, Ordering::AcqRel);
-        let (over, since) = (OnceLock::new(), Since::never());
-        Self { place, lease, token, before: 0, depth, least: None, fences: 1, passing: None, over, since }
+        Self { place, lease, token, before: 0, depth, after: After::GivenBack, since }
     }
 
-    /// Comes to whoever asked for it.
-    pub(super) fn is_held(&mut self, since: Since) {
-        self.since = since;
+    /// Is held by whoever asked for it: since the grant, or from now on if it was passed on.
+    pub(super) fn is_held(&mut self) -> &Since {
+        self.since.begin();
+        &self.since
     }
 
-    /// Whoever has it is done with it.
-    fn is_done(&mut self) {
+    /// Was granted to nobody in particular, and counts as held once somebody takes it.
+    pub(super) fn is_nobodys(&mut self) {
+        self.since = Since::never();
+    }
+
+    /// Whoever has it is done with it, at `now` if the clock was read.
+    fn is_done(&mut self, now: Option<LeaseInstant>) {
         let shared = self.place.shared();
-        shared.meters.held(self.lease.name(), &mut self.since);
+        shared.meters.held(self.lease.name(), &mut self.since, now);
     }
 
     /// Takes the entry out of the lease, and counts the loss if nobody else has noticed it.
-    fn leave(&self) -> Option<(Entry, HoldState)> {
-        let (entry, state) = self.lease.leave(&self.token, self.over())?;
+    fn leave(&self, now: LeaseInstant) -> Option<(Entry, HoldState)> {
+        let (entry, state) = self.lease.leave(&self.token, now)?;
         if let HoldState::Lost(reason) = state
             && self.lease.is_empty()
         {
@@ -92,61 +98,62 @@ impl HeldEntry {
 
     /// The same hold, which nobody else gets before then if it was worked under.
     pub(super) fn at_least(mut self, least: Option<LeaseInstant>) -> Self {
-        self.least = least;
+        if let Some(least) = least {
+            self.after = After::Stands(least);
+        }
         self
     }
 
     /// Somebody works under it from now on.
     pub(crate) fn begins(&self) {
-        if let Some(least) = self.least {
+        if let After::Stands(least) = self.after {
             self.lease.stand(&self.token, least);
         }
     }
 
-    /// The same hold, of a grant that carries so many fences.
-    pub(super) fn with_fences(mut self, fences: u32) -> Self {
-        self.fences = fences;
+    /// The same hold, of a grant that was learned of at `now` and carries so many fences. A lease that is to stand serves one
+    /// holder.
+    pub(super) fn with_fences(mut self, fences: u32, now: LeaseInstant) -> Self {
+        if fences > 1 && matches!(self.after, After::GivenBack) {
+            self.after = After::Fences(fences, now);
+        }
         self
     }
 
-    /// The same hold, which was learned of just now, and which `to` may pass on to others with these terms if there are
+    /// The same hold, which `to` may pass on to others with these terms if there are
     /// fences for them.
     pub(super) fn with_successors(mut self, terms: impl FnOnce() -> Option<Terms>, to: Arc<dyn PassOn>) -> Self {
-        if self.fences > 1
+        if let After::Fences(fences, learned) = self.after
             && let Some(terms) = terms()
         {
-            let budget = HandoverBudget::new(self.fences, LeaseInstant::now(), &terms);
-            self.passing = Some(Passing { budget, to });
+            let budget = HandoverBudget::new(fences, learned, &terms);
+            self.after = After::Passes(budget, to);
         }
         self
     }
 
     /// The next hold on the same lease, with a token and a fence of its own.
-    pub(super) fn passed_on(&self, token: OwnerToken, passing: Passing) -> Self {
+    pub(super) fn passed_on(&self, token: OwnerToken, budget: HandoverBudget, to: Arc<dyn PassOn>) -> Self {
         let place = self.shared().reserve_for_others(); // until it is claimed by a waiter with a place of its own
-        let mut next = Self::new(place, Arc::clone(&self.lease), token, self.depth);
-        (next.before, next.passing) = (self.before + 1, Some(passing));
+        let mut next = Self::new(place, Arc::clone(&self.lease), token, self.depth, Since::never());
+        (next.before, next.after) = (self.before + 1, After::Passes(budget, to));
         next
     }
 
     /// Gives the lease to the client's next waiter in place of the backend, if there is one that may have it. What is
     /// left of this hold has no say in the lease any more.
     pub(crate) fn pass_on(&mut self) -> bool {
-        let Some(passing) = self.passing.take() else { return false };
-        let passed = Arc::clone(&passing.to).pass_on(self, passing);
+        let After::Passes(budget, to) = std::mem::take(&mut self.after) else { return false };
+        let passed = to.pass_on(self, budget);
         if passed {
-            self.is_done();
+            self.is_done(None);
         }
         passed
     }
 
-    pub(super) fn over(&self) -> Option<&Over> {
-        self.over.get().map(|over| &**over)
-    }
-
     /// What can be watched of the hold without its guard.
     pub(crate) fn watched(&self) -> Watched {
-        Watched { lease: Arc::clone(&self.lease), over: Arc::clone(self.over.get_or_init(Arc::default)) }
+        Watched { lease: Arc::clone(&self.lease), over: self.lease.watch(&self.token) }
     }
 
     /// Begins a hold that was passed on or won for this waiter; `false` if it has ended meanwhile.
@@ -165,15 +172,16 @@ impl HeldEntry {
     }
 
     pub(super) fn budget(&self) -> Option<&HandoverBudget> {
-        self.passing.as_ref().map(|passing| &passing.budget)
+        if let After::Passes(budget, _) = &self.after { Some(budget) } else { None }
     }
 
     /// Takes a plain hold out of the hands of its guard: nobody renews it any more, and whoever is told its token may adopt
     /// it. `None` when it is lost, or when a request of its token may still be on its way: then it is given back.
     pub(crate) fn let_loose(mut self) -> Option<LooseHold> {
-        self.passing = None;
-        self.is_done();
-        let (entry, state) = self.leave()?;
+        self.after = After::GivenBack;
+        let now = LeaseInstant::now();
+        self.is_done(Some(now));
+        let (entry, state) = self.leave(now)?;
         if entry.past == Past::Unanswered || matches!(state, HoldState::Lost(_)) {
             self.shared().reaper.push(Cleanup::of_lease(&self.lease, &entry));
             return None;
@@ -197,7 +205,7 @@ impl HeldEntry {
         let limit = shared.config.op_timeout.min(ttl.get()).min(last);
         let unanswered = || Error::new(ErrorKind::Indeterminate, format!("no answer within {limit:?}"));
         let renewal = yielding(async {
-            let renewing = Renewing::begin(&self.lease, ttl.get(), limit).await;
+            let renewing = Renewing::begin(&self.lease, Some(ttl), limit).await;
             let answer =
                 in_time(renewing.until(), prolong(&shared.backend, shared.config.drift, &self.lease, ttl)).await;
             if let Some((reason, entries)) = renewing.answered(answer.ok_or_else(unanswered)??) {
@@ -218,7 +226,7 @@ impl HeldEntry {
         let text = "an earlier request of this hold has no answer, and could take the lock again; it is given back";
         let doubtful = || Error::new(ErrorKind::Indeterminate, text).during(driver, "detach", lease.name());
         let limit = self.shared().config.op_timeout;
-        let quiet = timeout(limit, Renewing::begin(&lease, Duration::ZERO, limit)).await; // so that none begins
+        let quiet = timeout(limit, Renewing::begin(&lease, None, limit)).await; // so that none begins
         let _none_on_its_way = quiet.map_err(|_| doubtful())?;
         self.check().and_then(|()| self.let_loose().and_then(LooseHold::into_turn).ok_or_else(doubtful))
     }
@@ -282,12 +290,14 @@ impl HeldEntry {
     where
         F: Future<Output = Result<Option<T>>>,
     {
-        self.is_done();
-        let Some((entry, state)) = self.leave() else {
+        let now = LeaseInstant::now();
+        self.is_done(Some(now));
+        let Some((entry, state)) = self.leave(now) else {
             return Err(self.lost_during("release", self.lease.state())); // it is being cleaned up already
         };
         let mut unacknowledged = Unacknowledged::of(&self, entry);
-        let stands_until = entry.stands_until(); // once: what was not released then is the reaper's
+        let least = self.lease.least();
+        let stands_until = least.filter(|least| *least > now); // once: what was not released then is the reaper's
         let limit = self.shared().config.op_timeout;
         let outcome = match self.shared().giving.enter(limit, None).await {
             Ok(pass) => {
@@ -322,8 +332,9 @@ impl HeldEntry {
 impl Drop for HeldEntry {
     fn drop(&mut self) {
         self.pass_on(); // then nothing of it is left here
-        self.is_done();
-        if let Some((entry, _)) = self.leave() {
+        let now = (!self.lease.is_empty()).then(LeaseInstant::now); // what was given back needs no reading of the clock
+        self.is_done(now);
+        if let Some((entry, _)) = now.and_then(|now| self.leave(now)) {
             self.shared().reaper.push(Cleanup::of_lease(&self.lease, &entry));
         }
         if self.lease.is_empty() {
@@ -502,12 +513,10 @@ pub(crate) async fn adopt(shared: &Arc<Shared>, turn: LockTurn, ask: &Ask) -> Re
         return Ok(Adopted::Late);
     }
     let least = ask.at_least.map(|least| now.after(least));
-    let entry = Entry { token, ttl: ask.ttl, upkeep: ask.upkeep, cap, least: None, past: Past::Answered };
+    let entry = Entry { token, ttl: ask.ttl, upkeep: ask.upkeep, cap, past: Past::Answered };
     let lease = Arc::new(Lease::new(LeaseKey::Plain(hold), fence, (sent_at, deadline), entry, now));
     shared.renewer.watch_over(&lease);
-    let mut held = HeldEntry::new(place, lease, token, 1).at_least(least);
-    held.is_held(Since::now());
-    Ok(Adopted::Held(held))
+    Ok(Adopted::Held(HeldEntry::new(place, lease, token, 1, Since::at(now)).at_least(least)))
 }
 
 impl Drop for LooseHold {
@@ -515,5 +524,17 @@ impl Drop for LooseHold {
         let Some(LockTurn { lock, token, .. }) = self.turn.take() else { return };
         let until = LeaseInstant::now().after(CHASE);
         self.shared.reaper.push(Cleanup { name: lock, owner: None, token, undo: Undo::Loose, until, done: None });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Programs keep as many of them as they hold locks.
+    #[test]
+    fn a_hold_is_small() {
+        let metrics = if cfg!(feature = "metrics") { 16 } else { 0 };
+        assert!(size_of::<HeldEntry>() <= 80 + metrics, "{} bytes", size_of::<HeldEntry>());
     }
 }

@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
-use crate::driver::{Backend, Hold, ReentrantHold, Renewed};
+use crate::driver::{Hold, ReentrantHold};
 use crate::value::clock::LeaseInstant;
-use crate::value::error::{Error, ErrorKind, LockName, Result};
+use crate::value::error::LockName;
 use crate::value::token::{FencingToken, OwnerToken};
-use crate::value::ttl::{DriftBound, HoldState, LostReason, Ttl, part};
+use crate::value::ttl::{HoldState, LostReason, Ttl, part};
 
 pub(crate) struct Lease {
     pub(crate) key: LeaseKey,
@@ -49,9 +49,8 @@ impl Lease {
             renew_at: deadline,
             entries: Entries::default(),
             renewing: None,
-            possible_end: deadline,
-            undoing: PendingUndo::default(),
-            changed: None,
+            longest: entry.ttl,
+            seldom: None,
         };
         state.entries.push(entry);
         state.plan_renewal(base, now);
@@ -78,6 +77,18 @@ impl Lease {
     pub(super) fn state_of(&self, over: &Over) -> HoldState {
         let mut state = self.lock();
         if over.is_set() { HoldState::Released } else { self.observe(&mut state) }
+    }
+
+    /// Tells, from now on, whether the hold with this token is over.
+    pub(super) fn watch(&self, token: &OwnerToken) -> Arc<Over> {
+        let mut state = self.lock();
+        let watched = &mut state.seldom().watched;
+        if let Some((_, over)) = watched.iter().find(|(watched, _)| watched == token) {
+            return Arc::clone(over);
+        }
+        let over = Arc::default();
+        watched.push((*token, Arc::clone(&over)));
+        over
     }
 
     fn observe(&self, state: &mut State) -> HoldState {
@@ -110,12 +121,12 @@ impl Lease {
 
     /// What is told of changes from now on.
     pub(super) fn changes(&self) -> Arc<Notify> {
-        Arc::clone(self.lock().changed.get_or_insert_default())
+        Arc::clone(&self.lock().seldom().changed)
     }
 
     /// What is known of the clean-ups of its entries.
     pub(crate) fn undoing<T>(&self, look: impl FnOnce(&mut PendingUndo) -> T) -> T {
-        look(&mut self.lock().undoing)
+        look(&mut self.lock().seldom().undoing)
     }
 
     /// When the view ends, renewals to come left aside.
@@ -132,10 +143,15 @@ impl Lease {
         self.lock().deadline
     }
 
-    /// Until when the backend may keep it: a renewal without an answer may have been applied.
-    pub(crate) fn possible_end(&self) -> LeaseInstant {
+    /// Until when the backend may keep it: a renewal without an answer may have been applied, and was given up before its ttl was over.
+    pub(crate) fn possible_end(&self, now: LeaseInstant) -> LeaseInstant {
         let state = self.lock();
-        state.possible_end.max(state.deadline)
+        now.after(state.longest.get() * 2).max(state.deadline)
+    }
+
+    /// Before that it is not given back: it is left standing.
+    pub(crate) fn least(&self) -> Option<LeaseInstant> {
+        self.lock().seldom.as_ref().and_then(|seldom| seldom.least)
     }
 
     /// It lasts that long, as a request found that was not the renewer's.
@@ -192,20 +208,13 @@ impl Lease {
     /// Gives the one entry of a plain lease another token, if it is `from` that has it, no renewal is in doubt, and the
     /// lease lasts for `least` even without another one. Whoever has the old token can do nothing to the lease any
     /// more; whoever gets the new one has to [claim](Self::claim) it by `until`, or the lease ends.
-    pub(super) fn pass(
-        &self,
-        (from, over): (&OwnerToken, Option<&Over>),
-        to: OwnerToken,
-        least: Duration,
-        until: LeaseInstant,
-    ) -> bool {
+    pub(super) fn pass(&self, from: &OwnerToken, to: OwnerToken, least: Duration, until: LeaseInstant) -> bool {
         let mut state = self.lock();
         let sound = self.observe(&mut state) == HoldState::Held && state.deadline.remaining() >= least;
         let entry = state.entries.iter_mut().find(|entry| sound && entry.token == *from);
         let passed = entry.map(|entry| (entry.token, entry.cap) = (to, Some(until))).is_some();
-        if let (true, Some(over)) = (passed, over) {
-            over.set();
-            state.tell();
+        if passed {
+            state.is_over(from);
         }
         passed
     }
@@ -217,7 +226,9 @@ impl Lease {
 
     /// From now on it is to be left standing until then.
     pub(super) fn stand(&self, token: &OwnerToken, until: LeaseInstant) {
-        self.change(token, |entry| entry.least = Some(until)); // of one that has ended nothing stands
+        if self.change(token, |_| {}) {
+            self.lock().seldom().least = Some(until); // of one that has ended nothing stands
+        }
     }
 
     /// Changes the entry of this token; `false` if it has ended.
@@ -241,19 +252,16 @@ impl Lease {
     }
 
     /// Takes one entry out, to be undone by the caller, and tells how the lease stood; `None` if somebody else took it.
-    /// The last one ends the lease. If it was not lost, the hold is `over`.
-    pub(crate) fn leave(&self, token: &OwnerToken, over: Option<&Over>) -> Option<(Entry, HoldState)> {
+    /// The last one ends the lease. If it was not lost, the hold is over.
+    pub(super) fn leave(&self, token: &OwnerToken, now: LeaseInstant) -> Option<(Entry, HoldState)> {
         let mut state = self.lock();
         if state.entries.is_empty() {
-            return None; // no need of the clock
+            return None; // nobody is to notice its end now
         }
-        let phase = self.observe(&mut state);
+        let phase = self.observe_at(&mut state, now);
         let entry = state.entries.remove(token)?;
         if matches!(phase, HoldState::Held | HoldState::Suspect) {
-            if let Some(over) = over {
-                over.set();
-                state.tell();
-            }
+            state.is_over(token);
             if state.entries.is_empty() {
                 self.end(&mut state, HoldState::Released);
             }
@@ -280,7 +288,7 @@ impl Lease {
             HoldState::Held | HoldState::Suspect => match state.renewal_ttl() {
                 Some(ttl) if state.on_its_way(now).is_none() && state.renew_at <= now.after(ttl.get() / 100) => {
                     let (until, late) = (now.after(limit(ttl)), now.since(state.renew_at));
-                    state.begin_renewal(until, ttl.get());
+                    state.begin_renewal(until, Some(ttl));
                     Due::Renew { ttl, until, late }
                 }
                 _ => Due::Later,
@@ -327,16 +335,7 @@ pub(crate) struct Entry {
     pub(crate) upkeep: Upkeep,
     /// When holding must end, renewed or not.
     pub(crate) cap: Option<LeaseInstant>,
-    /// Before that it is not given back: the lease is left standing.
-    pub(crate) least: Option<LeaseInstant>,
     pub(crate) past: Past,
-}
-
-impl Entry {
-    /// Until when the lease has to be left standing, if it ends now.
-    pub(crate) fn stands_until(&self) -> Option<LeaseInstant> {
-        self.least.filter(|least| !least.remaining().is_zero())
-    }
 }
 
 /// The entries of one hold. The first one needs no memory of its own.
@@ -404,7 +403,7 @@ impl Past {
 #[derive(Clone, Debug)]
 pub(crate) enum LeaseKey {
     Plain(Hold),
-    Reentrant(ReentrantHold),
+    Reentrant(Box<ReentrantHold>),
 }
 
 // What a lease knows of itself, and when something is due. Reads no clock.
@@ -431,18 +430,42 @@ pub(super) struct State {
     pub(super) entries: Entries,
     /// Until when a renewal is on its way, or was.
     pub(super) renewing: Option<LeaseInstant>,
-    /// Until when a renewal that left may have made it last.
-    pub(super) possible_end: LeaseInstant,
-    pub(super) undoing: PendingUndo,
-    /// Told when the lease ends, one way or the other, and when a renewal is answered. Made by the first who waits.
-    pub(super) changed: Option<Arc<Notify>>,
+    /// The longest ttl that it was asked for or renewed to.
+    pub(super) longest: Ttl,
+    pub(super) seldom: Option<Box<Seldom>>,
+}
+
+/// What few leases have: those that somebody watches or waits for, those that are left standing, and re-entrant ones that are being
+/// undone.
+#[derive(Debug, Default)]
+pub(super) struct Seldom {
+    /// Told when the lease ends, one way or the other, and when a renewal is answered.
+    changed: Arc<Notify>,
+    /// Before that it is not given back.
+    least: Option<LeaseInstant>,
+    /// The holds that are watched without their guards.
+    watched: Vec<(OwnerToken, Arc<Over>)>,
+    undoing: PendingUndo,
 }
 
 impl State {
     /// Wakes those who wait for a change.
     pub(super) fn tell(&self) {
-        if let Some(changed) = &self.changed {
-            changed.notify_waiters();
+        if let Some(seldom) = &self.seldom {
+            seldom.changed.notify_waiters();
+        }
+    }
+
+    fn seldom(&mut self) -> &mut Seldom {
+        self.seldom.get_or_insert_default()
+    }
+
+    /// The hold with this token was given back or passed on before the lease ended.
+    fn is_over(&mut self, token: &OwnerToken) {
+        let Some(seldom) = &mut self.seldom else { return };
+        if let Some(index) = seldom.watched.iter().position(|(watched, _)| watched == token) {
+            seldom.watched.swap_remove(index).1.set();
+            self.tell();
         }
     }
 
@@ -501,10 +524,10 @@ impl State {
         self.renewing.filter(|until| *until > now)
     }
 
-    /// Counts a renewal to `ttl` as on its way until then.
-    pub(super) fn begin_renewal(&mut self, until: LeaseInstant, ttl: Duration) {
+    /// Counts a renewal to `ttl` as on its way until then; one to none sends nothing.
+    pub(super) fn begin_renewal(&mut self, until: LeaseInstant, ttl: Option<Ttl>) {
         self.renewing = Some(until);
-        self.possible_end = self.possible_end.max(until.after(ttl));
+        self.longest = ttl.map_or(self.longest, |ttl| ttl.max(self.longest));
     }
 
     /// Ends the renewal that was on its way until then; `false` if it was given up, and another one took its place.
@@ -529,7 +552,6 @@ impl State {
 
 /// What a lease knows of the clean-ups of its entries.
 #[derive(Debug, Default)]
-#[repr(Rust, packed(4))] // it is a part of every lease, between fields of a few bytes
 pub(crate) struct PendingUndo {
     pending: u32,
     last: Option<LeaseInstant>,
@@ -541,8 +563,16 @@ pub(crate) struct UndoMark(Arc<Lease>);
 
 impl UndoMark {
     pub(crate) fn of(lease: &Arc<Lease>) -> Self {
-        lease.undoing(|progress| progress.pending += 1);
-        Self(Arc::clone(lease))
+        let mark = Self(Arc::clone(lease));
+        mark.note(|progress| progress.pending += 1);
+        mark
+    }
+
+    /// Of a plain lease nobody asks.
+    fn note(&self, note: impl FnOnce(&mut PendingUndo)) {
+        if let LeaseKey::Reentrant(_) = self.0.key {
+            self.0.undoing(note);
+        }
     }
 
     pub(crate) fn lease(&self) -> &Lease {
@@ -560,58 +590,10 @@ impl PendingUndo {
 
 impl Drop for UndoMark {
     fn drop(&mut self) {
-        self.0.undoing(|progress| {
+        self.note(|progress| {
             progress.pending -= 1;
             progress.last = Some(LeaseInstant::now());
         });
-    }
-}
-
-// A lease that outlasts its guard: the holder is done, and nobody else may have the lock before the rest of a span is over.
-//
-// The lease is renewed once, to that rest. Whoever is still there when the rest is over gives it back; if nobody is, it ends by
-// itself.
-
-/// Sees to it that the lease lasts until then without anybody's doing; `false` when it has ended. One that lasts as long anyway
-/// is renewed as well: nothing else would tell that it was taken away.
-pub(crate) async fn outlast(backend: &Backend, drift: DriftBound, lease: &Lease, until: LeaseInstant) -> Result<bool> {
-    let sent_at = LeaseInstant::before_send();
-    let wanted = drift.covering(until.since(sent_at));
-    let Some(ttl) = backend.locks().capabilities().ttl.at_least(wanted) else {
-        let text = format!("this backend keeps no lease of {wanted:?}");
-        return Err(Error::new(ErrorKind::InvalidArgument, text));
-    };
-    match renew(backend, lease, ttl).await? {
-        Renewed::Extended { ttl } => {
-            lease.lengthen(sent_at.after(drift.believable(ttl).unwrap_or_default()));
-            Ok(true)
-        }
-        Renewed::Lost => Ok(false),
-    }
-}
-
-/// What a renewal to this ttl, by itself, says of the lease. No other may be on its way.
-pub(super) async fn prolong(backend: &Backend, drift: DriftBound, lease: &Lease, ttl: Ttl) -> Result<Verdict> {
-    let sent_at = LeaseInstant::before_send();
-    Ok(match renew(backend, lease, ttl).await? {
-        Renewed::Extended { ttl } => {
-            Verdict::Confirmed { sent_at, believable: drift.believable(ttl).unwrap_or_default() }
-        }
-        Renewed::Lost => Verdict::Lost,
-    })
-}
-
-/// One renewal by itself. No other may be on its way.
-async fn renew(backend: &Backend, lease: &Lease, ttl: Ttl) -> Result<Renewed> {
-    let answers = match (&lease.key, backend.reentrant()) {
-        (LeaseKey::Plain(hold), _) => backend.locks().renew(ttl, std::slice::from_ref(hold)).await,
-        (LeaseKey::Reentrant(hold), Some(driver)) => driver.renew(ttl, std::slice::from_ref(hold)).await,
-        (LeaseKey::Reentrant(_), None) => Vec::new(),
-    };
-    match answers.into_iter().next() {
-        Some(Err(error)) if error.kind() == ErrorKind::NotHeld => Ok(Renewed::Lost),
-        Some(answer) => answer,
-        None => Err(Error::new(ErrorKind::Protocol, "the driver did not answer a renewal")),
     }
 }
 
@@ -623,7 +605,7 @@ pub(super) mod tests {
 
     pub(in crate::engine) fn lease(ttl: Duration) -> Arc<Lease> {
         let (token, ttl) = (OwnerToken::random(), Ttl::new(ttl).unwrap());
-        let entry = Entry { token, ttl, upkeep: Upkeep::Renewed, cap: None, least: None, past: Past::Answered };
+        let entry = Entry { token, ttl, upkeep: Upkeep::Renewed, cap: None, past: Past::Answered };
         let key = LeaseKey::Plain(Hold { name: LockName::new("a").unwrap(), token });
         let now = LeaseInstant::now();
         Arc::new(Lease::new(key, FencingToken::new(1).unwrap(), (now, now.after(ttl.get())), entry, now))
@@ -631,7 +613,7 @@ pub(super) mod tests {
 
     #[test]
     fn a_lease_is_small() {
-        assert!(size_of::<Lease>() <= 168, "{} bytes", size_of::<Lease>());
+        assert!(size_of::<Lease>() <= 136, "{} bytes", size_of::<Lease>());
     }
 }
 
@@ -669,23 +651,5 @@ impl Place {
 
     pub(super) fn set(&self, index: u32) {
         self.0.store(index, Ordering::Relaxed);
-    }
-}
-
-/// Waits until no renewal is on its way, so that none can arrive behind the release that follows.
-pub(super) async fn quiet(lease: &Lease) {
-    if lease.lock().renewing.is_none() {
-        return; // nearly always
-    }
-    loop {
-        let changes = lease.changes();
-        let changed = changes.notified();
-        tokio::pin!(changed);
-        changed.as_mut().enable();
-        let Some(until) = lease.lock().on_its_way(LeaseInstant::now()) else { return };
-        tokio::select! {
-            () = changed => {}
-            () = until.reached() => return,
-        }
     }
 }

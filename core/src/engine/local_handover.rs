@@ -8,18 +8,19 @@
 //! fence only, nothing is passed on: the task asks again for the next of them.
 
 use std::collections::{HashMap, VecDeque};
-use std::hash::{DefaultHasher, Hash, Hasher};
+use std::hash::{Hash, Hasher};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use fnv::FnvHasher;
 use futures_util::future::BoxFuture;
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, oneshot};
 use tokio::task::JoinHandle;
 
 use crate::engine::ask::{Ask, CLAIM, HandoverBudget, Terms};
-use crate::engine::hold::{HeldEntry, PassOn, Passing};
+use crate::engine::hold::{HeldEntry, PassOn};
 use crate::engine::progress::WaitProgress;
 use crate::engine::shared::{Reservation, Shared};
 use crate::telemetry::Origin;
@@ -173,13 +174,14 @@ impl LocalQueues {
     }
 
     /// Gives a lease that was won for all to the first waiter. Without one, it goes back.
-    pub(super) fn give(self: &Arc<Self>, held: HeldEntry) {
+    pub(super) fn give(self: &Arc<Self>, mut held: HeldEntry) {
+        held.is_nobodys();
         let lease = Arc::clone(held.lease());
         let first = self.with(lease.name(), |queue| {
             queue.is_answered();
             (queue.heard, queue.ahead) = (true, None);
             let until = LeaseInstant::now().after(CLAIM);
-            if queue.waiters.is_empty() || !lease.pass((held.token(), None), *held.token(), Duration::ZERO, until) {
+            if queue.waiters.is_empty() || !lease.pass(held.token(), *held.token(), Duration::ZERO, until) {
                 return None;
             }
             queue.begins_passing(held.token(), held.budget());
@@ -290,18 +292,18 @@ impl LocalQueues {
 }
 
 impl PassOn for LocalQueues {
-    fn pass_on(self: Arc<Self>, from: &HeldEntry, passing: Passing) -> bool {
+    fn pass_on(self: Arc<Self>, from: &HeldEntry, budget: HandoverBudget) -> bool {
         if self.count.load(Ordering::Acquire) == 0 {
             return false;
         }
-        let (Passing { budget, to }, lease) = (passing, from.lease());
+        let lease = from.lease();
         let passed = self.with(lease.name(), |queue| {
             queue.ends_passing(from.token());
             if budget.lasts_until().is_none() || !budget.is_for(&queue.terms) || queue.waiters.is_empty() {
                 return None;
             }
             let (token, until) = (OwnerToken::random(), LeaseInstant::now().after(CLAIM));
-            if !lease.pass((from.token(), from.over()), token, queue.terms.least(), until) {
+            if !lease.pass(from.token(), token, queue.terms.least(), until) {
                 return None;
             }
             let budget = budget.passed_on();
@@ -309,7 +311,7 @@ impl PassOn for LocalQueues {
             queue.next().map(|waiter| (waiter, token, budget))
         });
         let Some((waiter, token, budget)) = passed.flatten() else { return false };
-        let next = from.passed_on(token, Passing { budget, to });
+        let next = from.passed_on(token, budget, Arc::clone(&self) as Arc<dyn PassOn>);
         from.shared().renewer.watch_over(lease);
         // One that left meanwhile drops it, that is, passes it on in turn.
         drop(waiter.offers.send(Offer::Held(next, Origin::here())));
@@ -584,7 +586,7 @@ impl Default for Asking {
 
 impl Asking {
     fn begin(&self, name: &LockName) -> Asked<'_> {
-        let mut hasher = DefaultHasher::new();
+        let mut hasher = FnvHasher::default();
         name.hash(&mut hasher);
         let hash = hasher.finish() | 1;
         let slot = &self.0[(hash >> 1) as usize % SLOTS];

@@ -15,7 +15,8 @@ use futures_util::stream::FuturesUnordered;
 use tokio::sync::{Notify, oneshot};
 
 use crate::driver::{Backend, DelayQueue, DelayQueueExt as _, Hold, ReentrantEntry, Settle};
-use crate::engine::lease::{Entry, Lease, LeaseKey, Past, UndoMark, outlast, quiet};
+use crate::engine::lease::{Entry, Lease, LeaseKey, Past, UndoMark};
+use crate::engine::prolong::{outlast, quiet};
 use crate::meters::instrument::Level;
 use crate::telemetry;
 use crate::value::clock::LeaseInstant;
@@ -310,9 +311,10 @@ impl Cleanup {
             Past::Unanswered => CHASE,
         };
         let now = LeaseInstant::now();
-        let from = entry.least.map_or(now, |least| least.max(now));
-        let until = from.after(entry.ttl.get() * 2).max(lease.possible_end()).after(chase);
-        let undo = Undo::Lease { mark: UndoMark::of(lease), past: entry.past, least: entry.least };
+        let least = lease.least();
+        let from = least.map_or(now, |least| least.max(now));
+        let until = from.after(entry.ttl.get() * 2).max(lease.possible_end(now)).after(chase);
+        let undo = Undo::Lease { mark: UndoMark::of(lease), past: entry.past, least };
         Self { name: lease.name().clone(), owner, token: lease.token_of(entry), undo, until, done: None }
     }
 }

@@ -15,7 +15,8 @@ use tokio::sync::Notify;
 
 use crate::alarm::Alarm;
 use crate::driver::{Backend, Renewed};
-use crate::engine::lease::{Due, Entry, Lease, LeaseKey, NO_PLACE, Past, Verdict, quiet};
+use crate::engine::lease::{Due, Entry, Lease, LeaseKey, NO_PLACE, Past, Verdict};
+use crate::engine::prolong::quiet;
 use crate::engine::reaper::{Cleanup, Reaper, sleep_until};
 use crate::meters::locks::{LockMeters, Renewal};
 use crate::value::clock::LeaseInstant;
@@ -63,9 +64,14 @@ impl Plan {
 impl Renewer {
     /// Looks after `lease` from now on, or sooner than planned; no more if it has ended.
     pub(crate) fn watch_over(&self, lease: &Arc<Lease>) {
+        self.watch_over_at(lease, LeaseInstant::now());
+    }
+
+    /// As [`watch_over`](Self::watch_over), for whoever has just read the clock.
+    pub(crate) fn watch_over_at(&self, lease: &Arc<Lease>, now: LeaseInstant) {
         let Some(at) = lease.next_look() else { return self.forget(lease) };
         let mut plan = self.plan();
-        if plan.timers.plan(lease, at, LeaseInstant::now()) && plan.wakes_at.is_none_or(|wakes_at| at < wakes_at) {
+        if plan.timers.plan(lease, at, now) && plan.wakes_at.is_none_or(|wakes_at| at < wakes_at) {
             plan.sleep(&self.bell);
             if plan.alarm.is_none() {
                 drop(plan);
@@ -140,7 +146,7 @@ impl Round {
                     self.meters.renewal_left(lease.name(), late);
                     renewals.push((Renewing::due(lease, until), ttl));
                 }
-                Due::Later => self.renewer.watch_over(&lease),
+                Due::Later => self.renewer.watch_over_at(&lease, now),
                 Due::Ended(reason, entries) => self.ended(&lease, reason, entries),
                 Due::Nothing => self.renewer.forget(&lease),
             }
@@ -157,12 +163,13 @@ impl Round {
     }
 
     fn take_in(&self, answers: Vec<(Renewing, Verdict)>) {
+        let now = LeaseInstant::now(); // once for all of them
         for (renewing, verdict) in answers {
             let lease = Arc::clone(renewing.lease());
-            if let Some((reason, entries)) = renewing.answered(verdict) {
+            if let Some((reason, entries)) = renewing.answered_at(verdict, now) {
                 self.ended(&lease, reason, entries);
             }
-            self.renewer.watch_over(&lease);
+            self.renewer.watch_over_at(&lease, now);
         }
     }
 
@@ -172,7 +179,7 @@ impl Round {
         for (renewing, ttl) in due {
             match renewing.lease().key.clone() {
                 LeaseKey::Plain(hold) => plain.push((ttl, renewing, hold)),
-                LeaseKey::Reentrant(hold) => reentrant.push((ttl, renewing, hold)),
+                LeaseKey::Reentrant(hold) => reentrant.push((ttl, renewing, *hold)),
             }
         }
         let most = self.backend.locks().capabilities().renew_batch.max(1);
@@ -273,8 +280,9 @@ impl Renewing {
         Self { lease, until }
     }
 
-    /// One that takes at most `limit` and may make the lease last for `ttl`, once no other is on its way.
-    pub(super) async fn begin(lease: &Arc<Lease>, ttl: Duration, limit: Duration) -> Self {
+    /// One that takes at most `limit`, once no other is on its way, and may make the lease last for `ttl`; without one it only keeps others
+    /// from leaving.
+    pub(super) async fn begin(lease: &Arc<Lease>, ttl: Option<Ttl>, limit: Duration) -> Self {
         loop {
             quiet(lease).await;
             let (mut state, now) = (lease.lock(), LeaseInstant::now());
@@ -297,7 +305,12 @@ impl Renewing {
     /// Takes in the answer. Tells the loss that it proved, with the entries that a request may still be on its way for: those
     /// are to be undone all the same.
     pub(super) fn answered(self, verdict: Verdict) -> Option<(LostReason, Vec<Entry>)> {
-        let (mut state, now) = (self.lease.lock(), LeaseInstant::now());
+        self.answered_at(verdict, LeaseInstant::now())
+    }
+
+    /// As [`answered`](Self::answered), for an answer that was there by `now`.
+    fn answered_at(self, verdict: Verdict, now: LeaseInstant) -> Option<(LostReason, Vec<Entry>)> {
+        let mut state = self.lease.lock();
         let in_time = state.end_renewal(self.until);
         if !matches!(self.lease.observe_at(&mut state, now), HoldState::Held | HoldState::Suspect) {
             return None;

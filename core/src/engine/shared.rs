@@ -12,7 +12,7 @@ use tokio::time::timeout;
 
 use super::reaper::{Calls, Cleanup, Reaper, reaches_zero};
 use crate::background::Background;
-use crate::call::within;
+use crate::call::waiting_within;
 use crate::driver::{Backend, ReentrantHold};
 use crate::engine::ask::Ask;
 use crate::engine::lease::{Entry, Lease, LeaseKey};
@@ -334,12 +334,17 @@ impl Gate {
         Self { places: Semaphore::new(IN_FLIGHT), answered: AtomicU64::new(0), in_flight }
     }
 
+    /// A place, if one is free.
+    pub(crate) fn enter_now(&self) -> Option<Pass<'_>> {
+        self.places.try_acquire().ok().map(|place| Pass { gate: self, _place: place })
+    }
+
     /// Waits for a place, until `deadline`, or until a whole `limit` has passed in which no request was answered.
     ///
     /// Dropping the future leaves the line.
     pub(crate) async fn enter(&self, limit: Duration, deadline: Option<LeaseInstant>) -> Result<Pass<'_>> {
-        if let Ok(place) = self.places.try_acquire() {
-            return Ok(Pass { gate: self, _place: place });
+        if let Some(pass) = self.enter_now() {
+            return Ok(pass);
         }
         let place = self.places.acquire();
         tokio::pin!(place);
@@ -367,13 +372,13 @@ impl Pass<'_> {
         limit: Duration,
         request: impl Future<Output = T>,
     ) -> impl Future<Output = Option<T>> {
-        let in_flight = self.gate.in_flight.one_more();
-        within(limit, request).map(move |answer| {
+        let in_flight = &self.gate.in_flight;
+        waiting_within(limit, || in_flight.one_more(), request).map(move |answer| {
             let Self { gate, _place: place } = self; // all of it: the place is kept until then
             if answer.is_some() {
                 gate.answered.fetch_add(1, Ordering::AcqRel);
             }
-            drop((in_flight, place));
+            drop(place);
             answer
         })
     }
@@ -419,7 +424,7 @@ impl ReentrantLeases {
                 return None;
             }
         }
-        let key = LeaseKey::Reentrant(ReentrantHold::new(name.clone(), owner, fence));
+        let key = LeaseKey::Reentrant(Box::new(ReentrantHold::new(name.clone(), owner, fence)));
         let lease = Arc::new(Lease::new(key, fence, (base, deadline), entry, LeaseInstant::now()));
         leases.push(Arc::downgrade(&lease));
         Some(lease)
@@ -427,9 +432,9 @@ impl ReentrantLeases {
 
     /// Forgets a lease that has ended, unless it was lost: that is remembered for as long as its clean-ups live.
     pub(crate) fn remove(&self, lease: &Arc<Lease>) {
-        let LeaseKey::Reentrant(ReentrantHold { name, owner, .. }) = &lease.key else { return };
+        let LeaseKey::Reentrant(hold) = &lease.key else { return };
         let lost = matches!(lease.state(), HoldState::Lost(_));
-        let key = (name.clone(), *owner);
+        let key = (hold.name.clone(), hold.owner);
         let mut map = self.map();
         if let Some(leases) = map.leases.get_mut(&key) {
             leases.retain(|weak| weak.strong_count() > 0 && (lost || weak.as_ptr() != Arc::as_ptr(lease)));
@@ -518,8 +523,7 @@ mod tests {
 
     fn enter(owners: &ReentrantLeases, owner: OwnerId) -> Arc<Lease> {
         let (token, now) = (OwnerToken::random(), LeaseInstant::now());
-        let entry =
-            Entry { token, ttl: Ttl::DEFAULT, upkeep: Upkeep::Renewed, cap: None, least: None, past: Past::Answered };
+        let entry = Entry { token, ttl: Ttl::DEFAULT, upkeep: Upkeep::Renewed, cap: None, past: Past::Answered };
         let window = (now, now.after(Duration::from_secs(30)));
         let name = LockName::new("a").unwrap();
         owners.enter(&name, owner, FencingToken::new(1).unwrap(), window, entry).unwrap()

@@ -9,7 +9,7 @@ use futures_util::future::BoxFuture;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep};
 
-use crate::call::{within, yielding};
+use crate::call::{waiting_within, yielding};
 use crate::driver::{Handed, Handing, Queueing, Signal, Waiting, Watch};
 use crate::engine::ask::{Ask, Terms};
 use crate::engine::attempt::{Answered, Attempt};
@@ -40,28 +40,28 @@ pub(crate) enum Patience {
 /// Takes the lock; `None` when it is busy and there is no patience.
 pub(crate) async fn acquire(queues: &Arc<LocalQueues>, ask: &Ask, patience: Patience) -> Result<Option<HeldEntry>> {
     let shared = queues.shared();
-    let acquiring = shared.meters.acquiring(&ask.name);
+    let started = LeaseInstant::before_send();
+    let acquiring = shared.meters.acquiring(&ask.name, started);
     ask.tell(None);
     let work = async {
         shared.check(ask)?;
         match patience {
-            Patience::None => once(shared, ask).await,
-            Patience::Within(Duration::ZERO) => match once(shared, ask).await? {
+            Patience::None => once(shared, ask, started).await,
+            Patience::Within(Duration::ZERO) => match once(shared, ask, started).await? {
                 None => Err(Error::new(ErrorKind::TimedOut, "the lock is busy, and there was no time to wait")),
                 won => Ok(won),
             },
-            Patience::Within(most) => wait(queues, ask, Some(most)).await.map(Some),
-            Patience::Unlimited => wait(queues, ask, None).await.map(Some),
+            Patience::Within(most) => wait(queues, ask, started, Some(most)).await.map(Some),
+            Patience::Unlimited => wait(queues, ask, started, None).await.map(Some),
         }
     };
     let outcome = |ended: &Result<Option<Won>>| how(ended).outcome();
-    let ended = telemetry::in_acquire_span(shared.driver(), &ask.name, yielding(work), outcome).await;
-    let since = acquiring.ends(how(&ended));
+    let mut ended = telemetry::in_acquire_span(shared.driver(), &ask.name, yielding(work), outcome).await;
+    let how = how(&ended);
+    let won = ended.as_mut().ok().and_then(Option::as_mut);
+    acquiring.ends(how, won.map(|won| won.held.is_held()));
     let won = ended.map_err(|error| error.during(shared.driver(), "acquire", &ask.name))?;
-    Ok(won.map(|Won { mut held, .. }| {
-        held.is_held(since);
-        held
-    }))
+    Ok(won.map(|won| won.held))
 }
 
 fn how(ended: &Result<Option<Won>>) -> Acquired {
@@ -78,9 +78,9 @@ struct Won {
     how: Acquired,
 }
 
-async fn once(shared: &Arc<Shared>, ask: &Ask) -> Result<Option<Won>> {
+async fn once(shared: &Arc<Shared>, ask: &Ask, started: LeaseInstant) -> Result<Option<Won>> {
     let mut attempt = Attempt::new(shared.reserve()?, ask, Queueing::None, 1);
-    match attempt.ask(call_limit(shared, ask), None).await? {
+    match attempt.ask(call_limit(shared, ask), None, Some(started)).await? {
         Answered::Won(held) => Ok(Some(Won { held, how: Acquired::AtOnce })),
         Answered::Busy(_) | Answered::Spent => Ok(None),
         Answered::Late => {
@@ -91,10 +91,9 @@ async fn once(shared: &Arc<Shared>, ask: &Ask) -> Result<Option<Won>> {
 }
 
 /// Waits in the client's own queue where it has one, or in the backend's.
-async fn wait(queues: &Arc<LocalQueues>, ask: &Ask, most: Option<Duration>) -> Result<Won> {
+async fn wait(queues: &Arc<LocalQueues>, ask: &Ask, started: LeaseInstant, most: Option<Duration>) -> Result<Won> {
     let shared = queues.shared();
     let _counted = Counted::new(&shared.waiters);
-    let started = LeaseInstant::now();
     let deadline = most.map(|most| started.after(most));
     let waiting = async || wait_in_turn(queues, ask, started, deadline).await;
     let won = watched(shared, &ask.name, ask.ttl, waiting).await?;
@@ -109,12 +108,13 @@ async fn wait_in_turn(
     deadline: Option<LeaseInstant>,
 ) -> Result<Won> {
     let shared = queues.shared();
-    let mut shares = shared.config.shares;
+    let (mut shares, mut now) = (shared.config.shares, Some(started));
     loop {
         let joined = if shares { queues.join(ask)? } else { Joined::Alone(None) };
         match joined {
             Joined::Alone(first) => {
-                return Wait::new(queues, ask, shared.reserve()?, started, deadline).asking(first).run().await;
+                let wait = Wait::new(queues, ask, shared.reserve()?, started, deadline);
+                return Wait { now, ..wait.asking(first) }.run().await;
             }
             Joined::Place(place) => match place.wait(started, deadline).await? {
                 Turn::Held(held) => return Ok(Won { held, how: Acquired::Waited }),
@@ -122,6 +122,7 @@ async fn wait_in_turn(
                 Turn::Scattered => shares = false,
             },
         }
+        now = None;
     }
 }
 
@@ -144,6 +145,8 @@ pub(crate) struct Wait<'a> {
     ask: &'a Ask,
     queue: Queueing,
     started: LeaseInstant,
+    /// The time, while nothing was waited for since the clock was read.
+    now: Option<LeaseInstant>,
     deadline: Option<LeaseInstant>,
     attempt: Attempt,
     watch: Option<Watch>,
@@ -199,6 +202,7 @@ impl<'a> Wait<'a> {
             ask,
             queue,
             started,
+            now: None,
             deadline,
             attempt,
             watch: None,
@@ -337,7 +341,7 @@ impl<'a> Wait<'a> {
 
     async fn listen_and_ask(&mut self) -> Result<Answered> {
         self.listen().await?;
-        self.attempt.ask(call_limit(self.shared, self.ask), self.deadline).await
+        self.attempt.ask(call_limit(self.shared, self.ask), self.deadline, self.now.take()).await
     }
 
     /// Starts to listen for wake-ups, where the driver sends any.
@@ -348,7 +352,8 @@ impl<'a> Wait<'a> {
         let op_timeout = self.shared.config.op_timeout;
         let limit = op_timeout.min(self.left().unwrap_or(Duration::MAX));
         let watch = self.shared.backend.locks().watch(&self.ask.name, self.attempt.token());
-        self.watch = Some(match within(limit, watch).await {
+        let now = &mut self.now;
+        self.watch = Some(match waiting_within(limit, || *now = None, watch).await {
             Some(watch) => watch?,
             None if limit < op_timeout => return Err(self.timed_out()), // the caller's patience was over first
             None => return Err(self.unheard(limit)),

@@ -8,10 +8,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 use std::time::Duration;
 
-use tokio::time::Instant;
-
 pub(crate) use backing::{Counter, Gauge, Histogram, Labels, Only};
 
+use crate::value::clock::LeaseInstant;
 use crate::value::error::ErrorKind;
 
 /// A metric: its name, what it is counted in, and what it says.
@@ -222,27 +221,34 @@ mod backing {
 
 // What is made of them.
 
-/// When something began, if it has.
+/// When something began, if it has. The engine tells it by a clock that it reads anyway.
 #[derive(Debug)]
-pub(crate) struct Since(Only<Option<Instant>>);
+pub(crate) struct Since(Only<Option<LeaseInstant>>);
 
 impl Since {
     pub(crate) fn never() -> Self {
         Self(Only::new(|| None))
     }
 
-    pub(crate) fn now() -> Self {
-        Self(Only::new(|| Some(Instant::now())))
+    pub(crate) fn at(began: LeaseInstant) -> Self {
+        Self(Only::new(|| Some(began)))
+    }
+
+    /// Now, unless it has begun.
+    pub(crate) fn begin(&mut self) {
+        if let Some(began) = self.0.get_mut() {
+            began.get_or_insert_with(LeaseInstant::now);
+        }
     }
 
     /// The span between the two.
     pub(crate) fn until(&self, later: &Self) -> Option<Duration> {
-        Some((*later.0.get()?)?.saturating_duration_since((*self.0.get()?)?))
+        Some((*later.0.get()?)?.since((*self.0.get()?)?))
     }
 
-    /// How long ago that was. Told once.
-    pub(crate) fn end(&mut self) -> Option<Duration> {
-        self.0.get_mut()?.take().map(|at| at.elapsed())
+    /// How long ago that was, at `now` if the clock was read. Told once.
+    pub(crate) fn end(&mut self, now: Option<LeaseInstant>) -> Option<Duration> {
+        self.0.get_mut()?.take().map(|began| now.unwrap_or_else(LeaseInstant::now).since(began))
     }
 }
 

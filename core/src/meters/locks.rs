@@ -6,6 +6,7 @@ use std::time::Duration;
 use crate::meters::instrument::{
     ByKind, ByName, Counter, Gauge, Histogram, Labels, Level, Meter, Only, Since, Unit, label,
 };
+use crate::value::clock::LeaseInstant;
 use crate::value::error::{ErrorKind, LockName};
 use crate::value::ttl::LostReason;
 
@@ -162,13 +163,14 @@ impl LockMeters {
         }
     }
 
-    /// An acquisition begins. Dropped before it has ended, it was cancelled.
-    pub(crate) fn acquiring<'a>(&'a self, name: &'a LockName) -> Acquiring<'a> {
-        Acquiring { since: Since::now(), rest: self.0.map(|_| Some(Unended { meters: self, name })) }
+    /// An acquisition began then. Dropped before it has ended, it was cancelled.
+    pub(crate) fn acquiring<'a>(&'a self, name: &'a LockName, began: LeaseInstant) -> Acquiring<'a> {
+        Acquiring { since: Since::at(began), rest: self.0.map(|_| Some(Unended { meters: self, name })) }
     }
 
-    pub(crate) fn held(&self, name: &LockName, since: &mut Since) {
-        if let Some(span) = since.end() {
+    /// A hold is over, at `now` if the clock was read.
+    pub(crate) fn held(&self, name: &LockName, since: &mut Since, now: Option<LeaseInstant>) {
+        if let Some(span) = since.end(now) {
             self.of(name, |meters| meters.hold.record(span));
         }
     }
@@ -257,10 +259,9 @@ impl Acquired {
 }
 
 impl Acquiring<'_> {
-    /// Tells since when the lock is held, if it is.
-    pub(crate) fn ends(mut self, how: Acquired) -> Since {
-        let Some(unended) = self.rest.get_mut().and_then(Option::take) else { return Since::never() };
-        let now = if matches!(how, Acquired::AtOnce | Acquired::Waited) { Since::now() } else { Since::never() };
+    /// It has ended, with a lock that is held since then if it was granted.
+    pub(crate) fn ends(mut self, how: Acquired, granted: Option<&Since>) {
+        let Some(unended) = self.rest.get_mut().and_then(Option::take) else { return };
         unended.meters.of(unended.name, |meters| {
             match how {
                 Acquired::AtOnce => meters.at_once.add(1),
@@ -269,11 +270,10 @@ impl Acquiring<'_> {
                 Acquired::Failed(ErrorKind::TimedOut) => meters.timed_out.add(1),
                 Acquired::Failed(kind) => meters.failed.add(kind, 1),
             }
-            if let Some(span) = self.since.until(&now) {
+            if let Some(span) = granted.and_then(|granted| self.since.until(granted)) {
                 meters.wait.record(span);
             }
         });
-        now
     }
 }
 

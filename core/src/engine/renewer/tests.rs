@@ -204,8 +204,8 @@ async fn a_lease_is_due_from_a_hundredth_of_its_ttl_before_its_time() {
 async fn a_lease_that_ended_is_looked_at_until_it_is_cleaned_up() {
     let (ttl, whole) = (Duration::from_secs(30), |_: Ttl| Duration::from_secs(30));
     let (lost, left) = (lease(ttl), lease(ttl));
-    assert!(left.leave(&OwnerToken::random(), None).is_none());
-    left.leave(&left.holder().unwrap(), None).unwrap();
+    assert!(left.leave(&OwnerToken::random(), LeaseInstant::now()).is_none());
+    left.leave(&left.holder().unwrap(), LeaseInstant::now()).unwrap();
     assert_eq!((left.state(), left.next_look()), (HoldState::Released, None));
     tokio::time::advance(ttl).await;
     assert_eq!(lost.state(), HoldState::Lost(LostReason::Expired));

@@ -306,20 +306,21 @@ async fn a_request_is_in_flight_for_as_long_as_its_answer_is_waited_for() {
     let _recording = metrics::set_default_local_recorder(&recorder);
     let driver = MemoryDriver::new();
     let (faults, client) = (driver.faults(), Client::new(driver));
-    let in_flight = |operation| {
+    let more_in_flight = || {
         let seen = Seen::of(&recorder.snapshotter());
-        seen.sum("tenure.lock.requests.in_flight", &[("operation", operation)])
+        ["take", "give_back"].map(|operation| seen.sum("tenure.lock.requests.in_flight", &[("operation", operation)]))
     };
-    faults.delay(Operation::Acquire, Duration::from_secs(2));
-    faults.delay(Operation::Release, Duration::from_secs(2));
-    let work = tokio::spawn(hold(client, "a", Duration::from_secs(2)));
+    let half = Duration::from_millis(300);
+    faults.delay(Operation::Acquire, half * 2);
+    faults.delay(Operation::Release, half * 2);
+    let work = tokio::spawn(hold(client, "a", half * 2));
     let mut seen = Vec::new();
     for _ in 0..4 {
-        seconds(1).await;
-        seen.push([in_flight("take"), in_flight("give_back")]);
-        seconds(1).await;
+        tokio::time::sleep(half).await;
+        seen.push(more_in_flight());
+        tokio::time::sleep(half).await;
     }
-    assert_eq!(seen, [[1.0, 0.0], [0.0, 0.0], [0.0, 1.0], [0.0, 0.0]]);
+    assert_eq!(seen, [[1.0, 0.0], [-1.0, 0.0], [0.0, 1.0], [0.0, -1.0]]);
     work.await.unwrap();
 }
 

@@ -134,15 +134,11 @@ async fn queued(
         }
     }
     let rest = NodeSet::first(shared.n()).without(round.sent());
-    if head {
-        round.ask(rest, None);
-    } else {
-        let at = choose_place(shared, slot);
-        if let Some(at) = at.filter(|at| rest.contains(*at)) {
-            listen(shared, slot, at).await;
-        }
-        round.ask(rest, at);
+    let at = choose_place(shared, slot);
+    if let Some(at) = at.filter(|at| rest.contains(*at)) {
+        listen(shared, slot, at).await;
     }
+    round.ask(rest, at);
     let mut decision = round.decide().await;
     for _ in 0..SECOND_TRIES {
         if !(head && decision == Decision::Lost(Defeat::Busy)) {

@@ -172,6 +172,7 @@ impl fmt::Debug for RedlockBuilder {
             .field("node_timeout", &self.node_timeout)
             .field("max_ttl", &self.max_ttl)
             .field("restarts", &self.restarts)
+            .field("fence_floor", &self.floor)
             .finish_non_exhaustive()
     }
 }
@@ -197,6 +198,16 @@ fn wall_clock() -> Proposals {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn two_nodes_of_one_name_are_refused_wherever_they_are_listed() {
+        let node = |name: &str| (name.to_owned(), Arc::new(tenure_memory::MemoryDriver::new()) as Arc<dyn QuorumNode>);
+        let error = Redlock::builder().nodes(["a", "b", "a"].map(node)).build().unwrap_err();
+        assert!(error.kind() == ErrorKind::InvalidArgument && error.message().contains("two nodes are named \"a\""));
+        let driver = Redlock::builder().nodes(["c", "a", "b"].map(node)).build().unwrap();
+        let names: Vec<&str> = driver.0.nodes.iter().map(|node| node.name.as_str()).collect();
+        assert_eq!(names, ["a", "b", "c"], "all clients number them alike");
+    }
 
     #[test]
     fn no_clock_proposes_a_fence_twice() {

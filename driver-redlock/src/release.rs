@@ -169,7 +169,7 @@ impl Forced {
 
     /// `None` if it cannot be told. Nodes that did not answer may have been part of any majority.
     fn verdict(self, unheard: usize, needed: usize) -> Option<ForceReleased> {
-        let may_be_most = |nodes: usize| nodes > 0 && nodes + unheard >= needed;
+        let may_be_most = |nodes: usize| nodes + unheard >= needed;
         if self.released + self.changed + self.not_held < needed {
             return None;
         }

@@ -43,20 +43,24 @@ mod tests {
 
     #[test]
     fn the_quorums_settings_are_taken_and_the_rest_is_left() {
-        let url = "redis://a,b/1?prefix=x&restarts=durable&node_timeout_ms=70&max_ttl_ms=5000";
+        let url = "redis://a,b/1?prefix=x&restarts=durable&node_timeout_ms=70&max_ttl_ms=5000&fence_floor=1234";
         let mut url = BackendUrl::parse(url).unwrap();
         let builder = RedlockBuilder::new().settings_from_url(&mut url).unwrap();
         let text = format!("{builder:?}");
         assert!(text.contains("70ms") && text.contains("5s") && text.contains("Durable"), "{text}");
+        assert!(text.contains("FenceFloor(1234)"), "{text}");
         assert_eq!(url.text("prefix").as_deref(), Some("x"));
         url.finish().unwrap();
     }
 
     #[test]
     fn a_bad_setting_is_named() {
-        for (setting, word) in
-            [("restarts=never", "may_forget or durable"), ("max_ttl_ms=1s", "max_ttl_ms"), ("node_timeout_ms=", "node")]
-        {
+        for (setting, word) in [
+            ("restarts=never", "may_forget or durable"),
+            ("max_ttl_ms=1s", "max_ttl_ms"),
+            ("node_timeout_ms=", "node"),
+            ("fence_floor=x", "fence_floor"),
+        ] {
             let mut url = BackendUrl::parse(&format!("redis://:s3cret@a?{setting}")).unwrap();
             let error = RedlockBuilder::new().settings_from_url(&mut url).unwrap_err();
             assert!(error.message().contains(word) && !error.message().contains("s3cret"), "{error}");

@@ -213,3 +213,13 @@ async fn closing_leaves_nothing_behind() {
     assert_eq!((nodes.held("a").await, driver.background_work()), (0, 0));
     assert_eq!(client.lock("a").try_acquire().await.unwrap_err().kind(), ErrorKind::Closed);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_driver_that_was_closed_asks_no_node() {
+    let nodes = Nodes::new(3);
+    let (driver, links) = nodes.client();
+    driver.close().await;
+    let error = driver.acquire(&common::attempt("a")).await.unwrap_err();
+    assert_eq!((error.kind(), error.message()), (ErrorKind::Closed, "the driver was closed"));
+    assert!(links.iter().all(|link| link.faults().calls(Operation::Acquire) == 0));
+}

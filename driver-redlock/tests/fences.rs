@@ -64,6 +64,7 @@ async fn a_fence_that_is_not_credible_is_no_vote_and_nobody_raises_to_it() {
                 last = fence;
                 quiet(&driver).await;
                 assert_eq!(driver.healthy_nodes(&request.token).unwrap(), ["n1", "n2"]);
+                assert_eq!(nodes.held("a").await, 2, "the vote that did not count is given back at once");
                 assert_eq!(driver.release(&hold(&request)).await.unwrap(), Released::Released);
                 quiet(&driver).await;
             }

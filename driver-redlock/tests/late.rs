@@ -92,9 +92,83 @@ async fn a_raise_that_finds_the_node_gone_is_no_acknowledgement() {
     nodes.0[1].vote(&ahead).await.unwrap();
     nodes.0[1].release(&hold(&ahead.request)).await.unwrap();
     links[0].faults().delay(Operation::Raise, Duration::from_millis(50));
-    let asking = tokio::spawn(async move { driver.acquire(&attempt("a")).await });
+    let asking = tokio::spawn({
+        let driver = driver.clone();
+        async move { driver.acquire(&attempt("a")).await }
+    });
     sleep(Duration::from_millis(20)).await;
     nodes.0[0].faults().expire("a").unwrap();
     let answer = asking.await.unwrap();
     assert!(!matches!(answer, Ok(Acquisition::Granted(_))), "one node of three has it: {answer:?}");
+    quiet(&driver).await;
+    let released = [0, 1].map(|node: usize| links[node].faults().calls(Operation::Release));
+    assert_eq!(released, [0, 1], "it is given back where it was");
+}
+
+/// A counter that is ahead at one node: the others have to be raised to it.
+async fn ahead_at(nodes: &Nodes, node: usize) {
+    let ballot = Ballot::new(attempt("a"), Electorate::of(["n0", "n1", "n2"])).with_proposal(FencingToken::new(50));
+    nodes.0[node].vote(&ballot).await.unwrap();
+    nodes.0[node].release(&hold(&ballot.request)).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_grant_for_which_nodes_were_raised_took_more_than_one_round() {
+    let nodes = Nodes::new(3);
+    let (driver, _) = nodes.client_with(|builder| builder.proposals(|| None));
+    ahead_at(&nodes, 1).await;
+    grant(&driver, &attempt("a")).await;
+    assert_eq!((driver.elections().won, driver.elections().won_in_one_round), (1, 0));
+    grant(&driver, &attempt("b")).await;
+    assert_eq!((driver.elections().won, driver.elections().won_in_one_round), (2, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn nodes_that_cannot_be_raised_are_named() {
+    let nodes = Nodes::new(3);
+    let (driver, links) = nodes.client_with(|builder| builder.proposals(|| None));
+    ahead_at(&nodes, 1).await;
+    [0, 2].into_iter().for_each(|node: usize| links[node].faults().fail_next(Operation::Raise, ErrorKind::Unavailable));
+    let error = refused(&driver, &attempt("a")).await;
+    assert!(error.to_string().contains("n0: ") && error.to_string().contains("n2: "), "{error}");
+    quiet(&driver).await;
+    assert_eq!(nodes.held("a").await, 0);
+}
+
+/// The waiter asks one node first. While that answers, its token is released; what the others grant it then goes back.
+#[tokio::test(start_paused = true)]
+async fn what_is_granted_to_a_token_that_was_released_meanwhile_is_given_back() {
+    let nodes = Nodes::new(3);
+    let (driver, links) = nodes.client();
+    let (other, _) = nodes.client();
+    let held = attempt("a");
+    grant(&other, &held).await;
+    let request = waiter("a");
+    busy(&driver, &request).await;
+    assert_eq!(other.release(&hold(&held)).await.unwrap(), Released::Released);
+    quiet(&other).await;
+    links.iter().for_each(|link| link.faults().delay_reply(Operation::Acquire, Duration::from_millis(50)));
+    let asking = tokio::spawn({
+        let (driver, request) = (driver.clone(), request.clone());
+        async move { driver.acquire(&request).await }
+    });
+    sleep(Duration::from_millis(20)).await;
+    driver.release(&hold(&request)).await.unwrap();
+    assert_eq!(nodes.held("a").await, 0);
+    assert_eq!(asking.await.unwrap().unwrap_err().kind(), ErrorKind::NotHeld);
+    quiet(&driver).await;
+    assert_eq!(nodes.held("a").await, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_waiter_of_a_quorum_of_one_has_it_by_the_one_vote() {
+    let nodes = Nodes::new(1);
+    let (driver, _) = nodes.client();
+    let (other, _) = nodes.client();
+    let held = attempt("a");
+    grant(&other, &held).await;
+    let request = waiter("a");
+    busy(&driver, &request).await;
+    other.release(&hold(&held)).await.unwrap();
+    grant(&driver, &request).await;
 }

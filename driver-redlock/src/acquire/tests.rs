@@ -2,7 +2,7 @@
 
 use tenure_core::driver::LeaseInstant;
 use tenure_core::{ErrorKind, FencingToken};
-use tenure_memory::Operation;
+use tenure_memory::{MemoryDriver, Operation};
 use tokio::time::{Instant, timeout};
 
 use super::*;
@@ -356,6 +356,36 @@ async fn a_place_that_is_told_of_after_the_grant_is_given_up() {
     assert_eq!(slot.state().standing.granted(), all(&[1, 2]));
     assert_eq!(slot.state().standing.unknown(), NodeSet::EMPTY);
     drop(other);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_told_after_the_grant_by_a_node_that_granted_or_that_has_no_place_changes_nothing_there() {
+    let world = World::over((0..5).map(|_| MemoryDriver::new()).collect());
+    let _other = world.taken_at(&[1]).await;
+    [0, 1].into_iter().for_each(|node: usize| world.links[node].faults().delay_reply(Operation::Acquire, millis(50)));
+    let request = world.waiter();
+    let slot = world.slot(&request);
+    world.grant(&request).await;
+    world.quiet().await;
+    assert_eq!(slot.state().standing.granted(), all(&[0, 2, 3, 4]));
+    assert!(world.is_held_at(0).await);
+    assert!((0..5).all(|node| slot.hold_at(node).token == request.token), "it may be taken back and renewed there");
+    assert!(world.links.iter().all(|link| link.faults().calls(Operation::Abandon) == 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_the_refusals_of_the_last_try_count() {
+    let world = World::new();
+    let _taken = world.taken_at(&[1, 2]).await;
+    let request = world.attempt();
+    let slot = world.slot(&request);
+    let mut round = Round::new(&world.shared, &slot, &request);
+    round.ask(NodeSet::first(3), None);
+    for _ in 0..2 {
+        assert_eq!(round.decide().await, Decision::Lost(Defeat::Busy));
+        assert_eq!(round.refusals.len(), 2);
+        round.ask_again();
+    }
 }
 
 /// Its reply is lost: whether it has a place there is not known.

@@ -208,6 +208,7 @@ fn a_renewal_needs_a_majority_of_all_nodes_and_tells_a_proven_loss() {
             unknown.failed();
             let expected = if i + 1 == n { Verdict::Unknown } else { Verdict::Wait };
             assert_eq!(unknown.verdict(), expected, "a fault is not a proof");
+            assert_eq!(unknown.to_heal(), NodeSet::EMPTY, "what may be lost is taken back nowhere");
         }
     }
     let mut three = RenewTally::new(3);

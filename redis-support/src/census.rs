@@ -109,3 +109,144 @@ fn read(place: &CensusPlace) -> Result<(u64, String)> {
     };
     parts().ok_or_else(|| Error::new(ErrorKind::InvalidArgument, "a place that this driver did not give"))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{Address, RedisConfig, Topology};
+    use crate::dial::scene::{Scene, server};
+    use crate::keyspace::{ClientId, Keyspace};
+    use crate::remote::Remote;
+    use crate::settings::RedisSettings;
+    use crate::wake::WakeLink;
+
+    fn bytes(text: impl Into<Vec<u8>>) -> Reply {
+        Reply::Bytes(text.into())
+    }
+
+    fn keys() -> Keyspace {
+        Keyspace::of(&RedisSettings::default(), ClientId::random()).over_slots()
+    }
+
+    fn name(text: &str) -> LockName {
+        LockName::new(text).unwrap()
+    }
+
+    /// A cluster whose map has the servers in this order, each of one range; each answers a scan with what is told of it.
+    async fn cluster(
+        servers: &[Address],
+        scan: impl Fn(&Address, u64) -> (u64, Vec<&'static str>) + Send + Sync + 'static,
+    ) -> (Scene, RedisLocks<Remote<Scene>>) {
+        let (scene, share) = (Scene::new(), slot::COUNT / u16::try_from(servers.len()).unwrap());
+        let range = |(at, node): (usize, &Address)| {
+            let Address::Tcp { host, port } = node else { panic!("{node}") };
+            let (from, last) = (i64::from(share) * i64::try_from(at).unwrap(), at + 1 == servers.len());
+            let to = if last { i64::from(slot::COUNT) - 1 } else { from + i64::from(share) - 1 };
+            let node = Reply::Array(vec![bytes(host.as_str()), Reply::Int(i64::from(*port))]);
+            Reply::Array(vec![Reply::Int(from), Reply::Int(to), node])
+        };
+        let map = Reply::Array(servers.iter().enumerate().map(range).collect());
+        let known = keys();
+        scene.answers(move |at, command| {
+            let words: Vec<&str> = command.split(' ').collect();
+            match words[..] {
+                ["CLUSTER", "SLOTS"] => Ok(map.clone()),
+                ["SCAN", cursor, ..] => {
+                    let (next, names) = scan(at, cursor.parse().unwrap());
+                    let names = names.into_iter().map(|text| match text.strip_prefix("raw ") {
+                        Some(raw) => bytes(raw),
+                        None => bytes(known.lock_key(&name(text))),
+                    });
+                    Ok(Reply::Array(vec![bytes(next.to_string()), Reply::Array(names.collect())]))
+                }
+                ["EVALSHA", _, _, ref keys @ ..] => {
+                    let kind = |key: &str| if key.contains("list") { "list" } else { "string" };
+                    let look = |key: &[&str]| {
+                        Reply::Array(vec![
+                            Reply::Int(2),
+                            Reply::Int(0),
+                            bytes(kind(key[0])),
+                            Reply::Int(500),
+                            bytes("x"),
+                        ])
+                    };
+                    Ok(Reply::Array(keys.chunks(2).map(look).collect()))
+                }
+                _ => panic!("{command}"),
+            }
+        });
+        let config = RedisConfig::new(Topology::Cluster(servers.to_vec()));
+        let wake = WakeLink::default();
+        let remote = Remote::connect(scene.clone(), &config, "channel".into(), wake.clone()).await.unwrap();
+        (scene, RedisLocks::unchecked(remote, keys(), RedisSettings::default(), wake, None))
+    }
+
+    /// The names that all pages from this place on tell, and the servers that were asked, in order.
+    async fn walk(
+        scene: &Scene,
+        locks: &RedisLocks<Remote<Scene>>,
+        from: Option<CensusPlace>,
+    ) -> (Vec<String>, Vec<String>) {
+        let (mut place, mut names, mut asked) = (from, Vec::new(), Vec::new());
+        for _ in 0..10 {
+            let page = locks.held(b"", place.as_ref(), 5).await.unwrap();
+            names.extend(page.locks.iter().map(|held| held.name.to_string()));
+            place = page.next;
+            asked.extend(scene.last_scan());
+            if place.is_none() {
+                return (names, asked);
+            }
+        }
+        panic!("it does not end: {names:?} of {asked:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn pages_go_through_every_server_once_in_whatever_order_the_map_has_them() {
+        let [a, b, c] = ["a", "b", "c"].map(server);
+        for order in [[&a, &b, &c], [&c, &a, &b], [&b, &c, &a]] {
+            let (scene, locks) =
+                cluster(&order.map(Clone::clone), |at, cursor| match (at.to_string().as_str(), cursor) {
+                    ("a:1", 0) => (7, vec!["one", "two", "one"]),
+                    ("a:1", 7) => (0, vec!["three", "a list", "raw other"]),
+                    ("b:1", 0) => (0, vec![]),
+                    ("c:1", 0) => (9, vec!["four"]),
+                    ("c:1", 9) => (0, vec!["five"]),
+                    other => panic!("{other:?}"),
+                })
+                .await;
+            let (mut names, asked) = walk(&scene, &locks, None).await;
+            names.sort();
+            assert_eq!(names, ["five", "four", "one", "three", "two"], "{order:?}");
+            assert_eq!(asked, ["a:1", "a:1", "b:1", "c:1", "c:1"], "{order:?}");
+            let (names, asked) = walk(&scene, &locks, Some(place(9, "b:0"))).await;
+            assert_eq!(
+                (names.len(), asked),
+                (2, vec!["b:1".into(), "c:1".into(), "c:1".into()]),
+                "that server has left"
+            );
+            let nothing = locks.held(b"", Some(&place(0, "d:1")), 5).await.unwrap();
+            assert!(nothing.locks.is_empty() && nothing.next.is_none(), "it was the last");
+            let page = locks.held(b"", Some(&place(7, "a:1")), 5).await.unwrap();
+            let [held] = &page.locks[..] else { panic!("{page:?}") };
+            assert_eq!((held.waiters, held.holder.remaining), (Some(2), Some(std::time::Duration::from_millis(500))));
+            for other in ["", "7", "x a:1"] {
+                let error = locks.held(b"", Some(&CensusPlace::new(other.as_bytes().to_vec())), 5).await.unwrap_err();
+                assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{other}");
+            }
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_look_that_answers_for_other_locks_is_no_answer() {
+        let (scene, locks) = cluster(&[server("a")], |_, _| (0, vec!["one"])).await;
+        assert_eq!(walk(&scene, &locks, None).await.0, ["one"]);
+        scene.answers(|_, command| match command.split(' ').next() {
+            Some("SCAN") => {
+                Ok(Reply::Array(vec![bytes("0"), Reply::Array(vec![bytes(keys().lock_key(&name("one")))])]))
+            }
+            _ => Ok(Reply::Array(Vec::new())),
+        });
+        let error = locks.held(b"", None, 5).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Protocol, "{error}");
+    }
+}

@@ -8,6 +8,9 @@
 //! at its own node: so a lock is never handed over by message here. Sharded channels (`SPUBLISH`) would spare that, but a script may use only
 //! those in the slot of its keys: a subscription for each name that is waited for, and one round trip more for each wait.
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::HashMap;
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -376,49 +379,5 @@ fn node(host: &str, port: u16, asked: &Address) -> Option<Address> {
     match (asked, host) {
         (Address::Tcp { host: known, .. }, "" | "?") => Some(Address::tcp(known, port)),
         _ => (!host.is_empty() && host.bytes().all(fits)).then(|| Address::tcp(host, port)),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_map_is_read() {
-        let bytes = |text: &str| Reply::Bytes(text.as_bytes().to_vec());
-        let node = |host, port| Reply::Array(vec![bytes(host), Reply::Int(port), bytes("id")]);
-        let range = |from, to, primary| Reply::Array(vec![Reply::Int(from), Reply::Int(to), primary]);
-        let reply = Reply::Array(vec![range(0, 99, node("a", 1)), range(100, 16383, node("", 2))]);
-        let mut map = SlotMap::read(&reply, &Address::tcp("seed", 9)).unwrap();
-        assert_eq!(map.node(99), Some(&Address::tcp("a", 1)));
-        assert_eq!(map.node(100), Some(&Address::tcp("seed", 2)));
-        assert_eq!(map.homes(), [(&Address::tcp("a", 1), 0..=99), (&Address::tcp("seed", 2), 100..=16383)]);
-        let both =
-            Reply::Array(vec![range(0, 9, node("a", 1)), range(20, 29, node("a", 1)), range(10, 19, node("b", 1))]);
-        let both = SlotMap::read(&both, &Address::tcp("seed", 9)).unwrap();
-        assert_eq!(both.homes(), [(&Address::tcp("a", 1), 0..=9), (&Address::tcp("b", 1), 10..=19)], "each node once");
-        assert_eq!(both.nodes(), [Address::tcp("a", 1), Address::tcp("b", 1)]);
-        assert_eq!((both.node(25), both.node(30)), (Some(&Address::tcp("a", 1)), None));
-        map.moved(100, Address::tcp("b", 3));
-        assert_eq!(map.node(100), Some(&Address::tcp("b", 3)));
-        assert_eq!(map.nodes().len(), 3);
-        assert!(SlotMap::read(&Reply::Nil, &Address::tcp("seed", 9)).is_err());
-        assert!(SlotMap::read(&Reply::Array(vec![]), &Address::tcp("seed", 9)).is_err());
-        // A key would be looked for that lies in the slots, for ever.
-        for (from, to) in [(9, 8), (16384, 16384), (0, 16384)] {
-            let reply = Reply::Array(vec![range(from, to, node("a", 1))]);
-            assert!(SlotMap::read(&reply, &Address::tcp("seed", 9)).is_err(), "{from} {to}");
-        }
-    }
-
-    #[test]
-    fn a_redirection_is_read() {
-        let asked = Address::tcp("h", 1);
-        assert_eq!(redirection("3999 127.0.0.1:6381", &asked), Some((3999, Address::tcp("127.0.0.1", 6381))));
-        assert_eq!(redirection("3999 :6381", &asked), Some((3999, Address::tcp("h", 6381))));
-        assert_eq!(redirection("3999 ::1:6381", &asked), Some((3999, Address::tcp("::1", 6381))));
-        for text in ["x", "16384 h:1", "1 h:0", "1 a\nb:1", "1 a b:1", "1 :1:"] {
-            assert_eq!(redirection(text, &asked), None, "{text}");
-        }
     }
 }

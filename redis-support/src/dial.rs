@@ -3,6 +3,9 @@
 //! Everything that lasts longer than a connection stands above, once for all libraries: when to replace it
 //! (`link`), where the primary is (`sentinel`), which node serves a key (`cluster`).
 
+#[cfg(test)]
+pub(crate) mod scene;
+
 use std::fmt::{self, Debug};
 use std::sync::Arc;
 

@@ -1,6 +1,8 @@
 //! A link to one server that outlives its connections, and the runtimes that they live on.
 
 mod keep;
+#[cfg(test)]
+mod tests;
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};

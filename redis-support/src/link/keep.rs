@@ -17,9 +17,13 @@ const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LAST_PAUSE: Duration = Duration::from_secs(1);
 
 impl<D: Dialer> Shared<D> {
-    /// Keeps a connection until the link is closed.
-    pub(super) async fn supervise(self: Arc<Self>, first: Option<Arc<Live<D::Socket>>>) {
-        let _last = LastWord(Arc::clone(&self));
+    /// Keeps a connection until the link is closed. A task that was never begun has a last word too.
+    pub(super) fn supervise(self: Arc<Self>, first: Option<Arc<Live<D::Socket>>>) -> impl Future<Output = ()> + Send {
+        let last = LastWord(self);
+        async move { last.0.keep(first).await }
+    }
+
+    async fn keep(&self, first: Option<Arc<Live<D::Socket>>>) {
         let (mut live, mut pause, mut again) = (first, Duration::ZERO, false);
         loop {
             if let Some(live) = live.take() {

@@ -1,0 +1,307 @@
+use super::*;
+use crate::dial::scene::{Mood, Scene, listener, server};
+
+#[test]
+fn a_map_is_read() {
+    let bytes = |text: &str| Reply::Bytes(text.as_bytes().to_vec());
+    let node = |host, port| Reply::Array(vec![bytes(host), Reply::Int(port), bytes("id")]);
+    let range = |from, to, primary| Reply::Array(vec![Reply::Int(from), Reply::Int(to), primary]);
+    let reply = Reply::Array(vec![range(0, 99, node("a", 1)), range(100, 16383, node("", 2))]);
+    let mut map = SlotMap::read(&reply, &Address::tcp("seed", 9)).unwrap();
+    assert_eq!(map.node(99), Some(&Address::tcp("a", 1)));
+    assert_eq!(map.node(100), Some(&Address::tcp("seed", 2)));
+    assert_eq!(map.homes(), [(&Address::tcp("a", 1), 0..=99), (&Address::tcp("seed", 2), 100..=16383)]);
+    let both = Reply::Array(vec![range(0, 9, node("a", 1)), range(20, 29, node("a", 1)), range(10, 19, node("b", 1))]);
+    let both = SlotMap::read(&both, &Address::tcp("seed", 9)).unwrap();
+    assert_eq!(both.homes(), [(&Address::tcp("a", 1), 0..=9), (&Address::tcp("b", 1), 10..=19)], "each node once");
+    assert_eq!(both.nodes(), [Address::tcp("a", 1), Address::tcp("b", 1)]);
+    assert_eq!((both.node(25), both.node(30)), (Some(&Address::tcp("a", 1)), None));
+    map.moved(100, Address::tcp("b", 3));
+    assert_eq!(map.node(100), Some(&Address::tcp("b", 3)));
+    assert_eq!(map.nodes().len(), 3);
+    assert!(SlotMap::read(&Reply::Nil, &Address::tcp("seed", 9)).is_err());
+    assert!(SlotMap::read(&Reply::Array(vec![]), &Address::tcp("seed", 9)).is_err());
+    // A key would be looked for that lies in the slots, for ever.
+    for (from, to) in [(9, 8), (16384, 16384), (0, 16384)] {
+        let reply = Reply::Array(vec![range(from, to, node("a", 1))]);
+        assert!(SlotMap::read(&reply, &Address::tcp("seed", 9)).is_err(), "{from} {to}");
+    }
+}
+
+#[test]
+fn a_redirection_is_read() {
+    let asked = Address::tcp("h", 1);
+    assert_eq!(redirection("3999 127.0.0.1:6381", &asked), Some((3999, Address::tcp("127.0.0.1", 6381))));
+    assert_eq!(redirection("3999 :6381", &asked), Some((3999, Address::tcp("h", 6381))));
+    assert_eq!(redirection("3999 ::1:6381", &asked), Some((3999, Address::tcp("::1", 6381))));
+    for text in ["x", "16384 h:1", "1 h:0", "1 a\nb:1", "1 a b:1", "1 :1:"] {
+        assert_eq!(redirection(text, &asked), None, "{text}");
+    }
+}
+
+// What is kept up.
+
+const fn ms(count: u64) -> Duration {
+    Duration::from_millis(count)
+}
+
+const GET: Request<'_> = Request::words(&["GET", "a"]);
+
+/// The map of a cluster in which each of these serves so many slots, one after the other.
+fn map(shares: &[(&Address, u16)]) -> Reply {
+    let mut from = 0;
+    let range = |(node, count): &(&Address, u16)| {
+        let Address::Tcp { host, port } = node else { panic!("{node}") };
+        let to = from + count - 1;
+        let node = Reply::Array(vec![Reply::Bytes(host.clone().into()), Reply::Int((*port).into())]);
+        let range = Reply::Array(vec![Reply::Int(from.into()), Reply::Int(to.into()), node]);
+        from += count;
+        range
+    };
+    Reply::Array(shares.iter().map(range).collect())
+}
+
+/// Servers that tell this map, and their own name else.
+fn tell(scene: &Scene, map: Reply) {
+    scene.answers(move |at, command| match command {
+        "CLUSTER SLOTS" => Ok(map.clone()),
+        _ => Ok(Reply::Bytes(at.to_string().into())),
+    });
+}
+
+/// Servers that refuse commands in this way, but for the map.
+fn refuse(scene: &Scene, map: Reply, text: &'static str) {
+    scene.answers(move |_, command| match command {
+        "CLUSTER SLOTS" => Ok(map.clone()),
+        _ => Err(ExecError::refused(text)),
+    });
+}
+
+async fn connected(scene: &Scene, seeds: &[Address]) -> Result<Cluster<Scene>, ExecError> {
+    Cluster::connect(Arc::new(scene.clone()), &RedisConfig::default(), seeds, listener().0).await
+}
+
+/// Who answered.
+async fn served(cluster: &Cluster<Scene>, slot: u16) -> String {
+    match cluster.request(slot, &GET).await {
+        Ok(Reply::Bytes(bytes)) => String::from_utf8(bytes).unwrap(),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// How often the map was looked at.
+fn looks(scene: &Scene) -> usize {
+    scene.sent("CLUSTER SLOTS").len()
+}
+
+fn half_each(a: &Address, b: &Address) -> Reply {
+    map(&[(a, 8_000), (b, 8_384)])
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_map_is_found_through_any_seed_and_every_primary_is_connected_to() {
+    let (scene, [a, b, c]) = (Scene::new(), ["a", "b", "c"].map(server));
+    tell(&scene, half_each(&a, &b));
+    scene.is(&c, Mood::Refusing);
+    let error = connected(&scene, std::slice::from_ref(&c)).await.unwrap_err();
+    assert!(error.to_string().contains("refused"), "{error}");
+    scene.is(&c, Mood::Silent);
+    let error = connected(&scene, std::slice::from_ref(&c)).await.unwrap_err();
+    assert_eq!((error.to_string().as_str(), scene.time()), ("no answer from c:1 within 1s", ms(1_000)));
+    let cluster = connected(&scene, &[c, a.clone()]).await.unwrap();
+    assert_eq!([&a, &b].map(|node| scene.connections(node)), [1, 1]);
+    assert_eq!((served(&cluster, 7_999).await, served(&cluster, 8_000).await), ("a:1".into(), "b:1".into()));
+    let mut homes = cluster.homes();
+    homes.sort_by(|one, other| one.0.cmp(&other.0));
+    assert_eq!(homes, [("a:1".into(), 0..=7_999), ("b:1".into(), 8_000..=16_383)]);
+    let mut everywhere = cluster.everywhere(&GET).await;
+    everywhere.sort_by(|one, other| one.0.cmp(&other.0));
+    assert!(everywhere.iter().all(|(at, answer)| *answer.as_ref().unwrap() == Reply::Bytes(at.clone().into())));
+    assert_eq!(everywhere.len(), 2);
+    scene.is(&b, Mood::Refusing);
+    let start = Instant::now();
+    assert!(connected(&scene, &[a]).await.is_err(), "every primary is needed at the start");
+    assert_eq!(start.elapsed(), ms(1_000), "so long it is waited for");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_map_is_looked_at_twice_a_minute_and_often_while_something_is_wrong() {
+    let (scene, [a, b]) = (Scene::new(), ["a", "b"].map(server));
+    tell(&scene, half_each(&a, &b));
+    let cluster = connected(&scene, std::slice::from_ref(&a)).await.unwrap();
+    sleep(ms(1_000)).await; // it hears that the links have come up
+    let during = async |span| {
+        let before = looks(&scene);
+        sleep(ms(span)).await;
+        looks(&scene) - before
+    };
+    assert!(matches!(during(120_000).await, 3..=4), "twice a minute");
+    scene.is(&b, Mood::Refusing);
+    scene.cut(&b, false);
+    let often = during(3_000).await;
+    assert!((8..=30).contains(&often), "{often} looks in 3 s");
+    assert_eq!(served(&cluster, 0).await, "a:1", "the other half is there");
+    scene.is(&b, Mood::Well);
+    sleep(ms(3_000)).await;
+    assert!(during(60_000).await <= 2, "nothing is wrong any more");
+    assert_eq!(served(&cluster, 9_000).await, "b:1");
+
+    // Through the seeds, when no link stands.
+    let seeds = scene.dialled(&a).len();
+    for node in [&a, &b] {
+        scene.is(node, Mood::Silent);
+        scene.cut(node, false);
+    }
+    sleep(ms(20_000)).await;
+    assert!(scene.dialled(&a).len() > seeds + 3);
+    tell(&scene, map(&[(&b, 16_384)]));
+    [&a, &b].into_iter().for_each(|node| scene.is(node, Mood::Well));
+    sleep(ms(5_000)).await;
+    assert_eq!(served(&cluster, 0).await, "b:1");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_primary_that_leaves_is_left_and_one_that_comes_is_connected_to() {
+    let (scene, [a, b, c]) = (Scene::new(), ["a", "b", "c"].map(server));
+    tell(&scene, half_each(&a, &b));
+    let cluster = connected(&scene, std::slice::from_ref(&a)).await.unwrap();
+    tell(&scene, half_each(&a, &c));
+    sleep(ms(31_000)).await;
+    assert_eq!([&a, &b, &c].map(|node| scene.connections(node)), [1, 0, 1]);
+    assert_eq!(served(&cluster, 9_000).await, "c:1");
+    sleep(ms(60_000)).await;
+    assert_eq!([&a, &b, &c].map(|node| scene.connections(node)), [1, 0, 1]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_slot_that_moved_is_followed_and_remembered() {
+    let (scene, a) = (Scene::new(), server("a"));
+    let at_a = map(&[(&a, 16_384)]);
+    tell(&scene, at_a);
+    let cluster = connected(&scene, std::slice::from_ref(&a)).await.unwrap();
+    sleep(ms(1_000)).await;
+    let (before, old) = (looks(&scene), a.clone());
+    scene.answers(move |at, command| match command {
+        "CLUSTER SLOTS" => Err(ExecError::refused("ERR no map now")),
+        _ if *at == old => Err(ExecError::refused("MOVED 7 b:1")),
+        _ => Ok(Reply::Bytes(at.to_string().into())),
+    });
+    assert_eq!(served(&cluster, 7).await, "b:1");
+    let asked = scene.sent("GET a").len();
+    assert_eq!(served(&cluster, 7).await, "b:1");
+    assert_eq!(scene.sent("GET a").len(), asked + 1, "it goes there at once");
+    sleep(ms(150)).await;
+    assert!(looks(&scene) > before, "the map is looked at: other slots may have moved");
+
+    // Nodes that send to each other.
+    let (one, other) = (a.clone(), map(&[(&a, 16_384)]));
+    scene.answers(move |at, command| match command {
+        "CLUSTER SLOTS" => Ok(other.clone()),
+        _ if *at == one => Err(ExecError::refused("MOVED 7 b:1")),
+        _ => Err(ExecError::refused("MOVED 7 a:1")),
+    });
+    let asked = scene.sent("GET a").len();
+    let error = cluster.request(7, &GET).await.unwrap_err();
+    assert!(matches!(&error, ExecError::NotSent { message, .. } if message.contains("disagree")), "{error}");
+    assert_eq!(scene.sent("GET a").len(), asked + 4);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_slot_that_is_moving_is_asked_for_at_the_other_node_this_once() {
+    let (scene, [a, b]) = (Scene::new(), ["a", "b"].map(server));
+    let at_a = map(&[(&a, 16_384)]);
+    tell(&scene, at_a.clone());
+    let cluster = connected(&scene, std::slice::from_ref(&a)).await.unwrap();
+    let old = a.clone();
+    scene.answers(move |at, command| match command {
+        "CLUSTER SLOTS" => Ok(at_a.clone()),
+        _ if *at == old => Err(ExecError::refused("ASK 7 b:1")),
+        _ => Ok(Reply::Bytes(at.to_string().into())),
+    });
+    for turn in 1..=2 {
+        assert_eq!(served(&cluster, 7).await, "b:1");
+        assert_eq!((scene.sent("ASKING").len(), scene.sent("GET a").len()), (turn, 2 * turn), "at both");
+    }
+    sleep(ms(20)).await;
+    assert_eq!(scene.connections(&b), 1, "the link that hears wake-ups is left, and none of the others");
+    scene.is(&b, Mood::Refusing);
+    let error = cluster.request(7, &GET).await.unwrap_err();
+    assert!(matches!(&error, ExecError::NotSent { message, .. } if message == "cannot ask b:1: refused"), "{error}");
+    scene.is(&b, Mood::Silent);
+    let (start, error) = (Instant::now(), cluster.request(7, &GET).await.unwrap_err());
+    assert!(matches!(error, ExecError::NotSent { .. }) && start.elapsed() == ms(1_000), "{error}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refusal_that_may_mean_an_old_map_has_it_looked_at_soon() {
+    let (scene, a) = (Scene::new(), server("a"));
+    let at_a = map(&[(&a, 16_384)]);
+    tell(&scene, at_a.clone());
+    let cluster = connected(&scene, std::slice::from_ref(&a)).await.unwrap();
+    sleep(ms(1_000)).await;
+    for (refusal, soon) in [
+        ("CLUSTERDOWN x", true),
+        ("READONLY x", true),
+        ("MASTERDOWN x", true),
+        ("LOADING x", true),
+        ("ERR x", false),
+        ("MOVED x", false),
+    ] {
+        refuse(&scene, at_a.clone(), refusal);
+        let before = looks(&scene);
+        let error = cluster.request(7, &GET).await.unwrap_err();
+        assert!(matches!(error, ExecError::Server { .. }), "{refusal}: {error}");
+        sleep(ms(150)).await;
+        assert_eq!(looks(&scene) > before, soon, "{refusal}");
+        sleep(ms(1_000)).await;
+    }
+    tell(&scene, map(&[(&a, 100)]));
+    sleep(ms(31_000)).await;
+    let before = looks(&scene);
+    let error = cluster.request(100, &GET).await.unwrap_err();
+    assert!(matches!(&error, ExecError::NotSent { message, .. } if message.contains("slot 100")), "{error}");
+    sleep(ms(150)).await;
+    assert!(looks(&scene) > before, "it may be served by now");
+}
+
+#[tokio::test(start_paused = true)]
+async fn closed_or_dropped_it_ends_what_it_has_and_looks_at_nothing() {
+    let (scene, [a, b]) = (Scene::new(), ["a", "b"].map(server));
+    tell(&scene, half_each(&a, &b));
+    let cluster = connected(&scene, std::slice::from_ref(&a)).await.unwrap();
+    cluster.close().await;
+    assert_eq!([&a, &b].map(|node| scene.connections(node)), [0, 0]);
+    for slot in [0, 9_000] {
+        assert!(matches!(cluster.request(slot, &GET).await, Err(ExecError::Closed)));
+    }
+    let told: Vec<_> = cluster.everywhere(&GET).await.into_iter().map(|(_, answer)| answer).collect();
+    assert!(matches!(told[..], [Err(ExecError::Closed), Err(ExecError::Closed)]), "{told:?}");
+    let before = looks(&scene);
+    sleep(ms(100_000)).await;
+    assert_eq!(looks(&scene), before);
+
+    let cluster = connected(&scene, std::slice::from_ref(&a)).await.unwrap();
+    drop(cluster);
+    let before = looks(&scene);
+    sleep(ms(100_000)).await;
+    assert_eq!((looks(&scene), [&a, &b].map(|node| scene.connections(node))), (before, [0, 0]));
+}
+
+#[test]
+fn the_map_is_kept_up_in_the_next_runtime_when_its_own_has_ended() {
+    let runtime = || tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    let (scene, [a, b]) = (Scene::new(), ["a", "b"].map(server));
+    tell(&scene, map(&[(&a, 16_384)]));
+    let first = runtime();
+    let cluster = first.block_on(connected(&scene, std::slice::from_ref(&a))).unwrap();
+    drop(first);
+    refuse(&scene, map(&[(&b, 16_384)]), "CLUSTERDOWN x");
+    runtime().block_on(async {
+        cluster.request(7, &GET).await.unwrap_err();
+        tell(&scene, map(&[(&b, 16_384)]));
+        while scene.connections(&b) == 0 {
+            sleep(ms(5)).await;
+        }
+        assert_eq!(served(&cluster, 7).await, "b:1");
+    });
+}

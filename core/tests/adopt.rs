@@ -35,6 +35,18 @@ async fn a_hold_goes_from_one_client_to_another() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_adopted_hold_is_left_standing_for_as_long_as_the_lock_says() {
+    let (one, other) = clients();
+    let detached = one.lock("a").acquire().await.unwrap().detach().await.unwrap();
+    let lock = other.lock("a").at_least(5 * SECOND);
+    lock.adopt(detached.token, detached.fence).await.unwrap().release().await.unwrap();
+    sleep(4 * SECOND).await;
+    assert!(one.lock("a").try_acquire().await.unwrap().is_none());
+    sleep(2 * SECOND).await;
+    assert!(one.lock("a").try_acquire().await.unwrap().is_some());
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_hold_that_ended_is_not_adopted() {
     let (one, other) = clients();
     let detached = one.lock("a").acquire().await.unwrap().detach().await.unwrap();

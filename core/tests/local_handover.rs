@@ -133,6 +133,17 @@ async fn a_lease_is_passed_on_for_a_short_while_only() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn who_comes_when_nobody_holds_it_any_more_asks_at_once() {
+    let (stage, client) = relaying([Step::Grant, Step::Busy]);
+    let first = lock(&client).acquire().await.unwrap();
+    let second = waiter(lock(&client)).await;
+    first.release().await.unwrap();
+    guard(second).await.release().await.unwrap();
+    let third = guard(waiter(lock(&client)).await).await;
+    assert_eq!(stage.sent("acquire"), [stage.sent("acquire")[0], stage.sent("acquire")[1], *third.token()]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn only_those_who_want_the_same_are_served() {
     let (stage, client) = relaying([Step::Grant, Step::Busy, Step::Busy, Step::Busy, Step::Busy, Step::Busy]);
     let first = lock(&client).acquire().await.unwrap();

@@ -34,6 +34,16 @@ async fn locks_of_several_clients_are_taken_in_the_order_of_their_names() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn no_time_at_all_is_one_attempt_for_each() {
+    let [one, other] = clients();
+    let all = LockAll::of([one.lock("a"), other.lock("b")]);
+    let both = all.acquire_within(Duration::ZERO).await.unwrap();
+    let error = all.acquire_within(Duration::ZERO).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::TimedOut);
+    both.release().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
 async fn locks_of_one_name_are_taken_in_the_order_in_which_they_are_given() {
     let [old, new] = clients();
     let lock = |client: &Client| client.lock("a");

@@ -89,6 +89,28 @@ async fn a_failure_is_told_to_whoever_it_befell_and_not_to_who_came_since() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn whoever_waits_asks_more_often_again_after_a_failure() {
+    let (_, memory, _, queue) = staged();
+    let receiving = tokio::spawn(async move { queue.receive().await.map(drop) });
+    let asked = || memory.faults().calls(Operation::Receive);
+    let during = async |span| {
+        let before = asked();
+        sleep(ms(span)).await;
+        asked() - before
+    };
+    sleep(ms(120_000)).await;
+    assert_eq!(during(60_000).await, 3, "behind a watch that nothing disturbs, every 20 s");
+    memory.faults().fail_next(Operation::Receive, ErrorKind::Unavailable);
+    let before = asked();
+    while asked() == before {
+        sleep(ms(10)).await;
+    }
+    assert!(during(15_000).await >= 3, "at once, after 2 s, and after 4 s more");
+    assert!(!receiving.is_finished(), "an outage is waited out");
+    receiving.abort();
+}
+
+#[tokio::test(start_paused = true)]
 async fn receivers_that_want_other_leases_are_served_one_right_after_the_other() {
     let (_, _, _, queue) = staged();
     let receiving: Vec<_> = (1..=3)

@@ -144,11 +144,7 @@ impl HeldEntry {
     /// left of this hold has no say in the lease any more.
     pub(crate) fn pass_on(&mut self) -> bool {
         let After::Passes(budget, to) = std::mem::take(&mut self.after) else { return false };
-        let passed = to.pass_on(self, budget);
-        if passed {
-            self.is_done(None);
-        }
-        passed
+        to.pass_on(self, budget)
     }
 
     /// What can be watched of the hold without its guard.
@@ -179,9 +175,7 @@ impl HeldEntry {
     /// it. `None` when it is lost, or when a request of its token may still be on its way: then it is given back.
     pub(crate) fn let_loose(mut self) -> Option<LooseHold> {
         self.after = After::GivenBack;
-        let now = LeaseInstant::now();
-        self.is_done(Some(now));
-        let (entry, state) = self.leave(now)?;
+        let (entry, state) = self.leave(LeaseInstant::now())?;
         if entry.past == Past::Unanswered || matches!(state, HoldState::Lost(_)) {
             self.shared().reaper.push(Cleanup::of_lease(&self.lease, &entry));
             return None;

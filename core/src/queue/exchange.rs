@@ -119,7 +119,6 @@ impl Fetcher {
             Ok(watch) => {
                 turn.watch = Some(watch);
                 turn.ask_at = Instant::now();
-                turn.idle = FIRST_IDLE;
             }
             Err(error) => telemetry::queue_unwatched(&self.remote.name, &error),
         }

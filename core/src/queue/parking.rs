@@ -111,10 +111,34 @@ const RETURNING: Duration = Duration::from_millis(500);
 /// The lines in which a client stands.
 #[derive(Debug, Default)]
 pub(crate) struct ParkedWatcher {
-    /// By lock, where the next parked message is announced.
-    lines: Mutex<HashMap<LockName, UnboundedSender<Parked>>>,
+    lines: Mutex<Lines<Parked>>,
     /// Told when somebody waits for messages, or is done with one.
     room: Notify,
+}
+
+/// By lock, where the next parked message is announced.
+#[derive(Debug)]
+struct Lines<T>(HashMap<LockName, UnboundedSender<T>>);
+
+impl<T> Default for Lines<T> {
+    fn default() -> Self {
+        Self(HashMap::new())
+    }
+}
+
+impl<T> Lines<T> {
+    /// Announces one to whoever stands in the line of this lock. If nobody does, the line begins with it, and those that
+    /// ended are forgotten.
+    fn join(&mut self, lock: &LockName, one: T) -> Option<(T, UnboundedReceiver<T>)> {
+        let one = match self.0.get(lock) {
+            Some(line) => line.send(one).err()?.0,
+            None => one,
+        };
+        self.0.retain(|_, line| !line.is_closed());
+        let (announce, arriving) = unbounded_channel();
+        self.0.insert(lock.clone(), announce);
+        Some((one, arriving))
+    }
 }
 
 /// A message that is parked, and until when it may be.
@@ -134,18 +158,9 @@ impl Parked {
 
 impl Attend for ParkedWatcher {
     fn attend(&self, fetcher: &Arc<Fetcher>, lock: &LockName, id: MessageId, since: LeaseInstant, at_most: Delay) {
-        let mut parked = Parked { fetcher: Arc::clone(fetcher), id, until: since.after(at_most.get() + RETURNING) };
-        let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(line) = lines.get(lock) {
-            match line.send(parked) {
-                Ok(()) => return,
-                Err(unsent) => parked = unsent.0,
-            }
-        }
-        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
-        lines.retain(|_, line| !line.is_closed());
-        let (announce, arriving) = unbounded_channel();
-        lines.insert(lock.clone(), announce);
+        let parked = Parked { fetcher: Arc::clone(fetcher), id, until: since.after(at_most.get() + RETURNING) };
+        let begun = self.lines.lock().unwrap_or_else(PoisonError::into_inner).join(lock, parked);
+        let (Some((parked, arriving)), Ok(runtime)) = (begun, tokio::runtime::Handle::try_current()) else { return };
         let lock = Lock::new(Arc::clone(&fetcher.local_queues), Ok(lock.clone()))
             .fixed_ttl(fetcher.remote.shared.config.parked_turn);
         runtime.spawn(attend(Arc::clone(fetcher), lock, Line { parked: VecDeque::from([parked]), arriving }));
@@ -249,4 +264,24 @@ async fn give(guard: LockGuard, line: &mut Line, room: &Notify) {
         }
     }
     drop(LooseHold::new(&shared, turn));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_is_joined_while_somebody_stands_in_it_and_forgotten_afterwards() {
+        let (mut lines, [a, b, c]) = (Lines::default(), ["a", "b", "c"].map(|name| LockName::new(name).unwrap()));
+        let (first, mut line_of_a) = lines.join(&a, 1).expect("it begins");
+        let (_, _line_of_b) = lines.join(&b, 2).expect("each lock has its own");
+        assert!(lines.join(&a, 3).is_none());
+        assert_eq!((first, line_of_a.try_recv().ok(), line_of_a.try_recv().ok()), (1, Some(3), None));
+        line_of_a.close();
+        let (again, line_of_a) = lines.join(&a, 4).expect("it begins anew");
+        assert_eq!((again, lines.0.len()), (4, 2));
+        drop(line_of_a);
+        let (_, _line_of_c) = lines.join(&c, 5).expect("it begins");
+        assert!(lines.0.len() == 2 && !lines.0.contains_key(&a), "one that ended is not kept");
+    }
 }

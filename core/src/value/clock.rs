@@ -114,15 +114,21 @@ mod suspend {
 
     /// The time since boot, suspend included.
     pub(crate) fn since_boot() -> Duration {
-        span(clock_gettime(ClockId::Boottime))
+        let time = span(clock_gettime(ClockId::Boottime));
+        #[cfg(test)]
+        let time = time + super::tests::suspended();
+        time
+    }
+
+    /// The time since boot, suspend not included.
+    fn awake_since_boot() -> Duration {
+        span(clock_gettime(ClockId::Monotonic))
     }
 
     /// What passes between the readings widens the bounds; a reading that was interrupted is repeated a few times.
     fn so_far() -> Bounds {
         let read = || {
-            let before = span(clock_gettime(ClockId::Monotonic));
-            let boot = since_boot();
-            let after = span(clock_gettime(ClockId::Monotonic));
+            let (before, boot, after) = (awake_since_boot(), since_boot(), awake_since_boot());
             Bounds { least: boot.saturating_sub(after), most: boot.saturating_sub(before) }
         };
         let mut bounds = read();
@@ -167,7 +173,7 @@ mod suspend {
             return Duration::ZERO;
         }
         let boot = since_boot();
-        let least = boot.saturating_sub(span(clock_gettime(ClockId::Monotonic)));
+        let least = boot.saturating_sub(awake_since_boot());
         beyond_noise(least.saturating_sub(at_start().suspended.most))
     }
 
@@ -178,8 +184,8 @@ mod suspend {
             return Duration::ZERO;
         }
         let start = at_start().suspended;
-        let monotonic = span(clock_gettime(ClockId::Monotonic));
-        let most = since_boot().saturating_sub(monotonic);
+        let awake = awake_since_boot();
+        let most = since_boot().saturating_sub(awake);
         match beyond_noise(most.saturating_sub(start.least)) {
             Duration::ZERO => Duration::ZERO,
             _ => beyond_noise(so_far().most.saturating_sub(start.least)),
@@ -222,7 +228,40 @@ pub(crate) fn until_wall_clock(at: SystemTime) -> Duration {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+
     use super::*;
+
+    thread_local! {
+        static SUSPENDED: Cell<Duration> = const { Cell::new(Duration::ZERO) };
+    }
+
+    /// For how long this thread pretends that the machine was suspended.
+    pub(super) fn suspended() -> Duration {
+        SUSPENDED.get()
+    }
+
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    #[tokio::test(start_paused = true)]
+    async fn time_in_suspend_counts_and_the_noise_of_two_clocks_does_not() {
+        let noise = Duration::from_millis(1);
+        // The nearest of some: other work may come between the readings of the clocks.
+        let nearest = || {
+            let all: [_; 10] = std::array::from_fn(|_| (LeaseInstant::now(), LeaseInstant::before_send()));
+            (all.map(|one| one.0).into_iter().min().unwrap(), all.map(|one| one.1).into_iter().max().unwrap())
+        };
+        let (first, _) = nearest();
+        SUSPENDED.set(noise / 2);
+        assert_eq!(nearest(), (first, first), "it may be the time between two readings");
+        for slept in [2 * noise, Duration::from_secs(7), Duration::from_secs(100_000)] {
+            SUSPENDED.set(slept);
+            let (now, before_send) = nearest();
+            let passed = now.since(first);
+            assert!(passed >= slept && passed < slept + noise, "a lease may have ended: {passed:?} of {slept:?}");
+            let passed = before_send.since(first);
+            assert!(passed <= slept && passed + noise > slept, "a lease begins no later: {passed:?} of {slept:?}");
+        }
+    }
 
     #[tokio::test(start_paused = true)]
     async fn follows_the_paused_clock() {

@@ -484,7 +484,7 @@ async fn a_vote_that_another_node_cast_for_a_waiter_costs_it_no_place() {
 #[tokio::test(start_paused = true)]
 async fn a_quorum_is_not_believed_in_while_a_node_that_votes_elsewhere_is_not_heard() {
     use tenure_core::driver::{Electorate, QuorumNode as _};
-    let world = World::over((0..5).map(|_| tenure_memory::MemoryDriver::new()).collect());
+    let world = World::over((0..5).map(|_| MemoryDriver::new()).collect());
     let elsewhere = Electorate::of(["other"]);
     for node in [3, 4] {
         world.stores[node].enroll(&elsewhere).await.unwrap();
@@ -516,7 +516,7 @@ async fn a_quorum_is_not_believed_in_while_a_node_that_votes_elsewhere_is_not_he
 
 #[tokio::test(start_paused = true)]
 async fn a_quorum_of_one_leaves_no_work_behind() {
-    let world = World::over(vec![tenure_memory::MemoryDriver::new()]);
+    let world = World::over(vec![MemoryDriver::new()]);
     world.grant(&world.waiter()).await;
     assert_eq!(world.shared.background.len(), 0, "everybody was heard");
     let elections = world.shared.elections.read();

@@ -1,3 +1,5 @@
+//! A cluster over servers in memory: what is followed, remembered and looked at, and when.
+
 use super::*;
 use crate::dial::scene::{Mood, Scene, listener, server};
 

@@ -1,3 +1,5 @@
+//! A link over a server in memory: when it is replaced and tried, and how long a request waits for it.
+
 use tokio::time::sleep;
 
 use super::*;

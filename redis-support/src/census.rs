@@ -116,9 +116,9 @@ mod tests {
     use crate::config::{Address, RedisConfig, Topology};
     use crate::dial::scene::{Scene, server};
     use crate::keyspace::{ClientId, Keyspace};
+    use crate::link::WakeLink;
     use crate::remote::Remote;
     use crate::settings::RedisSettings;
-    use crate::wake::WakeLink;
 
     fn bytes(text: impl Into<Vec<u8>>) -> Reply {
         Reply::Bytes(text.into())

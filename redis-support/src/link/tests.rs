@@ -1,5 +1,6 @@
-//! A link over a server in memory: when it is replaced and tried, and how long a request waits for it.
+//! A link over a server in memory: when it is replaced and tried, how long a request waits for it, and whom it wakes.
 
+use tenure_core::driver::Signal;
 use tokio::time::sleep;
 
 use super::*;
@@ -361,4 +362,46 @@ async fn one_that_follows_the_primary_leaves_the_old_one_and_waits_for_the_new_o
     settled().await;
     assert!(link.is_up(), "news end the pause");
     assert_eq!(scene.connections(&b), 1);
+}
+
+// Who is woken by what comes on it.
+
+#[tokio::test]
+async fn only_the_waiter_named_is_woken() {
+    let wake = WakeLink::default();
+    let (one, two) = (OwnerToken::random(), OwnerToken::random());
+    let (mut first, mut second) = (wake.router().register(one), wake.router().register(two));
+    for payload in [b"".as_slice(), b"\xff", b"not a token", OwnerToken::random().expose().as_ref()] {
+        wake.deliver(payload);
+    }
+    wake.deliver(one.expose().as_ref());
+    assert!(timeout(Duration::from_secs(5), first.next()).await.is_ok());
+    // News of a form that this version does not know are a reason to ask.
+    for rest in ["", "news", "1;2;3", "-1;2;3;4"] {
+        wake.deliver(format!("{};{rest}", one.expose().as_str()).as_bytes());
+        assert_eq!(timeout(Duration::from_secs(5), first.next()).await.unwrap(), Signal::Wake, "{rest}");
+    }
+    assert!(timeout(Duration::ZERO, second.next()).await.is_err());
+    wake.link_up();
+    assert!(timeout(Duration::from_secs(5), second.next()).await.is_ok());
+    // What comes behind a gap may be by another clock than what was said before.
+    let news = format!("{};9;1;2000;8", two.expose().as_str());
+    wake.deliver(news.as_bytes());
+    assert!(matches!(second.next().await, Signal::Handed(_)));
+    wake.link_cut();
+    wake.deliver(news.as_bytes());
+    assert_eq!(second.next().await, Signal::Wake);
+}
+
+#[tokio::test]
+async fn watchers_of_a_queue_are_woken_by_its_name() {
+    let wake = WakeLink::default();
+    let (one, other) = (QueueName::new("a\0!").unwrap(), QueueName::new("b").unwrap());
+    let (mut first, mut second) = (wake.queues().register(&one), wake.queues().register(&other));
+    wake.deliver(b"!");
+    wake.deliver(b"!a\0!");
+    assert!(timeout(Duration::from_secs(5), first.next()).await.is_ok());
+    assert!(timeout(Duration::ZERO, second.next()).await.is_err());
+    wake.link_up();
+    assert!(timeout(Duration::from_secs(5), second.next()).await.is_ok());
 }

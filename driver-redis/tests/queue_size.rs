@@ -7,7 +7,7 @@ mod common;
 use std::time::Duration;
 
 use common::queue::{delay, key, message, queue, up_to};
-use common::{Client, server};
+use common::{Client, calls, server};
 use tenure_core::ErrorKind;
 use tenure_core::driver::{
     Attempts, DeadSelection, Delay, DelayQueue, DelayQueueExt as _, Due, Exchanged, NewMessage, Next, Payload, Rest,
@@ -172,14 +172,13 @@ async fn a_limit_costs_a_short_script_also_with_many_in_flight() {
     while got < 10_000 {
         got += q.receive(&up_to(&flying, 256)).await.unwrap().deliveries.len();
     }
-    server.cli(&["CONFIG", "SET", "slowlog-log-slower-than", "200"]).unwrap();
-    server.cli(&["SLOWLOG", "RESET"]).unwrap();
+    let (costs, before) = (Costs::of(&server), calls(&server, "evalsha"));
+    let start = costs.cpu();
     q.limit(&flying, &QueueLimits::none().in_flight(10_000).unwrap()).await.unwrap();
-    let steps = server.cli(&["SLOWLOG", "GET", "100"]).unwrap();
-    let micros = steps.items().iter().map(|step| step.items()[2].int().unwrap());
-    let longest = Duration::from_micros(micros.max().unwrap() as u64);
-    println!("limit with 10,000 in flight: {} scripts over 200 us, the longest {longest:?}", steps.items().len());
-    assert!(longest < MEDIAN, "{longest:?}");
+    let (spent, scripts) = (costs.cpu() - start, calls(&server, "evalsha") - before);
+    println!("limit with 10,000 in flight: {spent:?} of processor time, {scripts} scripts");
+    assert!(scripts >= 10, "each counts 1,000 messages, or a few more");
+    assert!(spent / u32::try_from(scripts).unwrap() < MEDIAN, "{spent:?} for {scripts} scripts");
     fill(&*q, &flying, 1, &small()).await;
     assert!(q.receive(&up_to(&flying, 1)).await.unwrap().deliveries.is_empty(), "all were counted");
 }

@@ -156,15 +156,15 @@ pub(crate) fn look(
                     return misconfigured(format!("the server is version {version}, the oldest supported is 6.2"));
                 }
             }
-            // It tells the version of Redis that it is like as well, before this one.
+            // Valkey tells the version of Redis that it is like as well, before this one, and its mode by another name.
             ("valkey_version", version) => {
                 notes.server = Some(one_line(format!("Valkey {version}").into(), LONGEST_REMARK).into_owned());
             }
             ("run_id", id) if !id.is_empty() => notes.run_id = Some(id.to_owned()),
-            ("redis_mode", "cluster") if placement != Placement::Slots => {
+            ("redis_mode" | "server_mode", "cluster") if placement != Placement::Slots => {
                 return misconfigured("the server is a node of a cluster, and was addressed as a single one".into());
             }
-            ("redis_mode", "sentinel") => {
+            ("redis_mode" | "server_mode", "sentinel") => {
                 return misconfigured(
                     "the server is a sentinel: it knows where the primary is, but keeps no data".into(),
                 );
@@ -281,7 +281,9 @@ mod tests {
         for (info, word) in [
             ("redis_version:6.0.16\r\n", "6.0.16"),
             ("redis_mode:cluster\r\n", "cluster"),
+            ("server_mode:cluster\r\n", "cluster"),
             ("redis_mode:sentinel\r\n", "sentinel"),
+            ("server_mode:sentinel\r\n", "sentinel"),
             ("role:slave\r\n", "replica"),
             ("maxmemory:0\r\nmaxmemory_policy:volatile-lru\r\n", "volatile-lru"),
         ] {

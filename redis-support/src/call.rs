@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 use tenure_core::driver::{
     AcquireRequest, Ballot, Electorate, Handing, Hold, Queueing, ReentrantEntry, ReentrantHold, Ttl,
 };
-use tenure_core::{FenceFloor, FencingToken, LockName, OwnerId, OwnerToken};
+use tenure_core::{FenceFloor, FencingToken, LockName, OwnerId, OwnerToken, TokenText};
 
 use crate::keyspace::Keyspace;
 use crate::script::{self, ArgList, Script, ScriptCall};
@@ -71,14 +71,15 @@ impl Calls {
 
     pub(crate) fn vote(&self, ballot: &Ballot) -> ScriptCall {
         let request = &ballot.request;
+        let token = request.token.expose();
         let mut keys = ArgList::with_capacity(7);
         self.keys.push_lock(&mut keys, &request.name);
         self.keys.push_own_fence(&mut keys, &request.name);
-        self.keys.push_tombstone(&mut keys, &request.name, &request.token);
+        self.keys.push_tombstone(&mut keys, &request.name, &token);
         self.keys.push_queue(&mut keys, &request.name);
         self.keys.push_electorate(&mut keys);
         let mut args = ArgList::with_capacity(8);
-        args.push(request.token.expose());
+        args.push(token);
         args.push_number(request.ttl.as_millis());
         self.push_wait(&mut args, request, false);
         args.push_number(ballot.proposal.map_or(0, FencingToken::get));
@@ -111,13 +112,14 @@ impl Calls {
     }
 
     fn take(&self, script: &'static Script, request: &AcquireRequest, direct: bool) -> ScriptCall {
+        let token = request.token.expose();
         let mut keys = ArgList::with_capacity(6);
         self.keys.push_lock(&mut keys, &request.name);
         self.keys.push_fence(&mut keys, &request.name);
-        self.keys.push_tombstone(&mut keys, &request.name, &request.token);
+        self.keys.push_tombstone(&mut keys, &request.name, &token);
         self.keys.push_queue(&mut keys, &request.name);
         let mut args = ArgList::with_capacity(4);
-        args.push(request.token.expose());
+        args.push(token);
         args.push_number(request.ttl.as_millis());
         self.push_wait(&mut args, request, direct);
         ScriptCall { script, keys, args }
@@ -206,12 +208,13 @@ impl Calls {
     }
 
     fn undo(&self, script: &'static Script, name: &LockName, token: &OwnerToken) -> ScriptCall {
+        let token = token.expose();
         let mut args = ArgList::with_capacity(5);
-        args.push(token.expose());
-        self.keys.push_member(&mut args, token);
+        args.push(token);
+        self.keys.push_member(&mut args, &token);
         args.push_number(self.settings.tombstone.as_millis() as u64); // at most an hour
         args.push(&self.turn);
-        ScriptCall { script, keys: self.turn_keys(name, Some(token)), args }
+        ScriptCall { script, keys: self.turn_keys(name, Some(&token)), args }
     }
 
     pub(crate) fn renew(&self, ttl: Ttl, holds: &[&Hold]) -> ScriptCall {
@@ -264,7 +267,7 @@ impl Calls {
     }
 
     /// The keys of a script that may give the turn to the next waiter; with the tombstone of a token, if it undoes one.
-    fn turn_keys(&self, name: &LockName, undone: Option<&OwnerToken>) -> ArgList {
+    fn turn_keys(&self, name: &LockName, undone: Option<&TokenText>) -> ArgList {
         let mut keys = ArgList::with_capacity(6);
         self.keys.push_lock(&mut keys, name);
         if let Some(token) = undone {

@@ -28,7 +28,7 @@ mod queues;
 
 use std::ops::RangeInclusive;
 
-use tenure_core::{LockName, OwnerToken};
+use tenure_core::{LockName, OwnerToken, TokenText};
 
 use crate::script::ArgList;
 use crate::settings::{FenceScope, Prefix, RedisSettings};
@@ -122,9 +122,9 @@ impl Keyspace {
     }
 
     /// A waiter's member in the queue: its token, and where it listens.
-    pub(crate) fn push_member(&self, args: &mut ArgList, token: &OwnerToken) {
+    pub(crate) fn push_member(&self, args: &mut ArgList, token: &TokenText) {
         args.push_with(|out| {
-            out.extend_from_slice(token.expose().as_ref());
+            out.extend_from_slice(token.as_ref());
             out.push(b'@');
             out.extend_from_slice(self.client.0.as_bytes());
         });
@@ -148,10 +148,10 @@ impl Keyspace {
     }
 
     /// The memory that `token` was abandoned.
-    pub(crate) fn push_tombstone(&self, keys: &mut ArgList, name: &LockName, token: &OwnerToken) {
+    pub(crate) fn push_tombstone(&self, keys: &mut ArgList, name: &LockName, token: &TokenText) {
         keys.push_with(|out| {
             self.side(out, name, b":x:");
-            out.extend_from_slice(token.expose().as_ref());
+            out.extend_from_slice(token.as_ref());
         });
     }
 
@@ -219,10 +219,21 @@ impl Keyspace {
     }
 }
 
+/// Which bytes stand for themselves. A table, as each name is looked at for every key of every request.
+const PLAIN: [bool; 256] = {
+    let mut plain = [false; 256];
+    let mut byte = 0x21;
+    while byte < 0x7f {
+        plain[byte] = !matches!(byte as u8, b'{' | b'}' | b'%');
+        byte += 1;
+    }
+    plain
+};
+
 /// Writes a name so that it holds no brace and no byte that is hard to read.
 fn encode(out: &mut Vec<u8>, name: &[u8]) {
     const HEX: &[u8; 16] = b"0123456789ABCDEF";
-    let is_plain = |byte: &u8| !matches!(byte, b'{' | b'}' | b'%' | 0..=0x20 | 0x7f..);
+    let is_plain = |byte: &u8| PLAIN[usize::from(*byte)];
     if name.iter().all(is_plain) {
         return out.extend_from_slice(name);
     }
@@ -288,9 +299,9 @@ mod tests {
         let keys = spelled(|keys| {
             space.push_lock(keys, &name);
             space.push_fence(keys, &name);
-            space.push_tombstone(keys, &name, &token);
+            space.push_tombstone(keys, &name, &token.expose());
             space.push_queue(keys, &name);
-            space.push_member(keys, &token);
+            space.push_member(keys, &token.expose());
         });
         let golden = [
             "tenure:orders/42",

@@ -87,7 +87,7 @@ mod tests {
             space.push_lock(keys, &lock);
             space.push_queue(keys, &lock);
             space.push_fence(keys, &lock);
-            space.push_tombstone(keys, &lock, &OwnerToken::random());
+            space.push_tombstone(keys, &lock, &OwnerToken::random().expose());
         });
         assert!(keys.iter().all(|key| !locks.contains(key)));
         assert!(spelled(|keys| space.push_dq_signs(keys, &queue)).iter().all(|key| keys.contains(key)));

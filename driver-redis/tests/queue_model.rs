@@ -98,7 +98,7 @@ fn random_operations_answer_as_in_memory() {
 }
 
 /// Seeds that once found a difference.
-const ONCE_DIFFERENT: &[u64] = &[1_000_812];
+const ONCE_DIFFERENT: &[u64] = &[1_000_812, 11_160];
 
 #[test]
 fn seeds_that_once_differed_agree() {

@@ -115,10 +115,12 @@ impl QueueState {
         let waiting = self.waiting.iter().filter(old).take(max);
         let held = self.keys.values().flat_map(|keyed| keyed.held.iter().filter(old).take(max));
         let ended = self.leased.range(..=(now, u64::MAX)).filter(old).take(max);
-        let mut soonest: Vec<_> = waiting.chain(held).chain(ended).copied().collect();
+        let free = waiting.chain(ended).map(|(due, number)| (*due, false, *number));
+        // Of those that are due at the same moment, the held ones are the last, as in Redis.
+        let mut soonest: Vec<_> = free.chain(held.map(|(due, number)| (*due, true, *number))).collect();
         soonest.sort_unstable();
         soonest.truncate(max);
-        soonest.iter().for_each(|(_, number)| self.remove(*number, None));
+        soonest.iter().for_each(|(_, _, number)| self.remove(*number, None));
         let next = (soonest.len() == max).then_some(PurgePlace { newest, at: 0 });
         PurgeStep::new(soonest.len() as u64, next)
     }

@@ -27,7 +27,6 @@ impl Census for EtcdDriver {
     }
 
     async fn held(&self, prefix: &[u8], from: Option<&CensusPlace>, max: usize) -> Result<HeldPage> {
-        self.inner.link.ensure_open()?;
         self.inner.held(prefix, from, max.min(MOST)).await.map_err(of_a_read)
     }
 }

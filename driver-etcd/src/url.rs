@@ -96,6 +96,7 @@ mod tests {
     #[test]
     fn urls_say_everything() {
         let config = parse("etcd://u%40x:p%3Aw@a,b:1,[::1]:2/?prefix=x/y&max_waiters=7&max_depth=9").unwrap();
+        assert!(parse(&format!("etcd://a/?prefix={}", "x".repeat(128))).is_ok());
         let endpoints = ["a:2379", "b:1", "[::1]:2"].map(String::from);
         assert!(config.members == Members::Endpoints(endpoints.into()));
         assert_eq!(config.user, Some(("u@x".into(), "p:w".into())));
@@ -115,6 +116,7 @@ mod tests {
             "etcd://user@a",
             "etcd://a/?prefix=",
             "etcd://a/?prefix=%zz",
+            &format!("etcd://a/?prefix={}", "x".repeat(129)),
             "etcd://a/?unknown=1",
             "etcd://a/?max_waiters=0",
             "etcd://a/?max_waiters=x",

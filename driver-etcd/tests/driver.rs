@@ -3,7 +3,7 @@
 mod common;
 
 use common::*;
-use tenure_core::driver::{Begun, DistributedLock as _, ForceReleased, Released, Renewed, Ttl};
+use tenure_core::driver::{Begun, Census as _, DistributedLock as _, ForceReleased, Released, Renewed, Ttl};
 use tenure_core::{ErrorKind, OwnerToken};
 
 #[tokio::test]
@@ -157,6 +157,7 @@ async fn a_closed_driver_says_so() {
     let error = driver.acquire(&request(&name("closed"), OwnerToken::random(), 5)).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Closed);
     assert_eq!(driver.ping().await.unwrap_err().kind(), ErrorKind::Closed);
+    assert_eq!(driver.held(b"", None, 10).await.unwrap_err().kind(), ErrorKind::Closed);
 }
 
 #[tokio::test]

@@ -129,6 +129,19 @@ async fn a_lock_that_was_not_taken_for_a_new_base_leaves_nothing_behind() {
     left(&mut etcd, 0, 0).await;
 }
 
+/// What a client knows is older than what another one made of the base since.
+#[tokio::test]
+async fn a_base_that_was_deleted_is_made_anew_beyond_the_clock() {
+    let cluster = server();
+    let (older, newer) = (driver(&cluster), driver(&cluster));
+    of_lock(&older).await;
+    tokio::time::sleep(std::time::Duration::from_micros(3 * LAG)).await;
+    let last = of_lock(&newer).await;
+    raw(&cluster).await.delete(KEY, None).await.unwrap();
+    let next = of_lock(&older).await;
+    assert!(next > last, "{next} after {last}");
+}
+
 #[tokio::test]
 async fn a_base_that_is_damaged_grants_nothing_and_is_named() {
     let cluster = server();

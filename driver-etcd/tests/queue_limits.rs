@@ -128,6 +128,21 @@ async fn a_rate_is_kept_over_clients_that_take_from_each_other() {
 }
 
 #[tokio::test]
+async fn who_waits_for_a_rate_does_not_wait_for_a_place() {
+    let cluster = server();
+    let driver = driver(&cluster);
+    driver.limit(&queue(), &in_flight(10).rate(Rate::new(1, SECOND).unwrap())).await.unwrap();
+    push(&driver, 2).await;
+    let received = receive(&driver, 2, MINUTE).await;
+    assert_eq!(received.deliveries.len(), 1);
+    match received.next {
+        Next::Now => {}
+        Next::In(left) => assert!(left <= 2 * SECOND, "{left:?}, though nine places are free"),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
 async fn a_clock_that_was_far_ahead_stops_a_rate_for_a_moment_only() {
     let cluster = server();
     let (driver, mut etcd) = (driver(&cluster), raw(&cluster).await);

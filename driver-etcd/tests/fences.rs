@@ -135,7 +135,7 @@ async fn a_base_that_was_deleted_is_made_anew_beyond_the_clock() {
     let cluster = server();
     let (older, newer) = (driver(&cluster), driver(&cluster));
     of_lock(&older).await;
-    tokio::time::sleep(std::time::Duration::from_micros(3 * LAG)).await;
+    tokio::time::sleep(std::time::Duration::from_micros(3 * LAG)).await; // a base that lags less is not raised
     let last = of_lock(&newer).await;
     raw(&cluster).await.delete(KEY, None).await.unwrap();
     let next = of_lock(&older).await;

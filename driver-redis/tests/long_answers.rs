@@ -39,6 +39,6 @@ async fn an_answer_without_end_is_given_up_when_it_is_longer_than_any() {
         let error = client.lock("a").try_acquire().await.unwrap_err();
         assert!(matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::Indeterminate), "{error}");
         assert!(peak() < MOST, "{link:?} of protocol {protocol}: {} MiB", peak() >> 20);
-        client.close(12 * LIMIT).await.unwrap(); // what is left to undo waits for a link anew
+        client.close(12 * LIMIT).await.unwrap(); // what is left to undo waits for a new link
     }
 }

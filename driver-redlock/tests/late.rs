@@ -5,10 +5,37 @@ mod common;
 use std::time::Duration;
 
 use common::{Nodes, TTL, attempt, busy, grant, hold, quiet, refused, waiter};
-use tenure_core::driver::{Acquisition, Ballot, DistributedLock, Electorate, Queueing, QuorumNode, Released, Vote};
-use tenure_core::{ErrorKind, FencingToken};
+use tenure_core::driver::{
+    AcquireRequest, Acquisition, Ballot, DistributedLock, Electorate, Queueing, QuorumNode, Released, Vote,
+};
+use tenure_core::{ErrorKind, FencingToken, Result};
 use tenure_memory::Operation;
+use tenure_redlock::Redlock;
+use tokio::task::JoinHandle;
 use tokio::time::{advance, sleep};
+
+/// Asks in a task of its own.
+fn asking(driver: &Redlock, request: &AcquireRequest) -> JoinHandle<Result<Acquisition>> {
+    let (driver, request) = (driver.clone(), request.clone());
+    tokio::spawn(async move { driver.acquire(&request).await })
+}
+
+/// A waiter for a lock that another client has given back meanwhile.
+async fn first_in_line(nodes: &Nodes, driver: &Redlock) -> AcquireRequest {
+    let ((other, _), held, request) = (nodes.client(), attempt("a"), waiter("a"));
+    grant(&other, &held).await;
+    busy(driver, &request).await;
+    assert_eq!(other.release(&hold(&held)).await.unwrap(), Released::Released);
+    quiet(&other).await;
+    request
+}
+
+/// A counter that is ahead at one node: the others have to be raised to it.
+async fn ahead_at(nodes: &Nodes, node: usize) {
+    let ballot = Ballot::new(attempt("a"), Electorate::of(["n0", "n1", "n2"])).with_proposal(FencingToken::new(50));
+    nodes.0[node].vote(&ballot).await.unwrap();
+    nodes.0[node].release(&hold(&ballot.request)).await.unwrap();
+}
 
 #[tokio::test(start_paused = true)]
 async fn a_vote_that_arrives_after_its_election_was_lost_is_refused() {
@@ -43,10 +70,7 @@ async fn a_token_that_is_abandoned_while_it_is_asked_for_is_not_reported_won() {
     let (driver, links) = nodes.client();
     links.iter().for_each(|link| link.faults().delay_reply(Operation::Acquire, Duration::from_millis(50)));
     let request = attempt("a");
-    let asking = tokio::spawn({
-        let (driver, request) = (driver.clone(), request.clone());
-        async move { driver.acquire(&request).await }
-    });
+    let asking = asking(&driver, &request);
     sleep(Duration::from_millis(20)).await;
     driver.abandon(&hold(&request)).await.unwrap();
     let answer = asking.await.unwrap();
@@ -61,13 +85,7 @@ async fn a_token_that_is_abandoned_while_it_is_asked_for_is_not_reported_won() {
 async fn a_lease_that_an_earlier_request_took_at_an_unknown_time_is_not_counted_as_new() {
     let nodes = Nodes::new(3);
     let (driver, _) = nodes.client();
-    let (other, _) = nodes.client();
-    let held = attempt("a");
-    grant(&other, &held).await;
-    let request = waiter("a");
-    busy(&driver, &request).await;
-    other.release(&hold(&held)).await.unwrap();
-    quiet(&other).await;
+    let request = first_in_line(&nodes, &driver).await;
     let mut taken = 0;
     for node in &nodes.0 {
         let again = request.clone().with_queue(Queueing::None);
@@ -87,15 +105,9 @@ async fn a_raise_that_finds_the_node_gone_is_no_acknowledgement() {
     let nodes = Nodes::new(3);
     let (driver, links) = nodes.client_with(|builder| builder.proposals(|| None));
     links[2].faults().outage();
-    let electorate = Electorate::of(["n0", "n1", "n2"]);
-    let ahead = Ballot::new(attempt("a"), electorate).with_proposal(FencingToken::new(50));
-    nodes.0[1].vote(&ahead).await.unwrap();
-    nodes.0[1].release(&hold(&ahead.request)).await.unwrap();
+    ahead_at(&nodes, 1).await;
     links[0].faults().delay(Operation::Raise, Duration::from_millis(50));
-    let asking = tokio::spawn({
-        let driver = driver.clone();
-        async move { driver.acquire(&attempt("a")).await }
-    });
+    let asking = asking(&driver, &attempt("a"));
     sleep(Duration::from_millis(20)).await;
     nodes.0[0].faults().expire("a").unwrap();
     let answer = asking.await.unwrap();
@@ -103,13 +115,6 @@ async fn a_raise_that_finds_the_node_gone_is_no_acknowledgement() {
     quiet(&driver).await;
     let released = [0, 1].map(|node: usize| links[node].faults().calls(Operation::Release));
     assert_eq!(released, [0, 1], "it is given back where it was");
-}
-
-/// A counter that is ahead at one node: the others have to be raised to it.
-async fn ahead_at(nodes: &Nodes, node: usize) {
-    let ballot = Ballot::new(attempt("a"), Electorate::of(["n0", "n1", "n2"])).with_proposal(FencingToken::new(50));
-    nodes.0[node].vote(&ballot).await.unwrap();
-    nodes.0[node].release(&hold(&ballot.request)).await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
@@ -140,18 +145,9 @@ async fn nodes_that_cannot_be_raised_are_named() {
 async fn what_is_granted_to_a_token_that_was_released_meanwhile_is_given_back() {
     let nodes = Nodes::new(3);
     let (driver, links) = nodes.client();
-    let (other, _) = nodes.client();
-    let held = attempt("a");
-    grant(&other, &held).await;
-    let request = waiter("a");
-    busy(&driver, &request).await;
-    assert_eq!(other.release(&hold(&held)).await.unwrap(), Released::Released);
-    quiet(&other).await;
+    let request = first_in_line(&nodes, &driver).await;
     links.iter().for_each(|link| link.faults().delay_reply(Operation::Acquire, Duration::from_millis(50)));
-    let asking = tokio::spawn({
-        let (driver, request) = (driver.clone(), request.clone());
-        async move { driver.acquire(&request).await }
-    });
+    let asking = asking(&driver, &request);
     sleep(Duration::from_millis(20)).await;
     driver.release(&hold(&request)).await.unwrap();
     assert_eq!(nodes.held("a").await, 0);
@@ -164,11 +160,6 @@ async fn what_is_granted_to_a_token_that_was_released_meanwhile_is_given_back() 
 async fn a_waiter_of_a_quorum_of_one_has_it_by_the_one_vote() {
     let nodes = Nodes::new(1);
     let (driver, _) = nodes.client();
-    let (other, _) = nodes.client();
-    let held = attempt("a");
-    grant(&other, &held).await;
-    let request = waiter("a");
-    busy(&driver, &request).await;
-    other.release(&hold(&held)).await.unwrap();
+    let request = first_in_line(&nodes, &driver).await;
     grant(&driver, &request).await;
 }

@@ -114,7 +114,7 @@ fn read(place: &CensusPlace) -> Result<(u64, String)> {
 mod tests {
     use super::*;
     use crate::config::{Address, RedisConfig, Topology};
-    use crate::dial::scene::{Scene, server};
+    use crate::dial::scene::{Scene, server, slot_map};
     use crate::keyspace::{ClientId, Keyspace};
     use crate::link::WakeLink;
     use crate::remote::Remote;
@@ -137,16 +137,11 @@ mod tests {
         servers: &[Address],
         scan: impl Fn(&Address, u64) -> (u64, Vec<&'static str>) + Send + Sync + 'static,
     ) -> (Scene, RedisLocks<Remote<Scene>>) {
-        let (scene, share) = (Scene::new(), slot::COUNT / u16::try_from(servers.len()).unwrap());
-        let range = |(at, node): (usize, &Address)| {
-            let Address::Tcp { host, port } = node else { panic!("{node}") };
-            let (from, last) = (i64::from(share) * i64::try_from(at).unwrap(), at + 1 == servers.len());
-            let to = if last { i64::from(slot::COUNT) - 1 } else { from + i64::from(share) - 1 };
-            let node = Reply::Array(vec![bytes(host.as_str()), Reply::Int(i64::from(*port))]);
-            Reply::Array(vec![Reply::Int(from), Reply::Int(to), node])
-        };
-        let map = Reply::Array(servers.iter().enumerate().map(range).collect());
-        let known = keys();
+        let (scene, known, (last, others)) = (Scene::new(), keys(), servers.split_last().unwrap());
+        let share = slot::COUNT / u16::try_from(servers.len()).unwrap();
+        let mut shares: Vec<_> = others.iter().map(|node| (node, share)).collect();
+        shares.push((last, slot::COUNT - share * u16::try_from(others.len()).unwrap()));
+        let map = slot_map(&shares);
         scene.answers(move |at, command| {
             let words: Vec<&str> = command.split(' ').collect();
             match words[..] {

@@ -226,16 +226,23 @@ impl Lease {
 
     /// From now on it is to be left standing until then.
     pub(super) fn stand(&self, token: &OwnerToken, until: LeaseInstant) {
-        if self.change(token, |_| {}) {
-            self.lock().seldom().least = Some(until); // of one that has ended nothing stands
+        if let Some(mut state) = self.live(token) {
+            state.seldom().least = Some(until); // of one that has ended nothing stands
         }
     }
 
     /// Changes the entry of this token; `false` if it has ended.
     fn change(&self, token: &OwnerToken, change: impl FnOnce(&mut Entry)) -> bool {
+        let mut state = self.live(token);
+        let entry = state.as_mut().and_then(|state| state.entries.iter_mut().find(|entry| entry.token == *token));
+        entry.map(change).is_some()
+    }
+
+    /// What the lease knows, unless the entry of this token has ended.
+    fn live(&self, token: &OwnerToken) -> Option<MutexGuard<'_, State>> {
         let mut state = self.lock();
         let live = matches!(self.observe(&mut state), HoldState::Held | HoldState::Suspect);
-        state.entries.iter_mut().find(|entry| live && entry.token == *token).map(change).is_some()
+        (live && state.entries.iter().any(|entry| entry.token == *token)).then_some(state)
     }
 
     /// The token of who holds it, of several entries the first one's; `None` once its end was seen to.

@@ -1,7 +1,7 @@
 //! A cluster over servers in memory: what is followed, remembered and looked at, and when.
 
 use super::*;
-use crate::dial::scene::{Mood, Scene, listener, server};
+use crate::dial::scene::{Mood, Scene, listener, server, slot_map};
 
 #[test]
 fn a_map_is_read() {
@@ -49,20 +49,6 @@ const fn ms(count: u64) -> Duration {
 
 const GET: Request<'_> = Request::words(&["GET", "a"]);
 
-/// The map of a cluster in which each of these serves so many slots, one after the other.
-fn map(shares: &[(&Address, u16)]) -> Reply {
-    let mut from = 0;
-    let range = |(node, count): &(&Address, u16)| {
-        let Address::Tcp { host, port } = node else { panic!("{node}") };
-        let to = from + count - 1;
-        let node = Reply::Array(vec![Reply::Bytes(host.clone().into()), Reply::Int((*port).into())]);
-        let range = Reply::Array(vec![Reply::Int(from.into()), Reply::Int(to.into()), node]);
-        from += count;
-        range
-    };
-    Reply::Array(shares.iter().map(range).collect())
-}
-
 /// Servers that tell this map, and their own name else.
 fn tell(scene: &Scene, map: Reply) {
     scene.answers(move |at, command| match command {
@@ -97,7 +83,7 @@ fn looks(scene: &Scene) -> usize {
 }
 
 fn half_each(a: &Address, b: &Address) -> Reply {
-    map(&[(a, 8_000), (b, 8_384)])
+    slot_map(&[(a, 8_000), (b, 8_384)])
 }
 
 #[tokio::test(start_paused = true)]
@@ -156,7 +142,7 @@ async fn the_map_is_looked_at_twice_a_minute_and_often_while_something_is_wrong(
     }
     sleep(ms(20_000)).await;
     assert!(scene.dialled(&a).len() > seeds + 3);
-    tell(&scene, map(&[(&b, 16_384)]));
+    tell(&scene, slot_map(&[(&b, 16_384)]));
     [&a, &b].into_iter().for_each(|node| scene.is(node, Mood::Well));
     sleep(ms(5_000)).await;
     assert_eq!(served(&cluster, 0).await, "b:1");
@@ -178,7 +164,7 @@ async fn a_primary_that_leaves_is_left_and_one_that_comes_is_connected_to() {
 #[tokio::test(start_paused = true)]
 async fn a_slot_that_moved_is_followed_and_remembered() {
     let (scene, a) = (Scene::new(), server("a"));
-    let at_a = map(&[(&a, 16_384)]);
+    let at_a = slot_map(&[(&a, 16_384)]);
     tell(&scene, at_a);
     let cluster = connected(&scene, std::slice::from_ref(&a)).await.unwrap();
     sleep(ms(1_000)).await;
@@ -196,7 +182,7 @@ async fn a_slot_that_moved_is_followed_and_remembered() {
     assert!(looks(&scene) > before, "the map is looked at: other slots may have moved");
 
     // Nodes that send to each other.
-    let (one, other) = (a.clone(), map(&[(&a, 16_384)]));
+    let (one, other) = (a.clone(), slot_map(&[(&a, 16_384)]));
     scene.answers(move |at, command| match command {
         "CLUSTER SLOTS" => Ok(other.clone()),
         _ if *at == one => Err(ExecError::refused("MOVED 7 b:1")),
@@ -211,7 +197,7 @@ async fn a_slot_that_moved_is_followed_and_remembered() {
 #[tokio::test(start_paused = true)]
 async fn a_slot_that_is_moving_is_asked_for_at_the_other_node_this_once() {
     let (scene, [a, b]) = (Scene::new(), ["a", "b"].map(server));
-    let at_a = map(&[(&a, 16_384)]);
+    let at_a = slot_map(&[(&a, 16_384)]);
     tell(&scene, at_a.clone());
     let cluster = connected(&scene, std::slice::from_ref(&a)).await.unwrap();
     let old = a.clone();
@@ -237,7 +223,7 @@ async fn a_slot_that_is_moving_is_asked_for_at_the_other_node_this_once() {
 #[tokio::test(start_paused = true)]
 async fn a_refusal_that_may_mean_an_old_map_has_it_looked_at_soon() {
     let (scene, a) = (Scene::new(), server("a"));
-    let at_a = map(&[(&a, 16_384)]);
+    let at_a = slot_map(&[(&a, 16_384)]);
     tell(&scene, at_a.clone());
     let cluster = connected(&scene, std::slice::from_ref(&a)).await.unwrap();
     sleep(ms(1_000)).await;
@@ -257,7 +243,7 @@ async fn a_refusal_that_may_mean_an_old_map_has_it_looked_at_soon() {
         assert_eq!(looks(&scene) > before, soon, "{refusal}");
         sleep(ms(1_000)).await;
     }
-    tell(&scene, map(&[(&a, 100)]));
+    tell(&scene, slot_map(&[(&a, 100)]));
     sleep(ms(31_000)).await;
     let before = looks(&scene);
     let error = cluster.request(100, &GET).await.unwrap_err();
@@ -293,17 +279,20 @@ async fn closed_or_dropped_it_ends_what_it_has_and_looks_at_nothing() {
 fn the_map_is_kept_up_in_the_next_runtime_when_its_own_has_ended() {
     let runtime = || tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     let (scene, [a, b]) = (Scene::new(), ["a", "b"].map(server));
-    tell(&scene, map(&[(&a, 16_384)]));
+    tell(&scene, slot_map(&[(&a, 16_384)]));
     let first = runtime();
     let cluster = first.block_on(connected(&scene, std::slice::from_ref(&a))).unwrap();
     drop(first);
-    refuse(&scene, map(&[(&b, 16_384)]), "CLUSTERDOWN x");
+    refuse(&scene, slot_map(&[(&b, 16_384)]), "CLUSTERDOWN x");
     runtime().block_on(async {
         cluster.request(7, &GET).await.unwrap_err();
-        tell(&scene, map(&[(&b, 16_384)]));
-        while scene.connections(&b) == 0 {
-            sleep(ms(5)).await;
-        }
+        tell(&scene, slot_map(&[(&b, 16_384)]));
+        let connected = async {
+            while scene.connections(&b) == 0 {
+                sleep(ms(5)).await;
+            }
+        };
+        timeout(ms(10_000), connected).await.expect("the map is looked at");
         assert_eq!(served(&cluster, 7).await, "b:1");
     });
 }

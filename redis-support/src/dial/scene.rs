@@ -64,6 +64,20 @@ pub(crate) fn listener() -> (Listen, Arc<Mutex<Vec<&'static str>>>) {
     (Listen { channel: "channel".into(), sink: Arc::new(sink) }, heard)
 }
 
+/// The map of a cluster in which each of these serves so many slots, one after the other.
+pub(crate) fn slot_map(shares: &[(&Address, u16)]) -> Reply {
+    let mut from = 0;
+    let range = |(node, count): &(&Address, u16)| {
+        let Address::Tcp { host, port } = node else { panic!("{node}") };
+        let to = from + count - 1;
+        let node = Reply::Array(vec![Reply::Bytes(host.clone().into()), Reply::Int((*port).into())]);
+        let range = Reply::Array(vec![Reply::Int(from.into()), Reply::Int(to.into()), node]);
+        from += count;
+        range
+    };
+    Reply::Array(shares.iter().map(range).collect())
+}
+
 impl Scene {
     /// Servers that answer everything with `OK`, until told otherwise.
     pub(crate) fn new() -> Self {

@@ -17,7 +17,7 @@ const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LAST_PAUSE: Duration = Duration::from_secs(1);
 
 impl<D: Dialer> Shared<D> {
-    /// Keeps a connection until the link is closed. A task that was never begun has a last word too.
+    /// Keeps a connection until the link is closed. The last word is said also if the runtime ends before the task has begun.
     pub(super) fn supervise(self: Arc<Self>, first: Option<Arc<Live<D::Socket>>>) -> impl Future<Output = ()> + Send {
         let last = LastWord(self);
         async move { last.0.keep(first).await }

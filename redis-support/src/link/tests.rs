@@ -284,7 +284,7 @@ fn it_goes_on_in_the_next_runtime_when_its_own_has_ended() {
     runtime().block_on(async {
         get(&link).await.0.unwrap();
         assert_eq!((scene.dialled(&a).len(), link.is_up()), (2, true));
-        sleep(ms(5)).await;
+        settled().await;
         scene.cut(&a, false);
         get(&link).await.0.unwrap_err();
         get(&link).await.0.unwrap();

@@ -229,7 +229,7 @@ impl Fetcher {
                 let fetcher = fetcher.upgrade();
                 async move {
                     if let Some(fetcher) = fetcher {
-                        fetcher.work().on_their_way = 0; // a runtime that ended took them along
+                        fetcher.all_answered(); // a runtime that ended took along what was on its way
                         (fetcher.run)(Arc::clone(&fetcher)).await;
                     }
                 }

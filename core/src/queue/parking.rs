@@ -192,8 +192,8 @@ impl Line {
         self.parked.remove(at)
     }
 
-    /// Waits until there is somebody to handle one of the messages.
-    async fn has_room(&self, room: &Notify) {
+    /// Waits until there is somebody to handle one of the messages, also of those that arrive meanwhile.
+    async fn has_room(&mut self, room: &Notify) {
         loop {
             let told = room.notified();
             tokio::pin!(told);
@@ -201,7 +201,10 @@ impl Line {
             if self.parked.iter().any(Parked::has_room) {
                 return;
             }
-            told.await;
+            tokio::select! {
+                () = told => {}
+                Some(parked) = self.arriving.recv() => self.parked.push_back(parked),
+            }
         }
     }
 }

@@ -106,8 +106,8 @@ impl Carriers {
     }
 
     fn forget(&self, id: Id) {
-        let forgotten: Vec<_> = self.state().runtimes.extract_if(.., |runtime| runtime.id == id).collect();
-        drop(forgotten);
+        // They are dropped when the lock is free again.
+        let _forgotten: Vec<_> = self.state().runtimes.extract_if(.., |runtime| runtime.id == id).collect();
     }
 }
 

@@ -100,7 +100,7 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Whether the driver that was asked has been closed, so that another one has to be.
+/// Whether the driver that was asked has been closed, so that another one has to be; the only one says so again.
 fn is_closed<T>(answer: &Result<T>) -> bool {
     answer.as_ref().is_err_and(|error| error.kind() == ErrorKind::Closed)
 }
@@ -204,9 +204,8 @@ impl CountedReentry {
 
     async fn renew_one(&self, cell: &Cell, inside: &Inside, ttl: Ttl) -> Result<Renewed> {
         let hold = std::slice::from_ref(&inside.hold);
-        let through = self.through(inside);
-        let answer = only(through.renew(ttl, hold).await);
-        if !is_closed(&answer) || Arc::ptr_eq(&through, &self.locks) {
+        let answer = only(self.through(inside).renew(ttl, hold).await);
+        if !is_closed(&answer) {
             return answer;
         }
         cell.move_to(inside.hold.token, &self.locks);
@@ -226,7 +225,7 @@ impl CountedReentry {
         for (at, cell, hold) in holds {
             let mut answer = answers.next().unwrap_or_else(missing);
             let token = hold.token;
-            if is_closed(&answer) && !Arc::ptr_eq(through, &self.locks) {
+            if is_closed(&answer) {
                 cell.move_to(token, &self.locks);
                 answer = only(self.locks.renew(ttl, &[hold]).await);
             }
@@ -253,7 +252,7 @@ impl CountedReentry {
             }
         };
         let mut released = through.release(&hold).await;
-        if is_closed(&released) && !Arc::ptr_eq(&through, &self.locks) {
+        if is_closed(&released) {
             released = self.locks.release(&hold).await;
         }
         let released = released?;
@@ -281,7 +280,7 @@ impl CountedReentry {
         };
         let hold = Hold { name: entry.name.clone(), token };
         let mut answer = through.abandon(&hold).await;
-        if is_closed(&answer) && !Arc::ptr_eq(&through, &self.locks) {
+        if is_closed(&answer) {
             answer = self.locks.abandon(&hold).await;
         }
         answer?;

@@ -172,9 +172,7 @@ impl Lease {
     pub(super) async fn ended(&self, over: Option<&Over>) -> Option<LostReason> {
         loop {
             let changes = self.changes();
-            let changed = changes.notified();
-            tokio::pin!(changed);
-            changed.as_mut().enable();
+            let changed = changes.notified(); // before looking
             let end_of_view = {
                 let mut state = self.lock();
                 if over.is_some_and(Over::is_set) {

@@ -252,11 +252,10 @@ impl LocalQueues {
 
     /// The task ended before its time: its runtime did. Those whom it ran for start over.
     pub(super) fn lose_task(self: &Arc<Self>, name: &LockName, task: u64) {
-        let waiters = self.with(name, |queue| {
+        drop(self.with(name, |queue| {
             let lost = queue.runs_no_more(task);
             if lost { std::mem::take(&mut queue.waiters) } else { VecDeque::new() }
-        });
-        drop(waiters);
+        }));
     }
 
     fn with<T>(self: &Arc<Self>, name: &LockName, change: impl FnOnce(&mut LocalQueue) -> T) -> Option<T> {

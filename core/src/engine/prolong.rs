@@ -13,9 +13,7 @@ pub(super) async fn quiet(lease: &Lease) {
     }
     loop {
         let changes = lease.changes();
-        let changed = changes.notified();
-        tokio::pin!(changed);
-        changed.as_mut().enable();
+        let changed = changes.notified(); // before looking
         let Some(until) = lease.lock().on_its_way(LeaseInstant::now()) else { return };
         tokio::select! {
             () = changed => {}

@@ -188,9 +188,7 @@ impl Reaper {
 /// Waits until the count is zero, of which `fallen` tells.
 pub(super) async fn reaches_zero(count: &AtomicUsize, fallen: &Notify) {
     loop {
-        let notified = fallen.notified();
-        tokio::pin!(notified);
-        notified.as_mut().enable();
+        let notified = fallen.notified(); // before looking
         if count.load(Ordering::Acquire) == 0 {
             return;
         }

@@ -284,13 +284,15 @@ impl Renewing {
     /// from leaving.
     pub(super) async fn begin(lease: &Arc<Lease>, ttl: Option<Ttl>, limit: Duration) -> Self {
         loop {
-            quiet(lease).await;
-            let (mut state, now) = (lease.lock(), LeaseInstant::now());
-            if state.on_its_way(now).is_none() {
-                let until = now.after(limit);
-                state.begin_renewal(until, ttl);
-                return Self { lease: Arc::clone(lease), until };
+            {
+                let (mut state, now) = (lease.lock(), LeaseInstant::now());
+                if state.on_its_way(now).is_none() {
+                    let until = now.after(limit);
+                    state.begin_renewal(until, ttl);
+                    return Self { lease: Arc::clone(lease), until };
+                }
             }
+            quiet(lease).await;
         }
     }
 

@@ -374,11 +374,10 @@ impl Pass<'_> {
     ) -> impl Future<Output = Option<T>> {
         let in_flight = &self.gate.in_flight;
         waiting_within(limit, || in_flight.one_more(), request).map(move |answer| {
-            let Self { gate, _place: place } = self; // all of it: the place is kept until then
+            let Self { gate, _place } = self; // all of it: the place is kept until then
             if answer.is_some() {
                 gate.answered.fetch_add(1, Ordering::AcqRel);
             }
-            drop(place);
             answer
         })
     }

@@ -541,7 +541,7 @@ async fn warn(shared: &Shared, name: &LockName, ttl: Ttl) -> Infallible {
     if let Some((holder, lease)) = found {
         sleep(half).await;
         if lease.upgrade().is_some_and(|lease| lease.holder() == Some(holder)) {
-            telemetry::waits_for_own_client(name, half * 2);
+            telemetry::waits_for_own_client(name, ttl.get());
         }
     }
     pending().await

@@ -136,7 +136,7 @@ impl Fetcher {
         self.work.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits for up to `max` messages.
+    /// Waits for up to `max` messages, which are no more than a batch.
     pub(super) async fn demand(
         self: &Arc<Self>,
         max: usize,
@@ -150,7 +150,6 @@ impl Fetcher {
             let mut work = self.work();
             work.last += 1;
             let number = work.last;
-            let max = max.min(self.remote.caps.batch);
             let answered = Answered::NotYet;
             work.demands.push_back(Demand { number, max, lease, patience, answered, reply });
             self.ensure_running(&mut work)?;
@@ -265,9 +264,7 @@ impl Fetcher {
     /// Waits until no settlement and no receive is under way: what a receive brings has to be returned.
     pub(crate) async fn drained(&self) {
         loop {
-            let settled = self.settled.notified();
-            tokio::pin!(settled);
-            settled.as_mut().enable();
+            let settled = self.settled.notified(); // before looking
             {
                 let work = self.work();
                 if !work.running || (work.settles.is_empty() && work.on_their_way == 0) {
@@ -417,9 +414,7 @@ impl InFlight {
     /// Resolves when the lease has ended, no later than its deadline.
     pub(super) async fn lost(&self) {
         loop {
-            let changed = self.changed.notified();
-            tokio::pin!(changed);
-            changed.as_mut().enable(); // before looking
+            let changed = self.changed.notified(); // before looking
             let until = match *self.standing() {
                 Standing::Until(until) => until,
                 Standing::Stale => return,

@@ -195,9 +195,7 @@ impl Line {
     /// Waits until there is somebody to handle one of the messages, also of those that arrive meanwhile.
     async fn has_room(&mut self, room: &Notify) {
         loop {
-            let told = room.notified();
-            tokio::pin!(told);
-            told.as_mut().enable(); // before looking
+            let told = room.notified(); // before looking
             if self.parked.iter().any(Parked::has_room) {
                 return;
             }

@@ -212,6 +212,21 @@ mod tests {
     }
 
     #[test]
+    fn of_those_that_are_left_the_runtime_that_came_first_carries_on() {
+        let (background, runtimes) = (Background::default(), [runtime(), runtime(), runtime()]);
+        for runtime in &runtimes {
+            runtime.block_on(async { background.visit() }).unwrap();
+        }
+        let (begun, _running) = counting(&background);
+        let [first, second, third] = runtimes;
+        drop(first); // it came first, and the task has not even begun
+        third.block_on(settled());
+        assert_eq!(begun.load(Ordering::Relaxed), 0);
+        second.block_on(settled());
+        assert_eq!(begun.load(Ordering::Relaxed), 1);
+    }
+
+    #[test]
     fn what_is_over_does_not_begin_again() {
         let background = Background::default();
         let (one, other) = (runtime(), runtime());

@@ -394,5 +394,39 @@ mod tests {
             let ttl = range.at_least(Duration::from_millis(wanted));
             assert_eq!(ttl.map(Ttl::as_millis), kept);
         }
+        for refused in [1_000, 2_500, 61_000] {
+            let refused = range.check(Ttl::new(Duration::from_millis(refused)).unwrap()).unwrap_err();
+            assert_eq!(refused.kind(), ErrorKind::InvalidArgument);
+        }
+    }
+
+    /// As far as what is told goes, and not a step further.
+    #[test]
+    fn what_a_queue_does_not_keep_is_refused() {
+        let ms = Duration::from_millis;
+        let caps = QueueCapabilities::new(Exclusion::Process, Fencing::Strict, QueueWake::Poll)
+            .with_lease(LeaseRange { min: ms(100), max: ms(200) })
+            .with_delay(ms(300))
+            .with_attempts(3)
+            .with_payload(4)
+            .with_request_bytes(5)
+            .with_batch(6);
+        let lease = |span| caps.check_lease(Lease::new(ms(span)).unwrap());
+        let delay = |span| caps.check_delay(Delay::new(ms(span)).unwrap());
+        let attempts = |count| caps.check_attempts(Attempts::new(count).unwrap());
+        for kept in [
+            [lease(100), lease(200), delay(300)],
+            [attempts(3), caps.check_payload(4), caps.check_request(5)],
+            [caps.check_batch(1), caps.check_batch(6), delay(0)],
+        ] {
+            assert!(kept.iter().all(Result::is_ok), "{kept:?}");
+        }
+        for refused in [
+            [lease(99), lease(201), delay(301), attempts(4)],
+            [caps.check_payload(5), caps.check_request(6), caps.check_batch(0), caps.check_batch(7)],
+        ] {
+            let refused = refused.map(|answer| answer.unwrap_err().kind());
+            assert_eq!(refused, [ErrorKind::InvalidArgument; 4]);
+        }
     }
 }

@@ -603,24 +603,7 @@ impl Drop for UndoMark {
 }
 
 #[cfg(test)]
-pub(super) mod tests {
-    use super::*;
-    use crate::driver::Hold;
-    use crate::engine::lease::{Past, Upkeep};
-
-    pub(in crate::engine) fn lease(ttl: Duration) -> Arc<Lease> {
-        let (token, ttl) = (OwnerToken::random(), Ttl::new(ttl).unwrap());
-        let entry = Entry { token, ttl, upkeep: Upkeep::Renewed, cap: None, past: Past::Answered };
-        let key = LeaseKey::Plain(Hold { name: LockName::new("a").unwrap(), token });
-        let now = LeaseInstant::now();
-        Arc::new(Lease::new(key, FencingToken::new(1).unwrap(), (now, now.after(ttl.get())), entry, now))
-    }
-
-    #[test]
-    fn a_lease_is_small() {
-        assert!(size_of::<Lease>() <= 136, "{} bytes", size_of::<Lease>());
-    }
-}
+pub(super) mod tests;
 
 /// Whether one hold on a lease was given back or passed on before the lease ended. Read and written under the lock of the lease.
 #[derive(Debug, Default)]

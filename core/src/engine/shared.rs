@@ -509,6 +509,18 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn requests_that_were_given_up_are_no_answers() {
+        let (gate, start) = (Arc::<Gate>::default(), Instant::now());
+        let burst = || (0..IN_FLIGHT).for_each(|_| drop(tokio::spawn(request(Arc::clone(&gate), LIMIT * 10))));
+        burst();
+        sleep(LIMIT / 2).await;
+        burst(); // these leave when the others are given up
+        sleep(LIMIT / 10).await;
+        let error = gate.enter(LIMIT, None).await.unwrap_err();
+        assert_eq!((error.kind(), start.elapsed().as_millis() / 100), (ErrorKind::Unavailable, 16));
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn places_of_requests_that_were_given_up_are_free() {
         let gate = Gate::default();
         for _ in 0..3 * IN_FLIGHT {

@@ -596,3 +596,37 @@ async fn rest(queue: Queueing, pause: Duration) {
         Queueing::Join { .. } => alarm::sleep_until(Instant::now() + pause).await,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pause_is_half_to_all_of_a_span_that_doubles_up_to_its_longest() {
+        type Next = fn(&mut Pause) -> Duration;
+        let polling: [u64; 8] = [5, 10, 20, 40, 80, 160, 250, 250];
+        let failing: [u64; 8] = [50, 100, 200, 400, 800, 1_000, 1_000, 1_000];
+        let kinds: [(Next, _); 4] = [
+            (Pause::polling, polling),
+            (Pause::outage, failing),
+            (Pause::looking, failing),
+            (|pause| pause.up_to(Duration::from_millis(1_000)), failing),
+        ];
+        for (next, spans) in kinds {
+            let mut seen = Vec::new();
+            for _ in 0..50 {
+                let mut pause = Pause::default();
+                let first = next(&mut pause);
+                pause.reset();
+                for span in spans.map(Duration::from_millis) {
+                    let paused = next(&mut pause);
+                    assert!(paused >= span / 2 && paused <= span, "{paused:?} of {span:?}");
+                }
+                (0..100).for_each(|_| assert!(next(&mut pause) * 2 >= Duration::from_millis(spans[7]), "for ever"));
+                seen.push(first);
+            }
+            seen.dedup();
+            assert!(seen.len() > 1, "clients do not come back as one");
+        }
+    }
+}

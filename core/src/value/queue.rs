@@ -615,7 +615,14 @@ mod tests {
         ] {
             assert_eq!(refused.unwrap_err().kind(), ErrorKind::InvalidArgument);
         }
-        assert!(Payload::new(vec![0; Payload::MAX_LEN]).is_ok());
+        let longest = Payload::new(vec![0; Payload::MAX_LEN]).unwrap();
+        assert_eq!((longest.len(), longest.is_empty()), (Payload::MAX_LEN, false));
+        assert_eq!(Payload::new(Vec::new()).map(|none| (none.len(), none.is_empty())).unwrap(), (0, true));
+        assert!(Lease::new(Lease::MIN).is_ok() && Lease::new(Lease::MAX).is_ok());
+        assert!(Lease::new(Lease::MIN - Duration::from_millis(1)).is_err());
+        assert!(Attempts::new(1).is_ok() && Attempts::new(Attempts::MAX).is_ok());
+        assert!(Reason::new("x".repeat(Reason::MAX_LEN)).is_ok());
+        assert!(QueueName::new([b'x'; QueueName::MAX_LEN]).is_ok());
     }
 
     #[test]
@@ -643,7 +650,10 @@ mod rate_tests {
         ] {
             assert_eq!(refused.unwrap_err().kind(), ErrorKind::InvalidArgument);
         }
-        assert!(Rate::new(most, second).is_ok());
+        let shortest = Rate::MIN_TIME.as_micros() as u32;
+        for (deliveries, per) in [(most, second), (shortest, Rate::MIN_TIME), (1, Rate::MAX_TIME)] {
+            assert!(Rate::new(deliveries, per).is_ok(), "{deliveries} in {per:?}");
+        }
         assert!(QueueLimits::none().is_none());
     }
 }

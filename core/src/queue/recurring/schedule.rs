@@ -356,6 +356,14 @@ mod tests {
     use super::*;
 
     #[test]
+    fn what_is_not_understood_is_left_to_others_for_a_while_that_the_backend_keeps() {
+        for (longest, after) in [(3_600, 10), (4, 4)] {
+            let after = Delay::new(Duration::from_secs(after)).unwrap();
+            assert_eq!(left_to_others(Duration::from_secs(longest)), Settlement::Return { after });
+        }
+    }
+
+    #[test]
     fn an_interval_counts_from_the_nominal_time() {
         let every = Schedule::every(Duration::from_secs(10)).unwrap();
         assert_eq!(every.next(5_000, 5_000), Some(15_000));

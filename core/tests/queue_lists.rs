@@ -6,9 +6,11 @@ use std::collections::HashSet;
 use std::pin::pin;
 
 use futures_util::{StreamExt as _, TryStreamExt as _};
-use queue_stage::{ms, staged, staged_with};
-use tenure_core::driver::{DeadLetter, Listed, MessageInfo, MessagePage};
-use tenure_core::queue::{Queue, QueueLimits, Rate, Reason};
+use queue_stage::{ms, plan, staged, staged_with};
+use tenure_core::driver::{
+    DeadLetter, Listed, MessageInfo, MessagePage, PurgePlace, PurgeStep, Purged, QueuePage, Redriven, Rest,
+};
+use tenure_core::queue::{Queue, QueueLimits, QueueName, Rate, Reason};
 use tenure_memory::Operation;
 
 fn texts(messages: &[MessageInfo]) -> Vec<String> {
@@ -141,4 +143,36 @@ async fn the_first_in_line_is_found_behind_what_is_damaged() {
     assert_eq!(texts(&[found]), ["b"], "the first was damaged");
     stage.pages.lock().unwrap().push_back(MessagePage::new(Vec::new(), None));
     assert_eq!(queue.peek().await.unwrap(), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_step_goes_on_where_the_one_before_ended_and_the_last_one_ends_it() {
+    let (stage, _, client, queue) = staged();
+    let places = || std::mem::take(&mut *stage.places.lock().unwrap());
+    let at = |at| Some(PurgePlace { newest: 9, at });
+    plan(&stage.purges, [PurgeStep::new(3, at(1)), PurgeStep::new(0, at(2)), PurgeStep::new(2, None)]);
+    assert_eq!(queue.purge().await.unwrap(), 5);
+    assert_eq!(places(), [None, at(1), at(2)].map(|place| format!("{place:?}")));
+    let [a, b, c] = ["a", "b", "c"].map(|name| QueueName::new(name).unwrap());
+    let pages = [QueuePage::new(vec![a.clone(), b.clone()], Rest::More), QueuePage::new(vec![c.clone()], Rest::None)];
+    plan(&stage.queues, pages);
+    assert_eq!(client.list_queues().await.unwrap(), [a, b.clone(), c]);
+    assert_eq!(places(), [None, Some(b)].map(|place| format!("{place:?}")));
+}
+
+/// A backend that says without end that there is more keeps nobody for ever.
+#[tokio::test(start_paused = true)]
+async fn a_step_that_does_nothing_is_the_last_one_whatever_is_left() {
+    let (stage, _, client, queue) = staged();
+    let (letters, asked) = (queue.dead_letters(), || std::mem::take(&mut *stage.dead.lock().unwrap()).len());
+    dead(&queue, &["outage"; 5]).await;
+    for (last, rest) in [(0, Rest::More), (1, Rest::None)] {
+        plan(&stage.redrives, [Redriven::new(2, Rest::More), Redriven::new(last, rest)]);
+        assert_eq!((letters.redrive_all(ms(0)).await.unwrap(), asked()), (2 + last, 2));
+        plan(&stage.dead_purges, [Purged::new(2, Rest::More), Purged::new(last, rest)]);
+        assert_eq!((letters.purge_all().await.unwrap(), queue.stats().await.unwrap().dead), (2 + last, 5));
+    }
+    let a = QueueName::new("a").unwrap();
+    plan(&stage.queues, [QueuePage::new(vec![a.clone()], Rest::More), QueuePage::new(Vec::new(), Rest::More)]);
+    assert_eq!(client.list_queues().await.unwrap(), [a]);
 }

@@ -111,6 +111,29 @@ async fn whoever_waits_asks_more_often_again_after_a_failure() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_outage_is_asked_after_less_and_less_often_and_the_next_one_soon_again() {
+    let (_, memory, _, queue) = staged();
+    let receiving = tokio::spawn(async move { queue.receive().await.map(drop) });
+    let asked = || memory.faults().calls(Operation::Receive);
+    sleep(ms(100)).await;
+    memory.faults().outage();
+    let before = asked();
+    sleep(ms(30_000)).await;
+    let during = asked() - before;
+    assert!((20..=40).contains(&during), "once a second, in the end: {during}");
+    memory.faults().heal();
+    sleep(ms(2_000)).await;
+    memory.faults().fail_next(Operation::Receive, ErrorKind::Unavailable);
+    let before = asked();
+    while asked() == before {
+        sleep(ms(10)).await;
+    }
+    sleep(ms(60)).await;
+    assert!(asked() >= before + 2, "it is asked again after 50 ms");
+    receiving.abort();
+}
+
+#[tokio::test(start_paused = true)]
 async fn receivers_that_want_other_leases_are_served_one_right_after_the_other() {
     let (_, _, _, queue) = staged();
     let receiving: Vec<_> = (1..=3)

@@ -141,7 +141,7 @@ async fn a_request_that_finds_its_lock_taken_is_parked_with_its_options() {
     let message = || Message::new(&text).id("request").max_attempts(3).parked_at_most(SECOND * 30);
     let OrPark::Acquired(guard) = lock.or_park(&queue, message()).await.unwrap() else { panic!("it is free") };
     assert!(matches!(lock.or_park(&queue, message()).await.unwrap(), OrPark::Parked(Pushed::Stored(_))));
-    let again = lock.or_park(&queue, message()).await.unwrap();
+    let again = lock.or_park(&queue, message().lock("account")).await.unwrap();
     assert!(matches!(again, OrPark::Parked(Pushed::Duplicate(MessageState::Scheduled))), "{again:?}");
     let info = queue.get(&MessageId::named("request").unwrap()).await.unwrap().unwrap();
     assert_eq!((info.due_in, info.attempts.get(), info.lock.unwrap().as_bytes()), (SECOND * 30, 3, &b"account"[..]));

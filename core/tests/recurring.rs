@@ -6,7 +6,10 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 use queue_stage::{ms, staged};
-use tenure_core::driver::{Cancelled, DelayQueue as _, MessageState, NewMessage, Payload, Rest, Settled};
+use tenure_core::driver::{
+    Cancelled, DelayQueue as _, DelayQueueExt as _, Lease, MessageState, NewMessage, Payload, ReceiveRequest, Rest,
+    Settle, Settled, Settlement,
+};
 use tenure_core::queue::{
     Delivery, Ending, Ensured, Job, MessageId, Missed, OccurrenceEnd, Outcome, Queue, Recurrence, RetryPolicy, Text,
     Worker, WorkerEvent,
@@ -309,4 +312,19 @@ async fn cron_expressions_come_at_their_times() {
         let error = queue.recurring("other").cron(pattern, zone).ensure(&text()).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{pattern} {zone}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_that_died_in_spite_of_its_attempts_begins_anew() {
+    let (_, memory, _, queue) = staged();
+    assert_eq!(ensure(&queue, MINUTE).await, Ensured::Created);
+    sleep(MINUTE * 3 / 2).await;
+    let request = ReceiveRequest::new(queue.name().clone(), 1, Lease::DEFAULT);
+    let delivery = memory.receive(&request).await.unwrap().deliveries.remove(0);
+    let dies = Settle::new(delivery.receipt, Settlement::Dead { reason: None });
+    memory.settle(queue.name(), &[dies]).await.unwrap();
+    assert_eq!(queue.stats().await.unwrap().dead, 1);
+    assert_eq!(ensure(&queue, MINUTE).await, Ensured::Created);
+    let stats = queue.stats().await.unwrap();
+    assert_eq!((stats.dead, stats.scheduled), (0, 1));
 }

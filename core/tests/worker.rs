@@ -182,6 +182,34 @@ async fn a_settlement_that_is_refused_has_failed_and_a_lease_that_is_not_extende
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_lock_of_a_message_is_held_for_two_thirds_of_its_lease_unless_told_otherwise() {
+    for (told, ttl) in [(None, 20_000), (Some(ms(7_000)), 7_000)] {
+        let (_, _, client, queue) = staged();
+        queue.push(&"x".to_owned()).lock("l").await.unwrap();
+        let worker = queue.clone().lease(ms(30_000)).worker();
+        let worker = if let Some(ttl) = told { worker.lock_ttl(ttl) } else { worker };
+        let worker = worker.start(async |_: Job<String>| std::future::pending::<()>().await).unwrap();
+        until("it is in flight", async || queue.stats().await.unwrap().in_flight == 1).await;
+        let left = client.lock("l").inspect().await.unwrap().holder.unwrap().remaining.unwrap();
+        assert!(left <= ms(ttl) && left >= ms(ttl - 1_000), "{left:?}");
+        worker.abort().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_extension_that_fails_is_repeated_at_a_twelfth_of_the_lease() {
+    let (stage, _, _, queue) = staged();
+    push(&queue, &["x"]).await;
+    plan(&stage.extends, [Mishap::Fail(ErrorKind::Unavailable); 1_000]);
+    let worker = queue.lease(ms(1_200)).worker().start(async |_: Job<String>| std::future::pending::<()>().await);
+    let worker = worker.unwrap();
+    until("lost", async || worker.stats().lost == 1).await;
+    let tries = stage.extended.lock().unwrap().len();
+    assert!((6..=11).contains(&tries), "{tries}");
+    worker.abort().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_handler_that_takes_too_long_is_dropped_and_has_failed() {
     let (_, _, _, queue) = staged();
     queue.push(&"x".to_owned()).max_attempts(2).await.unwrap();

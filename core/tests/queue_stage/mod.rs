@@ -22,6 +22,8 @@ pub(crate) enum Mishap {
     None,
     Fail(ErrorKind),
     Panic,
+    /// It answers for one less than it was asked for.
+    Short,
 }
 
 /// The memory driver's queues; mishaps befall calls of a kind in turn.
@@ -42,6 +44,13 @@ pub(crate) struct QueueStage {
     pub(crate) dead: Mutex<Vec<usize>>,
     /// Pages that lists begin with.
     pub(crate) pages: Mutex<VecDeque<MessagePage>>,
+    /// Where each step of a purge, or of a list of queues, was asked to go on.
+    pub(crate) places: Mutex<Vec<String>>,
+    /// Answers to steps that go on until there is no more, before the honest ones.
+    pub(crate) purges: Mutex<VecDeque<PurgeStep>>,
+    pub(crate) queues: Mutex<VecDeque<QueuePage>>,
+    pub(crate) redrives: Mutex<VecDeque<Redriven>>,
+    pub(crate) dead_purges: Mutex<VecDeque<Purged>>,
 }
 
 pub(crate) const fn ms(count: u64) -> Duration {
@@ -72,6 +81,11 @@ pub(crate) fn staged_with(
         pushed: Mutex::default(),
         dead: Mutex::default(),
         pages: Mutex::default(),
+        places: Mutex::default(),
+        purges: Mutex::default(),
+        queues: Mutex::default(),
+        redrives: Mutex::default(),
+        dead_purges: Mutex::default(),
     });
     let locks = Backend::from(honest.clone()).locks().clone();
     let client = Client::new(Backend::new(locks).with_queue(Arc::clone(&stage) as Arc<dyn DelayQueue>));
@@ -79,17 +93,31 @@ pub(crate) fn staged_with(
     (stage, honest, client, queue)
 }
 
-pub(crate) fn plan(mishaps: &Mutex<VecDeque<Mishap>>, next: impl IntoIterator<Item = Mishap>) {
-    mishaps.lock().unwrap().extend(next);
+/// Adds to what befalls calls of a kind, or to their answers.
+pub(crate) fn plan<T>(answers: &Mutex<VecDeque<T>>, next: impl IntoIterator<Item = T>) {
+    answers.lock().unwrap().extend(next);
 }
 
-fn befall(mishaps: &Mutex<VecDeque<Mishap>>) -> Result<()> {
+/// The planned answer, or else the honest one.
+async fn planned<T>(answers: &Mutex<VecDeque<T>>, honest: impl Future<Output = Result<T>>) -> Result<T> {
+    let answer = answers.lock().unwrap().pop_front();
+    if let Some(answer) = answer { Ok(answer) } else { honest.await }
+}
+
+/// How many answers are kept back.
+fn befall(mishaps: &Mutex<VecDeque<Mishap>>) -> Result<usize> {
     let mishap = mishaps.lock().unwrap().pop_front(); // unlocked again before it panics
     match mishap.unwrap_or(Mishap::None) {
-        Mishap::None => Ok(()),
+        Mishap::None => Ok(0),
         Mishap::Fail(kind) => Err(Error::new(kind, "on purpose")),
         Mishap::Panic => std::panic::resume_unwind(Box::new("on purpose")), // without a message on the screen
+        Mishap::Short => Ok(1),
     }
+}
+
+fn short<T>(mut answers: Vec<T>, kept_back: usize) -> Vec<T> {
+    answers.truncate(answers.len() - kept_back);
+    answers
 }
 
 #[deny(clippy::missing_trait_methods)]
@@ -101,24 +129,23 @@ impl DelayQueue for QueueStage {
 
     async fn push(&self, queue: &QueueName, messages: &[NewMessage]) -> Result<Vec<Pushed>> {
         self.pushed.lock().unwrap().push(messages.len());
-        befall(&self.pushes)?;
-        self.honest.push(queue, messages).await
+        let kept_back = befall(&self.pushes)?;
+        self.honest.push(queue, messages).await.map(|answers| short(answers, kept_back))
     }
 
     async fn exchange(&self, settles: &[Settle], request: &ReceiveRequest) -> Result<Exchanged> {
-        if !settles.is_empty() {
-            befall(&self.settles)?;
-        }
+        let kept_back = if settles.is_empty() { 0 } else { befall(&self.settles)? };
         if request.max > 0 {
             befall(&self.receives)?;
         }
-        self.honest.exchange(settles, request).await
+        let Exchanged { settled, received, .. } = self.honest.exchange(settles, request).await?;
+        Ok(Exchanged::new(short(settled, kept_back), received))
     }
 
     async fn extend(&self, queue: &QueueName, extensions: &[Extension]) -> Result<Vec<Extended>> {
         self.extended.lock().unwrap().push(extensions.len());
-        befall(&self.extends)?;
-        self.honest.extend(queue, extensions).await
+        let kept_back = befall(&self.extends)?;
+        self.honest.extend(queue, extensions).await.map(|answers| short(answers, kept_back))
     }
 
     async fn cancel(&self, queue: &QueueName, id: &MessageId) -> Result<Cancelled> {
@@ -138,8 +165,7 @@ impl DelayQueue for QueueStage {
     }
 
     async fn list(&self, queue: &QueueName, which: Listed, from: Option<ListPlace>, max: usize) -> Result<MessagePage> {
-        let page = self.pages.lock().unwrap().pop_front();
-        if let Some(page) = page { Ok(page) } else { self.honest.list(queue, which, from, max).await }
+        planned(&self.pages, self.honest.list(queue, which, from, max)).await
     }
 
     async fn limit(&self, queue: &QueueName, limits: &QueueLimits) -> Result<()> {
@@ -159,11 +185,13 @@ impl DelayQueue for QueueStage {
     }
 
     async fn purge(&self, queue: &QueueName, max: usize, from: Option<PurgePlace>) -> Result<PurgeStep> {
-        self.honest.purge(queue, max, from).await
+        self.places.lock().unwrap().push(format!("{from:?}"));
+        planned(&self.purges, self.honest.purge(queue, max, from)).await
     }
 
     async fn list_queues(&self, after: Option<QueueName>, max: usize) -> Result<QueuePage> {
-        self.honest.list_queues(after, max).await
+        self.places.lock().unwrap().push(format!("{after:?}"));
+        planned(&self.queues, self.honest.list_queues(after, max)).await
     }
 
     async fn dead_list(&self, queue: &QueueName, after: Option<DeadPlace>, max: usize) -> Result<DeadPage> {
@@ -176,11 +204,11 @@ impl DelayQueue for QueueStage {
             DeadSelection::Ids(ids) => ids.len(),
             DeadSelection::Oldest(count) => *count,
         });
-        self.honest.dead_redrive(queue, which, delay).await
+        planned(&self.redrives, self.honest.dead_redrive(queue, which, delay)).await
     }
 
     async fn dead_purge(&self, queue: &QueueName, which: &DeadSelection) -> Result<Purged> {
-        self.honest.dead_purge(queue, which).await
+        planned(&self.dead_purges, self.honest.dead_purge(queue, which)).await
     }
 
     async fn watch(&self, queue: &QueueName) -> Result<Watch> {

@@ -189,6 +189,19 @@ fn a_guard_is_renewed_and_freed_though_the_runtime_of_the_first_acquisition_has_
 
 /// Whoever tries the lock next does not meet the waiter; but the caller wants an answer.
 #[tokio::test(start_paused = true)]
+async fn a_waiter_that_is_refused_learns_it_at_once_though_its_place_is_still_to_be_given_up() {
+    let acquire = steps([Step::Busy, Step::Fail(ErrorKind::Denied)]);
+    let (stage, client) = Stage { acquire, abandon: steps([HANG]), ..Stage::default() }.client();
+    let lock = client.lock("a");
+    let waiting = tokio::spawn(async move { lock.acquire().await.map(drop) });
+    sleep(Duration::from_millis(1)).await;
+    stage.wakes.wake_all();
+    let start = Instant::now();
+    assert_eq!(waiting.await.unwrap().unwrap_err().kind(), ErrorKind::Denied);
+    assert!(start.elapsed() <= Duration::from_millis(10), "{:?}", start.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_waiter_whose_time_is_up_waits_for_its_place_to_be_given_up_and_not_for_long() {
     let second = Duration::from_secs(1);
     for (gives_up, takes) in [(second / 2, second / 2), (second * 3600, second)] {

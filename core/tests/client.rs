@@ -140,8 +140,16 @@ async fn a_client_that_is_gone_leaves_no_task() {
     let tasks = || tokio::runtime::Handle::current().metrics().num_alive_tasks();
     let (_stage, client) = Stage::default().client();
     client.lock("a").acquire().await.unwrap().release().await.unwrap();
-    assert!(tasks() > 0, "it has tasks of its own");
+    assert!(tasks() > 1, "it has tasks of its own, and one that notices when the runtime ends");
+    client.close(TTL).await.unwrap();
+    sleep(TTL).await;
+    assert_eq!(tasks(), 1, "of a closed one, those have ended");
     drop(client);
     sleep(TTL).await;
     assert_eq!(tasks(), 0);
+    let (_stage, client) = Stage::default().client();
+    client.lock("a").acquire().await.unwrap().release().await.unwrap();
+    drop(client);
+    sleep(TTL).await;
+    assert_eq!(tasks(), 0, "also of one that nobody closed");
 }

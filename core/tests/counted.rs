@@ -245,6 +245,18 @@ async fn an_error_of_the_driver_changes_nothing_and_names_the_lock() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_last_exit_of_a_hold_that_was_taken_away_says_so() {
+    let (plain, counted, owners, me, request) = two();
+    let fence = match counted[0].enter(&me, &request).await.unwrap() {
+        Acquisition::Granted(grant) => grant.fence,
+        Acquisition::Busy(busy) => panic!("{busy:?}"),
+    };
+    plain[0].faults().lose(name(0).as_bytes()).unwrap();
+    let exited = counted[0].exit(&ReentrantEntry::new(name(0), me, request.token)).await.unwrap();
+    assert_eq!((exited, owners.inside(&name(0), fence)), (tenure_core::driver::Exited::NotHeld, None));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_hold_outlives_the_driver_that_took_it() {
     let (store, owners) = (MemoryDriver::new(), ProcessOwners::of("a store that two clients share"));
     let (me, request) = (OwnerId::new(), AcquireRequest::new(name(0), OwnerToken::random(), ttl(5_000)));

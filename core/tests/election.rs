@@ -315,6 +315,21 @@ async fn observers_hear_of_nobody_soon_whatever_ended_the_term() {
     }
 }
 
+#[tokio::test(start_paused = true)]
+async fn an_observer_that_looks_seldom_looks_right_when_the_lease_ends() {
+    let driver = MemoryDriver::new();
+    let link = driver.another_client();
+    let ((_a, seat), (_b, watching)) = (election(&link), election(&driver.another_client()));
+    let leads = seat.candidate("a").campaign().await.unwrap();
+    let (term, began) = (leads.term().get(), Instant::now());
+    link.faults().outage();
+    std::mem::forget(leads);
+    let mut observer = watching.observe().unwrap().every(10 * TTL);
+    assert_eq!(next(&mut observer).await, Some(("a".into(), term)));
+    assert_eq!(next(&mut observer).await, None);
+    assert!(began.elapsed() <= TTL + SECOND / 200, "{:?}", began.elapsed());
+}
+
 async fn forced(driver: &MemoryDriver) -> Duration {
     Client::new(driver.another_client()).lock(SEAT).force_release().await.unwrap();
     TTL / 3

@@ -121,3 +121,16 @@ async fn an_extension_waits_for_an_answer_for_a_quarter_of_what_is_left_of_the_l
     let took = start.elapsed();
     assert!(took > SECOND * 19 / 10 && took <= 2 * SECOND, "{took:?}");
 }
+
+#[tokio::test(start_paused = true)]
+async fn an_extension_leaves_when_the_renewal_on_its_way_is_answered() {
+    let (moment, renew) = (Duration::from_millis(10), steps([Step::Slow(Duration::from_millis(500))]));
+    let (stage, client) = Stage { renew, ..Stage::default() }.client();
+    let guard = client.lock("a").ttl(TTL).acquire().await.unwrap();
+    while stage.sent("renew").is_empty() {
+        sleep(moment).await;
+    }
+    guard.extend(TTL).await.unwrap();
+    let order: Vec<_> = stage.frames.lock().unwrap().iter().map(|frame| frame.0).collect();
+    assert_eq!(order, ["acquire", "renew", "renewed", "renew", "renewed"]);
+}

@@ -187,6 +187,11 @@ async fn switched_off_every_waiter_asks() {
     first.release().await.unwrap();
     assert_eq!((stage.sent("acquire").len(), stage.sent("release").len()), (5, 1));
     waiting.iter().for_each(JoinHandle::abort);
+    let slow = Stage { acquire: steps([Step::Slow(Duration::from_secs(1)); 3]), range: RANGE, ..Stage::default() };
+    let (stage, client) = slow.client_with(|builder| builder.holders_per_grant(0));
+    let waiting: [Waiting; 3] = waiters(&client).await;
+    assert_eq!(stage.sent("acquire").len(), 3, "also while the first has no answer");
+    waiting.iter().for_each(JoinHandle::abort);
     let (_, client) = Stage::default().client();
     let too_many = tenure_core::ClientBuilder::MAX_HOLDERS_PER_GRANT + 1;
     drop(client);
@@ -391,7 +396,7 @@ async fn the_last_whose_time_is_up_is_out_of_the_queue() {
         impatient()
     });
     assert!(one.await.unwrap().unwrap_err().is_timed_out());
-    stage.abandon.lock().unwrap().push_back(Step::Slow(Duration::from_millis(20)));
+    stage.abandon.lock().unwrap().push_back(Step::Slow(Duration::from_millis(200)));
     assert!(other.await.unwrap().unwrap_err().is_timed_out());
     assert_eq!(stage.sent("abandon"), stage.sent("acquire")[1..]);
     assert_eq!(client.stats().cleanups, 0, "it is acknowledged already");
@@ -411,6 +416,17 @@ async fn what_ends_the_waiting_for_all_is_told_to_all() {
     }
     assert!(!leader.is_finished(), "it has a place of its own");
     leader.abort();
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_waits_along_learns_of_an_outage_as_soon_as_who_asks() {
+    let (_stage, client) = relaying(vec![Step::Fail(ErrorKind::Unavailable); 1_000]);
+    let start = tokio::time::Instant::now();
+    let waiting: [Waiting; 4] = waiters(&client).await;
+    for one in waiting {
+        assert_eq!(one.await.unwrap().unwrap_err().kind(), ErrorKind::Unavailable);
+    }
+    assert!(start.elapsed() <= Duration::from_secs(8), "{:?}", start.elapsed());
 }
 
 #[tokio::test(start_paused = true)]

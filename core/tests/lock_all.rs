@@ -136,3 +136,16 @@ async fn who_waits_for_a_lock_to_be_free_waits_out_what_passes_once_the_lock_was
     guard.release().await.unwrap();
     lock.until_free().await.unwrap();
 }
+
+#[tokio::test(start_paused = true)]
+async fn locks_of_which_one_has_ended_meanwhile_are_not_held_together() {
+    let memory = MemoryDriver::new();
+    let [client, other] = [memory.another_client(), memory].map(Client::new);
+    let span = Duration::from_millis(100);
+    let guard = other.lock("b").acquire().await.unwrap();
+    let both = client.lock_all(["a", "b"]).fixed_ttl(span);
+    let waiting = tokio::spawn(async move { both.acquire().await.map(drop) });
+    tokio::time::sleep(span * 2).await;
+    guard.release().await.unwrap();
+    assert_eq!(waiting.await.unwrap().unwrap_err().kind(), ErrorKind::Lost);
+}

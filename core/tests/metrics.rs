@@ -306,8 +306,10 @@ async fn a_request_is_in_flight_for_as_long_as_its_answer_is_waited_for() {
     let _recording = metrics::set_default_local_recorder(&recorder);
     let driver = MemoryDriver::new();
     let (faults, client) = (driver.faults(), Client::new(driver));
-    let more_in_flight = || {
+    let mut held = Vec::new();
+    let mut more_in_flight = || {
         let seen = Seen::of(&recorder.snapshotter());
+        held.extend(seen.records("tenure.lock.hold"));
         ["take", "give_back"].map(|operation| seen.sum("tenure.lock.requests.in_flight", &[("operation", operation)]))
     };
     let half = Duration::from_millis(300);
@@ -322,6 +324,7 @@ async fn a_request_is_in_flight_for_as_long_as_its_answer_is_waited_for() {
     }
     assert_eq!(seen, [[1.0, 0.0], [-1.0, 0.0], [0.0, 1.0], [0.0, -1.0]]);
     work.await.unwrap();
+    assert!(held.len() == 1 && (held[0] - 0.6).abs() < 0.1, "the release is no part of the hold: {held:?}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -341,6 +344,33 @@ async fn who_is_handed_the_lock_is_counted_by_where_it_came_from() {
     let handovers = |kind| seen.sum("tenure.lock.handovers", &[("kind", kind)]);
     assert_eq!([handovers("remote"), handovers("local")], [1.0, 3.0]);
     assert_eq!(seen.sum("tenure.lock.acquires", &[("outcome", "waited")]), 4.0);
+    assert_eq!(seen.records("tenure.lock.hold").len(), 5, "each holds it, however it came");
+}
+
+/// Whoever is given the lock may be slow to take it.
+#[tokio::test(start_paused = true)]
+async fn a_hold_is_measured_from_when_it_is_taken_to_when_it_is_given_up() {
+    let recorder = DebuggingRecorder::new();
+    let _recording = metrics::set_default_local_recorder(&recorder);
+    let driver = MemoryDriver::new();
+    let (client, other) = (naming(driver.clone()), Client::new(driver));
+    let guard = other.lock("a").ttl(TTL).acquire().await.unwrap();
+    let first = tokio::spawn(hold(client.clone(), "a", TTL));
+    let moment = Duration::from_millis(10);
+    tokio::time::sleep(moment).await;
+    let lock = client.lock("a").ttl(TTL);
+    let mut slow = Box::pin(lock.acquire());
+    assert!(tokio::time::timeout(moment, &mut slow).await.is_err(), "it waits along with the first");
+    first.abort();
+    seconds(1).await;
+    guard.release().await.unwrap();
+    seconds(1).await; // it is its turn
+    let slow = slow.await.unwrap();
+    seconds(3).await;
+    slow.release().await.unwrap();
+    let mut held = Seen::of(&recorder.snapshotter()).records("tenure.lock.hold");
+    held.sort_by(f64::total_cmp);
+    assert_eq!(held.iter().map(|span| span.round()).collect::<Vec<_>>(), [1.0, 3.0], "{held:?}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -392,6 +422,11 @@ async fn a_queue_is_measured_from_the_push_to_the_settlement() {
     about("tenure.queue.lag", 7.0);
     about("messaging.process.duration", 2.0);
     worker.abort().await;
+    let lost = |seen: &Seen| seen.sum("tenure.queue.deliveries", &[("outcome", "lost_lease")]);
+    let late = queue.receive().await.unwrap();
+    seconds(60).await;
+    drop(late);
+    assert_eq!((lost(&seen), lost(&look())), (0.0, 1.0), "it was dropped behind the end of its lease");
     let refused = queue.worker().measure_depth(Duration::ZERO).start(async |_: Job<Vec<u8>>| ());
     assert_eq!(refused.unwrap_err().kind(), ErrorKind::InvalidArgument);
     drop((queue, client));

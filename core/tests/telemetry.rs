@@ -48,6 +48,7 @@ async fn everything_documented_is_reported_and_no_token_is() {
     second.lost().await;
     tokio::time::sleep(Duration::from_secs(600)).await;
     faults.heal();
+    let _held = client.lock("orders/42/held").acquire().await.unwrap();
     client.close(Duration::from_secs(600)).await.unwrap();
 
     for name in [
@@ -63,7 +64,8 @@ async fn everything_documented_is_reported_and_no_token_is() {
         assert!(!lines.is_empty(), "{name} was not reported");
         assert!(lines.iter().all(|line| line.contains("orders/42")), "{lines:?}");
     }
-    assert!(recorder.lines_of("tenure.lost")[1].contains("reason=Expired"));
+    let lost = recorder.lines_of("tenure.lost");
+    assert!(lost.len() == 3 && lost[1].contains("reason=Expired") && lost[2].contains("reason=Closed"), "{lost:?}");
     let all = recorder.lines().join("\n");
     assert!(tokens.iter().all(|token| !all.contains(token.expose().as_str())));
 }

@@ -368,7 +368,9 @@ async fn a_hold_is_measured_from_when_it_is_taken_to_when_it_is_given_up() {
     let slow = slow.await.unwrap();
     seconds(3).await;
     slow.release().await.unwrap();
-    let mut held = Seen::of(&recorder.snapshotter()).records("tenure.lock.hold");
+    let seen = Seen::of(&recorder.snapshotter());
+    assert_eq!(seen.sum("tenure.lock.handovers", &[("kind", "local")]), 0.0, "it came from the backend");
+    let mut held = seen.records("tenure.lock.hold");
     held.sort_by(f64::total_cmp);
     assert_eq!(held.iter().map(|span| span.round()).collect::<Vec<_>>(), [1.0, 3.0], "{held:?}");
 }

@@ -335,3 +335,13 @@ async fn who_takes_another_lock_for_a_parked_message_asks_for_it() {
     };
     assert!(held("other").await && other.is_held());
 }
+
+#[cfg(feature = "json")]
+#[tokio::test(start_paused = true)]
+async fn a_queue_of_json_hands_out_the_values_that_were_pushed() {
+    let (_, _, client, _) = staged();
+    let queue = client.queue::<Vec<u32>>("numbers").unwrap();
+    queue.push(&vec![1, 2]).await.unwrap();
+    let delivery = queue.receive().await.unwrap();
+    assert_eq!((delivery.value().unwrap(), delivery.payload().as_bytes()), (&vec![1, 2], &b"[1,2]"[..]));
+}

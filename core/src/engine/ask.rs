@@ -182,14 +182,28 @@ impl HandoverBudget {
 mod tests {
     use super::*;
 
+    fn terms(ttl: u64) -> Terms {
+        let ttl = Ttl::new(Duration::from_millis(ttl)).unwrap();
+        Terms { ttl, upkeep: Upkeep::Renewed, max_hold: None, at_least: None, label: None }
+    }
+
     /// Half of what whoever is given it has to take it.
     #[test]
     fn a_lease_that_is_passed_on_lasts_for_a_while_still() {
-        let least = |ttl: u64| {
-            let ttl = Ttl::new(Duration::from_millis(ttl)).unwrap();
-            let terms = Terms { ttl, upkeep: Upkeep::Renewed, max_hold: None, at_least: None, label: None };
-            terms.least()
-        };
+        let least = |ttl| terms(ttl).least();
         assert_eq!([500, 2_000, 30_000].map(least), [250, 1_000, 1_000].map(Duration::from_millis));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_lease_is_passed_on_while_there_are_fences_and_for_a_quarter_of_its_ttl_at_most() {
+        let now = LeaseInstant::now();
+        for (ttl, span) in [(20, 5), (30_000, 10)] {
+            let budget = HandoverBudget::new(3, now, &terms(ttl));
+            assert_eq!(budget.lasts_until(), Some(now.after(Duration::from_millis(span))));
+            let next = budget.passed_on();
+            assert!(next.lasts_until().is_some() && next.passed_on().lasts_until().is_none());
+        }
+        tokio::time::advance(Duration::from_millis(10)).await;
+        assert_eq!(HandoverBudget::new(3, now, &terms(30_000)).lasts_until(), None, "its time is over");
     }
 }

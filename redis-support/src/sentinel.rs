@@ -1,5 +1,8 @@
 //! Which server is the primary, asked of sentinels and heard from them.
 
+#[cfg(test)]
+mod tests;
+
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};

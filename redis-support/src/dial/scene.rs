@@ -10,6 +10,7 @@ use tokio::time::Instant;
 use super::{Dialer, Heard, Listen, Reply, Request, Socket};
 use crate::config::{Address, Endpoint};
 use crate::error::ExecError;
+use crate::script::{SCRIPTS, Script};
 
 /// How a server behaves.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -32,10 +33,17 @@ struct State {
     began: Instant,
     answer: Answer,
     moods: HashMap<Address, Mood>,
-    dialled: Vec<(Duration, Address)>,
+    dialled: Vec<(Duration, Endpoint)>,
     sent: Vec<(Duration, Address, String)>,
+    connections: Vec<Open>,
+}
+
+/// A connection, as its server has it.
+struct Open {
+    address: Address,
+    listen: Option<Listen>,
     /// Told when it is cut.
-    connections: Vec<(Address, watch::Sender<bool>)>,
+    cuts: watch::Sender<bool>,
 }
 
 /// A connection to one of the servers.
@@ -78,6 +86,36 @@ pub(crate) fn slot_map(shares: &[(&Address, u16)]) -> Reply {
     Reply::Array(shares.iter().map(range).collect())
 }
 
+/// A script that was called.
+pub(crate) struct Called<'a> {
+    pub(crate) script: &'static str,
+    pub(crate) keys: Vec<&'a str>,
+    pub(crate) args: Vec<&'a str>,
+}
+
+/// The script that a command as text calls.
+pub(crate) fn called(command: &str) -> Option<Called<'_>> {
+    let by =
+        |script: &&Script, how: &str, by: &str| Some((script.name(), command.strip_prefix(how)?.strip_prefix(by)?));
+    let one = |script| by(script, "EVALSHA ", script.sha1()).or_else(|| by(script, "EVAL ", script.source()));
+    let (script, rest) = SCRIPTS.iter().find_map(one)?;
+    let (count, words) = rest.trim_start().split_once(' ')?;
+    let words: Vec<&str> = words.split(' ').collect();
+    let (keys, args) = words.split_at(count.parse().ok()?);
+    Some(Called { script, keys: keys.to_vec(), args: args.to_vec() })
+}
+
+/// What a fit server answers to what is asked of it at the start; nothing to anything else.
+pub(crate) fn fit(command: &str) -> Option<Reply> {
+    match (command, called(command)) {
+        (_, Some(Called { script: "rights", .. })) => Some(Reply::Array(Vec::new())),
+        ("INFO", _) => Some(Reply::Bytes(b"redis_version:7.0.15\r\n".to_vec())),
+        (name, _) if name.starts_with("CLIENT SETNAME ") => Some(Reply::Bytes(b"OK".to_vec())),
+        ("PING", _) => Some(Reply::Bytes(b"PONG".to_vec())),
+        _ => None,
+    }
+}
+
 impl Scene {
     /// Servers that answer everything with `OK`, until told otherwise.
     pub(crate) fn new() -> Self {
@@ -102,22 +140,41 @@ impl Scene {
     /// Ends the connections to this server that stand, or the latest of them only.
     pub(crate) fn cut(&self, address: &Address, latest: bool) {
         let mut state = self.state();
-        let all: Vec<usize> = (0..state.connections.len()).filter(|at| state.connections[*at].0 == *address).collect();
+        let all: Vec<usize> =
+            (0..state.connections.len()).filter(|at| state.connections[*at].address == *address).collect();
         for at in all.into_iter().rev().take(if latest { 1 } else { usize::MAX }) {
-            let _ = state.connections.remove(at).1.send(true);
+            let _ = state.connections.remove(at).cuts.send(true);
         }
     }
 
     /// How many connections to this server stand.
     pub(crate) fn connections(&self, address: &Address) -> usize {
         let mut state = self.state();
-        state.connections.retain(|(_, cut)| !cut.is_closed());
-        state.connections.iter().filter(|(at, _)| at == address).count()
+        state.connections.retain(|open| !open.cuts.is_closed());
+        state.connections.iter().filter(|open| open.address == *address).count()
+    }
+
+    /// Sends a message to all who listen to this channel at this server; tells how many they are.
+    pub(crate) fn publish(&self, address: &Address, channel: &str, payload: &str) -> usize {
+        let mut state = self.state();
+        state.connections.retain(|open| !open.cuts.is_closed());
+        let here = state.connections.iter().filter(|open| open.address == *address);
+        let listening = here.filter_map(|open| open.listen.clone()).filter(|listen| listen.channel == channel);
+        let listening: Vec<Listen> = listening.collect();
+        drop(state);
+        listening.iter().for_each(|listen| (listen.sink)(Heard::Message(payload.as_bytes())));
+        listening.len()
     }
 
     /// When somebody tried to connect to this server.
     pub(crate) fn dialled(&self, address: &Address) -> Vec<Duration> {
-        self.state().dialled.iter().filter(|(_, at)| at == address).map(|(when, _)| *when).collect()
+        self.state().dialled.iter().filter(|(_, at)| at.address == *address).map(|(when, _)| *when).collect()
+    }
+
+    /// How somebody connected to this server last.
+    pub(crate) fn endpoint(&self, address: &Address) -> Option<Endpoint> {
+        let state = self.state();
+        state.dialled.iter().rev().find(|(_, at)| at.address == *address).map(|(_, at)| at.clone())
     }
 
     /// When this command came, to any server.
@@ -125,6 +182,21 @@ impl Scene {
         let state = self.state();
         let same = state.sent.iter().filter(|(_, _, text)| text == command);
         same.map(|(when, at, _)| (*when, at.clone())).collect()
+    }
+
+    /// How many commands came that begin so, to any server.
+    pub(crate) fn sent_that_begin(&self, text: &str) -> usize {
+        self.state().sent.iter().filter(|(_, _, sent)| sent.starts_with(text)).count()
+    }
+
+    /// The scripts of this name that were called, with their keys and arguments, and where.
+    pub(crate) fn calls(&self, script: &str) -> Vec<(Address, String)> {
+        let state = self.state();
+        let one = |(_, at, text): &(_, Address, String)| {
+            let call = called(text).filter(|call| call.script == script)?;
+            Some((at.clone(), [call.keys.join(" "), call.args.join(" ")].join(" | ")))
+        };
+        state.sent.iter().filter_map(one).collect()
     }
 
     /// The server that was asked for keys last.
@@ -152,15 +224,15 @@ impl Dialer for Scene {
         "scene"
     }
 
-    async fn dial(&self, endpoint: &Endpoint, _: Option<Listen>) -> Result<Connection, ExecError> {
+    async fn dial(&self, endpoint: &Endpoint, listen: Option<Listen>) -> Result<Connection, ExecError> {
         let (time, address) = (self.time(), endpoint.address.clone());
         let mut state = self.state();
-        state.dialled.push((time, address.clone()));
+        state.dialled.push((time, endpoint.clone()));
         if state.moods.get(&address) == Some(&Mood::Refusing) {
             return Err(ExecError::not_sent("refused", None));
         }
         let (cuts, cut) = watch::channel(false);
-        state.connections.push((address.clone(), cuts));
+        state.connections.push(Open { address: address.clone(), listen, cuts });
         Ok(Connection { scene: self.clone(), address, cut })
     }
 }

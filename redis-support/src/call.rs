@@ -1,5 +1,8 @@
 //! Typed calls: which keys and arguments each script takes, in which order. The scripts' headers say the same.
 
+#[cfg(test)]
+pub(crate) mod tests;
+
 use std::ops::RangeInclusive;
 use std::sync::OnceLock;
 
@@ -282,41 +285,4 @@ impl Calls {
 /// Whether the lock may be given to this waiter without being asked.
 fn direct(request: &AcquireRequest) -> bool {
     matches!(request.queue, Queueing::Join { accepts: Handing::Direct, .. })
-}
-
-#[cfg(test)]
-mod tests {
-    use std::time::Duration;
-
-    use super::*;
-    use crate::keyspace::ClientId;
-
-    #[test]
-    fn a_request_tells_its_own_presence_whatever_came_before() {
-        let settings = RedisSettings::default();
-        let client = ClientId::random();
-        let calls = Calls::new(Keyspace::of(&settings, client), settings);
-        let name = LockName::new("ledger").unwrap();
-        for (presence, accepts) in [
-            (5_000, Handing::Asked),
-            (0, Handing::Asked),
-            (7_000, Handing::Direct),
-            (5_000, Handing::Direct),
-            (0, Handing::Asked),
-        ] {
-            let queue = match presence {
-                0 => Queueing::None,
-                _ => Queueing::Join { presence: Duration::from_millis(presence), accepts },
-            };
-            let request = AcquireRequest::new(name.clone(), OwnerToken::random(), Ttl::DEFAULT).with_queue(queue);
-            let direct = u8::from(accepts == Handing::Direct);
-            let told = format!(
-                "{presence};{};{direct};{CLAIM_MS};{};{}",
-                calls.settings.max_waiters,
-                calls.keys.client(),
-                calls.channel_prefix
-            );
-            assert_eq!(calls.acquire(&request).args.iter().nth(2), Some(told.as_bytes()));
-        }
-    }
 }

@@ -265,10 +265,11 @@ fn decode(mut spelled: &[u8]) -> Option<Vec<u8>> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
 
-    pub(super) fn space(scope: FenceScope) -> Keyspace {
+    /// Of the client `CLIENT`.
+    pub(crate) fn space(scope: FenceScope) -> Keyspace {
         Keyspace::new(Prefix::default(), scope, ClientId("CLIENT".into()))
     }
 

@@ -1,5 +1,8 @@
 //! Independent servers as the nodes of a quorum: some of them may be down when the client starts.
 
+#[cfg(test)]
+mod tests;
+
 use std::sync::Arc;
 use std::time::Duration;
 

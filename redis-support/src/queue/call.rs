@@ -1,5 +1,8 @@
 //! Typed calls of the queues' scripts. The scripts' headers say the same.
 
+#[cfg(test)]
+mod tests;
+
 use tenure_core::driver::{
     DeadPlace, DeadSelection, Delay, Due, Extension, IfKnown, ListPlace, Listed, LockTurn, NewMessage, PurgePlace,
     ReceiveRequest, Settle, Settlement,

@@ -1,5 +1,8 @@
 //! What a server must be like before it is trusted with locks.
 
+#[cfg(test)]
+mod tests;
+
 use std::ops::RangeInclusive;
 
 use futures_util::future::join_all;
@@ -265,46 +268,4 @@ async fn rights_at<E: RedisExecutor + ?Sized>(
     let rules: Vec<String> = lacking.iter().map(|command| format!("+{command}")).collect();
     let text = format!("the user has no right to run {}; the rules needed are {}", lacking.join(", "), rules.join(" "));
     Err(Error::new(ErrorKind::Denied, text))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn looked(info: &str, eviction: Eviction) -> Result<Notes> {
-        let mut notes = Notes::default();
-        look(info, Placement::OneServer, eviction, Replicas::Refused, &mut notes).map(|()| notes)
-    }
-
-    #[test]
-    fn unfit_servers_are_refused_by_name() {
-        for (info, word) in [
-            ("redis_version:6.0.16\r\n", "6.0.16"),
-            ("redis_mode:cluster\r\n", "cluster"),
-            ("server_mode:cluster\r\n", "cluster"),
-            ("redis_mode:sentinel\r\n", "sentinel"),
-            ("server_mode:sentinel\r\n", "sentinel"),
-            ("role:slave\r\n", "replica"),
-            ("maxmemory:0\r\nmaxmemory_policy:volatile-lru\r\n", "volatile-lru"),
-        ] {
-            let error = looked(info, Eviction::Refuse).unwrap_err();
-            assert_eq!(error.kind(), ErrorKind::Misconfigured);
-            assert!(error.message().contains(word), "{error}");
-        }
-    }
-
-    #[test]
-    fn fit_servers_pass_and_leave_their_version() {
-        let info = "# Server\r\nredis_version:7.0.15\r\nredis_mode:standalone\r\nrole:master\r\n";
-        let notes = looked(info, Eviction::Refuse).unwrap();
-        assert_eq!((notes.server_version(), notes.remarks().len()), (Some("7.0.15"), 0));
-        let valkey = "redis_version:7.2.4\r\nserver_name:valkey\r\nvalkey_version:9.1.2\r\n";
-        assert!(
-            has_delifeq(valkey)
-                && !has_delifeq(info)
-                && !has_delifeq("redis_version:9.0.0\r\nvalkey_version:8.1.4\r\n")
-        );
-        assert_eq!(looked(valkey, Eviction::Refuse).unwrap().server_version(), Some("Valkey 9.1.2"));
-        assert_eq!(looked("maxmemory_policy:allkeys-lru\r\n", Eviction::Allow).unwrap().remarks().len(), 1);
-    }
 }

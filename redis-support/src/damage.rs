@@ -80,6 +80,29 @@ mod tests {
     }
 
     #[test]
+    fn the_key_of_another_type_is_named_and_those_that_are_not_there_are_not() {
+        let keys = ["tenure:a", "{tenure:a}:q", "{tenure:a}:w", "{tenure:a}:a"].map(str::as_bytes);
+        let told = |types: &[&str]| {
+            let types = Reply::Array(types.iter().map(|name| Reply::Bytes(name.as_bytes().to_vec())).collect());
+            let error = another_type(keys.into_iter(), Some(&types));
+            assert!(error.kind() == ErrorKind::Damaged && !error.was_not_applied());
+            error.message().to_owned()
+        };
+        let unknown = "a key was of another type than this library writes";
+        assert_eq!(
+            told(&["hash", "none", "list", "string"]),
+            "the key \"{tenure:a}:w\" is a list, not a zset; put back what it held, or delete it"
+        );
+        assert!(
+            told(&["set", "zset", "zset", "hash"]).starts_with("the key \"tenure:a\" is a set, not a string or hash")
+        );
+        for fine in [&["string", "zset", "zset", "hash"][..], &["none"], &[]] {
+            assert_eq!(told(fine), unknown, "{fine:?}");
+        }
+        assert_eq!(another_type(keys.into_iter(), None).message(), unknown);
+    }
+
+    #[test]
     fn every_key_has_its_type() {
         for (key, written) in [
             ("tenure:a", "string or hash"),
@@ -88,6 +111,7 @@ mod tests {
             ("{tenure:a}:f", "string"),
             ("{tenure:a}:x:AAAAAAAAAAAAAAAAAAAAAA", "string"),
             ("tenure:{fence}", "string"),
+            ("tenure:{electorate}", "string"),
             ("tenure:{dq}", "zset"),
             ("{tenure:dq%-a7}", "zset"),
             ("{tenure:dq%-a7}:orders:m", "hash"),

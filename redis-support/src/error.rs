@@ -297,6 +297,13 @@ mod tests {
             ("ERR max number of clients reached", Unavailable, "maxclients"),
             ("ERR unknown command 'evalsha'", Misconfigured, "evalsha"),
             ("ERR DB index is out of range", Misconfigured, "database"),
+            ("CROSSSLOT Keys in request don't hash to the same slot", Misconfigured, "node of a cluster"),
+            ("NOREPLICAS Not enough good replicas to write.", Unavailable, "too few replicas"),
+            ("ERR This instance has cluster support disabled", Misconfigured, "not a node of a cluster"),
+            ("MAXCLIENTS x", Unavailable, "maxclients"),
+            ("DENIED for another reason", Indeterminate, "DENIED for another reason"),
+            ("ERR Error running script: @user_script:3: -NOSCRIPT x", Unavailable, "does not know the script"),
+            ("EXECABORT -OOM x", Indeterminate, "EXECABORT"),
             ("ERR something new", Indeterminate, "something new"),
             ("DENIED Redis is running in protected mode because protected mode is enabled", Misconfigured, "password"),
         ] {
@@ -304,6 +311,47 @@ mod tests {
             assert_eq!(error.kind(), kind, "{text}");
             assert!(error.message().contains(word), "{text}: {error}");
         }
+    }
+
+    #[test]
+    fn refusals_are_told_apart_by_their_code_or_by_what_an_older_server_hides_it_in() {
+        let told = |text: &str| {
+            let error = ExecError::refused(text);
+            [error.is_no_script(), error.is_read_only(), error.is_denied(), error.is_withheld()]
+        };
+        for (text, expected) in [
+            ("NOSCRIPT No matching script.", [true, false, false, false]),
+            ("ERR x: -READONLY You can't", [false, true, false, false]),
+            ("NOPERM no permissions to run the 'info' command", [false, false, true, true]),
+            ("ERR User app has no permissions to run the 'info' command", [false, false, true, true]),
+            ("ERR unknown command 'info'", [false, false, false, true]),
+            ("ERR Unknown command", [false, false, false, true]),
+            ("ERR something else", [false; 4]),
+        ] {
+            assert_eq!(told(text), expected, "{text}");
+        }
+        let others = [ExecError::Closed, ExecError::not_sent("unknown command", None)];
+        assert!(others.iter().all(|error| !error.is_no_script() && !error.is_read_only() && !error.is_withheld()));
+    }
+
+    #[test]
+    fn what_comes_after_a_failure_was_not_sent_and_says_why() {
+        let source: Option<Arc<dyn StdError + Send + Sync>> = Some(Arc::new(std::io::Error::other("broken pipe")));
+        let lost = ExecError::SentUnknown { message: "the connection ended".into(), source };
+        for (earlier, said) in [
+            (lost.clone(), "down: the connection ended: broken pipe"),
+            (lost.clone().before_request(), "down: the connection ended: broken pipe"),
+            (ExecError::refused("NOAUTH log in"), "down: the server refused: NOAUTH log in"),
+            (ExecError::Protocol { message: "odd".into() }, "down: odd"),
+            (ExecError::Unsupported { message: "no TLS".into() }, "down: no TLS"),
+            (ExecError::Closed, "down: the driver was closed"),
+        ] {
+            let next = earlier.so_not_sent("down".into());
+            assert_eq!(next.to_string(), said);
+            assert!(matches!(next, ExecError::NotSent { source, .. } if source.is_some() == said.contains("pipe")));
+        }
+        assert!(matches!(ExecError::Closed.before_request(), ExecError::Closed));
+        assert!(matches!(lost.before_request(), ExecError::NotSent { source: Some(_), .. }));
     }
 
     #[test]

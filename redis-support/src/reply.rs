@@ -238,6 +238,10 @@ mod tests {
         assert!(plain_holder(b"6f1c2d0e9e0b11efb2a1", 1, None).is_none());
         assert!(plain_holder(b"\xff\xfe", 1, None).is_none());
         assert!(plain_holder(b"AAAAAAAAAAAAAAAAAAAAAA;-;x;1;", 1, None).is_none());
+        for other in ["AAAAAAAAAAAAAAAAAAAAA;-;7;1;", "AAAAAAAAAAAAAAAAAAAAAA;--;7;1;", "AAAAAAAAAAAAAAAAAAAAAA;;7;1;"]
+        {
+            assert!(plain_holder(other.as_bytes(), 1, None).is_none(), "{other}");
+        }
         let ours = plain_holder(b"AAAAAAAAAAAAAAAAAAAAAA;w;7;-10000;a;b", 25, None).unwrap();
         assert_eq!((ours.fence, ours.held_for), (FencingToken::new(7), Some(Duration::from_millis(15))));
         assert_eq!(ours.label.unwrap().as_str(), "a;b");
@@ -297,6 +301,80 @@ mod tests {
             assert_eq!(free_grant(&Reply::Array(items)), None);
         }
         assert_eq!((free_grant(&Reply::Nil), free_grant(&Reply::Int(-1))), (None, None));
+    }
+
+    #[test]
+    fn every_code_of_an_answer_has_its_meaning() {
+        let settings = RedisSettings::default().max_waiters(9).unwrap();
+        let (text, ttl) = (|text: &str| Reply::Bytes(text.as_bytes().to_vec()), Duration::from_secs(3));
+        let read = |items: &[Reply]| acquisition(&Reply::Array(items.to_vec()), ttl, &settings);
+        let same =
+            |answer: Result<Acquisition>, other| assert_eq!(format!("{:?}", answer.unwrap()), format!("{other:?}"));
+        let [one, two, seven, half] = [1, 2, 7, 500].map(Reply::Int);
+        let fence = FencingToken::new(7).unwrap();
+        let usual = Grant::new(fence, ttl);
+        for (items, grant) in [
+            (&[one.clone(), text("7")][..], usual),
+            (&[two.clone(), seven.clone()], usual.with_begun(Begun::Earlier)),
+            (&[one, seven.clone(), two.clone(), half.clone(), Reply::Int(8)], {
+                usual.with_depth(2).with_fences(8).with_ttl(Duration::from_millis(500))
+            }),
+        ] {
+            same(read(items), Acquisition::Granted(grant));
+        }
+        same(acquisition(&seven, ttl, &settings), Acquisition::Granted(usual.with_fences(FENCES)));
+        let busy = Busy::default().with_position(Some(2)).with_recheck_after(millis(500));
+        same(read(&[Reply::Int(0), two.clone(), half.clone()]), Acquisition::Busy(busy));
+        let at = busy.with_answered_at(Some(Duration::from_micros(7)));
+        same(read(&[Reply::Int(0), two, half, text("7")]), Acquisition::Busy(at));
+        same(read(&[Reply::Int(0), Reply::Int(-1), Reply::Int(-1)]), Acquisition::Busy(Busy::default()));
+        for (code, kind, word) in [
+            (-1, ErrorKind::NotHeld, "abandoned"),
+            (-2, ErrorKind::LimitReached, "9 waiters"),
+            (-3, ErrorKind::LimitReached, "65535 times"),
+            (-8, ErrorKind::Damaged, "force_release"),
+            (-6, ErrorKind::Damaged, "Set it to the greatest"),
+        ] {
+            let error = read(&[Reply::Int(code), text("tenure:a"), text("x")]).unwrap_err();
+            assert!(error.kind() == kind && error.message().contains(word), "{code}: {error}");
+        }
+        let floored = settings.clone().fence_floor(FenceFloor::new(5).unwrap());
+        let error = acquisition(&Reply::Array(vec![Reply::Int(-6), text("k"), text("5")]), ttl, &floored).unwrap_err();
+        assert!(error.kind() == ErrorKind::Misconfigured && error.message().contains("fence_floor of 5"), "{error}");
+        assert_eq!(
+            [-1, 0, GO_ON].map(|code| exited(code).unwrap()),
+            [Exited::NotHeld, Exited::Released, Exited::Released]
+        );
+        assert_eq!(exited(3).unwrap(), Exited::Inside { depth: 3 });
+        assert_eq!(handed("7;5;9;0"), Some(Handed::new(fence, Duration::from_millis(9), Duration::from_micros(5))));
+    }
+
+    #[test]
+    fn a_hold_is_seen_as_it_is() {
+        let text = |text: &str| Reply::Bytes(text.as_bytes().to_vec());
+        let seen = |kind: &str, rest: &[Reply]| {
+            let head = [Reply::Int(2), Reply::Int(25), text(kind), Reply::Int(500)];
+            inspection(&Reply::Array([&head, rest].concat())).unwrap()
+        };
+        let free = seen("none", &[]);
+        assert_eq!((free.holder, free.waiters), (None, 2));
+        let owner = "AAAAAAAAAAAAAAAAAAAAAQ";
+        let fields = [text("7"), text("10"), text("lab"), Reply::Int(6), text(owner)];
+        let seen_so = |rest: &[Reply]| seen("hash", rest).holder.unwrap();
+        let entered = seen_so(&fields);
+        assert_eq!((entered.depth, entered.owner.map(|owner| owner.to_string()).as_deref()), (2, Some(owner)));
+        assert_eq!(
+            (entered.fence, entered.held_for, entered.remaining),
+            (FencingToken::new(7), millis(15), millis(500))
+        );
+        assert_eq!(entered.label.unwrap().as_str(), "lab");
+        let foreign = seen_so(&[text("x"), Reply::Nil, Reply::Nil, Reply::Int(1), Reply::Nil]);
+        assert_eq!((foreign.fence, foreign.owner, foreign.remaining), (None, None, millis(500)));
+        let later = [text("7"), text("99"), text(""), Reply::Int(5), text(owner)];
+        assert_eq!((seen_so(&later).held_for, seen_so(&later).label), (millis(0), None), "the clock stepped back");
+        let plain = seen("string", &[text("AAAAAAAAAAAAAAAAAAAAAA;-;10000;;")]).holder.unwrap();
+        assert_eq!((plain.held_for, plain.depth), (millis(15), 1));
+        assert!(inspection(&Reply::Array(vec![Reply::Int(0), Reply::Int(0), text("list"), Reply::Int(0)])).is_err());
     }
 
     #[test]

@@ -224,3 +224,37 @@ pub enum FenceScope {
     /// [a while](crate::RedisSettings::counter_life) after the last grant.
     Name,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_setting_is_kept_and_has_its_bounds() {
+        let (new, seconds) = (RedisSettings::default, Duration::from_secs);
+        for (life, fits) in [(59, false), (60, true), (365 * 86_400, true), (365 * 86_400 + 1, false)] {
+            let set = new().counter_life(seconds(life));
+            assert_eq!(set.ok().map(|set| set.counter_life_ms()), fits.then_some(1_000 * life), "{life}");
+        }
+        for (life, fits) in [(0, false), (1, true), (3_600, true), (3_601, false)] {
+            let set = new().tombstone(seconds(life));
+            assert_eq!(set.ok().map(|set| set.tombstone), fits.then_some(seconds(life)), "{life}");
+        }
+        assert_eq!(new().max_waiters(1).unwrap().max_waiters, 1);
+        assert_eq!(new().max_backlog(1).unwrap().max_backlog, Some(1));
+        assert_eq!(new().max_dead_letters(0).max_dead_letters, 0);
+        for error in [
+            new().counter_life(seconds(1)).unwrap_err(),
+            new().tombstone(Duration::ZERO).unwrap_err(),
+            new().max_waiters(0).unwrap_err(),
+            new().max_backlog(0).unwrap_err(),
+        ] {
+            assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error}");
+        }
+        let set = new().fences(Fences::Counter).fence_scope(FenceScope::Name).eviction(Eviction::Allow);
+        assert_eq!((set.fences, set.fence_scope, set.eviction), (Fences::Counter, FenceScope::Name, Eviction::Allow));
+        let set = set.fence_floor(FenceFloor::new(9).unwrap()).prefix(Prefix::new("x").unwrap());
+        assert_eq!((set.fence_floor.get(), set.prefix.as_str()), (9, "x"));
+        assert_eq!(Prefix::new("x".repeat(64)).unwrap().as_str().len(), 64);
+    }
+}

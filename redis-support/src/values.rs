@@ -130,6 +130,7 @@ mod tests {
         values.granted(&one, fence(7), "");
         assert_eq!(values.take(&hold(&one)), None, "not before the server is known");
         values.allow(true);
+        assert_eq!(values.take(&hold(&one)), None, "what was granted then may be of another server");
         values.granted(&one, fence(7), "12");
         let value = values.take(&hold(&one)).unwrap();
         assert_eq!(value, format!("{};-;7;12;with;signs", one.token.expose().as_str()));
@@ -151,8 +152,9 @@ mod tests {
     #[test]
     fn a_name_that_somebody_waited_for_is_left_alone_for_a_while() {
         let values = KnownValues::new(Fences::ClockSeeded);
-        values.allow(true);
         let (one, other) = (request("a"), request("b"));
+        values.awaited(&other.name); // at a server without the command, nobody counts
+        values.allow(true);
         values.granted(&one, fence(7), "");
         values.granted(&other, fence(8), "");
         values.awaited(&one.name);
@@ -170,8 +172,14 @@ mod tests {
     fn grants_that_are_never_released_take_no_more_room_than_that() {
         let values = KnownValues::new(Fences::ClockSeeded);
         values.allow(true);
-        let last = (0..3 * MOST_GRANTS).map(|_| request("a")).inspect(|one| values.granted(one, fence(7), "")).last();
-        assert!(values.grants.lock().unwrap().len() <= MOST_GRANTS);
+        let first = request("a");
+        values.granted(&first, fence(7), "");
+        let grant = |one: &AcquireRequest| {
+            values.granted(one, fence(7), "");
+            assert!(values.grants.lock().unwrap().len() <= MOST_GRANTS);
+        };
+        let last = (0..3 * MOST_GRANTS).map(|_| request("a")).inspect(grant).last();
         assert!(values.take(&hold(&last.unwrap())).is_some());
+        assert!(values.take(&hold(&first)).is_none());
     }
 }

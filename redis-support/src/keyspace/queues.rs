@@ -106,6 +106,10 @@ mod tests {
             assert!(space.groups().contains(&space.group(&queue)));
         }
         let keys = spelled(|keys| space.push_dq(keys, &QueueName::new("orders").unwrap()));
-        assert!(keys[0].starts_with("{tenure:dq%-") && keys[0].ends_with("}:orders:t"), "{keys:?}");
+        assert_eq!(keys[0], "{tenure:dq%-69}:orders:t", "all clients look for it there");
+        let group = |number: u32| space.group(&QueueName::new(format!("q{number}")).unwrap());
+        let used: std::collections::BTreeSet<u16> = (0..4_000).map(group).collect();
+        assert_eq!((used.len(), used.first(), used.last(), space.groups()), (256, Some(&0), Some(&255), 0..256));
+        assert_eq!(self::space(FenceScope::Node).groups(), 0..1);
     }
 }

@@ -296,6 +296,17 @@ fn it_goes_on_in_the_next_runtime_when_its_own_has_ended() {
     });
     let fourth = runtime();
     assert!(matches!(fourth.block_on(get(&link)).0, Err(ExecError::Closed)), "closed is closed");
+
+    // Closed between the end of one runtime and the first request in the next, by somebody who is not through with it.
+    let (first, scene) = (runtime(), Scene::new());
+    let (link, _) = first.block_on(connected(&scene, &RedisConfig::default()));
+    drop(first);
+    link.shared.state.send_replace(State::Closed);
+    runtime().block_on(async {
+        assert!(matches!(get(&link).await.0, Err(ExecError::Closed)));
+        assert!(link.supervisor.lock().unwrap().as_ref().unwrap().is_finished(), "nothing is begun");
+        link.close().await;
+    });
 }
 
 /// Sentinels that name a primary.

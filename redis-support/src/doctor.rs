@@ -1,5 +1,8 @@
 //! What an operator should know about the servers, and what it means for locks.
 
+#[cfg(test)]
+mod tests;
+
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use async_trait::async_trait;
@@ -168,34 +171,4 @@ pub(crate) fn time(reply: &Reply) -> Option<SystemTime> {
     let part = |part: &Reply| u64::try_from(part.int().ok()?).ok();
     let (seconds, micros) = (Duration::from_secs(part(seconds)?), Duration::from_micros(part(micros)?));
     UNIX_EPOCH.checked_add(seconds)?.checked_add(micros)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn looked(info: &str, placement: Placement) -> Checkup {
-        let mut checkup = Checkup::default();
-        look(&mut checkup, "a:1", info, placement);
-        checkup
-    }
-
-    fn concern(checkup: &Checkup, topic: Topic) -> Concern {
-        checkup.findings().iter().find(|finding| finding.topic == topic).unwrap().concern
-    }
-
-    #[test]
-    fn each_finding_has_its_concern() {
-        let good = "redis_version:7.0.15\r\nmaxmemory:0\r\nmaxmemory_policy:noeviction\r\naof_enabled:1\r\n";
-        let checkup = looked(good, Placement::OneServer);
-        assert_eq!(checkup.concern(), Concern::Fine, "{checkup}");
-        let valkey = format!("{good}valkey_version:9.1.2\r\n");
-        assert!(looked(&valkey, Placement::OneServer).to_string().contains("Valkey 9.1.2"));
-        let bad = "maxmemory:9\r\nmaxmemory_policy:allkeys-lru\r\naof_enabled:0\r\nconnected_slaves:1\r\n";
-        let checkup = looked(bad, Placement::OneServer);
-        assert_eq!(concern(&checkup, Topic::Eviction), Concern::Danger);
-        assert_eq!(concern(&checkup, Topic::Persistence), Concern::Note);
-        assert_eq!(concern(&checkup, Topic::Replicas), Concern::Note);
-        assert_eq!(concern(&looked(good, Placement::Slots), Topic::Replicas), Concern::Danger);
-    }
 }

@@ -1,5 +1,8 @@
 //! The trait over any executor.
 
+#[cfg(test)]
+mod tests;
+
 use async_trait::async_trait;
 use tenure_core::driver::{
     Cancelled, DeadPage, DeadPlace, DeadSelection, Delay, DelayQueue, Exchanged, Exclusion, Extended, Extension,

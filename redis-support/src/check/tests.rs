@@ -40,6 +40,8 @@ fn fit_servers_pass_and_leave_their_version() {
         has_delifeq(valkey) && !has_delifeq(info) && !has_delifeq("redis_version:9.0.0\r\nvalkey_version:8.1.4\r\n")
     );
     assert_eq!(looked(valkey, Eviction::Refuse).unwrap().server_version(), Some("Valkey 9.1.2"));
+    assert_eq!(looked("redis_version:6.2.0\r\nrun_id:\r\n", Eviction::Refuse).unwrap().run_id(), None);
+    assert_eq!(looked("run_id:7f\r\n", Eviction::Refuse).unwrap().run_id(), Some("7f"));
     assert_eq!(looked("maxmemory_policy:allkeys-lru\r\n", Eviction::Allow).unwrap().remarks().len(), 1);
 }
 

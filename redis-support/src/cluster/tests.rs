@@ -255,6 +255,47 @@ async fn a_refusal_that_may_mean_an_old_map_has_it_looked_at_soon() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn who_asks_a_node_that_leaves_meanwhile_is_served_by_the_next_and_counts_it_no_more() {
+    let (scene, [a, b]) = (Scene::new(), ["a", "b"].map(server));
+    tell(&scene, half_each(&a, &b));
+    let cluster = connected(&scene, std::slice::from_ref(&a)).await.unwrap();
+    sleep(ms(1_000)).await;
+    scene.is(&b, Mood::Refusing);
+    scene.cut(&b, false);
+    sleep(ms(10)).await;
+    tell(&scene, slot_map(&[(&a, 16_384)]));
+    let start = Instant::now();
+    let (one, all) = tokio::join!(served(&cluster, 9_000), cluster.everywhere(&GET));
+    assert!(one == "a:1" && start.elapsed() < ms(500), "{one} after {:?}", start.elapsed());
+    assert!(matches!(&all[..], [(place, Ok(_))] if place == "a:1"), "{all:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_map_is_asked_of_those_that_are_there_and_once_for_a_crowd() {
+    let (scene, [a, b, c]) = (Scene::new(), ["a", "b", "c"].map(server));
+    tell(&scene, half_each(&a, &b));
+    let cluster = connected(&scene, std::slice::from_ref(&c)).await.unwrap();
+    sleep(ms(1_000)).await;
+    refuse(&scene, half_each(&a, &b), "CLUSTERDOWN x");
+    let before = looks(&scene);
+    for _ in 0..20 {
+        cluster.request(0, &GET).await.unwrap_err();
+        sleep(ms(4)).await;
+    }
+    assert_eq!(looks(&scene), before + 1);
+    sleep(ms(1_000)).await;
+    assert_eq!(looks(&scene), before + 2, "what was told later may be about another map");
+    for node in [&a, &b] {
+        scene.is(node, Mood::Refusing);
+        scene.cut(node, false);
+    }
+    sleep(ms(10)).await;
+    let start = Instant::now();
+    cluster.0.refresh().await.unwrap();
+    assert!(start.elapsed().is_zero(), "no link that is down is waited for");
+}
+
+#[tokio::test(start_paused = true)]
 async fn closed_or_dropped_it_ends_what_it_has_and_looks_at_nothing() {
     let (scene, [a, b]) = (Scene::new(), ["a", "b"].map(server));
     tell(&scene, half_each(&a, &b));
@@ -269,9 +310,23 @@ async fn closed_or_dropped_it_ends_what_it_has_and_looks_at_nothing() {
     let before = looks(&scene);
     sleep(ms(100_000)).await;
     assert_eq!(looks(&scene), before);
+    // A redirection or a map that came while it was closed.
+    let map = SlotMap::read(&half_each(&a, &b), &a).unwrap();
+    assert!(matches!(cluster.0.adopt(map).await, Err(ExecError::Closed)));
+    assert!(matches!(cluster.0.link_to(&server("c")), Err(ExecError::Closed)));
+    assert_eq!(cluster.0.links().len(), 2);
 
     let cluster = connected(&scene, std::slice::from_ref(&a)).await.unwrap();
+    sleep(ms(1_000)).await;
+    cluster.0.stale.notify_one();
+    sleep(ms(20)).await; // it has looked, and rests
     drop(cluster);
+    for _ in 0..50 {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!([&a, &b].map(|node| scene.connections(node)), [0, 0], "at once");
+    sleep(ms(200)).await;
+    assert_eq!(tokio::runtime::Handle::current().metrics().num_alive_tasks(), 0);
     let before = looks(&scene);
     sleep(ms(100_000)).await;
     assert_eq!((looks(&scene), [&a, &b].map(|node| scene.connections(node))), (before, [0, 0]));

@@ -5,6 +5,7 @@ use crate::config::{RedisConfig, Topology};
 use crate::dial::scene::{Mood, Scene, called, fit, server, slot_map};
 use crate::error::ExecError;
 use crate::remote::Remote;
+use crate::settings::{Eviction, RedisSettings};
 use tenure_core::ErrorKind;
 
 fn looked(info: &str, placement: Placement) -> Checkup {
@@ -169,7 +170,7 @@ async fn what_is_kept_from_the_user_is_a_note() {
         Some("TIME") => Ok(Reply::Nil),
         _ => Ok(fit(command).unwrap()),
     });
-    let settings = crate::settings::RedisSettings::default().eviction(crate::settings::Eviction::Allow);
+    let settings = RedisSettings::default().eviction(Eviction::Allow);
     let locks = RedisLocks::connect(scene, &RedisConfig::tcp("a", 1).settings(settings)).await.unwrap();
     let checkup = locks.examine().await.unwrap();
     let rights = of(&checkup, "the server", Topic::Rights);

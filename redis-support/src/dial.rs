@@ -182,16 +182,19 @@ mod tests {
     fn a_call_is_its_script_the_number_of_its_keys_and_the_rest() {
         let (mut keys, mut args) = (ArgList::default(), ArgList::default());
         (0..10).for_each(|key| keys.push_number(key));
-        args.push("last");
+        let last = "last".repeat(50);
+        args.push(&last);
         let call = ScriptCall { script: &script::ENROLL, keys, args };
         let request = Request::by_digest(&call);
         let mut words = Vec::new();
         request.each(|word| words.push(String::from_utf8(word.to_vec()).unwrap()));
         assert_eq!(words[..4], ["EVALSHA", script::ENROLL.sha1(), "10", "0"]);
-        assert_eq!(words[13], "last");
+        assert_eq!(words[13], last);
         let (count, bytes) = request.size();
         assert_eq!(count, words.len());
-        assert!(bytes >= words.iter().map(String::len).sum());
+        let sum: usize = words.iter().map(String::len).sum();
+        assert!((sum..sum + 20).contains(&bytes), "{bytes} for {sum}: the digits of the number of keys are at most 20");
+        assert_eq!(Request::words(&["GET", "a"]).size(), (2, 4));
         assert_eq!(Digits::of(0).as_bytes(), b"0");
         assert_eq!(Digits::of(usize::MAX).as_bytes(), usize::MAX.to_string().as_bytes());
     }

@@ -307,13 +307,14 @@ mod tests {
     #[test]
     fn keeps_strings_apart() {
         let mut list = ArgList::with_capacity(4);
+        assert!(list.is_empty());
         list.push("a");
         list.push("");
         list.push_number(1042);
         list.push_with(|bytes| bytes.extend_from_slice(b"\0\xff"));
         let all: Vec<&[u8]> = list.iter().collect();
         assert_eq!(all, [b"a".as_slice(), b"", b"1042", b"\0\xff"]);
-        assert_eq!((list.len(), list.total()), (4, 7));
+        assert_eq!((list.len(), list.total(), list.is_empty()), (4, 7, false));
         assert_eq!(format!("{list:?}"), "ArgList(4 strings)");
     }
 }

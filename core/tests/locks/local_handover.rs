@@ -1,17 +1,16 @@
 //! Leases that are passed on among the waiters of one client: what that saves, what bounds it, and who may have one.
 
-mod stage;
-
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use stage::{Stage, Step, TTL, steps};
 use tenure_core::{Client, ErrorKind, Lock, LockGuard, OwnerToken, Result};
 use tokio::task::JoinHandle;
 use tokio::time::{advance, sleep};
+
+use crate::stage::{Stage, Step, TTL, steps};
 
 const RANGE: u32 = 1000;
 

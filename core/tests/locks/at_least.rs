@@ -1,14 +1,13 @@
 //! Locks that are left standing after their release, under a paused clock: what leaves, and when.
 
-mod stage;
-
 use std::time::Duration;
 
-use stage::{Stage, Step, TTL, steps};
 use tenure_core::driver::{ForceReleased, Ttl};
 use tenure_core::{Client, ErrorKind, LostReason};
 use tenure_memory::MemoryDriver;
 use tokio::time::{Instant, sleep};
+
+use crate::stage::{Stage, Step, TTL, steps};
 
 const SECOND: Duration = Duration::from_secs(1);
 

@@ -1,14 +1,13 @@
 //! The loss of a hold, watched by those who have not the guard; and work under a lock in one call.
 
-mod stage;
-
 use std::time::Duration;
 
-use stage::{Stage, Step, TTL, steps};
 use tenure_core::{Client, ErrorKind, Loss, LostReason, OwnerId};
 use tenure_memory::MemoryDriver;
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
+
+use crate::stage::{Stage, Step, TTL, steps};
 
 const SECOND: Duration = Duration::from_secs(1);
 

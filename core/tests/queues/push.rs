@@ -1,17 +1,16 @@
 //! Messages with options of their own, one by one and many at once.
 
-mod queue_stage;
-
 use std::time::{Duration, SystemTime};
 
 use futures_util::FutureExt as _;
 use futures_util::future::join_all;
-use queue_stage::{Mishap, QueueStage, ms, plan, staged, staged_with};
 use tenure_core::ErrorKind;
 use tenure_core::driver::{DeadCause, MessageState, Pushed};
 use tenure_core::queue::{Job, Message, MessageId, OrPark, Queue};
 use tenure_memory::Operation;
 use tokio::time::sleep;
+
+use crate::stage::{Mishap, QueueStage, ms, plan, staged, staged_with};
 
 const SECOND: Duration = Duration::from_secs(1);
 

@@ -1,12 +1,11 @@
 //! What a release says of a hold that was lost, of every kind of guard.
 
-mod stage;
-
 use std::time::Duration;
 
-use stage::{Stage, Step, TTL, steps};
 use tenure_core::{Error, ErrorKind, LostReason, OwnerId};
 use tokio::time::sleep;
+
+use crate::stage::{Stage, Step, TTL, steps};
 
 #[track_caller]
 fn assert_lost(error: &Error, reason: LostReason) {

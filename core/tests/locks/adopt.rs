@@ -1,13 +1,12 @@
 //! Holds that go from one client to another, under a paused clock.
 
-mod stage;
-
 use std::time::Duration;
 
-use stage::{Stage, Step, TTL, steps};
 use tenure_core::{Client, ErrorKind, HoldState, LostReason, OwnerToken};
 use tenure_memory::MemoryDriver;
 use tokio::time::sleep;
+
+use crate::stage::{Stage, Step, TTL, steps};
 
 const SECOND: Duration = Duration::from_secs(1);
 

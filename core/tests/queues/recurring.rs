@@ -1,11 +1,8 @@
 //! Messages that come again: one of many instances handles each occurrence, and none is lost or doubled.
 
-mod queue_stage;
-
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
-use queue_stage::{ms, staged};
 use tenure_core::driver::{
     Cancelled, DelayQueue as _, DelayQueueExt as _, Lease, MessageState, NewMessage, Payload, ReceiveRequest, Rest,
     Settle, Settled, Settlement,
@@ -16,6 +13,8 @@ use tenure_core::queue::{
 };
 use tenure_core::{Client, ErrorKind};
 use tokio::time::{sleep, timeout};
+
+use crate::stage::{ms, staged};
 
 const MINUTE: Duration = Duration::from_secs(60);
 

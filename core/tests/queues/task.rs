@@ -1,16 +1,15 @@
 //! The requests of a queue and its task: in which order they leave, which answers count, what closing waits for, and when the
 //! task ends.
 
-mod queue_stage;
-
 use futures_util::future::join_all;
-use queue_stage::{Mishap, ms, plan, staged, staged_with};
 use tenure_core::ErrorKind;
 use tenure_core::driver::Settled;
 use tenure_core::queue::{Delivery, Queue};
 use tenure_memory::Operation;
 use tokio::runtime::Handle;
 use tokio::time::{Instant, sleep, timeout};
+
+use crate::stage::{Mishap, ms, plan, staged, staged_with};
 
 async fn received(queue: &Queue<String>, count: usize) -> Vec<Delivery<String>> {
     let mut deliveries = Vec::new();

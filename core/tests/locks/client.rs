@@ -1,12 +1,11 @@
 //! What a client does by itself, whichever driver it has: no backend can break this, so the suite has no cases of it.
 
-mod stage;
-
 use std::time::Duration;
 
-use stage::{Stage, Step, TTL, steps};
 use tenure_core::{Error, ErrorKind, Result};
 use tokio::time::{Instant, sleep};
+
+use crate::stage::{Stage, Step, TTL, steps};
 
 fn kind<T>(answer: Result<T>) -> Option<ErrorKind> {
     answer.err().as_ref().map(Error::kind)

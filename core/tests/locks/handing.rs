@@ -1,15 +1,14 @@
 //! Locks that reach a waiter without being asked for: when they count from, how they are made to last.
 
-mod stage;
-
 use std::sync::Arc;
 use std::time::Duration;
 
-use stage::{Stage, Step, TTL, steps};
 use tenure_core::driver::Handed;
 use tenure_core::{Client, Confirmation, ErrorKind, FencingToken, LockGuard, OwnerId, OwnerToken, Result};
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
+
+use crate::stage::{Stage, Step, TTL, steps};
 
 const SHORT: Duration = Duration::from_secs(2);
 

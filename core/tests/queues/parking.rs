@@ -1,14 +1,13 @@
 //! Messages that wait for a lock: when a client stands in line for them, and what becomes of the lock's hold.
 
-mod queue_stage;
-
 use std::time::Duration;
 
-use queue_stage::{ms, staged};
 use tenure_core::queue::{Message, Queue, Text};
 use tenure_core::{Client, ErrorKind, LockGuard};
 use tenure_memory::{MemoryDriver, Operation};
 use tokio::time::{sleep, timeout};
+
+use crate::stage::{ms, staged};
 
 const HOUR: Duration = Duration::from_secs(3_600);
 

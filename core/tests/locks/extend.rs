@@ -1,13 +1,12 @@
 //! Leases that are lengthened by hand, under a paused clock.
 
-mod stage;
-
 use std::time::Duration;
 
-use stage::{Stage, Step, TTL, steps};
 use tenure_core::{Client, DriftBound, ErrorKind, LostReason, OwnerId};
 use tenure_memory::MemoryDriver;
 use tokio::time::{sleep, timeout};
+
+use crate::stage::{Stage, Step, TTL, steps};
 
 const SECOND: Duration = Duration::from_secs(1);
 

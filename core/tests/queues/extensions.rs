@@ -1,16 +1,15 @@
 //! Leases of many messages are extended together.
 
-mod queue_stage;
-
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use futures_util::future::join_all;
-use queue_stage::{Mishap, QueueStage, ms, plan, staged};
 use tenure_core::queue::{Delivery, Job, Queue};
 use tenure_core::{Error, ErrorKind};
 use tenure_memory::Operation;
 use tokio::time::{Instant, sleep, timeout};
+
+use crate::stage::{Mishap, QueueStage, ms, plan, staged};
 
 const LEASE: Duration = ms(3_000);
 const LONG: Duration = Duration::from_secs(60);

@@ -1,14 +1,13 @@
 //! Panics of others: of codecs, of what users plug in, of drivers. Nobody is left waiting for them.
 
-mod queue_stage;
-
 use std::time::Duration;
 
-use queue_stage::{Mishap, ms, plan, staged};
 use tenure_core::driver::{Cause, DeadCause, Settled};
 use tenure_core::queue::{Codec, Job, RetryPolicy};
 use tenure_core::{ErrorKind, Result};
 use tokio::time::{Instant, timeout};
+
+use crate::stage::{Mishap, ms, plan, staged};
 
 /// Panics over one text.
 #[derive(Debug)]

@@ -1,13 +1,12 @@
 //! What goes on after an outage, and what does not come back at once.
 
-mod queue_stage;
-
 use futures_util::StreamExt as _;
-use queue_stage::{Mishap, ms, plan, staged};
 use tenure_core::queue::Text;
 use tenure_core::{Client, ErrorKind};
 use tenure_memory::Operation;
 use tokio::time::{Instant, sleep, timeout};
+
+use crate::stage::{Mishap, ms, plan, staged};
 
 #[tokio::test(start_paused = true)]
 async fn a_stream_goes_on_after_outages_and_ends_with_what_does_not_pass() {

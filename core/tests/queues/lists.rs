@@ -1,17 +1,16 @@
 //! Looking through what is stored, and choosing among dead letters.
 
-mod queue_stage;
-
 use std::collections::HashSet;
 use std::pin::pin;
 
 use futures_util::{StreamExt as _, TryStreamExt as _};
-use queue_stage::{ms, plan, staged, staged_with};
 use tenure_core::driver::{
     DeadLetter, Listed, MessageInfo, MessagePage, PurgePlace, PurgeStep, Purged, QueuePage, Redriven, Rest,
 };
 use tenure_core::queue::{Queue, QueueLimits, QueueName, Rate, Reason};
 use tenure_memory::Operation;
+
+use crate::stage::{ms, plan, staged, staged_with};
 
 fn texts(messages: &[MessageInfo]) -> Vec<String> {
     messages.iter().map(|info| String::from_utf8(info.payload.as_bytes().to_vec()).unwrap()).collect()

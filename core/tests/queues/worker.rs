@@ -1,16 +1,15 @@
 //! What a worker counts and tells, and when it stops by itself.
 
-mod queue_stage;
-
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use queue_stage::{Mishap, ms, plan, staged};
 use tenure_core::ErrorKind;
 use tenure_core::queue::{Ending, Job, Outcome, Queue, RetryPolicy, WorkerEvent};
 use tenure_memory::Operation;
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout};
+
+use crate::stage::{Mishap, ms, plan, staged};
 
 const LONG: Duration = Duration::from_secs(60);
 

@@ -1,14 +1,13 @@
 //! Tasks of one client that want the same lock at the same moment, and what they share.
 
-mod stage;
-
 use std::sync::Arc;
 use std::time::Duration;
 
-use stage::{Stage, Step, TTL, steps};
 use tenure_core::{Client, ErrorKind, Lock, LockGuard, Result};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
+
+use crate::stage::{Stage, Step, TTL, steps};
 
 type Waiting = JoinHandle<Result<LockGuard>>;
 

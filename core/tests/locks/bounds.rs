@@ -1,7 +1,5 @@
 //! The engine's bounds and its independence of its own tasks: what still holds when something hangs or has ended.
 
-mod stage;
-
 use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::Arc;
@@ -9,10 +7,11 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use stage::{Stage, Step, TTL, steps};
 use tenure_core::driver::{Backend, Checkup, Concern, Doctor, Topic};
 use tenure_core::{Client, ErrorKind, LostReason};
 use tokio::time::{Instant, sleep};
+
+use crate::stage::{Stage, Step, TTL, steps};
 
 const HANG: Step = Step::Slow(Duration::from_secs(3600));
 

@@ -1,13 +1,10 @@
 //! Leases of a program that blocks a worker of its runtime while another one is free. The clock is the real one, and what
 //! happens on the runtime is set off by its own timers: whatever wakes it from outside would hide a stall.
 
-mod stage;
-
 use std::future::Future;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use stage::{Stage, Step, TTL, steps};
 use tenure_core::driver::{Backend, Handed};
 use tenure_core::queue::{Ending, Job, Outcome, Text, WorkerEvent};
 use tenure_core::{Client, Confirmation, FencingToken, LockGuard};
@@ -15,6 +12,8 @@ use tenure_memory::MemoryDriver;
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::mpsc;
 use tokio::time::sleep;
+
+use crate::stage::{Stage, Step, TTL, steps};
 
 /// How long the leases last that begin here.
 const LEASE: Duration = Duration::from_millis(900);

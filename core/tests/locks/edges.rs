@@ -1,15 +1,14 @@
 //! The engine at its edges: blocked runtimes, long silences, clean-ups that never succeed, holds that were lost.
 
-mod stage;
-
 use std::sync::Arc;
 use std::time::Duration;
 
-use stage::{Stage, Step, TTL, steps};
 use tenure_core::driver::{Backend, DistributedLock};
 use tenure_core::{Client, ErrorKind, LostReason, OwnerId};
 use tenure_memory::{MemoryDriver, Operation};
 use tokio::time::sleep;
+
+use crate::stage::{Stage, Step, TTL, steps};
 
 #[tokio::test]
 async fn work_that_outlasts_the_lease_is_lost_though_no_timer_could_run() {

@@ -1,15 +1,13 @@
 //! A call that fails at once lets others have a turn: what mends the connection may have but this one thread.
 
-mod queue_stage;
-mod stage;
-
 use std::cell::Cell;
 use std::iter::repeat_n;
 
-use queue_stage::{Mishap, plan, staged};
-use stage::{Stage, Step, steps};
 use tenure_core::{Error, ErrorKind, OwnerId, Result};
 use tokio::task::yield_now;
+
+use crate::lock_stage::{Stage, Step, TTL, steps};
+use crate::stage::{Mishap, plan, staged};
 
 const CALLS: u32 = 20;
 
@@ -59,7 +57,7 @@ async fn extensions_that_fail() {
     let renewals = repeat_n(Step::Fail(ErrorKind::Unavailable), CALLS as usize);
     let (_, client) = Stage { renew: steps(renewals), ..Stage::default() }.client();
     let guard = client.lock("a").acquire().await.unwrap();
-    leaves_turns(ErrorKind::Unavailable, async || guard.extend(stage::TTL).await).await;
+    leaves_turns(ErrorKind::Unavailable, async || guard.extend(TTL).await).await;
 }
 
 #[tokio::test]

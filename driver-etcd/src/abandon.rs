@@ -17,6 +17,7 @@ use crate::txn::{self, On};
 impl Inner {
     /// Refuses the token from now on, and undoes what it has.
     pub(crate) async fn abandon(&self, owner: Option<OwnerId>, name: &LockName, token: &OwnerToken) -> Result<()> {
+        self.link.ensure_open()?;
         let known = self.tickets.bury(token);
         self.undo(owner, name, token, known).await?;
         self.tickets.settle(token);

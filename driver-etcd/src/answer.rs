@@ -140,3 +140,29 @@ pub(crate) fn hold_of(key: &KeyValue) -> HoldSeen {
         lease: key.lease(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_free_lock_is_for_the_first_in_line_and_out_of_reach_behind_a_foreign_key() {
+        let (own, other) = (OwnerToken::random(), OwnerToken::random());
+        let hold = HoldSeen { record: None, granted: 3, written: 3, lease: 7 };
+        let place = |token| Some(Spot { arrival: 1, token });
+        let first = |spot| Some(Head { key: b"key".to_vec(), revision: 4, lease: 7, spot });
+        for (hold, head, is_next, is_obstructed) in [
+            (None, first(place(own)), true, false),
+            (None, first(place(other)), false, false),
+            (None, first(None), false, true),
+            (None, None, false, false),
+            (Some(&hold), first(place(own)), false, false),
+            (Some(&hold), first(None), false, false),
+            (Some(&hold), None, false, false),
+        ] {
+            let seen = Seen { revision: 9, hold: hold.cloned(), head, place: None, ahead: 0 };
+            assert_eq!((seen.is_next(&own), seen.is_obstructed()), (is_next, is_obstructed), "{seen:?}");
+        }
+        assert_eq!(hold.fence(), None, "somebody else wrote it");
+    }
+}

@@ -404,3 +404,59 @@ impl Resolved {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use tenure_core::LockName;
+    use tenure_core::driver::{DistributedLock as _, Handing, Ttl};
+
+    use super::*;
+    use crate::scene::served;
+
+    fn name() -> LockName {
+        LockName::new("name").unwrap()
+    }
+
+    fn joining(token: OwnerToken) -> AcquireRequest {
+        let queue = Queueing::Join { presence: Duration::from_secs(60), accepts: Handing::Asked };
+        AcquireRequest::new(name(), token, Ttl::new(Duration::from_secs(60)).unwrap()).with_queue(queue)
+    }
+
+    async fn position(inner: &Inner, token: OwnerToken) -> Option<u32> {
+        match inner.ask(None, &joining(token)).await.unwrap() {
+            Acquisition::Busy(busy) => busy.position,
+            other => panic!("not busy: {other:?}"),
+        }
+    }
+
+    /// The lock is held, and a token asks for a place; tells what the request for the place says, which is still on its way.
+    async fn asked(inner: &Inner, token: OwnerToken) -> etcd_client::Txn {
+        let held = inner.ask(None, &joining(OwnerToken::random())).await.unwrap();
+        assert!(matches!(held, Acquisition::Granted(_)), "{held:?}");
+        let live = inner.session.ensure().await.unwrap();
+        let spot = Spot { arrival: 1, token };
+        inner.tickets.set_waiting(Waiting { spot, lease: live.lease, revision: None }).unwrap();
+        txn::enqueue(&inner.keys(&name()), &spot, &inner.session.key(&live))
+    }
+
+    #[tokio::test]
+    async fn a_place_that_was_made_without_an_answer_is_its_tokens() {
+        let (_cluster, driver) = served();
+        let token = OwnerToken::random();
+        let late = asked(&driver.inner, token).await;
+        assert!(driver.inner.txn(late).await.unwrap().succeeded());
+        assert_eq!(position(&driver.inner, OwnerToken::random()).await, Some(1));
+        assert_eq!(position(&driver.inner, token).await, Some(0), "it came first");
+        assert_eq!(driver.inspect(&name()).await.unwrap().waiters, 2);
+    }
+
+    #[tokio::test]
+    async fn a_request_for_a_place_that_comes_late_makes_no_second_one() {
+        let (_cluster, driver) = served();
+        let token = OwnerToken::random();
+        let late = asked(&driver.inner, token).await;
+        assert_eq!(position(&driver.inner, token).await, Some(0));
+        assert!(!driver.inner.txn(late).await.unwrap().succeeded());
+        assert_eq!(driver.inspect(&name()).await.unwrap().waiters, 1);
+    }
+}

@@ -151,18 +151,15 @@ impl fmt::Debug for EtcdDriver {
 mod tests {
     use std::time::Duration;
 
-    use tenure_core::driver::{Hold, Queueing};
-    use tenure_testkit::{EtcdCluster, EtcdOptions};
-
     use tenure_core::OwnerToken;
-    use tenure_core::driver::AcquireRequest;
+    use tenure_core::driver::{AcquireRequest, Hold, Queueing};
 
     use super::*;
+    use crate::scene::served;
 
     #[tokio::test]
     async fn attempts_during_an_outage_are_not_remembered() {
-        let mut cluster = EtcdCluster::single(EtcdOptions::new()).unwrap();
-        let driver = EtcdDriver::new(cluster.url().parse().unwrap());
+        let (mut cluster, driver) = served();
         let name = LockName::new("name").unwrap();
         let ttl = tenure_core::driver::Ttl::new(Duration::from_secs(30)).unwrap();
         let (queue, name_of) = (Queueing::None, || name.clone());

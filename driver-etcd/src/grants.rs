@@ -202,3 +202,58 @@ impl fmt::Debug for Leases {
         f.debug_struct("Leases").field("unanswered", &self.aside().len()).finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt as _;
+
+    use super::*;
+    use crate::link::reads;
+    use crate::scene::{served, unserved};
+
+    #[tokio::test]
+    async fn so_many_requests_without_an_answer_are_put_aside_and_what_nobody_revokes_is_dropped() {
+        let leases = &unserved().inner.leases;
+        let give_up = |id: usize| {
+            let request: Grant = Box::pin(std::future::pending());
+            drop(Kept { leases, id: id as i64, request: Some(request) });
+            leases.aside().len()
+        };
+        (0..MOST_UNANSWERED).for_each(|id| assert_eq!(give_up(id), id + 1));
+        assert_eq!(give_up(MOST_UNANSWERED), MOST_UNANSWERED, "that one is left to its ttl");
+        leases.let_go(7);
+        assert!(!leases.aside().contains_key(&7));
+        assert_eq!(give_up(MOST_UNANSWERED), MOST_UNANSWERED, "there is room again");
+        drop(Kept { leases, id: 7, request: None });
+        assert!(!leases.aside().contains_key(&7), "it was answered");
+    }
+
+    /// A leader that was elected since it was asked for knows nothing of leases that an earlier one took for ended.
+    #[tokio::test]
+    async fn a_lease_is_of_a_term_that_was_known_before_it_was_asked_for() {
+        let (_cluster, driver) = served();
+        let leases = &driver.inner.leases;
+        let term_of = async |term| {
+            let granted = async { Ok(Granted { secs: 5, term }) };
+            leases.made(7, granted).await.unwrap().term
+        };
+        assert_eq!((term_of(0).await, term_of(1).await), (None, None), "none was known");
+        assert_eq!(leases.grant(new_id(), 5).await.unwrap().term, None);
+        let (now, lease) = (leases.link.term(), leases.grant(new_id(), 5).await.unwrap());
+        assert!(now > 1 && lease.term == Some(now), "term {now}, {lease:?}");
+        assert_eq!((term_of(now).await, term_of(now + 1).await), (Some(now), None));
+        let answer = leases.link.txn(etcd_client::Txn::new()).await.unwrap();
+        assert_eq!((leases.link.term(), crate::link::term(&answer).unwrap()), (now, now));
+        assert!(crate::link::revision(&answer).unwrap() > 0 && reads(&answer).is_empty());
+    }
+
+    #[test]
+    fn a_lease_that_lasts_for_no_time_is_none() {
+        let leases = &unserved().inner.leases;
+        let made = |secs| leases.made(7, async move { Ok(Granted { secs, term: 1 }) }).now_or_never().unwrap();
+        assert_eq!(made(1).unwrap().secs, 1);
+        for secs in [0, -1] {
+            assert_eq!(made(secs).unwrap_err().kind(), ErrorKind::Protocol);
+        }
+    }
+}

@@ -63,6 +63,8 @@ mod queue;
 mod record;
 mod reentrant;
 mod renew;
+#[cfg(test)]
+mod scene;
 mod session;
 mod standing;
 mod turn;

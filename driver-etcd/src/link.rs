@@ -350,3 +350,105 @@ pub(crate) fn reads(answer: &TxnResponse) -> Vec<GetResponse> {
 pub(crate) fn odd(what: &'static str) -> Error {
     Error::new(ErrorKind::Protocol, what)
 }
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt as _;
+    use tonic::{Code, Status};
+
+    use super::*;
+
+    /// To members that nobody serves; one is connected to all the same, as calls need no network until they leave.
+    fn link(members: usize) -> Link {
+        let hosts: Vec<_> = (1..=members).map(|port| format!("127.0.0.1:{port}")).collect();
+        Link::new(format!("etcd://{}", hosts.join(",")).parse().unwrap())
+    }
+
+    fn current(link: &Link) -> usize {
+        link.current.load(Ordering::Acquire)
+    }
+
+    /// Which members are called one after the other, where each answers so.
+    async fn called(link: &Link, answers: &[Result<(), Status>]) -> (Vec<usize>, Result<()>) {
+        let called = Mutex::new(Vec::new());
+        let result = link.call(|stubs| {
+            called.lock().unwrap().push(stubs.member());
+            let answer = answers[stubs.member()].clone();
+            async move { answer.map_err(EtcdError::GRpcStatus) }
+        });
+        let result = result.await;
+        (called.into_inner().unwrap(), result)
+    }
+
+    #[tokio::test]
+    async fn a_call_goes_on_to_the_next_member_only_where_nothing_was_done() {
+        let away = || Err(Status::new(Code::Unavailable, "etcdserver: no leader"));
+        let slow = || Err(Status::new(Code::Unavailable, "etcdserver: request timed out"));
+        for (answers, asked, fails) in [
+            ([Ok(()), away(), away()], vec![0], None),
+            ([away(), away(), Ok(())], vec![0, 1, 2], None),
+            ([away(), slow(), Ok(())], vec![0, 1], Some(ErrorKind::Indeterminate)),
+            ([away(), away(), away()], vec![0, 1, 2], Some(ErrorKind::Unavailable)),
+        ] {
+            let link = link(3);
+            let (called, result) = called(&link, &answers).await;
+            assert_eq!((called, result.err().map(|error| error.kind())), (asked, fails));
+        }
+        let link = link(3);
+        called(&link, &[away(), Ok(()), away()]).await.1.unwrap();
+        assert_eq!(called(&link, &[away(), Ok(()), away()]).await.0, [1], "it stays with the one that serves");
+        assert_eq!(called(&link, &[Ok(()), away(), away()]).await.0, [1, 2, 0], "and begins anew behind the last one");
+    }
+
+    #[tokio::test]
+    async fn of_two_calls_that_fail_alike_one_moves_on_and_who_follows_hears_of_it() {
+        let link = link(2);
+        let turned = link.turned_from(0);
+        tokio::pin!(turned);
+        assert!(turned.as_mut().now_or_never().is_none());
+        link.turn_from(0);
+        link.turn_from(0);
+        assert_eq!(current(&link), 1);
+        turned.await;
+        link.turned_from(0).await;
+        link.turn_from(1);
+        assert_eq!(current(&link), 0);
+        let only = self::link(1);
+        let turned = only.turned_from(0);
+        tokio::pin!(turned);
+        only.turn_from(0);
+        assert!(turned.as_mut().now_or_never().is_none(), "there is no other");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_call_that_is_given_up_after_a_while_moves_the_next_ones_on() {
+        for (connects_in, patience, answered, moves) in [
+            (200, 199, false, false),
+            (200, 200, false, true),
+            (200, 200, true, false),
+            (9_000, 299, false, false),
+            (9_000, 300, false, true),
+        ] {
+            let mut link = link(2);
+            link.config.connect_timeout = Duration::from_millis(connects_in);
+            let call = Unanswered { link: &link, index: 0, since: Instant::now(), answered };
+            tokio::time::advance(Duration::from_millis(patience)).await;
+            drop(call);
+            assert_eq!(current(&link) == 1, moves, "after {patience} ms, of {connects_in} ms");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_link_is_closed_once_and_calls_nobody_then() {
+        let link = link(2);
+        called(&link, &[Ok(()), Ok(())]).await.1.unwrap();
+        assert_eq!(link.names(), ["http://127.0.0.1:1", "http://127.0.0.1:2"]);
+        assert_eq!(link.places(), link.names());
+        assert!(link.members[0].ready().is_some() && link.members[1].ready().is_none());
+        assert!(link.ensure_open().is_ok());
+        assert!(link.close() && !link.close());
+        assert!(link.members[0].ready().is_none());
+        let (asked, result) = called(&link, &[Ok(()), Ok(())]).await;
+        assert_eq!((asked, result.unwrap_err().kind()), (Vec::new(), ErrorKind::Closed));
+    }
+}

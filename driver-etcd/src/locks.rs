@@ -61,7 +61,6 @@ impl DistributedLock for EtcdDriver {
     /// One request: the hold is deleted, and its lease kept for the next; or its lease is revoked and the hold goes with
     /// it, once so much of it has passed that it is of no use any more.
     async fn release(&self, hold: &Hold) -> Result<Released> {
-        self.inner.link.ensure_open()?;
         let on = match self.inner.tickets.hold(&hold.token) {
             Some(on) => on,
             None => match self.inner.hold(&self.inner.keys(&hold.name)).await? {
@@ -82,7 +81,6 @@ impl DistributedLock for EtcdDriver {
     }
 
     async fn abandon(&self, hold: &Hold) -> Result<()> {
-        self.inner.link.ensure_open()?;
         self.inner.abandon(None, &hold.name, &hold.token).await
     }
 
@@ -98,7 +96,6 @@ impl DistributedLock for EtcdDriver {
 
     /// Two requests: the keys, and the rest of the lease.
     async fn inspect(&self, name: &LockName) -> Result<Inspection> {
-        self.inner.link.ensure_open()?;
         let answer = self.inner.txn(txn::inspect(&self.inner.keys(name))).await.map_err(of_a_read)?;
         let reads = crate::link::reads(&answer);
         let [hold, queue] = reads.as_slice() else { return Err(crate::link::odd("an answer of another shape")) };
@@ -112,7 +109,6 @@ impl DistributedLock for EtcdDriver {
     /// Two requests: who holds it, and the deletion. Not a revocation: by the time that it arrived, the lease could
     /// carry another lock.
     async fn force_release(&self, name: &LockName, expected: Option<FencingToken>) -> Result<ForceReleased> {
-        self.inner.link.ensure_open()?;
         let keys = self.inner.keys(name);
         let Some(first) = self.inner.hold(&keys).await? else { return Ok(ForceReleased::NotHeld) };
         if expected.is_some_and(|fence| first.fence() != Some(fence)) {

@@ -41,7 +41,6 @@ impl ReentrantLock for EtcdDriver {
 
     /// Two requests, and one more for the last entry.
     async fn exit(&self, hold: &ReentrantEntry) -> Result<Exited> {
-        self.inner.link.ensure_open()?;
         let keys = self.inner.keys(&hold.name);
         let left = self.inner.leave(&keys, hold).await?;
         // What else was made for this entry, and does not carry the hold of the others.
@@ -53,7 +52,6 @@ impl ReentrantLock for EtcdDriver {
     }
 
     async fn abandon(&self, hold: &ReentrantEntry) -> Result<()> {
-        self.inner.link.ensure_open()?;
         self.inner.abandon(Some(hold.owner), &hold.name, &hold.token).await
     }
 }

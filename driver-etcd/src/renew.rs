@@ -112,7 +112,6 @@ impl Inner {
     async fn keep_known(&self, whose: &Whose) -> Result<Option<Kept>> {
         let Whose::Token(token) = whose else { return Ok(None) };
         let Some(on) = self.tickets.hold(token) else { return Ok(None) };
-        self.link.ensure_open()?;
         self.keep(on.lease).await.map(Some)
     }
 
@@ -122,7 +121,6 @@ impl Inner {
 
     /// The term, and these holds.
     async fn holds<'a>(&self, names: impl Iterator<Item = &'a NameKeys>) -> Result<(u64, Vec<Option<HoldSeen>>)> {
-        self.link.ensure_open()?;
         let names: Vec<_> = names.collect();
         let answer = self.txn(txn::holds(names.iter().copied())).await?;
         let holds: Vec<_> = crate::link::reads(&answer).iter().map(answer::hold_in).collect();

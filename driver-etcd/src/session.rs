@@ -57,9 +57,8 @@ struct State {
     waiters: HashMap<OwnerToken, Presence>,
     /// When the last place went.
     idle_since: Option<LeaseInstant>,
-    /// The number of the task that looks after it.
-    keeper: Option<u64>,
-    keepers: u64,
+    /// Whether a task looks after it.
+    is_kept: bool,
     abort: Option<AbortHandle>,
 }
 
@@ -83,8 +82,19 @@ struct Presence {
 }
 
 impl Live {
-    fn passed(&self) -> Duration {
-        LeaseInstant::now().since(self.kept)
+    /// Whether its lease has not ended yet.
+    fn lasts_at(&self, now: LeaseInstant) -> bool {
+        now.since(self.kept) < seconds(self.secs)
+    }
+
+    /// Whether it is time to keep its lease alive.
+    fn is_due_at(&self, now: LeaseInstant) -> bool {
+        now.since(self.kept) >= seconds(self.secs) / KEEP_AT
+    }
+
+    /// How long an answer is waited for: a request without one must not keep another one from being sent in time.
+    fn patience(&self) -> Duration {
+        seconds(self.secs) / 3
     }
 }
 
@@ -97,7 +107,7 @@ impl Session {
     /// The session, made if there is none that lasts.
     pub(crate) async fn ensure(self: &Arc<Self>) -> Result<Live> {
         let _one = self.making.lock().await;
-        let live = self.state().live.filter(|live| live.passed() < seconds(live.secs));
+        let live = self.state().live.filter(|live| live.lasts_at(LeaseInstant::now()));
         let live = match live {
             Some(live) => live,
             None => self.make().await?,
@@ -184,7 +194,6 @@ impl Session {
         self.abort();
         let ended = {
             let mut state = self.state();
-            state.waiters.clear();
             let live = state.live.take();
             let unfinished = std::mem::take(&mut state.unfinished);
             unfinished.into_iter().chain(live.map(|live| live.lease)).collect::<Vec<_>>()
@@ -200,17 +209,15 @@ impl Session {
 
     /// Sees to it that a task looks after the session: where the runtime of the last one has ended, on this one.
     fn look_after(self: &Arc<Self>) {
-        let number = {
+        {
             let mut state = self.state();
-            if state.live.is_none() || state.keeper.is_some() {
+            if state.live.is_none() || state.is_kept {
                 return;
             }
-            state.keepers += 1;
-            state.keeper = Some(state.keepers);
-            state.keepers
-        };
-        let keeper = Keeper { session: Arc::clone(self), number };
-        let task = tokio::spawn(async move { keeper.session.keep().await });
+            state.is_kept = true;
+        }
+        let keeper = Keeper(Arc::clone(self));
+        let task = tokio::spawn(async move { keeper.0.keep().await });
         self.state().abort = Some(task.abort_handle());
     }
 
@@ -219,15 +226,14 @@ impl Session {
         tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
             tick.tick().await;
-            self.end_the_silent().await;
+            self.end_the_silent(LeaseInstant::now()).await;
             self.watcher.view().wake_behind_the_deaf(CLAIM, STAGGER);
             let Some(live) = self.state().live else { return };
-            if self.retire(live).await {
+            if self.retire(live, LeaseInstant::now()).await {
                 return;
             }
-            if live.passed() >= seconds(live.secs) / KEEP_AT {
-                // A request without an answer must not keep this from sending another one.
-                let _ = tokio::time::timeout(seconds(live.secs) / 3, self.keep_alive(live)).await;
+            if live.is_due_at(LeaseInstant::now()) {
+                let _ = tokio::time::timeout(live.patience(), self.keep_alive(live)).await;
             }
         }
     }
@@ -250,8 +256,7 @@ impl Session {
     }
 
     /// Ends the places of those who have not asked for longer than they are present.
-    async fn end_the_silent(&self) {
-        let now = LeaseInstant::now();
+    async fn end_the_silent(&self, now: LeaseInstant) {
         let silent: Vec<_> = {
             let waiters = &mut self.state().waiters;
             waiters
@@ -265,12 +270,12 @@ impl Session {
     }
 
     /// Ends a session that nothing is on any more.
-    async fn retire(&self, live: Live) -> bool {
+    async fn retire(&self, live: Live, now: LeaseInstant) -> bool {
         let Ok(_nobody_begins) = self.making.try_lock() else { return false };
         {
             let mut state = self.state();
-            let since = *state.idle_since.get_or_insert_with(LeaseInstant::now);
-            if !state.waiters.is_empty() || LeaseInstant::now().since(since) < IDLE {
+            let since = *state.idle_since.get_or_insert(now);
+            if !state.waiters.is_empty() || now.since(since) < IDLE {
                 return false;
             }
             state.live = None;
@@ -286,24 +291,188 @@ impl Session {
 
 /// The task that looks after a session. It may end with its runtime; waiters on other runtimes then ask again, and one
 /// of them sees to the next.
-struct Keeper {
-    session: Arc<Session>,
-    number: u64,
-}
+struct Keeper(Arc<Session>);
 
 impl Drop for Keeper {
     fn drop(&mut self) {
-        let mut state = self.session.state();
-        if state.keeper == Some(self.number) {
-            state.keeper = None;
-        }
-        drop(state);
-        self.session.watcher.view().wake_all();
+        self.0.state().is_kept = false;
+        self.0.watcher.view().wake_all();
     }
 }
 
 impl fmt::Debug for Session {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Session").field("state", &*self.state()).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt as _;
+    use tenure_core::LockName;
+    use tenure_core::driver::Watch;
+
+    use super::*;
+    use crate::grants::Revoked;
+    use crate::inner::Inner;
+    use crate::keys::Spot;
+    use crate::scene::{served, unserved};
+
+    const PATIENCE: Duration = Duration::from_secs(20);
+    const MOMENT: Duration = Duration::from_millis(1);
+
+    fn live(lease: i64, written: i64) -> Live {
+        Live { lease, written, secs: 2, kept: LeaseInstant::now() }
+    }
+
+    /// Somebody who listens, and whom the session takes for alive until then, though no task looks after that.
+    fn waits(inner: &Inner, arrival: i64, until: LeaseInstant) -> (Spot, Vec<u8>, Watch) {
+        let keys = inner.keys(&LockName::new("name").unwrap());
+        let spot = Spot { arrival, token: OwnerToken::random() };
+        let presence = Presence { key: keys.place(&spot), revision: 0, until };
+        inner.session.state().waiters.insert(spot.token, presence);
+        let watch = inner.watcher.listen(inner.keyspace.encoded(&keys), spot.token);
+        (spot, keys.place(&spot), watch)
+    }
+
+    #[test]
+    fn a_lease_is_kept_alive_when_a_quarter_of_it_has_passed_and_there_is_time_to_try_again() {
+        let live = live(7, 1);
+        let at = |millis| live.kept.after(Duration::from_millis(millis));
+        assert!(!live.is_due_at(at(499)) && live.is_due_at(at(500)));
+        assert!(live.lasts_at(at(1_999)) && !live.lasts_at(at(2_000)));
+        assert!(live.is_due_at(at(500)) && live.lasts_at(at(500).after(live.patience() * 2)));
+    }
+
+    #[tokio::test]
+    async fn what_was_heard_of_the_key_later_counts_and_only_of_the_same_lease() {
+        let driver = unserved();
+        let session = &driver.inner.session;
+        let written = || session.state().live.map(|live| live.written);
+        session.state().live = Some(live(7, 10));
+        for (lease, heard, then) in [
+            (8, Some(20), Some(10)),
+            (8, None, Some(10)),
+            (7, Some(9), Some(10)),
+            (7, Some(11), Some(11)),
+            (7, None, None),
+            (7, Some(20), None),
+        ] {
+            session.corrected(lease, heard);
+            assert_eq!(written(), then, "lease {lease}, {heard:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_session_is_idle_from_when_the_last_place_went() {
+        let driver = unserved();
+        let session = &driver.inner.session;
+        let until = LeaseInstant::now().after(PATIENCE);
+        let (first, second) = (waits(&driver.inner, 1, until).0, waits(&driver.inner, 2, until).0);
+        let is_idle_without = |token: &OwnerToken| {
+            session.gone(token);
+            session.state().idle_since.take().is_some()
+        };
+        assert!(!is_idle_without(&OwnerToken::random()), "it had no place");
+        assert!(!is_idle_without(&first.token));
+        assert!(is_idle_without(&second.token));
+        assert!(!is_idle_without(&second.token), "it was idle already");
+    }
+
+    #[tokio::test]
+    async fn of_leases_that_were_not_heard_of_so_many_are_remembered() {
+        let driver = unserved();
+        let session = &driver.inner.session;
+        let last = MOST_UNFINISHED as i64;
+        (0..last).for_each(|id| session.begin(id));
+        assert_eq!(session.state().unfinished, (0..last).collect::<Vec<_>>());
+        session.begin(last);
+        assert_eq!(session.state().unfinished, (1..=last).collect::<Vec<_>>(), "the oldest will have ended first");
+    }
+
+    #[tokio::test]
+    async fn a_session_lasts_while_its_lease_does_and_is_made_anew_after_it() {
+        let (_cluster, driver) = served();
+        let session = &driver.inner.session;
+        session.begin(99);
+        let first = session.ensure().await.unwrap();
+        assert_eq!(session.state().unfinished, [99], "it was heard of, the other one was not");
+        assert_eq!(session.ensure().await.unwrap().lease, first.lease);
+        session.state().live = Some(Live { secs: 0, ..first });
+        assert_ne!(session.ensure().await.unwrap().lease, first.lease);
+    }
+
+    #[tokio::test]
+    async fn a_session_whose_task_has_ended_has_its_waiters_ask_and_is_looked_after_by_the_next() {
+        let (_cluster, driver) = served();
+        let session = &driver.inner.session;
+        session.ensure().await.unwrap();
+        let (_, _, mut watch) = waits(&driver.inner, 1, LeaseInstant::now().after(PATIENCE));
+        session.abort();
+        tokio::time::timeout(PATIENCE, watch.next()).await.expect("it is woken");
+        assert!(!session.state().is_kept);
+        session.ensure().await.unwrap();
+        assert!(session.state().is_kept);
+        let task = session.state().abort.clone().unwrap();
+        session.ensure().await.unwrap();
+        assert_eq!(session.state().abort.as_ref().map(AbortHandle::id), Some(task.id()), "one is enough");
+    }
+
+    #[tokio::test]
+    async fn a_session_whose_lease_has_ended_is_none_and_its_waiters_ask() {
+        let (_cluster, driver) = served();
+        let session = &driver.inner.session;
+        let first = session.make().await.unwrap();
+        let (_, _, mut watch) = waits(&driver.inner, 1, LeaseInstant::now().after(PATIENCE));
+        session.keep_alive(first).await;
+        let kept = session.state().live.unwrap();
+        assert!(kept.lease == first.lease && kept.kept > first.kept);
+        assert!(watch.next().now_or_never().is_none());
+        let second = session.make().await.unwrap();
+        assert_eq!(driver.inner.leases.revoke(first.lease).await.unwrap(), Revoked::Revoked);
+        session.keep_alive(first).await;
+        assert_eq!(session.state().live.map(|live| live.lease), Some(second.lease), "that was the one before");
+        assert_eq!(driver.inner.leases.revoke(second.lease).await.unwrap(), Revoked::Revoked);
+        session.keep_alive(second).await;
+        assert!(session.state().live.is_none() && session.state().waiters.is_empty());
+        assert!(watch.next().now_or_never().is_some());
+    }
+
+    #[tokio::test]
+    async fn a_session_that_nothing_was_on_for_a_while_ends_unless_somebody_begins() {
+        let (_cluster, driver) = served();
+        let session = &driver.inner.session;
+        let (live, now) = (session.make().await.unwrap(), LeaseInstant::now());
+        let over = now.after(IDLE);
+        assert!(!session.retire(live, now).await, "it counts from here");
+        assert!(!session.retire(live, now.after(IDLE - MOMENT)).await);
+        let (spot, _, _) = waits(&driver.inner, 1, over);
+        assert!(!session.retire(live, over).await, "somebody has a place");
+        session.gone(&spot.token);
+        session.state().idle_since = Some(now);
+        let begins = session.making.lock().await;
+        assert!(!session.retire(live, over).await);
+        drop(begins);
+        assert!(session.state().live.is_some());
+        assert!(session.retire(live, over).await && session.state().live.is_none());
+        assert_eq!(driver.inner.leases.revoke(live.lease).await.unwrap(), Revoked::Absent);
+    }
+
+    #[tokio::test]
+    async fn who_does_not_ask_in_time_loses_its_place_and_nobody_else_does() {
+        let (_cluster, driver) = served();
+        let (inner, session, now) = (&driver.inner, &driver.inner.session, LeaseInstant::now());
+        let places = [(1, now), (2, now.after(MOMENT))].map(|(arrival, until)| waits(inner, arrival, until));
+        let is_there = async |key: &[u8]| {
+            let found = inner.txn(Txn::new().and_then([TxnOp::get(key, None)])).await.unwrap();
+            crate::link::reads(&found)[0].count() == 1
+        };
+        for (spot, key, _) in &places {
+            let put = inner.txn(Txn::new().and_then([TxnOp::put(key.as_slice(), "", None)])).await.unwrap();
+            session.state().waiters.get_mut(&spot.token).unwrap().revision = crate::link::revision(&put).unwrap();
+        }
+        session.end_the_silent(now).await;
+        assert!(!is_there(&places[0].1).await && is_there(&places[1].1).await);
+        assert!(session.state().waiters.keys().eq([&places[1].0.token]));
     }
 }

@@ -9,6 +9,7 @@ use tenure_core::{Error, ErrorKind, Result};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
+use crate::error::EtcdError;
 use crate::link::Link;
 
 /// A watch that nobody has needed for this long is given up.
@@ -50,12 +51,18 @@ pub(crate) struct Standing<A> {
     task: tokio::sync::Mutex<Option<JoinHandle<()>>>,
     /// Whether the watch stands.
     live: watch::Sender<bool>,
+    /// How often it is looked whether anybody listens.
+    idle: Duration,
 }
 
 impl<A: Audience> Standing<A> {
     pub(crate) fn new(link: Arc<Link>, audience: A) -> Arc<Self> {
+        Self::with_idle(link, audience, IDLE)
+    }
+
+    fn with_idle(link: Arc<Link>, audience: A, idle: Duration) -> Arc<Self> {
         let (live, _) = watch::channel(false);
-        Arc::new(Self { link, audience, task: tokio::sync::Mutex::default(), live })
+        Arc::new(Self { link, audience, task: tokio::sync::Mutex::default(), live, idle })
     }
 
     /// Returns when the watch stands. It stands for as long as somebody listens: who needs it listens first.
@@ -87,13 +94,13 @@ impl<A: Audience> Standing<A> {
         let stream = self.link.call(|stubs| async move {
             let options = WatchOptions::new().with_prefix();
             let mut stream = stubs.watch().watch(self.audience.root(), Some(options)).await?;
-            let first = stream.message().await?;
-            let stands = first.is_some_and(|first| first.created() && !first.canceled());
-            Ok((Opened { stream, member: stubs.member() }, stands))
+            let ended = || EtcdError::WatchError("it ended before it began".into());
+            let first = stream.message().await?.ok_or_else(ended)?;
+            Ok((Opened { stream, member: stubs.member() }, first.canceled()))
         });
         match stream.await? {
-            (opened, true) => Ok(opened),
-            (_, false) => Err(Error::new(ErrorKind::Denied, "etcd refused the watch; it needs to read the prefix")),
+            (opened, false) => Ok(opened),
+            (_, true) => Err(Error::new(ErrorKind::Denied, "etcd refused the watch; it needs to read the prefix")),
         }
     }
 
@@ -117,7 +124,6 @@ impl<A: Audience> Standing<A> {
                 }
             }
             self.live.send_replace(false);
-            drop(opened);
             opened = loop {
                 match self.reopen().await {
                     Some(opened) => break opened,
@@ -157,7 +163,7 @@ impl<A: Audience> Standing<A> {
     }
 
     async fn follow(&self, stream: &mut WatchStream) -> Ended {
-        let mut look = tokio::time::interval(IDLE);
+        let mut look = tokio::time::interval(self.idle);
         look.tick().await;
         let mut quiet = false;
         loop {
@@ -216,5 +222,148 @@ enum Ended {
 impl<A> fmt::Debug for Standing<A> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Standing").field("live", &*self.live.borrow()).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::VecDeque;
+    use std::sync::Mutex;
+
+    use tenure_testkit::{EtcdCluster, EtcdOptions};
+
+    use super::*;
+
+    const PATIENCE: Duration = Duration::from_secs(20);
+    const MOMENT: Duration = Duration::from_millis(20);
+
+    /// Somebody who listens now and then.
+    struct Ears {
+        /// Whether it does so at each of the next looks; at all later ones as at the last of them.
+        listens: Mutex<VecDeque<bool>>,
+        looks: Mutex<u32>,
+        told: Mutex<Vec<&'static str>>,
+    }
+
+    impl Ears {
+        fn tell(&self, what: &'static str) {
+            self.told.lock().unwrap().push(what);
+        }
+
+        fn told(&self) -> String {
+            self.told.lock().unwrap().join(" ")
+        }
+    }
+
+    impl Audience for Ears {
+        fn root(&self) -> &[u8] {
+            b"root/"
+        }
+
+        fn take_in(&self, events: &[Event]) {
+            events.iter().for_each(|_| self.tell("event"));
+        }
+
+        fn begin(&self) {
+            self.tell("begin");
+        }
+
+        fn gap(&self) {
+            self.tell("gap");
+        }
+
+        fn is_empty(&self) -> bool {
+            *self.looks.lock().unwrap() += 1;
+            let mut listens = self.listens.lock().unwrap();
+            let now = listens[0];
+            if listens.len() > 1 {
+                listens.pop_front();
+            }
+            !now
+        }
+
+        async fn attend(&self) {
+            std::future::pending().await
+        }
+    }
+
+    fn standing(url: &str, listens: &[bool], idle: Duration) -> Arc<Standing<Ears>> {
+        let listens = Mutex::new(listens.iter().copied().collect());
+        let ears = Ears { listens, looks: Mutex::default(), told: Mutex::default() };
+        Standing::with_idle(Arc::new(Link::new(url.parse().unwrap())), ears, idle)
+    }
+
+    impl Standing<Ears> {
+        async fn is_live(&self, live: bool) {
+            let mut news = self.live.subscribe();
+            let changed = tokio::time::timeout(PATIENCE, news.wait_for(|now| *now == live));
+            changed.await.expect("in time").unwrap();
+        }
+
+        /// Returns when the task of the watch has ended by itself.
+        async fn ended(&self) {
+            self.is_live(false).await;
+            let gone = async {
+                while self.task.lock().await.is_some() {
+                    tokio::task::yield_now().await;
+                }
+            };
+            tokio::time::timeout(PATIENCE, gone).await.expect("nobody keeps it");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_watch_that_nobody_needs_at_two_looks_is_given_up_and_opened_again_for_who_comes_next() {
+        let cluster = EtcdCluster::single(EtcdOptions::new()).unwrap();
+        // Two looks in vain and one before it is given up, at which somebody has come; and the same, and nobody has.
+        let now_and_then = [false, true, false, true, false, false, true, true, false, false, false];
+        let standing = standing(&cluster.url(), &now_and_then, MOMENT);
+        standing.ensure_live().await.unwrap();
+        standing.ended().await;
+        assert_eq!(*standing.audience.looks.lock().unwrap(), now_and_then.len() as u32);
+        assert_eq!(standing.audience.told(), "begin");
+        standing.ensure_live().await.unwrap();
+        assert_eq!(standing.audience.told(), "begin begin");
+    }
+
+    #[tokio::test]
+    async fn a_watch_that_breaks_is_opened_again_for_who_listens() {
+        let mut cluster = EtcdCluster::single(EtcdOptions::new()).unwrap();
+        let standing = standing(&cluster.url(), &[true], MOMENT);
+        standing.ensure_live().await.unwrap();
+        cluster.kill(0).unwrap();
+        standing.is_live(false).await;
+        cluster.restart(0).unwrap();
+        standing.is_live(true).await;
+        assert_eq!(standing.audience.told(), "begin gap");
+        standing.ensure_live().await.unwrap();
+        assert_eq!(standing.audience.told(), "begin gap", "it stands");
+    }
+
+    #[tokio::test]
+    async fn a_watch_that_breaks_is_given_up_when_nobody_listens_or_the_driver_is_closed() {
+        for closed in [false, true] {
+            let cluster = EtcdCluster::single(EtcdOptions::new()).unwrap();
+            let standing = standing(&cluster.url(), &[closed], PATIENCE);
+            standing.ensure_live().await.unwrap();
+            if closed {
+                standing.link.close();
+            }
+            drop(cluster);
+            standing.ended().await;
+            assert_eq!(standing.audience.told(), "begin");
+        }
+    }
+
+    /// Nobody serves there; the runtime's clock goes on while nothing else does.
+    #[tokio::test(start_paused = true)]
+    async fn who_tries_to_open_it_again_waits_longer_each_time() {
+        let listens = [true, true, true, true, true, true, true, false];
+        let standing = standing("etcd://127.0.0.1:1", &listens, MOMENT);
+        let start = tokio::time::Instant::now();
+        assert!(standing.reopen().await.is_none());
+        assert_eq!(*standing.audience.looks.lock().unwrap(), 8);
+        let least = 20 + 40 + 80 + 160 + 320 + 500 + 500;
+        assert!(start.elapsed() >= Duration::from_millis(least), "{:?}", start.elapsed());
     }
 }

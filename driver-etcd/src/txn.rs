@@ -167,20 +167,17 @@ pub(crate) fn inspect(keys: &NameKeys) -> Txn {
 
 #[cfg(test)]
 mod tests {
-    use tenure_core::LockName;
-    use tenure_testkit::{EtcdCluster, EtcdOptions};
+    use tenure_core::{LockName, OwnerToken};
 
     use super::*;
-    use crate::EtcdDriver;
     use crate::grants::new_id;
     use crate::link::revision;
-    use tenure_core::OwnerToken;
+    use crate::scene::served;
 
     /// Whoever takes it has found out before that nobody waits; by the time that the transaction arrives somebody may.
     #[tokio::test]
     async fn a_free_lock_is_taken_by_nobody_for_whom_somebody_else_comes_first() {
-        let cluster = EtcdCluster::single(EtcdOptions::new()).unwrap();
-        let driver = EtcdDriver::new(cluster.url().parse().unwrap());
+        let (_cluster, driver) = served();
         let inner = &driver.inner;
         let keys = inner.keys(&LockName::new("name").unwrap());
         let (base, lease) = (inner.fences.base().await.unwrap(), inner.leases.grant(new_id(), 30).await.unwrap());

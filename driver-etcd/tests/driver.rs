@@ -153,11 +153,73 @@ async fn a_closed_driver_says_so() {
     let cluster = server();
     let driver = driver(&cluster);
     driver.ping().await.unwrap();
+    let lock = name("closed");
+    let (held, waiting, gone) = (OwnerToken::random(), OwnerToken::random(), OwnerToken::random());
+    granted(driver.acquire(&request(&lock, held, 60)).await);
+    busy(driver.acquire(&joining(&lock, waiting, 60, 60)).await);
+    driver.abandon(&hold(&lock, gone)).await.unwrap();
     driver.close().await;
-    let error = driver.acquire(&request(&name("closed"), OwnerToken::random(), 5)).await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Closed);
-    assert_eq!(driver.ping().await.unwrap_err().kind(), ErrorKind::Closed);
-    assert_eq!(driver.held(b"", None, 10).await.unwrap_err().kind(), ErrorKind::Closed);
+    let asked = [request(&lock, OwnerToken::random(), 5), joining(&lock, waiting, 60, 60)];
+    let (mine, entered) = (hold(&lock, held), entry(&lock, tenure_core::OwnerId::new(), held));
+    let answers = [
+        driver.acquire(&asked[0]).await.err(),
+        driver.acquire(&asked[1]).await.err(),
+        driver.watch(&lock, &waiting).await.err(),
+        driver.renew(ttl(60), std::slice::from_ref(&mine)).await.remove(0).err(),
+        driver.renew(ttl(60), &[hold(&lock, gone)]).await.remove(0).err(),
+        driver.release(&mine).await.err(),
+        driver.release(&hold(&lock, gone)).await.err(),
+        driver.abandon(&mine).await.err(),
+        driver.abandon(&hold(&lock, gone)).await.err(),
+        driver.inspect(&lock).await.err(),
+        driver.force_release(&lock, None).await.err(),
+        tenure_core::driver::ReentrantLock::exit(&driver, &entered).await.err(),
+        tenure_core::driver::ReentrantLock::abandon(&driver, &entered).await.err(),
+        driver.ping().await.err(),
+        driver.held(b"", None, 10).await.err(),
+    ];
+    for (index, error) in answers.into_iter().enumerate() {
+        assert_eq!(error.map(|error| error.kind()), Some(ErrorKind::Closed), "{index}");
+    }
+}
+
+/// It need not be dropped for that.
+#[tokio::test]
+async fn a_driver_that_is_closed_has_left_nothing_and_watches_nothing() {
+    let cluster = server();
+    let (driver, mut etcd) = (driver(&cluster), raw(&cluster).await);
+    let watches = || cluster.metric(0, "etcd_debugging_mvcc_watcher_total ").unwrap();
+    let (lock, token) = (name("closed"), OwnerToken::random());
+    let lock_watch = driver.watch(&lock, &token).await.unwrap();
+    granted(driver.acquire(&request(&lock, OwnerToken::random(), 60)).await);
+    busy(driver.acquire(&joining(&lock, token, 60, 60)).await);
+    let queue_watch = tenure_core::driver::DelayQueue::watch(&driver, &queue()).await.unwrap();
+    assert!(receive(&driver, 1, SECOND).await.deliveries.is_empty());
+    assert_eq!(watches(), 2.0);
+    driver.close().await;
+    assert_eq!(
+        (key_count(&mut etcd).await, lease_count(&mut etcd).await),
+        (1, 1),
+        "what it holds it has not given back"
+    );
+    until("nothing is watched", async || watches() == 0.0).await;
+    drop((lock_watch, queue_watch));
+}
+
+/// A renewal that moved it would cost three requests more.
+#[tokio::test]
+async fn a_renewal_leaves_a_hold_on_its_lease_while_nobody_else_leads() {
+    let cluster = server();
+    let (driver, mut etcd) = (driver(&cluster), raw(&cluster).await);
+    let (lock, token) = (name("renewed"), OwnerToken::random());
+    granted(driver.acquire(&request(&lock, token, 60)).await);
+    let mut lease = async || etcd.get(driver.hold_key(&lock), None).await.unwrap().kvs()[0].lease();
+    let before = lease().await;
+    for _ in 0..2 {
+        let answers = driver.renew(ttl(60), &[hold(&lock, token)]).await;
+        assert_eq!(*answers[0].as_ref().unwrap(), Renewed::Extended { ttl: 60 * SECOND });
+        assert_eq!(lease().await, before);
+    }
 }
 
 #[tokio::test]

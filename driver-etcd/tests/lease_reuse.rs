@@ -85,6 +85,27 @@ async fn a_release_takes_no_hold_that_somebody_else_has_by_now() {
     assert_eq!(other.release(&hold(&lock, theirs)).await.unwrap(), Released::Released);
 }
 
+/// A token that asked twice may have two.
+#[tokio::test]
+async fn a_release_gives_back_every_lease_that_its_token_asked_for() {
+    let cluster = server();
+    let proxy = TcpProxy::start(cluster.ports()[0]).unwrap();
+    let driver = EtcdDriver::new(EtcdCluster::url_of(&[proxy.port()]).parse().unwrap());
+    let mut etcd = raw(&cluster).await;
+    let (lock, token) = (name("twice"), OwnerToken::random());
+    leave_one(&driver, 5).await;
+    left(&mut etcd, 0, 0).await;
+    proxy.set_present(Link::LosesReplies);
+    tokio::time::timeout(MOMENT, driver.acquire(&request(&lock, token, 600))).await.unwrap_err();
+    assert_eq!(lease_count(&mut etcd).await, 1);
+    proxy.cut();
+    until("the link is open again", async || driver.ping().await.is_ok()).await;
+    granted(driver.acquire(&request(&lock, token, 600)).await);
+    assert_eq!(lease_count(&mut etcd).await, 2);
+    assert_eq!(driver.release(&hold(&lock, token)).await.unwrap(), Released::Released);
+    left(&mut etcd, 0, 0).await;
+}
+
 /// Its request may not have arrived: the lock that it is on would last as long as the next one.
 #[tokio::test]
 async fn the_lease_of_a_release_without_an_answer_does_not_serve_again() {

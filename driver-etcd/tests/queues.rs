@@ -11,9 +11,10 @@ use std::time::{Duration, Instant};
 
 use common::*;
 use tenure_core::driver::{
-    Delay, DelayQueue as _, DelayQueueExt as _, Due, Lease, NewMessage, Next, Pushed, ReceiveRequest, Settled,
+    Attempts, Cancelled, Delay, DelayQueue as _, DelayQueueExt as _, Due, Lease, MessageState, NewMessage, Next,
+    Pushed, ReceiveRequest, Rescheduled, Settled,
 };
-use tenure_core::queue::ConcurrencyKey;
+use tenure_core::queue::{ConcurrencyKey, MessageId};
 use tenure_etcd::EtcdDriver;
 use tenure_testkit::{ClockShim, EtcdCluster, TcpProxy, TempDir};
 
@@ -159,6 +160,58 @@ async fn what_a_key_held_back_goes_on_when_its_client_ended_in_between() {
     let healed = receive(&driver, 1, 30 * SECOND).await.deliveries;
     assert_eq!(healed[0].payload.as_bytes(), b"b");
     assert_eq!(healed[0].key, Some(ConcurrencyKey::new("k").unwrap()));
+}
+
+/// How many messages wait out of the way of all others, until their key is free.
+async fn held_back(etcd: &mut etcd_client::Client) -> i64 {
+    let all = etcd_client::GetOptions::new().with_prefix().with_count_only();
+    etcd.get("tenure:queue/of/jobs/h/", Some(all)).await.unwrap().count()
+}
+
+/// Receives the first of two messages of a key, which holds the other one back, and waits until its lease has ended.
+async fn left_behind(driver: &EtcdDriver, etcd: &mut etcd_client::Client) -> MessageId {
+    driver
+        .push(&queue(), &[keyed(b"a", "k").with_attempts(Attempts::new(1).unwrap()), keyed(b"b", "k")])
+        .await
+        .unwrap();
+    let first = receive(driver, 2, SECOND).await.deliveries.remove(0).id;
+    assert_eq!(held_back(etcd).await, 1);
+    let state = async || driver.get(&queue(), &first).await.unwrap().unwrap().state;
+    until("its lease ends", async || state().await == MessageState::Ready).await;
+    first
+}
+
+/// A receive would find it too, but not at once where other messages are due.
+#[tokio::test]
+async fn what_a_key_holds_back_goes_on_when_an_operator_takes_its_message_away() {
+    let cluster = server();
+    let driver = EtcdDriver::connect(&format!("{}/?clock_error_ms=0", cluster.url())).await.unwrap();
+    let mut etcd = raw(&cluster).await;
+    for cancelled in [true, false] {
+        let first = left_behind(&driver, &mut etcd).await;
+        if cancelled {
+            assert_eq!(driver.cancel(&queue(), &first).await.unwrap(), Cancelled::Removed);
+        } else {
+            let later = driver.reschedule(&queue(), &first, Delay::new(60 * SECOND).unwrap()).await.unwrap();
+            assert_eq!(later, Rescheduled::Moved);
+        }
+        assert_eq!(held_back(&mut etcd).await, 0);
+        let next = receive(&driver, 2, 30 * SECOND).await.deliveries;
+        assert_eq!((next.len(), next[0].payload.as_bytes()), (1, &b"b"[..]));
+        ack(&driver, &next).await;
+    }
+}
+
+#[tokio::test]
+async fn what_a_key_holds_back_is_handed_out_by_the_receive_that_buries_its_message() {
+    let cluster = server();
+    let driver = EtcdDriver::connect(&format!("{}/?clock_error_ms=0", cluster.url())).await.unwrap();
+    let mut etcd = raw(&cluster).await;
+    left_behind(&driver, &mut etcd).await;
+    driver.push(&queue(), &vec![message(b"other"); 3]).await.unwrap();
+    let received = receive(&driver, 1, 30 * SECOND).await;
+    assert_eq!((received.healed.dead, received.deliveries.len()), (1, 1));
+    assert_eq!(received.deliveries[0].payload.as_bytes(), b"b", "it was due before the others");
 }
 
 #[tokio::test]

@@ -238,6 +238,29 @@ async fn credentials_are_used_and_their_refusal_is_said() {
     }
 }
 
+/// A free lock needs its own keys alone. Whoever waits watches all of them.
+#[tokio::test]
+async fn a_user_who_may_not_read_the_whole_prefix_is_told_so_where_it_would_wait() {
+    let cluster = server();
+    let mut etcd = raw(&cluster).await;
+    etcd.user_add("root", "rootpw", None).await.unwrap();
+    etcd.user_grant_role("root", "root").await.unwrap();
+    etcd.role_add("app").await.unwrap();
+    for part in ["tenure/x/", "tenure/%/"] {
+        etcd.role_grant_permission("app", Permission::read_write(part).with_prefix()).await.unwrap();
+    }
+    etcd.user_add("app", "s3cret", None).await.unwrap();
+    etcd.user_grant_role("app", "app").await.unwrap();
+    etcd.auth_enable().await.unwrap();
+    let url = cluster.url().replace("etcd://", "etcd://app:s3cret@");
+    let client = Client::new(EtcdDriver::new(url.parse().unwrap()));
+    let held = client.lock("x").acquire().await.unwrap();
+    let error = client.lock("x").acquire().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Denied, "{error}");
+    assert!(error.to_string().contains("needs to read the prefix"), "{error}");
+    held.release().await.unwrap();
+}
+
 #[test]
 fn a_driver_outlives_the_runtime_that_it_was_first_used_on() {
     let cluster = server();

@@ -43,3 +43,36 @@ pub(super) fn by_transactions(mut entries: Vec<Entry>) -> Vec<Vec<Entry>> {
     }
     transactions
 }
+
+#[cfg(test)]
+mod tests {
+    use tenure_core::driver::{Delay, NamedId};
+    use tenure_core::queue::QueueName;
+
+    use super::super::keys::{Place, QueueSpace};
+    use super::*;
+
+    #[test]
+    fn what_would_write_a_key_twice_waits_for_a_later_transaction() {
+        let keys = QueueSpace::new("tenure").of(&QueueName::new("jobs").unwrap());
+        let entry = |number, place, name: Option<&str>, key: Option<&str>| {
+            let mut entry = Entry::without_place(&keys, place, number);
+            entry.record.named = name.map(|name| NamedId::new(MessageId::named(name).unwrap(), Delay::ZERO));
+            entry.record.key = key.map(|key| ConcurrencyKey::new(key).unwrap());
+            entry
+        };
+        let (leased, waiting) = (Place::Leased(9), Place::Waiting(9));
+        let transactions = by_transactions(vec![
+            entry(1, leased, Some("a"), Some("k")),
+            entry(2, leased, Some("a"), None),
+            entry(3, leased, Some("b"), Some("k")),
+            entry(4, waiting, Some("c"), Some("k")),
+            entry(5, leased, None, Some("other")),
+            entry(6, waiting, None, None),
+            entry(7, waiting, Some("a"), Some("k")),
+        ]);
+        let numbers = transactions.iter().map(|some| some.iter().map(|entry| entry.number).collect::<Vec<_>>());
+        assert_eq!(numbers.collect::<Vec<_>>(), [vec![1, 4, 5, 6], vec![2, 3], vec![7]]);
+        assert!(by_transactions(Vec::new()).is_empty());
+    }
+}

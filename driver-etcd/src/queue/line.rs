@@ -5,6 +5,7 @@
 //! Each of the others would ask a little later than the one before it: the first may be dead. They need not, since whoever
 //! takes messages leaves the line and says what is left, in the same step.
 
+use std::cmp::Ordering;
 use std::collections::VecDeque;
 
 use super::clock::Micros;
@@ -174,7 +175,6 @@ impl Sleeper {
     /// Events are missing: its place is not known any more.
     pub(super) fn gap(&mut self) {
         (self.place, self.soonest) = (None, Soonest::NEVER);
-        self.recent.clear();
         self.asks = match self.asks {
             Asks::Yes | Asks::Blindly => Asks::Blindly,
             Asks::No | Asks::Woken => Asks::No,
@@ -204,7 +204,6 @@ impl Sleeper {
 
     /// It waits no more; tells which place it may have.
     pub(super) fn leaves(&mut self) -> Option<Vec<u8>> {
-        self.place = None;
         self.spot.take().map(|spot| spot.key)
     }
 
@@ -237,11 +236,11 @@ impl Sleeper {
     fn went(&mut self, key: &[u8]) {
         self.spot.take_if(|spot| spot.key == key);
         let Some(place) = &mut self.place else { return };
-        if place.key == key {
+        match key.cmp(&place.key) {
+            Ordering::Less => place.ahead = place.ahead.saturating_sub(1),
             // Somebody else took it for dead, or its lease has ended.
-            (self.place, self.soonest) = (None, Soonest::AT_ONCE);
-        } else if key < place.key.as_slice() {
-            place.ahead = place.ahead.saturating_sub(1);
+            Ordering::Equal => (self.place, self.soonest) = (None, Soonest::AT_ONCE),
+            Ordering::Greater => {}
         }
     }
 }
@@ -310,6 +309,80 @@ mod tests {
         assert!(!sleeper.is_in_front());
         sleeper.take_in(13, News::Went(b"b".to_vec()), NOW);
         assert_eq!(sleeper.alarm(), Some(NOW + 50));
+    }
+
+    #[test]
+    fn places_before_its_own_count_and_no_others() {
+        let is_in_front = |news: &[News]| {
+            let mut sleeper = waiting(1, soonest(NOW, 2));
+            (11..).zip(news).for_each(|(revision, news)| sleeper.take_in(revision, news.clone(), NOW));
+            sleeper.is_in_front()
+        };
+        let (came, went) = (|key: &str| News::Came(key.into()), |key: &str| News::Went(key.into()));
+        assert!(is_in_front(&[]));
+        assert!(!is_in_front(&[came("l")]));
+        assert!(is_in_front(&[came("m"), came("n")]), "its own, and one behind it");
+        assert!(is_in_front(&[came("l"), went("a")]));
+        assert!(!is_in_front(&[came("l"), went("n")]));
+        let mut first = waiting(0, soonest(NOW, 1));
+        first.take_in(11, went("a"), NOW);
+        first.take_in(12, came("a"), NOW);
+        assert!(!first.is_in_front(), "one that it had not counted went, and another one came");
+        assert_eq!(first.asks(NOW), Some((spot(true), false)), "its own is still there");
+        assert!(Sleeper::default().is_in_front(), "it has none");
+    }
+
+    #[test]
+    fn who_hears_too_much_beside_a_request_asks_again() {
+        let alarm = |events: usize| {
+            let mut sleeper = waiting(1, Soonest::NEVER);
+            sleeper.asks(NOW);
+            (0..events).for_each(|_| sleeper.take_in(11, News::Went(b"z".to_vec()), NOW));
+            let place = Place { key: b"m".to_vec(), ahead: 1 };
+            sleeper.answered(spot(true), Some(Stands { place, soonest: Soonest::NEVER, revision: 10 }), NOW);
+            sleeper.alarm()
+        };
+        assert_eq!([MOST_EVENTS, MOST_EVENTS + 1].map(alarm), [None, Some(0)]);
+    }
+
+    #[test]
+    fn what_happened_during_a_request_counts_in_its_order() {
+        for (last, alarm) in [(soonest(NOW + 50, 1), Some(NOW + 50)), (Soonest::NEVER, None)] {
+            let mut sleeper = waiting(0, soonest(NOW + 50, 1));
+            sleeper.asks(NOW);
+            sleeper.take_in(11, News::Exactly(soonest(NOW + 10, 1)), NOW);
+            sleeper.take_in(12, News::Exactly(last), NOW);
+            let place = Place { key: b"m".to_vec(), ahead: 0 };
+            sleeper.answered(spot(true), Some(Stands { place, soonest: soonest(NOW, 1), revision: 10 }), NOW);
+            assert_eq!(sleeper.alarm(), alarm);
+        }
+    }
+
+    #[test]
+    fn one_that_was_woken_before_events_were_missing_is_woken_again() {
+        let mut sleeper = waiting(0, soonest(NOW, 1));
+        sleeper.woken();
+        sleeper.take_in(11, News::Sooner(soonest(NOW, 1)), NOW);
+        assert_eq!(sleeper.alarm(), None, "once");
+        sleeper.gap();
+        assert_eq!(sleeper.alarm(), None, "nothing is known");
+        sleeper.take_in(12, News::Sooner(soonest(NOW, 1)), NOW);
+        assert_eq!(sleeper.alarm(), Some(0));
+    }
+
+    #[test]
+    fn as_many_are_wanted_as_there_are_messages_due_at_the_soonest() {
+        for (due, told) in [
+            (&[][..], Soonest::NEVER),
+            (&[NOW + 9, NOW + 5], soonest(NOW + 5, 1)),
+            (&[NOW + 5, NOW + 5, NOW + 6], soonest(NOW + 5, 2)),
+            (&[NOW - 1, NOW, NOW + 1], soonest(NOW - 1, 2)),
+        ] {
+            assert_eq!(Soonest::of(due, NOW), told, "{due:?}");
+        }
+        let mut sleeper = waiting(1, soonest(NOW + 50, 2));
+        sleeper.take_in(11, News::Sooner(soonest(NOW + 50, 1)), NOW);
+        assert_eq!(sleeper.alarm(), Some(NOW + 50), "not fewer, since one more is due at that time");
     }
 
     #[test]

@@ -188,7 +188,7 @@ impl Turn<'_> {
         entries.sort_unstable_by_key(|entry| (entry.place.at(), entry.number));
         // Where others take what is due first, everybody starts somewhere else.
         let spare = entries.len().saturating_sub(limit);
-        if crowded.is_ok() && spare > 0 {
+        if crowded.is_ok() {
             entries.drain(..getrandom::u32().unwrap_or_default() as usize % (spare + 1));
         }
         entries.truncate(limit);
@@ -384,3 +384,6 @@ impl Turn<'_> {
         if until > self.now { until } else { until + self.error() }
     }
 }
+
+#[cfg(test)]
+mod tests;

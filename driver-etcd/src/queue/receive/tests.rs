@@ -1,0 +1,248 @@
+use tenure_core::driver::{Attempts, Delay, DelayQueueExt as _, NewMessage};
+use tenure_core::queue::{QueueLimits, QueueName};
+use tenure_testkit::EtcdCluster;
+
+use super::*;
+use crate::EtcdDriver;
+use crate::scene::{served, unserved};
+
+const SECOND: Micros = 1_000_000;
+
+fn queue() -> QueueName {
+    QueueName::new("jobs").unwrap()
+}
+
+fn message(text: &str) -> NewMessage {
+    NewMessage::new(Payload::new(text.as_bytes()).unwrap())
+}
+
+fn key() -> ConcurrencyKey {
+    ConcurrencyKey::new("k").unwrap()
+}
+
+fn request(max: usize) -> ReceiveRequest {
+    ReceiveRequest::new(queue(), max, Lease::new(std::time::Duration::from_secs(30)).unwrap())
+}
+
+async fn push(driver: &EtcdDriver, text: &str, seconds: u64, key: Option<ConcurrencyKey>) {
+    let delay = Delay::new(std::time::Duration::from_secs(seconds)).unwrap();
+    let message = message(text).with_due(tenure_core::driver::Due::After(delay)).with_key(key);
+    driver.inner.push(&queue(), &[message]).await.unwrap();
+}
+
+fn texts(deliveries: &[RawDelivery]) -> Vec<&str> {
+    deliveries.iter().map(|delivery| std::str::from_utf8(delivery.payload.as_bytes()).unwrap()).collect()
+}
+
+/// Two clients of a queue.
+fn pair() -> (EtcdCluster, EtcdDriver, EtcdDriver) {
+    let (cluster, one) = served();
+    let other = EtcdDriver::new(cluster.url().parse().unwrap());
+    (cluster, one, other)
+}
+
+fn crowded(driver: &EtcdDriver) -> u32 {
+    driver.inner.crowded.load(Ordering::Relaxed)
+}
+
+#[test]
+fn what_becomes_of_a_message_depends_on_its_place_its_key_and_the_room_there_is() {
+    let driver = unserved();
+    let turn = Turn::new(&driver.inner, &queue());
+    let (waiting, leased) = (Place::Waiting(turn.now), Place::Leased(turn.now));
+    let (free, busy) = (Some(false), Some(true));
+    // The place, whether there is a key and a message of it in the same transaction, whether all attempts were made, and
+    // how many more may be delivered and die: before, and after it.
+    for (place, of_key, exhausted, (left, room), then) in [
+        (waiting, None, false, (2, 0), ("delivered", 1, 0)),
+        (waiting, None, false, (0, 0), ("left alone", 0, 0)),
+        (waiting, free, false, (2, 0), ("delivered", 1, 0)),
+        (waiting, busy, false, (2, 0), ("held back", 2, 0)),
+        (waiting, free, false, (0, 0), ("held back", 0, 0)),
+        (leased, None, false, (2, 0), ("delivered", 1, 0)),
+        (leased, free, false, (2, 0), ("delivered", 1, 0)),
+        (leased, busy, false, (2, 0), ("delivered", 1, 0)),
+        (leased, busy, false, (0, 0), ("left alone", 0, 0)),
+        (waiting, None, true, (2, 2), ("dead", 2, 1)),
+        (waiting, None, true, (0, 0), ("postponed", 0, 0)),
+        (leased, free, true, (2, 1), ("dead", 2, 0)),
+        (leased, busy, true, (2, 2), ("left alone", 2, 2)),
+        (waiting, busy, true, (2, 2), ("left alone", 2, 2)),
+    ] {
+        let key = key();
+        let message = message("a").with_key(of_key.map(|_| key.clone()));
+        let mut entry = Entry::without_place(&turn.keys, place, 1);
+        entry.record = Record::of(&message, turn.now, turn.now);
+        (entry.record.life.attempt, entry.record.serial) = (3, 5);
+        entry.record.life.attempts = Attempts::new(if exhausted { 3 } else { 4 }).unwrap();
+        let keys = HashSet::from_iter((of_key == busy).then_some(&key));
+        let mut plan = Plan { lease: request(1).lease, left, room, keys };
+        let fate = match turn.decide(&entry, &mut plan) {
+            None => "left alone",
+            Some((Fate::Held, _)) => "held back",
+            Some((Fate::Buried(Burial::Dead), _)) => "dead",
+            Some((Fate::Buried(Burial::Postponed), _)) => "postponed",
+            Some((Fate::Delivered(until, record), _)) => {
+                assert_eq!((until, record.life.attempt, record.serial), (turn.now + 30 * SECOND, 4, 6));
+                "delivered"
+            }
+        };
+        assert_eq!((fate, plan.left, plan.room), then, "{place:?}, {of_key:?}, {exhausted}, {left}, {room}");
+        let changes_key = of_key == free && (place.set() == Set::Waiting && left > 0 || exhausted);
+        assert_eq!(plan.keys.len(), usize::from(changes_key || of_key == busy), "{place:?}, {exhausted}, {left}");
+    }
+}
+
+#[test]
+fn of_a_lease_that_has_ended_by_its_own_clock_a_client_learns_when_those_of_others_have() {
+    let driver = unserved();
+    let turn = Turn::new(&driver.inner, &queue());
+    assert_eq!(turn.noticed(turn.now + 1), turn.now + 1);
+    assert_eq!([turn.now, turn.now - 5].map(|until| turn.noticed(until)), [turn.now + SECOND, turn.now + SECOND - 5]);
+}
+
+#[tokio::test]
+async fn what_is_left_to_others_is_told_as_far_as_it_is_known() {
+    let (_cluster, driver) = served();
+    let turn = Turn::new(&driver.inner, &queue());
+    let mut due = turn.due(1, None).await.unwrap().unwrap();
+    assert!(matches!(due.next, Ahead::NotSoon) && due.count == 0 && !due.more && !due.held);
+    let now = turn.now;
+    for (count, next, taken, own, left) in [
+        (3, Ahead::NotSoon, 1, now + 9, Some((now, 2))),
+        (1, Ahead::NotSoon, 1, now + 9, None),
+        (1, Ahead::Known(None), 1, now + 9, Some((now + 9, 1))),
+        (1, Ahead::Known(Some(now + 5)), 1, now + 9, Some((now + 5, 1))),
+        (0, Ahead::Known(Some(now + 9)), 1, now + 5, Some((now + 5, 1))),
+    ] {
+        (due.count, due.next) = (count, next);
+        let told = turn.left(&due, taken, own, &Limiter::default());
+        assert_eq!(told, left.map(|(due, wanted)| Soonest { due, wanted }), "{count} due, {next:?}, {taken} taken");
+    }
+}
+
+#[tokio::test]
+async fn a_look_tells_whether_there_is_more_and_what_is_next() {
+    let (_cluster, driver) = served();
+    for text in ["a", "b", "c"] {
+        push(&driver, text, 0, None).await;
+    }
+    let turn = Turn::new(&driver.inner, &queue());
+    let look = async |limit| {
+        let due = turn.due(limit, None).await.unwrap().unwrap();
+        (due.entries.len(), due.more, due.count)
+    };
+    assert_eq!((look(2).await, look(3).await, look(4).await), ((2, true, 3), (3, false, 3), (3, false, 3)));
+    let got = driver.inner.receive(&request(2)).await.unwrap().deliveries;
+    // By a clock that is a minute ahead, their leases have ended.
+    let later = Turn { now: turn.now + 60 * SECOND, ..Turn::new(&driver.inner, &queue()) };
+    let look = async |limit| {
+        let due = later.due(limit, None).await.unwrap().unwrap();
+        (due.entries.iter().map(|entry| entry.place.set()).collect::<Vec<_>>(), due.more, due.count)
+    };
+    assert_eq!(texts(&got), ["a", "b"]);
+    assert_eq!(look(1).await, (vec![Set::Waiting], true, 3));
+    assert_eq!(look(2).await, (vec![Set::Waiting, Set::Leased], true, 3));
+    assert_eq!(look(3).await, (vec![Set::Waiting, Set::Leased, Set::Leased], false, 3));
+    for (seconds, soon) in [(60, false), (2, true)] {
+        push(&driver, "later", seconds, None).await;
+        let turn = Turn::new(&driver.inner, &queue());
+        match turn.due(9, None).await.unwrap().unwrap().next {
+            Ahead::NotSoon => assert!(!soon),
+            Ahead::Known(next) => assert!(soon && next.is_some_and(|next| next <= turn.now + 2 * SECOND)),
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_receive_says_when_the_next_one_is_worth_it() {
+    let (_cluster, driver) = served();
+    let next = async |max| driver.inner.receive(&request(max)).await.unwrap().next;
+    let within = |next: Next, seconds: u64| match next {
+        Next::In(span) => span.as_secs() < seconds && span.as_secs() + 10 >= seconds,
+        _ => false,
+    };
+    assert_eq!(next(1).await, Next::Never);
+    push(&driver, "far", 100, None).await;
+    assert!(within(next(1).await, 100));
+    push(&driver, "now", 0, None).await;
+    assert!(within(next(1).await, 31), "the lease that it gave out");
+    push(&driver, "soon", 2, None).await;
+    push(&driver, "now", 0, None).await;
+    assert!(within(next(9).await, 3), "what is soon, before the leases");
+    for _ in 0..2 {
+        push(&driver, "now", 0, None).await;
+    }
+    assert_eq!(next(1).await, Next::Now, "there is more");
+    driver.inner.pause(&queue()).await.unwrap();
+    assert_eq!(next(1).await, Next::Paused);
+}
+
+#[tokio::test]
+async fn what_another_client_took_since_the_look_is_looked_for_once_more() {
+    let (_cluster, one, other) = pair();
+    push(&one, "a", 0, None).await;
+    push(&one, "b", 0, None).await;
+    let (turn, mut gathered) = (Turn::new(&one.inner, &queue()), Gathered::default());
+    let due = turn.due(9, None).await.unwrap().unwrap();
+    assert_eq!(texts(&other.inner.receive(&request(1)).await.unwrap().deliveries), ["a"]);
+    assert!(!turn.take(&due, &request(9), &mut gathered, None).await.unwrap());
+    assert_eq!((texts(&gathered.deliveries), gathered.passing, crowded(&one)), (vec!["b"], false, CROWDED));
+}
+
+/// The other client receives a message of the same key, which is due by its own clock as well.
+#[tokio::test]
+async fn what_its_key_holds_back_since_the_look_is_passed_over() {
+    let (_cluster, one, other) = pair();
+    push(&one, "later", 5, Some(key())).await;
+    push(&one, "free", 6, None).await;
+    let (mut turn, mut gathered) = (Turn::new(&one.inner, &queue()), Gathered::default());
+    turn.now += 10 * SECOND;
+    let due = turn.due(9, None).await.unwrap().unwrap();
+    push(&one, "now", 0, Some(key())).await;
+    assert_eq!(texts(&other.inner.receive(&request(1)).await.unwrap().deliveries), ["now"]);
+    assert!(turn.take(&due, &request(9), &mut gathered, None).await.unwrap(), "nobody took anything");
+    assert_eq!((texts(&gathered.deliveries), gathered.passing, crowded(&one)), (vec!["free"], true, 0));
+}
+
+#[tokio::test]
+async fn where_others_are_faster_each_client_begins_somewhere_else_for_a_while() {
+    let (_cluster, driver) = served();
+    for text in ["0", "1", "2", "3", "4"] {
+        push(&driver, text, 0, None).await;
+    }
+    let turn = Turn::new(&driver.inner, &queue());
+    let numbers: Vec<u64> = turn.due(9, None).await.unwrap().unwrap().entries.iter().map(|one| one.number).collect();
+    let begins = async || {
+        let due = turn.due(2, None).await.unwrap().unwrap();
+        let at = numbers.iter().position(|number| *number == due.entries[0].number).unwrap();
+        assert!(due.entries.len() == 2 && due.entries[1].number == numbers[at + 1] && due.more);
+        at
+    };
+    for left in (0..CROWDED).rev() {
+        let _ = driver.inner.crowded.compare_exchange(0, CROWDED, Ordering::Relaxed, Ordering::Relaxed);
+        begins().await;
+        assert_eq!(crowded(&driver), left);
+    }
+    assert_eq!((begins().await, crowded(&driver)), (0, 0), "at the front, as before");
+    let mut seen = HashSet::new();
+    for _ in 0..200 {
+        driver.inner.crowded.store(1, Ordering::Relaxed);
+        seen.insert(begins().await);
+    }
+    assert_eq!(seen, HashSet::from([0, 1, 2, 3]));
+}
+
+#[tokio::test]
+async fn no_more_is_handed_out_than_was_asked_for_and_than_limits_allow() {
+    let (_cluster, driver) = served();
+    for text in ["a", "b", "c", "d"] {
+        push(&driver, text, 0, None).await;
+    }
+    let got = driver.inner.receive(&request(1)).await.unwrap();
+    assert_eq!((texts(&got.deliveries), got.next), (vec!["a"], Next::Now));
+    driver.inner.limit(&queue(), &QueueLimits::none().in_flight(3).unwrap()).await.unwrap();
+    let got = driver.receive(&request(9)).await.unwrap();
+    assert_eq!(texts(&got.deliveries), ["b", "c"]);
+    assert!(matches!(got.next, Next::In(_)), "{:?}", got.next);
+}

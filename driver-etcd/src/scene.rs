@@ -1,0 +1,15 @@
+//! Drivers for unit tests: one with a server of its own, and one that nobody serves, for what needs none.
+
+use tenure_testkit::{EtcdCluster, EtcdOptions};
+
+use crate::EtcdDriver;
+
+pub(crate) fn served() -> (EtcdCluster, EtcdDriver) {
+    let cluster = EtcdCluster::single(EtcdOptions::new()).unwrap();
+    let driver = EtcdDriver::new(cluster.url().parse().unwrap());
+    (cluster, driver)
+}
+
+pub(crate) fn unserved() -> EtcdDriver {
+    EtcdDriver::new("etcd://127.0.0.1:1".parse().unwrap())
+}

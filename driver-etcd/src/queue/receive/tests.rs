@@ -1,3 +1,5 @@
+//! Which messages a receive takes, and which of them it leaves, where several are at it.
+
 use tenure_core::driver::{Attempts, Delay, DelayQueueExt as _, NewMessage};
 use tenure_core::queue::{QueueLimits, QueueName};
 use tenure_testkit::EtcdCluster;

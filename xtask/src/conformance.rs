@@ -8,12 +8,12 @@ use crate::command::{self, Failure, Outcome};
 use crate::setup::Install;
 use crate::{backends, beside, others, steps};
 
-/// How many backends run at a time. Their cases wait much more than they compute: a single Redis takes a ninth of a
-/// processor, a cluster of it a quarter.
-const AT_ONCE: usize = 4;
+/// Backends whose servers take most of a processor: of each of these kinds one after the other.
+const HEAVY: &[&[&str]] = &[&["etcd/"], &["postgres/", "mysql/"]];
 
-/// Those whose servers take most of a processor: beside the others, but one after the other.
-const HEAVY: &str = "etcd/";
+/// How many of the others run at a time. Their cases wait much more than they compute: a single Redis takes a seventh of a
+/// processor, a cluster of it half of one.
+const AT_ONCE: usize = 4;
 
 /// The command that runs the suite, with every backend that can be built here.
 pub(crate) fn suite() -> Command {
@@ -38,13 +38,16 @@ pub(crate) fn run_all(program: &Path, reports: &Path) -> Outcome {
     let page = |page| command::output(suite_of(program).args(["--page", page]));
     let (ids, left_out) = (page("backends")?, page("left-out")?);
     let started = Instant::now();
-    let (heavy, light): (Vec<&str>, Vec<&str>) = ids.lines().partition(|id| id.starts_with(HEAVY));
+    let (heavy, light) = kinds(ids.lines());
+    let lanes: Vec<(&[&str], usize)> =
+        heavy.iter().map(|ids| (ids.as_slice(), 1)).chain([(light.as_slice(), AT_ONCE)]).collect();
     let run =
         |ids: &[&str], at_once| beside::each(at_once, ids, |id| run_one(program, id, &report_of(reports, id, ""), &[]));
-    let outcomes = beside::each(2, &[(&light, AT_ONCE), (&heavy, 1)], |(ids, at_once)| run(ids, *at_once)).concat();
-    let mut ended: Vec<(&str, Outcome<String>)> = light.into_iter().chain(heavy).zip(outcomes).collect();
+    let outcomes = beside::each(lanes.len(), &lanes, |(ids, at_once)| run(ids, *at_once)).concat();
+    let ids = lanes.iter().flat_map(|(ids, _)| ids.iter().copied());
+    let mut ended: Vec<(&str, Outcome<String>)> = ids.zip(outcomes).collect();
     println!(
-        "\nconformance, {AT_ONCE} backends at a time and those of etcd beside them: {:.0} s",
+        "\nconformance, {AT_ONCE} backends at a time and the heavy ones beside them: {:.0} s",
         started.elapsed().as_secs_f64()
     );
     for (backend, outcome) in &mut ended {
@@ -64,6 +67,16 @@ pub(crate) fn run_all(program: &Path, reports: &Path) -> Outcome {
     left_out.lines().for_each(|line| println!("  {line}"));
     let red = ended.iter().filter(|(_, outcome)| outcome.is_err()).count();
     if red == 0 { Ok(()) } else { Err(Failure(format!("{red} backends do not keep the contract"))) }
+}
+
+/// Those of each heavy kind, and the others.
+fn kinds<'a>(ids: impl Iterator<Item = &'a str>) -> (Vec<Vec<&'a str>>, Vec<&'a str>) {
+    let (mut heavy, mut light) = (vec![Vec::new(); HEAVY.len()], Vec::new());
+    for id in ids {
+        let kind = HEAVY.iter().position(|kind| kind.iter().any(|prefix| id.starts_with(prefix)));
+        kind.map_or(&mut light, |kind| &mut heavy[kind]).push(id);
+    }
+    (heavy, light)
 }
 
 /// The built program, told where the servers of other versions are.
@@ -103,7 +116,14 @@ fn run_one(program: &Path, backend: &str, report: &Path, only: &[String]) -> Out
 
 #[cfg(test)]
 mod tests {
-    use super::failed_cases;
+    use super::{failed_cases, kinds};
+
+    #[test]
+    fn every_backend_has_a_lane() {
+        let (heavy, light) = kinds(["redis/single", "postgres/logged", "etcd/single", "mysql/mariadb"].into_iter());
+        assert_eq!(heavy, [vec!["etcd/single"], vec!["postgres/logged", "mysql/mariadb"]]);
+        assert_eq!(light, ["redis/single"]);
+    }
 
     #[test]
     fn cases_that_failed_are_found_and_a_report_that_is_not_there_has_none() {

@@ -1,13 +1,12 @@
 //! Every test there is, with real servers.
 
 use std::path::Path;
-use std::thread;
 
 use crate::command::{self, Failure, Outcome};
-use crate::programs::{self, Built, Lane};
+use crate::programs::{self, Built, Lane, Program};
 use crate::setup::{self, Install};
 use crate::steps::{self, Counts};
-use crate::{again, chaos, conformance, others, swap};
+use crate::{again, beside, chaos, conformance, others, swap};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
@@ -45,19 +44,11 @@ pub(crate) fn run_built(options: &Options, built: &Built, more: impl FnOnce() ->
     let install = if options.no_install { Install::Never } else { Install::Allowed };
     let python = setup::python_with_redis(install)?;
     others::fetch(install);
-    thread::scope(|scope| {
-        let computing = scope.spawn(|| again::tests(&built.tests, &[Lane::Computing]).map(drop));
-        let compiling = scope.spawn(|| examples().and_then(|()| more()));
-        let waited = with_servers(options, built, &python);
-        let end = |thread: thread::ScopedJoinHandle<'_, Outcome>| {
-            thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-        };
-        let failed: Vec<_> = [waited, end(computing), end(compiling)].into_iter().filter_map(Result::err).collect();
-        if failed.is_empty() {
-            return Ok(());
-        }
-        Err(Failure(failed.into_iter().map(|Failure(why)| why).collect::<Vec<_>>().join("; ")))
-    })
+    beside::all([
+        Box::new(|| with_servers(options, built, &python)),
+        Box::new(|| again::tests(&built.tests, &[Lane::Computing])),
+        Box::new(|| examples().and_then(|()| more())),
+    ])
 }
 
 /// The examples in the docs.
@@ -68,24 +59,31 @@ fn examples() -> Outcome {
 }
 
 fn with_servers(options: &Options, built: &Built, python: &Path) -> Outcome {
-    again::tests(&built.tests, &[Lane::Waiting, Lane::Other])?;
+    let topologies = programs::find(&built.tests, "backends test topologies")?;
+    beside::all([
+        Box::new(|| again::tests(&built.tests, &[Lane::Waiting, Lane::Other])),
+        Box::new(|| failovers(topologies)),
+    ])?;
     swap::run(&built.tests)?;
     // Tests that need more than cargo and the servers are ignored by default; here it is at hand.
     let peers = programs::find(&built.tests, "driver-redis test interop")?;
     peers.run(|command| command.arg("--include-ignored").env("TENURE_PYTHON", python))?;
-    // Few at a time: each starts many servers, which take each other for dead when the machine has no time for them.
-    let topologies = programs::find(&built.tests, "backends test topologies")?;
-    let failovers = |threads| {
-        topologies.run(|command| command.args(["--include-ignored", "--nocapture", "--test-threads", threads]))
-    };
-    if let Err(Failure(why)) = failovers("2") {
-        println!("again, one at a time: {why}");
-        failovers("1")?;
-    }
     if options.full {
         programs::find(&built.tests, "backends test chaos")?
             .run(|command| command.args(["--ignored", "--nocapture"]))?;
     }
     chaos::run_all(built.bin("chaos")?)?;
     conformance::run_all(built.bin("conformance")?, &setup::target().join("conformance"))
+}
+
+/// Clusters and sentinels whose servers die. Few at a time: each starts many servers, which take each other for dead when the
+/// machine has no time for them.
+fn failovers(topologies: &Program) -> Outcome {
+    let run = |threads| {
+        topologies.run(|command| command.args(["--include-ignored", "--nocapture", "--test-threads", threads]))
+    };
+    run("2").map(drop).or_else(|Failure(why)| {
+        println!("again, one at a time: {why}");
+        run("1").map(drop)
+    })
 }

@@ -48,7 +48,12 @@ pub async fn run(options: &Options) -> Result<Report, BoxError> {
     let calm = monotonic();
     let Nemesis { mut servers, crew, faults, .. } = nemesis;
     let alive = (0..crew.size()).map(|process| (process, crew.life(process))).collect();
-    let patience = options.patience.unwrap_or(options.profile.settle).mul_f64(options.slack);
+    let settle = match options.subject {
+        Subject::Locks => options.profile.settle,
+        // What was pushed while there were faults takes no longer to be consumed without them.
+        Subject::Queue => options.profile.settle + options.span,
+    };
+    let patience = options.patience.unwrap_or(settle).mul_f64(options.slack);
     let all_ended = crew.end(patience).await?;
     let settled = monotonic();
     let remains = match options.subject {

@@ -6,7 +6,6 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
-use crate::call::bounded;
 use crate::driver::{
     Backend, CensusCapabilities, Checkup, Concern, Finding, Hold, LockCapabilities, QueueCapabilities,
     ReentrantCapabilities, Topic,
@@ -17,13 +16,14 @@ use crate::engine::renewer::Confirmation;
 use crate::engine::shared::{Config, Shared};
 use crate::engine::wait::in_place_of_all;
 use crate::lock::{HeldLocks, Lock, LockAll, LockGuard};
-use crate::meters::instrument::Only;
+use crate::meters::Only;
 use crate::queue::{Codec, Fetcher, ParkedWatcher, Queue, list_queues, queue_driver, run_fetcher};
 use crate::reentrant::Reentrant;
+use crate::runtime::bounded;
 use crate::value::error::{Error, ErrorKind, LockName, Result};
 use crate::value::queue::QueueName;
+use crate::value::time::{DriftBound, Ttl};
 use crate::value::token::{FencingToken, OwnerId, OwnerToken};
-use crate::value::ttl::{DriftBound, Ttl};
 
 // How a client is set up.
 

@@ -42,8 +42,8 @@ use crate::engine::hold::Loss;
 use crate::engine::wait::Pause;
 use crate::lock::{Lock, LockGuard, unless_lost};
 use crate::value::error::{Error, ErrorKind, Label, LockName, Result};
+use crate::value::time::{HoldState, LostReason};
 use crate::value::token::FencingToken;
-use crate::value::ttl::{HoldState, LostReason};
 
 /// A handle on one election; made by [`Client::election`](crate::Client::election). Cheap to make and to clone; holds nothing.
 #[derive(Clone, Debug)]

@@ -56,25 +56,23 @@ pub mod mock {
     pub use crate::driver::{MockDelayQueue, MockDistributedLock, MockQuorumNode, MockReentrantLock};
 }
 
-mod alarm;
-mod background;
-mod call;
 mod client;
 mod engine;
 mod fence;
 mod lock;
 mod meters;
 mod reentrant;
+mod runtime;
 mod value;
 
 pub use crate::driver::{ForceReleased, HeldLock, Holder, Inspection};
+pub use crate::engine::ask::WaitProgress;
 pub use crate::engine::hold::Loss;
-pub use crate::engine::progress::WaitProgress;
 pub use crate::engine::renewer::Confirmation;
 pub use crate::fence::{FenceFloor, FenceGate, StaleFence};
 pub use crate::value::error::{Error, ErrorKind, Label, LockName, Result};
+pub use crate::value::time::{DriftBound, HoldState, LostReason};
 pub use crate::value::token::{FencingToken, OwnerId, OwnerToken, TokenText};
-pub use crate::value::ttl::{DriftBound, HoldState, LostReason};
 pub use client::{Client, ClientBuilder, ClientStats};
 pub use lock::{Detached, HeldLocks, Lock, LockAll, LockAllGuard, LockGuard};
 pub use reentrant::{Reentrant, ReentrantGuard};

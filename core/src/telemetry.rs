@@ -42,12 +42,11 @@ mod enabled {
     use tracing::{Instrument as _, Span};
 
     use crate::driver::{Healed, Received, Settled, Settlement};
-    use crate::value::clock::LeaseInstant;
     use crate::value::error::Error;
     use crate::value::error::LockName;
     use crate::value::queue::{MessageId, QueueName};
+    use crate::value::time::{LeaseInstant, LostReason};
     use crate::value::token::FencingToken;
-    use crate::value::ttl::LostReason;
 
     /// Whether anything is reported.
     pub(crate) const REPORTS: bool = true;
@@ -191,12 +190,11 @@ mod disabled {
     use std::time::Duration;
 
     use crate::driver::{Received, Settled, Settlement};
-    use crate::value::clock::LeaseInstant;
     use crate::value::error::Error;
     use crate::value::error::LockName;
     use crate::value::queue::{MessageId, QueueName};
+    use crate::value::time::{LeaseInstant, LostReason};
     use crate::value::token::FencingToken;
-    use crate::value::ttl::LostReason;
 
     /// Whether anything is.
     pub(crate) const REPORTS: bool = false;

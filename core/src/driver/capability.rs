@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::value::error::{Error, ErrorKind, Result};
 use crate::value::queue::{Attempts, Delay, Lease, Payload};
-use crate::value::ttl::Ttl;
+use crate::value::time::Ttl;
 
 /// What a driver's plain locks promise. Constant for the life of the driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -12,8 +12,8 @@ use super::{
     ReentrantEntry, ReentrantHold, ReentrantLock, Released, Renewed, Tombstones,
 };
 use crate::value::error::{Error, ErrorKind, LockName, Result};
+use crate::value::time::Ttl;
 use crate::value::token::{FencingToken, OwnerId, OwnerToken};
-use crate::value::ttl::Ttl;
 
 type Locks = Arc<dyn DistributedLock>;
 type Key = (LockName, OwnerId);

@@ -7,8 +7,8 @@ use async_trait::async_trait;
 
 use crate::driver::{LockCapabilities, ReentrantCapabilities, Watch};
 use crate::value::error::{Label, LockName, Result};
+use crate::value::time::Ttl;
 use crate::value::token::{FencingToken, OwnerId, OwnerToken};
-use crate::value::ttl::Ttl;
 
 /// Plain locks of one backend. The rules that all methods share are in the [module's documentation](super).
 #[cfg_attr(feature = "mock", mockall::automock)]

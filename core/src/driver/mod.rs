@@ -51,10 +51,9 @@ macro_rules! setters {
 use std::sync::Arc;
 
 mod capability;
-mod census;
 mod counted;
-mod doctor;
 mod lock;
+mod operator;
 mod queue;
 mod queue_request;
 mod quorum_node;
@@ -62,21 +61,22 @@ mod rules;
 mod url;
 mod wake;
 
-pub use crate::meters::instrument::reconnected;
-pub use crate::value::clock::LeaseInstant;
+pub use crate::meters::reconnected;
 pub use crate::value::error::{one_line, reason};
 pub use crate::value::queue::{Attempts, Delay, Lease, Payload};
-pub use crate::value::ttl::Ttl;
+pub use crate::value::time::{LeaseInstant, Ttl};
 pub use capability::{
     Exclusion, Fencing, Introspection, KeyedConcurrency, LeaseRange, LockCapabilities, OwnerScope, Parking,
     QueueCapabilities, QueueWake, ReentrantCapabilities, Revocation, TtlRange, Waiting,
 };
-pub use census::{Census, CensusCapabilities, CensusOrder, CensusPlace, HeldLock, HeldPage, WaitersCounted};
 pub use counted::{CountedReentry, ProcessOwners};
-pub use doctor::{Checkup, Concern, Doctor, Finding, Topic};
 pub use lock::{
     AcquireRequest, Acquisition, Begun, Busy, DistributedLock, Exited, ForceReleased, Grant, Handing, Hold, Holder,
     Inspection, Queueing, ReentrantEntry, ReentrantHold, ReentrantLock, Released, Renewed,
+};
+pub use operator::{
+    Census, CensusCapabilities, CensusOrder, CensusPlace, Checkup, Concern, Doctor, Finding, HeldLock, HeldPage, Topic,
+    WaitersCounted,
 };
 pub use queue::{
     Cancelled, DeadCause, DeadLetter, DeadPage, DeadPlace, DeadSelection, DelayQueue, DelayQueueExt, Flow, ListPlace,

@@ -154,8 +154,8 @@ pub(crate) mod mock {
         AcquireRequest, DistributedLock, ForceReleased, Inspection, LockCapabilities, Released, Renewed, Watch,
     };
     use crate::value::error::LockName;
+    use crate::value::time::Ttl;
     use crate::value::token::OwnerToken;
-    use crate::value::ttl::Ttl;
 
     mockall::mock! {
         /// A mock of [`QuorumNode`].

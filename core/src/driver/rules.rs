@@ -4,8 +4,8 @@ use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::{Cause, DeadCause, Due, NamedId, NewMessage, Settlement};
-use crate::value::clock::LeaseInstant;
 use crate::value::queue::{Attempts, Delay, Rate, Reason, Recurrence};
+use crate::value::time::LeaseInstant;
 use crate::value::token::{FencingToken, OwnerToken};
 
 /// The tokens that were abandoned a short while ago, each for [`Tombstones::LIFE`]: a request of theirs that arrives

@@ -11,9 +11,9 @@ use super::reaper::{Cleanup, Undo};
 use super::shared::{Reservation, Shared};
 use crate::driver::{AcquireRequest, Acquisition, Begun, Busy, Grant, Handed, Hold, Queueing};
 use crate::engine::lease::{Entry, LeaseKey, Past, Upkeep};
-use crate::meters::instrument::Since;
-use crate::value::clock::LeaseInstant;
+use crate::meters::Since;
 use crate::value::error::{Error, ErrorKind, Result};
+use crate::value::time::LeaseInstant;
 use crate::value::token::{OwnerId, OwnerToken};
 
 /// Exists before the token is sent. Dropped, it hands the token to the reaper, unless nothing can have come of it.

@@ -12,7 +12,6 @@ use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 use tokio::time::timeout;
 
-use crate::call::yielding;
 use crate::driver::{Hold, LockTurn, Renewed};
 use crate::engine::ask::{Ask, HandoverBudget, Terms};
 use crate::engine::lease::{Entry, Lease, LeaseKey, Over, Past};
@@ -20,13 +19,13 @@ use crate::engine::prolong::{prolong, quiet};
 use crate::engine::reaper::{CHASE, Cleanup, Undo};
 use crate::engine::renewer::{Renewing, in_time};
 use crate::engine::shared::{Reservation, Shared};
-use crate::meters::instrument::Since;
+use crate::meters::Since;
 use crate::meters::locks::Handover;
+use crate::runtime::yielding;
 use crate::telemetry;
-use crate::value::clock::LeaseInstant;
 use crate::value::error::{Error, ErrorKind, LockName, Result};
+use crate::value::time::{HoldState, LeaseInstant, LostReason, Ttl};
 use crate::value::token::{FencingToken, OwnerToken};
-use crate::value::ttl::{HoldState, LostReason, Ttl};
 
 /// Dropped, it hands its token to the reaper.
 #[derive(Debug)]

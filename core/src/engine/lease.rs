@@ -8,10 +8,9 @@ use std::time::Duration;
 use tokio::sync::Notify;
 
 use crate::driver::{Hold, ReentrantHold};
-use crate::value::clock::LeaseInstant;
 use crate::value::error::LockName;
+use crate::value::time::{HoldState, LeaseInstant, LostReason, Ttl, part};
 use crate::value::token::{FencingToken, OwnerToken};
-use crate::value::ttl::{HoldState, LostReason, Ttl, part};
 
 pub(crate) struct Lease {
     pub(crate) key: LeaseKey,

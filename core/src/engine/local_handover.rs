@@ -19,13 +19,12 @@ use tokio::runtime::Handle;
 use tokio::sync::{Notify, oneshot};
 use tokio::task::JoinHandle;
 
-use crate::engine::ask::{Ask, CLAIM, HandoverBudget, Terms};
+use crate::engine::ask::{Ask, CLAIM, HandoverBudget, Terms, WaitProgress};
 use crate::engine::hold::{HeldEntry, PassOn};
-use crate::engine::progress::WaitProgress;
 use crate::engine::shared::{Reservation, Shared};
 use crate::telemetry::Origin;
-use crate::value::clock::LeaseInstant;
 use crate::value::error::{Error, ErrorKind, LockName, Result};
+use crate::value::time::LeaseInstant;
 use crate::value::token::OwnerToken;
 
 /// One local queue for each name that several tasks of the client want.

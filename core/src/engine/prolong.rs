@@ -2,9 +2,8 @@
 
 use crate::driver::{Backend, Renewed};
 use crate::engine::lease::{Lease, LeaseKey, Verdict};
-use crate::value::clock::LeaseInstant;
 use crate::value::error::{Error, ErrorKind, Result};
-use crate::value::ttl::{DriftBound, Ttl};
+use crate::value::time::{DriftBound, LeaseInstant, Ttl};
 
 /// Waits until no renewal is on its way, so that none can arrive behind the release that follows.
 pub(super) async fn quiet(lease: &Lease) {

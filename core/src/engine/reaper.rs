@@ -17,13 +17,12 @@ use tokio::sync::{Notify, oneshot};
 use crate::driver::{Backend, DelayQueue, DelayQueueExt as _, Hold, ReentrantEntry, Settle};
 use crate::engine::lease::{Entry, Lease, LeaseKey, Past, UndoMark};
 use crate::engine::prolong::{outlast, quiet};
-use crate::meters::instrument::Level;
+use crate::meters::Level;
 use crate::telemetry;
-use crate::value::clock::LeaseInstant;
 use crate::value::error::{Error, ErrorKind, LockName, Result};
 use crate::value::queue::QueueName;
+use crate::value::time::{DriftBound, LeaseInstant};
 use crate::value::token::{OwnerId, OwnerToken};
-use crate::value::ttl::DriftBound;
 
 /// How many clean-ups are on their way at once.
 const IN_FLIGHT: usize = 64;

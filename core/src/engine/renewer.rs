@@ -13,16 +13,15 @@ use futures_util::stream::FuturesUnordered;
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 
-use crate::alarm::Alarm;
 use crate::driver::{Backend, Renewed};
 use crate::engine::lease::{Due, Entry, Lease, LeaseKey, NO_PLACE, Past, Verdict};
 use crate::engine::prolong::quiet;
 use crate::engine::reaper::{Cleanup, Reaper, sleep_until};
 use crate::meters::locks::{LockMeters, Renewal};
-use crate::value::clock::LeaseInstant;
+use crate::runtime::Alarm;
 use crate::value::error::{Error, ErrorKind, Result};
-use crate::value::ttl::{DriftBound, HoldState, LostReason, Ttl};
-use crate::{alarm, telemetry};
+use crate::value::time::{DriftBound, HoldState, LeaseInstant, LostReason, Ttl};
+use crate::{runtime, telemetry};
 
 /// Renewals due within this span of each other leave together.
 const BATCH_WINDOW: Duration = Duration::from_millis(10);
@@ -356,7 +355,7 @@ pub(super) async fn in_time<T>(until: LeaseInstant, call: impl Future<Output = T
         }
         call.as_mut().poll(cx).map(Some)
     });
-    alarm::timeout(until.remaining(), polled).await.flatten()
+    runtime::timeout(until.remaining(), polled).await.flatten()
 }
 
 // When a lease that was handed over is made to last.

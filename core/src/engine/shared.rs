@@ -11,20 +11,18 @@ use tokio::sync::{Notify, Semaphore, SemaphorePermit, watch};
 use tokio::time::timeout;
 
 use super::reaper::{Calls, Cleanup, Reaper, reaches_zero};
-use crate::background::Background;
-use crate::call::waiting_within;
 use crate::driver::{Backend, ReentrantHold};
 use crate::engine::ask::Ask;
 use crate::engine::lease::{Entry, Lease, LeaseKey};
 use crate::engine::renewer::{Confirmation, Renewer, Round};
-use crate::meters::instrument::{Level, Only};
 use crate::meters::locks::LockMeters;
 use crate::meters::queues::AllQueues;
+use crate::meters::{Level, Only};
+use crate::runtime::{Background, waiting_within};
 use crate::telemetry;
-use crate::value::clock::LeaseInstant;
 use crate::value::error::{Error, ErrorKind, LockName, Result};
+use crate::value::time::{DriftBound, HoldState, LeaseInstant, LostReason, Ttl};
 use crate::value::token::{FencingToken, OwnerId};
-use crate::value::ttl::{DriftBound, HoldState, LostReason, Ttl};
 
 /// What a client was built with.
 #[derive(Clone, Debug)]
@@ -472,8 +470,8 @@ mod tests {
 
     use super::*;
     use crate::engine::lease::{Past, Upkeep};
+    use crate::value::time::Ttl;
     use crate::value::token::OwnerToken;
-    use crate::value::ttl::Ttl;
 
     const LIMIT: Duration = Duration::from_secs(1);
 

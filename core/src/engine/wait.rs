@@ -9,7 +9,6 @@ use futures_util::future::BoxFuture;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep};
 
-use crate::call::{waiting_within, yielding};
 use crate::driver::{Handed, Handing, Queueing, Signal, Waiting, Watch};
 use crate::engine::ask::{Ask, Terms};
 use crate::engine::attempt::{Answered, Attempt};
@@ -18,10 +17,10 @@ use crate::engine::lease::{Lease, Upkeep};
 use crate::engine::local_handover::{FirstAsk, Joined, LocalQueues, Next, Place, Turn};
 use crate::engine::shared::{Counted, Reservation, Shared};
 use crate::meters::locks::{Acquired, Handover};
-use crate::value::clock::LeaseInstant;
+use crate::runtime::{waiting_within, yielding};
 use crate::value::error::{Error, ErrorKind, LockName, Result};
-use crate::value::ttl::Ttl;
-use crate::{alarm, telemetry};
+use crate::value::time::{LeaseInstant, Ttl};
+use crate::{runtime, telemetry};
 
 /// How many times the timeout of one request a wait without a limit goes on that was never answered.
 const FIRST_ANSWER: u32 = 5;
@@ -593,7 +592,7 @@ impl Pause {
 async fn rest(queue: Queueing, pause: Duration) {
     match queue {
         Queueing::None => sleep(pause).await,
-        Queueing::Join { .. } => alarm::sleep_until(Instant::now() + pause).await,
+        Queueing::Join { .. } => runtime::sleep_until(Instant::now() + pause).await,
     }
 }
 

@@ -11,10 +11,9 @@ use futures_util::future::select_all;
 use super::{Lock, LockGuard, unless_lost};
 use crate::engine::hold::Loss;
 use crate::engine::wait::Patience;
-use crate::value::clock::LeaseInstant;
 use crate::value::error::{Error, ErrorKind, LockName, Result};
+use crate::value::time::{LeaseInstant, LostReason};
 use crate::value::token::FencingToken;
-use crate::value::ttl::LostReason;
 
 /// A handle on several locks, made by [`Client::lock_all`](crate::Client::lock_all) or [`LockAll::of`].
 ///

@@ -1,12 +1,17 @@
-//! Plain locks: one at a time, or several at once; and what every kind of lock can be asked for.
+//! Plain locks: one at a time, or several at once; what every kind of lock can be asked for; and the list of those that are held.
 
 mod all;
-mod held;
 mod plain;
+
+use crate::driver::{CensusPlace, HeldLock};
+use crate::engine::local_handover::LocalQueues;
+use crate::runtime::bounded;
+use crate::value::error::{Error, ErrorKind, LockName, Result};
+use std::collections::VecDeque;
+use std::sync::Arc;
 
 pub(crate) use crate::engine::ask::Options;
 pub use all::{LockAll, LockAllGuard};
-pub use held::HeldLocks;
 pub use plain::{Detached, Lock, LockGuard};
 pub(crate) use plain::{guard_methods, unless_lost};
 
@@ -50,3 +55,131 @@ macro_rules! option_setters {
     };
 }
 pub(crate) use option_setters;
+
+// The list of the locks that are held, a page at a time.
+
+/// The locks that are held under a prefix, asked for as they are read. Made by
+/// [`Client::held_locks`](crate::Client::held_locks).
+///
+/// It is a look at the backend, and promises nothing: a lock on it may be free by now, and pages belong to different moments.
+/// A lock that is held from the first request to the last one is on it.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> tenure_core::Result<()> {
+/// # let client = tenure_core::Client::new(tenure_memory::MemoryDriver::new());
+/// let _guard = client.lock("orders/42").label("worker 7").acquire().await?;
+/// let mut held = client.held_locks("orders/");
+/// while let Some(lock) = held.next().await? {
+///     println!("{}: {:?}, for another {:?}", lock.name, lock.holder.label, lock.holder.remaining);
+/// }
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+#[must_use = "nothing is asked for until `next` or `next_page`"]
+pub struct HeldLocks {
+    local_queues: Arc<LocalQueues>,
+    prefix: Vec<u8>,
+    /// What was asked for and not read yet.
+    read: VecDeque<HeldLock>,
+    place: Place,
+}
+
+/// How far the list was asked for.
+#[derive(Debug)]
+enum Place {
+    Start,
+    At(CensusPlace),
+    End,
+}
+
+/// How many locks one request asks for, if the driver lists as many at once.
+const PAGE: usize = 500;
+
+impl HeldLocks {
+    pub(crate) fn new(local_queues: Arc<LocalQueues>, prefix: &[u8]) -> Self {
+        Self { local_queues, prefix: prefix.to_vec(), read: VecDeque::new(), place: Place::Start }
+    }
+
+    /// The next lock; `None` behind the last one. Asks the backend when a page is used up: one request for up to 500 locks,
+    /// each within the client's `op_timeout`.
+    ///
+    /// After an error the same page is asked for again by the next call.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Unsupported`] when the driver cannot list locks; [`ErrorKind::InvalidArgument`] when the prefix is longer
+    /// than [`LockName::MAX_LEN`] bytes; [`ErrorKind::Closed`] when the client was closed; whatever the driver reports, such as
+    /// [`ErrorKind::Denied`] where listing needs a right of its own.
+    ///
+    /// # Cancel safety
+    ///
+    /// Safe: nothing is changed and no lock is left out.
+    pub async fn next(&mut self) -> Result<Option<HeldLock>> {
+        while self.read.is_empty() && self.more().await? {}
+        Ok(self.read.pop_front())
+    }
+
+    /// All locks that one more request tells, or that were asked for and not read yet; `None` behind the last page. A page may
+    /// be empty.
+    ///
+    /// # Errors
+    ///
+    /// As [`next`](Self::next).
+    ///
+    /// # Cancel safety
+    ///
+    /// As for [`next`](Self::next).
+    pub async fn next_page(&mut self) -> Result<Option<Vec<HeldLock>>> {
+        if self.read.is_empty() && !self.more().await? {
+            return Ok(None);
+        }
+        Ok(Some(self.read.drain(..).collect()))
+    }
+
+    /// Asks for one more page, if there is one.
+    async fn more(&mut self) -> Result<bool> {
+        let from = match &self.place {
+            Place::Start => None,
+            Place::At(place) => Some(place),
+            Place::End => return Ok(false),
+        };
+        let shared = self.local_queues.shared();
+        let answered = async {
+            shared.ensure_open()?;
+            let census = shared.backend.census().ok_or_else(unsupported)?;
+            check(&self.prefix)?;
+            let max = PAGE.min(census.capabilities().max_page);
+            bounded(shared.config.op_timeout, census.held(&self.prefix, from, max)).await
+        };
+        let page = answered.await.map_err(|error| self.told(error))?;
+        if page.next.as_ref() == from && from.is_some() {
+            let text = "the driver gave the same place twice, where the list would never end";
+            return Err(self.told(Error::new(ErrorKind::Protocol, text)));
+        }
+        self.read.extend(page.locks);
+        self.place = page.next.map_or(Place::End, Place::At);
+        Ok(true)
+    }
+
+    fn told(&self, error: Error) -> Error {
+        let driver = self.local_queues.shared().driver();
+        match LockName::new(&self.prefix) {
+            Ok(prefix) => error.during(driver, "held_locks", &prefix),
+            Err(_) => error.at(format_args!("{driver}: held_locks")),
+        }
+    }
+}
+
+fn unsupported() -> Error {
+    Error::new(ErrorKind::Unsupported, "this driver cannot list the locks that are held")
+}
+
+fn check(prefix: &[u8]) -> Result<()> {
+    if prefix.len() > LockName::MAX_LEN {
+        let text = format!("the prefix has {} bytes, the most is {}", prefix.len(), LockName::MAX_LEN);
+        return Err(Error::new(ErrorKind::InvalidArgument, text));
+    }
+    Ok(())
+}

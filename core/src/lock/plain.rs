@@ -1,19 +1,17 @@
 //! One plain lock: the handle, the guard, and what all guards can do.
 
-use crate::call::bounded;
 use crate::driver::{ForceReleased, Hold, Inspection, Introspection, LockTurn, Released, Revocation};
-use crate::engine::ask::{Ask, Line};
+use crate::engine::ask::{Ask, Line, WaitProgress};
 use crate::engine::hold::{Adopted, HeldEntry, LooseHold, Watched, adopt};
 use crate::engine::local_handover::LocalQueues;
-use crate::engine::progress::WaitProgress;
 use crate::engine::prolong::outlast;
 use crate::engine::shared::Shared;
 use crate::engine::wait::{Patience, Pause, acquire, watched};
 use crate::lock::{Options, option_setters};
-use crate::value::clock::LeaseInstant;
+use crate::runtime::bounded;
 use crate::value::error::{Error, ErrorKind, LockName, Result};
+use crate::value::time::{LeaseInstant, LostReason, Ttl};
 use crate::value::token::{FencingToken, OwnerToken};
-use crate::value::ttl::{LostReason, Ttl};
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -3,12 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::meters::instrument::{
-    ByKind, ByName, Counter, Gauge, Histogram, Labels, Level, Meter, Only, Since, Unit, label,
-};
-use crate::value::clock::LeaseInstant;
+use crate::meters::{ByKind, ByName, Counter, Gauge, Histogram, Labels, Level, Meter, Only, Since, Unit, label};
 use crate::value::error::{ErrorKind, LockName};
-use crate::value::ttl::LostReason;
+use crate::value::time::{LeaseInstant, LostReason};
 
 const WAIT: Meter = Meter {
     name: "tenure.lock.acquire.wait",

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
-use crate::meters::instrument::{ByKind, ByName, Counter, Gauge, Histogram, Labels, Meter, Only, Unit};
+use crate::meters::{ByKind, ByName, Counter, Gauge, Histogram, Labels, Meter, Only, Unit};
 use crate::value::error::ErrorKind;
 use crate::value::queue::QueueName;
 

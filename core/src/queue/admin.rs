@@ -1,6 +1,6 @@
 //! What operators and producers do with messages that are stored.
 
-use crate::call::bounded;
+use crate::runtime::bounded;
 use std::time::Duration;
 
 use futures_util::{Stream, TryStreamExt as _};

@@ -9,15 +9,15 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use tokio::time::{Instant, timeout};
 
-use crate::call::{bounded, caught_in};
 use crate::driver::DelayQueueExt as _;
 use crate::driver::{Exchanged, Next, QueueWake, RawDelivery, ReceiveRequest, Received, Settle, Settled, Watch};
 use crate::queue::fetcher::{Answered, Demand, Fetcher, InFlight, Patience, Pending, carry_on};
 use crate::queue::requests::DRIVER;
-use crate::value::clock::LeaseInstant;
+use crate::runtime::{bounded, caught_in};
 use crate::value::error::{Error, ErrorKind, Result};
 use crate::value::queue::Lease;
-use crate::{alarm, telemetry};
+use crate::value::time::LeaseInstant;
+use crate::{runtime, telemetry};
 
 /// How long a waiting receiver sleeps at most where nothing wakes it, or it is not known yet whether the watch can be trusted:
 /// the bound on its lateness when every wake-up is lost.
@@ -103,7 +103,7 @@ impl Fetcher {
             _ = woken => turn.ask_at = Instant::now(),
             () = self.changed.notified() => {}
             () = self.remote.shared.closed(), if waiting => {}
-            () = alarm::sleep_until(until) => return !waiting,
+            () = runtime::sleep_until(until) => return !waiting,
         }
         false
     }

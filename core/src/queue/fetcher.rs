@@ -23,9 +23,9 @@ use crate::queue::recurring::schedule::{Occurrence, OccurrenceEnd, left_to_other
 use crate::queue::requests::{Confirmed, Extensions, Pushes, RemoteQueue, ended};
 use crate::queue::{MessageId, QueueName};
 use crate::telemetry;
-use crate::value::clock::LeaseInstant;
 use crate::value::error::{Error, ErrorKind, LockName, Result};
 use crate::value::queue::{Delay, Lease};
+use crate::value::time::LeaseInstant;
 use crate::value::token::OwnerToken;
 
 pub(crate) struct Fetcher {

@@ -1,6 +1,6 @@
 //! A handle on one queue.
 
-use crate::call::bounded;
+use crate::runtime::bounded;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,9 +11,9 @@ use super::delivery::Delivery;
 use super::message::Codec;
 use crate::driver::{DelayQueue, QueueCapabilities, Settled};
 use crate::queue::fetcher::{Fetcher, InFlight, Patience};
-use crate::value::clock::LeaseInstant;
 use crate::value::error::{Error, ErrorKind, Result};
 use crate::value::queue::{Attempts, Lease};
+use crate::value::time::LeaseInstant;
 
 /// The pause of those who go on after a failed request for messages.
 pub(super) const AFTER_FAILURE: Duration = Duration::from_secs(1);

@@ -6,11 +6,11 @@ use std::fmt::Debug;
 use std::time::{Duration, SystemTime};
 
 use super::{ConcurrencyKey, MessageId};
-use crate::call::caught;
 use crate::driver::{Due, IfKnown, KeyedConcurrency, NamedId, NewMessage, QueueCapabilities};
-use crate::value::clock::until_wall_clock;
+use crate::runtime::caught;
 use crate::value::error::{Error, ErrorKind, LockName, Result};
 use crate::value::queue::{Attempts, Delay, Payload};
+use crate::value::time::until_wall_clock;
 
 /// For how long an id stays known after its message was acknowledged, unless told otherwise.
 const DEFAULT_WINDOW: Duration = Duration::from_secs(3600);

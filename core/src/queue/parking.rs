@@ -1,6 +1,6 @@
 //! The queue as the waiting room of a lock.
 
-use crate::call::bounded;
+use crate::runtime::bounded;
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -15,9 +15,9 @@ use crate::queue::delivery::Delivery;
 use crate::queue::fetcher::{Attend, Fetcher};
 use crate::queue::handle::Queue;
 use crate::queue::{Message, MessageId};
-use crate::value::clock::LeaseInstant;
 use crate::value::error::{ErrorKind, LockName, Result};
 use crate::value::queue::Delay;
+use crate::value::time::LeaseInstant;
 
 /// What became of a request that needed a lock.
 #[derive(Debug)]

@@ -11,8 +11,8 @@ use crate::queue::Message;
 use crate::queue::handle::Queue;
 use crate::queue::message::Encoded;
 use crate::telemetry;
-use crate::value::clock::LeaseInstant;
 use crate::value::error::{Error, Result};
+use crate::value::time::LeaseInstant;
 
 /// A future that lasts as long as what it was made from.
 type Boxed<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;

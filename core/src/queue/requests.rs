@@ -14,14 +14,13 @@ use tokio::runtime::{Handle, Id};
 use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
 
-use crate::alarm::sleep_until;
-use crate::call::{bounded, caught_in};
 use crate::driver::{DelayQueue, Extended, Extension, NewMessage, Pushed, QueueCapabilities};
 use crate::engine::shared::Shared;
 use crate::meters::queues::QueueMeters;
-use crate::value::clock::LeaseInstant;
+use crate::runtime::{bounded, caught_in, sleep_until};
 use crate::value::error::{Error, ErrorKind, Result};
 use crate::value::queue::QueueName;
+use crate::value::time::LeaseInstant;
 
 /// Who panicked, in errors.
 pub(super) const DRIVER: &str = "the driver";

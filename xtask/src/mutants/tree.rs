@@ -187,7 +187,7 @@ mod tests {
         let sources = Sources::read("core").unwrap();
         for file in [
             "core/src/lib.rs",
-            "core/src/value/ttl.rs",
+            "core/src/value/time.rs",
             "core/src/engine/renewer.rs",
             "core/src/engine/local_handover.rs",
         ] {

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use super::*;
 use crate::engine::lease::tests::lease;
+use crate::value::time::HoldState;
 use crate::value::token::OwnerToken;
-use crate::value::ttl::HoldState;
 
 #[tokio::test(start_paused = true)]
 async fn a_lease_in_hand_is_still_looked_after() {

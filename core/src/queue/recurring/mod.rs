@@ -10,9 +10,9 @@ use std::time::Duration;
 use crate::driver::{Due, IfKnown, MessageInfo, MessageState, NamedId, NewMessage, Pushed};
 use crate::queue::Queue;
 use crate::queue::recurring::schedule::{Plan, Schedule, millis};
-use crate::value::clock::wall_clock;
 use crate::value::error::{Error, ErrorKind, Result};
 use crate::value::queue::{Attempts, Delay, MessageId, Payload};
+use crate::value::time::wall_clock;
 
 pub use schedule::{Missed, OccurrenceEnd};
 

@@ -4,9 +4,9 @@ use std::fmt;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::driver::{Cause, RawDelivery, Settlement};
-use crate::value::clock::wall_clock;
 use crate::value::error::{Error, ErrorKind, Result};
 use crate::value::queue::{Attempts, Delay, Reason, Recurrence};
+use crate::value::time::wall_clock;
 #[cfg(feature = "cron")]
 pub(super) use cron::Cron;
 

@@ -4,14 +4,14 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::meters::instrument::Only;
+use crate::meters::Only;
 use crate::queue::Queue;
 use crate::queue::parking::PARKED_AT_MOST;
 
 use crate::queue::worker::job::{Hook, WorkerEvent};
 use crate::value::error::{Error, ErrorKind, LockName, Result};
 use crate::value::queue::{Delay, Lease};
-use crate::value::ttl::Ttl;
+use crate::value::time::Ttl;
 
 /// Settings of a [`Worker`](crate::queue::Worker); made by [`Queue::worker`].
 #[must_use = "a builder does nothing until `start`"]

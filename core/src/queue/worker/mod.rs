@@ -16,15 +16,15 @@ use tokio::sync::watch;
 use tokio::task::{JoinError, JoinHandle, JoinSet};
 use tokio::time::Instant;
 
-use crate::call::text;
 use crate::driver::Settlement;
 use crate::lock::{Lock, LockGuard};
 use crate::queue::Delivery;
 use crate::queue::handle::AFTER_FAILURE;
+use crate::runtime::text;
 
 use crate::value::error::{Error, ErrorKind, LockName, Result};
 use crate::value::queue::{Delay, Reason};
-use crate::{alarm, telemetry};
+use crate::{runtime, telemetry};
 
 pub use builder::{Jitter, RetryPolicy, WorkerBuilder};
 pub use job::{Ending, IntoOutcome, Job, Outcome, WorkerEvent, WorkerStats};
@@ -299,7 +299,7 @@ async fn keep<T: 'static>(settings: &Settings<T>, delivery: &Delivery<T>) {
         let (mut soonest, mut latest) = (third / 2, third);
         loop {
             let since = Instant::now();
-            alarm::sleep_until(since + soonest).await;
+            runtime::sleep_until(since + soonest).await;
             (soonest, latest) = match delivery.claim().extend(settings.lease, since + latest).await {
                 Ok(()) => (third / 2, third),
                 Err(_) => {

@@ -1,16 +1,23 @@
-//! Typed calls: which keys and arguments each script takes, in which order. The scripts' headers say the same.
+//! What is said to the scripts and what they answer: the keys and arguments that each takes, in which order, and what its answer
+//! means. The scripts' headers say the same.
 
 #[cfg(test)]
 pub(crate) mod tests;
 
 use std::ops::RangeInclusive;
 use std::sync::OnceLock;
+use std::time::Duration;
 
 use tenure_core::driver::{
-    AcquireRequest, Ballot, Electorate, Handing, Hold, Queueing, ReentrantEntry, ReentrantHold, Ttl,
+    AcquireRequest, Acquisition, Ballot, Begun, Busy, Electorate, Exited, Grant, Handed, Handing, Hold, Holder,
+    Inspection, Queueing, ReentrantEntry, ReentrantHold, Renewed, Ttl,
 };
-use tenure_core::{FenceFloor, FencingToken, LockName, OwnerId, OwnerToken, TokenText};
+use tenure_core::{
+    Error, ErrorKind, FenceFloor, FencingToken, Label, LockName, OwnerId, OwnerToken, Result, TokenText,
+};
 
+use crate::damage;
+use crate::dial::Reply;
 use crate::keyspace::Keyspace;
 use crate::script::{self, ArgList, Script, ScriptCall};
 use crate::settings::{FenceScope, Fences, RedisSettings};
@@ -285,4 +292,225 @@ impl Calls {
 /// Whether the lock may be given to this waiter without being asked.
 fn direct(request: &AcquireRequest) -> bool {
     matches!(request.queue, Queueing::Join { accepts: Handing::Direct, .. })
+}
+
+// What the answers mean.
+
+/// The answer of a script that freed a lock and did not get as far as a live waiter.
+pub(crate) const GO_ON: i64 = -2;
+
+impl Reply {
+    pub(crate) fn int(&self) -> Result<i64> {
+        let number = match self {
+            Self::Int(number) => Some(*number),
+            Self::Bytes(bytes) => std::str::from_utf8(bytes).ok().and_then(|text| text.parse().ok()),
+            _ => None,
+        };
+        number.ok_or_else(|| unexpected("a number is missing"))
+    }
+
+    pub(crate) fn bytes(&self) -> Result<&[u8]> {
+        match self {
+            Self::Bytes(bytes) => Ok(bytes),
+            _ => Err(unexpected("a string is missing")),
+        }
+    }
+
+    pub(crate) fn items(&self) -> Result<&[Self]> {
+        match self {
+            Self::Array(items) => Ok(items),
+            _ => Err(unexpected("an array is missing")),
+        }
+    }
+
+    pub(crate) fn fence(&self) -> Result<FencingToken> {
+        let number = u64::try_from(self.int()?).ok().and_then(FencingToken::new);
+        number.ok_or_else(|| unexpected("a fence is not positive"))
+    }
+}
+
+pub(crate) fn unexpected(what: &str) -> Error {
+    Error::new(ErrorKind::Protocol, format!("a script answered in an unexpected form: {what}"))
+}
+
+fn millis(number: i64) -> Option<Duration> {
+    u64::try_from(number).ok().map(Duration::from_millis)
+}
+
+fn micros(number: i64) -> Option<Duration> {
+    u64::try_from(number).ok().map(Duration::from_micros)
+}
+
+/// The news that a waiter was given the lock, `<fence>;<server µs>;<ms>;<fences>`; `None` for anything else.
+pub(crate) fn handed(news: &str) -> Option<Handed> {
+    let mut parts = news.split(';');
+    let mut number = || parts.next()?.parse::<u64>().ok();
+    let fence = FencingToken::new(number()?)?;
+    let (began_at, ttl) = (Duration::from_micros(number()?), Duration::from_millis(number()?));
+    let fences = u32::try_from(number()?).ok()?.max(1);
+    Some(Handed::new(fence, ttl, began_at).with_fences(fences))
+}
+
+/// The fence of a grant while nobody waited, and how far it is ahead of the server's clock as the lock's value says, unless
+/// fences only count; `None` for any other answer of acquire.
+pub(crate) fn free_grant(reply: &Reply) -> Option<(FencingToken, &str)> {
+    let ahead = match reply {
+        Reply::Int(_) => return Some((reply.fence().ok()?, "")),
+        Reply::Array(items) => match items.as_slice() {
+            [Reply::Int(3), _, ahead] => ahead,
+            _ => return None,
+        },
+        _ => return None,
+    };
+    Some((reply.items().ok()?.get(1)?.fence().ok()?, std::str::from_utf8(ahead.bytes().ok()?).ok()?))
+}
+
+/// The answer of acquire and enter: `[code, fence, depth, ms, fences]`, cut short where the rest goes without saying.
+pub(crate) fn acquisition(reply: &Reply, ttl: Duration, settings: &RedisSettings) -> Result<Acquisition> {
+    if let Reply::Int(_) = reply {
+        let grant = Grant::new(reply.fence()?, ttl).with_fences(FENCES);
+        return Ok(Acquisition::Granted(grant));
+    }
+    let items = reply.items()?;
+    let at = |i: usize| items.get(i).ok_or_else(|| unexpected("the answer is too short"));
+    let depth = || -> Result<u32> {
+        let depth = items.get(2).map_or(Ok(1), Reply::int)?;
+        u32::try_from(depth).map_err(|_| unexpected("a depth is out of range"))
+    };
+    let fences = || -> Result<u32> {
+        let fences = items.get(4).map_or(Ok(1), Reply::int)?;
+        u32::try_from(fences).map_err(|_| unexpected("a number of fences is out of range"))
+    };
+    match at(0)?.int()? {
+        code @ (1 | 2) => {
+            let begun = if code == 1 { Begun::Now } else { Begun::Earlier };
+            let kept = items.get(3).map(Reply::int).transpose()?.and_then(millis).unwrap_or(ttl);
+            let grant = Grant::new(at(1)?.fence()?, kept).with_begun(begun).with_depth(depth()?).with_fences(fences()?);
+            Ok(Acquisition::Granted(grant))
+        }
+        3 => Ok(Acquisition::Granted(Grant::new(at(1)?.fence()?, ttl))),
+        0 => {
+            let position = u32::try_from(at(1)?.int()?).ok();
+            let answered_at = items.get(3).map(Reply::int).transpose()?.and_then(micros);
+            Ok(Acquisition::Busy(
+                Busy::default()
+                    .with_position(position)
+                    .with_recheck_after(millis(at(2)?.int()?))
+                    .with_answered_at(answered_at),
+            ))
+        }
+        -1 => Err(Error::new(ErrorKind::NotHeld, "the token was abandoned before its request arrived")),
+        -2 => {
+            let text = format!("the queue of this lock is full: it holds {} waiters", settings.max_waiters);
+            Err(Error::new(ErrorKind::LimitReached, text))
+        }
+        -3 => {
+            let text = format!("the lock is entered {MAX_DEPTH} times already, the deepest that is kept");
+            Err(Error::new(ErrorKind::LimitReached, text))
+        }
+        -8 => Err(stored(at(1)?, at(2)?, "which is not the fence of a hold; force_release ends it")),
+        -6 => Err(no_fence(at(1)?, at(2)?, settings.fence_floor)),
+        _ => Err(unexpected("an unknown answer")),
+    }
+}
+
+/// Why a script gave no fence: the answer shows the floor, or what the counter holds.
+fn no_fence(key: &Reply, shown: &Reply, floor: FenceFloor) -> Error {
+    if !shown.bytes().is_ok_and(|shown| shown == floor.to_string().as_bytes()) {
+        return damaged(key, shown);
+    }
+    floor_ahead(floor.get())
+}
+
+pub(crate) fn floor_ahead(floor: u64) -> Error {
+    let text = format!("the fence_floor of {floor} is more than a day ahead of the server's clock; no fence was given");
+    Error::new(ErrorKind::Misconfigured, text)
+}
+
+/// What a script that hands out fences says of a counter that it cannot go on from.
+pub(crate) fn damaged(key: &Reply, found: &Reply) -> Error {
+    let what = "which is no number, or more than a day ahead of the server's clock; no fence was given. Set it to the greatest \
+                fence that was given, or delete it if the clock seeds it";
+    stored(key, found, what)
+}
+
+fn stored(key: &Reply, found: &Reply, what: &str) -> Error {
+    let bytes = |reply| Reply::bytes(reply).unwrap_or_default();
+    damage::unreadable(bytes(key), bytes(found), what)
+}
+
+/// The answers of the renewals, one for each of `count`; or one for all of them.
+pub(crate) fn renewals(reply: &Reply, count: usize) -> Result<Vec<Renewed>> {
+    let renewed = |item: &Reply| {
+        Ok(match item.int()? {
+            0 => Renewed::Lost,
+            kept => Renewed::Extended { ttl: millis(kept).ok_or_else(|| unexpected("a lease is negative"))? },
+        })
+    };
+    match reply {
+        Reply::Int(_) => Ok(vec![renewed(reply)?; count]),
+        Reply::Array(items) if items.len() == count => items.iter().map(renewed).collect(),
+        _ => Err(unexpected("the number of answers differs from that of the renewals")),
+    }
+}
+
+/// The answer of exit.
+pub(crate) fn exited(answer: i64) -> Result<Exited> {
+    Ok(match answer {
+        -1 => Exited::NotHeld,
+        0 | GO_ON => Exited::Released,
+        depth => Exited::Inside { depth: u32::try_from(depth).map_err(|_| unexpected("a depth is out of range"))? },
+    })
+}
+
+/// The answer of inspect.
+pub(crate) fn inspection(reply: &Reply) -> Result<Inspection> {
+    let items = reply.items()?;
+    let at = |i: usize| items.get(i).ok_or_else(|| unexpected("the answer is too short"));
+    let waiters = u32::try_from(at(0)?.int()?).unwrap_or(u32::MAX);
+    let now = at(1)?.int()?;
+    let kind = at(2)?.bytes()?;
+    if kind == b"none" {
+        return Ok(Inspection::default().with_waiters(waiters));
+    }
+    let remaining = millis(at(3)?.int()?);
+    let foreign = Holder::default().with_remaining(remaining);
+    let holder = match kind {
+        b"string" => plain_holder(at(4)?.bytes()?, now, remaining),
+        b"hash" => entered_holder(&items[4..], now, remaining),
+        _ => return Err(unexpected("a lock of an unknown type")),
+    };
+    Ok(Inspection::default().with_holder(Some(holder.unwrap_or(foreign))).with_waiters(waiters))
+}
+
+/// The holder from a plain value, `<token>;<flag>;<fence>;<ahead>;<label>`; `None` for a foreign one. The fence was so many
+/// microseconds ahead of the clock at the grant, none if `ahead` is empty.
+fn plain_holder(value: &[u8], now: i64, remaining: Option<Duration>) -> Option<Holder> {
+    let mut parts = std::str::from_utf8(value).ok()?.splitn(5, ';');
+    let (token, flag) = (parts.next()?, parts.next()?);
+    let (fence, ahead, label) = (parts.next()?, parts.next()?, parts.next()?);
+    if token.len() != 22 || flag.len() != 1 {
+        return None;
+    }
+    let ahead = if ahead.is_empty() { 0 } else { ahead.parse::<i64>().ok()? };
+    let began = fence.parse::<i64>().ok()?.checked_sub(ahead)? / 1000;
+    holder(fence, began, label, now, remaining)
+}
+
+/// The holder from `[fence, since, label, number of fields, owner]`; `None` for a foreign hash.
+fn entered_holder(items: &[Reply], now: i64, remaining: Option<Duration>) -> Option<Holder> {
+    let [fence, since, label, fields, owner] = items else { return None };
+    let text = |item: &Reply| item.bytes().ok().and_then(|bytes| String::from_utf8(bytes.to_vec()).ok());
+    let depth = u32::try_from(fields.int().ok()?.checked_sub(4)?).ok()?;
+    let owner = text(owner)?.parse().ok()?;
+    let seen = holder(&text(fence)?, text(since)?.parse().ok()?, &text(label)?, now, remaining)?;
+    Some(seen.with_depth(depth).with_owner(Some(owner)))
+}
+
+/// The holder of a plain lock.
+fn holder(fence: &str, since: i64, label: &str, now: i64, remaining: Option<Duration>) -> Option<Holder> {
+    let fence = FencingToken::new(fence.parse().ok()?)?;
+    let held_for = millis(now.saturating_sub(since).max(0)); // the server's clock may step back
+    let label = if label.is_empty() { None } else { Label::new(label).ok() };
+    Some(Holder::default().with_label(label).with_fence(Some(fence)).with_held_for(held_for).with_remaining(remaining))
 }

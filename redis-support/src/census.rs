@@ -7,10 +7,10 @@ use futures_util::future::try_join_all;
 use tenure_core::driver::{Census, CensusCapabilities, CensusOrder, CensusPlace, HeldLock, HeldPage};
 use tenure_core::{Error, ErrorKind, LockName, Result};
 
+use crate::call;
 use crate::dial::Reply;
 use crate::lock::RedisLocks;
 use crate::remote::{Placement, RedisExecutor};
-use crate::reply;
 use crate::slot;
 
 /// How many locks one script looks at, so that it stays short.
@@ -86,7 +86,7 @@ fn seen(name: &LockName, item: &Reply) -> Result<Option<HeldLock>> {
     if !matches!(kind, Some(b"string" | b"hash")) {
         return Ok(None);
     }
-    let seen = reply::inspection(item)?;
+    let seen = call::inspection(item)?;
     Ok(seen.holder.map(|holder| HeldLock::new(name.clone(), holder).with_waiters(Some(seen.waiters))))
 }
 

@@ -8,8 +8,7 @@
 //! |---|---|
 //! | `scripts/*.lua`, `script` | what happens at the server, and the digests |
 //! | `keyspace` | how keys and channels are spelled |
-//! | `call` | which keys and arguments a script takes, in which order |
-//! | `reply` | what a script's answer means |
+//! | `call` | which keys and arguments a script takes, in which order, and what its answer means |
 //! | `error` | what a server's refusal means, and how to name it |
 //! | `config`, `url` | how to reach servers, in code and as text |
 //! | `link` | when a connection is to be replaced |
@@ -39,7 +38,6 @@ mod properties;
 mod queue;
 mod reentrant;
 mod remote;
-mod reply;
 mod script;
 mod seats;
 mod sentinel;

@@ -17,10 +17,10 @@ use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout, timeout_at};
 
+use crate::call;
 use crate::config::{Address, Endpoint, Patience, RedisConfig};
 use crate::dial::{Dialer, Heard, Listen, Reply, Request, Socket};
 use crate::error::ExecError;
-use crate::reply;
 
 /// A request given up this long after it left casts doubt on the link.
 const DOUBT_AFTER: Duration = Duration::from_millis(200);
@@ -389,7 +389,7 @@ impl WakeLink {
         let Ok(text) = std::str::from_utf8(payload) else { return };
         let (token, news) = text.split_once(';').unwrap_or((text, ""));
         let Ok(token) = OwnerToken::parse(token) else { return };
-        match reply::handed(news) {
+        match call::handed(news) {
             Some(handed) => self.router.hand(&token, handed), // one that is gone has left its token to be abandoned
             None => self.router.wake(&token),                 // a waiter that is gone needs no wake-up
         };

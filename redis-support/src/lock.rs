@@ -17,7 +17,7 @@ use tenure_core::driver::{
 use tenure_core::{Error, ErrorKind, FencingToken, LockName, OwnerToken, Result};
 use tokio::sync::{Mutex, OnceCell};
 
-use crate::call::{Calls, FENCES};
+use crate::call::{self, Calls, FENCES, GO_ON};
 use crate::check::{self, Notes, Replicas};
 use crate::config::{RedisConfig, Topology};
 use crate::damage::{self, Met};
@@ -26,7 +26,6 @@ use crate::error::ExecError;
 use crate::keyspace::{ClientId, Keyspace};
 use crate::link::WakeLink;
 use crate::remote::{self, Placement, RedisExecutor, Remote};
-use crate::reply::{self, GO_ON};
 use crate::script;
 use crate::script::{ArgList, ScriptCall};
 use crate::seats::Seat;
@@ -275,7 +274,7 @@ impl<E: RedisExecutor> RedisLocks<E> {
     async fn run_part(&self, call: ScriptCall, names: Vec<&LockName>) -> Vec<Result<Renewed>> {
         let inner = &*self.0;
         let answer = match remote::run(&inner.executor, &call).await {
-            Ok(reply) => reply::renewals(&reply, names.len()).map_err(|error| error.message().to_owned()).map_err(Err),
+            Ok(reply) => call::renewals(&reply, names.len()).map_err(|error| error.message().to_owned()).map_err(Err),
             Err(error) => Err(Ok(error)),
         };
         let failure = match answer {
@@ -420,10 +419,10 @@ impl<E: RedisExecutor> DistributedLock for RedisLocks<E> {
     async fn acquire(&self, request: &AcquireRequest) -> Result<Acquisition> {
         self.check().await?;
         let reply = self.run("acquire", &request.name, self.calls().acquire(request)).await?;
-        if let Some((fence, ahead)) = reply::free_grant(&reply) {
+        if let Some((fence, ahead)) = call::free_grant(&reply) {
             self.0.values.granted(request, fence, ahead);
         }
-        let answer = reply::acquisition(&reply, request.ttl.get(), &self.calls().settings);
+        let answer = call::acquisition(&reply, request.ttl.get(), &self.calls().settings);
         if let Ok(Acquisition::Busy(_)) = answer {
             self.0.values.awaited(&request.name);
         }
@@ -454,7 +453,7 @@ impl<E: RedisExecutor> DistributedLock for RedisLocks<E> {
 
     async fn inspect(&self, name: &LockName) -> Result<Inspection> {
         let reply = self.run("inspect", name, self.calls().inspect(name)).await?;
-        reply::inspection(&reply).map_err(|error| error.during(self.driver(), "inspect", name))
+        call::inspection(&reply).map_err(|error| error.during(self.driver(), "inspect", name))
     }
 
     async fn force_release(&self, name: &LockName, expected: Option<FencingToken>) -> Result<ForceReleased> {

@@ -20,7 +20,7 @@ use crate::link::WakeLink;
 use crate::remote::Placement;
 use crate::script::ArgList;
 use crate::settings::{Eviction, FenceScope, Prefix, RedisSettings};
-use crate::{check, damage, doctor, reply, script, sentinel, voting};
+use crate::{call, check, damage, doctor, script, sentinel, voting};
 
 #[global_allocator]
 pub(crate) static MEMORY: PeakAlloc = PeakAlloc;
@@ -176,10 +176,10 @@ proptest! {
         let settings = RedisSettings::default();
         let refused = |error: &tenure_core::Error| assert_sound(error, &[]);
         frugally(&MEMORY, || {
-            let _ = reply::acquisition(&reply, Duration::from_millis(ms), &settings).inspect_err(refused);
-            let _ = reply::renewals(&reply, 3).inspect_err(refused).inspect(|all| assert_eq!(all.len(), 3));
-            let _ = reply::inspection(&reply).inspect_err(refused);
-            let _ = reply.int().and_then(reply::exited).inspect_err(refused);
+            let _ = call::acquisition(&reply, Duration::from_millis(ms), &settings).inspect_err(refused);
+            let _ = call::renewals(&reply, 3).inspect_err(refused).inspect(|all| assert_eq!(all.len(), 3));
+            let _ = call::inspection(&reply).inspect_err(refused);
+            let _ = reply.int().and_then(call::exited).inspect_err(refused);
             let _ = reply.fence().inspect_err(refused);
             let _ = damage::another_type([&b"{tenure:a}:q"[..], b"tenure:a"].into_iter(), Some(&reply));
             let _ = voting::vote(&reply, Duration::from_millis(ms), &settings).inspect_err(refused);
@@ -247,6 +247,6 @@ proptest! {
         frugally(&MEMORY, || wake.deliver(&payload));
         let news = format!("{fence};{at};{ms};{fences}");
         let handed = Handed::new(FencingToken::new(fence).unwrap(), Duration::from_millis(ms), Duration::from_micros(at)).with_fences(fences.max(1));
-        assert_eq!(reply::handed(&news), Some(handed));
+        assert_eq!(call::handed(&news), Some(handed));
     }
 }

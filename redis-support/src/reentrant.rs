@@ -7,10 +7,10 @@ use tenure_core::driver::{
 };
 use tenure_core::{OwnerId, Result};
 
+use crate::call;
 use crate::call::MAX_DEPTH;
 use crate::lock::RedisLocks;
 use crate::remote::RedisExecutor;
-use crate::reply;
 
 #[async_trait]
 impl<E: RedisExecutor> ReentrantLock for RedisLocks<E> {
@@ -21,7 +21,7 @@ impl<E: RedisExecutor> ReentrantLock for RedisLocks<E> {
     async fn enter(&self, owner: &OwnerId, request: &AcquireRequest) -> Result<Acquisition> {
         self.check().await?;
         let reply = self.run("enter", &request.name, self.calls().enter(owner, request)).await?;
-        reply::acquisition(&reply, request.ttl.get(), &self.calls().settings)
+        call::acquisition(&reply, request.ttl.get(), &self.calls().settings)
             .map_err(|error| error.during(self.executor().driver(), "enter", &request.name))
     }
 
@@ -31,7 +31,7 @@ impl<E: RedisExecutor> ReentrantLock for RedisLocks<E> {
 
     async fn exit(&self, hold: &ReentrantEntry) -> Result<Exited> {
         let answer = self.free("exit", &hold.name, self.calls().exit(hold)).await?;
-        reply::exited(answer).map_err(|error| error.during(self.executor().driver(), "exit", &hold.name))
+        call::exited(answer).map_err(|error| error.during(self.executor().driver(), "exit", &hold.name))
     }
 
     async fn abandon(&self, hold: &ReentrantEntry) -> Result<()> {

@@ -7,10 +7,10 @@ use async_trait::async_trait;
 use tenure_core::driver::{Ballot, DistributedLock as _, Doctor, Electorate, Hold, QuorumNode, Raised, Vote};
 use tenure_core::{Error, ErrorKind, FencingToken, LockName, Result};
 
+use crate::call;
 use crate::dial::Reply;
 use crate::lock::RedisLocks;
 use crate::remote::RedisExecutor;
-use crate::reply;
 use crate::settings::RedisSettings;
 
 /// The name that stands in errors for what concerns the whole node.
@@ -57,7 +57,7 @@ pub(crate) fn vote(reply: &Reply, ttl: Duration, settings: &RedisSettings) -> Re
             own.bytes().map(|own| Vote::Elsewhere { electorate: String::from_utf8_lossy(own).into_owned() })
         }
         Some((-5, left)) => Err(junior(left)),
-        _ => reply::acquisition(reply, ttl, settings).map(Vote::Cast),
+        _ => call::acquisition(reply, ttl, settings).map(Vote::Cast),
     }
 }
 
@@ -67,9 +67,9 @@ pub(crate) fn raised(reply: &Reply, fence: FencingToken) -> Result<Raised> {
         [Reply::Int(1)] => Ok(Raised::Acknowledged),
         [Reply::Int(0)] => Ok(Raised::NotOwner),
         [Reply::Int(-1), counter] => counter.fence().map(|counter| Raised::Beyond { counter }),
-        [Reply::Int(-6), key, found] => Err(reply::damaged(key, found)),
+        [Reply::Int(-6), key, found] => Err(call::damaged(key, found)),
         [Reply::Int(-7), key] => Err(too_far(key, fence)),
-        _ => Err(reply::unexpected("an unknown answer")),
+        _ => Err(call::unexpected("an unknown answer")),
     }
 }
 

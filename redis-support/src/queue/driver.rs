@@ -13,8 +13,7 @@ use tenure_core::driver::{
 use tenure_core::queue::{MessageId, QueueLimits, QueueName};
 use tenure_core::{Error, ErrorKind, LockName, Result};
 
-use super::call::{BATCH, Listening, PUSHED_BYTES};
-use super::reply::{self, Damaged};
+use super::call::{self, BATCH, Damaged, Listening, PUSHED_BYTES};
 use crate::dial::Reply;
 use crate::lock::RedisLocks;
 use crate::remote::{Placement, RedisExecutor};
@@ -51,7 +50,7 @@ impl<E: RedisExecutor> RedisLocks<E> {
             return Ok(Exchanged::new(Vec::new(), received));
         }
         let call = self.calls().queue_turn(queue, settles, None, Listening::No);
-        let settled = self.on_queue("settle", queue, call, |answer| reply::settled(answer, settles.len())).await?;
+        let settled = self.on_queue("settle", queue, call, |answer| call::settled(answer, settles.len())).await?;
         Ok(Exchanged::new(settled, received))
     }
 
@@ -91,7 +90,7 @@ impl<E: RedisExecutor> DelayQueue for RedisLocks<E> {
         }
         self.check().await?;
         self.on_queue("push", queue, self.calls().queue_push(queue, messages), |answer| {
-            reply::pushed(answer, messages)?.ok_or_else(|| {
+            call::pushed(answer, messages)?.ok_or_else(|| {
                 let most = self.calls().settings.max_backlog.unwrap_or_default();
                 Error::new(ErrorKind::LimitReached, format!("the queue is full: it holds up to {most} messages"))
             })
@@ -111,7 +110,7 @@ impl<E: RedisExecutor> DelayQueue for RedisLocks<E> {
             Ok(_) => {}
         }
         let call = self.calls().queue_turn(queue, settles, Some(request), self.listening(queue));
-        let read = |answer: &Reply| Ok((reply::settled(answer, settles.len())?, reply::received(answer)?));
+        let read = |answer: &Reply| Ok((call::settled(answer, settles.len())?, call::received(answer)?));
         let operation = if settles.is_empty() { "receive" } else { "exchange" };
         let (settled, (received, damaged)) = match self.on_queue(operation, queue, call, read).await {
             Err(error) if refuses_receives(&error) && !settles.is_empty() => {
@@ -128,28 +127,28 @@ impl<E: RedisExecutor> DelayQueue for RedisLocks<E> {
             return Ok(Vec::new());
         }
         let call = self.calls().queue_extend(queue, extensions);
-        self.on_queue("extend", queue, call, |answer| reply::extended(answer, extensions.len())).await
+        self.on_queue("extend", queue, call, |answer| call::extended(answer, extensions.len())).await
     }
 
     async fn cancel(&self, queue: &QueueName, id: &MessageId) -> Result<Cancelled> {
-        self.on_queue("cancel", queue, Ok(self.calls().queue_cancel(queue, id)), reply::cancelled).await
+        self.on_queue("cancel", queue, Ok(self.calls().queue_cancel(queue, id)), call::cancelled).await
     }
 
     async fn reschedule(&self, queue: &QueueName, id: &MessageId, delay: Delay) -> Result<Rescheduled> {
         let call = self.calls().queue_reschedule(queue, id, delay);
-        self.on_queue("reschedule", queue, Ok(call), reply::rescheduled).await
+        self.on_queue("reschedule", queue, Ok(call), call::rescheduled).await
     }
 
     async fn give_turn(&self, queue: &QueueName, id: &MessageId, turn: &LockTurn) -> Result<TurnGiven> {
-        self.on_queue("give_turn", queue, Ok(self.calls().queue_give_turn(queue, id, turn)), reply::turn_given).await
+        self.on_queue("give_turn", queue, Ok(self.calls().queue_give_turn(queue, id, turn)), call::turn_given).await
     }
 
     async fn get(&self, queue: &QueueName, id: &MessageId) -> Result<Option<MessageInfo>> {
-        self.on_queue("get", queue, Ok(self.calls().queue_get(queue, id)), reply::info).await
+        self.on_queue("get", queue, Ok(self.calls().queue_get(queue, id)), call::info).await
     }
 
     async fn list(&self, queue: &QueueName, which: Listed, from: Option<ListPlace>, max: usize) -> Result<MessagePage> {
-        self.on_queue("list", queue, Ok(self.calls().queue_page(queue, which, from, max)), reply::page).await
+        self.on_queue("list", queue, Ok(self.calls().queue_page(queue, which, from, max)), call::page).await
     }
 
     async fn limit(&self, queue: &QueueName, limits: &QueueLimits) -> Result<()> {
@@ -157,7 +156,7 @@ impl<E: RedisExecutor> DelayQueue for RedisLocks<E> {
         let mut from = 0;
         loop {
             let call = self.calls().queue_limit(queue, limits, from);
-            from = self.on_queue("limit", queue, Ok(call), reply::number).await?;
+            from = self.on_queue("limit", queue, Ok(call), call::number).await?;
             if from == 0 {
                 return Ok(());
             }
@@ -165,7 +164,7 @@ impl<E: RedisExecutor> DelayQueue for RedisLocks<E> {
     }
 
     async fn stats(&self, queue: &QueueName) -> Result<QueueStats> {
-        self.on_queue("stats", queue, Ok(self.calls().queue_stats(queue)), reply::stats).await
+        self.on_queue("stats", queue, Ok(self.calls().queue_stats(queue)), call::stats).await
     }
 
     async fn pause(&self, queue: &QueueName) -> Result<()> {
@@ -177,7 +176,7 @@ impl<E: RedisExecutor> DelayQueue for RedisLocks<E> {
     }
 
     async fn purge(&self, queue: &QueueName, max: usize, from: Option<PurgePlace>) -> Result<PurgeStep> {
-        self.on_queue("purge", queue, Ok(self.calls().queue_purge(queue, max, from)), reply::purged).await
+        self.on_queue("purge", queue, Ok(self.calls().queue_purge(queue, max, from)), call::purged).await
     }
 
     async fn list_queues(&self, after: Option<QueueName>, max: usize) -> Result<QueuePage> {
@@ -207,17 +206,17 @@ impl<E: RedisExecutor> DelayQueue for RedisLocks<E> {
 
     async fn dead_list(&self, queue: &QueueName, after: Option<DeadPlace>, max: usize) -> Result<DeadPage> {
         let call = self.calls().queue_dead_list(queue, after, max);
-        self.on_queue("dead_list", queue, Ok(call), reply::dead_page).await
+        self.on_queue("dead_list", queue, Ok(call), call::dead_page).await
     }
 
     async fn dead_redrive(&self, queue: &QueueName, which: &DeadSelection, delay: Delay) -> Result<Redriven> {
         let call = self.calls().queue_dead_redrive(queue, which, delay);
-        self.on_queue("dead_redrive", queue, call, reply::moved).await.map(|(moved, rest)| Redriven::new(moved, rest))
+        self.on_queue("dead_redrive", queue, call, call::moved).await.map(|(moved, rest)| Redriven::new(moved, rest))
     }
 
     async fn dead_purge(&self, queue: &QueueName, which: &DeadSelection) -> Result<Purged> {
         let call = self.calls().queue_dead_purge(queue, which);
-        self.on_queue("dead_purge", queue, call, reply::moved).await.map(|(removed, rest)| Purged::new(removed, rest))
+        self.on_queue("dead_purge", queue, call, call::moved).await.map(|(removed, rest)| Purged::new(removed, rest))
     }
 
     /// One round trip: the server has to know who wants to be woken. Every receive refreshes it.

@@ -6,7 +6,7 @@ use tenure_core::driver::{Attempts, Cause, DeadCause, Due, LockTurn, NewMessage,
 use tenure_core::queue::{ConcurrencyKey, MessageId, Reason, Recurrence};
 use tenure_core::{Error, FencingToken, LockName, OwnerToken, Result};
 
-use crate::reply::unexpected;
+use crate::call::unexpected;
 
 /// Why a reply cannot be read.
 fn damaged() -> Error {

@@ -6,4 +6,3 @@ mod form;
 mod names;
 #[cfg(test)]
 mod properties;
-mod reply;

@@ -8,8 +8,8 @@ use tenure_core::queue::{ConcurrencyKey, MessageId, Recurrence};
 use tenure_core::{FencingToken, LockName, OwnerId, OwnerToken};
 use tenure_testkit::inputs::{self, assert_sound, frugally};
 
+use super::call;
 use super::form::{Record, State, hex, read_or_guess, write_record, write_turn};
-use super::reply;
 use crate::dial::Reply;
 use crate::properties::{MEMORY, replies};
 
@@ -97,20 +97,20 @@ proptest! {
         let refused = |error: &tenure_core::Error| assert_sound(error, &[]);
         let message = NewMessage::new(Payload::new([]).unwrap());
         frugally(&MEMORY, || {
-            let _ = reply::pushed(&reply, &[message.clone(), message]).inspect_err(refused);
-            let _ = reply::settled(&reply, 2).inspect_err(refused);
-            let _ = reply::received(&reply).inspect_err(refused);
-            let _ = reply::received(&Reply::Array(vec![Reply::Nil, reply.clone()])).inspect_err(refused);
-            let _ = reply::extended(&reply, 2).inspect_err(refused);
-            let _ = reply::cancelled(&reply).inspect_err(refused);
-            let _ = reply::rescheduled(&reply).inspect_err(refused);
-            let _ = reply::turn_given(&reply).inspect_err(refused);
-            let _ = reply::info(&reply).inspect_err(refused);
-            let _ = reply::page(&reply).inspect_err(refused);
-            let _ = reply::stats(&reply).inspect_err(refused);
-            let _ = reply::purged(&reply).inspect_err(refused);
-            let _ = reply::dead_page(&reply).inspect_err(refused);
-            let _ = reply::moved(&reply).inspect_err(refused);
+            let _ = call::pushed(&reply, &[message.clone(), message]).inspect_err(refused);
+            let _ = call::settled(&reply, 2).inspect_err(refused);
+            let _ = call::received(&reply).inspect_err(refused);
+            let _ = call::received(&Reply::Array(vec![Reply::Nil, reply.clone()])).inspect_err(refused);
+            let _ = call::extended(&reply, 2).inspect_err(refused);
+            let _ = call::cancelled(&reply).inspect_err(refused);
+            let _ = call::rescheduled(&reply).inspect_err(refused);
+            let _ = call::turn_given(&reply).inspect_err(refused);
+            let _ = call::info(&reply).inspect_err(refused);
+            let _ = call::page(&reply).inspect_err(refused);
+            let _ = call::stats(&reply).inspect_err(refused);
+            let _ = call::purged(&reply).inspect_err(refused);
+            let _ = call::dead_page(&reply).inspect_err(refused);
+            let _ = call::moved(&reply).inspect_err(refused);
         });
     }
 }
@@ -118,6 +118,6 @@ proptest! {
 #[test]
 fn the_greatest_number_is_read_without_a_panic() {
     let message = || NewMessage::new(Payload::new(*b"x").unwrap());
-    let pushed = reply::pushed(&Reply::Bytes(vec![b'f'; 16]), &[message(), message()]).unwrap().unwrap();
+    let pushed = call::pushed(&Reply::Bytes(vec![b'f'; 16]), &[message(), message()]).unwrap().unwrap();
     assert_eq!(pushed.len(), 2);
 }

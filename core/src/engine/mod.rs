@@ -7,8 +7,7 @@
 //! * [`hold`] is a guard's part of a lease, how its loss is told, and how it goes from one client to another;
 //! * [`local_handover`] lets the waiters of the client wait in one place, and passes a lease on among them;
 //! * [`renewer`] is the one timer of a client: renewals in batches, deadlines;
-//! * [`prolong`] is a renewal by itself;
-//! * [`reaper`] undoes what was given up, until the backend has acknowledged it;
+//! * [`reaper`] undoes what was given up, until the backend has acknowledged it, and renews one lease by itself;
 //! * [`shared`] is what all handles and guards of a client have in common.
 
 pub(crate) mod ask;
@@ -16,7 +15,6 @@ pub(crate) mod attempt;
 pub(crate) mod hold;
 pub(crate) mod lease;
 pub(crate) mod local_handover;
-pub(crate) mod prolong;
 pub(crate) mod reaper;
 pub(crate) mod renewer;
 pub(crate) mod shared;

@@ -15,7 +15,7 @@ use tokio::sync::Notify;
 
 use crate::driver::{Backend, Renewed};
 use crate::engine::lease::{Due, Entry, Lease, LeaseKey, NO_PLACE, Past, Verdict};
-use crate::engine::prolong::quiet;
+use crate::engine::reaper::quiet;
 use crate::engine::reaper::{Cleanup, Reaper, sleep_until};
 use crate::meters::locks::{LockMeters, Renewal};
 use crate::runtime::Alarm;

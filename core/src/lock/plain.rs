@@ -4,7 +4,7 @@ use crate::driver::{ForceReleased, Hold, Inspection, Introspection, LockTurn, Re
 use crate::engine::ask::{Ask, Line, WaitProgress};
 use crate::engine::hold::{Adopted, HeldEntry, LooseHold, Watched, adopt};
 use crate::engine::local_handover::LocalQueues;
-use crate::engine::prolong::outlast;
+use crate::engine::reaper::outlast;
 use crate::engine::shared::Shared;
 use crate::engine::wait::{Patience, Pause, acquire, watched};
 use crate::lock::{Options, option_setters};

@@ -7,11 +7,10 @@ use futures_util::future::try_join_all;
 use tenure_core::driver::{Census, CensusCapabilities, CensusOrder, CensusPlace, HeldLock, HeldPage};
 use tenure_core::{Error, ErrorKind, LockName, Result};
 
-use crate::call;
 use crate::dial::Reply;
 use crate::lock::RedisLocks;
 use crate::remote::{Placement, RedisExecutor};
-use crate::slot;
+use crate::{call, slot};
 
 /// How many locks one script looks at, so that it stays short.
 const LOOKS: usize = 100;

@@ -26,12 +26,11 @@ use crate::error::ExecError;
 use crate::keyspace::{ClientId, Keyspace};
 use crate::link::WakeLink;
 use crate::remote::{self, Placement, RedisExecutor, Remote};
-use crate::script;
 use crate::script::{ArgList, ScriptCall};
 use crate::seats::Seat;
 use crate::settings::{FenceScope, Fences, RedisSettings};
-use crate::slot;
 use crate::values::KnownValues;
+use crate::{script, slot};
 
 /// How many leases one renewal script carries.
 const RENEW_BATCH: usize = 100;

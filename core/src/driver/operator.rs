@@ -1,9 +1,11 @@
 //! What operators ask a backend: which locks are held, and how its servers are.
 
+use std::fmt::{self, Debug};
+
+use async_trait::async_trait;
+
 use crate::driver::Holder;
 use crate::value::error::{LockName, Result};
-use async_trait::async_trait;
-use std::fmt::{self, Debug};
 
 /// Lists the locks that are held under a prefix. A driver offers it where the backend can list names
 /// ([`Backend::with_census`](super::Backend::with_census)); users call

@@ -1,16 +1,14 @@
 //! One acquisition's token, from before it is first sent until it is a lease or is undone.
 
-use crate::engine::ask::Ask;
-use crate::engine::reaper::CHASE;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::hold::HeldEntry;
-use super::lease::Lease;
-use super::reaper::{Cleanup, Undo};
-use super::shared::{Reservation, Shared};
 use crate::driver::{AcquireRequest, Acquisition, Begun, Busy, Grant, Handed, Hold, Queueing};
-use crate::engine::lease::{Entry, LeaseKey, Past, Upkeep};
+use crate::engine::ask::Ask;
+use crate::engine::hold::HeldEntry;
+use crate::engine::lease::{Entry, Lease, LeaseKey, Past, Upkeep};
+use crate::engine::reaper::{CHASE, Cleanup, Undo};
+use crate::engine::shared::{Reservation, Shared};
 use crate::meters::Since;
 use crate::value::error::{Error, ErrorKind, Result};
 use crate::value::time::LeaseInstant;

@@ -15,8 +15,7 @@ use tokio::sync::Notify;
 
 use crate::driver::{Backend, Renewed};
 use crate::engine::lease::{Due, Entry, Lease, LeaseKey, NO_PLACE, Past, Verdict};
-use crate::engine::reaper::quiet;
-use crate::engine::reaper::{Cleanup, Reaper, sleep_until};
+use crate::engine::reaper::{Cleanup, Reaper, quiet, sleep_until};
 use crate::meters::locks::{LockMeters, Renewal};
 use crate::runtime::Alarm;
 use crate::value::error::{Error, ErrorKind, Result};

@@ -10,10 +10,10 @@ use futures_util::FutureExt as _;
 use tokio::sync::{Notify, Semaphore, SemaphorePermit, watch};
 use tokio::time::timeout;
 
-use super::reaper::{Calls, Cleanup, Reaper, reaches_zero};
 use crate::driver::{Backend, ReentrantHold};
 use crate::engine::ask::Ask;
 use crate::engine::lease::{Entry, Lease, LeaseKey};
+use crate::engine::reaper::{Calls, Cleanup, Reaper, reaches_zero};
 use crate::engine::renewer::{Confirmation, Renewer, Round};
 use crate::meters::locks::LockMeters;
 use crate::meters::queues::AllQueues;

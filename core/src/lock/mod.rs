@@ -3,12 +3,13 @@
 mod all;
 mod plain;
 
+use std::collections::VecDeque;
+use std::sync::Arc;
+
 use crate::driver::{CensusPlace, HeldLock};
 use crate::engine::local_handover::LocalQueues;
 use crate::runtime::bounded;
 use crate::value::error::{Error, ErrorKind, LockName, Result};
-use std::collections::VecDeque;
-use std::sync::Arc;
 
 pub(crate) use crate::engine::ask::Options;
 pub use all::{LockAll, LockAllGuard};

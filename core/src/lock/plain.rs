@@ -1,5 +1,10 @@
 //! One plain lock: the handle, the guard, and what all guards can do.
 
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::sleep;
+
 use crate::driver::{ForceReleased, Hold, Inspection, Introspection, LockTurn, Released, Revocation};
 use crate::engine::ask::{Ask, Line, WaitProgress};
 use crate::engine::hold::{Adopted, HeldEntry, LooseHold, Watched, adopt};
@@ -12,11 +17,6 @@ use crate::runtime::bounded;
 use crate::value::error::{Error, ErrorKind, LockName, Result};
 use crate::value::time::{LeaseInstant, LostReason, Ttl};
 use crate::value::token::{FencingToken, OwnerToken};
-
-use std::sync::Arc;
-use std::time::Duration;
-
-use tokio::time::sleep;
 
 /// A handle on one lock: how it will be asked for. Cheap to make and to clone; holds nothing.
 ///

@@ -1,6 +1,5 @@
 //! What operators and producers do with messages that are stored.
 
-use crate::runtime::bounded;
 use std::time::Duration;
 
 use futures_util::{Stream, TryStreamExt as _};
@@ -13,6 +12,7 @@ use crate::engine::shared::Shared;
 use crate::queue::handle::Queue;
 use crate::queue::message::decode;
 use crate::queue::{MessageId, QueueLimits, QueueName};
+use crate::runtime::bounded;
 use crate::value::error::{Error, Result};
 use crate::value::queue::Delay;
 

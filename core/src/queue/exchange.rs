@@ -9,8 +9,9 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use tokio::time::{Instant, timeout};
 
-use crate::driver::DelayQueueExt as _;
-use crate::driver::{Exchanged, Next, QueueWake, RawDelivery, ReceiveRequest, Received, Settle, Settled, Watch};
+use crate::driver::{
+    DelayQueueExt as _, Exchanged, Next, QueueWake, RawDelivery, ReceiveRequest, Received, Settle, Settled, Watch,
+};
 use crate::queue::fetcher::{Answered, Demand, Fetcher, InFlight, Patience, Pending, carry_on};
 use crate::queue::requests::DRIVER;
 use crate::runtime::{bounded, caught_in};

@@ -1,6 +1,5 @@
 //! A handle on one queue.
 
-use crate::runtime::bounded;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,6 +10,7 @@ use super::delivery::Delivery;
 use super::message::Codec;
 use crate::driver::{DelayQueue, QueueCapabilities, Settled};
 use crate::queue::fetcher::{Fetcher, InFlight, Patience};
+use crate::runtime::bounded;
 use crate::value::error::{Error, ErrorKind, Result};
 use crate::value::queue::{Attempts, Lease};
 use crate::value::time::LeaseInstant;

@@ -1,6 +1,5 @@
 //! The queue as the waiting room of a lock.
 
-use crate::runtime::bounded;
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -15,6 +14,7 @@ use crate::queue::delivery::Delivery;
 use crate::queue::fetcher::{Attend, Fetcher};
 use crate::queue::handle::Queue;
 use crate::queue::{Message, MessageId};
+use crate::runtime::bounded;
 use crate::value::error::{ErrorKind, LockName, Result};
 use crate::value::queue::Delay;
 use crate::value::time::LeaseInstant;

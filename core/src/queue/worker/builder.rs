@@ -7,7 +7,6 @@ use std::time::Duration;
 use crate::meters::Only;
 use crate::queue::Queue;
 use crate::queue::parking::PARKED_AT_MOST;
-
 use crate::queue::worker::job::{Hook, WorkerEvent};
 use crate::value::error::{Error, ErrorKind, LockName, Result};
 use crate::value::queue::{Delay, Lease};

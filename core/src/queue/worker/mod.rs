@@ -21,7 +21,6 @@ use crate::lock::{Lock, LockGuard};
 use crate::queue::Delivery;
 use crate::queue::handle::AFTER_FAILURE;
 use crate::runtime::text;
-
 use crate::value::error::{Error, ErrorKind, LockName, Result};
 use crate::value::queue::{Delay, Reason};
 use crate::{runtime, telemetry};

@@ -398,6 +398,7 @@ mod tests {
         }
         assert!(url("s://host/a").local_file().is_err());
         assert_eq!(url("a://h/x%40y?t=%40").path(), "x@y");
+        assert_eq!(url("s:///a@b?t=@").local_file().unwrap(), "/a@b", "where there is no host, nobody logs in");
         let plain = url("memory:name?x=1");
         assert_eq!((plain.path(), plain.has_slashes(), plain.hosts(1).is_err()), ("name", false, true));
         let mut stripped = url("REDLOCK+redis://a");

@@ -27,6 +27,16 @@ async fn sent_around(stage: Stage, span: Duration) -> [(usize, usize); 3] {
     [at_once, before, sent()]
 }
 
+/// Nobody else of the client is given such a lease, so the fences of others would be lost.
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_may_be_left_standing_is_asked_for_with_one_fence() {
+    let (stage, client) = Stage { range: 8, ..Stage::default() }.client();
+    let lock = client.lock("a");
+    let guard = lock.clone().at_least(SECOND).acquire().await.unwrap();
+    drop((guard, lock.acquire().await.unwrap()));
+    assert_eq!(*stage.fences.lock().unwrap(), [1, 8]);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_lease_that_lasts_is_renewed_to_learn_that_it_is_still_there() {
     assert_eq!(sent_around(Stage::default(), 5 * SECOND).await, [(1, 0), (1, 0), (1, 1)]);

@@ -160,8 +160,10 @@ impl Doctor for Slow {
 async fn an_examination_that_does_not_end_is_given_up() {
     let backend = Backend::new(Arc::new(Stage::default())).with_doctor(Arc::new(Slow));
     let client = Client::builder(backend).op_timeout(TTL).build().unwrap();
+    let began = Instant::now();
     let told = tokio::time::timeout(5 * TTL + Duration::from_secs(1), client.doctor()).await.expect("in time");
     assert_eq!(told.unwrap_err().kind(), ErrorKind::Unavailable);
+    assert!(began.elapsed() >= 5 * TTL, "an examination takes several requests: {:?}", began.elapsed());
 }
 
 #[test]

@@ -107,6 +107,20 @@ async fn a_grant_serves_so_many_and_no_more() {
     assert_eq!(guard(fifth).await.fence().get(), 8, "a drop passes on as well");
 }
 
+/// Fences that nobody asked for may be given to others by the backend.
+#[tokio::test(start_paused = true)]
+async fn a_grant_serves_no_more_than_it_was_asked_for() {
+    let stage =
+        Stage { acquire: steps([Step::Grant, Step::Busy, Step::Busy]), range: RANGE, unasked: 6, ..Stage::default() };
+    let (stage, client) = stage.client_with(|builder| builder.holders_per_grant(2));
+    let first = lock(&client).acquire().await.unwrap();
+    let [second, third] = waiters(&client).await;
+    first.release().await.unwrap();
+    guard(second).await.release().await.unwrap();
+    settled().await;
+    assert_eq!((stage.sent("release").len(), third.is_finished()), (1, false));
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_lease_is_passed_on_for_a_short_while_only() {
     let (stage, client) = relaying([Step::Grant, Step::Busy, Step::Busy, Step::Grant, Step::Busy]);

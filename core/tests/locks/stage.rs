@@ -46,6 +46,10 @@ pub(crate) struct Stage {
     pub(crate) started: OnceLock<Instant>,
     /// The most fences that a grant carries; 0 is as good as 1.
     pub(crate) range: u32,
+    /// So many fences a grant has beyond those that were asked for.
+    pub(crate) unasked: u32,
+    /// How many fences each request asked for.
+    pub(crate) fences: Mutex<Vec<u32>>,
 }
 
 pub(crate) fn steps(steps: impl IntoIterator<Item = Step>) -> Mutex<VecDeque<Step>> {
@@ -96,7 +100,8 @@ impl Stage {
             Some(Step::GrantEarlier) => Begun::Earlier,
             _ => Begun::Now,
         };
-        let (fence, fences) = (FencingToken::new(7).unwrap(), request.fences);
+        self.fences.lock().unwrap().push(request.fences);
+        let (fence, fences) = (FencingToken::new(7).unwrap(), request.fences + self.unasked);
         Ok(Acquisition::Granted(Grant::new(fence, request.ttl.get()).with_begun(begun).with_fences(fences)))
     }
 

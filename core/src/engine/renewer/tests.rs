@@ -232,3 +232,19 @@ async fn a_renewal_that_failed_is_tried_again_sooner_as_the_end_comes_nearer() {
         assert!(pause <= most && pause >= most * 7 / 10, "{pause:?} of {most:?}");
     }
 }
+
+#[test]
+fn a_grant_is_confirmed_first_where_one_worker_does_everything() {
+    let builders = [tokio::runtime::Builder::new_current_thread, || {
+        let mut builder = tokio::runtime::Builder::new_multi_thread();
+        builder.worker_threads(2);
+        builder
+    }];
+    let first = builders.map(|builder| {
+        let runtime = builder().build().unwrap();
+        let _inside = runtime.enter();
+        [Confirmation::ByRuntime, Confirmation::First, Confirmation::Behind].map(Confirmation::comes_first)
+    });
+    assert_eq!(first, [[true, true, false], [false, true, false]]);
+    assert!(!Confirmation::ByRuntime.comes_first(), "nobody is blocked outside a runtime");
+}

@@ -393,6 +393,9 @@ mod plan_tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::driver::Receipt;
+    use crate::value::queue::{MessageId, Payload};
+    use crate::value::token::FencingToken;
 
     #[test]
     fn what_is_written_is_read_again_and_the_rest_refused() {
@@ -406,6 +409,23 @@ mod plan_tests {
         {
             let other = Recurrence::new(other).unwrap();
             assert_eq!(Plan::read(&other).unwrap_err().kind(), ErrorKind::Unsupported, "{other:?}");
+        }
+    }
+
+    /// The next occurrence takes the place of one that was missed; without a next one, there is nothing to take it.
+    #[test]
+    fn the_last_occurrence_of_a_schedule_is_not_skipped() {
+        let day = Duration::from_secs(86_400);
+        let plan = Plan {
+            schedule: Schedule::every(Duration::from_secs(60)).unwrap(),
+            attempts: Attempts::DEFAULT,
+            missed: Missed::Skip,
+        };
+        let (payload, fence) = (Payload::new(Vec::new()).unwrap(), FencingToken::new(1).unwrap());
+        let raw = RawDelivery::new(MessageId::named("a").unwrap(), payload, fence, Receipt::new([1, 1, 0]));
+        for (nominal, passed_over) in [(0, true), (u64::MAX, false)] {
+            let occurrence = Occurrence::read(&plan.recurrence(nominal).unwrap(), day).unwrap();
+            assert_eq!(occurrence.passed_over(&raw).is_some(), passed_over, "{nominal}");
         }
     }
 }

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
-use tenure_core::queue::{Job, Outcome, QueueName};
+use tenure_core::queue::{Job, Missed, Outcome, QueueName};
 use tenure_core::{Client, ErrorKind};
 use tenure_memory::{MemoryDriver, Operation};
 use tenure_testkit::Recorder;
@@ -165,8 +165,16 @@ async fn everything_documented_of_queues_is_reported_and_no_payload_is() {
     let mut worker = refused.worker().start(async |_: Job<Vec<u8>>| ()).unwrap();
     assert_eq!(worker.join().await.unwrap_err().kind(), ErrorKind::Denied);
 
+    // An occurrence that was missed, since nobody was there.
+    let recurring = client.queue_of_bytes("recurring jobs").unwrap();
+    let each_minute = recurring.recurring("report").every(Duration::from_secs(60)).missed(Missed::Skip);
+    each_minute.ensure(&b"a secret".to_vec()).await.unwrap();
+    tokio::time::sleep(Duration::from_secs(150)).await;
+    assert!(recurring.try_receive().await.unwrap().is_none());
+
     for (name, queue) in [
         ("tenure.push", "jobs"),
+        ("tenure.occurrence_passed_over", "recurring jobs"),
         ("tenure.received", "jobs"),
         ("tenure.healed", "jobs"),
         ("tenure.settled", "more jobs"),

@@ -109,10 +109,10 @@ impl HeldEntry {
         }
     }
 
-    /// The same hold, of a grant that was learned of at `now` and carries so many fences. A lease that is to stand serves one
-    /// holder.
+    /// The same hold, of a grant that was learned of at `now` and carries so many fences: one where the lease is to stand, since no
+    /// more were asked for.
     pub(super) fn with_fences(mut self, fences: u32, now: LeaseInstant) -> Self {
-        if fences > 1 && matches!(self.after, After::GivenBack) {
+        if fences > 1 {
             self.after = After::Fences(fences, now);
         }
         self

@@ -387,3 +387,23 @@ async fn renew(backend: &Backend, lease: &Lease, ttl: Ttl) -> Result<Renewed> {
         None => Err(Error::new(ErrorKind::Protocol, "the driver did not answer a renewal")),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::lease::tests::lease;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_lease_that_stands_is_given_back_for_as_long_after_that_as_any_other() {
+        let ttl = Duration::from_secs(30);
+        let lease = lease(ttl);
+        let entry = lease.lock().entries.iter().copied().next().unwrap();
+        let usual = Cleanup::of_lease(&lease, &entry).until;
+        let span = Duration::from_secs(600);
+        lease.stand(&entry.token, LeaseInstant::now().after(span));
+        assert_eq!(Cleanup::of_lease(&lease, &entry).until.since(usual), span);
+        tokio::time::advance(span * 2).await;
+        let late = Cleanup::of_lease(&lease, &entry).until;
+        assert!(late > LeaseInstant::now().after(ttl * 2), "the span is over");
+    }
+}

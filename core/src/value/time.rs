@@ -445,6 +445,15 @@ mod tests {
         }
     }
 
+    /// As on a runtime that was paused before the first reading of ours.
+    #[test]
+    fn readings_from_before_the_first_one_are_as_far_apart_as_any() {
+        let first = std::time::Instant::now();
+        let span = Duration::from_secs(3_600);
+        let [one, other] = [first, first - span].map(since_start);
+        assert_eq!(one - other, span);
+    }
+
     #[test]
     fn ttl_is_checked_at_the_door() {
         for bad in [
@@ -470,6 +479,9 @@ mod tests {
             assert!(believable >= span && believable <= span + span / 100 + Duration::from_millis(2), "{span:?}");
         }
         assert!(DriftBound::DEFAULT.believable(Duration::from_millis(3)).is_none());
+        let exact = DriftBound::new(0.0, Duration::ZERO).unwrap();
+        let believed = [1_000, 1_001].map(|micros| exact.believable(Duration::from_micros(micros)));
+        assert_eq!(believed, [None, Some(Duration::from_micros(1))], "nothing is left is not nothing to wait for");
         assert!(DriftBound::new(0.6, Duration::ZERO).is_err());
         assert!(DriftBound::new(f64::NAN, Duration::ZERO).is_err());
     }

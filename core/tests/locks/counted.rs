@@ -181,11 +181,17 @@ async fn a_hold_goes_by_the_driver_that_took_it_until_that_is_closed() {
         let inner = request.clone().with_token(OwnerToken::random());
         assert_eq!(granted(counted[1].enter(&me, &inner).await), (Begun::Now, 2), "closed: {closed}");
         assert_eq!(calls(&plain, Operation::Renew), by(1), "an entry renews");
+        let asked = plain[0].faults().calls(Operation::Renew);
+        let again = request.clone().with_token(OwnerToken::random());
+        assert_eq!(granted(counted[1].enter(&me, &again).await), (Begun::Now, 3));
+        assert_eq!(calls(&plain, Operation::Renew), by(2));
+        assert_eq!(plain[0].faults().calls(Operation::Renew), if closed { asked } else { asked + 1 }, "not again");
+        counted[1].exit(&ReentrantEntry::new(name(0), me, again.token)).await.unwrap();
         let fence = plain[1].inspect(&name(0)).await.unwrap().holder.unwrap().fence.unwrap();
         let whole = [ReentrantHold::new(name(0), me, fence), ReentrantHold::new(name(1), me, fence)];
         let answers = ReentrantLock::renew(&counted[1], ttl(9_000), &whole).await;
         assert!(matches!(answers[..], [Ok(Renewed::Extended { .. }), Ok(Renewed::Lost)]), "{answers:?}");
-        assert_eq!(calls(&plain, Operation::Renew), by(2));
+        assert_eq!(calls(&plain, Operation::Renew), by(3));
         let exit = |token| ReentrantEntry::new(name(0), me, token);
         counted[1].exit(&exit(inner.token)).await.unwrap();
         counted[1].exit(&exit(request.token)).await.unwrap();

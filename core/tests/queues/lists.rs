@@ -171,6 +171,8 @@ async fn a_step_that_does_nothing_is_the_last_one_whatever_is_left() {
         plan(&stage.dead_purges, [Purged::new(2, Rest::More), Purged::new(last, rest)]);
         assert_eq!((letters.purge_all().await.unwrap(), queue.stats().await.unwrap().dead), (2 + last, 5));
     }
+    plan(&stage.redrives, [Redriven::new(5, Rest::More)]);
+    assert_eq!((letters.redrive_all(ms(0)).await.unwrap(), asked()), (5, 1), "those that died meanwhile are left");
     let a = QueueName::new("a").unwrap();
     plan(&stage.queues, [QueuePage::new(vec![a.clone()], Rest::More), QueuePage::new(Vec::new(), Rest::More)]);
     assert_eq!(client.list_queues().await.unwrap(), [a]);

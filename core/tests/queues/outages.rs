@@ -1,7 +1,7 @@
 //! What goes on after an outage, and what does not come back at once.
 
 use futures_util::StreamExt as _;
-use tenure_core::queue::Text;
+use tenure_core::queue::{Cause, Text};
 use tenure_core::{Client, ErrorKind};
 use tenure_memory::Operation;
 use tokio::time::{Instant, sleep, timeout};
@@ -49,6 +49,21 @@ async fn closing_waits_for_a_receive_on_its_way_and_returns_what_it_brings() {
     let stats = other.stats().await.unwrap();
     assert_eq!((stats.ready, stats.in_flight), (1, 0), "it comes at once, and not after a lease");
     assert_eq!(other.receive().await.unwrap().attempt(), 1, "its attempt is not used");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_message_goes_to_who_waits_behind_a_receiver_that_is_gone() {
+    let (_, driver, _client, queue) = staged();
+    queue.push(&"x".to_owned()).await.unwrap();
+    driver.faults().delay_reply(Operation::Receive, ms(20));
+    let receiving = || {
+        let queue = queue.clone();
+        tokio::spawn(async move { queue.receive().await.unwrap().cause() })
+    };
+    let (gone, behind) = (receiving(), receiving());
+    sleep(ms(5)).await; // handed out, and not heard of
+    gone.abort();
+    assert_eq!(behind.await.unwrap(), Cause::First, "and does not go back to the backend first");
 }
 
 #[tokio::test(start_paused = true)]

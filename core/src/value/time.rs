@@ -411,7 +411,7 @@ mod tests {
         let (first, _) = nearest();
         SUSPENDED.set(noise / 2);
         assert_eq!(nearest(), (first, first), "it may be the time between two readings");
-        for slept in [2 * noise, Duration::from_secs(7), Duration::from_secs(100_000)] {
+        for slept in [noise * 3 / 2, 2 * noise, Duration::from_secs(7), Duration::from_secs(100_000)] {
             SUSPENDED.set(slept);
             let (now, before_send) = nearest();
             let passed = now.since(first);

@@ -589,6 +589,25 @@ mod tests {
         assert!(THREAD.state().set.contains_key(&set[0].as_ref().expect("it is set").at), "not yet due");
     }
 
+    #[tokio::test]
+    async fn two_alarms_of_one_moment_ring_both() {
+        let (at, bells) = (Instant::now() + Duration::from_millis(20), [(); 2].map(|()| Arc::<Notify>::default()));
+        let _set = bells.each_ref().map(|bell| Alarm::set(at, bell).expect("there is a thread"));
+        for bell in &bells {
+            tokio::time::timeout(Duration::from_secs(30), bell.notified()).await.expect("it rings");
+        }
+    }
+
+    /// A paused clock does not move while a thread works for the runtime; the alarm rings all the same.
+    #[tokio::test(start_paused = true)]
+    async fn an_alarm_that_rings_before_it_is_time_on_a_paused_clock_ends_no_sleep() {
+        let until = tokio::time::Instant::now() + Duration::from_millis(5);
+        let working = tokio::task::spawn_blocking(|| std::thread::sleep(Duration::from_millis(100)));
+        sleep_until(until).await;
+        assert!(tokio::time::Instant::now() >= until, "early");
+        working.await.expect("no panic");
+    }
+
     #[tokio::test(start_paused = true)]
     async fn on_a_paused_clock_the_runtimes_timers_ring() {
         sleep_until(tokio::time::Instant::now() + Duration::from_secs(3_600)).await;

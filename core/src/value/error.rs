@@ -511,7 +511,15 @@ mod tests {
     }
 
     #[test]
+    fn what_a_message_says_already_is_not_said_again() {
+        let cause = std::io::Error::other("eof");
+        let whole = |message| reason(message, Some(&cause));
+        assert_eq!(["no answer", "no answer (eof)", ""].map(whole), ["no answer: eof", "no answer (eof)", "eof"]);
+    }
+
+    #[test]
     fn what_a_server_said_stays_on_one_line_and_is_not_endless() {
+        assert_eq!(one_line("a\nb".into(), 100), "a\\nb");
         let said = format!("a\nb\u{1b}[31mc\0 \"quoted\" caf\u{e9}{}", "x".repeat(1_000_000));
         let error = Error::new(ErrorKind::Protocol, said.clone()).with_source(std::io::Error::other(said));
         for text in [error.to_string(), format!("{error:#}"), format!("{error:?}")] {

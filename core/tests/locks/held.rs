@@ -1,9 +1,11 @@
 //! The list of held locks as the client reads it, over the driver in memory.
 
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use tenure_core::driver::Backend;
-use tenure_core::{Client, ErrorKind, LockGuard};
+use async_trait::async_trait;
+use tenure_core::driver::{Backend, Census, CensusCapabilities, CensusOrder, CensusPlace, HeldPage};
+use tenure_core::{Client, ErrorKind, LockGuard, Result};
 use tenure_memory::{MemoryDriver, Operation};
 
 const TTL: Duration = Duration::from_secs(3600);
@@ -62,9 +64,42 @@ async fn what_cannot_be_listed_is_refused() {
     assert_eq!(long.kind(), ErrorKind::InvalidArgument, "{long}");
     assert!(long.to_string().contains("513 bytes"), "{long}");
     client.held_locks([b'x'; 512]).next().await.unwrap();
-    let listless = Client::new(Backend::new(std::sync::Arc::new(driver)));
+    let listless = Client::new(Backend::new(Arc::new(driver)));
     assert_eq!(listless.census_capabilities(), None);
     assert_eq!(listless.held_locks("").next_page().await.unwrap_err().kind(), ErrorKind::Unsupported);
     client.close(TTL).await.unwrap();
     assert_eq!(client.held_locks("").next().await.unwrap_err().kind(), ErrorKind::Closed);
+}
+
+/// A list of small pages that goes on where it is, for ever.
+#[derive(Debug, Default)]
+struct Circling {
+    /// How many locks each request asked for at most.
+    asked: Mutex<Vec<usize>>,
+}
+
+#[async_trait]
+impl Census for Circling {
+    fn capabilities(&self) -> CensusCapabilities {
+        CensusCapabilities::new(CensusOrder::Sorted).with_max_page(7)
+    }
+
+    async fn held(&self, _prefix: &[u8], _from: Option<&CensusPlace>, max: usize) -> Result<HeldPage> {
+        self.asked.lock().unwrap().push(max);
+        Ok(HeldPage::new(Vec::new(), Some(CensusPlace::new(b"here".to_vec()))))
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_that_does_not_go_on_ends_and_a_closed_client_asks_for_none() {
+    let census = Arc::new(Circling::default());
+    let backend = Backend::from(MemoryDriver::new()).with_census(Arc::clone(&census) as _);
+    let client = Client::new(backend);
+    let mut held = client.held_locks("");
+    assert_eq!(held.next_page().await.unwrap(), Some(Vec::new()));
+    let error = held.next_page().await.unwrap_err();
+    assert!(error.kind() == ErrorKind::Protocol && error.message().contains("same place"), "{error}");
+    client.close(TTL).await.unwrap();
+    assert_eq!(held.next_page().await.unwrap_err().kind(), ErrorKind::Closed);
+    assert_eq!(*census.asked.lock().unwrap(), [7, 7], "no more than the driver lists at once");
 }

@@ -70,8 +70,9 @@ async fn a_lock_that_is_given_twice_counts_once() {
     let guard = all.acquire_within(SOON).await.unwrap();
     assert_eq!(guard.guards().len(), 2);
     assert_eq!(LockAll::of([]).acquire().await.unwrap_err().kind(), ErrorKind::InvalidArgument);
-    let many = (0..=LockAll::MAX_NAMES).map(|number| one.lock(number.to_string()));
-    assert_eq!(LockAll::of(many).acquire().await.unwrap_err().kind(), ErrorKind::InvalidArgument);
+    let many = |count| LockAll::of((0..count).map(|number| one.lock(number.to_string())));
+    assert_eq!(many(LockAll::MAX_NAMES + 1).acquire().await.unwrap_err().kind(), ErrorKind::InvalidArgument);
+    assert_eq!(many(LockAll::MAX_NAMES).acquire().await.unwrap().guards().len(), LockAll::MAX_NAMES);
 }
 
 #[tokio::test(start_paused = true)]
@@ -101,16 +102,18 @@ async fn a_release_of_several_tells_a_loss_before_other_errors_and_those_before_
                 driver.faults().lose(name).unwrap();
             }
         }
-        guard.release().await.map_err(|error| error.kind())
+        guard.release().await.map_err(|error| (error.kind(), error.name().map(ToString::to_string).unwrap_or_default()))
     };
     assert_eq!(both(&[], &[]).await, Ok(()));
     for (fails, lost, told) in [
-        (["b"].as_slice(), [].as_slice(), ErrorKind::Denied),
-        (&["a"], &[], ErrorKind::Denied),
-        (&["b"], &["a"], ErrorKind::Lost),
-        (&["a"], &["b"], ErrorKind::Lost),
-        (&[], &["b"], ErrorKind::Lost),
+        (["b"].as_slice(), [].as_slice(), (ErrorKind::Denied, "b")),
+        (&["a"], &[], (ErrorKind::Denied, "a")),
+        (&["b"], &["a"], (ErrorKind::Lost, "a")),
+        (&["a"], &["b"], (ErrorKind::Lost, "b")),
+        (&[], &["b"], (ErrorKind::Lost, "b")),
+        (&[], &["a", "b"], (ErrorKind::Lost, "b")),
     ] {
+        let told = (told.0, told.1.to_owned());
         assert_eq!(both(fails, lost).await, Err(told), "{fails:?} fail, {lost:?} are lost");
     }
 }

@@ -1,10 +1,13 @@
 //! What is refused before anything is sent.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use tenure_core::driver::Backend;
 use tenure_core::{Client, Error, ErrorKind, FencingToken, LockName, OwnerId, OwnerToken};
 use tenure_memory::{MemoryDriver, Operation};
+
+use crate::stage::Stage;
 
 /// Whatever could be asked of a driver with a name that is too bad for it.
 const ASKS: [Operation; 7] = [
@@ -78,4 +81,15 @@ async fn settings_of_zero() {
     refused(client.lock("a").ttl(Duration::ZERO).try_acquire().await);
     refused(client.lock("a").fixed_ttl(Duration::ZERO).acquire().await);
     nothing_was_sent(&driver);
+}
+
+/// The driver is not asked for what it says that it cannot do.
+#[tokio::test(start_paused = true)]
+async fn what_a_driver_cannot_do() {
+    let (_, client) = Stage::default().client();
+    let error = client.lock("a").force_release().await.unwrap_err();
+    assert!(error.kind() == ErrorKind::Unsupported && error.message().contains("cannot force locks"), "{error}");
+    let plain = Client::new(Backend::new(Arc::new(MemoryDriver::new())));
+    let error = plain.reentrant("a", &OwnerId::new()).acquire().await.unwrap_err();
+    assert!(error.kind() == ErrorKind::Unsupported && error.message().contains("\"memory\""), "{error}");
 }

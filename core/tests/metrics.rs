@@ -9,7 +9,7 @@ use metrics_util::debugging::{DebugValue, DebuggingRecorder, Snapshotter};
 use metrics_util::{CompositeKey, MetricKind};
 use tenure_core::driver::Settled;
 use tenure_core::queue::{Job, MessageId};
-use tenure_core::{Client, ErrorKind, LockGuard};
+use tenure_core::{Client, Confirmation, ErrorKind, LockGuard};
 use tenure_memory::{MemoryDriver, Operation};
 
 const TTL: Duration = Duration::from_secs(30);
@@ -329,22 +329,26 @@ async fn a_request_is_in_flight_for_as_long_as_its_answer_is_waited_for() {
 
 #[tokio::test(start_paused = true)]
 async fn who_is_handed_the_lock_is_counted_by_where_it_came_from() {
-    let recorder = DebuggingRecorder::new();
-    let _recording = metrics::set_default_local_recorder(&recorder);
-    let driver = MemoryDriver::new();
-    let (client, other) = (naming(driver.clone()), Client::new(driver));
-    let guard = other.lock("a").ttl(TTL).acquire().await.unwrap();
-    let waiting: Vec<_> = (0..4).map(|_| tokio::spawn(hold(client.clone(), "a", Duration::from_millis(1)))).collect();
-    seconds(1).await;
-    guard.release().await.unwrap();
-    for one in waiting {
-        one.await.unwrap();
+    for confirmation in [Confirmation::First, Confirmation::Behind] {
+        let recorder = DebuggingRecorder::new();
+        let _recording = metrics::set_default_local_recorder(&recorder);
+        let driver = MemoryDriver::new();
+        let client = Client::builder(driver.clone()).metric_names(2).confirmation(confirmation).build().unwrap();
+        let other = Client::new(driver);
+        let guard = other.lock("a").ttl(TTL).acquire().await.unwrap();
+        let waiting: Vec<_> =
+            (0..4).map(|_| tokio::spawn(hold(client.clone(), "a", Duration::from_millis(1)))).collect();
+        seconds(1).await;
+        guard.release().await.unwrap();
+        for one in waiting {
+            one.await.unwrap();
+        }
+        let seen = Seen::of(&recorder.snapshotter());
+        let handovers = |kind| seen.sum("tenure.lock.handovers", &[("kind", kind)]);
+        assert_eq!([handovers("remote"), handovers("local")], [1.0, 3.0]);
+        assert_eq!(seen.sum("tenure.lock.acquires", &[("outcome", "waited")]), 4.0);
+        assert_eq!(seen.records("tenure.lock.hold").len(), 5, "each holds it, however it came");
     }
-    let seen = Seen::of(&recorder.snapshotter());
-    let handovers = |kind| seen.sum("tenure.lock.handovers", &[("kind", kind)]);
-    assert_eq!([handovers("remote"), handovers("local")], [1.0, 3.0]);
-    assert_eq!(seen.sum("tenure.lock.acquires", &[("outcome", "waited")]), 4.0);
-    assert_eq!(seen.records("tenure.lock.hold").len(), 5, "each holds it, however it came");
 }
 
 /// Whoever is given the lock may be slow to take it.

@@ -115,8 +115,9 @@ async fn who_waits_for_a_hold_of_its_own_client_is_warned_of_once() {
     let driver = MemoryDriver::new();
     let (client, other) = (Client::new(driver.clone()), Client::new(driver));
     let guard = other.lock("theirs").acquire().await.unwrap();
+    let ours = client.lock("ours").ttl(TTL).acquire().await.unwrap();
     let _ = client.lock("theirs").acquire_within(TTL * 3).await.unwrap_err();
-    drop(guard);
+    drop((guard, ours));
     client.lock("standing").at_least(TTL * 3).acquire().await.unwrap().release().await.unwrap();
     let _ = client.lock("standing").ttl(TTL).acquire().await.unwrap();
     assert_eq!((warnings("theirs"), warnings("standing")), (0, 0));

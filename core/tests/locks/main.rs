@@ -21,3 +21,4 @@ mod releases;
 mod stage;
 mod together;
 mod values;
+mod waits;

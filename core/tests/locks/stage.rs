@@ -50,6 +50,12 @@ pub(crate) struct Stage {
     pub(crate) unasked: u32,
     /// How many fences each request asked for.
     pub(crate) fences: Mutex<Vec<u32>>,
+    /// Nobody is told anything: waiters have to ask.
+    pub(crate) polls: bool,
+    /// Whoever wants to listen for wake-ups gets no answer.
+    pub(crate) deaf: bool,
+    /// How often somebody wanted to.
+    pub(crate) watches: Mutex<usize>,
 }
 
 pub(crate) fn steps(steps: impl IntoIterator<Item = Step>) -> Mutex<VecDeque<Step>> {
@@ -139,7 +145,7 @@ impl DistributedLock for Stage {
         LockCapabilities::new(
             Exclusion::Process,
             Fencing::Strict,
-            Waiting::Fifo,
+            if self.polls { Waiting::Poll } else { Waiting::Fifo },
             TtlRange { min: Duration::from_millis(10), max: TTL * 2, granularity: Duration::from_millis(1) },
         )
         .with_introspection(Introspection::None)
@@ -173,6 +179,10 @@ impl DistributedLock for Stage {
     }
 
     async fn watch(&self, _name: &LockName, token: &OwnerToken) -> Result<Watch> {
+        *self.watches.lock().unwrap() += 1;
+        if self.deaf {
+            std::future::pending::<()>().await;
+        }
         Ok(self.wakes.register(*token))
     }
 

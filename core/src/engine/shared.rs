@@ -530,19 +530,19 @@ mod tests {
         assert_eq!(gate.places.available_permits(), IN_FLIGHT);
     }
 
-    fn enter(owners: &ReentrantLeases, owner: OwnerId) -> Arc<Lease> {
+    fn enter(owners: &ReentrantLeases, owner: OwnerId, fence: u64) -> Arc<Lease> {
         let (token, now) = (OwnerToken::random(), LeaseInstant::now());
         let entry = Entry { token, ttl: Ttl::DEFAULT, upkeep: Upkeep::Renewed, cap: None, past: Past::Answered };
         let window = (now, now.after(Duration::from_secs(30)));
         let name = LockName::new("a").unwrap();
-        owners.enter(&name, owner, FencingToken::new(1).unwrap(), window, entry).unwrap()
+        owners.enter(&name, owner, FencingToken::new(fence).unwrap(), window, entry).unwrap()
     }
 
     #[test]
     fn a_lease_that_ended_is_forgotten() {
         let (owners, owner) = (ReentrantLeases::default(), OwnerId::new());
-        let lease = enter(&owners, owner);
-        assert!(Arc::ptr_eq(&lease, &enter(&owners, owner)), "entries of one hold share a lease");
+        let lease = enter(&owners, owner, 1);
+        assert!(Arc::ptr_eq(&lease, &enter(&owners, owner, 1)), "entries of one hold share a lease");
         owners.remove(&lease);
         assert!(owners.map().leases.is_empty());
     }
@@ -550,11 +550,23 @@ mod tests {
     #[test]
     fn leases_that_nobody_removed_do_not_pile_up() {
         let owners = ReentrantLeases::default();
-        let alive: Vec<_> = (0..100).map(|_| enter(&owners, OwnerId::new())).collect();
+        let alive: Vec<_> = (0..100).map(|_| enter(&owners, OwnerId::new(), 1)).collect();
         for _ in 0..10_000 {
-            enter(&owners, OwnerId::new());
+            enter(&owners, OwnerId::new(), 1);
         }
         let kept = owners.map().leases.len();
         assert!(kept >= alive.len() && kept <= 3 * alive.len(), "{kept}");
+    }
+
+    #[test]
+    fn a_hold_is_known_by_its_fence_and_forgotten_by_itself() {
+        let (owners, owner) = (ReentrantLeases::default(), OwnerId::new());
+        let [one, other, gone] = [1, 2, 3].map(|fence| enter(&owners, owner, fence));
+        assert!(!Arc::ptr_eq(&one, &other), "the first was taken away, and nobody has heard of it");
+        drop(gone);
+        owners.remove(&one);
+        assert!(Arc::ptr_eq(&other, &enter(&owners, owner, 2)));
+        owners.remove(&other);
+        assert!(owners.map().leases.is_empty(), "nor is one kept that nobody has any more");
     }
 }

@@ -224,3 +224,29 @@ async fn a_waiter_whose_time_is_up_waits_for_its_place_to_be_given_up_and_not_fo
         assert_eq!(stage.sent("abandon").len(), 1);
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn renewals_that_are_due_together_leave_in_batches_as_large_as_the_driver_takes() {
+    let (stage, client) = Stage::default().client();
+    let locks: Vec<_> = (0..25).map(|number| client.lock(number.to_string()).ttl(TTL)).collect();
+    let mut guards = Vec::new();
+    for lock in &locks {
+        guards.push(lock.acquire().await.unwrap());
+    }
+    sleep(TTL / 2).await;
+    let mut batches = stage.batches.lock().unwrap().clone();
+    batches.sort_unstable();
+    assert_eq!(batches, [5, 10, 10]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_won_while_the_client_closes_is_given_back_before_it_is_closed() {
+    let (stage, client) =
+        Stage { acquire: steps([Step::Slow(Duration::from_millis(100))]), ..Stage::default() }.client();
+    let lock = client.lock("a");
+    let trying = tokio::spawn(async move { lock.try_acquire().await });
+    sleep(Duration::from_millis(10)).await;
+    client.close(Duration::from_secs(1)).await.unwrap();
+    assert_eq!(stage.sent("release").len() + stage.sent("abandon").len(), 1);
+    assert!(!trying.await.unwrap().is_ok_and(|guard| guard.is_some_and(|guard| guard.is_held())));
+}

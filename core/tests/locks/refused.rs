@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tenure_core::driver::Backend;
-use tenure_core::{Client, Error, ErrorKind, FencingToken, LockName, OwnerId, OwnerToken};
+use tenure_core::{Client, DriftBound, Error, ErrorKind, FencingToken, LockName, OwnerId, OwnerToken};
 use tenure_memory::{MemoryDriver, Operation};
 
-use crate::stage::Stage;
+use crate::stage::{Stage, TTL};
 
 /// Whatever could be asked of a driver with a name that is too bad for it.
 const ASKS: [Operation; 7] = [
@@ -92,4 +92,9 @@ async fn what_a_driver_cannot_do() {
     let plain = Client::new(Backend::new(Arc::new(MemoryDriver::new())));
     let error = plain.reentrant("a", &OwnerId::new()).acquire().await.unwrap_err();
     assert!(error.kind() == ErrorKind::Unsupported && error.message().contains("\"memory\""), "{error}");
+    let (stage, client) =
+        Stage::default().client_with(|builder| builder.drift(DriftBound::new(0.0, PATIENCE).unwrap()));
+    refused(client.lock("a").ttl(3 * TTL).acquire().await);
+    refused(client.lock("a").ttl(PATIENCE).acquire().await); // nobody could believe in it
+    assert!(stage.sent("acquire").is_empty());
 }

@@ -48,6 +48,8 @@ pub(crate) struct Stage {
     pub(crate) range: u32,
     /// So many fences a grant has beyond those that were asked for.
     pub(crate) unasked: u32,
+    /// How many leases each request was to renew.
+    pub(crate) batches: Mutex<Vec<usize>>,
     /// How many fences each request asked for.
     pub(crate) fences: Mutex<Vec<u32>>,
     /// Nobody is told anything: waiters have to ask.
@@ -159,6 +161,7 @@ impl DistributedLock for Stage {
     }
 
     async fn renew(&self, ttl: Ttl, holds: &[Hold]) -> Vec<Result<Renewed>> {
+        self.batches.lock().unwrap().push(holds.len());
         let mut answers = Vec::new();
         for hold in holds {
             answers.push(self.extend(&hold.token, ttl.get()).await);

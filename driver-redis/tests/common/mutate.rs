@@ -114,20 +114,31 @@ pub(crate) fn fate(run: impl FnOnce() -> Fate) -> Fate {
     })
 }
 
-/// Tries every `TENURE_MUTANTS_EACH`th mutant, and tells which survive.
+/// Tries every `TENURE_MUTANTS_EACH`th mutant, and tells which survive; also in the folder `TENURE_MUTANTS_LEFT`, for other tests.
 pub(crate) fn survivors(files: &[&str], mut run: impl FnMut(&Edit) -> Fate) -> Vec<String> {
     let (each, first) = (number("TENURE_MUTANTS_EACH", 1) as usize, number("TENURE_MUTANTS_FROM", 0) as usize);
     let tried: Vec<_> = mutants(files).into_iter().skip(first).step_by(each).collect();
     let mut left = Vec::new();
+    let folder = std::env::var_os("TENURE_MUTANTS_LEFT").map(PathBuf::from);
+    let name = files[0].replace('/', "_");
     for (done, mutant) in tried.iter().enumerate() {
         match fate(|| run(&mutant.edit)) {
             Ok(_) => {
                 println!("{done} of {}: survives: {}", tried.len(), mutant.id);
+                if let Some(folder) = &folder {
+                    let file = folder.join(format!("{name}-{done:04}"));
+                    std::fs::write(file.with_extension("id"), &mutant.id).unwrap();
+                    let Edit { from, to } = &mutant.edit;
+                    std::fs::write(file.with_extension("edit"), format!("{from}\0{to}")).unwrap();
+                }
                 left.push(mutant.id.clone());
             }
             Err((_, _)) if done % 50 == 0 => println!("{done} of {}: {} dies", tried.len(), mutant.id),
             Err(_) => {}
         }
+    }
+    if let Some(folder) = &folder {
+        std::fs::write(folder.join(name).with_extension("tried"), tried.len().to_string()).unwrap();
     }
     println!("{} of {} mutants die", tried.len() - left.len(), tried.len());
     left

@@ -1,12 +1,12 @@
 //! Mutants of the code: one small mistake at a time, and the tests that have to notice it.
 //!
 //! A crate of Rust is built once, with all mistakes in it; an environment variable says which one is on. Tests are first
-//! run with none, to learn which mistakes each of them reaches. The scripts of Redis are mutated by the models of
-//! driver-redis, which put a mistake into a script before they send it.
+//! run with none, to learn which mistakes each of them reaches. For the scripts of Redis see [`lua`].
 
 mod build;
 mod edit;
 mod hunt;
+mod lua;
 mod page;
 mod points;
 mod process;
@@ -23,7 +23,7 @@ use hunt::{Book, Fate};
 use page::Equivalent;
 use tree::{Sources, Tree};
 
-use crate::command::{self, Failure, Outcome, cargo};
+use crate::command::{Failure, Outcome};
 use crate::setup;
 
 /// Whose code is mutated.
@@ -107,15 +107,8 @@ pub(crate) fn run(options: &Options) -> Outcome {
     let chosen = |driver: &&Driver| options.driver.is_empty() || options.driver.contains(driver);
     Driver::value_variants().iter().filter(chosen).try_for_each(|driver| match driver.subject() {
         Some(subject) => rust(&subject, options),
-        None => lua(),
+        None => lua::run(options.jobs, Duration::from_secs(options.longest)),
     })
-}
-
-/// `TENURE_MUTANTS_EACH`, `TENURE_MUTANTS_FROM` and `TENURE_MUTANT_STEPS` say which, and for how long.
-fn lua() -> Outcome {
-    let models =
-        ["test", "--package", "tenure-redis", "--all-features", "--test", "lock_model", "--test", "queue_model"];
-    command::run(cargo(&models).args(["--no-fail-fast", "--", "--ignored", "--nocapture", "--test-threads", "1"]))
 }
 
 fn rust(subject: &Subject, options: &Options) -> Outcome {

@@ -25,16 +25,20 @@ impl Equivalent {
         Self { file: mutant.file.clone(), function: mutant.function.clone(), change: mutant.change().trim().to_owned() }
     }
 
+    pub(crate) fn new(file: &str, function: &str, change: &str) -> Self {
+        Self { file: file.to_owned(), function: function.to_owned(), change: change.trim().to_owned() }
+    }
+
     /// Those of the page.
     pub(crate) fn read() -> HashSet<Self> {
         let text = std::fs::read_to_string(command::root().join(EQUIVALENT)).unwrap_or_default();
         text.lines().filter_map(Self::row).collect()
     }
 
-    fn row(line: &str) -> Option<Self> {
+    pub(crate) fn row(line: &str) -> Option<Self> {
         let cells: Vec<String> = line.replace("\\|", "\u{0}").split('|').map(|cell| plain(cell.trim())).collect();
         match &cells[..] {
-            [_, file, function, change, _, _] if file.ends_with(".rs") => {
+            [_, file, function, change, _, _] if file.ends_with(".rs") || file.ends_with(".lua") => {
                 Some(Self { file: file.clone(), function: function.clone(), change: change.clone() })
             }
             _ => None,

@@ -152,7 +152,7 @@ fn link(from: &Path, to: &Path, wanted: fn(&str) -> bool) -> Outcome {
     Ok(())
 }
 
-fn read(path: &Path) -> Outcome<String> {
+pub(crate) fn read(path: &Path) -> Outcome<String> {
     std::fs::read_to_string(path).map_err(|error| Failure(format!("cannot read {}: {error}", path.display())))
 }
 

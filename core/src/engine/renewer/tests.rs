@@ -33,6 +33,28 @@ async fn an_answer_behind_the_deadline_revives_nothing() {
     assert_eq!(lease.state(), HoldState::Lost(LostReason::Expired), "although nobody had looked before");
 }
 
+/// Its time was over before, and by now another one is on its way, or was answered.
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_comes_after_its_time_plans_nothing_and_raises_no_suspicion() {
+    let (lease, limit) = (lease(Duration::from_secs(30)), Duration::from_secs(1));
+    let begin = async || Renewing::begin(&lease, None, limit).await;
+    let early = begin().await;
+    tokio::time::advance(limit * 2).await;
+    let (current, planned) = (begin().await, lease.next_look());
+    early.answered(Verdict::Unknown);
+    assert_eq!((lease.state(), lease.next_look()), (HoldState::Held, planned));
+    current.answered(Verdict::Unknown);
+    assert_eq!(lease.state(), HoldState::Suspect);
+    tokio::time::advance(limit).await;
+    let (early, suspect) = (begin().await, LeaseInstant::before_send());
+    tokio::time::advance(limit * 2).await;
+    let current = begin().await;
+    early.answered(Verdict::Confirmed { sent_at: suspect, believable: Duration::from_secs(60) });
+    assert_eq!(lease.state(), HoldState::Suspect, "it lasts longer, and the last renewal is not answered");
+    assert!(lease.deadline() >= suspect.after(Duration::from_secs(60)));
+    current.answered(Verdict::Unknown);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_batch_is_of_one_ttl() {
     let ttl = |seconds| Ttl::new(Duration::from_secs(seconds)).unwrap();

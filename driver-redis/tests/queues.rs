@@ -210,6 +210,22 @@ async fn names_make_pushes_idempotent_beyond_the_acknowledgement() {
 }
 
 #[tokio::test]
+async fn a_full_queue_takes_no_new_message_and_answers_those_it_knows() {
+    let server = server();
+    let settings = tenure_redis::RedisSettings::default().max_backlog(2).unwrap();
+    let q = Client::with(tenure_redis::RedisConfig::unix(server.socket()).settings(settings)).await.queues;
+    let jobs = queue("jobs");
+    let known = || known_as("known", 60_000, message("a", 0));
+    q.push(&jobs, &[known(), message("b", 0)]).await.unwrap();
+    let again = q.push(&jobs, &[known()]).await.unwrap();
+    assert_eq!(again, [Pushed::Duplicate(MessageState::Ready)]);
+    for more in [vec![message("c", 0)], vec![known(), message("c", 0)], vec![known_as("new", 0, message("c", 0))]] {
+        assert_eq!(q.push(&jobs, &more).await.unwrap_err().kind(), ErrorKind::LimitReached);
+    }
+    assert_eq!(q.stats(&jobs).await.unwrap().ready, 2);
+}
+
+#[tokio::test]
 async fn one_message_of_a_key_is_in_flight() {
     let server = server();
     let q = Client::of(&server).await.queues;

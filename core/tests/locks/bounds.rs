@@ -251,3 +251,24 @@ async fn what_is_won_while_the_client_closes_is_given_back_before_it_is_closed()
     assert_eq!(stage.sent("release").len() + stage.sent("abandon").len(), 1);
     assert!(!trying.await.unwrap().is_ok_and(|guard| guard.is_some_and(|guard| guard.is_held())));
 }
+
+#[tokio::test(start_paused = true)]
+async fn so_many_clean_ups_are_on_their_way_and_no_more() {
+    let (second, moment) = (Duration::from_secs(1), Duration::from_millis(10));
+    let (stage, client) = Stage { release: steps([Step::Slow(second); 100]), ..Stage::default() }.client();
+    for number in 0..100 {
+        drop(client.lock(number.to_string()).acquire().await.unwrap());
+    }
+    sleep(moment).await;
+    assert_eq!((stage.sent("release").len(), client.stats().cleanups), (64, 100));
+    sleep(second).await;
+    assert_eq!((stage.sent("release").len(), client.stats().cleanups), (100, 36));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_the_backend_no_longer_knows_needs_no_second_release() {
+    let (stage, client) = Stage { release: steps([Step::Fail(ErrorKind::NotHeld)]), ..Stage::default() }.client();
+    drop(client.lock("a").acquire().await.unwrap());
+    sleep(Duration::from_secs(1)).await;
+    assert_eq!((stage.sent("release").len(), client.stats().cleanups), (1, 0));
+}

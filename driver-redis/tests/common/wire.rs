@@ -7,16 +7,17 @@ use std::sync::{Mutex, PoisonError};
 use tenure_redis_support::{ArgList, ExecError, Placement, RedisExecutor, Reply, SCRIPTS, ScriptCall};
 use tenure_testkit::{RedisServer, Reply as Answer, RespClient};
 
-/// Many times what a thousand dead waiters take.
-const MOST_PASSES: u64 = 1_000;
+/// Many times what a thousand dead waiters take, or a list of all that a model has.
+const MOST_IN_A_ROW: u64 = 5_000;
 
 /// A client without a link: what it is not subscribed to by hand, it does not hear.
 #[derive(Debug)]
 pub(crate) struct Wire {
     connection: Mutex<RespClient>,
     edit: Option<Edit>,
-    /// How often the script of `pass` ran in a row: with something wrong in it, it may never say that it is done.
-    passes: AtomicU64,
+    /// Which script ran last, and how often in a row: with something wrong in one that goes on where it ended, it may never say that
+    /// it is done.
+    last: Mutex<(&'static str, u64)>,
     delifeq: Delifeq,
     /// How often `DELIFEQ` was sent for a lock, and the script of a release run.
     pub(crate) by_value: AtomicU64,
@@ -90,7 +91,7 @@ impl Wire {
         Self {
             connection,
             edit,
-            passes: AtomicU64::new(0),
+            last: Mutex::new(("", 0)),
             delifeq,
             by_value: AtomicU64::new(0),
             scripts: AtomicU64::new(0),
@@ -127,9 +128,11 @@ impl Wire {
     }
 
     fn script(&self, command: &str, subject: &str, call: &ScriptCall) -> Result<Reply, ExecError> {
-        let passes = if call.script.name() == "pass" { self.passes.load(Ordering::Relaxed) + 1 } else { 0 };
-        assert!(passes < MOST_PASSES, "the turn is passed on without end");
-        self.passes.store(passes, Ordering::Relaxed);
+        {
+            let (name, mut last) = (call.script.name(), self.last.lock().unwrap_or_else(PoisonError::into_inner));
+            *last = if last.0 == name { (name, last.1 + 1) } else { (name, 1) };
+            assert!(last.1 < MOST_IN_A_ROW, "{name} is sent without end");
+        }
         let count = call.keys.len().to_string();
         let head = [command.as_bytes(), subject.as_bytes(), count.as_bytes()];
         let rest = call.keys.iter().chain(ArgList::iter(&call.args));

@@ -56,6 +56,16 @@ async fn a_release_tells_a_loss_although_the_lease_was_to_outlast_it() {
     assert!(lock.try_acquire().await.unwrap().is_some(), "nothing is left standing");
 }
 
+/// A driver may say so by an error as well.
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_is_not_held_any_more_cannot_be_left_standing() {
+    let (renew, release) = (steps([Step::Fail(ErrorKind::NotHeld)]), steps([Step::Lost]));
+    let (stage, client) = Stage { renew, release, ..Stage::default() }.client();
+    let guard = client.lock("a").at_least(SECOND).acquire().await.unwrap();
+    assert_eq!(guard.release().await.unwrap_err().kind(), ErrorKind::Lost);
+    assert_eq!((stage.sent("renew").len(), stage.sent("release").len()), (1, 1), "it is given back, to be sure");
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_dropped_guard_leaves_a_lease_that_lasts_as_it_is() {
     let (stage, client) = Stage::default().client();

@@ -137,11 +137,15 @@ async fn a_reentrant_hold_that_was_cut_is_named() {
     let server = server();
     let c = Client::of(&server).await;
     let owner = tenure_core::OwnerId::new();
-    for damage in [&["HDEL", "tenure:lock", "f"][..], &["HSET", "tenure:lock", "f", "foreign"]] {
+    for (damage, shown) in
+        [(&["HDEL", "tenure:lock", "f"][..], ""), (&["HSET", "tenure:lock", "f", "foreign"], "\"foreign\"")]
+    {
         let first = attempt("lock");
         c.enter(&owner, &first).await;
         server.cli(damage).unwrap();
-        is_named(&c.reentrant.enter(&owner, &attempt("lock")).await.unwrap_err(), "tenure:lock");
+        let error = c.reentrant.enter(&owner, &attempt("lock")).await.unwrap_err();
+        is_named(&error, "tenure:lock");
+        assert!(error.message().contains(shown), "{error}");
         c.locks.inspect(&first.name).await.unwrap();
         c.locks.force_release(&first.name, None).await.unwrap();
     }

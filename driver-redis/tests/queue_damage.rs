@@ -4,7 +4,7 @@ mod common;
 
 use std::time::Duration;
 
-use common::queue::{ack, delay, key, known_as, message, named, payloads, push, queue, receive, settle, up_to};
+use common::queue::{ack, delay, key, known_as, lease, message, named, payloads, push, queue, receive, settle, up_to};
 use common::{Client, server};
 use tenure_core::driver::{
     Cancelled, DeadCause, DeadSelection, Delay, DelayQueue, DelayQueueExt as _, Due, MessageState, NewMessage, Pushed,
@@ -37,7 +37,7 @@ async fn nothing_is_left(server: &RedisServer, q: &dyn DelayQueue) {
 }
 
 /// What a record may have become.
-const RECORDS: [&[u8]; 10] = [
+const RECORDS: [&[u8]; 11] = [
     b"",
     b"0",
     b"000a",
@@ -46,11 +46,21 @@ const RECORDS: [&[u8]; 10] = [
     b"zzzz-digits",
     b"ffff-more attempts than there may be",
     b"000a+F0000000000000000000000000000ffff00000000lengths beyond the end",
+    b"000a+F0000000000000000000000000000010000000000",
     b"000a+F0000000000000000000000000000f000000000000a name that is longer than names are, though it does not end before the record does: \
       a name that is longer than names are, though it does not end before the record does, which is here, at least: \
       and here, and so on, until two hundred and forty are over, long over",
     b"\x00\xff\r\nforeign",
 ];
+
+/// Those, and two whose lock or recurrence is longer than any is.
+fn records() -> Vec<Vec<u8>> {
+    let long =
+        |lengths: &str, count| [b"000a+F0000000000000000000000000000", lengths.as_bytes(), &vec![b'l'; count]].concat();
+    let mut all: Vec<Vec<u8>> = RECORDS.iter().map(|record| record.to_vec()).collect();
+    all.extend([long("000002010000", 0x201), long("000000000101", 0x101)]);
+    all
+}
 
 #[tokio::test]
 async fn damaged_records_die_by_themselves_and_harm_no_other() {
@@ -58,21 +68,24 @@ async fn damaged_records_die_by_themselves_and_harm_no_other() {
     let q = Client::of(&server).await.queues;
     let jobs = queue("jobs");
     let mut bad = Vec::new();
-    for (i, record) in RECORDS.iter().enumerate() {
+    let records = records();
+    for (i, record) in records.iter().enumerate() {
         push(&*q, &jobs, message(&format!("good {i}"), 0)).await;
         let id = push(&*q, &jobs, message("bad", 0)).await;
         put(&server, "m", number(&id).as_bytes(), record);
         bad.push(id);
     }
     let good = drain(&*q, &jobs).await;
-    assert_eq!(payloads(&good), (0..RECORDS.len()).map(|i| format!("good {i}")).collect::<Vec<_>>());
+    assert_eq!(payloads(&good), (0..records.len()).map(|i| format!("good {i}")).collect::<Vec<_>>());
     for delivery in &good {
         assert_eq!(ack(&*q, &jobs, delivery).await, Settled::Done);
     }
+    let stats = q.stats(&jobs).await.unwrap();
+    assert_eq!((stats.ready, stats.scheduled, stats.in_flight, stats.dead), (0, 0, 0, bad.len() as u64));
     let letters = q.dead_list(&jobs, None, 100).await.unwrap().letters;
     assert_eq!(letters.iter().map(|letter| &letter.id).collect::<Vec<_>>(), bad.iter().collect::<Vec<_>>());
-    for (letter, record) in letters.iter().zip(RECORDS) {
-        assert_eq!((letter.cause, letter.payload.as_bytes()), (DeadCause::Damaged, record));
+    for (letter, record) in letters.iter().zip(records) {
+        assert_eq!((letter.cause, letter.payload.as_bytes()), (DeadCause::Damaged, &*record));
         assert!(letter.reason.as_ref().unwrap().as_str().starts_with("damaged: "), "{letter:?}");
         let info = q.get(&jobs, &letter.id).await.unwrap().unwrap();
         assert_eq!((info.state, info.reason), (MessageState::Dead, letter.reason.clone()));
@@ -187,13 +200,48 @@ async fn what_a_damaged_message_held_back_goes_on() {
         futures(&*q, &jobs, &[keyed(&i.to_string())]).await;
         settle(&*q, &jobs, flying.receipt, how).await;
         let mut next = drain(&*q, &jobs).await;
-        assert_eq!(next.len(), 1, "the first that was held");
+        assert_eq!(payloads(&next), [["d", "0", "1", "2"][i]], "the first that was held");
         flying = next.remove(0);
     }
     // Its record is gone while it is in flight.
     server.cli(&["HDEL", "{tenure:dq:jobs}:m", &number(&flying.id)]).unwrap();
     assert_eq!(settle(&*q, &jobs, flying.receipt, Settlement::Return { after: Delay::ZERO }).await, Settled::Done);
     assert_eq!(drain(&*q, &jobs).await.len(), 1);
+}
+
+/// Where the lease of a damaged message ended, what it held back comes before what became due later.
+#[tokio::test]
+async fn what_a_damaged_message_held_back_is_next() {
+    let server = server();
+    let q = Client::of(&server).await.queues;
+    let jobs = queue("jobs");
+    let keyed = |text: &str| message(text, 0).with_key(key("k"));
+    push(&*q, &jobs, keyed("a")).await;
+    let short = up_to(&jobs, 9).with_lease(lease(20));
+    let a = q.receive(&short).await.unwrap().deliveries.remove(0);
+    push(&*q, &jobs, keyed("b")).await;
+    assert!(receive(&*q, &jobs, 9).await.deliveries.is_empty());
+    put(&server, "m", number(&a.id).as_bytes(), b"cut");
+    push(&*q, &jobs, message("c", 30)).await;
+    tokio::time::sleep(Duration::from_millis(60)).await;
+    assert_eq!(payloads(&receive(&*q, &jobs, 2).await.deliveries), ["b", "c"]);
+}
+
+/// A foreign hand gave its key to another one that is in flight. It waits for that, and stays what it is.
+#[tokio::test]
+async fn what_lost_its_key_in_flight_keeps_count_of_its_attempts() {
+    let server = server();
+    let q = Client::of(&server).await.queues;
+    let jobs = queue("jobs");
+    let short = up_to(&jobs, 1).with_lease(lease(20));
+    push(&*q, &jobs, message("a", 0).with_key(key("k"))).await;
+    let a = q.receive(&short).await.unwrap().deliveries.remove(0);
+    push(&*q, &jobs, message("other", 0)).await;
+    let other = receive(&*q, &jobs, 1).await.deliveries.remove(0);
+    put(&server, "i", b"kk", number(&other.id).as_bytes());
+    tokio::time::sleep(Duration::from_millis(40)).await;
+    assert!(receive(&*q, &jobs, 1).await.deliveries.is_empty());
+    assert_eq!(q.get(&jobs, &a.id).await.unwrap().unwrap().attempt, 1);
 }
 
 async fn futures(q: &dyn DelayQueue, jobs: &QueueName, messages: &[NewMessage]) -> Vec<MessageId> {

@@ -36,3 +36,17 @@ async fn what_is_counted_of_leases_ends_by_itself() {
     q.dead_purge(&jobs, &DeadSelection::Oldest(9)).await.unwrap();
     assert!(counted() == -2 || counted() > 0, "{}", counted());
 }
+
+/// What flies when a limit is replaced by another one is counted under that as well.
+#[tokio::test]
+async fn a_limit_in_place_of_another_counts_what_is_in_flight() {
+    let server = server();
+    let q = Client::of(&server).await.queues;
+    let jobs = queue("jobs");
+    q.push(&jobs, &vec![message("flies or waits", 0); 5]).await.unwrap();
+    for (most, more) in [(2, 2), (3, 1), (1, 0)] {
+        q.limit(&jobs, &QueueLimits::none().in_flight(most).unwrap()).await.unwrap();
+        let received = q.receive(&up_to(&jobs, 9)).await.unwrap();
+        assert_eq!(received.deliveries.len(), more, "at most {most}");
+    }
+}

@@ -102,3 +102,17 @@ async fn foreign_members_hide_no_message_from_a_list() {
     let all = listed(&*q, &jobs, Listed::Waiting, 100).await;
     assert_eq!(all.len(), 2);
 }
+
+#[tokio::test]
+async fn a_page_may_have_one_message() {
+    let server = server();
+    let q = Client::of(&server).await.queues;
+    let jobs = queue("jobs");
+    q.push(&jobs, &[message("early", 0), message("late", 60_000)]).await.unwrap();
+    let first = q.list(&jobs, Listed::Waiting, None, 1).await.unwrap();
+    let second = q.list(&jobs, Listed::Waiting, first.next, 1).await.unwrap();
+    let payloads =
+        [&first, &second].map(|page| page.messages.iter().map(|info| info.payload.as_bytes()).collect::<Vec<_>>());
+    assert_eq!(payloads, [[b"early".as_slice()], [b"late"]]);
+    assert_eq!(listed(&*q, &jobs, Listed::Waiting, 1).await.len(), 2);
+}

@@ -7,7 +7,7 @@ use std::time::Duration;
 use common::queue::{ack, delay, key, known_as, message, named, one, push, queue, receive, settle};
 use common::{Client, LONG, server, woken};
 use tenure_core::driver::{DeadSelection, Delay, DelayQueue, Next, Rescheduled, Settled, Settlement, Watch};
-use tenure_core::queue::QueueName;
+use tenure_core::queue::{QueueLimits, QueueName};
 use tenure_testkit::RedisServer;
 
 /// Asks in vain, as a client does that was woken; from then on it may be woken again.
@@ -85,24 +85,63 @@ async fn settlements_keys_redrives_and_resumptions_wake() {
 async fn one_is_woken_and_one_in_case_it_is_dead_and_a_client_that_is_gone_is_forgotten() {
     let server = server();
     let jobs = queue("jobs");
-    let mut clients = Vec::new();
-    for _ in 0..5 {
-        let client = Client::of(&server).await;
-        let watches = [client.queues.watch(&jobs).await.unwrap(), client.queues.watch(&jobs).await.unwrap()];
-        clients.push((client, watches));
-    }
+    let mut clients = watching(&server, &jobs).await;
     let gone = Client::of(&server).await;
     drop(gone.queues.watch(&jobs).await.unwrap());
     gone.locks.close().await;
     push(&*clients[0].0.queues, &jobs, message("a", 0)).await;
+    assert_eq!(awake(&mut clients, &jobs).await, 2);
+    assert_eq!(server.cli(&["ZCARD", "{tenure:dq:jobs}:c"]).unwrap().int(), Some(5), "the closed client is forgotten");
+}
+
+/// As many for one that is due later.
+#[tokio::test]
+async fn one_is_woken_for_what_is_due_later_and_one_in_case_it_is_dead() {
+    let server = server();
+    let jobs = queue("jobs");
+    let mut clients = watching(&server, &jobs).await;
+    push(&*clients[0].0.queues, &jobs, message("sooner than they ask", 5_000)).await;
+    assert_eq!(awake(&mut clients, &jobs).await, 2);
+}
+
+#[tokio::test]
+async fn room_below_a_limit_wakes() {
+    let server = server();
+    let client = Client::of(&server).await;
+    let (q, jobs) = (&*client.queues, queue("jobs"));
+    q.limit(&jobs, &QueueLimits::none().in_flight(1).unwrap()).await.unwrap();
+    q.push(&jobs, &[message("a", 0), message("b", 0)]).await.unwrap();
+    let a = one(q, &jobs).await;
+    let mut watch = q.watch(&jobs).await.unwrap();
+    waits(q, &jobs).await;
+    assert!(sleeps(q, &jobs, &mut watch).await, "there is no room");
+    assert_eq!(ack(q, &jobs, &a).await, Settled::Done);
+    assert!(woken(&mut watch).await);
+    assert_eq!(one(q, &jobs).await.payload.as_bytes(), b"b");
+}
+
+type Watching = (Client, [Watch; 2]);
+
+/// Five clients that watch the queue twice each.
+async fn watching(server: &RedisServer, jobs: &QueueName) -> Vec<Watching> {
+    let mut clients = Vec::new();
+    for _ in 0..5 {
+        let client = Client::of(server).await;
+        let watches = [client.queues.watch(jobs).await.unwrap(), client.queues.watch(jobs).await.unwrap()];
+        clients.push((client, watches));
+    }
+    clients
+}
+
+/// How many of them are woken.
+async fn awake(clients: &mut [Watching], jobs: &QueueName) -> u32 {
     let mut awake = 0;
-    for (client, [one, other]) in &mut clients {
-        let sleeps = sleeps(&*client.queues, &jobs, one).await;
+    for (client, [one, other]) in clients {
+        let sleeps = sleeps(&*client.queues, jobs, one).await;
         assert!(sleeps || woken(other).await, "both watches of a client, or none");
         awake += u32::from(!sleeps);
     }
-    assert_eq!(awake, 2);
-    assert_eq!(server.cli(&["ZCARD", "{tenure:dq:jobs}:c"]).unwrap().int(), Some(5), "the closed client is forgotten");
+    awake
 }
 
 /// A receive with a watch makes the server listen for the client again.

@@ -4,7 +4,9 @@ mod common;
 
 use std::time::Duration;
 
-use common::queue::{ack, delay, key, known_as, message, named, one, payloads, push, queue, receive, settle, up_to};
+use common::queue::{
+    ack, because, delay, key, known_as, message, named, one, payloads, push, queue, receive, settle, up_to,
+};
 use common::{Client, all_calls, keys, server};
 use tenure_core::driver::{
     Cause, DeadCause, DeadSelection, Delay, DelayQueue, Exchanged, Extended, Extension, IfKnown, Lease, Listed,
@@ -108,10 +110,11 @@ async fn a_recurring_message_keeps_all_but_its_end() {
     let first = one(&*q, &jobs).await;
     assert_eq!(first.recurrence.as_ref().unwrap().as_str(), WEEKLY);
     assert!(q.get(&jobs, &first.id).await.unwrap().unwrap().expires_in.is_some());
-    let daily = Recurrence::new("every day").unwrap();
-    let recur = Settlement::Recur { after: Delay::ZERO, recurrence: daily.clone(), reason: None };
+    let daily = Recurrence::new("every day at midnight").unwrap();
+    let recur = Settlement::Recur { after: Delay::ZERO, recurrence: daily.clone(), reason: because("it is over") };
     assert_eq!(settle(&*q, &jobs, first.receipt, recur.clone()).await, Settled::Done);
     let info = q.get(&jobs, &first.id).await.unwrap().unwrap();
+    assert_eq!(info.reason, because("it is over"));
     assert_eq!((info.expires_in, info.recurrence.as_ref(), info.key), (None, Some(&daily), key("k")));
     let behind = one(&*q, &jobs).await;
     assert_eq!(behind.payload.as_bytes(), b"behind", "its key was free in between");

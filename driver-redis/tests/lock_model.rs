@@ -26,13 +26,13 @@ mod state;
 
 use std::time::Instant;
 
-use common::model::{number, shortened};
 use common::mutate::{Fate, fate, survivors};
 use common::server_with;
 use common::wire::Edit;
 use faults::SEEDED;
 use lab::{Bench, Wrong};
 use script::{Move, Script};
+use tenure_models::{number, shortened};
 use tenure_testkit::{RedisOptions, RedisServer};
 
 /// The shortest part of a script that fails, and how.

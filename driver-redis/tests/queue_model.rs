@@ -11,27 +11,23 @@
 #![allow(clippy::print_stdout, reason = "figures, and the operations that fail, are for people")]
 
 mod common;
-#[path = "queue_model/draw.rs"]
-mod draw;
 #[path = "queue_model/faults.rs"]
 mod faults;
 #[path = "queue_model/lab.rs"]
 mod lab;
-#[path = "queue_model/side.rs"]
-mod side;
 #[path = "queue_model/state.rs"]
 mod state;
 
 use std::time::{Duration, Instant};
 
-use common::model::{number, shortened};
 use common::mutate::{Fate, fate, survivors};
 use common::server_with;
 use common::wire::Edit;
-use draw::Op;
 use faults::SEEDED;
-use lab::{Bench, Move, Wrong};
+use lab::Bench;
 use tenure_core::driver::Settlement;
+use tenure_models::queue::{self, Move, Op, Wrong};
+use tenure_models::{number, shortened};
 use tenure_testkit::{RedisOptions, RedisServer};
 
 /// The files of the queue's scripts.
@@ -115,19 +111,19 @@ fn seeds_that_once_differed_agree() {
 fn a_dead_letter_that_is_removed_or_comes_back_lets_no_other_go() {
     let server = server_with(RedisOptions::new().movable_clock());
     let mut bench = Bench::at(&server, None);
-    let (long, short) = (draw::lease(3), draw::lease(1));
+    let (long, short) = (queue::lease(3), queue::lease(1));
     let dead = Settlement::Dead { reason: None };
-    for gone in [Op::DeadPurge(1), Op::RedriveOldest(1, draw::delay(5))] {
+    for gone in [Op::DeadPurge(1), Op::RedriveOldest(1, queue::delay(5))] {
         let ops = [
-            Op::Push(vec![draw::keyed(None)]),
+            Op::Push(vec![queue::keyed(None)]),
             Op::Receive(vec![], 1, long),
             Op::Settle(vec![(0, dead.clone())]),
-            Op::Push(vec![draw::keyed(None), draw::keyed(None), draw::keyed(Some(draw::delay(1)))]),
+            Op::Push(vec![queue::keyed(None), queue::keyed(None), queue::keyed(Some(queue::delay(1)))]),
             Op::Receive(vec![], 3, short),
             Op::Settle(vec![(1, Settlement::Ack)]),
             gone,
             Op::Receive(vec![], 1, long),
-            Op::Pass(draw::UNIT * 2),
+            Op::Pass(queue::UNIT * 2),
             Op::Receive(vec![], 1, long),
         ];
         let moves = ops.map(|op| Move { after: Duration::from_millis(1), op });

@@ -3,8 +3,8 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
-use super::model::number;
 use super::wire::Edit;
+use tenure_models::number;
 
 /// A mistake that was put into one file of the scripts.
 pub(crate) struct Mutant {

@@ -9,12 +9,12 @@ use tenure_redis_support::{ClientId, Keyspace, RedisLocks, WakeLink};
 use tenure_testkit::{RedisServer, RespClient};
 use tokio::runtime::{Builder, Runtime};
 
-use crate::common::model::Grow;
 use crate::common::name;
 use crate::common::wire::{Delifeq, Edit, Wire};
 use crate::script::{CLIENTS, Cast, DEAF, LOCK, MOST_WAITERS, Script, Setup, Step, Then};
 use crate::side::{Client, Said, Side};
 use crate::state::State;
+use tenure_models::Grow;
 
 /// What every second is longer by, so that nothing ends at the very moment at which somebody looks.
 const LONGER: Duration = Duration::from_millis(5);

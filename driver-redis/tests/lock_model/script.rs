@@ -7,8 +7,8 @@ use tenure_core::{FenceFloor, Label, OwnerId, OwnerToken};
 use tenure_redis::RedisSettings;
 use tenure_redis_support::{FenceScope, Fences};
 
-use crate::common::model::Rng;
 use crate::common::name;
+use tenure_models::Rng;
 
 pub(crate) const LOCK: &str = "m";
 pub(crate) const CLIENTS: usize = 4;

@@ -11,9 +11,9 @@ use tenure_core::driver::{
 };
 use tenure_core::{FencingToken, Result};
 
-use crate::common::model::Grow;
 use crate::common::name;
 use crate::script::{Cast, LOCK, Step, seconds};
+use tenure_models::Grow;
 
 /// What a step came to: words that are the same on both sides, and spans that are the same but for a rounding.
 #[derive(Clone, Debug, Default)]

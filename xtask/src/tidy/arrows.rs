@@ -22,6 +22,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("tenure-postgres", &["tenure-core"]),
     ("tenure-conformance", &["tenure-core"]),
     ("tenure-testkit", &[]),
+    ("tenure-models", &["tenure-core", "tenure-memory"]),
     (
         "tenure",
         &[

@@ -1,25 +1,30 @@
-//! What the models of scripts share: random numbers, how many steps to take, and how a failing script is shortened.
+//! Random numbers, how many steps to take, and how a failing script is shortened.
 
 /// What the models draw with.
-pub(crate) struct Rng(fastrand::Rng);
+#[derive(Debug)]
+pub struct Rng(fastrand::Rng);
 
 impl Rng {
-    pub(crate) fn new(seed: u64) -> Self {
+    /// The numbers of a seed.
+    #[must_use]
+    pub fn new(seed: u64) -> Self {
         Self(fastrand::Rng::with_seed(seed))
     }
 
-    pub(crate) fn below(&mut self, end: u64) -> u64 {
+    /// A number below `end`, which is not zero.
+    pub fn below(&mut self, end: u64) -> u64 {
         self.0.u64(..end)
     }
 
-    pub(crate) fn one_of<T: Copy>(&mut self, all: &[T]) -> T {
+    /// One of these.
+    pub fn one_of<T: Copy>(&mut self, all: &[T]) -> T {
         all[self.0.usize(..all.len())]
     }
 }
 
 /// How fences go on after everything was lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Grow {
+pub enum Grow {
     /// Beyond those before: the clock tells where.
     On,
     /// The same may come again.
@@ -27,13 +32,14 @@ pub(crate) enum Grow {
 }
 
 /// A number from the environment, for runs that take longer than CI has time for.
-pub(crate) fn number(variable: &str, default: u64) -> u64 {
+#[must_use]
+pub fn number(variable: &str, default: u64) -> u64 {
     std::env::var(variable).ok().map_or(default, |text| text.parse().expect("a number"))
 }
 
 /// The shortest part of `steps` that still fails and lacks no step that could go: halves are left out first, single steps
 /// last.
-pub(crate) fn shortened<T: Clone>(steps: &[T], mut fails: impl FnMut(&[T]) -> bool) -> Vec<T> {
+pub fn shortened<T: Clone>(steps: &[T], mut fails: impl FnMut(&[T]) -> bool) -> Vec<T> {
     let mut kept = steps.to_vec();
     let mut chunk = kept.len().div_ceil(2).max(1);
     loop {

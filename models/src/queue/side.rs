@@ -11,26 +11,29 @@ use tenure_core::driver::{
 };
 use tenure_core::queue::{MessageId, QueueName};
 
-use crate::common::model::Grow;
-use crate::draw::{Op, Target};
+use super::draw::{Op, Target};
+use crate::Grow;
 
-/// One of the two backends.
-pub(crate) struct Side {
-    pub(crate) queues: Arc<dyn DelayQueue>,
+/// A queue of one of the two backends, and what was heard of it.
+#[derive(Debug)]
+pub struct Side {
+    queues: Arc<dyn DelayQueue>,
     /// What this backend calls the messages, in the order of their pushes.
-    pub(crate) ids: Vec<MessageId>,
-    pub(crate) receipts: Vec<Receipt>,
+    pub(super) ids: Vec<MessageId>,
+    pub(super) receipts: Vec<Receipt>,
     letters: Vec<DeadPlace>,
     fence: u64,
 }
 
 impl Side {
-    pub(crate) fn new(queues: Arc<dyn DelayQueue>) -> Self {
+    /// A queue that is empty.
+    #[must_use]
+    pub fn new(queues: Arc<dyn DelayQueue>) -> Self {
         Self { queues, ids: vec![], receipts: vec![], letters: vec![], fence: 0 }
     }
 
     /// Everything was lost. Only where the clock tells them, fences go on beyond those before.
-    pub(crate) fn forget(&mut self, fences: Grow) {
+    pub fn forget(&mut self, fences: Grow) {
         let fence = if fences == Grow::On { self.fence } else { 0 };
         *self = Self { fence, ..Self::new(Arc::clone(&self.queues)) };
     }
@@ -105,8 +108,14 @@ fn target(side: &Side, target: &Target) -> MessageId {
     }
 }
 
+/// How the two answers differ, if they do.
+#[must_use]
+pub fn difference(op: &Op, answer: &str, expected: &str) -> Option<String> {
+    (answer != expected).then(|| format!("{op:?}\n  is answered {answer}\n  in memory   {expected}"))
+}
+
 /// What an operation came to, in words that are the same on both sides.
-pub(crate) async fn apply(side: &mut Side, jobs: &QueueName, op: &Op) -> String {
+pub async fn apply(side: &mut Side, jobs: &QueueName, op: &Op) -> String {
     done(side, jobs, op).await.unwrap_or_else(|error| format!("refused: {:?}", error.kind()))
 }
 

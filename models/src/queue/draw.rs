@@ -6,23 +6,40 @@ use tenure_core::LockName;
 use tenure_core::driver::{Attempts, Delay, Due, IfKnown, Lease, Listed, NamedId, NewMessage, Payload, Settlement};
 use tenure_core::queue::{ConcurrencyKey, MessageId, QueueLimits, Rate, Reason, Recurrence};
 
-use crate::common::model::Rng;
-use crate::side::Side;
+use super::memory::lock;
+use super::script::Move;
+use super::side::Side;
+use crate::Rng;
 
-pub(crate) const UNIT: Duration = Duration::from_secs(1_000);
+/// Of what times are multiples, but for a few microseconds.
+pub const UNIT: Duration = Duration::from_secs(1_000);
 /// Keeps the ends of leases away from due times: at the same microsecond, Redis puts what waits before what was leased.
 const LEASES_APART: Duration = Duration::from_secs(250);
 
-pub(crate) fn delay(units: u32) -> Delay {
+/// So many of them.
+///
+/// # Panics
+/// Where that is longer than a delay can be.
+#[must_use]
+pub fn delay(units: u32) -> Delay {
     Delay::new(UNIT * units).unwrap()
 }
 
-pub(crate) fn lease(units: u32) -> Lease {
+/// A lease of a little more than so many of them.
+///
+/// # Panics
+/// Where that is longer than a lease can be.
+#[must_use]
+pub fn lease(units: u32) -> Lease {
     Lease::new(UNIT * units + LEASES_APART).unwrap()
 }
 
 /// A message of one key, due at once.
-pub(crate) fn keyed(ttl: Option<Delay>) -> NewMessage {
+///
+/// # Panics
+/// Never.
+#[must_use]
+pub fn keyed(ttl: Option<Delay>) -> NewMessage {
     let key = ConcurrencyKey::new("a").unwrap();
     NewMessage::new(Payload::new(*b"message").unwrap()).with_key(Some(key)).with_ttl(ttl)
 }
@@ -64,7 +81,11 @@ impl Rng {
 
 /// One operation, by numbers that mean the same for both sides.
 #[derive(Clone, Debug)]
-pub(crate) enum Op {
+#[allow(
+    missing_docs,
+    reason = "each is a method of the trait, with its parameters; a number says which receipt is meant"
+)]
+pub enum Op {
     Push(Vec<NewMessage>),
     Receive(Vec<(usize, Settlement)>, usize, Lease),
     Settle(Vec<(usize, Settlement)>),
@@ -89,22 +110,36 @@ pub(crate) enum Op {
     Pass(Duration),
 }
 
+/// Which message is meant.
 #[derive(Clone, Debug)]
-pub(crate) enum Target {
+pub enum Target {
+    /// By when it was pushed.
     Index(usize),
+    /// By its caller's id.
     Named(MessageId),
 }
 
 /// What is drawn from.
-pub(crate) struct Draw {
-    pub(crate) rng: Rng,
-    pub(crate) lock: LockName,
-    pub(crate) pushed: u64,
+#[derive(Debug)]
+pub struct Draw {
+    rng: Rng,
+    lock: LockName,
+    pushed: u64,
     /// Whether anything was pushed, and delivered.
-    pub(crate) known: (bool, bool),
+    known: (bool, bool),
 }
 
 impl Draw {
+    pub(super) fn new(seed: u64) -> Self {
+        Self { rng: Rng::new(seed), lock: lock(), pushed: 0, known: (false, false) }
+    }
+
+    /// An operation, after a short time.
+    pub(super) fn next(&mut self, side: &Side) -> Move {
+        let after = Duration::from_micros(self.rng.one_of(&[1, 7, 100, 1_000]));
+        Move { after, op: self.op(side) }
+    }
+
     fn message(&mut self) -> NewMessage {
         let rng = &mut self.rng;
         self.pushed += 1;
@@ -158,7 +193,7 @@ impl Draw {
         }
     }
 
-    pub(crate) fn op(&mut self, side: &Side) -> Op {
+    fn op(&mut self, side: &Side) -> Op {
         self.known = (!side.ids.is_empty(), !side.receipts.is_empty());
         if self.rng.below(8) == 0 {
             return Op::Pass(UNIT * (1 + self.rng.below(2) as u32));

@@ -1,0 +1,60 @@
+use std::sync::Arc;
+
+use tenure_core::driver::{AcquireRequest, Acquisition, Backend, DistributedLock, Hold, Ttl};
+use tenure_core::{LockName, OwnerToken};
+use tenure_memory::MemoryDriver;
+
+use super::side::Side;
+
+/// How many dead letters there may be.
+pub const DEAD_LETTERS: u64 = 6;
+
+/// The lock that messages are parked behind.
+///
+/// # Panics
+/// Never.
+#[must_use]
+pub fn lock() -> LockName {
+    LockName::new("lock").unwrap()
+}
+
+/// The store in memory, and the lock there, which nobody gives back: what is parked behind it waits as long as it may.
+#[derive(Debug)]
+pub struct InMemory {
+    store: MemoryDriver,
+    token: OwnerToken,
+}
+
+impl InMemory {
+    /// An empty one.
+    pub async fn new() -> Self {
+        let store = MemoryDriver::builder().max_dead_letters(DEAD_LETTERS).build().unwrap();
+        let held = Self { store, token: OwnerToken::random() };
+        held.take().await;
+        held
+    }
+
+    async fn take(&self) {
+        let (token, ttl) = (self.token, Ttl::new(Ttl::MAX).unwrap());
+        let request = AcquireRequest::new(lock(), token, ttl);
+        assert!(matches!(self.store.acquire(&request).await, Ok(Acquisition::Granted(_))));
+    }
+
+    /// Keeps the lock, now that time has passed.
+    pub async fn renew(&self) {
+        let hold = Hold::new(lock(), self.token);
+        DistributedLock::renew(&self.store, Ttl::new(Ttl::MAX).unwrap(), &[hold]).await.remove(0).unwrap();
+    }
+
+    /// Forgets everything but the lock.
+    pub async fn forget(&self) {
+        self.store.faults().restart_empty();
+        self.take().await;
+    }
+
+    /// The queue.
+    #[must_use]
+    pub fn side(&self) -> Side {
+        Side::new(Arc::clone(Backend::from(self.store.clone()).queue().unwrap()))
+    }
+}

@@ -1,4 +1,4 @@
-//! The operations, and how they are drawn.
+//! How operations are drawn.
 
 use std::time::Duration;
 
@@ -6,42 +6,43 @@ use tenure_core::LockName;
 use tenure_core::driver::{Attempts, Delay, Due, IfKnown, Lease, Listed, NamedId, NewMessage, Payload, Settlement};
 use tenure_core::queue::{ConcurrencyKey, MessageId, QueueLimits, Rate, Reason, Recurrence};
 
-use super::memory::lock;
-use super::script::Move;
+use super::op::{Move, Op, Target, UNIT, delay, lease, lock};
 use super::side::Side;
 use crate::Rng;
 
-/// Of what times are multiples, but for a few microseconds.
-pub const UNIT: Duration = Duration::from_secs(1_000);
-/// Keeps the ends of leases away from due times: at the same microsecond, Redis puts what waits before what was leased.
-const LEASES_APART: Duration = Duration::from_secs(250);
+/// How long one script is.
+const STEPS: usize = 400;
 
-/// So many of them.
-///
-/// # Panics
-/// Where that is longer than a delay can be.
-#[must_use]
-pub fn delay(units: u32) -> Delay {
-    Delay::new(UNIT * units).unwrap()
+/// Where operations come from.
+#[derive(Debug)]
+pub enum Source<'a> {
+    /// From a seed.
+    Drawn(Draw),
+    /// These.
+    Given(std::slice::Iter<'a, Move>),
 }
 
-/// A lease of a little more than so many of them.
-///
-/// # Panics
-/// Where that is longer than a lease can be.
-#[must_use]
-pub fn lease(units: u32) -> Lease {
-    Lease::new(UNIT * units + LEASES_APART).unwrap()
-}
+impl<'a> Source<'a> {
+    /// The operations of a seed.
+    #[must_use]
+    pub fn drawn(seed: u64) -> Self {
+        Self::Drawn(Draw::new(seed))
+    }
 
-/// A message of one key, due at once.
-///
-/// # Panics
-/// Never.
-#[must_use]
-pub fn keyed(ttl: Option<Delay>) -> NewMessage {
-    let key = ConcurrencyKey::new("a").unwrap();
-    NewMessage::new(Payload::new(*b"message").unwrap()).with_key(Some(key)).with_ttl(ttl)
+    /// These operations.
+    #[must_use]
+    pub fn given(moves: &'a [Move]) -> Self {
+        Self::Given(moves.iter())
+    }
+
+    /// The next one; `model` says what there is that it can be about.
+    pub fn next(&mut self, done: usize, model: &Side) -> Option<Move> {
+        match self {
+            Self::Drawn(_) if done == STEPS => None,
+            Self::Drawn(draw) => Some(draw.next(model)),
+            Self::Given(moves) => moves.next().cloned(),
+        }
+    }
 }
 
 /// What is drawn of the values of queues.
@@ -77,46 +78,6 @@ impl Rng {
     fn reason(&mut self) -> Option<Reason> {
         (self.below(2) == 0).then(|| Reason::new(["", "because"][self.below(2) as usize]).unwrap())
     }
-}
-
-/// One operation, by numbers that mean the same for both sides.
-#[derive(Clone, Debug)]
-#[allow(
-    missing_docs,
-    reason = "each is a method of the trait, with its parameters; a number says which receipt is meant"
-)]
-pub enum Op {
-    Push(Vec<NewMessage>),
-    Receive(Vec<(usize, Settlement)>, usize, Lease),
-    Settle(Vec<(usize, Settlement)>),
-    Extend(usize, Lease),
-    Cancel(Target),
-    Reschedule(Target, Delay),
-    Get(Target),
-    Stats,
-    Pause,
-    Resume,
-    Purge(usize),
-    List,
-    Messages(Listed, usize),
-    Limit(QueueLimits),
-    DeadList(Option<usize>, usize),
-    Redrive(Vec<Target>, Delay),
-    RedriveOldest(usize, Delay),
-    DeadPurge(usize),
-    /// The backend forgets everything.
-    Flush,
-    /// So much time passes, beside what passes before every operation.
-    Pass(Duration),
-}
-
-/// Which message is meant.
-#[derive(Clone, Debug)]
-pub enum Target {
-    /// By when it was pushed.
-    Index(usize),
-    /// By its caller's id.
-    Named(MessageId),
 }
 
 /// What is drawn from.

@@ -1,22 +1,16 @@
+//! The store in memory, and the lock that messages are parked behind.
+
 use std::sync::Arc;
 
+use tenure_core::OwnerToken;
 use tenure_core::driver::{AcquireRequest, Acquisition, Backend, DistributedLock, Hold, Ttl};
-use tenure_core::{LockName, OwnerToken};
 use tenure_memory::MemoryDriver;
 
+use super::op::lock;
 use super::side::Side;
 
 /// How many dead letters there may be.
 pub const DEAD_LETTERS: u64 = 6;
-
-/// The lock that messages are parked behind.
-///
-/// # Panics
-/// Never.
-#[must_use]
-pub fn lock() -> LockName {
-    LockName::new("lock").unwrap()
-}
 
 /// The store in memory, and the lock there, which nobody gives back: what is parked behind it waits as long as it may.
 #[derive(Debug)]

@@ -2,10 +2,10 @@
 
 mod draw;
 mod memory;
-mod script;
+mod op;
 mod side;
 
-pub use draw::{Draw, Op, Target, UNIT, delay, keyed, lease};
-pub use memory::{DEAD_LETTERS, InMemory, lock};
-pub use script::{Move, Source, Wrong};
+pub use draw::{Draw, Source};
+pub use memory::{DEAD_LETTERS, InMemory};
+pub use op::{Move, Op, Target, UNIT, Wrong, delay, keyed, lease, lock};
 pub use side::{Side, apply, difference};

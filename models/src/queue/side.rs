@@ -11,7 +11,7 @@ use tenure_core::driver::{
 };
 use tenure_core::queue::{MessageId, QueueName};
 
-use super::draw::{Op, Target};
+use super::op::{Op, Target};
 use crate::Grow;
 
 /// A queue of one of the two backends, and what was heard of it.

@@ -20,6 +20,12 @@ impl Clock {
         self.latest.fetch_max(now, Ordering::AcqRel).max(now)
     }
 
+    /// Time stands still at `now`, if that is later than it is.
+    #[cfg(test)]
+    pub(super) fn stands_at(&self, now: Micros) {
+        self.latest.fetch_max(now, Ordering::AcqRel);
+    }
+
     /// The first of so many numbers, greater than all before them: near the time in microseconds.
     pub(crate) fn numbers(&self, count: usize) -> u64 {
         let (now, count) = (self.now(), count as u64);

@@ -36,6 +36,8 @@ mod keys;
 mod limits;
 mod line;
 mod list;
+#[cfg(test)]
+mod model;
 mod operate;
 #[cfg(test)]
 mod properties;

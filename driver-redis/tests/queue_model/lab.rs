@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tenure_core::queue::QueueName;
 use tenure_models::Grow;
-use tenure_models::queue::{DEAD_LETTERS, InMemory, Move, Op, Side, Source, Wrong, apply, difference};
+use tenure_models::queue::{InMemory, Move, Op, Side, Source, Wrong, apply, difference};
 use tenure_redis::RedisSettings;
 use tenure_redis_support::{ClientId, Keyspace, RedisLocks, WakeLink};
 use tenure_testkit::{RedisServer, RespClient};
@@ -14,6 +14,8 @@ use tokio::runtime::{Builder, Runtime};
 use crate::common::queue::queue;
 use crate::common::wire::{Edit, Wire};
 use crate::state;
+
+const DEAD_LETTERS: u64 = 6;
 
 pub(crate) struct Bench<'a> {
     runtime: Runtime,
@@ -55,7 +57,7 @@ impl<'a> Bench<'a> {
         };
         runtime.block_on(async {
             pass(Duration::from_secs(1)).await;
-            let (jobs, held) = (queue("jobs"), InMemory::new().await);
+            let (jobs, held) = (queue("jobs"), InMemory::new(DEAD_LETTERS).await);
             let (mut real, mut model) = (Side::new(Arc::clone(redis) as _), held.side());
             let (mut moves, mut counters) = (Vec::new(), [0; 2]);
             while let Some(one) = source.next(moves.len(), &model) {

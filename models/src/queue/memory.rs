@@ -9,9 +9,6 @@ use tenure_memory::MemoryDriver;
 use super::op::lock;
 use super::side::Side;
 
-/// How many dead letters there may be.
-pub const DEAD_LETTERS: u64 = 6;
-
 /// The store in memory, and the lock there, which nobody gives back: what is parked behind it waits as long as it may.
 #[derive(Debug)]
 pub struct InMemory {
@@ -20,9 +17,9 @@ pub struct InMemory {
 }
 
 impl InMemory {
-    /// An empty one.
-    pub async fn new() -> Self {
-        let store = MemoryDriver::builder().max_dead_letters(DEAD_LETTERS).build().unwrap();
+    /// An empty one, with room for so many dead letters.
+    pub async fn new(dead_letters: u64) -> Self {
+        let store = MemoryDriver::builder().max_dead_letters(dead_letters).build().unwrap();
         let held = Self { store, token: OwnerToken::random() };
         held.take().await;
         held

@@ -6,6 +6,6 @@ mod op;
 mod side;
 
 pub use draw::{Draw, Source};
-pub use memory::{DEAD_LETTERS, InMemory};
+pub use memory::InMemory;
 pub use op::{Move, Op, Target, UNIT, Wrong, delay, keyed, lease, lock};
-pub use side::{Side, apply, difference};
+pub use side::{Side, apply, apply_fully, difference};

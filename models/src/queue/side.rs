@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use tenure_core::Result;
 use tenure_core::driver::{
-    DeadPlace, DeadSelection, DelayQueue, DelayQueueExt as _, Exchanged, Extension, Listed, MessageInfo, Next, Pushed,
-    RawDelivery, Receipt, ReceiveRequest, Received, Settle, Settlement,
+    DeadPlace, DeadSelection, DelayQueue, DelayQueueExt as _, Exchanged, Extension, Healed, Listed, MessageInfo, Next,
+    Pushed, RawDelivery, Receipt, ReceiveRequest, Received, Settle, Settlement,
 };
 use tenure_core::queue::{MessageId, QueueName};
 
@@ -57,10 +57,34 @@ impl Side {
         format!("{told:?} {} {:?}", next(received.next), received.healed)
     }
 
+    /// What comes until nothing more does, in any order, and all that is healed on the way; and when to ask again.
+    async fn all(&mut self, request: &ReceiveRequest, mut received: Received) -> Result<(String, Next)> {
+        let (mut told, mut healed) = (Vec::new(), Healed::default());
+        loop {
+            told.extend(received.deliveries.iter().map(|delivery| (self.told(delivery), delivery.receipt)));
+            let Healed { expired, dead, postponed, orphans, .. } = received.healed;
+            healed.expired += expired;
+            healed.dead += dead;
+            healed.postponed += postponed;
+            healed.orphans += orphans;
+            if received.deliveries.len() < request.max && received.next != Next::Now {
+                told.sort_by(|(one, _), (other, _)| one.cmp(other));
+                let (told, receipts): (Vec<String>, Vec<Receipt>) = told.into_iter().unzip();
+                self.receipts.extend(receipts);
+                return Ok((format!("{told:?} {healed:?}"), received.next));
+            }
+            received = self.queues.receive(request).await?;
+        }
+    }
+
     fn delivery(&mut self, delivery: &RawDelivery) -> String {
+        self.receipts.push(delivery.receipt);
+        self.told(delivery)
+    }
+
+    fn told(&mut self, delivery: &RawDelivery) -> String {
         let falls = if delivery.fence.get() > self.fence { "" } else { " with a fence that falls" };
         self.fence = delivery.fence.get();
-        self.receipts.push(delivery.receipt);
         let RawDelivery { attempt, attempts, cause, key, lock, payload, reason, recurrence, .. } = delivery;
         let (late, age) = (round(delivery.late), age(delivery.age));
         let id = self.index(&delivery.id);
@@ -116,7 +140,28 @@ pub fn difference(op: &Op, answer: &str, expected: &str) -> Option<String> {
 
 /// What an operation came to, in words that are the same on both sides.
 pub async fn apply(side: &mut Side, jobs: &QueueName, op: &Op) -> String {
-    done(side, jobs, op).await.unwrap_or_else(|error| format!("refused: {:?}", error.kind()))
+    told_of(done(side, jobs, op).await)
+}
+
+/// The same, for a backend that sees to more or to less when it has handed out all that was asked for: it is asked until it
+/// hands out no more, and what comes is told in any order. Also when it is to be asked again.
+pub async fn apply_fully(side: &mut Side, jobs: &QueueName, op: &Op) -> (String, Option<Next>) {
+    let Op::Receive(list, max, lease) = op else { return (apply(side, jobs, op).await, None) };
+    let (queues, request) = (Arc::clone(&side.queues), ReceiveRequest::new(jobs.clone(), *max, *lease));
+    let settles = settles(side, list);
+    let answer = async {
+        let Exchanged { settled, received, .. } = queues.exchange(&settles, &request).await?;
+        let (told, next) = side.all(&request, received).await?;
+        Ok((format!("{settled:?} {told}"), next))
+    };
+    match answer.await {
+        Ok((told, next)) => (told, Some(next)),
+        Err(error) => (told_of(Err(error)), None),
+    }
+}
+
+fn told_of(answer: Result<String>) -> String {
+    answer.unwrap_or_else(|error| format!("refused: {:?}", error.kind()))
 }
 
 fn told(answer: impl Debug) -> String {

@@ -356,3 +356,18 @@ impl ReentrantLock for CountedReentry {
         answer.map_err(|error| error.during(self.locks.driver(), "abandon", &hold.name))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_owner_that_somebody_else_looks_at_is_not_forgotten() {
+        let (owners, key) = (ProcessOwners::default(), (LockName::new("a").unwrap(), OwnerId::new()));
+        let (cell, other) = (owners.cell(&key), owners.cell(&key));
+        owners.tidy(&key, cell);
+        assert!(Arc::ptr_eq(&owners.cell(&key), &other), "both take turns");
+        owners.tidy(&key, other);
+        assert!(locked(&owners.cells).is_empty());
+    }
+}

@@ -179,6 +179,24 @@ mod tombstones_tests {
         tokio::time::advance(Tombstones::LIFE / 2).await;
         assert!(!buried.hold(&token) && buried.order.is_empty());
     }
+
+    #[tokio::test(start_paused = true)]
+    async fn those_that_were_buried_again_do_not_keep_others_from_being_forgotten() {
+        let (mut buried, tokens) = (Tombstones::default(), [(); 3].map(|()| OwnerToken::random()));
+        let known = |buried: &mut Tombstones| tokens.map(|token| buried.hold(&token));
+        for token in tokens {
+            buried.bury(token);
+            tokio::time::advance(Tombstones::LIFE / 6).await;
+        }
+        buried.bury(tokens[0]); // now at 3/6, the others at 1/6 and 2/6
+        tokio::time::advance(Tombstones::LIFE * 7 / 12).await;
+        assert_eq!(known(&mut buried), [true, true, true], "13/12 have passed since the first");
+        tokio::time::advance(Tombstones::LIFE / 6).await;
+        assert_eq!(known(&mut buried), [true, false, true]);
+        assert_eq!(buried.order.len(), 2);
+        tokio::time::advance(Tombstones::LIFE / 6).await;
+        assert_eq!((known(&mut buried), buried.order.len()), ([true, false, false], 1));
+    }
 }
 
 #[cfg(test)]
@@ -200,6 +218,7 @@ mod credible_tests {
         let both = CredibleFences::at(now).or(CredibleFences::at(5));
         assert_eq!(both, credible);
         assert!(CredibleFences::now().contain(fence(now)) && !CredibleFences::now().contain(fence(u64::MAX)));
+        assert_eq!(credible.greatest(), now + day);
     }
 }
 

@@ -416,6 +416,22 @@ mod tests {
         assert_eq!((all.truth("b").unwrap(), all.truth("none").unwrap()), (Some(true), None));
         let text = all.finish().unwrap_err().to_string();
         assert!(text.contains("\"other\"; known are b, ms, n, none, t, w") && !text.contains("s3cret"), "{text}");
+        let text = url("a://h/?first=1&second=2").finish().unwrap_err().to_string();
+        assert!(text.contains("\"first\""), "{text}");
+    }
+
+    #[test]
+    fn an_at_sign_behind_hosts_is_refused_and_in_the_path_of_a_file_it_is_none() {
+        assert!(BackendUrl::parse("a://host/x@y").is_err());
+        assert_eq!(url("a:/x@y").path, "/x@y");
+        assert_eq!(url("a:///x@y").path, "/x@y");
+    }
+
+    #[test]
+    fn hosts_are_taken_apart() {
+        for (text, expected) in [("[::1]", ("::1", 5)), ("[::1]:7", ("::1", 7)), ("h", ("h", 5)), ("h:7", ("h", 7))] {
+            assert_eq!(host_and_port(text, 5).unwrap(), (expected.0.to_owned(), expected.1), "{text}");
+        }
     }
 
     /// Whatever was not encoded in a password, no part of it is repeated.
@@ -506,6 +522,11 @@ mod small_file_tests {
         let path = file.display().to_string();
         std::fs::write(&file, "pem").unwrap();
         assert_eq!(read_small_file("ca", &path).unwrap(), b"pem");
+        let mut named = BackendUrl::parse(&format!("a://h/?ca={path}")).unwrap();
+        assert_eq!(named.file_of("ca").unwrap().as_deref(), Some(&b"pem"[..]));
+        assert_eq!(named.file_of("cert").unwrap(), None);
+        std::fs::File::create(&file).unwrap().set_len(LARGEST).unwrap();
+        assert_eq!(read_small_file("ca", &path).unwrap().len() as u64, LARGEST);
         std::fs::File::create(&file).unwrap().set_len(LARGEST + 1).unwrap();
         for (path, word) in [(&*path, "bytes"), ("/dev/zero", "no regular file"), ("/", "no regular file")] {
             let error = read_small_file("ca", path).unwrap_err();

@@ -9,8 +9,9 @@ use tenure_core::driver::{
     ReentrantHold, ReentrantLock, Renewed, Ttl,
 };
 use tenure_core::{ErrorKind, FenceFloor, FencingToken, LockName, OwnerId, OwnerToken, Result};
-use tenure_memory::MemoryDriver;
-use tenure_memory::Operation;
+use tenure_memory::{MemoryDriver, Operation};
+
+use crate::stage::{Stage, Step};
 
 /// Draws the same for the same seed.
 struct Draw(u64);
@@ -286,6 +287,7 @@ async fn who_is_outside_is_forgotten() {
     plain[1].acquire(&AcquireRequest::new(name(0), held.token, ttl(5_000))).await.unwrap();
     let answer = counted[0].enter(&me, &request).await.unwrap();
     assert!(matches!(answer, Acquisition::Busy(_)), "{answer:?}");
+    assert_eq!(format!("{owners:?}").matches("Cell").count(), 0, "{owners:?}");
     let entry = ReentrantEntry::new(name(0), me, request.token);
     counted[0].exit(&entry).await.unwrap();
     assert_eq!(format!("{owners:?}").matches("Cell").count(), 0, "{owners:?}");
@@ -296,20 +298,84 @@ async fn who_is_outside_is_forgotten() {
     assert_eq!(format!("{owners:?}").matches("Cell").count(), 0, "{owners:?}");
 }
 
+/// Two drivers that note what they are asked, and owners that both count by.
+fn noted() -> ([Arc<Stage>; 2], [CountedReentry; 2], Arc<ProcessOwners>) {
+    let (stages, owners) = ([Arc::<Stage>::default(), Arc::default()], Arc::<ProcessOwners>::default());
+    let counted = [0, 1].map(|at: usize| CountedReentry::new(stages[at].clone(), Arc::clone(&owners)));
+    (stages, counted, owners)
+}
+
+async fn entered(counted: &CountedReentry, me: &OwnerId, which: usize) -> (AcquireRequest, ReentrantHold) {
+    let request = AcquireRequest::new(name(which), OwnerToken::random(), ttl(1_000));
+    let Acquisition::Granted(grant) = counted.enter(me, &request).await.unwrap() else { panic!("busy") };
+    (request, ReentrantHold::new(name(which), *me, grant.fence))
+}
+
 #[tokio::test(start_paused = true)]
-async fn a_hold_goes_by_another_driver_from_the_first_renewal_on_that_finds_its_own_closed() {
-    let both = Both::new();
-    let (me, request) = (both.people[0], AcquireRequest::new(name(0), OwnerToken::random(), ttl(1_000)));
-    let Acquisition::Granted(grant) = both.counted[0].enter(&me, &request).await.unwrap() else { panic!("busy") };
-    let hold = [ReentrantHold::new(name(0), me, grant.fence)];
-    DistributedLock::close(&*both.plain[0]).await;
-    let asked = || both.plain.iter().map(|driver| driver.faults().calls(Operation::Renew)).collect::<Vec<_>>();
-    let mut seen = Vec::new();
-    for _ in 0..3 {
-        let renewed = ReentrantLock::renew(&both.counted[1], ttl(1_000), &hold).await.remove(0).unwrap();
-        assert!(matches!(renewed, Renewed::Extended { .. }), "{renewed:?}");
-        seen.push(asked());
+async fn a_closed_driver_is_asked_once() {
+    for by_entry in [false, true] {
+        let (stages, counted, _owners) = noted();
+        let me = OwnerId::new();
+        let (_, hold) = entered(&counted[0], &me, 0).await;
+        stages[0].renew.lock().unwrap().extend([Step::Fail(ErrorKind::Closed); 3]);
+        for _ in 0..3 {
+            if by_entry {
+                entered(&counted[1], &me, 0).await;
+            } else {
+                ReentrantLock::renew(&counted[1], ttl(1_000), std::slice::from_ref(&hold)).await.remove(0).unwrap();
+            }
+        }
+        assert_eq!((stages[0].sent("renew").len(), stages[1].sent("renew").len()), (1, 3), "by entry: {by_entry}");
     }
-    assert_eq!(seen[0][0], seen[2][0], "the closed one is not asked again: {seen:?}");
-    assert!(seen[0][1] < seen[1][1] && seen[1][1] < seen[2][1], "{seen:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_driver_is_asked_once_for_all_the_holds_that_go_by_it() {
+    let (stages, counted, _owners) = noted();
+    let me = OwnerId::new();
+    let mut holds = Vec::new();
+    for (which, by) in [(0, 0), (1, 1)] {
+        holds.push(entered(&counted[by], &me, which).await.1);
+        holds.push(entered(&counted[by], &OwnerId::new(), which).await.1);
+    }
+    let answers = ReentrantLock::renew(&counted[0], ttl(1_000), &holds).await;
+    assert!(answers.iter().all(|answer| matches!(answer, Ok(Renewed::Extended { .. }))), "{answers:?}");
+    for stage in stages {
+        assert_eq!(*stage.batches.lock().unwrap(), [2]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_inner_entry_that_is_abandoned_is_refused_by_the_backend_as_well() {
+    let (stages, counted, owners) = noted();
+    let me = OwnerId::new();
+    let (_, hold) = entered(&counted[0], &me, 0).await;
+    let (inner, _) = entered(&counted[0], &me, 0).await;
+    assert_eq!((owners.inside(&name(0), hold.fence), owners.inside(&name(1), hold.fence)), (Some((me, 2)), None));
+    counted[0].abandon(&ReentrantEntry::new(name(0), me, inner.token)).await.unwrap();
+    assert_eq!(stages[0].sent("abandon"), [inner.token], "its request may still be on its way");
+    assert_eq!(owners.inside(&name(0), hold.fence), Some((me, 1)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_owner_enters_so_often_and_no_more() {
+    let (_stages, counted, owners) = noted();
+    let me = OwnerId::new();
+    for _ in 1..CountedReentry::MAX_DEPTH {
+        entered(&counted[0], &me, 0).await;
+    }
+    let (_, hold) = entered(&counted[0], &me, 0).await;
+    assert_eq!(owners.inside(&name(0), hold.fence), Some((me, CountedReentry::MAX_DEPTH)));
+    let request = AcquireRequest::new(name(0), OwnerToken::random(), ttl(1_000));
+    let error = counted[0].enter(&me, &request).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::LimitReached, "{error}");
+}
+
+#[tokio::test]
+async fn who_gives_the_same_name_shares_owners_for_as_long_as_one_of_them_lives() {
+    let (one, other) = (ProcessOwners::of("one space"), ProcessOwners::of("another space"));
+    for _ in 0..2 {
+        assert!(Arc::ptr_eq(&one, &ProcessOwners::of("one space")));
+        assert!(!Arc::ptr_eq(&one, &other));
+    }
 }

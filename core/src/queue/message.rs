@@ -224,18 +224,21 @@ impl Options {
     }
 
     fn named(&self, caps: &QueueCapabilities) -> Result<Option<NamedId>> {
-        let span = self.window.unwrap_or(DEFAULT_WINDOW);
-        let window = Delay::new(span).and_then(|window| caps.check_delay(window).map(|()| window)).map_err(|_| {
-            let text = format!("a dedup_window of {span:?} is longer than {:?}", caps.delay.min(Delay::MAX));
-            Error::new(ErrorKind::InvalidArgument, text)
-        })?;
         match &self.id {
-            Some(id) => Ok(Some(NamedId { id: MessageId::named(id)?, window })),
+            Some(id) => Ok(Some(NamedId { id: MessageId::named(id)?, window: checked_window(self.window, caps)? })),
             None if self.window.is_some() => refused("a dedup_window needs an id"),
             None if self.if_known == IfKnown::Replace => refused("replacing a message needs an id"),
             None => Ok(None),
         }
     }
+}
+
+fn checked_window(span: Option<Duration>, caps: &QueueCapabilities) -> Result<Delay> {
+    let span = span.unwrap_or(DEFAULT_WINDOW);
+    Delay::new(span).and_then(|window| caps.check_delay(window).map(|()| window)).map_err(|_| {
+        let text = format!("a dedup_window of {span:?} is longer than {:?}", caps.delay.min(Delay::MAX));
+        Error::new(ErrorKind::InvalidArgument, text)
+    })
 }
 
 fn checked_ttl(span: Duration, caps: &QueueCapabilities) -> Result<Delay> {

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 use futures_util::FutureExt as _;
 use futures_util::future::join_all;
 use tenure_core::ErrorKind;
-use tenure_core::driver::{DeadCause, MessageState, Pushed};
+use tenure_core::driver::{DeadCause, KeyedConcurrency, MessageState, Pushed};
 use tenure_core::queue::{Job, Message, MessageId, OrPark, Queue};
 use tenure_memory::Operation;
 use tokio::time::sleep;
@@ -315,6 +315,33 @@ async fn what_the_backend_cannot_keep_is_refused_unsent() {
         refused(delivery.extend(SECOND * 11).await.unwrap_err());
         delivery.ack().await.unwrap();
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_small_backend_does_not_keep_of_a_message_is_refused_unsent() {
+    let (stage, _, _, queue) = staged_with(|caps| {
+        (caps.payload, caps.delay, caps.keys) = (4, SECOND * 10, KeyedConcurrency::None);
+        caps.attempts = u32::MAX;
+    });
+    let refused = |error: tenure_core::Error, word: &str| {
+        assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error}");
+        assert!(error.message().contains(word), "{error}");
+    };
+    let (short, long) = ("1234".to_owned(), "12345".to_owned());
+    refused(queue.push(&long).await.unwrap_err(), "5 bytes");
+    refused(queue.push(&short).delay(SECOND * 11).await.unwrap_err(), "11s");
+    let keyed = queue.push(&short).concurrency_key("k").await.unwrap_err();
+    assert_eq!(keyed.kind(), ErrorKind::Unsupported, "{keyed}");
+    refused(queue.recurring("r").every(SECOND).ensure(&long).await.unwrap_err(), "5 bytes");
+    refused(queue.recurring("r").every(SECOND * 100).ensure(&short).await.unwrap_err(), "delay");
+    refused(queue.push(&short).id("a").await.unwrap_err(), "dedup_window of 3600s");
+    assert_eq!(pushed(&stage), Vec::<usize>::new());
+    queue.push(&short).delay(SECOND * 10).await.unwrap();
+    queue.push(&short).id("a").dedup_window(SECOND * 10).await.unwrap();
+    queue.recurring("r").every(SECOND).ensure(&short).await.unwrap();
+    let (stage, _, _, queue) = staged_with(|caps| caps.request_bytes = 10);
+    refused(queue.recurring("r").every(SECOND).ensure(&short).await.unwrap_err(), "takes 10");
+    assert_eq!(pushed(&stage), Vec::<usize>::new());
 }
 
 /// The hold that came with the message is that of another lock.

@@ -4,8 +4,8 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 use tenure_core::driver::{
-    Cancelled, DelayQueue as _, DelayQueueExt as _, Lease, MessageState, NewMessage, Payload, ReceiveRequest, Rest,
-    Settle, Settled, Settlement,
+    Cancelled, Delay, DelayQueue as _, DelayQueueExt as _, Lease, MessageState, NamedId, NewMessage, Payload,
+    ReceiveRequest, Rest, Settle, Settled, Settlement,
 };
 use tenure_core::queue::{
     Delivery, Ending, Ensured, Job, MessageId, Missed, OccurrenceEnd, Outcome, Queue, Recurrence, RetryPolicy, Text,
@@ -238,6 +238,17 @@ async fn a_recurrence_of_another_version_is_left_to_others() {
     let stats = queue.stats().await.unwrap();
     assert_eq!((stats.scheduled, stats.in_flight), (1, 0));
     assert_eq!(stage.dead_list(queue.name(), None, 1).await.unwrap().rest, Rest::None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_recurrence_of_another_version_is_replaced_by_who_ensures_its_own() {
+    let (stage, _, _, queue) = staged();
+    let recurrence = Some(Recurrence::new("2 when the cock crows").unwrap());
+    let message = NewMessage::new(Payload::new(text().into_bytes()).unwrap()).with_recurrence(recurrence);
+    let name = NamedId::new(id(), Delay::ZERO);
+    stage.push(queue.name(), &[message.with_id(Some(name))]).await.unwrap();
+    assert_eq!(ensure(&queue, MINUTE).await, Ensured::Replaced);
+    assert_eq!(ensure(&queue, MINUTE).await, Ensured::Unchanged);
 }
 
 #[tokio::test(start_paused = true)]

@@ -348,6 +348,22 @@ mod cron {
             }
             assert_eq!(Cron::new("0 0 30 2 *", "UTC").unwrap().next(0), None);
         }
+
+        #[test]
+        fn the_next_time_is_later_than_the_last_one_also_by_a_clock_that_is_behind() {
+            let (hour, minutely) = (3_600_000, Cron::new("* * * * *", "UTC").unwrap());
+            let schedule = super::super::Schedule::Cron(Box::new(minutely));
+            assert_eq!(schedule.next(hour, hour - 60_000), Some(hour + 60_000));
+            assert_eq!(schedule.next(hour - 60_000, hour), Some(hour + 60_000));
+        }
+
+        #[test]
+        fn schedules_are_the_same_by_pattern_and_zone() {
+            let cron = |pattern, zone| Cron::new(pattern, zone).unwrap();
+            let one = cron("0 3 * * *", "UTC");
+            assert!(one == cron("0 3 * * *", "UTC"));
+            assert!(one != cron("1 3 * * *", "UTC") && one != cron("0 3 * * *", "Europe/Berlin"));
+        }
     }
 }
 
@@ -426,6 +442,29 @@ mod plan_tests {
         for (nominal, passed_over) in [(0, true), (u64::MAX, false)] {
             let occurrence = Occurrence::read(&plan.recurrence(nominal).unwrap(), day).unwrap();
             assert_eq!(occurrence.passed_over(&raw).is_some(), passed_over, "{nominal}");
+        }
+        // Missed it is from the moment on at which the next one should have come.
+        for (received, passed_over) in [(60_000, true), (59_999, false)] {
+            let occurrence = Occurrence { plan: plan.clone(), nominal: 0, received, longest: day };
+            assert_eq!(occurrence.passed_over(&raw).is_some(), passed_over, "{received}");
+        }
+    }
+
+    #[test]
+    fn one_that_has_no_attempts_left_keeps_the_reason_of_its_last_failure_unless_it_crashed() {
+        let schedule = Schedule::every(Duration::from_secs(60)).unwrap();
+        let plan = Plan { schedule, attempts: Attempts::new(1).unwrap(), missed: Missed::RunOnce };
+        let occurrence = Occurrence { plan, nominal: 0, received: 0, longest: Duration::from_secs(86_400) };
+        let (payload, fence) = (Payload::new(Vec::new()).unwrap(), FencingToken::new(1).unwrap());
+        let failed = Reason::new("no disk").unwrap();
+        let raw = RawDelivery::new(MessageId::named("a").unwrap(), payload, fence, Receipt::new([1, 1, 0]))
+            .with_attempt(2)
+            .with_reason(Some(failed.clone()));
+        for (cause, expected) in [(Cause::Retried, failed), (Cause::LeaseExpired, Reason::lease_ended())] {
+            let Some(Settlement::Recur { reason, .. }) = occurrence.passed_over(&raw.clone().with_cause(cause)) else {
+                panic!("it is handled");
+            };
+            assert_eq!(reason, Some(expected));
         }
     }
 }

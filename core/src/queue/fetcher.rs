@@ -471,9 +471,6 @@ impl InFlight {
             meters.buried();
         }
         telemetry::settled(&self.fetcher.remote.name, &self.raw.id, self.raw.attempt, how, settled);
-        if settled == Settled::Stale {
-            self.set_stale();
-        }
         Ok(settled)
     }
 

@@ -8,6 +8,7 @@ mod outages;
 mod panics;
 mod parking;
 mod push;
+mod receivers;
 mod recurring;
 mod stage;
 mod task;

@@ -498,3 +498,73 @@ async fn who_won_alone_is_lined_up_behind_by_nobody() {
     assert_eq!(stage.sent("acquire").len(), asked + 1, "whoever comes next asks at once");
     drop(alone);
 }
+
+/// The task that won for all asks for nothing while that lease goes from one to the next, and again as soon as it serves nobody more.
+#[tokio::test(start_paused = true)]
+async fn who_waits_for_all_asks_when_the_last_has_the_lease_that_it_may_serve() {
+    let stage = Stage {
+        acquire: steps([Step::Grant, Step::Busy, Step::Busy, Step::Grant, Step::Busy]),
+        range: RANGE,
+        ..Stage::default()
+    };
+    let (stage, client) = stage.client_with(|builder| builder.holders_per_grant(3));
+    let first = lock(&client).acquire().await.unwrap();
+    let [second, third, fourth, _fifth] = waiters(&client).await;
+    sleep(Duration::from_millis(11)).await;
+    first.release().await.unwrap();
+    stage.wakes.wake(&stage.sent("acquire")[2]);
+    guard(second).await.release().await.unwrap();
+    let third = guard(third).await;
+    assert_eq!(stage.sent("acquire").len(), 4, "another one may have it next");
+    third.release().await.unwrap();
+    let _fourth = guard(fourth).await;
+    assert_eq!(stage.sent("acquire").len(), 5, "it is the last one");
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_comes_after_the_last_of_a_lease_that_was_won_for_all_asks_at_once() {
+    let (stage, client) = relaying([Step::Grant, Step::Busy, Step::Busy, Step::Grant]);
+    let first = lock(&client).acquire().await.unwrap();
+    let [second, third] = waiters(&client).await;
+    sleep(Duration::from_millis(11)).await;
+    first.release().await.unwrap();
+    stage.wakes.wake(&stage.sent("acquire")[2]);
+    guard(second).await.release().await.unwrap();
+    guard(third).await.release().await.unwrap();
+    let fourth = guard(waiter(lock(&client)).await).await;
+    assert_eq!(stage.sent("acquire").last(), Some(fourth.token()));
+}
+
+/// A waiter that had nobody behind it wins by itself just when somebody joins.
+#[tokio::test(start_paused = true)]
+async fn who_joins_one_that_wins_just_then_waits_for_its_lease_and_asks_for_none() {
+    let (stage, client) = relaying([Step::Grant, Step::Busy, Step::Grant, Step::Busy]);
+    let first = lock(&client).acquire().await.unwrap();
+    let second = waiter(lock(&client)).await;
+    sleep(Duration::from_millis(11)).await;
+    first.release().await.unwrap();
+    let joins = lock(&client);
+    let third = tokio::spawn(async move { joins.acquire().await });
+    stage.wakes.wake(&stage.sent("acquire")[1]);
+    let second = guard(second).await;
+    assert_eq!(stage.sent("acquire").len(), 3);
+    second.release().await.unwrap();
+    let third = guard(third).await;
+    assert_eq!((third.fence().get(), stage.sent("acquire").len()), (8, 3), "without a request");
+}
+
+/// Two locks that are asked for at the same moment have nothing to do with each other.
+#[tokio::test(start_paused = true)]
+async fn who_asks_for_another_lock_asks_for_itself() {
+    let slow = Step::Slow(Duration::from_millis(5));
+    let (stage, client) = relaying([slow, slow]);
+    let asking = ["a", "b"].map(|name| {
+        let lock = client.lock(name).ttl(TTL);
+        tokio::spawn(async move { lock.acquire().await })
+    });
+    settled().await;
+    let asked = stage.sent("acquire");
+    for (asking, token) in asking.into_iter().zip(asked) {
+        assert_eq!(*asking.await.unwrap().unwrap().token(), token);
+    }
+}

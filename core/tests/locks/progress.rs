@@ -45,6 +45,12 @@ async fn tasks_of_one_client_count_those_before_them() {
     let (_second, place) = waiter(client.lock("a")).await;
     let mut places = [place, waiter(client.lock("a")).await.1];
     assert_eq!(places.each_ref().map(WaitProgress::ahead), [Some(1), Some(2)]);
+    let (joins, progress) = (client.lock("a"), WaitProgress::new());
+    let joins = joins.progress(&progress);
+    let last = tokio::spawn(async move { joins.acquire().await.map(drop) });
+    tokio::task::yield_now().await;
+    assert_eq!(progress.ahead(), Some(3), "known without asking");
+    last.abort();
     first.abort();
     for (place, ahead) in places.iter_mut().zip(0..) {
         let moved = async { while place.changed().await != Some(ahead) {} };

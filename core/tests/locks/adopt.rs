@@ -103,3 +103,17 @@ async fn a_hold_that_is_adopted_too_late_is_given_back() {
     sleep(SECOND).await;
     assert_eq!((stage.sent("release"), client.stats().cleanups), (vec![detached.token], 0));
 }
+
+#[tokio::test(start_paused = true)]
+async fn an_adoption_waits_no_longer_than_the_lease_that_it_asks_for() {
+    let renew = steps([Step::Fail(ErrorKind::NotHeld), Step::Slow(3600 * SECOND)]);
+    let (_, client) = Stage { renew, ..Stage::default() }.client_with(|builder| builder.op_timeout(TTL));
+    let detached = client.lock("a").acquire().await.unwrap().detach().await.unwrap();
+    let lock = client.lock("a").ttl(2 * SECOND);
+    let over = lock.adopt(detached.token, detached.fence).await.unwrap_err();
+    assert_eq!(over.kind(), ErrorKind::Lost, "whatever words a driver has for it");
+    let start = tokio::time::Instant::now();
+    let error = lock.adopt(detached.token, detached.fence).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Indeterminate, "{error}");
+    assert!(start.elapsed() <= 3 * SECOND, "{:?}", start.elapsed());
+}

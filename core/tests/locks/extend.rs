@@ -133,3 +133,22 @@ async fn an_extension_leaves_when_the_renewal_on_its_way_is_answered() {
     let order: Vec<_> = stage.frames.lock().unwrap().iter().map(|frame| frame.0).collect();
     assert_eq!(order, ["acquire", "renew", "renewed", "renew", "renewed"]);
 }
+
+#[tokio::test(start_paused = true)]
+async fn an_extension_waits_no_longer_than_any_request() {
+    let renew = steps([Step::Slow(3600 * SECOND)]);
+    let (_, client) = Stage { renew, ..Stage::default() }.client_with(|builder| builder.op_timeout(SECOND));
+    let guard = client.lock("a").fixed_ttl(60 * SECOND).acquire().await.unwrap();
+    let start = tokio::time::Instant::now();
+    assert_eq!(guard.extend(TTL).await.unwrap_err().kind(), ErrorKind::Indeterminate);
+    assert!(start.elapsed() < 2 * SECOND, "{:?}", start.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_lost_is_not_extended() {
+    let (stage, client) = Stage::default().client();
+    let guard = client.lock("a").fixed_ttl(2 * SECOND).acquire().await.unwrap();
+    tokio::time::advance(3 * SECOND).await;
+    assert_eq!(guard.extend(TTL).await.unwrap_err().kind(), ErrorKind::Lost);
+    assert!(stage.sent("renew").is_empty());
+}

@@ -568,3 +568,32 @@ async fn who_asks_for_another_lock_asks_for_itself() {
         assert_eq!(*asking.await.unwrap().unwrap().token(), token);
     }
 }
+
+/// Also of one that was won for all, and belonged to nobody until then.
+#[tokio::test(start_paused = true)]
+async fn what_was_won_for_all_is_given_back_at_the_max_hold_of_who_got_it() {
+    let (stage, client) = relaying([Step::Grant, Step::Busy, Step::Busy, Step::Grant]);
+    let lock = lock(&client).max_hold(Duration::from_millis(500));
+    let first = lock.acquire().await.unwrap();
+    let [second, _third] = [waiter(lock.clone()).await, waiter(lock.clone()).await];
+    sleep(Duration::from_millis(11)).await;
+    first.release().await.unwrap();
+    stage.wakes.wake(&stage.sent("acquire")[2]);
+    let second = guard(second).await;
+    sleep(Duration::from_millis(510)).await;
+    assert_eq!(stage.sent("release").len(), 2, "though its holder does nothing");
+    drop(second);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hold_that_was_passed_on_counts_as_one() {
+    let stage = Stage { acquire: steps([Step::Grant, Step::Busy, Step::Busy]), range: RANGE, ..Stage::default() };
+    let (_stage, client) = stage.client_with(|builder| builder.max_holds(2));
+    let first = lock(&client).acquire().await.unwrap();
+    let second = waiter(lock(&client)).await;
+    first.release().await.unwrap();
+    let _second = guard(second).await;
+    let _other = client.lock("b").acquire().await.unwrap();
+    let error = client.lock("c").acquire().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::LimitReached, "{error}");
+}

@@ -148,3 +148,54 @@ async fn a_lost_hold_is_undone_when_its_last_clean_up_is_over() {
     let later = pass(1).await;
     assert_eq!([start, between, later].map(over), [false, false, true]);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_ends_once_and_for_the_first_reason() {
+    let (lost, released) = (lease(TTL), lease(TTL));
+    assert!(lost.lose(LostReason::Gone) && !lost.lose(LostReason::Closed));
+    released.leave(&released.holder().unwrap(), LeaseInstant::now()).unwrap();
+    pass(31).await;
+    assert_eq!((lost.state(), released.state()), (HoldState::Lost(LostReason::Gone), HoldState::Released));
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_watches_a_lease_learns_of_its_end_at_once() {
+    let (lost, passed) = (lease(TTL), reentrant());
+    let (second, now) = (entry(TTL), LeaseInstant::now());
+    let over = passed.watch(&second.token);
+    let token = second.token;
+    assert!(passed.join(second, now, now.after(TTL)));
+    let ends = async {
+        tokio::task::yield_now().await;
+        lost.lose(LostReason::Gone);
+        passed.leave(&token, LeaseInstant::now()).unwrap();
+    };
+    let (loss, one_of_two, ()) = tokio::join!(lost.lost(), passed.ended(Some(&over)), ends);
+    assert_eq!((loss, one_of_two, LeaseInstant::now().since(now)), (LostReason::Gone, None, Duration::ZERO));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_told_of_one_entry_changes_no_other() {
+    let (lease, now) = (reentrant(), LeaseInstant::now());
+    let (first, second, stranger) = (lease.holder().unwrap(), entry(TTL), OwnerToken::random());
+    let token = second.token;
+    assert!(lease.join(second, now, now.after(TTL)));
+    assert!(!lease.claim(&stranger, Some(now)), "it is no entry of this lease");
+    lease.stand(&stranger, now.after(seconds(9)));
+    assert_eq!((lease.state(), lease.least()), (HoldState::Held, None));
+    assert!(lease.claim(&token, Some(now.after(seconds(5)))) && lease.claim(&first, Some(now.after(seconds(7)))));
+    assert_eq!(lease.remaining(), seconds(5), "the first end of both");
+    lease.leave(&token, now).unwrap();
+    assert_eq!(lease.remaining(), seconds(7));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hold_that_is_not_passed_on_is_not_over() {
+    let (lease, now) = (lease(TTL), LeaseInstant::now());
+    let token = lease.holder().unwrap();
+    let over = lease.watch(&token);
+    assert!(!lease.pass(&token, OwnerToken::random(), TTL * 2, now.after(seconds(2))));
+    assert!(!over.is_set());
+    assert!(lease.pass(&token, OwnerToken::random(), Duration::ZERO, now.after(seconds(2))));
+    assert!(over.is_set());
+}

@@ -240,6 +240,8 @@ async fn queues() {
         push(name).await;
         receive().await.bury(None).await.unwrap();
     }
+    let least = queue.worker().measure_depth(Duration::from_millis(1)).start(async |_: Job<Vec<u8>>| ());
+    least.unwrap().shutdown(Duration::from_secs(1)).await;
     let mut worker = queue.worker().measure_depth(Duration::from_secs(1)).start(async |_: Job<Vec<u8>>| ()).unwrap();
     push("j").await;
     seconds(3).await;

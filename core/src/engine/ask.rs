@@ -278,6 +278,45 @@ mod tests {
         Terms { ttl, upkeep: Upkeep::Renewed, max_hold: None, at_least: None, label: None }
     }
 
+    #[test]
+    fn terms_that_differ_are_known_by_other_marks() {
+        let (second, usual) = (Some(Duration::from_secs(1)), terms(1_000));
+        let all = [
+            usual.clone(),
+            terms(2_000),
+            Terms { upkeep: Upkeep::Fixed, ..usual.clone() },
+            Terms { max_hold: second, ..usual.clone() },
+            Terms { at_least: second, ..usual.clone() },
+            Terms { label: Some(Label::new("x").unwrap()), ..usual.clone() },
+            Terms { label: Some(Label::new("y").unwrap()), ..usual },
+        ];
+        let marks: std::collections::HashSet<u64> = all.iter().map(Terms::mark).collect();
+        assert_eq!(marks.len(), all.len());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn whoever_waits_for_news_is_woken_by_news_alone() {
+        let progress = WaitProgress::new();
+        let mut waits = progress.told.subscribe();
+        for (ahead, is_news) in [(Some(2), true), (Some(2), false), (Some(1), true), (None, true)] {
+            progress.tell(ahead);
+            assert_eq!((waits.has_changed().unwrap(), *waits.borrow_and_update()), (is_news, ahead));
+        }
+    }
+
+    /// A grant may serve others of the client if they wait along.
+    #[test]
+    fn a_lease_of_a_line_of_its_own_is_for_one() {
+        let options = |line, least| Options { line, at_least: least, ..Options::default() };
+        let name = LockName::new("a").unwrap();
+        let may = |line, least| {
+            let ask = options(line, least).ask(&name, None, Ttl::new(Duration::from_secs(1)).unwrap()).unwrap();
+            ask.may_be_passed_on()
+        };
+        let least = Some(Duration::from_millis(1));
+        assert!(may(Line::OfTheClient, None) && !may(Line::OfTheClient, least) && !may(Line::OfItsOwn, None));
+    }
+
     /// Half of what whoever is given it has to take it.
     #[test]
     fn a_lease_that_is_passed_on_lasts_for_a_while_still() {

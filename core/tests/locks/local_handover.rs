@@ -597,3 +597,14 @@ async fn a_hold_that_was_passed_on_counts_as_one() {
     let error = client.lock("c").acquire().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::LimitReached, "{error}");
 }
+
+/// No time at all is no time to stand for.
+#[tokio::test(start_paused = true)]
+async fn a_hold_that_is_to_last_for_at_least_no_time_is_passed_on_as_any_other() {
+    let (stage, client) = relaying([Step::Grant, Step::Busy, Step::Busy]);
+    let lock = lock(&client).at_least(Duration::ZERO);
+    let first = lock.acquire().await.unwrap();
+    let second = waiter(lock.clone()).await;
+    first.release().await.unwrap();
+    assert_eq!((guard(second).await.fence().get(), stage.sent("release").len()), (8, 0));
+}

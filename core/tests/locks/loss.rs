@@ -174,3 +174,20 @@ async fn the_first_check_after_a_blocked_runtime_says_lost() {
     assert_eq!((error.kind(), error.name()), (ErrorKind::Lost, Some(guard.name())));
     assert!(!guard.is_held() && guard.remaining().is_zero());
 }
+
+#[tokio::test(start_paused = true)]
+async fn closing_ends_what_is_held_at_once_whatever_is_under_way() {
+    let (_, client) = Stage { renew: steps([Step::Slow(5 * SECOND)]), ..Stage::default() }.client();
+    let detached = client.lock("a").acquire().await.unwrap().detach().await.unwrap();
+    let held = client.lock("b").fixed_ttl(TTL).acquire().await.unwrap();
+    let adopter = client.clone();
+    let asking = tokio::spawn(async move { adopter.adopt("a", detached.token, detached.fence).await.map(drop) });
+    sleep(SECOND / 10).await;
+    let closing = client.clone();
+    let closing = tokio::spawn(async move { closing.close(TTL).await });
+    sleep(SECOND / 10).await;
+    assert!(!closing.is_finished(), "a request is under way");
+    assert_eq!(held.state(), tenure_core::HoldState::Lost(LostReason::Closed));
+    closing.await.unwrap().unwrap();
+    drop(asking);
+}

@@ -76,6 +76,10 @@ async fn settings_of_zero() {
     refused(builder().op_timeout(Duration::ZERO).build());
     refused(builder().presence(Duration::ZERO).build());
     refused(builder().max_holds(0).build());
+    let drift = DriftBound::new(0.0, PATIENCE).unwrap();
+    refused(builder().ttl(PATIENCE).drift(drift).build()); // it leaves nothing of the ttl
+    assert!(builder().ttl(2 * PATIENCE).drift(drift).build().is_ok());
+    assert!(builder().build().unwrap().census_capabilities().is_some());
     let client = builder().build().unwrap();
     refused(client.lock("a").max_hold(Duration::ZERO).try_acquire().await);
     refused(client.lock("a").ttl(Duration::ZERO).try_acquire().await);

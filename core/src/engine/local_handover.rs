@@ -601,3 +601,98 @@ impl Drop for FirstAsk<'_> {
         let _ = self.slot.compare_exchange(self.hash, 0, Ordering::AcqRel, Ordering::Acquire); // nobody else writes it
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt as _;
+
+    use super::*;
+    use crate::engine::lease::Upkeep;
+    use crate::value::time::Ttl;
+
+    fn terms() -> Terms {
+        let ttl = Ttl::new(Duration::from_secs(30)).unwrap();
+        Terms { ttl, upkeep: Upkeep::Renewed, max_hold: None, at_least: None, label: None }
+    }
+
+    fn queue(runs: Runs) -> LocalQueue {
+        LocalQueue::new(terms(), Handle::current(), runs)
+    }
+
+    fn task(number: u64, asking: bool) -> Runs {
+        Runs::Task { number, asking, stop: Arc::default(), task: None }
+    }
+
+    fn is_told(queue: &LocalQueue) -> bool {
+        queue.over.notified().now_or_never().is_some()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_waiter_that_gets_the_lease_waits_at_the_backend_for_nobody_any_more() {
+        for (number, runs_on) in [(1, false), (2, true)] {
+            let mut queue = queue(Runs::Waiter(number));
+            drop(queue.add(1, false, None));
+            assert_eq!(queue.next().map(|waiter| waiter.number), Some(1));
+            assert_eq!(matches!(queue.runs, Runs::Waiter(_)), runs_on);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_task_is_stopped_while_it_asks_for_nobody_and_not_when_it_has_its_answer() {
+        let mut queue = queue(task(7, true));
+        let Runs::Task { stop, .. } = &queue.runs else { panic!("{queue:?}") };
+        let stop = Arc::clone(stop);
+        drop(queue.add(1, false, None));
+        assert!(queue.stops().is_none() && !queue.is_idle(), "somebody waits");
+        queue.waiters.clear();
+        assert!(queue.stops().is_some() && stop.notified().now_or_never().is_some());
+        assert!(matches!(queue.runs, Runs::Nobody) && queue.is_idle(), "{queue:?}");
+        queue.runs = task(8, true);
+        queue.is_answered();
+        assert!(queue.stops().is_none() && !queue.is_idle());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_lease_is_passed_on_until_its_time_is_over_or_its_holder_has_done_with_it() {
+        let mut queue = queue(Runs::Nobody);
+        let (holder, other) = (OwnerToken::random(), OwnerToken::random());
+        let budget = |fences| HandoverBudget::new(fences, LeaseInstant::now(), &terms());
+        queue.begins_passing(&holder, Some(&budget(3)));
+        assert!(queue.passing.is_some() && !queue.is_idle() && !is_told(&queue));
+        queue.ends_passing(&other);
+        assert!(queue.passing.is_some() && !is_told(&queue), "it is not that one's");
+        queue.ends_passing(&holder);
+        assert!(queue.passing.is_none() && queue.is_idle() && is_told(&queue));
+        queue.ends_passing(&holder);
+        assert!(!is_told(&queue), "once");
+        queue.begins_passing(&holder, Some(&budget(2)));
+        queue.begins_passing(&other, Some(&budget(1)));
+        assert!(queue.passing.is_none() && is_told(&queue), "it serves nobody more");
+    }
+
+    #[test]
+    fn whoever_joins_lets_the_task_run_where_it_is_polled_itself() {
+        let runtime = || tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let (one, other) = (runtime(), runtime());
+        let mut queue = one.block_on(async { queue(Runs::Waiter(1)) });
+        other.block_on(async { queue.is_joined() });
+        assert_eq!(queue.runtime.id(), other.handle().id());
+        assert!(matches!(queue.runs, Runs::Nobody), "{queue:?}");
+        queue.is_joined();
+        assert_eq!(queue.runtime.id(), other.handle().id(), "outside of any");
+    }
+
+    #[test]
+    fn of_two_who_ask_for_one_lock_the_second_learns_of_the_first_and_of_other_locks_nobody() {
+        let (asking, name) = (Asking::default(), |number: u32| LockName::new(number.to_string()).unwrap());
+        let first = asking.begin(&name(0));
+        assert!(matches!(first, Asked::First(_)) && matches!(asking.begin(&name(0)), Asked::ByAnother));
+        let others: Vec<_> = (1..=1_000).map(|number| asking.begin(&name(number))).collect();
+        let count = |wanted: fn(&Asked<'_>) -> bool| others.iter().filter(|asked| wanted(asked)).count();
+        assert_eq!(count(|asked| matches!(asked, Asked::ByAnother)), 0, "names are told apart");
+        assert_eq!(count(|asked| matches!(asked, Asked::First(_))), SLOTS - 1, "each slot serves one");
+        drop(others);
+        drop(first);
+        assert!(matches!(asking.begin(&name(0)), Asked::First(_)));
+    }
+}

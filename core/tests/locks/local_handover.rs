@@ -588,13 +588,14 @@ async fn what_was_won_for_all_is_given_back_at_the_max_hold_of_who_got_it() {
 #[tokio::test(start_paused = true)]
 async fn a_hold_that_was_passed_on_counts_as_one() {
     let stage = Stage { acquire: steps([Step::Grant, Step::Busy, Step::Busy]), range: RANGE, ..Stage::default() };
-    let (_stage, client) = stage.client_with(|builder| builder.max_holds(2));
+    let (_stage, client) = stage.client_with(|builder| builder.max_holds(3));
     let first = lock(&client).acquire().await.unwrap();
-    let second = waiter(lock(&client)).await;
+    let [second, third] = waiters(&client).await;
     first.release().await.unwrap();
-    let _second = guard(second).await;
-    let _other = client.lock("b").acquire().await.unwrap();
-    let error = client.lock("c").acquire().await.unwrap_err();
+    guard(second).await.release().await.unwrap();
+    let _third = guard(third).await;
+    let _others = [client.lock("b").acquire().await.unwrap(), client.lock("c").acquire().await.unwrap()];
+    let error = client.lock("d").acquire().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::LimitReached, "{error}");
 }
 

@@ -5,9 +5,10 @@ mod common;
 use std::time::{Duration, Instant};
 
 use common::*;
+use tenure_core::ErrorKind;
 use tenure_core::driver::{
-    Cancelled, DeadCause, DeadSelection, Delay, DelayQueue as _, DelayQueueExt as _, MessageState, NamedId, NewMessage,
-    Pushed, RawDelivery, Settle, Settled, Settlement,
+    Cancelled, DeadCause, DeadSelection, Delay, DelayQueue as _, DelayQueueExt as _, Due, Lease, MessageState, NamedId,
+    NewMessage, Pushed, RawDelivery, ReceiveRequest, Settle, Settled, Settlement,
 };
 use tenure_core::queue::{ConcurrencyKey, MessageId};
 use tenure_etcd::EtcdDriver;
@@ -87,6 +88,43 @@ async fn a_key_whose_message_is_gone_is_free_again() {
     strand(&driver, &mut etcd).await;
     let after = comes_under_a_backlog(&driver).await;
     assert!(after < 2 * SECOND, "{after:?}");
+}
+
+/// Also beside a key whose message is in flight, and where its own mark leads to a message that is not.
+#[tokio::test]
+async fn a_key_is_free_unless_it_leads_to_a_message_in_flight() {
+    for leads_elsewhere in [false, true] {
+        let cluster = server();
+        let (driver, mut etcd) = (driver(&cluster), raw(&cluster).await);
+        push(&driver, &[keyed(b"busy", "a-busy-one"), keyed(b"held", "a-busy-one")]).await;
+        let busy = receive(&driver, 2, 30 * SECOND).await.deliveries;
+        strand(&driver, &mut etcd).await;
+        if leads_elsewhere {
+            let name = NamedId::new(MessageId::named("x").unwrap(), Delay::ZERO);
+            let later = Due::After(Delay::new(600 * SECOND).unwrap());
+            push(&driver, &[message(b"later").with_id(Some(name)).with_due(later)]).await;
+            let other = etcd.get("tenure:queue/of/jobs/n/x", None).await.unwrap().kvs()[0].value().to_vec();
+            etcd.put("tenure:queue/of/jobs/f/k", other, None).await.unwrap();
+        }
+        let after = comes_under_a_backlog(&driver).await;
+        assert!(after < 2 * SECOND, "{after:?}");
+        assert_eq!((texts(&busy), driver.stats(&queue()).await.unwrap().dead), (vec!["busy".to_owned()], 0));
+    }
+}
+
+#[tokio::test]
+async fn a_failure_behind_a_settlement_leaves_open_what_was_done() {
+    let cluster = server();
+    let (driver, mut etcd) = (driver(&cluster), raw(&cluster).await);
+    push(&driver, &[message(b"a"), message(b"b")]).await;
+    let a = receive(&driver, 1, 30 * SECOND).await.deliveries.remove(0);
+    etcd.put("tenure:queue/of/jobs/limits", "foreign", None).await.unwrap();
+    let request = ReceiveRequest::new(queue(), 1, Lease::DEFAULT);
+    let ack = [Settle::new(a.receipt, Settlement::Ack)];
+    let kind = async |settles: &[Settle]| driver.exchange(settles, &request).await.unwrap_err().kind();
+    assert_eq!((kind(&[]).await, kind(&ack).await), (ErrorKind::Damaged, ErrorKind::Indeterminate));
+    etcd.delete("tenure:queue/of/jobs/limits", None).await.unwrap();
+    assert_eq!(driver.settle(&queue(), &ack).await.unwrap(), [Settled::Stale], "it was done");
 }
 
 #[tokio::test]

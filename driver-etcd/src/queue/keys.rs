@@ -334,6 +334,14 @@ mod tests {
     }
 
     #[test]
+    fn a_time_or_number_has_sixteen_small_digits() {
+        assert_eq!(digits(b"00000000000000ff"), Some(255));
+        for other in ["ff", "000000000000000ff", "00000000000000FF", "+0000000000000ff", ""] {
+            assert_eq!(digits(other.as_bytes()), None, "{other}");
+        }
+    }
+
+    #[test]
     fn ranges_hold_their_times_and_nothing_else() {
         let keys = QueueSpace::new("shop").of(&QueueName::new("q").unwrap());
         let within = |place: Place, (from, to): (Vec<u8>, Vec<u8>)| {

@@ -312,20 +312,32 @@ async fn a_request_is_in_flight_for_as_long_as_its_answer_is_waited_for() {
     let mut more_in_flight = || {
         let seen = Seen::of(&recorder.snapshotter());
         held.extend(seen.records("tenure.lock.hold"));
-        ["take", "give_back"].map(|operation| seen.sum("tenure.lock.requests.in_flight", &[("operation", operation)]))
+        ["take", "renew", "give_back"]
+            .map(|operation| seen.sum("tenure.lock.requests.in_flight", &[("operation", operation)]))
     };
     let half = Duration::from_millis(300);
     faults.delay(Operation::Acquire, half * 2);
     faults.delay(Operation::Release, half * 2);
-    let work = tokio::spawn(hold(client, "a", half * 2));
+    let work = tokio::spawn(hold(client.clone(), "a", half * 2));
     let mut seen = Vec::new();
     for _ in 0..4 {
         tokio::time::sleep(half).await;
         seen.push(more_in_flight());
         tokio::time::sleep(half).await;
     }
-    assert_eq!(seen, [[1.0, 0.0], [-1.0, 0.0], [0.0, 1.0], [0.0, -1.0]]);
+    assert_eq!(seen, [[1.0, 0.0, 0.0], [-1.0, 0.0, 0.0], [0.0, 0.0, 1.0], [0.0, 0.0, -1.0]]);
     work.await.unwrap();
+    faults.heal();
+    faults.delay(Operation::Renew, half * 2);
+    let renewed = client.lock("b").ttl(half * 20).acquire().await.unwrap();
+    more_in_flight();
+    let mut seen = Vec::new();
+    for _ in 0..9 {
+        tokio::time::sleep(half).await;
+        seen.extend(Some(more_in_flight()[1]).filter(|more| *more != 0.0));
+    }
+    assert_eq!(seen, [1.0, -1.0], "one renewal at a third of the ttl");
+    drop(renewed);
     assert!(held.len() == 1 && (held[0] - 0.6).abs() < 0.1, "the release is no part of the hold: {held:?}");
 }
 
@@ -423,6 +435,7 @@ async fn a_queue_is_measured_from_the_push_to_the_settlement() {
     assert_eq!(depth(&seen), [0.0, -2.0], "two less are ready, as the worker learned");
     assert_eq!(seen.sum("tenure.queue.deliveries", &[("outcome", "ack"), ("name", "jobs")]), 2.0);
     assert_eq!(seen.sum("messaging.client.consumed.messages", &[]), 2.0);
+    assert_eq!(seen.sum("tenure.queue.dead_letters", &[]), 0.0);
     let about = |name, span: f64| {
         let records = seen.records(name);
         assert!(records.len() == 2 && records.iter().all(|one| (one - span).abs() < 0.1), "{name}: {records:?}");

@@ -109,6 +109,27 @@ async fn dead_letters_are_looked_at_and_moved_in_steps_that_fit_the_backend() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn more_dead_letters_than_the_backend_takes_at_once_are_refused_unsent() {
+    let (stage, _, _, queue) = staged_with(|caps| caps.batch = 2);
+    dead(&queue, &["outage"; 3]).await;
+    let letters = queue.dead_letters();
+    let ids: Vec<_> = letters.list(None, 2).await.unwrap().letters.into_iter().map(|letter| letter.id).collect();
+    stage.dead.lock().unwrap().clear();
+    let three = || ids.iter().chain(&ids[..1]).cloned();
+    let refused = [
+        letters.list(None, 0).await.map(drop),
+        letters.list(None, 3).await.map(drop),
+        letters.redrive(three()).await.map(drop),
+        letters.redrive([]).await.map(drop),
+        letters.purge(three()).await.map(drop),
+    ];
+    assert_eq!(refused.map(|answer| answer.unwrap_err().kind()), [tenure_core::ErrorKind::InvalidArgument; 5]);
+    assert_eq!(letters.redrive_where(ms(0), because("poison")).await.unwrap(), 0);
+    assert_eq!(*stage.dead.lock().unwrap(), [2, 1], "only looked at");
+    assert_eq!(letters.redrive(ids).await.unwrap(), 2);
+}
+
+#[tokio::test(start_paused = true)]
 async fn letters_that_die_while_others_are_looked_at_are_left_for_the_next_time() {
     let (stage, memory, _, queue) = staged_with(|caps| caps.batch = 10);
     dead(&queue, &["outage"; 25]).await;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tenure_core::driver::{Backend, Cause, DelayQueue, Settled};
+use tenure_core::driver::{Backend, Cause, DelayQueue, Parking, Settled};
 use tenure_core::queue::{Queue, Text};
 use tenure_core::{Client, ErrorKind, LockName};
 use tenure_memory::{MemoryDriver, Operation};
@@ -184,5 +184,30 @@ async fn nobody_asks_for_more_than_those_want_who_want_the_same_lease() {
     push(&queue, &["a", "b"]).await;
     for one in receiving {
         assert_eq!(one.await.unwrap(), Cause::First, "it was not handed out before");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_waits_for_many_gets_one_at_least() {
+    let (_, memory, _, queue) = staged();
+    let short = queue.clone().lease(ms(100));
+    push(&queue, &["a"]).await;
+    memory.faults().delay_reply(Operation::Receive, ms(150));
+    let waiting = tokio::spawn(async move { short.receive_many(3).await.map(|all| all.len()) });
+    sleep(ms(120)).await;
+    memory.faults().heal(); // what is on its way is late all the same
+    assert_eq!(waiting.await.unwrap().unwrap(), 1);
+}
+
+/// A driver that cannot give a message its turn lets it come back by the clock alone.
+#[tokio::test(start_paused = true)]
+async fn nobody_stands_in_line_where_parked_messages_come_back_by_the_clock() {
+    for (parking, stands) in [(Parking::BackOff, 0), (Parking::Attended, 1)] {
+        let (_, memory, _, queue) = staged_with(|caps| caps.parking = parking);
+        push(&queue, &["a"]).await;
+        let delivery = queue.receive().await.unwrap();
+        assert_eq!(delivery.park(&LockName::new("lock").unwrap(), ms(5_000)).await.unwrap(), Settled::Done);
+        sleep(ms(1_000)).await;
+        assert_eq!(memory.faults().calls(Operation::Acquire), stands, "{parking:?}");
     }
 }

@@ -303,6 +303,9 @@ mod tests {
             meaning: "nothing".into(),
         };
         assert_eq!(Checkup::default().concern(), Concern::Fine);
+        let mut grows = Checkup::default();
+        [Concern::Note, Concern::Fine].map(finding).into_iter().for_each(|finding| grows.add(finding));
+        assert_eq!(grows.concern(), Concern::Note);
         let checkup: Checkup = [Concern::Note, Concern::Danger, Concern::Fine].map(finding).into_iter().collect();
         assert_eq!(checkup.concern(), Concern::Danger);
         assert_eq!(checkup.to_string().lines().nth(1), Some("Danger: a:1, Clock: 60 s apart: nothing"));

@@ -57,6 +57,7 @@ async fn terms_follow_each_other_and_everybody_is_told() {
     assert_eq!(next(&mut observer).await, None);
     let leads = first.candidate("a:1").campaign().await.unwrap();
     let term = leads.term();
+    assert!(leads.remaining() > TTL / 2 && leads.remaining() <= TTL, "{:?}", leads.remaining());
     assert_eq!(next(&mut observer).await, Some(("a:1".into(), term.get())));
     let follower = campaign(&second.candidate("b:2"));
     sleep(5 * TTL).await;

@@ -79,7 +79,9 @@ async fn settings_of_zero() {
     let drift = DriftBound::new(0.0, PATIENCE).unwrap();
     refused(builder().ttl(PATIENCE).drift(drift).build()); // it leaves nothing of the ttl
     assert!(builder().ttl(2 * PATIENCE).drift(drift).build().is_ok());
-    assert!(builder().build().unwrap().census_capabilities().is_some());
+    let client = builder().build().unwrap();
+    assert!(client.census_capabilities().is_some() && client.queue_capabilities().is_some());
+    assert!(client.reentrant_capabilities().is_some());
     let client = builder().build().unwrap();
     refused(client.lock("a").max_hold(Duration::ZERO).try_acquire().await);
     refused(client.lock("a").ttl(Duration::ZERO).try_acquire().await);

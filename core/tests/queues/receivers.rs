@@ -92,6 +92,7 @@ async fn a_delivery_tells_how_late_it_is_and_what_is_left() {
     sleep(ms(300)).await;
     let delivery = queue.clone().lease(ms(10_000)).receive().await.unwrap();
     assert!(delivery.late() >= ms(300) && delivery.late() < ms(400), "{:?}", delivery.late());
+    assert!(delivery.age() >= ms(300) && delivery.age() < ms(400), "{:?}", delivery.age());
     assert!(delivery.remaining() > ms(9_000) && delivery.remaining() <= ms(10_000), "{:?}", delivery.remaining());
     delivery.extend(ms(1_000)).await.unwrap();
     assert!(delivery.remaining() > ms(9_000), "no extension takes time away: {:?}", delivery.remaining());

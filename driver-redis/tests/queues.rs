@@ -9,11 +9,12 @@ use common::queue::{
 };
 use common::{Client, keys, server};
 use tenure_core::driver::{
-    Attempts, Cancelled, Cause, DeadCause, DeadSelection, Delay, DelayQueueExt as _, Exchanged, Extended, Extension,
-    Flow, MessageState, Next, Payload, Pushed, Receipt, Rescheduled, Rest, Settle, Settled, Settlement,
+    Attempts, Cancelled, Cause, DeadCause, DeadSelection, Delay, DelayQueueExt as _, Due, Exchanged, Extended,
+    Extension, Flow, LockTurn, MessageState, Next, Payload, Pushed, Receipt, Rescheduled, Rest, Settle, Settled,
+    Settlement, TurnGiven,
 };
 use tenure_core::queue::{MessageId, Reason};
-use tenure_core::{ErrorKind, LockName};
+use tenure_core::{ErrorKind, FencingToken, LockName, OwnerToken};
 
 #[tokio::test]
 async fn due_messages_come_in_order_and_leave_nothing_behind() {
@@ -313,4 +314,51 @@ async fn a_pause_stops_deliveries_and_nothing_else_and_queues_are_listed() {
     q.purge(&names[2], 5, None).await.unwrap();
     q.resume(&names[0]).await.unwrap();
     assert_eq!(q.list_queues(None, 9).await.unwrap().queues, [names[1].clone(), names[3].clone()]);
+}
+
+#[tokio::test]
+async fn names_keys_and_locks_may_be_long_together() {
+    let server = server();
+    let q = Client::of(&server).await.queues;
+    let jobs = queue("jobs");
+    let (name, lock) = ("n".repeat(128), LockName::new("l".repeat(512)).unwrap());
+    let long = known_as(&name, 1_000, message("long", 0)).with_key(key(&"k".repeat(128))).with_lock(Some(lock.clone()));
+    q.push(&jobs, &[long]).await.unwrap();
+    let delivery = one(&*q, &jobs).await;
+    assert_eq!(
+        (&delivery.id, delivery.key.clone(), delivery.lock.clone()),
+        (&named(&name), key(&"k".repeat(128)), Some(lock))
+    );
+    assert_eq!(ack(&*q, &jobs, &delivery).await, Settled::Done);
+}
+
+#[tokio::test]
+async fn a_message_that_is_given_its_turn_brings_it_along_and_a_later_delivery_does_not() {
+    let server = server();
+    let q = Client::of(&server).await.queues;
+    let jobs = queue("jobs");
+    let lock = LockName::new("lock").unwrap();
+    let parked = message("parked", 0).with_due(Due::Parked { at_most: delay(60_000) }).with_lock(Some(lock.clone()));
+    let id = push(&*q, &jobs, parked).await;
+    let turn = LockTurn::new(lock, OwnerToken::random(), FencingToken::new(77).unwrap());
+    assert_eq!(q.give_turn(&jobs, &id, &turn).await.unwrap(), TurnGiven::Due);
+    let first = one(&*q, &jobs).await;
+    assert_eq!(first.turn, Some(turn));
+    settle(&*q, &jobs, first.receipt, Settlement::Retry { after: Delay::ZERO, reason: because("again") }).await;
+    let second = one(&*q, &jobs).await;
+    assert_eq!((second.turn, second.reason), (None, because("again")));
+}
+
+/// A foreign hand struck the queue off the list.
+#[tokio::test]
+async fn a_queue_whose_dead_letters_come_back_is_listed() {
+    let server = server();
+    let q = Client::of(&server).await.queues;
+    let jobs = queue("jobs");
+    push(&*q, &jobs, message("a", 0)).await;
+    let a = one(&*q, &jobs).await;
+    settle(&*q, &jobs, a.receipt, Settlement::Dead { reason: None }).await;
+    server.cli(&["DEL", "tenure:{dq}"]).unwrap();
+    assert_eq!(q.dead_redrive(&jobs, &DeadSelection::Oldest(9), Delay::ZERO).await.unwrap().moved, 1);
+    assert_eq!(q.list_queues(None, 9).await.unwrap().queues, [jobs]);
 }

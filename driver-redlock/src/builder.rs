@@ -207,6 +207,9 @@ mod tests {
         let driver = Redlock::builder().nodes(["c", "a", "b"].map(node)).build().unwrap();
         let names: Vec<&str> = driver.0.nodes.iter().map(|node| node.name.as_str()).collect();
         assert_eq!(names, ["a", "b", "c"], "all clients number them alike");
+        let so_many = |count| Redlock::builder().nodes((0..count).map(|name| node(&name.to_string()))).build();
+        assert!(so_many(MOST_NODES).is_ok());
+        assert_eq!(so_many(MOST_NODES + 1).unwrap_err().kind(), ErrorKind::InvalidArgument);
     }
 
     #[test]

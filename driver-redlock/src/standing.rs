@@ -250,6 +250,15 @@ mod tests {
     }
 
     #[test]
+    fn what_is_given_up_at_a_node_is_known_of_it_no_more() {
+        let mut standing = won();
+        let [first, others] = [NodeSet::of(0), NodeSet::of(1).or(NodeSet::of(2))];
+        assert_eq!(standing.spoil(others), NodeSet::of(1), "a vote of the other one may be on its way");
+        assert_eq!((standing.granted(), standing.unknown()), (first, NodeSet::default()));
+        assert!(standing.begin_healing(1) && !standing.begin_healing(0));
+    }
+
+    #[test]
     fn a_node_that_refuses_has_granted_nothing() {
         let mut standing = won();
         standing.settle_refused(1);

@@ -221,5 +221,8 @@ async fn a_driver_that_was_closed_asks_no_node() {
     driver.close().await;
     let error = driver.acquire(&common::attempt("a")).await.unwrap_err();
     assert_eq!((error.kind(), error.message()), (ErrorKind::Closed, "the driver was closed"));
+    let attempt = common::attempt("a");
+    let error = driver.watch(&attempt.name, &attempt.token).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Closed, "nothing more is heard of");
     assert!(links.iter().all(|link| link.faults().calls(Operation::Acquire) == 0));
 }

@@ -160,4 +160,7 @@ fn a_forced_release_tells_what_a_majority_had() {
     assert_eq!(verdict(1, 1, 3), Some(ForceReleased::NotHeld), "neither had a majority");
     assert_eq!(verdict(0, 0, 3), Some(ForceReleased::NotHeld));
     assert_eq!(verdict(2, 0, 0), None);
+    // Of four nodes two are no majority, and are not taken for one by what the others might have said.
+    let forced = Forced { released: 2, changed: 0, not_held: 0 };
+    assert_eq!(forced.verdict(2, 3), None);
 }

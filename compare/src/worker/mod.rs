@@ -57,6 +57,7 @@ macro_rules! with_subject {
             "distributed-lock" => $($call)::+::<peers::DistributedLock>($job).await,
             "tenure-redis" => $($call)::+::<ours::Redis>($job).await,
             "tenure-redis-each-asks" => $($call)::+::<ours::RedisEachAsks>($job).await,
+            "tenure-redis-behind" => $($call)::+::<ours::RedisBehind>($job).await,
             "tenure-redis-apart" => $($call)::+::<ours::RedisApart>($job).await,
             "tenure-fred" => $($call)::+::<ours::Fred>($job).await,
             "tenure-redlock" => $($call)::+::<ours::Redlock>($job).await,

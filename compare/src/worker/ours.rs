@@ -1,7 +1,7 @@
 //! tenure, as an application uses it: a `Client`, a lock's handle, `acquire` and `release`.
 
 use tenure_core::driver::Backend;
-use tenure_core::{Client, Lock, LockGuard};
+use tenure_core::{Client, Confirmation, Lock, LockGuard};
 use tenure_fred::FredDriver;
 use tenure_memory::MemoryDriver;
 use tenure_redis::RedisDriver;
@@ -70,6 +70,21 @@ impl Subject for RedisEachAsks {
 
     async fn open(job: &Job) -> Outcome<Self> {
         Ok(Self(Client::builder(redis(job).await?).holders_per_grant(0).build()?))
+    }
+
+    async fn lane(&self, name: &str) -> Outcome<OurLane> {
+        OurLane::new(&self.0, name)
+    }
+}
+
+/// One Redis server, on redis-rs, where a lease that was handed over is made to last behind `acquire`, as on several threads.
+pub(super) struct RedisBehind(Client);
+
+impl Subject for RedisBehind {
+    type Lane = OurLane;
+
+    async fn open(job: &Job) -> Outcome<Self> {
+        Ok(Self(Client::builder(redis(job).await?).confirmation(Confirmation::Behind).build()?))
     }
 
     async fn lane(&self, name: &str) -> Outcome<OurLane> {

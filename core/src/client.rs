@@ -1,29 +1,24 @@
-//! A client of one backend: where locks come from.
+//! A client of one backend. The handles on locks, queues and elections that it gives out are made where they are.
 
-use std::collections::HashMap;
 use std::ops::RangeInclusive;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use crate::driver::{
     Backend, CensusCapabilities, Checkup, Concern, Finding, Hold, LockCapabilities, QueueCapabilities,
     ReentrantCapabilities, Topic,
 };
-use crate::election::Election;
 use crate::engine::local_handover::LocalQueues;
 use crate::engine::renewer::Confirmation;
 use crate::engine::shared::{Config, Shared};
 use crate::engine::wait::in_place_of_all;
-use crate::lock::{HeldLocks, Lock, LockAll, LockGuard};
 use crate::meters::Only;
-use crate::queue::{Codec, Fetcher, ParkedWatcher, Queue, list_queues, queue_driver, run_fetcher};
-use crate::reentrant::Reentrant;
+use crate::queue::Fetchers;
 use crate::runtime::bounded;
 use crate::value::error::{Error, ErrorKind, LockName, Result};
-use crate::value::queue::QueueName;
 use crate::value::time::{DriftBound, Ttl};
-use crate::value::token::{FencingToken, OwnerId, OwnerToken};
+use crate::value::token::OwnerToken;
 
 // How a client is set up.
 
@@ -213,8 +208,8 @@ fn within(what: &str, value: Duration, range: &RangeInclusive<Duration>) -> Resu
 /// deadlines.
 #[derive(Clone, Debug)]
 pub struct Client {
-    local_queues: Arc<LocalQueues>,
-    fetchers: Arc<Fetchers>,
+    pub(crate) local_queues: Arc<LocalQueues>,
+    pub(crate) fetchers: Arc<Fetchers>,
 }
 
 /// How many times the timeout of one request an examination may take: each server is sent a few.
@@ -238,7 +233,7 @@ pub struct ClientStats {
     pub waiters: usize,
     /// Releases and abandoned attempts that the backend has not acknowledged.
     pub cleanups: usize,
-    /// Leases without a guard that are [left standing](Lock::at_least).
+    /// Leases without a guard that are [left standing](crate::Lock::at_least).
     pub standing: usize,
 }
 
@@ -254,111 +249,8 @@ impl Client {
         ClientBuilder::new(backend.into())
     }
 
-    fn shared(&self) -> &Shared {
+    pub(crate) fn shared(&self) -> &Shared {
         self.local_queues.shared()
-    }
-
-    /// A handle on the lock of this name. Cheap; does no I/O.
-    ///
-    /// A name that is empty or too long is refused by what the handle is used for: every call fails with
-    /// [`ErrorKind::InvalidArgument`] before anything is sent, and so does [`Lock::name`].
-    pub fn lock(&self, name: impl AsRef<[u8]>) -> Lock {
-        Lock::new(Arc::clone(&self.local_queues), LockName::new(name))
-    }
-
-    /// Goes on with a hold that was [detached](crate::LockGuard::detach), as [`Lock::adopt`] does, with the client's ttl.
-    ///
-    /// # Errors
-    ///
-    /// As [`Lock::adopt`].
-    ///
-    /// # Cancel safety
-    ///
-    /// As for [`Lock::adopt`].
-    pub async fn adopt(&self, name: impl AsRef<[u8]>, token: OwnerToken, fence: FencingToken) -> Result<LockGuard> {
-        self.lock(name).adopt(token, fence).await
-    }
-
-    /// A handle on the lock of this name, to be entered and re-entered by `owner`. Cheap; does no I/O.
-    ///
-    /// A bad name is refused as by [`Client::lock`]. With a driver that has no re-entrant locks every call fails with
-    /// [`ErrorKind::Unsupported`]; [`reentrant_capabilities`](Self::reentrant_capabilities) says so beforehand.
-    pub fn reentrant(&self, name: impl AsRef<[u8]>, owner: &OwnerId) -> Reentrant {
-        Reentrant::new(Arc::clone(&self.local_queues), LockName::new(name), *owner)
-    }
-
-    /// A handle on the election of this name, which the lock of that name decides. Cheap; does no I/O.
-    ///
-    /// A bad name is refused as by [`Client::lock`].
-    pub fn election(&self, name: impl AsRef<[u8]>) -> Election {
-        Election::new(self.lock(name))
-    }
-
-    /// A handle on several locks, to be taken all or none. Cheap; does no I/O.
-    ///
-    /// The names are sorted and repetitions removed, so that overlapping sets never wait for each other in a circle.
-    /// [`LockAll::of`] takes locks of several clients.
-    ///
-    /// Acquiring fails with [`ErrorKind::InvalidArgument`], before anything is sent, when there is no name, more than
-    /// [`LockAll::MAX_NAMES`], or a bad one.
-    pub fn lock_all<N: AsRef<[u8]>>(&self, names: impl IntoIterator<Item = N>) -> LockAll {
-        LockAll::of(names.into_iter().map(|name| self.lock(name)))
-    }
-
-    /// The locks that are held and whose names begin with exactly these bytes; all of them for an empty prefix. Cheap; does no
-    /// I/O before it is read. For operators: it is a look that promises nothing, see [`HeldLocks`].
-    ///
-    /// With a driver that cannot list locks reading fails with [`ErrorKind::Unsupported`];
-    /// [`census_capabilities`](Self::census_capabilities) says so beforehand.
-    pub fn held_locks(&self, prefix: impl AsRef<[u8]>) -> HeldLocks {
-        HeldLocks::new(Arc::clone(&self.local_queues), prefix.as_ref())
-    }
-
-    /// A handle on the delay queue of this name, with messages in JSON. Cheap; does no I/O.
-    ///
-    /// # Errors
-    ///
-    /// [`ErrorKind::InvalidArgument`] when the name is empty or too long; [`ErrorKind::Unsupported`] when the driver
-    /// has no delay queues.
-    #[cfg(feature = "json")]
-    pub fn queue<T>(&self, name: impl AsRef<[u8]>) -> Result<Queue<T>>
-    where
-        T: serde::Serialize + serde::de::DeserializeOwned + 'static,
-    {
-        self.queue_with(name, crate::queue::Json)
-    }
-
-    /// A handle on the delay queue of this name, with messages of bytes. Cheap; does no I/O.
-    ///
-    /// # Errors
-    ///
-    /// As [`Client::queue_with`].
-    pub fn queue_of_bytes(&self, name: impl AsRef<[u8]>) -> Result<Queue<Vec<u8>>> {
-        self.queue_with(name, crate::queue::Bytes)
-    }
-
-    /// A handle on the delay queue of this name, with messages in a form of your own. Cheap; does no I/O.
-    ///
-    /// # Errors
-    ///
-    /// [`ErrorKind::InvalidArgument`] when the name is empty or too long; [`ErrorKind::Unsupported`] when the driver
-    /// has no delay queues.
-    pub fn queue_with<T: 'static>(&self, name: impl AsRef<[u8]>, codec: impl Codec<T>) -> Result<Queue<T>> {
-        let fetcher = self.fetchers.get(&self.local_queues, QueueName::new(name)?)?;
-        Ok(Queue::new(fetcher, Arc::new(codec)))
-    }
-
-    /// All delay queues that hold a message, dead ones included, or are paused or limited; in the order of their bytes.
-    ///
-    /// # Errors
-    ///
-    /// [`ErrorKind::Unsupported`] when the driver has no delay queues; whatever the driver reports.
-    ///
-    /// # Cancel safety
-    ///
-    /// Safe: nothing is changed.
-    pub async fn list_queues(&self) -> Result<Vec<QueueName>> {
-        list_queues(self.shared()).await
     }
 
     /// What the driver's delay queues promise; `None` if it has none.
@@ -457,7 +349,7 @@ impl Client {
     ///
     /// New acquisitions and those that wait fail with [`ErrorKind::Closed`]. Guards that still exist are told
     /// [`LostReason::Closed`](crate::LostReason::Closed), and their leases are given back; those of
-    /// [`at_least`](Lock::at_least) are left standing for the rest.
+    /// [`at_least`](crate::Lock::at_least) are left standing for the rest.
     ///
     /// # Errors
     ///
@@ -469,41 +361,5 @@ impl Client {
     /// Once polled, the client is closed; dropping the future only ends the waiting.
     pub async fn close(&self, limit: Duration) -> Result<()> {
         self.shared().close(limit, self.fetchers.drained()).await
-    }
-}
-
-// The fetchers of the client: one for each queue that it uses.
-
-/// The queues that the client uses.
-#[derive(Debug, Default)]
-struct Fetchers {
-    of: Mutex<HashMap<QueueName, Weak<Fetcher>>>,
-    parked: Arc<ParkedWatcher>,
-}
-
-impl Fetchers {
-    /// The fetcher of this queue.
-    fn get(&self, local_queues: &Arc<LocalQueues>, name: QueueName) -> Result<Arc<Fetcher>> {
-        let driver = queue_driver(local_queues.shared())?;
-        let mut fetchers = self.of.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(fetcher) = fetchers.get(&name).and_then(Weak::upgrade) {
-            return Ok(fetcher);
-        }
-        fetchers.retain(|_, fetcher| fetcher.strong_count() > 0);
-        let (parked, local_queues) = (Arc::clone(&self.parked), Arc::clone(local_queues));
-        let fetcher = Arc::new(Fetcher::new(parked, local_queues, Arc::clone(driver), name.clone(), run_fetcher));
-        fetchers.insert(name, Arc::downgrade(&fetcher));
-        Ok(fetcher)
-    }
-
-    /// Waits until all settlements are answered.
-    async fn drained(&self) {
-        let fetchers: Vec<_> = {
-            let fetchers = self.of.lock().unwrap_or_else(PoisonError::into_inner);
-            fetchers.values().filter_map(Weak::upgrade).collect()
-        };
-        for fetcher in fetchers {
-            fetcher.drained().await;
-        }
     }
 }

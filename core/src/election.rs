@@ -37,6 +37,7 @@ use std::time::Duration;
 use futures_util::Stream;
 use tokio::time::{Instant, sleep_until};
 
+use crate::client::Client;
 use crate::driver::{Holder, Inspection, Introspection};
 use crate::engine::hold::Loss;
 use crate::engine::wait::Pause;
@@ -51,11 +52,16 @@ pub struct Election {
     lock: Lock,
 }
 
-impl Election {
-    pub(crate) fn new(lock: Lock) -> Self {
-        Self { lock: lock.in_a_line_of_its_own() }
+impl Client {
+    /// A handle on the election of this name, which the lock of that name decides. Cheap; does no I/O.
+    ///
+    /// A bad name is refused as by [`Client::lock`].
+    pub fn election(&self, name: impl AsRef<[u8]>) -> Election {
+        Election { lock: self.lock(name).in_a_line_of_its_own() }
     }
+}
 
+impl Election {
     /// The name of the election, and of the lock that decides it.
     ///
     /// # Errors

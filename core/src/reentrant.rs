@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::client::Client;
 use crate::driver::{Exited, Holder, ReentrantEntry};
 use crate::engine::hold::HeldEntry;
 use crate::engine::local_handover::LocalQueues;
@@ -30,11 +31,18 @@ pub struct Reentrant {
     options: Options,
 }
 
-impl Reentrant {
-    pub(crate) fn new(local_queues: Arc<LocalQueues>, name: Result<LockName>, owner: OwnerId) -> Self {
-        Self { local_queues, name, owner, options: Options::default() }
+impl Client {
+    /// A handle on the lock of this name, to be entered and re-entered by `owner`. Cheap; does no I/O.
+    ///
+    /// A bad name is refused as by [`Client::lock`]. With a driver that has no re-entrant locks every call fails with
+    /// [`ErrorKind::Unsupported`]; [`reentrant_capabilities`](Self::reentrant_capabilities) says so beforehand.
+    pub fn reentrant(&self, name: impl AsRef<[u8]>, owner: &OwnerId) -> Reentrant {
+        let (local_queues, name) = (Arc::clone(&self.local_queues), LockName::new(name));
+        Reentrant { local_queues, name, owner: *owner, options: Options::default() }
     }
+}
 
+impl Reentrant {
     /// The name of the lock.
     ///
     /// # Errors

@@ -16,7 +16,6 @@
 //! client library. All of that, and what the server does with locks, is the business of `tenure-redis-support`: this
 //! crate opens connections of its client library and translates commands, replies and errors.
 
-mod combine;
 mod dialer;
 mod driver;
 

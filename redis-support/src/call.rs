@@ -17,8 +17,8 @@ use tenure_core::{
 };
 
 use crate::damage;
-use crate::dial::Reply;
 use crate::keyspace::Keyspace;
+use crate::script::Reply;
 use crate::script::{self, ArgList, Script, ScriptCall};
 use crate::settings::{FenceScope, Fences, RedisSettings};
 
@@ -41,6 +41,8 @@ pub(crate) struct Calls {
     channel_prefix: String,
     /// How fences grow, and how long the counter is kept, in ms; 0 for ever.
     fencing: (&'static str, u64),
+    /// Whether the scripts take that for usual.
+    usual_fences: bool,
     /// What giving the turn to the next waiter takes, as the scripts want it.
     turn: String,
     /// What waiting takes, by whether somebody waits: written once, for the presence that the client has.
@@ -56,7 +58,8 @@ impl Calls {
             (Fences::Counter, _) => ("counter", 0), // a counter that is forgotten would start again
         };
         let turn = format!("{};{};{};{CLAIM_MS};{channel_prefix}", fencing.0, fencing.1, settings.fence_floor);
-        Self { keys, settings, channel_prefix, fencing, turn, waits: Default::default() }
+        let usual_fences = fencing == ("clock", 0) && settings.fence_floor == FenceFloor::NONE;
+        Self { keys, settings, channel_prefix, fencing, usual_fences, turn, waits: Default::default() }
     }
 
     /// What the clients' channels begin with.
@@ -139,15 +142,13 @@ impl Calls {
     /// microsecond.
     fn push_unusual(&self, args: &mut ArgList, request: &AcquireRequest) {
         let label = request.label.as_ref().map_or("", |label| label.as_str());
-        let floor = self.settings.fence_floor;
-        let usual_fences = self.fencing == ("clock", 0) && floor == FenceFloor::NONE;
-        if !(usual_fences && label.is_empty()) {
+        if !(self.usual_fences && label.is_empty()) {
             args.push(label);
         }
-        if !usual_fences {
+        if !self.usual_fences {
             args.push(self.fencing.0);
             args.push_number(self.fencing.1);
-            args.push_number(floor.get());
+            args.push_number(self.settings.fence_floor.get());
         }
     }
 

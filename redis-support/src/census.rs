@@ -7,9 +7,9 @@ use futures_util::future::try_join_all;
 use tenure_core::driver::{Census, CensusCapabilities, CensusOrder, CensusPlace, HeldLock, HeldPage};
 use tenure_core::{Error, ErrorKind, LockName, Result};
 
-use crate::dial::Reply;
 use crate::lock::RedisLocks;
 use crate::remote::{Placement, RedisExecutor};
+use crate::script::Reply;
 use crate::{call, slot};
 
 /// How many locks one script looks at, so that it stays short.
@@ -113,9 +113,9 @@ fn read(place: &CensusPlace) -> Result<(u64, String)> {
 mod tests {
     use super::*;
     use crate::config::{Address, RedisConfig, Topology};
-    use crate::dial::scene::{Scene, server, slot_map};
     use crate::keyspace::{ClientId, Keyspace};
     use crate::link::WakeLink;
+    use crate::link::scene::{Scene, server, slot_map};
     use crate::remote::Remote;
     use crate::settings::RedisSettings;
 

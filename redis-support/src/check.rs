@@ -10,9 +10,9 @@ use tenure_core::driver::one_line;
 use tenure_core::{Error, ErrorKind, Result};
 
 use crate::call::Calls;
-use crate::dial::Reply;
 use crate::error::ExecError;
 use crate::remote::{Placement, RedisExecutor};
+use crate::script::Reply;
 use crate::settings::Eviction;
 use crate::slot;
 

@@ -22,9 +22,10 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use crate::config::{Address, RedisConfig};
-use crate::dial::{Dialer, Listen, Reply, Request, Socket};
 use crate::error::ExecError;
+use crate::link::{Dialer, Listen, Socket};
 use crate::link::{Link, Route};
+use crate::script::{Reply, Request};
 use crate::slot;
 
 /// How often a request is sent on. Each redirection proves that nothing was executed.

@@ -2,8 +2,8 @@
 
 use tenure_core::{Error, ErrorKind};
 
-use crate::dial::Reply;
 use crate::error::ExecError;
+use crate::script::Reply;
 
 /// What a script met, by the server's words.
 #[derive(Debug, PartialEq, Eq)]

@@ -11,9 +11,9 @@ use tenure_core::driver::{Checkup, Concern, Doctor, Finding, Topic, one_line};
 
 use crate::call::Calls;
 use crate::check;
-use crate::dial::Reply;
 use crate::lock::RedisLocks;
 use crate::remote::{Placement, RedisExecutor};
+use crate::script::Reply;
 
 /// How far a server's clock may be from ours before it is worth a word.
 const CLOCK_NOTED: Duration = Duration::from_secs(1);

@@ -3,9 +3,10 @@
 use tenure_core::{Error, ErrorKind, Result};
 
 use crate::config::{Protocol, RedisConfig};
-use crate::dial::{Dialer, Reply};
+use crate::link::Dialer;
 use crate::lock::RedisLocks;
 use crate::remote::{RedisExecutor as _, Remote};
+use crate::script::Reply;
 
 impl<D: Dialer> RedisLocks<Remote<D>> {
     /// As [`connect`](Self::connect), with a dialer whose sockets without a [`Listen`](crate::Listen) are a connection that it

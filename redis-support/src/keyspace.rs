@@ -49,7 +49,7 @@ impl ClientId {
 /// The keys and channels of one prefix, as one client sees them.
 #[derive(Clone, Debug)]
 pub struct Keyspace {
-    prefix: Prefix,
+    prefix: String,
     scope: FenceScope,
     client: ClientId,
     over_slots: bool,
@@ -59,7 +59,7 @@ impl Keyspace {
     /// The keyspace of `prefix`, for the client `client`.
     #[must_use]
     pub fn new(prefix: Prefix, scope: FenceScope, client: ClientId) -> Self {
-        Self { prefix, scope, client, over_slots: false }
+        Self { prefix: prefix.into_string(), scope, client, over_slots: false }
     }
 
     /// The same for a cluster, where the keys of a script must share a slot.
@@ -90,7 +90,7 @@ impl Keyspace {
     /// The pattern of `SCAN` that the keys of locks whose names begin so match. Others match it as well.
     pub(crate) fn lock_pattern(&self, prefix: &[u8]) -> String {
         let (mut key, mut pattern) = (Vec::new(), String::new());
-        key.extend_from_slice(self.prefix.as_str().as_bytes());
+        key.extend_from_slice(self.prefix.as_bytes());
         key.push(b':');
         encode(&mut key, prefix);
         for byte in key {
@@ -105,7 +105,7 @@ impl Keyspace {
 
     /// The lock that this key is of; `None` for a key that is no lock's.
     pub(crate) fn lock_of(&self, key: &[u8]) -> Option<LockName> {
-        let spelled = key.strip_prefix(self.prefix.as_str().as_bytes())?.strip_prefix(b":")?;
+        let spelled = key.strip_prefix(self.prefix.as_bytes())?.strip_prefix(b":")?;
         let name = LockName::new(decode(spelled)?).ok()?;
         (self.lock_key(&name) == key).then_some(name)
     }
@@ -118,7 +118,7 @@ impl Keyspace {
 
     /// What every client's wake-up channel begins with.
     pub(crate) fn wake_channel_prefix(&self) -> String {
-        format!("{}:wake:", self.prefix.as_str())
+        format!("{}:wake:", self.prefix)
     }
 
     /// A waiter's member in the queue: its token, and where it listens.
@@ -159,7 +159,7 @@ impl Keyspace {
     pub(crate) fn push_fence(&self, keys: &mut ArgList, name: &LockName) {
         match self.scope {
             FenceScope::Node => keys.push_with(|out| {
-                out.extend_from_slice(self.prefix.as_str().as_bytes());
+                out.extend_from_slice(self.prefix.as_bytes());
                 out.extend_from_slice(b":{fence}");
             }),
             FenceScope::Name => self.push_own_fence(keys, name),
@@ -174,7 +174,7 @@ impl Keyspace {
     /// Which quorum the server votes in.
     pub(crate) fn push_electorate(&self, keys: &mut ArgList) {
         keys.push_with(|out| {
-            out.extend_from_slice(self.prefix.as_str().as_bytes());
+            out.extend_from_slice(self.prefix.as_bytes());
             out.extend_from_slice(b":{electorate}");
         });
     }
@@ -187,7 +187,7 @@ impl Keyspace {
     /// Two keys for trying rights on: one spelled like a lock's, one like a side key's, both in the same of these slots.
     /// Neither is any name's: names have no % but before two digits.
     pub(crate) fn push_probes(&self, keys: &mut ArgList, slots: &RangeInclusive<u16>) {
-        let (prefix, tag) = (&self.prefix.as_str(), self.client.0.as_str());
+        let (prefix, tag) = (&self.prefix, self.client.0.as_str());
         let spelled = |number: u64| format!("{prefix}:%rights-{tag}{number}");
         let probe = (0..).map(spelled).find(|key| slots.contains(&slot::of(key.as_bytes()))).unwrap_or_default();
         let side = format!("{{{probe}}}:probe");
@@ -197,7 +197,7 @@ impl Keyspace {
 
     /// The rights that an access control list has to give, as its rules are written.
     pub(crate) fn rules(&self) -> String {
-        let prefix = &self.prefix.as_str();
+        let prefix = &self.prefix;
         format!("~{prefix}:* ~{{{prefix}:* &{prefix}:*")
     }
 
@@ -213,7 +213,7 @@ impl Keyspace {
     }
 
     fn lock(&self, out: &mut Vec<u8>, name: &LockName) {
-        out.extend_from_slice(self.prefix.as_str().as_bytes());
+        out.extend_from_slice(self.prefix.as_bytes());
         out.push(b':');
         encode(out, name.as_bytes());
     }

@@ -1,10 +1,15 @@
-//! A link to one server that outlives its connections, and the runtimes that they live on.
+//! What a client library has to bring, to open a connection and to send a command on it; and a link to one server that outlives
+//! its connections, and the runtimes that they live on.
+//!
+//! Where the primary is (`sentinel`) and which node serves a key (`cluster`) stands above, once for all libraries.
 
 mod keep;
 #[cfg(test)]
+pub(crate) mod scene;
+#[cfg(test)]
 mod tests;
 
-use std::fmt;
+use std::fmt::{self, Debug};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -19,8 +24,76 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::call;
 use crate::config::{Address, Endpoint, Patience, RedisConfig};
-use crate::dial::{Dialer, Heard, Listen, Reply, Request, Socket};
 use crate::error::ExecError;
+use crate::script::{Reply, Request};
+
+/// What came in on a channel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Heard<'a> {
+    /// The payload of a message.
+    Message(&'a [u8]),
+    /// The connection is of no use any more: what comes from now on may be another server's.
+    Cut,
+    /// Messages may have been lost.
+    Gap,
+}
+
+/// A channel to listen on, and where its messages go.
+#[derive(Clone)]
+pub struct Listen {
+    /// The name of the channel.
+    pub channel: String,
+    /// Called with everything that comes in. It does not block.
+    pub sink: Arc<dyn Fn(Heard<'_>) + Send + Sync>,
+}
+
+impl Debug for Listen {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Listen").field("channel", &self.channel).finish_non_exhaustive()
+    }
+}
+
+/// Opens connections through a client library.
+pub trait Dialer: Debug + Send + Sync + 'static {
+    /// An open connection. Dropping it closes it.
+    type Socket: Socket;
+
+    /// A short constant name of the driver: `"redis"`.
+    fn driver(&self) -> &'static str;
+
+    /// Opens one connection, logs in, and subscribes to the channel of `listen` if one is given. It has the
+    /// subscription when this returns. With the older protocol such a connection carries no commands but `PING`.
+    ///
+    /// # Errors
+    ///
+    /// [`ExecError::Server`] for a refusal; otherwise [`ExecError::NotSent`]. The caller bounds the time.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future closes what was opened.
+    fn dial(
+        &self,
+        endpoint: &Endpoint,
+        listen: Option<Listen>,
+    ) -> impl Future<Output = Result<Self::Socket, ExecError>> + Send;
+}
+
+/// One open connection. Requests may be sent concurrently.
+pub trait Socket: Send + Sync + 'static {
+    /// Sends one command, at most once, and waits for its reply, however long it takes.
+    ///
+    /// # Errors
+    ///
+    /// [`ExecError::Server`] for a refusal, [`ExecError::SentUnknown`] when the connection ended before the reply.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future leaves the outcome unknown, and the connection usable.
+    fn send(&self, request: &Request<'_>) -> impl Future<Output = Result<Reply, ExecError>> + Send;
+
+    /// Returns when the library has seen the connection end. One caller at a time.
+    fn ended(&self) -> impl Future<Output = ()> + Send;
+}
 
 /// A request given up this long after it left casts doubt on the link.
 const DOUBT_AFTER: Duration = Duration::from_millis(200);
@@ -233,7 +306,7 @@ impl<D: Dialer> Drop for Link<D> {
     }
 }
 
-impl<D: Dialer> fmt::Debug for Link<D> {
+impl<D: Dialer> Debug for Link<D> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Link").field("to", &self.shared.place()).finish_non_exhaustive()
     }

@@ -1,10 +1,12 @@
-//! Plain locks over any executor.
+//! Plain locks over any executor, and the values of theirs that a client knows, so that a release may be one command.
 
 #[cfg(test)]
 mod tests;
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -14,22 +16,22 @@ use tenure_core::driver::{
     AcquireRequest, Acquisition, Backend, DistributedLock, Exclusion, Fencing, ForceReleased, Hold, Inspection,
     LockCapabilities, ReentrantHold, Released, Renewed, Ttl, TtlRange, Waiting, Watch,
 };
-use tenure_core::{Error, ErrorKind, FencingToken, LockName, OwnerToken, Result};
+use tenure_core::{Error, ErrorKind, FencingToken, Label, LockName, OwnerToken, Result};
 use tokio::sync::{Mutex, OnceCell};
 
 use crate::call::{self, Calls, FENCES, GO_ON};
 use crate::check::{self, Notes, Replicas};
 use crate::config::{RedisConfig, Topology};
 use crate::damage::{self, Met};
-use crate::dial::{Dialer, Reply};
 use crate::error::ExecError;
 use crate::keyspace::{ClientId, Keyspace};
+use crate::link::Dialer;
 use crate::link::WakeLink;
 use crate::remote::{self, Placement, RedisExecutor, Remote};
+use crate::script::Reply;
 use crate::script::{ArgList, ScriptCall};
 use crate::seats::Seat;
 use crate::settings::{FenceScope, Fences, RedisSettings};
-use crate::values::KnownValues;
 use crate::{script, slot};
 
 /// How many leases one renewal script carries.
@@ -467,5 +469,102 @@ impl<E: RedisExecutor> DistributedLock for RedisLocks<E> {
     async fn close(&self) {
         self.0.executor.close().await;
         self.0.wake.link_up(); // waiters ask once more, and learn that the driver is closed
+    }
+}
+
+// The values of locks that their client knows, so that a release may be one command: `DELIFEQ`, where the server has it.
+//
+// A lock that was granted while nobody waited has a value that its client knows whole, and the flag in it changes as soon as
+// somebody waits (`scripts/part/join.lua`). So the command deletes the lock exactly where the script of `release` would delete
+// it and do no more. Where the value is another one by now, the command does nothing, and the script is run. Everything kept
+// here is a guess: a wrong one costs a request.
+
+/// How many grants are remembered. When there are as many, all are forgotten: also those that nobody will release.
+const MOST_GRANTS: usize = 4096;
+
+/// In how many parts names are counted; those of a part share a count.
+const PARTS: usize = 1024;
+
+/// For how many grants a name counts as contended after somebody has waited for it: those are not remembered.
+const CONTENDED_GRANTS: u8 = 8;
+
+/// What is remembered of grants whose value is known, and of names that somebody waited for.
+#[derive(Debug)]
+pub(crate) struct KnownValues {
+    /// Whether values can be known at all: where fences only count, the server's clock is in them too.
+    known: bool,
+    /// Whether the server is thought to have the command, and to let this user run it.
+    allowed: AtomicBool,
+    grants: std::sync::Mutex<HashMap<OwnerToken, FreeGrant>>,
+    /// For each part of the names, for how many grants still they count as contended.
+    contended: Vec<AtomicU8>,
+}
+
+/// A grant of a lock that nobody waited for: what its value consists of beside the token.
+#[derive(Debug)]
+struct FreeGrant {
+    fence: FencingToken,
+    ahead: String,
+    label: Option<Label>,
+}
+
+impl KnownValues {
+    pub(crate) fn new(fences: Fences) -> Self {
+        let contended = std::iter::repeat_with(AtomicU8::default).take(PARTS).collect();
+        Self {
+            known: fences == Fences::ClockSeeded,
+            allowed: AtomicBool::new(false),
+            grants: std::sync::Mutex::default(),
+            contended,
+        }
+    }
+
+    /// Whether the server is thought to have the command, and to let this user run it.
+    pub(crate) fn allow(&self, allowed: bool) {
+        self.allowed.store(allowed && self.known, Ordering::Relaxed);
+    }
+
+    /// The lock was granted while nobody waited, with a fence that is so far ahead of the server's clock as its value says.
+    pub(crate) fn granted(&self, request: &AcquireRequest, fence: FencingToken, ahead: &str) {
+        if !self.allowed.load(Ordering::Relaxed) {
+            return;
+        }
+        let contended = self.contended(&request.name);
+        let left = contended.load(Ordering::Relaxed);
+        if left > 0 {
+            return contended.store(left - 1, Ordering::Relaxed); // a count that another thread changed is as good
+        }
+        let grant = FreeGrant { fence, ahead: ahead.to_owned(), label: request.label.clone() };
+        let mut grants = self.grants.lock().unwrap_or_else(PoisonError::into_inner);
+        if grants.len() >= MOST_GRANTS {
+            grants.clear();
+        }
+        grants.insert(request.token, grant);
+    }
+
+    /// Somebody waits for this lock.
+    pub(crate) fn awaited(&self, name: &LockName) {
+        if self.allowed.load(Ordering::Relaxed) {
+            self.contended(name).store(CONTENDED_GRANTS, Ordering::Relaxed);
+        }
+    }
+
+    /// The value of the lock if nobody has begun to wait since it was granted; `None` if it is not known, or somebody is thought
+    /// to wait. Told once.
+    pub(crate) fn take(&self, hold: &Hold) -> Option<String> {
+        if !self.allowed.load(Ordering::Relaxed) {
+            return None;
+        }
+        let grant = self.grants.lock().unwrap_or_else(PoisonError::into_inner).remove(&hold.token)?;
+        let FreeGrant { fence, ahead, label } = grant;
+        let label = label.as_ref().map_or("", Label::as_str);
+        let nobody_waits = self.contended(&hold.name).load(Ordering::Relaxed) == 0;
+        nobody_waits.then(|| format!("{};-;{fence};{ahead};{label}", hold.token.expose().as_str()))
+    }
+
+    fn contended(&self, name: &LockName) -> &AtomicU8 {
+        let mut hasher = DefaultHasher::new();
+        name.as_bytes().hash(&mut hasher);
+        &self.contended[hasher.finish() as usize % PARTS]
     }
 }

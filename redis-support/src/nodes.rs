@@ -12,8 +12,8 @@ use tenure_core::driver::QuorumNode;
 use tenure_core::{Error, ErrorKind, Result};
 
 use crate::config::{Endpoint, Patience, RedisConfig, Topology};
-use crate::dial::Dialer;
 use crate::keyspace::{ClientId, Keyspace};
+use crate::link::Dialer;
 use crate::link::WakeLink;
 use crate::lock::RedisLocks;
 use crate::remote::Remote;

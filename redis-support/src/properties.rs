@@ -13,12 +13,12 @@ use crate::check::{Notes, Replicas};
 use crate::cluster::{SlotMap, redirection};
 use crate::config::{Address, RedisConfig};
 use crate::damage::Met;
-use crate::dial::Reply;
 use crate::error::ExecError;
 use crate::keyspace::{ClientId, Keyspace};
 use crate::link::WakeLink;
 use crate::remote::Placement;
 use crate::script::ArgList;
+use crate::script::Reply;
 use crate::settings::{Eviction, FenceScope, Prefix, RedisSettings};
 use crate::{call, check, damage, doctor, script, sentinel, voting};
 

@@ -6,10 +6,11 @@ use std::sync::Arc;
 
 use crate::cluster::Cluster;
 use crate::config::{Endpoint, RedisConfig, Topology};
-use crate::dial::{Dialer, Heard, Listen, Reply, Request};
 use crate::error::ExecError;
+use crate::link::{Dialer, Heard, Listen};
 use crate::link::{Link, Route, WakeLink};
 use crate::script::ScriptCall;
+use crate::script::{Reply, Request};
 use crate::sentinel::Sentinels;
 use crate::slot;
 

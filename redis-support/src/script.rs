@@ -1,4 +1,5 @@
-//! The scripts: one file each, with the parts that several share, and their digests; and a call of one: its keys and arguments.
+//! The scripts: one file each, with the parts that several share, and their digests; a call of one, with its keys and arguments;
+//! and what is sent of it and answered.
 
 use std::fmt::{self, Write};
 use std::sync::LazyLock;
@@ -265,6 +266,100 @@ impl Write for Text<'_> {
     }
 }
 
+// What goes over a connection.
+
+/// A reply of the server, as far as scripts and checks use them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reply {
+    /// Nothing there.
+    Nil,
+    /// A number.
+    Int(i64),
+    /// Bytes or a status.
+    Bytes(Vec<u8>),
+    /// Several replies.
+    Array(Vec<Reply>),
+}
+
+/// One command, borrowed from whoever sends it.
+#[derive(Clone, Copy, Debug)]
+pub struct Request<'a> {
+    head: [&'a str; 2],
+    rest: Rest<'a>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Rest<'a> {
+    Words(&'a [&'a str]),
+    Call(&'a ScriptCall),
+}
+
+impl<'a> Request<'a> {
+    /// A plain command.
+    #[must_use]
+    pub const fn words(words: &'a [&'a str]) -> Self {
+        Self { head: ["", ""], rest: Rest::Words(words) }
+    }
+
+    /// A script by its digest.
+    pub(crate) fn by_digest(call: &'a ScriptCall) -> Self {
+        Self { head: ["EVALSHA", call.script.sha1()], rest: Rest::Call(call) }
+    }
+
+    /// A script by its source.
+    pub(crate) fn by_source(call: &'a ScriptCall) -> Self {
+        Self { head: ["EVAL", call.script.source()], rest: Rest::Call(call) }
+    }
+
+    /// How many words the command has, and at most how many bytes they are together.
+    #[must_use]
+    pub fn size(&self) -> (usize, usize) {
+        match self.rest {
+            Rest::Words(words) => (words.len(), words.iter().map(|word| word.len()).sum()),
+            Rest::Call(call) => {
+                let head: usize = self.head.iter().map(|word| word.len()).sum();
+                (3 + call.keys.len() + call.args.len(), head + 20 + call.keys.total() + call.args.total())
+            }
+        }
+    }
+
+    /// Gives the words of the command to `take`, in order. The first one is the name of the command.
+    pub fn each(&self, mut take: impl FnMut(&[u8])) {
+        match self.rest {
+            Rest::Words(words) => words.iter().for_each(|word| take(word.as_bytes())),
+            Rest::Call(call) => {
+                self.head.iter().for_each(|word| take(word.as_bytes()));
+                take(Digits::of(call.keys.len()).as_bytes());
+                call.keys.iter().chain(call.args.iter()).for_each(take);
+            }
+        }
+    }
+}
+
+/// A number in decimal, on the stack.
+struct Digits {
+    text: [u8; 20],
+    begin: usize,
+}
+
+impl Digits {
+    fn of(mut number: usize) -> Self {
+        let (mut text, mut begin) = ([b'0'; 20], 20);
+        loop {
+            begin -= 1;
+            text[begin] += (number % 10) as u8;
+            number /= 10;
+            if number == 0 {
+                return Self { text, begin };
+            }
+        }
+    }
+
+    fn as_bytes(&self) -> &[u8] {
+        &self.text[self.begin..]
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -316,5 +411,26 @@ mod tests {
         assert_eq!(all, [b"a".as_slice(), b"", b"1042", b"\0\xff"]);
         assert_eq!((list.len(), list.total(), list.is_empty()), (4, 7, false));
         assert_eq!(format!("{list:?}"), "ArgList(4 strings)");
+    }
+
+    #[test]
+    fn a_call_is_its_script_the_number_of_its_keys_and_the_rest() {
+        let (mut keys, mut args) = (ArgList::default(), ArgList::default());
+        (0..10).for_each(|key| keys.push_number(key));
+        let last = "last".repeat(50);
+        args.push(&last);
+        let call = ScriptCall { script: &ENROLL, keys, args };
+        let request = Request::by_digest(&call);
+        let mut words = Vec::new();
+        request.each(|word| words.push(String::from_utf8(word.to_vec()).unwrap()));
+        assert_eq!(words[..4], ["EVALSHA", ENROLL.sha1(), "10", "0"]);
+        assert_eq!(words[13], last);
+        let (count, bytes) = request.size();
+        assert_eq!(count, words.len());
+        let sum: usize = words.iter().map(String::len).sum();
+        assert!((sum..sum + 20).contains(&bytes), "{bytes} for {sum}: the digits of the number of keys are at most 20");
+        assert_eq!(Request::words(&["GET", "a"]).size(), (2, 4));
+        assert_eq!(Digits::of(0).as_bytes(), b"0");
+        assert_eq!(Digits::of(usize::MAX).as_bytes(), usize::MAX.to_string().as_bytes());
     }
 }

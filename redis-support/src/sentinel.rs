@@ -13,9 +13,10 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until, timeout};
 
 use crate::config::{Address, Endpoint, RedisConfig};
-use crate::dial::{Dialer, Heard, Listen, Reply, Request, Socket};
 use crate::error::ExecError;
+use crate::link::{Dialer, Heard, Listen, Socket};
 use crate::link::{Link, NamesPrimary, Route};
+use crate::script::{Reply, Request};
 
 /// Where sentinels announce a new primary: `<service> <old host> <old port> <new host> <new port>`.
 const ANNOUNCEMENTS: &str = "+switch-master";

@@ -204,6 +204,10 @@ impl Prefix {
     pub fn as_str(&self) -> &str {
         &self.0
     }
+
+    pub(crate) fn into_string(self) -> String {
+        self.0
+    }
 }
 
 impl Default for Prefix {

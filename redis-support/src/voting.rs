@@ -8,9 +8,9 @@ use tenure_core::driver::{Ballot, DistributedLock as _, Doctor, Electorate, Hold
 use tenure_core::{Error, ErrorKind, FencingToken, LockName, Result};
 
 use crate::call;
-use crate::dial::Reply;
 use crate::lock::RedisLocks;
 use crate::remote::RedisExecutor;
+use crate::script::Reply;
 use crate::settings::RedisSettings;
 
 /// The name that stands in errors for what concerns the whole node.

@@ -65,14 +65,12 @@ pub use crate::meters::reconnected;
 pub use crate::value::error::{one_line, reason};
 pub use crate::value::queue::{Attempts, Delay, Lease, Payload};
 pub use crate::value::time::{LeaseInstant, Ttl};
-pub use capability::{
-    Exclusion, Fencing, Introspection, KeyedConcurrency, LeaseRange, LockCapabilities, OwnerScope, Parking,
-    QueueCapabilities, QueueWake, ReentrantCapabilities, Revocation, TtlRange, Waiting,
-};
+pub use capability::{Exclusion, Fencing, KeyedConcurrency, LeaseRange, Parking, QueueCapabilities, QueueWake};
 pub use counted::{CountedReentry, ProcessOwners};
 pub use lock::{
     AcquireRequest, Acquisition, Begun, Busy, DistributedLock, Exited, ForceReleased, Grant, Handing, Hold, Holder,
-    Inspection, Queueing, ReentrantEntry, ReentrantHold, ReentrantLock, Released, Renewed,
+    Inspection, Introspection, LockCapabilities, OwnerScope, Queueing, ReentrantCapabilities, ReentrantEntry,
+    ReentrantHold, ReentrantLock, Released, Renewed, Revocation, TtlRange, Waiting,
 };
 pub use operator::{
     Census, CensusCapabilities, CensusOrder, CensusPlace, Checkup, Concern, Doctor, Finding, HeldLock, HeldPage, Topic,

@@ -68,6 +68,8 @@ pub(crate) struct Reaper {
     queue: Mutex<VecDeque<Cleanup>>,
     /// Handed over and not yet acknowledged or expired.
     pending: AtomicUsize,
+    /// What counts against `max_holds`, clean-ups among it: one number for the client.
+    busy: Arc<AtomicUsize>,
     /// What is undone later: leases that are left standing. Nobody waits for them.
     standing: Mutex<BTreeMap<LeaseInstant, Vec<Cleanup>>>,
     stand: AtomicUsize,
@@ -80,13 +82,14 @@ pub(crate) struct Reaper {
 }
 
 impl Reaper {
-    pub(crate) fn new(backlog: Level) -> Self {
-        Self { backlog, ..Self::default() }
+    pub(crate) fn new(backlog: Level, busy: Arc<AtomicUsize>) -> Self {
+        Self { backlog, busy, ..Self::default() }
     }
 
     /// Takes over a clean-up. Never blocks; works outside a runtime.
     pub(crate) fn push(&self, cleanup: Cleanup) {
         self.pending.fetch_add(1, Ordering::AcqRel);
+        self.busy.fetch_add(1, Ordering::AcqRel);
         self.backlog.up();
         self.enqueue(cleanup);
     }
@@ -124,6 +127,7 @@ impl Reaper {
     /// Puts a clean-up off until then.
     fn put_off(&self, cleanup: Cleanup, until: LeaseInstant) {
         self.stand.fetch_add(1, Ordering::AcqRel);
+        self.busy.fetch_add(1, Ordering::AcqRel); // it counts as before
         self.standing.lock().unwrap_or_else(PoisonError::into_inner).entry(until).or_default().push(cleanup);
         self.one_less();
     }
@@ -138,6 +142,7 @@ impl Reaper {
             for cleanup in first.remove() {
                 self.push(cleanup);
                 self.stand.fetch_sub(1, Ordering::AcqRel);
+                self.busy.fetch_sub(1, Ordering::AcqRel);
             }
         }
         None
@@ -156,6 +161,7 @@ impl Reaper {
 
     fn one_less(&self) {
         self.backlog.down();
+        self.busy.fetch_sub(1, Ordering::AcqRel);
         if self.pending.fetch_sub(1, Ordering::AcqRel) == 1 {
             self.drained.notify_waiters();
         }

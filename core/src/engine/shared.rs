@@ -62,8 +62,8 @@ pub(crate) struct Shared {
     /// Before requests that take locks, and before those that give them back: these wait for none of those.
     pub(crate) taking: Gate,
     pub(crate) giving: Gate,
-    /// Attempts and holds under way, against `max_holds`.
-    busy: AtomicUsize,
+    /// Attempts, holds and clean-ups under way, against `max_holds`.
+    busy: Arc<AtomicUsize>,
     pub(crate) holds: AtomicUsize,
     pub(crate) waiters: AtomicUsize,
     closing: watch::Sender<bool>,
@@ -75,9 +75,10 @@ impl Shared {
     pub(crate) fn new(backend: Backend, config: Config) -> Self {
         let meters = LockMeters::new(backend.locks().driver(), &config.metric_names);
         let queue_meters = AllQueues::new(backend.locks().driver(), &config.metric_names);
+        let busy = Arc::default();
         Self {
             renewer: Arc::default(),
-            reaper: Arc::new(Reaper::new(meters.cleanups())),
+            reaper: Arc::new(Reaper::new(meters.cleanups(), Arc::clone(&busy))),
             under_way: UnderWay::default(),
             owners: ReentrantLeases::default(),
             taking: Gate::new(meters.taking()),
@@ -86,7 +87,7 @@ impl Shared {
             config,
             meters,
             queue_meters,
-            busy: AtomicUsize::new(0),
+            busy,
             holds: AtomicUsize::new(0),
             waiters: AtomicUsize::new(0),
             closing: watch::Sender::new(false),
@@ -200,12 +201,11 @@ impl Shared {
         }
     }
 
-    /// Counts one more attempt or hold, unless the cap is reached.
+    /// Counts one more attempt or hold, unless as many are under way as may be.
     pub(crate) fn reserve(self: &Arc<Self>) -> Result<Reservation> {
         let most = self.config.max_holds;
-        let left = most.saturating_sub(self.reaper.pending() + self.reaper.standing());
         let counted =
-            self.busy.fetch_update(Ordering::AcqRel, Ordering::Acquire, |count| (count < left).then_some(count + 1));
+            self.busy.fetch_update(Ordering::AcqRel, Ordering::Acquire, |count| (count < most).then_some(count + 1));
         match counted {
             Ok(_) => Ok(Reservation(Arc::clone(self))),
             Err(_) => Err(Error::new(

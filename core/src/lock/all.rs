@@ -9,6 +9,7 @@ use std::time::Duration;
 use futures_util::future::select_all;
 
 use super::{Lock, LockGuard, unless_lost};
+use crate::client::Client;
 use crate::engine::hold::Loss;
 use crate::engine::wait::Patience;
 use crate::value::error::{Error, ErrorKind, LockName, Result};
@@ -23,6 +24,19 @@ use crate::value::token::FencingToken;
 pub struct LockAll {
     /// Or why they cannot be taken together: the error of every call.
     locks: Result<Vec<Lock>>,
+}
+
+impl Client {
+    /// A handle on several locks, to be taken all or none. Cheap; does no I/O.
+    ///
+    /// The names are sorted and repetitions removed, so that overlapping sets never wait for each other in a circle.
+    /// [`LockAll::of`] takes locks of several clients.
+    ///
+    /// Acquiring fails with [`ErrorKind::InvalidArgument`], before anything is sent, when there is no name, more than
+    /// [`LockAll::MAX_NAMES`], or a bad one.
+    pub fn lock_all<N: AsRef<[u8]>>(&self, names: impl IntoIterator<Item = N>) -> LockAll {
+        LockAll::of(names.into_iter().map(|name| self.lock(name)))
+    }
 }
 
 impl LockAll {

@@ -6,6 +6,7 @@ mod plain;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use crate::client::Client;
 use crate::driver::{CensusPlace, HeldLock};
 use crate::engine::local_handover::LocalQueues;
 use crate::runtime::bounded;
@@ -98,11 +99,19 @@ enum Place {
 /// How many locks one request asks for, if the driver lists as many at once.
 const PAGE: usize = 500;
 
-impl HeldLocks {
-    pub(crate) fn new(local_queues: Arc<LocalQueues>, prefix: &[u8]) -> Self {
-        Self { local_queues, prefix: prefix.to_vec(), read: VecDeque::new(), place: Place::Start }
+impl Client {
+    /// The locks that are held and whose names begin with exactly these bytes; all of them for an empty prefix. Cheap; does no
+    /// I/O before it is read. For operators: it is a look that promises nothing, see [`HeldLocks`].
+    ///
+    /// With a driver that cannot list locks reading fails with [`ErrorKind::Unsupported`];
+    /// [`census_capabilities`](Self::census_capabilities) says so beforehand.
+    pub fn held_locks(&self, prefix: impl AsRef<[u8]>) -> HeldLocks {
+        let (local_queues, prefix) = (Arc::clone(&self.local_queues), prefix.as_ref().to_vec());
+        HeldLocks { local_queues, prefix, read: VecDeque::new(), place: Place::Start }
     }
+}
 
+impl HeldLocks {
     /// The next lock; `None` behind the last one. Asks the backend when a page is used up: one request for up to 500 locks,
     /// each within the client's `op_timeout`.
     ///

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use tokio::time::sleep;
 
+use crate::client::Client;
 use crate::driver::{ForceReleased, Hold, Inspection, Introspection, LockTurn, Released, Revocation};
 use crate::engine::ask::{Ask, Line, WaitProgress};
 use crate::engine::hold::{Adopted, HeldEntry, LooseHold, Watched, adopt};
@@ -27,6 +28,29 @@ pub struct Lock {
     /// Or why there is no such name: the error of every call.
     name: Result<LockName>,
     options: Options,
+}
+
+impl Client {
+    /// A handle on the lock of this name. Cheap; does no I/O.
+    ///
+    /// A name that is empty or too long is refused by what the handle is used for: every call fails with
+    /// [`ErrorKind::InvalidArgument`] before anything is sent, and so does [`Lock::name`].
+    pub fn lock(&self, name: impl AsRef<[u8]>) -> Lock {
+        Lock::new(Arc::clone(&self.local_queues), LockName::new(name))
+    }
+
+    /// Goes on with a hold that was [detached](crate::LockGuard::detach), as [`Lock::adopt`] does, with the client's ttl.
+    ///
+    /// # Errors
+    ///
+    /// As [`Lock::adopt`].
+    ///
+    /// # Cancel safety
+    ///
+    /// As for [`Lock::adopt`].
+    pub async fn adopt(&self, name: impl AsRef<[u8]>, token: OwnerToken, fence: FencingToken) -> Result<LockGuard> {
+        self.lock(name).adopt(token, fence).await
+    }
 }
 
 impl Lock {

@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use futures_util::{Stream, TryStreamExt as _};
 
+use crate::client::Client;
 use crate::driver::{
     Cancelled, DeadLetter, DeadPage, DeadPlace, DeadSelection, ListPlace, Listed, MessageInfo, MessagePage, PurgeStep,
     Purged, QueueStats, Redriven, Rescheduled, Rest,
 };
-use crate::engine::shared::Shared;
 use crate::queue::handle::Queue;
 use crate::queue::message::decode;
 use crate::queue::{MessageId, QueueLimits, QueueName};
@@ -173,18 +173,29 @@ impl<T: 'static> Queue<T> {
     }
 }
 
-/// All queues of the backend that hold a message, or are paused or limited.
-pub(crate) async fn list_queues(shared: &Shared) -> Result<Vec<QueueName>> {
-    shared.ensure_open()?;
-    let driver = crate::queue::requests::driver(shared)?;
-    let mut all: Vec<QueueName> = Vec::new();
-    loop {
-        let after = all.last().cloned();
-        let page = bounded(shared.config.op_timeout, driver.list_queues(after, PAGE)).await?;
-        let none = page.queues.is_empty();
-        all.extend(page.queues);
-        if page.rest == Rest::None || none {
-            return Ok(all);
+impl Client {
+    /// All delay queues that hold a message, dead ones included, or are paused or limited; in the order of their bytes.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Unsupported`] when the driver has no delay queues; whatever the driver reports.
+    ///
+    /// # Cancel safety
+    ///
+    /// Safe: nothing is changed.
+    pub async fn list_queues(&self) -> Result<Vec<QueueName>> {
+        let shared = self.shared();
+        shared.ensure_open()?;
+        let driver = crate::queue::requests::driver(shared)?;
+        let mut all: Vec<QueueName> = Vec::new();
+        loop {
+            let after = all.last().cloned();
+            let page = bounded(shared.config.op_timeout, driver.list_queues(after, PAGE)).await?;
+            let none = page.queues.is_empty();
+            all.extend(page.queues);
+            if page.rest == Rest::None || none {
+                return Ok(all);
+            }
         }
     }
 }

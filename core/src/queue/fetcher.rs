@@ -3,10 +3,10 @@
 //! There is one for each client and queue. Receivers own no request: dropping one takes back its demand, and what arrives for
 //! nobody is returned.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
@@ -50,7 +50,7 @@ pub(crate) struct Fetcher {
 pub(crate) type Run = fn(Arc<Fetcher>) -> BoxFuture<'static, ()>;
 
 /// Who stands in the lines of locks for the parked messages of one client.
-pub(crate) trait Attend: Send + Sync {
+pub(crate) trait Attend: fmt::Debug + Send + Sync {
     /// For this message of the fetcher's queue, which was parked at this time for at most so long.
     fn attend(&self, fetcher: &Arc<Fetcher>, lock: &LockName, id: MessageId, since: LeaseInstant, at_most: Delay);
 
@@ -114,8 +114,46 @@ impl Drop for Leaving<'_> {
     }
 }
 
+/// The fetchers of a client: one for each queue that it uses.
+#[derive(Debug, Default)]
+pub(crate) struct Fetchers {
+    of: Mutex<HashMap<QueueName, Weak<Fetcher>>>,
+    /// From the first queue on.
+    parked: OnceLock<Arc<dyn Attend>>,
+}
+
+impl Fetchers {
+    /// The fetcher of this queue: the one that is there, or a new one.
+    pub(super) fn get(&self, name: QueueName, make: impl FnOnce(QueueName) -> Result<Fetcher>) -> Result<Arc<Fetcher>> {
+        let mut fetchers = self.of.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(fetcher) = fetchers.get(&name).and_then(Weak::upgrade) {
+            return Ok(fetcher);
+        }
+        let fetcher = Arc::new(make(name.clone())?);
+        fetchers.retain(|_, fetcher| fetcher.strong_count() > 0);
+        fetchers.insert(name, Arc::downgrade(&fetcher));
+        Ok(fetcher)
+    }
+
+    /// Who waits for the locks that messages are parked behind: one for all queues.
+    pub(super) fn parked(&self, make: impl FnOnce() -> Arc<dyn Attend>) -> Arc<dyn Attend> {
+        Arc::clone(self.parked.get_or_init(make))
+    }
+
+    /// Waits until all settlements are answered.
+    pub(crate) async fn drained(&self) {
+        let fetchers: Vec<_> = {
+            let fetchers = self.of.lock().unwrap_or_else(PoisonError::into_inner);
+            fetchers.values().filter_map(Weak::upgrade).collect()
+        };
+        for fetcher in fetchers {
+            fetcher.drained().await;
+        }
+    }
+}
+
 impl Fetcher {
-    pub(crate) fn new(
+    pub(super) fn new(
         parked: Arc<dyn Attend>,
         local_queues: Arc<LocalQueues>,
         driver: Arc<dyn DelayQueue>,

@@ -42,7 +42,7 @@ impl<T> Clone for Queue<T> {
 }
 
 impl<T: 'static> Queue<T> {
-    pub(crate) fn new(fetcher: Arc<Fetcher>, codec: Arc<dyn Codec<T>>) -> Self {
+    pub(super) fn new(fetcher: Arc<Fetcher>, codec: Arc<dyn Codec<T>>) -> Self {
         Self { fetcher, codec, lease: Lease::DEFAULT.get(), attempts: Attempts::DEFAULT.get() }
     }
 

@@ -39,8 +39,53 @@ pub use worker::{
     Ending, IntoOutcome, Jitter, Job, Outcome, RetryPolicy, Worker, WorkerBuilder, WorkerEvent, WorkerStats,
 };
 
-pub(crate) use admin::list_queues;
-pub(crate) use exchange::run as run_fetcher;
-pub(crate) use fetcher::Fetcher;
-pub(crate) use parking::ParkedWatcher;
-pub(crate) use requests::driver as queue_driver;
+pub(crate) use fetcher::Fetchers;
+
+use std::sync::Arc;
+
+use fetcher::Fetcher;
+use parking::ParkedWatcher;
+
+use crate::client::Client;
+use crate::value::error::Result;
+
+impl Client {
+    /// A handle on the delay queue of this name, with messages in JSON. Cheap; does no I/O.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::InvalidArgument`] when the name is empty or too long; [`ErrorKind::Unsupported`] when the driver
+    /// has no delay queues.
+    #[cfg(feature = "json")]
+    pub fn queue<T>(&self, name: impl AsRef<[u8]>) -> Result<Queue<T>>
+    where
+        T: serde::Serialize + serde::de::DeserializeOwned + 'static,
+    {
+        self.queue_with(name, Json)
+    }
+
+    /// A handle on the delay queue of this name, with messages of bytes. Cheap; does no I/O.
+    ///
+    /// # Errors
+    ///
+    /// As [`Client::queue_with`].
+    pub fn queue_of_bytes(&self, name: impl AsRef<[u8]>) -> Result<Queue<Vec<u8>>> {
+        self.queue_with(name, Bytes)
+    }
+
+    /// A handle on the delay queue of this name, with messages in a form of your own. Cheap; does no I/O.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::InvalidArgument`] when the name is empty or too long; [`ErrorKind::Unsupported`] when the driver
+    /// has no delay queues.
+    pub fn queue_with<T: 'static>(&self, name: impl AsRef<[u8]>, codec: impl Codec<T>) -> Result<Queue<T>> {
+        let make = |name| {
+            let driver = Arc::clone(requests::driver(self.shared())?);
+            let parked = self.fetchers.parked(|| Arc::<ParkedWatcher>::default());
+            Ok(Fetcher::new(parked, Arc::clone(&self.local_queues), driver, name, exchange::run))
+        };
+        let fetcher = self.fetchers.get(QueueName::new(name)?, make)?;
+        Ok(Queue::new(fetcher, Arc::new(codec)))
+    }
+}

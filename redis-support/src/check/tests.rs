@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use super::*;
 use crate::config::{RedisConfig, Topology};
-use crate::dial::scene::{Scene, called, fit, server, slot_map};
+use crate::link::scene::{Scene, called, fit, server, slot_map};
 use crate::lock::RedisLocks;
 use crate::remote::Remote;
 

@@ -1,7 +1,7 @@
 //! A cluster over servers in memory: what is followed, remembered and looked at, and when.
 
 use super::*;
-use crate::dial::scene::{Mood, Scene, listener, server, slot_map};
+use crate::link::scene::{Mood, Scene, listener, server, slot_map};
 
 #[test]
 fn a_map_is_read() {

@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::config::{RedisConfig, Topology};
-use crate::dial::scene::{Mood, Scene, called, fit, server, slot_map};
 use crate::error::ExecError;
+use crate::link::scene::{Mood, Scene, called, fit, server, slot_map};
 use crate::remote::Remote;
 use crate::settings::{Eviction, RedisSettings};
 use tenure_core::ErrorKind;

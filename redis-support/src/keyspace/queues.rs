@@ -42,11 +42,11 @@ impl Keyspace {
 
     /// The names of the queues of a group.
     pub(crate) fn push_dq_index(&self, keys: &mut ArgList, group: u16) {
-        keys.push(if self.over_slots { self.group_tag(group) } else { format!("{}:{{dq}}", self.prefix.as_str()) });
+        keys.push(if self.over_slots { self.group_tag(group) } else { format!("{}:{{dq}}", self.prefix) });
     }
 
     fn group_tag(&self, group: u16) -> String {
-        format!("{{{}:dq%-{group:02x}}}", self.prefix.as_str())
+        format!("{{{}:dq%-{group:02x}}}", self.prefix)
     }
 
     fn push_dq_key(&self, keys: &mut ArgList, queue: &QueueName, group: u16, suffix: u8) {
@@ -57,7 +57,7 @@ impl Keyspace {
                 encode(out, queue.as_bytes());
             } else {
                 out.push(b'{');
-                out.extend_from_slice(self.prefix.as_str().as_bytes());
+                out.extend_from_slice(self.prefix.as_bytes());
                 out.extend_from_slice(b":dq:");
                 encode(out, queue.as_bytes());
                 out.push(b'}');

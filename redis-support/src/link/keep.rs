@@ -8,8 +8,9 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::{Live, Route, Shared, State};
 use crate::config::Protocol;
-use crate::dial::{Dialer, Heard, Request, Socket};
 use crate::error::ExecError;
+use crate::link::{Dialer, Heard, Socket};
+use crate::script::Request;
 
 /// The first pause between attempts to connect; each further one doubles up to the last. A connection that lasted longer than
 /// that is replaced at once.

@@ -5,8 +5,7 @@ use tokio::time::sleep;
 
 use super::*;
 use crate::config::Protocol;
-use crate::dial::Socket as _;
-use crate::dial::scene::{Connection, Mood, Scene, listener, server};
+use crate::link::scene::{Connection, Mood, Scene, listener, server};
 
 const fn ms(count: u64) -> Duration {
     Duration::from_millis(count)

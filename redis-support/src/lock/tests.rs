@@ -6,7 +6,7 @@ use tenure_core::driver::{DelayQueue, Handing, Queueing, Signal};
 
 use super::*;
 use crate::config::Address;
-use crate::dial::scene::{Called, Mood, Scene, called, fit, server, slot_map};
+use crate::link::scene::{Called, Mood, Scene, called, fit, server, slot_map};
 use crate::settings::Eviction;
 
 type Driver = RedisLocks<Remote<Scene>>;
@@ -394,4 +394,70 @@ async fn a_value_that_is_another_one_by_now_is_left_to_the_script_and_so_are_the
     let told = RedisLocks::connect(scene.clone(), &RedisConfig::tcp("a", 1)).await.unwrap();
     assert_eq!(told.notes().remarks(), [check::NO_DELIFEQ]);
     assert_eq!(scripts(&scene, &told, &taken(&told, "n").await).await, 1);
+}
+
+// What is known of values.
+
+fn fence(number: u64) -> FencingToken {
+    FencingToken::new(number).unwrap()
+}
+
+#[test]
+fn a_value_is_told_once_and_as_the_scripts_write_it() {
+    let values = KnownValues::new(Fences::ClockSeeded);
+    let one = attempt("a").with_label(Some(Label::new("with;signs").unwrap()));
+    values.granted(&one, fence(7), "");
+    assert_eq!(values.take(&hold(&one)), None, "not before the server is known");
+    values.allow(true);
+    assert_eq!(values.take(&hold(&one)), None, "what was granted then may be of another server");
+    values.granted(&one, fence(7), "12");
+    let value = values.take(&hold(&one)).unwrap();
+    assert_eq!(value, format!("{};-;7;12;with;signs", one.token.expose().as_str()));
+    assert_eq!(values.take(&hold(&one)), None);
+    values.granted(&one, fence(7), "");
+    values.allow(false);
+    assert_eq!(values.take(&hold(&one)), None);
+}
+
+#[test]
+fn values_are_not_known_where_fences_only_count() {
+    let values = KnownValues::new(Fences::Counter);
+    values.allow(true);
+    let one = attempt("a");
+    values.granted(&one, fence(1), "");
+    assert_eq!(values.take(&hold(&one)), None);
+}
+
+#[test]
+fn a_name_that_somebody_waited_for_is_left_alone_for_a_while() {
+    let values = KnownValues::new(Fences::ClockSeeded);
+    let (one, other) = (attempt("a"), attempt("b"));
+    values.awaited(&other.name); // at a server without the command, nobody counts
+    values.allow(true);
+    values.granted(&one, fence(7), "");
+    values.granted(&other, fence(8), "");
+    values.awaited(&one.name);
+    assert_eq!(values.take(&hold(&one)), None);
+    assert!(values.take(&hold(&other)).is_some());
+    for _ in 0..CONTENDED_GRANTS {
+        values.granted(&one, fence(7), "");
+        assert_eq!(values.take(&hold(&one)), None);
+    }
+    values.granted(&one, fence(7), "");
+    assert!(values.take(&hold(&one)).is_some());
+}
+
+#[test]
+fn grants_that_are_never_released_take_no_more_room_than_that() {
+    let values = KnownValues::new(Fences::ClockSeeded);
+    values.allow(true);
+    let first = attempt("a");
+    values.granted(&first, fence(7), "");
+    let grant = |one: &AcquireRequest| {
+        values.granted(one, fence(7), "");
+        assert!(values.grants.lock().unwrap().len() <= MOST_GRANTS);
+    };
+    let last = (0..3 * MOST_GRANTS).map(|_| attempt("a")).inspect(grant).last();
+    assert!(values.take(&hold(&last.unwrap())).is_some());
+    assert!(values.take(&hold(&first)).is_none());
 }

@@ -8,9 +8,9 @@ use tokio::time::{Instant, sleep};
 
 use super::*;
 use crate::config::Address;
-use crate::dial::Reply;
-use crate::dial::scene::{Called, Mood, Scene, called, fit, server};
 use crate::error::ExecError;
+use crate::link::scene::{Called, Mood, Scene, called, fit, server};
+use crate::script::Reply;
 
 type Nodes = Vec<(String, Arc<dyn QuorumNode>)>;
 

@@ -16,7 +16,7 @@ use tenure_core::{Error, ErrorKind, FencingToken, Result};
 
 use super::form::{Record, State, damaged_because, hex, read_or_guess, span, write_record, write_turn};
 use crate::call::{Calls, floor_ahead, unexpected};
-use crate::dial::Reply;
+use crate::script::Reply;
 use crate::script::{self, ArgList, Script, ScriptCall};
 use crate::settings::Fences;
 

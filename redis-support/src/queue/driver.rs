@@ -14,9 +14,9 @@ use tenure_core::queue::{MessageId, QueueLimits, QueueName};
 use tenure_core::{Error, ErrorKind, LockName, Result};
 
 use super::call::{self, BATCH, Damaged, Listening, PUSHED_BYTES};
-use crate::dial::Reply;
 use crate::lock::RedisLocks;
 use crate::remote::{Placement, RedisExecutor};
+use crate::script::Reply;
 use crate::script::ScriptCall;
 use crate::settings::Fences;
 

@@ -40,7 +40,7 @@ impl<E: RedisExecutor> RedisLocks<E> {
     async fn on_names<T>(
         &self,
         call: ScriptCall,
-        read: impl Fn(&crate::dial::Reply) -> Result<T> + Send,
+        read: impl Fn(&crate::script::Reply) -> Result<T> + Send,
     ) -> Result<Vec<T>> {
         let nameless = LockName::new("*")?;
         let told = |error: Error| error.during(self.executor().driver(), "list_queues", &nameless);

@@ -10,8 +10,8 @@ use tenure_testkit::inputs::{self, assert_sound, frugally};
 
 use super::call;
 use super::form::{Record, State, hex, read_or_guess, write_record, write_turn};
-use crate::dial::Reply;
 use crate::properties::{MEMORY, replies};
+use crate::script::Reply;
 
 /// A message with, or without, each of what one may have.
 fn messages() -> impl Strategy<Value = NewMessage> {

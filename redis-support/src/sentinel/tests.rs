@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::config::{Login, Protocol};
-use crate::dial::scene::{Mood, Scene, server};
+use crate::link::scene::{Mood, Scene, server};
 
 const fn ms(count: u64) -> Duration {
     Duration::from_millis(count)

@@ -8,9 +8,9 @@ use tenure_core::driver::{Lease, Payload, Receipt, Settled, Settlement};
 
 use super::*;
 use crate::config::{RedisConfig, Topology};
-use crate::dial::scene::{Called, Scene, called, fit, server, slot_map};
 use crate::error::ExecError;
 use crate::keyspace::{ClientId, Keyspace};
+use crate::link::scene::{Called, Scene, called, fit, server, slot_map};
 use crate::remote::Remote;
 use crate::settings::RedisSettings;
 

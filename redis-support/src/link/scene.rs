@@ -7,10 +7,10 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::{Dialer, Heard, Listen, Reply, Request, Socket};
+use super::{Dialer, Heard, Listen, Socket};
 use crate::config::{Address, Endpoint};
 use crate::error::ExecError;
-use crate::script::{SCRIPTS, Script};
+use crate::script::{Reply, Request, SCRIPTS, Script};
 
 /// How a server behaves.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

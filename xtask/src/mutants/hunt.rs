@@ -72,6 +72,15 @@ struct Batch<'a> {
     millis: u64,
 }
 
+/// How much is done to find out what becomes of a mistake.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Effort {
+    /// How many at a time.
+    pub(crate) jobs: usize,
+    /// How long the tests of one may take by themselves.
+    pub(crate) budget: Option<Duration>,
+}
+
 /// How often each test noticed a mistake, by the file of the mistake.
 #[derive(Debug, Default)]
 struct Keen(Mutex<HashMap<String, HashMap<String, u32>>>);
@@ -114,11 +123,11 @@ pub(crate) fn all(
     programs: &[Program],
     traced: &[Traced],
     book: &Book,
-    jobs: usize,
+    effort: Effort,
 ) -> Outcome {
     let keen = Keen::of(mutants, book);
-    let results = beside::each(jobs, due, |mutant| {
-        let fate = one(mutant.id, programs, traced, &keen.tests(&mutant.file))?;
+    let results = beside::each(effort.jobs, due, |mutant| {
+        let fate = one(mutant.id, programs, traced, &keen.tests(&mutant.file), effort.budget)?;
         println!("  {} {}:{} {} {}", mutant.id, mutant.file, mutant.line, mutant.change(), shown(&fate));
         keen.learn(mutant, &fate);
         book.add(mutant.id, fate)
@@ -126,12 +135,17 @@ pub(crate) fn all(
     results.into_iter().collect()
 }
 
-fn one(id: u32, programs: &[Program], traced: &[Traced], keen: &[String]) -> Outcome<Fate> {
+fn one(id: u32, programs: &[Program], traced: &[Traced], keen: &[String], budget: Option<Duration>) -> Outcome<Fate> {
     let batches = batches(id, traced, keen);
     if batches.is_empty() {
         return Ok(Fate::Unreached);
     }
+    let mut spent = Duration::ZERO;
     for batch in &batches {
+        spent += Duration::from_millis(batch.millis);
+        if budget.is_some_and(|budget| spent > budget) && batch != &batches[0] {
+            break;
+        }
         let limit = Duration::from_secs(4) + Duration::from_millis(batch.millis) * 8;
         for (index, tests) in &batch.tests {
             let program = &programs[*index];

@@ -79,6 +79,9 @@ pub(crate) struct Options {
     /// Leave out tests that take longer than so many seconds
     #[arg(long, default_value_t = 10)]
     longest: u64,
+    /// Try each with no more tests than take so many seconds by themselves, the quickest ones: for a first look
+    #[arg(long)]
+    budget: Option<u64>,
 }
 
 /// A crate, and the packages whose tests have to notice.
@@ -132,7 +135,8 @@ fn rust(subject: &Subject, options: &Options) -> Outcome {
     let wanted = options.choose(&sources, &dropped);
     let due: Vec<&Mutant> = wanted.iter().filter(|mutant| options.is_due(mutant, &book, &dropped)).copied().collect();
     println!("{} mutants, {} to be tried", wanted.len(), due.len());
-    hunt::all(&due, &sources.mutants, &programs, &traced, &book, options.jobs)?;
+    let effort = hunt::Effort { jobs: options.jobs, budget: options.budget.map(Duration::from_secs) };
+    hunt::all(&due, &sources.mutants, &programs, &traced, &book, effort)?;
     let fates = book.fates.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     println!("{}", page::write(&folder, subject.package, &wanted, &dropped, &fates)?);
     println!("told in {}", folder.join("result.md").display());

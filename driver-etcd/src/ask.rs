@@ -43,11 +43,9 @@ pub(crate) struct Ask<'a> {
 impl Inner {
     pub(crate) async fn ask(&self, owner: Option<OwnerId>, request: &AcquireRequest) -> Result<Acquisition> {
         self.link.ensure_open()?;
-        let secs = Self::ttl_secs(request)?;
+        let keys = self.keys(&request.name);
+        let ask = Ask::new(self, &keys, owner, request)?;
         self.tickets.ensure_alive(&request.token)?;
-        let (began, keys) = (LeaseInstant::now(), self.keys(&request.name));
-        let asking = self.watcher.asking(self.keyspace.encoded(&keys));
-        let ask = Ask { inner: self, keys: &keys, owner, request, secs, asking, began, made: Mutex::default() };
         let answer = ask.answer().await.map_err(|error| {
             // Whatever it says of the last step, an earlier one may have left something.
             if self.tickets.know(&request.token) { error.half_way() } else { error }
@@ -69,6 +67,14 @@ impl Inner {
             self.tickets.end(token, id);
         }
         answer
+    }
+}
+
+impl<'a> Ask<'a> {
+    fn new(inner: &'a Inner, keys: &'a NameKeys, owner: Option<OwnerId>, request: &'a AcquireRequest) -> Result<Self> {
+        let (secs, began) = (Inner::ttl_secs(request)?, LeaseInstant::now());
+        let asking = inner.watcher.asking(inner.keyspace.encoded(keys));
+        Ok(Self { inner, keys, owner, request, secs, asking, began, made: Mutex::default() })
     }
 }
 
@@ -407,6 +413,9 @@ impl Resolved {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+
+    use etcd_client::{Txn, TxnOp};
     use tenure_core::LockName;
     use tenure_core::driver::{DistributedLock as _, Handing, Ttl};
 
@@ -430,7 +439,7 @@ mod tests {
     }
 
     /// The lock is held, and a token asks for a place; tells what the request for the place says, which is still on its way.
-    async fn asked(inner: &Inner, token: OwnerToken) -> etcd_client::Txn {
+    async fn asked(inner: &Inner, token: OwnerToken) -> Txn {
         let held = inner.ask(None, &joining(OwnerToken::random())).await.unwrap();
         assert!(matches!(held, Acquisition::Granted(_)), "{held:?}");
         let live = inner.session.ensure().await.unwrap();
@@ -458,5 +467,31 @@ mod tests {
         assert_eq!(position(&driver.inner, token).await, Some(0));
         assert!(!driver.inner.txn(late).await.unwrap().succeeded());
         assert_eq!(driver.inspect(&name()).await.unwrap().waiters, 1);
+    }
+
+    /// As where somebody else writes keys there without end.
+    #[tokio::test]
+    async fn a_free_lock_behind_keys_of_others_is_tried_for_so_often_and_no_more() {
+        let (_cluster, driver) = served();
+        let inner = &driver.inner;
+        let keys = inner.keys(&name());
+        let foreign = [keys.queue(), b"foreign".to_vec()].concat();
+        inner.txn(Txn::new().and_then([TxnOp::put(foreign, "", None)])).await.unwrap();
+        let request = AcquireRequest::new(name(), OwnerToken::random(), Ttl::DEFAULT);
+        let ask = Ask::new(inner, &keys, None, &request).unwrap();
+        let (base, lease) = (inner.fences.base().await.unwrap(), ask.lease(30).await.unwrap());
+        let record = ask.record(lease, &base);
+        let take = ask.taking(&record, lease, &base);
+        let tries = Cell::new(0);
+        let in_vain = |_| {
+            tries.set(tries.get() + 1);
+            take.free(None, 0)
+        };
+        let answer = ask.try_past_others_keys(&take, keys.queue_end(), in_vain).await.unwrap();
+        assert!(matches!(answer, Some(Tried::Not(_))));
+        assert_eq!(tries.get(), 4);
+        let first = |foreign| take.free(None, foreign);
+        let answer = ask.try_past_others_keys(&take, keys.queue_end(), first).await.unwrap();
+        assert!(matches!(answer, Some(Tried::Done(_))), "on condition that none came since");
     }
 }

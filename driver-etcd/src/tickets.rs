@@ -351,4 +351,80 @@ mod tests {
         tickets.end(&token, 7);
         assert_eq!(tickets.free(&token, 7, |_| true), None);
     }
+
+    /// Each in its time, and none before one that was abandoned earlier.
+    #[tokio::test(start_paused = true)]
+    async fn the_token_that_was_abandoned_first_is_forgotten_first() {
+        let (tickets, [first, second]) = (Tickets::default(), [OwnerToken::random(), OwnerToken::random()]);
+        let refused = |token| tickets.ensure_alive(token).is_err();
+        tickets.bury(&first);
+        tokio::time::advance(REMEMBERED / 2).await;
+        tickets.bury(&second);
+        tokio::time::advance(REMEMBERED / 2 - Duration::from_millis(1)).await;
+        assert!(refused(&first) && refused(&second));
+        tokio::time::advance(Duration::from_millis(1)).await;
+        assert!(!refused(&first) && refused(&second));
+        tokio::time::advance(REMEMBERED / 2).await;
+        assert_eq!(tickets.bury(&second), None, "nothing is known of it any more");
+        tokio::time::advance(REMEMBERED).await;
+        assert!(!refused(&second) && tickets.state().burials.is_empty());
+    }
+
+    #[test]
+    fn a_lease_ends_once_and_one_that_is_not_there_does_not() {
+        let (tickets, token) = (Tickets::default(), OwnerToken::random());
+        assert!(!tickets.end(&token, 1), "nothing is known of the token");
+        tickets.begin(&token, 1, 30).unwrap();
+        tickets.begin(&token, 2, 30).unwrap();
+        assert!(!tickets.end(&token, 3));
+        assert!(tickets.end(&token, 1));
+        assert!(!tickets.end(&token, 1));
+        assert!(tickets.end(&token, 2) && !tickets.know(&token));
+        tickets.set_hold(&token, 5, None);
+        assert!(!tickets.end(&token, 5), "it was no lease of the token's own");
+        assert!(!tickets.know(&token));
+    }
+
+    /// Twice as long as its longest lease, and then a while: the bound itself is kept.
+    #[tokio::test(start_paused = true)]
+    async fn a_ticket_outlasts_its_leases() {
+        let (tickets, token) = (Tickets::default(), OwnerToken::random());
+        let is_over_in = |span| {
+            let later = Instant::now() + span;
+            tickets.state().tickets[&token].is_over_at(later)
+        };
+        let moment = Duration::from_millis(1);
+        tickets.set_hold(&token, 1, None);
+        assert!(!is_over_in(UNTOUCHED) && is_over_in(UNTOUCHED + moment));
+        tickets.begin(&token, 1, 30).unwrap();
+        tickets.begin(&token, 2, 10).unwrap();
+        let bound = Duration::from_secs(60) + UNTOUCHED;
+        assert!(!is_over_in(bound) && is_over_in(bound + moment));
+    }
+
+    #[test]
+    fn what_is_done_twice_or_for_nobody_changes_nothing() {
+        let (tickets, token) = (Tickets::default(), OwnerToken::random());
+        let place = Place { spot: Spot { arrival: 4, token }, revision: 5, lease: 3 };
+        tickets.waits_no_more(&token);
+        tickets.settle(&token);
+        assert!(!tickets.know(&token) && tickets.hold(&token).is_none() && tickets.leases(&token).is_empty());
+        tickets.set_waiting(place.into()).unwrap();
+        tickets.set_hold(&token, 3, None);
+        tickets.waits_no_more(&token);
+        assert!(tickets.know(&token) && tickets.waiting(&token).is_none(), "it holds");
+        tickets.set_waiting(place.into()).unwrap();
+        let remains = Remains { leases: Vec::new(), waiting: Some(place.into()) };
+        assert_eq!(tickets.bury(&token), Some(remains));
+        assert!(!tickets.know(&token));
+        tickets.set_hold(&token, 3, None);
+        assert_eq!(tickets.set_waiting(place.into()).unwrap_err().kind(), ErrorKind::NotHeld);
+        assert!(!tickets.know(&token), "nothing is noted of an abandoned token");
+        let other = OwnerToken::random();
+        assert_eq!(tickets.bury(&other), None, "nothing was known of it");
+        assert_eq!(tickets.bury(&other), Some(Remains::default()));
+        tickets.begin(&OwnerToken::random(), 9, 1).unwrap();
+        tickets.forget(&token);
+        assert_eq!(tickets.state().tickets.len(), 1);
+    }
 }

@@ -336,4 +336,32 @@ mod tests {
         view.asked(NAME);
         assert!(view.is_empty());
     }
+
+    /// What was read last decides, and it is free for the first in line only.
+    #[test]
+    fn a_lock_seems_free_to_the_first_in_line_when_it_was_read_so() {
+        let mut view = View::default();
+        let (one, two) = (Waiter::new(&mut view, 11), Waiter::new(&mut view, 12));
+        let epoch = view.asks(NAME);
+        let seems_free = |view: &View, waiter: &Waiter| view.seems_free_for(NAME, &waiter.0.token);
+        let reads = |view: &mut View, waiter: &Waiter, revision, ahead, held| {
+            let mut seen = waiter.seen(revision, ahead);
+            seen.hold = seen.hold.filter(|_| held);
+            view.read(NAME, epoch, &waiter.0.token, &seen);
+        };
+        reads(&mut view, &one, 20, 0, true);
+        assert!(!seems_free(&view, &one), "it is held");
+        reads(&mut view, &two, 21, 1, false);
+        assert!(seems_free(&view, &one) && !seems_free(&view, &two));
+        view.change(NAME, 22, Change::Held);
+        reads(&mut view, &one, 22, 0, false);
+        assert!(!seems_free(&view, &one), "what the watch told of the same revision stands");
+        view.change(NAME, 22, Change::Freed);
+        assert!(!seems_free(&view, &one), "that is known already");
+        view.change(NAME, 23, Change::Freed);
+        assert!(seems_free(&view, &one));
+        view.read(NAME, epoch + 1, &one.0.token, &one.seen(24, 0));
+        assert!(!seems_free(&view, &one), "whoever read it: it is held");
+        assert!(!view.seems_free_for(b"other", &one.0.token) && view.quiet_for(b"other").is_zero());
+    }
 }

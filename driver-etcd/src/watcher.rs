@@ -133,3 +133,46 @@ impl Drop for Asking<'_> {
         self.watcher.view().asked(self.name);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::scene::served;
+
+    /// What was read before the watch began says nothing of what happens from now on.
+    #[test]
+    fn the_view_learns_of_what_becomes_of_the_watch() {
+        let places = Places { keyspace: Keyspace::new("prefix"), view: Mutex::default() };
+        let heard = |watch: &mut Watch| futures_util::FutureExt::now_or_never(watch.next()).is_some();
+        assert!(places.is_empty() && places.root().starts_with(b"prefix"));
+        let (handle, mut watch) = Watch::channel();
+        places.view().listen(b"name", OwnerToken::random(), handle);
+        assert!(!places.is_empty());
+        let before = places.view().epoch();
+        places.begin();
+        assert!(places.view().epoch() > before && !heard(&mut watch));
+        let before = places.view().epoch();
+        places.gap();
+        assert!(places.view().epoch() > before && heard(&mut watch));
+    }
+
+    /// Who listens hears of it, and asks.
+    #[tokio::test]
+    async fn a_watch_that_is_ended_is_a_gap_for_who_listens() {
+        let (_cluster, driver) = served();
+        let watcher = driver.inner.watcher.clone();
+        let mut watch = watcher.listen(b"name", OwnerToken::random());
+        for end in [false, true] {
+            watcher.ensure_live().await.unwrap();
+            let heard = tokio::time::timeout(Duration::from_millis(100), watch.next()).await;
+            assert!(heard.is_err(), "nothing happened");
+            match end {
+                false => watcher.abort(),
+                true => watcher.close().await,
+            }
+            tokio::time::timeout(Duration::from_secs(10), watch.next()).await.expect("it is cut off");
+        }
+    }
+}

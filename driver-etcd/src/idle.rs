@@ -155,4 +155,45 @@ mod tests {
         assert!(!used.is_fresh_at(suspended));
         assert_eq!(used.left_at(start.after(Duration::from_secs(11))), Duration::ZERO);
     }
+
+    #[test]
+    fn so_many_are_kept_and_none_that_is_of_no_use() {
+        let (idle, now) = (Idle::default(), LeaseInstant::now());
+        let fresh = lease(1, 3_600, now);
+        for number in 0..MOST as i64 {
+            assert!(idle.wants(&fresh), "{number}");
+            idle.leases().push(lease(number, 3_600, now));
+        }
+        assert!(!idle.wants(&fresh), "there are enough");
+        idle.take(3_600, now).unwrap();
+        assert!(idle.wants(&fresh) && !idle.wants(&lease(1, 0, now)));
+    }
+
+    /// Nobody serves there: what cannot be revoked is forgotten all the same. There is one sweeper, for as long as there is
+    /// something to sweep, and another one for what comes later.
+    #[tokio::test(start_paused = true)]
+    async fn what_grows_old_is_swept_and_the_sweeper_ends() {
+        let driver = crate::scene::unserved();
+        let (idle, now) = (Arc::<Idle>::default(), LeaseInstant::now());
+        let sweeper = || idle.sweeper.lock().unwrap().as_ref().map(JoinHandle::id);
+        for _ in 0..2 {
+            idle.put(lease(1, 3_600, now.after(Duration::from_secs(3_600))), &driver.inner.leases);
+            let first = sweeper();
+            assert!(first.is_some());
+            idle.put(lease(2, 0, now), &driver.inner.leases);
+            assert_eq!(sweeper(), first);
+            let all = || idle.leases().iter().map(|lease| lease.id).collect::<Vec<_>>();
+            tokio::time::sleep(LONGEST / 2).await;
+            assert_eq!(all(), [1, 2], "not yet");
+            while all().len() > 1 {
+                tokio::time::sleep(LONGEST / 2).await;
+            }
+            assert_eq!((all(), sweeper()), (vec![1], first), "it looks after the other one");
+            idle.spoil();
+            while sweeper().is_some() {
+                tokio::time::sleep(LONGEST / 2).await;
+            }
+            assert!(all().is_empty());
+        }
+    }
 }

@@ -238,4 +238,23 @@ mod tests {
             assert_eq!(standing.next(&Whose::Token(token), 30), Next::Lost);
         }
     }
+
+    #[test]
+    fn an_entry_renews_the_hold_that_it_was_granted_and_no_later_one_of_its_owner() {
+        let (owner, token) = (OwnerId::new(), OwnerToken::random());
+        let mut held = hold(token, 7);
+        held.record.as_mut().unwrap().owner = Some(owner);
+        let fence = held.fence().unwrap();
+        let later = FencingToken::new(fence.get() + 1).unwrap();
+        for (whose, own) in [
+            (Whose::Owner(owner, fence), true),
+            (Whose::Owner(owner, later), false),
+            (Whose::Owner(OwnerId::new(), fence), false),
+            (Whose::Token(token), false),
+        ] {
+            let standing = Standing { hold: Some(held.clone()), term: TERM, kept: None };
+            let next = if own { Next::KeepAlive(7) } else { Next::Lost };
+            assert_eq!(standing.next(&whose, 30), next);
+        }
+    }
 }

@@ -343,9 +343,11 @@ mod tests {
     fn a_lease_is_free_once_it_is_known_to_exist() {
         let (tickets, token) = (Tickets::default(), OwnerToken::random());
         let lease = Lease { id: 7, secs: 5, since: tenure_core::driver::LeaseInstant::now(), term: None };
+        tickets.begin(&token, 6, 30).unwrap();
         tickets.begin(&token, 7, 30).unwrap();
         assert_eq!(tickets.free(&token, 7, |_| true), None);
         tickets.made(&token, lease);
+        assert_eq!(tickets.free(&token, 6, |_| true), None, "that one is not known to exist");
         assert_eq!(tickets.free(&token, 7, |_| false), None);
         assert_eq!(tickets.free(&token, 7, |_| true), Some(lease));
         tickets.end(&token, 7);
@@ -426,5 +428,68 @@ mod tests {
         tickets.begin(&OwnerToken::random(), 9, 1).unwrap();
         tickets.forget(&token);
         assert_eq!(tickets.state().tickets.len(), 1);
+    }
+
+    #[test]
+    fn a_ticket_is_kept_for_each_of_the_three_that_may_stand() {
+        let (tickets, token) = (Tickets::default(), OwnerToken::random());
+        let place = Place { spot: Spot { arrival: 4, token }, revision: 5, lease: 3 };
+        tickets.set_waiting(place.into()).unwrap();
+        tickets.begin(&token, 1, 30).unwrap();
+        tickets.set_hold(&token, 2, None);
+        tickets.end(&token, 1);
+        assert_eq!(tickets.hold(&token), Some(On { lease: 2, granted: None }), "it is on another lease");
+        tickets.end(&token, 2);
+        assert!(tickets.know(&token) && tickets.hold(&token).is_none(), "it waits");
+        tickets.waits_no_more(&token);
+        assert!(!tickets.know(&token));
+        tickets.set_waiting(place.into()).unwrap();
+        tickets.begin(&token, 1, 30).unwrap();
+        tickets.waits_no_more(&token);
+        assert!(tickets.know(&token), "its lease may stand");
+        tickets.forget(&token);
+        assert!(!tickets.know(&token));
+    }
+
+    /// Also what something was known of.
+    #[tokio::test(start_paused = true)]
+    async fn known_tokens_are_forgotten_in_the_order_in_which_they_were_abandoned() {
+        let (tickets, tokens) = (Tickets::default(), [(); 3].map(|()| OwnerToken::random()));
+        let step = Duration::from_secs(10);
+        for token in &tokens {
+            tickets.begin(token, 7, 30).unwrap();
+            tickets.bury(token);
+            tokio::time::advance(step).await;
+        }
+        tokio::time::advance(REMEMBERED - step * 3).await;
+        for number in 0..3 {
+            let refused: Vec<bool> = tokens.iter().map(|token| tickets.ensure_alive(token).is_err()).collect();
+            assert_eq!(refused, [0, 1, 2].map(|other| other > number), "{number}");
+            tokio::time::advance(step).await;
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn those_that_nobody_touches_are_looked_for_when_there_are_twice_as_many_as_were_left() {
+        let tickets = Tickets::default();
+        let open_until = |count: usize| {
+            while tickets.state().tickets.len() < count {
+                tickets.set_hold(&OwnerToken::random(), 1, None);
+            }
+        };
+        let one_more = || {
+            tickets.set_hold(&OwnerToken::random(), 1, None);
+            tickets.state().tickets.len()
+        };
+        open_until(FEW - 1);
+        tokio::time::advance(UNTOUCHED * 2).await;
+        assert_eq!(one_more(), FEW, "they are few");
+        assert_eq!(one_more(), 2, "all but the last one were over");
+        open_until(FEW);
+        assert_eq!(one_more(), FEW + 1, "none is over");
+        open_until(2 * FEW - 1);
+        tokio::time::advance(UNTOUCHED * 2).await;
+        assert_eq!(one_more(), 2 * FEW, "twice as many as were left are not there yet");
+        assert_eq!(one_more(), 2);
     }
 }

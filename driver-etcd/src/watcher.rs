@@ -138,8 +138,13 @@ impl Drop for Asking<'_> {
 mod tests {
     use std::time::Duration;
 
+    use etcd_client::{Txn, TxnOp};
+    use tenure_core::LockName;
+
     use super::*;
+    use crate::keys::Spot;
     use crate::scene::served;
+    use crate::{answer, txn};
 
     /// What was read before the watch began says nothing of what happens from now on.
     #[test]
@@ -174,5 +179,43 @@ mod tests {
             }
             tokio::time::timeout(Duration::from_secs(10), watch.next()).await.expect("it is cut off");
         }
+    }
+
+    /// A waiter knows its place from the answer to its own request, and what becomes of it from the watch.
+    #[tokio::test]
+    async fn whoever_waits_is_kept_up_to_date_by_the_watch() {
+        let (_cluster, driver) = served();
+        let (inner, name) = (&driver.inner, LockName::new("name").unwrap());
+        let keys = inner.keys(&name);
+        let encoded = inner.keyspace.encoded(&keys);
+        let spot = |arrival| Spot { arrival, token: OwnerToken::random() };
+        let (first, own) = (spot(2), spot(3));
+        let put = async |key: Vec<u8>| drop(inner.txn(Txn::new().and_then([TxnOp::put(key, "", None)])).await.unwrap());
+        let delete =
+            async |key: Vec<u8>| drop(inner.txn(Txn::new().and_then([TxnOp::delete(key, None)])).await.unwrap());
+        put(keys.place(&first)).await;
+        put(keys.place(&own)).await;
+        let _watch = inner.watcher.listen(encoded, own.token);
+        let asking = inner.watcher.asking(encoded);
+        asking.is_to_wait().await.unwrap();
+        let answer = inner.txn(txn::just_look(&keys, Some(&own))).await.unwrap();
+        let seen = answer::seen(&answer, &keys).unwrap();
+        inner.watcher.view().read(encoded, asking.epoch(), &own.token, &seen);
+        let seems_free = async |free: bool, when: &str| {
+            let until = tokio::time::Instant::now() + Duration::from_secs(10);
+            while inner.watcher.view().seems_free_for(encoded, &own.token) != free {
+                assert!(tokio::time::Instant::now() < until, "{when}");
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        seems_free(false, "one is before it").await;
+        delete(keys.place(&first)).await;
+        seems_free(true, "nobody is before it any more").await;
+        put(keys.hold()).await;
+        seems_free(false, "it is held").await;
+        delete(keys.hold()).await;
+        seems_free(true, "it is free").await;
+        put(keys.place(&spot(1))).await;
+        seems_free(false, "another one came before it").await;
     }
 }

@@ -71,7 +71,12 @@ impl Inner {
 }
 
 impl<'a> Ask<'a> {
-    fn new(inner: &'a Inner, keys: &'a NameKeys, owner: Option<OwnerId>, request: &'a AcquireRequest) -> Result<Self> {
+    pub(crate) fn new(
+        inner: &'a Inner,
+        keys: &'a NameKeys,
+        owner: Option<OwnerId>,
+        request: &'a AcquireRequest,
+    ) -> Result<Self> {
         let (secs, began) = (Inner::ttl_secs(request)?, LeaseInstant::now());
         let asking = inner.watcher.asking(inner.keyspace.encoded(keys));
         Ok(Self { inner, keys, owner, request, secs, asking, began, made: Mutex::default() })
@@ -370,11 +375,11 @@ impl Ask<'_> {
         }
     }
 
-    fn taking<'a>(&'a self, record: &'a Record, lease: Lease, base: &'a Base) -> Take<'a> {
+    pub(crate) fn taking<'a>(&'a self, record: &'a Record, lease: Lease, base: &'a Base) -> Take<'a> {
         Take { keys: self.keys, record, lease, fences: &self.inner.fences, base }
     }
 
-    fn record(&self, lease: Lease, base: &Base) -> Record {
+    pub(crate) fn record(&self, lease: Lease, base: &Base) -> Record {
         Record {
             owner: self.owner,
             entries: vec![*self.token()],
@@ -413,9 +418,7 @@ impl Resolved {
 
 #[cfg(test)]
 mod tests {
-    use std::cell::Cell;
-
-    use etcd_client::{Txn, TxnOp};
+    use etcd_client::Txn;
     use tenure_core::LockName;
     use tenure_core::driver::{DistributedLock as _, Handing, Ttl};
 
@@ -453,7 +456,11 @@ mod tests {
         let (_cluster, driver) = served();
         let token = OwnerToken::random();
         let late = asked(&driver.inner, token).await;
-        assert!(driver.inner.txn(late).await.unwrap().succeeded());
+        assert!(driver.inner.txn(late.clone()).await.unwrap().succeeded());
+        let again = driver.inner.txn(late).await.unwrap();
+        let again = answer::enqueued(&again, &driver.inner.keys(&name())).unwrap();
+        assert!(again.others.is_none() && again.session.is_some());
+        assert_eq!(again.seen.place.map(|place| place.spot.token), Some(token), "the refusal says why");
         assert_eq!(position(&driver.inner, OwnerToken::random()).await, Some(1));
         assert_eq!(position(&driver.inner, token).await, Some(0), "it came first");
         assert_eq!(driver.inspect(&name()).await.unwrap().waiters, 2);
@@ -467,31 +474,5 @@ mod tests {
         assert_eq!(position(&driver.inner, token).await, Some(0));
         assert!(!driver.inner.txn(late).await.unwrap().succeeded());
         assert_eq!(driver.inspect(&name()).await.unwrap().waiters, 1);
-    }
-
-    /// As where somebody else writes keys there without end.
-    #[tokio::test]
-    async fn a_free_lock_behind_keys_of_others_is_tried_for_so_often_and_no_more() {
-        let (_cluster, driver) = served();
-        let inner = &driver.inner;
-        let keys = inner.keys(&name());
-        let foreign = [keys.queue(), b"foreign".to_vec()].concat();
-        inner.txn(Txn::new().and_then([TxnOp::put(foreign, "", None)])).await.unwrap();
-        let request = AcquireRequest::new(name(), OwnerToken::random(), Ttl::DEFAULT);
-        let ask = Ask::new(inner, &keys, None, &request).unwrap();
-        let (base, lease) = (inner.fences.base().await.unwrap(), ask.lease(30).await.unwrap());
-        let record = ask.record(lease, &base);
-        let take = ask.taking(&record, lease, &base);
-        let tries = Cell::new(0);
-        let in_vain = |_| {
-            tries.set(tries.get() + 1);
-            take.free(None, 0)
-        };
-        let answer = ask.try_past_others_keys(&take, keys.queue_end(), in_vain).await.unwrap();
-        assert!(matches!(answer, Some(Tried::Not(_))));
-        assert_eq!(tries.get(), 4);
-        let first = |foreign| take.free(None, foreign);
-        let answer = ask.try_past_others_keys(&take, keys.queue_end(), first).await.unwrap();
-        assert!(matches!(answer, Some(Tried::Done(_))), "on condition that none came since");
     }
 }

@@ -118,3 +118,168 @@ impl Inner {
         Ok((crate::link::revision(&answer)?, answer::places_in(found, keys).collect()))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use etcd_client::{PutOptions, TxnOp};
+    use tenure_core::driver::{AcquireRequest, Ttl};
+    use tenure_core::{LockName, OwnerToken};
+
+    use super::*;
+    use crate::answer::HoldSeen;
+    use crate::grants::new_id;
+    use crate::keys::Spot;
+    use crate::scene::served;
+
+    fn name() -> LockName {
+        LockName::new("name").unwrap()
+    }
+
+    fn request() -> AcquireRequest {
+        AcquireRequest::new(name(), OwnerToken::random(), Ttl::DEFAULT)
+    }
+
+    impl Inner {
+        /// Puts a key there, on this lease if there is one.
+        async fn put(&self, key: Vec<u8>, lease: Option<i64>) -> i64 {
+            let options = lease.map(|lease| PutOptions::new().with_lease(lease));
+            crate::link::revision(&self.txn(Txn::new().and_then([TxnOp::put(key, "", options)])).await.unwrap())
+                .unwrap()
+        }
+
+        async fn lease(&self) -> i64 {
+            self.leases.grant(new_id(), 60).await.unwrap().id
+        }
+
+        /// A place of a token of its own.
+        async fn joins(&self, keys: &NameKeys, arrival: i64, lease: i64) -> Place {
+            let spot = Spot { arrival, token: OwnerToken::random() };
+            Place { spot, revision: self.put(keys.place(&spot), Some(lease)).await, lease }
+        }
+    }
+
+    fn foreign(keys: &NameKeys, number: usize) -> Vec<u8> {
+        [keys.queue(), format!("!foreign-{number:04}").into_bytes()].concat()
+    }
+
+    /// As where somebody else writes keys there without end.
+    #[tokio::test]
+    async fn a_free_lock_behind_keys_of_others_is_tried_for_so_often_and_no_more() {
+        let (_cluster, driver) = served();
+        let inner = &driver.inner;
+        let keys = inner.keys(&name());
+        let foreign = [keys.queue(), b"foreign".to_vec()].concat();
+        inner.txn(Txn::new().and_then([TxnOp::put(foreign, "", None)])).await.unwrap();
+        let request = AcquireRequest::new(name(), OwnerToken::random(), Ttl::DEFAULT);
+        let ask = Ask::new(inner, &keys, None, &request).unwrap();
+        let (base, lease) = (inner.fences.base().await.unwrap(), ask.lease(30).await.unwrap());
+        let record = ask.record(lease, &base);
+        let take = ask.taking(&record, lease, &base);
+        let tries = Cell::new(0);
+        let in_vain = |_| {
+            tries.set(tries.get() + 1);
+            take.free(None, 0)
+        };
+        let answer = ask.try_past_others_keys(&take, keys.queue_end(), in_vain).await.unwrap();
+        assert!(matches!(answer, Some(Tried::Not(_))));
+        assert_eq!(tries.get(), 4);
+        let first = |foreign| take.free(None, foreign);
+        let answer = ask.try_past_others_keys(&take, keys.queue_end(), first).await.unwrap();
+        assert!(matches!(answer, Some(Tried::Done(_))), "on condition that none came since");
+    }
+
+    #[tokio::test]
+    async fn a_lease_is_parted_with_where_the_base_of_the_fences_was_written_meanwhile() {
+        let (_cluster, driver) = served();
+        let (inner, request) = (&driver.inner, request());
+        let keys = inner.keys(&name());
+        let ask = Ask::new(inner, &keys, None, &request).unwrap();
+        let (base, lease) = (inner.fences.base().await.unwrap(), ask.lease(30).await.unwrap());
+        inner.put(inner.keyspace.fences(), None).await;
+        let record = ask.record(lease, &base);
+        let take = ask.taking(&record, lease, &base);
+        let answer = ask.try_past_others_keys(&take, keys.queue_end(), |foreign| take.free(None, foreign)).await;
+        assert!(answer.unwrap().is_none(), "it is to be tried again, under another base");
+        assert!(inner.tickets.leases(&request.token).is_empty());
+    }
+
+    #[tokio::test]
+    async fn a_place_is_found_behind_many_others() {
+        let (_cluster, driver) = served();
+        let inner = &driver.inner;
+        let (keys, lease) = (inner.keys(&name()), inner.lease().await);
+        assert_eq!(inner.find_place(&keys, &OwnerToken::random()).await.unwrap(), None);
+        let mut places = Vec::new();
+        for arrival in 0..=PAGE as i64 {
+            places.push(inner.joins(&keys, arrival, lease).await);
+        }
+        for place in [0, 1, PAGE - 1, PAGE].map(|number| places[number]) {
+            assert_eq!(inner.find_place(&keys, &place.spot.token).await.unwrap(), Some(place));
+        }
+        assert_eq!(inner.find_place(&keys, &OwnerToken::random()).await.unwrap(), None);
+    }
+
+    #[tokio::test]
+    async fn a_place_is_seen_among_keys_of_others_and_behind_many_of_them() {
+        let (_cluster, driver) = served();
+        let inner = &driver.inner;
+        let (keys, lease) = (inner.keys(&name()), inner.lease().await);
+        let nobody_before = async |end: Vec<u8>| inner.no_place_before(&keys, end).await.unwrap().is_some();
+        for number in 0..PAGE {
+            inner.put(foreign(&keys, number), None).await;
+        }
+        assert!(nobody_before(keys.queue_end()).await);
+        let place = inner.joins(&keys, 1, lease).await;
+        assert!(!nobody_before(keys.queue_end()).await, "it is on the second page");
+        assert!(nobody_before(keys.place(&place.spot)).await);
+        let last = inner.put(foreign(&keys, PAGE), None).await;
+        let seen = inner.no_place_before(&keys, keys.place(&place.spot)).await.unwrap();
+        assert_eq!(seen, Some(last), "in which revision that was");
+        inner
+            .txn(Txn::new().and_then([TxnOp::delete(foreign(&keys, 0), None), TxnOp::delete(foreign(&keys, 1), None)]))
+            .await
+            .unwrap();
+        assert!(!nobody_before(keys.queue_end()).await, "it is on the same page");
+    }
+
+    /// Of another client all that is before this one goes, of its own the first one alone.
+    #[tokio::test]
+    async fn a_first_in_line_that_takes_nothing_loses_its_place_and_a_dead_client_all_of_them() {
+        let (_cluster, driver) = served();
+        let (inner, request) = (&driver.inner, request());
+        let keys = inner.keys(&name());
+        let ask = Ask::new(inner, &keys, None, &request).unwrap();
+        let (dead, alive, own) = (inner.lease().await, inner.lease().await, inner.lease().await);
+        let mut places = Vec::new();
+        for (arrival, lease) in (0..).zip([dead, alive, dead, own, dead, own]) {
+            places.push(inner.joins(&keys, arrival, lease).await);
+        }
+        let is_there =
+            async |number: usize| inner.find_place(&keys, &places[number].spot.token).await.unwrap().is_some();
+        let look = async || {
+            let answer = inner.txn(txn::just_look(&keys, Some(&places[5].spot))).await.unwrap();
+            answer::seen(&answer, &keys).unwrap()
+        };
+        let mut seen = look().await;
+        seen.hold = Some(HoldSeen { record: None, granted: 1, written: 1, lease: 1 });
+        assert!(!ask.pass_over(places[5], &seen).await.unwrap() && is_there(0).await, "it was seen held");
+        let seen = look().await;
+        assert!(ask.pass_over(places[3], &seen).await.unwrap());
+        let left = [is_there(0).await, is_there(1).await, is_there(2).await, is_there(4).await];
+        assert_eq!(left, [false, true, false, true], "what is before the asker");
+        assert!(!ask.pass_over(places[3], &seen).await.unwrap(), "another one is the first by now");
+        let seen = look().await;
+        assert!(ask.pass_over(places[3], &seen).await.unwrap() && !is_there(1).await);
+        let seen = look().await;
+        assert!(ask.pass_over(places[5], &seen).await.unwrap());
+        assert_eq!([is_there(3).await, is_there(4).await, is_there(5).await], [false, true, true]);
+        let key = foreign(&keys, 0);
+        inner.put(key.clone(), None).await;
+        let seen = look().await;
+        assert!(!ask.pass_over(places[5], &seen).await.unwrap(), "that is no place");
+        let answer = inner.txn(Txn::new().and_then([TxnOp::get(key, None)])).await.unwrap();
+        assert_eq!(crate::link::reads(&answer)[0].kvs().len(), 1);
+    }
+}

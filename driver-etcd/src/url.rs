@@ -102,6 +102,11 @@ mod tests {
         assert_eq!(config.user, Some(("u@x".into(), "p:w".into())));
         assert_eq!((config.prefix.as_str(), config.max_waiters, config.max_depth), ("x/y", 7, 9));
         assert!(!format!("{config:?}").contains("p:w"));
+        let config =
+            parse("etcd://a/?fence_floor=54&clock_error_ms=3&max_dead_letters=4&connect_timeout_ms=5").unwrap();
+        assert_eq!((config.fence_floor.get(), config.max_dead_letters), (54, 4));
+        let ms = std::time::Duration::from_millis;
+        assert_eq!((config.clock_error, config.connect_timeout), (ms(3), ms(5)));
         assert_eq!(parse("ETCD://a").unwrap(), parse("etcd://a").unwrap());
     }
 
@@ -136,6 +141,10 @@ mod tests {
             let secret = parse(bad).unwrap_err();
             let told = format!("{secret:?} {secret}");
             assert!(!["hunter2", "hun", "ter2", "root"].iter().any(|part| told.contains(part)), "{bad}: {told}");
+        }
+        for name in TLS {
+            let error = parse(&format!("etcd://a/?{name}=x")).unwrap_err().to_string();
+            assert!(error.contains(&format!("{name} is for TLS")), "{error}");
         }
         let unknown = parse("etcd://a/?prefx=1").unwrap_err().to_string();
         assert!(unknown.contains("\"prefx\"; known are ") && unknown.contains("prefix"), "{unknown}");

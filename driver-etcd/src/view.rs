@@ -158,7 +158,7 @@ mod tests {
     use tenure_core::driver::Watch;
 
     use super::*;
-    use crate::answer::HoldSeen;
+    use crate::answer::{Head, HoldSeen};
     use crate::tickets::Place;
     use crate::waiters::MOST_EVENTS;
 
@@ -280,8 +280,9 @@ mod tests {
         let mut view = View::default();
         let (mut one, mut two) = (Waiter::new(&mut view, 11), Waiter::new(&mut view, 12));
         let epoch = view.asks(NAME);
+        two.reads(&mut view, epoch, 19, 1);
         view.gap();
-        assert!(one.woken() && two.woken());
+        assert!(one.woken() && two.woken() && ahead(&view, &two).is_none());
         one.reads(&mut view, epoch, 20, 1);
         assert_eq!(ahead(&view, &one), None);
         let epoch = view.asks(NAME);
@@ -362,6 +363,40 @@ mod tests {
         assert!(seems_free(&view, &one));
         view.read(NAME, epoch + 1, &one.0.token, &one.seen(24, 0));
         assert!(!seems_free(&view, &one), "whoever read it: it is held");
+        view.change(NAME, 30, Change::Freed);
+        assert!(seems_free(&view, &one) && !view.seems_free_for(NAME, &OwnerToken::random()));
         assert!(!view.seems_free_for(b"other", &one.0.token) && view.quiet_for(b"other").is_zero());
+    }
+
+    #[test]
+    fn what_one_asker_found_free_is_for_the_first_in_line() {
+        let mut view = View::default();
+        let (mut first, mut second) = (Waiter::new(&mut view, 11), Waiter::new(&mut view, 12));
+        let epoch = view.asks(NAME);
+        first.reads(&mut view, epoch, 20, 0);
+        let mut seen = second.seen(21, 1);
+        seen.hold = None;
+        view.read(NAME, epoch, &second.0.token, &seen);
+        assert!(first.woken() && !second.woken());
+        let mut seen = first.seen(22, 0);
+        seen.hold = None;
+        seen.head = Some(Head { key: Vec::new(), revision: 1, lease: 1, spot: Some(first.0) });
+        view.read(NAME, epoch, &first.0.token, &seen);
+        assert!(!first.woken() && !second.woken(), "it knows by its answer");
+    }
+
+    #[test]
+    fn what_happened_is_remembered_until_the_last_answer_has_come() {
+        let mut view = View::default();
+        let (gone, late) = (Spot { arrival: 11, token: OwnerToken::random() }, Waiter::new(&mut view, 12));
+        let epoch = view.asks(NAME);
+        view.asks(NAME);
+        view.change(NAME, 22, Change::Left(gone));
+        view.asked(NAME);
+        late.reads(&mut view, epoch, 20, 1);
+        assert_eq!(ahead(&view, &late), Some(0));
+        view.asked(NAME);
+        late.reads(&mut view, epoch, 20, 1);
+        assert_eq!(ahead(&view, &late), Some(1));
     }
 }

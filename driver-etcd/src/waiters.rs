@@ -149,6 +149,7 @@ mod tests {
     use tenure_core::driver::Watch;
 
     use super::*;
+    use crate::answer::Head;
     use crate::tickets::Place;
 
     /// A name in which some wait, each with a place of its own.
@@ -230,6 +231,9 @@ mod tests {
         assert!(world.woken().is_empty());
         world.happened(14, 7, false);
         assert_eq!(world.woken(), [8]);
+        world.happened(15, 11, false);
+        world.happened(16, 12, true);
+        assert!(world.woken().is_empty(), "it was told already");
         world.name.wake_next();
         assert_eq!(world.woken(), [8]);
         world.name.set_held(true, 20);
@@ -281,6 +285,11 @@ mod tests {
         world.name.set_held(false, 8);
         world.learn(9, 8, 0, true);
         assert_eq!((world.ahead(9), world.woken()), (Some(0), vec![9]), "the answer did not know that it is free");
+        let place = Place { spot: spot(9), revision: 1, lease: 1 };
+        let head = Head { key: Vec::new(), revision: 1, lease: 1, spot: Some(spot(9)) };
+        let next = Seen { revision: 8, hold: None, head: Some(head), place: Some(place), ahead: 0 };
+        world.name.learn(&token(9), &next);
+        assert_eq!((world.ahead(9), world.woken()), (Some(0), Vec::new()), "it knows, and takes the lock");
         world.learn(9, 8, 1, true);
         assert_eq!((world.ahead(9), world.woken()), (Some(1), Vec::new()));
         world.learn(9, 8, 0, false);
@@ -299,6 +308,9 @@ mod tests {
         assert_eq!((world.ahead(9), world.woken()), (None, vec![9]), "its place is gone since");
         world.learn(9, 7, 1, true);
         assert_eq!((world.ahead(9), world.woken()), (Some(1), Vec::new()), "a place that it made since");
+        world.happened(8, 9, true);
+        world.learn(9, 7, 2, true);
+        assert_eq!((world.ahead(9), world.woken()), (Some(2), Vec::new()), "the watch tells of the same place");
         world.name.forgotten = 8;
         world.learn(9, 7, 1, true);
         assert_eq!(world.woken(), [9], "what came between may be missing");

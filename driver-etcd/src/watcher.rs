@@ -218,4 +218,19 @@ mod tests {
         put(keys.place(&spot(1))).await;
         seems_free(false, "another one came before it").await;
     }
+
+    /// For as long as a request is on its way, what it may read is remembered.
+    #[tokio::test]
+    async fn a_name_is_forgotten_when_nobody_listens_or_asks() {
+        let driver = crate::scene::unserved();
+        let watcher = &driver.inner.watcher;
+        let watch = watcher.listen(b"name", OwnerToken::random());
+        let asking = watcher.asking(b"name");
+        drop(watch);
+        assert!(!watcher.view().is_empty());
+        drop(asking);
+        assert!(watcher.view().is_empty());
+        drop(watcher.listen(b"name", OwnerToken::random()));
+        assert!(watcher.view().is_empty());
+    }
 }

@@ -475,4 +475,45 @@ mod tests {
         assert!(!is_there(&places[0].1).await && is_there(&places[1].1).await);
         assert!(session.state().waiters.keys().eq([&places[1].0.token]));
     }
+
+    #[tokio::test]
+    async fn a_place_that_may_still_come_is_refused_by_a_new_revision_of_the_key_or_went_with_its_lease() {
+        let (_cluster, driver) = served();
+        let (inner, session) = (&driver.inner, &driver.inner.session);
+        let keys = inner.keys(&LockName::new("name").unwrap());
+        let live = session.make().await.unwrap();
+        let waiting = |lease| Waiting { spot: Spot { arrival: 1, token: OwnerToken::random() }, lease, revision: None };
+        session.leave(&keys, &waiting(live.lease)).await.unwrap();
+        let written = session.state().live.unwrap().written;
+        assert!(written > live.written);
+        let key = inner.txn(Txn::new().and_then([TxnOp::get(session.key(&live).key, None)])).await.unwrap();
+        assert_eq!(crate::link::reads(&key)[0].kvs()[0].mod_revision(), written);
+        session.leave(&keys, &waiting(new_id())).await.unwrap();
+        assert_eq!(session.state().live.unwrap().written, written, "that was another one's");
+        let away = unserved();
+        assert!(away.inner.session.leave(&keys, &waiting(live.lease)).await.is_err());
+    }
+
+    #[tokio::test]
+    async fn a_session_that_is_closed_ends_what_it_has_and_what_it_may_have() {
+        let (_cluster, driver) = served();
+        let (inner, session) = (&driver.inner, &driver.inner.session);
+        let live = session.ensure().await.unwrap();
+        assert!(session.state().idle_since.is_some(), "nobody has a place yet");
+        let unheard = inner.leases.grant(new_id(), 60).await.unwrap().id;
+        session.begin(unheard);
+        session.close().await;
+        for lease in [live.lease, unheard] {
+            assert_eq!(inner.leases.revoke(lease).await.unwrap(), Revoked::Absent);
+        }
+        assert!(session.state().live.is_none() && session.state().unfinished.is_empty());
+    }
+
+    #[tokio::test]
+    async fn a_lease_that_was_not_heard_of_is_remembered() {
+        let driver = unserved();
+        let session = &driver.inner.session;
+        assert!(session.make().await.is_err());
+        assert_eq!(session.state().unfinished.len(), 1);
+    }
 }

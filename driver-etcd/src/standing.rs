@@ -71,7 +71,6 @@ impl<A: Audience> Standing<A> {
             let mut news = self.live.subscribe();
             let mut task = self.task.lock().await;
             if task.as_ref().is_none_or(JoinHandle::is_finished) {
-                self.live.send_replace(false);
                 let opened = self.open().await?;
                 self.audience.begin();
                 self.live.send_replace(true);
@@ -355,6 +354,43 @@ mod tests {
         }
     }
 
+    #[tokio::test]
+    async fn a_watch_is_kept_for_two_spans_between_looks_after_it_was_opened() {
+        let cluster = EtcdCluster::single(EtcdOptions::new()).unwrap();
+        let (span, start) = (MOMENT * 10, std::time::Instant::now());
+        let standing = standing(&cluster.url(), &[false], span);
+        standing.ensure_live().await.unwrap();
+        standing.ended().await;
+        assert!(start.elapsed() >= span * 2, "{:?}", start.elapsed());
+    }
+
+    #[tokio::test]
+    async fn who_needs_it_while_it_is_opened_again_waits_for_that_or_for_the_end_of_the_driver() {
+        let mut cluster = EtcdCluster::single(EtcdOptions::new()).unwrap();
+        let standing = standing(&cluster.url(), &[true], PATIENCE);
+        let is_pending =
+            async |ensured: &mut JoinHandle<Result<()>>| tokio::time::timeout(MOMENT * 5, ensured).await.is_err();
+        let ensure = || {
+            let standing = Arc::clone(&standing);
+            tokio::spawn(async move { standing.ensure_live().await })
+        };
+        standing.ensure_live().await.unwrap();
+        for closed in [false, true] {
+            cluster.kill(0).unwrap();
+            standing.is_live(false).await;
+            let mut ensured = ensure();
+            assert!(is_pending(&mut ensured).await);
+            if closed {
+                standing.link.close();
+            } else {
+                cluster.restart(0).unwrap();
+            }
+            let ensured = tokio::time::timeout(PATIENCE, ensured).await.expect("in time").unwrap();
+            let refused = ensured.err().map(|error| error.kind());
+            assert_eq!(refused, closed.then_some(ErrorKind::Closed));
+        }
+    }
+
     /// Nobody serves there; the runtime's clock goes on while nothing else does.
     #[tokio::test(start_paused = true)]
     async fn who_tries_to_open_it_again_waits_longer_each_time() {
@@ -364,6 +400,7 @@ mod tests {
         assert!(standing.reopen().await.is_none());
         assert_eq!(*standing.audience.looks.lock().unwrap(), 8);
         let least = 20 + 40 + 80 + 160 + 320 + 500 + 500;
-        assert!(start.elapsed() >= Duration::from_millis(least), "{:?}", start.elapsed());
+        let took = start.elapsed();
+        assert!(took >= Duration::from_millis(least) && took < Duration::from_millis(least + 500), "{took:?}");
     }
 }

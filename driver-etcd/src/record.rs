@@ -127,13 +127,22 @@ mod tests {
                 assert_eq!((deeper.depth(), deeper.lease_secs, deeper.term), (2, 60, term.map(|_| 5)));
                 assert_eq!(deeper.without(&second).entries, record.entries);
                 assert!(deeper.has(owner, &second) && !record.has(owner, &second));
+                assert!(!record.has(Some(OwnerId::new()), &first), "that is somebody else");
             }
         }
     }
 
     #[test]
     fn foreign_values_are_not_ours() {
-        for foreign in ["", "x", "tenure/1", "tenure/1\n", "tenure/1\nentry=short\n", "tenure/2\nlease=3\n"] {
+        for foreign in [
+            "",
+            "x",
+            "tenure/1",
+            "tenure/1\n",
+            "tenure/1\nentry=short\n",
+            "tenure/2\nlease=3\n",
+            "tenure/1\nlease=3\nbase=7\n",
+        ] {
             assert_eq!(Record::decode(foreign.as_bytes()), None, "{foreign}");
         }
         let token = OwnerToken::random().expose().as_str().to_owned();

@@ -174,3 +174,130 @@ pub(crate) struct Left {
     pub(crate) exited: Exited,
     pub(crate) carrier: Option<i64>,
 }
+
+#[cfg(test)]
+mod tests {
+    use tenure_core::{LockName, OwnerToken};
+
+    use super::*;
+    use crate::grants::{Revoked, new_id};
+    use crate::scene::served;
+
+    fn name() -> LockName {
+        LockName::new("name").unwrap()
+    }
+
+    fn request() -> AcquireRequest {
+        AcquireRequest::new(name(), OwnerToken::random(), Ttl::DEFAULT)
+    }
+
+    fn entry(owner: OwnerId, request: &AcquireRequest) -> ReentrantEntry {
+        ReentrantEntry::new(name(), owner, request.token)
+    }
+
+    impl Inner {
+        async fn enter(&self, owner: OwnerId, request: &AcquireRequest) -> HoldSeen {
+            let entered = self.ask(Some(owner), request).await.unwrap();
+            assert!(matches!(entered, Acquisition::Granted(_)), "{entered:?}");
+            self.hold(&self.keys(&name())).await.unwrap().unwrap()
+        }
+
+        async fn lives(&self, lease: i64) -> bool {
+            self.leases.keep_alive(lease).await.unwrap()
+        }
+    }
+
+    fn depth(resolved: Resolved) -> Option<u32> {
+        match resolved {
+            Resolved::Answer(Acquisition::Granted(grant)) => Some(grant.depth),
+            _ => None,
+        }
+    }
+
+    #[tokio::test]
+    async fn an_exit_gives_back_what_was_made_for_the_entry_and_nothing_that_carries_others() {
+        let (_cluster, driver) = served();
+        let (inner, owner) = (&driver.inner, OwnerId::new());
+        let [first, second] = [request(), request()];
+        let spare = async |request: &AcquireRequest| {
+            let id = new_id();
+            inner.tickets.begin(&request.token, id, 30).unwrap();
+            inner.leases.grant(id, 30).await.unwrap().id
+        };
+        inner.enter(owner, &first).await;
+        let carrier = inner.enter(owner, &second).await.lease;
+        assert_eq!(inner.tickets.hold(&second.token).map(|on| on.lease), Some(carrier));
+        let spares = [spare(&first).await, spare(&second).await];
+        assert_eq!(driver.exit(&entry(owner, &second)).await.unwrap(), Exited::Inside { depth: 1 });
+        assert!(inner.lives(carrier).await && !inner.lives(spares[1]).await && inner.lives(spares[0]).await);
+        assert!(!inner.tickets.know(&second.token) && inner.tickets.know(&first.token));
+        assert_eq!(driver.exit(&entry(owner, &first)).await.unwrap(), Exited::Released);
+        assert!(!inner.lives(carrier).await && !inner.lives(spares[0]).await && !inner.tickets.know(&first.token));
+        assert_eq!(driver.exit(&entry(owner, &first)).await.unwrap(), Exited::NotHeld);
+    }
+
+    #[tokio::test]
+    async fn a_lease_that_is_long_enough_carries_the_hold_and_a_shorter_one_is_given_up() {
+        let (_cluster, driver) = served();
+        let (inner, keys, owner) = (&driver.inner, driver.inner.keys(&name()), OwnerId::new());
+        inner.enter(owner, &request()).await;
+        let whole = i64::try_from(Ttl::DEFAULT.as_millis() / 1000).unwrap();
+        for (number, (secs, serves)) in (2..).zip([(whole - 1, false), (whole, true), (whole + 1, true)]) {
+            let next = request();
+            let ask = Ask::new(inner, &keys, Some(owner), &next).unwrap();
+            let before = inner.hold(&keys).await.unwrap().unwrap();
+            let lease = ask.lease(secs).await.unwrap();
+            assert_eq!(depth(ask.enter_again(before.clone(), Some(lease)).await.unwrap()), Some(number));
+            let now = inner.hold(&keys).await.unwrap().unwrap();
+            assert_eq!((now.lease == lease.id, inner.lives(lease.id).await), (serves, serves));
+            assert!(inner.tickets.leases(&next.token) == [now.lease] && !inner.lives(before.lease).await);
+            let again = ask.enter_again(now.clone(), None).await.unwrap();
+            assert_eq!(depth(again), Some(number), "it is in already");
+            assert_eq!(inner.hold(&keys).await.unwrap(), Some(now));
+        }
+    }
+
+    /// What was read of the hold is not so any more: the lease that was made is not kept.
+    #[tokio::test]
+    async fn an_owner_whose_hold_has_moved_enters_it_and_one_whose_hold_is_gone_starts_over() {
+        let (_cluster, driver) = served();
+        let (inner, keys, owner) = (&driver.inner, driver.inner.keys(&name()), OwnerId::new());
+        let first = request();
+        let held = inner.enter(owner, &first).await;
+        let again = async |owner, seen: &HoldSeen| {
+            let next = request();
+            let ask = Ask::new(inner, &keys, Some(owner), &next).unwrap();
+            let lease = ask.lease(30).await.unwrap();
+            let depth = depth(ask.enter_again(seen.clone(), Some(lease)).await.unwrap());
+            let kept = inner.tickets.leases(&next.token).len();
+            (depth, kept, inner.lives(lease.id).await)
+        };
+        assert_eq!(again(OwnerId::new(), &held).await, (None, 0, false), "that is another owner's");
+        let moved = HoldSeen { lease: new_id(), ..held.clone() };
+        assert_eq!(again(owner, &moved).await, (Some(2), 1, true));
+        let now = inner.hold(&keys).await.unwrap().unwrap();
+        let changed =
+            inner.change(txn::rewrite(&keys, &held, now.record.as_ref().unwrap(), On::SameLease)).await.unwrap();
+        assert!(matches!(changed, Tried::Not(Some(seen)) if seen == now), "it was written since");
+        inner.change(txn::delete(&keys, &now)).await.unwrap();
+        assert!(inner.lives(now.lease).await);
+        assert_eq!(again(owner, &now).await, (None, 0, false), "its lease lives, and it is gone");
+        assert_eq!(inner.leases.revoke(now.lease).await.unwrap(), Revoked::Revoked);
+        assert_eq!(again(owner, &now).await, (None, 0, false));
+        assert_eq!(inner.hold(&keys).await.unwrap(), None);
+    }
+
+    #[tokio::test]
+    async fn at_the_greatest_depth_the_lease_that_was_made_is_given_up() {
+        let (_cluster, mut driver) = served();
+        let inner = std::sync::Arc::get_mut(&mut driver.inner).unwrap();
+        inner.config.max_depth = 1;
+        let (keys, owner, next) = (inner.keys(&name()), OwnerId::new(), request());
+        let held = inner.enter(owner, &request()).await;
+        let ask = Ask::new(inner, &keys, Some(owner), &next).unwrap();
+        let lease = ask.lease(30).await.unwrap();
+        let refused = ask.enter_again(held, Some(lease)).await.err().unwrap();
+        assert_eq!(refused.kind(), ErrorKind::LimitReached);
+        assert!(inner.tickets.leases(&next.token).is_empty() && !inner.lives(lease.id).await);
+    }
+}

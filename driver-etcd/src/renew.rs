@@ -190,7 +190,11 @@ fn extended(secs: i64) -> Renewed {
 
 #[cfg(test)]
 mod tests {
+    use tenure_core::LockName;
+    use tenure_core::driver::{AcquireRequest, Acquisition};
+
     use super::*;
+    use crate::scene::served;
 
     const TERM: u64 = 4;
 
@@ -256,5 +260,56 @@ mod tests {
             let next = if own { Next::KeepAlive(7) } else { Next::Lost };
             assert_eq!(standing.next(&whose, 30), next);
         }
+    }
+
+    fn name() -> LockName {
+        LockName::new("name").unwrap()
+    }
+
+    async fn held(inner: &Inner, owner: Option<OwnerId>) -> OwnerToken {
+        let request = AcquireRequest::new(name(), OwnerToken::random(), Ttl::DEFAULT);
+        let granted = inner.ask(owner, &request).await.unwrap();
+        assert!(matches!(granted, Acquisition::Granted(_)), "{granted:?}");
+        request.token
+    }
+
+    /// As where a new leader was elected since.
+    #[tokio::test]
+    async fn a_hold_of_an_earlier_term_moves_to_a_lease_that_is_no_shorter() {
+        let (_cluster, driver) = served();
+        let inner = &driver.inner;
+        let (keys, owner) = (inner.keys(&name()), OwnerId::new());
+        let [first, last] = [held(inner, Some(owner)).await, held(inner, Some(owner)).await];
+        let seen = inner.hold(&keys).await.unwrap().unwrap();
+        let earlier = Record { term: Some(0), ..seen.record.clone().unwrap() };
+        inner.change(txn::rewrite(&keys, &seen, &earlier, On::SameLease)).await.unwrap();
+        let renewable = Renewable { keys: keys.clone(), whose: Whose::Owner(owner, seen.fence().unwrap()) };
+        let whole = Ttl::DEFAULT.get();
+        let shorter = Ttl::new(whole - std::time::Duration::from_secs(1)).unwrap();
+        let renewed = inner.renew(shorter, vec![renewable]).await.remove(0).unwrap();
+        assert_eq!(renewed, Renewed::Extended { ttl: whole });
+        let now = inner.hold(&keys).await.unwrap().unwrap();
+        let record = now.record.clone().unwrap();
+        assert!(now.lease != seen.lease && record.term == Some(inner.link.term()));
+        assert_eq!(record.entries, [first, last]);
+        assert_eq!(inner.tickets.hold(&last).map(|on| on.lease), Some(now.lease));
+        assert_eq!(inner.tickets.leases(&last), [now.lease]);
+        assert_ne!(inner.tickets.hold(&first).map(|on| on.lease), Some(now.lease));
+        assert!(!inner.leases.keep_alive(seen.lease).await.unwrap(), "it carries nothing");
+        let moved = inner.move_on(&keys, &seen, &record, 30).await.unwrap();
+        assert!(matches!(moved, Tried::Not(Some(hold)) if hold == now), "it was written since");
+        assert_eq!(inner.tickets.leases(&last), [now.lease], "that lease is given up");
+    }
+
+    #[tokio::test]
+    async fn of_a_hold_that_was_lost_nothing_is_kept() {
+        let (_cluster, driver) = served();
+        let (inner, keys) = (&driver.inner, driver.inner.keys(&name()));
+        let token = held(inner, None).await;
+        let seen = inner.hold(&keys).await.unwrap().unwrap();
+        inner.change(txn::delete(&keys, &seen)).await.unwrap();
+        let renewable = Renewable { keys, whose: Whose::Token(token) };
+        assert_eq!(inner.renew(Ttl::DEFAULT, vec![renewable]).await.remove(0).unwrap(), Renewed::Lost);
+        assert!(!inner.tickets.know(&token) && !inner.leases.keep_alive(seen.lease).await.unwrap());
     }
 }

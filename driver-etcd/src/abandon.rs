@@ -66,11 +66,8 @@ impl Inner {
         loop {
             self.leave(keys, entry).await?;
             let carrier = self.refuse_late_entry(keys, entry).await?;
-            let leases = match &known {
-                Some(leases) => leases.clone(),
-                None => self.lease_in_etcd(keys, &entry.token).await?.into_iter().collect(),
-            };
-            self.revoke_all(leases.into_iter().filter(|lease| Some(*lease) != carrier).collect()).await?;
+            let leases = known.iter().flatten().copied();
+            self.revoke_all(leases.filter(|lease| Some(*lease) != carrier).collect()).await?;
             // A request that found the lock free may have slipped in before its lease was revoked, and another entry
             // may have moved that hold on. Now nothing can slip in any more.
             let hold = self.hold(keys).await?.and_then(|hold| hold.record);
@@ -93,6 +90,104 @@ impl Inner {
                 Tried::Done(_) => return Ok(Some(seen.lease)),
                 Tried::Not(now) => hold = now,
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tenure_core::driver::{AcquireRequest, Acquisition, Ttl};
+
+    use super::*;
+    use crate::EtcdDriver;
+    use crate::answer::HoldSeen;
+    use crate::keys::Spot;
+    use crate::record::Record;
+    use crate::scene::served;
+
+    fn name() -> LockName {
+        LockName::new("name").unwrap()
+    }
+
+    impl Inner {
+        async fn granted(&self, owner: Option<OwnerId>) -> (OwnerToken, HoldSeen) {
+            let request = AcquireRequest::new(name(), OwnerToken::random(), Ttl::DEFAULT);
+            let granted = self.ask(owner, &request).await.unwrap();
+            assert!(matches!(granted, Acquisition::Granted(_)), "{granted:?}");
+            (request.token, self.hold(&self.keys(&name())).await.unwrap().unwrap())
+        }
+
+        async fn record(&self) -> Option<Record> {
+            self.hold(&self.keys(&name())).await.unwrap().and_then(|seen| seen.record)
+        }
+    }
+
+    /// By a client that knows nothing of it: what stands is found.
+    #[tokio::test]
+    async fn a_token_is_undone_by_any_client_and_no_other_one_with_it() {
+        let (cluster, driver) = served();
+        let other = EtcdDriver::new(cluster.url().parse().unwrap());
+        let (token, seen) = driver.inner.granted(None).await;
+        let keys = other.inner.keys(&name());
+        let waits = OwnerToken::random();
+        let live = driver.inner.session.ensure().await.unwrap();
+        let place = keys.place(&Spot { arrival: 1, token: waits });
+        let options = etcd_client::PutOptions::new().with_lease(live.lease);
+        let put = etcd_client::TxnOp::put(place, "", Some(options));
+        driver.inner.txn(etcd_client::Txn::new().and_then([put])).await.unwrap();
+        other.inner.abandon(None, &name(), &OwnerToken::random()).await.unwrap();
+        assert_eq!(other.inner.hold(&keys).await.unwrap(), Some(seen.clone()));
+        other.inner.abandon(None, &name(), &waits).await.unwrap();
+        assert_eq!(other.inner.find_place(&keys, &waits).await.unwrap(), None);
+        other.inner.abandon(Some(OwnerId::new()), &name(), &token).await.unwrap();
+        assert_eq!(other.inner.hold(&keys).await.unwrap(), Some(seen.clone()), "that is no entry of this owner");
+        let another = EtcdDriver::new(cluster.url().parse().unwrap());
+        another.inner.abandon(None, &name(), &token).await.unwrap();
+        assert_eq!(another.inner.hold(&keys).await.unwrap(), None);
+        assert!(!another.inner.lives(seen.lease).await);
+    }
+
+    #[tokio::test]
+    async fn an_entry_is_undone_by_any_client_and_the_others_stay() {
+        let (cluster, driver) = served();
+        let other = EtcdDriver::new(cluster.url().parse().unwrap());
+        let owner = OwnerId::new();
+        let (first, _) = driver.inner.granted(Some(owner)).await;
+        let (second, seen) = driver.inner.granted(Some(owner)).await;
+        let before = seen.written;
+        other.inner.abandon(Some(owner), &name(), &OwnerToken::random()).await.unwrap();
+        let now = other.inner.hold(&other.inner.keys(&name())).await.unwrap().unwrap();
+        assert!(now.written > before, "an entry on its way finds another revision");
+        other.inner.abandon(Some(OwnerId::new()), &name(), &OwnerToken::random()).await.unwrap();
+        assert_eq!(
+            other.inner.hold(&other.inner.keys(&name())).await.unwrap(),
+            Some(now),
+            "of somebody else's hold none"
+        );
+        for inner in [&other.inner, &driver.inner] {
+            inner.abandon(Some(owner), &name(), &second).await.unwrap();
+            assert_eq!(inner.record().await.map(|record| record.entries), Some(vec![first]));
+            assert!(inner.lives(seen.lease).await, "it carries the first entry");
+        }
+        driver.inner.abandon(Some(owner), &name(), &first).await.unwrap();
+        assert_eq!(other.inner.record().await, None);
+        assert!(!driver.inner.lives(seen.lease).await);
+    }
+
+    /// Of this client, with everything that was made for it.
+    #[tokio::test]
+    async fn what_an_attempt_has_made_goes_with_it() {
+        let (_cluster, driver) = served();
+        let inner = &driver.inner;
+        for owner in [None, Some(OwnerId::new())] {
+            let token = OwnerToken::random();
+            let lease = crate::grants::new_id();
+            inner.tickets.begin(&token, lease, 30).unwrap();
+            inner.leases.grant(lease, 30).await.unwrap();
+            inner.abandon(owner, &name(), &token).await.unwrap();
+            assert!(!inner.lives(lease).await);
+            assert!(inner.tickets.ensure_alive(&token).is_err());
+            assert_eq!(inner.tickets.bury(&token), Some(Remains::default()), "nothing is left to do");
         }
     }
 }

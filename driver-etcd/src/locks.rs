@@ -198,3 +198,127 @@ impl Inner {
         }))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt as _;
+    use tenure_core::ErrorKind;
+    use tenure_core::driver::LeaseInstant;
+
+    use super::*;
+    use crate::EtcdDriver;
+    use crate::grants::new_id;
+    use crate::keys::Spot;
+    use crate::scene::{served, unserved};
+    use crate::tickets::Waiting as Waits;
+
+    fn name() -> LockName {
+        LockName::new("name").unwrap()
+    }
+
+    fn hold(token: OwnerToken) -> Hold {
+        Hold::new(name(), token)
+    }
+
+    async fn held(driver: &EtcdDriver) -> OwnerToken {
+        let request = AcquireRequest::new(name(), OwnerToken::random(), Ttl::DEFAULT);
+        let granted = driver.acquire(&request).await.unwrap();
+        assert!(matches!(granted, Acquisition::Granted(_)), "{granted:?}");
+        request.token
+    }
+
+    impl Inner {
+        async fn seen(&self) -> Option<HoldSeen> {
+            self.hold(&self.keys(&name())).await.unwrap()
+        }
+    }
+
+    #[tokio::test]
+    async fn a_hold_is_given_back_by_whoever_has_its_token() {
+        let (cluster, driver) = served();
+        let other = EtcdDriver::new(cluster.url().parse().unwrap());
+        let token = held(&driver).await;
+        assert_eq!(other.release(&hold(OwnerToken::random())).await.unwrap(), Released::NotHeld);
+        assert!(other.inner.seen().await.is_some_and(|seen| seen.is_of(&token)));
+        assert_eq!(other.release(&hold(token)).await.unwrap(), Released::Released);
+        assert!(other.inner.seen().await.is_none());
+        assert_eq!(other.release(&hold(token)).await.unwrap(), Released::NotHeld);
+    }
+
+    /// The lease of the hold serves the next one; what else was made goes, and so does the place.
+    #[tokio::test]
+    async fn a_release_leaves_nothing_of_its_token_but_a_lease_for_later() {
+        let (_cluster, driver) = served();
+        let inner = &driver.inner;
+        let token = held(&driver).await;
+        let (lease, spare) = (inner.seen().await.unwrap().lease, new_id());
+        inner.tickets.begin(&token, spare, 30).unwrap();
+        inner.leases.grant(spare, 30).await.unwrap();
+        let live = inner.session.ensure().await.unwrap();
+        inner
+            .tickets
+            .set_waiting(Waits { spot: Spot { arrival: 1, token }, lease: live.lease, revision: None })
+            .unwrap();
+        assert_eq!(driver.release(&hold(token)).await.unwrap(), Released::Released);
+        assert!(inner.lives(lease).await && !inner.lives(spare).await && !inner.tickets.know(&token));
+        let whole = i64::try_from(Ttl::DEFAULT.get().as_secs()).unwrap();
+        assert_eq!(inner.idle.take(whole, LeaseInstant::now()).map(|lease| lease.id), Some(lease));
+        let late = inner.session.key(&live);
+        let answer =
+            inner.txn(etcd_client::Txn::new().and_then([etcd_client::TxnOp::get(late.key, None)])).await.unwrap();
+        assert!(crate::link::reads(&answer)[0].kvs()[0].mod_revision() > late.written, "the request for it is refused");
+    }
+
+    /// Of a client that has given away what it was granted, or whose hold was written anew.
+    #[tokio::test]
+    async fn the_hold_of_a_grant_is_ended_and_no_later_one() {
+        let (_cluster, driver) = served();
+        let (inner, keys) = (&driver.inner, driver.inner.keys(&name()));
+        let token = held(&driver).await;
+        let seen = inner.seen().await.unwrap();
+        let other = OwnerToken::random();
+        for (token, granted) in [(token, seen.granted - 1), (other, seen.granted)] {
+            assert!(!inner.end_granted(&keys, &token, granted, new_id()).await.unwrap());
+            assert_eq!(inner.seen().await, Some(seen.clone()));
+        }
+        assert!(inner.end_granted(&keys, &token, seen.granted, new_id()).await.unwrap(), "it is on another lease");
+        assert_eq!(inner.seen().await, None);
+        assert!(!inner.end_granted(&keys, &token, seen.granted, seen.lease).await.unwrap());
+    }
+
+    /// Whoever has a place needs the watch at once; others will see.
+    #[tokio::test]
+    async fn who_listens_again_for_its_place_has_the_watch() {
+        let (_cluster, driver) = served();
+        let inner = &driver.inner;
+        let is_live = || inner.watcher.view().epoch() > 0;
+        let token = OwnerToken::random();
+        drop(driver.watch(&name(), &token).await.unwrap());
+        assert!(!is_live());
+        let spot = Spot { arrival: 1, token };
+        inner.tickets.set_waiting(Waits { spot, lease: 7, revision: Some(2) }).unwrap();
+        let mut watch = driver.watch(&name(), &token).await.unwrap();
+        assert!(is_live());
+        let live = inner.session.ensure().await.unwrap();
+        let kept = inner.leases.grant(new_id(), 3_600).await.unwrap();
+        inner.idle.put(kept, &inner.leases);
+        driver.close().await;
+        tokio::time::timeout(Duration::from_secs(10), watch.next()).await.expect("the watch is over");
+        assert_eq!(driver.watch(&name(), &token).await.err().map(|error| error.kind()), Some(ErrorKind::Closed));
+        let later = EtcdDriver::new(inner.config.clone());
+        assert!(!later.inner.lives(live.lease).await && !later.inner.lives(kept.id).await);
+        driver.close().await;
+    }
+
+    #[test]
+    fn a_closed_driver_asks_nobody() {
+        let driver = unserved();
+        driver.inner.link.close();
+        let (token, name) = (OwnerToken::random(), name());
+        let abandoned = driver.abandon(&hold(token)).now_or_never().unwrap();
+        assert_eq!(abandoned.unwrap_err().kind(), ErrorKind::Closed);
+        assert!(driver.inner.tickets.ensure_alive(&token).is_ok(), "nothing was done");
+        let request = AcquireRequest::new(name, token, Ttl::DEFAULT);
+        assert_eq!(driver.acquire(&request).now_or_never().unwrap().unwrap_err().kind(), ErrorKind::Closed);
+    }
+}

@@ -201,10 +201,6 @@ mod tests {
             assert!(matches!(entered, Acquisition::Granted(_)), "{entered:?}");
             self.hold(&self.keys(&name())).await.unwrap().unwrap()
         }
-
-        async fn lives(&self, lease: i64) -> bool {
-            self.leases.keep_alive(lease).await.unwrap()
-        }
     }
 
     fn depth(resolved: Resolved) -> Option<u32> {

@@ -3,6 +3,7 @@
 use tenure_testkit::{EtcdCluster, EtcdOptions};
 
 use crate::EtcdDriver;
+use crate::inner::Inner;
 
 pub(crate) fn served() -> (EtcdCluster, EtcdDriver) {
     let cluster = EtcdCluster::single(EtcdOptions::new()).unwrap();
@@ -12,4 +13,11 @@ pub(crate) fn served() -> (EtcdCluster, EtcdDriver) {
 
 pub(crate) fn unserved() -> EtcdDriver {
     EtcdDriver::new("etcd://127.0.0.1:1".parse().unwrap())
+}
+
+impl Inner {
+    /// Whether there is such a lease.
+    pub(crate) async fn lives(&self, lease: i64) -> bool {
+        self.leases.keep_alive(lease).await.unwrap()
+    }
 }

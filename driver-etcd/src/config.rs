@@ -360,3 +360,83 @@ impl fmt::Debug for EtcdConfig {
 pub(crate) fn endpoint((host, port): (String, u16)) -> String {
     if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config() -> EtcdConfig {
+        EtcdConfig::new(["a", "b:1", "[::1]"]).unwrap()
+    }
+
+    fn is_refused<T: fmt::Debug>(result: Result<T>) -> bool {
+        result.is_err_and(|error| error.kind() == ErrorKind::InvalidArgument)
+    }
+
+    #[test]
+    fn each_setting_has_its_bounds_and_is_kept() {
+        for (most, fits) in
+            [(0, false), (1, true), (EtcdConfig::MOST_WAITERS, true), (EtcdConfig::MOST_WAITERS + 1, false)]
+        {
+            let set = config().max_waiters(most);
+            assert!(
+                fits && set.as_ref().is_ok_and(|set| set.max_waiters == most) || !fits && is_refused(set),
+                "{most}"
+            );
+        }
+        for (most, fits) in [(0, false), (1, true), (EtcdConfig::DEEPEST, true), (EtcdConfig::DEEPEST + 1, false)] {
+            let set = config().max_depth(most);
+            assert!(fits && set.as_ref().is_ok_and(|set| set.max_depth == most) || !fits && is_refused(set), "{most}");
+        }
+        let hour = Duration::from_secs(3_600);
+        assert_eq!(config().clock_error(hour).unwrap().clock_error, hour);
+        assert!(is_refused(config().clock_error(hour + Duration::from_nanos(1))));
+        assert_eq!(config().max_dead_letters(1).unwrap().max_dead_letters, 1);
+        assert!(is_refused(config().max_dead_letters(0)));
+        let floor = FenceFloor::new(54).unwrap();
+        let set = config().fence_floor(floor).connect_timeout(hour).user("u", "p");
+        assert_eq!(
+            (set.fence_floor, set.connect_timeout, set.user.clone()),
+            (floor, hour, Some(("u".into(), "p".into())))
+        );
+        assert!(is_refused(EtcdConfig::new(Vec::<String>::new())), "there is no endpoint");
+    }
+
+    #[test]
+    fn a_prefix_is_checked() {
+        for fits in ["x", "A-Z_a.z/09", &"x".repeat(128)] {
+            assert_eq!(config().prefix(fits).unwrap().prefix, fits);
+        }
+        for bad in ["", "/x", "x/", "/", "x y", "é", "%x", &"x".repeat(129)] {
+            assert!(is_refused(config().prefix(bad)), "{bad}");
+        }
+    }
+
+    #[test]
+    fn endpoints_are_urls_of_the_scheme_that_they_speak() {
+        let endpoints = ["a:2379", "b:1", "[::1]:2379"].map(String::from);
+        assert!(config().members == Members::Endpoints(endpoints.clone().into()));
+        assert_eq!(config().urls(&endpoints), ["http://a:2379", "http://b:1", "http://[::1]:2379"]);
+        #[cfg(feature = "tls")]
+        assert_eq!(config().tls(EtcdTls::default()).urls(&endpoints)[1], "https://b:1");
+    }
+
+    #[cfg(feature = "tls")]
+    #[test]
+    fn who_signs_in_is_known_without_a_certificate_of_ones_own() {
+        let certified = || EtcdTls { identity: Some((Vec::new(), Vec::new())), ..EtcdTls::default() };
+        assert_eq!(config().signs_in(), SignsIn::No);
+        assert_eq!(config().tls(EtcdTls::default()).signs_in(), SignsIn::No);
+        assert_eq!(config().tls(certified()).signs_in(), SignsIn::Unknown);
+        assert_eq!(config().user("u", "p").signs_in(), SignsIn::Yes);
+        assert_eq!(config().tls(certified()).user("u", "p").signs_in(), SignsIn::Yes);
+    }
+
+    #[tokio::test]
+    async fn a_given_client_is_itself_alone() {
+        let client = async || etcd_client::Client::connect(["127.0.0.1:1"], None).await.unwrap();
+        let (one, other) = (EtcdConfig::through(client().await), EtcdConfig::through(client().await));
+        assert!(one == one.clone() && one != other);
+        assert_eq!(one.user("u", "p").signs_in(), SignsIn::Unknown);
+    }
+}

@@ -231,4 +231,26 @@ mod tests {
             assert_eq!(of_lock(base, revision).unwrap_err().kind(), ErrorKind::Damaged, "{base} {revision}");
         }
     }
+
+    #[test]
+    fn of_two_bases_the_greater_of_each_part_counts() {
+        let base = |locks, deliveries, written| Base { locks, deliveries, written };
+        assert_eq!(base(1, 9, 3).or(base(4, 5, 2)), base(4, 9, 3));
+        assert_eq!(base(4, 5, 2).or(base(1, 9, 3)), base(4, 9, 3));
+        let known = base(4, 5, 0);
+        for (other, reaches) in
+            [(base(4, 5, 9), true), (base(5, 5, 0), false), (base(4, 6, 0), false), (base(0, 0, 0), true)]
+        {
+            assert_eq!(known.reaches(other), reaches, "{other:?}");
+        }
+    }
+
+    #[test]
+    fn the_greatest_fence_is_the_greatest_signed_number() {
+        let most = i64::MAX as u64;
+        assert_eq!(of_lock(most - 8, 1).unwrap().get(), most);
+        assert!(of_lock(most - 7, 1).is_err());
+        let base = Base { locks: 0, deliveries: 1_000, written: 0 };
+        assert_eq!(base.of_delivery(2, 5).unwrap().get(), 1_000 + 2 * DELIVERIES + 5);
+    }
 }

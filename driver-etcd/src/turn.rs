@@ -188,6 +188,9 @@ mod tests {
         let first = |foreign| take.free(None, foreign);
         let answer = ask.try_past_others_keys(&take, keys.queue_end(), first).await.unwrap();
         assert!(matches!(answer, Some(Tried::Done(_))), "on condition that none came since");
+        tries.set(0);
+        let answer = ask.try_past_others_keys(&take, keys.queue_end(), in_vain).await.unwrap();
+        assert!(matches!(answer, Some(Tried::Not(_))) && tries.get() == 1, "it is held");
     }
 
     #[tokio::test]

@@ -220,6 +220,9 @@ mod tests {
             let lock = |revision| of_lock(base.locks, revision).unwrap().get();
             let delivery = |revision, index| base.of_delivery(revision, index).unwrap().get();
             assert!(lock(revision + 1) > floor && delivery(revision + 1, 0) > floor, "{base:?}");
+            let before = revision as u64;
+            let least = [before * u64::from(OF_A_GRANT), before * DELIVERIES].map(|fence| fence.max(floor));
+            assert_eq!([lock(revision), delivery(revision, 0)], least, "and no further");
             assert_eq!(lock(revision + 2), lock(revision + 1) + u64::from(OF_A_GRANT));
             assert!(delivery(revision + 2, 0) > delivery(revision + 1, 127));
         }

@@ -123,3 +123,64 @@ impl Drop for Inner {
         self.signals.abort();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use tenure_core::driver::Ttl;
+
+    use super::*;
+    use crate::grants::new_id;
+    use crate::scene::{served, unserved};
+
+    #[test]
+    fn etcd_keeps_leases_of_whole_seconds_from_the_shortest_on() {
+        let secs = |millis| {
+            let ttl = Ttl::new(Duration::from_millis(millis)).unwrap();
+            Inner::ttl_secs(&AcquireRequest::new(LockName::new("a").unwrap(), OwnerToken::random(), ttl)).ok()
+        };
+        assert_eq!([1_000, 2_000, 2_500, 3_000, 60_000].map(secs), [None, Some(2), None, Some(3), Some(60)]);
+    }
+
+    #[tokio::test]
+    async fn a_lease_that_is_of_no_use_is_revoked_and_forgotten() {
+        let (_cluster, driver) = served();
+        let (inner, token) = (&driver.inner, OwnerToken::random());
+        let [unknown, made] = [new_id(), new_id()];
+        for id in [unknown, made] {
+            inner.tickets.begin(&token, id, 60).unwrap();
+        }
+        inner.leases.grant(unknown, 60).await.unwrap();
+        let lease = inner.leases.grant(made, 60).await.unwrap();
+        inner.tickets.made(&token, lease);
+        inner.give_back(&token, unknown).await.unwrap();
+        assert!(!inner.lives(unknown).await, "it is not known to exist");
+        assert_eq!(inner.tickets.leases(&token), [made]);
+        inner.give_back(&token, made).await.unwrap();
+        assert!(inner.lives(made).await && !inner.tickets.know(&token), "it is kept for later");
+        assert!(!inner.keep_for_later(&token, made), "it is not this token's any more");
+    }
+
+    #[tokio::test]
+    async fn an_outage_says_nothing_of_a_lease() {
+        let leases = &unserved().inner.leases;
+        assert!(leases.keep_alive(7).await.is_err() && leases.revoke(7).await.is_err());
+    }
+
+    /// Who listens is told, and nobody looks after the session.
+    #[tokio::test]
+    async fn a_driver_that_is_dropped_ends_its_tasks() {
+        let (_cluster, driver) = served();
+        let (watcher, session) = (driver.inner.watcher.clone(), Arc::clone(&driver.inner.session));
+        let mut watch = watcher.listen(b"name", OwnerToken::random());
+        watcher.ensure_live().await.unwrap();
+        session.ensure().await.unwrap();
+        drop(driver);
+        let over = async {
+            watch.next().await;
+            while session.is_looked_after() {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(10), over).await.expect("they end");
+    }
+}

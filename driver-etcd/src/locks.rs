@@ -110,21 +110,9 @@ impl DistributedLock for EtcdDriver {
     /// carry another lock.
     async fn force_release(&self, name: &LockName, expected: Option<FencingToken>) -> Result<ForceReleased> {
         let keys = self.inner.keys(name);
-        let Some(first) = self.inner.hold(&keys).await? else { return Ok(ForceReleased::NotHeld) };
-        if expected.is_some_and(|fence| first.fence() != Some(fence)) {
-            return Ok(ForceReleased::Changed);
-        }
-        let mut hold = first.clone();
-        loop {
-            hold = match self.inner.change(txn::delete(&keys, &hold)).await? {
-                Tried::Done(_) => return Ok(ForceReleased::Released),
-                // The same hold, and its owner has just entered once more.
-                Tried::Not(Some(now)) if now.granted == first.granted => now,
-                // It has just ended.
-                Tried::Not(_) if expected.is_none() => return Ok(ForceReleased::Released),
-                Tried::Not(Some(_)) => return Ok(ForceReleased::Changed),
-                Tried::Not(None) => return Ok(ForceReleased::NotHeld),
-            };
+        match self.inner.hold(&keys).await? {
+            Some(seen) => self.inner.take_away(&keys, seen, expected).await,
+            None => Ok(ForceReleased::NotHeld),
         }
     }
 
@@ -148,6 +136,30 @@ impl HoldSeen {
 }
 
 impl Inner {
+    /// Deletes a hold that was seen, whoever's it is.
+    async fn take_away(
+        &self,
+        keys: &NameKeys,
+        seen: HoldSeen,
+        expected: Option<FencingToken>,
+    ) -> Result<ForceReleased> {
+        if expected.is_some_and(|fence| seen.fence() != Some(fence)) {
+            return Ok(ForceReleased::Changed);
+        }
+        let (granted, mut hold) = (seen.granted, seen);
+        loop {
+            hold = match self.change(txn::delete(keys, &hold)).await? {
+                Tried::Done(_) => return Ok(ForceReleased::Released),
+                // The same hold, and its owner has just entered once more.
+                Tried::Not(Some(now)) if now.granted == granted => now,
+                // It has just ended.
+                Tried::Not(_) if expected.is_none() => return Ok(ForceReleased::Released),
+                Tried::Not(Some(_)) => return Ok(ForceReleased::Changed),
+                Tried::Not(None) => return Ok(ForceReleased::NotHeld),
+            };
+        }
+    }
+
     async fn end(&self, hold: &Hold, on: On) -> Result<Released> {
         let (token, lease) = (&hold.token, on.lease);
         let free = self.tickets.free(token, lease, |lease| self.idle.wants(lease)).is_some();
@@ -307,7 +319,37 @@ mod tests {
         assert_eq!(driver.watch(&name(), &token).await.err().map(|error| error.kind()), Some(ErrorKind::Closed));
         let later = EtcdDriver::new(inner.config.clone());
         assert!(!later.inner.lives(live.lease).await && !later.inner.lives(kept.id).await);
+        let unknown = driver.watch(&name(), &OwnerToken::random()).await;
+        assert_eq!(unknown.err().map(|error| error.kind()), Some(ErrorKind::Closed));
         driver.close().await;
+    }
+
+    /// By the time that the deletion arrives, it may be another hold, or written anew.
+    #[tokio::test]
+    async fn a_forced_release_takes_away_the_hold_that_was_seen() {
+        let (_cluster, driver) = served();
+        let (inner, keys) = (&driver.inner, driver.inner.keys(&name()));
+        for expects in [false, true] {
+            held(&driver).await;
+            let seen = inner.seen().await.unwrap();
+            let expected = seen.fence().filter(|_| expects);
+            let take = async || inner.take_away(&keys, seen.clone(), expected).await.unwrap();
+            let rewrite = txn::rewrite(&keys, &seen, seen.record.as_ref().unwrap(), txn::On::SameLease);
+            inner.change(rewrite).await.unwrap();
+            assert_eq!(take().await, ForceReleased::Released, "it is the same one");
+            assert!(inner.seen().await.is_none());
+            let gone = if expects { ForceReleased::NotHeld } else { ForceReleased::Released };
+            assert_eq!(take().await, gone);
+            let token = held(&driver).await;
+            let changed = if expects { ForceReleased::Changed } else { ForceReleased::Released };
+            assert_eq!(take().await, changed);
+            assert!(inner.seen().await.is_some_and(|seen| seen.is_of(&token)), "that is a later one");
+            let now = inner.seen().await.unwrap();
+            let another = inner.take_away(&keys, now, seen.fence()).await.unwrap();
+            assert_eq!(another, ForceReleased::Changed, "that is another fence");
+            let fence = inner.seen().await.unwrap().fence();
+            assert_eq!(driver.force_release(&name(), fence).await.unwrap(), ForceReleased::Released);
+        }
     }
 
     #[test]

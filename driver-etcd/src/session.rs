@@ -284,6 +284,11 @@ impl Session {
         true
     }
 
+    #[cfg(test)]
+    pub(crate) fn is_looked_after(&self) -> bool {
+        self.state().is_kept
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -413,6 +418,12 @@ mod tests {
         assert!(!session.state().is_kept);
         session.ensure().await.unwrap();
         assert!(session.state().is_kept);
+        session.abort();
+        tokio::time::timeout(PATIENCE, watch.next()).await.expect("it is woken");
+        let keys = driver.inner.keys(&LockName::new("name").unwrap());
+        let spot = Spot { arrival: 2, token: OwnerToken::random() };
+        session.present(&keys, &Place { spot, revision: 1, lease: 1 }, PATIENCE);
+        assert!(session.state().is_kept && session.state().waiters.contains_key(&spot.token));
         let task = session.state().abort.clone().unwrap();
         session.ensure().await.unwrap();
         assert_eq!(session.state().abort.as_ref().map(AbortHandle::id), Some(task.id()), "one is enough");
@@ -488,6 +499,9 @@ mod tests {
         assert!(written > live.written);
         let key = inner.txn(Txn::new().and_then([TxnOp::get(session.key(&live).key, None)])).await.unwrap();
         assert_eq!(crate::link::reads(&key)[0].kvs()[0].mod_revision(), written);
+        let known = Waiting { revision: Some(1), ..waiting(live.lease) };
+        session.leave(&keys, &known).await.unwrap();
+        assert_eq!(session.state().live.unwrap().written, written, "nobody else starts over for a place that is known");
         session.leave(&keys, &waiting(new_id())).await.unwrap();
         assert_eq!(session.state().live.unwrap().written, written, "that was another one's");
         let away = unserved();

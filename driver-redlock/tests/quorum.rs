@@ -242,6 +242,8 @@ async fn clients_with_different_lists_of_nodes_notice() {
     let error = refused(&five, &attempt("b")).await;
     assert_eq!(error.kind(), ErrorKind::Misconfigured);
     assert!(error.to_string().contains("3-") && error.to_string().contains("5-"), "{error}");
+    assert!(error.to_string().contains("clients disagree about which nodes"), "{error}");
+    assert_eq!((five.elections().won, five.elections().lost), (0, 1));
     three.release(&hold(&request)).await.unwrap();
     five.enroll_nodes().await.unwrap();
     grant(&five, &attempt("a")).await;

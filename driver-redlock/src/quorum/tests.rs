@@ -163,6 +163,7 @@ fn a_majority_that_is_not_ours_any_more_when_raising_is_lost() {
     let mut election = Election::new(3);
     last(&mut election, [refuse(1), grant(0, 4), grant(2, 9)]);
     assert_eq!(election.take(Event::NotOwner { node: 0 }), Decision::Lost(Defeat::Busy));
+    assert_eq!(election.ask_again(), nodes(&[0, 1]), "somebody else has it there");
 
     let mut election = Election::new(3);
     last(&mut election, [fail(1), grant(0, 4), grant(2, 9)]);

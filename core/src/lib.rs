@@ -63,7 +63,15 @@ mod lock;
 mod meters;
 mod reentrant;
 mod runtime;
-mod value;
+
+mod value {
+    //! Values: what drivers, the engine and users speak of. They know of nothing above them.
+
+    pub(crate) mod error;
+    pub(crate) mod queue;
+    pub(crate) mod time;
+    pub(crate) mod token;
+}
 
 pub use crate::driver::{ForceReleased, HeldLock, Holder, Inspection};
 pub use crate::engine::ask::WaitProgress;

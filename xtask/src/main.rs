@@ -127,7 +127,7 @@ mod tests {
             (
                 "xtask mutants --driver lua --driver core --check 1,2 --file a --list",
                 "Mutants(Options { driver: [Lua, Core], sample: None, seed: 1, file: [\"a\"], tests: [], package: [], list: true, \
-                 check: [1, 2], again: false, jobs: 2, longest: 10 })",
+                 check: [1, 2], again: false, jobs: 2, longest: 10, budget: None })",
             ),
             ("xtask mutants --driver fred", "InvalidValue"),
             ("xtask compare page", "Compare(Page)"),

@@ -18,7 +18,7 @@ use super::edit::Mutant;
 #[derive(Debug)]
 pub(crate) struct Found {
     pub(crate) mutants: Vec<Mutant>,
-    /// The modules that have files of their own.
+    /// The modules that have files of their own, as paths where they are in modules without one.
     pub(crate) modules: Vec<String>,
 }
 
@@ -32,6 +32,7 @@ pub(crate) fn find(file: &str, source: &str, first: u32) -> syn::Result<Found> {
         functions: Vec::new(),
         returns_nothing: false,
         forced: HashSet::new(),
+        inside: Vec::new(),
         found: Found { mutants: Vec::new(), modules: Vec::new() },
     };
     finder.visit_file(&parsed);
@@ -48,6 +49,8 @@ struct Finder<'a> {
     returns_nothing: bool,
     /// What is made true and false already.
     forced: HashSet<Range<usize>>,
+    /// The modules around, of those that are in this file.
+    inside: Vec<String>,
     found: Found,
 }
 
@@ -179,10 +182,12 @@ impl<'ast> Visit<'ast> for Finder<'_> {
         if for_tests(&module.attrs) {
             return;
         }
+        self.inside.push(module.ident.to_string());
         if module.content.is_none() {
-            self.found.modules.push(module.ident.to_string());
+            self.found.modules.push(self.inside.join("/"));
         }
         visit::visit_item_mod(self, module);
+        self.inside.pop();
     }
 
     fn visit_item_fn(&mut self, function: &'ast syn::ItemFn) {

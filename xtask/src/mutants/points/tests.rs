@@ -118,4 +118,8 @@ fn a_mistake_tells_where_it_is() {
     let [mutant] = &found.mutants[..] else { panic!("{found:?}") };
     assert_eq!((mutant.id, mutant.line, mutant.function.as_str()), (7, 4, "A::f"));
     assert_eq!(found.modules, ["a"]);
+    assert_eq!(
+        find("src/f.rs", "mod a { mod b; mod c { mod d; } }\nmod e;", 0).unwrap().modules,
+        ["a/b", "a/c/d", "e"]
+    );
 }

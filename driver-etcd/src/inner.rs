@@ -130,7 +130,9 @@ mod tests {
 
     use super::*;
     use crate::grants::new_id;
+    use crate::keys::Spot;
     use crate::scene::{served, unserved};
+    use crate::tickets::Place;
 
     #[test]
     fn etcd_keeps_leases_of_whole_seconds_from_the_shortest_on() {
@@ -166,19 +168,22 @@ mod tests {
         assert!(leases.keep_alive(7).await.is_err() && leases.revoke(7).await.is_err());
     }
 
-    /// Who listens is told, and nobody looks after the session.
+    /// There is somebody who listens and somebody who waits.
     #[tokio::test]
     async fn a_driver_that_is_dropped_ends_its_tasks() {
         let (_cluster, driver) = served();
         let (watcher, session) = (driver.inner.watcher.clone(), Arc::clone(&driver.inner.session));
-        let mut watch = watcher.listen(b"name", OwnerToken::random());
+        let _watch = watcher.listen(b"name", OwnerToken::random());
         watcher.ensure_live().await.unwrap();
-        session.ensure().await.unwrap();
+        let live = session.ensure().await.unwrap();
+        let (keys, spot) =
+            (driver.inner.keys(&LockName::new("a").unwrap()), Spot { arrival: 1, token: OwnerToken::random() });
+        session.present(&keys, &Place { spot, revision: 1, lease: live.lease }, Duration::from_secs(60));
+        let before = watcher.view().epoch();
         drop(driver);
         let over = async {
-            watch.next().await;
-            while session.is_looked_after() {
-                tokio::task::yield_now().await;
+            while watcher.view().epoch() == before || session.is_looked_after() {
+                tokio::time::sleep(Duration::from_millis(1)).await;
             }
         };
         tokio::time::timeout(Duration::from_secs(10), over).await.expect("they end");

@@ -255,4 +255,17 @@ mod tests {
         let places: Vec<_> = spots.iter().map(|spot| all.place(spot)).collect();
         assert!(places.is_sorted() && places.iter().all(|key| (all.queue()..all.queue_end()).contains(key)));
     }
+
+    #[test]
+    fn a_place_is_spelled_in_sixteen_digits() {
+        let (keys, spot) = (keys("a"), spot(0x1f));
+        let spelled = |arrival: &str| {
+            let token = spot.token.expose();
+            keys.whose(&[&keys.base, WAIT, format!("{arrival}-{}", token.as_str()).as_bytes()].concat())
+        };
+        assert_eq!(spelled("000000000000001f"), Some(spot));
+        for other in ["1f", "00000000000000001f", "000000000000001F", "+00000000000001f", "00000000000000 1"] {
+            assert_eq!(spelled(other), None, "{other}");
+        }
+    }
 }

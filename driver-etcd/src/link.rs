@@ -451,4 +451,30 @@ mod tests {
         let (asked, result) = called(&link, &[Ok(()), Ok(())]).await;
         assert_eq!((asked, result.unwrap_err().kind()), (Vec::new(), ErrorKind::Closed));
     }
+
+    /// However long the answer took: that member is slow, and not gone.
+    #[tokio::test(start_paused = true)]
+    async fn a_call_that_was_answered_moves_nothing() {
+        let link = link(2);
+        let slow = link.call(|_| async {
+            tokio::time::sleep(PATIENCE * 2).await;
+            Ok::<_, EtcdError>(())
+        });
+        slow.await.unwrap();
+        assert_eq!(current(&link), 0);
+    }
+
+    #[tokio::test]
+    async fn a_connection_serves_all_calls_and_its_end_is_noticed() {
+        let link = link(1);
+        let first = link.client(0).await.unwrap();
+        assert!(Arc::ptr_eq(&first, &link.client(0).await.unwrap()), "one is enough");
+        let connected = link.members[0].connected.lock().unwrap().take().unwrap();
+        let (alive, canary) = (Arc::clone(&connected.alive), connected.canary.clone().unwrap());
+        tokio::task::yield_now().await;
+        assert!(alive.load(Ordering::Acquire) && !canary.is_finished());
+        drop(connected);
+        tokio::task::yield_now().await;
+        assert!(!alive.load(Ordering::Acquire) && canary.is_finished());
+    }
 }

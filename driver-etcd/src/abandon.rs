@@ -139,6 +139,12 @@ mod tests {
         assert_eq!(other.inner.hold(&keys).await.unwrap(), Some(seen.clone()));
         other.inner.abandon(None, &name(), &waits).await.unwrap();
         assert_eq!(other.inner.find_place(&keys, &waits).await.unwrap(), None);
+        let foreign = LockName::new("foreign").unwrap();
+        let options = etcd_client::PutOptions::new().with_lease(live.lease);
+        let put = etcd_client::TxnOp::put(other.inner.keys(&foreign).hold(), "somebody else's", Some(options));
+        other.inner.txn(etcd_client::Txn::new().and_then([put])).await.unwrap();
+        other.inner.abandon(None, &foreign, &OwnerToken::random()).await.unwrap();
+        assert!(other.inner.lives(live.lease).await, "what somebody else wrote is not ours");
         other.inner.abandon(Some(OwnerId::new()), &name(), &token).await.unwrap();
         assert_eq!(other.inner.hold(&keys).await.unwrap(), Some(seen.clone()), "that is no entry of this owner");
         let another = EtcdDriver::new(cluster.url().parse().unwrap());

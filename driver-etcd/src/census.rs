@@ -73,3 +73,34 @@ impl Inner {
         Ok(HeldPage::new(locks.into_iter().flatten().collect(), next))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use tenure_core::OwnerToken;
+    use tenure_core::driver::{AcquireRequest, DistributedLock as _, Ttl};
+
+    use super::*;
+    use crate::scene::served;
+
+    #[tokio::test]
+    async fn a_page_is_of_as_many_keys_as_are_asked_for_and_the_next_one_begins_behind_it() {
+        let (_cluster, driver) = served();
+        for name in ["a", "b", "c"] {
+            let request = AcquireRequest::new(LockName::new(name).unwrap(), OwnerToken::random(), Ttl::DEFAULT);
+            driver.acquire(&request).await.unwrap();
+        }
+        let mut names = Vec::new();
+        let (mut from, mut pages) = (None, Vec::new());
+        loop {
+            let page = Census::held(&driver, b"", from.as_ref(), 2).await.unwrap();
+            pages.push(page.locks.len());
+            names.extend(page.locks.iter().map(|lock| lock.name.to_string()));
+            match page.next {
+                Some(next) => from = Some(next),
+                None => break,
+            }
+        }
+        assert_eq!(names, ["a", "b", "c"]);
+        assert_eq!(pages, [1, 2], "the first of the four keys is no lock's");
+    }
+}

@@ -256,4 +256,21 @@ mod tests {
         let base = Base { locks: 0, deliveries: 1_000, written: 0 };
         assert_eq!(base.of_delivery(2, 5).unwrap().get(), 1_000 + 2 * DELIVERIES + 5);
     }
+
+    /// Else two of them would raise each other's base for ever.
+    #[tokio::test]
+    async fn a_client_follows_the_clock_at_its_beginning_and_not_again() {
+        let (cluster, driver) = crate::scene::served();
+        let fences = &driver.inner.fences;
+        let first = fences.base().await.unwrap();
+        tokio::time::sleep(std::time::Duration::from_micros(2 * LAG)).await;
+        let put = TxnOp::put(fences.key.as_slice(), first.encode(), None);
+        let written = revision(&fences.link.txn(Txn::new().and_then([put, fences.look()])).await.unwrap()).unwrap();
+        let answer = fences.link.txn(Txn::new().and_then([fences.look()])).await.unwrap();
+        assert!(fences.has_moved(&first, &reads(&answer)[0]));
+        assert_eq!(fences.base().await.unwrap(), Base { written, ..first }, "it is taken as it is");
+        let other = crate::EtcdDriver::new(cluster.url().parse().unwrap());
+        let raised = other.inner.fences.base().await.unwrap();
+        assert!(raised.locks > first.locks && raised.deliveries > first.deliveries && raised.written > written);
+    }
 }

@@ -223,14 +223,13 @@ async fn a_waiter_is_present_for_as_long_as_it_said_after_it_has_asked() {
     inner.taken().await;
     let queue = Queueing::Join { presence: Duration::from_secs(1), accepts: Handing::Asked };
     let request = joining(token).with_queue(queue);
+    inner.ask(None, &request).await.unwrap();
+    let first = inner.place_of(&token).await.unwrap();
     for _ in 0..5 {
-        inner.ask(None, &request).await.unwrap();
         tokio::time::sleep(Duration::from_millis(400)).await;
+        inner.ask(None, &request).await.unwrap();
     }
-    let place = inner.place_of(&token).await;
-    assert!(
-        place.is_some() && place.map(|place| place.revision) == inner.tickets.place(&token).map(|place| place.revision)
-    );
+    assert_eq!(inner.place_of(&token).await, Some(first), "it has kept its place");
     let gone = async {
         while inner.place_of(&token).await.is_some() {
             tokio::time::sleep(Duration::from_millis(20)).await;
@@ -303,4 +302,23 @@ async fn a_lease_that_served_before_and_has_ended_is_no_error_and_any_other_fail
     assert!(ask.on(before, put(new_id())).await.unwrap().is_none());
     assert_eq!(inner.tickets.leases(&request.token), [lease.id]);
     assert!(inner.idle.take(60, LeaseInstant::now()).is_none(), "the others may be no better");
+}
+
+/// Whether it was made is not known from then on.
+#[tokio::test]
+async fn a_place_is_noted_before_it_is_asked_for() {
+    let (_cluster, driver) = served();
+    let (inner, token) = (&driver.inner, OwnerToken::random());
+    inner.taken().await;
+    let request = joining(token);
+    let mut asking = Box::pin(inner.ask(None, &request));
+    while inner.tickets.waiting(&token).is_none() {
+        let polled = tokio::time::timeout(Duration::ZERO, asking.as_mut()).await;
+        assert!(polled.is_err(), "it has no answer yet");
+    }
+    assert!(inner.tickets.place(&token).is_none());
+    drop(asking);
+    inner.abandon(None, &name(), &token).await.unwrap();
+    assert!(inner.place_of(&token).await.is_none());
+    assert_eq!(position(inner, OwnerToken::random()).await, Some(0));
 }

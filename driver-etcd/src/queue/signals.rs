@@ -264,3 +264,172 @@ impl std::fmt::Debug for Signals {
         f.debug_struct("Signals").finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::line::{Place, Soonest};
+    use super::*;
+    use crate::EtcdDriver;
+    use crate::scene::{served, unserved};
+
+    fn queue() -> QueueName {
+        QueueName::new("jobs").unwrap()
+    }
+
+    /// Somebody listens, without a server.
+    fn listens(driver: &EtcdDriver, queue: &QueueName) -> Watch {
+        let sleepers = &driver.inner.signals.standing.audience;
+        sleepers.queues().entry(queue.clone()).or_default();
+        sleepers.router.register(queue)
+    }
+
+    fn stands(ahead: u64, soonest: Soonest) -> Stands {
+        Stands { place: Place { key: b"m".to_vec(), ahead }, soonest, revision: 10 }
+    }
+
+    fn told(due: Micros) -> Soonest {
+        Soonest { due, wanted: 1 }
+    }
+
+    async fn is_woken(watch: &mut Watch) -> bool {
+        tokio::time::timeout(Duration::from_millis(10), watch.next()).await.is_ok()
+    }
+
+    #[tokio::test]
+    async fn the_lease_of_places_is_kept_until_half_of_it_has_passed_and_made_anew_when_it_is_gone() {
+        let (_cluster, driver) = served();
+        let signals = &driver.inner.signals;
+        let lease = async || signals.lease().await.unwrap();
+        let first = lease().await;
+        let shorten = async || signals.lease.lock().await.as_mut().unwrap().secs = SECS / 2;
+        driver.inner.leases.revoke(first).await.unwrap();
+        assert_eq!(lease().await, first, "nobody asked");
+        shorten().await;
+        let second = lease().await;
+        assert_ne!(second, first, "it was found gone");
+        assert_eq!(signals.lease.lock().await.unwrap().secs, SECS);
+        let (granted, before) = (signals.lease.lock().await.unwrap().since, LeaseInstant::before_send());
+        shorten().await;
+        assert_eq!(lease().await, second);
+        let kept = signals.lease.lock().await.unwrap().since;
+        assert!(kept >= before && before >= granted);
+        signals.lease_is_gone(first).await;
+        assert_eq!(lease().await, second, "that was another one");
+        signals.lease_is_gone(second).await;
+        let third = lease().await;
+        assert_ne!(third, second);
+        signals.leave().await;
+        assert!(!driver.inner.lives(third).await && driver.inner.lives(second).await);
+    }
+
+    #[test]
+    fn one_request_at_a_time_has_the_place_and_only_where_somebody_waits() {
+        let (driver, queue) = (unserved(), queue());
+        let asks = || driver.inner.signals.asks(&queue, 5);
+        assert!(asks().part.is_none());
+        let watch = listens(&driver, &queue);
+        let first = asks();
+        assert!(first.part.is_some() && asks().part.is_none());
+        drop(first);
+        let mut second = asks();
+        second.part.as_mut().unwrap().waits(stands(0, Soonest::NEVER));
+        drop(second);
+        let part = asks().part.take().unwrap();
+        assert_eq!(part.spot, Some(Spot { key: b"m".to_vec(), seen: true }), "also of one that was dropped");
+        drop(watch);
+        assert!(asks().part.is_none());
+    }
+
+    #[test]
+    fn those_that_are_not_in_front_ask_again_later() {
+        let (driver, queue) = (unserved(), queue());
+        let _watch = listens(&driver, &queue);
+        let (soon, late) = (Next::In(Duration::from_secs(1)), Next::In(Duration::from_secs(30)));
+        for (ahead, next, then) in [
+            (Some(0), soon, soon),
+            (Some(1), soon, Next::In(LATEST)),
+            (Some(1), late, late),
+            (Some(1), Next::Now, Next::Now),
+            (Some(1), Next::Never, Next::Never),
+            (None, soon, soon),
+        ] {
+            let mut asking = driver.inner.signals.asks(&queue, 5);
+            ahead.into_iter().for_each(|ahead| asking.part.as_mut().unwrap().waits(stands(ahead, Soonest::NEVER)));
+            assert_eq!(asking.answered(next), then, "{ahead:?}");
+        }
+        let first = driver.inner.signals.asks(&queue, 5);
+        assert_eq!(driver.inner.signals.asks(&queue, 5).answered(soon), soon, "that has no place");
+        drop(first);
+    }
+
+    #[tokio::test]
+    async fn those_are_woken_whose_time_has_come_and_the_others_sleep_until_the_first_of_theirs() {
+        let driver = unserved();
+        let (signals, sleepers) = (&driver.inner.signals, &driver.inner.signals.standing.audience);
+        let now = driver.inner.clock.now() + 3_600_000_000;
+        driver.inner.clock.stands_at(now);
+        let names = ["due", "soon", "later", "never", "gone"].map(|name| QueueName::new(name).unwrap());
+        let [due, soon, later, never, gone] = &names;
+        let mut watches: Vec<_> = names.iter().map(|queue| listens(&driver, queue)).collect();
+        for (queue, soonest) in [
+            (due, told(now)),
+            (soon, told(now + 70)),
+            (later, told(now + 90)),
+            (never, Soonest::NEVER),
+            (gone, told(now)),
+        ] {
+            let mut asking = signals.asks(queue, now);
+            asking.part.as_mut().unwrap().waits(stands(0, soonest));
+            asking.answered(Next::Now);
+        }
+        watches.pop();
+        assert_eq!(sleepers.wake_due(), Some(Duration::from_micros(70)));
+        assert!(is_woken(&mut watches[0]).await);
+        for watch in &mut watches[1..] {
+            assert!(!is_woken(watch).await);
+        }
+        assert_eq!(sleepers.queues().len(), 4, "nobody waits for one of them");
+        assert_eq!(sleepers.wake_due(), Some(Duration::from_micros(70)));
+        assert!(!is_woken(&mut watches[0]).await, "once");
+        driver.inner.clock.stands_at(now + 70);
+        assert_eq!(sleepers.wake_due(), Some(Duration::from_micros(20)));
+        assert!(is_woken(&mut watches[1]).await && !is_woken(&mut watches[2]).await);
+        let asking = signals.asks(never, now);
+        drop(watches);
+        assert_eq!(sleepers.wake_due(), None);
+        assert_eq!(sleepers.queues().keys().collect::<Vec<_>>(), [never], "a request is on its way");
+        drop(asking);
+        assert_eq!((sleepers.wake_due(), sleepers.queues().len()), (None, 0));
+    }
+
+    #[tokio::test]
+    async fn after_a_gap_all_look_and_know_nothing() {
+        let (driver, queue) = (unserved(), queue());
+        let (signals, sleepers) = (&driver.inner.signals, &driver.inner.signals.standing.audience);
+        assert!(sleepers.is_empty());
+        let mut watch = listens(&driver, &queue);
+        assert!(!sleepers.is_empty());
+        for gap in [false, true] {
+            let mut asking = signals.asks(&queue, 5);
+            asking.part.as_mut().unwrap().waits(stands(1, told(driver.inner.clock.now() + 3_600_000_000)));
+            asking.answered(Next::Now);
+            assert!(sleepers.wake_due().is_some());
+            if gap {
+                sleepers.gap()
+            } else {
+                sleepers.begin()
+            }
+            assert_eq!((sleepers.wake_due(), is_woken(&mut watch).await), (None, gap));
+        }
+    }
+
+    #[test]
+    fn a_client_takes_the_place_that_it_may_have_already_and_another_one_for_one_that_it_had() {
+        let mut part = Part::default();
+        assert_eq!(part.takes(b"a".to_vec()), b"a");
+        assert_eq!(part.takes(b"b".to_vec()), b"a", "it may be there");
+        assert_eq!(part.spot, Some(Spot { key: b"a".to_vec(), seen: false }));
+        part.waits(stands(0, Soonest::NEVER));
+        assert_eq!(part.takes(b"c".to_vec()), b"c", "that one was seen, and is not there any more");
+    }
+}

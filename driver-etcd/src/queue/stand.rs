@@ -154,3 +154,176 @@ fn written(answer: &GetResponse) -> i64 {
 fn stands(place: Place, due: Option<Micros>, revision: i64) -> Stands {
     Stands { place, soonest: due.map_or(Soonest::NEVER, |due| Soonest { due, wanted: 1 }), revision }
 }
+
+#[cfg(test)]
+mod tests {
+    use tenure_core::queue::QueueName;
+
+    use super::*;
+    use crate::scene::served;
+
+    const SECOND: Micros = 1_000_000;
+
+    fn queue() -> QueueName {
+        QueueName::new("jobs").unwrap()
+    }
+
+    impl Turn<'_> {
+        fn spot(&self, at: Micros) -> Vec<u8> {
+            self.keys.place_in_line(at, 7)
+        }
+
+        async fn came(&self, at: Micros) {
+            self.inner.txn(Txn::new().and_then([TxnOp::put(self.spot(at), "", None)])).await.unwrap();
+        }
+
+        /// As somebody sees it whose place that is.
+        async fn seen_by(&self, part: Option<&Part>) -> Waiters {
+            let (revision, answers) = self.look_at(self.look_at_waiters(part)).await.unwrap();
+            self.waiters(revision, &answers).unwrap()
+        }
+
+        async fn all(&self) -> Vec<Vec<u8>> {
+            let (from, to) = self.keys.line();
+            let answers = self.look(vec![TxnOp::get(from, Some(GetOptions::new().with_range(to)))]).await.unwrap();
+            answers[0].kvs().iter().map(|found| found.key().to_vec()).collect()
+        }
+
+        async fn told(&self) -> Option<String> {
+            let answers = self.look(vec![TxnOp::get(self.keys.wake.as_slice(), None)]).await.unwrap();
+            answers[0].kvs().first().map(|found| String::from_utf8_lossy(found.value()).into_owned())
+        }
+
+        async fn tells(&self, value: &str) {
+            self.inner.txn(Txn::new().and_then([TxnOp::put(self.keys.wake.as_slice(), value, None)])).await.unwrap();
+        }
+    }
+
+    fn at(key: Vec<u8>, instead: bool) -> Part {
+        Part { spot: Some(Spot { key, seen: true }), instead, stands: None }
+    }
+
+    #[tokio::test]
+    async fn who_takes_a_message_leaves_the_line_and_tells_what_is_left() {
+        let left = Some(Soonest { due: 5, wanted: 2 });
+        // Whether it has a place, came instead of others, what is left, and whether somebody told something since.
+        for (has_place, instead, left, since, stay, told) in [
+            (true, false, None, false, &[1, 3][..], Some("0 1")),
+            (true, true, None, false, &[3], Some("0 1")),
+            (true, true, left, false, &[3], Some("=5 2")),
+            (true, false, left, true, &[1, 3], Some("0 9")),
+            (false, true, left, false, &[1, 2, 3], Some("=5 2")),
+        ] {
+            let (_cluster, driver) = served();
+            let turn = Turn::new(&driver.inner, &queue());
+            turn.tells("0 1").await;
+            for place in [1, 2, 3] {
+                turn.came(place).await;
+            }
+            let part = at(turn.spot(2), instead);
+            let part = Some(&part).filter(|_| has_place);
+            let seen = turn.seen_by(part).await;
+            assert_eq!((seen.any, seen.ahead), (true, has_place.then_some(1)));
+            if since {
+                turn.tells("0 9").await;
+            }
+            let leave = turn.leave_line(&seen, part, left).unwrap();
+            driver.inner.txn(Txn::new().and_then([leave])).await.unwrap();
+            let stay: Vec<_> = stay.iter().map(|place| turn.spot(*place)).collect();
+            assert_eq!((turn.all().await, turn.told().await.as_deref()), (stay, told));
+        }
+    }
+
+    #[tokio::test]
+    async fn where_nobody_waits_nothing_is_told() {
+        let (_cluster, driver) = served();
+        let turn = Turn::new(&driver.inner, &queue());
+        let seen = turn.seen_by(None).await;
+        assert_eq!((seen.any, seen.signal, seen.ahead), (false, 0, None));
+        assert!(turn.leave_line(&seen, None, Some(Soonest { due: 5, wanted: 2 })).is_none());
+        assert!(turn.leave_line(&seen, Some(&Part::default()), None).is_none(), "it has no place");
+        turn.came(1).await;
+        turn.came(9).await;
+        let seen = turn.seen_by(Some(&at(turn.spot(5), false))).await;
+        assert_eq!((seen.any, seen.ahead), (true, None), "its place is gone");
+        assert!(turn.leave_line(&seen, None, None).is_none());
+    }
+
+    #[tokio::test]
+    async fn a_client_waits_where_it_is_if_all_is_known_and_takes_a_place_otherwise() {
+        let (_cluster, driver) = served();
+        let turn = Turn::new(&driver.inner, &queue());
+        turn.came(1).await;
+        turn.came(turn.now - 5).await;
+        let due = turn.now + 60 * SECOND;
+        let put = TxnOp::put(turn.keys.place(super::super::keys::Place::Waiting(due), 1), "", None);
+        driver.inner.txn(Txn::new().and_then([put])).await.unwrap();
+        for (key, next, stays) in [
+            (Some(turn.spot(turn.now - 5)), Ahead::Known(Some(turn.now + 9)), true),
+            (Some(turn.spot(turn.now - 5)), Ahead::Known(None), true),
+            (Some(turn.spot(turn.now - 5)), Ahead::NotSoon, false),
+            (Some(turn.spot(turn.now - 7)), Ahead::Known(None), false),
+            (None, Ahead::Known(None), false),
+        ] {
+            let mut part = key.map_or_else(Part::default, |key| at(key, false));
+            let had = part.spot.clone();
+            let seen = turn.seen_by(Some(&part)).await;
+            let told = turn.wait_in_line(&mut part, &seen, next, 0).await.unwrap();
+            let stands = part.stands.unwrap();
+            assert_eq!(part.spot, Some(Spot { key: stands.place.key.clone(), seen: true }));
+            let before = turn.all().await.iter().filter(|key| **key < stands.place.key).count() as u64;
+            assert_eq!(stands.place.ahead, before);
+            assert_eq!(stays, had == part.spot, "{next:?}");
+            assert_eq!(stands.soonest, told.map_or(Soonest::NEVER, |due| Soonest { due, wanted: 1 }));
+            match next {
+                Ahead::Known(known) if stays => {
+                    assert_eq!((told, stands.revision, before), (known, seen.revision, 1));
+                }
+                _ => assert!(told == Some(due) && stands.revision > seen.revision),
+            }
+            if !stays {
+                let gone = TxnOp::delete(stands.place.key, None);
+                driver.inner.txn(Txn::new().and_then([gone])).await.unwrap();
+            }
+        }
+    }
+
+    /// What is due already is not to be asked for before there is room, unless somebody has made room since.
+    #[tokio::test]
+    async fn who_takes_a_place_waits_for_room_unless_somebody_has_told_of_some() {
+        let (_cluster, driver) = served();
+        let turn = Turn::new(&driver.inner, &queue());
+        turn.tells("0 1").await;
+        let signal = turn.seen_by(None).await.signal;
+        let (past, room) = (turn.now - SECOND, turn.now + 9);
+        for (due, signal, next) in [
+            (past, signal, room),
+            (past, signal - 1, past),
+            (turn.now, signal, room),
+            (turn.now + 5, signal, turn.now + 5),
+        ] {
+            let key = turn.keys.place(super::super::keys::Place::Waiting(due), 1);
+            driver.inner.txn(Txn::new().and_then([TxnOp::put(key.as_slice(), "", None)])).await.unwrap();
+            let (stands, told) = turn.stand(&mut Part::default(), signal, room).await.unwrap();
+            assert_eq!((told, stands.soonest), (Some(next), Soonest { due: next, wanted: 1 }), "{due}");
+            driver.inner.txn(Txn::new().and_then([TxnOp::delete(key, None)])).await.unwrap();
+        }
+        let (stands, told) = turn.stand(&mut Part::default(), signal, room).await.unwrap();
+        assert_eq!((told, stands.soonest), (None, Soonest::NEVER));
+    }
+
+    #[tokio::test]
+    async fn a_place_is_taken_on_another_lease_when_the_first_one_is_gone() {
+        let (_cluster, driver) = served();
+        let turn = Turn::new(&driver.inner, &queue());
+        let lease = driver.inner.signals.lease().await.unwrap();
+        assert_eq!(driver.inner.signals.lease().await.unwrap(), lease, "one for all places");
+        driver.inner.leases.revoke(lease).await.unwrap();
+        turn.stand(&mut Part::default(), 0, 0).await.unwrap();
+        let another = driver.inner.signals.lease().await.unwrap();
+        assert!(another != lease && driver.inner.lives(another).await);
+        assert_eq!(turn.all().await.len(), 1);
+        driver.inner.signals.leave().await;
+        assert!(turn.all().await.is_empty(), "it was on that lease");
+    }
+}

@@ -264,3 +264,124 @@ fn step_answer(answer: TxnOpResponse) -> Result<(Option<Vec<GetResponse>>, bool)
     let done = |inner: &TxnOpResponse| matches!(inner, TxnOpResponse::Txn(inner) if inner.succeeded());
     Ok((None, step.op_responses().iter().any(done)))
 }
+
+#[cfg(test)]
+mod tests {
+    use tenure_core::driver::NewMessage;
+
+    use super::*;
+    use crate::scene::{served, unserved};
+
+    const SECOND: Micros = 1_000_000;
+
+    fn queue() -> QueueName {
+        QueueName::new("jobs").unwrap()
+    }
+
+    fn named(id: &str) -> NewMessage {
+        let id = NamedId::new(MessageId::named(id).unwrap(), Delay::ZERO);
+        NewMessage::new(Payload::new(id.id.as_name().unwrap()).unwrap()).with_id(Some(id))
+    }
+
+    #[test]
+    fn what_a_place_means_depends_on_the_time() {
+        let driver = unserved();
+        let turn = Turn::new(&driver.inner, &queue());
+        let (now, ended) = (turn.now, turn.now - SECOND);
+        for (place, state) in [
+            (Place::Waiting(now), MessageState::Ready),
+            (Place::Waiting(now + 1), MessageState::Scheduled),
+            (Place::Held(now), MessageState::Ready),
+            (Place::Held(now + 1), MessageState::Ready),
+            (Place::Leased(ended), MessageState::Ready),
+            (Place::Leased(ended + 1), MessageState::InFlight),
+            (Place::Dead(now), MessageState::Dead),
+        ] {
+            assert_eq!(turn.state(place), state, "{place:?}");
+        }
+        let mut later = Turn::new(&driver.inner, &queue());
+        driver.inner.clock.stands_at(now + 60 * SECOND);
+        assert!(later.now < now + 60 * SECOND);
+        later.tick();
+        assert_eq!(later.now, now + 60 * SECOND);
+    }
+
+    /// Where it was last seen, where its pointer says, or nowhere: each of several by itself.
+    #[tokio::test]
+    async fn messages_are_found_wherever_they_are() {
+        let (_cluster, driver) = served();
+        let turn = Turn::new(&driver.inner, &queue());
+        driver.inner.push(&queue(), &["a", "b", "c", "d"].map(named)).await.unwrap();
+        let mut numbers = Vec::new();
+        for id in ["a", "b", "c", "d"] {
+            numbers.push(turn.find(&MessageId::named(id).unwrap()).await.unwrap().unwrap().number);
+        }
+        let [a, b, c, d] = numbers[..] else { panic!() };
+        let at = turn.entries(&[(a, None)]).await.unwrap()[&a].place;
+        let gone = TxnOp::delete(turn.keys.place(at, c), None);
+        let without = TxnOp::delete(turn.keys.pointer(d), None);
+        driver.inner.txn(Txn::new().and_then([gone, without])).await.unwrap();
+        let (elsewhere, unknown) = (Place::Leased(at.at()), 17);
+        for wanted in [
+            &[(a, None), (b, Some(at)), (c, None), (d, Some(at)), (unknown, None)][..],
+            &[(unknown, Some(at)), (c, Some(at)), (b, Some(elsewhere)), (a, Some(elsewhere)), (d, None)],
+            &[(unknown, Some(at))],
+            &[(b, Some(elsewhere)), (a, Some(at))],
+            &[],
+        ] {
+            let found = turn.entries(wanted).await.unwrap();
+            let mut known: Vec<u64> = found.keys().copied().collect();
+            known.sort_unstable();
+            let is_found = |(number, seen): &(u64, Option<Place>)| {
+                [a, b, c].contains(number) || (*number == d && *seen == Some(at))
+            };
+            let mut expected: Vec<u64> = wanted.iter().filter(|one| is_found(one)).map(|(number, _)| *number).collect();
+            expected.sort_unstable();
+            assert_eq!(known, expected, "{wanted:?}");
+            for entry in found.values() {
+                assert_eq!((entry.place, entry.is_damaged()), (at, entry.number == c), "{wanted:?}");
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn a_name_leads_to_its_message_though_that_is_damaged_and_to_no_other_one() {
+        let (_cluster, driver) = served();
+        let turn = Turn::new(&driver.inner, &queue());
+        driver.inner.push(&queue(), &["a", "b"].map(named)).await.unwrap();
+        let (a, b, c) = ("a", "b", "c");
+        let find = async |id: &str| turn.find(&MessageId::named(id).unwrap()).await.unwrap();
+        let (first, second) = (find(a).await.unwrap(), find(b).await.unwrap());
+        assert!(find(c).await.is_none());
+        assert!(turn.find(&MessageId::assigned(first.number)).await.unwrap().is_none(), "it has a name");
+        let value = |bytes: &'static [u8]| TxnOp::put(first.key.as_slice(), bytes, None);
+        let leads = TxnOp::put(turn.keys.named(b"c"), naming(second.number), None);
+        driver.inner.txn(Txn::new().and_then([value(b"?"), leads])).await.unwrap();
+        let damaged = find(a).await.unwrap();
+        assert!(damaged.is_damaged() && damaged.record.id(first.number) == MessageId::named(a).unwrap());
+        assert!(find(c).await.is_none(), "that is another one's name");
+        let by_number = turn.find(&MessageId::assigned(first.number)).await.unwrap().unwrap();
+        assert_eq!(by_number.record.id(first.number), MessageId::assigned(first.number), "its name is lost");
+    }
+
+    #[tokio::test]
+    async fn there_is_room_for_as_many_dead_letters_as_are_not_there() {
+        let (cluster, _) = served();
+        let driver = crate::EtcdDriver::new(format!("{}?max_dead_letters=3", cluster.url()).parse().unwrap());
+        let turn = Turn::new(&driver.inner, &queue());
+        for (number, room) in [(1, 3), (2, 2), (3, 1), (4, 0), (5, 0)] {
+            assert_eq!(turn.room_for_dead().await.unwrap(), room);
+            let put = TxnOp::put(turn.keys.place(Place::Dead(5), number), "", None);
+            driver.inner.txn(Txn::new().and_then([put])).await.unwrap();
+        }
+    }
+
+    #[test]
+    fn a_message_that_stays_where_it_is_is_written_and_nothing_else() {
+        let driver = unserved();
+        let turn = Turn::new(&driver.inner, &queue());
+        let entry = Entry::without_place(&turn.keys, Place::Waiting(7), 1);
+        assert_eq!(turn.relocate(&entry, Place::Waiting(7), &entry.record).len(), 1);
+        assert_eq!(turn.relocate(&entry, Place::Waiting(8), &entry.record).len(), 3);
+    }
+}

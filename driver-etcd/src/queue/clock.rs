@@ -64,4 +64,21 @@ mod tests {
         clock.latest.store(far, Ordering::Release);
         assert_eq!(clock.now(), far);
     }
+
+    #[test]
+    fn each_number_is_given_once() {
+        let clock = Clock::default();
+        let now = clock.now() + 3_600_000_000;
+        clock.stands_at(now);
+        assert_eq!([10, 1, 0, 2, 1].map(|count| clock.numbers(count) - now), [1, 11, 12, 12, 14]);
+        clock.stands_at(now + 100);
+        assert_eq!([1, 1].map(|count| clock.numbers(count) - now), [101, 102]);
+    }
+
+    #[test]
+    fn spans_are_added_and_taken_away_within_bounds() {
+        assert_eq!(after(5, Duration::from_micros(3)), 8);
+        assert_eq!([after(u64::MAX - 1, Duration::from_secs(1)), after(5, Duration::MAX)], [u64::MAX; 2]);
+        assert_eq!([span(5, 9), span(9, 5)], [Duration::from_micros(4), Duration::ZERO]);
+    }
 }

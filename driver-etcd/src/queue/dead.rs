@@ -154,3 +154,90 @@ impl Turn<'_> {
         Ok(done)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use etcd_client::Txn;
+    use tenure_core::driver::{NewMessage, Payload};
+    use tenure_core::queue::MessageId;
+
+    use super::super::record::Record;
+    use super::*;
+    use crate::EtcdDriver;
+    use crate::scene::served;
+
+    fn queue() -> QueueName {
+        QueueName::new("jobs").unwrap()
+    }
+
+    /// So many dead letters; two each died at one time.
+    async fn bury(driver: &EtcdDriver, count: u64) {
+        let turn = Turn::new(&driver.inner, &queue());
+        let message = NewMessage::new(Payload::new([]).unwrap());
+        let record = Record::of(&message, turn.now, turn.now).encode();
+        let puts = |number: u64| {
+            let place = Place::Dead(number / 2);
+            [
+                TxnOp::put(turn.keys.place(place, number), record.as_slice(), None),
+                TxnOp::put(turn.keys.pointer(number), place.spelled(), None),
+                TxnOp::put(turn.keys.body(number), "", None),
+            ]
+        };
+        for some in (1..=count).collect::<Vec<_>>().chunks(40) {
+            driver
+                .inner
+                .txn(Txn::new().and_then(some.iter().copied().flat_map(puts).collect::<Vec<_>>()))
+                .await
+                .unwrap();
+        }
+    }
+
+    fn number(id: &MessageId) -> u64 {
+        id.as_number().unwrap()
+    }
+
+    #[tokio::test]
+    async fn dead_letters_are_listed_over_pages_the_oldest_first() {
+        let (_cluster, driver) = served();
+        bury(&driver, 230).await;
+        for most in [300, 230, 229, 115, 100, 23] {
+            let (mut all, mut after, mut pages) = (Vec::new(), None, 0);
+            loop {
+                let page = driver.inner.dead_list(&queue(), after, most).await.unwrap();
+                assert!(page.letters.len() <= most);
+                pages += 1;
+                all.extend(page.letters.iter().map(|letter| number(&letter.id)));
+                after = page.letters.last().map(|letter| letter.place);
+                if page.rest == Rest::None {
+                    break;
+                }
+            }
+            assert!(all.iter().copied().eq(1..=230), "{most}: {all:?}");
+            assert_eq!(pages, 230_usize.div_ceil(most), "{most}");
+        }
+    }
+
+    #[tokio::test]
+    async fn as_many_of_the_oldest_are_treated_as_was_said() {
+        let (_cluster, driver) = served();
+        bury(&driver, 230).await;
+        let left = async || {
+            let page = driver.inner.dead_list(&queue(), None, 300).await.unwrap();
+            (page.letters.len(), page.letters.first().map(|letter| number(&letter.id)))
+        };
+        let (queue, oldest) = (queue(), DeadSelection::Oldest);
+        let redriven = driver.inner.dead_redrive(&queue, &oldest(1), Delay::ZERO).await.unwrap();
+        assert_eq!((redriven.moved, redriven.rest, left().await), (1, Rest::More, (229, Some(2))));
+        let purged = driver.inner.dead_purge(&queue, &oldest(120)).await.unwrap();
+        assert_eq!((purged.removed, purged.rest, left().await), (120, Rest::More, (109, Some(122))));
+        let redriven = driver.inner.dead_redrive(&queue, &oldest(109), Delay::ZERO).await.unwrap();
+        assert_eq!((redriven.moved, redriven.rest, left().await), (109, Rest::None, (0, None)));
+        let waits = MessageId::assigned(200);
+        let ids = DeadSelection::Ids(vec![waits.clone(), MessageId::assigned(9_999)]);
+        let purged = driver.inner.dead_purge(&queue, &ids).await.unwrap();
+        assert_eq!((purged.removed, purged.rest), (0, Rest::None), "it is dead no more");
+        assert!(Turn::new(&driver.inner, &queue).find(&waits).await.unwrap().is_some());
+        let stats = driver.inner.stats(&queue).await.unwrap();
+        assert_eq!((stats.ready, stats.dead), (110, 0));
+    }
+}

@@ -131,3 +131,60 @@ pub(super) fn naming(number: u64) -> String {
 pub(super) fn moving() -> Error {
     Error::new(ErrorKind::Unavailable, "other clients kept moving the same messages")
 }
+
+#[cfg(test)]
+mod tests {
+    use tenure_core::queue::{QueueName, Reason};
+
+    use super::super::keys::QueueSpace;
+    use super::*;
+
+    fn entry(size: usize, reason: &str) -> Entry {
+        let keys = QueueSpace::new("tenure").of(&QueueName::new("q".repeat(200)).unwrap());
+        let mut entry = Entry::without_place(&keys, Place::Waiting(7), 1);
+        entry.record.life.reason = (!reason.is_empty()).then(|| Reason::beginning_of(reason));
+        entry.record.size = size;
+        entry
+    }
+
+    #[test]
+    fn as_many_payloads_fit_as_one_answer_has_room_for_and_one_always() {
+        let fitting = |sizes: &[usize]| Entry::fitting(&sizes.iter().map(|size| entry(*size, "")).collect::<Vec<_>>());
+        let half = MOST_BYTES / 2;
+        for (sizes, fit) in [
+            (&[][..], 0),
+            (&[0], 1),
+            (&[0, 0, 0], 3),
+            (&[half, half, 0], 3),
+            (&[half, half + 1, 0], 1),
+            (&[half, half, 1], 2),
+            (&[usize::MAX, 1], 1),
+            (&[MOST_BYTES + 1, 0], 1),
+            (&[0, usize::MAX], 1),
+        ] {
+            assert_eq!(fitting(sizes), fit, "{sizes:?}");
+        }
+    }
+
+    #[test]
+    fn as_many_are_moved_as_one_request_has_room_for() {
+        for reason in ["", "r", &"r".repeat(500)] {
+            let one = entry(0, reason);
+            let bytes = 14 * one.key.len() + 2 * one.record.encode().len();
+            let most = MOST_BYTES / bytes;
+            let entries = vec![one; most + 3];
+            assert_eq!(Entry::fitting(&entries), most, "of {bytes} bytes each");
+            assert_eq!(Entry::fitting(&entries[..most - 1]), most - 1);
+        }
+    }
+
+    #[test]
+    fn what_a_key_says_of_a_name_is_read_back() {
+        assert_eq!(stored_as(naming(17).as_bytes()), Some(17));
+        assert_eq!(known_until(b"until=18"), Some(18));
+        assert_eq!(
+            [stored_as(b"until=18"), known_until(b"number=17"), stored_as(b"number="), stored_as(b"")],
+            [None; 4]
+        );
+    }
+}

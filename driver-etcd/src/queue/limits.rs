@@ -271,4 +271,72 @@ mod tests {
         assert_eq!((full.room(NOW), full.room_at(NOW)), (0, NOW + 70));
         assert_eq!(Limiter::default().room(NOW), usize::MAX);
     }
+
+    #[test]
+    fn room_comes_with_the_first_end_when_it_is_full_and_with_the_next_token_when_it_is_not() {
+        let rate = Rate::new(1, Duration::from_secs(1)).unwrap();
+        let limits = QueueLimits::none().in_flight(3).unwrap().rate(rate);
+        let room_at = |live, first_end, full_at| {
+            let limiter = Limiter { live, first_end, full_at, ..limiter(limits) };
+            (limiter.room(NOW), limiter.room_at(NOW))
+        };
+        assert_eq!(room_at(2, Some(NOW + 9_000_000), NOW), (1, 0));
+        assert_eq!(room_at(3, Some(NOW + 9_000_000), NOW), (0, NOW + 9_000_000));
+        assert_eq!(room_at(4, Some(NOW + 9_000_000), NOW), (0, NOW + 9_000_000));
+        assert_eq!(room_at(2, Some(NOW + 9_000_000), NOW + 1_000_000), (0, NOW + 1_000_000), "no token");
+        assert_eq!(room_at(3, Some(NOW + 70), NOW + 1_000_000), (0, NOW + 1_000_000), "neither");
+        assert_eq!(room_at(3, None, NOW), (0, NOW + 1), "it is not known when");
+    }
+
+    #[tokio::test]
+    async fn limits_that_cannot_be_read_are_an_error_that_says_what_to_do() {
+        use tenure_core::driver::{Lease, ReceiveRequest};
+        let (_cluster, driver) = crate::scene::served();
+        let queue = QueueName::new("jobs").unwrap();
+        let turn = Turn::new(&driver.inner, &queue);
+        let rate = QueueLimits::none().rate(Rate::new(3, Duration::from_millis(10)).unwrap());
+        let request = ReceiveRequest::new(queue.clone(), 1, Lease::new(Duration::from_secs(1)).unwrap());
+        let long = "x".repeat(100);
+        for (key, value, shown, not) in [
+            (turn.keys.limits(), "in_flight=?", "holds \"in_flight=?\", which are not limits", "many"),
+            (turn.keys.limits(), "", "holds \"\", which are not limits", "many"),
+            (turn.keys.limits(), &long, &long[..64], &long[..65]),
+            (turn.keys.bucket(), "soon", "holds \"soon\", which are not counts of deliveries", "limits of"),
+        ] {
+            driver.inner.limit(&queue, &rate).await.unwrap();
+            driver.inner.receive(&request).await.unwrap();
+            driver.inner.txn(Txn::new().and_then([TxnOp::put(key, value, None)])).await.unwrap();
+            let error = driver.inner.receive(&request).await.unwrap_err();
+            let text = error.to_string();
+            assert!(error.kind() == ErrorKind::Damaged && text.contains(shown) && !text.contains(not), "{text}");
+            assert!(text.contains("set its limits again, or delete the key"), "{text}");
+        }
+        driver.inner.limit(&queue, &QueueLimits::none()).await.unwrap();
+        driver.inner.receive(&request).await.unwrap();
+    }
+
+    /// Of what has no limit nobody is told that there is room.
+    #[tokio::test]
+    async fn a_settlement_tells_what_becomes_due_and_of_room_where_messages_in_flight_are_limited() {
+        let (_cluster, driver) = crate::scene::served();
+        let queue = QueueName::new("jobs").unwrap();
+        let turn = Turn::new(&driver.inner, &queue);
+        let rate = QueueLimits::none().rate(Rate::new(3, Duration::from_millis(10)).unwrap());
+        let (none, in_flight) = (QueueLimits::none(), rate.in_flight(7).unwrap());
+        for (limits, due, told) in [
+            (none, &[][..], "?".to_owned()),
+            (rate, &[], "?".to_owned()),
+            (in_flight, &[], "0 2".to_owned()),
+            (none, &[turn.now + 5], format!("{} 1", turn.now + 5)),
+            (rate, &[turn.now + 5], format!("{} 1", turn.now + 5)),
+            (in_flight, &[turn.now + 5], "0 2".to_owned()),
+        ] {
+            driver.inner.limit(&queue, &limits).await.unwrap();
+            let before = TxnOp::put(turn.keys.wake.as_slice(), "?", None);
+            driver.inner.txn(Txn::new().and_then([before])).await.unwrap();
+            driver.inner.txn(Txn::new().and_then([turn.signal_settled(due, 2)])).await.unwrap();
+            let answers = turn.look(vec![TxnOp::get(turn.keys.wake.as_slice(), None)]).await.unwrap();
+            assert_eq!(answers[0].kvs()[0].value(), told.as_bytes(), "{limits:?}, {due:?}");
+        }
+    }
 }

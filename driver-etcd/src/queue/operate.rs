@@ -238,3 +238,158 @@ impl Turn<'_> {
         Ok(!self.inner.txn(strike).await?.succeeded())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use tenure_core::driver::{Lease, Listed, NewMessage, ReceiveRequest};
+
+    use super::*;
+    use crate::scene::served;
+
+    const SECOND: u64 = 1_000_000;
+
+    fn queue() -> QueueName {
+        QueueName::new("jobs").unwrap()
+    }
+
+    impl Turn<'_> {
+        async fn puts(&self, keys: impl IntoIterator<Item = Vec<u8>>) {
+            let puts: Vec<_> = keys.into_iter().map(|key| TxnOp::put(key, "", None)).collect();
+            self.inner.txn(Txn::new().and_then(puts)).await.unwrap();
+        }
+
+        async fn stored(&self, place: Place, number: u64) {
+            let message = NewMessage::new(tenure_core::driver::Payload::new([]).unwrap());
+            let record = Record::of(&message, self.now, self.now).encode();
+            let put = TxnOp::put(self.keys.place(place, number), record, None);
+            let pointer = TxnOp::put(self.keys.pointer(number), place.spelled(), None);
+            self.inner.txn(Txn::new().and_then([put, pointer])).await.unwrap();
+        }
+    }
+
+    /// Two at a time, the soonest first, over what waits, what is held back, and what was in flight.
+    #[tokio::test]
+    async fn a_purge_takes_each_message_once_and_leaves_those_that_are_newer() {
+        let (_cluster, driver) = served();
+        let turn = Turn::new(&driver.inner, &queue());
+        let (ended, lasts) = (turn.leases_ended(), turn.leases_ended() + 1);
+        for (place, number) in [
+            (Place::Waiting(1), 1),
+            (Place::Waiting(1), 2),
+            (Place::Waiting(1), 60),
+            (Place::Waiting(1), 61),
+            (Place::Held(1), 3),
+            (Place::Held(2), 62),
+            (Place::Held(2), 4),
+            (Place::Waiting(3), 50),
+            (Place::Leased(4), 5),
+            (Place::Waiting(5), 63),
+            (Place::Leased(5), 6),
+            (Place::Leased(ended), 7),
+            (Place::Leased(lasts), 8),
+            (Place::Waiting(turn.now + 60 * SECOND), 9),
+            (Place::Dead(1), 10),
+        ] {
+            turn.stored(place, number).await;
+        }
+        let (mut pages, mut place) = (Vec::new(), PurgePlace { newest: 50, at: 0 });
+        loop {
+            let (entries, next) = turn.purgeable(2, place).await.unwrap();
+            pages.push(entries.iter().map(|entry| entry.number).collect::<Vec<_>>());
+            let steps = entries.iter().map(|entry| entry.step(turn.remove(entry, Delay::ZERO))).collect();
+            turn.apply(Vec::new(), steps, None).await.unwrap().unwrap();
+            let Some(next) = next else { break };
+            assert_eq!(next.newest, 50);
+            assert!(next.at >= place.at && pages.len() < 20, "{pages:?}");
+            place = next;
+        }
+        assert_eq!(pages.concat(), [1, 2, 3, 4, 50, 5, 6, 7, 9], "{pages:?}");
+        let left = turn.look(vec![TxnOp::get(turn.keys.pointers(), Some(GetOptions::new().with_prefix()))]).await;
+        assert_eq!(left.unwrap()[0].count(), 6);
+    }
+
+    /// To the microsecond, by a clock that stands still.
+    #[tokio::test]
+    async fn figures_lists_and_receives_agree_on_what_is_ready() {
+        let (_cluster, driver) = served();
+        let now = driver.inner.clock.now() + 3_600 * SECOND;
+        driver.inner.clock.stands_at(now);
+        let turn = Turn::new(&driver.inner, &queue());
+        for (place, number) in [
+            (Place::Waiting(now), 1),
+            (Place::Waiting(now + 1), 2),
+            (Place::Waiting(now + 7), 3),
+            (Place::Held(now - 3 * SECOND), 4),
+            (Place::Leased(now - SECOND), 5),
+            (Place::Leased(now - SECOND + 1), 6),
+            (Place::Leased(now + 5), 7),
+            (Place::Dead(now), 8),
+        ] {
+            turn.stored(place, number).await;
+        }
+        let stats = driver.inner.stats(&queue()).await.unwrap();
+        assert_eq!((stats.scheduled, stats.ready, stats.in_flight, stats.dead), (2, 3, 2, 1));
+        let micro = Duration::from_micros(1);
+        assert_eq!((stats.lag, stats.next_due), (Duration::from_secs(3), Some(micro)));
+        let listed = async |which| {
+            let page = driver.inner.list_messages(&queue(), which, None, 9).await.unwrap();
+            page.messages.iter().map(|message| message.id.as_number().unwrap()).collect::<Vec<_>>()
+        };
+        let puts = (1..9).map(|number| turn.keys.body(number)).collect::<Vec<_>>();
+        turn.puts(puts).await;
+        assert_eq!((listed(Listed::Waiting).await, listed(Listed::InFlight).await), (vec![4, 5, 1, 2, 3], vec![6, 7]));
+        let lease = Lease::new(Duration::from_secs(30)).unwrap();
+        let received = driver.inner.receive(&ReceiveRequest::new(queue(), 9, lease)).await.unwrap();
+        let numbers: Vec<_> = received.deliveries.iter().map(|delivery| delivery.id.as_number().unwrap()).collect();
+        assert_eq!(numbers, [5, 1]);
+    }
+
+    #[tokio::test]
+    async fn a_queue_is_listed_while_it_holds_a_message_is_paused_or_limited() {
+        let (_cluster, driver) = served();
+        let turn = Turn::new(&driver.inner, &queue());
+        let listed = [turn.keys.registered.clone(), turn.keys.wake.clone()];
+        for key in [turn.keys.pointer(7), turn.keys.paused(), turn.keys.limits()] {
+            turn.puts([key.clone(), listed[0].clone(), listed[1].clone()]).await;
+            assert!(turn.is_listed().await.unwrap());
+            driver.inner.txn(Txn::new().and_then([TxnOp::delete(key, None)])).await.unwrap();
+            let there = async || {
+                let gets = listed.iter().map(|key| TxnOp::get(key.as_slice(), None)).collect();
+                turn.look(gets).await.unwrap().iter().map(GetResponse::count).sum::<i64>()
+            };
+            assert_eq!(there().await, 2);
+            assert!(!turn.is_listed().await.unwrap());
+            assert_eq!(there().await, 0, "it was struck off");
+        }
+    }
+
+    /// More than etcd tells at once, and some of them empty by now.
+    #[tokio::test]
+    async fn queues_are_listed_over_pages_and_those_that_are_empty_left_out() {
+        let (_cluster, driver) = served();
+        let name = |at: usize| QueueName::new(format!("q{at:03}")).unwrap();
+        for at in 0..230 {
+            let turn = Turn::new(&driver.inner, &name(at));
+            let paused = (at % 10 != 0).then(|| turn.keys.paused());
+            turn.puts(paused.into_iter().chain([turn.keys.registered.clone()])).await;
+        }
+        let expected: BTreeSet<QueueName> = (0..230).filter(|at| at % 10 != 0).map(name).collect();
+        for most in [300, 207, 206, 100, 7] {
+            let (mut all, mut after, mut pages) = (Vec::new(), None, 0);
+            loop {
+                let page = driver.inner.list(after, most).await.unwrap();
+                assert!(page.queues.len() <= most);
+                pages += 1;
+                all.extend(page.queues);
+                after = all.last().cloned();
+                if page.rest == Rest::None {
+                    break;
+                }
+            }
+            assert!(all.iter().eq(&expected), "{most}: {all:?}");
+            assert_eq!(pages, 207_usize.div_ceil(most), "{most}");
+        }
+    }
+}

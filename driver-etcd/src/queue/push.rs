@@ -213,3 +213,62 @@ impl Turn<'_> {
         TxnOp::txn(Txn::new().when([unlisted]).and_then([TxnOp::put(key, "", None)]))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tenure_core::driver::{
+        Delay, DelayQueueExt as _, Lease, NamedId, Payload, ReceiveRequest, Settle, Settled, Settlement,
+    };
+
+    use super::*;
+    use crate::EtcdDriver;
+    use crate::scene::served;
+
+    const HOUR: Micros = 3_600_000_000;
+
+    fn queue() -> QueueName {
+        QueueName::new("jobs").unwrap()
+    }
+
+    fn message() -> NewMessage {
+        NewMessage::new(Payload::new([]).unwrap())
+    }
+
+    /// Their clocks show the same, or nearly the same, microsecond.
+    #[tokio::test]
+    async fn clients_whose_clocks_agree_take_no_number_twice() {
+        for (earlier, first, second) in [(0, 2, 2), (1, 1, 2), (1, 2, 2), (3, 1, 5), (0, 2, 1)] {
+            let (cluster, one) = served();
+            let other = EtcdDriver::new(cluster.url().parse().unwrap());
+            let now = one.inner.clock.now() + HOUR;
+            one.inner.clock.stands_at(now);
+            other.inner.clock.stands_at(now - earlier);
+            one.inner.push(&queue(), &vec![message(); first]).await.unwrap();
+            other.inner.push(&queue(), &vec![message(); second]).await.unwrap();
+            let stats = one.inner.stats(&queue()).await.unwrap();
+            assert_eq!(stats.ready, (first + second) as u64, "{earlier} µs apart");
+        }
+    }
+
+    #[tokio::test]
+    async fn an_id_is_known_until_its_window_has_passed_though_nobody_has_forgotten_it() {
+        let (_cluster, driver) = served();
+        let window = Delay::new(Duration::from_secs(10)).unwrap();
+        let id = MessageId::named("a").unwrap();
+        let named = message().with_id(Some(NamedId::new(id.clone(), window)));
+        let push = async || driver.inner.push(&queue(), std::slice::from_ref(&named)).await.unwrap().remove(0);
+        assert_eq!(push().await, Pushed::Stored(id.clone()));
+        let now = driver.inner.clock.now() + HOUR;
+        driver.inner.clock.stands_at(now);
+        let request = ReceiveRequest::new(queue(), 1, Lease::new(Duration::from_secs(60)).unwrap());
+        let received = driver.receive(&request).await.unwrap().deliveries;
+        let ack = Settle::new(received[0].receipt, Settlement::Ack);
+        assert_eq!(driver.settle(&queue(), &[ack]).await.unwrap(), [Settled::Done]);
+        driver.inner.clock.stands_at(now + 9_999_999);
+        assert_eq!(push().await, Pushed::Duplicate(MessageState::Settled));
+        driver.inner.clock.stands_at(now + 10_000_000);
+        assert_eq!(push().await, Pushed::Stored(id));
+    }
+}

@@ -78,6 +78,9 @@ async fn a_delivery_is_a_push_and_a_receive_of_two_requests_and_a_settlement() {
     costs!(cluster, ack(&driver, &received.deliveries), 1);
     costs!(cluster, ack(&driver, &received.deliveries), 2);
     costs!(cluster, receive(&driver, 1, LEASE), 2);
+    // That is a look more than where a lease that it gave out ends soon.
+    driver.push(&queue, &[message(b"a")]).await.unwrap();
+    costs!(cluster, receive(&driver, 1, SECOND), 2);
 }
 
 #[tokio::test]

@@ -54,8 +54,8 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::InvalidArgument`] when the name is empty or too long; [`ErrorKind::Unsupported`] when the driver
-    /// has no delay queues.
+    /// [`ErrorKind::InvalidArgument`](crate::ErrorKind::InvalidArgument) when the name is empty or too long;
+    /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) when the driver has no delay queues.
     #[cfg(feature = "json")]
     pub fn queue<T>(&self, name: impl AsRef<[u8]>) -> Result<Queue<T>>
     where
@@ -77,8 +77,8 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::InvalidArgument`] when the name is empty or too long; [`ErrorKind::Unsupported`] when the driver
-    /// has no delay queues.
+    /// [`ErrorKind::InvalidArgument`](crate::ErrorKind::InvalidArgument) when the name is empty or too long;
+    /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) when the driver has no delay queues.
     pub fn queue_with<T: 'static>(&self, name: impl AsRef<[u8]>, codec: impl Codec<T>) -> Result<Queue<T>> {
         let make = |name| {
             let driver = Arc::clone(requests::driver(self.shared())?);

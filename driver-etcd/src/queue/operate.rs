@@ -347,6 +347,70 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn no_more_is_purged_than_was_asked_for() {
+        let (_cluster, driver) = served();
+        let turn = Turn::new(&driver.inner, &queue());
+        for number in [60, 1, 2, 3, 4] {
+            turn.stored(Place::Waiting(turn.now - number), number).await;
+        }
+        let from = || Some(PurgePlace { newest: 50, at: 0 });
+        let step = driver.inner.purge(&queue(), 2, from()).await.unwrap();
+        assert_eq!(step.removed, 2, "behind one that stays");
+        assert!(step.next.is_some());
+        let step = driver.inner.purge(&queue(), 9, step.next).await.unwrap();
+        assert_eq!((step.removed, step.next), (2, None));
+        assert_eq!(driver.inner.stats(&queue()).await.unwrap().ready, 1);
+        let step = driver.inner.purge(&queue(), 9, None).await.unwrap();
+        assert_eq!((step.removed, step.next), (1, None));
+    }
+
+    #[tokio::test]
+    async fn a_turn_is_given_to_a_parked_message_alone_and_puts_it_where_it_was_pushed() {
+        use tenure_core::driver::{DelayQueueExt as _, Due, Payload, Pushed, Settle, Settlement};
+        let (_cluster, driver) = served();
+        let (lock, token) = (tenure_core::LockName::new("lock").unwrap(), tenure_core::OwnerToken::random());
+        let turn = LockTurn::new(lock, token, tenure_core::FencingToken::new(7).unwrap());
+        let most = Delay::new(Duration::from_secs(60)).unwrap();
+        let push = async |due| {
+            let message = NewMessage::new(Payload::new([]).unwrap()).with_due(due);
+            match driver.inner.push(&queue(), &[message]).await.unwrap().remove(0) {
+                Pushed::Stored(id) => id,
+                other => panic!("{other:?}"),
+            }
+        };
+        let give = async |id| driver.inner.give_turn(&queue(), id, &turn).await.unwrap();
+        let request = ReceiveRequest::new(queue(), 1, Lease::new(Duration::from_secs(30)).unwrap());
+        let receive = async || driver.receive(&request).await.unwrap().deliveries.remove(0);
+        let parked = push(Due::Parked { at_most: most }).await;
+        let waits = push(Due::After(most)).await;
+        let now = push(Due::After(Delay::ZERO)).await;
+        assert_eq!(give(&waits).await, TurnGiven::NotParked);
+        assert_eq!(give(&parked).await, TurnGiven::Due);
+        let first = receive().await;
+        assert_eq!((&first.id, first.turn.as_ref()), (&parked, Some(&turn)));
+        assert_eq!(give(&parked).await, TurnGiven::NotParked, "it is in flight");
+        assert_eq!(receive().await.id, now);
+        let settle = Settle::new(first.receipt, Settlement::Dead { reason: None });
+        driver.settle(&queue(), &[settle]).await.unwrap();
+        assert_eq!(give(&parked).await, TurnGiven::NotParked, "it is dead");
+    }
+
+    #[tokio::test]
+    async fn what_is_put_off_after_its_lease_has_ended_says_so_when_it_comes() {
+        use tenure_core::driver::{DelayQueueExt as _, Payload};
+        let (_cluster, driver) = served();
+        let message = NewMessage::new(Payload::new([]).unwrap());
+        driver.inner.push(&queue(), &[message]).await.unwrap();
+        let request = ReceiveRequest::new(queue(), 1, Lease::new(Duration::from_secs(30)).unwrap());
+        let first = driver.receive(&request).await.unwrap().deliveries.remove(0);
+        assert_eq!(driver.inner.reschedule(&queue(), &first.id, Delay::ZERO).await.unwrap(), Rescheduled::InFlight);
+        driver.inner.clock.stands_at(driver.inner.clock.now() + 60 * SECOND);
+        assert_eq!(driver.inner.reschedule(&queue(), &first.id, Delay::ZERO).await.unwrap(), Rescheduled::Moved);
+        let second = driver.receive(&request).await.unwrap().deliveries.remove(0);
+        assert_eq!((second.id, second.attempt, second.cause), (first.id, 2, Cause::LeaseExpired));
+    }
+
+    #[tokio::test]
     async fn a_queue_is_listed_while_it_holds_a_message_is_paused_or_limited() {
         let (_cluster, driver) = served();
         let turn = Turn::new(&driver.inner, &queue());

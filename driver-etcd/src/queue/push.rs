@@ -252,6 +252,35 @@ mod tests {
         }
     }
 
+    /// Of several of one id in one push the last one counts, and what is told of them as well.
+    #[tokio::test]
+    async fn the_last_of_one_id_takes_the_place_of_the_others() {
+        let (_cluster, driver) = served();
+        let id = MessageId::named("a").unwrap();
+        let named = |due: Due, if_known| {
+            let id = NamedId::new(id.clone(), Delay::ZERO);
+            message().with_id(Some(id)).with_due(due).with_if_known(if_known)
+        };
+        let later = Due::After(Delay::new(Duration::from_secs(60)).unwrap());
+        let now = Due::After(Delay::ZERO);
+        driver.inner.push(&queue(), &[message().with_due(later)]).await.unwrap();
+        let turn = Turn::new(&driver.inner, &queue());
+        let batch = [
+            named(later, IfKnown::Replace),
+            named(later, IfKnown::Keep),
+            named(now, IfKnown::Replace),
+            named(later, IfKnown::Keep),
+        ];
+        let answers = driver.inner.push(&queue(), &batch).await.unwrap();
+        let (stored, replaced) = (Pushed::Stored(id.clone()), Pushed::Replaced(id.clone()));
+        let duplicate = Pushed::Duplicate;
+        assert_eq!(answers, [stored, duplicate(MessageState::Scheduled), replaced, duplicate(MessageState::Ready)]);
+        let told = turn.look(vec![TxnOp::get(turn.keys.wake.as_slice(), None)]).await.unwrap();
+        let told = String::from_utf8(told[0].kvs()[0].value().to_vec()).unwrap();
+        let due: Micros = told.strip_suffix(" 1").unwrap().parse().unwrap();
+        assert!((turn.now..turn.now + 30_000_000).contains(&due), "{told}: when the last one is due");
+    }
+
     #[tokio::test]
     async fn an_id_is_known_until_its_window_has_passed_though_nobody_has_forgotten_it() {
         let (_cluster, driver) = served();

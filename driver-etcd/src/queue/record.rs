@@ -268,6 +268,13 @@ mod tests {
             assert_eq!(record.life.doom(), Some(DeadCause::Damaged), "{cut}");
             assert!(record.life.reason.unwrap().as_str().starts_with("damaged: its record is"), "{cut}");
         }
+        for cut in whole.len() - "ey=k\n".len()..whole.len() {
+            let record = Record::decode(&whole.as_bytes()[..cut]);
+            assert_eq!(record.life.doom(), Some(DeadCause::Damaged), "{cut}");
+        }
+        let odd = Record::decode(whole.replace("key=k", "key=%").as_bytes());
+        assert_eq!(odd.life.doom(), Some(DeadCause::Damaged));
+        assert_eq!(odd.life.reason.unwrap().as_str(), "damaged: its record has a line that makes no sense");
         let odd = Record::decode(whole.replace("attempt=3", "attempt=x").as_bytes());
         assert_eq!((odd.life.doom(), odd.key), (Some(DeadCause::Damaged), Some(ConcurrencyKey::new("k").unwrap())));
         for foreign in [&b""[..], b"x", &[255; 40], b"tenure-message/2\n"] {

@@ -174,3 +174,84 @@ impl Turn<'_> {
         Move { step: entry.step(operations), entry, settled, due: None }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use etcd_client::Txn;
+    use tenure_core::driver::{DelayQueueExt as _, Lease, NamedId, NewMessage, Payload, ReceiveRequest};
+    use tenure_core::queue::MessageId;
+
+    use super::*;
+    use crate::EtcdDriver;
+    use crate::scene::served;
+
+    fn queue() -> QueueName {
+        QueueName::new("jobs").unwrap()
+    }
+
+    async fn push(driver: &EtcdDriver, names: &[&str]) {
+        let named = |name: &&str| {
+            let id = NamedId::new(MessageId::named(*name).unwrap(), Delay::ZERO);
+            NewMessage::new(Payload::new([]).unwrap()).with_id(Some(id))
+        };
+        driver.inner.push(&queue(), &names.iter().map(named).collect::<Vec<_>>()).await.unwrap();
+    }
+
+    async fn receive(driver: &EtcdDriver, max: usize) -> Vec<Receipt> {
+        let request = ReceiveRequest::new(queue(), max, Lease::new(Duration::from_secs(30)).unwrap());
+        driver.receive(&request).await.unwrap().deliveries.iter().map(|delivery| delivery.receipt).collect()
+    }
+
+    #[tokio::test]
+    async fn of_those_that_die_at_once_as_many_are_kept_as_there_is_room_for() {
+        let (cluster, _) = served();
+        let driver = EtcdDriver::new(format!("{}?max_dead_letters=2", cluster.url()).parse().unwrap());
+        push(&driver, &["a", "b", "c", "d"]).await;
+        let received = receive(&driver, 4).await;
+        let dead = |receipt: &Receipt| Settle::new(*receipt, Settlement::Dead { reason: None });
+        let settles: Vec<_> = received.iter().map(dead).collect();
+        let (dead, postponed) = (Settled::Dead, Settled::Postponed);
+        let answers = driver.settle(&queue(), &settles).await.unwrap();
+        assert_eq!(answers, [dead, dead, postponed, postponed]);
+        let stats = driver.inner.stats(&queue()).await.unwrap();
+        assert_eq!((stats.dead, stats.scheduled), (2, 2));
+    }
+
+    /// As no version of this crate writes it.
+    #[tokio::test]
+    async fn two_messages_of_one_name_are_settled_by_one_call() {
+        let (_cluster, driver) = served();
+        push(&driver, &["a", "b"]).await;
+        let turn = Turn::new(&driver.inner, &queue());
+        let find = async |name| turn.find(&MessageId::named(name).unwrap()).await.unwrap().unwrap();
+        let (first, second) = (find("a").await, find("b").await);
+        let put = TxnOp::put(second.key, first.record.encode(), None);
+        driver.inner.txn(Txn::new().and_then([put])).await.unwrap();
+        let received = receive(&driver, 2).await;
+        let acks: Vec<_> = received.iter().map(|receipt| Settle::new(*receipt, Settlement::Ack)).collect();
+        assert_eq!(driver.settle(&queue(), &acks).await.unwrap(), [Settled::Done; 2]);
+    }
+
+    /// The message is the same, and the delivery another one.
+    #[tokio::test]
+    async fn an_earlier_delivery_settles_and_extends_nothing() {
+        let (cluster, driver) = served();
+        let other = EtcdDriver::new(cluster.url().parse().unwrap());
+        push(&driver, &["a"]).await;
+        let first = receive(&driver, 1).await;
+        let later = driver.inner.clock.now() + 60_000_000;
+        [&driver, &other].iter().for_each(|driver| driver.inner.clock.stands_at(later));
+        let second = receive(&driver, 1).await;
+        let longer = Lease::new(Duration::from_secs(90)).unwrap();
+        for driver in [&driver, &other] {
+            let extension = Extension::new(first[0], longer);
+            assert_eq!(driver.inner.extend(&queue(), &[extension]).await.unwrap(), [Extended::Stale]);
+            let ack = Settle::new(first[0], Settlement::Ack);
+            assert_eq!(driver.settle(&queue(), &[ack]).await.unwrap(), [Settled::Stale]);
+        }
+        let ack = Settle::new(second[0], Settlement::Ack);
+        assert_eq!(other.settle(&queue(), &[ack]).await.unwrap(), [Settled::Done]);
+    }
+}

@@ -266,6 +266,17 @@ impl std::fmt::Debug for Signals {
 }
 
 #[cfg(test)]
+impl Signals {
+    /// As if half of the lease had passed; tells since when it lasts.
+    pub(super) async fn half_is_over(&self) -> LeaseInstant {
+        let mut lease = self.lease.lock().await;
+        let lease = lease.as_mut().unwrap();
+        lease.secs = SECS / 2;
+        lease.since
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use super::super::line::{Place, Soonest};
     use super::*;
@@ -334,8 +345,10 @@ mod tests {
         let mut second = asks();
         second.part.as_mut().unwrap().waits(stands(0, Soonest::NEVER));
         drop(second);
-        let part = asks().part.take().unwrap();
-        assert_eq!(part.spot, Some(Spot { key: b"m".to_vec(), seen: true }), "also of one that was dropped");
+        let third = asks();
+        let spot = third.part.as_ref().unwrap().spot.clone();
+        assert_eq!(spot, Some(Spot { key: b"m".to_vec(), seen: true }), "also of one that was dropped");
+        drop(third);
         drop(watch);
         assert!(asks().part.is_none());
     }
@@ -400,6 +413,36 @@ mod tests {
         assert_eq!(sleepers.queues().keys().collect::<Vec<_>>(), [never], "a request is on its way");
         drop(asking);
         assert_eq!((sleepers.wake_due(), sleepers.queues().len()), (None, 0));
+    }
+
+    #[tokio::test]
+    async fn nothing_is_sent_unless_somebody_leaves() {
+        let (driver, queue) = (unserved(), queue());
+        let sleepers = &driver.inner.signals.standing.audience;
+        let tasks = || tokio::runtime::Handle::current().metrics().num_alive_tasks();
+        let watch = listens(&driver, &queue);
+        let mut asking = driver.inner.signals.asks(&queue, 5);
+        asking.part.as_mut().unwrap().waits(stands(0, Soonest::NEVER));
+        drop(asking);
+        assert_eq!((sleepers.wake_due(), tasks()), (None, 0));
+        drop(watch);
+        assert_eq!((sleepers.wake_due(), tasks()), (None, 1));
+        tokio::task::yield_now().await;
+    }
+
+    #[tokio::test]
+    async fn the_watch_ends_with_the_driver() {
+        let (_cluster, driver) = served();
+        let _watch = driver.inner.signals.listen(&queue()).await.unwrap();
+        let live = std::sync::Arc::downgrade(&driver.inner.signals.standing);
+        driver.inner.signals.abort();
+        drop(driver);
+        let gone = async {
+            while live.strong_count() > 0 {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(10), gone).await.expect("nobody keeps it");
     }
 
     #[tokio::test]

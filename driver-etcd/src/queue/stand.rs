@@ -288,6 +288,18 @@ mod tests {
         }
     }
 
+    #[tokio::test]
+    async fn a_client_that_stays_where_it_is_keeps_its_lease_alive() {
+        let (_cluster, driver) = served();
+        let turn = Turn::new(&driver.inner, &queue());
+        let mut part = Part::default();
+        turn.stand(&mut part, 0, 0).await.unwrap();
+        let seen = turn.seen_by(Some(&part)).await;
+        let since = driver.inner.signals.half_is_over().await;
+        turn.wait_in_line(&mut part, &seen, Ahead::Known(None), 0).await.unwrap();
+        assert!(driver.inner.signals.half_is_over().await > since);
+    }
+
     /// What is due already is not to be asked for before there is room, unless somebody has made room since.
     #[tokio::test]
     async fn who_takes_a_place_waits_for_room_unless_somebody_has_told_of_some() {

@@ -355,11 +355,19 @@ mod tests {
         assert!(find(c).await.is_none());
         assert!(turn.find(&MessageId::assigned(first.number)).await.unwrap().is_none(), "it has a name");
         let value = |bytes: &'static [u8]| TxnOp::put(first.key.as_slice(), bytes, None);
-        let leads = TxnOp::put(turn.keys.named(b"c"), naming(second.number), None);
-        driver.inner.txn(Txn::new().and_then([value(b"?"), leads])).await.unwrap();
+        let leads = |name: &[u8], number| TxnOp::put(turn.keys.named(name), naming(number), None);
+        let plain = NewMessage::new(Payload::new([]).unwrap());
+        let pushed = driver.inner.push(&queue(), &[plain]).await.unwrap();
+        let tenure_core::driver::Pushed::Stored(plain) = &pushed[0] else { panic!("{pushed:?}") };
+        let all = [value(b"?"), leads(b"c", second.number), leads(b"d", plain.as_number().unwrap())];
+        driver.inner.txn(Txn::new().and_then(all)).await.unwrap();
+        assert!(find("d").await.is_none(), "it has no name, and is whole");
         let damaged = find(a).await.unwrap();
         assert!(damaged.is_damaged() && damaged.record.id(first.number) == MessageId::named(a).unwrap());
         assert!(find(c).await.is_none(), "that is another one's name");
+        let odd = [&second.record.encode()[..], b"key=%\n"].concat();
+        driver.inner.txn(Txn::new().and_then([TxnOp::put(second.key.as_slice(), odd, None)])).await.unwrap();
+        assert!(find(b).await.unwrap().is_damaged() && find(c).await.is_none(), "its name can be read");
         let by_number = turn.find(&MessageId::assigned(first.number)).await.unwrap().unwrap();
         assert_eq!(by_number.record.id(first.number), MessageId::assigned(first.number), "its name is lost");
     }
@@ -374,6 +382,23 @@ mod tests {
             let put = TxnOp::put(turn.keys.place(Place::Dead(5), number), "", None);
             driver.inner.txn(Txn::new().and_then([put])).await.unwrap();
         }
+    }
+
+    #[tokio::test]
+    async fn a_base_of_fences_that_was_written_since_is_read_again() {
+        use tenure_core::driver::{DelayQueueExt as _, Lease, ReceiveRequest};
+        let (cluster, driver) = served();
+        let other = crate::EtcdDriver::new(cluster.url().parse().unwrap());
+        let request = ReceiveRequest::new(queue(), 1, Lease::new(Duration::from_secs(60)).unwrap());
+        driver.inner.push(&queue(), &["a", "b"].map(named)).await.unwrap();
+        let first = driver.receive(&request).await.unwrap().deliveries;
+        let all = GetOptions::new().with_all_keys();
+        let answer = driver.inner.txn(Txn::new().and_then([TxnOp::get("", Some(all))])).await.unwrap();
+        let found = reads(&answer);
+        let base = found[0].kvs().iter().find(|found| found.key().ends_with(b"/%/fences")).unwrap();
+        other.inner.txn(Txn::new().and_then([TxnOp::put(base.key(), base.value(), None)])).await.unwrap();
+        let second = driver.receive(&request).await.unwrap().deliveries;
+        assert!(first.len() == 1 && second.len() == 1 && second[0].fence > first[0].fence);
     }
 
     #[test]

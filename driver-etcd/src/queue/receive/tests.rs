@@ -248,3 +248,97 @@ async fn no_more_is_handed_out_than_was_asked_for_and_than_limits_allow() {
     assert_eq!(texts(&got.deliveries), ["b", "c"]);
     assert!(matches!(got.next, Next::In(_)), "{:?}", got.next);
 }
+
+#[tokio::test]
+async fn what_dies_is_counted_and_so_is_what_comes_again() {
+    let (cluster, _) = served();
+    let driver = EtcdDriver::new(format!("{}?max_dead_letters=1", cluster.url()).parse().unwrap());
+    let once = Attempts::new(1).unwrap();
+    let messages = [message("a").with_attempts(once), message("b").with_attempts(once), message("c")];
+    driver.inner.push(&queue(), &messages).await.unwrap();
+    let healed = async || {
+        let received = driver.inner.receive(&request(9)).await.unwrap();
+        let healed = received.healed;
+        (received.deliveries.len(), [healed.dead, healed.postponed, healed.expired, healed.orphans])
+    };
+    assert_eq!(healed().await, (3, [0; 4]));
+    driver.inner.clock.stands_at(driver.inner.clock.now() + 60 * SECOND);
+    assert_eq!(healed().await, (1, [1, 1, 3, 0]));
+}
+
+#[tokio::test]
+async fn a_foreign_key_among_messages_goes_and_they_do_not() {
+    let (_cluster, driver) = served();
+    push(&driver, "a", 0, None).await;
+    let turn = Turn::new(&driver.inner, &queue());
+    let odd = [turn.keys.range(Set::Waiting, 5, None).0, b"odd".to_vec()].concat();
+    driver.inner.txn(etcd_client::Txn::new().and_then([TxnOp::put(odd.as_slice(), "", None)])).await.unwrap();
+    let due = turn.due(9, None).await.unwrap().unwrap();
+    assert!(due.entries.len() == 1 && due.more, "somebody has to look once more");
+    let count = turn.look(vec![TxnOp::get(odd, None)]).await.unwrap()[0].count();
+    assert_eq!((count, turn.due(9, None).await.unwrap().unwrap().entries.len()), (0, 1));
+    assert_eq!(texts(&driver.inner.receive(&request(9)).await.unwrap().deliveries), ["a"]);
+}
+
+#[tokio::test]
+async fn where_nothing_is_due_nobody_waits_for_a_token() {
+    let (_cluster, driver) = served();
+    let rate = tenure_core::queue::Rate::new(1, std::time::Duration::from_secs(100)).unwrap();
+    driver.inner.limit(&queue(), &QueueLimits::none().rate(rate)).await.unwrap();
+    push(&driver, "a", 0, None).await;
+    let received = driver.inner.receive(&request(1)).await.unwrap();
+    let ack = tenure_core::driver::Settle::new(received.deliveries[0].receipt, tenure_core::driver::Settlement::Ack);
+    driver.inner.settle(&queue(), &[ack]).await.unwrap();
+    assert_eq!(driver.inner.receive(&request(1)).await.unwrap().next, Next::Never);
+    push(&driver, "b", 0, None).await;
+    let received = driver.inner.receive(&request(1)).await.unwrap();
+    assert!(received.deliveries.is_empty());
+    assert!(matches!(received.next, Next::In(span) if (90..=100).contains(&span.as_secs())), "{:?}", received.next);
+}
+
+/// Else a queue whose messages die would hand out fewer than it may.
+#[tokio::test]
+async fn a_message_that_dies_takes_no_token() {
+    let (_cluster, driver) = served();
+    let rate = tenure_core::queue::Rate::new(3, std::time::Duration::from_secs(300)).unwrap();
+    let once = Attempts::new(1).unwrap();
+    driver.inner.push(&queue(), &[message("a").with_attempts(once)]).await.unwrap();
+    driver.inner.receive(&request(1)).await.unwrap();
+    driver.inner.clock.stands_at(driver.inner.clock.now() + 60 * SECOND);
+    driver.inner.limit(&queue(), &QueueLimits::none().rate(rate)).await.unwrap();
+    push(&driver, "b", 0, None).await;
+    push(&driver, "c", 0, None).await;
+    let received = driver.inner.receive(&request(9)).await.unwrap();
+    assert_eq!((texts(&received.deliveries), received.healed.dead), (vec!["b", "c"], 1));
+    push(&driver, "d", 0, None).await;
+    assert_eq!(texts(&driver.inner.receive(&request(9)).await.unwrap().deliveries), ["d"]);
+}
+
+/// Another key's messages come first, and are held back in a second look.
+#[tokio::test]
+async fn no_more_is_handed_out_than_was_asked_for_over_several_looks() {
+    let (_cluster, driver) = served();
+    for (text, keyed) in [("k1", true), ("k2", true), ("a", false), ("b", false)] {
+        push(&driver, text, 0, keyed.then(key)).await;
+    }
+    let received = driver.inner.receive(&request(2)).await.unwrap();
+    assert_eq!((texts(&received.deliveries), received.next), (vec!["k1", "a"], Next::Now));
+}
+
+/// The lease of a message whose record is damaged has ended: it is the damage that it dies of.
+#[tokio::test]
+async fn what_is_damaged_says_so_whatever_became_of_its_lease() {
+    let (_cluster, driver) = served();
+    push(&driver, "a", 0, None).await;
+    driver.inner.receive(&request(1)).await.unwrap();
+    let turn = Turn::new(&driver.inner, &queue());
+    let (from, to) = turn.keys.range(Set::Leased, 0, None);
+    let found = turn.look(vec![TxnOp::get(from, Some(GetOptions::new().with_range(to)))]).await.unwrap();
+    let put = TxnOp::put(found[0].kvs()[0].key(), "?", None);
+    driver.inner.txn(etcd_client::Txn::new().and_then([put])).await.unwrap();
+    driver.inner.clock.stands_at(driver.inner.clock.now() + 60 * SECOND);
+    assert!(driver.inner.receive(&request(1)).await.unwrap().deliveries.is_empty());
+    let dead = driver.inner.dead_list(&queue(), None, 9).await.unwrap().letters;
+    assert_eq!((dead.len(), dead[0].cause), (1, DeadCause::Damaged));
+    assert!(dead[0].reason.as_ref().unwrap().as_str().starts_with("damaged: "), "{:?}", dead[0].reason);
+}

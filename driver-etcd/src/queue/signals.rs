@@ -434,7 +434,7 @@ mod tests {
     async fn the_watch_ends_with_the_driver() {
         let (_cluster, driver) = served();
         let _watch = driver.inner.signals.listen(&queue()).await.unwrap();
-        let live = std::sync::Arc::downgrade(&driver.inner.signals.standing);
+        let live = Arc::downgrade(&driver.inner.signals.standing);
         driver.inner.signals.abort();
         drop(driver);
         let gone = async {

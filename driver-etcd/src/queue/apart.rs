@@ -70,9 +70,10 @@ mod tests {
             entry(5, leased, None, Some("other")),
             entry(6, waiting, None, None),
             entry(7, waiting, Some("a"), Some("k")),
+            entry(8, leased, Some("b"), None),
         ]);
         let numbers = transactions.iter().map(|some| some.iter().map(|entry| entry.number).collect::<Vec<_>>());
-        assert_eq!(numbers.collect::<Vec<_>>(), [vec![1, 4, 5, 6], vec![2, 3], vec![7]]);
+        assert_eq!(numbers.collect::<Vec<_>>(), [vec![1, 4, 5, 6, 8], vec![2, 3], vec![7]]);
         assert!(by_transactions(Vec::new()).is_empty());
     }
 }

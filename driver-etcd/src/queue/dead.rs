@@ -217,6 +217,24 @@ mod tests {
         }
     }
 
+    /// What is brought back is handed out with the payload that it has.
+    #[tokio::test]
+    async fn damaged_ones_among_others_are_brought_back_as_they_are() {
+        use tenure_core::driver::{DelayQueueExt as _, Lease, ReceiveRequest};
+        let (_cluster, driver) = served();
+        bury(&driver, 2).await;
+        let turn = Turn::new(&driver.inner, &queue());
+        let entry = turn.find(&MessageId::assigned(2)).await.unwrap().unwrap();
+        let cut = String::from_utf8(entry.record.encode()).unwrap().replace("size=0\n", "");
+        let puts = [TxnOp::put(entry.key, cut, None), TxnOp::put(turn.keys.body(2), "four", None)];
+        driver.inner.txn(Txn::new().and_then(puts)).await.unwrap();
+        let redriven = driver.inner.dead_redrive(&queue(), &DeadSelection::Oldest(9), Delay::ZERO).await.unwrap();
+        assert_eq!(redriven.moved, 2);
+        let request = ReceiveRequest::new(queue(), 9, Lease::new(std::time::Duration::from_secs(30)).unwrap());
+        let received = driver.receive(&request).await.unwrap().deliveries;
+        assert_eq!(received.iter().map(|delivery| delivery.payload.len()).collect::<Vec<_>>(), [0, 4]);
+    }
+
     #[tokio::test]
     async fn as_many_of_the_oldest_are_treated_as_was_said() {
         let (_cluster, driver) = served();

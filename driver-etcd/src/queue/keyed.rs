@@ -179,3 +179,124 @@ impl Turn<'_> {
         Ok(free)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tenure_core::driver::{
+        DelayQueueExt as _, Extended, Extension, Lease, NewMessage, Payload, RawDelivery, ReceiveRequest, Settle,
+        Settlement,
+    };
+    use tenure_core::queue::QueueName;
+
+    use super::*;
+    use crate::EtcdDriver;
+    use crate::scene::served;
+
+    fn queue() -> QueueName {
+        QueueName::new("jobs").unwrap()
+    }
+
+    fn key(text: impl AsRef<[u8]>) -> ConcurrencyKey {
+        ConcurrencyKey::new(text).unwrap()
+    }
+
+    async fn push(driver: &EtcdDriver, keys: &[&str]) {
+        let message = |text: &&str| NewMessage::new(Payload::new([]).unwrap()).with_key(Some(key(text)));
+        driver.inner.push(&queue(), &keys.iter().map(message).collect::<Vec<_>>()).await.unwrap();
+    }
+
+    async fn receive(driver: &EtcdDriver) -> Vec<RawDelivery> {
+        let request = ReceiveRequest::new(queue(), 9, Lease::new(Duration::from_secs(30)).unwrap());
+        driver.receive(&request).await.unwrap().deliveries
+    }
+
+    async fn ack(driver: &EtcdDriver, deliveries: &[RawDelivery]) {
+        let ack = |delivery: &RawDelivery| Settle::new(delivery.receipt, Settlement::Ack);
+        driver.settle(&queue(), &deliveries.iter().map(ack).collect::<Vec<_>>()).await.unwrap();
+    }
+
+    impl Turn<'_> {
+        async fn lead_to_one(&self, keys: impl IntoIterator<Item = Vec<u8>>) {
+            let puts: Vec<_> = keys.into_iter().map(|key| TxnOp::put(key, "number=1", None)).collect();
+            self.inner.txn(Txn::new().and_then(puts)).await.unwrap();
+        }
+
+        /// How many keys there are about what is held back.
+        async fn held(&self) -> i64 {
+            let (from, to) = self.keys.all_held();
+            let count = GetOptions::new().with_range(to).with_count_only();
+            self.look(vec![TxnOp::get(from, Some(count))]).await.unwrap()[0].count()
+        }
+    }
+
+    #[tokio::test]
+    async fn a_key_stays_in_flight_while_its_message_is_extended() {
+        let (_cluster, driver) = served();
+        push(&driver, &["k", "k"]).await;
+        let first = receive(&driver).await;
+        assert_eq!(first.len(), 1);
+        let extension = Extension::new(first[0].receipt, Lease::new(Duration::from_secs(90)).unwrap());
+        assert_eq!(driver.inner.extend(&queue(), &[extension]).await.unwrap(), [Extended::Extended]);
+        assert!(receive(&driver).await.is_empty());
+        push(&driver, &["k"]).await;
+        assert!(receive(&driver).await.is_empty());
+        ack(&driver, &first).await;
+        assert_eq!(receive(&driver).await.len(), 1);
+    }
+
+    /// A client ended between two requests, or a foreign hand has been there.
+    #[tokio::test]
+    async fn what_says_that_a_key_holds_back_a_message_that_is_gone_is_removed() {
+        let (_cluster, driver) = served();
+        push(&driver, &["k", "k"]).await;
+        let first = receive(&driver).await;
+        let turn = Turn::new(&driver.inner, &queue());
+        turn.lead_to_one([turn.keys.held_by(&key("k"), 1, 7), turn.keys.held_by(&key("k"), 2, 8)]).await;
+        assert_eq!(turn.held().await, 3);
+        ack(&driver, &first).await;
+        assert_eq!(turn.held().await, 0);
+        assert_eq!(receive(&driver).await.len(), 1);
+    }
+
+    /// Strays go, and a look begins where the last one ended.
+    #[tokio::test]
+    async fn a_look_at_what_is_held_back_goes_on_where_the_last_one_ended() {
+        let (_cluster, driver) = served();
+        push(&driver, &["a", "b", "b"]).await;
+        let received = receive(&driver).await;
+        assert_eq!(received.len(), 2);
+        push(&driver, &["a"]).await;
+        assert!(receive(&driver).await.is_empty());
+        let turn = Turn::new(&driver.inner, &queue());
+        let free = TxnOp::delete(turn.keys.in_flight(&key("a")), None);
+        driver.inner.txn(Txn::new().and_then([free])).await.unwrap();
+        turn.lead_to_one([[turn.keys.all_held().0, b"%/x".to_vec()].concat()]).await;
+        let looks = &driver.inner.held_looks;
+        looks.is_due(&turn.keys, turn.now);
+        looks.ended(&turn.keys, Some(turn.keys.behind_held_by(&key("a"))));
+        assert!(!turn.let_stranded_go(Look::Quick).await.unwrap(), "that is behind it");
+        assert_eq!(looks.began_behind(&turn.keys.all_held().0), None);
+        assert!(turn.let_stranded_go(Look::Quick).await.unwrap());
+        assert_eq!(turn.held().await, 1, "of the key that is in flight, and no stray");
+    }
+
+    #[tokio::test]
+    async fn one_look_reads_so_many_pages() {
+        let (_cluster, driver) = served();
+        let turn = Turn::new(&driver.inner, &queue());
+        let name = |at: usize| key(format!("k{at:04}"));
+        for some in (0..PAGES * BATCH + 20).collect::<Vec<_>>().chunks(BATCH / 2) {
+            let keys = |at: &usize| [turn.keys.held_by(&name(*at), 1, 7), turn.keys.in_flight(&name(*at))];
+            turn.lead_to_one(some.iter().flat_map(keys)).await;
+        }
+        let looks = &driver.inner.held_looks;
+        looks.is_due(&turn.keys, turn.now);
+        assert!(!turn.let_stranded_go(Look::Quick).await.unwrap());
+        let behind = turn.keys.behind_held_by(&name(PAGES * BATCH - 1));
+        assert_eq!(looks.began_behind(&turn.keys.all_held().0), Some(behind));
+        assert!(!turn.let_stranded_go(Look::Quick).await.unwrap());
+        assert_eq!(looks.began_behind(&turn.keys.all_held().0), None);
+    }
+}

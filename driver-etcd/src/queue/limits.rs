@@ -286,6 +286,9 @@ mod tests {
         assert_eq!(room_at(2, Some(NOW + 9_000_000), NOW + 1_000_000), (0, NOW + 1_000_000), "no token");
         assert_eq!(room_at(3, Some(NOW + 70), NOW + 1_000_000), (0, NOW + 1_000_000), "neither");
         assert_eq!(room_at(3, None, NOW), (0, NOW + 1), "it is not known when");
+        let full_at = NOW + 1_000_000;
+        let by_rate = Limiter { first_end: Some(NOW + 9_000_000), full_at, ..limiter(QueueLimits::none().rate(rate)) };
+        assert_eq!(by_rate.room_at(NOW), NOW + 1_000_000);
     }
 
     #[tokio::test]

@@ -343,6 +343,11 @@ mod tests {
             sleeper.alarm()
         };
         assert_eq!([MOST_EVENTS, MOST_EVENTS + 1].map(alarm), [None, Some(0)]);
+        let mut sleeper = waiting(1, Soonest::NEVER);
+        sleeper.asks(NOW);
+        sleeper.gap();
+        sleeper.answered(spot(true), None, NOW);
+        assert_eq!((sleeper.alarm(), sleeper.asks(NOW)), (Some(0), Some((spot(true), false))), "not instead of others");
     }
 
     #[test]
@@ -383,6 +388,8 @@ mod tests {
         let mut sleeper = waiting(1, soonest(NOW + 50, 2));
         sleeper.take_in(11, News::Sooner(soonest(NOW + 50, 1)), NOW);
         assert_eq!(sleeper.alarm(), Some(NOW + 50), "not fewer, since one more is due at that time");
+        sleeper.take_in(12, News::Sooner(soonest(NOW + 90, 5)), NOW);
+        assert_eq!((sleeper.soonest.due, sleeper.soonest.wanted), (NOW + 50, 2), "that is for later");
     }
 
     #[test]
@@ -419,6 +426,14 @@ mod tests {
         sleeper.gap();
         sleeper.answered(spot(true), None, NOW);
         assert_eq!(sleeper.alarm(), Some(0));
+    }
+
+    #[test]
+    fn without_an_answer_nothing_is_known() {
+        let mut sleeper = waiting(0, soonest(NOW + 50, 1));
+        sleeper.asks(NOW);
+        sleeper.answered(spot(true), None, NOW);
+        assert_eq!((sleeper.alarm(), sleeper.soonest), (None, Soonest::NEVER));
     }
 
     #[test]

@@ -360,8 +360,9 @@ mod tests {
         let step = driver.inner.purge(&queue(), 9, step.next).await.unwrap();
         assert_eq!((step.removed, step.next), (2, None));
         assert_eq!(driver.inner.stats(&queue()).await.unwrap().ready, 1);
-        let step = driver.inner.purge(&queue(), 9, None).await.unwrap();
-        assert_eq!((step.removed, step.next), (1, None));
+        turn.stored(Place::Waiting(turn.now - 1), 5).await;
+        let step = driver.inner.purge(&queue(), 2, None).await.unwrap();
+        assert_eq!((step.removed, step.next), (2, None), "there are no more");
     }
 
     #[tokio::test]
@@ -393,6 +394,25 @@ mod tests {
         let settle = Settle::new(first.receipt, Settlement::Dead { reason: None });
         driver.settle(&queue(), &[settle]).await.unwrap();
         assert_eq!(give(&parked).await, TurnGiven::NotParked, "it is dead");
+    }
+
+    #[tokio::test]
+    async fn a_message_without_its_payload_says_so_and_a_damaged_one_is_not_listed() {
+        let (_cluster, driver) = served();
+        let turn = Turn::new(&driver.inner, &queue());
+        for number in [1, 2, 3] {
+            turn.stored(Place::Waiting(turn.now), number).await;
+        }
+        turn.puts([turn.keys.body(2), turn.keys.body(3)]).await;
+        let [first, second] = [1, 2].map(MessageId::assigned);
+        let seen = driver.inner.get(&queue(), &first).await.unwrap().unwrap();
+        assert_eq!((seen.payload.len(), seen.reason.unwrap().as_str()), (0, "damaged: its payload is missing"));
+        assert_eq!(driver.inner.get(&queue(), &second).await.unwrap().unwrap().reason, None);
+        let entry = turn.find(&second).await.unwrap().unwrap();
+        let odd = [&entry.record.encode()[..], b"key=%\n"].concat();
+        driver.inner.txn(Txn::new().and_then([TxnOp::put(entry.key, odd, None)])).await.unwrap();
+        let listed = driver.inner.list_messages(&queue(), Listed::Waiting, None, 9).await.unwrap().messages;
+        assert_eq!(listed.iter().map(|message| &message.id).collect::<Vec<_>>(), [&MessageId::assigned(3)]);
     }
 
     #[tokio::test]

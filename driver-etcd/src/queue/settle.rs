@@ -193,7 +193,8 @@ mod tests {
 
     async fn push(driver: &EtcdDriver, names: &[&str]) {
         let named = |name: &&str| {
-            let id = NamedId::new(MessageId::named(*name).unwrap(), Delay::ZERO);
+            let window = Delay::new(Duration::from_secs(60)).unwrap();
+            let id = NamedId::new(MessageId::named(*name).unwrap(), window);
             NewMessage::new(Payload::new([]).unwrap()).with_id(Some(id))
         };
         driver.inner.push(&queue(), &names.iter().map(named).collect::<Vec<_>>()).await.unwrap();

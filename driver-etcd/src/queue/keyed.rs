@@ -299,4 +299,33 @@ mod tests {
         assert!(!turn.let_stranded_go(Look::Quick).await.unwrap());
         assert_eq!(looks.began_behind(&turn.keys.all_held().0), None);
     }
+
+    /// At once, and not when somebody asks for messages the next time.
+    #[tokio::test]
+    async fn what_a_key_holds_back_waits_again_when_its_message_is_replaced_or_put_away() {
+        use tenure_core::driver::{Delay, IfKnown, NamedId};
+        use tenure_core::queue::MessageId;
+        for is_replaced in [true, false] {
+            let (_cluster, driver) = served();
+            let named = |id: &str| {
+                let id = NamedId::new(MessageId::named(id).unwrap(), Delay::ZERO);
+                NewMessage::new(Payload::new([]).unwrap()).with_id(Some(id)).with_key(Some(key("k")))
+            };
+            driver.inner.push(&queue(), &["a", "b"].map(named)).await.unwrap();
+            assert_eq!(receive(&driver).await.len(), 1);
+            let turn = Turn::new(&driver.inner, &queue());
+            let find = async |id: &str| turn.find(&MessageId::named(id).unwrap()).await.unwrap().unwrap();
+            assert_eq!(find("b").await.place.set(), Set::Held);
+            driver.inner.clock.stands_at(turn.now + 60_000_000);
+            if is_replaced {
+                let other = named("a").with_key(None).with_if_known(IfKnown::Replace);
+                driver.inner.push(&queue(), &[other]).await.unwrap();
+            } else {
+                let (entry, mut gathered) = (find("a").await, super::super::receive::Gathered::default());
+                turn.put_away(&entry, None, &mut gathered).await.unwrap();
+                assert_eq!(gathered.healed.orphans, 1);
+            }
+            assert_eq!(find("b").await.place.set(), Set::Waiting, "{is_replaced}");
+        }
+    }
 }

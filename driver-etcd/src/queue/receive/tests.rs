@@ -348,3 +348,26 @@ async fn what_is_damaged_says_so_whatever_became_of_its_lease() {
     assert_eq!((dead.len(), dead[0].cause), (1, DeadCause::Damaged));
     assert!(dead[0].reason.as_ref().unwrap().as_str().starts_with("damaged: "), "{:?}", dead[0].reason);
 }
+
+#[tokio::test]
+async fn what_a_key_held_back_comes_with_the_receive_that_buries_what_was_before_it() {
+    let (_cluster, driver) = served();
+    let once = message("a").with_key(Some(key())).with_attempts(Attempts::new(1).unwrap());
+    driver.inner.push(&queue(), &[once]).await.unwrap();
+    push(&driver, "b", 0, Some(key())).await;
+    assert_eq!(texts(&driver.inner.receive(&request(9)).await.unwrap().deliveries), ["a"]);
+    driver.inner.clock.stands_at(driver.inner.clock.now() + 60 * SECOND);
+    let received = driver.inner.receive(&request(9)).await.unwrap();
+    assert_eq!((texts(&received.deliveries), received.healed.dead), (vec!["b"], 1));
+}
+
+#[tokio::test]
+async fn the_first_of_what_becomes_due_and_of_the_leases_that_end_is_told() {
+    let (_cluster, driver) = served();
+    push(&driver, "a", 0, None).await;
+    let short = ReceiveRequest::new(queue(), 1, Lease::new(std::time::Duration::from_secs(1)).unwrap());
+    assert_eq!(driver.inner.receive(&short).await.unwrap().deliveries.len(), 1);
+    push(&driver, "b", 3, None).await;
+    let next = driver.inner.receive(&request(1)).await.unwrap().next;
+    assert!(matches!(next, Next::In(span) if span.as_millis() <= 2_000), "{next:?}");
+}

@@ -282,6 +282,16 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_push_carries_so_many_bytes_and_not_one_more() {
+        let (_cluster, driver) = served();
+        let of = |len: usize| NewMessage::new(Payload::new(vec![7; len]).unwrap());
+        let most = vec![of(REQUEST_BYTES / 6); 6];
+        assert_eq!(driver.inner.push(&queue(), &most).await.unwrap().len(), 6);
+        let error = driver.inner.push(&queue(), &[most, vec![of(1)]].concat()).await.unwrap_err();
+        assert_eq!(error.kind(), tenure_core::ErrorKind::InvalidArgument);
+    }
+
+    #[tokio::test]
     async fn an_id_is_known_until_its_window_has_passed_though_nobody_has_forgotten_it() {
         let (_cluster, driver) = served();
         let window = Delay::new(Duration::from_secs(10)).unwrap();

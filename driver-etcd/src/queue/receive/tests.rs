@@ -369,5 +369,6 @@ async fn the_first_of_what_becomes_due_and_of_the_leases_that_end_is_told() {
     assert_eq!(driver.inner.receive(&short).await.unwrap().deliveries.len(), 1);
     push(&driver, "b", 3, None).await;
     let next = driver.inner.receive(&request(1)).await.unwrap().next;
-    assert!(matches!(next, Next::In(span) if span.as_millis() <= 2_000), "{next:?}");
+    let soon = matches!(next, Next::In(span) if span.as_millis() <= 2_000);
+    assert!(soon || next == Next::Now, "{next:?}"); // now, where the machine is slow
 }

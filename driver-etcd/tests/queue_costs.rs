@@ -1,4 +1,4 @@
-//! How many requests each operation on a queue takes: as the operations themselves say, and not one more.
+//! How many requests each operation on a queue sends to etcd.
 
 mod common;
 
@@ -7,9 +7,10 @@ use std::time::Duration;
 use common::*;
 use tenure_core::driver::{
     DeadSelection, Delay, DelayQueue as _, DelayQueueExt as _, Due, Extended, Extension, IfKnown, Lease, Listed,
-    NamedId, NewMessage, Settle, Settled, Settlement,
+    LockTurn, NamedId, NewMessage, Pushed, Settle, Settled, Settlement,
 };
 use tenure_core::queue::{ConcurrencyKey, MessageId, QueueLimits, Rate};
+use tenure_core::{FencingToken, OwnerToken};
 use tenure_etcd::EtcdDriver;
 use tenure_testkit::EtcdCluster;
 
@@ -63,7 +64,7 @@ macro_rules! costs {
 }
 
 #[tokio::test]
-async fn a_delivery_is_a_push_and_a_receive_of_two_requests_and_a_settlement() {
+async fn what_a_delivery_costs() {
     let cluster = server();
     let (driver, other) = (client(&cluster).await, client(&cluster).await);
     warm(&driver).await; // the other one may have raised the base
@@ -85,13 +86,13 @@ async fn a_delivery_is_a_push_and_a_receive_of_two_requests_and_a_settlement() {
     costs!(cluster, ack(&driver, &received.deliveries), 1);
     costs!(cluster, ack(&driver, &received.deliveries), 2);
     costs!(cluster, receive(&driver, 1, LEASE), 2);
-    // That is a look more than where a lease that it gave out ends soon.
+    // Where a lease that it gives out ends soon, it need not look when the next message is due.
     driver.push(&queue, &[message(b"a")]).await.unwrap();
     costs!(cluster, receive(&driver, 1, SECOND), 2);
 }
 
 #[tokio::test]
-async fn ids_keys_limits_and_the_end_of_messages_cost_requests_of_their_own() {
+async fn what_ids_keys_limits_and_dead_letters_cost() {
     let cluster = server();
     let driver = client(&cluster).await;
     let queue = queue();
@@ -131,10 +132,19 @@ async fn ids_keys_limits_and_the_end_of_messages_cost_requests_of_their_own() {
 }
 
 #[tokio::test]
-async fn what_operators_do_costs_as_many_requests_as_it_says() {
+async fn what_operators_do_costs() {
     let cluster = server();
     let driver = client(&cluster).await;
     let queue = queue();
+    let parked = message(b"a").with_due(Due::Parked { at_most: Delay::new(LEASE).unwrap() });
+    let pushed = driver.push(&queue, &[parked]).await.unwrap();
+    let Pushed::Stored(parked) = &pushed[0] else { panic!("{pushed:?}") };
+    let turn = LockTurn::new(name("lock"), OwnerToken::random(), FencingToken::new(7).unwrap());
+    costs!(cluster, driver.give_turn(&queue, parked, &turn), 3).unwrap();
+    driver.pause(&queue).await.unwrap();
+    costs!(cluster, driver.give_turn(&queue, parked, &turn), 3).unwrap();
+    driver.resume(&queue).await.unwrap();
+    costs!(cluster, driver.cancel(&queue, parked), 3).unwrap();
     driver.push(&queue, &[named("a"), named("b"), later(), later()]).await.unwrap();
     costs!(cluster, driver.get(&queue, &id("a")), 4).unwrap();
     costs!(cluster, driver.list(&queue, Listed::Waiting, None, 9), 2).unwrap();
@@ -151,9 +161,8 @@ async fn what_operators_do_costs_as_many_requests_as_it_says() {
     costs!(cluster, driver.list_queues(None, 9), 3).unwrap();
 }
 
-/// Of several of one message the first goes first.
 #[tokio::test]
-async fn what_is_done_to_several_messages_at_once_costs_as_much_as_for_one() {
+async fn settlements_of_one_message_are_sent_one_after_the_other_and_those_of_several_together() {
     let cluster = server();
     let driver = client(&cluster).await;
     let queue = queue();

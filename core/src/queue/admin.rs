@@ -178,7 +178,8 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) when the driver has no delay queues; whatever the driver reports.
+    /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) when the driver has no delay queues; whatever the driver
+    /// reports.
     ///
     /// # Cancel safety
     ///

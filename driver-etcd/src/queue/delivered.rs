@@ -110,6 +110,8 @@ mod tests {
         assert_eq!([known(1), known(2), known(3)], [Some(1), Some(2), None]);
         delivered.forget(&key(1));
         assert_eq!([known(1), known(2)], [None, Some(2)]);
+        delivered.remember(key(3), entry(3, 90), 60);
+        assert_eq!([known(2), known(3)], [Some(2), Some(3)], "its lease has ended, and there is room");
     }
 
     #[test]

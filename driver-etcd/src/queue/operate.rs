@@ -57,8 +57,7 @@ impl Inner {
         Err(moving())
     }
 
-    /// Two requests, three for a message with a caller's id; one more if the queue is paused. Starts over when the message
-    /// moves.
+    /// Three requests, four for a message with a caller's id. Starts over when the message moves.
     pub(super) async fn give_turn(&self, queue: &QueueName, id: &MessageId, given: &LockTurn) -> Result<TurnGiven> {
         for _ in 0..MOST_STARTS {
             let turn = Turn::new(self, queue);

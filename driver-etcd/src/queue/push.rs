@@ -74,7 +74,7 @@ fn may_replace(message: &NewMessage, state: MessageState) -> bool {
 }
 
 impl Inner {
-    /// One request; three if a message has a caller's id that is known.
+    /// One request; one before it where there are callers' ids, and two more to find the messages of those that are known.
     pub(super) async fn push(&self, queue: &QueueName, messages: &[NewMessage]) -> Result<Vec<Pushed>> {
         let bytes: usize = messages.iter().map(NewMessage::bytes).sum();
         if bytes > REQUEST_BYTES {

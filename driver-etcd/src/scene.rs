@@ -15,6 +15,11 @@ pub(crate) fn unserved() -> EtcdDriver {
     EtcdDriver::new("etcd://127.0.0.1:1".parse().unwrap())
 }
 
+/// The requests that a server of this kind has been sent.
+pub(crate) fn requests(cluster: &EtcdCluster) -> u64 {
+    cluster.metric(0, "grpc_server_started_total{").unwrap() as u64
+}
+
 impl Inner {
     /// Whether there is such a lease.
     pub(crate) async fn lives(&self, lease: i64) -> bool {

@@ -164,7 +164,7 @@ mod tests {
     use super::super::record::Record;
     use super::*;
     use crate::EtcdDriver;
-    use crate::scene::served;
+    use crate::scene::{requests, served};
 
     fn queue() -> QueueName {
         QueueName::new("jobs").unwrap()
@@ -221,13 +221,19 @@ mod tests {
     #[tokio::test]
     async fn damaged_ones_among_others_are_brought_back_as_they_are() {
         use tenure_core::driver::{DelayQueueExt as _, Lease, ReceiveRequest};
-        let (_cluster, driver) = served();
-        bury(&driver, 2).await;
+        let (cluster, driver) = served();
+        bury(&driver, 3).await;
         let turn = Turn::new(&driver.inner, &queue());
         let entry = turn.find(&MessageId::assigned(2)).await.unwrap().unwrap();
         let cut = String::from_utf8(entry.record.encode()).unwrap().replace("size=0\n", "");
         let puts = [TxnOp::put(entry.key, cut, None), TxnOp::put(turn.keys.body(2), "four", None)];
         driver.inner.txn(Txn::new().and_then(puts)).await.unwrap();
+        let third = turn.find(&MessageId::assigned(3)).await.unwrap().unwrap();
+        driver.inner.txn(Txn::new().and_then([TxnOp::put(third.key, "?", None)])).await.unwrap();
+        let before = requests(&cluster);
+        let which = DeadSelection::Ids(vec![MessageId::assigned(3)]);
+        assert_eq!(driver.inner.dead_purge(&queue(), &which).await.unwrap().removed, 1);
+        assert_eq!(requests(&cluster), before + 3, "two find it; nobody needs its payload");
         let redriven = driver.inner.dead_redrive(&queue(), &DeadSelection::Oldest(9), Delay::ZERO).await.unwrap();
         assert_eq!(redriven.moved, 2);
         let request = ReceiveRequest::new(queue(), 9, Lease::new(std::time::Duration::from_secs(30)).unwrap());

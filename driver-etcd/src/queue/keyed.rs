@@ -192,7 +192,7 @@ mod tests {
 
     use super::*;
     use crate::EtcdDriver;
-    use crate::scene::served;
+    use crate::scene::{requests, served};
 
     fn queue() -> QueueName {
         QueueName::new("jobs").unwrap()
@@ -284,8 +284,12 @@ mod tests {
 
     #[tokio::test]
     async fn one_look_reads_so_many_pages() {
-        let (_cluster, driver) = served();
+        let (cluster, driver) = served();
         let turn = Turn::new(&driver.inner, &queue());
+        assert!(!turn.let_stranded_go(Look::Thorough).await.unwrap());
+        let before = requests(&cluster);
+        assert!(!turn.let_stranded_go(Look::Thorough).await.unwrap());
+        assert_eq!(requests(&cluster), before + 1, "there is none");
         let name = |at: usize| key(format!("k{at:04}"));
         for some in (0..PAGES * BATCH + 20).collect::<Vec<_>>().chunks(BATCH / 2) {
             let keys = |at: &usize| [turn.keys.held_by(&name(*at), 1, 7), turn.keys.in_flight(&name(*at))];

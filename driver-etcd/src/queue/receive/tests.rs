@@ -6,7 +6,7 @@ use tenure_testkit::EtcdCluster;
 
 use super::*;
 use crate::EtcdDriver;
-use crate::scene::{served, unserved};
+use crate::scene::{requests, served, unserved};
 
 const SECOND: Micros = 1_000_000;
 
@@ -371,4 +371,21 @@ async fn the_first_of_what_becomes_due_and_of_the_leases_that_end_is_told() {
     let next = driver.inner.receive(&request(1)).await.unwrap().next;
     let soon = matches!(next, Next::In(span) if span.as_millis() <= 2_000);
     assert!(soon || next == Next::Now, "{next:?}"); // now, where the machine is slow
+}
+
+#[tokio::test]
+async fn what_keys_hold_back_is_not_looked_at_while_there_is_more_to_look_at() {
+    let (cluster, driver) = served();
+    push(&driver, "k1", 0, Some(key())).await;
+    push(&driver, "k2", 0, Some(key())).await;
+    assert_eq!(texts(&driver.inner.receive(&request(9)).await.unwrap().deliveries), ["k1"]);
+    let turn = Turn::new(&driver.inner, &queue());
+    driver.inner.held_looks.is_due(&turn.keys, turn.now);
+    let odd = [turn.keys.range(Set::Waiting, 5, None).0, b"odd".to_vec()].concat();
+    driver.inner.txn(etcd_client::Txn::new().and_then([TxnOp::put(odd, "", None)])).await.unwrap();
+    let due = turn.due(9, None).await.unwrap().unwrap();
+    assert!(due.entries.is_empty() && due.more && due.held);
+    let before = requests(&cluster);
+    assert!(!turn.found_stranded(&due).await.unwrap());
+    assert_eq!(requests(&cluster), before);
 }

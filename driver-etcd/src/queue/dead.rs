@@ -162,13 +162,10 @@ mod tests {
     use tenure_core::queue::MessageId;
 
     use super::super::record::Record;
+    use super::super::scene::queue;
     use super::*;
     use crate::EtcdDriver;
     use crate::scene::{requests, served};
-
-    fn queue() -> QueueName {
-        QueueName::new("jobs").unwrap()
-    }
 
     /// So many dead letters; two each died at one time.
     async fn bury(driver: &EtcdDriver, count: u64) {
@@ -227,9 +224,9 @@ mod tests {
         let entry = turn.find(&MessageId::assigned(2)).await.unwrap().unwrap();
         let cut = String::from_utf8(entry.record.encode()).unwrap().replace("size=0\n", "");
         let puts = [TxnOp::put(entry.key, cut, None), TxnOp::put(turn.keys.body(2), "four", None)];
-        driver.inner.txn(Txn::new().and_then(puts)).await.unwrap();
+        turn.write(puts).await;
         let third = turn.find(&MessageId::assigned(3)).await.unwrap().unwrap();
-        driver.inner.txn(Txn::new().and_then([TxnOp::put(third.key, "?", None)])).await.unwrap();
+        turn.write([TxnOp::put(third.key, "?", None)]).await;
         let before = requests(&cluster);
         let which = DeadSelection::Ids(vec![MessageId::assigned(3)]);
         assert_eq!(driver.inner.dead_purge(&queue(), &which).await.unwrap().removed, 1);

@@ -184,19 +184,14 @@ impl Turn<'_> {
 mod tests {
     use std::time::Duration;
 
+    use super::super::scene::queue;
+    use super::*;
+    use crate::EtcdDriver;
+    use crate::scene::{requests, served};
     use tenure_core::driver::{
         DelayQueueExt as _, Extended, Extension, Lease, NewMessage, Payload, RawDelivery, ReceiveRequest, Settle,
         Settlement,
     };
-    use tenure_core::queue::QueueName;
-
-    use super::*;
-    use crate::EtcdDriver;
-    use crate::scene::{requests, served};
-
-    fn queue() -> QueueName {
-        QueueName::new("jobs").unwrap()
-    }
 
     fn key(text: impl AsRef<[u8]>) -> ConcurrencyKey {
         ConcurrencyKey::new(text).unwrap()
@@ -271,7 +266,7 @@ mod tests {
         assert!(receive(&driver).await.is_empty());
         let turn = Turn::new(&driver.inner, &queue());
         let free = TxnOp::delete(turn.keys.in_flight(&key("a")), None);
-        driver.inner.txn(Txn::new().and_then([free])).await.unwrap();
+        turn.write([free]).await;
         turn.lead_to_one([[turn.keys.all_held().0, b"%/x".to_vec()].concat()]).await;
         let looks = &driver.inner.held_looks;
         looks.is_due(&turn.keys, turn.now);

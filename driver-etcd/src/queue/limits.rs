@@ -308,7 +308,7 @@ mod tests {
         ] {
             driver.inner.limit(&queue, &rate).await.unwrap();
             driver.inner.receive(&request).await.unwrap();
-            driver.inner.txn(Txn::new().and_then([TxnOp::put(key, value, None)])).await.unwrap();
+            turn.write([TxnOp::put(key, value, None)]).await;
             let error = driver.inner.receive(&request).await.unwrap_err();
             let text = error.to_string();
             assert!(error.kind() == ErrorKind::Damaged && text.contains(shown) && !text.contains(not), "{text}");
@@ -336,8 +336,8 @@ mod tests {
         ] {
             driver.inner.limit(&queue, &limits).await.unwrap();
             let before = TxnOp::put(turn.keys.wake.as_slice(), "?", None);
-            driver.inner.txn(Txn::new().and_then([before])).await.unwrap();
-            driver.inner.txn(Txn::new().and_then([turn.signal_settled(due, 2)])).await.unwrap();
+            turn.write([before]).await;
+            turn.write([turn.signal_settled(due, 2)]).await;
             let answers = turn.look(vec![TxnOp::get(turn.keys.wake.as_slice(), None)]).await.unwrap();
             assert_eq!(answers[0].kvs()[0].value(), told.as_bytes(), "{limits:?}, {due:?}");
         }

@@ -45,6 +45,8 @@ mod push;
 mod receive;
 mod record;
 mod repair;
+#[cfg(test)]
+mod scene;
 mod settle;
 mod signals;
 mod stand;

@@ -244,14 +244,9 @@ mod tests {
 
     use tenure_core::driver::{Lease, Listed, NewMessage, ReceiveRequest};
 
+    use super::super::scene::{SECOND, queue};
     use super::*;
     use crate::scene::served;
-
-    const SECOND: u64 = 1_000_000;
-
-    fn queue() -> QueueName {
-        QueueName::new("jobs").unwrap()
-    }
 
     impl Turn<'_> {
         async fn puts(&self, keys: impl IntoIterator<Item = Vec<u8>>) {
@@ -413,7 +408,7 @@ mod tests {
         assert_eq!(driver.inner.get(&queue(), &second).await.unwrap().unwrap().reason, None);
         let entry = turn.find(&second).await.unwrap().unwrap();
         let odd = [&entry.record.encode()[..], b"key=%\n"].concat();
-        driver.inner.txn(Txn::new().and_then([TxnOp::put(entry.key, odd, None)])).await.unwrap();
+        turn.write([TxnOp::put(entry.key, odd, None)]).await;
         let listed = driver.inner.list_messages(&queue(), Listed::Waiting, None, 9).await.unwrap().messages;
         assert_eq!(listed.iter().map(|message| &message.id).collect::<Vec<_>>(), [&MessageId::assigned(3)]);
     }
@@ -441,7 +436,7 @@ mod tests {
         for key in [turn.keys.pointer(7), turn.keys.paused(), turn.keys.limits()] {
             turn.puts([key.clone(), listed[0].clone(), listed[1].clone()]).await;
             assert!(turn.is_listed().await.unwrap());
-            driver.inner.txn(Txn::new().and_then([TxnOp::delete(key, None)])).await.unwrap();
+            turn.write([TxnOp::delete(key, None)]).await;
             let there = async || {
                 let gets = listed.iter().map(|key| TxnOp::get(key.as_slice(), None)).collect();
                 turn.look(gets).await.unwrap().iter().map(GetResponse::count).sum::<i64>()

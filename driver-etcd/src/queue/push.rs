@@ -222,15 +222,12 @@ mod tests {
         Delay, DelayQueueExt as _, Lease, NamedId, Payload, ReceiveRequest, Settle, Settled, Settlement,
     };
 
+    use super::super::scene::queue;
     use super::*;
     use crate::EtcdDriver;
     use crate::scene::served;
 
     const HOUR: Micros = 3_600_000_000;
-
-    fn queue() -> QueueName {
-        QueueName::new("jobs").unwrap()
-    }
 
     fn message() -> NewMessage {
         NewMessage::new(Payload::new([]).unwrap())

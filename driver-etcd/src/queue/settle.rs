@@ -179,17 +179,13 @@ impl Turn<'_> {
 mod tests {
     use std::time::Duration;
 
-    use etcd_client::Txn;
     use tenure_core::driver::{DelayQueueExt as _, Lease, NamedId, NewMessage, Payload, ReceiveRequest};
     use tenure_core::queue::MessageId;
 
+    use super::super::scene::queue;
     use super::*;
     use crate::EtcdDriver;
     use crate::scene::served;
-
-    fn queue() -> QueueName {
-        QueueName::new("jobs").unwrap()
-    }
 
     async fn push(driver: &EtcdDriver, names: &[&str]) {
         let named = |name: &&str| {
@@ -229,7 +225,7 @@ mod tests {
         let find = async |name| turn.find(&MessageId::named(name).unwrap()).await.unwrap().unwrap();
         let (first, second) = (find("a").await, find("b").await);
         let put = TxnOp::put(second.key, first.record.encode(), None);
-        driver.inner.txn(Txn::new().and_then([put])).await.unwrap();
+        turn.write([put]).await;
         let received = receive(&driver, 2).await;
         let acks: Vec<_> = received.iter().map(|receipt| Settle::new(*receipt, Settlement::Ack)).collect();
         assert_eq!(driver.settle(&queue(), &acks).await.unwrap(), [Settled::Done; 2]);

@@ -281,13 +281,10 @@ mod tests {
     use futures_util::FutureExt as _;
 
     use super::super::line::{Place, Soonest};
+    use super::super::scene::queue;
     use super::*;
     use crate::EtcdDriver;
     use crate::scene::{served, unserved};
-
-    fn queue() -> QueueName {
-        QueueName::new("jobs").unwrap()
-    }
 
     /// Somebody listens, without a server.
     fn listens(driver: &EtcdDriver, queue: &QueueName) -> Watch {

@@ -157,16 +157,9 @@ fn stands(place: Place, due: Option<Micros>, revision: i64) -> Stands {
 
 #[cfg(test)]
 mod tests {
-    use tenure_core::queue::QueueName;
-
+    use super::super::scene::{SECOND, queue};
     use super::*;
     use crate::scene::served;
-
-    const SECOND: Micros = 1_000_000;
-
-    fn queue() -> QueueName {
-        QueueName::new("jobs").unwrap()
-    }
 
     impl Turn<'_> {
         fn spot(&self, at: Micros) -> Vec<u8> {
@@ -228,7 +221,7 @@ mod tests {
                 turn.tells("0 9").await;
             }
             let leave = turn.leave_line(&seen, part, left).unwrap();
-            driver.inner.txn(Txn::new().and_then([leave])).await.unwrap();
+            turn.write([leave]).await;
             let stay: Vec<_> = stay.iter().map(|place| turn.spot(*place)).collect();
             assert_eq!((turn.all().await, turn.told().await.as_deref()), (stay, told));
         }
@@ -257,7 +250,7 @@ mod tests {
         turn.came(turn.now - 5).await;
         let due = turn.now + 60 * SECOND;
         let put = TxnOp::put(turn.keys.place(super::super::keys::Place::Waiting(due), 1), "", None);
-        driver.inner.txn(Txn::new().and_then([put])).await.unwrap();
+        turn.write([put]).await;
         for (key, next, stays) in [
             (Some(turn.spot(turn.now - 5)), Ahead::Known(Some(turn.now + 9)), true),
             (Some(turn.spot(turn.now - 5)), Ahead::Known(None), true),
@@ -283,7 +276,7 @@ mod tests {
             }
             if !stays {
                 let gone = TxnOp::delete(stands.place.key, None);
-                driver.inner.txn(Txn::new().and_then([gone])).await.unwrap();
+                turn.write([gone]).await;
             }
         }
     }
@@ -315,10 +308,10 @@ mod tests {
             (turn.now + 5, signal, turn.now + 5),
         ] {
             let key = turn.keys.place(super::super::keys::Place::Waiting(due), 1);
-            driver.inner.txn(Txn::new().and_then([TxnOp::put(key.as_slice(), "", None)])).await.unwrap();
+            turn.write([TxnOp::put(key.as_slice(), "", None)]).await;
             let (stands, told) = turn.stand(&mut Part::default(), signal, room).await.unwrap();
             assert_eq!((told, stands.soonest), (Some(next), Soonest { due: next, wanted: 1 }), "{due}");
-            driver.inner.txn(Txn::new().and_then([TxnOp::delete(key, None)])).await.unwrap();
+            turn.write([TxnOp::delete(key, None)]).await;
         }
         let (stands, told) = turn.stand(&mut Part::default(), signal, room).await.unwrap();
         assert_eq!((told, stands.soonest), (None, Soonest::NEVER));

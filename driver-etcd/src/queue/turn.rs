@@ -269,14 +269,9 @@ fn step_answer(answer: TxnOpResponse) -> Result<(Option<Vec<GetResponse>>, bool)
 mod tests {
     use tenure_core::driver::NewMessage;
 
+    use super::super::scene::{SECOND, queue};
     use super::*;
     use crate::scene::{served, unserved};
-
-    const SECOND: Micros = 1_000_000;
-
-    fn queue() -> QueueName {
-        QueueName::new("jobs").unwrap()
-    }
 
     fn named(id: &str) -> NewMessage {
         let id = NamedId::new(MessageId::named(id).unwrap(), Delay::ZERO);
@@ -320,7 +315,7 @@ mod tests {
         let at = turn.entries(&[(a, None)]).await.unwrap()[&a].place;
         let gone = TxnOp::delete(turn.keys.place(at, c), None);
         let without = TxnOp::delete(turn.keys.pointer(d), None);
-        driver.inner.txn(Txn::new().and_then([gone, without])).await.unwrap();
+        turn.write([gone, without]).await;
         let (elsewhere, unknown) = (Place::Leased(at.at()), 17);
         for wanted in [
             &[(a, None), (b, Some(at)), (c, None), (d, Some(at)), (unknown, None)][..],
@@ -360,13 +355,13 @@ mod tests {
         let pushed = driver.inner.push(&queue(), &[plain]).await.unwrap();
         let tenure_core::driver::Pushed::Stored(plain) = &pushed[0] else { panic!("{pushed:?}") };
         let all = [value(b"?"), leads(b"c", second.number), leads(b"d", plain.as_number().unwrap())];
-        driver.inner.txn(Txn::new().and_then(all)).await.unwrap();
+        turn.write(all).await;
         assert!(find("d").await.is_none(), "it has no name, and is whole");
         let damaged = find(a).await.unwrap();
         assert!(damaged.is_damaged() && damaged.record.id(first.number) == MessageId::named(a).unwrap());
         assert!(find(c).await.is_none(), "that is another one's name");
         let odd = [&second.record.encode()[..], b"key=%\n"].concat();
-        driver.inner.txn(Txn::new().and_then([TxnOp::put(second.key.as_slice(), odd, None)])).await.unwrap();
+        turn.write([TxnOp::put(second.key.as_slice(), odd, None)]).await;
         assert!(find(b).await.unwrap().is_damaged() && find(c).await.is_none(), "its name can be read");
         let by_number = turn.find(&MessageId::assigned(first.number)).await.unwrap().unwrap();
         assert_eq!(by_number.record.id(first.number), MessageId::assigned(first.number), "its name is lost");
@@ -380,7 +375,7 @@ mod tests {
         for (number, room) in [(1, 3), (2, 2), (3, 1), (4, 0), (5, 0)] {
             assert_eq!(turn.room_for_dead().await.unwrap(), room);
             let put = TxnOp::put(turn.keys.place(Place::Dead(5), number), "", None);
-            driver.inner.txn(Txn::new().and_then([put])).await.unwrap();
+            turn.write([put]).await;
         }
     }
 
@@ -393,8 +388,7 @@ mod tests {
         driver.inner.push(&queue(), &["a", "b"].map(named)).await.unwrap();
         let first = driver.receive(&request).await.unwrap().deliveries;
         let all = GetOptions::new().with_all_keys();
-        let answer = driver.inner.txn(Txn::new().and_then([TxnOp::get("", Some(all))])).await.unwrap();
-        let found = reads(&answer);
+        let found = Turn::new(&driver.inner, &queue()).look(vec![TxnOp::get("", Some(all))]).await.unwrap();
         let base = found[0].kvs().iter().find(|found| found.key().ends_with(b"/%/fences")).unwrap();
         other.inner.txn(Txn::new().and_then([TxnOp::put(base.key(), base.value(), None)])).await.unwrap();
         let second = driver.receive(&request).await.unwrap().deliveries;

@@ -1,18 +1,13 @@
 //! Which messages a receive takes, and which of them it leaves, where several are at it.
 
 use tenure_core::driver::{Attempts, Delay, DelayQueueExt as _, NewMessage};
-use tenure_core::queue::{QueueLimits, QueueName};
+use tenure_core::queue::QueueLimits;
 use tenure_testkit::EtcdCluster;
 
+use super::super::scene::{SECOND, queue};
 use super::*;
 use crate::EtcdDriver;
 use crate::scene::{requests, served, unserved};
-
-const SECOND: Micros = 1_000_000;
-
-fn queue() -> QueueName {
-    QueueName::new("jobs").unwrap()
-}
 
 fn message(text: &str) -> NewMessage {
     NewMessage::new(Payload::new(text.as_bytes()).unwrap())
@@ -273,7 +268,7 @@ async fn a_foreign_key_among_messages_goes_and_they_do_not() {
     push(&driver, "b", 0, None).await;
     let turn = Turn::new(&driver.inner, &queue());
     let odd = [turn.keys.range(Set::Waiting, 5, None).0, b"odd".to_vec()].concat();
-    driver.inner.txn(etcd_client::Txn::new().and_then([TxnOp::put(odd.as_slice(), "", None)])).await.unwrap();
+    turn.write([TxnOp::put(odd.as_slice(), "", None)]).await;
     let due = turn.due(9, None).await.unwrap().unwrap();
     assert!(due.entries.len() == 2 && due.more, "somebody has to look once more");
     let count = turn.look(vec![TxnOp::get(odd, None)]).await.unwrap()[0].count();
@@ -341,7 +336,7 @@ async fn what_is_damaged_says_so_whatever_became_of_its_lease() {
     let (from, to) = turn.keys.range(Set::Leased, 0, None);
     let found = turn.look(vec![TxnOp::get(from, Some(GetOptions::new().with_range(to)))]).await.unwrap();
     let put = TxnOp::put(found[0].kvs()[0].key(), "?", None);
-    driver.inner.txn(etcd_client::Txn::new().and_then([put])).await.unwrap();
+    turn.write([put]).await;
     driver.inner.clock.stands_at(driver.inner.clock.now() + 60 * SECOND);
     assert!(driver.inner.receive(&request(1)).await.unwrap().deliveries.is_empty());
     let dead = driver.inner.dead_list(&queue(), None, 9).await.unwrap().letters;
@@ -382,7 +377,7 @@ async fn what_keys_hold_back_is_not_looked_at_while_there_is_more_to_look_at() {
     let turn = Turn::new(&driver.inner, &queue());
     driver.inner.held_looks.is_due(&turn.keys, turn.now);
     let odd = [turn.keys.range(Set::Waiting, 5, None).0, b"odd".to_vec()].concat();
-    driver.inner.txn(etcd_client::Txn::new().and_then([TxnOp::put(odd, "", None)])).await.unwrap();
+    turn.write([TxnOp::put(odd, "", None)]).await;
     let due = turn.due(9, None).await.unwrap().unwrap();
     assert!(due.entries.is_empty() && due.more && due.held);
     let before = requests(&cluster);

@@ -5,9 +5,6 @@ use std::process::Command;
 use crate::command::{self, cargo};
 use crate::others;
 
-/// By how much real waits are stretched in the gate, whose runs leave a machine busy; `TENURE_SLACK` says otherwise.
-pub(crate) const SLACK: &str = "2";
-
 /// `cargo build` or `run` of one, with every backend that can be built here: etcd's client library needs `protoc`.
 pub(crate) fn cargo_of(verb: &str, program: &str) -> Command {
     let mut command = cargo(&[verb, "--quiet", "--package", "tenure-backends", "--bin", program]);

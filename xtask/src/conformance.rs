@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
 
+use crate::again::{Later, Look};
 use crate::command::{self, Failure, Outcome};
 use crate::setup::Install;
 use crate::{backends, beside, others, steps};
@@ -31,42 +32,34 @@ pub(crate) fn run(args: &[String]) -> Outcome {
 }
 
 /// The suite on every backend, with a report for each; one that cannot run here is a failure. Those on servers of other
-/// versions are left out where there are none of these, by name.
-pub(crate) fn run_all(program: &Path, reports: &Path) -> Outcome {
+/// versions are left out where there are none of these, by name. The cases that fail are done again later.
+pub(crate) fn run_all<'a>(program: &'a Path, reports: PathBuf, later: &Later<'a>) -> Outcome {
     let failed = |error| Failure(format!("cannot make {}: {error}", reports.display()));
-    std::fs::create_dir_all(reports).map_err(failed)?;
+    std::fs::create_dir_all(&reports).map_err(failed)?;
     let page = |page| command::output(suite_of(program).args(["--page", page]));
     let (ids, left_out) = (page("backends")?, page("left-out")?);
     let started = Instant::now();
     let (heavy, light) = kinds(ids.lines());
     let lanes: Vec<(&[&str], usize)> =
         heavy.iter().map(|ids| (ids.as_slice(), 1)).chain([(light.as_slice(), AT_ONCE)]).collect();
-    let run =
-        |ids: &[&str], at_once| beside::each(at_once, ids, |id| run_one(program, id, &report_of(reports, id, ""), &[]));
-    let outcomes = beside::each(lanes.len(), &lanes, |(ids, at_once)| run(ids, *at_once)).concat();
-    let ids = lanes.iter().flat_map(|(ids, _)| ids.iter().copied());
-    let mut ended: Vec<(&str, Outcome<String>)> = ids.zip(outcomes).collect();
+    let first = |id: &&str| run_one(program, id, &report_of(&reports, id, ""), Look::First, &[]);
+    let outcomes = beside::each(lanes.len(), &lanes, |(ids, at_once)| beside::each(*at_once, ids, first)).concat();
     println!(
         "\nconformance, {AT_ONCE} backends at a time and the heavy ones beside them: {:.0} s",
         started.elapsed().as_secs_f64()
     );
-    for (backend, outcome) in &mut ended {
-        if let Err(Failure(line)) = outcome {
-            // Beside others a case may have had too little of the machine: both outcomes are told, the second one counts.
-            let report = std::fs::read_to_string(report_of(reports, backend, "")).unwrap_or_default();
-            let failed = failed_cases(&report);
-            println!("again, by themselves: {backend} {}", failed.join(" "));
-            let again = run_one(program, backend, &report_of(reports, backend, "-again"), &failed);
-            let both = |again| format!("{line}; again, by themselves: {again}");
-            *outcome = again.map(both).map_err(|Failure(again)| Failure(both(again)));
-        }
-    }
-    for (_, outcome) in &ended {
+    let ids = lanes.iter().flat_map(|(ids, _)| ids.iter().copied());
+    for (backend, outcome) in ids.zip(outcomes) {
         println!("  {}", outcome.as_ref().unwrap_or_else(|Failure(line)| line));
+        let Err(why) = outcome else { continue };
+        let report = std::fs::read_to_string(report_of(&reports, backend, "")).unwrap_or_default();
+        let (failed, second) = (failed_cases(&report), report_of(&reports, backend, "-again"));
+        let name = format!("conformance {backend} {}", failed.join(" "));
+        let backend = backend.to_owned();
+        later.add(name.trim_end(), why, move || run_one(program, &backend, &second, Look::Second, &failed).map(drop));
     }
     left_out.lines().for_each(|line| println!("  {line}"));
-    let red = ended.iter().filter(|(_, outcome)| outcome.is_err()).count();
-    if red == 0 { Ok(()) } else { Err(Failure(format!("{red} backends do not keep the contract"))) }
+    Ok(())
 }
 
 /// Those of each heavy kind, and the others.
@@ -100,15 +93,13 @@ fn failed_cases(report: &str) -> Vec<String> {
 }
 
 /// The suite on one backend, or only these cases; returns its counts.
-fn run_one(program: &Path, backend: &str, report: &Path, only: &[String]) -> Outcome<String> {
+fn run_one(program: &Path, backend: &str, report: &Path, look: Look, only: &[String]) -> Outcome<String> {
     // What is there is of an earlier run.
     std::fs::remove_file(report).unwrap_or_default();
     let mut command = suite_of(program);
     command.args(["--backend", backend, "--json"]).arg(report);
     command.args(only.iter().flat_map(|case| ["--filter", case]));
-    if std::env::var_os("TENURE_SLACK").is_none() {
-        command.env("TENURE_SLACK", backends::SLACK);
-    }
+    look.stretch(&mut command);
     let counts = |table: &str| table.trim().lines().last().unwrap_or_default().to_owned();
     let ended = steps::run_as(&format!("conformance {backend}"), &mut command, counts)?;
     Ok(format!("{backend:<28}{:<26} in {:.0} s", counts(&ended.stdout), ended.seconds))

@@ -24,7 +24,7 @@ const COMPUTING: &[&str] =
 const LEFT_OUT: &str = "left_out";
 
 /// A built test program.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct Program {
     name: String,
     executable: PathBuf,
@@ -84,8 +84,8 @@ pub(crate) enum Lane {
 }
 
 /// Runs the programs of these lanes, those of one lane one after the other and the lanes side by side; returns how many tests
-/// passed, and the programs that failed.
-pub(crate) fn run_all(programs: &[Program], lanes: &[Lane]) -> (Counts, Vec<Program>) {
+/// passed, and the programs that failed, with the reason.
+pub(crate) fn run_all<'a>(programs: &'a [Program], lanes: &[Lane]) -> (Counts, Vec<(&'a Program, Failure)>) {
     let started = Instant::now();
     let lane = |lane: &Lane| programs.iter().filter(|program| program.lane() == *lane).collect::<Vec<_>>();
     let lanes: Vec<_> = lanes.iter().map(lane).collect();
@@ -97,7 +97,7 @@ pub(crate) fn run_all(programs: &[Program], lanes: &[Lane]) -> (Counts, Vec<Prog
     for (program, outcome) in ended {
         match outcome {
             Ok(passed) => counts += passed,
-            Err(_) => failed.push(program.clone()),
+            Err(why) => failed.push((program, why)),
         }
     }
     println!("{count} test programs in {:.0} s: {counts}", started.elapsed().as_secs_f64());
@@ -159,7 +159,7 @@ mod tests {
         .map(|(name, executable)| program(name, executable));
         let (counts, failed) = run_all(&programs, &[Lane::Waiting, Lane::Other]);
         assert_eq!(counts.passed, 0, "none printed a result");
-        let failed: Vec<String> = failed.into_iter().map(|program| program.name).collect();
+        let failed: Vec<&str> = failed.iter().map(|(program, _)| program.name()).collect();
         assert_eq!(failed, ["b test x", "lib z"]);
         assert_eq!(find(&programs, "c test y").unwrap().target(), "y");
         assert!(find(&programs, "test y").is_err());

@@ -2,11 +2,12 @@
 
 use std::path::Path;
 
-use crate::command::{self, Failure, Outcome};
+use crate::again::{Later, Look};
+use crate::command::{self, Outcome};
 use crate::programs::{self, Built, Lane, Program};
 use crate::setup::{self, Install};
 use crate::steps::{self, Counts};
-use crate::{again, beside, chaos, conformance, others, swap};
+use crate::{beside, chaos, conformance, others, swap};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
@@ -44,11 +45,13 @@ pub(crate) fn run_built(options: &Options, built: &Built, more: impl FnOnce() ->
     let install = if options.no_install { Install::Never } else { Install::Allowed };
     let python = setup::python_with_redis(install)?;
     others::fetch(install);
+    let later = Later::default();
     beside::all([
-        Box::new(|| with_servers(options, built, &python)),
-        Box::new(|| again::tests(&built.tests, &[Lane::Computing])),
+        Box::new(|| with_servers(options, built, &python, &later)),
+        Box::new(|| later.tests(&built.tests, &[Lane::Computing])),
         Box::new(|| examples().and_then(|()| more())),
-    ])
+    ])?;
+    later.run()
 }
 
 /// The examples in the docs.
@@ -58,13 +61,16 @@ fn examples() -> Outcome {
     steps::run_as("examples in the docs", &mut command::cargo_giving_way(&examples), count).map(drop)
 }
 
-fn with_servers(options: &Options, built: &Built, python: &Path) -> Outcome {
+fn with_servers<'a>(options: &Options, built: &'a Built, python: &Path, later: &Later<'a>) -> Outcome {
     let topologies = programs::find(&built.tests, "backends test topologies")?;
     beside::all([
-        Box::new(|| again::tests(&built.tests, &[Lane::Waiting, Lane::Other])),
-        Box::new(|| failovers(topologies)),
+        Box::new(|| later.tests(&built.tests, &[Lane::Waiting, Lane::Other])),
+        Box::new(|| {
+            later.look("clusters and sentinels", |look| failovers(topologies, look));
+            Ok(())
+        }),
     ])?;
-    swap::run(&built.tests)?;
+    later.look("the application on every server", |_| swap::run(&built.tests));
     // Tests that need more than cargo and the servers are ignored by default; here it is at hand.
     let peers = programs::find(&built.tests, "driver-redis test interop")?;
     peers.run(|command| command.arg("--include-ignored").env("TENURE_PYTHON", python))?;
@@ -73,17 +79,13 @@ fn with_servers(options: &Options, built: &Built, python: &Path) -> Outcome {
             .run(|command| command.args(["--ignored", "--nocapture"]))?;
     }
     chaos::run_all(built.bin("chaos")?)?;
-    conformance::run_all(built.bin("conformance")?, &setup::target().join("conformance"))
+    conformance::run_all(built.bin("conformance")?, setup::target().join("conformance"), later)
 }
 
 /// Clusters and sentinels whose servers die. Few at a time: each starts many servers, which take each other for dead when the
 /// machine has no time for them.
-fn failovers(topologies: &Program) -> Outcome {
-    let run = |threads| {
-        topologies.run(|command| command.args(["--include-ignored", "--nocapture", "--test-threads", threads]))
-    };
-    run("2").map(drop).or_else(|Failure(why)| {
-        println!("again, one at a time: {why}");
-        run("1").map(drop)
-    })
+fn failovers(topologies: &Program, look: Look) -> Outcome {
+    let threads = if look == Look::First { "2" } else { "1" };
+    let args = ["--include-ignored", "--nocapture", "--test-threads", threads];
+    topologies.run(|command| command.args(args)).map(drop)
 }

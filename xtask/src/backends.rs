@@ -5,9 +5,9 @@ use std::process::Command;
 use crate::command::{self, cargo};
 use crate::others;
 
-/// `cargo build` or `run` of one, with every backend that can be built here: etcd's client library needs `protoc`.
-pub(crate) fn cargo_of(verb: &str, program: &str) -> Command {
-    let mut command = cargo(&[verb, "--quiet", "--package", "tenure-backends", "--bin", program]);
+/// `cargo run` of one, built as for the tests, with every backend that can be built here: etcd's client library needs `protoc`.
+pub(crate) fn cargo_run(program: &str) -> Command {
+    let mut command = cargo(&["run", "--quiet", "--profile", "test", "--package", "tenure-backends", "--bin", program]);
     command.env("TENURE_SERVERS", others::folder());
     if command::on_path("protoc") || std::env::var_os("PROTOC").is_some() {
         command.arg("--all-features");

@@ -17,7 +17,7 @@ const QUEUE_SECONDS: &str = "25";
 
 /// Passes everything on.
 pub(crate) fn run(args: &[String]) -> Outcome {
-    command::run(backends::cargo_of("run", "chaos").arg("--").args(args))
+    command::run(backends::cargo_run("chaos").arg("--").args(args))
 }
 
 /// Half a minute on each of the backends: a line for each, and what the judge found if it found something.

@@ -18,7 +18,7 @@ const AT_ONCE: usize = 4;
 
 /// The command that runs the suite, with every backend that can be built here.
 pub(crate) fn suite() -> Command {
-    let mut command = backends::cargo_of("run", "conformance");
+    let mut command = backends::cargo_run("conformance");
     command.arg("--");
     command
 }

@@ -81,6 +81,7 @@ async fn consume(q: &dyn DelayQueue) -> tenure_core::Result<()> {
 #[ignore = "a consumer, started by the other tests of this file"]
 async fn consumer() {
     let url = std::env::var(URL).expect("the test that starts consumers names the server");
+    say("\n"); // with one processor the name of the test is on this line
     let error = consume(&*queues(&url).await).await.unwrap_err();
     panic!("{error}");
 }

@@ -7,7 +7,7 @@ use etcd_client::{AlarmAction, AlarmOptions, AlarmType, Permission};
 use tenure_core::driver::{Checkup, Concern, Finding, Topic};
 use tenure_core::{Client, ErrorKind};
 use tenure_etcd::{EtcdConfig, EtcdDriver};
-use tenure_testkit::EtcdCluster;
+use tenure_testkit::{ClosedPort, EtcdCluster};
 
 #[tokio::test]
 async fn each_member_is_looked_at_and_a_ping_tells_whether_locks_are_served() {
@@ -26,7 +26,8 @@ async fn each_member_is_looked_at_and_a_ping_tells_whether_locks_are_served() {
 #[tokio::test]
 async fn a_member_that_is_away_is_a_finding_and_a_cluster_that_is_away_an_error() {
     let cluster = server();
-    let gone = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let closed = ClosedPort::new().unwrap();
+    let gone = closed.number();
     let client = Client::new(EtcdDriver::connect(&EtcdCluster::url_of(&[cluster.ports()[0], gone])).await.unwrap());
     let checkup = client.doctor().await.unwrap();
     let away = checkup.findings().iter().find(|finding| finding.server.ends_with(&gone.to_string())).unwrap();

@@ -7,7 +7,7 @@ use std::time::Duration;
 use common::*;
 use tenure_core::{Client, ErrorKind};
 use tenure_etcd::{EtcdConfig, EtcdDriver};
-use tenure_testkit::TcpProxy;
+use tenure_testkit::{ClosedPort, TcpProxy};
 
 async fn through(etcd: &etcd_client::Client) -> Client {
     let driver = EtcdDriver::connect_to(EtcdConfig::through(etcd.clone())).await.unwrap();
@@ -71,8 +71,8 @@ async fn a_connection_of_the_given_client_that_is_cut_is_an_outage_which_ends() 
 
 #[tokio::test]
 async fn a_given_client_that_reaches_nobody_is_told_at_connecting() {
-    let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    let etcd = etcd_client::Client::connect([format!("127.0.0.1:{nobody}")], None).await.unwrap();
+    let nobody = ClosedPort::new().unwrap();
+    let etcd = etcd_client::Client::connect([format!("127.0.0.1:{}", nobody.number())], None).await.unwrap();
     let error = EtcdDriver::connect_to(EtcdConfig::through(etcd)).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
     assert!(error.message().contains("given client"), "{error}");

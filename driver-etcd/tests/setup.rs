@@ -9,11 +9,12 @@ use etcd_client::{ConnectOptions, Permission};
 use tenure_core::driver::DistributedLock as _;
 use tenure_core::{Client, ErrorKind, OwnerId, OwnerToken};
 use tenure_etcd::{EtcdConfig, EtcdDriver};
-use tenure_testkit::{EtcdCluster, EtcdOptions, TcpProxy, TempDir};
+use tenure_testkit::{ClosedPort, EtcdCluster, EtcdOptions, TcpProxy, TempDir};
 
 #[tokio::test]
 async fn nobody_there_is_said_at_once() {
-    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let nobody = ClosedPort::new().unwrap();
+    let port = nobody.number();
     let error = EtcdDriver::connect(&format!("etcd://127.0.0.1:{port}")).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
     assert!(error.to_string().to_lowercase().contains("refused"), "{error}");
@@ -152,8 +153,8 @@ async fn a_change_of_users_makes_a_client_sign_in_again() {
 #[tokio::test]
 async fn a_member_that_is_gone_is_passed_over() {
     let cluster = server();
-    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    let url = format!("etcd://127.0.0.1:{port},127.0.0.1:{}", cluster.ports()[0]);
+    let gone = ClosedPort::new().unwrap();
+    let url = format!("etcd://127.0.0.1:{},127.0.0.1:{}", gone.number(), cluster.ports()[0]);
     let client = Client::new(EtcdDriver::connect(&url).await.unwrap());
     for _ in 0..3 {
         client.lock("x").try_acquire().await.unwrap().unwrap().release().await.unwrap();

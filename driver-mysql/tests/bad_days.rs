@@ -9,7 +9,7 @@ use mysql_async::prelude::Queryable as _;
 use tenure_core::ErrorKind;
 use tenure_core::driver::Released;
 use tenure_mysql::MysqlDriver;
-use tenure_testkit::{MariaDbOptions, MariaDbServer, eventually};
+use tenure_testkit::{ClosedPort, MariaDbOptions, MariaDbServer, eventually};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -17,8 +17,8 @@ const MINUTE: Duration = Duration::from_secs(60);
 async fn a_wrong_place_is_named() {
     let server = start(MariaDbOptions::new());
     server.create_user("worker", "secret").unwrap();
-    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    let nobody = server.url_through(port, DATABASE);
+    let closed = ClosedPort::new().unwrap();
+    let nobody = server.url_through(closed.number(), DATABASE);
     for (url, kind, words) in [
         (server.url("nowhere"), ErrorKind::Misconfigured, "no such database"),
         (server.url_for("worker", "wrong", DATABASE), ErrorKind::Denied, "the user or the password"),

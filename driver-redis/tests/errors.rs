@@ -8,11 +8,7 @@ use common::{attempt, server};
 use tenure_core::ErrorKind;
 use tenure_core::driver::Backend;
 use tenure_redis::RedisDriver;
-use tenure_testkit::TcpProxy;
-
-fn free_port() -> u16 {
-    std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
-}
+use tenure_testkit::{ClosedPort, TcpProxy};
 
 /// The lines that a printer of chains writes.
 fn chain(error: &dyn std::error::Error) -> Vec<String> {
@@ -27,7 +23,8 @@ fn chain(error: &dyn std::error::Error) -> Vec<String> {
 
 #[tokio::test]
 async fn the_source_is_the_client_librarys_error_and_its_words_are_said_once() {
-    let error = RedisDriver::connect_url(&format!("redis://127.0.0.1:{}", free_port())).await.unwrap_err();
+    let nobody = ClosedPort::new().unwrap();
+    let error = RedisDriver::connect_url(&format!("redis://127.0.0.1:{}", nobody.number())).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable);
     let source = error.source().unwrap().downcast_ref::<redis::RedisError>().expect("the client library's error");
     // What the library's error repeats of its own cause is its own affair.

@@ -10,7 +10,7 @@ use metrics_util::CompositeKey;
 use metrics_util::debugging::{DebugValue, DebuggingRecorder};
 use tenure_core::driver::{DelayQueueExt as _, Exchanged, Next, Settle, Settled, Settlement};
 use tenure_core::{Error, ErrorKind, OwnerId};
-use tenure_testkit::{RedisServer, RespClient, TcpProxy};
+use tenure_testkit::{ClosedPort, RedisServer, RespClient, TcpProxy};
 
 /// The connections of the driver end.
 fn cut(server: &RedisServer) {
@@ -97,8 +97,8 @@ async fn a_successor_that_may_evict_is_refused() {
     let name = TcpProxy::start(old.port()).unwrap();
     let c = Client::at(&format!("redis://127.0.0.1:{}/", name.port())).await;
     c.grant(&attempt("before")).await;
-    let nowhere = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    name.lead_to(nowhere);
+    let nowhere = ClosedPort::new().unwrap();
+    name.lead_to(nowhere.number());
     cut(&old);
     let waits = async {
         while let Err(error) = c.locks.acquire(&attempt("waits for a connection")).await {

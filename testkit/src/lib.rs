@@ -55,6 +55,7 @@ pub use etcd::{EtcdCertificates, EtcdCluster, EtcdOptions};
 pub use mariadb::{MariaDbOptions, MariaDbServer};
 pub use options::RedisOptions;
 pub use pgbouncer::PgBouncer;
+pub use port::ClosedPort;
 pub use postgres::PostgresServer;
 pub use postgres_options::PostgresOptions;
 pub use proxy::{Link, TcpProxy};

@@ -118,8 +118,8 @@ async fn a_node_of_a_quorum_with_an_expired_certificate_is_named() {
     let ca = dir.path().join("ca.pem").display().to_string();
     let expired = handshakes(&ours, ours.issue("127.0.0.1", true), false);
     let (first, third) = (ClosedPort::new().unwrap(), ClosedPort::new().unwrap());
-    let (first, third) = (first.number(), third.number());
-    let url = format!("redlock+rediss://127.0.0.1:{first},127.0.0.1:{expired},127.0.0.1:{third}/?ca={ca}");
+    let nodes = [first.number(), expired, third.number()].map(|port| format!("127.0.0.1:{port}"));
+    let url = format!("redlock+rediss://{}/?ca={ca}", nodes.join(","));
     let error = refused(&url).await;
     assert_eq!(error.kind(), ErrorKind::Misconfigured, "{error:?}");
     let text = error.to_string();

@@ -1,7 +1,6 @@
 //! A second look at what failed among others: real servers, real waits and few processors make some fail that pass by
 //! themselves. Both outcomes are printed; what fails twice is a failure.
 
-use std::process::Command;
 use std::sync::{Mutex, PoisonError};
 
 use crate::command::{Failure, Outcome};
@@ -14,19 +13,6 @@ pub(crate) enum Look {
     First,
     /// By itself: nothing else runs.
     Second,
-}
-
-impl Look {
-    /// Stretches real waits, where `TENURE_SLACK` does not say by how much: at first because other work keeps the machine
-    /// busy; the second time because the machine itself may be slow.
-    pub(crate) fn stretch(self, command: &mut Command) -> &mut Command {
-        const SLACK: &str = "TENURE_SLACK";
-        match (std::env::var_os(SLACK), self) {
-            (Some(_), _) => command,
-            (None, Self::First) => command.env(SLACK, "2"),
-            (None, Self::Second) => command.env(SLACK, "4"),
-        }
-    }
 }
 
 /// What failed, and how it is done once more.
@@ -59,7 +45,7 @@ impl<'a> Later<'a> {
         let (counts, failed) = programs::run_all(programs, lanes);
         for (program, why) in failed {
             self.add(program.name(), why, move || {
-                program.run(|command| Look::Second.stretch(command.args(["--test-threads", "2"]))).map(drop)
+                program.run(|command| command.args(["--test-threads", "2"])).map(drop)
             });
         }
         if counts.passed == 0 { Err(Failure(String::from("no test ran"))) } else { Ok(()) }

@@ -3,7 +3,6 @@
 use std::path::Path;
 use std::process::Command;
 
-use crate::again::Look;
 use crate::command::{self, Failure, Outcome};
 use crate::{backends, steps};
 
@@ -36,7 +35,7 @@ pub(crate) fn run_all(program: &Path) -> Outcome {
 
 fn is_clean(program: &Path, words: &[&str]) -> bool {
     let mut command = Command::new(program);
-    Look::First.stretch(command.args(words).arg("--brief"));
+    backends::stretch(command.args(words).arg("--brief"));
     let name = format!("chaos {}", words.join(" "));
     steps::run_as(&name, &mut command, |out| out.lines().last().unwrap_or_default().to_owned()).is_ok()
 }

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
 
-use crate::again::{Later, Look};
+use crate::again::Later;
 use crate::command::{self, Failure, Outcome};
 use crate::setup::Install;
 use crate::{backends, beside, others, steps};
@@ -42,7 +42,7 @@ pub(crate) fn run_all<'a>(program: &'a Path, reports: PathBuf, later: &Later<'a>
     let (heavy, light) = kinds(ids.lines());
     let lanes: Vec<(&[&str], usize)> =
         heavy.iter().map(|ids| (ids.as_slice(), 1)).chain([(light.as_slice(), AT_ONCE)]).collect();
-    let first = |id: &&str| run_one(program, id, &report_of(&reports, id, ""), Look::First, &[]);
+    let first = |id: &&str| run_one(program, id, &report_of(&reports, id, ""), &[]);
     let outcomes = beside::each(lanes.len(), &lanes, |(ids, at_once)| beside::each(*at_once, ids, first)).concat();
     println!(
         "\nconformance, {AT_ONCE} backends at a time and the heavy ones beside them: {:.0} s",
@@ -56,7 +56,7 @@ pub(crate) fn run_all<'a>(program: &'a Path, reports: PathBuf, later: &Later<'a>
         let (failed, second) = (failed_cases(&report), report_of(&reports, backend, "-again"));
         let name = format!("conformance {backend} {}", failed.join(" "));
         let backend = backend.to_owned();
-        later.add(name.trim_end(), why, move || run_one(program, &backend, &second, Look::Second, &failed).map(drop));
+        later.add(name.trim_end(), why, move || run_one(program, &backend, &second, &failed).map(drop));
     }
     left_out.lines().for_each(|line| println!("  {line}"));
     Ok(())
@@ -93,13 +93,13 @@ fn failed_cases(report: &str) -> Vec<String> {
 }
 
 /// The suite on one backend, or only these cases; returns its counts.
-fn run_one(program: &Path, backend: &str, report: &Path, look: Look, only: &[String]) -> Outcome<String> {
+fn run_one(program: &Path, backend: &str, report: &Path, only: &[String]) -> Outcome<String> {
     // What is there is of an earlier run.
     std::fs::remove_file(report).unwrap_or_default();
     let mut command = suite_of(program);
     command.args(["--backend", backend, "--json"]).arg(report);
     command.args(only.iter().flat_map(|case| ["--filter", case]));
-    look.stretch(&mut command);
+    backends::stretch(&mut command);
     let counts = |table: &str| table.trim().lines().last().unwrap_or_default().to_owned();
     let ended = steps::run_as(&format!("conformance {backend}"), &mut command, counts)?;
     Ok(format!("{backend:<28}{:<26} in {:.0} s", counts(&ended.stdout), ended.seconds))

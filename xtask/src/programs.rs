@@ -14,8 +14,7 @@ use crate::steps::{self, Counts};
 
 /// Long ones that wait for nearly all of their time: one after the other, they run beside all the others, which run one
 /// at a time as cargo runs them.
-const WAITING: &[&str] =
-    &["chaos", "queue_herd", "server_mutants", "leaders", "command", "far", "endless", "bad_days", "restart"];
+const WAITING: &[&str] = &["chaos", "queue_herd", "server_mutants", "leaders", "command", "far", "bad_days", "restart"];
 
 /// Long ones that compute, and that no limit of time concerns: they take what programs that wait leave of the machine.
 const COMPUTING: &[&str] =

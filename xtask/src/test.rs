@@ -70,7 +70,7 @@ fn with_servers<'a>(options: &Options, built: &'a Built, python: &Path, later: &
             Ok(())
         }),
     ])?;
-    later.look("the application on every server", |_| swap::run(&built.tests));
+    swap::run(&built.tests)?;
     // Tests that need more than cargo and the servers are ignored by default; here it is at hand.
     let peers = programs::find(&built.tests, "driver-redis test interop")?;
     peers.run(|command| command.arg("--include-ignored").env("TENURE_PYTHON", python))?;

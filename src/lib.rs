@@ -81,7 +81,7 @@
 //! Building the feature `etcd` needs `protoc`; no other feature does. Drivers of others are reached by [`Connectors`]; settings come
 //! from the URL, the environment or a file: [`ClientConfig`].
 //!
-//! The code that takes locks is the same for all, and its tests need not know either: `tests/application.rs` in the repository
+//! The code that takes locks is the same for all, and its tests need not know either: `tests/it/application.rs` in the repository
 //! runs on memory, SQLite, PostgreSQL, MariaDB, Redis and etcd by an environment variable. The promises of a backend are values as well:
 //! [`Client::capabilities`] returns what can break [`Exclusion`](driver::Exclusion), how reliable
 //! [fences](driver::Fencing) are, and how [waiting](driver::Waiting) works.

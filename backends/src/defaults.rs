@@ -1,6 +1,6 @@
 //! What the drivers promise with their default settings.
 //!
-//! Written down a second time on purpose: `tests/defaults.rs` compares it with live drivers, and the suite, whose backends
+//! Written down a second time on purpose: `tests/it/defaults.rs` compares it with live drivers, and the suite, whose backends
 //! differ from it only in the caps that cases have to reach, with theirs.
 
 use std::time::Duration;

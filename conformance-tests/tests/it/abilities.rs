@@ -1,0 +1,63 @@
+//! The suite over drivers with every combination of abilities, also those that no backend of ours declares: the driver in
+//! memory, which declares less than it can do.
+
+#![allow(clippy::print_stdout, reason = "the reports are for people")]
+
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tenure_conformance::mutants::{Abilities, Listing, ReducedMaker, Reentry};
+use tenure_conformance::{HarnessMaker, Options, run_all};
+use tenure_core::driver::{Introspection, Parking, Revocation, Waiting};
+
+/// Every combination; re-entry and parking have nothing to do with each other, and are not all combined.
+fn all() -> Vec<Abilities> {
+    let mut all = vec![Abilities::LEAST];
+    let looks = [
+        (Introspection::None, Revocation::None, Listing::Kept),
+        (Introspection::Full, Revocation::Forced, Listing::Gone),
+        (Introspection::Full, Revocation::Forced, Listing::Kept),
+    ];
+    let offers = [
+        (Reentry::Kept, None),
+        (Reentry::Kept, Some(Parking::Attended)),
+        (Reentry::Gone, Some(Parking::BackOff)),
+        (Reentry::Gone, Some(Parking::Attended)),
+    ];
+    for waiting in [Waiting::Poll, Waiting::Notified, Waiting::Fifo] {
+        for (max_fences, step) in [1, 8].into_iter().flat_map(|fences| [1, 1_000].map(|millis| (fences, millis))) {
+            for (introspection, revocation, listing) in looks {
+                for (reentry, parking) in offers {
+                    let step = Duration::from_millis(step);
+                    all.push(Abilities {
+                        waiting,
+                        max_fences,
+                        step,
+                        introspection,
+                        revocation,
+                        listing,
+                        reentry,
+                        parking,
+                    });
+                }
+            }
+        }
+    }
+    all
+}
+
+#[test]
+fn the_suite_is_green_over_every_combination_of_abilities() {
+    let options = Options { seed: 7, slack: 1.0, hard_limit: Duration::from_secs(20), ..Options::default() };
+    let mut broken = Vec::new();
+    for abilities in all() {
+        let maker: Arc<dyn HarnessMaker> = Arc::new(ReducedMaker::with(memory::maker(), abilities));
+        let report = run_all(&maker, &options);
+        if !report.is_green() {
+            println!("{report}");
+            broken.push(abilities);
+        }
+    }
+    assert!(broken.is_empty(), "{} of {}: {broken:#?}", broken.len(), all().len());
+}

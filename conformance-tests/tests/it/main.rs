@@ -1,0 +1,6 @@
+//! The tests of the suite.
+
+mod abilities;
+mod history;
+mod memory;
+mod suite_catches_mutants;

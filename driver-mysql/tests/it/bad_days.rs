@@ -1,0 +1,166 @@
+//! Wrong places, replicas, connections that are killed, and servers that go away.
+
+use std::time::Duration;
+
+use crate::common::{DATABASE, backend, granted, hold, locks, request, session, start};
+use mysql_async::prelude::Queryable as _;
+use tenure_core::ErrorKind;
+use tenure_core::driver::Released;
+use tenure_mysql::MysqlDriver;
+use tenure_testkit::{ClosedPort, MariaDbOptions, MariaDbServer, eventually};
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+#[tokio::test]
+async fn a_wrong_place_is_named() {
+    let server = start(MariaDbOptions::new());
+    server.create_user("worker", "secret").unwrap();
+    let closed = ClosedPort::new().unwrap();
+    let nobody = server.url_through(closed.number(), DATABASE);
+    for (url, kind, words) in [
+        (server.url("nowhere"), ErrorKind::Misconfigured, "no such database"),
+        (server.url_for("worker", "wrong", DATABASE), ErrorKind::Denied, "the user or the password"),
+        (server.url_for("stranger", "secret", DATABASE), ErrorKind::Denied, "the user or the password"),
+        (nobody, ErrorKind::Unavailable, "cannot connect"),
+    ] {
+        let error = MysqlDriver::connect(&url).await.unwrap_err();
+        assert!(error.kind() == kind && error.to_string().contains(words), "{url}: {error}");
+        assert!(!error.to_string().contains("secret"), "{error}");
+    }
+}
+
+/// A replica refuses at once. A primary that becomes one refuses from then on, although procedures run with the rights of an
+/// administrator, whom a read-only server does not refuse.
+#[tokio::test]
+async fn a_read_only_server_grants_nothing() {
+    let server = start(MariaDbOptions::new());
+    let backend = backend(&server).await;
+    server.sql("", "SET GLOBAL read_only = 1").unwrap();
+    let error = MysqlDriver::connect(&server.url(DATABASE)).await.unwrap_err();
+    assert!(error.kind() == ErrorKind::Misconfigured && error.to_string().contains("read-only"), "{error}");
+    let error = backend.locks().acquire(&request("a", MINUTE)).await.unwrap_err();
+    assert!(error.kind() == ErrorKind::Unavailable && error.to_string().contains("read-only"), "{error}");
+    let jobs = tenure_core::queue::QueueName::new("jobs").unwrap();
+    let error = backend.queue().unwrap().push(&jobs, &[crate::common::message("x")]).await.unwrap_err();
+    assert!(error.kind() == ErrorKind::Unavailable && error.to_string().contains("read-only"), "{error}");
+    server.sql("", "SET GLOBAL read_only = 0").unwrap();
+    granted(backend.locks(), &request("a", MINUTE)).await;
+}
+
+/// Until a request of the driver waits for a row that somebody else keeps.
+async fn waiting(server: &MariaDbServer) -> String {
+    let find =
+        "SELECT id FROM information_schema.processlist WHERE command = 'Execute' AND info LIKE '%tenure_%' LIMIT 1";
+    loop {
+        let found = server.sql("", find).unwrap();
+        if !found.trim().is_empty() {
+            return found.trim().to_owned();
+        }
+        tokio::task::yield_now().await;
+    }
+}
+
+/// What ends in the middle is not known; the next request has a new connection.
+#[tokio::test]
+async fn a_request_whose_connection_is_killed_is_indeterminate_and_the_next_works() {
+    let server = start(MariaDbOptions::new());
+    let (locks, mut user) = (locks(&server).await, session(&server).await);
+    let held = request("a", MINUTE);
+    granted(&locks, &held).await;
+    for kill in ["KILL", "KILL QUERY"] {
+        user.query_drop("BEGIN; SELECT * FROM tenure_lock WHERE name = 'a' FOR UPDATE").await.unwrap();
+        let killed = async {
+            let id = waiting(&server).await;
+            server.sql("", &format!("{kill} {id}")).unwrap();
+        };
+        let held = hold(&held);
+        let (answer, ()) = tokio::join!(locks.release(&held), killed);
+        assert_eq!(answer.unwrap_err().kind(), ErrorKind::Indeterminate, "{kill}");
+        user.query_drop("COMMIT").await.unwrap();
+        assert!(locks.inspect(&held.name).await.unwrap().holder.is_some(), "{kill}");
+    }
+    assert_eq!(locks.release(&hold(&held)).await.unwrap(), Released::Released);
+}
+
+#[tokio::test]
+async fn a_server_that_dies_and_comes_back_is_told_and_used_again() {
+    let mut server = start(MariaDbOptions::new());
+    let (locks, mut user) = (locks(&server).await, session(&server).await);
+    let held = request("a", MINUTE);
+    granted(&locks, &held).await;
+    user.query_drop("BEGIN; SELECT * FROM tenure_lock WHERE name = 'a' FOR UPDATE").await.unwrap();
+    let its = hold(&held);
+    let asked = tokio::spawn({
+        let locks = locks.clone();
+        async move { locks.release(&its).await }
+    });
+    waiting(&server).await;
+    server.kill().unwrap();
+    assert_eq!(asked.await.unwrap().unwrap_err().kind(), ErrorKind::Indeterminate);
+    let error = locks.acquire(&request("b", MINUTE)).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+    server.restart().unwrap();
+    assert!(locks.inspect(&held.name).await.unwrap().holder.is_some(), "leases outlive a restart");
+    assert_eq!(locks.release(&hold(&held)).await.unwrap(), Released::Released);
+}
+
+/// A future that is dropped leaves the connection where it was: the next answer is that of the next request.
+#[tokio::test]
+async fn a_dropped_request_does_not_shift_the_answers() {
+    let server = start(MariaDbOptions::new());
+    let locks = locks(&server).await;
+    for round in 0..60_u64 {
+        let (dropped, kept) = (request("dropped", MINUTE), request("kept", MINUTE));
+        let limit = Duration::from_micros(round * 20);
+        let _ = tokio::time::timeout(limit, locks.acquire(&dropped)).await;
+        let grant = granted(&locks, &kept).await;
+        assert_eq!(locks.inspect(&kept.name).await.unwrap().holder.unwrap().fence, Some(grant.fence));
+        assert_eq!(locks.release(&hold(&kept)).await.unwrap(), Released::Released);
+        locks.abandon(&hold(&dropped)).await.unwrap();
+        assert!(locks.inspect(&dropped.name).await.unwrap().holder.is_none(), "round {round}");
+    }
+}
+
+/// The server ends one of two transactions that wait for each other. A request that it ends was not carried out.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_deadlock_with_another_transaction_is_an_outage_that_passes() {
+    let server = start(MariaDbOptions::new());
+    let (locks, mut user) = (locks(&server).await, session(&server).await);
+    let held = request("a", MINUTE);
+    granted(&locks, &held).await;
+    let late = request("a", MINUTE);
+    // The server spares the transaction that has written more.
+    user.query_drop("CREATE TABLE ballast (n INT) ENGINE=InnoDB").await.unwrap();
+    user.query_drop("BEGIN; SELECT * FROM tenure_lock WHERE name = 'a' FOR UPDATE").await.unwrap();
+    user.query_drop("INSERT INTO ballast SELECT seq FROM seq_1_to_1000").await.unwrap();
+    // An abandonment writes its tombstone, then waits for the row of the lock.
+    let asked = tokio::spawn({
+        let (locks, late) = (locks.clone(), hold(&late));
+        async move { locks.abandon(&late).await }
+    });
+    waiting(&server).await;
+    // It waits for that tombstone.
+    user.query_drop("SELECT * FROM tenure_tombstone WHERE name = 'a' FOR UPDATE").await.unwrap();
+    let error = asked.await.unwrap().unwrap_err();
+    assert!(error.kind() == ErrorKind::Unavailable && error.to_string().contains("deadlock"), "{error}");
+    user.query_drop("COMMIT").await.unwrap();
+    locks.abandon(&hold(&late)).await.unwrap();
+    assert_eq!(locks.release(&hold(&held)).await.unwrap(), Released::Released);
+    assert_eq!(locks.acquire(&late).await.unwrap_err().kind(), ErrorKind::NotHeld, "it is abandoned now");
+}
+
+#[tokio::test]
+async fn sessions_end_with_the_driver() {
+    let server = start(MariaDbOptions::new());
+    let driver = locks(&server).await;
+    granted(&driver, &request("a", MINUTE)).await;
+    driver.close().await;
+    assert_eq!(driver.acquire(&request("b", MINUTE)).await.unwrap_err().kind(), ErrorKind::Closed);
+    let count = "SELECT COUNT(*) FROM information_schema.processlist WHERE db = 'app'";
+    tokio::task::yield_now().await;
+    tokio::task::spawn_blocking(move || {
+        eventually("the sessions to end", || (server.sql("", count).unwrap().trim() == "0").then_some(())).unwrap();
+    })
+    .await
+    .unwrap();
+}

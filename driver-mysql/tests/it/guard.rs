@@ -1,0 +1,92 @@
+//! Fences that are checked in the user's own transaction: exact exclusion for work in that database, without clocks.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::common::{granted, hold, locks, request, session, start};
+use mysql_async::Conn;
+use mysql_async::prelude::Queryable as _;
+use tenure_core::ErrorKind;
+use tenure_core::driver::{Acquisition, DistributedLock, Renewed, Ttl};
+use tenure_testkit::{MariaDbOptions, MariaDbServer};
+
+const SHORT: Duration = Duration::from_millis(500);
+const MINUTE: Duration = Duration::from_secs(60);
+
+async fn with_account() -> (MariaDbServer, Arc<dyn DistributedLock>, Conn) {
+    let server = start(MariaDbOptions::new());
+    server.sql(common::DATABASE, "CREATE TABLE account (balance int); INSERT INTO account VALUES (0)").unwrap();
+    let (locks, user) = (locks(&server).await, session(&server).await);
+    (server, locks, user)
+}
+
+async fn guard(user: &mut Conn, fence: u64) -> Result<(), String> {
+    user.exec_drop("CALL tenure_guard('account', ?)", (fence,)).await.map_err(|error| match error {
+        mysql_async::Error::Server(server) => server.state,
+        other => other.to_string(),
+    })
+}
+
+/// The holder stands still past its lease, inside its transaction: the next is granted after the commit, not before.
+#[tokio::test]
+async fn a_holder_that_pauses_in_its_transaction_delays_the_next() {
+    let (_server, locks, mut user) = with_account().await;
+    let fence = granted(&locks, &request("account", SHORT)).await.fence;
+    // In whatever isolation, and behind a snapshot that is older than the grant.
+    user.query_drop("SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ; BEGIN").await.unwrap();
+    guard(&mut user, fence.get()).await.unwrap();
+    user.query_drop("UPDATE account SET balance = balance + 1").await.unwrap();
+    tokio::time::sleep(SHORT + Duration::from_millis(100)).await;
+    let next = request("account", MINUTE);
+    for _ in 0..3 {
+        let answer = locks.acquire(&next).await.unwrap();
+        assert!(matches!(answer, Acquisition::Busy(_)), "granted beside a transaction that is guarded");
+    }
+    user.query_drop("COMMIT").await.unwrap();
+    assert!(granted(&locks, &next).await.fence > fence);
+    assert_eq!(guard(&mut user, fence.get()).await.unwrap_err(), "TN001");
+}
+
+/// The holder stands still before it asks: its transaction fails, and writes nothing, although its snapshot shows it the lock.
+#[tokio::test]
+async fn a_holder_that_comes_late_changes_nothing() {
+    let (server, locks, mut user) = with_account().await;
+    let fence = granted(&locks, &request("account", SHORT)).await.fence;
+    user.query_drop("SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ; BEGIN").await.unwrap();
+    user.query_drop("SELECT * FROM tenure_lock; UPDATE account SET balance = 99").await.unwrap();
+    tokio::time::sleep(SHORT + Duration::from_millis(100)).await;
+    granted(&locks, &request("account", MINUTE)).await;
+    assert_eq!(guard(&mut user, fence.get()).await.unwrap_err(), "TN001");
+    user.query_drop("ROLLBACK").await.unwrap();
+    assert_eq!(server.sql(common::DATABASE, "SELECT balance FROM account").unwrap().trim(), "0");
+}
+
+#[tokio::test]
+async fn every_fence_of_a_range_is_good_and_none_beside_it() {
+    let (_server, locks, mut user) = with_account().await;
+    let fence = granted(&locks, &request("account", MINUTE).with_fences(8)).await.fence.get();
+    for (offset, good) in [(-1, false), (0, true), (7, true), (8, false)] {
+        let answer = guard(&mut user, fence.checked_add_signed(offset).unwrap()).await;
+        assert_eq!(answer.is_ok(), good, "{offset}");
+    }
+}
+
+/// Its lease is not renewed meanwhile, which is told as such; other leases of the same request are.
+#[tokio::test]
+async fn a_guarded_row_holds_up_no_other_lease() {
+    let (_server, locks, mut user) = with_account().await;
+    let (guarded, free) = (request("account", MINUTE), request("other", MINUTE));
+    let fence = granted(&locks, &guarded).await.fence;
+    granted(&locks, &free).await;
+    user.query_drop("BEGIN").await.unwrap();
+    guard(&mut user, fence.get()).await.unwrap();
+    let both = [hold(&guarded), hold(&free)];
+    let began = std::time::Instant::now();
+    let answers = locks.renew(Ttl::new(MINUTE).unwrap(), &both).await;
+    assert!(began.elapsed() < Duration::from_secs(1), "it waited for the row");
+    assert_eq!(answers[0].as_ref().unwrap_err().kind(), ErrorKind::Unavailable);
+    assert!(matches!(answers[1], Ok(Renewed::Extended { .. })), "{answers:?}");
+    user.query_drop("COMMIT").await.unwrap();
+    let answers = locks.renew(Ttl::new(MINUTE).unwrap(), &both).await;
+    assert!(answers.iter().all(|answer| matches!(answer, Ok(Renewed::Extended { .. }))), "{answers:?}");
+}

@@ -1,0 +1,11 @@
+//! The tests of this driver: against servers that each test starts.
+
+mod bad_days;
+mod common;
+mod guard;
+mod odd_input;
+mod queue;
+mod rights;
+mod round_trips;
+mod traps;
+mod under_load;

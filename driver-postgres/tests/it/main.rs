@@ -1,0 +1,15 @@
+//! The tests of this driver: against servers that each test starts.
+
+mod bad_days;
+mod bloat;
+mod common;
+mod cost;
+mod doctor;
+mod guard;
+mod odd_input;
+mod pooler;
+mod queue;
+mod restart;
+mod rights;
+mod sql;
+mod tls;

@@ -1,0 +1,35 @@
+//! With the feature `tracing`, the driver tells of nodes that somebody has to mend.
+
+#![cfg(feature = "tracing")]
+
+use crate::common::{Nodes, attempt, grant, quiet};
+use tenure_core::ErrorKind;
+use tenure_memory::Operation;
+use tenure_testkit::Recorder;
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_refuses_until_it_is_mended_is_told_of_once() {
+    let recorder = Recorder::of("tenure_redlock");
+    let _reporting = tracing::subscriber::set_default(recorder.clone());
+    let told = || recorder.lines();
+    let nodes = Nodes::new(3);
+    let (driver, links) = nodes.client();
+    let take = async || {
+        grant(&driver, &attempt(&format!("lock {:?}", tokio::time::Instant::now()))).await;
+        quiet(&driver).await;
+        tokio::time::advance(std::time::Duration::from_millis(1)).await;
+    };
+    links[1].faults().fail_next(Operation::Acquire, ErrorKind::Unavailable);
+    take().await;
+    assert!(told().is_empty(), "an outage passes: {:?}", told());
+    for _ in 0..2 {
+        links[1].faults().fail_next(Operation::Acquire, ErrorKind::Misconfigured);
+        take().await;
+    }
+    assert_eq!(told().len(), 1, "{:?}", told());
+    assert!(told()[0].starts_with("tenure.node_unfit WARN node=\"n1\" error="), "{:?}", told());
+    take().await;
+    links[1].faults().fail_next(Operation::Acquire, ErrorKind::Denied);
+    take().await;
+    assert_eq!(told().len(), 2, "it had voted in between");
+}

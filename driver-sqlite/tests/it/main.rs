@@ -1,0 +1,6 @@
+//! The tests of this driver.
+
+mod bad_days;
+mod cost;
+mod odd_input;
+mod queues;

@@ -1,0 +1,17 @@
+//! The tests of the recipes: each pauses in the worst place.
+
+mod checkup;
+mod configuration;
+mod cron;
+mod documented_sql;
+mod faults;
+mod file;
+mod health;
+mod leader;
+mod lease;
+mod once;
+mod payment;
+mod reminders;
+mod shipment;
+mod sql_page;
+mod worker;

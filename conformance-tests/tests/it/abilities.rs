@@ -52,7 +52,7 @@ fn the_suite_is_green_over_every_combination_of_abilities() {
     let options = Options { seed: 7, slack: 1.0, hard_limit: Duration::from_secs(20), ..Options::default() };
     let mut broken = Vec::new();
     for abilities in all() {
-        let maker: Arc<dyn HarnessMaker> = Arc::new(ReducedMaker::with(memory::maker(), abilities));
+        let maker: Arc<dyn HarnessMaker> = Arc::new(ReducedMaker::with(crate::memory::maker(), abilities));
         let report = run_all(&maker, &options);
         if !report.is_green() {
             println!("{report}");

@@ -19,7 +19,7 @@ fn options() -> Options {
 }
 
 fn mutated(mutant: &'static Mutant) -> Arc<dyn HarnessMaker> {
-    Arc::new(MutantMaker::new(memory::maker(), mutant))
+    Arc::new(MutantMaker::new(crate::memory::maker(), mutant))
 }
 
 /// A case that fails for a mutant, and where.
@@ -56,8 +56,8 @@ fn kills(wanted: impl Fn(&Mutant, &str) -> bool + Sync) -> BTreeMap<&'static str
 
 /// Every case that can run here, over the honest driver or over its reduced form.
 fn runnable() -> BTreeSet<&'static str> {
-    let full = memory::maker();
-    let reduced: Arc<dyn HarnessMaker> = Arc::new(ReducedMaker::new(memory::maker()));
+    let full = crate::memory::maker();
+    let reduced: Arc<dyn HarnessMaker> = Arc::new(ReducedMaker::new(crate::memory::maker()));
     let cases = [full, reduced].map(|maker| list(&*maker, &[]));
     cases.into_iter().flatten().filter(|l| l.selection == Selection::Run).map(|l| l.case.id).collect()
 }
@@ -87,8 +87,8 @@ fn every_case_kills_a_mutant() {
 
 #[test]
 fn the_honest_driver_passes_as_it_is_and_reduced() {
-    let reduced: Arc<dyn HarnessMaker> = Arc::new(ReducedMaker::new(memory::maker()));
-    for maker in [memory::maker(), reduced] {
+    let reduced: Arc<dyn HarnessMaker> = Arc::new(ReducedMaker::new(crate::memory::maker()));
+    for maker in [crate::memory::maker(), reduced] {
         let report = run_all(&maker, &options());
         assert!(report.is_green(), "{report}");
         println!("{report}");

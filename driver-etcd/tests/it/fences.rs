@@ -24,7 +24,7 @@ async fn of_lock(driver: &EtcdDriver) -> u64 {
 
 async fn of_delivery(driver: &EtcdDriver) -> u64 {
     driver.push(&queue(), &[message(b"x")]).await.unwrap();
-    let received = receive(driver, 1, common::SECOND * 60).await;
+    let received = receive(driver, 1, crate::common::SECOND * 60).await;
     ack(driver, &received.deliveries).await;
     received.deliveries[0].fence.get()
 }

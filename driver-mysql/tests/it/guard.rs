@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::common::{granted, hold, locks, request, session, start};
+use crate::common::{DATABASE, granted, hold, locks, request, session, start};
 use mysql_async::Conn;
 use mysql_async::prelude::Queryable as _;
 use tenure_core::ErrorKind;
@@ -15,7 +15,7 @@ const MINUTE: Duration = Duration::from_secs(60);
 
 async fn with_account() -> (MariaDbServer, Arc<dyn DistributedLock>, Conn) {
     let server = start(MariaDbOptions::new());
-    server.sql(common::DATABASE, "CREATE TABLE account (balance int); INSERT INTO account VALUES (0)").unwrap();
+    server.sql(DATABASE, "CREATE TABLE account (balance int); INSERT INTO account VALUES (0)").unwrap();
     let (locks, user) = (locks(&server).await, session(&server).await);
     (server, locks, user)
 }
@@ -58,7 +58,7 @@ async fn a_holder_that_comes_late_changes_nothing() {
     granted(&locks, &request("account", MINUTE)).await;
     assert_eq!(guard(&mut user, fence.get()).await.unwrap_err(), "TN001");
     user.query_drop("ROLLBACK").await.unwrap();
-    assert_eq!(server.sql(common::DATABASE, "SELECT balance FROM account").unwrap().trim(), "0");
+    assert_eq!(server.sql(DATABASE, "SELECT balance FROM account").unwrap().trim(), "0");
 }
 
 #[tokio::test]

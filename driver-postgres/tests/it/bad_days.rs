@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::sql::{Answer, LONGEST, Listener, Request, Tables, code, install, installed, session, session_at};
+use crate::sql::{Answer, GRANTS, LONGEST, Listener, Request, Tables, code, install, installed, session, session_at};
 use tenure_core::{Client, Error, ErrorKind, HoldState};
 use tenure_postgres::PostgresDriver;
 use tenure_testkit::{PostgresOptions, PostgresServer, TcpProxy, TempDir, eventually};
@@ -116,7 +116,7 @@ async fn a_schema_that_is_dropped_is_named_and_one_that_is_made_again_is_used() 
     let error = client.lock("a").try_acquire().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Denied, "{error:#}");
     assert!(error.to_string().contains("GRANT USAGE ON SCHEMA tenure"), "{error}");
-    server.sql("postgres", sql::GRANTS).unwrap();
+    server.sql("postgres", GRANTS).unwrap();
     client.lock("a").acquire().await.unwrap().release().await.unwrap();
     let queue = client.queue_of_bytes("jobs").unwrap();
     queue.push(&b"x".to_vec()).await.unwrap();
@@ -180,7 +180,7 @@ async fn a_server_without_a_connection_left_is_named_and_those_that_are_open_go_
     let server = PostgresServer::start(few).unwrap();
     install(&server, "postgres", Tables::Unlogged);
     server.create_user("app", "secret").unwrap();
-    server.sql("postgres", sql::GRANTS).unwrap();
+    server.sql("postgres", GRANTS).unwrap();
     let one = format!("{}?connections=1", url(&server));
     let client = client(&one).await;
     let held = client.lock("a").acquire().await.unwrap();
@@ -391,7 +391,7 @@ async fn full_of_tables(folder: String) {
     server.sql("postgres", "SELECT pg_reload_conf()").unwrap();
     install(&server, "postgres", Tables::Unlogged);
     server.create_user("app", "secret").unwrap();
-    server.sql("postgres", sql::GRANTS).unwrap();
+    server.sql("postgres", GRANTS).unwrap();
     let client = client(&url(&server)).await;
     let held = client.lock("held").acquire().await.unwrap();
     std::fs::write(format!("{folder}/ballast"), vec![0; 2 << 20]).unwrap_err();
@@ -427,7 +427,7 @@ async fn full_of_log(folder: String) {
     let mut server = PostgresServer::start(on_disk).unwrap();
     install(&server, "postgres", Tables::Logged);
     server.create_user("app", "secret").unwrap();
-    server.sql("postgres", sql::GRANTS).unwrap();
+    server.sql("postgres", GRANTS).unwrap();
     let session = session(&server).await;
     let held = Request::new("held", "first");
     let fence = held.granted(&session).await;

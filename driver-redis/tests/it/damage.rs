@@ -175,12 +175,12 @@ async fn who_waits_is_told_that_the_queue_of_its_lock_is_damaged() {
 /// Every operation of a queue; what failed.
 async fn all_of_them(q: &dyn DelayQueue, jobs: &tenure_core::queue::QueueName) -> Vec<(&'static str, Error)> {
     let id = tenure_core::queue::MessageId::assigned(1);
-    let known = common::queue::named("known");
+    let known = crate::common::queue::named("known");
     let limits = QueueLimits::none().in_flight(5).unwrap();
     let mut failed = Vec::new();
     let mut note = |what, result: Result<()>| failed.extend(result.err().map(|error| (what, error)));
     note("push", q.push(jobs, &[message("new", 0)]).await.map(drop));
-    note("push known", q.push(jobs, &[common::queue::known_as("known", 9_000, message("known", 0))]).await.map(drop));
+    note("push known", q.push(jobs, &[crate::common::queue::known_as("known", 9_000, message("known", 0))]).await.map(drop));
     note("get", q.get(jobs, &id).await.map(drop));
     note("list", q.list(jobs, Listed::Waiting, None, 9).await.map(drop));
     note("reschedule", q.reschedule(jobs, &known, Delay::ZERO).await.map(drop));

@@ -96,7 +96,7 @@ async fn a_replica_at_the_start_is_refused_also_where_its_role_is_not_told() {
 async fn news_from_behind_a_gap_are_a_reason_to_ask_only() {
     let server = server();
     let name = TcpProxy::start(server.port()).unwrap();
-    let client = common::Client::at(&format!("redis://127.0.0.1:{}/", name.port())).await;
+    let client = crate::common::Client::at(&format!("redis://127.0.0.1:{}/", name.port())).await;
     let waiter = waiter("a");
     let mut watch = client.watch(&waiter).await;
     let channels = || server.cli(&["PUBSUB", "CHANNELS", "tenure:wake:*"]).unwrap();
@@ -120,7 +120,7 @@ async fn news_from_behind_a_gap_are_a_reason_to_ask_only() {
 #[tokio::test]
 async fn a_primary_that_may_not_write_still_answers_what_reads() {
     let server = server();
-    let client = common::Client::of(&server).await;
+    let client = crate::common::Client::of(&server).await;
     let mine = attempt("a");
     client.grant(&mine).await;
     server.cli(&["CONFIG", "SET", "min-replicas-to-write", "3"]).unwrap();

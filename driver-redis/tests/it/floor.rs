@@ -36,7 +36,7 @@ async fn fences(client: &Client) -> [u64; 4] {
     let mut watch = client.watch(&next).await;
     client.busy(&next).await;
     client.locks.release(&hold(&first)).await.unwrap();
-    let Ok(Signal::Handed(handed)) = tokio::time::timeout(common::LONG, watch.next()).await else {
+    let Ok(Signal::Handed(handed)) = tokio::time::timeout(crate::common::LONG, watch.next()).await else {
         panic!("not handed over");
     };
     client.locks.release(&hold(&next)).await.unwrap();

@@ -55,7 +55,7 @@ async fn out_of_memory_nothing_is_stored_and_everything_stored_can_be_worked_off
     assert_eq!(q.purge(&jobs, 1, None).await.unwrap().removed, 1);
     assert_eq!(q.dead_purge(&jobs, &DeadSelection::Oldest(1)).await.unwrap().removed, 1);
     q.resume(&jobs).await.unwrap();
-    tokio::time::timeout(common::LONG, watch.next()).await.unwrap();
+    tokio::time::timeout(crate::common::LONG, watch.next()).await.unwrap();
     let known = q.push(&jobs, &[known_as("name", 0, message("", 0))]).await.unwrap();
     assert_eq!(known, [Pushed::Duplicate(MessageState::Settled)], "the window was stored all the same");
     server.cli(&["CONFIG", "SET", "maxmemory", "0"]).unwrap();
@@ -140,7 +140,7 @@ async fn forgotten_scripts_are_sent_again_and_data_survives_a_kill() {
     loop {
         match q.settle(&jobs, &[common_ack(&delivery)]).await {
             Ok(answers) => break assert_eq!(answers, [Settled::Done], "the receipt outlived the server"),
-            Err(error) => assert!(error.is_transient() && started.elapsed() < common::LONG, "{error}"),
+            Err(error) => assert!(error.is_transient() && started.elapsed() < crate::common::LONG, "{error}"),
         }
     }
     let Next::In(span) = receive(q, &jobs, 1).await.next else { panic!("not waiting") };

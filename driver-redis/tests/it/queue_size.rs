@@ -122,7 +122,7 @@ async fn exhausted_and_held_messages_and_operators_cost_short_scripts_too() {
     fill(&*q, &doomed, 10_000, &once).await;
     fill(&*q, &keyed, 10_000, &small().with_key(key("one"))).await;
     let mut costs = Costs::of(&server);
-    let request = up_to(&doomed, 256).with_lease(common::queue::lease(10));
+    let request = up_to(&doomed, 256).with_lease(crate::common::queue::lease(10));
     loop {
         let received = costs.of_call("receive of messages, of exhausted ones at last", q.receive(&request)).await;
         match received.next {

@@ -66,7 +66,7 @@ async fn settlements_keys_redrives_and_resumptions_wake() {
     let retry = Settlement::Retry { after: delay(1), reason: None };
     assert_eq!(settle(q, &jobs, b.receipt, retry).await, Settled::Done);
     assert!(woken(&mut watch).await, "sooner than its lease would have ended");
-    let b = common::queue::soon(q, &common::queue::up_to(&jobs, 1)).await;
+    let b = crate::common::queue::soon(q, &crate::common::queue::up_to(&jobs, 1)).await;
     assert_eq!(settle(q, &jobs, b.receipt, Settlement::Dead { reason: None }).await, Settled::Dead);
     assert!(sleeps(q, &jobs, &mut watch).await);
     waits(q, &jobs).await;

@@ -204,7 +204,7 @@ async fn names_make_pushes_idempotent_beyond_the_acknowledgement() {
     assert_eq!(ack(&*q, &jobs, &one(&*q, &jobs).await).await, Settled::Done);
     let started = std::time::Instant::now();
     while q.push(&jobs, std::slice::from_ref(&short)).await.unwrap() != [stored("short")] {
-        assert!(started.elapsed() < common::LONG);
+        assert!(started.elapsed() < crate::common::LONG);
     }
 }
 

@@ -18,7 +18,7 @@ mod loss;
 mod progress;
 mod refused;
 mod releases;
-mod stage;
+pub(crate) mod stage;
 mod together;
 mod values;
 mod waits;

@@ -89,7 +89,7 @@ async fn consumer() {
 /// Starts a consumer whose words go to `words`.
 fn start(url: &str, words: &Sender<String>) -> Child {
     let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["--exact", "consumer", "--ignored", "--nocapture"]).env(URL, url);
+    command.args(["--exact", "queue_kill::consumer", "--ignored", "--nocapture"]).env(URL, url);
     let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
     let (out, words) = (BufReader::new(child.stdout.take().unwrap()), words.clone());
     std::thread::spawn(move || {

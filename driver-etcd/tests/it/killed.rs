@@ -20,7 +20,7 @@ struct Process(Child);
 impl Process {
     fn start(url: &str, ledger: &std::path::Path) -> Self {
         let child = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "contends_until_it_is_killed", "--ignored", "--nocapture"])
+            .args(["--exact", "killed::contends_until_it_is_killed", "--ignored", "--nocapture"])
             .env(SERVER, url)
             .env(LEDGER, ledger)
             .stdout(Stdio::null())

@@ -255,7 +255,7 @@ async fn taken_after(cluster: &EtcdCluster, error: Duration, ahead: Duration, le
     let begun = Instant::now();
     assert_eq!(receive(&holder, 1, lease).await.deliveries.len(), 1);
     let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["--exact", "consumer", "--ignored", "--nocapture"]).env(URL, url).stderr(Stdio::piped());
+    command.args(["--exact", "queues::consumer", "--ignored", "--nocapture"]).env(URL, url).stderr(Stdio::piped());
     shim.apply(&mut command);
     let mut child = command.stdout(Stdio::null()).spawn().unwrap();
     let lines = BufReader::new(child.stderr.take().unwrap()).lines().map_while(Result::ok);

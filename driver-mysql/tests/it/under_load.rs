@@ -181,7 +181,7 @@ fn a_full_disk_is_an_outage_that_passes() {
     let folder = TempDir::new("disk").unwrap();
     let mut again = Command::new("unshare");
     again.args([if is_root() { "-m" } else { "-rm" }, "--propagation", "private"]);
-    again.arg(std::env::current_exe().unwrap()).args(["--exact", "a_full_disk_is_an_outage_that_passes"]);
+    again.arg(std::env::current_exe().unwrap()).args(["--exact", "under_load::a_full_disk_is_an_outage_that_passes"]);
     let output = again.env(INSIDE, folder.path()).output().unwrap();
     let said = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success() && said.contains("1 passed"), "{said}");

@@ -364,7 +364,7 @@ fn on_a_small_disk<F: Future<Output = ()>>(name: &str, small: Small, work: impl 
     let mount = format!("mount -t tmpfs -o size={size},mode=777 tmpfs \"$0\" && exec \"$@\"");
     let mut again = Command::new("unshare");
     again.arg(if is_root() { "-m" } else { "-rm" }).args(["sh", "-c", &mount]).arg(folder.path());
-    again.arg(std::env::current_exe().unwrap()).args(["--exact", name]);
+    again.arg(std::env::current_exe().unwrap()).args(["--exact", &format!("bad_days::{name}")]);
     if small == Small::Everything {
         again.env("TMPDIR", folder.path());
     }

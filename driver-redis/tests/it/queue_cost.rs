@@ -4,8 +4,8 @@
 //! other sources, it sets one against the other, round by round at one server, and prints medians of their ratios:
 //!
 //! ```text
-//! cargo test -p tenure-redis --test queue_cost --no-run       # in both trees
-//! COST_AGAINST=/other/target/debug/deps/queue_cost-… cargo test -p tenure-redis --test queue_cost -- --ignored --nocapture
+//! cargo test -p tenure-redis --test it --no-run       # in both trees
+//! COST_AGAINST=/other/target/debug/deps/it-… cargo test -p tenure-redis --test it -- queue_cost:: --ignored --nocapture
 //! ```
 
 #![allow(clippy::print_stdout, reason = "measurements")]
@@ -77,7 +77,7 @@ fn what_a_message_costs_the_server() {
 fn run(program: &str, server: &RedisServer) -> Figures {
     server.cli(&["FLUSHALL"]).unwrap();
     let port = server.port().to_string();
-    let output = Command::new(program).args(["--ignored", "--nocapture"]).env(AT, port).output().unwrap();
+    let output = Command::new(program).args(["--exact", "queue_cost::what_a_message_costs_the_server", "--ignored", "--nocapture"]).env(AT, port).output().unwrap();
     assert!(output.status.success(), "{output:?}");
     let text = String::from_utf8(output.stdout).unwrap();
     let line = |line: &str| {

@@ -163,7 +163,7 @@ async fn a_file_that_cannot_be_written_is_refused() {
     let program = folder.path().join("program");
     std::fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
     let mut again = Command::new(&program);
-    again.args(["--exact", "a_file_that_cannot_be_written_is_refused"]).env(PATH, file(&folder));
+    again.args(["--exact", "bad_days::a_file_that_cannot_be_written_is_refused"]).env(PATH, file(&folder));
     if std::fs::metadata(&program).unwrap().uid() == 0 {
         again.uid(65_534).gid(65_534);
     }
@@ -311,7 +311,7 @@ async fn a_full_disk_is_an_outage_that_passes() {
     let mount = "mount -t tmpfs -o size=1m tmpfs \"$0\" && exec \"$@\"";
     let mut again = Command::new("unshare");
     again.args([flags, "sh", "-c", mount]).arg(folder.path()).arg(std::env::current_exe().unwrap());
-    again.args(["--exact", "a_full_disk_is_an_outage_that_passes"]).env(FOLDER, folder.path());
+    again.args(["--exact", "bad_days::a_full_disk_is_an_outage_that_passes"]).env(FOLDER, folder.path());
     let output = again.output().unwrap();
     let said = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success() && said.contains("1 passed"), "{said}");

@@ -131,7 +131,9 @@ impl Fetcher {
         Self::prune(&mut work);
         let count = work.settles.len().min(self.remote.caps.batch);
         let settles: Vec<_> = work.settles.drain(..count).collect();
-        let due = turn.ask_at <= Instant::now();
+        // No wake-up tells that a settled message is due again, or that it made room for another: the same request asks.
+        let polls = self.remote.caps.wake == QueueWake::Poll;
+        let due = turn.ask_at <= Instant::now() || (polls && !settles.is_empty());
         let fresh = |demand: &Demand| demand.answered == Answered::NotYet;
         let ask = match work.demands.front() {
             // Looked at under the lock: who closes the client looks here, afterwards, whether a receive is on its way.

@@ -22,6 +22,8 @@
 //! | `redis/single@6.2`, `redis/acl@6.2` | the oldest server that is supported |
 //! | `redis/single@valkey-9` | Valkey |
 //! | `etcd/single@3.5` | an older etcd |
+//! | `postgres/unlogged@18` | a newer PostgreSQL |
+//! | `mysql/mysql@8.0` | the `mysql` driver on MySQL itself |
 //!
 //! The last ones run on servers that are fetched for them (`cargo xtask test` does that where it can).
 //!
@@ -95,10 +97,12 @@ pub fn makers() -> Vec<Arc<dyn HarnessMaker>> {
         Arc::new(PostgresMaker::unlogged()),
         Arc::new(PostgresMaker::logged()),
         Arc::new(PostgresMaker::pooled()),
-        Arc::new(MysqlMaker::default()),
+        Arc::new(MysqlMaker::mariadb()),
         Arc::new(RedisMaker::other(Setup::Single, "redis-6.2")),
         Arc::new(RedisMaker::other(Setup::Acl, "redis-6.2")),
         Arc::new(RedisMaker::other(Setup::Single, "valkey-9")),
+        Arc::new(PostgresMaker::of_18()),
+        Arc::new(MysqlMaker::of_8_0()),
         #[cfg(feature = "etcd")]
         Arc::new(EtcdMaker::of_3_5()),
     ]);

@@ -1,5 +1,6 @@
-//! The `mysql` driver, on MariaDB servers of the harness's own.
+//! The `mysql` driver, on MariaDB and MySQL servers of the harness's own.
 
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
@@ -12,9 +13,10 @@ use tenure_conformance::{
 use tenure_core::driver::Backend;
 use tenure_core::{FenceFloor, LockName};
 use tenure_mysql::{MysqlConfig, MysqlDriver, install_sql};
-use tenure_testkit::{MariaDbOptions, MariaDbServer, TcpProxy};
+use tenure_testkit::{Link, MariaDbOptions, MariaDbServer, TcpProxy};
 
 use crate::defaults::{self, Defaults};
+use crate::other::Program;
 
 /// Within reach of the cases that fill them.
 const MAX_DEPTH: u32 = 50;
@@ -32,17 +34,38 @@ fn lock(server: &Shared) -> MutexGuard<'_, MariaDbServer> {
     server.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The `mysql` driver on a MariaDB server. Cases that only use names of their own share one; the others have one each.
+/// The `mysql` driver on one server. Cases that only use names of their own share one; the others have one each.
 #[derive(Debug, Default)]
 pub struct MysqlMaker {
+    /// A MySQL server in place of MariaDB.
+    mysql: Option<Program>,
     shared: Mutex<Weak<Mutex<MariaDbServer>>>,
     version: OnceLock<String>,
 }
 
 impl MysqlMaker {
-    fn start() -> Result<Shared, BoxError> {
-        let server =
-            MariaDbServer::start(MariaDbOptions::new().movable_clock().setting("max-connections", MOST_CONNECTIONS))?;
+    /// On MariaDB.
+    #[must_use]
+    pub fn mariadb() -> Self {
+        Self::default()
+    }
+
+    /// The backend `mysql/mysql@8.0`.
+    #[must_use]
+    pub fn of_8_0() -> Self {
+        Self { mysql: Some(Program::Other("mysql-8.0")), ..Self::default() }
+    }
+
+    /// Where the MySQL server is unpacked; the link leads to its program.
+    fn folder(&self) -> Result<Option<PathBuf>, BoxError> {
+        let Some(program) = &self.mysql else { return Ok(None) };
+        let program = program.path().canonicalize()?;
+        Ok(program.ancestors().nth(2).map(Path::to_owned))
+    }
+
+    fn start(&self) -> Result<Shared, BoxError> {
+        let options = MariaDbOptions::new().movable_clock().setting("max-connections", MOST_CONNECTIONS);
+        let server = MariaDbServer::start(self.folder()?.into_iter().fold(options, MariaDbOptions::mysql))?;
         server.create_database(DATABASE)?;
         server.script(DATABASE, &install_sql())?;
         Ok(Arc::new(Mutex::new(server)))
@@ -50,13 +73,13 @@ impl MysqlMaker {
 
     fn server_for(&self, isolation: Isolation) -> Result<Shared, BoxError> {
         if isolation == Isolation::Exclusive {
-            return Self::start();
+            return self.start();
         }
         let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(server) = shared.upgrade() {
             return Ok(server);
         }
-        let server = Self::start()?;
+        let server = self.start()?;
         *shared = Arc::downgrade(&server);
         Ok(server)
     }
@@ -65,7 +88,7 @@ impl MysqlMaker {
 #[async_trait]
 impl HarnessMaker for MysqlMaker {
     fn id(&self) -> &str {
-        "mysql/mariadb"
+        if self.mysql.is_some() { "mysql/mysql@8.0" } else { "mysql/mariadb" }
     }
 
     /// The driver's defaults, and caps that the suite can reach. The suite compares it with the live driver.
@@ -80,11 +103,14 @@ impl HarnessMaker for MysqlMaker {
             .several_processes()
             .visible_leftovers()
             .fence_floors()
-            .faults([FaultKind::ExpireLease, FaultKind::CutConnections])
+            .faults([FaultKind::ExpireLease, FaultKind::CutConnections, FaultKind::SilenceConnections])
             .faults([FaultKind::PauseServer, FaultKind::JumpServerClock, FaultKind::RestartKeepingData])
     }
 
     fn configured(&self) -> Result<(), Missing> {
+        if let Some(program) = &self.mysql {
+            program.found()?;
+        }
         match self.server().as_str() {
             "" => Err(Missing::new("no MariaDB: the Debian package mariadb-server has it")),
             _ => Ok(()),
@@ -92,7 +118,13 @@ impl HarnessMaker for MysqlMaker {
     }
 
     fn server(&self) -> String {
-        self.version.get_or_init(|| MariaDbServer::version().unwrap_or_default()).clone()
+        let version = || match &self.mysql {
+            None => MariaDbServer::version().unwrap_or_default(),
+            Some(program) => {
+                program.version("Ver ").rsplit(' ').next().map_or_else(String::new, |it| format!("MySQL {it}"))
+            }
+        };
+        self.version.get_or_init(version).clone()
     }
 
     async fn make(&self, context: CaseContext) -> Result<Box<dyn Harness>, BoxError> {
@@ -142,6 +174,7 @@ impl Harness for MysqlHarness {
                 }
             }
             Fault::CutConnections => self.proxy.cut(),
+            Fault::SilenceConnections => self.proxy.set_present(Link::Silent),
             Fault::PauseServer => {
                 lock(&server).pause()?;
                 return Ok(Healer::new(async move { Ok(lock(&server).resume()?) }));
@@ -158,7 +191,7 @@ impl Harness for MysqlHarness {
                 lock(&server).set_clock_offset(micros)?;
                 return Ok(Healer::new(async move { Ok(lock(&server).set_clock_offset(0)?) }));
             }
-            other => return Err(format!("a MariaDB server cannot {other:?} here").into()),
+            other => return Err(format!("a server of MariaDB or MySQL cannot {other:?} here").into()),
         }
         Ok(Healer::nothing())
     }
@@ -193,10 +226,14 @@ struct MysqlInspector(Shared);
 #[async_trait]
 impl Inspector for MysqlInspector {
     async fn residue(&self, name: &LockName) -> Result<Residue, BoxError> {
-        let count = |table: &str| -> Result<usize, BoxError> {
-            let count = format!("SELECT COUNT(*) FROM {table} WHERE until > {NOW} AND name = {}", bytes(name));
-            Ok(lock(&self.0).sql(DATABASE, &count)?.trim().parse()?)
-        };
-        Ok(Residue { leases: count("tenure_lock")?, tombstones: count("tenure_tombstone")?, ..Residue::default() })
+        let count = |table| format!("(SELECT COUNT(*) FROM {table} WHERE until > {NOW} AND name = {})", bytes(name));
+        let counts = ["tenure_lock", "tenure_tombstone"].map(count);
+        let (server, statement) = (Arc::clone(&self.0), format!("SELECT {}", counts.join(", ")));
+        // A program that is waited for, and not on the thread that renews the case's leases.
+        let look = move || lock(&server).sql(DATABASE, &statement);
+        let counts = tokio::task::spawn_blocking(look).await??;
+        let counts = counts.split_whitespace().map(str::parse).collect::<Result<Vec<usize>, _>>()?;
+        let [leases, tombstones] = counts[..] else { return Err("not two counts".into()) };
+        Ok(Residue { leases, tombstones, ..Residue::default() })
     }
 }

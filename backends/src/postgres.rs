@@ -1,5 +1,6 @@
 //! The `postgres` driver, on servers of the harness's own.
 
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
@@ -13,9 +14,10 @@ use tenure_conformance::{
 use tenure_core::driver::Backend;
 use tenure_core::{FenceFloor, LockName};
 use tenure_postgres::{Install, PostgresConfig, PostgresDriver, install_sql};
-use tenure_testkit::{PgBouncer, PostgresOptions, PostgresServer, TcpProxy};
+use tenure_testkit::{Link, PgBouncer, PostgresOptions, PostgresServer, TcpProxy};
 
 use crate::defaults::{self, Defaults};
+use crate::other::Program;
 
 /// Within reach of the cases that fill a queue.
 const MAX_WAITERS: u32 = 100;
@@ -53,6 +55,8 @@ enum Kind {
 #[derive(Debug)]
 pub struct PostgresMaker {
     kind: Kind,
+    /// A server of another version than the installed one.
+    other: Option<Program>,
     shared: Mutex<Weak<Mutex<Servers>>>,
     version: OnceLock<String>,
 }
@@ -61,7 +65,19 @@ impl PostgresMaker {
     /// The backend `postgres/unlogged`.
     #[must_use]
     pub fn unlogged() -> Self {
-        Self { kind: Kind::Unlogged, shared: Mutex::default(), version: OnceLock::new() }
+        Self { kind: Kind::Unlogged, other: None, shared: Mutex::default(), version: OnceLock::new() }
+    }
+
+    /// The backend `postgres/unlogged@18`.
+    #[must_use]
+    pub fn of_18() -> Self {
+        Self { other: Some(Program::Other("postgres-18")), ..Self::unlogged() }
+    }
+
+    /// The folder of its programs; the link leads to one of them.
+    fn folder(&self) -> Result<Option<PathBuf>, BoxError> {
+        let Some(program) = &self.other else { return Ok(None) };
+        Ok(program.path().canonicalize()?.parent().map(Path::to_owned))
     }
 
     /// The backend `postgres/logged`.
@@ -78,6 +94,7 @@ impl PostgresMaker {
 
     fn start(&self) -> Result<Shared, BoxError> {
         let options = PostgresOptions::new().movable_clock().setting("max_connections", MOST_CONNECTIONS);
+        let options = self.folder()?.into_iter().fold(options, PostgresOptions::programs);
         let postgres = PostgresServer::start(options)?;
         postgres
             .script("postgres", &install_sql(Install { logged: self.kind == Kind::Logged, longest_ttl: LONGEST }))?;
@@ -105,6 +122,7 @@ impl PostgresMaker {
 impl HarnessMaker for PostgresMaker {
     fn id(&self) -> &str {
         match self.kind {
+            _ if self.other.is_some() => "postgres/unlogged@18",
             Kind::Unlogged => "postgres/unlogged",
             Kind::Logged => "postgres/logged",
             Kind::Pooled => "postgres/pgbouncer",
@@ -126,7 +144,8 @@ impl HarnessMaker for PostgresMaker {
             .past_killed_waiters(Duration::from_millis(500))
             .visible_leftovers()
             .fence_floors()
-            .faults([FaultKind::ExpireLease, FaultKind::CutConnections, FaultKind::CutNotifications])
+            .faults([FaultKind::ExpireLease, FaultKind::CutConnections, FaultKind::SilenceConnections])
+            .faults([FaultKind::CutNotifications])
             .faults([FaultKind::MuteNotifications, FaultKind::PauseServer, FaultKind::JumpServerClock])
             .faults((self.kind == Kind::Logged).then_some(FaultKind::RestartKeepingData))
     }
@@ -135,6 +154,9 @@ impl HarnessMaker for PostgresMaker {
         if PostgresServer::version().is_err() {
             return Err(Missing::new("no PostgreSQL: the Debian package postgresql has it"));
         }
+        if let Some(program) = &self.other {
+            return program.found();
+        }
         match self.server().as_str() {
             "" => Err(Missing::new("no PgBouncer: the Debian package pgbouncer has it")),
             _ => Ok(()),
@@ -142,6 +164,10 @@ impl HarnessMaker for PostgresMaker {
     }
 
     fn server(&self) -> String {
+        if let Some(program) = &self.other {
+            let version = program.version("(PostgreSQL) ");
+            return version.rsplit(' ').next().map_or_else(String::new, |version| format!("PostgreSQL {version}"));
+        }
         let version = || {
             let postgres = PostgresServer::version()?;
             match self.kind {
@@ -213,6 +239,9 @@ impl Harness for PostgresHarness {
                 }
             }
             Fault::CutConnections => self.pooler.iter().chain([&self.proxy]).for_each(TcpProxy::cut),
+            Fault::SilenceConnections => {
+                self.pooler.iter().chain([&self.proxy]).for_each(|proxy| proxy.set_present(Link::Silent));
+            }
             Fault::CutNotifications => {
                 self.sql("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE 'LISTEN tenure%'")?;
             }
@@ -288,15 +317,15 @@ struct PostgresInspector(Shared);
 #[async_trait]
 impl Inspector for PostgresInspector {
     async fn residue(&self, name: &LockName) -> Result<Residue, BoxError> {
-        let count = |rows: &str| -> Result<usize, BoxError> {
-            let count = format!("SELECT count(*) FROM tenure.{rows} > tenure.us() AND name = {}", bytes(name));
-            Ok(lock(&self.0).postgres.sql("postgres", &count)?.trim().parse()?)
-        };
-        Ok(Residue {
-            leases: count("lock WHERE entries <> '{}' AND until")?,
-            waiters: count("waiter WHERE present")?,
-            tombstones: count("tombstone WHERE until")?,
-            ..Residue::default()
-        })
+        let count = |rows| format!("(SELECT count(*) FROM tenure.{rows} > tenure.us() AND name = {})", bytes(name));
+        let counts =
+            ["lock WHERE entries <> '{}' AND until", "waiter WHERE present", "tombstone WHERE until"].map(count);
+        let (servers, statement) = (Arc::clone(&self.0), format!("SELECT {}", counts.join(", ")));
+        // A program that is waited for, and not on the thread that renews the case's leases.
+        let look = move || lock(&servers).postgres.sql("postgres", &statement);
+        let counts = tokio::task::spawn_blocking(look).await??;
+        let counts = counts.trim().split('|').map(str::parse).collect::<Result<Vec<usize>, _>>()?;
+        let [leases, waiters, tombstones] = counts[..] else { return Err("not three counts".into()) };
+        Ok(Residue { leases, waiters, tombstones, ..Residue::default() })
     }
 }

@@ -42,6 +42,7 @@ mod resp;
 mod sentinel;
 #[cfg(feature = "telemetry")]
 mod telemetry;
+mod template;
 mod wait;
 
 #[cfg(feature = "tls")]

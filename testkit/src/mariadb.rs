@@ -1,8 +1,8 @@
-//! A MariaDB server of a test's own.
+//! A MariaDB server of a test's own, or a MySQL server in its place.
 
 use std::fs::{self, File};
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use crate::account::{Account, find_program, output, spawn};
@@ -10,6 +10,7 @@ use crate::clock::ClockShim;
 use crate::dir::TempDir;
 use crate::port::free_port;
 use crate::process;
+use crate::template;
 use crate::wait::eventually;
 
 /// How often another port is tried when somebody else was faster.
@@ -25,11 +26,20 @@ const SETTINGS: &[&str] = &[
     "--performance-schema=OFF",
 ];
 
+/// And every MySQL server: no second protocol, and no folder of the system's.
+const MYSQL: &[&str] = &["--mysqlx=OFF", "--secure-file-priv="];
+
+/// Where an unpacked MySQL server finds its own files.
+fn places(folder: &Path) -> [String; 2] {
+    [format!("--basedir={}", folder.display()), format!("--lc-messages-dir={}", folder.join("share").display())]
+}
+
 /// Options of a [`MariaDbServer`]; by default data in memory where there is plenty, and the server's own settings but for its
 /// memory.
 #[derive(Clone, Debug, Default)]
 pub struct MariaDbOptions {
     program: Option<PathBuf>,
+    mysql: Option<PathBuf>,
     on_disk: bool,
     movable_clock: bool,
     settings: Vec<String>,
@@ -46,6 +56,14 @@ impl MariaDbOptions {
     #[must_use]
     pub fn program(mut self, path: impl Into<PathBuf>) -> Self {
         self.program = Some(path.into());
+        self
+    }
+
+    /// Starts a MySQL server in place of MariaDB: the one that is unpacked in this folder, with `bin/mysqld` and `share`. Its binary
+    /// log is on, as is its default.
+    #[must_use]
+    pub fn mysql(mut self, folder: impl Into<PathBuf>) -> Self {
+        self.mysql = Some(folder.into());
         self
     }
 
@@ -92,8 +110,8 @@ impl MariaDbServer {
     /// [`io::ErrorKind::NotFound`] when MariaDB is not installed; otherwise what kept it from starting, with its log.
     pub fn start(options: MariaDbOptions) -> io::Result<Self> {
         let found = || find_program("mariadbd", "TENURE_MARIADB_BIN", &[PathBuf::from("/usr/sbin")]);
-        let program = options.program.clone().map_or_else(found, Ok)?;
-        let install = find_program("mariadb-install-db", "TENURE_MARIADB_INSTALL_BIN", &[PathBuf::from("/usr/bin")])?;
+        let mysqld = options.mysql.as_ref().map(|folder| folder.join("bin/mysqld"));
+        let program = options.program.clone().or(mysqld).map_or_else(found, Ok)?;
         let dir = if options.on_disk { TempDir::new("maria") } else { TempDir::in_memory("maria") }?;
         let account = Account::unprivileged()?;
         let mut clock = if options.movable_clock { Some(ClockShim::new(dir.path())?) } else { None };
@@ -106,11 +124,8 @@ impl MariaDbServer {
         fs::write(dir.path().join("init"), account_of_root)?;
         account.give(dir.path())?;
         let mut server = Self { child: None, port: 0, options, program, account, clock, dir };
-        let mut command = account.command(&install, server.dir.path());
-        command.args(["--no-defaults", "--auth-root-authentication-method=normal", "--skip-test-db"]);
-        // Not where others keep files of the same names.
-        command.arg(format!("--tmpdir={}", server.dir.path().display()));
-        output(command.arg(format!("--datadir={}", server.data().display())))?;
+        template::copy(&server.program, &server.data(), |data| server.install(data))?;
+        account.give(&server.data())?;
         for _ in 1..PORT_ATTEMPTS {
             server.port = free_port()?;
             match server.spawn() {
@@ -120,6 +135,27 @@ impl MariaDbServer {
         }
         server.port = free_port()?;
         server.spawn().map(|()| server)
+    }
+
+    /// Makes a data directory.
+    fn install(&self, data: &Path) -> io::Result<()> {
+        let mut command = match &self.options.mysql {
+            Some(folder) => {
+                let mut command = self.account.command(&self.program, self.dir.path());
+                command.args(["--no-defaults", "--initialize-insecure"]).args(places(folder));
+                command
+            }
+            None => {
+                let places = [PathBuf::from("/usr/bin")];
+                let install = find_program("mariadb-install-db", "TENURE_MARIADB_INSTALL_BIN", &places)?;
+                let mut command = self.account.command(&install, self.dir.path());
+                command.args(["--no-defaults", "--auth-root-authentication-method=normal", "--skip-test-db"]);
+                command
+            }
+        };
+        // Not where others keep files of the same names.
+        command.arg(format!("--tmpdir={}", self.dir.path().display()));
+        output(command.arg(format!("--datadir={}", data.display()))).map(drop)
     }
 
     /// The version of the program that would be started, such as `10.11.19-MariaDB`.
@@ -294,6 +330,8 @@ impl MariaDbServer {
             .args([format!("--pid-file={}", dir.join("pid").display())])
             .args([format!("--init-file={}", dir.join("init").display())])
             .args(SETTINGS)
+            .args(self.options.mysql.iter().flat_map(|folder| places(folder)))
+            .args(self.options.mysql.iter().flat_map(|_| MYSQL))
             .args(&self.options.settings)
             .stdin(Stdio::null())
             .stdout(File::create(&log)?)

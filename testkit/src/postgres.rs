@@ -12,6 +12,7 @@ use crate::dir::TempDir;
 use crate::port::free_port;
 use crate::postgres_options::PostgresOptions;
 use crate::process;
+use crate::template;
 use crate::wait::eventually;
 
 /// How often another port is tried when somebody else was faster.
@@ -56,9 +57,13 @@ impl PostgresServer {
     /// its log.
     pub fn start(options: PostgresOptions) -> io::Result<Self> {
         let mut server = Self::prepare(options)?;
-        let mut command = server.account.command(&server.program("initdb"), server.dir.path());
-        command.args(["--no-sync", "--username=postgres", "--encoding=UTF8", "--locale=C", "--auth=trust", "-D"]);
-        output(command.arg(server.data()))?;
+        let initdb = server.program("initdb");
+        template::copy(&initdb, &server.data(), |data| {
+            let mut command = server.account.command(&initdb, server.dir.path());
+            command.args(["--no-sync", "--username=postgres", "--encoding=UTF8", "--locale=C", "--auth=trust", "-D"]);
+            output(command.arg(data)).map(drop)
+        })?;
+        server.account.give(&server.data())?;
         server.configure()?;
         server.begin()?;
         if let Some(password) = server.options.password.clone() {
@@ -205,7 +210,11 @@ impl PostgresServer {
     }
 
     fn psql(&self, database: &str) -> Command {
-        client(&self.program("psql"), self.dir.path(), self.port, database)
+        let own = self.program("psql");
+        let installed = || programs(&PostgresOptions::new()).map(|folder| folder.join("psql"));
+        // A server of another version may come without it.
+        let psql = if own.is_file() { own } else { installed().unwrap_or(own) };
+        client(&psql, self.dir.path(), self.port, database)
     }
 
     /// One of the programs that come with the server.

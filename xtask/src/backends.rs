@@ -5,14 +5,6 @@ use std::process::Command;
 use crate::command::{self, cargo};
 use crate::others;
 
-/// Stretches real waits, as the gate needs it, whose runs leave a machine busy; `TENURE_SLACK` may say otherwise.
-pub(crate) fn stretch(command: &mut Command) {
-    const SLACK: &str = "TENURE_SLACK";
-    if std::env::var_os(SLACK).is_none() {
-        command.env(SLACK, "2");
-    }
-}
-
 /// `cargo run` of one, built as for the tests, with every backend that can be built here: etcd's client library needs `protoc`.
 pub(crate) fn cargo_run(program: &str) -> Command {
     let mut command = cargo(&["run", "--quiet", "--profile", "test", "--package", "tenure-backends", "--bin", program]);

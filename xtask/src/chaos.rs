@@ -3,16 +3,17 @@
 use std::path::Path;
 use std::process::Command;
 
-use crate::command::{self, Failure, Outcome};
+use crate::command::{self, Outcome};
+use crate::schedule::{Job, Load};
 use crate::{backends, steps};
 
-/// What the gate runs, all at once: each waits much more than it computes.
-const BACKENDS: &[&str] = &["redis/single", "redlock/3-live", "etcd/3-members"];
-const SECONDS: &str = "30";
-
-/// The same of its queue mode.
-const QUEUES: &[&str] = &["redis/single"];
-const QUEUE_SECONDS: &str = "25";
+/// What the gate runs, one after the other.
+const RUNS: &[&[&str]] = &[
+    &["--backend", "etcd/3-members", "--seconds", "30"],
+    &["--backend", "redlock/3-live", "--seconds", "30"],
+    &["--backend", "redis/single", "--seconds", "30"],
+    &["--queue", "--backend", "redis/single", "--seconds", "25"],
+];
 
 /// Passes everything on.
 pub(crate) fn run(args: &[String]) -> Outcome {
@@ -20,22 +21,23 @@ pub(crate) fn run(args: &[String]) -> Outcome {
 }
 
 /// Half a minute on each of the backends: a line for each, and what the judge found if it found something.
-pub(crate) fn run_all(program: &Path) -> Outcome {
-    let locks = BACKENDS.iter().map(|backend| vec!["--backend", backend, "--seconds", SECONDS]);
-    let queues = QUEUES.iter().map(|backend| vec!["--queue", "--backend", backend, "--seconds", QUEUE_SECONDS]);
-    let broken: Vec<String> = std::thread::scope(|scope| {
-        let started: Vec<_> = locks
-            .chain(queues)
-            .map(|words| (words.join(" "), scope.spawn(move || is_clean(program, &words))))
-            .collect();
-        started.into_iter().filter_map(|(told, run)| (!run.join().unwrap_or_default()).then_some(told)).collect()
-    });
-    if broken.is_empty() { Ok(()) } else { Err(Failure(format!("chaos broke promises: {}", broken.join("; ")))) }
+pub(crate) fn jobs(program: &Path) -> Vec<Job<'_>> {
+    let job = |words: &&'static [&'static str]| {
+        let (words, name) = (*words, format!("chaos {}", words.join(" ")));
+        let step = name.clone();
+        Job::whole(&name, Load::Heavy, move || {
+            let mut command = Command::new(program);
+            stretch(command.args(words).arg("--brief"));
+            steps::run_as(&step, &mut command, |out| out.lines().last().unwrap_or_default().to_owned()).map(drop)
+        })
+    };
+    RUNS.iter().map(job).collect()
 }
 
-fn is_clean(program: &Path, words: &[&str]) -> bool {
-    let mut command = Command::new(program);
-    backends::stretch(command.args(words).arg("--brief"));
-    let name = format!("chaos {}", words.join(" "));
-    steps::run_as(&name, &mut command, |out| out.lines().last().unwrap_or_default().to_owned()).is_ok()
+/// Gives the judge's bounds in time twice their length, because other jobs run beside it; `TENURE_SLACK` may say otherwise.
+fn stretch(command: &mut Command) {
+    const SLACK: &str = "TENURE_SLACK";
+    if std::env::var_os(SLACK).is_none() {
+        command.env(SLACK, "2");
+    }
 }

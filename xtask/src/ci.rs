@@ -1,6 +1,7 @@
 //! What has to hold before anything lands.
 
 use crate::command::{Outcome, cargo, cargo_giving_way};
+use crate::schedule::{Job, Load};
 use crate::setup::{self, Install};
 use crate::{book, command, programs, steps, test, tidy};
 
@@ -55,22 +56,31 @@ pub(crate) fn run(options: &test::Options) -> Outcome {
     let built = programs::build()?;
     let suite = built.bin("conformance")?;
     steps::within("tidy", || tidy::run(&tidy::Options::default(), Some(suite)))?;
-    test::run_built(options, &built, beside_the_tests)
+    test::run_built(options, &built, checks())
 }
 
-/// What computes and needs no server: while tests wait for theirs, there is time for it.
-fn beside_the_tests() -> Outcome {
-    let all = ["clippy", "--quiet", "--workspace", "--all-targets", "--all-features", "--", "-D", "warnings"];
-    steps::run(&mut cargo_giving_way(&all))?;
-    let doc = ["doc", "--quiet", "--workspace", "--all-features", "--no-deps"];
-    steps::run(cargo_giving_way(&doc).env("RUSTDOCFLAGS", "-D warnings"))?;
-    for (package, sets) in FEATURES {
-        for features in *sets {
-            let base = ["clippy", "--quiet", "--package", package, "--no-default-features", "--features", features];
-            steps::run(&mut cargo_giving_way(&[&base[..], &["--", "-D", "warnings"]].concat()))?;
-        }
-    }
-    Ok(())
+/// What compiles: clippy for all features together and for each set alone, and the docs.
+fn checks<'a>() -> Vec<Job<'a>> {
+    let clippy = |words: &[&str]| [&["clippy", "--quiet"], words, &["--", "-D", "warnings"]].concat().join("\n");
+    let mut commands = vec![
+        clippy(&["--workspace", "--all-targets", "--all-features"]),
+        ["doc", "--quiet", "--workspace", "--all-features", "--no-deps"].join("\n"),
+    ];
+    let sets = FEATURES.iter().flat_map(|(package, sets)| sets.iter().map(move |features| (package, features)));
+    commands.extend(
+        sets.map(|(package, features)| {
+            clippy(&["--package", package, "--no-default-features", "--features", features])
+        }),
+    );
+    let job = |words: String| {
+        let args: Vec<&str> = words.split('\n').collect();
+        let name = command::show(&cargo(&args));
+        Job::whole(&name, Load::Computing, move || {
+            let args: Vec<&str> = words.split('\n').collect();
+            steps::run(cargo_giving_way(&args).env("RUSTDOCFLAGS", "-D warnings")).map(drop)
+        })
+    };
+    commands.into_iter().map(job).collect()
 }
 
 /// Licences, sources and duplicates of all dependencies, where the program for it is installed. Known vulnerabilities are not

@@ -2,19 +2,40 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Instant;
 
-use crate::again::Later;
 use crate::command::{self, Failure, Outcome};
+use crate::schedule::{Job, Load, Ran, Second, Unit};
 use crate::setup::Install;
-use crate::{backends, beside, others, steps};
+use crate::steps::Counts;
+use crate::{backends, others, steps};
 
-/// Backends whose servers take most of a processor: of each of these kinds one after the other.
-const HEAVY: &[&[&str]] = &[&["etcd/"], &["postgres/"]];
+/// Backends whose servers watch each other, so that a busy machine makes them elect new leaders.
+const HEAVY: &[&str] = &["etcd/3-members"];
 
-/// How many of the others run at a time. Their cases wait much more than they compute: a single Redis takes a seventh of a
-/// processor, a cluster of it half of one.
-const AT_ONCE: usize = 4;
+/// The backends that take longest, which begin first.
+const LONG: &[&str] = &["etcd/3-members", "etcd/", "postgres/", "redlock/", "redis/cluster", "fred/cluster"];
+
+/// What runs on servers of further versions (`…@6.2`) among the others: cases of requests that another version could answer in
+/// another way. `cargo xtask conformance --versions` runs them whole.
+const OTHER_VERSIONS: &[&str] = &[
+    "census/",
+    "driver/",
+    "fence/",
+    "fifo/",
+    "lock/",
+    "meta/",
+    "reentrant/",
+    "window/",
+    "queue/batch",
+    "queue/cancel",
+    "queue/key",
+    "queue/limit",
+    "queue/list",
+    "queue/parked",
+    "queue/purge",
+    "queue/redrive",
+    "queue/replace",
+];
 
 /// The command that runs the suite, with every backend that can be built here.
 pub(crate) fn suite() -> Command {
@@ -23,53 +44,46 @@ pub(crate) fn suite() -> Command {
     command
 }
 
-/// Passes everything on.
+/// Passes everything on; `--versions` means every backend on a server of a further version.
 pub(crate) fn run(args: &[String]) -> Outcome {
-    if args.iter().any(|arg| arg.contains('@')) {
+    let (versions, args): (Vec<&String>, Vec<&String>) = args.iter().partition(|arg| *arg == "--versions");
+    if !versions.is_empty() || args.iter().any(|arg| arg.contains('@')) {
         others::fetch(Install::Allowed);
     }
-    command::run(suite().args(args))
+    let mut command = suite();
+    if !versions.is_empty() {
+        let backends = command::output(suite().args(["--page", "backends"]))?;
+        command.args(backends.lines().filter(|id| is_of_another_version(id)).flat_map(|id| ["--backend", id]));
+    }
+    command::run(command.args(args))
 }
 
-/// The suite on every backend, with a report for each; one that cannot run here is a failure. Those on servers of other
-/// versions are left out where there are none of these, by name. The cases that fail are done again later.
-pub(crate) fn run_all<'a>(program: &'a Path, reports: PathBuf, later: &Later<'a>) -> Outcome {
+fn is_of_another_version(backend: &str) -> bool {
+    backend.contains('@')
+}
+
+/// The suite on every backend, a job with a report for each; one that cannot run here is a failure. Those on servers of other
+/// versions are left out where these are missing: they are printed by name.
+pub(crate) fn jobs<'a>(program: &'a Path, reports: &Path) -> Outcome<Vec<Job<'a>>> {
     let failed = |error| Failure(format!("cannot make {}: {error}", reports.display()));
-    std::fs::create_dir_all(&reports).map_err(failed)?;
+    std::fs::create_dir_all(reports).map_err(failed)?;
     let page = |page| command::output(suite_of(program).args(["--page", page]));
     let (ids, left_out) = (page("backends")?, page("left-out")?);
-    let started = Instant::now();
-    let (heavy, light) = kinds(ids.lines());
-    let lanes: Vec<(&[&str], usize)> =
-        heavy.iter().map(|ids| (ids.as_slice(), 1)).chain([(light.as_slice(), AT_ONCE)]).collect();
-    let first = |id: &&str| run_one(program, id, &report_of(&reports, id, ""), &[]);
-    let outcomes = beside::each(lanes.len(), &lanes, |(ids, at_once)| beside::each(*at_once, ids, first)).concat();
-    println!(
-        "\nconformance, {AT_ONCE} backends at a time and the heavy ones beside them: {:.0} s",
-        started.elapsed().as_secs_f64()
-    );
-    let ids = lanes.iter().flat_map(|(ids, _)| ids.iter().copied());
-    for (backend, outcome) in ids.zip(outcomes) {
-        println!("  {}", outcome.as_ref().unwrap_or_else(|Failure(line)| line));
-        let Err(why) = outcome else { continue };
-        let report = std::fs::read_to_string(report_of(&reports, backend, "")).unwrap_or_default();
-        let (failed, second) = (failed_cases(&report), report_of(&reports, backend, "-again"));
-        let name = format!("conformance {backend} {}", failed.join(" "));
-        let backend = backend.to_owned();
-        later.add(name.trim_end(), why, move || run_one(program, &backend, &second, &failed).map(drop));
-    }
     left_out.lines().for_each(|line| println!("  {line}"));
-    Ok(())
+    let mut ids: Vec<&str> = ids.lines().collect();
+    ids.sort_by_key(|id| rank(id));
+    let job = |id: &str| {
+        let (backend, report) = (id.to_owned(), report_of(reports, id));
+        let load = if HEAVY.contains(&id) { Load::Heavy } else { Load::Light };
+        let work = Box::new(move |only: &[String]| run_one(program, &backend, &report, only));
+        Job { name: format!("conformance {id}"), load, unit: Unit::Cases, second: Second::Run, work }
+    };
+    Ok(ids.into_iter().map(job).collect())
 }
 
-/// Those of each heavy kind, and the others.
-fn kinds<'a>(ids: impl Iterator<Item = &'a str>) -> (Vec<Vec<&'a str>>, Vec<&'a str>) {
-    let (mut heavy, mut light) = (vec![Vec::new(); HEAVY.len()], Vec::new());
-    for id in ids {
-        let kind = HEAVY.iter().position(|kind| kind.iter().any(|prefix| id.starts_with(prefix)));
-        kind.map_or(&mut light, |kind| &mut heavy[kind]).push(id);
-    }
-    (heavy, light)
+/// Its place among the long kinds, or behind them.
+fn rank(id: &str) -> usize {
+    LONG.iter().position(|prefix| id.starts_with(prefix)).unwrap_or(LONG.len())
 }
 
 /// The built program, told where the servers of other versions are.
@@ -79,47 +93,55 @@ fn suite_of(program: &Path) -> Command {
     command
 }
 
-/// Where the report on a backend lies.
-fn report_of(reports: &Path, backend: &str, kind: &str) -> PathBuf {
-    reports.join(format!("{}{kind}.json", backend.replace(['/', '@'], "-")))
+/// Where the report on a backend is written.
+fn report_of(reports: &Path, backend: &str) -> PathBuf {
+    reports.join(format!("{}.json", backend.replace(['/', '@'], "-")))
 }
 
-/// The cases that failed, by the report; none if there is no report, as after a crash.
-fn failed_cases(report: &str) -> Vec<String> {
+/// The counts of a report, and the cases that failed; neither if there is no report, as after a crash.
+fn read(report: &str) -> (Counts, Vec<String>) {
     let report: serde_json::Value = serde_json::from_str(report).unwrap_or_default();
     let cases = report["cases"].as_array().map(Vec::as_slice).unwrap_or_default();
-    let failed = cases.iter().filter(|case| case["outcome"] == "failed");
-    failed.filter_map(|case| case["id"].as_str()).map(str::to_owned).collect()
+    let of = |outcomes: &[&str]| {
+        let with = cases.iter().filter(|case| case["outcome"].as_str().is_some_and(|it| outcomes.contains(&it)));
+        with.filter_map(|case| case["id"].as_str()).map(str::to_owned).collect::<Vec<_>>()
+    };
+    let failed = of(&["failed"]);
+    let counts = Counts { passed: of(&["passed", "refused"]).len() as u32, failed: failed.len() as u32, ignored: 0 };
+    (counts, failed)
 }
 
-/// The suite on one backend, or only these cases; returns its counts.
-fn run_one(program: &Path, backend: &str, report: &Path, only: &[String]) -> Outcome<String> {
+/// The suite on one backend, or only these cases.
+fn run_one(program: &Path, backend: &str, report: &Path, only: &[String]) -> Ran {
     // What is there is of an earlier run.
     std::fs::remove_file(report).unwrap_or_default();
     let mut command = suite_of(program);
     command.args(["--backend", backend, "--json"]).arg(report);
-    command.args(only.iter().flat_map(|case| ["--filter", case]));
-    backends::stretch(&mut command);
-    let counts = |table: &str| table.trim().lines().last().unwrap_or_default().to_owned();
-    let ended = steps::run_as(&format!("conformance {backend}"), &mut command, counts)?;
-    Ok(format!("{backend:<28}{:<26} in {:.0} s", counts(&ended.stdout), ended.seconds))
+    let selection = if is_of_another_version(backend) { OTHER_VERSIONS } else { &[] };
+    let chosen = if only.is_empty() { selection.to_vec() } else { only.iter().map(String::as_str).collect() };
+    command.args(chosen.iter().flat_map(|case| ["--filter", case]));
+    let last = |table: &str| table.trim().lines().last().unwrap_or_default().to_owned();
+    let ended = steps::ended(&format!("conformance {backend}"), &mut command, last);
+    let (counts, failed) = read(&std::fs::read_to_string(report).unwrap_or_default());
+    Ran { counts, failure: ended.failure.map(|Failure(why)| why), failed }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{failed_cases, kinds};
+    use super::{LONG, rank, read};
+    use crate::steps::Counts;
 
     #[test]
-    fn every_backend_has_a_lane() {
-        let (heavy, light) = kinds(["redis/single", "postgres/logged", "etcd/single", "mysql/mariadb"].into_iter());
-        assert_eq!(heavy, [["etcd/single"], ["postgres/logged"]]);
-        assert_eq!(light, ["redis/single", "mysql/mariadb"]);
+    fn long_backends_come_first() {
+        let ranks = ["etcd/3-members", "etcd/single", "postgres/logged", "redis/single", "mysql/mariadb"].map(rank);
+        assert_eq!(ranks, [0, 1, 2, LONG.len(), LONG.len()]);
     }
 
     #[test]
-    fn cases_that_failed_are_found_and_a_report_that_is_not_there_has_none() {
-        let report = r#"{"cases": [{"id": "a/b", "outcome": "failed"}, {"id": "a/c", "outcome": "passed"}]}"#;
-        assert_eq!(failed_cases(report), ["a/b"]);
-        assert!(failed_cases("").is_empty());
+    fn a_report_is_counted_and_one_that_is_missing_counts_nothing() {
+        let report = r#"{"cases": [{"id": "a/b", "outcome": "failed"}, {"id": "a/c", "outcome": "passed"},
+            {"id": "a/d", "outcome": "refused"}, {"id": "a/e", "outcome": "ignored"}]}"#;
+        assert_eq!(read(report), (Counts { passed: 2, failed: 1, ignored: 0 }, vec!["a/b".to_owned()]));
+        assert_eq!(read(""), (Counts::default(), vec![]));
     }
 }

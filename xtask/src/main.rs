@@ -1,18 +1,18 @@
 //! `cargo xtask`: the commands of this workspace. `cargo xtask help` lists them.
 
-mod again;
 mod backends;
-mod beside;
 mod book;
 mod chaos;
 mod ci;
 mod command;
 mod compare;
 mod conformance;
+mod idle;
 mod markdown;
 mod mutants;
 mod others;
 mod programs;
+mod schedule;
 mod setup;
 mod steps;
 mod swap;
@@ -29,6 +29,7 @@ const CONFORMANCE: &str = "\
 Passed on:
   --list               print the backends and the cases
   --backend <id>       the backend to run (may be repeated; default: all that can run here)
+  --versions           every backend on a server of a further version, such as redis/single@6.2
   --json <file>        write the report as JSON
   --filter <text>      only cases whose id contains the text";
 

@@ -1,27 +1,56 @@
-//! The workspace's programs, built by cargo once and together: the same libraries serve all of them. Test programs are run from
-//! here, in lanes side by side: cargo would run one after the other, and some wait for most of a minute.
+//! The workspace's programs, built by cargo once and together, so that the same libraries serve all of them. Test programs run
+//! from here, as jobs side by side: cargo would run one after the other, and most wait for servers most of the time.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Instant;
 
 use cargo_metadata::{Artifact, Message};
 
-use crate::beside;
 use crate::command::{self, Failure, Outcome, cargo};
+use crate::schedule::{Job, Load, Ran, Second, Unit};
 use crate::steps::{self, Counts};
-
-/// Long ones that wait for nearly all of their time: one after the other, they run beside all the others, which run one
-/// at a time as cargo runs them.
-const WAITING: &[&str] = &["chaos", "queue_herd", "server_mutants", "leaders", "command", "far", "bad_days", "restart"];
-
-/// Long ones that compute, and that no limit of time concerns: they take what programs that wait leave of the machine.
-const COMPUTING: &[&str] =
-    &["world", "lock_model", "queue_model", "parsers", "tenure_redis_support", "tenure_redlock", "traces"];
 
 /// No test: it prints what a plain `cargo test` leaves out, and here nothing is.
 const LEFT_OUT: &str = "left_out";
+
+/// Tests that differ from the others of their program: by how much of the machine they need, or by their arguments.
+struct Part {
+    program: &'static str,
+    /// The modules; none means the whole program.
+    modules: &'static [&'static str],
+    load: Load,
+    args: &'static [&'static str],
+}
+
+const fn computing(program: &'static str, modules: &'static [&'static str]) -> Part {
+    Part { program, modules, load: Load::Computing, args: &[] }
+}
+
+const PARTS: &[Part] = &[
+    computing("core test it", &["world::"]),
+    computing("core test parsers", &[]),
+    computing("conformance-tests test it", &[]),
+    computing("driver-redis test it", &["lock_model::", "queue_model::"]),
+    computing("driver-redlock lib tenure_redlock", &[]),
+    computing("driver-redlock test it", &["simulation::", "traces::"]),
+    computing("redis-support lib tenure_redis_support", &[]),
+    Part {
+        program: "backends test it",
+        modules: &["topologies::"],
+        load: Load::Heavy,
+        // Servers of a cluster take each other for dead when the machine has no time for them: two clusters at a time.
+        args: &["--include-ignored", "--test-threads", "2"],
+    },
+    Part { program: "driver-redis test it", modules: &["interop::"], load: Load::Light, args: &["--include-ignored"] },
+    Part {
+        program: "driver-etcd test it",
+        // Thousands of places on leases of 2 s.
+        modules: &["leaders::", "contention::"],
+        load: Load::Heavy,
+        args: &["--test-threads", "1"],
+    },
+];
 
 /// A built test program.
 #[derive(Debug)]
@@ -43,8 +72,8 @@ pub(crate) struct Built {
 pub(crate) fn build() -> Outcome<Built> {
     let args = ["test", "--workspace", "--all-features", "--no-run", "--message-format", "json-render-diagnostics"];
     let built = steps::within("building every test", || command::output(&mut cargo(&args)))?;
-    let told = |error| Failure(format!("cargo tells of the tests what cannot be read: {error}"));
-    let messages = Message::parse_stream(built.as_bytes()).collect::<Result<Vec<_>, _>>().map_err(told)?;
+    let unreadable = |error| Failure(format!("cannot read what cargo printed of the tests: {error}"));
+    let messages = Message::parse_stream(built.as_bytes()).collect::<Result<Vec<_>, _>>().map_err(unreadable)?;
     let artifacts = messages.into_iter().filter_map(|message| match message {
         Message::CompilerArtifact(artifact) => Some(artifact),
         _ => None,
@@ -52,7 +81,10 @@ pub(crate) fn build() -> Outcome<Built> {
     let (tests, others): (Vec<Artifact>, Vec<Artifact>) = artifacts.partition(|artifact| artifact.profile.test);
     let bins = others.into_iter().filter_map(|bin| Some((bin.target.name, bin.executable?.into())));
     let built = Built { tests: tests.into_iter().filter_map(program).collect(), bins: bins.collect() };
-    if built.tests.is_empty() { Err(Failure("there are no tests".into())) } else { Ok(built) }
+    for part in PARTS {
+        find(&built.tests, part.program)?;
+    }
+    Ok(built)
 }
 
 fn program(artifact: Artifact) -> Option<Program> {
@@ -75,99 +107,112 @@ impl Built {
     }
 }
 
-/// What a test program does for most of its time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Lane {
-    Waiting,
-    Computing,
-    Other,
-}
-
-/// Runs the programs of these lanes, those of one lane one after the other and the lanes side by side; returns how many tests
-/// passed, and the programs that failed, with the reason.
-pub(crate) fn run_all<'a>(programs: &'a [Program], lanes: &[Lane]) -> (Counts, Vec<(&'a Program, Failure)>) {
-    let started = Instant::now();
-    let lane = |lane: &Lane| programs.iter().filter(|program| program.lane() == *lane).collect::<Vec<_>>();
-    let lanes: Vec<_> = lanes.iter().map(lane).collect();
-    let ended = beside::each(lanes.len(), &lanes, |lane| {
-        lane.iter().map(|program| (*program, program.run(|command| command))).collect::<Vec<_>>()
-    });
-    let (ended, mut counts, mut failed) = (ended.concat(), Counts::default(), Vec::new());
-    let count = ended.len();
-    for (program, outcome) in ended {
-        match outcome {
-            Ok(passed) => counts += passed,
-            Err(why) => failed.push((program, why)),
-        }
-    }
-    println!("{count} test programs in {:.0} s: {counts}", started.elapsed().as_secs_f64());
-    (counts, failed)
-}
-
-/// The program of this name, such as `driver-redis test interop`.
+/// The program of this name, such as `driver-redis test it`.
 pub(crate) fn find<'a>(programs: &'a [Program], name: &str) -> Outcome<&'a Program> {
     programs.iter().find(|program| program.name == name).ok_or_else(|| Failure(format!("there is no {name}")))
 }
 
+/// Every test of these programs, with `environment` set: the parts that differ, and a job for what is left of each program.
+pub(crate) fn jobs<'a>(programs: &'a [Program], environment: &'a [(&'a str, PathBuf)]) -> Vec<Job<'a>> {
+    let mut jobs = Vec::new();
+    for program in programs {
+        let parts = PARTS.iter().filter(|part| part.program == program.name);
+        let (whole, some): (Vec<_>, Vec<_>) = parts.partition(|part| part.modules.is_empty());
+        jobs.extend(some.iter().map(|part| program.job(part.modules, part.load, part.args, environment)));
+        let rest = some.iter().flat_map(|part| part.modules).flat_map(|module| ["--skip", module]).collect::<Vec<_>>();
+        let load = whole.first().map_or(Load::Light, |part| part.load);
+        jobs.push(program.job(&[], load, &rest, environment));
+    }
+    jobs
+}
+
 impl Program {
-    /// What cargo calls it: the name of its file under `tests/`, or its crate's.
-    fn target(&self) -> &str {
-        self.name.rsplit_once(' ').map_or(&self.name, |(_, target)| target)
-    }
-
-    pub(crate) fn name(&self) -> &str {
-        &self.name
-    }
-
-    fn lane(&self) -> Lane {
-        match self.target() {
-            target if WAITING.contains(&target) => Lane::Waiting,
-            target if COMPUTING.contains(&target) => Lane::Computing,
-            _ => Lane::Other,
-        }
+    pub(crate) fn job<'a>(
+        &'a self,
+        modules: &[&str],
+        load: Load,
+        args: &[&str],
+        environment: &'a [(&'a str, PathBuf)],
+    ) -> Job<'a> {
+        let shown = modules.iter().map(|module| module.trim_end_matches(':'));
+        let name = std::iter::once(self.name.as_str()).chain(shown).collect::<Vec<_>>().join(" ");
+        let own = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
+        let (step, modules, args) = (name.clone(), own(modules), own(args));
+        let work = move |only: &[String]| {
+            let exact: &[&str] = if only.is_empty() { &[] } else { &["--exact"] };
+            let chosen = if only.is_empty() { &modules } else { only };
+            let command = |command: &mut Command| {
+                command
+                    .args(exact)
+                    .args(chosen)
+                    .args(&args)
+                    .envs(environment.iter().map(|(name, value)| (name, value)));
+            };
+            self.run(&step, load, command)
+        };
+        Job { name, load, unit: Unit::Tests, second: Second::Run, work: Box::new(work) }
     }
 
     /// Runs it to its end, as a step.
-    pub(crate) fn run(&self, with: impl FnOnce(&mut Command) -> &mut Command) -> Outcome<Counts> {
-        let mut command = match self.lane() {
-            Lane::Computing => command::giving_way(&self.executable),
-            Lane::Waiting | Lane::Other => Command::new(&self.executable),
+    pub(crate) fn run(&self, step: &str, load: Load, with: impl FnOnce(&mut Command)) -> Ran {
+        let mut command = match load {
+            Load::Computing => command::giving_way(&self.executable),
+            Load::Light | Load::Heavy => Command::new(&self.executable),
         };
         command.current_dir(&self.folder).env("CARGO_MANIFEST_DIR", &self.folder);
-        let ended = steps::run_as(&self.name, with(&mut command), |stdout| Counts::of(stdout).to_string())?;
-        Ok(Counts::of(&ended.stdout))
+        with(&mut command);
+        let ended = steps::ended(step, &mut command, |stdout| Counts::of(stdout).to_string());
+        Ran {
+            counts: Counts::of(&ended.stdout),
+            failure: ended.failure.map(|Failure(why)| why),
+            failed: failed_tests(&ended.stdout),
+        }
     }
+}
+
+/// The tests that a test program lists as failed, at the end of its output.
+fn failed_tests(stdout: &str) -> Vec<String> {
+    let Some((_, list)) = stdout.rsplit_once("\nfailures:\n") else { return Vec::new() };
+    list.lines().map_while(|line| line.strip_prefix("    ")).map(str::to_owned).collect()
 }
 
 #[cfg(all(test, unix))]
 mod tests {
     use super::*;
 
-    fn program(name: &str, executable: &str) -> Program {
-        Program { name: name.to_owned(), executable: executable.into(), folder: command::root() }
+    #[test]
+    fn parts_of_a_program_are_jobs_and_the_rest_skips_them() {
+        let program = |name: &str, executable: &str| Program {
+            name: name.to_owned(),
+            executable: executable.into(),
+            folder: command::root(),
+        };
+        let programs = [program("core test it", "echo"), program("core test parsers", "false")];
+        let jobs = jobs(&programs, &[]);
+        let seen: Vec<_> = jobs.iter().map(|job| (job.name.as_str(), job.load)).collect();
+        assert_eq!(
+            seen,
+            [
+                ("core test it world", Load::Computing),
+                ("core test it", Load::Light),
+                ("core test parsers", Load::Computing)
+            ]
+        );
+        assert_eq!((jobs[0].work)(&[]).failure, None);
+        assert!((jobs[2].work)(&[]).failure.is_some());
+        assert!(find(&programs, "core test world").is_err());
     }
 
     #[test]
-    fn every_program_is_run_and_those_that_fail_are_told() {
-        let programs = [
-            ("a test x", "true"),
-            ("b test x", "false"),
-            ("c test y", "true"),
-            ("lib z", "/nowhere"),
-            ("d test w", "true"),
-        ]
-        .map(|(name, executable)| program(name, executable));
-        let (counts, failed) = run_all(&programs, &[Lane::Waiting, Lane::Other]);
-        assert_eq!(counts.passed, 0, "none printed a result");
-        let failed: Vec<&str> = failed.iter().map(|(program, _)| program.name()).collect();
-        assert_eq!(failed, ["b test x", "lib z"]);
-        assert_eq!(find(&programs, "c test y").unwrap().target(), "y");
-        assert!(find(&programs, "test y").is_err());
+    fn failed_tests_are_those_of_the_last_list() {
+        let stdout = "failures:\n\n---- a::b stdout ----\nfailures:\n    no\n\n\nfailures:\n    a::b\n    c\n\ntest result: FAILED.\n";
+        assert_eq!(failed_tests(stdout), ["a::b", "c"]);
+        assert!(failed_tests("test result: ok.").is_empty());
     }
 
     #[test]
-    fn a_program_is_named_after_its_package_and_has_a_lane() {
-        let told = |kind: &str, name: &str| {
+    fn a_program_is_named_after_its_package() {
+        let artifact = |kind: &str, name: &str| {
             format!(
                 r#"{{"reason":"compiler-artifact","package_id":"p","manifest_path":"{}/core/Cargo.toml",
                 "target":{{"kind":["{kind}"],"crate_types":["bin"],"name":"{name}","src_path":"/s","edition":"2024"}},
@@ -181,9 +226,7 @@ mod tests {
             Message::CompilerArtifact(artifact) => super::program(artifact),
             other => panic!("{other:?}"),
         };
-        let world = read(&told("test", "world")).unwrap();
-        assert_eq!((world.name(), world.lane()), ("core test world", Lane::Computing));
-        assert_eq!(read(&told("test", "engine")).unwrap().lane(), Lane::Other);
-        assert!(read(&told("test", LEFT_OUT)).is_none());
+        assert_eq!(read(&artifact("test", "it")).unwrap().name, "core test it");
+        assert!(read(&artifact("test", LEFT_OUT)).is_none());
     }
 }

@@ -28,12 +28,13 @@ struct Running {
     since: Instant,
 }
 
-/// A step that ended well.
+/// A program that ran as a step.
 #[derive(Debug)]
 pub(crate) struct Ended {
     /// What the program printed to its standard output.
     pub(crate) stdout: String,
-    pub(crate) seconds: f64,
+    /// Why it failed, if it did.
+    pub(crate) failure: Option<Failure>,
 }
 
 /// From now on, every step prints all of its output.
@@ -46,28 +47,33 @@ pub(crate) fn run(command: &mut Command) -> Outcome<Ended> {
     run_as(&show(command), command, |_| String::new())
 }
 
-/// Runs a program as a step; the summary is made of what it printed.
+/// Runs a program as a step that must succeed; the summary is made of what it printed.
 pub(crate) fn run_as(name: &str, command: &mut Command, summary: impl FnOnce(&str) -> String) -> Outcome<Ended> {
+    let mut ended = ended(name, command, summary);
+    ended.failure.take().map_or(Ok(ended), Err)
+}
+
+/// Runs a program as a step, to its end; the summary is made of what it printed.
+pub(crate) fn ended(name: &str, command: &mut Command, summary: impl FnOnce(&str) -> String) -> Ended {
     let since = begin(name);
-    let output = command.output();
-    let seconds = since.elapsed().as_secs_f64();
-    let output = match output {
+    let output = match command.output() {
         Ok(output) => output,
         Err(error) => {
             end(name, since, "failed", "", "");
-            return Err(Failure(format!("cannot run {name}: {error}")));
+            let failure = Some(Failure(format!("cannot run {name}: {error}")));
+            return Ended { stdout: String::new(), failure };
         }
     };
     let stdout = String::from_utf8_lossy(&output.stdout).into_owned();
-    let told = summary(&stdout);
+    let counts = summary(&stdout);
     let failed = !output.status.success();
     let shown = if failed || VERBOSE.load(Ordering::Relaxed) {
         format!("{stdout}{}", String::from_utf8_lossy(&output.stderr))
     } else {
         String::new()
     };
-    end(name, since, if failed { "failed" } else { "done" }, &told, &shown);
-    if failed { Err(Failure(format!("{name}: {told} {}", output.status))) } else { Ok(Ended { stdout, seconds }) }
+    end(name, since, if failed { "failed" } else { "done" }, &counts, &shown);
+    Ended { stdout, failure: failed.then(|| Failure(format!("{name}: {counts} {}", output.status))) }
 }
 
 /// Does work of this program as a step.
@@ -142,8 +148,8 @@ fn tick() {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
     pub(crate) passed: u32,
-    failed: u32,
-    ignored: u32,
+    pub(crate) failed: u32,
+    pub(crate) ignored: u32,
 }
 
 impl Counts {

@@ -7,29 +7,44 @@ use tenure_testkit::{
 
 use crate::command::{Failure, Outcome};
 use crate::programs::{self, Program};
+use crate::schedule::{Job, Load, Ran, Second, Unit};
 
-const TESTS: &[&str] = &["test application", "examples/swap_in_tests test box_office"];
+/// Programs, and the module of the tests; none means all.
+const TESTS: &[(&str, &[&str])] = &[("test it", &["application::"]), ("examples/swap_in_tests test box_office", &[])];
 
-pub(crate) fn run(programs: &[Program]) -> Outcome {
-    let redis = RedisServer::start(RedisOptions::new()).map_err(|error| Failure(format!("no Redis: {error}")))?;
-    let etcd = EtcdCluster::single(EtcdOptions::new()).map_err(|error| Failure(format!("no etcd: {error}")))?;
-    let folder = tenure_testkit::TempDir::new("swap").map_err(|error| Failure(format!("no folder: {error}")))?;
+pub(crate) fn job(programs: &[Program]) -> Job<'_> {
+    let work = |_: &[String]| Ran { failure: run(programs).err().map(|Failure(why)| why), ..Ran::default() };
+    let (name, unit, second) = (String::from("swap"), Unit::Nothing, Second::Run);
+    Job { name, load: Load::Light, unit, second, work: Box::new(work) }
+}
+
+fn run(programs: &[Program]) -> Outcome {
+    let failed = |what: &'static str| move |error: std::io::Error| Failure(format!("no {what}: {error}"));
+    let redis = RedisServer::start(RedisOptions::new()).map_err(failed("Redis"))?;
+    let etcd = EtcdCluster::single(EtcdOptions::new()).map_err(failed("etcd"))?;
+    let folder = tenure_testkit::TempDir::new("swap").map_err(failed("folder"))?;
     let file = format!("sqlite:{}", folder.path().join("locks.db").display());
-    let postgres = PostgresServer::start(PostgresOptions::new());
-    let postgres = postgres.map_err(|error| Failure(format!("no PostgreSQL: {error}")))?;
+    let postgres = PostgresServer::start(PostgresOptions::new()).map_err(failed("PostgreSQL"))?;
     let database = format!("{}?migrate=true", postgres.url("postgres"));
     let mariadb = MariaDbServer::start(MariaDbOptions::new()).and_then(|server| {
         server.create_database("app")?;
         Ok(server)
     });
-    let mariadb = mariadb.map_err(|error| Failure(format!("no MariaDB: {error}")))?;
+    let mariadb = mariadb.map_err(failed("MariaDB"))?;
     let maria = format!("{}?migrate=true", mariadb.url("app"));
     for url in [file, database, maria, redis.url(), etcd.url()] {
-        println!("the application on {url}");
-        for name in TESTS {
-            let counts = programs::find(programs, name)?.run(|command| command.env("TENURE_URL", &url))?;
-            if counts.passed == 0 {
-                return Err(Failure(format!("{name} on {url}: no test ran")));
+        let store = url.split(':').next().unwrap_or_default();
+        for (name, modules) in TESTS {
+            let program = programs::find(programs, name)?;
+            let step = format!("swap {store} {name}");
+            let ran = program.run(&step, Load::Light, |command| {
+                command.args(*modules).env("TENURE_URL", &url);
+            });
+            if let Some(why) = ran.failure {
+                return Err(Failure(why));
+            }
+            if ran.counts.passed == 0 {
+                return Err(Failure(format!("{step}: no test ran")));
             }
         }
     }

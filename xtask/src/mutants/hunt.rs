@@ -10,11 +10,11 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use super::beside;
 use super::build::Program;
 use super::edit::Mutant;
 use super::process::{self, End};
 use super::trace::Traced;
-use crate::beside;
 use crate::command::{Failure, Outcome};
 
 /// So many tests that noticed mistakes in the same file are run before the others.

@@ -52,7 +52,8 @@ pub(crate) fn list(program: &Program) -> Outcome<Vec<String>> {
         Ok(output.lines().filter_map(|line| line.strip_suffix(": test")).map(str::to_owned).collect::<Vec<_>>())
     };
     let ignored = names(&["--ignored"])?;
-    let is_wanted = |name: &String| !ignored.contains(name) && !LEFT_OUT.contains(&name.as_str());
+    let last = |name: &str| name.rsplit("::").next().unwrap_or_default().to_owned();
+    let is_wanted = |name: &String| !ignored.contains(name) && !LEFT_OUT.contains(&last(name).as_str());
     Ok(names(&[])?.into_iter().filter(is_wanted).collect())
 }
 

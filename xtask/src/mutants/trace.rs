@@ -5,10 +5,10 @@ use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 
+use super::beside;
 use super::build::Program;
 use super::process::{self, End};
 use super::tree::write_if_other;
-use crate::beside;
 use crate::command::{Failure, Outcome};
 
 /// A test, as it went.

@@ -6,8 +6,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use libtest_mimic::{Arguments, Trial};
 
+use super::one::run_at;
+use super::pace::Pace;
 use super::report::{CaseReport, Outcome, Report};
-use super::{Options, all, run_case};
+use super::{Options, all};
 use crate::case::{Listed, Selection, list};
 use crate::harness::HarnessMaker;
 
@@ -31,8 +33,9 @@ pub fn main(makers: impl IntoIterator<Item = Arc<dyn HarnessMaker>>) -> ! {
     let reports = Reports::default();
     let mut trials = Vec::new();
     for (index, maker) in makers.iter().enumerate() {
+        let pace = Arc::new(Pace::new(maker, &options));
         for listed in list(&**maker, &options.required) {
-            trials.push(trial(index, maker, listed, &options, &reports));
+            trials.push(trial(index, &pace, maker, listed, &options, &reports));
         }
     }
     let conclusion = libtest_mimic::run(&arguments, trials);
@@ -42,7 +45,14 @@ pub fn main(makers: impl IntoIterator<Item = Arc<dyn HarnessMaker>>) -> ! {
     conclusion.exit()
 }
 
-fn trial(index: usize, maker: &Arc<dyn HarnessMaker>, listed: Listed, options: &Options, reports: &Reports) -> Trial {
+fn trial(
+    index: usize,
+    pace: &Arc<Pace>,
+    maker: &Arc<dyn HarnessMaker>,
+    listed: Listed,
+    options: &Options,
+    reports: &Reports,
+) -> Trial {
     let name = format!("{}::{}", maker.id(), listed.case.id);
     let ignored = match &listed.selection {
         Selection::Ignore(why) => Some(why.clone()),
@@ -52,11 +62,12 @@ fn trial(index: usize, maker: &Arc<dyn HarnessMaker>, listed: Listed, options: &
         reports.lock().unwrap_or_else(PoisonError::into_inner).entry(index).or_default().push(report);
     };
     if ignored.is_some() {
-        keep(reports, run_case(maker, &listed, options));
+        keep(reports, run_at(pace, maker, &listed, options));
     }
-    let (maker, options, reports) = (Arc::clone(maker), options.clone(), Arc::clone(reports));
+    let (pace, maker) = (Arc::clone(pace), Arc::clone(maker));
+    let (options, reports) = (options.clone(), Arc::clone(reports));
     let trial = Trial::test(name, move || {
-        let report = run_case(&maker, &listed, &options);
+        let report = run_at(&pace, &maker, &listed, &options);
         let (outcome, reason) = (report.outcome, report.reason.clone().unwrap_or_default());
         keep(&reports, report);
         match outcome {

@@ -4,6 +4,7 @@ mod all;
 mod mimic;
 mod one;
 mod options;
+mod pace;
 mod panics;
 mod report;
 

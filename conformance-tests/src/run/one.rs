@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use futures_util::FutureExt;
 use tokio::runtime::{Builder, Runtime};
 
+use super::pace::Pace;
 use super::report::{CaseReport, Outcome};
 use super::{Options, panics};
 use crate::case::{Case, Context, Listed, Selection};
@@ -17,6 +18,11 @@ use crate::rng::Rng;
 /// Runs a listed case, or reports why it does not run.
 #[must_use]
 pub fn run_case(maker: &Arc<dyn HarnessMaker>, listed: &Listed, options: &Options) -> CaseReport {
+    run_at(&Pace::new(maker, options), maker, listed, options)
+}
+
+/// Runs it with its waits stretched to the pace that is measured now.
+pub(super) fn run_at(pace: &Pace, maker: &Arc<dyn HarnessMaker>, listed: &Listed, options: &Options) -> CaseReport {
     let case = listed.case;
     let start = Instant::now();
     let report = |outcome, reason| CaseReport {
@@ -32,7 +38,7 @@ pub fn run_case(maker: &Arc<dyn HarnessMaker>, listed: &Listed, options: &Option
         Selection::ExpectFail(issue) => Some(*issue),
         Selection::Run => None,
     };
-    match (on_its_thread(maker, case, options), issue) {
+    match (on_its_thread(pace, maker, case, options), issue) {
         (Ok(()), None) if case.is_refusal() => report(Outcome::Refused, None),
         (Ok(()), None) => report(Outcome::Passed, None),
         (Err(why), None) => report(Outcome::Failed, Some(why)),
@@ -41,10 +47,17 @@ pub fn run_case(maker: &Arc<dyn HarnessMaker>, listed: &Listed, options: &Option
     }
 }
 
-fn on_its_thread(maker: &Arc<dyn HarnessMaker>, case: &'static Case, options: &Options) -> Result<(), String> {
+fn on_its_thread(
+    pace: &Pace,
+    maker: &Arc<dyn HarnessMaker>,
+    case: &'static Case,
+    options: &Options,
+) -> Result<(), String> {
     maker.configured().map_err(|missing| format!("required, but not configured: {missing}"))?;
     let (done, result) = mpsc::channel();
-    let (maker, context) = (Arc::clone(maker), context(case, options));
+    let slack = pace.slack();
+    let limit = options.hard_limit.mul_f64(slack);
+    let (maker, context) = (Arc::clone(maker), context(case, options.seed, slack));
     let worker = std::thread::Builder::new().name(case.id.to_owned()).spawn(move || {
         panics::catch_here();
         let outcome = run(&*maker, case, context);
@@ -52,8 +65,9 @@ fn on_its_thread(maker: &Arc<dyn HarnessMaker>, case: &'static Case, options: &O
     });
     worker.map_err(|error| format!("no thread: {error}"))?;
     // A thread that hangs for good is left behind; the report says so.
-    let hung = |_| Err(format!("still running after {:?} of wall time", options.hard_limit));
-    result.recv_timeout(options.hard_limit).unwrap_or_else(hung)
+    let hung = |_| Err(format!("still running after {limit:?} of wall time"));
+    let outcome = result.recv_timeout(limit).unwrap_or_else(hung);
+    outcome.map_err(|why| if slack > 1.0 { format!("{why} (with waits stretched {slack:.1} times)") } else { why })
 }
 
 fn run(maker: &dyn HarnessMaker, case: &'static Case, context: CaseContext) -> Result<(), String> {
@@ -98,15 +112,15 @@ fn runtime(time: Time) -> std::io::Result<Runtime> {
 }
 
 /// A prefix that no other run uses, and a seed that depends on the run's seed and the case alone.
-fn context(case: &'static Case, options: &Options) -> CaseContext {
+fn context(case: &'static Case, seed: u64, slack: f64) -> CaseContext {
     static COUNT: AtomicU64 = AtomicU64::new(0);
-    let hash = case.id.bytes().fold(options.seed, |hash, byte| Rng::new(hash ^ u64::from(byte)).bits());
+    let hash = case.id.bytes().fold(seed, |hash, byte| Rng::new(hash ^ u64::from(byte)).bits());
     let count = COUNT.fetch_add(1, Ordering::Relaxed);
     CaseContext {
         case: case.id,
-        prefix: format!("tc-{:x}-{:x}-{count:x}/", std::process::id(), options.seed & 0xffff_ffff),
+        prefix: format!("tc-{:x}-{:x}-{count:x}/", std::process::id(), seed & 0xffff_ffff),
         seed: hash,
         isolation: case.isolation(),
-        slack: options.slack,
+        slack,
     }
 }

@@ -112,7 +112,7 @@ fn whatever_the_program_says_a_loss_is_79() {
 #[test]
 fn who_was_stopped_for_too_long_kills_first() {
     let world = World::new();
-    let holder = world.start_script(&["--ttl", "500ms"], "echo pid $$; exec sleep 60");
+    let holder = world.start_script(&["--ttl", "2s"], "echo pid $$; exec sleep 60");
     let pid = holder.number("pid");
     holder.signal(Signal::STOP);
     let other = world.run(&["run", "job", "--", "true"]); // the lease ends, as the page says: a fence is for this

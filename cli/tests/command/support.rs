@@ -100,11 +100,11 @@ impl World {
     }
 }
 
-/// A command that is still to be told which program it becomes: one that an interrupt ends, also where whoever started the tests
-/// ignores it, as shells do for what they run in the background.
+/// A command without its program yet, for which no signal is ignored: a shell ignores interrupts for what it runs in the background,
+/// and `nohup` ignores HUP.
 pub(crate) fn with_default_signals() -> Command {
     let mut command = Command::new("env");
-    command.arg("--default-signal=INT,QUIT");
+    command.arg("--default-signal");
     command
 }
 

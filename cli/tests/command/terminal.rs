@@ -165,7 +165,7 @@ fn bg_continues_in_the_background() {
 /// Continued after the lease has ended: KILL, not CONT.
 #[test]
 fn stopped_for_longer_than_the_lease_it_is_killed_instead_of_continued() {
-    stopped_for_too_long(&World::new(), "500ms");
+    stopped_for_too_long(&World::new(), "2s");
 }
 
 pub(crate) fn stopped_for_too_long(world: &World, ttl: &str) {

@@ -66,6 +66,11 @@ BEGIN
   END IF;
 END $$;
 
+-- Whether no guarded transaction of the name is open. If so, none begins until the caller's transaction ends. Those who ask are in
+-- nobody's way but a guard's, which is exclusive.
+CREATE FUNCTION tenure.unguarded(p_name bytea) RETURNS boolean LANGUAGE sql VOLATILE AS
+$$ SELECT pg_try_advisory_xact_lock_shared(hashtextextended(encode(p_name, 'hex'), 1952804454)) $$;
+
 -- For how long a turn is kept for a waiter that has to ask, and a lease lasts that was given unasked.
 CREATE FUNCTION tenure.claim() RETURNS bigint LANGUAGE sql IMMUTABLE AS $$ SELECT 2000000::bigint $$;
 
@@ -78,8 +83,8 @@ DECLARE
   f bigint;
 BEGIN
   IF EXISTS (SELECT FROM tenure.lock l WHERE l.name = p_name AND l.entries <> '{}')
-    AND NOT pg_try_advisory_xact_lock(hashtextextended(encode(p_name, 'hex'), 1952804454)) THEN
-    RETURN; -- its lease has ended, and its holder is inside a guarded transaction
+    AND NOT tenure.unguarded(p_name) THEN
+    RETURN; -- its hold has ended, and a transaction that it guards is still open
   END IF;
   FOR w IN SELECT * FROM tenure.waiter x WHERE x.name = p_name ORDER BY x.place LOOP
     IF w.present <= t THEN
@@ -190,8 +195,8 @@ BEGIN
     END IF;
     IF NOT held AND (w.token IS NULL OR w.token = p_token) THEN
       IF known THEN
-        IF l.entries <> '{}' AND NOT pg_try_advisory_xact_lock(hashtextextended(encode(p_name, 'hex'), 1952804454)) THEN
-          code := 3; n := -1; recheck := 100000; RETURN; -- its holder is inside a guarded transaction
+        IF l.entries <> '{}' AND NOT tenure.unguarded(p_name) THEN
+          code := 3; n := -1; recheck := 100000; RETURN; -- a transaction that its last holder guards is still open
         END IF;
         DELETE FROM tenure.waiter x WHERE l.queued AND x.name = p_name AND x.token = p_token;
         UPDATE tenure.lock x
@@ -209,6 +214,8 @@ BEGIN
           SELECT at + s.longest INTO recheck FROM tenure.setting s;
         END IF;
         IF recheck > at THEN code := -3; recheck := recheck - at; RETURN; END IF;
+        -- A prepared transaction keeps its guard through a crash that empties this table.
+        IF NOT tenure.unguarded(p_name) THEN code := 3; n := -1; recheck := 100000; RETURN; END IF;
         recheck := NULL;
         -- Names that were idle for a day go, a few at a time: the clock is past their fences.
         DELETE FROM tenure.lock x WHERE x.ctid = ANY (ARRAY(
@@ -279,10 +286,17 @@ BEGIN
     SELECT u.remaining FROM r LEFT JOIN u USING (ord) ORDER BY r.ord;
 END $$;
 
--- Takes an entry out of its hold: how many are left, or -1 if there is no such entry. The caller has the advisory lock.
+-- Takes an entry out of its hold: how many are left, or -1 if there is no such entry. While a transaction is open that the hold
+-- guards, the last entry stays and its lease ends now: the name is granted when the transaction has ended. The caller has the
+-- advisory lock.
 CREATE FUNCTION tenure.leave(p_name bytea, p_owner text, p_token text) RETURNS integer LANGUAGE plpgsql AS $$
 DECLARE rest integer;
 BEGIN
+  IF NOT tenure.unguarded(p_name) THEN
+    UPDATE tenure.lock l SET until = tenure.us(), handed = false
+      WHERE l.name = p_name AND l.owner IS NOT DISTINCT FROM p_owner AND l.entries = ARRAY[p_token] AND l.until > tenure.us();
+    IF FOUND THEN RETURN 0; END IF;
+  END IF;
   UPDATE tenure.lock l
     SET told = l.told[:array_position(l.entries, p_token) - 1] || l.told[array_position(l.entries, p_token) + 1:],
         entries = array_remove(l.entries, p_token), handed = false
@@ -299,15 +313,16 @@ DECLARE
   w tenure.waiter;
   f bigint;
   rest integer;
+  unguarded boolean := p_owner IS NULL AND tenure.unguarded(p_name);
 BEGIN
-  IF p_owner IS NULL THEN
+  IF unguarded THEN
     UPDATE tenure.lock l SET entries = '{}', told = '{}', handed = false
       WHERE l.name = p_name AND l.owner IS NULL AND l.entries = ARRAY[p_token] AND l.until > tenure.us() AND NOT l.queued;
     IF FOUND THEN RETURN 0; END IF;
   END IF;
   IF current_setting('transaction_isolation') <> 'read committed' THEN PERFORM tenure.fresh(); END IF;
   PERFORM pg_advisory_xact_lock(hashtextextended(encode(p_name, 'hex'), 1952804453));
-  IF p_owner IS NULL THEN
+  IF unguarded THEN
     -- What a turn does for a first waiter that is there and takes the lock unasked, in one step.
     t := tenure.us();
     SELECT * INTO w FROM tenure.waiter x WHERE x.name = p_name ORDER BY x.place LIMIT 1;
@@ -364,7 +379,7 @@ BEGIN
   SELECT l.first INTO f FROM tenure.lock l WHERE l.name = p_name AND l.entries <> '{}' AND l.until > tenure.us();
   IF NOT FOUND THEN RETURN 0; END IF;
   IF f <> p_expected THEN RETURN -1; END IF;
-  IF NOT pg_try_advisory_xact_lock(hashtextextended(encode(p_name, 'hex'), 1952804454)) THEN RETURN -2; END IF;
+  IF NOT tenure.unguarded(p_name) THEN RETURN -2; END IF;
   UPDATE tenure.lock l SET entries = '{}', told = '{}', handed = false WHERE l.name = p_name AND l.first = f;
   PERFORM tenure.turn(p_name, p_floor);
   RETURN 1;
@@ -385,7 +400,8 @@ END $$;
 CREATE FUNCTION tenure.guard(name bytea, fence bigint) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
   PERFORM tenure.fresh();
-  PERFORM pg_advisory_xact_lock_shared(hashtextextended(encode(guard.name, 'hex'), 1952804454));
+  -- Exclusive: a client passes a grant of several fences on among its own tasks, and each of them may begin a transaction.
+  PERFORM pg_advisory_xact_lock(hashtextextended(encode(guard.name, 'hex'), 1952804454));
   PERFORM FROM tenure.lock l WHERE l.name = guard.name AND l.entries <> '{}' AND guard.fence BETWEEN l.first AND l.fence
     AND l.until > tenure.us();
   IF NOT FOUND THEN RAISE EXCEPTION 'fence % does not hold this lock any more', guard.fence USING ERRCODE = 'TN001'; END IF;

@@ -166,11 +166,8 @@ impl PostgresConfig {
             server.dbname(url.path());
         }
         let connect_timeout = url.millis("connect_timeout_ms")?.unwrap_or(Duration::from_secs(5));
-        server
-            .application_name("tenure")
-            .connect_timeout(connect_timeout)
-            .tcp_user_timeout(Duration::from_secs(15))
-            .keepalives_idle(Duration::from_secs(15));
+        server.application_name("tenure").connect_timeout(connect_timeout);
+        keep_alive(&mut server);
         if hosts.len() > 1 {
             server.target_session_attrs(tokio_postgres::config::TargetSessionAttrs::ReadWrite);
         }
@@ -236,6 +233,11 @@ impl fmt::Debug for PostgresConfig {
 
 fn invalid(text: impl Into<String>) -> Error {
     Error::new(ErrorKind::InvalidArgument, text.into())
+}
+
+/// Has the system notice a far end that is gone.
+pub(crate) fn keep_alive(server: &mut tokio_postgres::Config) {
+    server.tcp_user_timeout(Duration::from_secs(15)).keepalives_idle(Duration::from_secs(15));
 }
 
 #[cfg(test)]

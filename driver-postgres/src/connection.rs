@@ -4,20 +4,22 @@ use std::collections::HashMap;
 use std::future::poll_fn;
 use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use tenure_core::driver::{Handed, QueueRouter, WakeRouter, reconnected};
 use tenure_core::queue::QueueName;
 use tenure_core::{Error, ErrorKind, FencingToken, OwnerToken, Result};
+use tokio::runtime::Handle;
 use tokio::sync::OwnedMutexGuard;
-use tokio::time::timeout;
+use tokio::task::AbortHandle;
+use tokio::time::{Instant, timeout};
 use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{AsyncMessage, Client, Row, Statement};
 
 use crate::config::PostgresConfig;
-use crate::error::{failed, unreached};
+use crate::error::{failed, takes_no_writes, unreached};
 use crate::span::of_micros;
 
 /// What errors and spans call the driver.
@@ -55,6 +57,60 @@ struct Live {
     client: Client,
     /// By their texts.
     prepared: Mutex<HashMap<String, Statement>>,
+    carrier: Carrier,
+    /// Of the same client.
+    hearing: Arc<Hearing>,
+}
+
+/// The task that owns a socket. Aborted, it closes the socket, and all that waits for an answer fails.
+struct Carrier {
+    task: AbortHandle,
+    since: Instant,
+    /// Whether an answer is overdue, and another question was sent after it.
+    doubted: AtomicBool,
+}
+
+/// How long a question that follows an overdue one may be without an answer. The server waits no longer than 3 s for another
+/// transaction.
+const SILENCE: Duration = Duration::from_secs(4);
+
+/// A server that takes no writes is left for another one, though not more often than this: the user may be read-only.
+const STAY: Duration = Duration::from_secs(1);
+
+impl Carrier {
+    fn new(task: AbortHandle) -> Self {
+        Self { task, since: Instant::now(), doubted: AtomicBool::new(false) }
+    }
+
+    /// Ends the connection if it does not answer any more: the far end may have forgotten it, and nothing else tells.
+    async fn try_out(&self, client: &Client) {
+        if self.doubted.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        if timeout(SILENCE, client.simple_query("")).await.is_err() {
+            self.task.abort();
+        }
+        self.doubted.store(false, Ordering::Release);
+    }
+
+    /// Ends the connection to a server that takes no writes.
+    fn leave(&self) {
+        if self.since.elapsed() >= STAY {
+            self.task.abort();
+        }
+    }
+}
+
+/// A request on its way. One that is given up before its answer may be the first of a connection that has fallen silent.
+struct Unanswered<'a>(Option<&'a Arc<Live>>);
+
+impl Drop for Unanswered<'_> {
+    fn drop(&mut self) {
+        if let (Some(live), Ok(runtime)) = (self.0, Handle::try_current()) {
+            let live = Arc::clone(live);
+            runtime.spawn(async move { live.carrier.try_out(&live.client).await });
+        }
+    }
 }
 
 impl Connections {
@@ -87,12 +143,14 @@ impl Connections {
         if let Some(live) = slot.as_ref().filter(|live| !live.client.is_closed()) {
             return Ok(Arc::clone(live));
         }
-        let (config, closed) = (Arc::clone(&self.config), Arc::clone(&self.closed));
+        let (config, closed, hearing) =
+            (Arc::clone(&self.config), Arc::clone(&self.closed), Arc::clone(&self.ear.shared));
         let making = tokio::spawn(async move {
             let (client, mut messages) = dial(&config, &config.server).await?;
-            tokio::spawn(async move { while let Some(Ok(_)) = poll_fn(&mut messages).await {} });
+            let task = tokio::spawn(async move { while let Some(Ok(_)) = poll_fn(&mut messages).await {} });
             ensure_open(&closed)?;
-            let live = Arc::new(Live { client, prepared: Mutex::default() });
+            let carrier = Carrier::new(task.abort_handle());
+            let live = Arc::new(Live { client, prepared: Mutex::default(), carrier, hearing });
             if slot.replace(Arc::clone(&live)).is_some() {
                 reconnected(DRIVER);
             }
@@ -117,6 +175,7 @@ impl Connections {
     pub(crate) async fn listen(&self) -> Result<()> {
         let up = || self.ear.shared.up.load(Ordering::Acquire);
         if up() {
+            self.ear.shared.try_out();
             return Ok(());
         }
         let session = Arc::clone(&self.ear.session).lock_owned().await;
@@ -136,7 +195,8 @@ impl Connections {
         for slot in &self.slots {
             drop(timeout(PATIENCE, slot.0.lock()).await.map(|mut slot| slot.take()));
         }
-        drop(timeout(PATIENCE, self.ear.session.lock()).await.map(|mut session| session.take()));
+        drop(timeout(PATIENCE, self.ear.session.lock()).await);
+        self.ear.shared.session().take();
         self.ear.shared.wake_all();
     }
 }
@@ -172,7 +232,7 @@ async fn begin(
     config: Arc<PostgresConfig>,
     closed: Arc<AtomicBool>,
     shared: Arc<Hearing>,
-    mut session: OwnedMutexGuard<Option<Client>>,
+    _beginning: OwnedMutexGuard<()>,
 ) -> Result<()> {
     let mut server = config.server.clone();
     if let Some((host, port)) = &config.listener {
@@ -181,21 +241,15 @@ async fn begin(
     let (client, mut messages) = dial(&config, &server).await?;
     let bits = getrandom::u64().map_err(|error| Error::new(ErrorKind::Unavailable, error.to_string()))?;
     let id = (bits >> 1).cast_signed();
-    let hearer = Arc::clone(&shared);
-    let hearing = async move {
+    shared.id.store(id, Ordering::Release);
+    let hearing = Up { shared: Arc::clone(&shared), id };
+    let task = tokio::spawn(async move {
         while let Some(Ok(message)) = poll_fn(&mut messages).await {
             if let AsyncMessage::Notification(note) = message {
-                hearer.hear(note.payload());
+                hearing.shared.hear(note.payload());
             }
         }
-        // A later session may be up already.
-        if hearer.id.compare_exchange(id, 0, Ordering::SeqCst, Ordering::Relaxed).is_ok() {
-            hearer.up.store(false, Ordering::SeqCst);
-            hearer.wake_all();
-        }
-    };
-    shared.id.store(id, Ordering::Release);
-    tokio::spawn(hearing);
+    });
     // Whoever can take this lock knows that nobody listens.
     let begin = format!("LISTEN tenure_{id:x}; SELECT pg_advisory_lock({id})");
     match timeout(config.connect_timeout, client.batch_execute(&begin)).await {
@@ -203,7 +257,8 @@ async fn begin(
         Err(_) => return Err(Error::new(ErrorKind::Unavailable, "the server does not answer")),
     }
     ensure_open(&closed)?;
-    if session.replace(client).is_some() {
+    let session = Session { client, carrier: Carrier::new(task.abort_handle()), tried: Mutex::new(Instant::now()) };
+    if shared.session().replace(Arc::new(session)).is_some() {
         reconnected(DRIVER);
     }
     shared.up.store(true, Ordering::SeqCst);
@@ -229,11 +284,23 @@ fn at(server: &tokio_postgres::Config, host: &str, port: u16) -> tokio_postgres:
     if let Some(database) = server.get_dbname() {
         there.dbname(database);
     }
+    crate::config::keep_alive(&mut there);
     there
 }
 
 impl Live {
-    async fn ask(&self, prepare: bool, statement: &str, parameters: &[Parameter<'_>]) -> Result<Vec<Row>> {
+    async fn ask(self: &Arc<Self>, prepare: bool, statement: &str, parameters: &[Parameter<'_>]) -> Result<Vec<Row>> {
+        let mut unanswered = Unanswered(Some(self));
+        let answer = self.answer(prepare, statement, parameters).await;
+        unanswered.0 = None;
+        if answer.as_ref().is_err_and(takes_no_writes) {
+            self.carrier.leave();
+            self.hearing.leave();
+        }
+        answer
+    }
+
+    async fn answer(&self, prepare: bool, statement: &str, parameters: &[Parameter<'_>]) -> Result<Vec<Row>> {
         if !prepare {
             return self.client.query_typed(statement, parameters).await.map_err(failed);
         }
@@ -287,7 +354,8 @@ async fn plain(server: &tokio_postgres::Config) -> Result<(Client, Messages)> {
 /// The listening session, and whom it wakes.
 #[derive(Default)]
 pub(crate) struct Ear {
-    session: Arc<tokio::sync::Mutex<Option<Client>>>,
+    /// Of the task that begins a session.
+    session: Arc<tokio::sync::Mutex<()>>,
     shared: Arc<Hearing>,
 }
 
@@ -298,6 +366,38 @@ struct Hearing {
     up: AtomicBool,
     /// Of the session: a new one has another number, so that it does not wait for the end of the one before.
     id: AtomicI64,
+    session: Mutex<Option<Arc<Session>>>,
+}
+
+/// The session that listens.
+struct Session {
+    client: Client,
+    carrier: Carrier,
+    /// When it answered last, or was asked.
+    tried: Mutex<Instant>,
+}
+
+impl std::fmt::Debug for Session {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Session")
+    }
+}
+
+/// Tells that a session listens, until its task ends, or the runtime with the task in it. Then everybody asks again, and the first
+/// of them begins another session.
+struct Up {
+    shared: Arc<Hearing>,
+    id: i64,
+}
+
+impl Drop for Up {
+    fn drop(&mut self) {
+        // A later session may be up already.
+        if self.shared.id.compare_exchange(self.id, 0, Ordering::SeqCst, Ordering::Relaxed).is_ok() {
+            self.shared.up.store(false, Ordering::SeqCst);
+            self.shared.wake_all();
+        }
+    }
 }
 
 impl std::fmt::Debug for Ear {
@@ -322,6 +422,29 @@ impl Ear {
 }
 
 impl Hearing {
+    fn session(&self) -> MutexGuard<'_, Option<Arc<Session>>> {
+        self.session.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Finds out, beside the request of somebody who waits, whether the session still answers.
+    fn try_out(&self) {
+        let Some(session) = self.session().clone() else { return };
+        {
+            let mut tried = session.tried.lock().unwrap_or_else(PoisonError::into_inner);
+            if tried.elapsed() < SILENCE {
+                return;
+            }
+            *tried = Instant::now();
+        }
+        tokio::spawn(async move { session.carrier.try_out(&session.client).await });
+    }
+
+    fn leave(&self) {
+        if let Some(session) = self.session().as_ref() {
+            session.carrier.leave();
+        }
+    }
+
     fn wake_all(&self) {
         self.locks.wake_all();
         self.queues.wake_all();

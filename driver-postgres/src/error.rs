@@ -98,6 +98,15 @@ pub(crate) fn failed(error: tokio_postgres::Error) -> Error {
     Error::new(kind, text).with_source(error)
 }
 
+/// Whether the server said that it is a standby, or read-only: another one may take writes by now.
+pub(crate) fn takes_no_writes(error: &Error) -> bool {
+    let told = std::error::Error::source(error).and_then(|source| source.downcast_ref::<tokio_postgres::Error>());
+    told.and_then(tokio_postgres::Error::code).is_some_and(|code| {
+        *code == SqlState::READ_ONLY_SQL_TRANSACTION
+            || told.and_then(tokio_postgres::Error::as_db_error).and_then(DbError::routine) == Some(READS_UNLOGGED)
+    })
+}
+
 fn denied(error: tokio_postgres::Error) -> Error {
     let text = format!("the user may not call the functions of the schema \"tenure\": let its owner run {GRANTS}");
     Error::new(ErrorKind::Denied, text).with_source(error)

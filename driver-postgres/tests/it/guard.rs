@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
-use crate::sql::{Answer, Request, Tables, code, guard, installed, session};
-use tenure_testkit::PostgresServer;
+use tenure_testkit::{PostgresOptions, PostgresServer};
+use tokio::time::Instant;
 use tokio_postgres::Client;
+
+use crate::sql::{Answer, LONGEST, Listener, Request, Tables, code, guard, installed, installed_with, session};
 
 const STALE: &str = "TN001";
 
@@ -54,6 +56,113 @@ async fn a_holder_that_comes_late_changes_nothing() {
     one.batch_execute("COMMIT").await.unwrap();
     let balance: i32 = other.query_one("SELECT balance FROM account", &[]).await.unwrap().get(0);
     assert_eq!(balance, 0);
+}
+
+/// What the holder's own client does while the transaction is open: it gives the lock back, or undoes its request.
+#[tokio::test]
+async fn a_guarded_transaction_outlives_its_hold() {
+    for waits in [false, true] {
+        for undo in [false, true] {
+            let (server, one, other) = with_account().await;
+            let held = Request::new("account", "first");
+            let fence = held.granted(&one).await;
+            let mut listener = Listener::new(&server, 7).await;
+            let next = Request::new("account", "second");
+            let next = if waits { next.waiting(listener.number, true) } else { next };
+            if waits {
+                assert_eq!(next.ask(&other).await.unwrap(), Answer::Busy { ahead: 0 });
+            }
+            one.batch_execute("BEGIN").await.unwrap();
+            guard(&one, b"account", fence).await.unwrap();
+            match undo {
+                true => held.abandon(&other).await,
+                false => assert!(held.release(&other).await),
+            }
+            for _ in 0..3 {
+                assert!(
+                    matches!(next.ask(&other).await.unwrap(), Answer::Busy { .. }),
+                    "granted beside the transaction"
+                );
+            }
+            assert_eq!(held.renew(&other).await, None, "it was given back");
+            assert!(waits || listener.heard().await.is_none());
+            // Another one that begins with the same fence waits for this one, and is refused then.
+            let late = tokio::spawn({
+                let session = session(&server).await;
+                async move { guard(&session, b"account", fence).await }
+            });
+            one.batch_execute("COMMIT").await.unwrap();
+            let late = tokio::time::timeout(LONGEST, late).await.unwrap().unwrap().unwrap_err();
+            assert_eq!(code(&late).code(), STALE);
+            // A server tells of an error before it has given up the locks of the transaction.
+            let until = Instant::now() + LONGEST;
+            let granted = loop {
+                match next.ask(&other).await.unwrap() {
+                    Answer::Granted { fence } => break fence,
+                    _ => assert!(Instant::now() < until, "the transactions have ended"),
+                }
+            };
+            assert!(granted > fence);
+        }
+    }
+}
+
+/// An entry that is not the last frees nothing, so it ends as always.
+#[tokio::test]
+async fn an_inner_entry_ends_inside_a_guarded_transaction() {
+    let (_server, one, other) = with_account().await;
+    let enter = |token: &'static str| {
+        let other = &other;
+        async move {
+            let sql = "SELECT * FROM tenure.acquire('account', 'me', $1, 60000000, 1, NULL, NULL, false, 0, 9, 9, 0)";
+            other.query_one(sql, &[&token]).await.unwrap()
+        }
+    };
+    let fence: i64 = enter("outer").await.get("fence");
+    enter("inner").await;
+    one.batch_execute("BEGIN").await.unwrap();
+    guard(&one, b"account", fence).await.unwrap();
+    let leave = |token: &'static str| {
+        let other = &other;
+        async move {
+            let sql = "SELECT tenure.release('account', 'me', $1, 0)";
+            other.query_one(sql, &[&token]).await.unwrap().get::<_, i32>(0)
+        }
+    };
+    assert_eq!(leave("inner").await, 1);
+    assert_eq!(leave("outer").await, 0);
+    let next = Request::new("account", "second");
+    assert_eq!(next.ask(&other).await.unwrap(), Answer::Busy { ahead: -1 });
+    one.batch_execute("ROLLBACK").await.unwrap();
+    assert!(next.granted(&other).await > fence);
+}
+
+/// Two-phase commit: the guard lasts until COMMIT PREPARED, also when the server forgot who holds the lock.
+#[tokio::test]
+async fn a_prepared_transaction_guards_through_a_crash() {
+    for tables in [Tables::Unlogged, Tables::Logged] {
+        let options = PostgresOptions::new().setting("max_prepared_transactions", "5");
+        let mut server = installed_with(options, tables);
+        let (one, other) = (session(&server).await, session(&server).await);
+        let held = Request::new("account", "first");
+        let fence = held.granted(&one).await;
+        one.batch_execute("BEGIN").await.unwrap();
+        guard(&one, b"account", fence).await.unwrap();
+        one.batch_execute("PREPARE TRANSACTION 'p'").await.unwrap();
+        assert!(held.release(&other).await);
+        assert!(matches!(short("second").ask(&other).await.unwrap(), Answer::Busy { .. }));
+        server.kill().unwrap();
+        server.restart().unwrap();
+        let other = session(&server).await;
+        let until = Instant::now() + LONGEST * 2;
+        while let Answer::Forgotten(_) = short("second").ask(&other).await.unwrap() {
+            assert!(Instant::now() < until, "the server grants nothing");
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        assert_eq!(short("second").ask(&other).await.unwrap(), Answer::Busy { ahead: -1 }, "{tables:?}");
+        server.sql("postgres", "COMMIT PREPARED 'p'").unwrap();
+        assert!(short("second").granted(&other).await > fence, "{tables:?}");
+    }
 }
 
 #[tokio::test]

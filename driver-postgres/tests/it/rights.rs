@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use crate::sql::{Answer, GRANTS, Listener, Request, Tables, code, guard, inspect, install, installed, session, session_at};
+use crate::sql::{
+    Answer, GRANTS, Listener, Request, Tables, code, guard, inspect, install, installed, session, session_at,
+};
 use tenure_core::driver::ForceReleased;
 use tenure_core::{Client, ErrorKind};
 use tenure_postgres::{PostgresDriver, census_sql};

@@ -23,7 +23,11 @@ pub(crate) enum Tables {
 
 /// A server with the schema in the database `postgres`, and the user `app` with the documented grants.
 pub(crate) fn installed(tables: Tables) -> PostgresServer {
-    let server = PostgresServer::start(PostgresOptions::new()).unwrap();
+    installed_with(PostgresOptions::new(), tables)
+}
+
+pub(crate) fn installed_with(options: PostgresOptions, tables: Tables) -> PostgresServer {
+    let server = PostgresServer::start(options).unwrap();
     install(&server, "postgres", tables);
     server.create_user("app", "secret").unwrap();
     server.sql("postgres", GRANTS).unwrap();

@@ -156,6 +156,7 @@ main: BEGIN
   SELECT 1, l_first, l_told, IF(l_depth > 1, 1, p_fences), l_depth, 0;
 END
 //
+-- A JSON null that is read as text is NULL on MariaDB and the text 'null' on MySQL; no owner is called that.
 -- Holds are a JSON array of [name, owner or null, token or null, fence or null], the name in hexadecimal. One row, with a number for
 -- each, in order: what is left of its lease; -1 lost, -2 a transaction of a user keeps the row.
 DROP PROCEDURE IF EXISTS tenure_renew
@@ -167,7 +168,7 @@ BEGIN
   DECLARE l_fence, l_until, t BIGINT;
   DECLARE l_end, l_found, l_there, l_tries INT DEFAULT 0;
   DECLARE l_left LONGTEXT CHARACTER SET utf8mb4 DEFAULT '';
-  DECLARE c CURSOR FOR SELECT UNHEX(j.name), j.owner, j.token, j.fence FROM JSON_TABLE(p_holds, '$[*]' COLUMNS (
+  DECLARE c CURSOR FOR SELECT UNHEX(j.name), NULLIF(j.owner, 'null'), j.token, j.fence FROM JSON_TABLE(p_holds, '$[*]' COLUMNS (
     name VARCHAR(1024) PATH '$[0]', owner VARCHAR(32) PATH '$[1]', token VARCHAR(32) PATH '$[2]', fence BIGINT PATH '$[3]')) j;
   DECLARE CONTINUE HANDLER FOR NOT FOUND SET l_end = 1;
   DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
@@ -266,17 +267,24 @@ BEGIN
   SELECT label, owner, first, depth, t - since, until - t FROM tenure_lock WHERE name = p_name AND until > t;
 END
 //
--- For the transaction of a user: from here to its end nobody else is granted the name. An error (SQLSTATE TN001) if this fence
--- does not hold it any more. Of a grant that carries several fences each is good.
+-- For the transaction of a user: from here to its end nobody else is granted the name, also when it is prepared by XA. Of a grant
+-- that carries several fences each is good. A refusal rolls the transaction back, as a deadlock does, and so leaves no row locked:
+-- SQLSTATE TN001 if this fence does not hold the name any more, TN002 if the transaction reads as of a moment before the grant, and
+-- cannot see what earlier holders wrote.
 DROP PROCEDURE IF EXISTS tenure_guard
 //
 CREATE PROCEDURE tenure_guard(p_name VARBINARY(512), p_fence BIGINT)
 BEGIN
-  DECLARE l_held INT DEFAULT 0;
-  -- A locking read: of the latest row, whatever the transaction has seen before.
-  SELECT COUNT(*) INTO l_held FROM tenure_lock WHERE name = p_name AND p_fence BETWEEN first AND fence AND until > {now}
-    LOCK IN SHARE MODE;
-  IF NOT l_held THEN
+  DECLARE l_seen, l_first, l_last, l_until BIGINT DEFAULT 0;
+  -- What the transaction sees: under REPEATABLE READ the row as of its first read. Fences grow with each grant.
+  SELECT fence INTO l_seen FROM tenure_lock WHERE name = p_name;
+  -- The latest row. The lock is exclusive, since XA PREPARE gives shared ones back.
+  SELECT first, fence, until INTO l_first, l_last, l_until FROM tenure_lock WHERE name = p_name FOR UPDATE;
+  IF NOT (p_fence BETWEEN l_first AND l_last AND l_until > {now}) THEN
+    ROLLBACK;
     SIGNAL SQLSTATE 'TN001' SET MESSAGE_TEXT = 'that fence does not hold this lock any more';
+  ELSEIF l_seen < l_first THEN
+    ROLLBACK;
+    SIGNAL SQLSTATE 'TN002' SET MESSAGE_TEXT = 'this transaction reads as of before the grant; begin it after the grant';
   END IF;
 END

@@ -627,7 +627,7 @@ BEGIN
     DECLARE named CURSOR FOR SELECT m.number FROM JSON_TABLE(p_ids, '$[*]' COLUMNS (
         number BIGINT PATH '$[0]', name VARCHAR(256) PATH '$[1]')) j
       JOIN tenure_message m ON m.queue = q AND m.line = 2
-        AND IF(j.name IS NULL, m.number = j.number AND m.name IS NULL, m.name = UNHEX(j.name));
+        AND IF(UNHEX(j.name) IS NULL, m.number = j.number AND m.name IS NULL, m.name = UNHEX(j.name)); -- null: see tenure_renew
     DECLARE CONTINUE HANDLER FOR NOT FOUND SET l_end = 1;
     IF p_ids IS NULL THEN OPEN oldest; ELSE OPEN named; END IF;
     letters: LOOP

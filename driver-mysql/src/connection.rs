@@ -19,13 +19,19 @@ use crate::config::MysqlConfig;
 use crate::dial::dial;
 use crate::error::failed;
 
-/// How long an answer may take. No request waits for long: the server itself waits 3 s at most for the locks of others.
-const ANSWER: Duration = Duration::from_secs(15);
+/// How long an answer may take. No request waits for long: the server itself waits 3 s at most for the locks of others. After that
+/// the connection is given up: the far end may have forgotten it, and nothing else tells.
+const ANSWER: Duration = Duration::from_secs(5);
 /// What errors and spans call the driver.
 pub(crate) const DRIVER: &str = "mysql";
 
-/// A connection that was idle for so long is tried before a request goes over it: servers and routers drop idle ones.
-const IDLE: Duration = Duration::from_secs(60);
+/// A connection that was idle for so long is tried before a request goes over it: servers and proxies close idle ones, and a request
+/// that goes over a closed one has an unknown outcome.
+const IDLE: Duration = Duration::from_millis(500);
+/// How long that may take.
+const TRIAL: Duration = Duration::from_secs(2);
+/// A server that takes no writes is left for another one, though not more often than this: the user may be read-only.
+const STAY: Duration = Duration::from_secs(1);
 /// How many requests wait in front of one connection before callers wait with theirs.
 const LINE: usize = 256;
 
@@ -108,12 +114,12 @@ impl Connections {
 /// Carries requests one after the other, over a connection that is opened when it is needed.
 async fn serve(config: Arc<MysqlConfig>, mut requests: mpsc::Receiver<Request>) {
     let mut connection: Option<(Conn, Instant)> = None;
-    let mut stood = false; // once
+    let mut dialled: Option<Instant> = None;
     while let Some(request) = requests.recv().await {
         if request.answer.is_closed() {
             continue; // nobody waits for it any more, and it was not sent
         }
-        let mut conn = match open(&config, connection.take(), stood).await {
+        let mut conn = match open(&config, connection.take(), &mut dialled).await {
             Ok(conn) => conn,
             Err(error) => {
                 // Those who waited meanwhile learn the same, in place of a time-out each.
@@ -125,7 +131,6 @@ async fn serve(config: Arc<MysqlConfig>, mut requests: mpsc::Receiver<Request>) 
                 continue;
             }
         };
-        stood = true;
         let Request { statement, parameters, answer } = request;
         let result = match timeout(ANSWER, all_rows(&mut conn, statement, parameters)).await {
             Ok(Ok(rows)) => Ok(rows),
@@ -136,7 +141,8 @@ async fn serve(config: Arc<MysqlConfig>, mut requests: mpsc::Receiver<Request>) 
                 continue;
             }
         };
-        if result.as_ref().err().is_none_or(goes_on) {
+        let stayed = dialled.is_none_or(|dialled| dialled.elapsed() >= STAY);
+        if result.as_ref().err().is_none_or(|error| goes_on(error) && !(stayed && takes_no_writes(error))) {
             connection = Some((conn, Instant::now()));
         }
         let _ = answer.send(result.map_err(failed));
@@ -151,6 +157,11 @@ fn goes_on(error: &mysql_async::Error) -> bool {
     matches!(error, mysql_async::Error::Server(server) if !matches!(server.code, 1053 | 1153 | 1156..=1161 | 1927 | 4031))
 }
 
+/// Whether the server said that it is read-only: another one may take writes by now.
+fn takes_no_writes(error: &mysql_async::Error) -> bool {
+    matches!(error, mysql_async::Error::Server(server) if matches!(server.code, 1290 | 1792 | 1836) || server.state == "TN003")
+}
+
 async fn all_rows(conn: &mut Conn, statement: &str, parameters: Vec<Value>) -> mysql_async::Result<Vec<Row>> {
     let mut results = conn.exec_iter(statement, parameters).await?;
     let mut rows = Vec::new();
@@ -160,15 +171,19 @@ async fn all_rows(conn: &mut Conn, statement: &str, parameters: Vec<Value>) -> m
     Ok(rows)
 }
 
-/// The connection, if it is there and good, or another one; `again` if there was one.
-async fn open(config: &MysqlConfig, connection: Option<(Conn, Instant)>, again: bool) -> Result<Conn> {
+/// The connection, if it is there and good, or another one.
+async fn open(
+    config: &MysqlConfig,
+    connection: Option<(Conn, Instant)>,
+    dialled: &mut Option<Instant>,
+) -> Result<Conn> {
     if let Some((mut conn, used)) = connection
-        && (used.elapsed() < IDLE || matches!(timeout(config.connect_timeout, conn.ping()).await, Ok(Ok(()))))
+        && (used.elapsed() < IDLE || matches!(timeout(TRIAL, conn.ping()).await, Ok(Ok(()))))
     {
         return Ok(conn);
     }
     let conn = dial(config).await?;
-    if again {
+    if dialled.replace(Instant::now()).is_some() {
         reconnected(DRIVER);
     }
     Ok(conn)

@@ -55,10 +55,64 @@ async fn a_holder_that_comes_late_changes_nothing() {
     user.query_drop("SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ; BEGIN").await.unwrap();
     user.query_drop("SELECT * FROM tenure_lock; UPDATE account SET balance = 99").await.unwrap();
     tokio::time::sleep(SHORT + Duration::from_millis(100)).await;
-    granted(&locks, &request("account", MINUTE)).await;
+    let next = request("account", MINUTE);
+    granted(&locks, &next).await;
     assert_eq!(guard(&mut user, fence.get()).await.unwrap_err(), "TN001");
-    user.query_drop("ROLLBACK").await.unwrap();
+    let renewed = locks.renew(Ttl::new(MINUTE).unwrap(), &[hold(&next)]).await;
+    assert!(
+        matches!(renewed[..], [Ok(Renewed::Extended { .. })]),
+        "the refused transaction keeps the row: {renewed:?}"
+    );
+    user.query_drop("COMMIT").await.unwrap();
     assert_eq!(server.sql(DATABASE, "SELECT balance FROM account").unwrap().trim(), "0");
+}
+
+/// A transaction that reads as of a moment before the grant would overwrite what the last holder wrote.
+#[tokio::test]
+async fn a_guard_refuses_a_snapshot_that_is_older_than_the_grant() {
+    for (isolation, refused) in [("REPEATABLE READ", true), ("READ COMMITTED", false), ("SERIALIZABLE", false)] {
+        let (server, locks, mut user) = with_account().await;
+        server.sql(DATABASE, "CREATE TABLE other (x int)").unwrap();
+        user.query_drop(format!("SET SESSION TRANSACTION ISOLATION LEVEL {isolation}; BEGIN; SELECT * FROM other"))
+            .await
+            .unwrap();
+        let first = request("account", MINUTE);
+        let mut last = session(&server).await;
+        let fence = granted(&locks, &first).await.fence.get();
+        last.query_drop("BEGIN").await.unwrap();
+        guard(&mut last, fence).await.unwrap();
+        last.query_drop("UPDATE account SET balance = balance + 10; COMMIT").await.unwrap();
+        locks.release(&hold(&first)).await.unwrap();
+        let fence = granted(&locks, &request("account", MINUTE)).await.fence.get();
+        match guard(&mut user, fence).await {
+            Err(code) => assert!(refused && code == "TN002", "{isolation}: {code}"),
+            Ok(()) => assert!(!refused, "{isolation}: the guard lets a lost update through"),
+        }
+        let seen: Option<i32> = user.query_first("SELECT balance FROM account").await.unwrap();
+        assert_eq!(seen, Some(10), "{isolation}: it reads what the last holder wrote");
+        // After the refusal, or in a transaction of its own.
+        user.query_drop("COMMIT; BEGIN; SELECT * FROM account").await.unwrap();
+        guard(&mut user, fence).await.unwrap();
+    }
+}
+
+/// XA: the next is granted after XA COMMIT, not after XA PREPARE.
+#[tokio::test]
+async fn a_prepared_transaction_guards_until_it_is_committed() {
+    let (_server, locks, mut user) = with_account().await;
+    let first = request("account", SHORT);
+    let fence = granted(&locks, &first).await.fence;
+    user.query_drop("XA START 'x'").await.unwrap();
+    guard(&mut user, fence.get()).await.unwrap();
+    user.query_drop("UPDATE account SET balance = balance + 1").await.unwrap();
+    user.query_drop("XA END 'x'").await.unwrap();
+    user.query_drop("XA PREPARE 'x'").await.unwrap();
+    tokio::time::sleep(SHORT + Duration::from_millis(100)).await;
+    let next = request("account", MINUTE);
+    let answer = locks.acquire(&next).await.unwrap();
+    assert!(matches!(answer, Acquisition::Busy(_)), "granted beside a prepared transaction");
+    user.query_drop("XA COMMIT 'x'").await.unwrap();
+    assert!(granted(&locks, &next).await.fence > fence);
 }
 
 #[tokio::test]

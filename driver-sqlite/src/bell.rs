@@ -68,8 +68,9 @@ pub(crate) fn folder_of(file: &Path) -> PathBuf {
 }
 
 impl Belfry {
-    /// Opens the folder, which is made if it is not there, and clears away the sockets of those who died.
-    pub(crate) fn open(file: &Path) -> Result<Self> {
+    /// Opens the folder, which is made if it is not there, and clears away the sockets of those who died. Tells whether somebody is
+    /// alive.
+    pub(crate) fn open(file: &Path) -> Result<(Self, bool)> {
         let path = folder_of(file);
         let made = std::fs::create_dir(&path);
         if let Err(error) = made
@@ -83,12 +84,17 @@ impl Belfry {
             Ok(Self { folder: File::open(&path)?, caller })
         };
         let belfry = open().map_err(|error| of_system(format_args!("open the folder {}", path.display()), error))?;
-        for entry in std::fs::read_dir(&path).into_iter().flatten().flatten() {
-            if let Some(client) = entry.file_name().to_str().and_then(|name| i64::from_str_radix(name, 16).ok()) {
-                belfry.ear(client);
-            }
-        }
-        Ok(belfry)
+        let others = belfry.others(0);
+        Ok((belfry, others))
+    }
+
+    /// Whether any client but this one listens; `0` is nobody's number. Looks at all of them.
+    pub(crate) fn others(&self, own: i64) -> bool {
+        let folder = format!("/proc/self/fd/{}", self.folder.as_raw_fd());
+        let names = std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.file_name());
+        let clients =
+            names.filter_map(|name| i64::from_str_radix(name.to_str()?, 16).ok()).filter(|client| *client != own);
+        clients.filter(|client| self.ear(*client) == Ear::Open).count() > 0
     }
 
     fn path(&self, client: i64) -> PathBuf {

@@ -11,6 +11,7 @@ mod decide;
 mod doctor;
 mod driver;
 mod error;
+mod files;
 mod hold;
 mod line;
 mod locks;

@@ -69,7 +69,8 @@ pub(crate) fn check(db: &Connection) -> Result<()> {
 }
 
 /// Makes the tables if there are none, and voids what belongs to another run of the machine. Inside a transaction.
-pub(crate) fn prepare(db: &Connection, clock: &Clock, floor: FenceFloor) -> Done<()> {
+/// `others` have the file open.
+pub(crate) fn prepare(db: &Connection, clock: &Clock, floor: FenceFloor, others: bool) -> Done<()> {
     check(db)?;
     let version: i64 = db.pragma_query_value(None, "user_version", |row| row.get(0))?;
     if version == 0 {
@@ -80,6 +81,13 @@ pub(crate) fn prepare(db: &Connection, clock: &Clock, floor: FenceFloor) -> Done
     }
     let known = db.query_row("SELECT boot, wall_ahead FROM machine", [], |row| Ok((row.get(0)?, row.get(1)?)));
     let (known, ahead): (String, i64) = known?;
+    if known != clock.boot() && others {
+        return Err(misconfigured(
+            "another process has the file open and sees another boot id (/proc/sys/kernel/random/boot_id), as in a container with one of its \
+             own: their leases do not count by the same clock",
+        )
+        .into());
+    }
     if known != clock.boot() {
         // Whoever held or waited died with that run.
         db.execute_batch("DELETE FROM hold; DELETE FROM waiter; DELETE FROM grave; DELETE FROM watcher;")?;

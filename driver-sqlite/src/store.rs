@@ -2,19 +2,21 @@
 
 use std::fs::File;
 use std::os::fd::AsFd;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, MAIN_DB, OpenFlags};
-use rustix::fs::{FlockOperation, Stat};
+use rustix::fs::FlockOperation;
 use tenure_core::driver::CredibleFences;
 use tenure_core::{Error, ErrorKind, FencingToken, Result};
 
-use crate::bell::{Belfry, Bell, Ear, Letter, folder_of};
+use crate::bell::{Belfry, Bell, Ear, Letter};
 use crate::clock::Clock;
 use crate::config::{Caps, MakeFolder, SqliteConfig};
 use crate::error::{Done, damaged, misconfigured, of_commit, of_sqlite, of_system};
+use crate::files::{Files, Paths};
 use crate::schema;
 
 /// How long a program that locks the file without the gate is waited for.
@@ -22,8 +24,8 @@ const BUSY: Duration = Duration::from_millis(500);
 /// After so many requests what is over is looked for, in as many rows of each table.
 const SWEEP: i64 = 32;
 
-/// Which file it is, however it is called.
-type Identity = (u64, u64);
+/// How long the log may become before its commits are moved into the file: a thousand pages, as is SQLite's own default.
+const LOG: u64 = 1_000 * (4_096 + 24);
 
 /// The file of one client.
 #[derive(Debug)]
@@ -31,8 +33,8 @@ pub(crate) struct Store {
     db: Connection,
     /// Whoever wants to write waits here in turn. SQLite's own lock decides; this one spares its sleeping.
     gate: File,
-    path: PathBuf,
-    identity: [Identity; 2],
+    paths: Paths,
+    files: Files,
     clock: Clock,
     caps: Caps,
     belfry: Arc<Belfry>,
@@ -64,27 +66,38 @@ impl Store {
     /// Opens the file and makes it what it has to be.
     pub(crate) fn open(config: &SqliteConfig) -> Result<Self> {
         let clock = Clock::find()?;
-        let path = config.path.clone();
-        make_folder(&path, config.make_folder)?;
-        check_place(&path)?;
-        let gate = beside(&path, "-gate");
+        make_folder(&config.path, config.make_folder)?;
+        check_place(&config.path)?;
+        let paths = Paths::of(&config.path);
         let gate = File::options()
             .create(true)
             .truncate(false)
+            .read(true)
             .write(true)
-            .open(&gate)
-            .map_err(|error| of_system(format_args!("open {}", gate.display()), error))?;
+            .open(&paths.gate)
+            .map_err(|error| of_system(format_args!("open {}", paths.gate.display()), error))?;
         let closed = Gate::close(&gate)?;
-        let db = open_database(&path)?;
+        let (belfry, others) = Belfry::open(&paths.main)?;
+        if others {
+            paths.join(&gate)?;
+        }
+        if paths.main.exists() {
+            paths.check_name()?; // before SQLite makes files beside it
+        }
+        let db = open_database(&paths.main)?;
+        paths.check_name()?;
         db.execute_batch("BEGIN IMMEDIATE").map_err(of_sqlite)?;
-        schema::prepare(&db, &clock, config.fence_floor).map_err(Error::from)?;
+        schema::prepare(&db, &clock, config.fence_floor, others).map_err(Error::from)?;
         db.execute_batch("COMMIT").map_err(of_commit)?;
-        drop(closed);
-        let belfry = Arc::new(Belfry::open(&path)?);
+        let files = paths.files()?;
+        if !others {
+            paths.note(&files, &gate, true)?;
+        }
+        let belfry = Arc::new(belfry);
         let bell = Arc::new(Bell::hang(Arc::clone(&belfry))?);
-        let identity = identity(&path)?;
+        drop(closed);
         let (caps, letters, sweep) = (config.caps, Vec::new(), Sweep::default());
-        Ok(Self { db, gate, path, identity, clock, caps, belfry, bell, letters, sweep })
+        Ok(Self { db, gate, paths, files, clock, caps, belfry, bell, letters, sweep })
     }
 
     pub(crate) fn bell(&self) -> Arc<Bell> {
@@ -95,15 +108,16 @@ impl Store {
     pub(crate) fn transact(&mut self, work: impl FnOnce(&mut Self)) -> Result<()> {
         let gate = self.gate.try_clone().map_err(|error| of_system("reach the gate", error))?;
         let closed = Gate::close(&gate)?;
-        if identity(&self.path).ok() != Some(self.identity) {
-            let text = format!("{} was deleted or replaced while it was open; open it again", self.path.display());
-            return Err(misconfigured(text));
-        }
+        self.paths.check(&self.files, &self.gate)?;
+        let before = self.db.total_changes();
         self.db.execute_batch("BEGIN IMMEDIATE").map_err(of_sqlite)?;
         work(self);
         let ended = self.sweep().and_then(|()| Ok(self.db.execute_batch("COMMIT").map_err(of_commit)?));
         if ended.is_err() && !self.db.is_autocommit() {
             drop(self.db.execute_batch("ROLLBACK")); // if that fails too, the next BEGIN tells
+        }
+        if ended.is_ok() && self.db.total_changes() > before && self.paths.log_length() > LOG {
+            self.checkpoint()?;
         }
         drop(closed);
         let letters = std::mem::take(&mut self.letters);
@@ -116,6 +130,15 @@ impl Store {
             }
         }
         ended.map_err(Error::from)
+    }
+
+    /// Moves commits from the log into the file. The gate is closed, and says whose writing it is.
+    fn checkpoint(&self) -> Result<()> {
+        self.paths.note(&self.files, &self.gate, false)?;
+        let moved = self.db.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()));
+        self.paths.note(&self.files, &self.gate, true)?;
+        // A disk that is full, or a program that reads, has it tried again.
+        moved.or_else(|error| if error.sqlite_error().is_some() { Ok(()) } else { Err(of_sqlite(error)) })
     }
 
     /// One request inside a transaction: wholly done, or not at all.
@@ -186,6 +209,19 @@ impl Store {
     }
 }
 
+/// The last one that closes the file moves all commits into it, and SQLite removes the log.
+impl Drop for Store {
+    fn drop(&mut self) {
+        let Ok(_closed) = Gate::close(&self.gate) else { return };
+        if !self.belfry.others(self.bell.client)
+            && let Ok(nothing) = Connection::open_in_memory()
+        {
+            drop(self.db.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, false));
+            drop(std::mem::replace(&mut self.db, nothing));
+        }
+    }
+}
+
 impl Turn<'_> {
     /// Whether the client can be told something.
     pub(crate) fn ear(&self, client: i64) -> Ear {
@@ -253,6 +289,11 @@ fn open_database(path: &Path) -> Result<Connection> {
         if mode != "wal" {
             return Err(misconfigured(format!("the file system keeps no write-ahead log: the journal stays {mode}")));
         }
+        // This process may lose its locks on the file, by opening and closing it elsewhere. Another one then takes itself for the last,
+        // and must not remove the log.
+        db.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true).map_err(of_sqlite)?;
+        db.query_row("PRAGMA wal_autocheckpoint = 0", [], |_| Ok(())).map_err(of_sqlite)?;
+        db.query_row("PRAGMA journal_size_limit = 0", [], |_| Ok(())).map_err(of_sqlite)?;
         db.pragma_update(None, "synchronous", "NORMAL").map_err(of_sqlite)
     };
     set_up().map_err(|error| error.at(&shown))?;
@@ -300,23 +341,13 @@ fn network_of(kind: u64) -> Option<&'static str> {
         0x4750_4653 => Some("GPFS"),
         0x0116_1970 => Some("GFS2"),
         0x7461_636f => Some("OCFS2"),
+        0x0102_1997 => Some("9P"),
+        0x786f_4256 => Some("VirtualBox shared folders"),
+        0xbaca_cbac => Some("VMware shared folders"),
+        0x1983_0326 => Some("BeeGFS"),
+        0x2003_0528 => Some("OrangeFS"),
         _ => None,
     }
-}
-
-fn identity(path: &Path) -> Result<[Identity; 2]> {
-    let look = |path: &Path| {
-        let seen = rustix::fs::stat(path);
-        seen.map(|Stat { st_dev, st_ino, .. }| (st_dev, st_ino))
-            .map_err(|error| of_system(format_args!("look at {}", path.display()), error.into()))
-    };
-    Ok([look(path)?, look(&folder_of(path))?])
-}
-
-fn beside(path: &Path, end: &str) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(end);
-    name.into()
 }
 
 #[cfg(test)]

@@ -45,12 +45,144 @@ async fn a_file_that_is_deleted_or_replaced_is_noticed_before_anything_is_grante
         acquired(&client.lock("a")).await.unwrap();
         std::fs::remove_file(file(&folder)).unwrap();
         if replaced {
-            drop(open(&file(&folder)).await.unwrap());
+            // Whoever opens it anew has to wait for the end of those who may hold locks in the old one.
+            std::fs::write(file(&folder), b"").unwrap();
+            let (kind, text) = refused(&file(&folder)).await;
+            assert!(kind == ErrorKind::Misconfigured && text.contains("removed or replaced"), "{text}");
         }
         let error = client.lock("a").try_acquire().await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Misconfigured, "{error:?}");
         assert!(error.to_string().contains("deleted or replaced"), "{error}");
+        ended(client, &folder).await;
+        acquired(&self::client(&file(&folder)).await.lock("a")).await.unwrap();
     }
+}
+
+/// Closes a client; returns when its thread has closed the file.
+async fn ended(client: Client, folder: &TempDir) {
+    client.close(Duration::from_secs(5)).await.unwrap();
+    drop(client);
+    let bells = folder.path().join("locks.db-bells");
+    while std::fs::read_dir(&bells).unwrap().count() > 0 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+/// A process that opens and closes the file itself loses SQLite's locks on it. Those who come and go then must not take
+/// themselves for the last, and remove the log.
+#[tokio::test]
+async fn a_holder_whose_process_reads_the_file_stays_the_only_one() {
+    const PATH: &str = "TENURE_TEST_SECOND_PROCESS";
+    if let Some(path) = std::env::var_os(PATH) {
+        let client = client(Path::new(&path)).await;
+        assert!(client.lock("held").try_acquire().await.unwrap().is_none(), "granted beside the holder");
+        acquired(&client.lock("other")).await.unwrap();
+        return client.close(Duration::from_secs(5)).await.unwrap();
+    }
+    let folder = TempDir::new().unwrap();
+    let client = client(&file(&folder)).await;
+    let held = client.lock("held").ttl(Duration::from_secs(60)).acquire().await.unwrap();
+    for _ in 0..3 {
+        drop(std::fs::read(file(&folder)).unwrap());
+        let mut again = Command::new(std::env::current_exe().unwrap());
+        again.args(["--exact", "bad_days::a_holder_whose_process_reads_the_file_stays_the_only_one"]);
+        let output = again.env(PATH, file(&folder)).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(output.status.success() && said.contains("1 passed"), "{said}");
+    }
+    acquired(&client.lock("mine")).await.unwrap();
+    held.release().await.unwrap();
+}
+
+#[tokio::test]
+async fn files_beside_it_that_are_removed_are_noticed_before_anything_is_granted() {
+    for removed in [&["-wal"][..], &["-shm"], &["-wal", "-shm"], &["-bells"]] {
+        let folder = TempDir::new().unwrap();
+        let client = client(&file(&folder)).await;
+        let held = client.lock("held").ttl(Duration::from_secs(60)).acquire().await.unwrap();
+        for end in removed {
+            let path = folder.path().join(format!("locks.db{end}"));
+            if *end == "-bells" { std::fs::remove_dir_all(path).unwrap() } else { std::fs::remove_file(path).unwrap() }
+        }
+        if *removed != ["-bells"] {
+            let (kind, text) = refused(&file(&folder)).await;
+            assert!(kind == ErrorKind::Misconfigured && text.contains("removed or replaced"), "{removed:?}: {text}");
+        }
+        let error = held.extend(Duration::from_secs(60)).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Misconfigured, "{removed:?}: {error}");
+    }
+}
+
+#[tokio::test]
+async fn an_old_copy_that_is_written_over_the_file_grants_nothing() {
+    let folder = TempDir::new().unwrap();
+    ended(client(&file(&folder)).await, &folder).await;
+    let copy = std::fs::read(file(&folder)).unwrap();
+    let client = client(&file(&folder)).await;
+    let held = client.lock("held").ttl(Duration::from_secs(60)).acquire().await.unwrap();
+    std::fs::write(file(&folder), copy).unwrap();
+    let (kind, text) = refused(&file(&folder)).await;
+    assert!(kind == ErrorKind::Misconfigured && text.contains("another program wrote"), "{text}");
+    let error = held.extend(Duration::from_secs(60)).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Misconfigured, "{error}");
+}
+
+/// The log is moved into the file every thousand pages, which is no writing of others.
+#[tokio::test]
+async fn the_log_is_moved_into_the_file_while_it_is_in_use() {
+    let folder = TempDir::new().unwrap();
+    let (one, other) = (client(&file(&folder)).await, client(&file(&folder)).await);
+    let (queue, before) = (one.queue_of_bytes("jobs").unwrap(), std::fs::metadata(file(&folder)).unwrap().len());
+    for _ in 0..3 {
+        let messages: Vec<_> = (0..100).map(|_| vec![7; 60_000]).collect();
+        for message in &messages {
+            queue.push(message).await.unwrap();
+        }
+        acquired(&other.lock("a")).await.unwrap();
+    }
+    assert!(std::fs::metadata(file(&folder)).unwrap().len() > before + 10_000_000, "it was moved");
+    let log = std::fs::metadata(folder.path().join("locks.db-wal")).unwrap().len();
+    assert!(log < 8_000_000, "the log has {log} bytes");
+}
+
+#[tokio::test]
+async fn a_file_with_two_names_is_refused_by_either() {
+    let folder = TempDir::new().unwrap();
+    let client = client(&file(&folder)).await;
+    acquired(&client.lock("a")).await.unwrap();
+    let link = folder.path().join("link.db");
+    std::fs::hard_link(file(&folder), &link).unwrap();
+    let (kind, text) = refused(&link).await;
+    assert!(kind == ErrorKind::Misconfigured && text.contains("another name"), "{text}");
+    assert_eq!(client.lock("a").try_acquire().await.unwrap_err().kind(), ErrorKind::Misconfigured);
+    std::fs::remove_file(&link).unwrap();
+    acquired(&client.lock("a")).await.unwrap();
+}
+
+/// As a container does that is given the file in place of its folder.
+#[tokio::test]
+async fn a_file_that_is_mounted_by_itself_is_refused() {
+    const PATH: &str = "TENURE_TEST_MOUNTED_FILE";
+    if let Some(path) = std::env::var_os(PATH) {
+        let (kind, text) = refused(Path::new(&path)).await;
+        assert!(kind == ErrorKind::Misconfigured && text.contains("mount the folder"), "{text}");
+        return;
+    }
+    let folder = TempDir::new().unwrap();
+    let client = client(&file(&folder)).await;
+    let there = folder.path().join("container");
+    std::fs::create_dir(&there).unwrap();
+    std::fs::write(there.join("locks.db"), b"").unwrap();
+    let flags = if std::fs::metadata("/proc/self").unwrap().uid() == 0 { "-m" } else { "-rm" };
+    let mount = "mount --bind \"$0\" \"$1\" && shift && exec \"$@\"";
+    let mut again = Command::new("unshare");
+    again.args([flags, "sh", "-c", mount]).arg(file(&folder)).arg(there.join("locks.db"));
+    again.arg(std::env::current_exe().unwrap());
+    again.args(["--exact", "bad_days::a_file_that_is_mounted_by_itself_is_refused"]).env(PATH, there.join("locks.db"));
+    let output = again.output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && said.contains("1 passed"), "{said}");
+    acquired(&client.lock("a")).await.unwrap();
 }
 
 /// Who holds is told at the end of the lease at the latest, and who waits at once or when it asks again.
@@ -187,15 +319,22 @@ async fn a_program_that_locks_the_file_is_an_outage_that_passes() {
 #[tokio::test]
 async fn rows_of_another_run_of_the_machine_are_void_and_fences_go_on() {
     let folder = TempDir::new().unwrap();
-    let driver = open(&file(&folder)).await.unwrap();
-    let before = Client::new(driver.clone());
+    let before = client(&file(&folder)).await;
     let guard = before.lock("a").ttl(Duration::from_secs(600)).acquire().await.unwrap();
+    let fence = guard.fence();
     let db = Connection::open(file(&folder)).unwrap();
     // As after a power cut: the last grants are missing, too.
     db.execute("UPDATE machine SET boot = 'another', fence = 7", []).unwrap();
+    let (kind, text) = refused(&file(&folder)).await;
+    assert!(kind == ErrorKind::Misconfigured && text.contains("boot id"), "{text}");
+    guard.release().await.unwrap();
+    ended(before, &folder).await;
+    // A hold of that run.
+    db.execute("INSERT INTO hold VALUES (x'61', NULL, x'00', 7, 0, 9000000000000000, NULL, 0)", []).unwrap();
+    drop(db);
     let after = client(&file(&folder)).await;
     let next = after.lock("a").try_acquire().await.unwrap().expect("nobody of this run holds it");
-    assert!(next.fence() > guard.fence(), "{:?} {:?}", next.fence(), guard.fence());
+    assert!(next.fence() > fence, "{:?} {fence:?}", next.fence());
 }
 
 #[tokio::test]
@@ -254,6 +393,7 @@ async fn what_the_dead_leave_behind_is_swept() {
     let folder = TempDir::new().unwrap();
     let client = client(&file(&folder)).await;
     let db = Connection::open(file(&folder)).unwrap();
+    db.query_row("PRAGMA wal_autocheckpoint = 0", [], |_| Ok(())).unwrap(); // the file itself is the driver's to write
     for number in 0..200 {
         let hold = "INSERT INTO hold VALUES (?1, NULL, x'00', 1, 0, 1, NULL, 0)";
         db.execute(hold, [format!("dead/{number}").as_bytes()]).unwrap();

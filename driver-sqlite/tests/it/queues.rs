@@ -31,6 +31,15 @@ impl Lab {
         SqliteDriver::open(SqliteConfig::new(self.file()).unwrap()).await.unwrap()
     }
 
+    /// Returns when the driver's thread has closed the file.
+    async fn ended(&self, driver: SqliteDriver) {
+        drop(driver);
+        let bells = self.folder.path().join("locks.db-bells");
+        while std::fs::read_dir(&bells).unwrap().count() > 0 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+
     fn raw(&self) -> Connection {
         Connection::open(self.file()).unwrap()
     }
@@ -67,6 +76,7 @@ async fn messages_outlive_a_restart_of_the_machine_and_come_when_they_are_due() 
     // The last run of the machine began ten hours later than this one, and ended an hour ago: seen by its clock, the same
     // instants were ten hours earlier.
     let shift = 10 * HOUR;
+    lab.ended(driver).await;
     let db = lab.raw();
     db.execute("UPDATE machine SET boot = 'another', wall_ahead = wall_ahead + ?1", [shift]).unwrap();
     let moved = "UPDATE message SET at = at - ?1, pushed = pushed - ?1";

@@ -45,6 +45,9 @@ struct Opened {
     member: usize,
 }
 
+/// How soon somebody who waits for the watch looks again whether its task has ended.
+const AGAIN: Duration = Duration::from_millis(20);
+
 pub(crate) struct Standing<A> {
     link: Arc<Link>,
     pub(crate) audience: A,
@@ -81,9 +84,11 @@ impl<A: Audience> Standing<A> {
             if *news.borrow() {
                 return Ok(());
             }
-            // It is being opened again, or was given up just now.
+            // It is being opened again, or was given up just now; or its runtime ends, and the task counts as finished in a moment.
             let ended = |_| Error::new(ErrorKind::Unavailable, "the watch was closed");
-            news.changed().await.map_err(ended)?;
+            if let Ok(changed) = tokio::time::timeout(AGAIN, news.changed()).await {
+                changed.map_err(ended)?;
+            }
         }
     }
 

@@ -10,7 +10,7 @@ use tenure_conformance::{BoxError, Fault, Harness, Healer, Inspector};
 use tenure_core::driver::Backend;
 use tenure_core::{FenceFloor, LockName};
 use tenure_etcd::{EtcdConfig, EtcdDriver};
-use tenure_testkit::{EtcdCluster, TcpProxy};
+use tenure_testkit::{EtcdCluster, Link, TcpProxy};
 
 use super::inspector::{Cluster, EtcdInspector, lock, raw};
 
@@ -69,6 +69,7 @@ impl Harness for EtcdHarness {
         match fault {
             Fault::ExpireLease(name) => expire(&cluster, &name).await?,
             Fault::CutConnections => self.proxies.iter().for_each(TcpProxy::cut),
+            Fault::SilenceConnections => self.proxies.iter().for_each(|proxy| proxy.set_present(Link::Silent)),
             Fault::PauseServer => {
                 members.clone().try_for_each(|member| lock(&cluster).pause(member))?;
                 return Ok(Healer::new(async move {

@@ -83,9 +83,10 @@ impl HarnessMaker for EtcdMaker {
             .fold(declared, Declared::census)
             .several_processes()
             .past_killed_waiters(Duration::from_millis(2_500))
+            .silence(Duration::from_secs(9)) // etcd closes connections that ping more often than every 5 s
             .visible_leftovers()
             .fence_floors()
-            .faults([FaultKind::ExpireLease, FaultKind::CutConnections])
+            .faults([FaultKind::ExpireLease, FaultKind::CutConnections, FaultKind::SilenceConnections])
             .faults([FaultKind::PauseServer, FaultKind::RestartKeepingData])
     }
 

@@ -202,6 +202,7 @@ impl FaultKind {
         match self {
             Self::ExpireLease => "the harness cannot expire a lease",
             Self::CutConnections => "the harness cannot cut connections",
+            Self::SilenceConnections => "the harness cannot silence connections",
             Self::CutNotifications => "the harness cannot cut notifications",
             Self::MuteNotifications => "the harness cannot mute notifications",
             Self::PauseServer => "the harness cannot pause the server",

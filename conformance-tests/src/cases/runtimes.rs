@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use tenure_core::{Client, LockGuard, LockName};
 use tokio::runtime::{Builder, Handle, Runtime};
+use tokio::time::Instant;
 
 use super::support::{clean, free_within, keep, lock};
 use crate::case::{Case, CaseResult, Context, Failure, Need, case};
@@ -33,6 +34,13 @@ pub(super) const CASES: &[Case] = &[
         ["P6", "P13", "P17"],
         [],
         client_outlives_its_first
+    ),
+    case!(
+        "runtime/wake-ups-survive-the-first-waiters-runtime",
+        "When the runtime ends on which a client waited first, a release wakes the client's waiters on other runtimes at once.",
+        ["P6", "P17", "P18"],
+        [Need::Wakeups, Need::RealTime],
+        wake_ups_survive
     ),
 ];
 
@@ -122,6 +130,32 @@ async fn client_outlives_its_first(context: &mut Context) -> CaseResult {
     drop(kept);
     free_within(context, &probe, &names[1], context.soon()).await?;
     clean(context, &probe, &names[2], &[&client]).await
+}
+
+async fn wake_ups_survive(context: &mut Context) -> CaseResult {
+    let (other, client, name) = (context.client().await?, context.client().await?, context.name("deaf"));
+    let mut first = Some(runtime(Time::Real, 1)?);
+    for round in 0..3 {
+        let held = keep(&other, &name, context.ttl(60_000)).await?;
+        let waiter = lock(&client, &name).ttl(asked(context));
+        let waiting = async move { waiter.acquire().await };
+        let waiting = match &first {
+            Some(first) => first.spawn(waiting),
+            None => tokio::spawn(waiting),
+        };
+        context.eventually(context.soon(), "the waiter waits", async || client.stats().waiters == 1).await?;
+        context.pass(context.ms(200)).await;
+        let released = Instant::now();
+        held.release().await?;
+        let guard = context.within(context.ms(8_000), "the waiter is served", waiting).await???;
+        let took = released.elapsed();
+        assert!(took < context.ms(1_000), "waiter {round} was served {took:?} after the release: it was not woken");
+        guard.release().await?;
+        if let Some(first) = first.take() {
+            end(first).await?;
+        }
+    }
+    clean(context, &other, &name, &[&client, &other]).await
 }
 
 fn runtime(time: Time, threads: usize) -> CaseResult<Runtime> {

@@ -38,6 +38,14 @@ pub(super) const CASES: &[Case] = &[
         cut_connections_are_replaced
     ),
     case!(
+        "server/silent-connections-are-replaced",
+        "Connections that fall silent, with neither an answer nor a close, are given up within the declared time: holds continue, \
+         waiters are granted, and new locks are taken.",
+        ["P18", "P26"],
+        [Need::Fault(FaultKind::SilenceConnections)],
+        silent_connections_are_replaced
+    ),
+    case!(
         "server/cut-notifications-only-delay",
         "A waiter whose notification link is cut is granted within its fallback after the release.",
         ["P18"],
@@ -164,6 +172,35 @@ async fn cut_connections_are_replaced(context: &mut Context) -> CaseResult {
     context.eventually(context.soon(), "the same client takes new locks", taken).await?;
     guard.release().await?;
     Ok(())
+}
+
+async fn silent_connections_are_replaced(context: &mut Context) -> CaseResult {
+    let (client, holder) = (context.client().await?, context.client().await?);
+    let (name, wanted) = (context.name("kept"), context.name("wanted"));
+    // A renewal that was due when the silence began is made up for in time.
+    let ttl = context.declared().silence * 2 + context.ttl(4_000);
+    let kept = keep(&client, &name, ttl).await?;
+    let held = keep(&holder, &wanted, ttl).await?;
+    let waiter = lock(&client, &wanted);
+    let waiting = tokio::spawn(async move { waiter.acquire().await });
+    context.eventually(context.soon(), "the waiter waits", async || client.stats().waiters == 1).await?;
+    context.pass(context.ms(200)).await;
+    context.inject(Fault::SilenceConnections).await?.heal().await?;
+    // An answer may take 1 s, and a connection a moment to open.
+    let recovered = context.declared().silence + context.ms(1_000 + 500);
+    for number in 0..8 {
+        // Names of different connections.
+        let other = lock(&client, &context.name(format!("new/{number}")));
+        let taken = async || other.try_acquire().await.ok().flatten().is_some();
+        context.eventually(recovered, "the client takes a new lock", taken).await?;
+    }
+    drop(held);
+    let guard = context.within(recovered * 2, "the waiter is granted", waiting).await???;
+    guard.release().await?;
+    context.pass(ttl / 2).await;
+    assert!(kept.is_held(), "{:?} after its connection was replaced", kept.state());
+    kept.release().await?;
+    clean(context, &client, &name, &[&client, &holder]).await
 }
 
 async fn cut_notifications_only_delay(context: &mut Context) -> CaseResult {

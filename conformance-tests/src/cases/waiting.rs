@@ -260,10 +260,14 @@ async fn survives_an_outage(context: &mut Context) -> CaseResult {
     context.eventually(context.soon(), "the waiter waits", waits).await?;
     layer.mute();
     layer.rule(Rule::always(Action::FailBeforeSend));
-    holder.release().await?;
     let failed = |frame: &crate::layer::Frame| frame.answer == Answer::Failed(ErrorKind::Unavailable);
-    let outage = async || layer.frames_of(Op::Acquire, &name).iter().filter(|frame| failed(frame)).count() >= 3;
-    context.eventually(context.soon(), "the waiter asks again during the outage", outage).await?;
+    let asked = async |least| {
+        let outage = async || layer.frames_of(Op::Acquire, &name).iter().filter(|frame| failed(frame)).count() >= least;
+        context.eventually(context.soon(), "the waiter asks again during the outage", outage).await
+    };
+    asked(1).await?; // none that was sent before the outage is under way any more
+    holder.release().await?;
+    asked(3).await?;
     assert!(!waiting.is_finished(), "the outage ended the wait");
     layer.heal();
     let guard = context.within(context.soon(), "granted after the outage", waiting).await???;

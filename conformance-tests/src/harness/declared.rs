@@ -32,6 +32,8 @@ pub struct Declared {
     pub passing: Passing,
     /// How soon a lock that is released goes past a waiter whose process was killed, on a machine with nothing else to do.
     pub past_killed_waiters: Option<Duration>,
+    /// How soon a connection that fell silent is given up, beside the time that an answer may take.
+    pub silence: Duration,
 }
 
 /// On which clock a backend lives.
@@ -100,6 +102,7 @@ impl Declared {
             floors: Floors::Fixed,
             passing: Passing::On,
             past_killed_waiters: None,
+            silence: Duration::from_secs(5),
         }
     }
 
@@ -149,6 +152,13 @@ impl Declared {
     #[must_use]
     pub fn several_processes(mut self) -> Self {
         self.processes = Processes::Several;
+        self
+    }
+
+    /// A connection that fell silent is given up within this time, beside the time that an answer may take. Default: 5 s.
+    #[must_use]
+    pub fn silence(mut self, silence: Duration) -> Self {
+        self.silence = silence;
         self
     }
 

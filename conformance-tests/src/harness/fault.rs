@@ -16,6 +16,8 @@ pub enum Fault {
     ExpireLease(LockName),
     /// Every connection of every client is cut once.
     CutConnections,
+    /// Every connection of every client that is open now loses what is sent over it, either way, and is not closed. New ones work.
+    SilenceConnections,
     /// Only the connections that carry wake-ups are cut, once.
     CutNotifications,
     /// Wake-ups are thrown away until healed; everything else works.
@@ -56,6 +58,8 @@ pub enum FaultKind {
     ExpireLease,
     /// [`Fault::CutConnections`]
     CutConnections,
+    /// [`Fault::SilenceConnections`]
+    SilenceConnections,
     /// [`Fault::CutNotifications`]
     CutNotifications,
     /// [`Fault::MuteNotifications`]
@@ -79,6 +83,7 @@ impl Fault {
         match self {
             Self::ExpireLease(_) => FaultKind::ExpireLease,
             Self::CutConnections => FaultKind::CutConnections,
+            Self::SilenceConnections => FaultKind::SilenceConnections,
             Self::CutNotifications => FaultKind::CutNotifications,
             Self::MuteNotifications => FaultKind::MuteNotifications,
             Self::PauseServer => FaultKind::PauseServer,

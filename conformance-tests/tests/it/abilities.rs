@@ -3,7 +3,6 @@
 
 #![allow(clippy::print_stdout, reason = "the reports are for people")]
 
-
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -2,7 +2,6 @@
 
 #![allow(clippy::print_stdout, reason = "the matrix and the reports are for people")]
 
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::Mutex;

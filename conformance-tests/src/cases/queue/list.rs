@@ -55,10 +55,11 @@ fn payloads(messages: &[MessageInfo]) -> Vec<String> {
 async fn waiting(context: &mut Context) -> CaseResult {
     let raw = raw(context).await?;
     assert!(pages(&raw, Listed::Waiting, 5).await?.is_empty());
-    let short = lease(context, 100);
-    raw.push(&[message("ended"), message("flying")]).await?;
-    raw.one(short).await?;
+    raw.push(&[message("flying"), message("ended")]).await?;
     raw.one(lease(context, 60_000)).await?;
+    // Long enough for one request: "ready" is due before it ends.
+    let short = lease(context, 300);
+    raw.one(short).await?;
     let ready = raw.store(named("ready", "ready", HOUR)).await?;
     // Not in the order of their due times.
     raw.push(&[5, 1, 4, 2, 3].map(|hours| after(message(format!("in {hours} h")), HOUR * hours))).await?;

@@ -40,6 +40,8 @@ pub struct Options {
     pub subject: Subject,
     /// For how long there are faults.
     pub span: Duration,
+    /// Whether tasks also work in transactions of their own that their locks guard.
+    pub guarded: bool,
     /// Decides which faults there are, and what each task does.
     pub seed: u64,
     /// Client processes.
@@ -77,6 +79,7 @@ impl Options {
             program,
             profile: Profile::of(backend)?,
             subject: Subject::Locks,
+            guarded: false,
             span: Duration::from_secs(30),
             seed: 1,
             processes: 4,
@@ -103,6 +106,7 @@ impl Options {
         let words = Words::try_parse_from(words).map_err(unprefixed)?;
         let options = Self {
             subject: if words.queue { Subject::Queue } else { Subject::Locks },
+            guarded: words.guard,
             span: Duration::from_secs(words.seconds),
             seed: words.seed,
             processes: words.processes,
@@ -119,6 +123,11 @@ impl Options {
         };
         if options.subject == Subject::Queue && (options.data == Data::Lost || !options.profile.has_queues()) {
             return Err("queues are those of one server or of a cluster, which keep their data; an asynchronous standby may lack some".into());
+        }
+        if options.guarded && (options.subject == Subject::Queue || !options.profile.has_guards()) {
+            return Err(
+                "guards are of locks on PostgreSQL and MariaDB, over servers that keep what was committed".into()
+            );
         }
         if options.data == Data::Lost && !options.profile.may_lose_data() {
             return Err(
@@ -158,6 +167,9 @@ struct Words {
     /// A delay queue in place of locks
     #[arg(long)]
     queue: bool,
+    /// Transactions that the locks guard, and no lost update among them
+    #[arg(long)]
+    guard: bool,
     /// What happens to the data of a server that is killed
     #[arg(long, value_enum, default_value_t = Data::Kept)]
     data: Data,
@@ -236,6 +248,10 @@ mod tests {
         }
         assert_eq!(parse("--queue --backend fred/single --seed 2").unwrap().subject, Subject::Queue);
         assert!(parse("--queue --backend redlock/3-live").is_err());
+        assert!(parse("--guard --backend postgres/logged").unwrap().guarded);
+        for bad in ["--guard --backend redis/single", "--guard --queue --backend mysql/mariadb"] {
+            assert!(parse(bad).is_err(), "{bad}");
+        }
         #[cfg(feature = "etcd")]
         assert!(parse("--backend etcd/single --data lost").is_err());
     }

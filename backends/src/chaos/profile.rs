@@ -145,6 +145,11 @@ impl Profile {
         !matches!(self.kind, Kind::Redlock { .. } | Kind::Postgres { standby: true, .. })
     }
 
+    /// Whether a transaction of the user's own can be guarded, and what it committed outlives a kill.
+    pub(crate) fn has_guards(&self) -> bool {
+        matches!(self.kind, Kind::MariaDb | Kind::Postgres { standby: false, .. })
+    }
+
     /// Starts the servers.
     pub(crate) fn start(&self, data: Data) -> Result<Box<dyn Servers>, BoxError> {
         let options = match data {

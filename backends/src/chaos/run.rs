@@ -71,9 +71,11 @@ pub async fn run(options: &Options) -> Result<Report, BoxError> {
         Subject::Locks => options.tasks + 2 * options.steady,
         Subject::Queue => jobs::TASKS,
     };
-    let left = left.into_iter().chain(remains.iter().flat_map(|remains| remains.odd.clone())).collect();
+    let (commits, lost) = balance(&servers.books()?)?;
+    let left = left.into_iter().chain(remains.iter().flat_map(|remains| remains.odd.clone())).chain(lost).collect();
     let ending = Ending { alive, tasks, span: (calm, settled), left };
-    let counters = servers.counters()?;
+    let guarded = if options.guarded { format!("{commits} guarded transactions; ") } else { String::new() };
+    let counters = format!("{guarded}{}", servers.counters()?);
     let events = read_all(&folder)?;
     let assumption = match options.profile.excludes_over(options.data) {
         true => Assumption::Timed,
@@ -85,6 +87,21 @@ pub async fn run(options: &Options) -> Result<Report, BoxError> {
         remains.as_ref(),
     );
     Ok(Report { options: options.clone(), began, events, faults, ending, counters, violations })
+}
+
+/// How many guarded transactions were committed, and the names whose number is another.
+fn balance(books: &str) -> Result<(u64, Vec<String>), BoxError> {
+    let (mut all, mut lost) = (0, Vec::new());
+    for line in books.lines() {
+        let [name, commits, value] = line.split('\t').collect::<Vec<_>>()[..] else {
+            return Err(format!("not a line of the books: {line}").into());
+        };
+        all += commits.parse::<u64>()?;
+        if commits != value {
+            lost.push(format!("lost updates: {name} has {commits} commits, and its number is {value}"));
+        }
+    }
+    Ok((all, lost))
 }
 
 /// Looks until nothing is left, at most for so long.
@@ -110,4 +127,17 @@ fn read_all(folder: &Path) -> Result<Vec<Event>, BoxError> {
     }
     events.sort_by_key(|event| (event.at, event.by));
     Ok(events)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::balance;
+
+    #[test]
+    fn a_number_that_is_not_the_count_of_commits_is_a_lost_update() {
+        assert_eq!(balance("").unwrap(), (0, vec![]));
+        let (all, lost) = balance("a\t3\t3\nb\t168\t152").unwrap();
+        assert_eq!((all, lost), (171, vec!["lost updates: b has 168 commits, and its number is 152".to_owned()]));
+        assert!(balance("a 3").is_err());
+    }
 }

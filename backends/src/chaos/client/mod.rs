@@ -3,6 +3,7 @@
 //! It says `ready`, goes on until it reads `calm`, lets every task take its lock once more, closes its client and says
 //! `end`. When its input ends, so does it, at once.
 
+mod books;
 mod holding;
 mod orders;
 mod recorder;

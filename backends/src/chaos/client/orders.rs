@@ -21,21 +21,26 @@ pub(in crate::chaos) struct Orders {
     pub(super) steady: u32,
     pub(super) ttl: Duration,
     pub(super) subject: Subject,
+    pub(super) guarded: bool,
     pub(super) broken: Option<String>,
 }
 
 impl Orders {
     pub(in crate::chaos) fn new(options: &Options, url: String, log: PathBuf, process: usize, life: u32) -> Self {
         let Options { seed, processes, tasks, names, steady, ref broken, .. } = *options;
-        let (ttl, subject, broken) = (options.profile.ttl, options.subject, broken.clone());
-        Self { url, log, process, life, seed, processes, tasks, names, steady, ttl, subject, broken }
+        let (ttl, subject, guarded, broken) = (options.profile.ttl, options.subject, options.guarded, broken.clone());
+        Self { url, log, process, life, seed, processes, tasks, names, steady, ttl, subject, guarded, broken }
     }
 
     pub(in crate::chaos) fn words(&self) -> Vec<String> {
         let Self { process, life, seed, processes, tasks, names, steady, .. } = self;
         let numbers = format!("{process} {life} {seed} {processes} {tasks} {names} {steady} {}", self.ttl.as_millis());
         let places = [self.url.clone(), self.log.display().to_string()];
-        let subject = if self.subject == Subject::Queue { "queue" } else { "locks" };
+        let subject = match self.subject {
+            Subject::Queue => "queue",
+            Subject::Locks if self.guarded => "guards",
+            Subject::Locks => "locks",
+        };
         let words = places.into_iter().chain(numbers.split(' ').map(String::from)).chain([subject.into()]);
         words.chain(self.broken.clone()).collect()
     }
@@ -56,6 +61,7 @@ impl Orders {
             steady: steady.parse()?,
             ttl: Duration::from_millis(ttl.parse()?),
             subject: if subject == "queue" { Subject::Queue } else { Subject::Locks },
+            guarded: subject == "guards",
             broken: broken.first().cloned(),
         })
     }

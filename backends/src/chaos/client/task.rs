@@ -5,7 +5,9 @@ use std::time::Duration;
 use tenure::{Client, ErrorKind, OwnerId};
 use tenure_conformance::{BoxError, Rng, poll, worker::monotonic};
 use tokio::sync::watch;
+use tokio::task::JoinHandle;
 
+use super::books::{Books, Entry};
 use super::holding::Holding;
 use super::orders::Orders;
 use super::recorder::{Recorder, failed};
@@ -61,6 +63,9 @@ pub(super) struct Task {
     role: Role,
     ttl: Duration,
     op: u64,
+    /// For guarded transactions, if there are any.
+    books: Option<Books>,
+    writing: Option<JoinHandle<()>>,
 }
 
 /// What came of asking.
@@ -84,7 +89,10 @@ impl Task {
         role: Role,
     ) -> Self {
         let rng = orders.rng(number);
-        Self { client: client.clone(), recorder, calm, rng, number, role, ttl: orders.ttl, op: 0 }
+        // A steady task holds a name for long: hot names meet more transactions.
+        let guarded = orders.guarded && matches!(role, Role::Hot { .. });
+        let (client, ttl, books) = (client.clone(), orders.ttl, guarded.then(|| Books::at(&orders.url)));
+        Self { client, recorder, calm, rng, number, role, ttl, op: 0, books, writing: None }
     }
 
     /// Takes locks until the faults are over, and then one more, however long that takes.
@@ -98,6 +106,9 @@ impl Task {
         }
         while !self.turn(How::Last).await? {
             tokio::time::sleep(millis(20)).await;
+        }
+        if let Some(writing) = self.writing.take() {
+            writing.await?;
         }
         self.recorder.note(monotonic(), self.recorder.of(self.number, 0), "-", What::Finished)
     }
@@ -167,6 +178,17 @@ impl Task {
                     until_calm: !matches!(how, How::Last),
                 };
                 let holding = turn.granted(holding)?;
+                if let Some(books) = &self.books
+                    && self.writing.as_ref().is_none_or(JoinHandle::is_finished)
+                {
+                    let pause = match self.rng.below(10) {
+                        0 => self.ttl.mul_f64(1.3),
+                        _ => millis(self.rng.below(30)),
+                    };
+                    let limit = if self.rng.below(3) == 0 { millis(self.rng.below(60)) } else { self.ttl * 6 };
+                    let entry = Entry { name: name.clone(), fence: holding.fence(), pause, limit };
+                    self.writing = Some(books.begin(entry));
+                }
                 if let (How::Entered(_), 0) = (how, self.rng.below(2)) {
                     self.op += 1;
                     let again = self.client.reentrant(&name, &owner).ttl(self.ttl);

@@ -23,6 +23,7 @@ impl MariaDbNode {
         let server = MariaDbServer::start(MariaDbOptions::new())?;
         server.create_database(DATABASE)?;
         server.script(DATABASE, &install_sql())?;
+        server.sql(DATABASE, &super::books())?;
         Ok(Self { server, restarts: 0 })
     }
 
@@ -103,6 +104,10 @@ impl Servers for MariaDbNode {
             left.extend((count != "0").then(|| format!("{count} {what}")));
         }
         Ok(left)
+    }
+
+    fn books(&mut self) -> Result<String, BoxError> {
+        self.sql(super::BALANCE)
     }
 
     fn counters(&mut self) -> Result<String, BoxError> {

@@ -28,6 +28,7 @@ impl PostgresNode {
     pub(crate) fn start(logged: bool, ttl: Duration, with_standby: bool) -> Result<Self, BoxError> {
         let server = PostgresServer::start(PostgresOptions::new())?;
         server.script(DATABASE, &install_sql(Install { logged, longest_ttl: ttl }))?;
+        server.script(DATABASE, &super::books())?;
         let follower = with_standby.then(|| -> Result<_, BoxError> {
             Ok(Follower { standby: follow(&server)?, front: TcpProxy::start(server.port())? })
         });
@@ -130,6 +131,10 @@ impl Servers for PostgresNode {
             left.extend((count != "0").then(|| format!("{count} {what}")));
         }
         Ok(left)
+    }
+
+    fn books(&mut self) -> Result<String, BoxError> {
+        Ok(self.sql(super::BALANCE)?.replace('|', "\t"))
     }
 
     fn counters(&mut self) -> Result<String, BoxError> {

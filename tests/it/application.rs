@@ -1,7 +1,6 @@
-//! An application and its tests, on any backend: `TENURE_URL=redis://127.0.0.1/ cargo test --test application
+//! An application and its tests, on any backend: `TENURE_URL=redis://127.0.0.1/ cargo test --test it application::
 //! --features redis`, or a `sqlite:`, `postgres://`, `mysql://` or `etcd://` URL. Without it, `memory:`. Neither the shop nor its tests know which, and
 //! `cargo xtask test` runs them on SQLite, Redis and etcd as well.
-
 
 use std::sync::Arc;
 use std::time::Duration;

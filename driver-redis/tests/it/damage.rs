@@ -180,7 +180,10 @@ async fn all_of_them(q: &dyn DelayQueue, jobs: &tenure_core::queue::QueueName) -
     let mut failed = Vec::new();
     let mut note = |what, result: Result<()>| failed.extend(result.err().map(|error| (what, error)));
     note("push", q.push(jobs, &[message("new", 0)]).await.map(drop));
-    note("push known", q.push(jobs, &[crate::common::queue::known_as("known", 9_000, message("known", 0))]).await.map(drop));
+    note(
+        "push known",
+        q.push(jobs, &[crate::common::queue::known_as("known", 9_000, message("known", 0))]).await.map(drop),
+    );
     note("get", q.get(jobs, &id).await.map(drop));
     note("list", q.list(jobs, Listed::Waiting, None, 9).await.map(drop));
     note("reschedule", q.reschedule(jobs, &known, Delay::ZERO).await.map(drop));

@@ -170,7 +170,8 @@ async fn a_command_whose_reply_is_lost_is_not_sent_again() {
     };
     tokio::time::timeout(LONG, connected).await.expect("it connects again");
     assert_eq!(calls().unwrap_or(0) - before.unwrap_or(0), 1);
-    let again = tokio::time::timeout(LONG, async { while locks.acquire(&crate::common::attempt("b")).await.is_err() {} });
+    let again =
+        tokio::time::timeout(LONG, async { while locks.acquire(&crate::common::attempt("b")).await.is_err() {} });
     again.await.expect("it serves locks again");
 }
 

@@ -77,7 +77,11 @@ fn what_a_message_costs_the_server() {
 fn run(program: &str, server: &RedisServer) -> Figures {
     server.cli(&["FLUSHALL"]).unwrap();
     let port = server.port().to_string();
-    let output = Command::new(program).args(["--exact", "queue_cost::what_a_message_costs_the_server", "--ignored", "--nocapture"]).env(AT, port).output().unwrap();
+    let output = Command::new(program)
+        .args(["--exact", "queue_cost::what_a_message_costs_the_server", "--ignored", "--nocapture"])
+        .env(AT, port)
+        .output()
+        .unwrap();
     assert!(output.status.success(), "{output:?}");
     let text = String::from_utf8(output.stdout).unwrap();
     let line = |line: &str| {

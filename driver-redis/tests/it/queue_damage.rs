@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use crate::common::queue::{ack, delay, key, known_as, lease, message, named, payloads, push, queue, receive, settle, up_to};
+use crate::common::queue::{
+    ack, delay, key, known_as, lease, message, named, payloads, push, queue, receive, settle, up_to,
+};
 use crate::common::{Client, server};
 use tenure_core::driver::{
     Cancelled, DeadCause, DeadSelection, Delay, DelayQueue, DelayQueueExt as _, Due, MessageState, NewMessage, Pushed,

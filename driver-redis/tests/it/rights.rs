@@ -1,7 +1,11 @@
 //! The least rights that the driver works with, and what is said when one is missing.
 
-use crate::common::queue::{ack, because, key, known_as, lease, message, named, one, push, queue, receive, settle, up_to};
-use crate::common::{Client, LONG, PLACES, Server, attempt, commands, entry, hold, keys, server, ttl, user, waiter, woken};
+use crate::common::queue::{
+    ack, because, key, known_as, lease, message, named, one, push, queue, receive, settle, up_to,
+};
+use crate::common::{
+    Client, LONG, PLACES, Server, attempt, commands, entry, hold, keys, server, ttl, user, waiter, woken,
+};
 use tenure_core::driver::{
     DeadSelection, Delay, DelayQueueExt as _, Extension, Handing, Queueing, ReentrantHold, Settled, Settlement,
 };
@@ -236,7 +240,8 @@ fn the_documented_rules_are_these() {
 /// Redis 6.2 gives a new user all channels, unless it is told otherwise; a rule for some of them is refused then.
 #[tokio::test]
 async fn the_documented_line_is_accepted_where_new_users_may_use_all_channels() {
-    let server = crate::common::server_with(tenure_testkit::RedisOptions::new().setting("acl-pubsub-default", "allchannels"));
+    let server =
+        crate::common::server_with(tenure_testkit::RedisOptions::new().setting("acl-pubsub-default", "allchannels"));
     let readme = include_str!("../../README.md");
     let line = readme.split_once("ACL SETUSER locks ").and_then(|(_, rest)| rest.split_once("```")).unwrap().0;
     let words: Vec<&str> = ["ACL", "SETUSER", "locks"].into_iter().chain(line.split_whitespace()).collect();

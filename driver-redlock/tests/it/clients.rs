@@ -49,7 +49,11 @@ async fn waiters_of_one_client_share_the_asking_of_all_nodes() {
     sleep(Duration::from_secs(1)).await;
     let joined = asked();
     assert!(joined.iter().sum::<u64>() <= WAITERS + 5, "{joined:?} requests to join");
-    assert_eq!(u64::from(holder.inspect(&crate::common::name("a")).await.unwrap().waiters), WAITERS, "an operator sees all");
+    assert_eq!(
+        u64::from(holder.inspect(&crate::common::name("a")).await.unwrap().waiters),
+        WAITERS,
+        "an operator sees all"
+    );
     sleep(Duration::from_secs(60)).await;
     let mut others: Vec<u64> = asked().iter().zip(&joined).map(|(now, then)| now - then).collect();
     others.sort_unstable();

@@ -9,11 +9,11 @@ use tenure_redis_support::{ClientId, Keyspace, RedisLocks, WakeLink};
 use tenure_testkit::{RedisServer, RespClient};
 use tokio::runtime::{Builder, Runtime};
 
-use crate::common::name;
-use crate::common::wire::{Delifeq, Edit, Wire};
 use super::script::{CLIENTS, Cast, DEAF, LOCK, MOST_WAITERS, Script, Setup, Step, Then};
 use super::side::{Client, Said, Side};
 use super::state::State;
+use crate::common::name;
+use crate::common::wire::{Delifeq, Edit, Wire};
 use tenure_models::Grow;
 
 /// What every second is longer by, so that nothing ends at the very moment at which somebody looks.

@@ -11,8 +11,8 @@ use tenure_core::driver::{
 };
 use tenure_core::{FencingToken, Result};
 
-use crate::common::name;
 use super::script::{Cast, LOCK, Step, seconds};
+use crate::common::name;
 use tenure_models::Grow;
 
 /// What a step came to: words that are the same on both sides, and spans that are the same but for a rounding.

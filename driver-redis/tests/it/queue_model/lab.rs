@@ -11,9 +11,9 @@ use tenure_redis_support::{ClientId, Keyspace, RedisLocks, WakeLink};
 use tenure_testkit::{RedisServer, RespClient};
 use tokio::runtime::{Builder, Runtime};
 
+use super::state;
 use crate::common::queue::queue;
 use crate::common::wire::{Edit, Wire};
-use super::state;
 
 const DEAD_LETTERS: u64 = 6;
 

@@ -1,9 +1,9 @@
 //! The files of one database: whether they are still those that were opened, and whether only this library wrote to them.
 //!
-//! SQLite keeps processes apart by locks on the file and on `-shm`, and the last commits in `-wal`. All of that is bound to inodes. If
-//! one of the files is removed, replaced or reached by another name, two processes can each have a database of their own and grant the
+//! SQLite excludes processes by locks on the file and on `-shm`, and keeps the last commits in `-wal`. All of that belongs to inodes. If
+//! one of the files is removed, replaced or opened by another name, two processes can each have a database of their own and grant the
 //! same lock. So each transaction compares the inodes, and the gate's file says which files belong together: a client that opens them
-//! while others are alive takes part in their database or in none.
+//! while others have them open joins their database, or is refused.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt as _;
@@ -43,11 +43,11 @@ struct Record {
     files: Files,
     /// When this library last wrote to the main file.
     written: u64,
-    /// Whether that was its end: a process may be killed while it moves commits from the log into the file.
+    /// `false` while a client moves commits from the log into the file.
     settled: bool,
 }
 
-/// A look at the main file.
+/// What `stat` says of a file.
 struct Look {
     inode: Inode,
     links: u64,
@@ -65,19 +65,26 @@ impl Paths {
         Self { main: main.to_owned(), gate, log, index, bells: folder_of(main) }
     }
 
-    /// The files, if they are all there.
-    pub(crate) fn files(&self) -> Result<Files> {
+    /// The files, if they are all there, and a look at the main one.
+    fn look(&self) -> Result<(Files, Look)> {
         let inode = |path| look(path).map(|look| look.inode);
-        let [main, log, index, bells] = [&self.main, &self.log, &self.index, &self.bells].map(|path| inode(path));
-        Ok(Files { main: main?, log: log?, index: index?, bells: bells? })
+        let main = look(&self.main)?;
+        let (log, index, bells) = (inode(&self.log)?, inode(&self.index)?, inode(&self.bells)?);
+        Ok((Files { main: main.inode, log, index, bells }, main))
     }
 
-    /// That the file has one name alone, and is reached through its folder: `-wal` and `-shm` lie beside the name.
+    /// The files, if they are all there.
+    pub(crate) fn files(&self) -> Result<Files> {
+        self.look().map(|(files, _)| files)
+    }
+
+    /// Checks that the file has one name alone, and is reached through its folder: `-wal` and `-shm` lie beside the name.
     pub(crate) fn check_name(&self) -> Result<()> {
         let shown = self.main.display();
         if look(&self.main)?.links > 1 {
-            let text =
-                format!("{shown} has another name (a hard link), behind which others would not see what is held");
+            let text = format!(
+                "{shown} has another name (a hard link): processes that open it by that name would not see these locks"
+            );
             return Err(misconfigured(text));
         }
         let mount = |path: &Path| {
@@ -93,11 +100,11 @@ impl Paths {
         }
     }
 
-    /// Before the file is opened while others have it open: that it is theirs, whole and as they left it.
+    /// Before this client opens the file while others have it open: checks that all files are those of the others, and that no other
+    /// program wrote to them.
     pub(crate) fn join(&self, gate: &File) -> Result<()> {
-        let (record, files) = (Record::read(gate)?, self.files());
-        match (record, files) {
-            (Some(record), Ok(files)) if record.files == files => record.check_writer(self, gate),
+        match (Record::read(gate)?, self.look()) {
+            (Some(record), Ok((files, main))) if record.files == files => record.check_writer(main.written, self, gate),
             _ => Err(misconfigured(format!(
                 "{} or a file beside it was removed or replaced while other clients have it open: end those clients first",
                 self.main.display()
@@ -105,20 +112,23 @@ impl Paths {
         }
     }
 
-    /// At the beginning of a transaction: that these are still the files that were opened, and nobody else wrote to them.
+    /// At the beginning of a transaction: checks that these are still the files that were opened, and that no other program wrote to
+    /// them.
     pub(crate) fn check(&self, opened: &Files, gate: &File) -> Result<()> {
-        let main = look(&self.main).ok().filter(|main| main.links == 1);
-        if main.is_none() || self.files().ok() != Some(*opened) {
-            return Err(misconfigured(format!(
+        match self.look() {
+            Ok((files, main)) if files == *opened && main.links == 1 => match Record::read(gate)? {
+                Some(record) => record.check_writer(main.written, self, gate),
+                None => Ok(()),
+            },
+            _ => Err(misconfigured(format!(
                 "{} or a file beside it was deleted or replaced while it was open, or has another name now; close this client and open \
                  it again",
                 self.main.display()
-            )));
+            ))),
         }
-        Record::read(gate)?.map_or(Ok(()), |record| record.check_writer(self, gate))
     }
 
-    /// Notes which files belong together, and that this library alone has written to them so far; or that it is about to.
+    /// Writes down which files belong together and when the main one was last written to. `settled` is false before a checkpoint.
     pub(crate) fn note(&self, files: &Files, gate: &File, settled: bool) -> Result<()> {
         let written = look(&self.main)?.written;
         Record { files: *files, written, settled }.write(gate)
@@ -161,14 +171,14 @@ impl Record {
         gate.write_all_at(&bytes, 0).map_err(|error| of_system("write the gate", error))
     }
 
-    /// That nobody but this library wrote to the main file: an old copy that is written over it brings back who held a lock then.
-    fn check_writer(self, paths: &Paths, gate: &File) -> Result<()> {
-        let written = look(&paths.main)?.written;
+    /// Checks that only this library wrote to the main file. An old copy that is written over it names the holders of that time.
+    fn check_writer(self, written: u64, paths: &Paths, gate: &File) -> Result<()> {
+        if !self.settled {
+            // The writer was killed: while it lives, nobody else passes the gate.
+            return Self { written, settled: true, ..self }.write(gate);
+        }
         if written == self.written {
             return Ok(());
-        }
-        if !self.settled {
-            return Self { written, settled: true, ..self }.write(gate);
         }
         Err(misconfigured(format!(
             "another program wrote to {} while it was open: end all clients, and see whether it is the right file",

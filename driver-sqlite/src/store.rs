@@ -117,7 +117,7 @@ impl Store {
             drop(self.db.execute_batch("ROLLBACK")); // if that fails too, the next BEGIN tells
         }
         if ended.is_ok() && self.db.total_changes() > before && self.paths.log_length() > LOG {
-            self.checkpoint()?;
+            self.checkpoint();
         }
         drop(closed);
         let letters = std::mem::take(&mut self.letters);
@@ -132,13 +132,15 @@ impl Store {
         ended.map_err(Error::from)
     }
 
-    /// Moves commits from the log into the file. The gate is closed, and says whose writing it is.
-    fn checkpoint(&self) -> Result<()> {
-        self.paths.note(&self.files, &self.gate, false)?;
-        let moved = self.db.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()));
-        self.paths.note(&self.files, &self.gate, true)?;
-        // A disk that is full, or a program that reads, has it tried again.
-        moved.or_else(|error| if error.sqlite_error().is_some() { Ok(()) } else { Err(of_sqlite(error)) })
+    /// Moves commits from the log into the file. The gate is closed, and its file says that this library writes.
+    ///
+    /// The transaction before is committed, and its requests are answered, whether this succeeds or not: the next transaction that writes
+    /// tries again.
+    fn checkpoint(&self) {
+        if self.paths.note(&self.files, &self.gate, false).is_ok() {
+            drop(self.db.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(())));
+            drop(self.paths.note(&self.files, &self.gate, true));
+        }
     }
 
     /// One request inside a transaction: wholly done, or not at all.
@@ -209,7 +211,7 @@ impl Store {
     }
 }
 
-/// The last one that closes the file moves all commits into it, and SQLite removes the log.
+/// The last client that closes the file moves all commits into it, and SQLite removes the log.
 impl Drop for Store {
     fn drop(&mut self) {
         let Ok(_closed) = Gate::close(&self.gate) else { return };
@@ -289,8 +291,8 @@ fn open_database(path: &Path) -> Result<Connection> {
         if mode != "wal" {
             return Err(misconfigured(format!("the file system keeps no write-ahead log: the journal stays {mode}")));
         }
-        // This process may lose its locks on the file, by opening and closing it elsewhere. Another one then takes itself for the last,
-        // and must not remove the log.
+        // A process that opens and closes the file elsewhere in its code loses SQLite's locks on it. Another process that closes its
+        // client then counts itself as the last one, and SQLite would remove the log.
         db.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true).map_err(of_sqlite)?;
         db.query_row("PRAGMA wal_autocheckpoint = 0", [], |_| Ok(())).map_err(of_sqlite)?;
         db.query_row("PRAGMA journal_size_limit = 0", [], |_| Ok(())).map_err(of_sqlite)?;

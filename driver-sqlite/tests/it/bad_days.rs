@@ -45,7 +45,7 @@ async fn a_file_that_is_deleted_or_replaced_is_noticed_before_anything_is_grante
         acquired(&client.lock("a")).await.unwrap();
         std::fs::remove_file(file(&folder)).unwrap();
         if replaced {
-            // Whoever opens it anew has to wait for the end of those who may hold locks in the old one.
+            // Clients of the old file may hold locks.
             std::fs::write(file(&folder), b"").unwrap();
             let (kind, text) = refused(&file(&folder)).await;
             assert!(kind == ErrorKind::Misconfigured && text.contains("removed or replaced"), "{text}");
@@ -58,6 +58,21 @@ async fn a_file_that_is_deleted_or_replaced_is_noticed_before_anything_is_grante
     }
 }
 
+/// Runs a test of this module in another process, which this variable tells to take the other part.
+fn passes(mut program: Command, test: &str, (variable, path): (&str, &Path)) {
+    let output = program.args(["--exact", &format!("bad_days::{test}")]).env(variable, path).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && said.contains("1 passed"), "{said}");
+}
+
+/// A shell with mounts that no other process sees, which runs this script.
+fn with_mounts_of_its_own(script: &str) -> Command {
+    let flags = if std::fs::metadata("/proc/self").unwrap().uid() == 0 { "-m" } else { "-rm" };
+    let mut shell = Command::new("unshare");
+    shell.args([flags, "sh", "-c", script]);
+    shell
+}
+
 /// Closes a client; returns when its thread has closed the file.
 async fn ended(client: Client, folder: &TempDir) {
     client.close(Duration::from_secs(5)).await.unwrap();
@@ -68,8 +83,8 @@ async fn ended(client: Client, folder: &TempDir) {
     }
 }
 
-/// A process that opens and closes the file itself loses SQLite's locks on it. Those who come and go then must not take
-/// themselves for the last, and remove the log.
+/// A process that opens and closes the file itself loses SQLite's locks on it. Another process that closes its client then must not
+/// count itself as the last one and remove the log.
 #[tokio::test]
 async fn a_holder_whose_process_reads_the_file_stays_the_only_one() {
     const PATH: &str = "TENURE_TEST_SECOND_PROCESS";
@@ -84,11 +99,8 @@ async fn a_holder_whose_process_reads_the_file_stays_the_only_one() {
     let held = client.lock("held").ttl(Duration::from_secs(60)).acquire().await.unwrap();
     for _ in 0..3 {
         drop(std::fs::read(file(&folder)).unwrap());
-        let mut again = Command::new(std::env::current_exe().unwrap());
-        again.args(["--exact", "bad_days::a_holder_whose_process_reads_the_file_stays_the_only_one"]);
-        let output = again.env(PATH, file(&folder)).output().unwrap();
-        let said = String::from_utf8_lossy(&output.stdout).into_owned();
-        assert!(output.status.success() && said.contains("1 passed"), "{said}");
+        let program = Command::new(std::env::current_exe().unwrap());
+        passes(program, "a_holder_whose_process_reads_the_file_stays_the_only_one", (PATH, &file(&folder)));
     }
     acquired(&client.lock("mine")).await.unwrap();
     held.release().await.unwrap();
@@ -173,15 +185,9 @@ async fn a_file_that_is_mounted_by_itself_is_refused() {
     let there = folder.path().join("container");
     std::fs::create_dir(&there).unwrap();
     std::fs::write(there.join("locks.db"), b"").unwrap();
-    let flags = if std::fs::metadata("/proc/self").unwrap().uid() == 0 { "-m" } else { "-rm" };
-    let mount = "mount --bind \"$0\" \"$1\" && shift && exec \"$@\"";
-    let mut again = Command::new("unshare");
-    again.args([flags, "sh", "-c", mount]).arg(file(&folder)).arg(there.join("locks.db"));
-    again.arg(std::env::current_exe().unwrap());
-    again.args(["--exact", "bad_days::a_file_that_is_mounted_by_itself_is_refused"]).env(PATH, there.join("locks.db"));
-    let output = again.output().unwrap();
-    let said = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success() && said.contains("1 passed"), "{said}");
+    let mut program = with_mounts_of_its_own("mount --bind \"$0\" \"$1\" && shift && exec \"$@\"");
+    program.arg(file(&folder)).arg(there.join("locks.db")).arg(std::env::current_exe().unwrap());
+    passes(program, "a_file_that_is_mounted_by_itself_is_refused", (PATH, &there.join("locks.db")));
     acquired(&client.lock("a")).await.unwrap();
 }
 
@@ -295,13 +301,10 @@ async fn a_file_that_cannot_be_written_is_refused() {
     let program = folder.path().join("program");
     std::fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
     let mut again = Command::new(&program);
-    again.args(["--exact", "bad_days::a_file_that_cannot_be_written_is_refused"]).env(PATH, file(&folder));
     if std::fs::metadata(&program).unwrap().uid() == 0 {
         again.uid(65_534).gid(65_534);
     }
-    let output = again.output().unwrap();
-    let said = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(output.status.success() && said.contains("1 passed"), "{said}");
+    passes(again, "a_file_that_cannot_be_written_is_refused", (PATH, &file(&folder)));
 }
 
 #[tokio::test]
@@ -447,14 +450,9 @@ async fn a_full_disk_is_an_outage_that_passes() {
         return on_a_small_disk(Path::new(&folder)).await;
     }
     let folder = TempDir::new().unwrap();
-    let flags = if std::fs::metadata("/proc/self").unwrap().uid() == 0 { "-m" } else { "-rm" };
-    let mount = "mount -t tmpfs -o size=1m tmpfs \"$0\" && exec \"$@\"";
-    let mut again = Command::new("unshare");
-    again.args([flags, "sh", "-c", mount]).arg(folder.path()).arg(std::env::current_exe().unwrap());
-    again.args(["--exact", "bad_days::a_full_disk_is_an_outage_that_passes"]).env(FOLDER, folder.path());
-    let output = again.output().unwrap();
-    let said = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success() && said.contains("1 passed"), "{said}");
+    let mut program = with_mounts_of_its_own("mount -t tmpfs -o size=1m tmpfs \"$0\" && exec \"$@\"");
+    program.arg(folder.path()).arg(std::env::current_exe().unwrap());
+    passes(program, "a_full_disk_is_an_outage_that_passes", (FOLDER, folder.path()));
 }
 
 async fn on_a_small_disk(folder: &Path) {

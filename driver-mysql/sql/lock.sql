@@ -267,10 +267,10 @@ BEGIN
   SELECT label, owner, first, depth, t - since, until - t FROM tenure_lock WHERE name = p_name AND until > t;
 END
 //
--- For the transaction of a user: from here to its end nobody else is granted the name, also when it is prepared by XA. Of a grant
--- that carries several fences each is good. A refusal rolls the transaction back, as a deadlock does, and so leaves no row locked:
--- SQLSTATE TN001 if this fence does not hold the name any more, TN002 if the transaction reads as of a moment before the grant, and
--- cannot see what earlier holders wrote.
+-- Called in a user's transaction. The name is not granted to another holder before that transaction has ended; XA PREPARE does not
+-- end it. Each fence of a grant is accepted. A refusal rolls the transaction back, as a deadlock does, so it leaves no row locked.
+-- SQLSTATE TN001: this fence does not hold the name any more. TN002: the transaction's snapshot is older than the grant, so it cannot
+-- see what earlier holders wrote.
 DROP PROCEDURE IF EXISTS tenure_guard
 //
 CREATE PROCEDURE tenure_guard(p_name VARBINARY(512), p_fence BIGINT)

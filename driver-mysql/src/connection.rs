@@ -19,8 +19,8 @@ use crate::config::MysqlConfig;
 use crate::dial::dial;
 use crate::error::failed;
 
-/// How long an answer may take. No request waits for long: the server itself waits 3 s at most for the locks of others. After that
-/// the connection is given up: the far end may have forgotten it, and nothing else tells.
+/// How long an answer may take. The server waits 3 s at most for the locks of others, so a longer silence means a lost connection,
+/// such as one that a proxy has forgotten. It is then closed.
 const ANSWER: Duration = Duration::from_secs(5);
 /// What errors and spans call the driver.
 pub(crate) const DRIVER: &str = "mysql";
@@ -30,7 +30,7 @@ pub(crate) const DRIVER: &str = "mysql";
 const IDLE: Duration = Duration::from_millis(500);
 /// How long that may take.
 const TRIAL: Duration = Duration::from_secs(2);
-/// A server that takes no writes is left for another one, though not more often than this: the user may be read-only.
+/// For how long a client stays at a server that takes no writes before it connects anew: the user may be read-only.
 const STAY: Duration = Duration::from_secs(1);
 /// How many requests wait in front of one connection before callers wait with theirs.
 const LINE: usize = 256;
@@ -141,8 +141,8 @@ async fn serve(config: Arc<MysqlConfig>, mut requests: mpsc::Receiver<Request>) 
                 continue;
             }
         };
-        let stayed = dialled.is_none_or(|dialled| dialled.elapsed() >= STAY);
-        if result.as_ref().err().is_none_or(|error| goes_on(error) && !(stayed && takes_no_writes(error))) {
+        let may_leave = dialled.is_some_and(|dialled| dialled.elapsed() >= STAY);
+        if result.as_ref().err().is_none_or(|error| goes_on(error) && !(may_leave && takes_no_writes(error))) {
             connection = Some((conn, Instant::now()));
         }
         let _ = answer.send(result.map_err(failed));

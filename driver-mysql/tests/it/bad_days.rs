@@ -5,9 +5,9 @@ use std::time::Duration;
 use crate::common::{DATABASE, backend, granted, hold, locks, request, session, start};
 use mysql_async::prelude::Queryable as _;
 use tenure_core::ErrorKind;
-use tenure_core::driver::Released;
+use tenure_core::driver::{Backend, Released};
 use tenure_mysql::MysqlDriver;
-use tenure_testkit::{ClosedPort, MariaDbOptions, MariaDbServer, eventually};
+use tenure_testkit::{ClosedPort, MariaDbOptions, MariaDbServer, TcpProxy, eventually};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -45,6 +45,42 @@ async fn a_read_only_server_grants_nothing() {
     assert!(error.kind() == ErrorKind::Unavailable && error.to_string().contains("read-only"), "{error}");
     server.sql("", "SET GLOBAL read_only = 0").unwrap();
     granted(backend.locks(), &request("a", MINUTE)).await;
+}
+
+/// After a failover the address leads to another server, and connections to the old one stay open.
+#[tokio::test]
+async fn a_demoted_server_is_left_for_the_new_primary() {
+    let (old, new) = (start(MariaDbOptions::new()), start(MariaDbOptions::new()));
+    let proxy = TcpProxy::start(old.port()).unwrap();
+    let url = format!("{}?connections=1", old.url_through(proxy.port(), DATABASE));
+    let backend: Backend = MysqlDriver::connect(&url).await.unwrap().into();
+    granted(backend.locks(), &request("before", MINUTE)).await;
+    old.sql("", "SET GLOBAL read_only = 1").unwrap();
+    proxy.lead_to(new.port());
+    let began = std::time::Instant::now();
+    let mut failed = 0;
+    while let Err(error) = backend.locks().acquire(&request("after", MINUTE)).await {
+        assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+        assert!(began.elapsed() < Duration::from_secs(5), "after {failed} requests: {error}");
+        failed += 1;
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    assert!(failed > 0, "the first request finds out");
+}
+
+/// Proxies close connections that are idle. No request is lost by that.
+#[tokio::test]
+async fn a_connection_that_was_closed_while_it_was_idle_costs_no_error() {
+    let server = start(MariaDbOptions::new());
+    let proxy = TcpProxy::start(server.port()).unwrap();
+    let url = format!("{}?connections=1", server.url_through(proxy.port(), DATABASE));
+    let backend: Backend = MysqlDriver::connect(&url).await.unwrap().into();
+    for name in ["a", "b", "c"] {
+        granted(backend.locks(), &request(name, MINUTE)).await;
+        tokio::time::sleep(Duration::from_millis(600)).await; // longer than connections are trusted without a trial
+        proxy.cut();
+    }
+    granted(backend.locks(), &request("last", MINUTE)).await;
 }
 
 /// Until a request of the driver waits for a row that somebody else keeps.

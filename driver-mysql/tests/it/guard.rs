@@ -99,15 +99,19 @@ async fn a_guard_refuses_a_snapshot_that_is_older_than_the_grant() {
 /// XA: the next is granted after XA COMMIT, not after XA PREPARE.
 #[tokio::test]
 async fn a_prepared_transaction_guards_until_it_is_committed() {
-    let (_server, locks, mut user) = with_account().await;
-    let first = request("account", SHORT);
+    let (server, locks, mut user) = with_account().await;
+    let first = request("account", SHORT * 6);
     let fence = granted(&locks, &first).await.fence;
     user.query_drop("XA START 'x'").await.unwrap();
     guard(&mut user, fence.get()).await.unwrap();
     user.query_drop("UPDATE account SET balance = balance + 1").await.unwrap();
+    let mut second = session(&server).await;
+    second.query_drop("SET SESSION innodb_lock_wait_timeout = 1; BEGIN").await.unwrap();
+    guard(&mut second, fence.get()).await.expect_err("it waits for the transaction with the same fence");
+    second.query_drop("ROLLBACK").await.unwrap();
     user.query_drop("XA END 'x'").await.unwrap();
     user.query_drop("XA PREPARE 'x'").await.unwrap();
-    tokio::time::sleep(SHORT + Duration::from_millis(100)).await;
+    tokio::time::sleep(SHORT * 6 + Duration::from_millis(100)).await;
     let next = request("account", MINUTE);
     let answer = locks.acquire(&next).await.unwrap();
     assert!(matches!(answer, Acquisition::Busy(_)), "granted beside a prepared transaction");

@@ -66,8 +66,8 @@ BEGIN
   END IF;
 END $$;
 
--- Whether no guarded transaction of the name is open. If so, none begins until the caller's transaction ends. Those who ask are in
--- nobody's way but a guard's, which is exclusive.
+-- Whether no guarded transaction of the name is open. If so, none begins until the caller's transaction ends. The lock is shared, so
+-- callers exclude guards and not each other.
 CREATE FUNCTION tenure.unguarded(p_name bytea) RETURNS boolean LANGUAGE sql VOLATILE AS
 $$ SELECT pg_try_advisory_xact_lock_shared(hashtextextended(encode(p_name, 'hex'), 1952804454)) $$;
 
@@ -395,8 +395,8 @@ BEGIN
   SELECT count(*) INTO waiters FROM tenure.waiter x WHERE x.name = p_name AND x.present > t;
 END $$;
 
--- For the transaction of a user: from here to its end nobody else is granted the name. An error (TN001) if this fence does not
--- hold it any more; TN002 unless the transaction is READ COMMITTED. Of a grant that carries several fences each is good.
+-- Called in a user's transaction. The name is not granted to another holder before that transaction has ended. TN001: this fence does
+-- not hold the name any more. TN002: the transaction is not READ COMMITTED. Each fence of a grant is accepted.
 CREATE FUNCTION tenure.guard(name bytea, fence bigint) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
   PERFORM tenure.fresh();

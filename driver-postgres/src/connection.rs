@@ -16,7 +16,7 @@ use tokio::sync::OwnedMutexGuard;
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, timeout};
 use tokio_postgres::types::{ToSql, Type};
-use tokio_postgres::{AsyncMessage, Client, Row, Statement};
+use tokio_postgres::{AsyncMessage, Client, Row, SimpleQueryMessage, Statement};
 
 use crate::config::PostgresConfig;
 use crate::error::{failed, takes_no_writes, unreached};
@@ -62,7 +62,7 @@ struct Live {
     hearing: Arc<Hearing>,
 }
 
-/// The task that owns a socket. Aborted, it closes the socket, and all that waits for an answer fails.
+/// The task that owns a socket. Aborting it closes the socket and fails all requests that wait for an answer.
 struct Carrier {
     task: AbortHandle,
     since: Instant,
@@ -74,7 +74,7 @@ struct Carrier {
 /// transaction.
 const SILENCE: Duration = Duration::from_secs(4);
 
-/// A server that takes no writes is left for another one, though not more often than this: the user may be read-only.
+/// For how long a client stays at a server that takes no writes before it connects anew: the user may be read-only.
 const STAY: Duration = Duration::from_secs(1);
 
 impl Carrier {
@@ -82,26 +82,32 @@ impl Carrier {
         Self { task, since: Instant::now(), doubted: AtomicBool::new(false) }
     }
 
-    /// Ends the connection if it does not answer any more: the far end may have forgotten it, and nothing else tells.
+    /// Asks whether the server takes writes. Closes the connection if no answer comes, since a proxy may have forgotten it, and if the
+    /// server has become a standby.
     async fn try_out(&self, client: &Client) {
         if self.doubted.swap(true, Ordering::AcqRel) {
             return;
         }
-        if timeout(SILENCE, client.simple_query("")).await.is_err() {
+        let answer = timeout(SILENCE, client.simple_query("SHOW transaction_read_only")).await;
+        let writable =
+            |message: &SimpleQueryMessage| matches!(message, SimpleQueryMessage::Row(row) if row.get(0) == Some("off"));
+        if !matches!(answer, Ok(Ok(answer)) if answer.iter().any(writable)) {
             self.task.abort();
         }
         self.doubted.store(false, Ordering::Release);
     }
 
-    /// Ends the connection to a server that takes no writes.
-    fn leave(&self) {
-        if self.since.elapsed() >= STAY {
+    /// Closes the connection to a server that takes no writes; tells whether it did.
+    fn leave(&self) -> bool {
+        let leaves = self.since.elapsed() >= STAY;
+        if leaves {
             self.task.abort();
         }
+        leaves
     }
 }
 
-/// A request on its way. One that is given up before its answer may be the first of a connection that has fallen silent.
+/// A request on its way. If it is dropped before its answer, the connection may have fallen silent, and is tried.
 struct Unanswered<'a>(Option<&'a Arc<Live>>);
 
 impl Drop for Unanswered<'_> {
@@ -175,7 +181,7 @@ impl Connections {
     pub(crate) async fn listen(&self) -> Result<()> {
         let up = || self.ear.shared.up.load(Ordering::Acquire);
         if up() {
-            self.ear.shared.try_out();
+            self.ear.shared.try_out_at_times();
             return Ok(());
         }
         let session = Arc::clone(&self.ear.session).lock_owned().await;
@@ -254,7 +260,10 @@ async fn begin(
     let begin = format!("LISTEN tenure_{id:x}; SELECT pg_advisory_lock({id})");
     match timeout(config.connect_timeout, client.batch_execute(&begin)).await {
         Ok(begun) => begun.map_err(failed)?,
-        Err(_) => return Err(Error::new(ErrorKind::Unavailable, "the server does not answer")),
+        Err(_) => {
+            task.abort(); // a connection that waits for an answer does not end with its client
+            return Err(Error::new(ErrorKind::Unavailable, "the server does not answer"));
+        }
     }
     ensure_open(&closed)?;
     let session = Session { client, carrier: Carrier::new(task.abort_handle()), tried: Mutex::new(Instant::now()) };
@@ -293,9 +302,8 @@ impl Live {
         let mut unanswered = Unanswered(Some(self));
         let answer = self.answer(prepare, statement, parameters).await;
         unanswered.0 = None;
-        if answer.as_ref().is_err_and(takes_no_writes) {
-            self.carrier.leave();
-            self.hearing.leave();
+        if answer.as_ref().is_err_and(takes_no_writes) && self.carrier.leave() {
+            self.hearing.try_out();
         }
         answer
     }
@@ -373,8 +381,14 @@ struct Hearing {
 struct Session {
     client: Client,
     carrier: Carrier,
-    /// When it answered last, or was asked.
+    /// When it began, or was last tried.
     tried: Mutex<Instant>,
+}
+
+impl Session {
+    fn tried(&self) -> MutexGuard<'_, Instant> {
+        self.tried.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl std::fmt::Debug for Session {
@@ -383,8 +397,8 @@ impl std::fmt::Debug for Session {
     }
 }
 
-/// Tells that a session listens, until its task ends, or the runtime with the task in it. Then everybody asks again, and the first
-/// of them begins another session.
+/// Marks the session as listening until its task ends, or the runtime with the task in it. Then all waiters ask again, and the first
+/// one begins another session.
 struct Up {
     shared: Arc<Hearing>,
     id: i64,
@@ -426,22 +440,18 @@ impl Hearing {
         self.session.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Finds out, beside the request of somebody who waits, whether the session still answers.
+    /// Checks in the background whether the session still answers, and its server takes writes.
     fn try_out(&self) {
-        let Some(session) = self.session().clone() else { return };
-        {
-            let mut tried = session.tried.lock().unwrap_or_else(PoisonError::into_inner);
-            if tried.elapsed() < SILENCE {
-                return;
-            }
-            *tried = Instant::now();
+        if let Some(session) = self.session().clone() {
+            *session.tried() = Instant::now();
+            tokio::spawn(async move { session.carrier.try_out(&session.client).await });
         }
-        tokio::spawn(async move { session.carrier.try_out(&session.client).await });
     }
 
-    fn leave(&self) {
-        if let Some(session) = self.session().as_ref() {
-            session.carrier.leave();
+    /// The same with the requests of waiters, at most every 4 s.
+    fn try_out_at_times(&self) {
+        if self.session().as_ref().is_some_and(|session| session.tried().elapsed() >= SILENCE) {
+            self.try_out();
         }
     }
 

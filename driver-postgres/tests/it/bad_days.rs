@@ -102,6 +102,34 @@ async fn a_server_that_becomes_a_standby_is_an_outage_that_is_named() {
     }
 }
 
+/// After a failover the address leads to another server, and sessions at the old one stay open. Requests and wake-ups move.
+#[tokio::test]
+async fn a_demoted_server_is_left_for_the_new_primary() {
+    let (old, new) = (installed(Tables::Unlogged), installed(Tables::Unlogged));
+    let proxy = TcpProxy::start(old.port()).unwrap();
+    let through = format!("{}?connections=1", old.url_through(proxy.port(), "postgres"));
+    let (client, holder) = (client(&through).await, client(&new.url("postgres")).await);
+    let before = self::client(&old.url("postgres")).await.lock("before").acquire().await.unwrap();
+    // It waits in vain, and listens at the old server.
+    assert!(
+        client.lock("before").acquire_within(Duration::from_millis(300)).await.is_err_and(|error| error.is_timed_out())
+    );
+    drop(before);
+    old.sql("postgres", "ALTER SYSTEM SET default_transaction_read_only = on").unwrap();
+    old.sql("postgres", "SELECT pg_reload_conf()").unwrap();
+    proxy.lead_to(new.port());
+    within(Duration::from_secs(5), || async { client.lock("after").try_acquire().await.map(drop) }).await;
+    let held = holder.lock("wanted").acquire().await.unwrap();
+    let waiter = tokio::spawn(async move { client.lock("wanted").acquire().await.map(drop) });
+    while holder.lock("wanted").inspect().await.unwrap().waiters == 0 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    let released = Instant::now();
+    held.release().await.unwrap();
+    waiter.await.unwrap().unwrap();
+    assert!(released.elapsed() < Duration::from_secs(2), "it was not woken: {:?}", released.elapsed());
+}
+
 /// The schema is dropped and made again while clients are connected, as after a restore.
 #[tokio::test]
 async fn a_schema_that_is_dropped_is_named_and_one_that_is_made_again_is_used() {

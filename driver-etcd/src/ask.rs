@@ -192,6 +192,8 @@ impl Ask<'_> {
             let lease = self.lease(self.secs).await?;
             return self.take_place(place, lease).await;
         }
+        // The watch may have ended with the runtime of another waiter.
+        self.asking.is_to_wait().await?;
         let asked = Instant::now();
         let answer = self.inner.txn(txn::just_look(self.keys, Some(&place.spot))).await?;
         let seen = self.take_in(answer::seen(&answer, self.keys)?);

@@ -45,9 +45,6 @@ struct Opened {
     member: usize,
 }
 
-/// How soon somebody who waits for the watch looks again whether its task has ended.
-const AGAIN: Duration = Duration::from_millis(20);
-
 pub(crate) struct Standing<A> {
     link: Arc<Link>,
     pub(crate) audience: A,
@@ -84,11 +81,9 @@ impl<A: Audience> Standing<A> {
             if *news.borrow() {
                 return Ok(());
             }
-            // It is being opened again, or was given up just now; or its runtime ends, and the task counts as finished in a moment.
+            // It is being opened again, or was given up just now.
             let ended = |_| Error::new(ErrorKind::Unavailable, "the watch was closed");
-            if let Ok(changed) = tokio::time::timeout(AGAIN, news.changed()).await {
-                changed.map_err(ended)?;
-            }
+            news.changed().await.map_err(ended)?;
         }
     }
 

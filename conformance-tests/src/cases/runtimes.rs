@@ -37,7 +37,8 @@ pub(super) const CASES: &[Case] = &[
     ),
     case!(
         "runtime/wake-ups-survive-the-first-waiters-runtime",
-        "When the runtime ends on which a client waited first, a release wakes the client's waiters on other runtimes at once.",
+        "When the runtime ends on which a client waited first, a release wakes the client's waiters on other runtimes at once, those \
+         that waited already and those that come later.",
         ["P6", "P17", "P18"],
         [Need::Wakeups, Need::RealTime],
         wake_ups_survive
@@ -133,28 +134,35 @@ async fn client_outlives_its_first(context: &mut Context) -> CaseResult {
 }
 
 async fn wake_ups_survive(context: &mut Context) -> CaseResult {
-    let (other, client, name) = (context.client().await?, context.client().await?, context.name("deaf"));
+    let (other, client) = (context.client().await?, context.client().await?);
+    let (name, first_name) = (context.name("deaf"), context.name("first"));
     let mut first = Some(runtime(Time::Real, 1)?);
+    let also_held = keep(&other, &first_name, context.ttl(60_000)).await?;
     for round in 0..3 {
         let held = keep(&other, &name, context.ttl(60_000)).await?;
+        if let Some(first) = &first {
+            let waiter = lock(&client, &first_name).ttl(asked(context));
+            first.spawn(async move { waiter.acquire().await });
+            context.eventually(context.soon(), "the first waits", async || client.stats().waiters == 1).await?;
+            context.pass(context.ms(200)).await;
+        }
+        let before = client.stats().waiters;
         let waiter = lock(&client, &name).ttl(asked(context));
-        let waiting = async move { waiter.acquire().await };
-        let waiting = match &first {
-            Some(first) => first.spawn(waiting),
-            None => tokio::spawn(waiting),
-        };
-        context.eventually(context.soon(), "the waiter waits", async || client.stats().waiters == 1).await?;
+        let waiting = tokio::spawn(async move { waiter.acquire().await });
+        context.eventually(context.soon(), "it waits", async || client.stats().waiters == before + 1).await?;
         context.pass(context.ms(200)).await;
+        if let Some(first) = first.take() {
+            end(first).await?;
+            context.pass(context.ms(500)).await; // the waiter asks again
+        }
         let released = Instant::now();
         held.release().await?;
         let guard = context.within(context.ms(8_000), "the waiter is served", waiting).await???;
         let took = released.elapsed();
         assert!(took < context.ms(1_000), "waiter {round} was served {took:?} after the release: it was not woken");
         guard.release().await?;
-        if let Some(first) = first.take() {
-            end(first).await?;
-        }
     }
+    also_held.release().await?;
     clean(context, &other, &name, &[&client, &other]).await
 }
 

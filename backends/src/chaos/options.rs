@@ -15,6 +15,8 @@ use super::profile::Profile;
 pub enum Subject {
     /// Locks.
     Locks,
+    /// Locks, and transactions of the tasks' own that the locks guard.
+    Guards,
     /// A delay queue.
     Queue,
 }
@@ -40,8 +42,6 @@ pub struct Options {
     pub subject: Subject,
     /// For how long there are faults.
     pub span: Duration,
-    /// Whether tasks also work in transactions of their own that their locks guard.
-    pub guarded: bool,
     /// Decides which faults there are, and what each task does.
     pub seed: u64,
     /// Client processes.
@@ -79,7 +79,6 @@ impl Options {
             program,
             profile: Profile::of(backend)?,
             subject: Subject::Locks,
-            guarded: false,
             span: Duration::from_secs(30),
             seed: 1,
             processes: 4,
@@ -105,8 +104,11 @@ impl Options {
         let unprefixed = |error: clap::Error| error.to_string().trim_start_matches("error: ").to_owned();
         let words = Words::try_parse_from(words).map_err(unprefixed)?;
         let options = Self {
-            subject: if words.queue { Subject::Queue } else { Subject::Locks },
-            guarded: words.guard,
+            subject: match (words.queue, words.guard) {
+                (true, _) => Subject::Queue,
+                (false, true) => Subject::Guards,
+                (false, false) => Subject::Locks,
+            },
             span: Duration::from_secs(words.seconds),
             seed: words.seed,
             processes: words.processes,
@@ -124,10 +126,8 @@ impl Options {
         if options.subject == Subject::Queue && (options.data == Data::Lost || !options.profile.has_queues()) {
             return Err("queues are those of one server or of a cluster, which keep their data; an asynchronous standby may lack some".into());
         }
-        if options.guarded && (options.subject == Subject::Queue || !options.profile.has_guards()) {
-            return Err(
-                "guards are of locks on PostgreSQL and MariaDB, over servers that keep what was committed".into()
-            );
+        if options.subject == Subject::Guards && !options.profile.has_guards() {
+            return Err("guards are of PostgreSQL and MariaDB, over servers that keep what was committed".into());
         }
         if options.data == Data::Lost && !options.profile.may_lose_data() {
             return Err(
@@ -168,7 +168,7 @@ struct Words {
     #[arg(long)]
     queue: bool,
     /// Transactions that the locks guard, and no lost update among them
-    #[arg(long)]
+    #[arg(long, conflicts_with = "queue")]
     guard: bool,
     /// What happens to the data of a server that is killed
     #[arg(long, value_enum, default_value_t = Data::Kept)]
@@ -248,7 +248,7 @@ mod tests {
         }
         assert_eq!(parse("--queue --backend fred/single --seed 2").unwrap().subject, Subject::Queue);
         assert!(parse("--queue --backend redlock/3-live").is_err());
-        assert!(parse("--guard --backend postgres/logged").unwrap().guarded);
+        assert_eq!(parse("--guard --backend postgres/logged").unwrap().subject, Subject::Guards);
         for bad in ["--guard --backend redis/single", "--guard --queue --backend mysql/mariadb"] {
             assert!(parse(bad).is_err(), "{bad}");
         }

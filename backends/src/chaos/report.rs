@@ -139,6 +139,7 @@ impl Report {
         let (clients, servers) = self.faults();
         let (subject, figures) = match subject {
             Subject::Locks => ("", self.figures_of_locks()),
+            Subject::Guards => (" guards", self.figures_of_locks()),
             Subject::Queue => (" queue", self.figures_of_queue()),
         };
         format!(
@@ -276,7 +277,7 @@ impl fmt::Display for Report {
             return Ok(());
         }
         let data = if *data == Data::Kept { "kept" } else { "lost" };
-        if self.options.subject == Subject::Locks {
+        if self.options.subject != Subject::Queue {
             writeln!(
                 f,
                 "  {processes} processes: {tasks} tasks each on {names} hot names, {} on {steady} of their own and as many \
@@ -285,7 +286,7 @@ impl fmt::Display for Report {
             )?;
         }
         self.write_counts(f)?;
-        if self.options.subject == Subject::Locks {
+        if self.options.subject != Subject::Queue {
             self.write_table(f)?;
         }
         for (number, violation) in self.violations.iter().enumerate().take(NAMED) {

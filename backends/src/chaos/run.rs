@@ -49,7 +49,7 @@ pub async fn run(options: &Options) -> Result<Report, BoxError> {
     let Nemesis { mut servers, crew, faults, .. } = nemesis;
     let alive = (0..crew.size()).map(|process| (process, crew.life(process))).collect();
     let settle = match options.subject {
-        Subject::Locks => options.profile.settle,
+        Subject::Locks | Subject::Guards => options.profile.settle,
         // What was pushed while there were faults takes no longer to be consumed without them.
         Subject::Queue => options.profile.settle + options.span,
     };
@@ -59,7 +59,7 @@ pub async fn run(options: &Options) -> Result<Report, BoxError> {
     let remains = match options.subject {
         Subject::Queue if all_ended => Some(jobs::empty(&direct).await?),
         Subject::Queue => Some(Remains::default()),
-        Subject::Locks => None,
+        Subject::Locks | Subject::Guards => None,
     };
     // What lives is not judged by what it leaves.
     let left = if all_ended {
@@ -68,14 +68,16 @@ pub async fn run(options: &Options) -> Result<Report, BoxError> {
         Vec::new()
     };
     let tasks = match options.subject {
-        Subject::Locks => options.tasks + 2 * options.steady,
+        Subject::Locks | Subject::Guards => options.tasks + 2 * options.steady,
         Subject::Queue => jobs::TASKS,
     };
     let (commits, lost) = balance(&servers.books()?)?;
     let left = left.into_iter().chain(remains.iter().flat_map(|remains| remains.odd.clone())).chain(lost).collect();
     let ending = Ending { alive, tasks, span: (calm, settled), left };
-    let guarded = if options.guarded { format!("{commits} guarded transactions; ") } else { String::new() };
-    let counters = format!("{guarded}{}", servers.counters()?);
+    let counters = match options.subject {
+        Subject::Guards => format!("{commits} guarded transactions; {}", servers.counters()?),
+        Subject::Locks | Subject::Queue => servers.counters()?,
+    };
     let events = read_all(&folder)?;
     let assumption = match options.profile.excludes_over(options.data) {
         true => Assumption::Timed,

@@ -1,5 +1,5 @@
-//! Work that a guard protects, in transactions of the user's own: read a number, add one, write it back, and note the commit. If two
-//! such transactions of one name ever overlap, there are more commits than the number says.
+//! Guarded transactions: read a number, add one, write it back, and insert a line. If two such transactions of one name overlap, an
+//! update is lost, and the name has more lines than its number says.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ pub(super) struct Entry {
     pub(super) fence: u64,
     /// How long it takes between reading and writing, and again before the commit.
     pub(super) pause: Duration,
-    /// When it is given up, wherever it is then.
+    /// After this time it is dropped, wherever it is.
     pub(super) limit: Duration,
 }
 
@@ -29,7 +29,7 @@ impl Books {
         Self(url.to_owned())
     }
 
-    /// Begins a transaction that goes its own way, whatever becomes of the lock. One that fails has written nothing.
+    /// Starts a transaction in a task of its own, which does not end with the hold. A transaction that fails has written nothing.
     pub(super) fn begin(&self, entry: Entry) -> JoinHandle<()> {
         let Self(url) = self.clone();
         tokio::spawn(async move {
@@ -51,6 +51,7 @@ async fn in_postgres(url: &str, entry: &Entry) -> Result<(), BoxError> {
     let (name, fence) = (&entry.name, i64::try_from(entry.fence)?);
     session.batch_execute("BEGIN").await?;
     session.execute("SELECT tenure.guard($1::text, $2)", &[name, &fence]).await?;
+    session.execute("INSERT INTO book VALUES ($1, 0) ON CONFLICT DO NOTHING", &[name]).await?;
     let read: i64 = session.query_one("SELECT value FROM book WHERE name = $1", &[name]).await?.get(0);
     tokio::time::sleep(entry.pause).await;
     session.execute("UPDATE book SET value = $2 WHERE name = $1", &[name, &(read + 1)]).await?;
@@ -64,6 +65,7 @@ async fn in_mysql(url: &str, entry: &Entry) -> Result<(), BoxError> {
     let (name, fence) = (&entry.name, entry.fence);
     session.query_drop("BEGIN").await?;
     session.exec_drop("CALL tenure_guard(?, ?)", (name, fence)).await?;
+    session.exec_drop("INSERT IGNORE INTO book VALUES (?, 0)", (name,)).await?;
     let read: Option<i64> = session.exec_first("SELECT value FROM book WHERE name = ?", (name,)).await?;
     tokio::time::sleep(entry.pause).await;
     session.exec_drop("UPDATE book SET value = ? WHERE name = ?", (read.unwrap_or_default() + 1, name)).await?;

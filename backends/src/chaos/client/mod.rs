@@ -49,7 +49,7 @@ pub async fn serve(words: &[String]) -> Result<(), BoxError> {
     let client = Client::new(backend);
     let mut tasks = JoinSet::new();
     match orders.subject {
-        Subject::Locks => roles(&orders).into_iter().for_each(|(number, role)| {
+        Subject::Locks | Subject::Guards => roles(&orders).into_iter().for_each(|(number, role)| {
             tasks.spawn(Task::new(&client, recorder.clone(), calm.clone(), &orders, number, role).run());
         }),
         Subject::Queue => {
@@ -130,6 +130,7 @@ mod tests {
         let mut options = Options::new("chaos".into(), "redis/single").unwrap();
         for broken in [None, Some("exclusion/none".to_owned())] {
             options.broken = broken;
+            options.subject = Subject::Guards;
             let orders = Orders::new(&options, "redis://host".into(), "log".into(), 2, 7);
             assert_eq!(Orders::parse(&orders.words()).unwrap(), orders);
         }

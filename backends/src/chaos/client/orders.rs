@@ -21,15 +21,14 @@ pub(in crate::chaos) struct Orders {
     pub(super) steady: u32,
     pub(super) ttl: Duration,
     pub(super) subject: Subject,
-    pub(super) guarded: bool,
     pub(super) broken: Option<String>,
 }
 
 impl Orders {
     pub(in crate::chaos) fn new(options: &Options, url: String, log: PathBuf, process: usize, life: u32) -> Self {
         let Options { seed, processes, tasks, names, steady, ref broken, .. } = *options;
-        let (ttl, subject, guarded, broken) = (options.profile.ttl, options.subject, options.guarded, broken.clone());
-        Self { url, log, process, life, seed, processes, tasks, names, steady, ttl, subject, guarded, broken }
+        let (ttl, subject, broken) = (options.profile.ttl, options.subject, broken.clone());
+        Self { url, log, process, life, seed, processes, tasks, names, steady, ttl, subject, broken }
     }
 
     pub(in crate::chaos) fn words(&self) -> Vec<String> {
@@ -38,7 +37,7 @@ impl Orders {
         let places = [self.url.clone(), self.log.display().to_string()];
         let subject = match self.subject {
             Subject::Queue => "queue",
-            Subject::Locks if self.guarded => "guards",
+            Subject::Guards => "guards",
             Subject::Locks => "locks",
         };
         let words = places.into_iter().chain(numbers.split(' ').map(String::from)).chain([subject.into()]);
@@ -60,8 +59,11 @@ impl Orders {
             names: names.parse()?,
             steady: steady.parse()?,
             ttl: Duration::from_millis(ttl.parse()?),
-            subject: if subject == "queue" { Subject::Queue } else { Subject::Locks },
-            guarded: subject == "guards",
+            subject: match subject.as_str() {
+                "queue" => Subject::Queue,
+                "guards" => Subject::Guards,
+                _ => Subject::Locks,
+            },
             broken: broken.first().cloned(),
         })
     }

@@ -13,7 +13,7 @@ use super::orders::Orders;
 use super::recorder::{Recorder, failed};
 use super::turn::{Turn, View};
 use crate::chaos::event::What;
-use crate::chaos::options::hot_name;
+use crate::chaos::options::{Subject, hot_name};
 
 /// What a task does all the time.
 #[derive(Clone, Debug)]
@@ -90,7 +90,7 @@ impl Task {
     ) -> Self {
         let rng = orders.rng(number);
         // A steady task holds a name for long: hot names meet more transactions.
-        let guarded = orders.guarded && matches!(role, Role::Hot { .. });
+        let guarded = orders.subject == Subject::Guards && matches!(role, Role::Hot { .. });
         let (client, ttl, books) = (client.clone(), orders.ttl, guarded.then(|| Books::at(&orders.url)));
         Self { client, recorder, calm, rng, number, role, ttl, op: 0, books, writing: None }
     }

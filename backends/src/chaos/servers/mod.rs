@@ -16,17 +16,12 @@ pub(crate) use postgres::PostgresNode;
 pub(crate) use redis::RedisNodes;
 pub(crate) use sqlite::SqliteFile;
 
-/// The numbers that guarded transactions add to, and a line for each commit.
+/// Makes the numbers that guarded transactions add to, and a line for each commit.
 const BOOKS: &str = "CREATE TABLE book (name varchar(30) PRIMARY KEY, value bigint NOT NULL); CREATE TABLE line (name varchar(30)); \
-                     CREATE INDEX line_name ON line (name); INSERT INTO book VALUES ";
+                     CREATE INDEX line_name ON line (name)";
+/// A name, its commits, and its number.
 const BALANCE: &str =
     "SELECT b.name, (SELECT count(*) FROM line l WHERE l.name = b.name), b.value FROM book b ORDER BY b.name";
-
-/// The statements that make the books.
-fn books() -> String {
-    let rows: Vec<_> = (0..64).map(|number| format!("('{}', 0)", super::options::hot_name(number))).collect();
-    format!("{BOOKS}{}", rows.join(", "))
-}
 
 /// One server or several.
 pub(crate) trait Servers: Send {

@@ -23,7 +23,7 @@ impl MariaDbNode {
         let server = MariaDbServer::start(MariaDbOptions::new())?;
         server.create_database(DATABASE)?;
         server.script(DATABASE, &install_sql())?;
-        server.sql(DATABASE, &super::books())?;
+        server.sql(DATABASE, super::BOOKS)?;
         Ok(Self { server, restarts: 0 })
     }
 

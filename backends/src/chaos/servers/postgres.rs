@@ -28,7 +28,7 @@ impl PostgresNode {
     pub(crate) fn start(logged: bool, ttl: Duration, with_standby: bool) -> Result<Self, BoxError> {
         let server = PostgresServer::start(PostgresOptions::new())?;
         server.script(DATABASE, &install_sql(Install { logged, longest_ttl: ttl }))?;
-        server.script(DATABASE, &super::books())?;
+        server.script(DATABASE, super::BOOKS)?;
         let follower = with_standby.then(|| -> Result<_, BoxError> {
             Ok(Follower { standby: follow(&server)?, front: TcpProxy::start(server.port())? })
         });

@@ -32,7 +32,7 @@ pub(super) enum Acquired {
 /// A lock that comes sooner needs no word about the wait.
 const WORTH_A_WORD: Duration = Duration::from_millis(200);
 
-/// How much longer a single line waits for the first answer, which tells the place in line.
+/// Where only one line is printed, it is delayed by at most this much until the place in line is known.
 const A_PLACE: Duration = Duration::from_secs(1);
 const REWRITTEN: Duration = Duration::from_secs(1);
 
@@ -88,12 +88,7 @@ fn place(progress: &WaitProgress) -> Option<u64> {
 async fn tell(lock: &Lock, progress: &WaitProgress, voice: Voice) {
     sleep(WORTH_A_WORD).await;
     let Some(mut line) = voice.progress() else {
-        let known = async {
-            while place(progress).is_none() {
-                sleep(WORTH_A_WORD / 10).await;
-            }
-        };
-        let _or_not = tokio::time::timeout(A_PLACE, known).await;
+        let _known_or_not = tokio::time::timeout(A_PLACE, progress.clone().changed()).await;
         voice.note(&format!("waiting: {}", look_from(lock, place(progress)).await));
         return std::future::pending().await;
     };

@@ -131,7 +131,7 @@ impl Fetcher {
         Self::prune(&mut work);
         let count = work.settles.len().min(self.remote.caps.batch);
         let settles: Vec<_> = work.settles.drain(..count).collect();
-        // No wake-up tells that a settled message is due again, or that it made room for another: the same request asks.
+        // A settlement can make a message due. Where the backend sends no wake-ups, the request that settles also receives.
         let polls = self.remote.caps.wake == QueueWake::Poll;
         let due = turn.ask_at <= Instant::now() || (polls && !settles.is_empty());
         let fresh = |demand: &Demand| demand.answered == Answered::NotYet;

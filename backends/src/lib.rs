@@ -38,6 +38,7 @@ mod mysql;
 mod other;
 mod pages;
 mod postgres;
+mod proxied;
 mod redis;
 mod redlock;
 mod sqlite;

@@ -151,4 +151,8 @@ impl Inspector for MemoryInspector {
         }
         Ok(most)
     }
+
+    async fn names(&self) -> Result<usize, BoxError> {
+        Ok(self.0.iter().map(|store| store.residue().names).max().unwrap_or_default())
+    }
 }

@@ -5,7 +5,9 @@ use std::process::Command;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use async_trait::async_trait;
-use tenure_conformance::harness::{ClockStep, Data};
+use mysql_async::Conn;
+use mysql_async::prelude::Queryable as _;
+use tenure_conformance::harness::{ClockStep, Data, OpenPush};
 use tenure_conformance::{
     BoxError, CaseContext, Declared, Fault, FaultKind, Harness, HarnessMaker, Healer, Inspector, Isolation, Missing,
     Residue,
@@ -13,10 +15,11 @@ use tenure_conformance::{
 use tenure_core::driver::Backend;
 use tenure_core::{FenceFloor, LockName};
 use tenure_mysql::{MysqlConfig, MysqlDriver, install_sql};
-use tenure_testkit::{Link, MariaDbOptions, MariaDbServer, TcpProxy};
+use tenure_testkit::{MariaDbOptions, MariaDbServer, TcpProxy};
 
 use crate::defaults::{self, Defaults};
 use crate::other::Program;
+use crate::proxied::{self, DAY_AND_MORE};
 
 /// Within reach of the cases that fill them.
 const MAX_DEPTH: u32 = 50;
@@ -63,26 +66,27 @@ impl MysqlMaker {
         Ok(program.ancestors().nth(2).map(Path::to_owned))
     }
 
-    fn start(&self) -> Result<Shared, BoxError> {
-        let options = MariaDbOptions::new().movable_clock().setting("max-connections", MOST_CONNECTIONS);
-        let server = MariaDbServer::start(self.folder()?.into_iter().fold(options, MariaDbOptions::mysql))?;
-        server.create_database(DATABASE)?;
-        server.script(DATABASE, &install_sql())?;
-        Ok(Arc::new(Mutex::new(server)))
-    }
-
     fn server_for(&self, isolation: Isolation) -> Result<Shared, BoxError> {
         if isolation == Isolation::Exclusive {
-            return self.start();
+            return start(self.folder()?);
         }
         let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(server) = shared.upgrade() {
             return Ok(server);
         }
-        let server = self.start()?;
+        let server = start(self.folder()?)?;
         *shared = Arc::downgrade(&server);
         Ok(server)
     }
+}
+
+/// A server with the driver's tables; MySQL if there is a folder of it.
+fn start(mysql: Option<PathBuf>) -> Result<Shared, BoxError> {
+    let options = MariaDbOptions::new().movable_clock().setting("max-connections", MOST_CONNECTIONS);
+    let server = MariaDbServer::start(mysql.into_iter().fold(options, MariaDbOptions::mysql))?;
+    server.create_database(DATABASE)?;
+    server.script(DATABASE, &install_sql())?;
+    Ok(Arc::new(Mutex::new(server)))
 }
 
 #[async_trait]
@@ -105,6 +109,7 @@ impl HarnessMaker for MysqlMaker {
             .fence_floors()
             .faults([FaultKind::ExpireLease, FaultKind::CutConnections, FaultKind::SilenceConnections])
             .faults([FaultKind::PauseServer, FaultKind::JumpServerClock, FaultKind::RestartKeepingData])
+            .faults([FaultKind::FewConnections, FaultKind::DemoteServer, FaultKind::OpenPush, FaultKind::PassDay])
     }
 
     fn configured(&self) -> Result<(), Missing> {
@@ -129,22 +134,45 @@ impl HarnessMaker for MysqlMaker {
 
     async fn make(&self, context: CaseContext) -> Result<Box<dyn Harness>, BoxError> {
         let server = self.server_for(context.isolation)?;
-        let proxy = TcpProxy::start(lock(&server).port())?;
-        Ok(Box::new(MysqlHarness { server, proxy, opened: Vec::new() }))
+        let proxy = Arc::new(TcpProxy::start(lock(&server).port())?);
+        // A client of a server of its own has the default number of connections.
+        let connections = if context.isolation == Isolation::Exclusive { "" } else { "&connections=1" };
+        let (folder, opened) = (self.folder()?, Vec::new());
+        Ok(Box::new(MysqlHarness { server, proxy, connections, folder, successor: None, days: 0, opened }))
     }
 }
 
 struct MysqlHarness {
     server: Shared,
     /// The drivers connect through it.
-    proxy: TcpProxy,
+    proxy: Arc<TcpProxy>,
+    connections: &'static str,
+    folder: Option<PathBuf>,
+    /// The server that took over from the demoted one.
+    successor: Option<Shared>,
+    /// How many days have passed for the server.
+    days: u32,
     opened: Vec<Backend>,
 }
 
 impl MysqlHarness {
     fn url(&self) -> String {
         let url = lock(&self.server).url_through(self.proxy.port(), DATABASE);
-        format!("{url}?connections=1&max_depth={MAX_DEPTH}&max_dead_letters={MAX_DEAD_LETTERS}")
+        let connections = self.connections;
+        format!("{url}?max_depth={MAX_DEPTH}&max_dead_letters={MAX_DEAD_LETTERS}{connections}")
+    }
+
+    /// Pushes in a transaction that ends when it is healed.
+    async fn open_push(&self, OpenPush { queue, id }: OpenPush) -> Result<Healer, BoxError> {
+        let url = lock(&self.server).url(DATABASE);
+        let mut session = Conn::from_url(url).await?;
+        session.query_drop("BEGIN").await?;
+        let window = id.as_ref().map(|_| 60);
+        session.exec_drop("CALL tenure_push(?, 'open', 0, ?, ?, NULL, NULL)", (queue.as_bytes(), id, window)).await?;
+        Ok(Healer::new(async move {
+            session.query_drop("COMMIT").await?;
+            Ok(session.disconnect().await?)
+        }))
     }
 }
 
@@ -173,8 +201,6 @@ impl Harness for MysqlHarness {
                     return Err("nobody holds the lock".into());
                 }
             }
-            Fault::CutConnections => self.proxy.cut(),
-            Fault::SilenceConnections => self.proxy.set_present(Link::Silent),
             Fault::PauseServer => {
                 lock(&server).pause()?;
                 return Ok(Healer::new(async move { Ok(lock(&server).resume()?) }));
@@ -182,6 +208,17 @@ impl Harness for MysqlHarness {
             Fault::KillServer(Data::Kept) => {
                 lock(&server).kill()?;
                 return Ok(Healer::new(async move { Ok(lock(&server).restart()?) }));
+            }
+            Fault::DemoteServer => {
+                let successor = start(self.folder.clone())?;
+                lock(&server).sql("", "SET GLOBAL read_only = 1")?;
+                self.proxy.lead_to(lock(&successor).port());
+                self.successor = Some(successor);
+            }
+            Fault::OpenPush(push) => return self.open_push(push).await,
+            Fault::PassDay => {
+                self.days += 1;
+                lock(&server).set_clock_offset(i64::try_from((DAY_AND_MORE * self.days).as_micros())?)?;
             }
             Fault::JumpServerClock(step) => {
                 let micros = match step {
@@ -191,7 +228,7 @@ impl Harness for MysqlHarness {
                 lock(&server).set_clock_offset(micros)?;
                 return Ok(Healer::new(async move { Ok(lock(&server).set_clock_offset(0)?) }));
             }
-            other => return Err(format!("a server of MariaDB or MySQL cannot {other:?} here").into()),
+            other => return proxied::inject(vec![Arc::clone(&self.proxy)], &other),
         }
         Ok(Healer::nothing())
     }
@@ -235,5 +272,9 @@ impl Inspector for MysqlInspector {
         let counts = counts.split_whitespace().map(str::parse).collect::<Result<Vec<usize>, _>>()?;
         let [leases, tombstones] = counts[..] else { return Err("not two counts".into()) };
         Ok(Residue { leases, tombstones, ..Residue::default() })
+    }
+
+    async fn names(&self) -> Result<usize, BoxError> {
+        Ok(lock(&self.0).sql(DATABASE, "SELECT COUNT(*) FROM tenure_lock")?.trim().parse()?)
     }
 }

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use tenure_conformance::harness::{ClockStep, Data};
+use tenure_conformance::harness::{ClockStep, Data, OpenPush};
 use tenure_conformance::{
     BoxError, CaseContext, Declared, Fault, FaultKind, Harness, HarnessMaker, Healer, Inspector, Isolation, Missing,
     Residue,
@@ -14,10 +14,12 @@ use tenure_conformance::{
 use tenure_core::driver::Backend;
 use tenure_core::{FenceFloor, LockName};
 use tenure_postgres::{Install, PostgresConfig, PostgresDriver, install_sql};
-use tenure_testkit::{Link, PgBouncer, PostgresOptions, PostgresServer, TcpProxy};
+use tenure_testkit::{PgBouncer, PostgresOptions, PostgresServer, TcpProxy};
+use tokio_postgres::NoTls;
 
 use crate::defaults::{self, Defaults};
 use crate::other::Program;
+use crate::proxied::{self, DAY_AND_MORE};
 
 /// Within reach of the cases that fill a queue.
 const MAX_WAITERS: u32 = 100;
@@ -93,11 +95,7 @@ impl PostgresMaker {
     }
 
     fn start(&self) -> Result<Shared, BoxError> {
-        let options = PostgresOptions::new().movable_clock().setting("max_connections", MOST_CONNECTIONS);
-        let options = self.folder()?.into_iter().fold(options, PostgresOptions::programs);
-        let postgres = PostgresServer::start(options)?;
-        postgres
-            .script("postgres", &install_sql(Install { logged: self.kind == Kind::Logged, longest_ttl: LONGEST }))?;
+        let postgres = start(self.kind, self.folder()?)?;
         let pooler = (self.kind == Kind::Pooled)
             .then(|| PgBouncer::start_with(&postgres, &[], &[("max_client_conn", MOST_CONNECTIONS)]))
             .transpose()?;
@@ -116,6 +114,14 @@ impl PostgresMaker {
         *shared = Arc::downgrade(&server);
         Ok(server)
     }
+}
+
+/// A server with the driver's schema; of these programs, if a folder is given.
+fn start(kind: Kind, folder: Option<PathBuf>) -> Result<PostgresServer, BoxError> {
+    let options = PostgresOptions::new().movable_clock().setting("max_connections", MOST_CONNECTIONS);
+    let postgres = PostgresServer::start(folder.into_iter().fold(options, PostgresOptions::programs))?;
+    postgres.script("postgres", &install_sql(Install { logged: kind == Kind::Logged, longest_ttl: LONGEST }))?;
+    Ok(postgres)
 }
 
 #[async_trait]
@@ -145,7 +151,9 @@ impl HarnessMaker for PostgresMaker {
             .visible_leftovers()
             .fence_floors()
             .faults([FaultKind::ExpireLease, FaultKind::CutConnections, FaultKind::SilenceConnections])
-            .faults([FaultKind::CutNotifications])
+            .faults([FaultKind::CutNotifications, FaultKind::OpenPush, FaultKind::PassDay])
+            .faults((self.kind != Kind::Pooled).then_some(FaultKind::FewConnections))
+            .faults((self.kind != Kind::Pooled).then_some(FaultKind::DemoteServer))
             .faults([FaultKind::MuteNotifications, FaultKind::PauseServer, FaultKind::JumpServerClock])
             .faults((self.kind == Kind::Logged).then_some(FaultKind::RestartKeepingData))
     }
@@ -180,18 +188,30 @@ impl HarnessMaker for PostgresMaker {
 
     async fn make(&self, context: CaseContext) -> Result<Box<dyn Harness>, BoxError> {
         let servers = self.server_for(context.isolation)?;
-        let proxy = TcpProxy::start(lock(&servers).postgres.port())?;
+        let proxy = Arc::new(TcpProxy::start(lock(&servers).postgres.port())?);
         let pooler = lock(&servers).pooler.as_ref().map(PgBouncer::port).map(TcpProxy::start).transpose()?;
-        Ok(Box::new(PostgresHarness { servers, proxy, pooler, opened: Vec::new() }))
+        let pooler = pooler.map(Arc::new);
+        // A client of a server of its own has the default number of connections.
+        let connections = if context.isolation == Isolation::Exclusive { "" } else { "&connections=1" };
+        let (kind, folder, opened) = (self.kind, self.folder()?, Vec::new());
+        let successor = None;
+        Ok(Box::new(PostgresHarness { kind, folder, servers, proxy, pooler, connections, successor, days: 0, opened }))
     }
 }
 
 struct PostgresHarness {
+    kind: Kind,
+    folder: Option<PathBuf>,
     servers: Shared,
     /// The drivers connect through it; where there is a pooler, their listening sessions do.
-    proxy: TcpProxy,
+    proxy: Arc<TcpProxy>,
     /// Before the pooler.
-    pooler: Option<TcpProxy>,
+    pooler: Option<Arc<TcpProxy>>,
+    connections: &'static str,
+    /// The server that took over from the demoted one.
+    successor: Option<PostgresServer>,
+    /// How many days have passed for the server.
+    days: u32,
     opened: Vec<Backend>,
 }
 
@@ -203,9 +223,27 @@ impl PostgresHarness {
             Some(pooler) => (pooler.port(), format!("&prepare=false&listen=127.0.0.1:{}", self.proxy.port())),
         };
         let url = servers.postgres.url_through(port, "postgres");
+        let connections = self.connections;
         format!(
-            "{url}?connections=1&max_waiters={MAX_WAITERS}&max_depth={MAX_DEPTH}&max_dead_letters={MAX_DEAD_LETTERS}{words}"
+            "{url}?max_waiters={MAX_WAITERS}&max_depth={MAX_DEPTH}&max_dead_letters={MAX_DEAD_LETTERS}{words}{connections}"
         )
+    }
+
+    /// Pushes in a transaction that ends when it is healed.
+    async fn open_push(&self, OpenPush { queue, id }: OpenPush) -> Result<Healer, BoxError> {
+        let url = lock(&self.servers).postgres.url("postgres");
+        let (session, connection) = tokio_postgres::connect(&url, NoTls).await?;
+        let running = tokio::spawn(connection);
+        session.batch_execute("BEGIN").await?;
+        let queue = std::str::from_utf8(queue.as_bytes())?;
+        let window = if id.is_some() { "1 minute" } else { "0" };
+        let push = format!("SELECT tenure.push($1, 'open', id => $2, known_for => '{window}')");
+        session.query(&push, &[&queue, &id]).await?;
+        Ok(Healer::new(async move {
+            session.batch_execute("COMMIT").await?;
+            drop(session);
+            Ok(running.await??)
+        }))
     }
 
     fn sql(&self, statements: &str) -> Result<String, BoxError> {
@@ -238,10 +276,6 @@ impl Harness for PostgresHarness {
                     return Err("nobody holds the lock".into());
                 }
             }
-            Fault::CutConnections => self.pooler.iter().chain([&self.proxy]).for_each(TcpProxy::cut),
-            Fault::SilenceConnections => {
-                self.pooler.iter().chain([&self.proxy]).for_each(|proxy| proxy.set_present(Link::Silent));
-            }
             Fault::CutNotifications => {
                 self.sql("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE 'LISTEN tenure%'")?;
             }
@@ -261,6 +295,20 @@ impl Harness for PostgresHarness {
                 lock(&servers).postgres.kill()?;
                 return Ok(Healer::new(async move { Ok(lock(&servers).postgres.restart()?) }));
             }
+            Fault::DemoteServer => {
+                let successor = start(self.kind, self.folder.clone())?;
+                for demote in ["ALTER SYSTEM SET default_transaction_read_only = on", "SELECT pg_reload_conf()"] {
+                    self.sql(demote)?;
+                }
+                self.proxy.lead_to(successor.port());
+                self.successor = Some(successor);
+            }
+            Fault::OpenPush(push) => return self.open_push(push).await,
+            Fault::PassDay => {
+                self.days += 1;
+                let micros = i64::try_from((DAY_AND_MORE * self.days).as_micros())?;
+                lock(&servers).postgres.set_clock_offset(micros)?;
+            }
             Fault::JumpServerClock(step) => {
                 let micros = match step {
                     ClockStep::Forward(by) => i64::try_from(by.as_micros())?,
@@ -269,7 +317,10 @@ impl Harness for PostgresHarness {
                 lock(&servers).postgres.set_clock_offset(micros)?;
                 return Ok(Healer::new(async move { Ok(lock(&servers).postgres.set_clock_offset(0)?) }));
             }
-            other => return Err(format!("a PostgreSQL server cannot {other:?} here").into()),
+            other => {
+                let proxies = self.pooler.iter().chain([&self.proxy]).cloned().collect();
+                return proxied::inject(proxies, &other);
+            }
         }
         Ok(Healer::nothing())
     }
@@ -327,5 +378,9 @@ impl Inspector for PostgresInspector {
         let counts = counts.trim().split('|').map(str::parse).collect::<Result<Vec<usize>, _>>()?;
         let [leases, waiters, tombstones] = counts[..] else { return Err("not three counts".into()) };
         Ok(Residue { leases, waiters, tombstones, ..Residue::default() })
+    }
+
+    async fn names(&self) -> Result<usize, BoxError> {
+        Ok(lock(&self.0).postgres.sql("postgres", "SELECT count(*) FROM tenure.lock")?.trim().parse()?)
     }
 }

@@ -130,11 +130,18 @@ impl Harness for SqliteHarness {
 /// A look at the rows, past the driver.
 struct SqliteInspector(PathBuf);
 
+impl SqliteInspector {
+    fn open(&self) -> Result<Connection, BoxError> {
+        let db = Connection::open_with_flags(&self.0, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
+        db.busy_timeout(Duration::from_secs(5))?;
+        Ok(db)
+    }
+}
+
 #[async_trait]
 impl Inspector for SqliteInspector {
     async fn residue(&self, name: &LockName) -> Result<Residue, BoxError> {
-        let db = Connection::open_with_flags(&self.0, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
-        db.busy_timeout(Duration::from_secs(5))?;
+        let db = self.open()?;
         let time = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
         let now = time.tv_sec * 1_000_000 + time.tv_nsec / 1_000;
         let count = |rows: &str| -> Result<usize, BoxError> {
@@ -148,5 +155,10 @@ impl Inspector for SqliteInspector {
             tombstones: count("grave WHERE name = ?1 AND until")?,
             ..Residue::default()
         })
+    }
+
+    async fn names(&self) -> Result<usize, BoxError> {
+        let count: i64 = self.open()?.query_row("SELECT count(*) FROM hold", (), |row| row.get(0))?;
+        Ok(usize::try_from(count)?)
     }
 }

@@ -2,7 +2,7 @@
 
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU16, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU16, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
@@ -55,7 +55,9 @@ struct Shared {
     /// How many microseconds new connections are long, each way.
     delay: AtomicU64,
     closed: AtomicBool,
-    accepted: std::sync::atomic::AtomicUsize,
+    accepted: AtomicUsize,
+    /// How many connections there may be at a time.
+    admitted: AtomicUsize,
     connections: Mutex<Vec<Arc<Connection>>>,
 }
 
@@ -80,7 +82,8 @@ impl TcpProxy {
             fresh: AtomicU8::new(Link::Open as u8),
             delay: AtomicU64::new(0),
             closed: AtomicBool::new(false),
-            accepted: 0.into(),
+            accepted: AtomicUsize::new(0),
+            admitted: AtomicUsize::new(usize::MAX),
             connections: Mutex::default(),
         });
         let serving = Arc::clone(&shared);
@@ -125,6 +128,11 @@ impl TcpProxy {
         self.shared.delay.store(micros, Ordering::Release);
     }
 
+    /// Admits this many connections at a time, and closes others at once.
+    pub fn admit(&self, most: usize) {
+        self.shared.admitted.store(most, Ordering::Release);
+    }
+
     /// Leads new connections to this port; present ones stay where they are, as when a name resolves to another address.
     pub fn lead_to(&self, target: u16) {
         self.shared.target.store(target, Ordering::Release);
@@ -148,6 +156,10 @@ impl Drop for TcpProxy {
 
 impl Shared {
     fn accept(&self, client: TcpStream) -> io::Result<()> {
+        let open = self.connections().iter().filter(|connection| Arc::strong_count(connection) > 1).count();
+        if open >= self.admitted.load(Ordering::Acquire) {
+            return Err(io::ErrorKind::ConnectionRefused.into());
+        }
         let server = TcpStream::connect((Ipv4Addr::LOCALHOST, self.target.load(Ordering::Acquire)))?;
         for end in [&client, &server] {
             end.set_nodelay(true)?;

@@ -10,9 +10,10 @@ use tenure_conformance::{BoxError, Fault, Harness, Healer, Inspector};
 use tenure_core::driver::Backend;
 use tenure_core::{FenceFloor, LockName};
 use tenure_etcd::{EtcdConfig, EtcdDriver};
-use tenure_testkit::{EtcdCluster, Link, TcpProxy};
+use tenure_testkit::{EtcdCluster, TcpProxy};
 
 use super::inspector::{Cluster, EtcdInspector, lock, raw};
+use crate::proxied;
 
 /// Within reach of the cases that fill a queue, each place of which is a lease.
 pub(super) const MAX_WAITERS: u32 = 200;
@@ -35,18 +36,18 @@ fn driver(url: &str, floor: FenceFloor) -> Result<EtcdDriver, BoxError> {
 pub(super) struct EtcdHarness {
     cluster: Cluster,
     /// One before each member: the drivers connect through them.
-    proxies: Vec<TcpProxy>,
+    proxies: Vec<Arc<TcpProxy>>,
     opened: Vec<Backend>,
 }
 
 impl EtcdHarness {
     pub(super) fn new(cluster: Cluster) -> Result<Self, BoxError> {
-        let proxies: Result<_, _> = lock(&cluster).ports().into_iter().map(TcpProxy::start).collect();
-        Ok(Self { cluster, proxies: proxies?, opened: Vec::new() })
+        let proxies: Result<Vec<_>, _> = lock(&cluster).ports().into_iter().map(TcpProxy::start).collect();
+        Ok(Self { cluster, proxies: proxies?.into_iter().map(Arc::new).collect(), opened: Vec::new() })
     }
 
     fn url(&self) -> String {
-        EtcdCluster::url_of(&self.proxies.iter().map(TcpProxy::port).collect::<Vec<_>>())
+        EtcdCluster::url_of(&self.proxies.iter().map(|proxy| proxy.port()).collect::<Vec<_>>())
     }
 }
 
@@ -68,8 +69,6 @@ impl Harness for EtcdHarness {
         let members = 0..lock(&cluster).size();
         match fault {
             Fault::ExpireLease(name) => expire(&cluster, &name).await?,
-            Fault::CutConnections => self.proxies.iter().for_each(TcpProxy::cut),
-            Fault::SilenceConnections => self.proxies.iter().for_each(|proxy| proxy.set_present(Link::Silent)),
             Fault::PauseServer => {
                 members.clone().try_for_each(|member| lock(&cluster).pause(member))?;
                 return Ok(Healer::new(async move {
@@ -80,7 +79,7 @@ impl Harness for EtcdHarness {
                 members.clone().try_for_each(|member| lock(&cluster).kill(member))?;
                 return Ok(Healer::new(async move { Ok(lock(&cluster).restart_all()?) }));
             }
-            other => return Err(format!("an etcd cluster cannot {other:?} here").into()),
+            other => return proxied::inject(self.proxies.clone(), &other),
         }
         Ok(Healer::nothing())
     }

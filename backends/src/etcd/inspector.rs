@@ -40,4 +40,9 @@ impl Inspector for EtcdInspector {
         }
         Ok(residue)
     }
+
+    async fn names(&self) -> Result<usize, BoxError> {
+        let all = GetOptions::new().with_all_keys().with_count_only();
+        Ok(usize::try_from(raw(&self.0).await?.get("", Some(all)).await?.count())?)
+    }
 }

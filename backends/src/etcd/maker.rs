@@ -87,7 +87,7 @@ impl HarnessMaker for EtcdMaker {
             .visible_leftovers()
             .fence_floors()
             .faults([FaultKind::ExpireLease, FaultKind::CutConnections, FaultKind::SilenceConnections])
-            .faults([FaultKind::PauseServer, FaultKind::RestartKeepingData])
+            .faults([FaultKind::PauseServer, FaultKind::RestartKeepingData, FaultKind::FewConnections])
     }
 
     fn configured(&self) -> Result<(), Missing> {

@@ -6,31 +6,46 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use tenure_conformance::harness::{ClockStep, Data};
-use tenure_conformance::{BoxError, Fault, Harness, Healer, Inspector};
+use tenure_conformance::{BoxError, Fault, FaultKind, Harness, Healer, Inspector};
 use tenure_core::FenceFloor;
 use tenure_core::driver::Backend;
 
+use super::front::Front;
 use super::inspector::RedisInspector;
 use super::servers::{Shared, keyspace, lock};
 use super::setup::{Library, MAX_WAITERS, Setup};
+use crate::proxied::DAY_AND_MORE;
 
 pub(super) struct RedisHarness {
     library: Library,
     setup: Setup,
     servers: Shared,
+    front: Option<Front>,
     worker: PathBuf,
     slack: f64,
+    /// How many days have passed for the server.
+    days: u32,
     opened: Vec<Backend>,
 }
 
 impl RedisHarness {
-    pub(super) fn new(library: Library, setup: Setup, servers: Shared, worker: PathBuf, slack: f64) -> Self {
-        Self { library, setup, servers, worker, slack, opened: Vec::new() }
+    pub(super) fn new(
+        library: Library,
+        setup: Setup,
+        servers: Shared,
+        front: Option<Front>,
+        worker: PathBuf,
+        slack: f64,
+    ) -> Self {
+        Self { library, setup, servers, front, worker, slack, days: 0, opened: Vec::new() }
     }
 
     /// A link that is looked at often, so that cases need not wait for it to be found silent.
     fn url(&self) -> String {
-        let url = lock(&self.servers).url(self.setup);
+        let url = match &self.front {
+            Some(front) => front.url(&self.servers),
+            None => lock(&self.servers).url(self.setup),
+        };
         let (patience, pings) = ((1_000.0 * self.slack) as u64, (500.0 * self.slack) as u64);
         let settings = format!("response_timeout_ms={patience}&ping_interval_ms={pings}&connect_timeout_ms=5000");
         self.library.url(format!("{url}max_waiters={MAX_WAITERS}&{settings}"))
@@ -50,7 +65,18 @@ impl Harness for RedisHarness {
     }
 
     async fn inject(&mut self, fault: Fault) -> Result<Healer, BoxError> {
-        inject(&self.servers, fault)
+        match &mut self.front {
+            _ if fault.kind() == FaultKind::PassDay => {
+                self.days += 1;
+                let micros = i64::try_from((DAY_AND_MORE * self.days).as_micros())?;
+                for server in lock(&self.servers).all() {
+                    server.set_clock_offset(micros)?;
+                }
+                Ok(Healer::nothing())
+            }
+            Some(front) if Front::FAULTS.contains(&fault.kind()) => front.inject(&self.servers, &fault),
+            _ => inject(&self.servers, fault),
+        }
     }
 
     fn inspector(&self) -> Option<Arc<dyn Inspector>> {

@@ -10,6 +10,7 @@ use tenure_conformance::{BoxError, CaseContext, Declared, FaultKind, Harness, Ha
 
 use tenure_testkit::RedisOptions;
 
+use super::front::Front;
 use super::harness::RedisHarness;
 use super::servers::{Servers, Shared};
 use super::setup::{Library, MAX_WAITERS, Setup};
@@ -118,6 +119,8 @@ impl HarnessMaker for RedisMaker {
             .faults([FaultKind::PauseServer, FaultKind::RestartKeepingData, FaultKind::RestartLosingData])
             .faults([FaultKind::ForgetScripts])
             .faults(self.setup.is_alone().then_some(FaultKind::JumpServerClock))
+            .faults(self.setup.is_alone().then_some(FaultKind::PassDay))
+            .faults(if self.setup == Setup::Single { Front::FAULTS } else { &[] }.iter().copied())
     }
 
     fn configured(&self) -> Result<(), Missing> {
@@ -131,6 +134,8 @@ impl HarnessMaker for RedisMaker {
     async fn make(&self, context: CaseContext) -> Result<Box<dyn Harness>, BoxError> {
         let servers = self.servers_for(context.isolation)?;
         let worker = self.worker.clone().map_or_else(std::env::current_exe, Ok)?;
-        Ok(Box::new(RedisHarness::new(self.library, self.setup, servers, worker, context.slack)))
+        let front = self.setup == Setup::Single && context.isolation == Isolation::Exclusive;
+        let front = if front { Some(Front::before(&servers)?) } else { None };
+        Ok(Box::new(RedisHarness::new(self.library, self.setup, servers, front, worker, context.slack)))
     }
 }

@@ -1,5 +1,6 @@
 //! Redis servers of the harness's own.
 
+mod front;
 mod harness;
 mod inspector;
 mod maker;

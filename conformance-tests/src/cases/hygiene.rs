@@ -6,7 +6,7 @@ use tenure_core::Client;
 
 use super::support::{clean, free_within, keep, lock, must};
 use crate::case::{Case, CaseResult, Context, Failure, Need, case};
-use crate::harness::{Inspector, Time};
+use crate::harness::{Fault, FaultKind, Inspector, Time};
 use crate::layer::Op;
 
 pub(super) const CASES: &[Case] = &[
@@ -45,6 +45,13 @@ pub(super) const CASES: &[Case] = &[
         [Need::Leftovers],
         no_lease_without_an_end
     ),
+    case!(
+        "hygiene/idle-names-are-removed",
+        "Names that were not used for a day are removed as new ones are used, in whatever order they sort.",
+        ["P30"],
+        [Need::Leftovers, Need::Fault(FaultKind::PassDay)],
+        idle_names_are_removed
+    ),
 ];
 
 async fn many_names_leave_nothing(context: &mut Context) -> CaseResult {
@@ -66,6 +73,25 @@ async fn many_names_leave_nothing(context: &mut Context) -> CaseResult {
         clean(context, &probe, name, &[&client]).await?;
     }
     assert!(layer.count() < names.len() * 8, "{} requests for {} names", layer.count(), names.len());
+    Ok(())
+}
+
+async fn idle_names_are_removed(context: &mut Context) -> CaseResult {
+    const NAMES: u32 = 120;
+    let client = context.client().await?;
+    let inspector = context.inspector().ok_or_else(|| Failure::new("the harness gives no inspector"))?;
+    // Names with a number in them that grows, then one that falls.
+    let growing = (0..3 * NAMES).map(|number| format!("idle/{number:06}"));
+    let falling = (0..2 * NAMES).map(|number| format!("idle/{:06}", 900_000 - number));
+    let mut days = growing.chain(falling).peekable();
+    while days.peek().is_some() {
+        for name in days.by_ref().take(NAMES as usize) {
+            keep(&client, &context.name(name), context.ttl(20_000)).await?.release().await?;
+        }
+        let kept = inspector.names().await?;
+        assert!(kept <= NAMES as usize * 3 / 2, "{kept} names are kept, of which {NAMES} were used within a day");
+        context.inject(Fault::PassDay).await?.heal().await?;
+    }
     Ok(())
 }
 

@@ -55,6 +55,13 @@ pub(super) const CASES: &[Case] = &[
         max_hold_ends_it
     ),
     case!(
+        "lease/over-for-who-never-looked",
+        "The first request of a new driver is granted a lock whose lease ended before that driver connected.",
+        ["P17"],
+        [],
+        over_for_who_never_looked
+    ),
+    case!(
         "driver/renewal-lengthens",
         "A renewed lease outlives the ttl that it was granted with.",
         ["P6"],
@@ -90,6 +97,16 @@ pub(super) const CASES: &[Case] = &[
         renewals_are_answered_in_order
     ),
 ];
+
+async fn over_for_who_never_looked(context: &mut Context) -> CaseResult {
+    let gone = context.backend().await?;
+    let (name, ttl) = (context.name("over"), context.ttl(500));
+    take_raw(&**gone.locks(), &name, ttl).await?;
+    context.pass(ttl + context.ms(1_500)).await;
+    let late = context.backend().await?;
+    take_raw(&**late.locks(), &name, ttl).await?;
+    Ok(())
+}
 
 async fn ends_by_itself(context: &mut Context) -> CaseResult {
     let backend = context.backend().await?;

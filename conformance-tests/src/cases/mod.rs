@@ -75,6 +75,7 @@ pub fn all() -> impl Iterator<Item = &'static Case> {
         queue::REPLACE,
         queue::SERVER,
         queue::TIME,
+        queue::TRANSACTIONS,
         queue::TTL,
         queue::TURNS,
         queue::WAKE,

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use tenure_core::{ErrorKind, HoldState};
+use tenure_core::{Client, ErrorKind, HoldState};
+use tokio::time::Instant;
 
 use super::support::{clean, free_within, is_free, keep, lock, must_fail, take};
 use crate::case::{Case, CaseResult, Context, Need, case};
@@ -44,6 +45,28 @@ pub(super) const CASES: &[Case] = &[
         ["P18", "P26"],
         [Need::Fault(FaultKind::SilenceConnections)],
         silent_connections_are_replaced
+    ),
+    case!(
+        "server/idle-connection-cut-costs-no-error",
+        "After connections were cut while nothing used them, the first request of each name succeeds.",
+        ["P26"],
+        [Need::Fault(FaultKind::CutConnections)],
+        idle_connection_cut_costs_no_error
+    ),
+    case!(
+        "server/few-connections-serve-every-name",
+        "A client of a server that admits only two connections takes locks of any name, and is granted a lock that it waits for.",
+        ["P18", "P26"],
+        [Need::Fault(FaultKind::FewConnections)],
+        few_connections_serve_every_name
+    ),
+    case!(
+        "server/demoted-server-is-left",
+        "A server that refuses writes is left for the one that new connections lead to: new locks are taken there, waiters are \
+         granted and woken, and a hold of the old server is lost.",
+        ["P4", "P18", "P26"],
+        [Need::Fault(FaultKind::DemoteServer)],
+        demoted_server_is_left
     ),
     case!(
         "server/cut-notifications-only-delay",
@@ -203,6 +226,72 @@ async fn silent_connections_are_replaced(context: &mut Context) -> CaseResult {
     clean(context, &client, &name, &[&client, &holder]).await
 }
 
+async fn idle_connection_cut_costs_no_error(context: &mut Context) -> CaseResult {
+    let client = context.client().await?;
+    for round in 0..3 {
+        // Longer than a driver trusts a connection without a look at it.
+        context.pass(context.ms(1_500)).await;
+        context.inject(Fault::CutConnections).await?.heal().await?;
+        context.pass(context.ms(1_500)).await;
+        for number in 0..8 {
+            let name = context.name(format!("idle/{round}/{number}"));
+            take(&client, &name, context.ttl(20_000)).await?.release().await?;
+        }
+    }
+    Ok(())
+}
+
+async fn few_connections_serve_every_name(context: &mut Context) -> CaseResult {
+    let healer = context.inject(Fault::FewConnections).await?;
+    let client = context.client().await?;
+    let ttl = context.ttl(20_000);
+    for number in 0..16 {
+        take(&client, &context.name(format!("few/{number:b}")), ttl).await?.release().await?;
+    }
+    let name = context.name("wanted");
+    let held = keep(&client, &name, ttl).await?;
+    let waiter = lock(&client, &name);
+    let waiting = tokio::spawn(async move { waiter.acquire().await });
+    context.eventually(context.soon(), "the waiter waits", async || client.stats().waiters == 1).await?;
+    held.release().await?;
+    context.within(context.soon(), "the waiter is granted", waiting).await???.release().await?;
+    Ok(healer.heal().await?)
+}
+
+async fn demoted_server_is_left(context: &mut Context) -> CaseResult {
+    let (client, holder) = (context.client().await?, context.client().await?);
+    let (wanted, ttl) = (context.name("wanted"), context.ttl(6_000));
+    let held = keep(&holder, &wanted, ttl).await?;
+    let waiter = lock(&client, &wanted);
+    let waiting = tokio::spawn(async move { waiter.acquire().await });
+    context.eventually(context.soon(), "the waiter waits", async || client.stats().waiters == 1).await?;
+    context.inject(Fault::DemoteServer).await?.heal().await?;
+    for number in 0..8 {
+        // Names of different connections.
+        let other = lock(&client, &context.name(format!("new/{number}")));
+        let taken = async || other.try_acquire().await.ok().flatten().is_some();
+        context.eventually(context.soon(), "the client takes a new lock", taken).await?;
+    }
+    context.within(ttl + context.soon(), "the holder is told", held.lost()).await?;
+    context.within(ttl + context.soon(), "the waiter is granted", waiting).await???.release().await?;
+    let woken = async || handed_over(context, &holder, &client).await.is_ok_and(|took| took < context.ms(2_000));
+    context.eventually(context.ms(20_000), "a waiter is woken by the release", woken).await.map(drop)
+}
+
+/// How long after its release a lock is granted to a waiter of another client.
+async fn handed_over(context: &Context, holder: &Client, client: &Client) -> CaseResult<Duration> {
+    let name = context.name("handed");
+    let held = keep(holder, &name, context.ttl(20_000)).await?;
+    let waiter = lock(client, &name);
+    let waiting = tokio::spawn(async move { waiter.acquire().await });
+    context.eventually(context.soon(), "the waiter waits", async || client.stats().waiters == 1).await?;
+    context.pass(context.ms(200)).await;
+    held.release().await?;
+    let released = Instant::now();
+    context.within(context.soon(), "the waiter is granted", waiting).await???.release().await?;
+    Ok(released.elapsed())
+}
+
 async fn cut_notifications_only_delay(context: &mut Context) -> CaseResult {
     granted_after(context, Fault::CutNotifications, false).await
 }
@@ -291,6 +380,8 @@ async fn clock_step(context: &mut Context, step: ClockStep) -> CaseResult {
     let held = take(&client, &another, context.ttl(600_000)).await?;
     free_within(context, &other, &name, context.soon()).await?;
     let healer = context.inject(Fault::JumpServerClock(step)).await?;
+    // A server may answer one more request with the time that it read before the step.
+    is_free(&other, &another).await?;
     let second = take(&other, &name, ttl).await?;
     assert!(second.fence() > first, "fence {} after {first}", second.fence());
     if matches!(step, ClockStep::Back(_)) {

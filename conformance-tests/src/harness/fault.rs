@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use tenure_core::LockName;
+use tenure_core::queue::QueueName;
 
 use super::BoxError;
 
@@ -18,6 +19,15 @@ pub enum Fault {
     CutConnections,
     /// Every connection of every client that is open now loses what is sent over it, either way, and is not closed. New ones work.
     SilenceConnections,
+    /// The server admits two connections at a time from now on, and closes others at once. Healing admits all again.
+    FewConnections,
+    /// The server refuses writes from now on, over connections that stay open; new ones lead to an empty server that accepts writes.
+    /// Nothing is healed.
+    DemoteServer,
+    /// A transaction of an application pushes a message to this queue and stays open until healed, which commits it.
+    OpenPush(OpenPush),
+    /// More than a day passes for the server. Nothing is healed.
+    PassDay,
     /// Only the connections that carry wake-ups are cut, once.
     CutNotifications,
     /// Wake-ups are thrown away until healed; everything else works.
@@ -30,6 +40,15 @@ pub enum Fault {
     ForgetScripts,
     /// The server's wall clock is moved; healing moves it back.
     JumpServerClock(ClockStep),
+}
+
+/// A message that is pushed in a transaction of an application.
+#[derive(Clone, Debug)]
+pub struct OpenPush {
+    /// Where to.
+    pub queue: QueueName,
+    /// The caller's id of the message, if it has one.
+    pub id: Option<String>,
 }
 
 /// What a killed server remembers.
@@ -60,6 +79,14 @@ pub enum FaultKind {
     CutConnections,
     /// [`Fault::SilenceConnections`]
     SilenceConnections,
+    /// [`Fault::FewConnections`]
+    FewConnections,
+    /// [`Fault::DemoteServer`]
+    DemoteServer,
+    /// [`Fault::OpenPush`]
+    OpenPush,
+    /// [`Fault::PassDay`]
+    PassDay,
     /// [`Fault::CutNotifications`]
     CutNotifications,
     /// [`Fault::MuteNotifications`]
@@ -84,6 +111,10 @@ impl Fault {
             Self::ExpireLease(_) => FaultKind::ExpireLease,
             Self::CutConnections => FaultKind::CutConnections,
             Self::SilenceConnections => FaultKind::SilenceConnections,
+            Self::FewConnections => FaultKind::FewConnections,
+            Self::DemoteServer => FaultKind::DemoteServer,
+            Self::OpenPush(_) => FaultKind::OpenPush,
+            Self::PassDay => FaultKind::PassDay,
             Self::CutNotifications => FaultKind::CutNotifications,
             Self::MuteNotifications => FaultKind::MuteNotifications,
             Self::PauseServer => FaultKind::PauseServer,

@@ -11,6 +11,9 @@ pub trait Inspector: Send + Sync {
     /// What the store holds for this name now. A lease or a waiter that has lapsed does not count, even if the store
     /// has not yet removed it.
     async fn residue(&self, name: &LockName) -> Result<Residue, BoxError>;
+
+    /// How many names of locks the store keeps anything of, held or not.
+    async fn names(&self) -> Result<usize, BoxError>;
 }
 
 /// What a store holds for one name.

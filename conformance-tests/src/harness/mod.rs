@@ -6,7 +6,7 @@ mod inspector;
 mod maker;
 
 pub use declared::{Declared, Floors, Leftovers, Passing, Processes, Time};
-pub use fault::{ClockStep, Data, Fault, FaultKind, Healer};
+pub use fault::{ClockStep, Data, Fault, FaultKind, Healer, OpenPush};
 pub use inspector::{Inspector, Residue};
 pub use maker::{CaseContext, Harness, HarnessMaker, Isolation, Missing};
 

@@ -17,6 +17,7 @@ use tenure_core::queue::{MessageId, QueueLimits, QueueName};
 
 use super::delay_bend::{Bend, Quirk, STRAIGHT};
 use super::twist::Twist;
+use crate::harness::Fault;
 
 /// The twist of a bend.
 pub(super) fn bent(bend: Bend) -> Arc<dyn Twist> {
@@ -48,9 +49,17 @@ struct Seen {
     /// Whether anything was settled since the last step of a purge.
     settled: bool,
     turns: HashMap<(QueueName, MessageId), LockTurn>,
+    /// The queue that a transaction of an application has pushed to.
+    open: Option<QueueName>,
 }
 
 impl Twist for Bender {
+    fn injected(&self, fault: &Fault) {
+        if let Fault::OpenPush(push) = fault {
+            self.seen.lock().unwrap_or_else(PoisonError::into_inner).open = Some(push.queue.clone());
+        }
+    }
+
     fn queue(&self, honest: Option<Arc<dyn DelayQueue>>) -> Option<Arc<dyn DelayQueue>> {
         honest.map(|honest| Arc::new(BentQueue { honest, bend: self.bend, seen: Arc::clone(&self.seen) }) as _)
     }
@@ -197,6 +206,14 @@ impl DelayQueue for BentQueue {
     }
 
     async fn push(&self, queue: &QueueName, messages: &[NewMessage]) -> Result<Vec<Pushed>> {
+        let blocked = match (self.bend.quirk, &self.seen().open) {
+            (Quirk::OpenPushesBlock, Some(open)) => open == queue,
+            (Quirk::OpenPushesBlockNewQueues, Some(open)) => open != queue,
+            _ => false,
+        };
+        if blocked {
+            std::future::pending::<()>().await;
+        }
         let mut messages = messages.to_vec();
         messages.iter_mut().for_each(self.bend.push);
         let queue = (self.bend.queue)(queue);

@@ -40,4 +40,6 @@ pub(super) enum Quirk {
     RecursNothing,
     LimitsNothing,
     LimitsStay,
+    OpenPushesBlock,
+    OpenPushesBlockNewQueues,
 }

@@ -39,6 +39,7 @@ impl Harness for MutantHarness {
     }
 
     async fn inject(&mut self, fault: Fault) -> Result<Healer, BoxError> {
+        self.twist.injected(&fault);
         self.inner.inject(fault).await
     }
 

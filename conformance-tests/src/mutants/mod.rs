@@ -16,6 +16,7 @@ mod delay_quirk;
 mod delay_rules;
 mod entries;
 mod exits;
+mod faults;
 mod fences;
 mod forces;
 mod harness;
@@ -46,6 +47,7 @@ pub fn all() -> impl Iterator<Item = &'static Mutant> {
         delay_rules::MUTANTS,
         entries::MUTANTS,
         exits::MUTANTS,
+        faults::MUTANTS,
         fences::MUTANTS,
         forces::MUTANTS,
         holders::MUTANTS,

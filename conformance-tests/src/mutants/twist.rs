@@ -12,6 +12,8 @@ use tenure_core::driver::{
 };
 use tenure_core::{Error, ErrorKind, FencingToken, LockName, OwnerId, OwnerToken, Result};
 
+use crate::harness::Fault;
+
 /// What is wrong. Whatever is not overridden goes straight to the driver below. One twist serves all clients of a
 /// case, as a server would.
 #[async_trait]
@@ -60,6 +62,9 @@ pub(super) trait Twist: Send + Sync + 'static {
     async fn held(&self, inner: &Inner, prefix: &[u8], from: Option<&CensusPlace>, max: usize) -> Result<HeldPage> {
         inner.census()?.held(prefix, from, max).await
     }
+
+    /// The server suffers this now.
+    fn injected(&self, _fault: &Fault) {}
 
     /// What is wrong with the delay queues.
     fn queue(&self, honest: Option<Arc<dyn DelayQueue>>) -> Option<Arc<dyn DelayQueue>> {

@@ -3,9 +3,12 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use tenure_conformance::harness::{Data, Residue};
+use tenure_conformance::harness::{Data, OpenPush, Residue};
 use tenure_conformance::{BoxError, CaseContext, Declared, Fault, FaultKind, Harness, HarnessMaker, Healer, Inspector};
-use tenure_core::driver::{Backend, Census, DelayQueue, DistributedLock, ReentrantLock};
+use tenure_core::driver::{
+    Backend, Census, Delay, DelayQueue, DistributedLock, NamedId, NewMessage, Payload, ReentrantLock,
+};
+use tenure_core::queue::MessageId;
 use tenure_core::{FenceFloor, LockName};
 use tenure_memory::{MemoryDriver, Wakeups};
 
@@ -39,6 +42,7 @@ impl HarnessMaker for Memory {
             .census(Census::capabilities(&driver))
             .faults([FaultKind::ExpireLease, FaultKind::MuteNotifications, FaultKind::PauseServer])
             .faults([FaultKind::CutConnections, FaultKind::CutNotifications, FaultKind::RestartKeepingData])
+            .faults([FaultKind::FewConnections, FaultKind::DemoteServer, FaultKind::OpenPush, FaultKind::PassDay])
             .virtual_time()
             .visible_leftovers()
             .fence_floors()
@@ -83,6 +87,16 @@ impl Harness for World {
                 each(&|link| link.outage());
                 each(&|link| link.heal());
             }
+            // There are no connections, and nothing is kept of idle names: only broken drivers notice.
+            Fault::FewConnections | Fault::PassDay => return Ok(Healer::nothing()),
+            // The store that takes over knows of no lease.
+            Fault::DemoteServer => {
+                for held in self.driver.held(b"", None, 100).await?.locks {
+                    self.driver.faults().expire(held.name.as_bytes())?;
+                }
+                return Ok(Healer::nothing());
+            }
+            Fault::OpenPush(push) => return Ok(self.open_push(push)),
             other => return Err(format!("{other:?} is not declared").into()),
         }
         Ok(Healer::new(async move {
@@ -93,6 +107,18 @@ impl Harness for World {
 
     fn inspector(&self) -> Option<Arc<dyn Inspector>> {
         Some(Arc::new(Look(self.driver.clone())))
+    }
+}
+
+impl World {
+    fn open_push(&self, push: OpenPush) -> Healer {
+        let driver = self.driver.clone();
+        Healer::new(async move {
+            let message = NewMessage::new(Payload::new(b"open".as_slice())?);
+            let id = push.id.map(|id| MessageId::named(&id).map(|id| NamedId::new(id, Delay::ZERO))).transpose()?;
+            driver.push(&push.queue, &[message.with_id(id)]).await?;
+            Ok(())
+        })
     }
 }
 
@@ -109,5 +135,9 @@ impl Inspector for Look {
             tombstones: all.tombstones,
             endless: 0,
         })
+    }
+
+    async fn names(&self) -> Result<usize, BoxError> {
+        Ok(self.0.residue().names)
     }
 }

@@ -112,6 +112,16 @@ BEGIN
     WHERE l.name = p_name AND l.queued;
 END $$;
 
+-- Removes up to eight names of a page of the table, taken at random, that were idle for a day: the clock is past their fences.
+CREATE FUNCTION tenure.sweep(at bigint) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+  page bigint := floor(random() * (pg_relation_size('tenure.lock') / current_setting('block_size')::bigint));
+BEGIN
+  DELETE FROM tenure.lock x WHERE x.ctid = ANY (ARRAY(
+    SELECT y.ctid FROM tenure.lock y WHERE y.ctid >= format('(%s,0)', page)::tid AND y.ctid < format('(%s,0)', page + 1)::tid
+      AND y.until < at - 86400000000 AND y.fence < at - 86400000000 LIMIT 8 FOR UPDATE SKIP LOCKED));
+END $$;
+
 -- Takes a name, enters it once more, or tells that it is busy.
 -- code: 1 granted now, 2 granted by an earlier request, 3 busy; -1 abandoned, -2 the queue is full (n), -3 leases were
 -- forgotten (recheck), -4 too deep.
@@ -217,11 +227,7 @@ BEGIN
         -- A prepared transaction keeps its guard through a crash that empties this table.
         IF NOT tenure.unguarded(p_name) THEN code := 3; n := -1; recheck := 100000; RETURN; END IF;
         recheck := NULL;
-        -- Names that were idle for a day go, a few at a time: the clock is past their fences.
-        DELETE FROM tenure.lock x WHERE x.ctid = ANY (ARRAY(
-          SELECT y.ctid FROM tenure.lock y WHERE y.name IN (
-              SELECT z.name FROM tenure.lock z WHERE z.name > p_name ORDER BY z.name LIMIT 4)
-            AND y.until < at - 86400000000 AND y.fence < at - 86400000000 FOR UPDATE SKIP LOCKED));
+        PERFORM tenure.sweep(at);
         f := greatest(at, p_floor + 1);
         INSERT INTO tenure.lock AS x (name, fence, first, owner, entries, told, since, until, label, graves)
           SELECT p_name, f + p_fences - 1, f, p_owner, ARRAY[p_token], ARRAY[p_ttl], at, at + p_ttl, p_label,

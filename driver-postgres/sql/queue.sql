@@ -13,9 +13,10 @@
 --
 -- Tables are logged: what a push stored survives a crash. Only who watches is not, and is said again by every client.
 
+-- Queues that are paused or limited. The others have no row: a push makes none, so the first one, in a transaction that stays
+-- open, blocks no other.
 CREATE TABLE tenure.queue (
-  number     integer PRIMARY KEY GENERATED ALWAYS AS IDENTITY,
-  name       bytea   NOT NULL UNIQUE CHECK (length(name) BETWEEN 1 AND 256),
+  name       bytea   PRIMARY KEY,
   paused     boolean NOT NULL DEFAULT false,
   in_flight  bigint  NOT NULL DEFAULT 0, -- how many at once; 0: no limit
   deliveries bigint  NOT NULL DEFAULT 0, -- how many in a span; 0: no limit
@@ -29,7 +30,7 @@ CREATE TABLE tenure.queue (
 -- reads those anew for each statement that writes, a tenth of a receive. What a message may have is checked by queue_push.
 CREATE TABLE tenure.message (
   number     bigint   PRIMARY KEY GENERATED ALWAYS AS IDENTITY,
-  queue      integer  NOT NULL,
+  queue      bytea    NOT NULL,           -- its name, 1 to 256 bytes
   state      smallint NOT NULL DEFAULT 0, -- 0 waiting, 1 leased, 2 held by its key, 3 dead
   at         bigint   NOT NULL,           -- when it is due, its lease ends, or it died
   pushed     bigint   NOT NULL,
@@ -57,7 +58,7 @@ CREATE UNIQUE INDEX message_name ON tenure.message (queue, name) WHERE name IS N
 
 -- Names of acknowledged messages that are still known.
 CREATE TABLE tenure.settled (
-  queue integer NOT NULL, name bytea NOT NULL, until bigint NOT NULL, PRIMARY KEY (queue, name)
+  queue bytea NOT NULL, name bytea NOT NULL, until bigint NOT NULL, PRIMARY KEY (queue, name)
 ) WITH (autovacuum_vacuum_scale_factor = 0.02);
 CREATE INDEX settled_until ON tenure.settled (until);
 
@@ -68,7 +69,7 @@ CREATE UNLOGGED TABLE tenure.delivery_epoch (one boolean PRIMARY KEY DEFAULT tru
 
 -- Clients that listen for a queue. Where there is none, a push notifies nobody.
 CREATE UNLOGGED TABLE tenure.watcher (
-  queue integer, client bigint, until bigint NOT NULL, PRIMARY KEY (queue, client)
+  queue bytea, client bigint, until bigint NOT NULL, PRIMARY KEY (queue, client)
 ) WITH (fillfactor = 50);
 
 -- The clock; now() stands still since the transaction began.
@@ -103,53 +104,42 @@ BEGIN
 END $$;
 
 -- Locks until the end of the transaction: messages' names, keys.
-CREATE FUNCTION tenure.queue_lock(p_class integer, p_queue integer, p_names bytea[]) RETURNS void LANGUAGE plpgsql AS $$
+CREATE FUNCTION tenure.queue_lock(p_class integer, p_queue bytea, p_names bytea[]) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE h integer;
 BEGIN
-  FOR h IN SELECT DISTINCT hashtext(p_queue || encode(n, 'hex')) FROM unnest(p_names) n WHERE n IS NOT NULL ORDER BY 1 LOOP
+  FOR h IN SELECT DISTINCT hashtext(encode(p_queue, 'hex') || ' ' || encode(n, 'hex')) FROM unnest(p_names) n WHERE n IS NOT NULL ORDER BY 1 LOOP
     PERFORM pg_advisory_xact_lock(p_class, h);
   END LOOP;
 END $$;
-CREATE FUNCTION tenure.queue_try_key(p_queue integer, p_key bytea) RETURNS boolean LANGUAGE sql VOLATILE AS
-$$ SELECT pg_try_advisory_xact_lock(1952804171, hashtext(p_queue || encode(p_key, 'hex'))) $$;
-
--- A queue's number; it is made if there is none.
-CREATE FUNCTION tenure.queue_number(p_name bytea) RETURNS integer LANGUAGE plpgsql AS $$
-DECLARE n integer;
-BEGIN
-  LOOP
-    SELECT q.number INTO n FROM tenure.queue q WHERE q.name = p_name;
-    IF FOUND THEN RETURN n; END IF;
-    INSERT INTO tenure.queue (name) VALUES (p_name) ON CONFLICT DO NOTHING;
-  END LOOP;
-END $$;
+CREATE FUNCTION tenure.queue_try_key(p_queue bytea, p_key bytea) RETURNS boolean LANGUAGE sql VOLATILE AS
+$$ SELECT pg_try_advisory_xact_lock(1952804171, hashtext(encode(p_queue, 'hex') || ' ' || encode(p_key, 'hex'))) $$;
 
 -- 1 scheduled, 2 ready, 3 in flight, 4 dead.
 CREATE FUNCTION tenure.queue_standing(p_state smallint, p_at bigint, t bigint) RETURNS integer LANGUAGE sql IMMUTABLE AS
 $$ SELECT CASE WHEN p_state = 3 THEN 4 WHEN p_state = 2 OR p_at <= t THEN 2 WHEN p_state = 1 THEN 3 ELSE 1 END $$;
 
 -- Wakes those who watch a queue.
-CREATE FUNCTION tenure.queue_tell(p_queue integer) RETURNS void LANGUAGE sql VOLATILE AS $$
-  SELECT pg_notify('tenure_' || to_hex(w.client), 'q ' || encode(q.name, 'hex'))
-    FROM tenure.watcher w JOIN tenure.queue q ON q.number = w.queue
-    WHERE w.queue = p_queue AND w.until > tenure.queue_now() AND NOT q.paused
+CREATE FUNCTION tenure.queue_tell(p_queue bytea) RETURNS void LANGUAGE sql VOLATILE AS $$
+  SELECT pg_notify('tenure_' || to_hex(w.client), 'q ' || encode(p_queue, 'hex'))
+    FROM tenure.watcher w WHERE w.queue = p_queue AND w.until > tenure.queue_now()
+      AND NOT EXISTS (SELECT FROM tenure.queue q WHERE q.name = p_queue AND q.paused)
 $$;
 
 -- Remembers for a minute that a client watches: it receives every 20 s. Writes no more than twice a minute.
 CREATE FUNCTION tenure.queue_watch(p_queue bytea, p_client bigint) RETURNS void LANGUAGE plpgsql AS $$
-DECLARE n integer := tenure.queue_number(p_queue); t bigint := tenure.queue_now();
+DECLARE t bigint := tenure.queue_now();
 BEGIN
-  IF EXISTS (SELECT FROM tenure.watcher w WHERE w.queue = n AND w.client = p_client AND w.until > t + 30000000) THEN RETURN; END IF;
+  IF EXISTS (SELECT FROM tenure.watcher w WHERE w.queue = p_queue AND w.client = p_client AND w.until > t + 30000000) THEN RETURN; END IF;
   DELETE FROM tenure.watcher w USING (
-    SELECT o.queue, o.client FROM tenure.watcher o WHERE o.queue = n AND o.until <= t AND o.client <> p_client FOR UPDATE SKIP LOCKED
+    SELECT o.queue, o.client FROM tenure.watcher o WHERE o.queue = p_queue AND o.until <= t AND o.client <> p_client FOR UPDATE SKIP LOCKED
   ) o WHERE w.queue = o.queue AND w.client = o.client;
-  INSERT INTO tenure.watcher AS w (queue, client, until) VALUES (n, p_client, t + 60000000)
+  INSERT INTO tenure.watcher AS w (queue, client, until) VALUES (p_queue, p_client, t + 60000000)
     ON CONFLICT (queue, client) DO UPDATE SET until = excluded.until;
 END $$;
 
 -- Lets the first message that a key holds back go on, if none of the key is in flight. Needs the key's lock. Tells whether
 -- one did.
-CREATE FUNCTION tenure.queue_free(p_queue integer, p_key bytea) RETURNS boolean LANGUAGE plpgsql AS $$
+CREATE FUNCTION tenure.queue_free(p_queue bytea, p_key bytea) RETURNS boolean LANGUAGE plpgsql AS $$
 BEGIN
   IF p_key IS NULL OR EXISTS (SELECT FROM tenure.message m WHERE m.queue = p_queue AND m.key = p_key AND m.state = 1) THEN
     RETURN false;
@@ -179,12 +169,14 @@ CREATE FUNCTION tenure.queue_push(
   p_known_for bigint[], p_replace boolean[], p_keys bytea[], p_locks bytea[], p_ttls bigint[], p_recurrences bytea[]
 ) RETURNS TABLE (r_answer integer, r_number bigint) LANGUAGE plpgsql AS $$
 DECLARE
-  q integer := tenure.queue_number(p_queue);
   t bigint;
   n record; m record;
   soonest bigint;
   wrong text;
 BEGIN
+  IF length(p_queue) NOT BETWEEN 1 AND 256 THEN
+    RAISE EXCEPTION 'the name of a queue has 1 to 256 bytes' USING ERRCODE = 'check_violation';
+  END IF;
   SELECT CASE WHEN length(i.payload) > 1048576 THEN 'payload' WHEN i.attempts NOT BETWEEN 1 AND 10000 THEN 'attempts'
       WHEN length(i.name) NOT BETWEEN 1 AND 128 THEN 'name' WHEN i.known_for < 0 THEN 'known_for'
       WHEN length(i.key) NOT BETWEEN 1 AND 128 THEN 'key' ELSE 'lock' END INTO wrong
@@ -197,21 +189,21 @@ BEGIN
   END IF;
   IF p_names IS NOT NULL THEN
     PERFORM tenure.fresh();
-    PERFORM tenure.queue_lock(1952804174, q, p_names);
+    PERFORM tenure.queue_lock(1952804174, p_queue, p_names);
     IF true = ANY (p_replace) THEN
       t := tenure.queue_now();
-      PERFORM FROM tenure.message o WHERE o.queue = q AND o.name = ANY (p_names) AND o.key IS NULL
+      PERFORM FROM tenure.message o WHERE o.queue = p_queue AND o.name = ANY (p_names) AND o.key IS NULL
         AND tenure.queue_standing(o.state, o.at, t) <= 2 ORDER BY o.number FOR UPDATE;
-      PERFORM tenure.queue_lock(1952804171, q, array_agg(o.key)) FROM tenure.message o
-        WHERE o.queue = q AND o.name = ANY (p_names) AND o.key IS NOT NULL;
+      PERFORM tenure.queue_lock(1952804171, p_queue, array_agg(o.key)) FROM tenure.message o
+        WHERE o.queue = p_queue AND o.name = ANY (p_names) AND o.key IS NOT NULL;
     END IF;
   END IF;
   t := tenure.queue_now();
   SELECT min(d) INTO soonest FROM unnest(p_delays) d;
-  IF soonest < 60000000 THEN PERFORM tenure.queue_tell(q); END IF;
+  IF soonest < 60000000 THEN PERFORM tenure.queue_tell(p_queue); END IF;
   IF p_names IS NULL THEN
     RETURN QUERY INSERT INTO tenure.message AS s (queue, at, pushed, attempts, cause, key, lock, expires, recurrence, payload)
-      SELECT q, t + i.delay, t, i.attempts, CASE WHEN i.parked THEN 3 ELSE 0 END, i.key, i.lock, t + i.delay + i.ttl,
+      SELECT p_queue, t + i.delay, t, i.attempts, CASE WHEN i.parked THEN 3 ELSE 0 END, i.key, i.lock, t + i.delay + i.ttl,
         i.recurrence, i.payload
       FROM unnest(p_payloads, p_delays, p_attempts, p_parked, p_keys, p_locks, p_ttls, p_recurrences)
         WITH ORDINALITY AS i(payload, delay, attempts, parked, key, lock, ttl, recurrence, ord)
@@ -225,20 +217,20 @@ BEGIN
     r_number := NULL;
     IF n.name IS NOT NULL THEN
       SELECT o.number, o.key, tenure.queue_standing(o.state, o.at, t) AS standing INTO m
-        FROM tenure.message o WHERE o.queue = q AND o.name = n.name;
+        FROM tenure.message o WHERE o.queue = p_queue AND o.name = n.name;
       IF FOUND AND n.replace AND m.standing <= 2 THEN
         DELETE FROM tenure.message o WHERE o.number = m.number AND tenure.queue_standing(o.state, o.at, t) <= 2;
         r_answer := CASE WHEN FOUND THEN 1 ELSE 13 END; -- or a receive was faster
-        PERFORM tenure.queue_free(q, m.key);
+        PERFORM tenure.queue_free(p_queue, m.key);
       ELSIF FOUND THEN
         r_answer := 10 + m.standing;
-      ELSIF EXISTS (SELECT FROM tenure.settled s WHERE s.queue = q AND s.name = n.name AND s.until > t) THEN
+      ELSIF EXISTS (SELECT FROM tenure.settled s WHERE s.queue = p_queue AND s.name = n.name AND s.until > t) THEN
         r_answer := 15;
       END IF;
     END IF;
     IF r_answer < 10 THEN
       INSERT INTO tenure.message AS s (queue, at, pushed, attempts, cause, name, known_for, key, lock, expires, recurrence, payload)
-        VALUES (q, t + n.delay, t, n.attempts, CASE WHEN n.parked THEN 3 ELSE 0 END, n.name, coalesce(n.known_for, 0), n.key,
+        VALUES (p_queue, t + n.delay, t, n.attempts, CASE WHEN n.parked THEN 3 ELSE 0 END, n.name, coalesce(n.known_for, 0), n.key,
           n.lock, t + n.delay + n.ttl, n.recurrence, n.payload)
         RETURNING s.number INTO r_number;
     END IF;
@@ -261,7 +253,7 @@ $$;
 -- Ends deliveries. How: 0 done, 1 retry, 2 return, 3 park, 4 dead, 5 again on its schedule. Answers: 0 stale, 1 done, 2 dead,
 -- 3 it waits for a place among the dead.
 CREATE FUNCTION tenure.queue_settle(
-  p_queue integer, p_limited boolean, p_numbers bigint[], p_deliveries bigint[], p_hows smallint[], p_delays bigint[],
+  p_queue bytea, p_limited boolean, p_numbers bigint[], p_deliveries bigint[], p_hows smallint[], p_delays bigint[],
   p_reasons bytea[], p_recurrences bytea[], p_dead bigint
 ) RETURNS smallint[] LANGUAGE plpgsql AS $$
 DECLARE
@@ -275,7 +267,7 @@ BEGIN
     -- By their numbers, with no condition that another index has: whatever is known of the table, that is the shortest way. A
     -- delivery is never that of two messages.
     WITH gone AS (
-      DELETE FROM tenure.message o WHERE o.number = ANY (p_numbers) AND o.queue + 0 = p_queue AND o.state + 0 = 1
+      DELETE FROM tenure.message o WHERE o.number = ANY (p_numbers) AND o.queue || '' = p_queue AND o.state + 0 = 1
           AND o.delivery = ANY (p_deliveries) AND coalesce(o.key) IS NULL AND o.known_for = 0
         RETURNING o.number, o.delivery)
     SELECT array_agg(gone.number), array_agg(gone.delivery) INTO gone_numbers, gone_deliveries FROM gone;
@@ -360,10 +352,10 @@ BEGIN
     IF tokens = 0 THEN room_at := q.full_at - q.every * (q.deliveries - 1); END IF;
   END IF;
   IF q.in_flight > 0 THEN
-    SELECT count(*) INTO busy FROM tenure.message m WHERE m.queue = q.number AND m.state = 1 AND m.at > t;
+    SELECT count(*) INTO busy FROM tenure.message m WHERE m.queue = q.name AND m.state = 1 AND m.at > t;
     room := least(room, greatest(q.in_flight - busy, 0));
     IF busy >= q.in_flight THEN
-      room_at := greatest(room_at, (SELECT m.at FROM tenure.message m WHERE m.queue = q.number AND m.state = 1 AND m.at > t
+      room_at := greatest(room_at, (SELECT m.at FROM tenure.message m WHERE m.queue = q.name AND m.state = 1 AND m.at > t
         ORDER BY m.at OFFSET busy - q.in_flight LIMIT 1));
     END IF;
   END IF;
@@ -401,10 +393,10 @@ BEGIN
   IF p_client IS NOT NULL THEN PERFORM tenure.queue_watch(p_queue, p_client); END IF;
   SELECT * INTO q FROM tenure.queue o WHERE o.name = p_queue;
   IF p_numbers IS NOT NULL THEN
-    answers := tenure.queue_settle(q.number, q.in_flight > 0, p_numbers, p_deliveries, p_hows, p_delays, p_reasons, p_recurrences, p_dead);
+    answers := tenure.queue_settle(p_queue, coalesce(q.in_flight > 0, false), p_numbers, p_deliveries, p_hows, p_delays, p_reasons, p_recurrences, p_dead);
   END IF;
   room := p_max;
-  IF q.number IS NULL OR p_max = 0 OR q.paused THEN
+  IF p_max = 0 OR q.paused THEN
     RETURN QUERY SELECT NULL::bigint, NULL::bytea, NULL::bytea, 0, 0, 0::smallint, 0::bigint, 0::bigint, 0::bigint, NULL::bytea,
       NULL::bytea, NULL::bytea, NULL::text, NULL::bigint, NULL::bytea, NULL::bytea,
       answers, CASE WHEN q.paused THEN -2 ELSE -1 END::bigint, 0, 0, 0;
@@ -414,7 +406,7 @@ BEGIN
     PERFORM tenure.queue_fences(p_floor);
   END IF;
   IF q.in_flight > 0 OR q.deliveries > 0 THEN
-    SELECT * INTO q FROM tenure.queue o WHERE o.number = q.number FOR UPDATE;
+    SELECT * INTO q FROM tenure.queue o WHERE o.name = p_queue FOR UPDATE;
   END IF;
   SELECT * INTO c FROM tenure.queue_clock;
   t := tenure.us() + c.shift; -- a variable: a volatile call in the condition would be no bound of the index
@@ -431,7 +423,7 @@ BEGIN
       INTO batch, ats, states, locks, tokens, turns, unusual, ended
       FROM (SELECT o.number, o.at, o.state, o.turn_lock, o.turn_token, o.turn_fence, o.key IS NOT NULL
           OR o.attempt >= o.attempts OR o.doom IS NOT NULL OR coalesce(o.expires < t, false) AS unusual
-        FROM tenure.message o WHERE o.queue = q.number AND o.state <= 1 AND o.at <= t AND o.number <> ALL (passed)
+        FROM tenure.message o WHERE o.queue = p_queue AND o.state <= 1 AND o.at <= t AND o.number <> ALL (passed)
         ORDER BY o.at, o.number LIMIT asked FOR UPDATE SKIP LOCKED) d;
     EXIT WHEN batch IS NULL;
     chosen := batch;
@@ -441,7 +433,7 @@ BEGIN
       chosen := '{}';
       FOREACH n IN ARRAY batch LOOP
         SELECT * INTO m FROM tenure.message o WHERE o.number = n;
-        IF m.key IS NOT NULL AND NOT tenure.queue_try_key(q.number, m.key) THEN
+        IF m.key IS NOT NULL AND NOT tenure.queue_try_key(p_queue, m.key) THEN
           passed := passed || n; -- another transaction is about this key: it decides
           looks := looks - 1;
           CONTINUE;
@@ -454,7 +446,7 @@ BEGIN
           buried := buried + (fate = 2)::integer;
           postponed := postponed + (fate = 3)::integer;
         ELSIF m.key = ANY (busy) OR m.key IS NOT NULL AND EXISTS (
-            SELECT FROM tenure.message o WHERE o.queue = q.number AND o.key = m.key AND o.state = 1 AND o.number <> n) THEN
+            SELECT FROM tenure.message o WHERE o.queue = p_queue AND o.key = m.key AND o.state = 1 AND o.number <> n) THEN
           looks := looks - 1;
           UPDATE tenure.message o SET state = 2 WHERE o.number = n;
         ELSE
@@ -485,12 +477,12 @@ BEGIN
   IF given > 0 AND t > c.reached + 100000 THEN PERFORM tenure.queue_tick(true); END IF;
   IF q.deliveries > 0 AND given > 0 THEN
     q.full_at := greatest(q.full_at, t) + q.every * given;
-    UPDATE tenure.queue o SET full_at = q.full_at WHERE o.number = q.number;
+    UPDATE tenure.queue o SET full_at = q.full_at WHERE o.name = p_queue;
   END IF;
   IF given = p_max AND p_max > 1 THEN
     soonest := t; -- as many as were asked for: there are more, most likely, and who asks again is told
   ELSE
-    SELECT o.at INTO soonest FROM tenure.message o WHERE o.queue = q.number AND o.state <= 1 ORDER BY o.at, o.number LIMIT 1;
+    SELECT o.at INTO soonest FROM tenure.message o WHERE o.queue = p_queue AND o.state <= 1 ORDER BY o.at, o.number LIMIT 1;
   END IF;
   IF soonest IS NOT NULL AND (q.in_flight > 0 OR q.deliveries > 0) THEN
     room_at := (tenure.queue_room(q, t)).room_at;
@@ -509,13 +501,12 @@ END $$;
 CREATE FUNCTION tenure.queue_extend(p_queue bytea, p_numbers bigint[], p_deliveries bigint[], p_leases bigint[])
 RETURNS smallint[] LANGUAGE plpgsql AS $$
 DECLARE
-  q integer; t bigint := tenure.queue_now();
+  t bigint := tenure.queue_now();
   answers smallint[] := '{}';
 BEGIN
-  SELECT o.number INTO q FROM tenure.queue o WHERE o.name = p_queue;
   FOR i IN 1 .. cardinality(p_numbers) LOOP
     UPDATE tenure.message m SET at = greatest(m.at, t + p_leases[i])
-      WHERE m.number = p_numbers[i] AND m.queue = q AND m.state = 1 AND m.delivery = p_deliveries[i] AND m.at > t;
+      WHERE m.number = p_numbers[i] AND m.queue = p_queue AND m.state = 1 AND m.delivery = p_deliveries[i] AND m.at > t;
     answers := answers || FOUND::integer::smallint;
   END LOOP;
   RETURN answers;
@@ -524,17 +515,16 @@ END $$;
 -- A message by its name or else its number, with its key and itself locked; null if it is not there.
 CREATE FUNCTION tenure.queue_hold(p_queue bytea, p_number bigint, p_name bytea) RETURNS tenure.message LANGUAGE plpgsql AS $$
 DECLARE
-  m tenure.message; n bigint; q integer;
+  m tenure.message; n bigint;
 BEGIN
-  SELECT o.number INTO q FROM tenure.queue o WHERE o.name = p_queue;
   FOR i IN 1 .. 10 LOOP -- another one may have taken its name meanwhile
     IF p_name IS NULL THEN
-      SELECT * INTO m FROM tenure.message o WHERE o.queue = q AND o.number = p_number AND o.name IS NULL;
+      SELECT * INTO m FROM tenure.message o WHERE o.queue = p_queue AND o.number = p_number AND o.name IS NULL;
     ELSE
-      SELECT * INTO m FROM tenure.message o WHERE o.queue = q AND o.name = p_name;
+      SELECT * INTO m FROM tenure.message o WHERE o.queue = p_queue AND o.name = p_name;
     END IF;
     IF NOT FOUND THEN RETURN NULL; END IF;
-    PERFORM tenure.queue_lock(1952804171, q, ARRAY[m.key]);
+    PERFORM tenure.queue_lock(1952804171, p_queue, ARRAY[m.key]);
     n := m.number;
     SELECT * INTO m FROM tenure.message o WHERE o.number = n FOR UPDATE;
     IF FOUND THEN RETURN m; END IF;
@@ -592,13 +582,12 @@ CREATE FUNCTION tenure.queue_get(p_queue bytea, p_number bigint, p_name bytea) R
   r_number bigint, r_name bytea, r_payload bytea, r_attempt integer, r_attempts integer, r_standing integer, r_due_in bigint,
   r_age bigint, r_key bytea, r_lock bytea, r_reason bytea, r_recurrence bytea, r_expires_in bigint, r_at bigint
 ) LANGUAGE plpgsql AS $$
-DECLARE q integer; t bigint := tenure.queue_now();
+DECLARE t bigint := tenure.queue_now();
 BEGIN
-  SELECT o.number INTO q FROM tenure.queue o WHERE o.name = p_queue;
   RETURN QUERY SELECT m.number, m.name, m.payload, m.attempt, m.attempts, tenure.queue_standing(m.state, m.at, t),
       CASE WHEN m.state = 3 THEN 0 ELSE m.at - t END, t - m.pushed, m.key, m.lock, m.reason, m.recurrence, m.expires - t, m.at
     FROM tenure.message m
-    WHERE m.queue = q AND CASE WHEN p_name IS NULL THEN m.number = p_number AND m.name IS NULL ELSE m.name = p_name END
+    WHERE m.queue = p_queue AND CASE WHEN p_name IS NULL THEN m.number = p_number AND m.name IS NULL ELSE m.name = p_name END
       AND (m.number = p_number OR m.name = p_name);
 END $$;
 
@@ -607,34 +596,33 @@ CREATE FUNCTION tenure.queue_list(p_queue bytea, p_in_flight boolean, p_at bigin
   r_number bigint, r_name bytea, r_payload bytea, r_attempt integer, r_attempts integer, r_standing integer, r_due_in bigint,
   r_age bigint, r_key bytea, r_lock bytea, r_reason bytea, r_recurrence bytea, r_expires_in bigint, r_at bigint
 ) LANGUAGE plpgsql AS $$
-DECLARE q integer; t bigint := tenure.queue_now();
+DECLARE t bigint := tenure.queue_now();
 BEGIN
-  SELECT o.number INTO q FROM tenure.queue o WHERE o.name = p_queue;
   RETURN QUERY SELECT m.number, m.name, m.payload, m.attempt, m.attempts, tenure.queue_standing(m.state, m.at, t), m.at - t,
       t - m.pushed, m.key, m.lock, m.reason, m.recurrence, m.expires - t, m.at
     FROM (
-      (SELECT * FROM tenure.message a WHERE a.queue = q AND a.state <= 1 AND (a.state = 1 AND a.at > t) = p_in_flight
+      (SELECT * FROM tenure.message a WHERE a.queue = p_queue AND a.state <= 1 AND (a.state = 1 AND a.at > t) = p_in_flight
         AND (a.at, a.number) > (p_at, p_after) ORDER BY a.at, a.number LIMIT p_max)
       UNION ALL
-      (SELECT * FROM tenure.message h WHERE h.queue = q AND h.state = 2 AND NOT p_in_flight
+      (SELECT * FROM tenure.message h WHERE h.queue = p_queue AND h.state = 2 AND NOT p_in_flight
         AND (h.at, h.number) > (p_at, p_after) ORDER BY h.at, h.number LIMIT p_max)
     ) m ORDER BY m.at, m.number LIMIT p_max;
 END $$;
 
 CREATE FUNCTION tenure.queue_limit(p_queue bytea, p_in_flight bigint, p_deliveries bigint, p_per bigint, p_every bigint)
 RETURNS void LANGUAGE plpgsql AS $$
-DECLARE n integer := tenure.queue_number(p_queue);
 BEGIN
-  UPDATE tenure.queue q SET in_flight = p_in_flight, deliveries = p_deliveries, per = p_per, every = p_every, full_at = 0
-    WHERE q.number = n;
-  PERFORM tenure.queue_tell(n);
+  INSERT INTO tenure.queue AS q (name, in_flight, deliveries, per, every) VALUES (p_queue, p_in_flight, p_deliveries, p_per, p_every)
+    ON CONFLICT (name) DO UPDATE SET in_flight = p_in_flight, deliveries = p_deliveries, per = p_per, every = p_every, full_at = 0;
+  DELETE FROM tenure.queue q WHERE q.name = p_queue AND NOT q.paused AND q.in_flight = 0 AND q.deliveries = 0;
+  PERFORM tenure.queue_tell(p_queue);
 END $$;
 
 CREATE FUNCTION tenure.queue_pause(p_queue bytea, p_paused boolean) RETURNS void LANGUAGE plpgsql AS $$
-DECLARE n integer := tenure.queue_number(p_queue);
 BEGIN
-  UPDATE tenure.queue q SET paused = p_paused WHERE q.number = n;
-  PERFORM tenure.queue_tell(n);
+  INSERT INTO tenure.queue AS q (name, paused) VALUES (p_queue, p_paused) ON CONFLICT (name) DO UPDATE SET paused = p_paused;
+  DELETE FROM tenure.queue q WHERE q.name = p_queue AND NOT q.paused AND q.in_flight = 0 AND q.deliveries = 0;
+  PERFORM tenure.queue_tell(p_queue);
 END $$;
 
 CREATE FUNCTION tenure.queue_stats(p_queue bytea) RETURNS TABLE (
@@ -648,7 +636,10 @@ BEGIN
       count(*) FILTER (WHERE m.standing = 3), count(*) FILTER (WHERE m.standing = 4),
       coalesce(t - min(m.at) FILTER (WHERE m.standing = 2), 0), min(m.at) FILTER (WHERE m.standing = 1) - t,
       coalesce(q.paused, false), coalesce(q.in_flight, 0), coalesce(q.deliveries, 0), coalesce(q.per, 0)
-    FROM (SELECT o.at, tenure.queue_standing(o.state, o.at, t) AS standing FROM tenure.message o WHERE o.queue = q.number) m;
+    FROM (SELECT o.at, tenure.queue_standing(o.state, o.at, t) AS standing FROM (
+        SELECT a.at, a.state FROM tenure.message a WHERE a.queue = p_queue AND a.state <= 1
+        UNION ALL SELECT h.at, h.state FROM tenure.message h WHERE h.queue = p_queue AND h.state = 2
+        UNION ALL SELECT d.at, d.state FROM tenure.message d WHERE d.queue = p_queue AND d.state = 3) o) m;
 END $$;
 
 -- Removes up to p_max messages that wait, none with a number above p_newest (0: all numbers so far). Tells how many it looked
@@ -656,47 +647,57 @@ END $$;
 CREATE FUNCTION tenure.queue_purge(p_queue bytea, p_max integer, p_newest bigint, OUT r_found integer, OUT r_removed integer,
   OUT r_newest bigint) LANGUAGE plpgsql AS $$
 DECLARE
-  q integer; t bigint := tenure.queue_now();
+  t bigint := tenure.queue_now();
   numbers bigint[]; keys bytea[]; k bytea;
 BEGIN
-  SELECT o.number INTO q FROM tenure.queue o WHERE o.name = p_queue;
   r_newest := CASE WHEN p_newest > 0 THEN p_newest ELSE (SELECT s.last_value FROM tenure.message_number_seq s) END;
   SELECT array_agg(c.number), array_agg(DISTINCT c.key) INTO numbers, keys FROM (
-    SELECT m.number, m.key FROM tenure.message m WHERE m.queue = q AND m.number <= r_newest
-      AND (m.state <= 1 AND NOT (m.state = 1 AND m.at > t) OR m.state = 2)
-    ORDER BY m.at, m.number LIMIT p_max) c;
+    (SELECT m.number, m.key, m.at FROM tenure.message m WHERE m.queue = p_queue AND m.state <= 1 AND m.number <= r_newest
+      AND NOT (m.state = 1 AND m.at > t) ORDER BY m.at, m.number LIMIT p_max)
+    UNION ALL
+    (SELECT m.number, m.key, m.at FROM tenure.message m WHERE m.queue = p_queue AND m.state = 2 AND m.number <= r_newest
+      LIMIT p_max)
+    ORDER BY at, number LIMIT p_max) c;
   r_found := coalesce(cardinality(numbers), 0);
-  PERFORM tenure.queue_lock(1952804171, q, keys);
+  PERFORM tenure.queue_lock(1952804171, p_queue, keys);
   WITH gone AS (
     DELETE FROM tenure.message m USING (
-      SELECT o.number FROM tenure.message o WHERE o.number = ANY (numbers) AND o.queue = q AND tenure.queue_standing(o.state, o.at, t) <= 2
+      SELECT o.number FROM tenure.message o WHERE o.number = ANY (numbers) AND o.queue = p_queue AND tenure.queue_standing(o.state, o.at, t) <= 2
         FOR UPDATE SKIP LOCKED) o
       WHERE m.number = o.number RETURNING m.number)
   SELECT count(*) INTO r_removed FROM gone;
   FOREACH k IN ARRAY coalesce(keys, '{}') LOOP
-    PERFORM tenure.queue_free(q, k);
+    PERFORM tenure.queue_free(p_queue, k);
   END LOOP;
-  IF EXISTS (SELECT FROM unnest(keys) u WHERE u IS NOT NULL) THEN PERFORM tenure.queue_tell(q); END IF;
+  IF EXISTS (SELECT FROM unnest(keys) u WHERE u IS NOT NULL) THEN PERFORM tenure.queue_tell(p_queue); END IF;
 END $$;
 
-CREATE FUNCTION tenure.queue_names(p_after bytea, p_max integer) RETURNS SETOF bytea LANGUAGE sql STABLE AS $$
-  SELECT q.name FROM tenure.queue q WHERE q.name > p_after
-    AND (q.paused OR q.in_flight > 0 OR q.deliveries > 0 OR EXISTS (SELECT FROM tenure.message m WHERE m.queue = q.number))
-    ORDER BY q.name LIMIT p_max
-$$;
+-- Goes from name to name along the indexes, past all messages of each.
+CREATE FUNCTION tenure.queue_names(p_after bytea, p_max integer) RETURNS SETOF bytea LANGUAGE plpgsql STABLE AS $$
+DECLARE n bytea := p_after;
+BEGIN
+  FOR i IN 1 .. p_max LOOP
+    SELECT c.name INTO n FROM (
+      (SELECT m.queue AS name FROM tenure.message m WHERE m.queue > n AND m.state <= 1 ORDER BY m.queue, m.at, m.number LIMIT 1)
+      UNION ALL (SELECT m.queue FROM tenure.message m WHERE m.queue > n AND m.state = 2 ORDER BY m.queue, m.key, m.at, m.number LIMIT 1)
+      UNION ALL (SELECT m.queue FROM tenure.message m WHERE m.queue > n AND m.state = 3 ORDER BY m.queue, m.at, m.number LIMIT 1)
+      UNION ALL (SELECT q.name FROM tenure.queue q WHERE q.name > n ORDER BY q.name LIMIT 1)) c ORDER BY c.name LIMIT 1;
+    EXIT WHEN n IS NULL;
+    RETURN NEXT n;
+  END LOOP;
+END $$;
 
 CREATE FUNCTION tenure.queue_dead(p_queue bytea, p_at bigint, p_after bigint, p_max integer) RETURNS TABLE (
   r_number bigint, r_name bytea, r_payload bytea, r_attempt integer, r_doom smallint, r_reason bytea, r_at bigint, r_died bigint
 ) LANGUAGE plpgsql AS $$
-DECLARE q integer; t bigint := tenure.queue_now();
+DECLARE t bigint := tenure.queue_now();
 BEGIN
-  SELECT o.number INTO q FROM tenure.queue o WHERE o.name = p_queue;
   RETURN QUERY SELECT m.number, m.name, m.payload, m.attempt, m.doom, m.reason, m.at, t - m.at FROM tenure.message m
-    WHERE m.queue = q AND m.state = 3 AND (m.at, m.number) > (p_at, p_after) ORDER BY m.at, m.number LIMIT p_max;
+    WHERE m.queue = p_queue AND m.state = 3 AND (m.at, m.number) > (p_at, p_after) ORDER BY m.at, m.number LIMIT p_max;
 END $$;
 
 -- Numbers of dead letters: those with these numbers or names, or else the oldest.
-CREATE FUNCTION tenure.queue_dead_chosen(p_queue integer, p_numbers bigint[], p_names bytea[], p_oldest integer)
+CREATE FUNCTION tenure.queue_dead_chosen(p_queue bytea, p_numbers bigint[], p_names bytea[], p_oldest integer)
 RETURNS bigint[] LANGUAGE sql VOLATILE AS $$
   SELECT array_agg(c.number) FROM (
     SELECT m.number FROM tenure.message m WHERE m.queue = p_queue AND m.state = 3
@@ -708,17 +709,16 @@ $$;
 CREATE FUNCTION tenure.queue_dead_move(p_queue bytea, p_numbers bigint[], p_names bytea[], p_oldest integer, p_delay bigint,
   OUT r_moved bigint, OUT r_rest boolean) LANGUAGE plpgsql AS $$
 DECLARE
-  q integer; t bigint := tenure.queue_now(); numbers bigint[];
+  t bigint := tenure.queue_now(); numbers bigint[];
 BEGIN
-  SELECT o.number INTO q FROM tenure.queue o WHERE o.name = p_queue;
-  numbers := coalesce(tenure.queue_dead_chosen(q, p_numbers, p_names, p_oldest), '{}');
+  numbers := coalesce(tenure.queue_dead_chosen(p_queue, p_numbers, p_names, p_oldest), '{}');
   IF p_delay IS NULL THEN
     DELETE FROM tenure.message m WHERE m.number = ANY (numbers);
   ELSE
     UPDATE tenure.message m SET state = 0, at = t + p_delay, attempt = 0, doom = NULL, cause = 5, expires = NULL
       WHERE m.number = ANY (numbers);
-    IF cardinality(numbers) > 0 THEN PERFORM tenure.queue_tell(q); END IF;
+    IF cardinality(numbers) > 0 THEN PERFORM tenure.queue_tell(p_queue); END IF;
   END IF;
   r_moved := cardinality(numbers);
-  r_rest := p_oldest IS NOT NULL AND EXISTS (SELECT FROM tenure.message m WHERE m.queue = q AND m.state = 3);
+  r_rest := p_oldest IS NOT NULL AND EXISTS (SELECT FROM tenure.message m WHERE m.queue = p_queue AND m.state = 3);
 END $$;

@@ -3,8 +3,8 @@
 DO $$
 DECLARE
   f record;
-  inner_ones text[] := ARRAY['us', 'claim', 'fresh', 'turn', 'leave', 'queue_now', 'queue_tick', 'queue_lock', 'queue_try_key',
-    'queue_number', 'queue_standing', 'queue_tell', 'queue_free', 'queue_bury', 'queue_fences', 'queue_room', 'queue_hold',
+  inner_ones text[] := ARRAY['us', 'claim', 'fresh', 'unguarded', 'sweep', 'turn', 'leave', 'queue_now', 'queue_tick', 'queue_lock', 'queue_try_key',
+    'queue_standing', 'queue_tell', 'queue_free', 'queue_bury', 'queue_fences', 'queue_room', 'queue_hold',
     'queue_settle', 'queue_dead_chosen'];
 BEGIN
   FOR f IN SELECT p.oid::regprocedure AS signature, p.proname FROM pg_proc p WHERE p.pronamespace = 'tenure'::regnamespace LOOP
@@ -23,5 +23,7 @@ END $$;
 -- time, which takes longer than the work.
 ALTER FUNCTION tenure.queue_turn SET plan_cache_mode = force_generic_plan;
 ALTER FUNCTION tenure.queue_turn SET enable_sort = off;
+ALTER FUNCTION tenure.queue_turn SET enable_seqscan = off;
+ALTER FUNCTION tenure.queue_turn SET enable_hashjoin = off;
 ALTER FUNCTION tenure.queue_turn SET jit = off;
 ALTER FUNCTION tenure.queue_push SET plan_cache_mode = force_generic_plan;

@@ -45,7 +45,21 @@ pub(crate) struct Connections {
 /// Who makes one has the lock, in a task of its own: it is made also if nobody waits for it any more. Else many who wait, each with
 /// little time left, would give it up one after the other, and none would ever be made.
 #[derive(Default)]
-struct Slot(Arc<tokio::sync::Mutex<Option<Arc<Live>>>>);
+struct Slot(Arc<tokio::sync::Mutex<Place>>);
+
+/// What is in a slot.
+#[derive(Default)]
+struct Place {
+    live: Option<Arc<Live>>,
+    /// When the last attempt to make one failed.
+    failed: Option<Instant>,
+}
+
+impl Place {
+    fn open(&self) -> Option<&Arc<Live>> {
+        self.live.as_ref().filter(|live| !live.client.is_closed())
+    }
+}
 
 impl std::fmt::Debug for Slot {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -73,6 +87,9 @@ struct Carrier {
 /// How long a question that follows an overdue one may be without an answer. The server waits no longer than 3 s for another
 /// transaction.
 const SILENCE: Duration = Duration::from_secs(4);
+
+/// For how long requests of a slot without a connection go through another one before a connection is tried again.
+const FULL: Duration = Duration::from_secs(1);
 
 /// For how long a client stays at a server that takes no writes before it connects anew: the user may be read-only.
 const STAY: Duration = Duration::from_secs(1);
@@ -143,21 +160,56 @@ impl Connections {
         live.ask(self.config.prepare, statement, parameters).await
     }
 
+    /// The connection of a slot. The server may admit fewer connections than there are slots: then it is another slot's.
     async fn live(&self, slot: usize) -> Result<Arc<Live>> {
         self.ensure_open()?;
-        let mut slot = Arc::clone(&self.slots[slot].0).lock_owned().await;
-        if let Some(live) = slot.as_ref().filter(|live| !live.client.is_closed()) {
+        let place = Arc::clone(&self.slots[slot].0).lock_owned().await;
+        if let Some(live) = place.open() {
             return Ok(Arc::clone(live));
+        }
+        if place.failed.is_none_or(|failed| failed.elapsed() >= FULL) {
+            return match self.make(place).await {
+                Err(error) => self.open_one(slot).await.ok_or(error),
+                live => live,
+            };
+        }
+        drop(place);
+        match self.open_one(slot).await {
+            Some(live) => Ok(live),
+            None => self.make(Arc::clone(&self.slots[slot].0).lock_owned().await).await,
+        }
+    }
+
+    /// A connection of another slot, if one is open, or is about to be.
+    async fn open_one(&self, but: usize) -> Option<Arc<Live>> {
+        for (_, slot) in self.slots.iter().enumerate().filter(|(number, _)| *number != but) {
+            if let Some(live) = slot.0.lock().await.open() {
+                return Some(Arc::clone(live));
+            }
+        }
+        None
+    }
+
+    async fn make(&self, mut place: OwnedMutexGuard<Place>) -> Result<Arc<Live>> {
+        if let Some(live) = place.open() {
+            return Ok(Arc::clone(live)); // made in the meantime
         }
         let (config, closed, hearing) =
             (Arc::clone(&self.config), Arc::clone(&self.closed), Arc::clone(&self.ear.shared));
         let making = tokio::spawn(async move {
-            let (client, mut messages) = dial(&config, &config.server).await?;
+            let (client, mut messages) = match dial(&config, &config.server).await {
+                Ok(dialled) => dialled,
+                Err(error) => {
+                    place.failed = Some(Instant::now());
+                    return Err(error);
+                }
+            };
             let task = tokio::spawn(async move { while let Some(Ok(_)) = poll_fn(&mut messages).await {} });
             ensure_open(&closed)?;
             let carrier = Carrier::new(task.abort_handle());
             let live = Arc::new(Live { client, prepared: Mutex::default(), carrier, hearing });
-            if slot.replace(Arc::clone(&live)).is_some() {
+            place.failed = None;
+            if place.live.replace(Arc::clone(&live)).is_some() {
                 reconnected(DRIVER);
             }
             Ok(live)
@@ -191,7 +243,8 @@ impl Connections {
         self.ensure_open()?;
         // As a slot's connection: in a task of its own.
         let (config, closed) = (Arc::clone(&self.config), Arc::clone(&self.closed));
-        let beginning = tokio::spawn(begin(config, closed, Arc::clone(&self.ear.shared), session));
+        let slots: Vec<_> = self.slots.iter().map(|slot| Arc::clone(&slot.0)).collect();
+        let beginning = tokio::spawn(begin(config, closed, Arc::clone(&self.ear.shared), slots, session));
         beginning.await.unwrap_or_else(|_| Err(ended()))
     }
 
@@ -199,7 +252,7 @@ impl Connections {
         self.closed.store(true, Ordering::Release);
         // Who is making one sees that, and closes it.
         for slot in &self.slots {
-            drop(timeout(PATIENCE, slot.0.lock()).await.map(|mut slot| slot.take()));
+            drop(timeout(PATIENCE, slot.0.lock()).await.map(|mut place| place.live.take()));
         }
         drop(timeout(PATIENCE, self.ear.session.lock()).await);
         self.ear.shared.session().take();
@@ -233,18 +286,55 @@ async fn dial(config: &PostgresConfig, server: &tokio_postgres::Config) -> Resul
     }
 }
 
+/// Connects the listening session. Where the server admits no more connections, one that carries requests makes room, unless it is
+/// the last.
+async fn dial_listener(
+    config: &PostgresConfig,
+    server: &tokio_postgres::Config,
+    slots: &[Arc<tokio::sync::Mutex<Place>>],
+) -> Result<(Client, Messages)> {
+    let error = match dial(config, server).await {
+        Err(error) if config.listener.is_none() => error,
+        dialled => return dialled,
+    };
+    let mut open = Vec::new();
+    for slot in slots {
+        let place = slot.lock().await;
+        if place.open().is_some() {
+            open.push(place);
+        }
+    }
+    // In-flight requests keep a connection open.
+    let Some(place) =
+        open.iter_mut().skip(1).find(|place| place.live.as_ref().is_some_and(|live| Arc::strong_count(live) == 1))
+    else {
+        return Err(error);
+    };
+    if let Some(live) = place.live.take() {
+        live.carrier.task.abort();
+    }
+    place.failed = Some(Instant::now());
+    drop(open);
+    tokio::time::sleep(ROOM).await;
+    dial(config, server).await
+}
+
+/// How long a server takes at most, as a rule, to notice that a connection was closed.
+const ROOM: Duration = Duration::from_millis(50);
+
 /// Begins a listening session.
 async fn begin(
     config: Arc<PostgresConfig>,
     closed: Arc<AtomicBool>,
     shared: Arc<Hearing>,
+    slots: Vec<Arc<tokio::sync::Mutex<Place>>>,
     _beginning: OwnedMutexGuard<()>,
 ) -> Result<()> {
     let mut server = config.server.clone();
     if let Some((host, port)) = &config.listener {
         server = at(&server, host, *port);
     }
-    let (client, mut messages) = dial(&config, &server).await?;
+    let (client, mut messages) = dial_listener(&config, &server, &slots).await?;
     let bits = getrandom::u64().map_err(|error| Error::new(ErrorKind::Unavailable, error.to_string()))?;
     let id = (bits >> 1).cast_signed();
     shared.id.store(id, Ordering::Release);

@@ -62,13 +62,13 @@ fn server(row: &Row, logged: bool) -> Option<Vec<Seen>> {
     let (standbys, oldest): (i64, f64) = (row.try_get(4).ok()?, row.try_get(5).ok()?);
     let (notifications, clock): (f64, f64) = (row.try_get(6).ok()?, row.try_get(8).ok()?);
     let (standby, dead, live): (bool, i64, i64) = (row.try_get(9).ok()?, row.try_get(10).ok()?, row.try_get(11).ok()?);
-    let old = number < 120_000;
+    let old = number < 140_000;
     let concern = |danger: bool| if danger { Concern::Danger } else { Concern::Fine };
     let note = |noted: bool| if noted { Concern::Note } else { Concern::Fine };
     let own =
         std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64());
     Some(vec![
-        (Topic::Version, concern(old), format!("PostgreSQL {version}"), "version 12 or later is needed"),
+        (Topic::Version, concern(old), format!("PostgreSQL {version}"), "version 14 or later is needed"),
         (
             Topic::Replicas,
             concern(standby),
@@ -143,7 +143,7 @@ mod tests {
             let all = server(&one_row(&client, &row).await.unwrap(), false).unwrap();
             (of(Topic::Version, &all).unwrap(), of(Topic::Alarms, &all).unwrap())
         };
-        assert_eq!(seen(120_000, 0.5).await, (Concern::Fine, Concern::Fine));
+        assert_eq!(seen(140_000, 0.5).await, (Concern::Fine, Concern::Fine));
         assert_eq!(seen(119_999, 0.51).await, (Concern::Danger, Concern::Danger));
     }
 }

@@ -186,7 +186,7 @@ async fn parts_of_functions_do_nothing_for_an_application() {
     for part in [
         "SELECT tenure.leave('a'::bytea, NULL, 'first')",
         "SELECT tenure.turn('a'::bytea, 0)",
-        "SELECT tenure.queue_number('jobs'::bytea)",
+        "SELECT tenure.queue_tell('jobs'::bytea)",
         "SELECT tenure.queue_fences(9)",
         "SELECT tenure.queue_tell(1)",
         "SELECT tenure.queue_free(1, 'k'::bytea)",

@@ -26,17 +26,27 @@ pub enum Link {
     EndlessLine,
     /// Answers with a string of the greatest length that can be announced, in place of the server.
     EndlessString,
+    /// Answers with an array in an array, and so on without end, in place of the server.
+    EndlessNesting,
 }
 
 impl Link {
-    const ALL: [Self; 6] =
-        [Self::Open, Self::LosesReplies, Self::Silent, Self::Jammed, Self::EndlessLine, Self::EndlessString];
+    const ALL: [Self; 7] = [
+        Self::Open,
+        Self::LosesReplies,
+        Self::Silent,
+        Self::Jammed,
+        Self::EndlessLine,
+        Self::EndlessString,
+        Self::EndlessNesting,
+    ];
 
-    /// How the answer begins that has no end, if there is one.
-    fn flood(self) -> Option<&'static [u8]> {
+    /// The answer without end, if there is one: how it begins, and what it then repeats.
+    fn flood(self) -> Option<(&'static [u8], &'static [u8])> {
         match self {
-            Self::EndlessLine => Some(b"+"),
-            Self::EndlessString => Some(b"$9223372036854775807\r\n"),
+            Self::EndlessLine => Some((b"+", b"a")),
+            Self::EndlessString => Some((b"$9223372036854775807\r\n", b"a")),
+            Self::EndlessNesting => Some((b"", b"*1\r\n")),
             _ => None,
         }
     }
@@ -226,10 +236,10 @@ impl Connection {
     /// Carries replies until it is told to flood.
     fn answer(&self, from: TcpStream, mut to: TcpStream, replies: Later) {
         let flood = self.carry_until(from, replies, |link| link == Link::Open, Link::flood);
-        if let Some(head) = flood {
-            let mut sent = to.write_all(head);
+        if let Some((head, repeated)) = flood {
+            let (mut sent, many) = (to.write_all(head), repeated.repeat(64 * 1024 / repeated.len()));
             while sent.is_ok() {
-                sent = to.write_all(&[b'a'; 64 * 1024]);
+                sent = to.write_all(&many);
             }
         }
         self.close();

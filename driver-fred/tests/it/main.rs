@@ -4,4 +4,5 @@ mod common;
 mod defaults;
 mod given;
 mod interop;
+mod nested;
 mod reconnected;

@@ -42,3 +42,16 @@ async fn an_answer_without_end_is_given_up_when_it_is_longer_than_any() {
         client.close(12 * LIMIT).await.unwrap(); // what is left to undo waits for a new link
     }
 }
+
+#[tokio::test]
+async fn an_answer_that_is_nested_without_end_is_an_error() {
+    let server = RedisServer::start(RedisOptions::new()).unwrap();
+    for protocol in [2, 3] {
+        let proxy = TcpProxy::start(server.port()).unwrap();
+        let client = through(&proxy, protocol).await;
+        proxy.set_present(Link::EndlessNesting);
+        let error = client.lock("a").try_acquire().await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Protocol, "{error}");
+        client.close(12 * LIMIT).await.unwrap();
+    }
+}

@@ -71,9 +71,11 @@ impl ExecError {
         }
     }
 
-    /// What a request that comes after this one is told: it was not sent. Keeps the client library's error.
+    /// The error of a request that could not be sent because this one failed. Keeps the client library's error. A refused login
+    /// stays one: it does not pass by itself, as an outage does.
     pub(crate) fn so_not_sent(&self, message: String) -> Self {
         match self {
+            Self::Server { code, .. } if LOGINS.contains(&code.as_str()) => self.clone(),
             Self::NotSent { message: earlier, source } | Self::SentUnknown { message: earlier, source } => {
                 Self::not_sent(format!("{message}: {earlier}"), source.clone())
             }
@@ -144,6 +146,9 @@ fn with_source(kind: ErrorKind, message: String, source: Option<Arc<dyn StdError
     };
     error.with_shared_source(source)
 }
+
+/// Codes of a refused login.
+const LOGINS: [&str; 2] = ["NOAUTH", "WRONGPASS"];
 
 /// Codes that older servers hide in the text of an `ERR` when a script fails.
 const HIDDEN: [&str; 8] =
@@ -341,7 +346,7 @@ mod tests {
         for (earlier, said) in [
             (lost.clone(), "down: the connection ended: broken pipe"),
             (lost.clone().before_request(), "down: the connection ended: broken pipe"),
-            (ExecError::refused("NOAUTH log in"), "down: the server refused: NOAUTH log in"),
+            (ExecError::refused("LOADING wait"), "down: the server refused: LOADING wait"),
             (ExecError::Protocol { message: "odd".into() }, "down: odd"),
             (ExecError::Unsupported { message: "no TLS".into() }, "down: no TLS"),
             (ExecError::Closed, "down: the driver was closed"),
@@ -349,6 +354,9 @@ mod tests {
             let next = earlier.so_not_sent("down".into());
             assert_eq!(next.to_string(), said);
             assert!(matches!(next, ExecError::NotSent { source, .. } if source.is_some() == said.contains("pipe")));
+        }
+        for login in ["NOAUTH log in", "WRONGPASS no"] {
+            assert!(matches!(ExecError::refused(login).so_not_sent("down".into()), ExecError::Server { .. }));
         }
         assert!(matches!(ExecError::Closed.before_request(), ExecError::Closed));
         assert!(matches!(lost.before_request(), ExecError::NotSent { source: Some(_), .. }));

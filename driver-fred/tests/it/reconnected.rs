@@ -44,3 +44,32 @@ async fn a_server_that_may_evict_by_now_is_refused_until_it_is_mended() {
     server.cli(&["CONFIG", "SET", "maxmemory-policy", "noeviction"]).unwrap();
     take("mended").await.unwrap();
 }
+
+#[tokio::test]
+async fn a_changed_password_is_denied_until_it_is_changed_back() {
+    let server = server();
+    let user = |password: &str| {
+        server.cli(&["ACL", "SETUSER", "app", "reset", "on", password, "allkeys", "allchannels", "+@all"]).unwrap();
+    };
+    user(">old");
+    let url = format!("fred+redis://app:old@127.0.0.1:{}/", server.port());
+    let client = Client::new(FredDriver::connect_url(&url).await.unwrap());
+    client.ping().await.unwrap();
+    user(">new");
+    cut(&server);
+    let began = Instant::now();
+    loop {
+        match client.ping().await {
+            Err(error) if error.kind() == ErrorKind::Denied => break,
+            Err(error) => assert!(error.is_transient() && began.elapsed() < LONG, "{error}"),
+            Ok(()) => {}
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    user(">old");
+    let began = Instant::now();
+    while let Err(error) = client.ping().await {
+        assert!(began.elapsed() < LONG, "it does not come back: {error}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}

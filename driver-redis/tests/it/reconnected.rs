@@ -167,3 +167,32 @@ async fn a_server_that_cuts_each_connection_at_once_is_not_stormed() {
         assert!(began.elapsed() < LONG, "it does not come back");
     }
 }
+
+#[tokio::test]
+async fn a_changed_password_is_denied_until_it_is_changed_back() {
+    let server = server();
+    let user = |password: &str| {
+        server.cli(&["ACL", "SETUSER", "app", "reset", "on", password, "allkeys", "allchannels", "+@all"]).unwrap();
+    };
+    user(">old");
+    let c = Client::at(&format!("redis://app:old@127.0.0.1:{}/", server.port())).await;
+    c.grant(&attempt("before")).await;
+    user(">new");
+    cut(&server);
+    let began = Instant::now();
+    let error = loop {
+        match c.locks.acquire(&attempt("a")).await {
+            Err(error) if error.kind() == ErrorKind::Denied => break error,
+            Err(error) => assert!(error.is_transient() && began.elapsed() < LONG, "{error}"),
+            Ok(_) => {}
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    };
+    assert!(error.was_not_applied() && error.message().contains("WRONGPASS"), "{error}");
+    user(">old");
+    let began = Instant::now();
+    while let Err(error) = c.locks.acquire(&attempt("b")).await {
+        assert!(began.elapsed() < LONG, "it does not come back: {error}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}

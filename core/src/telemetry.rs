@@ -5,7 +5,8 @@
 //! | `tenure.acquire` | span | debug | `driver`, `name`, `outcome` | around every acquisition; the outcome is `at_once`, `waited`, `busy` or the kind of the error, and empty when the future was dropped. It follows from the span in which another task of this client gave the lock back or got it for this one, where there was one |
 //! | `tenure.granted` | event | debug | `name`, `fence`, `waited_ms` | a wait ended with the lock |
 //! | `tenure.lost` | event | warn | `name`, `fence`, `reason` | a lease ended before its release |
-//! | `tenure.renewal_failed` | event | warn | `name`, `error` | a renewal was not confirmed; it is retried |
+//! | `tenure.renewal_failed` | event | warn | `name`, `error`, `count` | renewals were not confirmed, and are retried: the first one, and then at most one event a second, which names the latest; `count` is their number since the event before |
+//! | `tenure.renewals_recovered` | event | info | `name`, `count` | a renewal was confirmed, and none had failed for a second; `count` failed since the event before |
 //! | `tenure.wait_disturbed` | event | warn | `name`, `error` | the backend failed during a wait; it goes on |
 //! | `tenure.waits_for_own_client` | event | warn | `name`, `waited_ms` | a wait has outlasted its ttl, and for at least the second half of it one and the same hold of this client was in the way: perhaps the waiter's own, and then it waits for ever. Once for each wait |
 //! | `tenure.cleanup_retried` | event | debug | `name`, `error` | an undoing was not acknowledged; it is retried |
@@ -93,8 +94,12 @@ mod enabled {
         tracing::warn!(name: "tenure.lost", %name, fence = fence.get(), ?reason);
     }
 
-    pub(crate) fn renewal_failed(name: &LockName, error: &Error) {
-        tracing::warn!(name: "tenure.renewal_failed", %name, %error);
+    pub(crate) fn renewal_failed(name: &LockName, error: &Error, count: u64) {
+        tracing::warn!(name: "tenure.renewal_failed", %name, %error, count);
+    }
+
+    pub(crate) fn renewals_recovered(name: &LockName, count: u64) {
+        tracing::info!(name: "tenure.renewals_recovered", %name, count);
     }
 
     pub(crate) fn wait_disturbed(name: &LockName, error: &Error) {
@@ -223,7 +228,9 @@ mod disabled {
 
     pub(crate) fn lost(_name: &LockName, _fence: FencingToken, _reason: LostReason) {}
 
-    pub(crate) fn renewal_failed(_name: &LockName, _error: &Error) {}
+    pub(crate) fn renewal_failed(_name: &LockName, _error: &Error, _count: u64) {}
+
+    pub(crate) fn renewals_recovered(_name: &LockName, _count: u64) {}
 
     pub(crate) fn wait_disturbed(_name: &LockName, _error: &Error) {}
 

@@ -18,7 +18,7 @@ use crate::engine::lease::{Due, Entry, Lease, LeaseKey, NO_PLACE, Past, Verdict}
 use crate::engine::reaper::{Cleanup, Reaper, quiet, sleep_until};
 use crate::meters::locks::{LockMeters, Renewal};
 use crate::runtime::Alarm;
-use crate::value::error::{Error, ErrorKind, Result};
+use crate::value::error::{Error, ErrorKind, LockName, Result};
 use crate::value::time::{DriftBound, HoldState, LeaseInstant, LostReason, Ttl};
 use crate::{runtime, telemetry};
 
@@ -111,6 +111,47 @@ pub(crate) struct Round {
     pub(crate) drift: DriftBound,
     pub(crate) op_timeout: Duration,
     pub(crate) meters: LockMeters,
+    pub(crate) failures: FailureLog,
+}
+
+/// How often failed renewals are reported, at most.
+const REPORT_EACH: Duration = Duration::from_secs(1);
+
+/// The report of failed renewals, which an outage makes fail for all leases at once: one line when they begin to fail, one a second
+/// with their number while they do, and one when renewals have been confirmed without a failure for a second.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct FailureLog(Arc<Mutex<Failures>>);
+
+#[derive(Debug, Default)]
+struct Failures {
+    /// How many were not reported yet.
+    count: u64,
+    reported: Option<LeaseInstant>,
+    last: Option<LeaseInstant>,
+}
+
+impl FailureLog {
+    fn failed(&self, name: &LockName, error: &Error) {
+        let (mut failures, now) = (self.failures(), LeaseInstant::now());
+        failures.count += 1;
+        failures.last = Some(now);
+        if failures.reported.is_none_or(|at| now.since(at) >= REPORT_EACH) {
+            failures.reported = Some(now);
+            telemetry::renewal_failed(name, error, std::mem::take(&mut failures.count));
+        }
+    }
+
+    fn confirmed(&self, name: &LockName) {
+        let mut failures = self.failures();
+        if failures.last.is_some_and(|at| LeaseInstant::now().since(at) >= REPORT_EACH) {
+            telemetry::renewals_recovered(name, failures.count);
+            *failures = Failures::default();
+        }
+    }
+
+    fn failures(&self) -> MutexGuard<'_, Failures> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 type Answer = Pin<Box<dyn Future<Output = Vec<(Renewing, Verdict)>> + Send>>;
@@ -204,7 +245,7 @@ impl Round {
         limit: Duration,
         call: impl Future<Output = Vec<Result<Renewed>>> + Send + 'static,
     ) -> Answer {
-        let (drift, meters) = (self.drift, self.meters.clone());
+        let (drift, meters, failures) = (self.drift, self.meters.clone(), self.failures.clone());
         Box::pin(async move {
             let Some(until) = sent.iter().map(Renewing::until).min() else { return Vec::new() };
             let sent_at = LeaseInstant::before_send();
@@ -216,7 +257,7 @@ impl Round {
                 let answer = results.next().unwrap_or_else(|| {
                     Err(Error::new(ErrorKind::Indeterminate, format!("no answer to a renewal within {limit:?}")))
                 });
-                let (verdict, told) = judge(renewing.lease(), sent_at, answer, drift);
+                let (verdict, told) = judge(renewing.lease(), sent_at, answer, drift, &failures);
                 meters.renewed(renewing.lease().name(), told);
                 (renewing, verdict)
             };
@@ -225,16 +266,25 @@ impl Round {
     }
 }
 
-fn judge(lease: &Lease, sent_at: LeaseInstant, answer: Result<Renewed>, drift: DriftBound) -> (Verdict, Renewal) {
+fn judge(
+    lease: &Lease,
+    sent_at: LeaseInstant,
+    answer: Result<Renewed>,
+    drift: DriftBound,
+    failures: &FailureLog,
+) -> (Verdict, Renewal) {
     match answer {
         Ok(Renewed::Extended { ttl }) => match drift.believable(ttl) {
-            Some(believable) => (Verdict::Confirmed { sent_at, believable }, Renewal::Confirmed),
+            Some(believable) => {
+                failures.confirmed(lease.name());
+                (Verdict::Confirmed { sent_at, believable }, Renewal::Confirmed)
+            }
             None => (Verdict::Unknown, Renewal::Failed(ErrorKind::Indeterminate)),
         },
         Ok(Renewed::Lost) => (Verdict::Lost, Renewal::Lost),
         Err(error) if error.kind() == ErrorKind::NotHeld => (Verdict::Lost, Renewal::Lost),
         Err(error) => {
-            telemetry::renewal_failed(lease.name(), &error);
+            failures.failed(lease.name(), &error);
             (Verdict::Unknown, Renewal::Failed(error.kind()))
         }
     }

@@ -14,7 +14,7 @@ use crate::driver::{Backend, ReentrantHold};
 use crate::engine::ask::Ask;
 use crate::engine::lease::{Entry, Lease, LeaseKey};
 use crate::engine::reaper::{Calls, Cleanup, Reaper, reaches_zero};
-use crate::engine::renewer::{Confirmation, Renewer, Round};
+use crate::engine::renewer::{Confirmation, FailureLog, Renewer, Round};
 use crate::meters::locks::LockMeters;
 use crate::meters::queues::AllQueues;
 use crate::meters::{Level, Only};
@@ -107,7 +107,16 @@ impl Shared {
                 // What a task looked after whose runtime ended is still here.
                 renewer.leases().iter().for_each(|lease| renewer.watch_over(lease));
                 let (renewer, reaper, backend) = (Arc::clone(&renewer), Arc::clone(&reaper), backend.clone());
-                Round { renewer, reaper, backend, drift, op_timeout, meters: meters.clone() }.run()
+                Round {
+                    renewer,
+                    reaper,
+                    backend,
+                    drift,
+                    op_timeout,
+                    meters: meters.clone(),
+                    failures: FailureLog::default(),
+                }
+                .run()
             });
             let (reaper, backend) = (Arc::clone(&self.reaper), self.backend.clone());
             self.background.run(move || Arc::clone(&reaper).run(Calls { backend: backend.clone(), drift, op_timeout }));

@@ -71,6 +71,31 @@ async fn everything_documented_is_reported_and_no_token_is() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_outage_is_reported_once_a_second_however_many_locks_are_held() {
+    let recorder = Recorder::of("tenure");
+    let _reporting = tracing::subscriber::set_default(recorder.clone());
+    let driver = MemoryDriver::new();
+    let (faults, client) = (driver.faults(), Client::new(driver));
+    let mut held = Vec::new();
+    for number in 0..200 {
+        let lock = client.lock(format!("order/{number}")).ttl(Duration::from_secs(30));
+        held.push(lock.acquire().await.unwrap());
+    }
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    faults.outage();
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    faults.heal();
+    tokio::time::sleep(Duration::from_secs(30)).await;
+    let failed = recorder.lines_of("tenure.renewal_failed");
+    assert!((1..=12).contains(&failed.len()), "{} lines", failed.len());
+    let recovered = recorder.lines_of("tenure.renewals_recovered");
+    assert_eq!(recovered.len(), 1, "{recovered:?}");
+    let number = |line: &String| line.split("count=").nth(1)?.split(' ').next()?.parse::<usize>().ok();
+    let counted: usize = failed.iter().chain(&recovered).map(|line| number(line).unwrap()).sum();
+    assert!(counted >= 200, "{counted} failures in {failed:?}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn who_waits_for_a_hold_of_its_own_client_is_warned_of_once() {
     const TTL: Duration = Duration::from_secs(30);
     let recorder = Recorder::of("tenure");

@@ -73,7 +73,8 @@ impl SqliteConfig {
     }
 
     /// The file of this user: `tenure/locks.db` in `$XDG_STATE_HOME`, or in `~/.local/state`. Its folder is made if it is
-    /// not there, for the user alone. The URL `sqlite:` means it.
+    /// not there, for the user alone. The URL `sqlite:` means it. Programs with different values of these variables use
+    /// different files; [`path`](Self::path) returns which.
     ///
     /// # Errors
     ///
@@ -152,6 +153,11 @@ impl SqliteConfig {
         }
         let mut config = match url.local_file()? {
             "" => Self::of_user()?,
+            ":memory:" => {
+                return Err(invalid(
+                    "sqlite: keeps locks in a file; for locks in the memory of this process use memory:",
+                ));
+            }
             path => Self::new(path)?,
         };
         if let Some(most) = url.number("max_waiters")? {
@@ -207,6 +213,12 @@ mod tests {
         for bad in ["sqlite://host/a.db", "sqlite:a/", "sqlite:/", "sqlite:a.db?max_waiters=0", "memory:a"] {
             assert_eq!(path(bad).unwrap_err().kind(), ErrorKind::InvalidArgument, "{bad}");
         }
+    }
+
+    #[test]
+    fn a_database_in_memory_is_refused_and_the_driver_for_it_named() {
+        let error = "sqlite::memory:".parse::<SqliteConfig>().unwrap_err();
+        assert!(error.kind() == ErrorKind::InvalidArgument && error.message().ends_with("use memory:"), "{error}");
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::os::fd::AsFd;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -67,8 +67,9 @@ impl Store {
     pub(crate) fn open(config: &SqliteConfig) -> Result<Self> {
         let clock = Clock::find()?;
         make_folder(&config.path, config.make_folder)?;
-        check_place(&config.path)?;
-        let paths = Paths::of(&config.path);
+        let path = real(&config.path)?;
+        check_place(&path)?;
+        let paths = Paths::of(&path);
         let gate = File::options()
             .create(true)
             .truncate(false)
@@ -81,8 +82,9 @@ impl Store {
         if others {
             paths.join(&gate)?;
         }
-        if paths.main.exists() {
-            paths.check_name()?; // before SQLite makes files beside it
+        match paths.main.exists() {
+            true => paths.check_name()?, // before SQLite makes files beside it
+            false => make_file(&paths.main)?,
         }
         let db = open_database(&paths.main)?;
         paths.check_name()?;
@@ -312,6 +314,27 @@ fn make_folder(path: &Path, make: MakeFolder) -> Result<()> {
         }
         _ => Ok(()),
     }
+}
+
+/// The path without symbolic links. What is beside the file has to have one name, whatever name the file was opened by.
+fn real(path: &Path) -> Result<PathBuf> {
+    let failed = |path: &Path, error| of_system(format_args!("look at {}", path.display()), error);
+    match (path.canonicalize(), path.parent(), path.file_name()) {
+        (Err(error), Some(folder), Some(name)) if error.kind() == std::io::ErrorKind::NotFound => {
+            match path.read_link() {
+                Ok(target) => real(&folder.join(target)),
+                Err(_) => Ok(folder.canonicalize().map_err(|error| failed(folder, error))?.join(name)),
+            }
+        }
+        (found, ..) => found.map_err(|error| failed(path, error)),
+    }
+}
+
+/// Makes the file with the rights that the umask leaves. SQLite would let nobody but its owner write, and gives the files beside it
+/// the rights of this one.
+fn make_file(path: &Path) -> Result<()> {
+    let made = File::options().write(true).create(true).truncate(false).open(path);
+    made.map(drop).map_err(|error| of_system(format_args!("make {}", path.display()), error))
 }
 
 /// That the folder is there, and of this machine alone.

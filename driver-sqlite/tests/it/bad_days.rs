@@ -307,6 +307,58 @@ async fn a_file_that_cannot_be_written_is_refused() {
     passes(again, "a_file_that_cannot_be_written_is_refused", (PATH, &file(&folder)));
 }
 
+/// Root makes the files, and nobody uses them.
+#[tokio::test]
+async fn users_who_share_the_file_by_their_umask_exclude_each_other() {
+    const PATH: &str = "TENURE_TEST_SHARED";
+    if let Some(path) = std::env::var_os(PATH) {
+        let client = client(Path::new(&path)).await;
+        acquired(&client.lock("a")).await.unwrap();
+        return client.close(Duration::from_secs(5)).await.unwrap();
+    }
+    let folder = TempDir::new().unwrap();
+    std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o777)).unwrap();
+    let program = folder.path().join("program");
+    std::fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
+    let open_umask = || {
+        let mut shell = Command::new("sh");
+        shell.args(["-c", "umask 0; exec \"$0\" \"$@\""]).arg(&program);
+        shell
+    };
+    let name = "users_who_share_the_file_by_their_umask_exclude_each_other";
+    passes(open_umask(), name, (PATH, &file(&folder)));
+    let ours = client(&file(&folder)).await;
+    for end in ["", "-gate", "-wal", "-shm"] {
+        let mode = std::fs::metadata(folder.path().join(format!("locks.db{end}"))).unwrap().mode();
+        assert_eq!(mode & 0o666, 0o666, "locks.db{end}");
+    }
+    if std::fs::metadata(&program).unwrap().uid() == 0 {
+        let mut nobody = open_umask();
+        nobody.uid(65_534).gid(65_534);
+        passes(nobody, name, (PATH, &file(&folder)));
+    }
+    acquired(&ours.lock("a")).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_symbolic_link_is_the_file_it_leads_to() {
+    let folder = TempDir::new().unwrap();
+    let link = folder.path().join("link.db");
+    std::os::unix::fs::symlink("locks.db", &link).unwrap(); // the file is not there yet
+    let (linked, client) = (client(&link).await, client(&file(&folder)).await);
+    assert!(!folder.path().join("link.db-gate").exists() && folder.path().join("locks.db-gate").exists());
+    let held = client.lock("a").acquire().await.unwrap();
+    let first = tokio::spawn(async move { acquired(&linked.lock("a")).await });
+    while client.lock("a").inspect().await.unwrap().waiters == 0 {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    let second = tokio::spawn(async move { acquired(&client.lock("a")).await });
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    held.release().await.unwrap();
+    let (first, second) = (first.await.unwrap().unwrap(), second.await.unwrap().unwrap());
+    assert!(first < second, "the waiter by the link was passed over");
+}
+
 #[tokio::test]
 async fn a_program_that_locks_the_file_is_an_outage_that_passes() {
     let folder = TempDir::new().unwrap();

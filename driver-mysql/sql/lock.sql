@@ -18,29 +18,74 @@ CREATE TABLE IF NOT EXISTS tenure_lock (
   since   BIGINT         NOT NULL,
   until   BIGINT         NOT NULL,
   told    BIGINT         NOT NULL,            -- the ttl of the grant
-  label   VARBINARY(128) NULL                 -- UTF-8, whatever the character set of the database; also zero bytes
+  label   VARBINARY(128) NULL,                -- UTF-8, whatever the character set of the database; also zero bytes
+  day     INT            AS (GREATEST(until, fence) DIV 86400000000) STORED, -- when it was used last
+  KEY idle (day)
 ) ENGINE=InnoDB ROW_FORMAT=DYNAMIC
 //
 CREATE TABLE IF NOT EXISTS tenure_tombstone (
   name VARBINARY(512) NOT NULL, token VARBINARY(32) NOT NULL, until BIGINT NOT NULL, PRIMARY KEY (name, token), KEY (until)
 ) ENGINE=InnoDB ROW_FORMAT=DYNAMIC
 //
--- Takes an entry out of a re-entrant hold, as part of the caller's transaction: how many are left, or -1 if there is none.
+-- Locks the row of a name, as part of the caller's transaction, and waits no longer than for those who only look at it. 1 locked, 0 no
+-- such row, -2 the transaction of a user keeps the row.
+DROP PROCEDURE IF EXISTS tenure_lock_take
+//
+CREATE PROCEDURE tenure_lock_take(p_name VARBINARY(512), OUT p_taken INT)
+BEGIN
+  DECLARE l_tries INT DEFAULT 0;
+  attempt: LOOP
+    SET p_taken = 0, l_tries = l_tries + 1;
+    SELECT 1 INTO p_taken FROM tenure_lock WHERE name = p_name FOR UPDATE SKIP LOCKED;
+    IF p_taken THEN LEAVE attempt; END IF;
+    SELECT -2 INTO p_taken FROM tenure_lock WHERE name = p_name;
+    IF NOT p_taken OR l_tries > 4 THEN LEAVE attempt; END IF;
+    DO SLEEP(0.002); -- until the other look is over
+  END LOOP;
+END
+//
+-- Ends a plain hold, or takes an entry out of a re-entrant one, as part of the caller's transaction: how many are left, -1 if there is
+-- none, -2 if the transaction of a user keeps the row.
 DROP PROCEDURE IF EXISTS tenure_leave
 //
 CREATE PROCEDURE tenure_leave(p_name VARBINARY(512), p_owner VARBINARY(32), p_token VARBINARY(32), OUT p_rest INT)
 BEGIN
   DECLARE l_entries BLOB;
-  DECLARE l_at, l_depth INT DEFAULT 0;
-  SET p_rest = -1;
-  SELECT entries, depth INTO l_entries, l_depth FROM tenure_lock
-    WHERE name = p_name AND owner = p_owner AND until > {now} FOR UPDATE;
-  SET l_at = COALESCE(LOCATE(CONCAT(p_token, ':'), l_entries), 0);
-  IF l_at > 0 THEN
-    SET p_rest = l_depth - 1;
-    UPDATE tenure_lock SET depth = p_rest, until = IF(p_rest = 0, 0, until),
-      entries = CONCAT(LEFT(l_entries, l_at - 1), SUBSTRING(l_entries, LOCATE(',', l_entries, l_at) + 1)) WHERE name = p_name;
+  DECLARE l_at, l_depth, l_taken INT DEFAULT 0;
+  -- A look first: the row of another's hold is not locked.
+  SELECT COUNT(*) INTO l_taken FROM tenure_lock
+    WHERE name = p_name AND owner <=> p_owner AND (owner IS NOT NULL OR token = p_token) AND until > {now};
+  IF l_taken THEN CALL tenure_lock_take(p_name, l_taken); END IF;
+  SET p_rest = IF(l_taken = -2, -2, -1);
+  IF l_taken = 1 AND p_owner IS NULL THEN
+    UPDATE tenure_lock SET until = 0 WHERE name = p_name AND token = p_token AND owner IS NULL AND until > {now};
+    SET p_rest = IF(ROW_COUNT() > 0, 0, -1);
+  ELSEIF l_taken = 1 THEN
+    SELECT entries, depth INTO l_entries, l_depth FROM tenure_lock WHERE name = p_name AND owner = p_owner AND until > {now};
+    SET l_at = COALESCE(LOCATE(CONCAT(p_token, ':'), l_entries), 0);
+    IF l_at > 0 THEN
+      SET p_rest = l_depth - 1;
+      UPDATE tenure_lock SET depth = p_rest, until = IF(p_rest = 0, 0, until),
+        entries = CONCAT(LEFT(l_entries, l_at - 1), SUBSTRING(l_entries, LOCATE(',', l_entries, l_at) + 1)) WHERE name = p_name;
+    END IF;
   END IF;
+END
+//
+-- Removes two names that were last used before a day, more than a day ago: the clock is past their fences. Each new name does, so
+-- that idle ones become fewer.
+DROP PROCEDURE IF EXISTS tenure_lock_sweep
+//
+CREATE PROCEDURE tenure_lock_sweep(p_day INT)
+BEGIN
+  DECLARE l_name VARBINARY(512);
+  DECLARE l_left INT DEFAULT 2;
+  START TRANSACTION;
+  WHILE l_left > 0 DO
+    SET l_name = NULL, l_left = l_left - 1;
+    SELECT name INTO l_name FROM tenure_lock WHERE day < p_day ORDER BY day LIMIT 1 FOR UPDATE SKIP LOCKED;
+    DELETE FROM tenure_lock WHERE name = l_name;
+  END WHILE;
+  COMMIT;
 END
 //
 -- Takes a name, enters it once more, or tells that it is busy. One row: code, fence, ttl, fences, depth, recheck.
@@ -53,7 +98,7 @@ main: BEGIN
   DECLARE l_found, l_tries, l_rows, l_depth, l_rest, l_buried, l_known, l_granted INT DEFAULT 0;
   DECLARE l_token, l_owner VARBINARY(32);
   DECLARE l_entries BLOB;
-  DECLARE l_idle VARBINARY(512);
+  DECLARE l_idle INT DEFAULT 0;
   DECLARE l_fence, l_first, l_until, l_told, t BIGINT;
   DECLARE CONTINUE HANDLER FOR 1062 SET l_known = 1;
   DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN
@@ -101,16 +146,8 @@ main: BEGIN
     END IF;
     SET l_depth = 1, l_told = p_ttl, l_entries = IF(p_owner IS NULL, NULL, CONCAT(p_token, ':', p_ttl, ','));
     IF NOT l_found THEN
-      -- Names that were idle for a day go, one for each that comes: the clock is past their fences.
-      SELECT z.name INTO l_idle FROM (SELECT name, until, fence FROM tenure_lock WHERE name > p_name ORDER BY name LIMIT 4) z
-        WHERE z.until < t - 86400000000 AND z.fence < t - 86400000000 LIMIT 1;
-      IF l_idle IS NULL THEN
-        SELECT z.name INTO l_idle FROM (SELECT name, until, fence FROM tenure_lock ORDER BY name LIMIT 4) z
-          WHERE z.until < t - 86400000000 AND z.fence < t - 86400000000 LIMIT 1;
-      END IF;
-      IF l_idle IS NOT NULL THEN
-        DELETE FROM tenure_lock WHERE name = l_idle AND until < t - 86400000000 AND fence < t - 86400000000;
-      END IF;
+      SELECT EXISTS (SELECT 1 FROM tenure_lock WHERE day < t DIV 86400000000 - 1) INTO l_idle;
+      IF l_idle THEN CALL tenure_lock_sweep(t DIV 86400000000 - 1); END IF;
       SET l_first = GREATEST(t, p_floor + 1);
       -- No lock of a missing row before it: two of those wait for each other's gap.
       INSERT INTO tenure_lock (name, fence, first, token, owner, entries, since, until, told, label)
@@ -144,13 +181,9 @@ main: BEGIN
   -- is waited for.
   SELECT COUNT(*) INTO l_buried FROM tenure_tombstone WHERE name = p_name AND token = p_token AND until > t LOCK IN SHARE MODE;
   IF l_buried THEN
-    IF p_owner IS NULL THEN
-      UPDATE tenure_lock SET until = 0 WHERE name = p_name AND first = l_first AND token = p_token;
-    ELSE
-      START TRANSACTION;
-      CALL tenure_leave(p_name, p_owner, p_token, l_rest);
-      COMMIT;
-    END IF;
+    START TRANSACTION;
+    CALL tenure_leave(p_name, p_owner, p_token, l_rest);
+    COMMIT;
     SELECT -1, 0, 0, 0, 0, 0; LEAVE main;
   END IF;
   SELECT 1, l_first, l_told, IF(l_depth > 1, 1, p_fences), l_depth, 0;
@@ -202,25 +235,20 @@ BEGIN
   SELECT l_left;
 END
 //
--- How many entries are left, 0 when the name is free now; -1 if there was no such hold.
+-- How many entries are left, 0 when the name is free now; -1 if there was no such hold, -2 the transaction of a user keeps the row.
 DROP PROCEDURE IF EXISTS tenure_release
 //
 CREATE PROCEDURE tenure_release(p_name VARBINARY(512), p_owner VARBINARY(32), p_token VARBINARY(32))
 BEGIN
   DECLARE l_rest INT;
   DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
-  IF p_owner IS NULL THEN
-    UPDATE tenure_lock SET until = 0 WHERE name = p_name AND token = p_token AND owner IS NULL AND until > {now};
-    SET l_rest = IF(ROW_COUNT() > 0, 0, -1);
-  ELSE
-    START TRANSACTION;
-    CALL tenure_leave(p_name, p_owner, p_token, l_rest);
-    COMMIT;
-  END IF;
+  START TRANSACTION;
+  CALL tenure_leave(p_name, p_owner, p_token, l_rest);
+  COMMIT;
   SELECT l_rest;
 END
 //
--- Undoes whatever the token asked for, and refuses what it may still ask for.
+-- Undoes whatever the token asked for, and refuses what it may still ask for: 0, or -2 where the latter alone was done.
 DROP PROCEDURE IF EXISTS tenure_abandon
 //
 CREATE PROCEDURE tenure_abandon(p_name VARBINARY(512), p_owner VARBINARY(32), p_token VARBINARY(32), p_for BIGINT)
@@ -231,40 +259,43 @@ BEGIN
   START TRANSACTION;
   -- In this order: see tenure_acquire.
   INSERT INTO tenure_tombstone (name, token, until) VALUES (p_name, p_token, t + p_for) ON DUPLICATE KEY UPDATE until = t + p_for;
-  IF p_owner IS NULL THEN
-    UPDATE tenure_lock SET until = 0 WHERE name = p_name AND token = p_token AND owner IS NULL;
-  ELSE
-    CALL tenure_leave(p_name, p_owner, p_token, l_rest);
-  END IF;
+  CALL tenure_leave(p_name, p_owner, p_token, l_rest);
   COMMIT;
   SELECT COUNT(*) INTO l_old FROM (SELECT until FROM tenure_tombstone WHERE until <= t ORDER BY until LIMIT 1) z;
   IF l_old THEN DELETE FROM tenure_tombstone WHERE until <= t ORDER BY until LIMIT 8; END IF;
-  SELECT 0;
+  SELECT IF(l_rest = -2, -2, 0);
 END
 //
--- 1 released, 0 not held, -1 held by another than the expected hold.
+-- 1 released, 0 not held, -1 held by another than the expected hold, -2 the transaction of a user keeps the row.
 DROP PROCEDURE IF EXISTS tenure_force_release
 //
 CREATE PROCEDURE tenure_force_release(p_name VARBINARY(512), p_expected BIGINT)
 BEGIN
-  DECLARE l_held INT DEFAULT 0;
+  DECLARE l_taken, l_released INT DEFAULT 0;
   DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
-  UPDATE tenure_lock SET until = 0 WHERE name = p_name AND until > {now} AND first = COALESCE(p_expected, first);
-  IF ROW_COUNT() > 0 THEN
-    SELECT 1;
-  ELSE
-    SELECT COUNT(*) INTO l_held FROM tenure_lock WHERE name = p_name AND until > {now};
-    SELECT -l_held;
+  START TRANSACTION;
+  SELECT COUNT(*) INTO l_taken FROM tenure_lock WHERE name = p_name AND until > 0 AND first = COALESCE(p_expected, first);
+  IF l_taken THEN CALL tenure_lock_take(p_name, l_taken); END IF;
+  IF l_taken <> -2 THEN
+    UPDATE tenure_lock SET until = 0 WHERE l_taken AND name = p_name AND until > {now} AND first = COALESCE(p_expected, first);
+    SET l_released = ROW_COUNT();
+    IF NOT l_released THEN SELECT -COUNT(*) INTO l_taken FROM tenure_lock WHERE name = p_name AND until > {now}; END IF;
   END IF;
+  COMMIT;
+  SELECT IF(l_released, 1, l_taken);
 END
 //
--- No row if nobody holds it.
+-- No row if it is free. What is left of its lease is null if the lease is over, and a transaction of a user keeps the row.
 DROP PROCEDURE IF EXISTS tenure_inspect
 //
 CREATE PROCEDURE tenure_inspect(p_name VARBINARY(512))
 BEGIN
+  DECLARE l_taken INT DEFAULT 0;
   DECLARE t BIGINT DEFAULT {now};
-  SELECT label, owner, first, depth, t - since, until - t FROM tenure_lock WHERE name = p_name AND until > t;
+  SELECT COUNT(*) INTO l_taken FROM tenure_lock WHERE name = p_name AND until BETWEEN 1 AND t;
+  IF l_taken THEN CALL tenure_lock_take(p_name, l_taken); END IF;
+  SELECT label, owner, first, depth, t - since, IF(until > t, until - t, NULL) FROM tenure_lock
+    WHERE name = p_name AND until > IF(l_taken = -2, 0, t);
 END
 //
 -- Called in a user's transaction. The name is not granted to another holder before that transaction has ended; XA PREPARE does not

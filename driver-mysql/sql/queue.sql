@@ -1,26 +1,30 @@
 -- Delay queues. One timeline for due times and ends of leases, one row a message; any receive does all the work.
 --
--- Times and spans are microseconds. Whatever decides about messages of a queue first locks the row of the queue, so that nobody waits
--- in a circle, and fences grow in the order of the takings. A plain push does not: messages come while others are received. Rows that
--- another transaction has, such as an administrator's, are skipped.
+-- Times and spans are microseconds. All that decides about messages of a queue first locks the row of the queue, so that no two requests
+-- wait for each other, and fences grow in the order of the takings. With that lock no request waits for a row of a message: it
+-- skips rows that another transaction keeps, or fails at once. A plain push, and one in a user's transaction, does not lock
+-- the queue: it writes rows of its own, and waits for none.
 --
 -- {now} is the server's clock, see the locks. The queues' clock is what it shows, but never goes back: see tenure_queue_clock.
 
+-- The row of a queue is made by the first receive, or whatever else decides about its messages.
 CREATE TABLE IF NOT EXISTS tenure_queue (
-  number     INT            NOT NULL AUTO_INCREMENT PRIMARY KEY,
-  name       VARBINARY(256) NOT NULL UNIQUE,
+  name       VARBINARY(256) NOT NULL PRIMARY KEY,
   fence      BIGINT         NOT NULL DEFAULT 0, -- of the latest delivery
   paused     TINYINT        NOT NULL DEFAULT 0,
   in_flight  BIGINT         NOT NULL DEFAULT 0, -- how many at once; 0: no limit
   deliveries BIGINT         NOT NULL DEFAULT 0, -- how many in a span; 0: no limit
   span       BIGINT         NOT NULL DEFAULT 0, -- that span
   step       BIGINT         NOT NULL DEFAULT 0, -- from one delivery to the next
-  full_at    BIGINT         NOT NULL DEFAULT 0  -- when the bucket of the rate is full again
+  full_at    BIGINT         NOT NULL DEFAULT 0, -- when the bucket of the rate is full again
+  dead       BIGINT         NOT NULL DEFAULT 0  -- how many dead letters; counted again when they seem full
 ) ENGINE=InnoDB ROW_FORMAT=DYNAMIC
 //
+-- The index of names is not unique: to find that a name is there already, an insert would wait for open transactions, and would
+-- lock what others delete. See tenure_queue_single.
 CREATE TABLE IF NOT EXISTS tenure_message (
   number     BIGINT         NOT NULL AUTO_INCREMENT PRIMARY KEY,
-  queue      INT            NOT NULL,
+  queue      VARBINARY(256) NOT NULL,
   line       TINYINT        NOT NULL DEFAULT 0, -- 0 the timeline, 1 held by its key, 2 dead
   leased     TINYINT        NOT NULL DEFAULT 0, -- on the timeline: delivered, and not settled
   due        BIGINT         NOT NULL,           -- when it is due, its lease ends, or it died
@@ -41,13 +45,13 @@ CREATE TABLE IF NOT EXISTS tenure_message (
   recurrence VARBINARY(256) NULL,
   payload    MEDIUMBLOB     NOT NULL,
   KEY turn (queue, line, due),
-  KEY by_key (queue, ckey, line, due),
-  UNIQUE KEY by_name (queue, name)
+  KEY by_key (queue, ckey, line, leased, due),
+  KEY by_name (queue, name)
 ) ENGINE=InnoDB ROW_FORMAT=DYNAMIC
 //
 -- Names of acknowledged messages that are still known.
 CREATE TABLE IF NOT EXISTS tenure_settled (
-  queue INT NOT NULL, name VARBINARY(128) NOT NULL, until BIGINT NOT NULL, PRIMARY KEY (queue, name), KEY (until)
+  queue VARBINARY(256) NOT NULL, name VARBINARY(128) NOT NULL, until BIGINT NOT NULL, PRIMARY KEY (queue, name), KEY (until)
 ) ENGINE=InnoDB ROW_FORMAT=DYNAMIC
 //
 -- What the queues' clock has to be ahead of the server's, since that was set back; and a time that it has reached. Receives that hand
@@ -82,32 +86,64 @@ BEGIN
   SET p_now = GREATEST(p_now, l_reached);
 END
 //
--- A queue's number; it is made if there is none.
-DROP PROCEDURE IF EXISTS tenure_queue_number
+-- Makes the row of a queue, if there is none.
+DROP PROCEDURE IF EXISTS tenure_queue_make
 //
-CREATE PROCEDURE tenure_queue_number(p_name VARBINARY(256), OUT p_number INT)
+CREATE PROCEDURE tenure_queue_make(p_queue VARBINARY(256))
 BEGIN
-  DECLARE CONTINUE HANDLER FOR 1062 BEGIN END; -- somebody else was faster
+  DECLARE l_there INT DEFAULT 0;
+  SELECT COUNT(*) INTO l_there FROM tenure_queue WHERE name = p_queue;
+  IF NOT l_there THEN INSERT IGNORE INTO tenure_queue (name) VALUES (p_queue); END IF;
+END
+//
+-- Finds the message of a name, with its queue locked. Pushes of one name in several open transactions each store a message: of those,
+-- the first that was delivered stays, or else the first.
+DROP PROCEDURE IF EXISTS tenure_queue_single
+//
+CREATE PROCEDURE tenure_queue_single(p_queue VARBINARY(256), p_name VARBINARY(128), OUT p_number BIGINT)
+BEGIN
+  DECLARE l_other BIGINT DEFAULT NULL;
   SET p_number = NULL;
-  SELECT number INTO p_number FROM tenure_queue WHERE name = p_name;
-  IF p_number IS NULL THEN
-    INSERT INTO tenure_queue (name) VALUES (p_name);
-    SELECT number INTO p_number FROM tenure_queue WHERE name = p_name LOCK IN SHARE MODE;
+  SELECT number INTO p_number FROM tenure_message WHERE queue = p_queue AND name = p_name ORDER BY delivery = 0, number LIMIT 1;
+  copies: LOOP
+    SET l_other = NULL;
+    SELECT number INTO l_other FROM tenure_message WHERE queue = p_queue AND name = p_name AND number <> p_number AND delivery = 0
+      LIMIT 1 FOR UPDATE SKIP LOCKED;
+    IF l_other IS NULL THEN LEAVE copies; END IF;
+    DELETE FROM tenure_message WHERE number = l_other;
+  END LOOP;
+END
+//
+-- Locks the row of a message, if it is there. SQLSTATE TN005: another transaction keeps it.
+DROP PROCEDURE IF EXISTS tenure_queue_take
+//
+CREATE PROCEDURE tenure_queue_take(p_number BIGINT)
+BEGIN
+  DECLARE l_taken, l_there INT DEFAULT 0;
+  SELECT COUNT(*) INTO l_taken FROM tenure_message WHERE number = p_number FOR UPDATE SKIP LOCKED;
+  IF NOT l_taken THEN
+    SELECT COUNT(*) INTO l_there FROM tenure_message WHERE number = p_number;
+    IF l_there THEN SIGNAL SQLSTATE 'TN005' SET MESSAGE_TEXT = 'another transaction keeps the row of this message'; END IF;
   END IF;
 END
 //
 -- Lets the first message that a key holds back go on, if none of the key is in flight.
 DROP PROCEDURE IF EXISTS tenure_queue_free
 //
-CREATE PROCEDURE tenure_queue_free(p_queue INT, p_key VARBINARY(128))
+CREATE PROCEDURE tenure_queue_free(p_queue VARBINARY(256), p_key VARBINARY(128))
 BEGIN
   DECLARE l_busy INT DEFAULT 0;
   DECLARE l_next BIGINT DEFAULT NULL;
   IF p_key IS NOT NULL THEN
-    SELECT COUNT(*) INTO l_busy FROM tenure_message WHERE queue = p_queue AND ckey = p_key AND line = 0 AND leased = 1;
-    IF l_busy = 0 THEN
-      SELECT number INTO l_next FROM tenure_message WHERE queue = p_queue AND ckey = p_key AND line = 1 ORDER BY due, number LIMIT 1;
-      UPDATE tenure_message SET line = 0 WHERE number = l_next;
+    SELECT EXISTS (SELECT 1 FROM tenure_message FORCE INDEX (by_key)
+      WHERE queue = p_queue AND ckey = p_key AND line = 0 AND leased = 1) INTO l_busy;
+    IF NOT l_busy THEN
+      SELECT number INTO l_next FROM tenure_message FORCE INDEX (by_key)
+        WHERE queue = p_queue AND ckey = p_key AND line = 1 AND leased = 0 ORDER BY due, number LIMIT 1;
+      IF l_next IS NOT NULL THEN
+        CALL tenure_queue_take(l_next);
+        UPDATE tenure_message SET line = 0 WHERE number = l_next;
+      END IF;
     END IF;
   END IF;
 END
@@ -115,14 +151,15 @@ END
 -- Moves a message to the dead letters, or lets it wait a minute where they are full. 2 it is dead, 3 it waits.
 DROP PROCEDURE IF EXISTS tenure_queue_bury
 //
-CREATE PROCEDURE tenure_queue_bury(p_queue INT, p_number BIGINT, p_key VARBINARY(128), p_doom INT, p_reason VARBINARY(256), p_most BIGINT,
-  p_now BIGINT, OUT p_fate INT)
+CREATE PROCEDURE tenure_queue_bury(p_queue VARBINARY(256), p_number BIGINT, p_key VARBINARY(128), p_doom INT, p_reason VARBINARY(256),
+  p_most BIGINT, p_now BIGINT, OUT p_fate INT)
 BEGIN
-  DECLARE l_dead BIGINT;
-  SELECT COUNT(*) INTO l_dead FROM tenure_message WHERE queue = p_queue AND line = 2;
+  DECLARE l_dead BIGINT DEFAULT 0;
+  SELECT dead INTO l_dead FROM tenure_queue WHERE name = p_queue;
   SET p_fate = IF(l_dead >= p_most, 3, 2);
   UPDATE tenure_message SET doom = p_doom, reason = p_reason, leased = 0, line = IF(p_fate = 2, 2, 0),
     due = IF(p_fate = 2, p_now, p_now + 60000000) WHERE number = p_number;
+  IF p_fate = 2 THEN UPDATE tenure_queue SET dead = dead + 1 WHERE name = p_queue; END IF;
   CALL tenure_queue_free(p_queue, p_key);
 END
 //
@@ -134,7 +171,7 @@ DROP PROCEDURE IF EXISTS tenure_queue_push
 //
 CREATE PROCEDURE tenure_queue_push(p_queue VARBINARY(256), p_rows LONGTEXT CHARACTER SET utf8mb4, p_bytes LONGBLOB, p_named INT)
 BEGIN
-  DECLARE q, l_place, l_length, l_attempts, l_parked, l_replace, l_end, l_answer, l_locked INT DEFAULT 0;
+  DECLARE l_place, l_length, l_attempts, l_parked, l_replace, l_end, l_answer INT DEFAULT 0;
   DECLARE l_delay, l_known_for, l_ttl, l_number, l_until, t BIGINT;
   DECLARE l_name, l_key, l_its_key VARBINARY(128);
   DECLARE l_lock VARBINARY(512);
@@ -151,11 +188,11 @@ BEGIN
   IF CONCAT(@@GLOBAL.read_only) NOT IN ('0', 'OFF') THEN
     SIGNAL SQLSTATE 'TN003' SET MESSAGE_TEXT = 'the server is read-only';
   END IF;
-  CALL tenure_queue_number(p_queue, q);
+  IF p_named THEN CALL tenure_queue_make(p_queue); END IF;
   OPEN c;
   START TRANSACTION;
   IF p_named THEN
-    SELECT number INTO l_locked FROM tenure_queue WHERE number = q FOR UPDATE;
+    SELECT dead INTO l_number FROM tenure_queue WHERE name = p_queue FOR UPDATE;
   END IF;
   CALL tenure_queue_now(t);
   messages: LOOP
@@ -165,20 +202,22 @@ BEGIN
     SET l_answer = 0, l_number = NULL;
     IF l_name IS NOT NULL THEN
       SELECT number, ckey, IF(line = 2, 14, IF(line = 1 OR due <= t, 12, IF(leased, 13, 11))) INTO l_number, l_its_key, l_answer
-        FROM tenure_message WHERE queue = q AND name = l_name FOR UPDATE;
+        FROM tenure_message WHERE queue = p_queue AND name = l_name ORDER BY delivery = 0, number LIMIT 1;
       IF l_number IS NOT NULL AND l_replace AND l_answer <= 12 THEN
+        CALL tenure_queue_single(p_queue, l_name, l_number);
+        CALL tenure_queue_take(l_number);
         DELETE FROM tenure_message WHERE number = l_number;
-        CALL tenure_queue_free(q, l_its_key);
+        CALL tenure_queue_free(p_queue, l_its_key);
         SET l_answer = 1;
       ELSEIF l_number IS NULL THEN
         SET l_until = 0;
-        SELECT until INTO l_until FROM tenure_settled WHERE queue = q AND name = l_name;
+        SELECT until INTO l_until FROM tenure_settled WHERE queue = p_queue AND name = l_name;
         IF l_until > t THEN SET l_answer = 15; END IF;
       END IF;
     END IF;
     IF l_answer < 10 THEN
       INSERT INTO tenure_message (queue, due, pushed, attempts, cause, name, known_for, ckey, lck, expires, recurrence, payload)
-        VALUES (q, t + l_delay, t, l_attempts, IF(l_parked, 3, 0), l_name, COALESCE(l_known_for, 0), l_key, l_lock,
+        VALUES (p_queue, t + l_delay, t, l_attempts, IF(l_parked, 3, 0), l_name, COALESCE(l_known_for, 0), l_key, l_lock,
           t + l_delay + l_ttl, l_recurrence, SUBSTRING(p_bytes, l_place + 1, l_length));
       SET l_number = LAST_INSERT_ID();
     END IF;
@@ -190,28 +229,28 @@ BEGIN
 END
 //
 -- Stores a message, in the caller's own transaction: it is there if that is committed, and was never there if not. For a name
--- that is known already nothing is stored. The answer is its number, or null. Spans are in seconds.
+-- that is known already, as far as the transaction sees, nothing is stored. The answer is its number, or null. Spans are in seconds.
+-- It reads without locks and writes a row of its own, so that it waits for nothing, and nothing waits for the transaction.
 DROP PROCEDURE IF EXISTS tenure_push
 //
 CREATE PROCEDURE tenure_push(p_queue VARBINARY(256), p_payload MEDIUMBLOB, p_delay DECIMAL(20, 6), p_name VARBINARY(128),
   p_known_for DECIMAL(20, 6), p_key VARBINARY(128), p_attempts INT)
 main: BEGIN
-  DECLARE q, l_known INT DEFAULT 0;
-  DECLARE t, l_until BIGINT DEFAULT 0;
-  DECLARE CONTINUE HANDLER FOR 1062 SET l_known = 1;
+  DECLARE l_known INT DEFAULT 0;
+  DECLARE t BIGINT DEFAULT 0;
   IF COALESCE(LENGTH(p_queue), 0) NOT BETWEEN 1 AND 256 OR LENGTH(p_name) = 0 OR LENGTH(p_key) = 0 OR LENGTH(p_payload) > 1048576
     OR COALESCE(p_delay, 0) < 0 OR COALESCE(p_known_for, 0) < 0 OR COALESCE(p_attempts, 10) NOT BETWEEN 1 AND 10000 THEN
     SIGNAL SQLSTATE 'TN004' SET MESSAGE_TEXT = 'a queue, name, key, span, number of attempts or payload that tenure does not take';
   END IF;
-  CALL tenure_queue_number(p_queue, q);
   CALL tenure_queue_now(t);
   IF p_name IS NOT NULL THEN
-    SELECT until INTO l_until FROM tenure_settled WHERE queue = q AND name = p_name LOCK IN SHARE MODE;
-    IF l_until > t THEN SELECT NULL AS number; LEAVE main; END IF;
+    SELECT EXISTS (SELECT 1 FROM tenure_message WHERE queue = p_queue AND name = p_name)
+      OR EXISTS (SELECT 1 FROM tenure_settled WHERE queue = p_queue AND name = p_name AND until > t) INTO l_known;
+    IF l_known THEN SELECT NULL AS number; LEAVE main; END IF;
   END IF;
-  INSERT INTO tenure_message (queue, due, pushed, attempts, name, known_for, ckey, payload)
-    VALUES (q, t + COALESCE(p_delay, 0) * 1000000, t, COALESCE(p_attempts, 10), p_name, COALESCE(p_known_for, 0) * 1000000, p_key, p_payload);
-  SELECT IF(l_known, NULL, LAST_INSERT_ID()) AS number;
+  INSERT INTO tenure_message (queue, due, pushed, attempts, name, known_for, ckey, payload) VALUES (p_queue,
+    t + COALESCE(p_delay, 0) * 1000000, t, COALESCE(p_attempts, 10), p_name, COALESCE(p_known_for, 0) * 1000000, p_key, p_payload);
+  SELECT LAST_INSERT_ID() AS number;
 END
 //
 -- Ends deliveries. Settlements are a JSON array of [number, delivery, how, delay, reason, recurrence], the texts in hexadecimal.
@@ -219,7 +258,7 @@ END
 -- place among the dead.
 DROP PROCEDURE IF EXISTS tenure_queue_settle
 //
-CREATE PROCEDURE tenure_queue_settle(p_queue INT, p_settles LONGTEXT CHARACTER SET utf8mb4, p_dead BIGINT, OUT p_answers VARCHAR(1024))
+CREATE PROCEDURE tenure_queue_settle(p_queue VARBINARY(256), p_settles LONGTEXT CHARACTER SET utf8mb4, p_dead BIGINT, OUT p_answers VARCHAR(1024))
 BEGIN
   DECLARE l_how, l_attempt, l_attempts, l_end, l_found, l_answer, l_old INT DEFAULT 0;
   DECLARE l_number, l_delivery, l_delay, l_known_for, t BIGINT;
@@ -239,7 +278,8 @@ BEGIN
     SET l_found = 0, l_answer = 0;
     SELECT 1, attempt, attempts, name, known_for, ckey, reason
       INTO l_found, l_attempt, l_attempts, l_name, l_known_for, l_key, l_its_reason
-      FROM tenure_message WHERE number = l_number AND queue = p_queue AND line = 0 AND leased = 1 AND delivery = l_delivery FOR UPDATE;
+      FROM tenure_message WHERE number = l_number AND queue = p_queue AND line = 0 AND leased = 1 AND delivery = l_delivery FOR UPDATE SKIP LOCKED;
+    IF NOT l_found THEN CALL tenure_queue_take(l_number); END IF;
     IF l_found THEN
       SET l_answer = 1;
       IF l_how = 0 THEN
@@ -267,11 +307,11 @@ END
 -- How many deliveries the limits of a queue allow, and when they allow one.
 DROP PROCEDURE IF EXISTS tenure_queue_room
 //
-CREATE PROCEDURE tenure_queue_room(p_queue INT, p_now BIGINT, OUT p_room BIGINT, OUT p_room_at BIGINT)
+CREATE PROCEDURE tenure_queue_room(p_queue VARBINARY(256), p_now BIGINT, OUT p_room BIGINT, OUT p_room_at BIGINT)
 BEGIN
   DECLARE l_in_flight, l_deliveries, l_step, l_full_at, l_busy, l_tokens, l_over, l_ends BIGINT DEFAULT 0;
   SET p_room = 1000000, p_room_at = 0;
-  SELECT in_flight, deliveries, step, full_at INTO l_in_flight, l_deliveries, l_step, l_full_at FROM tenure_queue WHERE number = p_queue;
+  SELECT in_flight, deliveries, step, full_at INTO l_in_flight, l_deliveries, l_step, l_full_at FROM tenure_queue WHERE name = p_queue;
   IF l_deliveries > 0 THEN
     SET l_tokens = GREATEST(l_deliveries - (GREATEST(l_full_at - p_now, 0) + l_step - 1) DIV l_step, 0), p_room = l_tokens;
     IF l_tokens = 0 THEN SET p_room_at = l_full_at - l_step * (l_deliveries - 1); END IF;
@@ -295,22 +335,21 @@ DROP PROCEDURE IF EXISTS tenure_queue_turn
 CREATE PROCEDURE tenure_queue_turn(p_queue VARBINARY(256), p_settles LONGTEXT CHARACTER SET utf8mb4, p_max INT, p_lease BIGINT,
   p_dead BIGINT, p_floor BIGINT)
 main: BEGIN
-  DECLARE q, l_paused, l_asked, l_seen, l_fate, l_expired, l_buried, l_postponed, l_given, l_end, l_busy INT DEFAULT 0;
+  DECLARE l_there, l_paused, l_asked, l_seen, l_fate, l_expired, l_buried, l_postponed, l_given, l_end, l_busy INT DEFAULT 0;
   DECLARE l_looks INT DEFAULT 500;
   DECLARE l_in_flight, l_deliveries, l_step, l_full_at, l_room, l_room_at, l_soonest, l_first, l_fence, l_next, l_reached, t BIGINT DEFAULT 0;
   DECLARE l_answers VARCHAR(1024) DEFAULT '';
   DECLARE CONTINUE HANDLER FOR NOT FOUND SET l_end = 1;
   DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
-  SET q = NULL;
-  SELECT number, paused INTO q, l_paused FROM tenure_queue WHERE name = p_queue;
-  IF q IS NULL OR p_settles IS NULL AND l_paused THEN
+  SELECT 1, paused INTO l_there, l_paused FROM tenure_queue WHERE name = p_queue;
+  IF p_settles IS NULL AND l_paused OR p_settles IS NOT NULL AND NOT l_there THEN
     SELECT l_answers, IF(l_paused, -2, -1), 0, 0, 0; LEAVE main;
   END IF;
   IF p_settles IS NULL THEN
     -- A look that finds nothing writes nothing, unless the clock was set back.
     SELECT {now} + shift, reached INTO t, l_reached FROM tenure_clock WHERE one = 1;
     SET l_soonest = NULL;
-    SELECT due INTO l_soonest FROM tenure_message WHERE queue = q AND line = 0 ORDER BY due LIMIT 1;
+    SELECT due INTO l_soonest FROM tenure_message WHERE queue = p_queue AND line = 0 ORDER BY due LIMIT 1;
     IF t >= l_reached AND (l_soonest IS NULL OR l_soonest > t) THEN
       SELECT l_answers, COALESCE(l_soonest - t, -1), 0, 0, 0; LEAVE main;
     END IF;
@@ -318,10 +357,11 @@ main: BEGIN
   IF CONCAT(@@GLOBAL.read_only) NOT IN ('0', 'OFF') THEN
     SIGNAL SQLSTATE 'TN003' SET MESSAGE_TEXT = 'the server is read-only';
   END IF;
+  IF NOT l_there THEN CALL tenure_queue_make(p_queue); END IF;
   START TRANSACTION;
   SELECT paused, in_flight, deliveries, step, full_at, fence INTO l_paused, l_in_flight, l_deliveries, l_step, l_full_at, l_fence
-    FROM tenure_queue WHERE number = q FOR UPDATE;
-  IF p_settles IS NOT NULL THEN CALL tenure_queue_settle(q, p_settles, p_dead, l_answers); END IF;
+    FROM tenure_queue WHERE name = p_queue FOR UPDATE;
+  IF p_settles IS NOT NULL THEN CALL tenure_queue_settle(p_queue, p_settles, p_dead, l_answers); END IF;
   IF p_max = 0 OR l_paused THEN
     COMMIT;
     SELECT l_answers, IF(l_paused, -2, -1), 0, 0, 0; LEAVE main;
@@ -329,31 +369,40 @@ main: BEGIN
   CALL tenure_queue_clock(t);
   SET l_room = p_max, l_fence = GREATEST(l_fence, t, p_floor), l_first = l_fence + 1;
   IF l_in_flight > 0 OR l_deliveries > 0 THEN
-    CALL tenure_queue_room(q, t, l_room, l_room_at);
+    CALL tenure_queue_room(p_queue, t, l_room, l_room_at);
     SET l_room = LEAST(l_room, p_max);
   END IF;
   rounds: WHILE l_room > 0 AND l_looks > 0 DO
     SET l_asked = LEAST(l_room, l_looks), l_seen = 0;
     BEGIN
-      DECLARE l_number, l_due, l_expires BIGINT;
+      DECLARE l_number, l_due, l_expires, l_delivery, l_single BIGINT;
       DECLARE l_leased, l_attempt, l_attempts, l_doom INT;
-      DECLARE l_key VARBINARY(128);
+      DECLARE l_key, l_name VARBINARY(128);
       DECLARE l_reason VARBINARY(256);
-      DECLARE c CURSOR FOR SELECT number, due, leased, attempt, attempts, doom, expires, ckey, reason FROM tenure_message
-        WHERE queue = q AND line = 0 AND due <= t ORDER BY due, number LIMIT l_asked FOR UPDATE SKIP LOCKED;
+      DECLARE c CURSOR FOR SELECT number, due, leased, attempt, attempts, doom, expires, ckey, reason, delivery, name
+        FROM tenure_message WHERE queue = p_queue AND line = 0 AND due <= t ORDER BY due, number LIMIT l_asked FOR UPDATE SKIP LOCKED;
       OPEN c;
       messages: LOOP
         SET l_end = 0;
-        FETCH c INTO l_number, l_due, l_leased, l_attempt, l_attempts, l_doom, l_expires, l_key, l_reason;
+        FETCH c INTO l_number, l_due, l_leased, l_attempt, l_attempts, l_doom, l_expires, l_key, l_reason, l_delivery, l_name;
         IF l_end THEN LEAVE messages; END IF;
         SET l_seen = l_seen + 1, l_expired = l_expired + l_leased, l_busy = 0;
+        IF l_name IS NOT NULL AND l_delivery = 0 THEN
+          CALL tenure_queue_single(p_queue, l_name, l_single);
+          SELECT EXISTS (SELECT 1 FROM tenure_settled WHERE queue = p_queue AND name = l_name AND until > t) INTO l_busy;
+          IF l_busy OR l_single <> l_number THEN
+            SET l_looks = l_looks - 1;
+            DELETE FROM tenure_message WHERE number = l_number;
+            ITERATE messages;
+          END IF;
+        END IF;
         IF l_key IS NOT NULL THEN
-          SELECT COUNT(*) INTO l_busy FROM tenure_message
-            WHERE queue = q AND ckey = l_key AND line = 0 AND leased = 1 AND number <> l_number;
+          SELECT EXISTS (SELECT 1 FROM tenure_message FORCE INDEX (by_key)
+            WHERE queue = p_queue AND ckey = l_key AND line = 0 AND leased = 1 AND number <> l_number) INTO l_busy;
         END IF;
         IF l_doom IS NOT NULL OR l_attempt >= l_attempts OR COALESCE(l_expires < t, 0) THEN
           SET l_looks = l_looks - 1;
-          CALL tenure_queue_bury(q, l_number, l_key, COALESCE(l_doom, IF(l_attempt >= l_attempts, 0, 2)),
+          CALL tenure_queue_bury(p_queue, l_number, l_key, COALESCE(l_doom, IF(l_attempt >= l_attempts, 0, 2)),
             IF(l_leased, 'the lease of its last delivery ended', l_reason), p_dead, t, l_fate);
           SET l_buried = l_buried + (l_fate = 2), l_postponed = l_postponed + (l_fate = 3);
         ELSEIF l_busy > 0 THEN
@@ -371,12 +420,15 @@ main: BEGIN
   END WHILE;
   IF l_given > 0 THEN
     UPDATE tenure_queue SET fence = l_fence, full_at = IF(l_deliveries > 0, GREATEST(l_full_at, t) + l_step * l_given, full_at)
-      WHERE number = q;
+      WHERE name = p_queue;
+  END IF;
+  IF l_postponed > 0 THEN
+    UPDATE tenure_queue SET dead = (SELECT COUNT(*) FROM tenure_message WHERE queue = p_queue AND line = 2) WHERE name = p_queue;
   END IF;
   SET l_soonest = NULL;
-  SELECT due INTO l_soonest FROM tenure_message WHERE queue = q AND line = 0 ORDER BY due LIMIT 1;
+  SELECT due INTO l_soonest FROM tenure_message WHERE queue = p_queue AND line = 0 ORDER BY due LIMIT 1;
   IF l_soonest IS NOT NULL AND (l_in_flight > 0 OR l_deliveries > 0) THEN
-    CALL tenure_queue_room(q, t, l_room, l_room_at);
+    CALL tenure_queue_room(p_queue, t, l_room, l_room_at);
     SET l_soonest = GREATEST(l_soonest, l_room_at);
   END IF;
   COMMIT;
@@ -388,7 +440,7 @@ main: BEGIN
   SELECT l_answers, l_next, l_expired, l_buried, l_postponed;
   IF l_given > 0 THEN
     SELECT number, name, payload, attempt, attempts, told, delivery, late, t - pushed, ckey, lck, reason, recurrence
-      FROM tenure_message WHERE queue = q AND line = 0 AND due = t + p_lease AND delivery BETWEEN l_first AND l_fence ORDER BY delivery;
+      FROM tenure_message WHERE queue = p_queue AND line = 0 AND due = t + p_lease AND delivery BETWEEN l_first AND l_fence ORDER BY delivery;
   END IF;
 END
 //
@@ -397,7 +449,7 @@ DROP PROCEDURE IF EXISTS tenure_queue_extend
 //
 CREATE PROCEDURE tenure_queue_extend(p_queue VARBINARY(256), p_extensions LONGTEXT CHARACTER SET utf8mb4)
 BEGIN
-  DECLARE q, l_end, l_found INT DEFAULT 0;
+  DECLARE l_end, l_found INT DEFAULT 0;
   DECLARE l_number, l_delivery, l_lease, t BIGINT;
   DECLARE l_answers VARCHAR(1024) DEFAULT '';
   DECLARE c CURSOR FOR SELECT number, delivery, lease FROM JSON_TABLE(p_extensions, '$[*]' COLUMNS (
@@ -406,7 +458,7 @@ BEGIN
   DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
   OPEN c;
   START TRANSACTION;
-  SELECT number INTO q FROM tenure_queue WHERE name = p_queue FOR UPDATE;
+  SELECT dead INTO l_number FROM tenure_queue WHERE name = p_queue FOR UPDATE;
   CALL tenure_queue_now(t);
   extensions: LOOP
     SET l_end = 0;
@@ -414,7 +466,8 @@ BEGIN
     IF l_end THEN LEAVE extensions; END IF;
     SET l_found = 0;
     SELECT 1 INTO l_found FROM tenure_message
-      WHERE number = l_number AND queue = q AND line = 0 AND leased = 1 AND delivery = l_delivery AND due > t FOR UPDATE;
+      WHERE number = l_number AND queue = p_queue AND line = 0 AND leased = 1 AND delivery = l_delivery AND due > t FOR UPDATE SKIP LOCKED;
+    IF NOT l_found THEN CALL tenure_queue_take(l_number); END IF;
     IF l_found THEN UPDATE tenure_message SET due = GREATEST(due, t + l_lease) WHERE number = l_number; END IF;
     SET l_answers = CONCAT(l_answers, l_found);
   END LOOP;
@@ -427,19 +480,19 @@ END
 -- there, 1 scheduled, 2 ready, 3 in flight, 4 dead.
 DROP PROCEDURE IF EXISTS tenure_queue_hold
 //
-CREATE PROCEDURE tenure_queue_hold(p_queue VARBINARY(256), p_number BIGINT, p_name VARBINARY(128), OUT q INT, OUT p_found BIGINT,
+CREATE PROCEDURE tenure_queue_hold(p_queue VARBINARY(256), p_number BIGINT, p_name VARBINARY(128), OUT p_found BIGINT,
   OUT p_key VARBINARY(128), OUT p_standing INT, OUT p_now BIGINT)
 BEGIN
-  SET q = NULL, p_found = NULL, p_standing = 0;
-  SELECT number INTO q FROM tenure_queue WHERE name = p_queue FOR UPDATE;
+  DECLARE l_number BIGINT DEFAULT p_number;
+  CALL tenure_queue_make(p_queue);
+  START TRANSACTION;
+  SET p_found = NULL, p_standing = 0;
+  SELECT dead INTO p_now FROM tenure_queue WHERE name = p_queue FOR UPDATE;
   CALL tenure_queue_now(p_now);
-  IF p_name IS NULL THEN
-    SELECT number, ckey, IF(line = 2, 4, IF(line = 1 OR due <= p_now, 2, IF(leased, 3, 1))) INTO p_found, p_key, p_standing
-      FROM tenure_message WHERE number = p_number AND queue = q AND name IS NULL FOR UPDATE;
-  ELSE
-    SELECT number, ckey, IF(line = 2, 4, IF(line = 1 OR due <= p_now, 2, IF(leased, 3, 1))) INTO p_found, p_key, p_standing
-      FROM tenure_message WHERE queue = q AND name = p_name FOR UPDATE;
-  END IF;
+  IF p_name IS NOT NULL THEN CALL tenure_queue_single(p_queue, p_name, l_number); END IF;
+  CALL tenure_queue_take(l_number);
+  SELECT number, ckey, IF(line = 2, 4, IF(line = 1 OR due <= p_now, 2, IF(leased, 3, 1))) INTO p_found, p_key, p_standing
+    FROM tenure_message WHERE number = l_number AND queue = p_queue AND name <=> p_name;
 END
 //
 -- These answer with the standing: 1 and 2 it was waiting, and it is done.
@@ -447,15 +500,14 @@ DROP PROCEDURE IF EXISTS tenure_queue_cancel
 //
 CREATE PROCEDURE tenure_queue_cancel(p_queue VARBINARY(256), p_number BIGINT, p_name VARBINARY(128))
 BEGIN
-  DECLARE q, l_standing INT;
+  DECLARE l_standing INT;
   DECLARE l_number, t BIGINT;
   DECLARE l_key VARBINARY(128);
   DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
-  START TRANSACTION;
-  CALL tenure_queue_hold(p_queue, p_number, p_name, q, l_number, l_key, l_standing, t);
+  CALL tenure_queue_hold(p_queue, p_number, p_name, l_number, l_key, l_standing, t);
   IF l_standing IN (1, 2) THEN
     DELETE FROM tenure_message WHERE number = l_number;
-    CALL tenure_queue_free(q, l_key);
+    CALL tenure_queue_free(p_queue, l_key);
   END IF;
   COMMIT;
   SELECT l_standing;
@@ -465,15 +517,14 @@ DROP PROCEDURE IF EXISTS tenure_queue_reschedule
 //
 CREATE PROCEDURE tenure_queue_reschedule(p_queue VARBINARY(256), p_number BIGINT, p_name VARBINARY(128), p_delay BIGINT)
 BEGIN
-  DECLARE q, l_standing INT;
+  DECLARE l_standing INT;
   DECLARE l_number, t BIGINT;
   DECLARE l_key VARBINARY(128);
   DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
-  START TRANSACTION;
-  CALL tenure_queue_hold(p_queue, p_number, p_name, q, l_number, l_key, l_standing, t);
+  CALL tenure_queue_hold(p_queue, p_number, p_name, l_number, l_key, l_standing, t);
   IF l_standing IN (1, 2) THEN
     UPDATE tenure_message SET cause = IF(leased, 4, cause), leased = 0, line = 0, due = t + p_delay WHERE number = l_number;
-    CALL tenure_queue_free(q, l_key);
+    CALL tenure_queue_free(p_queue, l_key);
   END IF;
   COMMIT;
   SELECT l_standing;
@@ -484,13 +535,11 @@ DROP PROCEDURE IF EXISTS tenure_queue_get
 //
 CREATE PROCEDURE tenure_queue_get(p_queue VARBINARY(256), p_number BIGINT, p_name VARBINARY(128))
 BEGIN
-  DECLARE q INT DEFAULT NULL;
   DECLARE t, l_number BIGINT DEFAULT NULL;
-  SELECT number INTO q FROM tenure_queue WHERE name = p_queue;
   IF p_name IS NULL THEN
-    SELECT number INTO l_number FROM tenure_message WHERE number = p_number AND queue = q AND name IS NULL;
+    SELECT number INTO l_number FROM tenure_message WHERE number = p_number AND queue = p_queue AND name IS NULL;
   ELSE
-    SELECT number INTO l_number FROM tenure_message WHERE queue = q AND name = p_name;
+    SELECT number INTO l_number FROM tenure_message WHERE queue = p_queue AND name = p_name ORDER BY delivery = 0, number LIMIT 1;
   END IF;
   CALL tenure_queue_now(t);
   SELECT number, name, payload, attempt, attempts, IF(line = 2, 4, IF(line = 1 OR due <= t, 2, IF(leased, 3, 1))),
@@ -503,17 +552,15 @@ DROP PROCEDURE IF EXISTS tenure_queue_list
 //
 CREATE PROCEDURE tenure_queue_list(p_queue VARBINARY(256), p_in_flight INT, p_due BIGINT, p_after BIGINT, p_max INT)
 BEGIN
-  DECLARE q INT DEFAULT NULL;
   DECLARE t BIGINT;
-  SELECT number INTO q FROM tenure_queue WHERE name = p_queue;
   CALL tenure_queue_now(t);
   SELECT number, name, payload, attempt, attempts, IF(line = 1 OR due <= t, 2, IF(leased, 3, 1)), due - t, t - pushed, ckey, lck, reason,
       recurrence, expires - t, due
     FROM (
-      (SELECT * FROM tenure_message WHERE queue = q AND line = 0 AND (leased = 1 AND due > t) = p_in_flight AND due >= p_due
+      (SELECT * FROM tenure_message WHERE queue = p_queue AND line = 0 AND (leased = 1 AND due > t) = p_in_flight AND due >= p_due
         AND (due > p_due OR number > p_after) ORDER BY due, number LIMIT p_max)
       UNION ALL
-      (SELECT * FROM tenure_message WHERE queue = q AND line = 1 AND NOT p_in_flight AND due >= p_due
+      (SELECT * FROM tenure_message WHERE queue = p_queue AND line = 1 AND NOT p_in_flight AND due >= p_due
         AND (due > p_due OR number > p_after) ORDER BY due, number LIMIT p_max)
     ) m ORDER BY due, number LIMIT p_max;
 END
@@ -522,9 +569,8 @@ DROP PROCEDURE IF EXISTS tenure_queue_limit
 //
 CREATE PROCEDURE tenure_queue_limit(p_queue VARBINARY(256), p_in_flight BIGINT, p_deliveries BIGINT, p_span BIGINT, p_step BIGINT)
 BEGIN
-  DECLARE q INT;
-  CALL tenure_queue_number(p_queue, q);
-  UPDATE tenure_queue SET in_flight = p_in_flight, deliveries = p_deliveries, span = p_span, step = p_step, full_at = 0 WHERE number = q;
+  CALL tenure_queue_make(p_queue);
+  UPDATE tenure_queue SET in_flight = p_in_flight, deliveries = p_deliveries, span = p_span, step = p_step, full_at = 0 WHERE name = p_queue;
   SELECT 0;
 END
 //
@@ -532,9 +578,8 @@ DROP PROCEDURE IF EXISTS tenure_queue_pause
 //
 CREATE PROCEDURE tenure_queue_pause(p_queue VARBINARY(256), p_paused INT)
 BEGIN
-  DECLARE q INT;
-  CALL tenure_queue_number(p_queue, q);
-  UPDATE tenure_queue SET paused = p_paused WHERE number = q;
+  CALL tenure_queue_make(p_queue);
+  UPDATE tenure_queue SET paused = p_paused WHERE name = p_queue;
   SELECT 0;
 END
 //
@@ -542,16 +587,16 @@ DROP PROCEDURE IF EXISTS tenure_queue_stats
 //
 CREATE PROCEDURE tenure_queue_stats(p_queue VARBINARY(256))
 BEGIN
-  DECLARE q, l_paused INT DEFAULT NULL;
+  DECLARE l_paused INT DEFAULT NULL;
   DECLARE l_in_flight, l_deliveries, l_span, t BIGINT DEFAULT 0;
-  SELECT number, paused, in_flight, deliveries, span INTO q, l_paused, l_in_flight, l_deliveries, l_span FROM tenure_queue
+  SELECT paused, in_flight, deliveries, span INTO l_paused, l_in_flight, l_deliveries, l_span FROM tenure_queue
     WHERE name = p_queue;
   CALL tenure_queue_now(t);
   SELECT COUNT(IF(standing = 1, 1, NULL)), COUNT(IF(standing = 2, 1, NULL)), COUNT(IF(standing = 3, 1, NULL)),
       COUNT(IF(standing = 4, 1, NULL)), COALESCE(t - MIN(IF(standing = 2, due, NULL)), 0), MIN(IF(standing = 1, due, NULL)) - t,
       COALESCE(l_paused, 0), l_in_flight, l_deliveries, l_span
     FROM (SELECT due, IF(line = 2, 4, IF(line = 1 OR due <= t, 2, IF(leased, 3, 1))) AS standing FROM tenure_message
-      WHERE queue = q) m;
+      WHERE queue = p_queue) m;
 END
 //
 -- Removes up to p_max messages that wait, none with a number above p_newest (0: all numbers so far). Tells how many it looked at, how
@@ -560,17 +605,18 @@ DROP PROCEDURE IF EXISTS tenure_queue_purge
 //
 CREATE PROCEDURE tenure_queue_purge(p_queue VARBINARY(256), p_max INT, p_newest BIGINT)
 BEGIN
-  DECLARE q, l_found, l_end INT DEFAULT 0;
+  DECLARE l_found, l_end INT DEFAULT 0;
   DECLARE t, l_newest BIGINT DEFAULT p_newest;
   DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
+  CALL tenure_queue_make(p_queue);
   START TRANSACTION;
-  SELECT number INTO q FROM tenure_queue WHERE name = p_queue FOR UPDATE;
+  SELECT dead INTO t FROM tenure_queue WHERE name = p_queue FOR UPDATE;
   CALL tenure_queue_now(t);
   IF p_newest = 0 THEN SELECT COALESCE(MAX(number), 0) INTO l_newest FROM tenure_message; END IF;
   BEGIN
     DECLARE l_number BIGINT;
     DECLARE l_key VARBINARY(128);
-    DECLARE c CURSOR FOR SELECT number, ckey FROM tenure_message WHERE queue = q AND line <= 1 AND number <= l_newest
+    DECLARE c CURSOR FOR SELECT number, ckey FROM tenure_message WHERE queue = p_queue AND line <= 1 AND number <= l_newest
       AND (line = 1 OR leased = 0 OR due <= t) ORDER BY line, due, number LIMIT p_max FOR UPDATE SKIP LOCKED;
     DECLARE CONTINUE HANDLER FOR NOT FOUND SET l_end = 1;
     OPEN c;
@@ -580,7 +626,7 @@ BEGIN
       IF l_end THEN LEAVE messages; END IF;
       SET l_found = l_found + 1;
       DELETE FROM tenure_message WHERE number = l_number;
-      CALL tenure_queue_free(q, l_key);
+      CALL tenure_queue_free(p_queue, l_key);
     END LOOP;
     CLOSE c;
   END;
@@ -592,21 +638,20 @@ DROP PROCEDURE IF EXISTS tenure_queue_names
 //
 CREATE PROCEDURE tenure_queue_names(p_after VARBINARY(256), p_max INT)
 BEGIN
-  SELECT q.name FROM tenure_queue q WHERE q.name > p_after
-    AND (q.paused OR q.in_flight > 0 OR q.deliveries > 0 OR EXISTS (SELECT 1 FROM tenure_message m WHERE m.queue = q.number))
-    ORDER BY q.name LIMIT p_max;
+  (SELECT name FROM tenure_queue WHERE name > p_after AND (paused OR in_flight > 0 OR deliveries > 0) ORDER BY name LIMIT p_max)
+  UNION
+  (SELECT DISTINCT queue FROM tenure_message WHERE queue > p_after ORDER BY queue LIMIT p_max)
+  ORDER BY name LIMIT p_max;
 END
 //
 DROP PROCEDURE IF EXISTS tenure_queue_dead
 //
 CREATE PROCEDURE tenure_queue_dead(p_queue VARBINARY(256), p_due BIGINT, p_after BIGINT, p_max INT)
 BEGIN
-  DECLARE q INT DEFAULT NULL;
   DECLARE t BIGINT;
-  SELECT number INTO q FROM tenure_queue WHERE name = p_queue;
   CALL tenure_queue_now(t);
   SELECT number, name, payload, attempt, doom, reason, due, t - due FROM tenure_message
-    WHERE queue = q AND line = 2 AND due >= p_due AND (due > p_due OR number > p_after) ORDER BY due, number LIMIT p_max;
+    WHERE queue = p_queue AND line = 2 AND due >= p_due AND (due > p_due OR number > p_after) ORDER BY due, number LIMIT p_max;
 END
 //
 -- Makes dead letters due, or removes them (a delay of null): those of a JSON array of [number, name], the name in hexadecimal, or else
@@ -615,18 +660,18 @@ DROP PROCEDURE IF EXISTS tenure_queue_dead_move
 //
 CREATE PROCEDURE tenure_queue_dead_move(p_queue VARBINARY(256), p_ids LONGTEXT CHARACTER SET utf8mb4, p_oldest INT, p_delay BIGINT)
 BEGIN
-  DECLARE q, l_moved, l_end, l_more INT DEFAULT 0;
+  DECLARE l_moved, l_end, l_more INT DEFAULT 0;
   DECLARE l_number, t BIGINT;
   DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
   START TRANSACTION;
-  SELECT number INTO q FROM tenure_queue WHERE name = p_queue FOR UPDATE;
+  SELECT dead INTO t FROM tenure_queue WHERE name = p_queue FOR UPDATE;
   CALL tenure_queue_now(t);
   BEGIN
-    DECLARE oldest CURSOR FOR SELECT number FROM tenure_message WHERE queue = q AND line = 2 ORDER BY due, number LIMIT p_oldest
+    DECLARE oldest CURSOR FOR SELECT number FROM tenure_message WHERE queue = p_queue AND line = 2 ORDER BY due, number LIMIT p_oldest
       FOR UPDATE SKIP LOCKED;
     DECLARE named CURSOR FOR SELECT m.number FROM JSON_TABLE(p_ids, '$[*]' COLUMNS (
         number BIGINT PATH '$[0]', name VARCHAR(256) PATH '$[1]')) j
-      JOIN tenure_message m ON m.queue = q AND m.line = 2
+      JOIN tenure_message m ON m.queue = p_queue AND m.line = 2
         AND IF(UNHEX(j.name) IS NULL, m.number = j.number AND m.name IS NULL, m.name = UNHEX(j.name)); -- null: see tenure_renew
     DECLARE CONTINUE HANDLER FOR NOT FOUND SET l_end = 1;
     IF p_ids IS NULL THEN OPEN oldest; ELSE OPEN named; END IF;
@@ -634,6 +679,7 @@ BEGIN
       SET l_end = 0;
       IF p_ids IS NULL THEN FETCH oldest INTO l_number; ELSE FETCH named INTO l_number; END IF;
       IF l_end THEN LEAVE letters; END IF;
+      CALL tenure_queue_take(l_number);
       IF p_delay IS NULL THEN
         DELETE FROM tenure_message WHERE number = l_number AND line = 2;
       ELSE
@@ -644,8 +690,9 @@ BEGIN
     END LOOP;
   END;
   IF p_ids IS NULL THEN
-    SELECT COUNT(*) INTO l_more FROM (SELECT 1 FROM tenure_message WHERE queue = q AND line = 2 LIMIT 1) z;
+    SELECT EXISTS (SELECT 1 FROM tenure_message WHERE queue = p_queue AND line = 2) INTO l_more;
   END IF;
+  UPDATE tenure_queue SET dead = GREATEST(dead - l_moved, 0) WHERE name = p_queue;
   COMMIT;
   SELECT l_moved, l_more;
 END

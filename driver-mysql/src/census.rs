@@ -1,12 +1,11 @@
 //! The list of held locks: rows of the table of locks, in the order of their names.
 
 use async_trait::async_trait;
-use mysql_async::{Error as SqlError, Row, Value};
+use mysql_async::{Row, Value};
 use tenure_core::driver::{Census, CensusCapabilities, CensusOrder, CensusPlace, HeldLock, HeldPage, WaitersCounted};
 use tenure_core::{Error, ErrorKind, LockName, Result};
 
 use crate::driver::MysqlDriver;
-use crate::error::{INSTALL, NO_PROCEDURE, misconfigured};
 use crate::locks::holder_of;
 use crate::row::column;
 
@@ -23,7 +22,7 @@ impl Census for MysqlDriver {
     async fn held(&self, prefix: &[u8], from: Option<&CensusPlace>, max: usize) -> Result<HeldPage> {
         let from = from.map_or(prefix, CensusPlace::as_bytes);
         let most = i32::try_from(max).unwrap_or(i32::MAX);
-        let rows = self.connections.ask(&[], HELD, vec![Value::from(from), Value::from(most)]).await.map_err(told)?;
+        let rows = self.connections.ask(&[], HELD, vec![Value::from(from), Value::from(most)]).await?;
         let mut locks = Vec::new();
         for row in &rows {
             let name: Vec<u8> = column(row, NAME)?;
@@ -49,17 +48,4 @@ fn behind(row: &Row) -> Result<CensusPlace> {
     let mut name: Vec<u8> = column(row, NAME)?;
     name.push(0);
     Ok(CensusPlace::new(name))
-}
-
-fn told(error: Error) -> Error {
-    let source = std::error::Error::source(&error).and_then(|source| source.downcast_ref::<SqlError>());
-    match source {
-        Some(SqlError::Server(server)) if server.code == NO_PROCEDURE => {
-            let text = format!(
-                "this database was set up without the list of held locks, the procedure tenure_held: {INSTALL}"
-            );
-            misconfigured(text).with_source(error)
-        }
-        _ => error,
-    }
 }

@@ -10,10 +10,10 @@ use crate::config::MysqlConfig;
 use crate::error::unreached;
 
 /// What a session has to have, whatever the server's or the user's defaults are: snapshots of one statement, statements that
-/// commit, commits that end nothing else, waits for the locks of others that end, and a session that may be idle.
+/// commit, commits that end nothing else, a zone without summer time, waits for the locks of others that end, and a session that may be idle.
 const SESSION: [&str; 2] = [
     "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED",
-    "SET SESSION autocommit = 1, completion_type = 0, innodb_lock_wait_timeout = 2, lock_wait_timeout = 3, wait_timeout = 28800",
+    "SET SESSION autocommit = 1, completion_type = 0, innodb_lock_wait_timeout = 2, lock_wait_timeout = 3, wait_timeout = 28800, time_zone = '+00:00'",
 ];
 
 /// A connection of its own.

@@ -76,7 +76,9 @@ fn refused(code: u16, state: &str, error: SqlError) -> Error {
             "the binary log has statements in place of rows: set binlog_format to ROW or MIXED",
         ),
         // What follows has rolled back.
-        (_, 1205) => (ErrorKind::Unavailable, "another transaction keeps a row or table of tenure locked"),
+        ("TN005", _) | (_, 1205) => {
+            (ErrorKind::Unavailable, "another transaction keeps a row or table of tenure locked")
+        }
         (_, 1213 | 1020) => (ErrorKind::Unavailable, "a deadlock, or a conflict with another node of the cluster"),
         (_, 1021 | 1026 | 1030 | 1041 | 1114) => (ErrorKind::Unavailable, "the server's disk or memory is full"),
         (_, 1047) => (ErrorKind::Unavailable, "the node is no part of its cluster at the moment"),

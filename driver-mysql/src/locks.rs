@@ -83,6 +83,7 @@ impl DistributedLock for MysqlDriver {
             1 => Ok(ForceReleased::Released),
             0 => Ok(ForceReleased::NotHeld),
             -1 => Ok(ForceReleased::Changed),
+            KEPT => Err(told(kept())),
             _ => Err(told(odd())),
         }
     }
@@ -183,10 +184,7 @@ impl MysqlDriver {
         let one = |(at, name): (usize, &LockName)| {
             let answer = match left.as_ref().map(|left| left[at]) {
                 Ok(-1) => Ok(Renewed::Lost),
-                Ok(-2) => {
-                    let text = "a transaction of a user keeps the lock's row, perhaps one that it guards";
-                    Err(Error::new(ErrorKind::Unavailable, text))
-                }
+                Ok(-2) => Err(kept()),
                 Ok(left) => Ok(Renewed::Extended { ttl: of_micros(left) }),
                 Err(error) => Err(error.again()),
             };
@@ -204,14 +202,30 @@ impl MysqlDriver {
         token: &OwnerToken,
     ) -> Result<i32> {
         let rows = self.ask(operation, name, RELEASE, entry(owner, name, token)).await?;
-        single(&rows).and_then(|row| column(row, 0)).map_err(|error| error.during(DRIVER, operation, name))
+        let left = single(&rows).and_then(|row| unless_kept(column(row, 0)?));
+        left.map_err(|error| error.during(DRIVER, operation, name))
     }
 
     async fn undo(&self, owner: Option<&OwnerId>, name: &LockName, token: &OwnerToken) -> Result<()> {
         let mut parameters = entry(owner, name, token);
         parameters.push(Value::from(micros(Tombstones::LIFE)));
-        self.ask("abandon", name, ABANDON, parameters).await.map(drop)
+        let rows = self.ask("abandon", name, ABANDON, parameters).await?;
+        let done = single(&rows).and_then(|row| unless_kept(column(row, 0)?));
+        done.map(drop).map_err(|error| error.during(DRIVER, "abandon", name))
     }
+}
+
+/// What procedures answer where the transaction of a user keeps the row of a lock.
+const KEPT: i32 = -2;
+
+fn unless_kept(answer: i32) -> Result<i32> {
+    if answer == KEPT { Err(kept()) } else { Ok(answer) }
+}
+
+fn kept() -> Error {
+    let text = "another transaction keeps the lock's row, perhaps one that it guards; the README of tenure-mysql says how to find and \
+                end it";
+    Error::new(ErrorKind::Unavailable, text)
 }
 
 fn entry(owner: Option<&OwnerId>, name: &LockName, token: &OwnerToken) -> Vec<Value> {
@@ -230,7 +244,7 @@ fn inspection(rows: &[Row]) -> Result<Inspection> {
     Ok(Inspection::default().with_holder(holder))
 }
 
-/// What the first six columns say.
+/// What the first six columns say. Nothing is known of the rest of a guarded lock whose lease is over.
 pub(crate) fn holder_of(row: &Row) -> Result<Holder> {
     let damaged = || Error::new(ErrorKind::Damaged, "the row of the lock cannot be read");
     let (label, owner): (Option<Vec<u8>>, Option<Vec<u8>>) = (column(row, 0)?, column(row, 1)?);
@@ -241,5 +255,5 @@ pub(crate) fn holder_of(row: &Row) -> Result<Holder> {
         .with_fence(Some(fence_of(column(row, 2)?)?))
         .with_depth(column(row, 3)?)
         .with_held_for(Some(of_micros(column(row, 4)?)))
-        .with_remaining(Some(of_micros(column(row, 5)?))))
+        .with_remaining(column::<Option<i64>>(row, 5)?.map(of_micros)))
 }

@@ -1,14 +1,14 @@
 //! Tables and procedures: their statements, and whether a database has them.
 
 use mysql_async::prelude::Queryable as _;
-use mysql_async::{Conn, Error as SqlError, Row};
+use mysql_async::{Conn, Row};
 use tenure_core::{Error, ErrorKind, Result};
 
-use crate::error::{INSTALL, NO_PROCEDURE, failed, misconfigured, odd};
+use crate::error::{INSTALL, failed, misconfigured, odd};
 use crate::row::column;
 
 /// Which procedures this release calls.
-const VERSION: i32 = 1;
+const VERSION: i32 = 2;
 
 /// The clock in microseconds since 1970. SYSDATE is the time of now, in the zone of the session; the other two stand still since the
 /// statement began, and tell how far that zone is away.
@@ -34,18 +34,13 @@ const MODE: &str = "SET SESSION sql_mode = 'STRICT_ALL_TABLES'";
 fn statements() -> Vec<String> {
     let files = [
         MODE,
+        include_str!("../sql/before.sql"),
         include_str!("../sql/lock.sql"),
         include_str!("../sql/queue.sql"),
-        CENSUS,
+        include_str!("../sql/census.sql"),
+        include_str!("../sql/after.sql"),
         include_str!("../sql/about.sql"),
     ];
-    written(&files)
-}
-
-/// The list of held locks. Nothing else needs it, so that it is no reason for another version.
-const CENSUS: &str = include_str!("../sql/census.sql");
-
-fn written(files: &[&str]) -> Vec<String> {
     let files: Vec<&str> = files.iter().map(|file| file.trim_end()).collect();
     let text = files.join(BETWEEN).replace("{now}", NOW).replace("{version}", &VERSION.to_string());
     text.split(BETWEEN).map(str::to_owned).collect()
@@ -53,7 +48,7 @@ fn written(files: &[&str]) -> Vec<String> {
 
 /// Makes what this release needs, if it is not there. Clients that do so at once wait for each other.
 pub(crate) async fn install(conn: &mut Conn) -> Result<()> {
-    if lacking(conn).await == Lacking::Nothing {
+    if is_there(conn).await {
         return Ok(());
     }
     let waited: Option<Option<i64>> =
@@ -61,10 +56,8 @@ pub(crate) async fn install(conn: &mut Conn) -> Result<()> {
     if waited != Some(Some(1)) {
         return Err(Error::new(ErrorKind::Unavailable, "another client is making tenure's tables since a minute"));
     }
-    match lacking(conn).await {
-        Lacking::Nothing => return Ok(()),
-        Lacking::Census => return add_census(conn).await,
-        Lacking::All => {}
+    if is_there(conn).await {
+        return Ok(());
     }
     for statement in statements() {
         conn.query_drop(statement).await.map_err(|error| match failed(error) {
@@ -79,35 +72,9 @@ pub(crate) async fn install(conn: &mut Conn) -> Result<()> {
     Ok(())
 }
 
-/// What a database does not have of this release.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Lacking {
-    Nothing,
-    /// The list of held locks: its tables and procedures are from before it.
-    Census,
-    All,
-}
-
-async fn lacking(conn: &mut Conn) -> Lacking {
-    match version(conn).await {
-        Ok(VERSION) => match conn.query_drop("CALL tenure_held('', 0)").await {
-            Err(SqlError::Server(server)) if server.code == NO_PROCEDURE => Lacking::Census,
-            _ => Lacking::Nothing,
-        },
-        Ok(VERSION..) => Lacking::Nothing,
-        _ => Lacking::All,
-    }
-}
-
-/// Everything else works without: a user who may not add it connects all the same.
-async fn add_census(conn: &mut Conn) -> Result<()> {
-    for statement in written(&[MODE, CENSUS]) {
-        match conn.query_drop(statement).await.map_err(failed) {
-            Err(error) if error.kind() == ErrorKind::Denied => return Ok(()),
-            other => other?,
-        }
-    }
-    Ok(())
+/// Whether the database has what this release needs, or what a later one does.
+async fn is_there(conn: &mut Conn) -> bool {
+    version(conn).await.is_ok_and(|version| version >= VERSION)
 }
 
 async fn about(conn: &mut Conn) -> Result<Row> {

@@ -14,7 +14,7 @@ use tenure_core::queue::{MessageId, QueueLimits, QueueName};
 use tenure_core::{Error, ErrorKind, Result};
 
 use super::read::{exchanged, info, letter, line, name, pushed, standing, stats};
-use super::write::{chosen, extensions, pushes, settles};
+use super::write::{chosen, extensions, number, pushes, settles};
 use crate::connection::Connections;
 use crate::error::odd;
 use crate::row::{bytes, column, single};
@@ -66,7 +66,7 @@ impl MysqlQueue {
         id: &MessageId,
         more: Vec<Value>,
     ) -> Result<Vec<Row>> {
-        let mut all = vec![Value::from(id.as_number()), bytes(id.as_name())];
+        let mut all = vec![Value::from(id.as_number().map(number)), bytes(id.as_name())];
         all.extend(more);
         self.ask(queue, statement, all).await
     }

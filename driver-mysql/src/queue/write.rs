@@ -80,11 +80,16 @@ pub(super) fn extensions(extensions: &[Extension]) -> String {
     extensions.iter().map(row).collect::<Value>().to_string()
 }
 
+/// A message's number, as the server counts. One that is out of its range is no message's, as is -1.
+pub(super) fn number(id: u64) -> i64 {
+    i64::try_from(id).unwrap_or(-1)
+}
+
 /// Ids of dead letters, or how many of the oldest.
 pub(super) fn chosen(which: &DeadSelection) -> (Option<String>, i64) {
     match which {
         DeadSelection::Ids(ids) => {
-            let rows: Value = ids.iter().map(|id| json!([id.as_number(), digits(id.as_name())])).collect();
+            let rows: Value = ids.iter().map(|id| json!([id.as_number().map(number), digits(id.as_name())])).collect();
             (Some(rows.to_string()), 0)
         }
         DeadSelection::Oldest(count) => (None, i64::try_from(*count).unwrap_or(i64::MAX)),

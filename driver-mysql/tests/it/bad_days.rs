@@ -1,11 +1,13 @@
 //! Wrong places, replicas, connections that are killed, and servers that go away.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use crate::common::{DATABASE, backend, granted, hold, locks, request, session, start};
+use crate::common::{DATABASE, backend, granted, hold, locks, message, receive, request, session, start};
 use mysql_async::prelude::Queryable as _;
 use tenure_core::ErrorKind;
-use tenure_core::driver::{Backend, Released};
+use tenure_core::driver::{Backend, DelayQueueExt as _, Released};
+use tenure_core::queue::{ConcurrencyKey, QueueName};
 use tenure_mysql::MysqlDriver;
 use tenure_testkit::{ClosedPort, MariaDbOptions, MariaDbServer, TcpProxy, eventually};
 
@@ -40,8 +42,8 @@ async fn a_read_only_server_grants_nothing() {
     assert!(error.kind() == ErrorKind::Misconfigured && error.to_string().contains("read-only"), "{error}");
     let error = backend.locks().acquire(&request("a", MINUTE)).await.unwrap_err();
     assert!(error.kind() == ErrorKind::Unavailable && error.to_string().contains("read-only"), "{error}");
-    let jobs = tenure_core::queue::QueueName::new("jobs").unwrap();
-    let error = backend.queue().unwrap().push(&jobs, &[crate::common::message("x")]).await.unwrap_err();
+    let jobs = QueueName::new("jobs").unwrap();
+    let error = backend.queue().unwrap().push(&jobs, &[message("x")]).await.unwrap_err();
     assert!(error.kind() == ErrorKind::Unavailable && error.to_string().contains("read-only"), "{error}");
     server.sql("", "SET GLOBAL read_only = 0").unwrap();
     granted(backend.locks(), &request("a", MINUTE)).await;
@@ -83,7 +85,7 @@ async fn a_connection_that_was_closed_while_it_was_idle_costs_no_error() {
     granted(backend.locks(), &request("last", MINUTE)).await;
 }
 
-/// Until a request of the driver waits for a row that somebody else keeps.
+/// Until a request of the driver waits for what another session keeps.
 async fn waiting(server: &MariaDbServer) -> String {
     let find =
         "SELECT id FROM information_schema.processlist WHERE command = 'Execute' AND info LIKE '%tenure_%' LIMIT 1";
@@ -104,7 +106,7 @@ async fn a_request_whose_connection_is_killed_is_indeterminate_and_the_next_work
     let held = request("a", MINUTE);
     granted(&locks, &held).await;
     for kill in ["KILL", "KILL QUERY"] {
-        user.query_drop("BEGIN; SELECT * FROM tenure_lock WHERE name = 'a' FOR UPDATE").await.unwrap();
+        user.query_drop("LOCK TABLES tenure_lock WRITE").await.unwrap();
         let killed = async {
             let id = waiting(&server).await;
             server.sql("", &format!("{kill} {id}")).unwrap();
@@ -112,7 +114,7 @@ async fn a_request_whose_connection_is_killed_is_indeterminate_and_the_next_work
         let held = hold(&held);
         let (answer, ()) = tokio::join!(locks.release(&held), killed);
         assert_eq!(answer.unwrap_err().kind(), ErrorKind::Indeterminate, "{kill}");
-        user.query_drop("COMMIT").await.unwrap();
+        user.query_drop("UNLOCK TABLES").await.unwrap();
         assert!(locks.inspect(&held.name).await.unwrap().holder.is_some(), "{kill}");
     }
     assert_eq!(locks.release(&hold(&held)).await.unwrap(), Released::Released);
@@ -124,7 +126,7 @@ async fn a_server_that_dies_and_comes_back_is_told_and_used_again() {
     let (locks, mut user) = (locks(&server).await, session(&server).await);
     let held = request("a", MINUTE);
     granted(&locks, &held).await;
-    user.query_drop("BEGIN; SELECT * FROM tenure_lock WHERE name = 'a' FOR UPDATE").await.unwrap();
+    user.query_drop("LOCK TABLES tenure_lock WRITE").await.unwrap();
     let its = hold(&held);
     let asked = tokio::spawn({
         let locks = locks.clone();
@@ -161,28 +163,29 @@ async fn a_dropped_request_does_not_shift_the_answers() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_deadlock_with_another_transaction_is_an_outage_that_passes() {
     let server = start(MariaDbOptions::new());
-    let (locks, mut user) = (locks(&server).await, session(&server).await);
-    let held = request("a", MINUTE);
-    granted(&locks, &held).await;
-    let late = request("a", MINUTE);
+    let (backend, mut user) = (backend(&server).await, session(&server).await);
+    let (queue, jobs) = (Arc::clone(backend.queue().unwrap()), QueueName::new("jobs").unwrap());
+    queue.push(&jobs, &[message("first")]).await.unwrap();
     // The server spares the transaction that has written more.
     user.query_drop("CREATE TABLE ballast (n INT) ENGINE=InnoDB").await.unwrap();
-    user.query_drop("BEGIN; SELECT * FROM tenure_lock WHERE name = 'a' FOR UPDATE").await.unwrap();
-    user.query_drop("INSERT INTO ballast SELECT seq FROM seq_1_to_1000").await.unwrap();
-    // An abandonment writes its tombstone, then waits for the row of the lock.
+    user.query_drop("BEGIN; SELECT * FROM tenure_message WHERE ckey = 'k' AND queue = 'jobs' FOR UPDATE")
+        .await
+        .unwrap();
+    user.query_drop("INSERT INTO ballast WITH RECURSIVE seq (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM seq WHERE n < 1000) SELECT n FROM seq").await.unwrap();
+    // A push writes its first message, then waits for the place of the second among the keys.
+    let keyed = message("third").with_key(Some(ConcurrencyKey::new("k").unwrap()));
     let asked = tokio::spawn({
-        let (locks, late) = (locks.clone(), hold(&late));
-        async move { locks.abandon(&late).await }
+        let (queue, jobs) = (Arc::clone(&queue), jobs.clone());
+        async move { queue.push(&jobs, &[message("second"), keyed]).await }
     });
     waiting(&server).await;
-    // It waits for that tombstone.
-    user.query_drop("SELECT * FROM tenure_tombstone WHERE name = 'a' FOR UPDATE").await.unwrap();
+    // It waits for that first message.
+    user.query_drop("SELECT * FROM tenure_message WHERE number = 2 FOR UPDATE").await.unwrap();
     let error = asked.await.unwrap().unwrap_err();
     assert!(error.kind() == ErrorKind::Unavailable && error.to_string().contains("deadlock"), "{error}");
     user.query_drop("COMMIT").await.unwrap();
-    locks.abandon(&hold(&late)).await.unwrap();
-    assert_eq!(locks.release(&hold(&held)).await.unwrap(), Released::Released);
-    assert_eq!(locks.acquire(&late).await.unwrap_err().kind(), ErrorKind::NotHeld, "it is abandoned now");
+    let received = queue.receive(&receive(&jobs, 10)).await.unwrap().deliveries;
+    assert_eq!(received.len(), 1, "all or none of a push is stored");
 }
 
 #[tokio::test]

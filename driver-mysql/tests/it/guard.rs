@@ -6,8 +6,9 @@ use std::time::Duration;
 use crate::common::{DATABASE, granted, hold, locks, request, session, start};
 use mysql_async::Conn;
 use mysql_async::prelude::Queryable as _;
-use tenure_core::ErrorKind;
-use tenure_core::driver::{Acquisition, DistributedLock, Renewed, Ttl};
+use tenure_core::driver::{Acquisition, DistributedLock, ForceReleased, Renewed, Ttl};
+use tenure_core::{Client, ErrorKind, HoldState};
+use tenure_mysql::MysqlDriver;
 use tenure_testkit::{MariaDbOptions, MariaDbServer};
 
 const SHORT: Duration = Duration::from_millis(500);
@@ -147,4 +148,57 @@ async fn a_guarded_row_holds_up_no_other_lease() {
     user.query_drop("COMMIT").await.unwrap();
     let answers = locks.renew(Ttl::new(MINUTE).unwrap(), &both).await;
     assert!(answers.iter().all(|answer| matches!(answer, Ok(Renewed::Extended { .. }))), "{answers:?}");
+}
+
+/// Guarded transactions that outlast their leases: what the client gives back meanwhile waits for none of them.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn guarded_transactions_that_last_cost_no_other_lock() {
+    const TTL: Duration = Duration::from_secs(2);
+    let (server, ..) = with_account().await;
+    let driver = MysqlDriver::connect(&format!("{}?connections=2", server.url(DATABASE))).await.unwrap();
+    let client = Client::builder(driver).ttl(TTL).build().unwrap();
+    let mut others = Vec::new();
+    for number in 0..16 {
+        others.push(client.lock(format!("other {number}")).acquire().await.unwrap());
+    }
+    let (mut guarded, mut users) = (Vec::new(), Vec::new());
+    for number in 0..4 {
+        let lock = client.lock(format!("guarded {number}")).acquire().await.unwrap();
+        let mut user = session(&server).await;
+        user.query_drop("BEGIN").await.unwrap();
+        let fence = lock.fence().get();
+        user.exec_drop("CALL tenure_guard(?, ?)", (format!("guarded {number}"), fence)).await.unwrap();
+        guarded.push(lock);
+        users.push(user);
+    }
+    tokio::time::sleep(3 * TTL).await;
+    drop(guarded); // to be given back, as those that were lost are
+    tokio::time::sleep(TTL).await;
+    let held = others.iter().filter(|lock| lock.state() == HoldState::Held).count();
+    assert_eq!(held, others.len(), "locks that no transaction guards");
+    drop(users);
+}
+
+/// The lease is over, and the transaction is still open: an operator sees that.
+#[tokio::test]
+async fn a_guarded_lock_whose_lease_is_over_is_seen_and_named() {
+    let (_server, locks, mut user) = with_account().await;
+    let first = request("account", SHORT);
+    let fence = granted(&locks, &first).await.fence;
+    user.query_drop("BEGIN").await.unwrap();
+    guard(&mut user, fence.get()).await.unwrap();
+    tokio::time::sleep(SHORT + Duration::from_millis(100)).await;
+    let holder = locks.inspect(&first.name).await.unwrap().holder.expect("the transaction guards it");
+    assert_eq!((holder.fence, holder.remaining), (Some(fence), None));
+    let began = std::time::Instant::now();
+    let error = locks.force_release(&first.name, None).await.unwrap_err();
+    assert!(
+        error.kind() == ErrorKind::Unavailable && error.to_string().contains("another transaction keeps"),
+        "{error}"
+    );
+    locks.abandon(&hold(&first)).await.unwrap();
+    assert!(began.elapsed() < Duration::from_secs(1), "it waited for the row");
+    user.query_drop("COMMIT").await.unwrap();
+    assert!(locks.inspect(&first.name).await.unwrap().holder.is_none());
+    assert_eq!(locks.force_release(&first.name, None).await.unwrap(), ForceReleased::NotHeld);
 }

@@ -5,9 +5,9 @@ use std::time::Duration;
 use crate::common::{DATABASE, granted, hold, message, receive, request, start};
 use mysql_async::prelude::Queryable as _;
 use tenure_core::ErrorKind;
-use tenure_core::driver::{Backend, DelayQueueExt as _, ForceReleased, Released, Settle, Settlement, Ttl};
+use tenure_core::driver::{Backend, DelayQueueExt as _, ForceReleased, Released, Settle, Settled, Settlement, Ttl};
 use tenure_core::queue::QueueName;
-use tenure_mysql::{MysqlDriver, install_sql};
+use tenure_mysql::MysqlDriver;
 use tenure_testkit::{MariaDbOptions, MariaDbServer};
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -58,42 +58,15 @@ async fn a_missing_right_and_missing_tables_are_named_with_what_helps() {
     server.sql("", "GRANT SELECT ON app.* TO worker").unwrap();
     let text = told(&url).await.to_string();
     assert!(text.contains("GRANT EXECUTE ON the_database.* TO the_user"), "{text}");
-    server.create_database("empty").unwrap();
-    server.sql("", "GRANT EXECUTE ON empty.* TO worker").unwrap();
-    let empty = server.url_for("worker", "secret", "empty");
+    server.create_database("bare").unwrap();
+    server.sql("", "GRANT EXECUTE ON bare.* TO worker").unwrap();
+    let empty = server.url_for("worker", "secret", "bare");
     let error = told(&empty).await;
     assert_eq!(error.kind(), ErrorKind::Misconfigured);
     assert!(error.to_string().contains("install_sql()"), "{error}");
     let error = told(&format!("{empty}?migrate=true")).await;
     assert_eq!(error.kind(), ErrorKind::Denied);
     assert!(error.to_string().contains("may not create") && error.to_string().contains("install_sql()"), "{error}");
-}
-
-/// Procedures from before the list of held locks: the list alone is refused, with what to run, and migrating adds it.
-#[tokio::test]
-async fn a_database_without_the_list_of_held_locks_works_and_gets_it_by_migrating() {
-    let server = with_user();
-    server.sql("", "GRANT EXECUTE ON app.* TO worker").unwrap();
-    let migrated = async |url: String| MysqlDriver::connect(&format!("{url}?migrate=true")).await.unwrap();
-    for by_hand in [true, false] {
-        server.sql(DATABASE, "DROP PROCEDURE tenure_held").unwrap();
-        // A user who may not add it connects all the same.
-        let backend: Backend = migrated(server.url_for("worker", "secret", DATABASE)).await.into();
-        let kept = request("a", MINUTE);
-        granted(backend.locks(), &kept).await;
-        let census = backend.census().unwrap();
-        let error = census.held(b"", None, 9).await.unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::Misconfigured, "{error:#}");
-        assert!(error.to_string().contains("tenure_held") && error.to_string().contains("install_sql()"), "{error}");
-        match by_hand {
-            true => drop(server.script(DATABASE, &install_sql()).unwrap()),
-            false => drop(migrated(server.url(DATABASE)).await),
-        }
-        let listed = census.held(b"", None, 9).await.unwrap();
-        assert_eq!(listed.locks.iter().map(|lock| &lock.name).collect::<Vec<_>>(), [&kept.name]);
-        backend.locks().release(&hold(&kept)).await.unwrap();
-        assert_eq!(census.held(b"", None, 9).await.unwrap().locks, []);
-    }
 }
 
 #[tokio::test]
@@ -118,4 +91,37 @@ async fn tables_of_another_release_are_named_and_older_ones_brought_up_to_date()
     one.unwrap();
     other.unwrap();
     MysqlDriver::connect(&plain).await.unwrap();
+}
+
+/// Version 1 gave each queue a number, and made a unique index of names.
+#[tokio::test]
+async fn locks_and_messages_of_version_1_are_brought_over() {
+    let server = start(MariaDbOptions::new());
+    let (locks, queue) = (crate::common::locks(&server).await, crate::common::queue(&server).await);
+    let kept = request("a", MINUTE);
+    let grant = granted(&locks, &kept).await;
+    let jobs = QueueName::new("jobs").unwrap();
+    queue.push(&jobs, &[message("flying")]).await.unwrap();
+    let flying = queue.receive(&receive(&jobs, 1)).await.unwrap().deliveries.remove(0);
+    queue.push(&jobs, &[message("waiting")]).await.unwrap();
+    let before = "ALTER TABLE tenure_lock DROP KEY idle, DROP COLUMN day;
+        ALTER TABLE tenure_queue DROP PRIMARY KEY, ADD COLUMN number INT NOT NULL AUTO_INCREMENT PRIMARY KEY FIRST, ADD UNIQUE (name),
+          DROP COLUMN dead;
+        UPDATE tenure_message SET queue = (SELECT number FROM tenure_queue);
+        ALTER TABLE tenure_message MODIFY queue INT NOT NULL, DROP KEY by_name, ADD UNIQUE KEY by_name (queue, name);
+        ALTER TABLE tenure_settled MODIFY queue INT NOT NULL;
+        DROP PROCEDURE tenure_about; CREATE PROCEDURE tenure_about() SELECT 1, 0";
+    server.sql(DATABASE, before).unwrap();
+    let text = MysqlDriver::connect(&server.url(DATABASE)).await.unwrap_err().to_string();
+    assert!(text.contains("version 1") && text.contains("migrate=true"), "{text}");
+    let backend: Backend =
+        MysqlDriver::connect(&format!("{}?migrate=true", server.url(DATABASE))).await.unwrap().into();
+    assert_eq!(backend.locks().inspect(&kept.name).await.unwrap().holder.unwrap().fence, Some(grant.fence));
+    let settles = [Settle::new(flying.receipt, Settlement::Ack)];
+    let queue = backend.queue().unwrap();
+    assert_eq!(queue.settle(&jobs, &settles).await.unwrap(), [Settled::Done]);
+    let next = queue.receive(&receive(&jobs, 9)).await.unwrap().deliveries;
+    assert!(next.len() == 1 && next[0].payload.as_bytes() == b"waiting" && next[0].fence > flying.fence, "{next:?}");
+    let left = server.sql(DATABASE, "SHOW TABLES").unwrap();
+    assert_eq!(left.lines().count(), 6, "{left}");
 }

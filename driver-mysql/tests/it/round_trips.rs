@@ -44,12 +44,12 @@ async fn every_method_is_one_statement_that_is_prepared_once() {
         let mut costs = vec![("acquire", cost(&server, granted(locks, &first)).await.0, [3, 1])];
         costs.push(("acquire that is busy", cost(&server, locks.acquire(&other)).await.0, [2, 0]));
         costs.push(("renew", cost(&server, locks.renew(ttl, &[hold(&first)])).await.0, [3, 1]));
-        costs.push(("inspect", cost(&server, locks.inspect(&first.name)).await.0, [1, 0]));
+        costs.push(("inspect", cost(&server, locks.inspect(&first.name)).await.0, [2, 0]));
         costs.push(("held", cost(&server, census.held(b"", None, 500)).await.0, [1, 0]));
-        costs.push(("release", cost(&server, locks.release(&hold(&first))).await.0, [1, 1]));
-        costs.push(("abandon", cost(&server, locks.abandon(&hold(&other))).await.0, [2, 2]));
+        costs.push(("release", cost(&server, locks.release(&hold(&first))).await.0, [3, 1]));
+        costs.push(("abandon", cost(&server, locks.abandon(&hold(&other))).await.0, [3, 1]));
         costs.push(("receive of nothing", cost(&server, queue.receive(&receive(&jobs, 5))).await.0, [4, 0]));
-        costs.push(("push", cost(&server, queue.push(&jobs, &[message("x")])).await.0, [4, 1]));
+        costs.push(("push", cost(&server, queue.push(&jobs, &[message("x")])).await.0, [3, 1]));
         let (received, answer) = cost(&server, queue.receive(&receive(&jobs, 5))).await;
         costs.push(("receive", received, [10, 3]));
         let settles = [Settle::new(answer.unwrap().deliveries[0].receipt, Settlement::Ack)];

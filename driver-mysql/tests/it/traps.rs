@@ -12,18 +12,18 @@ use tenure_testkit::MariaDbOptions;
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// NOW() is that of the call, and stands still while the call waits for a row: a lease that ended meanwhile would be released.
+/// NOW() is that of the call, and stands still while the call waits for a table: a lease that ended meanwhile would be released.
 #[tokio::test]
 async fn a_request_that_waited_goes_by_the_time_after_it() {
     let server = start(MariaDbOptions::new());
     let (locks, mut user) = (locks(&server).await, session(&server).await);
     let short = request("a", Duration::from_millis(700));
     granted(&locks, &short).await;
-    user.query_drop("BEGIN; SELECT * FROM tenure_lock WHERE name = 'a' FOR UPDATE").await.unwrap();
+    user.query_drop("LOCK TABLES tenure_lock WRITE").await.unwrap();
     let release = async { locks.release(&hold(&short)).await.unwrap() };
     let commit = async {
-        tokio::time::sleep(Duration::from_millis(1_000)).await; // past the lease, and the row's lock still kept
-        user.query_drop("COMMIT").await.unwrap();
+        tokio::time::sleep(Duration::from_millis(1_000)).await; // past the lease, and the table still locked
+        user.query_drop("UNLOCK TABLES").await.unwrap();
     };
     let (released, ()) = tokio::join!(release, commit);
     assert_eq!(released, Released::NotHeld, "its lease had ended before it could look");
@@ -191,4 +191,24 @@ async fn a_receive_does_not_look_at_what_is_not_due() {
         let rows = read() - before;
         assert!(rows < 300, "{rows} rows were read, {LATER} are not due");
     }
+}
+
+/// Each new name removes up to two that were idle for more than a day, wherever they are in the order of names; names in use, and those with
+/// a fence of the future, are in the way of none.
+#[tokio::test]
+async fn idle_names_are_removed_in_whatever_order_they_sort() {
+    let server = start(MariaDbOptions::new());
+    let locks = locks(&server).await;
+    let rows = "INSERT INTO tenure_lock (name, fence, first, token, since, until, told)
+        WITH RECURSIVE seq (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM seq WHERE n <";
+    let old = format!("{rows} 100) SELECT CONCAT('job ', LPAD(n, 6, '0')), 1e15 + n, 1e15 + n, 'x', 1, 0, 1 FROM seq");
+    let ahead = format!("{rows} 10) SELECT CONCAT('ahead ', n), 4e18, 4e18, 'x', 1, 0, 1 FROM seq");
+    server.sql(DATABASE, &format!("{old}; {ahead}")).unwrap();
+    for number in 0..60 {
+        for prefix in ["a", "job 1"] {
+            granted(&locks, &request(&format!("{prefix} {number}"), MINUTE)).await;
+        }
+    }
+    let left = server.sql(DATABASE, "SELECT COUNT(*), SUM(name LIKE 'ahead %') FROM tenure_lock").unwrap();
+    assert_eq!(left.trim(), "130\t10");
 }

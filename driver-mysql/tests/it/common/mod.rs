@@ -18,7 +18,9 @@ use tenure_testkit::{MariaDbOptions, MariaDbServer};
 /// Where the tables are.
 pub(crate) const DATABASE: &str = "app";
 
+/// A server with the tables: MariaDB, or the MySQL whose unpacked folder `TENURE_MYSQL` names.
 pub(crate) fn start(options: MariaDbOptions) -> MariaDbServer {
+    let options = std::env::var_os("TENURE_MYSQL").into_iter().fold(options, MariaDbOptions::mysql);
     let server = MariaDbServer::start(options).unwrap();
     server.create_database(DATABASE).unwrap();
     server.script(DATABASE, &install_sql()).unwrap();

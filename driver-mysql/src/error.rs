@@ -81,6 +81,7 @@ fn refused(code: u16, state: &str, error: SqlError) -> Error {
         }
         (_, 1213 | 1020) => (ErrorKind::Unavailable, "a deadlock, or a conflict with another node of the cluster"),
         (_, 1021 | 1026 | 1030 | 1041 | 1114) => (ErrorKind::Unavailable, "the server's disk or memory is full"),
+        (_, 1461) => (ErrorKind::Unavailable, "the server has no prepared statement left (max_prepared_stmt_count)"),
         (_, 1047) => (ErrorKind::Unavailable, "the node is no part of its cluster at the moment"),
         (_, 1034 | 1035 | 1194 | 1195) => (ErrorKind::Damaged, "the server found damaged data"),
         _ => (ErrorKind::Misconfigured, "the server refuses the request"),
@@ -123,6 +124,7 @@ mod tests {
             (1205, ErrorKind::Unavailable, "another transaction"),
             (1213, ErrorKind::Unavailable, "another node of the cluster"),
             (1047, ErrorKind::Unavailable, "no part of its cluster"),
+            (1461, ErrorKind::Unavailable, "max_prepared_stmt_count"),
             (1290, ErrorKind::Unavailable, "read-only"),
             (1836, ErrorKind::Unavailable, "read-only"),
             (1021, ErrorKind::Unavailable, "full"),

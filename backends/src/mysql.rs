@@ -19,7 +19,7 @@ use tenure_testkit::{MariaDbOptions, MariaDbServer, TcpProxy};
 
 use crate::defaults::{self, Defaults};
 use crate::other::Program;
-use crate::proxied::{self, DAY_AND_MORE};
+use crate::proxied::{self, DAYS};
 
 /// Within reach of the cases that fill them.
 const MAX_DEPTH: u32 = 50;
@@ -109,7 +109,7 @@ impl HarnessMaker for MysqlMaker {
             .fence_floors()
             .faults([FaultKind::ExpireLease, FaultKind::CutConnections, FaultKind::SilenceConnections])
             .faults([FaultKind::PauseServer, FaultKind::JumpServerClock, FaultKind::RestartKeepingData])
-            .faults([FaultKind::FewConnections, FaultKind::DemoteServer, FaultKind::OpenPush, FaultKind::PassDay])
+            .faults([FaultKind::FewConnections, FaultKind::DemoteServer, FaultKind::OpenPush, FaultKind::PassDays])
     }
 
     fn configured(&self) -> Result<(), Missing> {
@@ -216,9 +216,9 @@ impl Harness for MysqlHarness {
                 self.successor = Some(successor);
             }
             Fault::OpenPush(push) => return self.open_push(push).await,
-            Fault::PassDay => {
+            Fault::PassDays => {
                 self.days += 1;
-                lock(&server).set_clock_offset(i64::try_from((DAY_AND_MORE * self.days).as_micros())?)?;
+                lock(&server).set_clock_offset(i64::try_from((DAYS * self.days).as_micros())?)?;
             }
             Fault::JumpServerClock(step) => {
                 let micros = match step {

@@ -19,7 +19,7 @@ use tokio_postgres::NoTls;
 
 use crate::defaults::{self, Defaults};
 use crate::other::Program;
-use crate::proxied::{self, DAY_AND_MORE};
+use crate::proxied::{self, DAYS};
 
 /// Within reach of the cases that fill a queue.
 const MAX_WAITERS: u32 = 100;
@@ -151,7 +151,7 @@ impl HarnessMaker for PostgresMaker {
             .visible_leftovers()
             .fence_floors()
             .faults([FaultKind::ExpireLease, FaultKind::CutConnections, FaultKind::SilenceConnections])
-            .faults([FaultKind::CutNotifications, FaultKind::OpenPush, FaultKind::PassDay])
+            .faults([FaultKind::CutNotifications, FaultKind::OpenPush, FaultKind::PassDays])
             .faults((self.kind != Kind::Pooled).then_some(FaultKind::FewConnections))
             .faults((self.kind != Kind::Pooled).then_some(FaultKind::DemoteServer))
             .faults([FaultKind::MuteNotifications, FaultKind::PauseServer, FaultKind::JumpServerClock])
@@ -304,9 +304,9 @@ impl Harness for PostgresHarness {
                 self.successor = Some(successor);
             }
             Fault::OpenPush(push) => return self.open_push(push).await,
-            Fault::PassDay => {
+            Fault::PassDays => {
                 self.days += 1;
-                let micros = i64::try_from((DAY_AND_MORE * self.days).as_micros())?;
+                let micros = i64::try_from((DAYS * self.days).as_micros())?;
                 lock(&servers).postgres.set_clock_offset(micros)?;
             }
             Fault::JumpServerClock(step) => {

@@ -6,8 +6,8 @@ use std::time::Duration;
 use tenure_conformance::{BoxError, Fault, Healer};
 use tenure_testkit::{Link, TcpProxy};
 
-/// What [`Fault::PassDay`] moves a clock by.
-pub(crate) const DAY_AND_MORE: Duration = Duration::from_secs(26 * 3_600);
+/// What [`Fault::PassDays`] moves a clock by: more than two days.
+pub(crate) const DAYS: Duration = Duration::from_secs(50 * 3_600);
 
 /// How many connections a server with few of them admits.
 const FEW: usize = 2;

@@ -27,6 +27,17 @@ CREATE TABLE IF NOT EXISTS tenure_tombstone (
   name VARBINARY(512) NOT NULL, token VARBINARY(32) NOT NULL, until BIGINT NOT NULL, PRIMARY KEY (name, token), KEY (until)
 ) ENGINE=InnoDB ROW_FORMAT=DYNAMIC
 //
+-- A demoted server refuses writes, but not to the rights with which procedures may run here. A hold that it renewed would be granted
+-- again by its successor.
+DROP PROCEDURE IF EXISTS tenure_writable
+//
+CREATE PROCEDURE tenure_writable()
+BEGIN
+  IF CONCAT(@@GLOBAL.read_only) NOT IN ('0', 'OFF') THEN
+    SIGNAL SQLSTATE 'TN003' SET MESSAGE_TEXT = 'the server is read-only';
+  END IF;
+END
+//
 -- Locks the row of a name, as part of the caller's transaction, and waits no longer than for those who only look at it. 1 locked, 0 no
 -- such row, -2 the transaction of a user keeps the row.
 DROP PROCEDURE IF EXISTS tenure_lock_take
@@ -140,10 +151,7 @@ main: BEGIN
       SET l_granted = 1;
       LEAVE attempt;
     END IF;
-    -- A demoted server refuses writes to everybody but the rights with which procedures may run here.
-    IF CONCAT(@@GLOBAL.read_only) NOT IN ('0', 'OFF') THEN
-      SIGNAL SQLSTATE 'TN003' SET MESSAGE_TEXT = 'the server is read-only';
-    END IF;
+    CALL tenure_writable();
     SET l_depth = 1, l_told = p_ttl, l_entries = IF(p_owner IS NULL, NULL, CONCAT(p_token, ':', p_ttl, ','));
     IF NOT l_found THEN
       SELECT EXISTS (SELECT 1 FROM tenure_lock WHERE day < t DIV 86400000000 - 1) INTO l_idle;
@@ -205,6 +213,7 @@ BEGIN
     name VARCHAR(1024) PATH '$[0]', owner VARCHAR(32) PATH '$[1]', token VARCHAR(32) PATH '$[2]', fence BIGINT PATH '$[3]')) j;
   DECLARE CONTINUE HANDLER FOR NOT FOUND SET l_end = 1;
   DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
+  CALL tenure_writable();
   OPEN c;
   START TRANSACTION;
   holds: LOOP
@@ -242,6 +251,7 @@ CREATE PROCEDURE tenure_release(p_name VARBINARY(512), p_owner VARBINARY(32), p_
 BEGIN
   DECLARE l_rest INT;
   DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
+  CALL tenure_writable();
   START TRANSACTION;
   CALL tenure_leave(p_name, p_owner, p_token, l_rest);
   COMMIT;
@@ -256,6 +266,7 @@ BEGIN
   DECLARE l_rest, l_old INT DEFAULT 0;
   DECLARE t BIGINT DEFAULT {now};
   DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
+  CALL tenure_writable();
   START TRANSACTION;
   -- In this order: see tenure_acquire.
   INSERT INTO tenure_tombstone (name, token, until) VALUES (p_name, p_token, t + p_for) ON DUPLICATE KEY UPDATE until = t + p_for;

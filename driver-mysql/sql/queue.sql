@@ -185,9 +185,7 @@ BEGIN
       recurrence VARCHAR(512) PATH '$[11]')) j;
   DECLARE CONTINUE HANDLER FOR NOT FOUND SET l_end = 1;
   DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
-  IF CONCAT(@@GLOBAL.read_only) NOT IN ('0', 'OFF') THEN
-    SIGNAL SQLSTATE 'TN003' SET MESSAGE_TEXT = 'the server is read-only';
-  END IF;
+  CALL tenure_writable();
   IF p_named THEN CALL tenure_queue_make(p_queue); END IF;
   OPEN c;
   START TRANSACTION;
@@ -354,9 +352,7 @@ main: BEGIN
       SELECT l_answers, COALESCE(l_soonest - t, -1), 0, 0, 0; LEAVE main;
     END IF;
   END IF;
-  IF CONCAT(@@GLOBAL.read_only) NOT IN ('0', 'OFF') THEN
-    SIGNAL SQLSTATE 'TN003' SET MESSAGE_TEXT = 'the server is read-only';
-  END IF;
+  CALL tenure_writable();
   IF NOT l_there THEN CALL tenure_queue_make(p_queue); END IF;
   START TRANSACTION;
   SELECT paused, in_flight, deliveries, step, full_at, fence INTO l_paused, l_in_flight, l_deliveries, l_step, l_full_at, l_fence
@@ -456,6 +452,7 @@ BEGIN
     number BIGINT PATH '$[0]', delivery BIGINT PATH '$[1]', lease BIGINT PATH '$[2]')) j;
   DECLARE CONTINUE HANDLER FOR NOT FOUND SET l_end = 1;
   DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
+  CALL tenure_writable();
   OPEN c;
   START TRANSACTION;
   SELECT dead INTO l_number FROM tenure_queue WHERE name = p_queue FOR UPDATE;

@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use mysql_async::prelude::Queryable as _;
@@ -40,20 +40,52 @@ const LINE: usize = 256;
 struct Request {
     statement: &'static str,
     parameters: Vec<Value>,
-    answer: oneshot::Sender<Result<Vec<Row>>>,
+    answer: oneshot::Sender<Result<Vec<Row>, Failed>>,
+}
+
+/// Why a request has no rows.
+#[derive(Debug)]
+enum Failed {
+    /// There was no connection to send it over.
+    Unsent(Error, Vec<Value>),
+    Sent(Error),
+}
+
+/// One connection: the way to the task that owns it, and how that task fares.
+#[derive(Debug, Default)]
+struct Slot {
+    line: Mutex<Option<mpsc::Sender<Request>>>,
+    state: Arc<Mutex<State>>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum State {
+    #[default]
+    New,
+    Dialling,
+    Open,
+    /// Since when.
+    Refused(Instant),
+}
+
+/// For how long requests of a slot that was refused a connection go through another one before a connection is tried again.
+const FULL: Duration = Duration::from_secs(1);
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The connections of one client. Requests of one name go through one of them, in order.
 #[derive(Debug)]
 pub(crate) struct Connections {
     config: Arc<MysqlConfig>,
-    slots: Vec<Mutex<Option<mpsc::Sender<Request>>>>,
+    slots: Vec<Slot>,
     closed: AtomicBool,
 }
 
 impl Connections {
     pub(crate) fn new(config: MysqlConfig) -> Self {
-        let slots = (0..config.connections).map(|_| Mutex::default()).collect();
+        let slots = (0..config.connections).map(|_| Slot::default()).collect();
         Self { slots, closed: AtomicBool::new(false), config: Arc::new(config) }
     }
 
@@ -75,30 +107,55 @@ impl Connections {
         let digest = name.iter().fold(0xcbf2_9ce4_8422_2325_u64, |digest, byte| {
             (digest ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3) // FNV
         });
-        let slot = usize::try_from(digest % self.slots.len() as u64).unwrap_or(0);
-        let (answer, answered) = oneshot::channel();
-        let unsent = |_| Error::new(ErrorKind::Unavailable, "the connection's task has ended");
-        self.line(slot)?.send(Request { statement, parameters, answer }).await.map_err(unsent)?;
-        match answered.await {
-            Ok(answer) => answer,
-            Err(_) if self.closed.load(Ordering::Acquire) => {
-                Err(Error::new(ErrorKind::Indeterminate, "the driver was closed before the answer"))
-            }
-            Err(_) => {
-                Err(Error::new(ErrorKind::Indeterminate, "the runtime of the connection ended before the answer"))
-            }
+        let own = usize::try_from(digest % self.slots.len() as u64).unwrap_or(0);
+        let full = matches!(*locked(&self.slots[own].state), State::Refused(since) if since.elapsed() < FULL);
+        let mut slot = if full { self.other(&[own]).unwrap_or(own) } else { own };
+        let (mut parameters, mut tried) = (parameters, Vec::new());
+        // The server may admit fewer connections than there are slots.
+        loop {
+            let error = match self.ask_on(slot, statement, parameters).await {
+                Ok(rows) => return Ok(rows),
+                Err(Failed::Sent(error)) => return Err(error),
+                Err(Failed::Unsent(error, unsent)) => {
+                    parameters = unsent;
+                    error
+                }
+            };
+            tried.push(slot);
+            slot = self.other(&tried).ok_or(error)?;
         }
+    }
+
+    /// A slot with a connection, or at least one that is being made.
+    fn other(&self, tried: &[usize]) -> Option<usize> {
+        let of = |wanted| {
+            (0..self.slots.len()).find(|slot| !tried.contains(slot) && *locked(&self.slots[*slot].state) == wanted)
+        };
+        of(State::Open).or_else(|| of(State::Dialling))
+    }
+
+    async fn ask_on(&self, slot: usize, statement: &'static str, parameters: Vec<Value>) -> Result<Vec<Row>, Failed> {
+        let (answer, answered) = oneshot::channel();
+        let ended = |_| Failed::Sent(Error::new(ErrorKind::Unavailable, "the connection's task has ended"));
+        let line = self.line(slot).map_err(Failed::Sent)?;
+        line.send(Request { statement, parameters, answer }).await.map_err(ended)?;
+        let text = match answered.await {
+            Ok(answer) => return answer,
+            Err(_) if self.closed.load(Ordering::Acquire) => "the driver was closed before the answer",
+            Err(_) => "the runtime of the connection ended before the answer",
+        };
+        Err(Failed::Sent(Error::new(ErrorKind::Indeterminate, text)))
     }
 
     /// The way to a connection's task. A task ends with the runtime that it runs on; then another one begins here.
     fn line(&self, slot: usize) -> Result<mpsc::Sender<Request>> {
-        let mut line = self.slots[slot].lock().unwrap_or_else(PoisonError::into_inner);
+        let mut line = locked(&self.slots[slot].line);
         self.ensure_open()?;
         if let Some(line) = line.as_ref().filter(|line| !line.is_closed()) {
             return Ok(line.clone());
         }
         let (sender, requests) = mpsc::channel(LINE);
-        tokio::spawn(serve(Arc::clone(&self.config), requests));
+        tokio::spawn(serve(Arc::clone(&self.config), Arc::clone(&self.slots[slot].state), requests));
         Ok(line.insert(sender).clone())
     }
 
@@ -106,28 +163,31 @@ impl Connections {
     pub(crate) fn close(&self) {
         self.closed.store(true, Ordering::Release);
         for slot in &self.slots {
-            slot.lock().unwrap_or_else(PoisonError::into_inner).take();
+            locked(&slot.line).take();
         }
     }
 }
 
 /// Carries requests one after the other, over a connection that is opened when it is needed.
-async fn serve(config: Arc<MysqlConfig>, mut requests: mpsc::Receiver<Request>) {
+async fn serve(config: Arc<MysqlConfig>, state: Arc<Mutex<State>>, mut requests: mpsc::Receiver<Request>) {
     let mut connection: Option<(Conn, Instant)> = None;
     let mut dialled: Option<Instant> = None;
     while let Some(request) = requests.recv().await {
         if request.answer.is_closed() {
             continue; // nobody waits for it any more, and it was not sent
         }
-        let mut conn = match open(&config, connection.take(), &mut dialled).await {
+        let mut conn = match open(&config, &state, connection.take(), &mut dialled).await {
             Ok(conn) => conn,
             Err(error) => {
+                *locked(&state) = State::Refused(Instant::now());
                 // Those who waited meanwhile learn the same, in place of a time-out each.
                 let mut told: VecDeque<_> = VecDeque::from([request]);
                 while let Ok(next) = requests.try_recv() {
                     told.push_back(next);
                 }
-                told.into_iter().for_each(|request| drop(request.answer.send(Err(error.again()))));
+                for Request { parameters, answer, .. } in told {
+                    let _ = answer.send(Err(Failed::Unsent(error.again(), parameters)));
+                }
                 continue;
             }
         };
@@ -137,7 +197,8 @@ async fn serve(config: Arc<MysqlConfig>, mut requests: mpsc::Receiver<Request>) 
             Ok(Err(error)) => Err(error),
             Err(_) => {
                 let text = format!("no answer within {ANSWER:?}; the connection was given up");
-                let _ = answer.send(Err(Error::new(ErrorKind::Indeterminate, text).at(config.place())));
+                let error = Error::new(ErrorKind::Indeterminate, text).at(config.place());
+                let _ = answer.send(Err(Failed::Sent(error)));
                 continue;
             }
         };
@@ -145,7 +206,7 @@ async fn serve(config: Arc<MysqlConfig>, mut requests: mpsc::Receiver<Request>) 
         if result.as_ref().err().is_none_or(|error| goes_on(error) && !(may_leave && takes_no_writes(error))) {
             connection = Some((conn, Instant::now()));
         }
-        let _ = answer.send(result.map_err(failed));
+        let _ = answer.send(result.map_err(|error| Failed::Sent(failed(error))));
     }
     if let Some((conn, _)) = connection {
         let _ = timeout(Duration::from_secs(1), conn.disconnect()).await;
@@ -174,6 +235,7 @@ async fn all_rows(conn: &mut Conn, statement: &str, parameters: Vec<Value>) -> m
 /// The connection, if it is there and good, or another one.
 async fn open(
     config: &MysqlConfig,
+    state: &Mutex<State>,
     connection: Option<(Conn, Instant)>,
     dialled: &mut Option<Instant>,
 ) -> Result<Conn> {
@@ -182,7 +244,9 @@ async fn open(
     {
         return Ok(conn);
     }
+    *locked(state) = State::Dialling;
     let conn = dial(config).await?;
+    *locked(state) = State::Open;
     if dialled.replace(Instant::now()).is_some() {
         reconnected(DRIVER);
     }

@@ -14,7 +14,7 @@ use super::front::Front;
 use super::inspector::RedisInspector;
 use super::servers::{Shared, keyspace, lock};
 use super::setup::{Library, MAX_WAITERS, Setup};
-use crate::proxied::DAY_AND_MORE;
+use crate::proxied::DAYS;
 
 pub(super) struct RedisHarness {
     library: Library,
@@ -66,9 +66,9 @@ impl Harness for RedisHarness {
 
     async fn inject(&mut self, fault: Fault) -> Result<Healer, BoxError> {
         match &mut self.front {
-            _ if fault.kind() == FaultKind::PassDay => {
+            _ if fault.kind() == FaultKind::PassDays => {
                 self.days += 1;
-                let micros = i64::try_from((DAY_AND_MORE * self.days).as_micros())?;
+                let micros = i64::try_from((DAYS * self.days).as_micros())?;
                 for server in lock(&self.servers).all() {
                     server.set_clock_offset(micros)?;
                 }

@@ -119,7 +119,7 @@ impl HarnessMaker for RedisMaker {
             .faults([FaultKind::PauseServer, FaultKind::RestartKeepingData, FaultKind::RestartLosingData])
             .faults([FaultKind::ForgetScripts])
             .faults(self.setup.is_alone().then_some(FaultKind::JumpServerClock))
-            .faults(self.setup.is_alone().then_some(FaultKind::PassDay))
+            .faults(self.setup.is_alone().then_some(FaultKind::PassDays))
             .faults(if self.setup == Setup::Single { Front::FAULTS } else { &[] }.iter().copied())
     }
 

@@ -206,7 +206,7 @@ impl FaultKind {
             Self::FewConnections => "the harness cannot limit connections",
             Self::DemoteServer => "the harness has no other server to lead connections to",
             Self::OpenPush => "the store has no transactions of applications, or the harness cannot push in one",
-            Self::PassDay => "the harness cannot let a day pass",
+            Self::PassDays => "the harness cannot let days pass",
             Self::CutNotifications => "the harness cannot cut notifications",
             Self::MuteNotifications => "the harness cannot mute notifications",
             Self::PauseServer => "the harness cannot pause the server",

@@ -49,7 +49,7 @@ pub(super) const CASES: &[Case] = &[
         "hygiene/idle-names-are-removed",
         "Names that were not used for a day are removed as new ones are used, in whatever order they sort.",
         ["P30"],
-        [Need::Leftovers, Need::Fault(FaultKind::PassDay)],
+        [Need::Leftovers, Need::Fault(FaultKind::PassDays)],
         idle_names_are_removed
     ),
 ];
@@ -90,7 +90,7 @@ async fn idle_names_are_removed(context: &mut Context) -> CaseResult {
         }
         let kept = inspector.names().await?;
         assert!(kept <= NAMES as usize * 3 / 2, "{kept} names are kept, of which {NAMES} were used within a day");
-        context.inject(Fault::PassDay).await?.heal().await?;
+        context.inject(Fault::PassDays).await?.heal().await?;
     }
     Ok(())
 }

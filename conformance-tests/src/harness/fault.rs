@@ -26,8 +26,8 @@ pub enum Fault {
     DemoteServer,
     /// A transaction of an application pushes a message to this queue and stays open until healed, which commits it.
     OpenPush(OpenPush),
-    /// More than a day passes for the server. Nothing is healed.
-    PassDay,
+    /// More than two days pass for the server. Nothing is healed.
+    PassDays,
     /// Only the connections that carry wake-ups are cut, once.
     CutNotifications,
     /// Wake-ups are thrown away until healed; everything else works.
@@ -85,8 +85,8 @@ pub enum FaultKind {
     DemoteServer,
     /// [`Fault::OpenPush`]
     OpenPush,
-    /// [`Fault::PassDay`]
-    PassDay,
+    /// [`Fault::PassDays`]
+    PassDays,
     /// [`Fault::CutNotifications`]
     CutNotifications,
     /// [`Fault::MuteNotifications`]
@@ -114,7 +114,7 @@ impl Fault {
             Self::FewConnections => FaultKind::FewConnections,
             Self::DemoteServer => FaultKind::DemoteServer,
             Self::OpenPush(_) => FaultKind::OpenPush,
-            Self::PassDay => FaultKind::PassDay,
+            Self::PassDays => FaultKind::PassDays,
             Self::CutNotifications => FaultKind::CutNotifications,
             Self::MuteNotifications => FaultKind::MuteNotifications,
             Self::PauseServer => FaultKind::PauseServer,

@@ -70,6 +70,22 @@ async fn a_demoted_server_is_left_for_the_new_primary() {
     assert!(failed > 0, "the first request finds out");
 }
 
+/// A user may have fewer connections than the client is set to: names share them.
+#[tokio::test]
+async fn a_user_with_two_connections_has_every_name() {
+    let server = start(MariaDbOptions::new());
+    server.create_user("few", "secret").unwrap();
+    server.sql("", &format!("GRANT ALL ON {DATABASE}.* TO few; ALTER USER few WITH MAX_USER_CONNECTIONS 2")).unwrap();
+    let backend: Backend = MysqlDriver::connect(&server.url_for("few", "secret", DATABASE)).await.unwrap().into();
+    let take = |number| {
+        let (locks, request) = (backend.locks().clone(), request(&format!("few/{number}"), MINUTE));
+        tokio::spawn(async move { granted(&locks, &request).await })
+    };
+    for taken in (0..16).map(take).collect::<Vec<_>>() {
+        taken.await.unwrap();
+    }
+}
+
 /// Proxies close connections that are idle. No request is lost by that.
 #[tokio::test]
 async fn a_connection_that_was_closed_while_it_was_idle_costs_no_error() {

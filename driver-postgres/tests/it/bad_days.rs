@@ -238,6 +238,31 @@ async fn a_server_without_a_connection_left_is_named_and_those_that_are_open_go_
     waiting.await.unwrap().release().await.unwrap();
 }
 
+/// A user may have fewer connections than the client is set to: names share them, and one makes room for the listening session.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_user_with_two_connections_has_every_name() {
+    let server = installed(Tables::Unlogged);
+    server.sql("postgres", "ALTER ROLE app CONNECTION LIMIT 2").unwrap();
+    let client = client(&url(&server)).await;
+    let take = |number| {
+        let lock = client.lock(format!("few/{number}"));
+        tokio::spawn(async move { lock.try_acquire().await })
+    };
+    for taken in (0..16).map(take).collect::<Vec<_>>() {
+        taken.await.unwrap().unwrap().expect("it is free").release().await.unwrap();
+    }
+    let held = client.lock("wanted").acquire().await.unwrap();
+    let waiting = tokio::spawn({
+        let lock = client.lock("wanted");
+        async move { lock.acquire_within(Duration::from_secs(10)).await }
+    });
+    while client.lock("wanted").inspect().await.unwrap().waiters == 0 {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    held.release().await.unwrap();
+    waiting.await.unwrap().unwrap().release().await.unwrap();
+}
+
 /// Eight tasks of two clients take turns, and messages pass, while the server is restarted twice as administrators do.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_restart_under_load_loses_nothing() {

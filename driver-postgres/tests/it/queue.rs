@@ -53,6 +53,10 @@ async fn a_push_belongs_to_the_transaction_it_is_made_in() {
         let orders = orders.clone();
         async move { orders.receive().await }
     });
+    // A receive that begins between the push and the commit is not notified.
+    let watches =
+        || server.sql("postgres", "SELECT count(*) FROM tenure.watcher").is_ok_and(|count| count.trim() == "1");
+    eventually("the receive watches", || watches().then_some(())).unwrap();
     let done = app.transaction().await.unwrap();
     done.batch_execute("INSERT INTO orders VALUES (2); SELECT tenure.push('jobs', 'order 2', id => '2')")
         .await

@@ -188,8 +188,8 @@ async fn parts_of_functions_do_nothing_for_an_application() {
         "SELECT tenure.turn('a'::bytea, 0)",
         "SELECT tenure.queue_tell('jobs'::bytea)",
         "SELECT tenure.queue_fences(9)",
-        "SELECT tenure.queue_tell(1)",
-        "SELECT tenure.queue_free(1, 'k'::bytea)",
+        "SELECT tenure.queue_bury(NULL, 0, NULL, 0)",
+        "SELECT tenure.queue_free('jobs'::bytea, 'k'::bytea)",
     ] {
         let refused = app.simple_query(part).await.unwrap_err();
         assert_eq!(code(&refused), &SqlState::INSUFFICIENT_PRIVILEGE, "{part}");

@@ -42,7 +42,7 @@ impl HarnessMaker for Memory {
             .census(Census::capabilities(&driver))
             .faults([FaultKind::ExpireLease, FaultKind::MuteNotifications, FaultKind::PauseServer])
             .faults([FaultKind::CutConnections, FaultKind::CutNotifications, FaultKind::RestartKeepingData])
-            .faults([FaultKind::FewConnections, FaultKind::DemoteServer, FaultKind::OpenPush, FaultKind::PassDay])
+            .faults([FaultKind::FewConnections, FaultKind::DemoteServer, FaultKind::OpenPush, FaultKind::PassDays])
             .virtual_time()
             .visible_leftovers()
             .fence_floors()
@@ -88,7 +88,7 @@ impl Harness for World {
                 each(&|link| link.heal());
             }
             // There are no connections, and nothing is kept of idle names: only broken drivers notice.
-            Fault::FewConnections | Fault::PassDay => return Ok(Healer::nothing()),
+            Fault::FewConnections | Fault::PassDays => return Ok(Healer::nothing()),
             // The store that takes over knows of no lease.
             Fault::DemoteServer => {
                 for held in self.driver.held(b"", None, 100).await?.locks {

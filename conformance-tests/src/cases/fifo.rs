@@ -369,7 +369,7 @@ async fn abandoned_place_is_free(context: &mut Context) -> CaseResult {
 }
 
 async fn served_through_expiries(context: &mut Context) -> CaseResult {
-    let (backend, name, ttl) = (context.backend().await?, context.name("expiries"), context.ttl(300));
+    let (backend, name, ttl) = (context.backend().await?, context.name("expiries"), context.ttl(1_000));
     let (client, layer) = context.layered_with(|builder| builder.holders_per_grant(0)).await?;
     take_raw(&**backend.locks(), &name, ttl).await?;
     let mut waiting = Vec::new();

@@ -26,4 +26,9 @@ ALTER FUNCTION tenure.queue_turn SET enable_sort = off;
 ALTER FUNCTION tenure.queue_turn SET enable_seqscan = off;
 ALTER FUNCTION tenure.queue_turn SET enable_hashjoin = off;
 ALTER FUNCTION tenure.queue_turn SET jit = off;
+-- By their indexes, also before the table has been analysed.
+ALTER FUNCTION tenure.queue_purge SET enable_seqscan = off;
+ALTER FUNCTION tenure.queue_purge SET enable_bitmapscan = off;
+ALTER FUNCTION tenure.queue_names SET enable_seqscan = off;
+ALTER FUNCTION tenure.queue_names SET enable_bitmapscan = off;
 ALTER FUNCTION tenure.queue_push SET plan_cache_mode = force_generic_plan;

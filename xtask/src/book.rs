@@ -88,4 +88,15 @@ mod tests {
         assert_eq!(chapters("- [A](../a.md)\n  - [B](../../core/README.md)\n"), ["docs/a.md", "core/README.md"]);
         assert!(from_the_root(summary).contains("[A](docs/a.md)\n  - [B](core/README.md)"));
     }
+
+    #[test]
+    fn the_decisions_are_one_folded_chapter() {
+        let (summary, settings) =
+            (include_str!("../../docs/book/SUMMARY.md"), include_str!("../../docs/book/book.toml"));
+        assert!(settings.contains("[output.html.fold]\nenable = true\nlevel = 1\n"));
+        let decisions = summary.lines().filter(|line| line.contains("](../adr/0"));
+        let folded = decisions.filter(|line| line.starts_with("    - ")); // below the level that is open
+        assert_eq!(folded.count(), summary.matches("](../adr/0").count());
+        assert_eq!(summary.matches("](../adr/README.md)").count(), 1);
+    }
 }

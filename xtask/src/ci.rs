@@ -1,4 +1,4 @@
-//! What has to hold before anything lands.
+//! The conditions of a merge.
 
 use crate::command::{Outcome, cargo, cargo_giving_way};
 use crate::schedule::{Job, Load};

@@ -86,7 +86,7 @@ fn rank(id: &str) -> usize {
     LONG.iter().position(|prefix| id.starts_with(prefix)).unwrap_or(LONG.len())
 }
 
-/// The built program, told where the servers of other versions are.
+/// The built program, with the paths of the servers of other versions.
 fn suite_of(program: &Path) -> Command {
     let mut command = Command::new(program);
     command.env("TENURE_SERVERS", others::folder());
@@ -113,7 +113,7 @@ fn read(report: &str) -> (Counts, Vec<String>) {
 
 /// The suite on one backend, or only these cases.
 fn run_one(program: &Path, backend: &str, report: &Path, only: &[String]) -> Ran {
-    // What is there is of an earlier run.
+    // An existing report is of an earlier run.
     std::fs::remove_file(report).unwrap_or_default();
     let mut command = suite_of(program);
     command.args(["--backend", backend, "--json"]).arg(report);

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 pub(crate) struct Gauge {
     allowed: Vec<usize>,
     since: Instant,
-    /// Ticks at that moment, idle and all; `None` where the kernel does not tell.
+    /// Ticks at that moment, idle and all; `None` where the kernel does not report them.
     ticks: Option<(u64, u64)>,
 }
 
@@ -27,7 +27,7 @@ impl Gauge {
     }
 
     /// How many processors were idle on average since the measurement began, once that is `least` ago; then it begins again.
-    /// Where the kernel does not tell, each of the running jobs counts as one busy processor.
+    /// Where the kernel does not report it, each of the running jobs counts as one busy processor.
     pub(crate) fn idle(&mut self, least: Duration, running: usize) -> Option<f64> {
         if self.since.elapsed() < least {
             return None;

@@ -9,7 +9,6 @@ mod compare;
 mod conformance;
 mod idle;
 mod markdown;
-mod mutants;
 mod others;
 mod programs;
 mod schedule;
@@ -63,8 +62,6 @@ enum Xtask {
     /// Client processes over servers that are stopped, killed and cut off, and a judge
     #[command(after_help = CHAOS, override_usage = "cargo xtask chaos [OPTIONS]")]
     Chaos(PassedOn),
-    /// Make one small mistake at a time in the code, and run the tests that have to notice it; takes hours
-    Mutants(mutants::Options),
     /// Measure beside other libraries and how cost grows, print the tables, rewrite docs/performance.md and docs/growth.md
     #[command(subcommand)]
     Compare(compare::What),
@@ -93,7 +90,6 @@ fn main() -> ExitCode {
         Xtask::Test(options) => test::run(&options),
         Xtask::Conformance(passed) => conformance::run(&passed.args),
         Xtask::Chaos(passed) => chaos::run(&passed.args),
-        Xtask::Mutants(options) => mutants::run(&options),
         Xtask::Compare(what) => compare::run(what),
         Xtask::Tidy(options) => tidy::run(&options, None),
         Xtask::Book => book::build(),
@@ -125,12 +121,6 @@ mod tests {
             ("xtask ci", "Ci(Options { no_install: false, full: false, verbose: false })"),
             ("xtask book", "Book"),
             ("xtask tidy --fix", "Tidy(Options { fix: true })"),
-            (
-                "xtask mutants --driver lua --driver core --check 1,2 --file a --list",
-                "Mutants(Options { driver: [Lua, Core], sample: None, seed: 1, file: [\"a\"], tests: [], package: [], list: true, \
-                 check: [1, 2], again: false, jobs: 2, longest: 10, budget: None })",
-            ),
-            ("xtask mutants --driver fred", "InvalidValue"),
             ("xtask compare page", "Compare(Page)"),
             ("xtask compare sql --quick", "Compare(Sql(Options { quick: true, json: None, only: [] }))"),
             ("xtask compare locks --quick", "Compare(Locks(Options { quick: true, json: None, only: [] }))"),

@@ -8,6 +8,7 @@ use std::process::Command;
 use cargo_metadata::{Artifact, Message};
 
 use crate::command::{self, Failure, Outcome, cargo};
+use crate::others;
 use crate::schedule::{Job, Load, Ran, Second, Unit};
 use crate::steps::{self, Counts};
 
@@ -21,10 +22,12 @@ struct Part {
     modules: &'static [&'static str],
     load: Load,
     args: &'static [&'static str],
+    /// The server of another version that they need, and without which they are left out.
+    server: Option<&'static str>,
 }
 
 const fn computing(program: &'static str, modules: &'static [&'static str]) -> Part {
-    Part { program, modules, load: Load::Computing, args: &[] }
+    Part { program, modules, load: Load::Computing, args: &[], server: None }
 }
 
 const PARTS: &[Part] = &[
@@ -41,14 +44,29 @@ const PARTS: &[Part] = &[
         load: Load::Heavy,
         // Servers of a cluster take each other for dead when the machine has no time for them: two clusters at a time.
         args: &["--include-ignored", "--test-threads", "2"],
+        server: None,
     },
-    Part { program: "driver-redis test it", modules: &["interop::"], load: Load::Light, args: &["--include-ignored"] },
+    Part {
+        program: "driver-redis test it",
+        modules: &["interop::"],
+        load: Load::Light,
+        args: &["--include-ignored"],
+        server: None,
+    },
+    Part {
+        program: "driver-mysql test it",
+        modules: &["mysql_8::"],
+        load: Load::Light,
+        args: &["--include-ignored"],
+        server: Some("mysql-8.0"),
+    },
     Part {
         program: "driver-etcd test it",
         // Thousands of places on leases of 2 s.
         modules: &["leaders::", "contention::"],
         load: Load::Heavy,
         args: &["--test-threads", "1"],
+        server: None,
     },
 ];
 
@@ -61,7 +79,7 @@ pub(crate) struct Program {
     folder: PathBuf,
 }
 
-/// What was built.
+/// The built programs.
 #[derive(Debug)]
 pub(crate) struct Built {
     pub(crate) tests: Vec<Program>,
@@ -112,13 +130,18 @@ pub(crate) fn find<'a>(programs: &'a [Program], name: &str) -> Outcome<&'a Progr
     programs.iter().find(|program| program.name == name).ok_or_else(|| Failure(format!("there is no {name}")))
 }
 
-/// Every test of these programs, with `environment` set: the parts that differ, and a job for what is left of each program.
+/// Every test of these programs, with `environment` set: the parts that differ, and a job for the rest of each program.
 pub(crate) fn jobs<'a>(programs: &'a [Program], environment: &'a [(&'a str, PathBuf)]) -> Vec<Job<'a>> {
     let mut jobs = Vec::new();
     for program in programs {
         let parts = PARTS.iter().filter(|part| part.program == program.name);
         let (whole, some): (Vec<_>, Vec<_>) = parts.partition(|part| part.modules.is_empty());
-        jobs.extend(some.iter().map(|part| program.job(part.modules, part.load, part.args, environment)));
+        let (run, left): (Vec<&Part>, Vec<_>) =
+            some.iter().copied().partition(|part| part.server.is_none_or(others::has));
+        for Part { modules, server, .. } in left {
+            println!("  {} {} LEFT OUT: no {}", program.name, modules.join(" "), server.unwrap_or_default());
+        }
+        jobs.extend(run.iter().map(|part| program.job(part.modules, part.load, part.args, environment)));
         let rest = some.iter().flat_map(|part| part.modules).flat_map(|module| ["--skip", module]).collect::<Vec<_>>();
         let load = whole.first().map_or(Load::Light, |part| part.load);
         jobs.push(program.job(&[], load, &rest, environment));

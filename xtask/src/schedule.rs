@@ -1,7 +1,7 @@
-//! Jobs side by side for as long as the machine has idle processors, and a second run, alone, of what failed.
+//! Jobs side by side for as long as the machine has idle processors, and a second run, alone, of failed jobs.
 //!
 //! Real servers under real time fail on a machine that is too busy. So a job starts only when a processor is idle, jobs that
-//! load the machine do not run beside each other, and jobs that only compute run at the lowest priority and take what is left.
+//! load the machine do not run beside each other, and jobs that only compute run at the lowest priority and take the rest.
 
 use std::sync::mpsc;
 use std::thread;
@@ -31,7 +31,7 @@ pub(crate) enum Unit {
     Nothing,
 }
 
-/// What is done when a job fails.
+/// The action after a job has failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Second {
     /// What failed runs once more, alone.
@@ -83,7 +83,7 @@ const MORE: usize = 1;
 /// How often the idle time is read. A job has this long to start its servers before the next reading counts.
 const LOOK: Duration = Duration::from_secs(2);
 
-/// Runs all jobs, then what failed once more; prints the counts, what is flaky and what failed.
+/// Runs all jobs, then failed ones once more; prints the counts, the flaky jobs and the failed ones.
 pub(crate) fn run(jobs: &[Job<'_>]) -> Outcome {
     let ended = all(jobs);
     let (mut tests, mut cases) = (Counts::default(), Counts::default());

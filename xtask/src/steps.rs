@@ -1,12 +1,15 @@
 //! What `test` and `ci` print: a line for each step when it ends, the steps that run now, and all output of a step that
 //! fails; with `--verbose`, of every step.
 
-use std::io::{IsTerminal, Write};
-use std::process::Command;
+use std::fs::File;
+use std::io::{self, IsTerminal, Write};
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
+
+use tenure_testkit::TempDir;
 
 use crate::command::{Failure, Outcome, show};
 
@@ -18,6 +21,9 @@ static RUNNING: Mutex<Vec<Running>> = Mutex::new(Vec::new());
 /// How often the steps that run are printed: in place on a terminal, as a line of its own in a log.
 const ON_A_TERMINAL: Duration = Duration::from_secs(1);
 const IN_A_LOG: Duration = Duration::from_secs(60);
+
+/// A step that takes longer hangs: the longest take five minutes, ten on a slow machine.
+const LONGEST: Duration = Duration::from_secs(20 * 60);
 
 /// Back to the beginning of the line, which is cleared.
 const CLEAR_LINE: &str = "\r\x1b[K";
@@ -53,27 +59,46 @@ pub(crate) fn run_as(name: &str, command: &mut Command, summary: impl FnOnce(&st
     ended.failure.take().map_or(Ok(ended), Err)
 }
 
-/// Runs a program as a step, to its end; the summary is made of what it printed.
+/// Runs a program as a step, to its end; the summary is made of what it printed. What it started and left behind, with the
+/// same output, does not hold up the step.
 pub(crate) fn ended(name: &str, command: &mut Command, summary: impl FnOnce(&str) -> String) -> Ended {
     let since = begin(name);
-    let output = match command.output() {
-        Ok(output) => output,
+    match finished(command, LONGEST) {
+        Ok((status, [stdout, stderr])) => {
+            let (counts, succeeded) = (summary(&stdout), status.is_ok());
+            let shown = !succeeded || VERBOSE.load(Ordering::Relaxed);
+            let output = if shown { format!("{stdout}{stderr}") } else { String::new() };
+            end(name, since, if succeeded { "done" } else { "failed" }, &counts, &output);
+            Ended { stdout, failure: status.err().map(|why| Failure(format!("{name}: {counts} {why}"))) }
+        }
         Err(error) => {
             end(name, since, "failed", "", "");
-            let failure = Some(Failure(format!("cannot run {name}: {error}")));
-            return Ended { stdout: String::new(), failure };
+            Ended { stdout: String::new(), failure: Some(Failure(format!("cannot run {name}: {error}"))) }
+        }
+    }
+}
+
+/// How a program ended, in words unless it succeeded, and what it printed. One that takes longer than `longest` is killed.
+fn finished(command: &mut Command, longest: Duration) -> io::Result<(Result<(), String>, [String; 2])> {
+    let folder = TempDir::new("step")?;
+    let files = ["stdout", "stderr"].map(|name| folder.path().join(name));
+    command.stdin(Stdio::null()).stdout(File::create(&files[0])?).stderr(File::create(&files[1])?);
+    let (mut child, since) = (command.spawn()?, Instant::now());
+    let status = loop {
+        match child.try_wait()? {
+            Some(status) if status.success() => break Ok(()),
+            Some(status) => break Err(status.to_string()),
+            None if since.elapsed() < longest => thread::sleep(Duration::from_millis(20)),
+            None => {
+                child.kill()?;
+                child.wait()?;
+                break Err(format!("killed after {longest:?}"));
+            }
         }
     };
-    let stdout = String::from_utf8_lossy(&output.stdout).into_owned();
-    let counts = summary(&stdout);
-    let failed = !output.status.success();
-    let shown = if failed || VERBOSE.load(Ordering::Relaxed) {
-        format!("{stdout}{}", String::from_utf8_lossy(&output.stderr))
-    } else {
-        String::new()
-    };
-    end(name, since, if failed { "failed" } else { "done" }, &counts, &shown);
-    Ended { stdout, failure: failed.then(|| Failure(format!("{name}: {counts} {}", output.status))) }
+    let [stdout, stderr] = files.map(std::fs::read);
+    let text = |bytes: io::Result<Vec<u8>>| bytes.map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+    Ok((status, [text(stdout)?, text(stderr)?]))
 }
 
 /// Does work of this program as a step.
@@ -226,5 +251,17 @@ mod tests {
         let Failure(why) = run_as("x", Command::new("sh").args(script), |out| out.trim().to_owned()).unwrap_err();
         assert!(why.starts_with("x: 3 red exit"), "{why}");
         assert!(run(&mut Command::new("/nowhere")).is_err());
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_step_that_hangs_is_killed_and_what_one_left_behind_is_not_waited_for() {
+        let begun = Instant::now();
+        let (status, [stdout, _]) = finished(Command::new("sh").args(["-c", "echo a; sleep 60 &"]), LONGEST).unwrap();
+        assert_eq!((status, stdout.as_str()), (Ok(()), "a\n"));
+        let (status, [stdout, _]) =
+            finished(Command::new("sh").args(["-c", "echo a; exec sleep 60"]), Duration::from_secs(1)).unwrap();
+        assert_eq!((status, stdout.as_str()), (Err("killed after 1s".into()), "a\n"));
+        assert!(begun.elapsed() < Duration::from_secs(50));
     }
 }

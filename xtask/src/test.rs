@@ -43,7 +43,8 @@ pub(crate) fn run(options: &Options) -> Outcome {
 /// cargo: one of its commands waits for the other.
 pub(crate) fn run_built<'a>(options: &Options, built: &'a Built, more: Vec<Job<'a>>) -> Outcome {
     // Tests that need more than cargo and the servers are ignored by default; here it is at hand.
-    let environment = [("TENURE_PYTHON", setup::python_with_redis(options.install())?)];
+    let python = setup::python_with_redis(options.install())?;
+    let environment = [("TENURE_PYTHON", python), ("TENURE_SERVERS", others::folder())];
     others::fetch(options.install());
     let reports = setup::target().join("conformance");
     let mut jobs = programs::jobs(&built.tests, &environment);

@@ -155,7 +155,7 @@ pub(super) fn svg(section: &Value, chart: &Value) -> String {
     svg + "</svg>\n"
 }
 
-/// The points of a curve, from left to right; what was not measured, or is 0, is left out.
+/// The points of a curve, from left to right; missing values and zeros are left out.
 fn points<'a>(section: &Value, curve: &'a Value) -> Curve<'a> {
     let metric = text(&curve["metric"]);
     let points = list(&section["rows"]).iter().filter_map(|row| {

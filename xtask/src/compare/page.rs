@@ -1,4 +1,4 @@
-//! What is measured, on the pages: `docs/performance.md`, `docs/growth.md` and the table in the README. What is between two
+//! The measurements on the pages: `docs/performance.md`, `docs/growth.md` and the table in the README. The text between two
 //! markers is written from the JSON of a comparison, and so are the pictures.
 
 use std::fmt::Write as _;

@@ -1,5 +1,5 @@
 //! Dependencies point down only. Why: the engine must not know a backend, the suite must not know a driver, and
-//! whoever leaves a feature off must not compile its client library.
+//! a build without a feature must not compile its client library.
 
 use std::collections::BTreeSet;
 
@@ -55,6 +55,7 @@ const CLIENTS: &[(&str, &[&str])] = &[
     ("etcd-client", &["tenure-etcd"]),
     ("rusqlite", &["tenure-sqlite", "cookbook-example"]),
     ("mysql_async", &["tenure-mysql"]),
+    ("sqlx", &["cookbook-example"]),
     ("tokio-postgres", &["tenure-postgres", "cookbook-example"]),
 ];
 

@@ -2,7 +2,7 @@
 //! one.
 //!
 //! An arrow is a path that begins with `crate`, `self`, `super` or a module of the file, in a `use` or in code, outside of
-//! tests. It leads to the file that defines what is named, through `pub use`, which itself is no arrow: handing names on is not
+//! tests. It leads to the file that defines the named item, through `pub use`, which itself is no arrow: handing names on is not
 //! depending on them.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -47,7 +47,7 @@ pub(super) fn check() -> Outcome<Findings> {
     Ok(findings)
 }
 
-/// The package's folder and the module that a file is; nothing for what is not the source of a library or program.
+/// The package's folder and the module that a file is; `None` for a file that is not the source of a library or program.
 fn split(file: &str) -> Option<(String, Path)> {
     let (package, inner) = file.strip_prefix("src/").map(|inner| (".", inner)).or_else(|| file.split_once("/src/"))?;
     if inner.starts_with("bin/") || package.contains('/') && !package.starts_with("examples/") {
@@ -187,7 +187,7 @@ fn arrows(modules: &BTreeMap<Path, Module>) -> BTreeMap<String, BTreeSet<String>
     arrows.collect()
 }
 
-/// The arrows inside a circle, with what each names: what has to move for the circle to open.
+/// The arrows inside a circle, with the items that each names: these have to move for the circle to open.
 fn within(modules: &BTreeMap<Path, Module>, circle: &[String]) -> Vec<String> {
     let mut arrows: BTreeMap<(String, String), BTreeSet<&str>> = BTreeMap::new();
     for (path, module) in modules.iter().filter(|(path, _)| circle.contains(&name(path))) {

@@ -1,4 +1,4 @@
-//! The pages of the book show code that is compiled and tested. Why: a recipe that nobody runs is where bugs are copied from.
+//! The pages of the book show code that is compiled and tested. Why: bugs are copied from recipes that never run.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use super::lengths::{read, tracked};
 use crate::command::Findings;
 use crate::command::{Failure, Outcome};
 
-/// What stands before a block of code that is the file named here, from its first line of code on.
+/// The marker before a block of code that is the file named here, from its first line of code on.
 const MARK: (&str, &str) = ("<!-- the code of ", " -->");
 
 /// The recipes, each of which some page has to show.

@@ -11,10 +11,10 @@ const PAGE: &str = "docs/features.md";
 const HEAD: &str = "\
 # Cargo features
 
-`cargo add tenure --features redis,tls` adds the crate with two of them. Features add to what is there, and none changes what is
-there without it.
+The Cargo features of the crate `tenure`. `cargo add tenure --features redis,tls` adds the crate with two of them. Each feature only
+adds: none changes the behaviour of the rest.
 
-| feature | what it adds |
+| feature | adds |
 |---|---|
 ";
 
@@ -36,7 +36,7 @@ pub(super) fn check(stale: Stale) -> Outcome<Findings> {
     }
 }
 
-/// The page of a manifest in which lines that begin with `##` stand above each feature, or the first feature without one.
+/// The page of a manifest in which lines that begin with `##` are above each feature, or the first feature without one.
 fn page(manifest: &str) -> Result<String, String> {
     let section =
         manifest.split_once("\n[features]\n").map_or("", |(_, rest)| rest.split("\n[").next().unwrap_or(rest));

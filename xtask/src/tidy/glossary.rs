@@ -25,7 +25,7 @@ pub(super) fn check() -> Outcome<Findings> {
     Ok(missing.map(|name| format!("{PAGE}: the glossary names `{name}`, which the code does not define")).collect())
 }
 
-/// What stands between backticks in the last column of the table.
+/// The names between backticks in the last column of the table.
 fn names(page: &str) -> Vec<String> {
     let section = page.split_once(HEADING).map_or("", |(_, rest)| rest.split("\n## ").next().unwrap_or(rest));
     let rows = section.lines().filter(|line| line.starts_with("| ") && line.contains('`'));

@@ -1,10 +1,10 @@
-//! A file of Lua is a script or a part of one, and parses by itself. Why: what a server runs can be read where it stands, and tools
+//! A file of Lua is a script or a part of one, and parses by itself. Why: the code that a server runs can be read in one place, and tools
 //! for the language can read it as well.
 
 use super::lengths::{read, tracked};
 use crate::command::{Findings, Outcome};
 
-/// What stands for another file.
+/// The line that includes another file.
 const INCLUDE: &str = "-- @include ";
 
 pub(super) fn check() -> Outcome<Findings> {

@@ -2,6 +2,7 @@
 
 mod arrows;
 mod circles;
+mod columns;
 mod cookbook;
 mod docs;
 mod features;
@@ -11,6 +12,8 @@ mod links;
 mod lua;
 mod msrv;
 mod packages;
+mod pages;
+mod words;
 
 use std::path::Path;
 
@@ -39,6 +42,9 @@ pub(crate) fn run(options: &Options, suite: Option<&Path>) -> Outcome {
     findings.extend(lua::check()?);
     findings.extend(glossary::check()?);
     findings.extend(links::check()?);
+    findings.extend(pages::check()?);
+    findings.extend(columns::check()?);
+    findings.extend(words::check()?);
     findings.extend(docs::check(fix, suite)?);
     findings.extend(cookbook::check(fix)?);
     if findings.is_empty() {

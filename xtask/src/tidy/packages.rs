@@ -14,7 +14,7 @@ const SHIPPED: &[&str] =
 const FOLDERS: &[&str] = &["examples/", "man/", "sql/", "src/"];
 const NEEDED: &[&str] = &["LICENSE-APACHE", "LICENSE-MIT", "README.md"];
 
-/// Which packages are asked for in one version exactly, as they share with their users what they promise nobody.
+/// The packages that are required in one exact version, since they share with their users items without a promise of stability.
 const PINNED: &[&str] = &["tenure-redis-support"];
 
 pub(super) fn check(metadata: &Metadata) -> Outcome<Findings> {
@@ -63,8 +63,8 @@ fn about(package: &Package) -> Findings {
     .collect()
 }
 
-/// A published package takes the workspace's version or a later compatible one of another; what is not published only its
-/// tests take, without a version: cargo leaves those out of the package.
+/// A published package takes the workspace's version or a later compatible one of another. Unpublished packages are used
+/// by tests only, without a version: cargo leaves those out of the package.
 fn version(dependency: &Dependency, published: &BTreeSet<&str>, current: &str) -> Option<String> {
     let (name, required) = (dependency.name.as_str(), dependency.req.to_string());
     let for_tests = dependency.kind == DependencyKind::Development;
@@ -95,7 +95,7 @@ fn comes_back(name: &str, published: &[&Package]) -> bool {
     false
 }
 
-/// What is missing in the list of a package's files, and what is too much.
+/// The missing and the superfluous entries in the list of a package's files.
 fn files(listed: &str) -> Findings {
     let missing = NEEDED.iter().filter(|needed| !listed.lines().any(|line| line == **needed));
     let missing = missing.map(|needed| match *needed {

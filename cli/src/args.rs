@@ -1,21 +1,25 @@
-//! What the command line can say.
+//! The command line.
 
 use clap::{Parser, Subcommand};
 
-use crate::operate::{Bench, Conformance, Doctor, ForceRelease, Inspect, Ls, Watch};
-use crate::pages::{Completions, Man};
+use crate::operate::{Bench, Conformance, Doctor, ForceRelease, Inspect, Ls, Ping, Schema, Watch};
+use crate::pages::{Completions, Help, Man};
 use crate::queue::Queue;
 use crate::run::Run;
 use crate::speak::{Format, Voice, Volume};
 
 /// All commands and options on one screen.
-const HELP: &str = "{about}\n{usage-heading} {usage}\n\n{all-args}{after-help}";
+const HELP: &str = "\
+{about}
+{usage-heading} {usage}
+Durations are 10s, 1m30s, 250ms. More of a command: tenure help COMMAND
+{all-args}{after-help}";
 
 /// Distributed locks and delay queues, from a shell
 #[derive(Debug, Parser)]
 #[command(name = "tenure", version, max_term_width = 80, disable_help_subcommand = true)]
 #[command(disable_help_flag = true, disable_version_flag = true)]
-#[command(help_template = HELP, after_help = "Durations are 10s, 1m30s, 250ms. More of a command: tenure COMMAND --help")]
+#[command(help_template = HELP)]
 pub(crate) struct Args {
     /// sqlite:PATH, redis://… [default: $TENURE_URL or sqlite:]
     #[arg(long, global = true, value_name = "URL", help_heading = "Everywhere")]
@@ -31,7 +35,7 @@ pub(crate) struct Args {
         help_heading = "Everywhere"
     )]
     format: Format,
-    /// Say only what went wrong
+    /// Print errors only
     #[arg(short, long, global = true, help_heading = "Everywhere")]
     quiet: bool,
     /// Print help
@@ -53,10 +57,14 @@ pub(crate) enum Command {
     ForceRelease(ForceRelease),
     Doctor(Doctor),
     Queue(Queue),
+    Ping(Ping),
     Bench(Bench),
     Conformance(Conformance),
+    Schema(Schema),
     Completions(Completions),
     Man(Man),
+    #[command(hide = true)] // the help of all commands says how it is called, and has no line left
+    Help(Help),
 }
 
 impl Args {

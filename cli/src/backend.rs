@@ -3,20 +3,24 @@
 use std::time::Duration;
 
 use tenure::driver::BackendUrl;
-use tenure::{Client, ErrorKind};
+use tenure::{Client, ClientConfig, ErrorKind};
 
 use crate::exit::{CONFIG, Failure, USAGE};
 
-/// The variable that names the backend where no argument does.
+/// The variable that names the backend where no argument does: the URL of [`PREFIX`].
 pub(crate) const VARIABLE: &str = "TENURE_URL";
 /// The file of the user, on this machine.
 const DEFAULT: &str = "sqlite:";
 const TTL: Duration = Duration::from_secs(30);
 
-/// The backend that is meant.
+/// The prefix of the variables that are settings of a client.
+const PREFIX: &str = "TENURE";
+
+/// The backend that is meant, and the settings of its clients.
 #[derive(Clone, Debug)]
 pub(crate) struct Backend {
     url: String,
+    config: ClientConfig,
 }
 
 impl Backend {
@@ -24,29 +28,24 @@ impl Backend {
     ///
     /// # Errors
     ///
-    /// A password in an argument: every user of the machine can read it.
+    /// A password in an argument: every user of the machine can read it. A variable whose value is refused.
     pub(crate) fn of(argument: Option<String>) -> Result<Self, Failure> {
-        if let Some(url) = argument {
-            if BackendUrl::parse(&url).is_ok_and(|url| url.password().is_some()) {
-                let text = format!(
-                    "every user of this machine can read the arguments of a program: put a URL with a password into {VARIABLE}"
-                );
-                return Err(Failure::new(USAGE, text));
-            }
-            return Ok(Self { url });
+        let mut config = ClientConfig::from_env(PREFIX).map_err(configuration)?;
+        let variable = config.url.take();
+        if argument.as_ref().is_some_and(|url| BackendUrl::parse(url).is_ok_and(|url| url.password().is_some())) {
+            let text = format!(
+                "every user of this machine can read the arguments of a program: put a URL with a password into {VARIABLE}"
+            );
+            return Err(Failure::new(USAGE, text));
         }
-        match std::env::var(VARIABLE) {
-            Ok(url) if url.is_empty() => Ok(Self { url: DEFAULT.into() }),
-            Ok(url) => Ok(Self { url }),
-            Err(std::env::VarError::NotPresent) => Ok(Self { url: DEFAULT.into() }),
-            Err(std::env::VarError::NotUnicode(_)) => Err(Failure::new(CONFIG, format!("{VARIABLE} is no UTF-8"))),
-        }
+        let url = argument.or(variable).unwrap_or_else(|| DEFAULT.into());
+        Ok(Self { url, config })
     }
 
-    /// How long a lease lasts unless told otherwise. What is wrong with the URL is told when it is used.
+    /// How long a lease lasts by default. A wrong URL is reported when it is used.
     pub(crate) fn ttl(&self) -> Duration {
-        let told = BackendUrl::parse(&self.url).and_then(|mut url| url.millis("ttl_ms"));
-        told.ok().flatten().unwrap_or(TTL)
+        let of_url = || BackendUrl::parse(&self.url).and_then(|mut url| url.millis("ttl_ms")).ok().flatten();
+        self.config.ttl.or_else(of_url).unwrap_or(TTL)
     }
 
     #[cfg(feature = "conformance")]
@@ -66,7 +65,7 @@ impl Backend {
             Some((scheme, rest))
                 if scheme.eq_ignore_ascii_case("memory") && (rest.is_empty() || rest.starts_with('?')) =>
             {
-                Self { url: format!("memory:of-tenure-{}{rest}", std::process::id()) }
+                Self { url: format!("memory:of-tenure-{}{rest}", std::process::id()), config: self.config.clone() }
             }
             _ => self.clone(),
         }
@@ -74,10 +73,42 @@ impl Backend {
 
     /// A client that is connected.
     pub(crate) async fn client(&self) -> Result<Client, Failure> {
-        let builder = tenure::connect_builder(&self.url).await.map_err(configuration)?;
-        // One program wants one lock: there is nobody in this process to pass a grant on to.
-        builder.holders_per_grant(0).build().map_err(configuration)
+        if let Some(failure) = self.left_out() {
+            return Err(failure);
+        }
+        let mut config = self.config.clone();
+        if BackendUrl::parse(&self.url).is_ok_and(|mut url| url.text("holders_per_grant").is_none()) {
+            // One program wants one lock: this process has no other waiter to pass a grant on to.
+            config.holders_per_grant = config.holders_per_grant.or(Some(0));
+        }
+        config.url = Some(self.url.clone());
+        tenure::connect(config).await.map_err(configuration)
     }
+
+    /// The refusal of a URL whose driver this program was built without.
+    fn left_out(&self) -> Option<Failure> {
+        let url = BackendUrl::parse(&self.url).ok()?;
+        let features = missing_features(url.scheme());
+        let what = format!("{} URLs", url.scheme());
+        (!features.is_empty()).then(|| Failure::left_out(&what, &features.join(",")))
+    }
+}
+
+/// The Cargo features that URLs of this scheme need and that this program was built without.
+fn missing_features(scheme: &str) -> Vec<&'static str> {
+    let (plain, is_quorum) = scheme.strip_prefix("redlock+").map_or((scheme, false), |plain| (plain, true));
+    let (server, is_fred) = plain.strip_prefix("fred+").map_or((plain, false), |server| (server, true));
+    let is_redis = server.starts_with("redis");
+    let needed = [
+        ("etcd", cfg!(feature = "etcd"), matches!(server, "etcd" | "etcds")),
+        ("fred", cfg!(feature = "fred"), is_redis && is_fred),
+        ("mysql", cfg!(feature = "mysql"), matches!(server, "mysql" | "mariadb")),
+        ("postgres", cfg!(feature = "postgres"), matches!(server, "postgres" | "postgresql")),
+        ("redis", cfg!(feature = "redis"), is_redis && !is_fred),
+        ("redlock", cfg!(feature = "redlock"), is_redis && is_quorum),
+        ("tls", cfg!(feature = "tls"), server.starts_with("rediss") || server == "etcds"),
+    ];
+    needed.iter().filter(|(_, built, wanted)| *wanted && !built).map(|(feature, ..)| *feature).collect()
 }
 
 /// An argument that the URL holds is configuration.

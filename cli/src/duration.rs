@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// Reads `10s`, `1m30s`, `250ms`. A bare number has no meaning that everybody agrees on, so it is refused.
+/// Reads `10s`, `1m30s`, `250ms`. A bare number has no agreed meaning, so it is refused.
 pub(crate) fn parse(text: &str) -> Result<Duration, String> {
     if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.') {
         return Err(format!("\"{text}\" has no unit: write {text}s, {text}m or {text}ms"));

@@ -10,7 +10,11 @@ pub(crate) const USAGE: u8 = 64;
 pub(crate) const DATA: u8 = 65;
 /// The backend cannot be reached or cannot serve.
 pub(crate) const UNAVAILABLE: u8 = 69;
-/// Somebody else has the lock: nothing was run.
+/// A fault of this program.
+pub(crate) const SOFTWARE: u8 = 70;
+/// A result could not be written.
+pub(crate) const IO: u8 = 74;
+/// Another client has the lock: nothing was run.
 pub(crate) const BUSY: u8 = 75;
 /// The backend refuses this user.
 pub(crate) const DENIED: u8 = 77;
@@ -28,7 +32,7 @@ pub(crate) fn by_signal(signal: i32) -> u8 {
     u8::try_from(128 + signal).unwrap_or(u8::MAX)
 }
 
-/// Why the program ends without having done what was asked.
+/// Why the program ends without having done its task.
 #[derive(Debug)]
 pub(crate) struct Failure {
     pub(crate) exit: u8,
@@ -41,7 +45,23 @@ impl Failure {
     }
 
     pub(crate) fn system(error: &std::io::Error) -> Self {
-        Self::new(UNAVAILABLE, format!("the system refuses: {error}"))
+        Self::new(UNAVAILABLE, format!("a system call failed: {error}"))
+    }
+
+    /// A result that could not be written. A pipe that was closed ends this program as SIGPIPE would, and without a word.
+    pub(crate) fn unwritten(place: &str, error: &std::io::Error) -> Self {
+        match error.kind() {
+            std::io::ErrorKind::BrokenPipe => Self::new(by_signal(13), ""),
+            _ => Self::new(IO, format!("the result cannot be written to {place}: {error}")),
+        }
+    }
+
+    /// What this program was built without, and the Cargo features that bring it.
+    pub(crate) fn left_out(what: &str, features: &str) -> Self {
+        let text = format!(
+            "this program was built without {what}; install one that has them: cargo install --locked --path cli --features {features}"
+        );
+        Self::new(CONFIG, text)
     }
 
     pub(crate) fn usage(text: impl Into<String>) -> Self {

@@ -1,71 +1,106 @@
-//! The command `tenure`: programs under a lock, and what operators do with locks and queues.
+//! The command `tenure`: runs programs under a lock, and gives operators access to locks and queues.
 
 mod args;
 mod backend;
+mod child;
 mod duration;
 mod exit;
+mod manual;
+mod messages;
 mod name;
 mod operate;
+mod output;
 mod pages;
 mod queue;
+mod results;
 mod run;
 mod speak;
 #[cfg(feature = "conformance")]
 mod worker;
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
+use std::time::Duration;
 
 use args::{Args, Command};
 use backend::Backend;
 use clap::{CommandFactory as _, Parser as _};
-use exit::Failure;
+use speak::{Format, Voice, Volume};
 
 fn main() -> ExitCode {
     let mut words = std::env::args_os().skip(1);
     match words.next() {
-        Some(word) if word == run::launcher::COMMAND => return run::launcher::launch(words),
+        Some(word) if word == child::launcher::COMMAND => return child::launcher::launch(words),
         #[cfg(feature = "conformance")]
         Some(word) if word == worker::COMMAND => return worker::serve(),
         _ => {}
     }
-    let args = match Args::try_parse() {
-        Ok(args) => args,
-        Err(error) => {
-            let _ = error.print();
-            return ExitCode::from(if error.use_stderr() { exit::USAGE } else { 0 });
-        }
+    let exit = match Args::try_parse() {
+        Ok(args) => begin(args),
+        Err(error) => answer(&error),
     };
+    messages::flush(FAREWELL);
+    ExitCode::from(exit)
+}
+
+fn begin(args: Args) -> u8 {
     // One thread, the first one: a program that runs ends with the thread that started it.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     match runtime {
-        Ok(runtime) => ExitCode::from(runtime.block_on(obey(args))),
+        Ok(runtime) => {
+            kill_on_panic();
+            catch_unwind(AssertUnwindSafe(|| runtime.block_on(obey(args)))).unwrap_or(exit::SOFTWARE)
+        }
         Err(error) => {
-            args.voice().error(&format!("no runtime: {error}"));
-            ExitCode::from(exit::UNAVAILABLE)
+            args.voice().error(&format!("cannot start the runtime: {error}"));
+            exit::UNAVAILABLE
         }
     }
 }
 
+/// A program does not run on when the one that watches its lease has failed.
+fn kill_on_panic() {
+    std::panic::set_hook(Box::new(|panic| {
+        child::kill_everything();
+        messages::say(format!("tenure: error: a fault of this program, please report it: {panic}\n"));
+    }));
+}
+
+/// How long the end waits until messages are written.
+const FAREWELL: Duration = Duration::from_secs(1);
+
 async fn obey(args: Args) -> u8 {
     let voice = args.voice();
     let done = async {
-        let backend = Backend::of(args.url)?;
+        let backend = || Backend::of(args.url);
         match args.command {
-            Command::Run(command) => Ok(run::run(command, &backend, voice).await),
-            Command::Ls(command) => operate::ls(&command, &backend, voice).await,
-            Command::Inspect(command) => operate::inspect(&command, &backend, voice).await,
-            Command::Watch(command) => operate::watch(&command, &backend, voice).await,
-            Command::ForceRelease(command) => operate::force_release(&command, &backend, voice).await,
-            Command::Doctor(_) => operate::doctor(&backend, voice).await,
-            Command::Bench(command) => operate::bench(&command, &backend, voice).await,
-            Command::Conformance(command) => operate::conformance(&command, &backend, voice).await,
-            Command::Completions(command) => Ok(pages::completions(&command, Args::command(), voice)),
+            Command::Run(command) => run::run(command, &backend()?, voice).await,
+            Command::Ls(command) => operate::ls(&command, &backend()?, voice).await,
+            Command::Inspect(command) => operate::inspect(&command, &backend()?, voice).await,
+            Command::Watch(command) => operate::watch(&command, &backend()?, voice).await,
+            Command::ForceRelease(command) => operate::force_release(&command, &backend()?, voice).await,
+            Command::Doctor(command) => operate::doctor(&command, &backend()?, voice).await,
+            Command::Ping(command) => operate::ping(&command, &backend()?, voice).await,
+            Command::Bench(command) => operate::bench(&command, &backend()?, voice).await,
+            Command::Conformance(command) => operate::conformance(&command, &backend()?, voice).await,
+            Command::Queue(command) => queue::obey(command, &backend()?, voice).await,
+            Command::Completions(command) => pages::completions(&command, Args::command(), voice),
             Command::Man(command) => pages::man(&command, Args::command(), voice),
-            Command::Queue(command) => queue::obey(command, &backend, voice).await,
+            Command::Help(command) => pages::help(&command, Args::command(), voice),
+            Command::Schema(command) => operate::schema(&command, voice),
         }
     };
-    done.await.unwrap_or_else(|failure: Failure| {
-        voice.error(&failure.text);
-        failure.exit
-    })
+    done.await.unwrap_or_else(|failure| voice.fail(&failure))
+}
+
+/// Prints the requested help, or the error in the usage.
+fn answer(error: &clap::Error) -> u8 {
+    let voice = Voice { format: Format::asked_for(std::env::args_os()), volume: Volume::Normal };
+    if error.use_stderr() {
+        let text = error.render().to_string();
+        voice.fail_for_programs(exit::USAGE, text.trim_end().trim_start_matches("error: "));
+        let _ = error.print();
+        return exit::USAGE;
+    }
+    output::written(error.print()).map_or_else(|failure| voice.fail(&failure), |()| 0)
 }

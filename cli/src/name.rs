@@ -3,6 +3,8 @@
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
+use serde::Serialize;
+
 use crate::exit::Failure;
 
 /// How names are written on the command line.
@@ -55,12 +57,31 @@ pub(crate) fn text(name: &[u8]) -> String {
     }
 }
 
+/// The digits of a name that is not the same as its text: only they can be given back.
+pub(crate) fn digits(name: &[u8]) -> Option<String> {
+    (text(name).as_bytes() != name).then(|| hex(name))
+}
+
+/// The name of a lock, for programs.
+#[derive(Debug, Serialize)]
+pub(crate) struct NameView {
+    name: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    name_hex: Option<String>,
+}
+
+impl NameView {
+    pub(crate) fn of(name: &[u8]) -> Self {
+        Self { name: text(name), name_hex: digits(name) }
+    }
+}
+
 /// As a variable holds it; what one cannot hold, in digits.
 pub(crate) fn os(name: &[u8]) -> OsString {
     if name.contains(&0) { hex(name).into() } else { OsString::from_vec(name.to_vec()) }
 }
 
-/// The variable that tells a program the name, and its value: a name with a zero byte is told in digits.
+/// The variable that gives a program the name, and its value: a name with a zero byte is written in digits.
 pub(crate) fn variable(name: &[u8]) -> (&'static str, OsString) {
     (if name.contains(&0) { "TENURE_LOCK_HEX" } else { "TENURE_LOCK" }, os(name))
 }
@@ -89,5 +110,11 @@ mod tests {
     fn names_stay_on_one_line() {
         assert_eq!(text("über".as_bytes()), "über");
         assert_eq!(text(b"a\nb\xff"), "a\\nb\\xff");
+    }
+
+    #[test]
+    fn names_that_are_not_printed_as_they_are_have_digits() {
+        assert_eq!(digits(b"a\n\xff"), Some(String::from("610aff")));
+        assert_eq!((digits("über".as_bytes()), digits(b"a\\n\\xff")), (None, None));
     }
 }

@@ -4,8 +4,12 @@ use std::path::PathBuf;
 
 use clap_complete::Shell;
 
-use crate::exit::Failure;
+use crate::exit::{self, Failure};
+use crate::manual;
 use crate::speak::Voice;
+
+/// What clap has no completion for in bash.
+const BASH: &str = include_str!("completion.bash");
 
 /// Print the completions of a shell
 #[derive(Debug, clap::Args)]
@@ -18,27 +22,49 @@ pub(crate) struct Completions {
 /// Print the page of the manual, or write those of all commands
 #[derive(Debug, clap::Args)]
 pub(crate) struct Man {
-    /// Where the pages of all commands are written, one file each
+    /// The folder for the pages of all commands, one file each
     dir: Option<PathBuf>,
 }
 
-pub(crate) fn completions(command: &Completions, mut tree: clap::Command, voice: Voice) -> u8 {
+/// Print the help of a command
+#[derive(Debug, clap::Args)]
+pub(crate) struct Help {
+    /// The command: run, queue push [default: all of them on one screen]
+    command: Vec<String>,
+}
+
+pub(crate) fn help(command: &Help, mut tree: clap::Command, voice: Voice) -> Result<u8, Failure> {
+    tree.build();
+    let mut at = &mut tree;
+    for word in &command.command {
+        at = at.find_subcommand_mut(word).ok_or_else(|| {
+            Failure::usage(format!("there is no command {}; tenure help lists all", command.command.join(" ")))
+        })?;
+    }
+    voice.print(at.render_help().to_string().trim_end())?;
+    Ok(0)
+}
+
+pub(crate) fn completions(command: &Completions, mut tree: clap::Command, voice: Voice) -> Result<u8, Failure> {
     let mut script = Vec::new();
     clap_complete::generate(command.shell, &mut tree, "tenure", &mut script);
-    voice.bytes(&script);
-    0
+    if command.shell == Shell::Bash {
+        script.extend(BASH.as_bytes());
+    }
+    voice.bytes(&script)?;
+    Ok(0)
 }
 
 /// Without a folder the page of the program; with one a page for each command: `tenure.1`, `tenure-queue-push.1`.
-pub(crate) fn man(command: &Man, tree: clap::Command, voice: Voice) -> Result<u8, Failure> {
-    let written = match &command.dir {
-        Some(dir) => std::fs::create_dir_all(dir).and_then(|()| clap_mangen::generate_to(tree, dir)),
-        None => {
-            let mut page = Vec::new();
-            clap_mangen::Man::new(tree).render(&mut page).map(|()| voice.bytes(&page))
-        }
+pub(crate) fn man(command: &Man, mut tree: clap::Command, voice: Voice) -> Result<u8, Failure> {
+    tree.build();
+    let Some(dir) = &command.dir else {
+        voice.bytes(&manual::page(&tree).map_err(|error| Failure::unwritten("standard output", &error))?)?;
+        return Ok(0);
     };
-    let dir = command.dir.as_ref().map_or_else(String::new, |dir| format!(" to {}", dir.display()));
-    written.map_err(|error| Failure::usage(format!("the pages cannot be written{dir}: {error}")))?;
+    let written = std::fs::create_dir_all(dir).and_then(|()| manual::write_all(&tree, dir));
+    written.map_err(|error| {
+        Failure::new(exit::IO, format!("the pages cannot be written to {}: {error}", dir.display()))
+    })?;
     Ok(0)
 }

@@ -1,11 +1,13 @@
-//! What the program says: lines for people on standard error, results on standard output, and a line that is rewritten
-//! while somebody waits.
+//! What the program says on standard error: lines for people, and a line that is rewritten while a lock is waited for.
 
-use std::io::{IsTerminal, Write as _};
+use std::ffi::OsString;
+use std::io::IsTerminal as _;
 
 use anstyle::{AnsiColor, Style};
 use rustix::termios::tcgetwinsize;
-use serde::Serialize;
+
+use crate::exit::Failure;
+use crate::messages::{pass, say};
 
 /// How results are printed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
@@ -17,6 +19,15 @@ pub(crate) enum Format {
     Json,
 }
 
+impl Format {
+    /// What the words of a command line that could not be read ask for.
+    pub(crate) fn asked_for(words: impl Iterator<Item = OsString>) -> Self {
+        let words: Vec<OsString> = words.take_while(|word| word != "--").collect();
+        let is_json = words.windows(2).any(|pair| pair[0] == "--format" && pair[1] == "json");
+        if is_json || words.iter().any(|word| word == "--format=json") { Self::Json } else { Self::Text }
+    }
+}
+
 /// How much is said.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Volume {
@@ -25,75 +36,49 @@ pub(crate) enum Volume {
     Quiet,
 }
 
-/// The program's voice. Colours are left out where nobody sees them, and where `NO_COLOR` is set.
+/// The program's output. Colours are left out where they would not be seen, and where `NO_COLOR` is set.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Voice {
     pub(crate) format: Format,
     pub(crate) volume: Volume,
 }
 
-const ERROR: Style = AnsiColor::Red.on_default().bold();
-const WARNING: Style = AnsiColor::Yellow.on_default().bold();
+pub(crate) const ERROR: Style = AnsiColor::Red.on_default().bold();
+pub(crate) const WARNING: Style = AnsiColor::Yellow.on_default().bold();
 const FAINT: Style = Style::new().dimmed();
 const CLEAR_LINE: &str = "\r\x1b[K";
 
 impl Voice {
     /// Says why nothing comes of it.
     pub(crate) fn error(self, text: &str) {
-        anstream::eprintln!("tenure: {ERROR}error:{ERROR:#} {text}");
+        if !text.is_empty() {
+            say(format!("tenure: {ERROR}error:{ERROR:#} {text}\n"));
+        }
     }
 
-    /// Says something that somebody should act on.
+    /// Prints a warning that calls for action.
     pub(crate) fn warn(self, text: &str) {
         if self.volume == Volume::Normal {
-            anstream::eprintln!("tenure: {WARNING}{text}{WARNING:#}");
+            say(format!("tenure: {WARNING}{text}{WARNING:#}\n"));
         }
     }
 
     /// Says something that is good to know.
     pub(crate) fn note(self, text: &str) {
         if self.volume == Volume::Normal {
-            anstream::eprintln!("tenure: {text}");
+            say(format!("tenure: {text}\n"));
         }
-    }
-
-    /// Prints a line of a result. Nobody there to read it is no failure.
-    pub(crate) fn print(self, line: &str) {
-        let _ = writeln!(anstream::stdout(), "{line}");
-    }
-
-    /// Prints bytes as they are.
-    pub(crate) fn bytes(self, bytes: &[u8]) {
-        let _ = std::io::stdout().write_all(bytes);
     }
 
     /// Prints a line of a result, over a line that is rewritten if there is one.
-    pub(crate) fn print_over(self, rewritten: bool, line: &str) {
+    pub(crate) fn print_over(self, rewritten: bool, line: &str) -> Result<(), Failure> {
         if rewritten {
-            eprint!("{CLEAR_LINE}");
+            pass(CLEAR_LINE);
         }
-        self.print(line);
+        self.print(line)
     }
 
-    /// Prints a line of a result that begins with a word of `doctor`.
-    pub(crate) fn print_coloured(self, word: &str, line: &str) {
-        let style = match word {
-            "fine" => AnsiColor::Green.on_default(),
-            "note" => WARNING,
-            _ => ERROR,
-        };
-        let _ = writeln!(anstream::stdout(), "{style}{word:<8}{style:#}{line}");
-    }
-
-    /// Prints a result for programs, in one line.
-    pub(crate) fn json(self, value: &impl Serialize) {
-        match serde_json::to_string(value) {
-            Ok(text) => drop(writeln!(std::io::stdout(), "{text}")),
-            Err(error) => self.error(&format!("the result cannot be written as JSON: {error}")),
-        }
-    }
-
-    /// A line that is rewritten; none where nobody watches.
+    /// A line that is rewritten; none where it would not be seen.
     pub(crate) fn progress(self) -> Option<Progress> {
         let moves = std::env::var_os("TERM").is_none_or(|term| term != "dumb");
         let watched = self.volume == Volume::Normal && std::io::stderr().is_terminal() && moves;
@@ -114,9 +99,8 @@ impl Progress {
             _ => 80, // some terminals do not say
         };
         let short: String = text.chars().take(width - 1).collect();
-        eprint!("{CLEAR_LINE}"); // not a colour: it stays where NO_COLOR is set
-        anstream::eprint!("{FAINT}{short}{FAINT:#}");
-        let _ = std::io::stderr().flush();
+        pass(CLEAR_LINE); // not a colour: it stays where NO_COLOR is set
+        say(format!("{FAINT}{short}{FAINT:#}"));
         self.shown = true;
     }
 }
@@ -124,8 +108,7 @@ impl Progress {
 impl Drop for Progress {
     fn drop(&mut self) {
         if self.shown {
-            eprint!("{CLEAR_LINE}");
-            let _ = std::io::stderr().flush();
+            pass(CLEAR_LINE);
         }
     }
 }

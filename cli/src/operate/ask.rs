@@ -1,10 +1,12 @@
-//! Nothing that others are at work with is taken away before somebody has agreed.
+//! Asks the user before a command takes away something that others are working with.
 
-use std::io::{IsTerminal as _, Write as _, stdin};
+use std::io::{IsTerminal as _, stdin};
+use std::time::Duration;
 
 use crate::exit::Failure;
+use crate::messages::{flush, say};
 
-/// What somebody said.
+/// The user's answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Consent {
     Given,
@@ -15,16 +17,16 @@ pub(crate) enum Consent {
 ///
 /// # Errors
 ///
-/// Where there is nobody to ask.
+/// Where there is no terminal to ask on.
 pub(crate) fn consent(yes: bool, question: &str) -> Result<Consent, Failure> {
     if yes {
         return Ok(Consent::Given);
     }
     if !stdin().is_terminal() {
-        return Err(Failure::usage(format!("{question} There is no terminal to ask on: say --yes")));
+        return Err(Failure::usage(format!("{question} There is no terminal for the answer: use --yes")));
     }
-    eprint!("tenure: {question} [y/N] ");
-    let _ = std::io::stderr().flush();
+    say(format!("tenure: {question} [y/N] "));
+    flush(Duration::from_secs(1));
     let mut answer = String::new();
     let read = stdin().read_line(&mut answer);
     let given = read.is_ok() && matches!(answer.trim(), "y" | "Y" | "yes");

@@ -11,18 +11,18 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::backend::Backend;
+use crate::child::Signals;
 use crate::exit::{Failure, by_signal};
-use crate::run::Signals;
 use crate::speak::{Format, Voice};
 
 /// What `--help` says below the options.
 const AFTER_HELP: &str = "\
-free pair   a lock that nobody wants is taken and given back
-hand-over   two clients want one lock: from a release to the other's grant
+free pair   an uncontended lock is taken and released
+hand-over   from one client's release of a lock to another client's grant
 message     a message is pushed, received and acknowledged
-One request at a time, from one thread. The names that it uses are its own.";
+One request at a time, from one thread. The names are temporary.";
 
-/// Measure what locks and messages cost on this backend
+/// Measure the cost of locks and messages on this backend
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct Bench {
@@ -45,11 +45,11 @@ struct Measured {
 const MOST: usize = 4_000_000;
 /// How many times each step is done before it is measured: connections and scripts are there then.
 const WARM_UP: usize = 3;
-/// How long the holder waits where nobody can see that the other one waits.
+/// How long the holder waits where the backend cannot show that the other one waits.
 const BLIND: Duration = Duration::from_millis(20);
-/// How often a holder looks for the other one before it goes on without.
+/// How often a holder looks for the other one before it continues without it.
 const LOOKS: usize = 1000;
-/// How long what is given up is undone.
+/// The most time for undoing abandoned requests.
 const FAREWELL: Duration = Duration::from_secs(2);
 
 pub(crate) async fn bench(command: &Bench, backend: &Backend, voice: Voice) -> Result<u8, Failure> {
@@ -92,19 +92,19 @@ impl Course {
         let span = crate::duration::show(*span);
         voice.note(&format!("measuring {driver}, {span} for each step, under names that begin with {prefix}/"));
         if voice.format == Format::Text {
-            voice.print(&format!("{:<12}{:>12}{:>12}{:>14}", "", "MEDIAN", "P99", "PER SECOND"));
+            voice.print(&format!("{:<12}{:>12}{:>12}{:>14}", "", "MEDIAN", "P99", "PER SECOND"))?;
         }
-        self.tell("free pair", self.pairs(one).await?);
+        self.tell("free pair", self.pairs(one).await?)?;
         if !self.stopped.get() {
-            self.tell("hand-over", self.hand_overs(one, other).await?);
+            self.tell("hand-over", self.hand_overs(one, other).await?)?;
         }
         if !self.stopped.get() && one.queue_capabilities().is_some() {
-            self.tell("message", self.messages(one).await?);
+            self.tell("message", self.messages(one).await?)?;
         }
         Ok(())
     }
 
-    /// Does something again and again, one after the other, until the time is over.
+    /// Repeats `once`, one call after the other, until the time for the step has passed.
     async fn again<F: Future<Output = tenure::Result<()>>>(
         &self,
         once: impl Fn() -> F,
@@ -149,10 +149,11 @@ impl Course {
         Ok(turns.gaps.into_inner())
     }
 
-    fn tell(&self, step: &'static str, mut took: Vec<Duration>) {
+    fn tell(&self, step: &'static str, mut took: Vec<Duration>) -> Result<(), Failure> {
         took.sort_unstable();
         let (Some(median), Some(p99)) = (quantile(&took, 0.5), quantile(&took, 0.99)) else {
-            return self.voice.warn(&format!("{step} was not done once in that time"));
+            self.voice.warn(&format!("{step}: no measurement was completed in that time"));
+            return Ok(());
         };
         let per_second = took.len() as f64 / took.iter().sum::<Duration>().as_secs_f64().max(f64::MIN_POSITIVE);
         match self.voice.format {
@@ -164,7 +165,7 @@ impl Course {
                 per_second: per_second.round(),
             }),
             Format::Text => {
-                self.voice.print(&format!("{step:<12}{:>12}{:>12}{per_second:>14.0}", short(median), short(p99)));
+                self.voice.print(&format!("{step:<12}{:>12}{:>12}{per_second:>14.0}", short(median), short(p99)))
             }
         }
     }
@@ -223,7 +224,7 @@ impl<'a> Turns<'a> {
     }
 }
 
-/// Whether a holder can see that somebody waits for its lock.
+/// Whether a holder can see that another client waits for its lock.
 fn can_see_waiters(client: &Client) -> bool {
     let capabilities = client.capabilities();
     capabilities.waiting != Waiting::Poll && capabilities.introspection != Introspection::None
@@ -243,7 +244,7 @@ async fn wait_for_the_other(lock: &Lock, seen: bool) -> tenure::Result<()> {
     Ok(())
 }
 
-/// Of what is sorted: the least that so large a part does not exceed.
+/// The least of the sorted spans that is not exceeded by so large a part of them.
 fn quantile(sorted: &[Duration], part: f64) -> Option<Duration> {
     let rank = (sorted.len() as f64 * part).ceil() as usize;
     sorted.get(rank.saturating_sub(1)).copied()

@@ -10,13 +10,13 @@ use crate::speak::Voice;
 /// What `--help` says below the options.
 const AFTER_HELP: &str = "\
 The suite writes thousands of locks and messages, and keeps the server busy for
-minutes: give it a server for itself, or a prefix of its own in the URL.
+minutes: use a server for the suite alone, or a separate prefix in the URL.
 Exit codes: 0 all passed, 1 something failed or nothing ran, 69 not reached.";
 
 /// Run the conformance suite, which writes, on this backend
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
-#[cfg_attr(not(feature = "conformance"), allow(dead_code, reason = "without the suite, nobody reads them"))]
+#[cfg_attr(not(feature = "conformance"), allow(dead_code, reason = "read by the suite only"))]
 pub(crate) struct Conformance {
     /// Run cases with this in their names only (may be repeated)
     #[arg(long = "filter", value_name = "TEXT")]

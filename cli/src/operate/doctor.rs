@@ -7,10 +7,21 @@ use crate::backend::Backend;
 use crate::exit::Failure;
 use crate::speak::{Format, Voice};
 
-/// Look at the servers, and say what that means for locks
+/// Check the servers, and report what that means for locks
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Exit codes: 0 all is fine, 1 there are notes, 2 there is danger.")]
-pub(crate) struct Doctor {}
+pub(crate) struct Doctor {
+    /// The lowest severity with an exit code other than 0: note or danger
+    #[arg(long, value_name = "WHAT", default_value = "note", hide_possible_values = true)]
+    fail_on: FailOn,
+}
+
+/// The lowest severity with an exit code other than 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum FailOn {
+    Note,
+    Danger,
+}
 
 #[derive(Debug, Serialize)]
 struct Report<'a> {
@@ -43,24 +54,24 @@ impl<'a> From<&'a Finding> for FindingView<'a> {
     }
 }
 
-/// Exit 0 if all is fine, 1 if there are notes, 2 if there is danger.
-pub(crate) async fn doctor(backend: &Backend, voice: Voice) -> Result<u8, Failure> {
+/// Exit 0 if all is fine, 1 if there are notes and those are asked for, 2 if there is danger.
+pub(crate) async fn doctor(command: &Doctor, backend: &Backend, voice: Voice) -> Result<u8, Failure> {
     let client = backend.client().await?;
     let checkup = client.doctor().await?;
     let views: Vec<FindingView<'_>> = checkup.findings().iter().map(FindingView::from).collect();
     match voice.format {
         Format::Json => {
-            voice.json(&Report { driver: client.driver(), concern: word(checkup.concern()), findings: views });
+            voice.json(&Report { driver: client.driver(), concern: word(checkup.concern()), findings: views })?;
         }
         Format::Text => {
             for FindingView { concern, server, topic, seen, meaning } in views {
-                voice.print_coloured(concern, &format!("{server}, {topic}: {seen}: {meaning}"));
+                voice.print_coloured(concern, &format!("{server}, {topic}: {seen}: {meaning}"))?;
             }
         }
     }
     Ok(match checkup.concern() {
         Concern::Fine => 0,
-        Concern::Note => 1,
+        Concern::Note => u8::from(command.fail_on == FailOn::Note),
         _ => 2,
     })
 }

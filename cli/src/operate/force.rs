@@ -1,4 +1,4 @@
-//! `tenure force-release`: takes a lock from whoever has it.
+//! `tenure force-release`: takes a lock from its holder.
 
 use std::ffi::OsString;
 
@@ -9,15 +9,15 @@ use super::ask::{Consent, consent};
 use super::inspect::HolderView;
 use crate::backend::Backend;
 use crate::exit::{self, Failure};
-use crate::name;
+use crate::name::{self, NameView};
 use crate::run::describe;
 use crate::speak::{Format, Voice};
 
 /// What `--help` says below the options.
 const AFTER_HELP: &str = "\
-Without --fence, it shows whom it will free, asks, and frees that hold only.
-The holder learns of it at its next renewal; it may still be at work.
-Exit codes: 0 freed, 1 nobody held it or you said no, 75 somebody else holds it.";
+Without --fence, it shows the holder, asks, and frees that hold only.
+The holder is notified at its next renewal, and may work until then.
+Exit codes: 0 freed, 1 it was free or you said no, 75 another client holds it.";
 
 /// Take a lock from its holder
 #[derive(Debug, clap::Args)]
@@ -38,7 +38,8 @@ pub(crate) struct ForceRelease {
 
 #[derive(Debug, Serialize)]
 struct Freed {
-    name: String,
+    #[serde(flatten)]
+    name: NameView,
     outcome: &'static str,
     holder: Option<HolderView>,
 }
@@ -51,37 +52,36 @@ pub(crate) async fn force_release(command: &ForceRelease, backend: &Backend, voi
     let outcome = match command.fence {
         Some(number) => {
             let fence = FencingToken::new(number).ok_or_else(|| Failure::usage("a fence is not zero"))?;
-            lock.force_release_if(fence).await?
+            Some(lock.force_release_if(fence).await?)
         }
         None => {
             let seen = lock.inspect().await?;
             holder = seen.holder.as_ref().map(HolderView::from);
             match seen.holder.as_ref() {
-                None => ForceReleased::NotHeld,
+                None => Some(ForceReleased::NotHeld),
                 Some(held) => {
                     let question = format!("{shown} is {}. Free it?", describe(&seen));
-                    if consent(command.yes, &question)? == Consent::Refused {
-                        voice.note("nothing was done");
-                        return Ok(1);
-                    }
-                    match held.fence {
-                        Some(fence) => lock.force_release_if(fence).await?,
-                        None => lock.force_release().await?, // a foreign client's lock has no fence to compare
+                    match (consent(command.yes, &question)?, held.fence) {
+                        (Consent::Refused, _) => None,
+                        (Consent::Given, Some(fence)) => Some(lock.force_release_if(fence).await?),
+                        // A foreign client's lock has no fence to compare.
+                        (Consent::Given, None) => Some(lock.force_release().await?),
                     }
                 }
             }
         }
     };
     let (word, exit, text) = match outcome {
-        ForceReleased::Released => ("released", 0, format!("{shown} is free")),
-        ForceReleased::NotHeld => ("free", 1, format!("nobody holds {shown}")),
-        ForceReleased::Changed => {
-            ("changed", exit::BUSY, format!("somebody else holds {shown} by now; nothing was done"))
+        None => ("refused", 1, String::from("nothing was done")),
+        Some(ForceReleased::Released) => ("released", 0, format!("{shown} is free")),
+        Some(ForceReleased::NotHeld) => ("free", 1, format!("{shown} is not held")),
+        Some(ForceReleased::Changed) => {
+            ("changed", exit::BUSY, format!("another client holds {shown} by now; nothing was done"))
         }
     };
     voice.note(&text);
     if voice.format == Format::Json {
-        voice.json(&Freed { name: shown, outcome: word, holder });
+        voice.json(&Freed { name: NameView::of(&name), outcome: word, holder })?;
     }
     Ok(exit)
 }

@@ -9,10 +9,10 @@ use tenure::{Holder, Inspection};
 use crate::backend::Backend;
 use crate::duration::show;
 use crate::exit::Failure;
-use crate::name;
+use crate::name::{self, NameView};
 use crate::speak::{Format, Voice};
 
-/// Show who holds a lock, and how many wait
+/// Show a lock's holder and number of waiters
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Exit codes: 0 it is held, 1 it is free.")]
 pub(crate) struct Inspect {
@@ -48,7 +48,8 @@ impl From<&Holder> for HolderView {
 /// A lock, for programs.
 #[derive(Debug, Serialize)]
 struct LockView {
-    name: String,
+    #[serde(flatten)]
+    name: NameView,
     held: bool,
     holder: Option<HolderView>,
     waiters: u32,
@@ -60,33 +61,32 @@ pub(crate) async fn inspect(command: &Inspect, backend: &Backend, voice: Voice) 
     let seen = client.lock(&name).inspect().await?;
     match voice.format {
         Format::Json => voice.json(&LockView {
-            name: name::text(&name),
+            name: NameView::of(&name),
             held: seen.holder.is_some(),
             holder: seen.holder.as_ref().map(HolderView::from),
             waiters: seen.waiters,
-        }),
-        Format::Text => print(&name, &seen, voice),
+        })?,
+        Format::Text => print(&name, &seen, voice)?,
     }
     Ok(if seen.holder.is_some() { 0 } else { 1 })
 }
 
-fn print(name: &[u8], seen: &Inspection, voice: Voice) {
+fn print(name: &[u8], seen: &Inspection, voice: Voice) -> Result<(), Failure> {
     let line = |what: &str, value: String| voice.print(&format!("{what:<10}{value}"));
-    line("name", name::text(name));
+    line("name", name::text(name))?;
     let Some(holder) = &seen.holder else {
-        line("state", String::from("free"));
-        line("waiting", seen.waiters.to_string());
-        return;
+        line("state", String::from("free"))?;
+        return line("waiting", seen.waiters.to_string());
     };
     let unknown = || String::from("unknown");
     let span = |span: Option<Duration>, none: &str| span.map_or_else(|| none.to_owned(), show);
-    line("state", String::from("held"));
-    line("holder", holder.label.as_ref().map_or_else(unknown, |label| label.as_str().escape_debug().to_string()));
-    line("fence", holder.fence.map_or_else(unknown, |fence| fence.to_string()));
-    line("since", span(holder.held_for, "unknown"));
-    line("lease", span(holder.remaining, "without end"));
+    line("state", String::from("held"))?;
+    line("holder", holder.label.as_ref().map_or_else(unknown, |label| label.as_str().escape_debug().to_string()))?;
+    line("fence", holder.fence.map_or_else(unknown, |fence| fence.to_string()))?;
+    line("since", span(holder.held_for, "unknown"))?;
+    line("lease", span(holder.remaining, "without end"))?;
     if holder.depth > 1 {
-        line("entries", holder.depth.to_string());
+        line("entries", holder.depth.to_string())?;
     }
-    line("waiting", seen.waiters.to_string());
+    line("waiting", seen.waiters.to_string())
 }

@@ -9,15 +9,16 @@ use tokio::time::sleep;
 
 use super::inspect::HolderView;
 use crate::backend::Backend;
+use crate::child::Signals;
 use crate::exit::{Failure, by_signal};
-use crate::name;
-use crate::run::{Signals, describe};
+use crate::name::{self, NameView};
+use crate::run::describe;
 use crate::speak::{Format, Progress, Voice};
 
-/// Show who holds a lock, and every change, until interrupted
+/// Show a lock's holder, and every change, until interrupted
 #[derive(Debug, clap::Args)]
 pub(crate) struct Watch {
-    /// How often the lock is looked at
+    /// The pause between two looks
     #[arg(long, value_name = "TIME", default_value = "500ms", value_parser = crate::duration::parse)]
     every: Duration,
     /// NAME is written in hexadecimal digits
@@ -30,7 +31,8 @@ pub(crate) struct Watch {
 #[derive(Debug, Serialize)]
 struct Change {
     time: String,
-    name: String,
+    #[serde(flatten)]
+    name: NameView,
     holder: Option<HolderView>,
     waiters: u32,
 }
@@ -49,28 +51,36 @@ pub(crate) async fn watch(command: &Watch, backend: &Backend, voice: Voice) -> R
             match lock.inspect().await {
                 Ok(seen) => {
                     silent = false;
-                    show(&name, &seen, &mut before, line.as_mut(), voice);
+                    if let Err(failure) = show(&name, &seen, &mut before, line.as_mut(), voice) {
+                        return failure;
+                    }
                 }
                 Err(error) if error.is_transient() => {
                     if !std::mem::replace(&mut silent, true) {
                         voice.warn(&format!("the backend does not answer: {error:#}"));
                     }
                 }
-                Err(error) => return error,
+                Err(error) => return error.into(),
             }
             sleep(command.every.max(SHORTEST)).await;
         }
     };
     tokio::select! {
         signal = signals.end() => Ok(by_signal(signal.as_raw())),
-        error = looking => Err(error.into()),
+        failure = looking => Err(failure),
     }
 }
 
 /// Who holds it: the fence where there is one, so that a holder's own renewals are no change.
 type Key = Option<(Option<u64>, Option<String>)>;
 
-fn show(name: &[u8], seen: &Inspection, before: &mut Option<Key>, line: Option<&mut Progress>, voice: Voice) {
+fn show(
+    name: &[u8],
+    seen: &Inspection,
+    before: &mut Option<Key>,
+    line: Option<&mut Progress>,
+    voice: Voice,
+) -> Result<(), Failure> {
     let holder = seen.holder.as_ref().map(HolderView::from);
     let key: Key = holder.as_ref().map(|holder| (holder.fence, holder.label.clone()));
     let text = describe(seen);
@@ -78,14 +88,15 @@ fn show(name: &[u8], seen: &Inspection, before: &mut Option<Key>, line: Option<&
         *before = Some(key);
         let time = humantime::format_rfc3339_seconds(SystemTime::now()).to_string();
         match voice.format {
-            Format::Json => voice.json(&Change { time, name: name::text(name), holder, waiters: seen.waiters }),
+            Format::Json => voice.json(&Change { time, name: NameView::of(name), holder, waiters: seen.waiters })?,
             Format::Text => {
                 let fence = holder.and_then(|holder| holder.fence).map(|fence| format!(", fence {fence}"));
-                voice.print_over(line.is_some(), &format!("{time}  {text}{}", fence.unwrap_or_default()));
+                voice.print_over(line.is_some(), &format!("{time}  {text}{}", fence.unwrap_or_default()))?;
             }
         }
     }
     if let Some(line) = line {
         line.show(&text);
     }
+    Ok(())
 }

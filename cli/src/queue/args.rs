@@ -1,12 +1,15 @@
-//! What the command line can say about queues.
+//! The command line of commands about queues.
 
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Subcommand;
+use clap::builder::TypedValueParser as _;
 
+use crate::child::OnExit;
 use crate::duration::parse;
+use crate::results::Target;
 
 /// Push messages, look at queues, run a program for each message
 #[derive(Debug, clap::Args)]
@@ -14,6 +17,9 @@ pub(crate) struct Queue {
     /// Names of queues are written in hexadecimal digits
     #[arg(long, global = true)]
     pub(super) name_hex: bool,
+    /// Ids of messages are written in hexadecimal digits
+    #[arg(long, global = true)]
+    pub(super) id_hex: bool,
     #[command(subcommand)]
     pub(super) command: Command,
 }
@@ -24,9 +30,9 @@ pub(super) enum Command {
     Stats(Stats),
     Peek(Peek),
     List(List),
-    /// Hand out no more messages, until resumed
+    /// Deliver no more messages until resume
     Pause(Named),
-    /// Hand out messages again
+    /// Deliver messages again
     Resume(Named),
     Cancel(Cancel),
     Purge(Purge),
@@ -61,27 +67,30 @@ pub(super) struct Push {
     /// Deliver it after this time
     #[arg(long, value_name = "TIME", value_parser = parse)]
     pub(super) delay: Option<Duration>,
-    /// A name for it: pushed again, it is not stored a second time
+    /// An id: a message that is known by it is not stored again
     #[arg(long)]
     pub(super) id: Option<OsString>,
-    /// Take the place of a message of this id that waits
+    /// Replace the waiting message with this id
     #[arg(long, requires = "id")]
     pub(super) replace: bool,
     /// Deliver it no later than this after it is due
     #[arg(long, value_name = "TIME", value_parser = parse)]
     pub(super) ttl: Option<Duration>,
-    /// No two messages of this key at once
+    /// Deliver no two messages of this key at the same time
     #[arg(long)]
     pub(super) key: Option<OsString>,
-    /// How often it is delivered before it is a dead letter
+    /// Number of deliveries after which it is a dead letter
     #[arg(long, value_name = "N")]
     pub(super) attempts: Option<u32>,
     /// Read it from a file; - is standard input
-    #[arg(long, value_name = "FILE", conflicts_with = "message")]
+    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath, conflicts_with = "message")]
     pub(super) file: Option<PathBuf>,
+    /// Store each line of the input as a message, and print how many
+    #[arg(long, conflicts_with_all = ["message", "id"])]
+    pub(super) lines: bool,
     /// The queue
     pub(super) queue: OsString,
-    /// What it says [default: what comes from standard input]
+    /// The message [default: read from standard input]
     pub(super) message: Option<OsString>,
 }
 
@@ -104,7 +113,7 @@ pub(super) struct Peek {
 /// List messages in the order in which they are due
 #[derive(Debug, clap::Args)]
 pub(super) struct List {
-    /// Those that are being worked on, in place of those that wait
+    /// List messages in flight instead of waiting ones
     #[arg(long)]
     pub(super) in_flight: bool,
     /// How many at most
@@ -121,7 +130,7 @@ pub(super) struct Named {
     pub(super) queue: OsString,
 }
 
-/// Remove a message that waits; exit 1 if there is none
+/// Remove a waiting message; exit 1 if there is none
 #[derive(Debug, clap::Args)]
 pub(super) struct Cancel {
     /// The queue
@@ -130,7 +139,7 @@ pub(super) struct Cancel {
     pub(super) id: OsString,
 }
 
-/// Remove all messages that wait
+/// Remove all waiting messages
 #[derive(Debug, clap::Args)]
 pub(super) struct Purge {
     /// Do not ask
@@ -140,7 +149,7 @@ pub(super) struct Purge {
     pub(super) queue: OsString,
 }
 
-/// List dead letters, those that died first in front
+/// List dead letters, in the order in which they died
 #[derive(Debug, clap::Args)]
 pub(super) struct Dead {
     /// How many at most
@@ -154,18 +163,18 @@ pub(super) struct Dead {
 #[derive(Debug, clap::Args)]
 #[group(required = true, multiple = false)]
 pub(super) struct Which {
-    /// All of them
+    /// All dead letters
     #[arg(long)]
     pub(super) all: bool,
-    /// So many, those that died first
+    /// Only this many, in the order in which they died
     #[arg(long, value_name = "N")]
     pub(super) oldest: Option<u64>,
-    /// Those with these ids
+    /// The dead letters with these ids
     #[arg(value_name = "ID")]
     pub(super) ids: Vec<OsString>,
 }
 
-/// Make messages out of dead letters again; prints how many
+/// Turn dead letters into messages again; prints how many
 #[derive(Debug, clap::Args)]
 pub(super) struct Requeue {
     /// Deliver them after this time
@@ -192,10 +201,11 @@ pub(super) struct DeadPurge {
 /// What `--help` says below the options.
 const AFTER_RUN: &str = "\
 The message is the program's standard input; TENURE_MESSAGE, TENURE_ATTEMPT and
-TENURE_FENCE tell the rest. Exit 0 acknowledges it, 65 makes it a dead letter,
+TENURE_FENCE hold the rest. Exit 0 acknowledges it, 65 makes it a dead letter,
 anything else has it tried again, later each time; the last line of standard
 error is kept as the reason. TERM or INT: no more messages, programs finish; a
-second one ends them, and their messages come again.";
+second one asks them to end (TERM), a third kills them, and their messages come
+again. A program that cannot be run ends the command with 126 or 127.";
 
 /// Run a program for each message
 #[derive(Debug, clap::Args)]
@@ -204,24 +214,37 @@ pub(super) struct Run {
     /// How many programs at a time
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(super) concurrency: u16,
-    /// How long a message outlives this program and its backend
+    /// Length of a message's lease, extended while its program runs
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = parse)]
     pub(super) lease: Duration,
     /// Send TERM this long before the lease ends [default: a quarter of it]
     #[arg(long, value_name = "TIME", value_parser = parse)]
     pub(super) term_before: Option<Duration>,
-    /// The first wait before a message is tried again, doubled each time
+    /// First wait before a message is retried; doubled each time
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse)]
     pub(super) retry: Duration,
-    /// The longest wait before a message is tried again
+    /// Longest wait before a message is retried
     #[arg(long, value_name = "TIME", default_value = "10m", value_parser = parse)]
     pub(super) retry_most: Duration,
     /// Stop when no message is due
     #[arg(long)]
     pub(super) drain: bool,
+    /// What happens to processes that a program leaves behind
+    #[arg(
+        long,
+        value_name = "WHAT",
+        default_value = "kill",
+        hide_possible_values = true,
+        help = "Processes that a program leaves behind: kill, wait, leave"
+    )]
+    pub(super) on_exit: OnExit,
+    /// Append results, an object of JSON each, to a file or to an open descriptor
+    #[arg(long, value_name = "FILE|FD", value_parser = clap::builder::OsStringValueParser::new().map(|word| Target::parse(&word)))]
+    pub(super) report: Option<Target>,
     /// The queue
     pub(super) queue: OsString,
     /// The program and its arguments; no shell reads them
-    #[arg(last = true, required = true, value_name = "PROGRAM")]
+    #[arg(trailing_var_arg = true, required = true, value_name = "PROGRAM")]
+    #[arg(value_hint = clap::ValueHint::CommandWithArguments)]
     pub(super) program: Vec<OsString>,
 }

@@ -8,9 +8,10 @@ use tenure::queue::{DeadLetter, MessageId};
 use super::args::{Dead, DeadPurge, Requeue, Which};
 use super::desk::Desk;
 use super::id;
-use super::view::{DeadView, dead_line};
+use super::show::print_count;
+use super::view::{Count, DeadView, dead_line};
 use crate::exit::Failure;
-use crate::name;
+use crate::name::{self, Spelling};
 use crate::operate::{Consent, consent};
 use crate::speak::Format;
 
@@ -22,8 +23,8 @@ pub(super) async fn list(desk: &Desk, dead: &Dead) -> Result<u8, Failure> {
         let page = letters.list(after, left.min(PAGE)).await?;
         for letter in &page.letters {
             match desk.voice.format {
-                Format::Json => desk.voice.json(&DeadView::from(letter)),
-                Format::Text => desk.voice.print(&dead_line(letter)),
+                Format::Json => desk.voice.json(&DeadView::from(letter))?,
+                Format::Text => desk.voice.print(&dead_line(letter))?,
             }
         }
         left = left.saturating_sub(page.letters.len());
@@ -36,8 +37,8 @@ pub(super) async fn list(desk: &Desk, dead: &Dead) -> Result<u8, Failure> {
 }
 
 /// Chooses letters while they are looked through, oldest first.
-fn chooser(which: &Which) -> Result<impl FnMut(&DeadLetter) -> bool, Failure> {
-    let ids = which.ids.iter().map(|text| id::read(text)).collect::<Result<HashSet<MessageId>, Failure>>()?;
+fn chooser(which: &Which, spelling: Spelling) -> Result<impl FnMut(&DeadLetter) -> bool, Failure> {
+    let ids = which.ids.iter().map(|text| id::read(text, spelling)).collect::<Result<HashSet<MessageId>, Failure>>()?;
     let (all, mut oldest) = (which.all, which.oldest.unwrap_or(0));
     Ok(move |letter: &DeadLetter| {
         let old = oldest > 0;
@@ -51,9 +52,9 @@ pub(super) async fn requeue(desk: &Desk, requeue: &Requeue) -> Result<u8, Failur
     let letters = desk.queue.dead_letters();
     let moved = match requeue.which.all {
         true => letters.redrive_all(delay).await?,
-        false => letters.redrive_where(delay, chooser(&requeue.which)?).await?,
+        false => letters.redrive_where(delay, chooser(&requeue.which, desk.ids)?).await?,
     };
-    desk.voice.print(&moved.to_string());
+    print_count(desk, Count::Requeued(moved))?;
     Ok(0)
 }
 
@@ -65,13 +66,14 @@ pub(super) async fn purge(desk: &Desk, purge: &DeadPurge) -> Result<u8, Failure>
         (false, None) => format!("{} dead letters", purge.which.ids.len()),
     };
     if consent(purge.yes, &format!("Remove {what} of {queue} for good?"))? == Consent::Refused {
+        print_count(desk, Count::Removed(0))?;
         return Ok(1);
     }
     let letters = desk.queue.dead_letters();
     let removed = match purge.which.all {
         true => letters.purge_all().await?,
-        false => letters.purge_where(chooser(&purge.which)?).await?,
+        false => letters.purge_where(chooser(&purge.which, desk.ids)?).await?,
     };
-    desk.voice.print(&removed.to_string());
+    print_count(desk, Count::Removed(removed))?;
     Ok(0)
 }

@@ -1,11 +1,11 @@
 //! `tenure queue`: what producers, workers and operators do with delay queues.
 
 mod args;
-mod children;
 mod command;
 mod dead;
 mod desk;
 mod id;
+mod lines;
 mod program;
 mod push;
 mod show;

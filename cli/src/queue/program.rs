@@ -7,26 +7,23 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use rustix::fs::{MemfdFlags, memfd_create};
-use rustix::process::{Signal, kill_process_group};
 use tenure::queue::Delivery;
 use tenure::{HoldState, LostReason};
 use tokio::io::AsyncReadExt as _;
 use tokio::net::unix::pipe;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::sync::broadcast::{self, error::RecvError};
+use tokio::time::{sleep, timeout};
 
 use super::id;
-use super::workshop::{Phase, Workshop};
-use crate::name;
-use crate::run::{Act, ChildEnd, Prepared, Watchdog};
+use super::workshop::Workshop;
+use crate::child::{Kin, Lease, Order, Orders, Prepared, Report, Supervised, Supervisor, Watchdog};
+use crate::exit::{self, Failure};
+use crate::{messages, name};
 
 /// How a program ended.
 #[derive(Debug)]
 pub(super) struct Ended {
-    pub(super) end: ChildEnd,
-    /// Whether the lease was about to end before it did.
-    pub(super) lost: bool,
-    /// Whether it was told to end, since this command is to.
-    pub(super) told: bool,
+    pub(super) report: Report,
     /// The last line that it wrote to standard error.
     last_line: String,
 }
@@ -34,93 +31,118 @@ pub(super) struct Ended {
 impl Ended {
     /// In words.
     pub(super) fn describe(&self) -> String {
-        match self.last_line.as_str() {
-            "" => self.end.describe(),
-            line => format!("{}: {line}", self.end.describe()),
-        }
+        let end = self.report.child.describe();
+        if self.last_line.is_empty() { end } else { format!("{end}: {}", self.last_line) }
     }
 }
 
 /// How long after the end of a program its standard error is read, which others may have inherited.
 const REST: Duration = Duration::from_millis(200);
 
-pub(super) async fn run_program(shop: &Workshop, delivery: &Delivery<Vec<u8>>) -> io::Result<Ended> {
-    let input = memory(delivery.payload().as_bytes())?;
+impl Orders for broadcast::Receiver<Order> {
+    async fn next(&mut self) -> Order {
+        loop {
+            match self.recv().await {
+                Ok(order) => return order,
+                Err(RecvError::Lagged(_)) => {}
+                Err(RecvError::Closed) => std::future::pending().await,
+            }
+        }
+    }
+}
+
+/// The lease of a message, which is lost by the clock alone.
+impl Lease for Delivery<Vec<u8>> {
+    fn state(&self) -> HoldState {
+        match (self.is_lost(), Delivery::remaining(self).is_zero()) {
+            (false, _) => HoldState::Held,
+            (true, true) => HoldState::Lost(LostReason::Expired),
+            (true, false) => HoldState::Lost(LostReason::Gone),
+        }
+    }
+
+    fn remaining(&self) -> Duration {
+        Delivery::remaining(self)
+    }
+
+    async fn lost(&self) {
+        std::future::pending().await
+    }
+}
+
+/// # Errors
+///
+/// The program cannot be run.
+pub(super) async fn run_program(shop: &Workshop, delivery: &Delivery<Vec<u8>>) -> Result<Ended, Failure> {
+    let cannot = |error: io::Error| Failure::new(exit::CANNOT_RUN, format!("cannot start a process: {error}"));
+    let input = memory(delivery.payload().as_bytes()).map_err(cannot)?;
+    let fence = delivery.fence().to_string();
+    let mark = format!("TENURE_FENCE={fence}").into_bytes();
     let variables = [
         ("TENURE_QUEUE", name::os(&shop.queue)),
         ("TENURE_MESSAGE", id::show(delivery.id()).into()),
         ("TENURE_ATTEMPT", delivery.attempt().to_string().into()),
-        ("TENURE_FENCE", delivery.fence().to_string().into()),
+        ("TENURE_FENCE", fence.into()),
     ];
-    let mut prepared = Prepared::start(&shop.run.program, &variables, Stdio::piped())?;
-    let errors = prepared.take_errors().map(OwnedFd::from).map(pipe::Receiver::from_owned_fd).transpose()?;
-    let (leader, mut last_line) = (prepared.leader(), LastLine::default());
-    let mut ended = shop.children.expect(leader);
-    if let Err(error) = prepared.ready().await {
-        prepared.give_up();
-        return Err(error);
-    }
-    let mut launch = prepared.go(input.as_fd())?;
-    let mut phase = shop.phase.clone();
-    let mut watchdog = Watchdog::new(shop.run.lease, shop.term_before);
-    let (mut told, mut not_run) = (false, None);
-    let mut extending = std::pin::pin!(extend(delivery, shop.run.lease));
-    let end = {
+    let mut orders = shop.orders.subscribe();
+    let mut prepared = Prepared::start(&shop.run.program, &variables, Stdio::piped()).map_err(cannot)?;
+    let leader = prepared.leader();
+    shop.children.expect(leader);
+    let errors = prepared.take_errors().map(OwnedFd::from).map(pipe::Receiver::from_owned_fd).transpose();
+    let ready = match errors {
+        Ok(errors) => prepared.ready().await.map(|()| errors),
+        Err(error) => Err(error),
+    };
+    let errors = match ready {
+        Ok(errors) => errors,
+        Err(error) => {
+            prepared.give_up();
+            shop.children.forget(leader);
+            return Err(cannot(error));
+        }
+    };
+    let launch = prepared.go(input.as_fd()).map_err(cannot)?;
+    let under = Supervised {
+        lease: delivery,
+        what: format!("the lease of message {}", id::show(delivery.id())),
+        watchdog: Watchdog::new(shop.run.lease, shop.term_before),
+        term_before: shop.term_before,
+        ends_at: None,
+        on_exit: shop.run.on_exit,
+    };
+    let program = (leader, Kin::of(leader, mark), launch);
+    let supervisor = Supervisor::new(shop.voice, under, &mut orders, &shop.children, None, program);
+    let mut last_line = LastLine::default();
+    let mut report = {
         let mut copying = std::pin::pin!(last_line.copy(errors));
         let mut copied = false;
-        let end = loop {
-            let pause = match watchdog.act(Instant::now(), delivery.remaining(), state(delivery)) {
-                Act::Wait(pause) => pause,
-                Act::Term(_) | Act::TermLate(_) => {
-                    let _ = kill_process_group(leader, Signal::TERM);
-                    Duration::ZERO
-                }
-                Act::Kill => {
-                    let _ = kill_process_group(leader, Signal::KILL);
-                    Duration::ZERO
-                }
-            };
+        let mut supervised = std::pin::pin!(supervisor.run());
+        let mut extending = std::pin::pin!(extend(delivery, shop.run.lease));
+        let report = loop {
             tokio::select! {
                 biased;
-                end = &mut ended => break end.map_err(io::Error::other)?,
+                report = &mut supervised => break report,
                 () = &mut extending => unreachable!("it is extended until the program has ended"),
-                failure = launch.failure(), if launch.is_pending() => not_run = failure,
-                Ok(_) = phase.wait_for(|phase| *phase == Phase::Ending), if !told => {
-                    told = true;
-                    let _ = kill_process_group(leader, Signal::TERM);
-                }
                 () = &mut copying, if !copied => copied = true,
-                () = sleep(pause.max(Duration::from_millis(1))) => {}
             }
         };
         if !copied {
             let _ = timeout(REST, &mut copying).await;
         }
-        end
+        report
     };
-    if launch.is_pending() {
-        not_run = launch.failure().await;
-    }
-    match not_run {
-        Some(error) => Err(error),
-        None => Ok(Ended { end, lost: watchdog.has_acted(), told, last_line: last_line.text() }),
-    }
+    let Some(error) = report.not_run.take() else { return Ok(Ended { report, last_line: last_line.text() }) };
+    let exit = if error.kind() == io::ErrorKind::NotFound { exit::NOT_FOUND } else { exit::CANNOT_RUN };
+    let program = shop.run.program.first().map(|program| program.display().to_string()).unwrap_or_default();
+    Err(Failure::new(exit, format!("{program} cannot be run: {error}")))
 }
 
-/// The message as a file that nobody else sees, to be read from its beginning.
+/// The message as an anonymous file, to be read from its beginning.
 fn memory(bytes: &[u8]) -> io::Result<File> {
     let mut file = File::from(memfd_create("message", MemfdFlags::CLOEXEC)?);
     file.write_all(bytes)?;
     file.rewind()?;
     Ok(file)
-}
-
-fn state(delivery: &Delivery<Vec<u8>>) -> HoldState {
-    match (delivery.is_lost(), delivery.remaining().is_zero()) {
-        (false, _) => HoldState::Held,
-        (true, true) => HoldState::Lost(LostReason::Expired),
-        (true, false) => HoldState::Lost(LostReason::Gone),
-    }
 }
 
 /// Extends the lease at a third of it. Never returns.
@@ -147,8 +169,8 @@ impl LastLine {
         let Some(mut errors) = errors else { return };
         let mut bytes = [0; 4096];
         while let Ok(count @ 1..) = errors.read(&mut bytes).await {
-            let _ = io::stderr().write_all(&bytes[..count]);
             self.add(&bytes[..count]);
+            messages::pass_on(bytes[..count].to_vec()).await;
         }
     }
 

@@ -4,29 +4,42 @@ use std::io::Read as _;
 use std::os::unix::ffi::OsStrExt as _;
 
 use serde::Serialize;
-use tenure::queue::Pushed;
+use tenure::Error;
+use tenure::queue::{Message, MessageId, Pushed};
 
 use super::args::Push;
 use super::desk::Desk;
-use super::{id, view};
+use super::id::{self, IdView};
+use super::view;
 use crate::exit::Failure;
 use crate::speak::Format;
 
 #[derive(Debug, Serialize)]
 struct PushedView {
     outcome: &'static str,
-    id: Option<String>,
+    #[serde(flatten)]
+    id: Option<IdView>,
     #[serde(skip_serializing_if = "Option::is_none")]
     state: Option<&'static str>,
 }
 
 pub(super) async fn push(desk: &Desk, push: &Push) -> Result<u8, Failure> {
-    let mut message = desk.queue.push_bytes(content(push)?);
+    let given = push.id.as_ref().map(|id| desk.ids.read(id)).transpose()?;
+    let message = message(push, given.as_deref(), content(push)?);
+    for pushed in desk.queue.push_many([message]).await.map_err(Error::from)? {
+        tell(desk, pushed, given.as_deref())?;
+    }
+    Ok(0)
+}
+
+/// The message with the options of the command line.
+pub(super) fn message(push: &Push, id: Option<&[u8]>, content: Vec<u8>) -> Message<'static, Vec<u8>> {
+    let mut message = Message::bytes(content);
     if let Some(delay) = push.delay {
         message = message.delay(delay);
     }
-    if let Some(id) = &push.id {
-        message = message.id(id.as_bytes());
+    if let Some(id) = id {
+        message = message.id(id);
     }
     if push.replace {
         message = message.replace();
@@ -37,23 +50,26 @@ pub(super) async fn push(desk: &Desk, push: &Push) -> Result<u8, Failure> {
     if let Some(key) = &push.key {
         message = message.concurrency_key(key.as_bytes());
     }
-    if let Some(attempts) = push.attempts {
-        message = message.max_attempts(attempts);
+    match push.attempts {
+        Some(attempts) => message.max_attempts(attempts),
+        None => message,
     }
-    let given = push.id.as_ref().map(|id| crate::name::text(id.as_bytes()));
-    let result = match message.await? {
-        Pushed::Stored(stored) => PushedView { outcome: "stored", id: Some(id::show(&stored)), state: None },
-        Pushed::Replaced(stored) => PushedView { outcome: "replaced", id: Some(id::show(&stored)), state: None },
-        Pushed::Duplicate(state) => PushedView { outcome: "duplicate", id: given, state: Some(view::state(state)) },
+}
+
+fn tell(desk: &Desk, pushed: Pushed, given: Option<&[u8]>) -> Result<(), Failure> {
+    let (outcome, id, state) = match pushed {
+        Pushed::Stored(stored) => ("stored", Some(stored), None),
+        Pushed::Replaced(stored) => ("replaced", Some(stored), None),
+        Pushed::Duplicate(state) => ("duplicate", given.map(MessageId::named).transpose()?, Some(view::state(state))),
     };
     match desk.voice.format {
-        Format::Json => desk.voice.json(&result),
+        Format::Json => desk.voice.json(&PushedView { outcome, id: id.as_ref().map(IdView::of), state }),
         Format::Text => {
-            let state = result.state.map(|state| format!(" ({state})")).unwrap_or_default();
-            desk.voice.print(&format!("{} {}{state}", result.outcome, result.id.unwrap_or_default()));
+            let id = id.as_ref().map(id::show).unwrap_or_default();
+            let state = state.map(|state| format!(" ({state})")).unwrap_or_default();
+            desk.voice.print(&format!("{outcome} {id}{state}"))
         }
     }
-    Ok(0)
 }
 
 fn content(push: &Push) -> Result<Vec<u8>, Failure> {

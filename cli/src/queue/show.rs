@@ -1,23 +1,23 @@
-//! What is in a queue, and what is removed from it.
+//! Commands that show the contents of a queue, or remove messages from it.
 
 use tenure::Client;
-use tenure::queue::{Cancelled, Listed};
+use tenure::queue::{Cancelled, Flow, Listed};
 
 use super::args::{Cancel, List, Peek, Purge};
 use super::desk::Desk;
-use super::id;
-use super::view::{MessageView, StatsView, line};
+use super::id::{self, IdView};
+use super::view::{CancelView, Count, CountView, FlowView, MessageView, QueueView, StatsView, line};
 use crate::exit::Failure;
 use crate::name;
 use crate::operate::{Consent, consent};
 use crate::speak::{Format, Voice};
 
-fn print_stats(views: &[StatsView], voice: Voice) {
+fn print_stats(views: &[StatsView], voice: Voice) -> Result<(), Failure> {
     match voice.format {
-        Format::Json => views.iter().for_each(|view| voice.json(view)),
+        Format::Json => views.iter().try_for_each(|view| voice.json(view)),
         Format::Text => {
-            voice.print(StatsView::HEADER);
-            views.iter().for_each(|view| voice.print(&view.row()));
+            voice.print(StatsView::HEADER)?;
+            views.iter().try_for_each(|view| voice.print(&view.row()))
         }
     }
 }
@@ -28,30 +28,33 @@ pub(super) async fn all(client: &Client, voice: Voice) -> Result<u8, Failure> {
         let stats = client.queue_of_bytes(name.as_bytes())?.stats().await?;
         views.push(StatsView::of(name.as_bytes(), &stats));
     }
-    print_stats(&views, voice);
+    print_stats(&views, voice)?;
     Ok(0)
 }
 
 pub(super) async fn stats(desk: &Desk) -> Result<u8, Failure> {
     let stats = desk.queue.stats().await?;
-    print_stats(&[StatsView::of(desk.queue.name().as_bytes(), &stats)], desk.voice);
+    print_stats(&[StatsView::of(desk.queue.name().as_bytes(), &stats)], desk.voice)?;
     Ok(0)
 }
 
 pub(super) async fn peek(desk: &Desk, peek: &Peek) -> Result<u8, Failure> {
     let found = match &peek.id {
-        Some(id) => desk.queue.get(&id::read(id)?).await?,
+        Some(id) => desk.queue.get(&id::read(id, desk.ids)?).await?,
         None => desk.queue.peek().await?,
     };
     let Some(message) = found else {
         desk.voice.note("there is no such message");
+        if desk.voice.format == Format::Json {
+            desk.voice.json(&())?;
+        }
         return Ok(1);
     };
     match desk.voice.format {
-        Format::Json => desk.voice.json(&MessageView::from(&message)),
+        Format::Json => desk.voice.json(&MessageView::from(&message))?,
         Format::Text => {
             desk.voice.note(&line(&message));
-            desk.voice.bytes(message.payload.as_bytes());
+            desk.voice.bytes(message.payload.as_bytes())?;
         }
     }
     Ok(0)
@@ -64,8 +67,8 @@ pub(super) async fn list(desk: &Desk, list: &List) -> Result<u8, Failure> {
         let page = desk.queue.list_page(which, from, left.min(100)).await?;
         for message in page.messages.iter().take(left) {
             match desk.voice.format {
-                Format::Json => desk.voice.json(&MessageView::from(message)),
-                Format::Text => desk.voice.print(&line(message)),
+                Format::Json => desk.voice.json(&MessageView::from(message))?,
+                Format::Text => desk.voice.print(&line(message))?,
             }
         }
         left = left.saturating_sub(page.messages.len());
@@ -78,22 +81,53 @@ pub(super) async fn list(desk: &Desk, list: &List) -> Result<u8, Failure> {
 }
 
 pub(super) async fn cancel(desk: &Desk, cancel: &Cancel) -> Result<u8, Failure> {
-    let (text, exit) = match desk.queue.cancel(&id::read(&cancel.id)?).await? {
-        Cancelled::Removed => ("removed", 0),
-        Cancelled::InFlight => ("it is being worked on; nothing was done", 1),
-        Cancelled::Dead => ("it is a dead letter; nothing was done", 1),
-        Cancelled::NotFound => ("there is no such message", 1),
+    let id = id::read(&cancel.id, desk.ids)?;
+    let (word, text, exit) = match desk.queue.cancel(&id).await? {
+        Cancelled::Removed => ("removed", "removed", 0),
+        Cancelled::InFlight => ("in_flight", "it is being worked on; nothing was done", 1),
+        Cancelled::Dead => ("dead", "it is a dead letter; nothing was done", 1),
+        Cancelled::NotFound => ("not_found", "there is no such message", 1),
     };
     desk.voice.note(text);
+    if desk.voice.format == Format::Json {
+        desk.voice.json(&CancelView {
+            queue: QueueView::of(desk.queue.name().as_bytes()),
+            id: IdView::of(&id),
+            outcome: word,
+        })?;
+    }
     Ok(exit)
 }
 
 pub(super) async fn purge(desk: &Desk, purge: &Purge) -> Result<u8, Failure> {
     let stats = desk.queue.stats().await?;
     let (queue, waiting) = (name::text(desk.queue.name().as_bytes()), stats.scheduled + stats.ready);
-    if consent(purge.yes, &format!("{queue} has {waiting} messages that wait. Remove them?"))? == Consent::Refused {
-        return Ok(1);
+    let (removed, exit) = match consent(purge.yes, &format!("{queue} has {waiting} waiting messages. Remove them?"))? {
+        Consent::Given => (desk.queue.purge().await?, 0),
+        Consent::Refused => (0, 1),
+    };
+    print_count(desk, Count::Removed(removed))?;
+    Ok(exit)
+}
+
+/// Pauses the queue, or resumes it.
+pub(super) async fn set_flow(desk: &Desk, flow: Flow) -> Result<u8, Failure> {
+    let paused = flow == Flow::Paused;
+    if paused {
+        desk.queue.pause().await?
+    } else {
+        desk.queue.resume().await?
     }
-    desk.voice.print(&desk.queue.purge().await?.to_string());
+    if desk.voice.format == Format::Json {
+        desk.voice.json(&FlowView { queue: QueueView::of(desk.queue.name().as_bytes()), paused })?;
+    }
     Ok(0)
+}
+
+/// Prints to how many messages something happened.
+pub(super) fn print_count(desk: &Desk, count: Count) -> Result<(), Failure> {
+    match desk.voice.format {
+        Format::Json => desk.voice.json(&CountView { queue: QueueView::of(desk.queue.name().as_bytes()), count }),
+        Format::Text => desk.voice.print(&count.number().to_string()),
+    }
 }

@@ -5,9 +5,9 @@ use std::time::Duration;
 use serde::Serialize;
 use tenure::queue::{DeadCause, DeadLetter, Flow, MessageInfo, MessageState, Payload, QueueStats};
 
-use super::id;
+use super::id::{self, IdView};
 use crate::duration::show;
-use crate::name::{hex, text};
+use crate::name::{digits, hex, text};
 
 /// What a message carries: text where it is, digits where it is not.
 #[derive(Debug, Serialize)]
@@ -26,9 +26,66 @@ impl Content {
     }
 }
 
+/// The name of a queue.
+#[derive(Debug, Serialize)]
+pub(super) struct QueueView {
+    queue: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    queue_hex: Option<String>,
+}
+
+impl QueueView {
+    pub(super) fn of(name: &[u8]) -> Self {
+        Self { queue: text(name), queue_hex: digits(name) }
+    }
+}
+
+/// What became of a message that was to be removed.
+#[derive(Debug, Serialize)]
+pub(super) struct CancelView {
+    #[serde(flatten)]
+    pub(super) queue: QueueView,
+    #[serde(flatten)]
+    pub(super) id: IdView,
+    pub(super) outcome: &'static str,
+}
+
+/// Whether a queue hands out messages.
+#[derive(Debug, Serialize)]
+pub(super) struct FlowView {
+    #[serde(flatten)]
+    pub(super) queue: QueueView,
+    pub(super) paused: bool,
+}
+
+/// To how many messages something happened.
+#[derive(Clone, Copy, Debug, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Count {
+    Requeued(u64),
+    Removed(u64),
+}
+
+impl Count {
+    pub(super) fn number(self) -> u64 {
+        match self {
+            Self::Requeued(count) | Self::Removed(count) => count,
+        }
+    }
+}
+
+#[derive(Debug, Serialize)]
+pub(super) struct CountView {
+    #[serde(flatten)]
+    pub(super) queue: QueueView,
+    #[serde(flatten)]
+    pub(super) count: Count,
+}
+
 #[derive(Debug, Serialize)]
 pub(super) struct MessageView {
-    id: String,
+    #[serde(flatten)]
+    id: IdView,
     state: &'static str,
     attempt: u32,
     attempts: u32,
@@ -37,7 +94,11 @@ pub(super) struct MessageView {
     #[serde(skip_serializing_if = "Option::is_none")]
     key: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    key_hex: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     lock: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    lock_hex: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<String>,
     #[serde(flatten)]
@@ -57,21 +118,23 @@ pub(super) fn state(state: MessageState) -> &'static str {
 impl From<&MessageInfo> for MessageView {
     fn from(message: &MessageInfo) -> Self {
         Self {
-            id: id::show(&message.id),
+            id: IdView::of(&message.id),
             state: state(message.state),
             attempt: message.attempt,
             attempts: message.attempts.get(),
             due_in_ms: message.due_in.as_millis(),
             age_ms: message.age.as_millis(),
             key: message.key.as_ref().map(|key| text(key.as_bytes())),
+            key_hex: message.key.as_ref().and_then(|key| digits(key.as_bytes())),
             lock: message.lock.as_ref().map(|lock| text(lock.as_bytes())),
+            lock_hex: message.lock.as_ref().and_then(|lock| digits(lock.as_bytes())),
             reason: message.reason.as_ref().map(|reason| reason.as_str().to_owned()),
             content: Content::of(&message.payload),
         }
     }
 }
 
-/// One line: what it is, and where it stands.
+/// One line: the id of the message and its state.
 pub(super) fn line(message: &MessageInfo) -> String {
     let when = match message.state {
         MessageState::Scheduled => format!("due in {}", show(message.due_in)),
@@ -90,7 +153,8 @@ pub(super) fn line(message: &MessageInfo) -> String {
 
 #[derive(Debug, Serialize)]
 pub(super) struct DeadView {
-    id: String,
+    #[serde(flatten)]
+    id: IdView,
     cause: &'static str,
     attempt: u32,
     died_ms: u128,
@@ -111,7 +175,7 @@ fn cause(cause: DeadCause) -> &'static str {
 impl From<&DeadLetter> for DeadView {
     fn from(letter: &DeadLetter) -> Self {
         Self {
-            id: id::show(&letter.id),
+            id: IdView::of(&letter.id),
             cause: cause(letter.cause),
             attempt: letter.attempt,
             died_ms: letter.died.as_millis(),
@@ -133,7 +197,8 @@ fn attempts(count: u32) -> String {
 
 #[derive(Debug, Serialize)]
 pub(super) struct StatsView {
-    queue: String,
+    #[serde(flatten)]
+    queue: QueueView,
     scheduled: u64,
     ready: u64,
     in_flight: u64,
@@ -146,7 +211,7 @@ pub(super) struct StatsView {
 impl StatsView {
     pub(super) fn of(queue: &[u8], stats: &QueueStats) -> Self {
         Self {
-            queue: text(queue),
+            queue: QueueView::of(queue),
             scheduled: stats.scheduled,
             ready: stats.ready,
             in_flight: stats.in_flight,
@@ -162,7 +227,7 @@ impl StatsView {
     pub(super) fn row(&self) -> String {
         let lag = show(Duration::from_millis(u64::try_from(self.lag_ms).unwrap_or(u64::MAX)));
         let paused = if self.paused { "  paused" } else { "" };
-        let Self { queue, scheduled, ready, in_flight, dead, .. } = self;
+        let Self { queue: QueueView { queue, .. }, scheduled, ready, in_flight, dead, .. } = self;
         format!("{queue:<26} {scheduled:>10} {ready:>8} {in_flight:>10} {dead:>8}  {lag}{paused}")
     }
 }

@@ -1,30 +1,22 @@
-//! What those have in common who handle messages.
+//! What the handlers of messages have in common.
 
 use std::time::Duration;
 
-use tokio::sync::watch;
+use tokio::sync::broadcast;
 
 use super::args::Run;
-use super::children::Children;
+use crate::child::{Children, Order};
+use crate::results::Results;
 use crate::speak::Voice;
 
-/// What is asked of those who work.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Phase {
-    /// Go on.
-    Working,
-    /// Finish what was begun.
-    Finishing,
-    /// End now.
-    Ending,
-}
-
-/// What everybody who works needs.
+/// What every handler needs.
 pub(super) struct Workshop {
     pub(super) queue: Vec<u8>,
     pub(super) run: Run,
     pub(super) term_before: Duration,
     pub(super) voice: Voice,
+    pub(super) results: Results,
     pub(super) children: Children,
-    pub(super) phase: watch::Receiver<Phase>,
+    /// Sends orders to the supervisors of the programs.
+    pub(super) orders: broadcast::Sender<Order>,
 }

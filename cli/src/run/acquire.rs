@@ -1,21 +1,23 @@
-//! Until the lock is there: waiting, with an eye on signals, and a word about who stands in the way.
+//! The wait for the lock, which watches for signals and reports the holder.
 
 use std::time::Duration;
 
 use rustix::process::Signal;
-use tenure::{Holder, Inspection, Lock, LockGuard, WaitProgress};
-use tokio::time::sleep;
+use tenure::{Client, Error, ErrorKind, Holder, Inspection, Lock, LockGuard, WaitProgress};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
 
-use super::signals::Signals;
+use crate::backend::Backend;
+use crate::child::Signals;
 use crate::duration::show;
-use crate::exit::Failure;
+use crate::exit::{self, Failure};
 use crate::speak::Voice;
 
-/// How long somebody waits for a lock.
+/// How long the lock is waited for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Patience {
     Unlimited,
-    Within(Duration),
+    /// For the backend as well.
+    Until(Instant),
     /// One attempt.
     None,
 }
@@ -23,7 +25,7 @@ pub(crate) enum Patience {
 /// What came of it.
 pub(super) enum Acquired {
     Granted(LockGuard),
-    /// Somebody else has it; and the place that was reached in line.
+    /// Another holder has it; and the place that was reached in line.
     Busy(String, Option<u64>),
     /// A signal came first; and the place that was reached in line.
     Interrupted(Signal, Option<u64>),
@@ -35,8 +37,44 @@ const WORTH_A_WORD: Duration = Duration::from_millis(200);
 /// Where only one line is printed, it is delayed by at most this much until the place in line is known.
 const A_PLACE: Duration = Duration::from_secs(1);
 const REWRITTEN: Duration = Duration::from_secs(1);
+/// Where lines are not rewritten, the backend is asked this often whether it is still there.
+const STILL_THERE: Duration = Duration::from_secs(3);
+/// How often a backend that cannot be reached is tried.
+const AGAIN: Duration = Duration::from_millis(250);
+/// However short the wait, the backend has this long to answer.
+const LEAST: Duration = Duration::from_secs(1);
+/// How long, after the wait, the backend may take to hear of its end, and then how long the look at the holder may take.
+const LEAVE: Duration = Duration::from_millis(50);
+const LAST_LOOK: Duration = Duration::from_millis(200);
+/// The message about a backend that acknowledges nothing.
+const SILENT: &str = "the backend does not answer";
 
-/// Takes the lock. Whatever was asked for and is not granted is undone in the background.
+/// A client that is connected. If the end of the wait was said, an outage is waited out until then.
+pub(super) async fn connect(backend: &Backend, patience: Patience, voice: Voice) -> Result<Client, Failure> {
+    let Patience::Until(end) = patience else { return backend.client().await };
+    let most = end.max(Instant::now() + LEAST);
+    let mut last: Option<Failure> = None;
+    loop {
+        match timeout_at(most, backend.client()).await {
+            Ok(Err(failure)) if failure.exit == exit::UNAVAILABLE && Instant::now() + AGAIN < end => {
+                if last.is_none() {
+                    voice.warn(&format!("waiting for the backend: {failure}"));
+                }
+                last = Some(failure);
+                sleep(AGAIN).await;
+            }
+            Ok(connected) => {
+                if let (Some(_), Ok(_)) = (last, &connected) {
+                    voice.note("the backend answers");
+                }
+                return connected;
+            }
+            Err(_) => return Err(last.unwrap_or_else(|| Failure::new(exit::UNAVAILABLE, SILENT))),
+        }
+    }
+}
+
+/// Takes the lock. A request that is not granted is undone in the background.
 pub(super) async fn acquire(
     lock: &Lock,
     patience: Patience,
@@ -47,35 +85,57 @@ pub(super) async fn acquire(
     let lock = &lock.clone().progress(&progress);
     let asked = async {
         match patience {
-            Patience::Unlimited => lock.acquire().await.map(Some),
-            Patience::Within(most) => lock.acquire_within(most).await.map(Some),
-            Patience::None => lock.try_acquire().await,
+            Patience::Unlimited => Some(lock.acquire().await.map(Some)),
+            Patience::Until(end) => {
+                let waited = lock.acquire_within(end.duration_since(Instant::now()));
+                // The library sees to it that the backend knows of the end. Here that happens in the background.
+                let most = end.max(Instant::now() + LEAST) + LEAVE;
+                timeout_at(most, waited).await.ok().map(|waited| waited.map(Some))
+            }
+            Patience::None => Some(lock.try_acquire().await),
         }
     };
     let answer = tokio::select! {
         biased;
         signal = signals.end() => return Ok(Acquired::Interrupted(signal, place(&progress))),
         answer = asked => answer,
-        () = tell(lock, &progress, voice) => unreachable!("it is told until the answer comes"),
+        () = show_wait(lock, &progress, voice) => unreachable!("it ends with the answer"),
     };
     match answer {
-        Ok(Some(guard)) => Ok(Acquired::Granted(guard)),
-        Ok(None) => Ok(Acquired::Busy(look(lock).await, None)),
-        Err(error) if error.is_timed_out() => Ok(Acquired::Busy(look(lock).await, place(&progress))),
-        Err(error) => Err(error.into()),
+        Some(Ok(Some(guard))) => Ok(Acquired::Granted(guard)),
+        Some(Ok(None)) => Ok(Acquired::Busy(look(lock, true).await?, None)),
+        // If the backend was away at the end, it is not known that the lock is taken.
+        Some(Err(error)) if error.is_timed_out() && ends_in_an_outage(&error) => {
+            Err(Failure::new(exit::UNAVAILABLE, format!("{error:#}")))
+        }
+        Some(Err(error)) if error.is_timed_out() => Ok(Acquired::Busy(look(lock, true).await?, place(&progress))),
+        Some(Err(error)) => Err(error.into()),
+        None => Ok(Acquired::Busy(look(lock, false).await?, place(&progress))),
     }
 }
 
-/// Who has the lock, in words.
-async fn look(lock: &Lock) -> String {
-    look_from(lock, None).await
+fn ends_in_an_outage(error: &Error) -> bool {
+    let source = std::error::Error::source(error).and_then(|source| source.downcast_ref::<Error>());
+    source.is_some_and(|source| matches!(source.kind(), ErrorKind::Unavailable | ErrorKind::Indeterminate))
 }
 
-/// Who has the lock, and the place of whoever looks, in words.
-async fn look_from(lock: &Lock, place: Option<u64>) -> String {
+/// Who has the lock, in words. `answered` says that the backend answered the wait: if not, and if it does not answer now, that is an
+/// outage.
+async fn look(lock: &Lock, answered: bool) -> Result<String, Failure> {
+    match timeout(LAST_LOOK, lock.inspect()).await {
+        Ok(Ok(seen)) => Ok(describe(&seen)),
+        Ok(Err(error)) if error.is_transient() => Err(error.into()),
+        Err(_) if !answered => Err(Failure::new(exit::UNAVAILABLE, SILENT)),
+        Ok(Err(_)) | Err(_) => Ok(String::from("the holder is unknown")),
+    }
+}
+
+/// Who has the lock, and the own place, in words; and whether the backend answers.
+async fn look_from(lock: &Lock, place: Option<u64>, shown: fn(&Inspection, Option<u64>) -> String) -> (String, bool) {
     match lock.inspect().await {
-        Ok(seen) => describe_from(&seen, place),
-        Err(_) => String::from("it is not known who holds it"),
+        Ok(seen) => (shown(&seen, place), true),
+        Err(error) if error.is_transient() => (format!("the backend does not answer: {error}"), false),
+        Err(_) => (String::from("the holder is unknown"), true),
     }
 }
 
@@ -84,17 +144,33 @@ fn place(progress: &WaitProgress) -> Option<u64> {
     progress.ahead().map(|ahead| u64::from(ahead) + 1)
 }
 
-/// Never returns. On a terminal the line is rewritten each second, elsewhere it is one.
-async fn tell(lock: &Lock, progress: &WaitProgress, voice: Voice) {
+/// Never returns. On a terminal the line is rewritten each second; elsewhere there is one, and one whenever the backend goes away or
+/// comes back.
+async fn show_wait(lock: &Lock, progress: &WaitProgress, voice: Voice) {
     sleep(WORTH_A_WORD).await;
-    let Some(mut line) = voice.progress() else {
-        let _known_or_not = tokio::time::timeout(A_PLACE, progress.clone().changed()).await;
-        voice.note(&format!("waiting: {}", look_from(lock, place(progress)).await));
-        return std::future::pending().await;
-    };
+    let own = lock.name().ok().map(|name| crate::name::variable(name.as_bytes()));
+    if own.is_some_and(|(variable, value)| std::env::var_os(variable) == Some(value)) {
+        voice.warn("this command runs under a lock of this name: on the same backend it waits for itself");
+    }
+    if let Some(mut line) = voice.progress() {
+        loop {
+            let (text, _) = look_from(lock, place(progress), describe_place_first).await;
+            line.show(&format!("tenure: waiting: {text}"));
+            sleep(REWRITTEN).await;
+        }
+    }
+    let _known_or_not = timeout(A_PLACE, progress.clone().changed()).await;
+    let (text, mut answers) = look_from(lock, place(progress), describe_from).await;
+    voice.note(&format!("waiting: {text}"));
     loop {
-        line.show(&format!("tenure: waiting: {}", look_from(lock, place(progress)).await));
-        sleep(REWRITTEN).await;
+        sleep(STILL_THERE).await;
+        let (text, answered) = look_from(lock, place(progress), describe_from).await;
+        match (answers, answered) {
+            (true, false) => voice.warn(&format!("still waiting: {text}")),
+            (false, true) => voice.note(&format!("the backend answers again; waiting: {text}")),
+            _ => {}
+        }
+        answers = answered;
     }
 }
 
@@ -104,13 +180,19 @@ pub(crate) fn describe(seen: &Inspection) -> String {
 }
 
 fn describe_from(seen: &Inspection, place: Option<u64>) -> String {
-    let holder = seen.holder.as_ref().map_or_else(|| String::from("nobody holds it"), describe_holder);
+    let holder = seen.holder.as_ref().map_or_else(|| String::from("it is free"), describe_holder);
     match (place, seen.waiters) {
         (None, 0) => holder,
         (None, waiters) => format!("{holder}; {waiters} in line"),
         (Some(place), waiters) if u64::from(waiters) < place => format!("{holder}; {} in line", ordinal(place)),
         (Some(place), waiters) => format!("{holder}; {} of {waiters} in line", ordinal(place)),
     }
+}
+
+/// For a line that may be cut off.
+fn describe_place_first(seen: &Inspection, place: Option<u64>) -> String {
+    let place = place.map(|place| format!("{} in line; ", ordinal(place))).unwrap_or_default();
+    place + &describe_from(seen, None)
 }
 
 fn ordinal(number: u64) -> String {
@@ -133,7 +215,7 @@ fn describe_holder(holder: &Holder) -> String {
         text.push_str(&format!(" for {}", show(span)));
     }
     match holder.remaining {
-        Some(rest) => text.push_str(&format!(", its lease lasts another {}", show(rest))),
+        Some(rest) => text.push_str(&format!(", its lease expires in {}", show(rest))),
         None => text.push_str(", its lease has no end"),
     }
     text

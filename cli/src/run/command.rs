@@ -5,23 +5,22 @@ use std::os::fd::AsFd as _;
 use std::process::Stdio;
 use std::time::Duration;
 
-use rustix::process::{Signal, set_child_subreaper};
+use clap::builder::TypedValueParser as _;
+use rustix::process::Signal;
 use tenure::{Client, Error, ErrorKind, HoldState, Lock, LockGuard, LostReason};
-use tokio::signal::unix::{self, SignalKind};
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 
-use super::acquire::{Acquired, Patience, acquire};
-use super::family::Family;
+use super::acquire::{Acquired, Patience, acquire, connect};
 use super::result::{Outcome, RunResult};
-use super::signals::{Signals, name as signal_name};
-use super::start::Prepared;
-use super::supervise::{ChildEnd, OnExit, Report, Supervisor};
-use super::terminal::Terminal;
-use super::watchdog::Watchdog;
 use crate::backend::Backend;
+use crate::child::{
+    ChildEnd, Children, Kin, OnExit, Prepared, Report, Signals, Supervised, Supervisor, Terminal, Watchdog, signal_name,
+};
+use crate::duration::show;
 use crate::exit::{self, Failure, by_signal};
 use crate::name;
-use crate::speak::{Format, Voice};
+use crate::results::{Results, Target};
+use crate::speak::Voice;
 
 /// What `--help` says below the options.
 const AFTER_HELP: &str = "\
@@ -29,17 +28,17 @@ Exit codes: the program's own, 128 + n for the death by signal n; 75 the lock is
 taken; 79 it was lost while the program ran; 69, 77 the backend cannot be
 reached, refuses; 64, 78 wrong usage, wrong URL; 126, 127 as of a shell.";
 
-/// Run a program under a lock; it is dead before the lock ends
+/// Run a program under a lock, and never longer than the lock
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct Run {
-    /// Wait no longer than this; then exit 75
+    /// Wait no longer than this, for the backend as well; then exit 75, or 69
     #[arg(long, value_name = "TIME", value_parser = crate::duration::parse, conflicts_with = "no_wait")]
     wait: Option<Duration>,
     /// Do not wait: exit 75 if the lock is taken
     #[arg(long)]
     no_wait: bool,
-    /// How long the lock outlives this program and its backend [default: 30s]
+    /// Length of the lease, renewed while the program runs [default: 30s]
     #[arg(long, value_name = "TIME", value_parser = crate::duration::parse)]
     ttl: Option<Duration>,
     /// Hold the lock no longer than this
@@ -60,7 +59,13 @@ pub(crate) struct Run {
         help = "Processes that the program leaves behind: kill, wait, leave"
     )]
     on_exit: OnExit,
-    /// What others see of the holder [default: host and process]
+    /// Retry the release for this long at most; then the lease expires by itself
+    #[arg(long, value_name = "TIME", value_parser = crate::duration::parse)]
+    release_within: Option<Duration>,
+    /// Append the result, as JSON, to a file or to an open descriptor
+    #[arg(long, value_name = "FILE|FD", value_parser = clap::builder::OsStringValueParser::new().map(|word| Target::parse(&word)))]
+    report: Option<Target>,
+    /// The holder's name as others see it [default: host and process]
     #[arg(long, value_name = "TEXT")]
     label: Option<String>,
     /// Exit code when the lock is taken
@@ -72,11 +77,12 @@ pub(crate) struct Run {
     /// The lock
     name: OsString,
     /// The program and its arguments; no shell reads them
-    #[arg(last = true, required = true, value_name = "PROGRAM")]
+    #[arg(trailing_var_arg = true, required = true, value_name = "PROGRAM")]
+    #[arg(value_hint = clap::ValueHint::CommandWithArguments)]
     program: Vec<OsString>,
 }
 
-/// What happened, before it is told.
+/// The course of a run, before it is reported.
 struct Course {
     name: Vec<u8>,
     asked: Instant,
@@ -95,30 +101,33 @@ enum End {
     Ended(Report),
 }
 
-/// How long what is given up is undone.
+/// The most time for undoing abandoned requests.
 const FAREWELL: Duration = Duration::from_secs(2);
+/// The same, after a wait whose end was said.
+const BRIEF: Duration = Duration::from_millis(50);
+/// A lock that is given back sooner needs no word about it.
+const WORTH_A_WORD: Duration = Duration::from_secs(1);
 /// How much longer a backend may take to be closed.
 const GRACE: Duration = Duration::from_millis(500);
 
-pub(crate) async fn run(run: Run, backend: &Backend, voice: Voice) -> u8 {
-    let name = match name::Spelling::of(run.name_hex).read(&run.name) {
-        Ok(name) => name,
-        Err(failure) => return tell_failure(voice, &[], Duration::ZERO, &failure),
-    };
-    let mut course = Course { name, asked: Instant::now(), granted: None, fence: None, place: None };
-    match course.take(&run, backend, voice).await {
+pub(crate) async fn run(run: Run, backend: &Backend, voice: Voice) -> Result<u8, Failure> {
+    let results = Results::to(run.report.as_ref(), voice.format)?;
+    let mut signals = Signals::hear().map_err(|error| Failure::system(&error))?;
+    let mut course = Course { name: Vec::new(), asked: Instant::now(), granted: None, fence: None, place: None };
+    let result = match course.take(&run, backend, &mut signals, voice).await {
         Ok(end) => course.tell(&run, voice, end),
-        Err(failure) => tell_failure(voice, &course.name, course.waited(), &failure),
+        Err(failure) => {
+            voice.error(&failure.text);
+            course.nothing(Outcome::Failed, failure.exit, Some(failure.text))
+        }
+    };
+    tokio::select! {
+        biased;
+        written = results.line(&result) => written?,
+        // A result that is not read does not hold up the end.
+        signal = signals.end() => voice.warn(&format!("{}: the result was not written", signal_name(signal.as_raw()))),
     }
-}
-
-fn tell_failure(voice: Voice, name: &[u8], waited: Duration, failure: &Failure) -> u8 {
-    if voice.format == Format::Json {
-        let reason = Some(failure.text.clone());
-        voice.json(&RunResult::nothing(name, Outcome::Failed, failure.exit, waited, reason));
-    }
-    voice.error(&failure.text);
-    failure.exit
+    Ok(result.exit)
 }
 
 impl Course {
@@ -126,27 +135,30 @@ impl Course {
         self.granted.unwrap_or_else(Instant::now).duration_since(self.asked)
     }
 
-    async fn take(&mut self, run: &Run, backend: &Backend, voice: Voice) -> Result<End, Failure> {
-        let mut signals = Signals::hear().map_err(|error| Failure::system(&error))?;
+    async fn take(
+        &mut self,
+        run: &Run,
+        backend: &Backend,
+        signals: &mut Signals,
+        voice: Voice,
+    ) -> Result<End, Failure> {
+        self.name = name::Spelling::of(run.name_hex).read(&run.name)?;
         let ttl = run.ttl.unwrap_or(backend.ttl());
         if run.term_before.is_some_and(|before| before > ttl / 2) {
-            return Err(Failure::usage(
-                "--term-before is more than half of the ttl: the lock is renewed later than that",
-            ));
+            return Err(Failure::usage("--term-before is more than half of the ttl; choose at most half"));
         }
+        let patience = match (run.no_wait, run.wait) {
+            (true, _) => Patience::None,
+            (false, Some(most)) => Patience::Until(self.asked + most),
+            (false, None) => Patience::Unlimited,
+        };
         let client = tokio::select! {
             biased;
             signal = signals.end() => return Ok(End::Interrupted(signal)),
-            client = backend.client() => client?,
+            client = connect(backend, patience, voice) => client?,
         };
         let lock = self.lock(run, &client, ttl);
-        let patience = match (run.no_wait, run.wait) {
-            (true, _) => Patience::None,
-            (false, Some(most)) => Patience::Within(most),
-            (false, None) => Patience::Unlimited,
-        };
-        self.asked = Instant::now();
-        let acquired = acquire(&lock, patience, &mut signals, voice).await;
+        let acquired = acquire(&lock, patience, signals, voice).await;
         let end = match acquired {
             Ok(Acquired::Granted(guard)) => return self.hold(run, guard, ttl, &client, signals, voice).await,
             Ok(Acquired::Busy(seen, place)) => {
@@ -159,7 +171,8 @@ impl Course {
             }
             Err(failure) => Err(failure),
         };
-        let _ = client.close(FAREWELL).await; // the place in line is given up
+        let farewell = if run.wait.is_some() { BRIEF } else { FAREWELL };
+        let _ = client.close(farewell).await; // the place in line is given up
         end
     }
 
@@ -179,20 +192,39 @@ impl Course {
         guard: LockGuard,
         ttl: Duration,
         client: &Client,
-        mut signals: Signals,
+        signals: &mut Signals,
         voice: Voice,
     ) -> Result<End, Failure> {
-        self.granted = Some(Instant::now());
+        let granted = Instant::now();
+        self.granted = Some(granted);
         self.fence = Some(guard.fence().get());
         let term_before = run.term_before.unwrap_or(ttl / 4);
-        let ran = self.work(run, &guard, ttl, term_before, &mut signals, voice).await;
+        let ran = self.work(run, &guard, ttl, term_before, signals, voice).await;
         let mut ended = ran.map_err(|error| Failure::new(exit::CANNOT_RUN, format!("cannot start a process: {error}")));
+        let interrupted = |signal: Signal, rest: &str| {
+            voice.note(&format!("{}: {rest}; its lease expires by itself", signal_name(signal.as_raw())));
+        };
+        if let (Some(at_least), true) = (run.at_least, guard.is_held()) {
+            let end = granted + at_least;
+            if end > Instant::now() {
+                voice.note(&format!("the lock is held for another {}: --at-least", show(end - Instant::now())));
+            }
+            tokio::select! {
+                () = sleep_until(end) => {}
+                _ = guard.lost() => {}
+                signal = signals.end() => {
+                    interrupted(signal, "the lock is held");
+                    return ended;
+                }
+            }
+        }
         let limit = match guard.state() {
             // What ended by itself, or was taken, needs no undoing. What could not be renewed ends by itself soon, and is tried
             // for no longer than that.
             HoldState::Suspect | HoldState::Lost(LostReason::Expired | LostReason::Gone) => guard.remaining(),
             _ => guard.remaining().max(FAREWELL),
         };
+        let limit = run.release_within.map_or(limit, |most| limit.min(most));
         let returned = async {
             let end = Instant::now() + limit;
             let released = timeout_at(end, guard.release()).await;
@@ -204,20 +236,29 @@ impl Course {
                 _ => None,
             }
         };
+        let patient = async {
+            sleep(WORTH_A_WORD).await;
+            voice.warn(&format!(
+                "the lock cannot be released at the moment; retrying for another {}",
+                show(limit.saturating_sub(WORTH_A_WORD))
+            ));
+            std::future::pending().await
+        };
         let failed = tokio::select! {
             failed = returned => failed,
+            () = patient => None,
             signal = signals.end() => {
-                voice.note(&format!("{}: the lock was not given back for sure; its lease ends by itself", signal_name(signal.as_raw())));
+                interrupted(signal, "the lock may not have been released");
                 None
             }
         };
         match (failed, &mut ended) {
             (Some(error), Ok(End::Ended(report))) if error.is_lost() && !report.lost => {
-                voice.warn("the lock was found lost when it was given back: somebody else may have been at work");
+                voice.warn("the lock was lost before its release: another client may have held it meanwhile");
                 report.lost = true;
             }
             (Some(error), _) if !error.is_lost() => {
-                voice.warn(&format!("the lock could not be given back, its lease ends by itself: {error:#}"));
+                voice.warn(&format!("the lock could not be released; its lease expires by itself: {error:#}"));
             }
             _ => {}
         }
@@ -234,12 +275,13 @@ impl Course {
         signals: &mut Signals,
         voice: Voice,
     ) -> std::io::Result<End> {
-        let mut children = unix::signal(SignalKind::child())?;
-        set_child_subreaper(Some(rustix::process::getpid()))?;
-        let (family, terminal) = (Family::before_any(), Terminal::of_input());
+        let (children, mut attendance) = Children::before_any()?;
+        let terminal = Terminal::of_input();
         let (variable, value) = name::variable(&self.name);
         let variables = [(variable, value), ("TENURE_FENCE", guard.fence().to_string().into())];
         let mut prepared = Prepared::start(&run.program, &variables, Stdio::inherit())?;
+        let leader = prepared.leader();
+        children.expect(leader);
         let ready = tokio::select! {
             biased;
             signal = signals.end() => Err(End::Interrupted(signal)),
@@ -256,26 +298,28 @@ impl Course {
             }
             Ok(_) => {}
         }
-        let leader = prepared.leader();
         if let Some(terminal) = &terminal {
             terminal.give_to(leader);
         }
         let launch = prepared.go(std::io::stdin().as_fd())?;
-        let supervisor = Supervisor {
-            voice,
-            guard,
-            signals,
-            children: &mut children,
-            family: &family,
-            terminal: terminal.as_ref(),
-            leader,
-            launch,
+        let under = Supervised {
+            lease: guard,
+            what: String::from("the lock"),
             watchdog: Watchdog::new(ttl, term_before),
             term_before,
+            ends_at: run.max_hold.and_then(|most| Some(self.granted? + most)),
             on_exit: run.on_exit,
-            state: Default::default(),
         };
-        let report = supervisor.run().await;
+        let program = (leader, Kin::of_only(leader), launch);
+        let supervisor = Supervisor::new(voice, under, signals, &children, terminal.as_ref(), program);
+        let report = tokio::select! {
+            biased;
+            error = children.attend(&mut attendance) => Err(error),
+            report = supervisor.run() => Ok(report),
+        };
+        if report.is_err() {
+            crate::child::kill_everything(); // its end would not be noticed
+        }
         if let Some(terminal) = &terminal {
             terminal.take_back_from(leader);
             if report.as_ref().is_ok_and(|report| matches!(report.child, ChildEnd::Signaled(_))) {
@@ -285,8 +329,8 @@ impl Course {
         report.map(End::Ended)
     }
 
-    /// Says what there is to say, and returns the exit code.
-    fn tell(&self, run: &Run, voice: Voice, end: End) -> u8 {
+    /// Says what there is to say, and returns the result.
+    fn tell(&self, run: &Run, voice: Voice, end: End) -> RunResult {
         let mut result = match &end {
             End::Busy(seen) => {
                 voice.note(&format!("{} is busy: {seen}", name::text(&self.name)));
@@ -304,10 +348,7 @@ impl Course {
         };
         (result.fence, result.place) = (self.fence, self.place);
         result.held_ms = self.granted.map(|granted| granted.elapsed().as_millis());
-        if voice.format == Format::Json {
-            voice.json(&result);
-        }
-        result.exit
+        result
     }
 
     fn nothing(&self, outcome: Outcome, exit: u8, reason: Option<String>) -> RunResult {

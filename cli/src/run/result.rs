@@ -4,12 +4,14 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use super::supervise::ChildEnd;
+use crate::child::ChildEnd;
+use crate::name::NameView;
 
 /// One object, printed at the end.
 #[derive(Debug, Serialize)]
 pub(super) struct RunResult {
-    pub(super) name: String,
+    #[serde(flatten)]
+    pub(super) name: NameView,
     pub(super) outcome: Outcome,
     /// What this program ends with.
     pub(super) exit: u8,
@@ -32,7 +34,7 @@ pub(super) struct RunResult {
 pub(super) enum Outcome {
     /// The program ran, under the lock all the time.
     Ran,
-    /// Somebody else had the lock: nothing was run.
+    /// Another client had the lock: nothing was run.
     Busy,
     /// A signal came before the program began: nothing was run.
     Interrupted,
@@ -63,7 +65,7 @@ impl From<ChildEnd> for Child {
 impl RunResult {
     /// Nothing was run.
     pub(super) fn nothing(name: &[u8], outcome: Outcome, exit: u8, waited: Duration, reason: Option<String>) -> Self {
-        let name = crate::name::text(name);
+        let name = NameView::of(name);
         let (waited_ms, fence, held_ms, place, child) = (waited.as_millis(), None, None, None, None);
         Self { name, outcome, exit, fence, waited_ms, held_ms, place, child, reason }
     }

@@ -207,10 +207,19 @@ fn a_job_may_take_longer_than_the_ttl() {
     assert_eq!(job.ended().code, Some(0));
 }
 
+/// ShedLock's `lockAtLeastFor`: so long, and no longer.
 #[test]
 fn a_short_job_may_hold_the_lock_for_as_long_as_clocks_are_apart() {
     let world = World::new();
-    let job = world.start_script(&["--at-least", "1m", "--ttl", "2m"], "exit 0");
+    let job = world.start_script(&["--at-least", "1500ms", "--ttl", "2m"], "echo begun");
+    job.says("begun").says("the lock is held for another");
+    let begun = Instant::now();
+    assert!(!world.is_free());
+    assert_eq!(job.ended().code, Some(0));
+    assert!(begun.elapsed() >= millis(1_000) && world.is_free());
+    // A signal ends the command, and not the lock.
+    let job = world.start_script(&["--at-least", "1m", "--ttl", "2m"], "true");
+    job.says("the lock is held for another").signal(Signal::TERM);
     assert_eq!(job.ended().code, Some(0));
     assert!(!world.is_free());
 }

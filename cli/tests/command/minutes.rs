@@ -41,7 +41,7 @@ fn the_first_ten_minutes_are_as_the_page_says() {
     let world = World::new();
 
     let (example, install) = start.trim().split_once('\n').unwrap();
-    assert_eq!(install, "cargo install --path cli", "this program stands for that");
+    assert_eq!(install, "cargo install --locked --path cli", "this program stands for that");
     assert!(example.starts_with("cargo run ") && example.ends_with("--example quickstart"));
     let tour = tour(&world, example);
     assert_eq!(tour.code, Some(0), "{tour:?}");

@@ -106,10 +106,10 @@ fn a_fence_guards_against_freeing_the_next_holder() {
     let before = (fence.parse::<u64>().unwrap() - 1).to_string();
     let late = world.run(&["force-release", "--fence", &before, "job"]);
     assert_eq!(late.code, Some(75));
-    assert!(late.err.contains("somebody else holds job by now"), "{late:?}");
+    assert!(late.err.contains("another client holds job by now"), "{late:?}");
     let silent = world.run(&["force-release", "job"]);
     assert_eq!(silent.code, Some(64), "nobody to ask: {silent:?}");
-    assert!(silent.err.contains("say --yes"), "{silent:?}");
+    assert!(silent.err.contains("use --yes"), "{silent:?}");
     assert!(!world.is_free());
     assert_eq!(world.run(&["force-release", "--fence", &fence, "job"]).code, Some(0));
     assert_eq!(world.run(&["force-release", "--fence", &fence, "job"]).code, Some(1), "free already");
@@ -119,7 +119,7 @@ fn a_fence_guards_against_freeing_the_next_holder() {
 fn watch_shows_every_holder_until_it_is_interrupted() {
     let world = World::new();
     let watch = world.start(&["watch", "--every", "20ms", "job"]);
-    watch.says("nobody holds it");
+    watch.says("it is free");
     let holder = world.start_script(&["--label", "somebody"], "exec sleep 60");
     watch.says("held by somebody");
     holder.signal(Signal::TERM);
@@ -141,4 +141,73 @@ fn doctor_tells_by_its_exit_code_how_bad_it_is() {
     let report = world.run(&["--format", "json", "doctor"]).json();
     assert_eq!((report["driver"].as_str(), report["concern"].as_str()), (Some("sqlite"), Some("note")));
     assert!(report["findings"].as_array().unwrap().len() > 3);
+    // A service starts although there are notes.
+    assert_eq!(world.run(&["doctor", "--fail-on", "danger"]).code, Some(0));
+    assert_eq!(world.run(&["doctor", "--fail-on", "note"]).code, Some(1));
+    assert_eq!(world.run(&["doctor", "--fail-on", "nothing"]).code, Some(64));
+}
+
+#[test]
+fn ping_tells_whether_the_backend_answers() {
+    let world = World::new();
+    let ended = world.run(&["ping"]);
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    assert!(ended.out.starts_with("sqlite answers: connected in ") && ended.out.contains(" ms"), "{ended:?}");
+    let answer = world.run(&["--format", "json", "ping"]).json();
+    assert!(answer["round_trip_us"].as_u64().unwrap() > 0, "{answer}");
+    let away = World::on("redis://127.0.0.1:1/");
+    assert_eq!(away.run(&["ping"]).code, Some(69));
+    let begun = Instant::now();
+    let ended = away.run(&["ping", "--wait", "600ms"]);
+    assert_eq!(ended.code, Some(69), "{ended:?}");
+    assert!(begun.elapsed() >= millis(300) && begun.elapsed() < patience(millis(3000)), "{:?}", begun.elapsed());
+    let wrong = World::on("sqlite:locks.db?max_waiter=1").run(&["ping", "--wait", "1m"]);
+    assert_eq!(wrong.code, Some(78), "waiting does not help: {wrong:?}");
+}
+
+/// A service that starts with the machine waits for the server.
+#[cfg(feature = "redis")]
+#[test]
+fn ping_waits_for_a_server() {
+    let mut server = tenure_testkit::RedisServer::start(tenure_testkit::RedisOptions::new()).unwrap();
+    let world = World::on(server.url());
+    server.kill().unwrap();
+    let mut waiting = world.start(&["ping", "--wait", "60s"]);
+    std::thread::sleep(millis(300));
+    assert!(waiting.is_running());
+    server.restart().unwrap();
+    assert_eq!(waiting.ended().code, Some(0));
+}
+
+#[cfg(feature = "postgres")]
+#[test]
+fn a_database_has_what_it_needs_by_the_schema_that_is_printed() {
+    use tenure_testkit::{PostgresOptions, PostgresServer};
+    let server = PostgresServer::start(PostgresOptions::new()).unwrap();
+    let world = World::on(server.url("postgres"));
+    let without = world.run(&["ls"]);
+    assert_eq!(without.code, Some(78), "{without:?}");
+    assert!(without.err.contains("tenure schema postgres"), "{without:?}");
+    let schema = world.run(&["schema", "postgres", "--logged"]);
+    assert_eq!(schema.code, Some(0), "{schema:?}");
+    server.script("postgres", &schema.out).unwrap();
+    let used = world.run(&["run", "job", "--", "true"]);
+    assert_eq!(used.code, Some(0), "{used:?}");
+    let doctor = world.run(&["doctor"]);
+    assert!(doctor.out.contains("locks are logged"), "{doctor:?}");
+    for complaint in ["autovacuum does not keep up", "a standby grants nothing", "or later is needed"] {
+        let fine = doctor.out.lines().filter(|line| line.starts_with("fine"));
+        assert_eq!(fine.filter(|line| line.contains(complaint)).count(), 0, "{doctor:?}");
+    }
+}
+
+#[test]
+fn a_schema_that_was_left_out_says_how_to_install_it() {
+    let world = World::on("nonsense");
+    for (database, is_built) in [("postgres", cfg!(feature = "postgres")), ("mysql", cfg!(feature = "mysql"))] {
+        let schema = world.run(&["schema", database]);
+        assert_eq!(schema.code, Some(if is_built { 0 } else { 78 }), "{schema:?}");
+        assert!(schema.out.contains("CREATE") || schema.err.contains(&format!("--features {database}")), "{schema:?}");
+    }
+    assert_eq!(world.run(&["schema", "mysql", "--logged"]).code, Some(64));
 }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 use tenure_testkit::eventually;
 
-use crate::support::{Ended, Running, World, is_alive};
+use crate::support::{Ended, Running, World, dies, is_alive};
 
 impl World {
     fn queue(&self, args: &[&str]) -> Ended {
@@ -61,6 +61,68 @@ fn bytes_come_from_files_and_pipes_and_are_exact() {
     assert_eq!(world.queue(&["push", "--file", "nowhere", "mails"]).code, Some(64));
 }
 
+/// One process for many messages, of which only a part is in memory.
+#[test]
+fn lines_are_messages_and_each_is_stored_as_soon_as_it_is_there() {
+    let world = World::new();
+    let lines: String = (1..=3000).map(|number| format!("message {number}\n")).collect();
+    std::fs::write(world.file("lines"), &lines).unwrap();
+    let pushed = world.run(&["queue", "push", "--lines", "--file", "lines", "--attempts", "1", "mails"]);
+    assert_eq!((pushed.code, &*pushed.out), (Some(0), "stored 3000\n"), "{pushed:?}");
+    assert_eq!(world.stat("ready"), 3000);
+    let first = world.queue(&["peek", "mails"]).json();
+    assert_eq!((&first["payload"], &first["attempts"]), (&"message 1".into(), &1.into()));
+
+    let mut command = world.command(&["--format", "json", "queue", "push", "--lines", "streamed"]);
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut input = child.stdin.take().unwrap();
+    let stored = || world.queue(&["stats", "streamed"]).json()["ready"].as_u64().unwrap();
+    input.write_all(b"one\n\nhal").unwrap();
+    eventually("two messages, one of them empty", || (stored() == 2).then_some(())).unwrap();
+    input.write_all(b"f").unwrap();
+    drop(input);
+    let output = child.wait_with_output().unwrap();
+    let answer: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(answer, serde_json::json!({ "queue": "streamed", "stored": 3 }), "the last line needs no end");
+}
+
+#[test]
+fn a_line_that_cannot_be_stored_is_named_with_those_that_are() {
+    let world = World::new();
+    let mut text = b"one\ntwo\n".to_vec();
+    text.resize(text.len() + 17 * 1024 * 1024, b'x');
+    text.extend(b"\nfour\n");
+    std::fs::write(world.file("lines"), &text).unwrap();
+    let pushed = world.run(&["queue", "push", "--lines", "--file", "lines", "mails"]);
+    assert_eq!(pushed.code, Some(64), "{pushed:?}");
+    assert!(pushed.err.contains("line 3 of lines cannot be stored: it has more than "), "{pushed:?}");
+    assert!(pushed.err.contains("lines 1 to 2 are stored"), "{pushed:?}");
+    assert_eq!(world.stat("ready"), 2);
+    for wrong in [&["--id", "a"][..], &["--file", "nowhere"]] {
+        let refused = world.run(&[&["queue", "push", "--lines"], wrong, &["mails"]].concat());
+        assert_eq!(refused.code, Some(64), "{refused:?}");
+    }
+}
+
+/// What is stored does not have to be guessed: `tail -n +2` is the rest.
+#[cfg(feature = "redis")]
+#[test]
+fn lines_before_an_outage_are_named() {
+    let mut server = tenure_testkit::RedisServer::start(tenure_testkit::RedisOptions::new()).unwrap();
+    let world = World::on(server.url());
+    let mut command = world.command(&["queue", "push", "--lines", "mails"]);
+    let mut child = command.stdin(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut input = child.stdin.take().unwrap();
+    input.write_all(b"one\n").unwrap();
+    eventually("the first message", || (world.stat("ready") == 1).then_some(())).unwrap();
+    server.kill().unwrap();
+    input.write_all(b"two\n").unwrap();
+    let output = child.wait_with_output().unwrap();
+    let err = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(69), "{err}");
+    assert!(err.contains("line 1 is stored; "), "{err}");
+}
+
 #[test]
 fn exit_codes_decide_what_becomes_of_a_message() {
     let world = World::new();
@@ -88,9 +150,9 @@ fn exit_codes_decide_what_becomes_of_a_message() {
     assert_eq!((causes[1]["id"].as_str(), causes[1]["cause"].as_str()), (Some("bad"), Some("exhausted")));
     assert_eq!(causes[1]["reason"], "it ended with exit code 1: no such address");
     // Again, one by its name; the other is removed.
-    assert_eq!(world.queue(&["requeue", "mails", "bad"]).out.trim(), "1");
+    assert_eq!(world.queue(&["requeue", "mails", "bad"]).json()["requeued"], 1);
     assert_eq!(world.queue(&["dead-purge", "--all", "mails"]).code, Some(64), "nobody to ask");
-    assert_eq!(world.queue(&["dead-purge", "--yes", "--oldest", "5", "mails"]).out.trim(), "1");
+    assert_eq!(world.queue(&["dead-purge", "--yes", "--oldest", "5", "mails"]).json()["removed"], 1);
     assert_eq!(world.drained(&[], "cat").out, "x");
     let missing = world.drained(&[], "true");
     assert_eq!(missing.code, Some(0), "an empty queue is drained");
@@ -117,7 +179,7 @@ fn what_operators_see_and_do() {
     assert_eq!(world.queue(&["cancel", "mails", "b"]).code, Some(0));
     assert_eq!(world.queue(&["cancel", "mails", "b"]).code, Some(1));
     assert_eq!(world.queue(&["peek", "mails", "b"]).code, Some(1));
-    assert_eq!(world.queue(&["purge", "--yes", "mails"]).out.trim(), "1");
+    assert_eq!(world.queue(&["purge", "--yes", "mails"]).json()["removed"], 1);
 }
 
 #[test]
@@ -137,10 +199,10 @@ fn programs_run_at_the_same_time_as_far_as_allowed() {
 fn the_lease_is_extended_while_the_program_runs() {
     let world = World::new();
     world.push("x", &[]);
-    let worker = world.worker(&["--drain", "--lease", "400ms"], "echo begun; while ! [ -e go ]; do sleep 0.02; done");
+    let worker = world.worker(&["--drain", "--lease", "2s"], "echo begun; while ! [ -e go ]; do sleep 0.02; done");
     worker.says("begun");
     let begun = Instant::now();
-    while begun.elapsed() < Duration::from_secs(1) {
+    while begun.elapsed() < Duration::from_secs(5) {
         assert_eq!(world.drained(&[], "echo twice").out, "", "after {:?}", begun.elapsed());
     }
     std::fs::write(world.file("go"), "").unwrap();
@@ -191,33 +253,103 @@ fn term_lets_programs_finish_and_a_second_one_gives_messages_back() {
 fn a_worker_that_is_killed_takes_its_program_along_and_the_message_comes_again() {
     let world = World::new();
     world.push("x", &[]);
-    let worker = world.worker(&["--lease", "500ms"], "echo pid $$; exec sleep 60");
+    let worker = world.worker(&["--lease", "2s"], "echo pid $$; exec sleep 60");
     let pid = worker.number("pid");
     worker.signal(Signal::KILL);
-    crate::support::dies(pid);
+    dies(pid);
     let next = world.worker(&[], "echo attempt $TENURE_ATTEMPT");
     assert_eq!(next.number("attempt"), 2);
     next.signal(Signal::TERM);
     assert_eq!(next.ended().code, Some(0));
 }
 
+/// In its group, and in a session of its own: the next message is another's.
 #[test]
-fn what_a_program_leaves_in_its_group_is_killed() {
+fn what_a_program_leaves_behind_is_ended() {
     let world = World::new();
     world.push("x", &[]);
-    let script = "sh -c 'echo left $$; exec sleep 60' & while ! [ -e go ]; do sleep 0.02; done";
-    let worker = world.worker(&["--drain"], script);
-    let left = worker.number("left");
+    world.push("y", &[]);
+    let script = "read word; if [ $word = y ]; then echo other $$; exec sleep 60; fi; \
+        sh -c 'echo left $$; exec sleep 60' & setsid sh -c 'echo away $$; exec sleep 60' & \
+        while ! [ -e go ]; do sleep 0.02; done";
+    let worker = world.worker(&["--concurrency", "2"], script);
+    let (left, away, other) = (worker.number("left"), worker.number("away"), worker.number("other"));
     std::fs::write(world.file("go"), "").unwrap();
+    dies(left);
+    dies(away);
+    assert!(is_alive(other));
+    worker.signal(Signal::TERM);
+    worker.says("the programs finish").signal(Signal::TERM);
     assert_eq!(worker.ended().code, Some(0));
-    assert!(!is_alive(left));
+    assert_eq!(world.stat("ready"), 1, "the other message came back");
 }
 
 #[test]
-fn a_program_that_is_not_there_is_a_failed_attempt() {
+fn what_a_program_leaves_behind_runs_on_where_that_is_asked_for() {
+    let world = World::new();
+    world.push("x", &[]);
+    let ended = world.drained(&["--on-exit", "leave"], "sleep 60 > file 2>&1 & echo left $!");
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    let left: i32 = ended.out.trim().strip_prefix("left ").unwrap().parse().unwrap();
+    assert!(is_alive(left));
+    let left = rustix::process::Pid::from_raw(left).unwrap();
+    rustix::process::kill_process(left, Signal::KILL).unwrap();
+}
+
+#[test]
+fn other_signals_are_passed_on_to_programs() {
+    let world = World::new();
+    world.push("x", &[]);
+    let worker = world.worker(&["--drain"], "trap 'echo heard; exit 0' USR1; echo begun; while :; do sleep 0.02; done");
+    worker.says("begun").signal(Signal::USR1);
+    worker.says("heard");
+    assert_eq!(worker.ended().code, Some(0));
+}
+
+/// It would burn the attempts of every message.
+#[test]
+fn a_program_that_is_not_there_ends_the_worker_and_costs_no_attempt() {
     let world = World::new();
     world.push("x", &["--attempts", "1"]);
-    let ended = world.run(&["queue", "run", "--drain", "mails", "--", "./nowhere"]);
-    assert!(ended.err.contains("no process can be started: No such file"), "{ended:?}");
-    assert_eq!(world.stat("dead"), 1);
+    std::fs::write(world.file("no-program"), "").unwrap();
+    for (program, code) in [("./nowhere", 127), ("./no-program", 126)] {
+        let ended = world.run(&["queue", "run", "mails", "--", program]);
+        assert_eq!(ended.code, Some(code), "{ended:?}");
+        assert!(ended.err.contains(&format!("{program} cannot be run: ")), "{ended:?}");
+    }
+    assert_eq!(world.drained(&[], "echo attempt $TENURE_ATTEMPT").out, "attempt 1\n");
+}
+
+/// While a program runs and another could: signals are heard, and a message that comes is handled.
+#[test]
+fn draining_with_room_for_more_hears_signals_and_sees_new_messages() {
+    let world = World::new();
+    world.push("x", &[]);
+    let worker = world.worker(
+        &["--drain", "--concurrency", "2"],
+        "read word; echo has $word; while ! [ -e $word ]; do sleep 0.02; done",
+    );
+    worker.says("has x");
+    world.push("y", &[]);
+    worker.says("has y").signal(Signal::TERM);
+    worker.says("the programs finish");
+    std::fs::write(world.file("x"), "").unwrap();
+    std::fs::write(world.file("y"), "").unwrap();
+    assert_eq!(worker.ended().code, Some(0));
+}
+
+/// `docker stop` twice, and once more.
+#[test]
+fn a_program_that_ignores_term_is_killed_at_the_third_signal() {
+    let world = World::new();
+    world.push("x", &[]);
+    let worker = world.worker(&[], "trap 'echo told' TERM; echo pid $$; while :; do sleep 0.02; done");
+    let pid = worker.number("pid");
+    worker.signal(Signal::TERM);
+    worker.says("the programs finish").signal(Signal::TERM);
+    worker.says("told").signal(Signal::TERM);
+    let ended = worker.ended();
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    assert!(!is_alive(pid));
+    assert_eq!((world.stat("ready"), world.stat("dead")), (1, 0));
 }

@@ -132,7 +132,7 @@ pub(crate) fn stopped_and_continued(world: &World) {
     let pid = shell.number("pid ");
     shell.clear();
     shell.types("\x1a");
-    shell.shows("stopped; unless it goes on, the lock ends in");
+    shell.shows("stopped; the lock expires in");
     shell.shows("Stopped");
     assert_eq!(state(pid), Some('T'));
     shell.clear();
@@ -179,7 +179,7 @@ pub(crate) fn stopped_for_too_long(world: &World, ttl: &str) {
     let before = world.text("alive").len();
     world.becomes_free();
     shell.types("fg; echo code $?\n");
-    shell.shows("it is killed");
+    shell.shows("sending KILL");
     shell.shows("code 79");
     assert!(!is_alive(pid));
     assert_eq!(world.text("alive").len(), before, "it never ran again");
@@ -192,12 +192,52 @@ fn a_waiter_shows_who_is_in_the_way_on_a_line_that_goes() {
     holder.says("holds");
     let mut shell = Shell::open(&world);
     shell.types("tenure run job -- echo do''ne\n");
-    shell.shows("waiting: held by somebody for");
+    shell.shows("in line; held by somebody for");
     holder.signal(rustix::process::Signal::TERM);
     shell.shows("done");
     let text = shell.text();
     let line = text.rfind("waiting").unwrap();
     assert!(text[line..].contains("\r\x1b[K"), "{text:?}");
+}
+
+/// A message whose lease ends while everything is stopped is handled by one program at a time.
+#[test]
+fn a_worker_stops_its_programs_and_looks_at_leases_before_it_continues_them() {
+    for (lease, killed) in [("20s", false), ("1s", true)] {
+        let world = World::new();
+        world.run(&["queue", "push", "mails", "x"]);
+        let mut shell = Shell::open(&world);
+        let script = "echo pi''d $$; while ! [ -e go ]; do date +%s%N > alive; sleep 0.02; done; echo do''ne";
+        shell.types(&format!("tenure queue run --drain --lease {lease} mails -- sh -c '{script}'\n"));
+        let pid = shell.number("pid ");
+        shell.types("\x1a");
+        shell.shows("Stopped");
+        eventually("the stop", || (state(pid) == Some('T')).then_some(())).unwrap();
+        let alive = world.text("alive");
+        if killed {
+            // The lease ends, and the message is another worker's.
+            let other =
+                world.run(&["queue", "run", "--drain", "mails", "--", "sh", "-c", "echo attempt $TENURE_ATTEMPT"]);
+            let taken = eventually("the other's turn", || {
+                let more = || {
+                    world.run(&["queue", "run", "--drain", "mails", "--", "sh", "-c", "echo attempt $TENURE_ATTEMPT"])
+                };
+                (other.out.contains("attempt 2") || more().out.contains("attempt 2")).then_some(())
+            });
+            taken.unwrap();
+        }
+        assert_eq!(world.text("alive"), alive, "it was stopped");
+        shell.types("fg\n");
+        if killed {
+            shell.shows("sending KILL");
+            eventually("its end", || (!is_alive(pid)).then_some(())).unwrap();
+            assert_eq!(world.text("alive"), alive);
+        } else {
+            eventually("its next step", || (world.text("alive") != alive).then_some(())).unwrap();
+            std::fs::write(world.file("go"), "").unwrap();
+            shell.shows("done");
+        }
+    }
 }
 
 #[test]

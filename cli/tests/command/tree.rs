@@ -32,6 +32,11 @@ fn help_fits_a_screen() {
     assert_eq!(world.run(&["-h"]).out, help.out);
     assert_eq!(world.run(&["run", "--help"]).code, Some(0));
     assert!(world.run(&["--version"]).out.starts_with("tenure "));
+    assert_eq!(world.run(&["help"]).out, help.out);
+    assert_eq!(world.run(&["help", "queue", "push"]).out, world.run(&["queue", "push", "--help"]).out);
+    let unknown = world.run(&["help", "queue", "frobnicate"]);
+    assert_eq!(unknown.code, Some(64));
+    assert!(unknown.err.contains("no command queue frobnicate"), "{unknown:?}");
 }
 
 #[test]
@@ -54,7 +59,9 @@ fn every_command_has_a_page_of_the_manual() {
     for command in commands(&world) {
         let name = format!("tenure-{}.1", command.replace(' ', "-"));
         let page = world.text(&format!("pages/{name}"));
-        for section in [".SH NAME", ".SH SYNOPSIS", ".SH DESCRIPTION"] {
+        for section in
+            [".SH NAME", ".SH SYNOPSIS", ".SH DESCRIPTION", ".SH \"EXIT STATUS\"", ".SH ENVIRONMENT", ".SH EXAMPLES"]
+        {
             assert!(page.contains(section), "{section} in {name}: {page:?}");
         }
         let called = format!("\\fBtenure {}\\fR", command.replace('-', "\\-"));
@@ -71,7 +78,7 @@ fn every_command_has_a_page_of_the_manual() {
     let main = world.run(&["man"]).out;
     assert!(main.contains("force\\-release") && !main.contains("__"), "{main}");
     let refused = world.run(&["man", "/proc/nowhere"]);
-    assert_eq!(refused.code, Some(64));
+    assert_eq!(refused.code, Some(74));
     assert!(refused.err.contains("cannot be written to /proc/nowhere"), "{refused:?}");
 }
 
@@ -92,8 +99,34 @@ fn completions_are_there_for_every_shell_and_bash_reads_its_own() {
     let mut bash = Command::new("bash").arg("-n").stdin(Stdio::piped()).spawn().unwrap();
     bash.stdin.take().unwrap().write_all(script.as_bytes()).unwrap();
     assert!(bash.wait().unwrap().success());
-    // What the shell would offer after `tenure queue dead`.
-    let ask = "COMP_WORDS=(tenure queue dead); COMP_CWORD=2; _tenure tenure dead queue; echo \"${COMPREPLY[*]}\"";
-    let offered = Command::new("bash").args(["--norc", "-c", &format!("{script}\n{ask}")]).output().unwrap();
-    assert_eq!(String::from_utf8_lossy(&offered.stdout).trim(), "dead dead-purge", "{offered:?}");
+    // What the shell would offer after these words.
+    let offered = |words: &str| {
+        let words: Vec<&str> = words.split(' ').collect();
+        let (all, last, at) = (words.join(" "), words[words.len() - 1], words.len() - 1);
+        let ask = format!(
+            "COMP_WORDS=({all}); COMP_CWORD={at}; _tenure_or_program tenure {last} {}; echo \"${{COMPREPLY[*]}}\"",
+            words[at - 1]
+        );
+        let shell = Command::new("bash").args(["--norc", "-c", &format!("{script}\n{ask}")]).output().unwrap();
+        String::from_utf8(shell.stdout).unwrap().trim().to_owned()
+    };
+    assert_eq!(offered("tenure queue dead"), "dead dead-purge");
+    assert!(offered("tenure run job -- whil").contains("while"), "commands");
+    assert_eq!(offered("tenure run job -- ls dea"), "", "files, which bash adds itself");
+}
+
+/// The units of systemd that packages ship: their commands are read, and TERM comes once.
+#[test]
+fn units_call_the_command_as_it_is() {
+    let world = World::new();
+    for (unit, option, code) in [("tenure-run", "--no-wait", 127), ("tenure-queue", "--drain", 0)] {
+        let path = format!("{}/systemd/{unit}@.service", env!("CARGO_MANIFEST_DIR"));
+        let text = std::fs::read_to_string(path).unwrap();
+        assert!(text.lines().any(|line| line == "KillMode=mixed"), "{text}");
+        let call = text.lines().find_map(|line| line.strip_prefix("ExecStart=/usr/bin/tenure ")).unwrap();
+        // `run` finds no such program, and `queue run` no message.
+        let call = call.replace("%i", "nowhere").replace("run nowhere", &format!("run {option} nowhere"));
+        let ended = world.run(&call.split(' ').collect::<Vec<_>>());
+        assert_eq!(ended.code, Some(code), "{call}: {ended:?}");
+    }
 }

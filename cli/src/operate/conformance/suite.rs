@@ -1,20 +1,26 @@
-//! The suite over whatever a URL names: what is declared is what the live driver declares, and nothing is done to the server.
+//! The suite over the backend that a URL names: it uses the capabilities that the live driver declares, and does nothing to
+//! the server.
 
 use std::process::Command;
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use tenure_conformance::{
-    BoxError, CaseContext, CaseReport, Declared, Harness, HarnessMaker, Options, Outcome, Progress, Selection, list,
-    run_all,
+    BoxError, CaseContext, CaseReport, Declared, Harness, HarnessMaker, Options, Outcome, Progress, Selection,
+    check_filters, list, run_all,
 };
 
 use crate::backend::{Backend, VARIABLE};
 use crate::exit::Failure;
+use crate::messages::flush;
 use crate::speak::{Format, Voice};
 use crate::worker;
 
-/// What is to be done with the cases that were chosen.
+/// How long messages are waited for when the suite is ended.
+const FAREWELL: Duration = Duration::from_secs(1);
+
+/// What to do with the chosen cases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Order {
     List,
@@ -23,6 +29,7 @@ pub(super) enum Order {
 }
 
 pub(super) async fn run(filters: &[String], order: Order, backend: &Backend, voice: Voice) -> Result<u8, Failure> {
+    check_filters(filters.iter().map(String::as_str)).map_err(Failure::usage)?;
     let maker: Arc<dyn HarnessMaker> = Arc::new(UrlMaker::of(backend).await?);
     let wanted = |id: &str| filters.is_empty() || filters.iter().any(|part| id.contains(part.as_str()));
     let listed: Vec<_> = list(&*maker, &[]).into_iter().filter(|listed| wanted(listed.case.id)).collect();
@@ -32,10 +39,17 @@ pub(super) async fn run(filters: &[String], order: Order, backend: &Backend, voi
     let Order::Run(jobs) = order else {
         for listed in listed {
             let left_out = match &listed.selection {
-                Selection::Ignore(why) => format!(" (left out: {why})"),
-                Selection::Run | Selection::ExpectFail(_) => String::new(),
+                Selection::Ignore(why) => Some(why.to_string()),
+                Selection::Run | Selection::ExpectFail(_) => None,
             };
-            voice.print(&format!("{}: {}{left_out}", listed.case.id, listed.case.proves));
+            let (case, proves) = (listed.case.id, listed.case.proves);
+            match voice.format {
+                Format::Json => voice.json(&ListedView { case, proves, left_out })?,
+                Format::Text => {
+                    let left_out = left_out.map(|why| format!(" (left out: {why})")).unwrap_or_default();
+                    voice.print(&format!("{case}: {proves}{left_out}"))?;
+                }
+            }
         }
         return Ok(0);
     };
@@ -51,10 +65,18 @@ pub(super) async fn run(filters: &[String], order: Order, backend: &Backend, voi
     // Each case has a thread and a runtime of its own; this one has nothing else to do.
     let report = run_all(&maker, &options);
     match voice.format {
-        Format::Json => voice.json(&report),
-        Format::Text => voice.print(report.to_string().trim_end()),
+        Format::Json => voice.json(&report)?,
+        Format::Text => voice.print(report.to_string().trim_end())?,
     }
     Ok(if report.failed == 0 && report.passed + report.refused > 0 { 0 } else { 1 })
+}
+
+/// A case, for programs.
+#[derive(Debug, serde::Serialize)]
+struct ListedView {
+    case: &'static str,
+    proves: &'static str,
+    left_out: Option<String>,
 }
 
 fn tell(id: &str, report: &CaseReport, voice: Voice) {
@@ -66,7 +88,12 @@ fn tell(id: &str, report: &CaseReport, voice: Voice) {
         Outcome::Failed => "FAILED",
     };
     let reason = report.reason.as_ref().map(|why| format!(": {why}")).unwrap_or_default();
-    voice.print(&format!("{word:<9} {id} ({} ms){reason}", report.ms));
+    if let Err(failure) = voice.print(&format!("{word:<9} {id} ({} ms){reason}", report.ms)) {
+        // The suite offers no other way to end it early.
+        let exit = voice.fail(&failure);
+        flush(FAREWELL);
+        std::process::exit(exit.into());
+    }
 }
 
 struct UrlMaker {

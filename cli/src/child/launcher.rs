@@ -1,8 +1,8 @@
 //! A moment of this program between `fork` and `exec`: the child's side of a start.
 //!
-//! What has to be done in the new process before the program begins needs no code that runs in a forked copy of this one: the
+//! The preparation in the new process before the program begins needs no code that runs in a forked copy of this one: the
 //! child is this program again, which sets its own death signal, waits for the word, and becomes the program. Standard input
-//! comes with the word; until then a socket stands in its place.
+//! arrives with the word; until then a socket is in its place.
 
 use std::ffi::{OsStr, OsString};
 use std::io::{self, IoSliceMut, Write as _, stdin};
@@ -22,7 +22,7 @@ pub(crate) const COMMAND: &str = "__launch";
 
 /// What the launcher says when it is ready for the word.
 pub(super) const READY: &[u8] = b"R";
-/// The word: go on.
+/// The word that lets the launcher become the program.
 pub(super) const GO: &[u8] = b"G";
 
 /// `__launch PARENT PROGRAM ARG…`: becomes the program once the parent says so. Returns when that failed.
@@ -43,7 +43,7 @@ fn become_program(parent: i32, program: &OsStr, args: Vec<OsString>) -> io::Erro
         set_parent_process_death_signal(Some(Signal::KILL))?;
         let alive = getppid().is_some_and(|pid| pid.as_raw_nonzero().get() == parent);
         if !alive {
-            return Err(io::Error::other("whoever started this is gone"));
+            return Err(io::Error::other("the parent process has ended"));
         }
         let mut link = UnixStream::from(stdin().as_fd().try_clone_to_owned()?);
         link.write_all(READY)?;
@@ -61,18 +61,18 @@ fn become_program(parent: i32, program: &OsStr, args: Vec<OsString>) -> io::Erro
     }
 }
 
-/// The word, and what is to be standard input.
+/// Receives the word, and the descriptor for standard input.
 fn receive_input(link: &UnixStream) -> io::Result<OwnedFd> {
     let mut word = [0; 1];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
     let received = recvmsg(link, &mut [IoSliceMut::new(&mut word)], &mut control, RecvFlags::CMSG_CLOEXEC)?;
     if received.bytes == 0 || word != *GO {
-        return Err(io::Error::other("nothing is to be run"));
+        return Err(io::Error::other("no order to run the program was received"));
     }
     let mut rights = control.drain().filter_map(|message| match message {
         RecvAncillaryMessage::ScmRights(rights) => Some(rights),
         _ => None,
     });
-    rights.find_map(|mut rights| rights.next()).ok_or_else(|| io::Error::other("no standard input came"))
+    rights.find_map(|mut rights| rights.next()).ok_or_else(|| io::Error::other("no standard input was received"))
 }

@@ -1,4 +1,4 @@
-//! The parent's side of a start: the program is there, and does not begin before it is told to.
+//! The parent's side of a start: the process exists, and does not become the program before the parent sends the word.
 
 use std::ffi::OsString;
 use std::io::{self, IoSlice};
@@ -18,7 +18,7 @@ use super::launcher;
 /// This program itself, also when its file has been replaced meanwhile.
 const OURSELVES: &str = "/proc/self/exe";
 
-/// A process, the first of its group, that becomes the program when it is told to.
+/// A process, the first of its group, that becomes the program when the parent sends the word.
 #[derive(Debug)]
 pub(crate) struct Prepared {
     leader: Pid,
@@ -55,7 +55,7 @@ impl Prepared {
     pub(crate) async fn ready(&mut self) -> io::Result<()> {
         let mut said = [0; 1];
         self.link.read_exact(&mut said).await?;
-        if said == *launcher::READY { Ok(()) } else { Err(io::Error::other("the launcher is another program")) }
+        if said == *launcher::READY { Ok(()) } else { Err(io::Error::other("the launcher sent an unexpected word")) }
     }
 
     /// Gives the word, and standard input with it.
@@ -75,7 +75,7 @@ impl Prepared {
     }
 }
 
-/// A process that was told to become the program.
+/// A process that received the word to become the program.
 #[derive(Debug)]
 pub(crate) struct Launch {
     link: Option<UnixStream>,

@@ -1,4 +1,4 @@
-//! When a program has to end because its lock does: a decision by the clock, apart from whoever acts on it.
+//! When a program has to end because its lock does: a decision by the clock, apart from the code that acts on it.
 
 use std::time::Duration;
 
@@ -10,14 +10,14 @@ const AFTER_PROOF: Duration = Duration::from_secs(1);
 /// How often the lease is looked at, at least.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// What is to be done now.
+/// The next action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Act {
     /// Nothing, for that long.
     Wait(Duration),
     /// The program is asked to end: so much of the lease is left.
     Term(Duration),
-    /// The program is asked to end, because somebody else may have the lock already.
+    /// The program is asked to end, because another client may have the lock already.
     TermLate(LostReason),
     /// The program ends.
     Kill,
@@ -55,7 +55,7 @@ impl Watchdog {
         self.phase == Phase::Killed
     }
 
-    /// The program was killed by somebody who knows.
+    /// Records that the supervisor has killed the program.
     pub(crate) fn end(&mut self) {
         self.phase = Phase::Killed;
     }

@@ -4,6 +4,7 @@ use std::fs;
 use std::future::poll_fn;
 use std::io;
 use std::task::Poll;
+use std::time::Duration;
 
 use rustix::process::Signal;
 use tokio::signal::unix::{self, SignalKind};
@@ -11,7 +12,7 @@ use tokio::signal::unix::{self, SignalKind};
 /// A signal that came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Heard {
-    /// Somebody wants an end: TERM, INT, HUP, QUIT.
+    /// A request to end: TERM, INT, HUP, QUIT.
     End(Signal),
     /// It is for the program that runs: USR1, USR2, WINCH, CONT.
     Other(Signal),
@@ -29,8 +30,8 @@ pub(crate) struct Signals {
 }
 
 impl Signals {
-    /// Hears everything but what whoever started this program had it ignore, as `nohup` and shells without job control do:
-    /// that stays ignored, here and in the program that runs.
+    /// Receives every signal except those that the process which started this program had it ignore, as `nohup` and shells
+    /// without job control do: those stay ignored, here and in the program that runs.
     ///
     /// # Errors
     ///
@@ -70,12 +71,13 @@ impl Signals {
     }
 }
 
-/// Stops this process; returns when somebody lets it go on.
+/// Stops this process, once what it said is written; returns when it is continued.
 pub(crate) fn stop_here() {
+    crate::messages::flush(Duration::from_millis(50));
     let _ = rustix::process::kill_process(rustix::process::getpid(), Signal::STOP);
 }
 
-/// The set of ignored signals, a bit for each. No safe call tells it, the system's own table of processes does.
+/// The set of ignored signals, a bit for each. No safe call returns it; the system's own table of processes has it.
 fn ignored() -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
